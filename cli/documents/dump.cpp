@@ -122,10 +122,10 @@ std::string collectives_csv(const PredictedPlan& planned, const CostModel& costs
 }
 
 std::string resharding_csv(const PredictedPlan& planned) {
-  CsvText table("tensor,from_stage,to_stage,from_sharding,to_sharding,messages,between_hosts,copies,bytes");
+  CsvText table("tensor,from_stage,to_stage,from_sharding,to_sharding,messages,between_hosts,copies,bytes,form");
   for (const ReshardingRow& row : resharding_rows(planned.result.program, planned.result.graph))
     table.row(row.tensor, row.from, row.to, row.from_sharding, row.to_sharding, row.messages, row.between_hosts,
-              row.copies, row.bytes);
+              row.copies, row.bytes, name_of(row.form));
   return table.text();
 }
 

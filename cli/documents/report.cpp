@@ -99,7 +99,32 @@ int used_devices(const Plan& plan) {
   return static_cast<int>(used.size());
 }
 
+// By form, the boundaries that have it, "0>1": from stage 0 to 1.
+std::map<CrossMesh, std::vector<std::string>> boundaries_by_form(const Plan& plan) {
+  std::map<CrossMesh, std::vector<std::string>> found;
+  for (std::size_t to = 0; to < plan.stages.size(); ++to)
+    for (const auto& [from, form] : plan.stages[to].cross_mesh)
+      if (form != CrossMesh::Send) found[form].push_back(fmt::format("{}>{}", from, to));
+  return found;
+}
+
 }  // namespace
+
+std::string cross_mesh_line(const Plan& plan) {
+  constexpr std::size_t kNamed = 8;
+  std::vector<std::string> parts;
+  for (const auto& [form, boundaries] : boundaries_by_form(plan)) {
+    std::vector<std::string> named(
+        boundaries.begin(), boundaries.begin() + static_cast<std::ptrdiff_t>(std::min(kNamed, boundaries.size())));
+    if (named.size() < boundaries.size()) named.push_back(fmt::format("{} more", boundaries.size() - named.size()));
+    parts.push_back(fmt::format("{} {}", name_of(form), join(named, " ")));
+  }
+  return parts.empty() ? "" : fmt::format("# from stage to stage: {}\n", join(parts, ", "));
+}
+
+void add_cross_mesh(Json& json, const Plan& plan) {
+  for (const auto& [form, boundaries] : boundaries_by_form(plan)) json["cross_mesh"][name_of(form)] = boundaries;
+}
 
 std::string header_lines(const std::string& verb, const Plan& plan) {
   const TrainingOptions& training = plan.training;
@@ -121,7 +146,8 @@ std::string header_lines(const std::string& verb, const Plan& plan) {
                      cluster.name, join(hosts, ", "), part) +
          fmt::format("# batch {} in {} micro-batches, {}{}, {}schedule {}, method {}, {} layers\n", training.batch,
                      training.microbatches, seq, name_of(training.dtype), optimizer, name_of(plan.schedule),
-                     plan.method, plan.layer_starts.size());
+                     plan.method, plan.layer_starts.size()) +
+         cross_mesh_line(plan);
 }
 
 namespace {
@@ -166,6 +192,7 @@ Json header_json(const std::string& verb, const Plan& plan) {
                {"num_micro_batches", training.microbatches},
                {"num_layers", plan.layer_starts.size()}};
   if (plan.model.seq > 0) json["seq"] = plan.model.seq;
+  add_cross_mesh(json, plan);
   return json;
 }
 

@@ -48,7 +48,10 @@ void add_stage_idle(Json& json, const StageIdleShares& shares);
 // each kind, where there are several.
 void add_memory(Json& json, const std::vector<MemoryUse>& uses);
 
-// The first lines of every document about a plan: version, model, cluster, what is trained how.
+// "# from stage to stage: gather 0>1": how tensors get to several devices, where they are not sent whole; else "".
+[[nodiscard]] std::string cross_mesh_line(const Plan& plan);
+void add_cross_mesh(Json& json, const Plan& plan);
+// The first lines of every document about a plan: version, model, cluster, what is trained how, and the line above.
 [[nodiscard]] std::string header_lines(const std::string& verb, const Plan& plan);
 [[nodiscard]] std::string cost_line(const std::string& source, const ProgramCosts& costs);
 

@@ -230,6 +230,10 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
       "for methods with one stage: shape of its logical mesh, such as 8x8 or 2x4x8");
   add("--batch-axis", options.batch_axis,
       "split every batch dimension over this mesh axis (0, 1, ...) and over no other");
+  add("--cross-mesh", options.cross_mesh,
+      "how a tensor gets to several devices of the next stage that need the same tile: send (to each of them), gather "
+      "(a part to each device of a host, which gather), broadcast (a part to each device of all hosts) or auto (as is "
+      "fastest at each boundary; with --software and --for: send)");
   verb.add_option("--force", options.forced,
                   "TENSOR=SPEC: force the sharding of a tensor, such as blk0.mlp.up=S0RS1; repeatable")
       ->take_all();
@@ -322,6 +326,13 @@ std::string types_of(const DeviceKind& device) {
   std::vector<std::string> names;
   for (const auto& [name, rate] : device.peak) names.push_back(name);
   return join(names, ", ");
+}
+
+OrAuto<CrossMesh> cross_mesh_from_text(const std::string& text) {
+  for (const CrossMesh form : kCrossMeshForms)
+    if (text == name_of(form)) return form;
+  require(text == "auto", "--cross-mesh: unknown form '{}'; expected send, gather, broadcast or auto.", text);
+  return Auto{};
 }
 
 // An option that changes nothing is refused: whoever gives it expects that it does.
@@ -434,6 +445,7 @@ void expect_options_of_degrees(const PlanningOptions& options) {
         std::tuple{"--layer-starts", options.layer_starts, usual.layer_starts},
         std::tuple{"--recompute-layers", options.recompute_layers, usual.recompute_layers},
         std::tuple{"--batch-axis", options.batch_axis, usual.batch_axis},
+        std::tuple{"--cross-mesh", options.cross_mesh, usual.cross_mesh},
         std::tuple{"--logical-mesh", options.logical_mesh, usual.logical_mesh},
         std::tuple{"--submesh-space", options.submesh_space, usual.submesh_space},
         std::tuple{"--logical-mesh-space", options.logical_mesh_space, usual.logical_mesh_space},
@@ -492,6 +504,12 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   if (!options.logical_mesh.empty()) search.logical_mesh = logical_mesh_from_text(options.logical_mesh, request);
   if (!options.batch_axis.empty())
     search.batch_axis = static_cast<int>(parse_integer(options.batch_axis, "--batch-axis", 0, 7));
+  search.cross_mesh = cross_mesh_from_text(options.cross_mesh);
+  require(
+      is_auto(search.cross_mesh) || !search.method.one_stage(),
+      "--cross-mesh: method '{}' puts one stage on all devices, so that nothing goes from stage to stage; leave the "
+      "option out.",
+      search.method.text);
   for (const std::string& text : options.forced) at_place("--force", [&] { add_forced(search.forced, text); });
   read_submeshes(search, options.submesh_space, cluster);
   search.logical_mesh_space =

@@ -27,7 +27,7 @@ struct PlanningOptions {
   ProfileSource profile;
   std::string micro_batches = "auto", layers = "default";
   std::string layer_cut, layer_starts;  // "": not given
-  std::string logical_mesh, batch_axis;
+  std::string logical_mesh, batch_axis, cross_mesh = "auto";
   std::vector<std::string> forced;  // "tensor=spec"
   std::string method = "pipeshard";
   std::string launch_for;                             // "": not given

@@ -206,6 +206,7 @@ void explain(const ExplainOptions& options) {
     for (const Explanation& one : found) all.push_back(to_json(one));
     Json json = {{"verb", "explain"}, {"step_time_s", plan.predicted.step_time.si()}};
     add_forecast(json, forecast);
+    add_cross_mesh(json, plan);
     json["explanations"] = std::move(all);
     return print(json);
   }
@@ -214,6 +215,7 @@ void explain(const ExplainOptions& options) {
     text =
         fmt::format("# step time {} ms{}\n", in_milliseconds(plan.predicted.step_time), interval_text(forecast.step)) +
         memory_line(forecast);
+  text += cross_mesh_line(plan);
   if (options.tensor.empty()) return print(text + overview(found, plan));
   for (const Explanation& one : found) text += details(one);
   print(text);

@@ -88,6 +88,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
   if (search.layer_cut != LayerOptions{}) key["layer_cut"] = to_json(search.layer_cut);
   if (search.logical_mesh) key["logical_mesh"] = *search.logical_mesh;
   if (search.batch_axis) key["batch_axis"] = *search.batch_axis;
+  if (!is_auto(search.cross_mesh)) key["cross_mesh"] = name_of(std::get<CrossMesh>(search.cross_mesh));
   if (!request.conditions.empty()) key["conditions"] = request.conditions;
   if (search.launch_for != nullptr) key["for"] = search.launch_for->name;
   if (!search.forced.empty()) key["forced"] = forced_json(search.forced);

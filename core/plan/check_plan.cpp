@@ -36,6 +36,7 @@ class PlanChecker {
     check_devices();
     for (std::size_t s = 0; s < plan_.stages.size(); ++s)
       if (check_mesh(static_cast<int>(s))) check_contents(static_cast<int>(s));
+    check_cross_mesh();
     return violations_;
   }
 
@@ -171,6 +172,23 @@ class PlanChecker {
     check_names(s, "parameter", stage.parameters, parameters);
     check_names(s, "input", stage.inputs, inputs);
     for (const auto& [name, fan_out] : stage.fan_outs) check_fan_out(s, name, fan_out);
+  }
+
+  // Forward tensors come from stages that feed this one, gradients from those that it feeds.
+  void check_cross_mesh() {
+    if (std::all_of(plan_.stages.begin(), plan_.stages.end(),
+                    [](const StagePlan& stage) { return stage.cross_mesh.empty(); }))
+      return;
+    const std::vector<std::vector<int>> feeds = stage_graph(plan_, graph_).feeds;
+    const auto has = [&](int from, int to) {
+      const std::vector<int>& fed = feeds[static_cast<std::size_t>(from)];
+      return std::find(fed.begin(), fed.end(), to) != fed.end();
+    };
+    const int stages = static_cast<int>(plan_.stages.size());
+    for (int s = 0; s < stages; ++s)
+      for (const auto& [from, form] : stage(s).cross_mesh)
+        if (from < 0 || from >= stages || !(has(from, s) || has(s, from)))
+          say("stage {} says how it receives from stage {} ('{}'), which sends it nothing", s, from, name_of(form));
   }
 
   // A tensor of the stage that no other stage reads, brought to a copy it can be brought to.

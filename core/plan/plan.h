@@ -10,6 +10,7 @@
 
 #include "core/graph/models/models.h"
 #include "core/mesh/submesh.h"
+#include "core/plan/cross_mesh.h"
 #include "core/schedule/schedule.h"
 #include "core/sharding/sharding_spec.h"
 
@@ -55,6 +56,9 @@ struct StagePlan {
   std::map<std::string, ParameterSharding> parameters;  // by "<forward op that reads it>/<parameter>"
   std::map<std::string, ShardingSpec> inputs;           // forward tensors received from other stages, by tensor name
   std::map<std::string, FanOut> fan_outs = {};          // by the name of a tensor made on this stage
+  // By the number of another stage: how what it sends to this one in a micro-batch, results of its forwards or of its
+  // backwards, gets here. Without an entry, and between stages of one rank: CrossMesh::Send.
+  std::map<int, CrossMesh> cross_mesh = {};
   // What the planner expected; checked against the lowered Program, shown to people.
   Seconds forward{0.0}, backward{0.0}, update{0.0};
   Bytes peak_memory{0.0};

@@ -89,6 +89,7 @@ Json to_json(const StagePlan& stage) {
                {"parameters", std::move(parameters)}};
   for (const auto& [name, fan_out] : stage.fan_outs)
     json["fan_outs"][name] = {{"copy", fan_out.copy.to_text()}, {"gradient", fan_out.gradient.to_text()}};
+  for (const auto& [from, form] : stage.cross_mesh) json["cross_mesh"][std::to_string(from)] = name_of(form);
   return json;
 }
 
@@ -236,10 +237,20 @@ OpSharding op_from_json(const Json& json, const std::string& place) {
   return op;
 }
 
+std::map<int, CrossMesh> cross_mesh_from_json(const Json& json, const std::string& place) {
+  std::map<int, CrossMesh> forms;
+  for (const auto& item : json.items()) {
+    const auto from = static_cast<int>(parse_integer(item.key(), place + ": the stage that sends", 0, kMax));
+    require(std::to_string(from) == item.key(), "{}: '{}' is not the number of a stage.", place, item.key());
+    forms[from] = named(json, item.key().c_str(), place, cross_mesh_from_name);
+  }
+  return forms;
+}
+
 StagePlan stage_from_json(const Json& json, const std::string& place) {
   expect_only(json,
               {"layers", "submesh", "logical_shape", "devices", "forward_s", "backward_s", "update_s",
-               "peak_memory_bytes", "inputs", "ops", "parameters", "fan_outs"},
+               "peak_memory_bytes", "inputs", "ops", "parameters", "fan_outs", "cross_mesh"},
               place);
   StagePlan stage{};
   std::tie(stage.first_layer, stage.last_layer) = integer_pair(json, "layers", place, 0);
@@ -266,6 +277,8 @@ StagePlan stage_from_json(const Json& json, const std::string& place) {
       expect_only(item.value(), {"copy", "gradient"}, where);
       stage.fan_outs[item.key()] = {spec(item.value(), "copy", where), spec(item.value(), "gradient", where)};
     }
+  if (json.contains("cross_mesh"))
+    stage.cross_mesh = cross_mesh_from_json(object_member(json, "cross_mesh", place), at(place, "cross_mesh"));
   return stage;
 }
 

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/planner/cross_mesh_search.h"
 #include "core/planner/degrees/degrees_search.h"
+#include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_search.h"
 #include "core/planner/search/work_bound.h"
 #include "core/planner/simple_methods.h"
@@ -138,10 +140,72 @@ PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, 
   return result;
 }
 
+// A shorter step is all that counts. Whose costs are of a software sends its messages as that does.
+bool may_choose_forms(const PlanRequest& request) {
+  return is_auto(request.search.cross_mesh) && request.search.launch_for == nullptr && request.software.empty() &&
+         request.goal.objective == Goal::Objective::StepTime;
+}
+
+// Hears of the plan that is the answer, and tells the request's record what becomes of it after the search.
+class AnswerRecord final : public SearchRecord {
+ public:
+  explicit AnswerRecord(SearchRecord& record) : record_(record) {}
+
+  void add(ConsideredPlan considered) override {
+    if (considered.fate == ConsideredPlan::Fate::Fits) fitting_.push_back(considered);
+    record_.add(std::move(considered));
+  }
+  // The plan of `before` now takes a shorter step.
+  void shorten(const Plan& before, Seconds step) {
+    for (ConsideredPlan& of : fitting_) {
+      if (!of.simulated || to_sim_time(*of.simulated) != to_sim_time(before.predicted.step_time) ||
+          of.stages.size() != before.stages.size() || of.microbatches != before.training.microbatches ||
+          of.schedule != before.schedule || of.layer_starts != before.layer_starts)
+        continue;
+      // Stored stage costs may make the score another time than the simulated one.
+      of.score = step / before.predicted.step_time * *of.score;
+      of.simulated = step;
+      return record_.add(of);
+    }
+  }
+
+ private:
+  SearchRecord& record_;
+  std::vector<ConsideredPlan> fitting_;
+};
+
+void choose_forms(PlanningResult& result, const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                  AnswerRecord* record) {
+  if (!may_choose_forms(request) || !result.plan || result.log.interrupted) return;
+  for (FrontPoint& point : result.front) {
+    const auto graph =
+        std::make_shared<const Graph>(build_step_graph(point.plan.model, point.plan.training, point.plan.schedule));
+    const PlanOfGraph made{point.plan, graph};
+    const Program program = lower(point.plan, *graph, costs);
+    auto found = choose_cross_mesh(made, program, costs, evaluator);
+    if (found) point.plan = std::move(found->plan);
+  }
+  if (!result.front.empty()) result.front = front_of(std::move(result.front));
+  if (result.plan->stages.size() < 2) return;
+  const PlanOfGraph made{*result.plan, std::make_shared<const Graph>(result.graph)};
+  auto found = choose_cross_mesh(made, result.program, costs, evaluator);
+  if (!found) return;
+  if (record != nullptr) record->shorten(made.plan, found->plan.predicted.step_time);
+  result.log.simulations += found->simulations;
+  result.plan = std::move(found->plan);
+  result.program = std::move(found->program);
+  result.check = std::move(found->check);
+  const Seconds step = result.plan->predicted.step_time;
+  result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
+}
+
 }  // namespace
 
-PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
-  expect_consistent(request);
+PlanningResult make_plan(const PlanRequest& asked, const CostModel& costs, PlanEvaluator& evaluator) {
+  expect_consistent(asked);
+  PlanRequest request = asked;
+  std::optional<AnswerRecord> record;
+  if (asked.record != nullptr) request.record = &record.emplace(*asked.record);
   PlanningResult result = plan_request(request, costs, evaluator);
   const bool plain = evaluator.plain() == nullptr || request.search.launch_for != nullptr;
   if (plain && !result.plan) return result;
@@ -150,6 +214,7 @@ PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, Pla
     const Planner planner = [&](const PlanRequest& of, PlanEvaluator& by) { return plan_request(of, costs, by); };
     result = faster_of_simple_methods(request, std::move(result), bound, costs, evaluator, planner);
   }
+  choose_forms(result, request, costs, evaluator, record ? &*record : nullptr);
   if (result.plan) set_lower_bounds(result, bound);
   return result;
 }

@@ -169,6 +169,8 @@ struct SearchOptions {
   std::optional<std::vector<int>> logical_mesh;  // one-stage methods: exactly this shape; nullopt: the method's
   std::optional<int> batch_axis;  // every op with a batch axis splits it over this mesh axis, and nothing else there
   ForcedSpecs forced;
+  // How tensors get from stage to stage (StagePlan); Auto: as is fastest for the plan found, of equal forms the first.
+  OrAuto<CrossMesh> cross_mesh = CrossMesh::Send;
   // Only plans of one set of degrees that this framework launches; method, layers and their cut are not read
   // (degrees/degrees_search.h).
   const Framework* launch_for = nullptr;

@@ -357,7 +357,8 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
     const Submesh &source = submesh_of(transfer.source), &destination = submesh_of(transfer.destination);
     // All devices of a stage finish a Run together and then send: those of one host share its network.
     const int concurrent = std::max(1, source.devices_per_host);
-    const bool scattered = transfer.hosts_apart && costs.messages().scattered;
+    // Parts of a tile, which the plan's own form brings to each other, are not scattered once more.
+    const bool scattered = transfer.hosts_apart && transfer.form == CrossMesh::Send && costs.messages().scattered;
     const double parts = scattered ? copies_in_host(program, transfer) : 1.0;
     const auto time_on = [&](int group) {
       return costs.on(group).transfer(transfer.bytes / parts, transfer.hosts_apart, concurrent).time;

@@ -119,6 +119,7 @@ std::vector<ReshardingRow> resharding_rows(const Program& program, const Graph& 
     ReshardingRow& row = rows[{source.stage.value, destination.stage.value, source.id, destination.id}];
     row.tensor = graph.tensor(source.local.tensor).name;
     row.from = source.stage.value, row.to = destination.stage.value;
+    row.form = transfer.form;
     row.from_sharding = source.local.spec.to_text(), row.to_sharding = destination.local.spec.to_text();
     if (transfer.source == transfer.destination) {
       ++row.copies;

@@ -48,7 +48,8 @@ struct ReshardingRow {
   int from = 0, to = 0;
   std::string from_sharding, to_sharding;
   std::int64_t messages = 0, between_hosts = 0, copies = 0;
-  Bytes bytes{0.0};  // of the messages
+  Bytes bytes{0.0};                  // of the messages
+  CrossMesh form = CrossMesh::Send;  // from and to are one stage: what its devices bring each other
 };
 [[nodiscard]] std::vector<ReshardingRow> resharding_rows(const Program& program, const Graph& graph);
 

@@ -110,6 +110,7 @@ OPTIONS = {
     "--slowdown": (0.03, lambda d: d.choice(["1.2", "1.2,1.1", "0.5"])),
     "--controller": (0.05, lambda d: d.choice(["none", "single", "multi"])),
     "--broadcast": (0.03, lambda d: None),
+    "--cross-mesh": (0.1, lambda d: d.choice(["auto", "send", "gather", "broadcast", "ring"])),
     "--offload": (0.1, lambda d: "optimizer"),
     "--matmul-dtype": (0.05, lambda d: "fp8"),
     "--tokens": (0.03, lambda d: d.choice(["1B", "1.5e12", "0"])),

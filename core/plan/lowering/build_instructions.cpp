@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/indexed_vector.h"
@@ -17,12 +19,15 @@ using PerDevice = IndexedVector<int, IndexedVector<int, std::vector<int>>>;
 struct Port {
   int first;  // of microbatch 0
   int stride;
-  int peer;  // the stage at the other end
+  int peer;   // the stage at the other end
+  int round;  // TileMessage::round
   [[nodiscard]] int transfer(int microbatch) const { return first + microbatch * stride; }
 };
 struct Ports {
   // [stage][phase: 0 forward, 1 backward][place_of the stage's device]
   IndexedVector<int, std::array<IndexedVector<int, std::vector<Port>>, 2>> sends, receives;
+  // The same of rounds after the first, within the stage that receives (core/plan/lowering/tile_messages.h).
+  IndexedVector<int, std::array<IndexedVector<int, std::vector<Port>>, 2>> passed_on, taken_over;
   // Once per step.
   PerDevice gradient_sends, gradient_receives, weight_sends, weight_receives;
   PerDevice part_sends, part_receives, norm_sends, norm_receives;  // between ranks
@@ -92,15 +97,15 @@ class InstructionBuilder {
   // The copies of a crossing that a partial program keeps, each with its transfer's number in the whole program of one
   // microbatch: in that order, so that kept_copies must be called once per crossing and in the same order as there.
   struct Copies {
-    std::vector<const TileCopy*> kept;
+    std::vector<const TileMessage*> kept;
     std::vector<int> like;  // [kept]
   };
   Copies kept_copies(const Crossing& crossing) {
     Copies copies;
-    for (const TileCopy& copy : state_.copies_of(crossing)) {
+    for (const TileMessage& message : state_.messages_of(crossing)) {
       const int like = next_like_++;
       if (part_ != nullptr && !part_->transfers[static_cast<std::size_t>(like)]) continue;
-      copies.kept.push_back(&copy);
+      copies.kept.push_back(&message);
       copies.like.push_back(like);
     }
     return copies;
@@ -112,35 +117,43 @@ class InstructionBuilder {
     numbers.reserve(copies.kept.size());
     const DType dtype = state_.graph.tensor(crossing.tensor).dtype;
     if (part_ != nullptr) like_.insert(like_.end(), copies.like.begin(), copies.like.end());
-    for (const TileCopy* at : copies.kept) {
-      const TileCopy& copy = *at;
+    const CrossMesh form = state_.form_of(crossing);
+    for (const TileMessage* message : copies.kept) {
+      const TileCopy& copy = message->copy;
+      const bool within = message->round > 0;
       double elements = 1;
       for (const std::int64_t size : copy.extent) elements *= static_cast<double>(size);
-      const DeviceId from = device(crossing.from, copy.source_rank), to = device(crossing.to, copy.destination_rank);
+      const DeviceId from = device(within ? crossing.to : crossing.from, copy.source_rank);
+      const DeviceId to = device(crossing.to, copy.destination_rank);
       numbers.push_back(static_cast<int>(program_.transfers.size()));
-      program_.transfers.push_back({from, to, crossing.source, crossing.destination, MicrobatchId(microbatch),
-                                    copy.source_offset, copy.destination_offset, copy.extent, false,
-                                    Bytes(elements * size_of(dtype)), host_[from.index()] != host_[to.index()]});
+      program_.transfers.push_back({from, to, within ? crossing.destination : crossing.source, crossing.destination,
+                                    MicrobatchId(microbatch), copy.source_offset, copy.destination_offset, copy.extent,
+                                    false, Bytes(elements * size_of(dtype)), host_[from.index()] != host_[to.index()],
+                                    form});
     }
     return numbers;
   }
 
-  void make_ports() {
+  void make_room_for_ports() {
     const auto per_device = [&](int stage) {
       return IndexedVector<int, std::vector<int>>(static_cast<std::size_t>(places_[stage]));
     };
-    const auto add = [&](auto& ports, int stage, int d, const auto& port) {
-      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(port);
-    };
     for (int stage = 0; stage < stages_; ++stage) {
       const IndexedVector<int, std::vector<Port>> none(static_cast<std::size_t>(places_[stage]));
-      ports_.sends.push_back({none, none});
-      ports_.receives.push_back({none, none});
+      for (auto* ports : {&ports_.sends, &ports_.receives, &ports_.passed_on, &ports_.taken_over})
+        ports->push_back({none, none});
       for (auto* once : {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends,
                          &ports_.weight_receives, &ports_.part_sends, &ports_.part_receives, &ports_.norm_sends,
                          &ports_.norm_receives, &ports_.part_copies, &ports_.norm_copies})
         once->push_back(per_device(stage));
     }
+  }
+
+  void make_ports() {
+    make_room_for_ports();
+    const auto add = [&](auto& ports, int stage, int d, const auto& port) {
+      if (place_of(stage, d) != kLeftOut) ports[place_of(stage, d)].push_back(port);
+    };
     const bool trains = program_.schedule != ScheduleKind::Inference;
     for (const Crossing& crossing : state_.crossings) {
       if (!trains && crossing.phase != Phase::Forward) continue;
@@ -150,10 +163,15 @@ class InstructionBuilder {
       const int first = static_cast<int>(program_.transfers.size()), stride = static_cast<int>(copies.kept.size());
       for (int m = 0; m < program_.microbatches; ++m) (void)add_transfers(crossing, m, copies);
       for (int i = 0; i < stride; ++i) {
-        const TileCopy& copy = *copies.kept[static_cast<std::size_t>(i)];
-        const Port send{first + i, stride, crossing.to}, receive{first + i, stride, crossing.from};
-        add(ports_.sends[crossing.from][phase], crossing.from, copy.source_rank, send);
-        add(ports_.receives[crossing.to][phase], crossing.to, copy.destination_rank, receive);
+        const auto& [copy, round] = *copies.kept[static_cast<std::size_t>(i)];
+        const Port send{first + i, stride, crossing.to, round}, receive{first + i, stride, crossing.from, round};
+        if (round == 0) {
+          add(ports_.sends[crossing.from][phase], crossing.from, copy.source_rank, send);
+          add(ports_.receives[crossing.to][phase], crossing.to, copy.destination_rank, receive);
+        } else {
+          add(ports_.passed_on[crossing.to][phase], crossing.to, copy.source_rank, send);
+          add(ports_.taken_over[crossing.to][phase], crossing.to, copy.destination_rank, receive);
+        }
       }
     }
     if (!trains) return;
@@ -164,7 +182,7 @@ class InstructionBuilder {
         const Copies copies = kept_copies(crossing);
         const auto numbers = add_transfers(crossing, 0, copies);
         for (std::size_t i = 0; i < numbers.size(); ++i) {
-          const TileCopy& copy = *copies.kept[i];
+          const TileCopy& copy = copies.kept[i]->copy;
           if (within != nullptr && state_.stages.on_one_rank(crossing.from, crossing.to)) {
             add((*within)[crossing.from], crossing.from, copy.source_rank, numbers[i]);
             continue;
@@ -253,7 +271,8 @@ class InstructionBuilder {
                                          program_.stages[buffer.stage.index()].mesh);
   }
 
-  void exchange(std::vector<Instruction>& list, std::vector<int> sends, std::vector<int> receives, bool waits = true) {
+  void exchange(std::vector<Instruction>& list, std::vector<int> sends, std::vector<int> receives,
+                bool waits = true) const {
     if (sends.empty() && receives.empty()) return;
     Instruction instruction{
         Instruction::Kind::Exchange, -1, MicrobatchId(0), std::move(sends), std::move(receives), {}, waits};
@@ -377,6 +396,7 @@ class InstructionBuilder {
       if (!ended) end_sent(list, ends.after_exchange[i]);
       if (i == runs.size()) break;
       if (!ticks_.together()) await_for(runs[i], d, list);
+      pass_on_for(runs[i], d, list);
       run(list, executable_of(runs[i]), runs[i].microbatch.value);
       free(list, runs[i].microbatch.value, ends.after_run[i]);
     }
@@ -391,6 +411,28 @@ class InstructionBuilder {
     for (const Port& port : ports_.receives[run.stage.value][*phase][place_of(run.stage.value, d)])
       receives.push_back(port.transfer(run.microbatch.value));
     await(list, run.microbatch.value, std::move(receives));
+  }
+
+  // What the run reads has come in parts, which the devices of its stage now bring to each other, all in the same
+  // place of their lists: round by round, each in one Exchange. What first comes so defines its buffer.
+  void pass_on_for(const ScheduledRun& run, int d, std::vector<Instruction>& list) const {
+    const std::optional<std::size_t> phase = MessageTicks::phase_of(run.pass);
+    if (!phase) return;
+    const int stage = run.stage.value, place = place_of(stage, d), m = run.microbatch.value;
+    std::map<int, Passing> rounds;
+    for (const Port& port : ports_.passed_on[stage][*phase][place])
+      rounds[port.round].sends.push_back(port.transfer(m));
+    for (const Port& port : ports_.taken_over[stage][*phase][place])
+      rounds[port.round].receives.push_back(port.transfer(m));
+    if (rounds.empty()) return;
+    std::set<BufferId> defined;
+    for (const Port& port : ports_.receives[stage][*phase][place])
+      defined.insert(transfer_at(port.transfer(m)).destination_buffer);
+    for (auto& [round, passing] : rounds) {
+      exchange(list, std::move(passing.sends), std::move(passing.receives));
+      std::vector<BufferId>& defines = list.back().buffers;
+      std::erase_if(defines, [&](BufferId buffer) { return !defined.insert(buffer).second; });
+    }
   }
 
   // The transfers of several stages on device `d` of their rank, by number: the order is one at both ends.

@@ -24,16 +24,39 @@ const Resharding& LoweringState::way(int stage, TensorId tensor, const ShardingS
   return known->second;
 }
 
-const std::vector<TileCopy>& LoweringState::copies_of(const Crossing& crossing) {
+std::vector<int> LoweringState::hosts_of(int stage) const {
+  std::vector<int> hosts;
+  for (const int device : stage_plan(stage).devices) hosts.push_back(plan.cluster.host_of_device(device));
+  return hosts;
+}
+
+CrossMesh LoweringState::form_of(const Crossing& crossing) const {
+  if (crossing.phase == Phase::Update || stages.on_one_rank(crossing.from, crossing.to)) return CrossMesh::Send;
+  const auto& forms = stage_plan(crossing.to).cross_mesh;
+  const auto found = forms.find(crossing.from);
+  return found == forms.end() ? CrossMesh::Send : found->second;
+}
+
+const std::vector<TileMessage>& LoweringState::messages_of(const Crossing& crossing) {
   const Tensor& whole = graph.tensor(crossing.tensor);
   const ShardingSpec& source = program.buffers[crossing.source.index()].local.spec;
   const ShardingSpec& destination = program.buffers[crossing.destination.index()].local.spec;
   const bool one_rank = stages.on_one_rank(crossing.from, crossing.to);
-  const auto [known, is_new] =
-      known_copies.try_emplace({sizes_of(whole), like_mesh[static_cast<std::size_t>(crossing.from)], source,
-                                like_mesh[static_cast<std::size_t>(crossing.to)], destination, one_rank});
-  if (is_new)
-    known->second = tile_copies(whole.dims, source, mesh(crossing.from), destination, mesh(crossing.to), one_rank);
+  const CrossMesh form = form_of(crossing);
+  const auto key_of = [&](int stage) {
+    return form == CrossMesh::Send ? like_mesh[static_cast<std::size_t>(stage)] : stage;
+  };
+  const auto [known, is_new] = known_messages.try_emplace(
+      {sizes_of(whole), key_of(crossing.from), source, key_of(crossing.to), destination, one_rank, form});
+  if (!is_new) return known->second;
+  const LogicalMesh &from = mesh(crossing.from), &to = mesh(crossing.to);
+  if (form == CrossMesh::Send) {
+    for (TileCopy& copy : tile_copies(whole.dims, source, from, destination, to, one_rank))
+      known->second.push_back({std::move(copy), 0});
+  } else {
+    known->second = tile_messages(whole.dims, source, from, destination, to, form,
+                                  {hosts_of(crossing.from), hosts_of(crossing.to)});
+  }
   return known->second;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/plan/lowering/lower.h"
-#include "core/plan/lowering/tile_copies.h"
+#include "core/plan/lowering/tile_messages.h"
 #include "core/plan/plan.h"
 #include "core/plan/program/program.h"
 #include "core/plan/ranks.h"
@@ -88,7 +88,9 @@ struct LoweringState {
   // What was found once is the same for every tensor of these sizes between the same specs and meshes.
   using Sizes = std::vector<std::int64_t>;
   std::map<std::tuple<int, DType, Sizes, ShardingSpec, ShardingSpec>, Resharding> known_ways = {};  // (like_mesh, ...)
-  std::map<std::tuple<Sizes, int, ShardingSpec, int, ShardingSpec, bool>, std::vector<TileCopy>> known_copies = {};
+  // Where hosts matter (CrossMesh), of stages; else of stages with like meshes.
+  std::map<std::tuple<Sizes, int, ShardingSpec, int, ShardingSpec, bool, CrossMesh>, std::vector<TileMessage>>
+      known_messages = {};
 
   [[nodiscard]] const StagePlan& stage_plan(int stage) const { return plan.stages[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] const LogicalMesh& mesh(int stage) const {
@@ -108,9 +110,13 @@ struct LoweringState {
   [[nodiscard]] AxisMask partial_sums(int stage, const Op& op) const;
   [[nodiscard]] const ParameterSharding& parameter_sharding(const Op& reader, TensorId parameter) const;
   [[nodiscard]] bool is_parameter_gradient(TensorId tensor) const;
-  // The cheapest way on the stage's mesh, and the copies from mesh to mesh; both stay where they are.
+  // The cheapest way on the stage's mesh, and the messages from mesh to mesh; both stay where they are.
   const Resharding& way(int stage, TensorId tensor, const ShardingSpec& from, const ShardingSpec& to);
-  const std::vector<TileCopy>& copies_of(const Crossing& crossing);
+  const std::vector<TileMessage>& messages_of(const Crossing& crossing);
+  // As the plan has it; Send for what is exchanged once per step.
+  [[nodiscard]] CrossMesh form_of(const Crossing& crossing) const;
+  // [device of the stage]
+  [[nodiscard]] std::vector<int> hosts_of(int stage) const;
   // How the op that makes a tensor leaves output `o` of it, partial sums included.
   [[nodiscard]] ShardingSpec made_as(int stage, const Op& maker, TensorId tensor) const;
 };

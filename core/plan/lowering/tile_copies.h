@@ -16,6 +16,7 @@ namespace meshwright {
 struct TileCopy {
   int source_rank, destination_rank;
   std::vector<std::int64_t> source_offset, destination_offset, extent;
+  bool operator==(const TileCopy&) const = default;
 };
 [[nodiscard]] std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSpec& source_spec,
                                                 const LogicalMesh& source, const ShardingSpec& destination_spec,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "core/base/indexed_vector.h"
@@ -69,6 +70,15 @@ class BufferWalk {
     std::optional<MicrobatchId> microbatch;
     std::int64_t elements = 0;
   };
+  // A buffer of which the Exchange that defines it receives a part; others bring the rest.
+  struct Part {
+    std::vector<std::int64_t> offset, extent;
+  };
+  struct Incomplete {
+    int at;  // index of that Exchange
+    std::int64_t elements;
+    std::vector<Part> parts = {};
+  };
 
   // A buffer that the executable also reads is overwritten in place, not defined anew.
   Uses uses_of(const StageExecutable& executable) const {
@@ -101,7 +111,10 @@ class BufferWalk {
 
   void run(const Instruction& instruction) {
     const Uses& uses = uses_[instruction.executable];
-    for (const BufferId buffer : uses.reads) read(buffer, instruction.microbatch, "reads");
+    for (const BufferId buffer : uses.reads) {
+      read(buffer, instruction.microbatch, "reads");
+      expect_complete(buffer, instruction.microbatch);
+    }
     // A persistent buffer is always live, but transfers into it may be on their way.
     if (on_their_way_ > 0)
       for (const BufferId buffer : uses.kept) has_come(buffer, instruction.microbatch, "uses");
@@ -143,6 +156,7 @@ class BufferWalk {
                     describe_buffer(buffer, microbatch));
     } else {
       has_come(buffer, microbatch, "frees");
+      expect_complete(buffer, microbatch);
       live(buffer, microbatch) = false;
       --live_count_;
       live_bytes_ -= size_[buffer];
@@ -153,16 +167,19 @@ class BufferWalk {
     for (const int t : instruction.sends) {
       const Transfer& transfer = transfer_of(t);
       read(transfer.source_buffer, transfer.microbatch, "sends");
+      expect_part(t);
     }
     // The buffers that this Exchange defines: its receives have to fill each of them.
     for (const BufferId buffer : instruction.buffers) received_[buffer] = {index_, std::nullopt, 0};
     for (const int t : instruction.receives) receive(transfer_of(t));
     for (const BufferId buffer : instruction.buffers) {
       const ReceivedBuffer& received = received_[buffer];
-      const std::int64_t elements = program_.buffers[buffer.index()].local.elements();
-      if (received.elements != elements)
-        findings_.add("device {} at #{} defines buffer '{}' from {} of its {} elements", device_.value, index_,
-                      program_.buffers[buffer.index()].name, received.elements, elements);
+      if (received.elements != elements_of(buffer)) {
+        if (received.microbatch && received.elements < elements_of(buffer) && !persistent(buffer))
+          note_parts(instruction, buffer);
+        else
+          report_incomplete(index_, buffer, received.elements);
+      }
       received_[buffer].at.reset();
     }
     // An Exchange that does not wait leaves its receives on their way until their Await.
@@ -203,7 +220,12 @@ class BufferWalk {
     const BufferId buffer = transfer.destination_buffer;
     ReceivedBuffer& received = received_[buffer];
     // The buffer is there already: this receives a part of it, or adds to it.
-    if (received.at != index_) return read(buffer, transfer.microbatch, "receives into");
+    if (received.at != index_) {
+      read(buffer, transfer.microbatch, "receives into");
+      if (const auto found = incomplete_.find(state_of(buffer, transfer.microbatch)); found != incomplete_.end())
+        add_part(found->second, transfer);
+      return;
+    }
     if (!received.microbatch) {
       received.microbatch = transfer.microbatch;
       if (!persistent(buffer)) define(buffer, transfer.microbatch);
@@ -213,9 +235,65 @@ class BufferWalk {
     }
     // What is added defines no elements.
     if (transfer.accumulate) return;
+    received.elements += elements_of(transfer.extent);
+  }
+
+  std::int64_t elements_of(BufferId buffer) const { return program_.buffers[buffer.index()].local.elements(); }
+  static std::int64_t elements_of(const std::vector<std::int64_t>& extent) {
     std::int64_t elements = 1;
-    for (const std::int64_t size : transfer.extent) elements *= size;
-    received.elements += elements;
+    for (const std::int64_t size : extent) elements *= size;
+    return elements;
+  }
+  void report_incomplete(int at, BufferId buffer, std::int64_t elements) {
+    findings_.add("device {} at #{} defines buffer '{}' from {} of its {} elements", device_.value, at,
+                  program_.buffers[buffer.index()].name, elements, elements_of(buffer));
+  }
+
+  void note_parts(const Instruction& instruction, BufferId buffer) {
+    const MicrobatchId microbatch = *received_[buffer].microbatch;
+    Incomplete& parts = incomplete_[state_of(buffer, microbatch)] = {index_, 0};
+    for (const int t : instruction.receives)
+      if (transfer_of(t).destination_buffer == buffer) add_part(parts, transfer_of(t));
+  }
+
+  // No element of the parts comes twice: else, as many as there are might leave others out.
+  void add_part(Incomplete& into, const Transfer& transfer) {
+    for (const Part& part : into.parts)
+      if (shared_with(part, transfer.destination_offset, transfer.extent) > 0)
+        findings_.add("device {} at #{} receives a part of {} a second time", device_.value, index_,
+                      describe_buffer(transfer.destination_buffer, transfer.microbatch));
+    into.parts.push_back({transfer.destination_offset, transfer.extent});
+    into.elements += elements_of(transfer.extent);
+  }
+  static std::int64_t shared_with(const Part& part, const std::vector<std::int64_t>& offset,
+                                  const std::vector<std::int64_t>& extent) {
+    std::int64_t elements = 1;
+    for (std::size_t d = 0; d < extent.size(); ++d)
+      elements *= std::max<std::int64_t>(
+          0, std::min(part.offset[d] + part.extent[d], offset[d] + extent[d]) - std::max(part.offset[d], offset[d]));
+    return elements;
+  }
+
+  void expect_complete(BufferId buffer, MicrobatchId microbatch) {
+    if (incomplete_.empty() || persistent(buffer)) return;
+    const auto found = incomplete_.find(state_of(buffer, microbatch));
+    if (found == incomplete_.end()) return;
+    if (found->second.elements != elements_of(buffer))
+      report_incomplete(found->second.at, buffer, found->second.elements);
+    incomplete_.erase(found);
+  }
+
+  // What is sent of an incomplete buffer has come.
+  void expect_part(int t) {
+    const Transfer& transfer = transfer_of(t);
+    if (incomplete_.empty() || persistent(transfer.source_buffer)) return;
+    const auto found = incomplete_.find(state_of(transfer.source_buffer, transfer.microbatch));
+    if (found == incomplete_.end()) return;
+    std::int64_t come = 0;
+    for (const Part& part : found->second.parts) come += shared_with(part, transfer.source_offset, transfer.extent);
+    if (come < elements_of(transfer.extent))
+      findings_.add("device {} at #{} sends {}, of which {} of {} elements have come", device_.value, index_,
+                    describe_transfer(program_, t), come, elements_of(transfer.extent));
   }
 
   void report_leaks() {
@@ -226,6 +304,7 @@ class BufferWalk {
       for (int m = 0; m < program_.microbatches; ++m) {
         if (!live(buffer.id, MicrobatchId(m))) continue;
         findings_.add("device {} never frees {}", device_.value, describe_buffer(buffer.id, MicrobatchId(m)));
+        expect_complete(buffer.id, MicrobatchId(m));
         live(buffer.id, MicrobatchId(m)) = false;
       }
     }
@@ -238,9 +317,10 @@ class BufferWalk {
   IndexedVector<BufferId, std::size_t> first_state_;  // where its microbatches, or it alone, begin in live_
   IndexedVector<int, Uses> uses_;                     // [executable]
   IndexedVector<BufferId, ReceivedBuffer> received_;
-  IndexedVector<int, bool> on_its_way_;  // [transfer]
-  std::vector<int> coming_;              // as live_: transfers on their way into it
-  std::vector<bool> live_;               // of one device; all false between devices
+  IndexedVector<int, bool> on_its_way_;           // [transfer]
+  std::map<std::size_t, Incomplete> incomplete_;  // by state_of; of one device, empty between devices
+  std::vector<int> coming_;                       // as live_: transfers on their way into it
+  std::vector<bool> live_;                        // of one device; all false between devices
   DeviceId device_{0};
   int index_ = 0;
   std::size_t live_count_ = 0, on_their_way_ = 0;

@@ -16,6 +16,7 @@
 
 #include "core/base/ids.h"
 #include "core/graph/graph.h"
+#include "core/plan/cross_mesh.h"
 #include "core/schedule/schedule.h"
 #include "core/sharding/resharding.h"
 
@@ -80,6 +81,7 @@ struct StageExecutable {
 
 // One tile of one buffer, from a device to another. Offsets and extents are in the source's and destination's local
 // tiles. Where both are the same device (between stages of one rank) it is a copy: sent and received by one Exchange.
+// Where both devices are of one stage, and the buffers the same, a part of a tile is passed on (CrossMesh).
 struct Transfer {
   DeviceId source, destination;
   BufferId source_buffer, destination_buffer;
@@ -88,6 +90,7 @@ struct Transfer {
   bool accumulate = false;  // add onto the destination, which is defined before, instead of overwriting
   Bytes bytes{0.0};
   bool hosts_apart = false;
+  CrossMesh form = CrossMesh::Send;  // in which a tile gets from mesh to mesh of which this brings a part
   bool operator==(const Transfer&) const = default;
 };
 
@@ -101,8 +104,9 @@ struct Instruction {
   int executable = -1;               // Run: index into Program::executables
   MicrobatchId microbatch{0};        // Run, Free
   std::vector<int> sends, receives;  // Exchange; Await: receives only
-  std::vector<BufferId> buffers;     // Free; for Exchange: buffers that its receives define
-  bool waits = true;                 // Exchange: until its receives have come
+  // Free; for Exchange: buffers that its receives define, whole or in part. Later Exchanges bring what is left.
+  std::vector<BufferId> buffers;
+  bool waits = true;  // Exchange: until its receives have come
 };
 
 struct ProgramStage {

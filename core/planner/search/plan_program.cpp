@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/plan/boundaries.h"
 #include "core/planner/search/plan_incumbent.h"
 
 namespace meshwright {
@@ -144,7 +145,12 @@ const PlanGraphs::GraphOfPlan& PlanGraphs::of(const TrainingOptions& training) {
 std::optional<Plan> plan_of_pipeline(const PlanRequest& request, const Point& point, PlanGraphs& graphs,
                                      const TablePipeline& pipeline, ScheduleKind schedule) {
   std::optional<Plan> plan = make_plan_of(request, point, pipeline, schedule);
-  if (plan) plan->graph_fingerprint = graphs.of(plan->training).fingerprint;
+  if (!plan) return std::nullopt;
+  const PlanGraphs::GraphOfPlan& of_plan = graphs.of(plan->training);
+  plan->graph_fingerprint = of_plan.fingerprint;
+  // What is left open is chosen for the plan found (make_plan).
+  if (const auto* form = std::get_if<CrossMesh>(&request.search.cross_mesh))
+    set_cross_mesh(*plan, *of_plan.graph, *form);
   return plan;
 }
 

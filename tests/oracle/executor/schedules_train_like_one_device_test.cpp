@@ -37,6 +37,8 @@ struct Case {
   // not be there in the other.
   bool turned = false;
   bool mixed = false;  // given run by run: the schedule's own with every other backward in two
+  // Of all that goes from stage to stage; other forms than Send on hosts that have half of a stage each.
+  CrossMesh form = CrossMesh::Send;
 };
 
 // Of every other microbatch of a stage the backward is in two, the weights' half as late as it may be.
@@ -73,6 +75,21 @@ Names split_of(const std::vector<int>& shape) {
   return names;
 }
 
+void set_form(HandPlan& made, const Case& c) {
+  const int each = std::max(1, c.shape[0] * c.shape[1] / 2);
+  HostGroup& group = made.plan.cluster.groups.front();
+  group.hosts = group.devices_per_host / each;
+  group.devices_per_host = each;
+  const StageGraph feeding = stage_graph(made.plan, made.graph);
+  for (std::size_t s = 0; s < made.plan.stages.size(); ++s) {
+    made.plan.stages[s].submesh = {2, each};
+    for (const int to : feeding.feeds[s]) {
+      made.plan.stages[static_cast<std::size_t>(to)].cross_mesh[static_cast<int>(s)] = c.form;
+      made.plan.stages[s].cross_mesh[to] = c.form;
+    }
+  }
+}
+
 // Stages of about as many ops each, on the devices that the schedule gives their ranks.
 HandPlan planned_by_hand(const Case& c) {
   const TrainingOptions training = training_of(c);
@@ -95,6 +112,7 @@ HandPlan planned_by_hand(const Case& c) {
     for (int d = 0; d < devices; ++d)
       listed[static_cast<std::size_t>(d)] = rank_of[static_cast<std::size_t>(s)] * devices + d;
   }
+  if (c.form != CrossMesh::Send) set_form(made, c);
   EXPECT_EQ(check_plan(made.plan, made.graph), std::vector<std::string>{});
   EXPECT_EQ(chunks_of(made.plan), c.chunks);
   made.program = lower(made.plan, made.graph, *made.costs);
@@ -160,16 +178,22 @@ std::vector<Case> cases() {
     all.push_back({kind, stages, chunks, kGpt, 4, {2, 2}, Recompute::None, 0.01, false, true});
     all.push_back({kind, stages, chunks, kT5, 4, {1, 2}, Recompute::None, 0.0, true, true});
   }
+  for (const auto& [kind, stages, chunks] : placed)
+    for (const CrossMesh form : {CrossMesh::Gather, CrossMesh::Broadcast}) {
+      all.push_back({kind, stages, chunks, kGpt, 4, {1, 4}, Recompute::None, 0.0, false, false, form});
+      if (stages == 4) all.push_back({kind, stages, chunks, kT5, 2, {2, 2}, Recompute::Full, 0.01, true, false, form});
+    }
   return all;
 }
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   const std::string model = c.model;
-  std::string name = fmt::format("{}_{}_chunks_{}_{}_microbatches_{}x{}{}{}{}{}", name_of(c.schedule), c.chunks,
+  std::string name = fmt::format("{}_{}_chunks_{}_{}_microbatches_{}x{}{}{}{}{}{}", name_of(c.schedule), c.chunks,
                                  model.substr(0, model.find(':')), c.microbatches, c.shape[0], c.shape[1],
                                  c.recompute == Recompute::Full ? "_recompute" : "", c.max_norm > 0.0 ? "_clip" : "",
-                                 c.turned ? "_turned" : "", c.mixed ? "_mixed" : "");
+                                 c.turned ? "_turned" : "", c.mixed ? "_mixed" : "",
+                                 c.form == CrossMesh::Send ? "" : fmt::format("_{}", name_of(c.form)));
   for (char& letter : name)
     if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
   return name;
