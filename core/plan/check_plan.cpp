@@ -118,6 +118,10 @@ class PlanChecker {
       return false;
     }
     check_hosts(s);
+    const int masks = stage.contexts.rings | stage.contexts.exchanges;
+    if (masks >> stage.logical_shape.size() != 0 || (stage.contexts.rings & stage.contexts.exchanges) != 0)
+      say("stage {}: its rings and exchanges must be different axes of its logical mesh of {} axes", s,
+          stage.logical_shape.size());
     return true;
   }
 

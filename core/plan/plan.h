@@ -55,10 +55,17 @@ struct StagePlan {
   std::map<std::string, ParameterSharding> parameters;  // by "<forward op that reads it>/<parameter>"
   std::map<std::string, ShardingSpec> inputs;           // forward tensors received from other stages, by tensor name
   std::map<std::string, FanOut> fan_outs = {};          // by the name of a tensor made on this stage
+  ContextAxes contexts = {};
   // What the planner expected; checked against the lowered Program, shown to people.
   Seconds forward{0.0}, backward{0.0}, update{0.0};
   Bytes peak_memory{0.0};
 };
+
+[[nodiscard]] inline LogicalMesh mesh_of(const StagePlan& stage, const Cluster& cluster) {
+  LogicalMesh mesh = make_logical_mesh(cluster, stage.submesh, stage.logical_shape);
+  mesh.contexts = stage.contexts;
+  return mesh;
+}
 
 struct PlanPrediction {
   Seconds step_time{0.0};    // simulated

@@ -17,6 +17,17 @@ Method make_method(Method::Kind kind, const std::string& text) {
   return method;
 }
 
+ContextExchange context_from_name(const std::string& name, const std::string& method) {
+  std::vector<std::string> known;
+  using enum ContextExchange;
+  for (const ContextExchange exchange : {AllGather, PointToPoint, AllToAll}) {
+    if (name == name_of(exchange)) return exchange;
+    known.emplace_back(name_of(exchange));
+  }
+  throw InputError(fmt::format("method '{}': {}", method,
+                               unknown_name("cp-comm", name, known, "Give all-gather, p2p (a ring) or a2a.")));
+}
+
 // "tp=8,pp=4" into the method's degrees; `keys` are those it has.
 Method with_degrees(Method::Kind kind, const std::string& text, const std::string& settings,
                     const std::vector<std::string>& keys, const std::string& example) {
@@ -33,6 +44,10 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
             keys.size() == 1 ? "the only key is" : "the keys are", join(keys, ", "));
     require(std::find(given.begin(), given.end(), key) == given.end(), "method '{}': '{}' is given twice.", text, key);
     given.push_back(key);
+    if (key == "cp-comm") {
+      method.context = context_from_name(parts[1], text);
+      continue;
+    }
     const bool flag = key == "sp" || key == "exact", level = key == "zero";
     const int value = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + key, flag || level ? 0 : 1,
                                                      flag    ? 1
@@ -57,6 +72,9 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
   require(method.chunks == 1 || method.pp > 1,
           "method '{}': vpp={} puts several stages on each of at least 2 pipeline ranks; give pp=2 or more.", text,
           method.chunks);
+  require(method.context == ContextExchange::AllGather || method.cp > 1,
+          "method '{}': cp-comm={} has no effect on whole sequences; give cp=2 or more.", text,
+          name_of(method.context));
   if (method.etp) {
     require(method.exact && (*method.etp == 1 || *method.etp == method.tp),
             "method '{}': etp={} is neither 1 nor tp={} with exact=1; write exact=1,etp=1 for whole experts.", text,
@@ -169,6 +187,7 @@ Degrees degrees_of(const Method& method, int devices) {
   degrees.whole_experts = method.etp == 1 && method.tp > 1;
   degrees.sequence_parallel = method.sequence_parallel;
   degrees.zero = method.zero.value_or(0);
+  degrees.context = method.context;
   return degrees;
 }
 
@@ -195,10 +214,11 @@ Method method_from_text(const std::string& text) {
   require(head != "rules" || !rest.empty(),
           "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
   if (head == "megatron")
-    return with_degrees(Kind::Megatron, text, rest, {"dp", "tp", "pp", "vpp", "ep", "cp", "sp", "zero", "exact", "etp"},
+    return with_degrees(Kind::Megatron, text, rest,
+                        {"dp", "tp", "pp", "vpp", "ep", "cp", "cp-comm", "sp", "zero", "exact", "etp"},
                         examples[0].second);
   if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
-  if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp"}, examples[2].second);
+  if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp", "cp-comm"}, examples[2].second);
   if (head == "rules" && !rest.empty()) return logical_axis_rules(text, rest);
   if (head == "specs" && !rest.empty()) return specs(text, rest);
   if (head == "manual" && !rest.empty()) return manual(text, rest);

@@ -50,6 +50,7 @@ struct Method {
   // Megatron: etp=1 with exact=1, experts are whole and those of an ep group lie on its tp ranks, too; nullopt, etp=tp:
   // each expert is split over tp.
   std::optional<int> etp = {};
+  ContextExchange context = ContextExchange::AllGather;  // Megatron, Context: cp-comm=
   // Ranks of the mesh's expert axis: whole experts lie on those of tp, too.
   [[nodiscard]] int expert_axis() const { return etp == 1 ? ep / tp : ep; }
   struct ManualStage {
@@ -70,7 +71,8 @@ struct Method {
 };
 
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp", the last four also as "zero3:shard=8",
-// "megatron:tp=8,pp=4[,vpp=,dp=,ep=,cp=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8", "context:cp=4",
+// "megatron:tp=8,pp=4[,vpp=,dp=,ep=,cp=,cp-comm=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8",
+// "context:cp=4[,cp-comm=p2p]",
 // "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages":
 // [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of
 // group g is [1, 4, g]). Throws InputError.
@@ -96,7 +98,8 @@ void force_batch_axis(IntraOpRules& rules, int axis);
 void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int axis);
 
 // Throws InputError when the method names an axis (those of its rules, `expert` with ep above 1, `seq` with cp above 1)
-// that no forward op of the model has and can split: all devices of that axis would do the same work.
+// that no forward op of the model has and can split: all devices of that axis would do the same work. And where cp does
+// not divide a sequence, or with cp-comm=a2a, and tp, the heads of an attention.
 void check_axes(const Method& method, const Graph& graph);
 
 // The logical mesh of one of a method's stages of `devices` devices; nullopt: the method leaves it open. Throws

@@ -49,6 +49,10 @@ TEST(FrameworkRules, NameTheDegreeAndTheSizeThatItDoesNotDivide) {
   EXPECT_EQ(first_broken("megatron", {.dp = 4, .ep = 3}), "ep=3 does not divide the 8 experts");
   EXPECT_EQ(first_broken("megatron", {.dp = 3, .ep = 2}), "ep=2 does not divide dp=3");
   EXPECT_EQ(first_broken("megatron", {.cp = 3}), "2 cp=6 does not divide the sequence of 1024");
+  EXPECT_EQ(first_broken("megatron", {.cp = 8, .context = ContextExchange::AllToAll}),
+            "cp-comm=a2a: cp=8 x tp=1 does not divide the 4 heads of keys and values");
+  EXPECT_EQ(first_broken("torchtitan", {.cp = 2, .context = ContextExchange::PointToPoint}),
+            "torchtitan has no cp-comm=p2p");
   EXPECT_EQ(first_broken("megatron", {.pp = 2, .chunks = 2, .schedule = ScheduleKind::Interleaved, .micro_batches = 3}),
             "pp=2 does not divide the 3 micro-batches of an interleaved schedule");
 }
@@ -74,6 +78,9 @@ TEST(MethodOfDegrees, ReadsBackAsTheSameDegrees) {
   degrees.whole_experts = degrees.sequence_parallel = true;
   degrees.zero = 1;
   EXPECT_EQ(method_text(degrees), "megatron:tp=2,pp=4,vpp=3,cp=2,ep=4,etp=1,sp=1,zero=1,exact=1");
+  EXPECT_EQ(degrees_of(method_from_text(method_text(degrees)), 64), degrees);
+  degrees.context = ContextExchange::PointToPoint;
+  EXPECT_EQ(method_text(degrees), "megatron:tp=2,pp=4,vpp=3,cp=2,cp-comm=p2p,ep=4,etp=1,sp=1,zero=1,exact=1");
   EXPECT_EQ(degrees_of(method_from_text(method_text(degrees)), 64), degrees);
 }
 
