@@ -328,13 +328,15 @@ bool reorders_heads(const std::vector<Dim>& dims, const ShardingSpec& spec, cons
 }
 
 Seconds ring_time(Bytes whole, bool sums, int axis, const LogicalMesh& mesh, const CostModel& costs) {
-  const MeshAxis& of = mesh.axes[static_cast<std::size_t>(axis)];
+  MeshAxis of = mesh.axes[static_cast<std::size_t>(axis)];
   const double devices = of.size();
-  const double steps = sums ? devices : devices - 1.0;
-  // One device of a host sends to the next host, at its share of the network, and all wait for that block.
-  if (of.outer > 1) return steps * costs.transfer(whole / devices, true, mesh.of.devices_per_host).time;
+  // One device of a host sends to the next host, and all wait for that block: as if every device were on a host alone.
+  if (of.outer > 1) {
+    of.outer = of.size();
+    of.inner = 1;
+  }
   const CollectiveKind like = sums ? CollectiveKind::ReduceScatter : CollectiveKind::AllGather;
-  return steps / (devices - 1.0) * costs.collective(like, whole, of).time;
+  return (sums ? devices : devices - 1.0) / (devices - 1.0) * costs.collective(like, whole, of).time;
 }
 
 std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
