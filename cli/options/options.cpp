@@ -219,7 +219,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   add("--method", options.method,
       "parallelisation method: pipeshard, shard, largest, data, zero1[:shard=8], zero2[:shard=8], "
       "zero3[:shard=8] (fsdp), "
-      "megatron:tp=8,pp=4[,vpp=,ep=,cp=,cp-comm=p2p,sp=1,zero=,exact=1,etp=1], megatron:auto, expert:ep=8, "
+      "megatron:tp=8,pp=4[,vpp=,ep=,cp=,cp-comm=p2p,sp=1,zero=,exact=1,etp=1,fold=1], megatron:auto, expert:ep=8, "
       "context:cp=4[,cp-comm=a2a], rules:batch=0,heads=1,..., specs:FILE or manual:FILE");
   add("--for", options.launch_for,
       fmt::format(

@@ -51,7 +51,11 @@ class Enumeration {
         // With tp of 1 every expert is whole.
         if (whole && (degrees.tp == 1 || !framework_.whole_experts)) continue;
         degrees.whole_experts = whole;
-        with_batch(degrees);
+        for (const bool folded : {false, true}) {
+          if (folded && (degrees.cp == 1 || !framework_.whole_experts)) continue;
+          degrees.folded_experts = folded;
+          with_batch(degrees);
+        }
       }
     }
   }

@@ -27,14 +27,14 @@ constexpr double kDoubt = 0.98;
 struct WorkKey {
   int tp, cp, ep;
   ContextExchange context;
-  bool whole_experts;
+  bool whole_experts, folded_experts;
   std::int64_t micro_batch;
   Recompute recompute;
   auto operator<=>(const WorkKey&) const = default;
 };
 
 WorkKey work_key(const Degrees& d) {
-  return {d.tp, d.cp, d.ep, d.context, d.whole_experts, d.micro_batch, d.recompute};
+  return {d.tp, d.cp, d.ep, d.context, d.whole_experts, d.folded_experts, d.micro_batch, d.recompute};
 }
 
 // What all degrees of this many micro-batches share.
@@ -74,8 +74,8 @@ class TooLargeDegrees {
   }
 
  private:
-  using Key = std::tuple<int, int, int, int, bool, ContextExchange>;
-  static Key key_of(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.context}; }
+  using Key = std::tuple<int, int, int, int, bool, bool, ContextExchange>;
+  static Key key_of(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.folded_experts, d.context}; }
   static bool keeps_no_more(const Degrees& a, const Degrees& b) {
     if (a.schedule == b.schedule && a.chunks == b.chunks) return true;
     return a.schedule == ScheduleKind::OneFOneB &&
@@ -86,8 +86,10 @@ class TooLargeDegrees {
 };
 
 // Degrees with one such key: those that keep least are tried first, and where they do not fit, none does.
-using ProbeKey = std::tuple<int, int, int, int, bool, ContextExchange, Recompute>;
-ProbeKey probe_key(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.context, d.recompute}; }
+using ProbeKey = std::tuple<int, int, int, int, bool, bool, ContextExchange, Recompute>;
+ProbeKey probe_key(const Degrees& d) {
+  return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.folded_experts, d.context, d.recompute};
+}
 std::map<ProbeKey, Degrees> probes_of(const std::vector<Degrees>& all) {
   const auto rank = [](const Degrees& d) {
     return std::tuple(d.schedule != ScheduleKind::OneFOneB, d.micro_batch, -d.zero, d.chunks);

@@ -165,7 +165,12 @@ class Rules {
     if (ep == 1) return;
     rule(framework_.experts, "{} does not split experts over ep={}", framework_.name, ep);
     rule(shape_.experts > 0 && shape_.experts % ep == 0, "ep={} does not divide the {} experts", ep, shape_.experts);
-    if (degrees_.whole_experts)
+    if (degrees_.folded_experts) {
+      const int ranks = degrees_.cp * (degrees_.whole_experts ? tp : 1);
+      rule(framework_.whole_experts && ep % ranks == 0 && dp % (ep / ranks) == 0,
+           "ep={} of folded experts does not divide dp={} x {}cp={}", ep, dp,
+           degrees_.whole_experts ? fmt::format("tp={} x ", tp) : "", degrees_.cp);
+    } else if (degrees_.whole_experts)
       rule(framework_.whole_experts && ep % tp == 0 && dp % (ep / tp) == 0,
            "ep={} of whole experts does not divide dp={} x tp={}", ep, dp, tp);
     else
@@ -224,6 +229,7 @@ std::string method_text(const Degrees& degrees) {
     text += fmt::format(",cp-comm={}", name_of(degrees.context));
   add(degrees.ep > 1, "ep", degrees.ep);
   add(degrees.whole_experts, "etp", 1);
+  add(degrees.folded_experts, "fold", 1);
   add(degrees.sequence_parallel, "sp", 1);
   add(true, "zero", degrees.zero);
   return text + ",exact=1";

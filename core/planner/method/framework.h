@@ -27,12 +27,13 @@ struct ModelShape {
 enum class ContextExchange { AllGather, PointToPoint, AllToAll };
 [[nodiscard]] const char* name_of(ContextExchange exchange);  // "all-gather", "p2p", "a2a"
 
-// Degrees in the frameworks' own count: dp x tp x pp x cp is the number of devices, and the ep groups lie within dp, or
-// with whole experts within dp x tp.
+// Degrees in the frameworks' own count: dp x tp x pp x cp is the number of devices, and the ep groups lie within dp,
+// with whole experts within dp x tp, and folded within these and cp.
 struct Degrees {
   int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
-  int chunks = 1;              // stages of each pipeline rank ("virtual pipeline")
-  bool whole_experts = false;  // an expert lies on one device, though tp is above 1
+  int chunks = 1;               // stages of each pipeline rank ("virtual pipeline")
+  bool whole_experts = false;   // an expert lies on one device, though tp is above 1
+  bool folded_experts = false;  // ep groups take in the ranks of cp
   bool sequence_parallel = false;
   int zero = 0;  // 0 to 3
   ContextExchange context = ContextExchange::AllGather;

@@ -48,13 +48,13 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
       method.context = context_from_name(parts[1], text);
       continue;
     }
-    const bool flag = key == "sp" || key == "exact", level = key == "zero";
+    const bool flag = key == "sp" || key == "exact" || key == "fold", level = key == "zero";
     const int value = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + key, flag || level ? 0 : 1,
                                                      flag    ? 1
                                                      : level ? 3
                                                              : 65536));
     if (flag)
-      (key == "sp" ? method.sequence_parallel : method.exact) = value == 1;
+      (key == "sp" ? method.sequence_parallel : key == "exact" ? method.exact : method.folded) = value == 1;
     else if (level)
       method.zero = value;
     else if (key == "etp")
@@ -82,6 +82,15 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
     require(*method.etp == method.tp || method.ep % method.tp == 0,
             "method '{}': with etp=1 the ep={} ranks of experts hold those of tp={}, which does not divide them.", text,
             method.ep, method.tp);
+  }
+  if (method.folded) {
+    require(method.exact && method.cp > 1,
+            "method '{}': fold=1 puts experts on the ranks of cp as Megatron-LM does; give exact=1 and cp=2 or more.",
+            text);
+    require(method.ep % method.folded_ranks() == 0,
+            "method '{}': with fold=1 the ep={} ranks of experts hold the {} of cp{}, which does not divide them; give "
+            "an ep that it divides.",
+            text, method.ep, method.folded_ranks(), method.etp == 1 ? " x tp" : "");
   }
   return method;
 }
@@ -185,6 +194,7 @@ Degrees degrees_of(const Method& method, int devices) {
   Degrees degrees{.dp = devices / taken, .tp = method.tp, .pp = method.pp, .cp = method.cp, .ep = method.ep};
   degrees.chunks = method.chunks;
   degrees.whole_experts = method.etp == 1 && method.tp > 1;
+  degrees.folded_experts = method.folded;
   degrees.sequence_parallel = method.sequence_parallel;
   degrees.zero = method.zero.value_or(0);
   degrees.context = method.context;
@@ -215,7 +225,7 @@ Method method_from_text(const std::string& text) {
           "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
   if (head == "megatron")
     return with_degrees(Kind::Megatron, text, rest,
-                        {"dp", "tp", "pp", "vpp", "ep", "cp", "cp-comm", "sp", "zero", "exact", "etp"},
+                        {"dp", "tp", "pp", "vpp", "ep", "cp", "cp-comm", "sp", "zero", "exact", "etp", "fold"},
                         examples[0].second);
   if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
   if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp", "cp-comm"}, examples[2].second);

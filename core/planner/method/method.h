@@ -51,8 +51,12 @@ struct Method {
   // each expert is split over tp.
   std::optional<int> etp = {};
   ContextExchange context = ContextExchange::AllGather;  // Megatron, Context: cp-comm=
-  // Ranks of the mesh's expert axis: whole experts lie on those of tp, too.
-  [[nodiscard]] int expert_axis() const { return etp == 1 ? ep / tp : ep; }
+  // Megatron: fold=1 with exact=1, experts of an ep group lie on its cp ranks, too, which have different ones.
+  bool folded = false;
+  // The cp and tp ranks that have experts of their own.
+  [[nodiscard]] int folded_ranks() const { return (etp == 1 ? tp : 1) * (folded ? cp : 1); }
+  // Ranks of the mesh's expert axis.
+  [[nodiscard]] int expert_axis() const { return ep / folded_ranks(); }
   struct ManualStage {
     int first_layer, last_layer;
     Submesh submesh;
@@ -71,7 +75,7 @@ struct Method {
 };
 
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp", the last four also as "zero3:shard=8",
-// "megatron:tp=8,pp=4[,vpp=,dp=,ep=,cp=,cp-comm=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8",
+// "megatron:tp=8,pp=4[,vpp=,dp=,ep=,cp=,cp-comm=,sp=1,zero=0..3,exact=1,etp=,fold=1]", "expert:ep=8",
 // "context:cp=4[,cp-comm=p2p]",
 // "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON: {"stages":
 // [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of

@@ -122,6 +122,7 @@ class ExactMegatron {
     experts_ = roles.ep;
     whole_experts_ = method.etp.value_or(method.tp) == 1;
     if (whole_experts_) experts_ = static_cast<AxisMask>(experts_ | roles.tp);
+    if (method.folded) experts_ = static_cast<AxisMask>(experts_ | roles.cp);
   }
 
   bool operator()(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) const {
@@ -154,7 +155,8 @@ class ExactMegatron {
 
   bool experts(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
     return takes(space, axes, "expert", experts_) && takes(space, axes, "batch", roles_.dp) &&
-           takes(space, axes, "capacity", where_divides(space, "capacity", roles_.cp)) &&
+           takes(space, axes, "capacity",
+                 where_divides(space, "capacity", static_cast<AxisMask>(roles_.cp & ~experts_))) &&
            (whole_experts_ || tensor_parallel(space, axes));
   }
 

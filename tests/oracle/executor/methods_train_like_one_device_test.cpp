@@ -121,6 +121,8 @@ std::vector<Case> methods() {
                "megatron:tp=2,ep=4,exact=1,etp=1,sp=1",
                "megatron:ep=2,cp=2,exact=1",
                "megatron:ep=2,cp=2,cp-comm=a2a,exact=1,zero=1",
+               "megatron:ep=2,cp=2,exact=1,fold=1",
+               "megatron:tp=2,cp=2,ep=4,exact=1,etp=1,fold=1,sp=1,zero=1",
                "rules:batch=0,expert=1",
                "rules:expert=0,mlp=1,vocab=0"});
   add_methods(

@@ -239,6 +239,25 @@ TEST(ExactMegatron, ContextParallelRanksShareTheSlotsOfAnExpert) {
   }
 }
 
+// Mesh (dp, ep, cp, tp) = (1, 1, 2, 2): four experts on four ranks that share every sequence.
+TEST(ExactMegatron, FoldedExpertsTakeTheContextParallelRanks) {
+  int of_experts = 0;
+  for (const SplitOp& op :
+       ops_of(planned(request_of(kMixtral, "cpu:4", "megatron:tp=2,cp=2,ep=4,exact=1,etp=1,fold=1,sp=1")))) {
+    if (!op.space.find("capacity") || op.space.find("seq")) continue;
+    EXPECT_EQ(op.of("expert"), 12) << op.name;
+    EXPECT_EQ(op.of("capacity"), 0) << op.name;
+    ++of_experts;
+  }
+  EXPECT_EQ(of_experts, 2 * 5);
+}
+TEST(Refused, FoldsThatDoNotDivide) {
+  EXPECT_NE(refusal([] { (void)method_from_text("megatron:cp=4,ep=2,exact=1,fold=1"); }).find("hold the 4 of cp,"),
+            std::string::npos);
+  EXPECT_NE(refusal([] { (void)method_from_text("megatron:tp=2,ep=2,exact=1,fold=1"); }).find("cp=2 or more"),
+            std::string::npos);
+}
+
 // Mesh (dp, cp, tp) = (2, 2, 2).
 TEST(Megatron, SplitsSequencesOverCpOnly) {
   for (const SplitOp& op : ops_of(planned(request_of(kLlama, "cpu:8", "megatron:tp=2,cp=2"))))
