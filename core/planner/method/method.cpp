@@ -28,6 +28,32 @@ ContextExchange context_from_name(const std::string& name, const std::string& me
                                unknown_name("cp-comm", name, known, "Give all-gather, p2p (a ring) or a2a.")));
 }
 
+void check_degrees(const Method& method) {
+  require(method.chunks == 1 || method.pp > 1,
+          "method '{}': vpp={} puts several stages on each of at least 2 pipeline ranks; give pp=2 or more.",
+          method.text, method.chunks);
+  require(method.context == ContextExchange::AllGather || method.cp > 1,
+          "method '{}': cp-comm={} has no effect on whole sequences; give cp=2 or more.", method.text,
+          name_of(method.context));
+  if (method.etp) {
+    require(method.exact && (*method.etp == 1 || *method.etp == method.tp),
+            "method '{}': etp={} is neither 1 nor tp={} with exact=1; write exact=1,etp=1 for whole experts.",
+            method.text, *method.etp, method.tp);
+    require(*method.etp == method.tp || method.ep % method.tp == 0,
+            "method '{}': with etp=1 the ep={} ranks of experts hold those of tp={}, which does not divide them.",
+            method.text, method.ep, method.tp);
+  }
+  if (method.folded) {
+    require(method.exact && method.cp > 1,
+            "method '{}': fold=1 puts experts on the ranks of cp as Megatron-LM does; give exact=1 and cp=2 or more.",
+            method.text);
+    require(method.ep % method.folded_ranks() == 0,
+            "method '{}': with fold=1 the ep={} ranks of experts hold the {} of cp{}, which does not divide them; give "
+            "an ep that it divides.",
+            method.text, method.ep, method.folded_ranks(), method.etp == 1 ? " x tp" : "");
+  }
+}
+
 // "tp=8,pp=4" into the method's degrees; `keys` are those it has.
 Method with_degrees(Method::Kind kind, const std::string& text, const std::string& settings,
                     const std::vector<std::string>& keys, const std::string& example) {
@@ -69,29 +95,7 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
        : key == "cp"  ? method.cp
                       : method.dp) = value;
   }
-  require(method.chunks == 1 || method.pp > 1,
-          "method '{}': vpp={} puts several stages on each of at least 2 pipeline ranks; give pp=2 or more.", text,
-          method.chunks);
-  require(method.context == ContextExchange::AllGather || method.cp > 1,
-          "method '{}': cp-comm={} has no effect on whole sequences; give cp=2 or more.", text,
-          name_of(method.context));
-  if (method.etp) {
-    require(method.exact && (*method.etp == 1 || *method.etp == method.tp),
-            "method '{}': etp={} is neither 1 nor tp={} with exact=1; write exact=1,etp=1 for whole experts.", text,
-            *method.etp, method.tp);
-    require(*method.etp == method.tp || method.ep % method.tp == 0,
-            "method '{}': with etp=1 the ep={} ranks of experts hold those of tp={}, which does not divide them.", text,
-            method.ep, method.tp);
-  }
-  if (method.folded) {
-    require(method.exact && method.cp > 1,
-            "method '{}': fold=1 puts experts on the ranks of cp as Megatron-LM does; give exact=1 and cp=2 or more.",
-            text);
-    require(method.ep % method.folded_ranks() == 0,
-            "method '{}': with fold=1 the ep={} ranks of experts hold the {} of cp{}, which does not divide them; give "
-            "an ep that it divides.",
-            text, method.ep, method.folded_ranks(), method.etp == 1 ? " x tp" : "");
-  }
+  check_degrees(method);
   return method;
 }
 
