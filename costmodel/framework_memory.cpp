@@ -54,10 +54,7 @@ Recompute recompute_at(const TrainingOptions& training, int position) {
 class StageOps {
  public:
   StageOps(const Plan& plan, const Graph& graph, std::size_t stage)
-      : graph_(graph),
-        stage_(plan.stages[stage]),
-        mesh_(make_logical_mesh(plan.cluster, stage_.submesh, stage_.logical_shape)),
-        rules_(rules_of_plan(plan)) {
+      : graph_(graph), stage_(plan.stages[stage]), mesh_(mesh_of(stage_, plan.cluster)), rules_(rules_of_plan(plan)) {
     const std::vector<OpId> forward = forward_ops(graph);
     const auto start_of = [&](int layer) {
       const auto index = static_cast<std::size_t>(layer);

@@ -296,10 +296,11 @@ class PhysicalCostModel final : public CostModel {
     const DTypeConstants& constants = constants_of(name_of(work.dtype));
     if (!software_.fused_attention) return {unfused_attention(*shape, name_of(work.dtype)), Basis::Modelled};
     // With the sequence split over devices, each has pieces of the causal triangle from both ends, so that all have the
-    // same share of it.
+    // same share of it; or the last device's decides.
     AttentionShape balanced = *shape;
     double pieces = 1.0;
-    if (shape->causal && shape->keys > shape->queries && shape->keys % shape->queries == 0) {
+    if (software_.balances_causal && shape->causal && shape->keys > shape->queries &&
+        shape->keys % shape->queries == 0) {
       pieces = static_cast<double>(shape->keys) / static_cast<double>(shape->queries);
       balanced.queries = shape->keys;
     }

@@ -87,6 +87,15 @@ std::vector<RunPart> gather_parts(RunPart own, Peers* peers, const Abort& abort)
   return parts;
 }
 
+// Throws InputError for a step that is simulated alone.
+void expect_collectives(const Program& program) {
+  for (const StageExecutable& executable : program.executables)
+    for (const LocalOp& op : executable.ops)
+      require(!op.step || !op.step->ring,
+              "the plan passes keys and values around a ring (cp-comm=p2p), which is simulated, but not run; plan with "
+              "cp-comm=all-gather or a2a.");
+}
+
 // One run of a program, from the initial values to the result.
 class ProgramRun {
  public:
@@ -158,6 +167,7 @@ class ProgramRun {
 RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check, const RunOptions& options,
                       Backend& backend) {
   require_valid(options);
+  expect_collectives(program);
   MW_CHECK(check.violations.empty(), "an unsound program is not run: {}", check.violations.front());
   MW_CHECK(!program.devices.empty(), "a program without devices");
   MW_CHECK(0 <= options.steps_with_work && options.steps_with_work <= options.steps,

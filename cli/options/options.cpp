@@ -219,8 +219,9 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   add("--method", options.method,
       "parallelisation method: pipeshard, shard, largest, data, zero1[:shard=8], zero2[:shard=8], "
       "zero3[:shard=8] (fsdp), "
-      "megatron:tp=8,pp=4[,vpp=,first=,last=,layout=,ep=,cp=,sp=1,zero=,exact=1,etp=1], megatron:auto, expert:ep=8, "
-      "context:cp=4, rules:batch=0,heads=1,..., specs:FILE or manual:FILE");
+      "megatron:tp=8,pp=4[,vpp=,first=,last=,layout=,ep=,cp=,cp-comm=p2p,sp=1,zero=,exact=1,etp=1,fold=1], "
+      "megatron:auto, expert:ep=8, "
+      "context:cp=4[,cp-comm=a2a], rules:batch=0,heads=1,..., specs:FILE or manual:FILE");
   add("--for", options.launch_for,
       fmt::format(
           "only plans that this framework launches: {}; their degrees, schedule, recomputation and micro-batches "
@@ -515,7 +516,8 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   search.logical_mesh_space =
       at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });
   request.software = options.software;
-  (void)conditions_of(options.conditions);
+  request.cluster.expert_load = conditions_of(options.conditions).expert_load;
+  expect_experts(request.cluster.expert_load, request.model);
   request.conditions = to_plan(options.conditions);
   request.threads = threads_from_text(options.threads);
   return request;

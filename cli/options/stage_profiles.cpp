@@ -77,6 +77,8 @@ StageProfileUse::StageProfileUse(const PlanningOptions& options, const Cluster& 
 }
 
 void StageProfileUse::put_into(PlanRequest& request) const {
+  require(request.cluster.expert_load.even() || (!known_ && output_.empty()),
+          "--expert-imbalance: stage profiles are of experts with equal loads; leave {} out.", known_ ? kUse : kWrite);
   request.stage_profile = {.costs = costs_,
                            .file = known_ ? &*known_ : nullptr,
                            .mode = mode_,

@@ -3,11 +3,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <iterator>
+#include <numeric>
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
+#include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/planner/method/framework.h"
 
 namespace meshwright {
 
@@ -95,6 +100,47 @@ void read_controller(const ConditionOptions& options, StepRequest& request) {
   request.controller = controller;
 }
 
+double tokens_of(const std::string& text, const std::string& place) {
+  double tokens = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+  require(error == std::errc() && end == text.data() + text.size() && std::isfinite(tokens) && tokens >= 0.0,
+          "--expert-imbalance: {} has '{}' tokens; give a number that is not negative.", place, text);
+  return tokens;
+}
+
+// "40,20,20,20" as it is; of a file, the list in it in the same form.
+std::string token_list(const std::string& text) {
+  if (!text.ends_with(".json")) return text;
+  const Json json = read_json_file(text);
+  require(json.is_array() && json.size() > 1,
+          "--expert-imbalance: {} is no list of numbers; give the tokens of each expert, as in [40, 20, 20, 20].",
+          text);
+  std::vector<std::string> tokens;
+  for (const Json& entry : json) {
+    require(entry.is_number(), "--expert-imbalance: {}: entry {} is no number; give the tokens of each expert.", text,
+            tokens.size());
+    tokens.push_back(as_text(entry.get<double>()));
+  }
+  return join(tokens, ",");
+}
+
+ExpertLoad expert_load_from_text(const std::string& given) {
+  if (given.empty()) return {};
+  const std::vector<std::string> parts = split(token_list(given), ',');
+  if (parts.size() == 1)
+    return {.factor = number_from_text(given, "--expert-imbalance", 1.0, kAny,
+                                       "a factor from 1 on, a list or a file of the tokens of each expert; give one "
+                                       "such as 1.5, 40,20,20,20 or tokens.json")};
+  ExpertLoad load;
+  for (std::size_t expert = 0; expert < parts.size(); ++expert)
+    load.shares.push_back(tokens_of(parts[expert], fmt::format("expert {}", expert)));
+  const double all = std::accumulate(load.shares.begin(), load.shares.end(), 0.0);
+  require(std::isfinite(all) && all > 0.0,
+          "--expert-imbalance: '{}' gives no expert tokens; give some to at least one of them.", given);
+  for (double& share : load.shares) share /= all;
+  return load;
+}
+
 void read_disturbances(const StepOptions& options, StepRequest& request) {
   for (const std::string& text : options.slow_devices) {
     const auto [device, speed] = scaled(text, "--slow-device", "3=0.5");
@@ -163,6 +209,11 @@ void add_condition_options(CLI::App& verb, ConditionOptions& options) {
   verb.add_option("--fetch-ms", options.fetch, "with --controller: milliseconds to fetch the loss");
   verb.add_option("--fetch-every", options.fetch_every,
                   "with --controller: fetch the loss every this many steps; 0: never");
+  verb.add_option(
+      "--expert-imbalance", options.expert_imbalance,
+      "how unevenly experts get tokens: those of the busiest device of an expert-parallel group over their "
+      "mean, such as 1.5; or the tokens of each expert, such as 40,20,20,20, or a .json file of such a list "
+      "(default: 1)");
 }
 
 void add_step_options(CLI::App& verb, StepOptions& options) {
@@ -200,6 +251,7 @@ StepRequest conditions_of(const ConditionOptions& options) {
   if (options.broadcast) request.broadcast = Broadcast::Chain;
   read_overlap(options, request);
   read_controller(options, request);
+  request.expert_load = expert_load_from_text(options.expert_imbalance);
   return request;
 }
 
@@ -219,12 +271,17 @@ struct TextOption {
   const char* name;
   std::string ConditionOptions::*value;
 };
-constexpr TextOption kTexts[] = {
-    {"network", &ConditionOptions::network},       {"bucket-mib", &ConditionOptions::bucket},
-    {"prefetch", &ConditionOptions::prefetch},     {"slowdown", &ConditionOptions::slowdown},
-    {"controller", &ConditionOptions::controller}, {"call-ms", &ConditionOptions::call},
-    {"dispatch-us", &ConditionOptions::dispatch},  {"launch-us", &ConditionOptions::launch},
-    {"fetch-ms", &ConditionOptions::fetch},        {"fetch-every", &ConditionOptions::fetch_every}};
+constexpr TextOption kTexts[] = {{"network", &ConditionOptions::network},
+                                 {"bucket-mib", &ConditionOptions::bucket},
+                                 {"prefetch", &ConditionOptions::prefetch},
+                                 {"slowdown", &ConditionOptions::slowdown},
+                                 {"controller", &ConditionOptions::controller},
+                                 {"call-ms", &ConditionOptions::call},
+                                 {"dispatch-us", &ConditionOptions::dispatch},
+                                 {"launch-us", &ConditionOptions::launch},
+                                 {"fetch-ms", &ConditionOptions::fetch},
+                                 {"fetch-every", &ConditionOptions::fetch_every},
+                                 {"expert-imbalance", &ConditionOptions::expert_imbalance}};
 struct Flag {
   const char* name;
   bool ConditionOptions::*value;
@@ -244,11 +301,15 @@ std::map<std::string, std::string> to_plan(const ConditionOptions& options) {
   // Both name what holds without them.
   const auto usual = [](const TextOption& option, const std::string& value) {
     return (option.value == &ConditionOptions::network && value == "static") ||
-           (option.value == &ConditionOptions::controller && value == "none");
+           (option.value == &ConditionOptions::controller && value == "none") ||
+           (option.value == &ConditionOptions::expert_imbalance && expert_load_from_text(value).even());
   };
   for (const TextOption& option : kTexts)
     if (const std::string& value = options.*option.value; !value.empty() && !usual(option, value))
       conditions[option.name] = value;
+  // A plan needs no other file.
+  if (const auto load = conditions.find("expert-imbalance"); load != conditions.end())
+    load->second = token_list(load->second);
   for (const Flag& flag : kFlags)
     if (options.*flag.value) conditions[flag.name] = "";
   return conditions;
@@ -294,12 +355,28 @@ std::vector<std::string> to_sentences(const StepRequest& request) {
                                    : fmt::format("the loss fetched in {} us every {} steps",
                                                  as_text(1e6 * controller.fetch.si()), controller.fetch_every)));
   }
+  if (!request.expert_load.shares.empty())
+    said.push_back(fmt::format("the busiest of {} experts has {:.3g} times the mean of their tokens",
+                               request.expert_load.shares.size(),
+                               request.expert_load.busiest(static_cast<int>(request.expert_load.shares.size()))));
+  else if (!request.expert_load.even())
+    said.push_back(fmt::format("the busiest device of an expert-parallel group has {} times the mean of their tokens",
+                               as_text(request.expert_load.factor)));
   for (const auto& slow : request.slow_devices)
     said.push_back(fmt::format("device {} at {} times its speed", slow.device, as_text(slow.speed)));
   for (const auto& slow : request.slow_links)
     said.push_back(fmt::format("{} links at {} times their speed", slow.kind, as_text(slow.speed)));
   if (request.replicas > 1) said.push_back(fmt::format("{} replicas of the plan", request.replicas));
   return said;
+}
+
+void expect_experts(const ExpertLoad& load, const ModelConfig& model) {
+  if (load.even()) return;
+  const std::int64_t experts = shape_of(model).experts;
+  require(experts > 0, "--expert-imbalance: model '{}' has no experts; leave the option out.", model.name);
+  require(load.shares.empty() || static_cast<std::int64_t>(load.shares.size()) == experts,
+          "--expert-imbalance: it gives {} experts tokens, but model '{}' has {}; give a number for each of them.",
+          load.shares.size(), model.name, experts);
 }
 
 std::string condition_lines(const std::map<std::string, std::string>& conditions) {

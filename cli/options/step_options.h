@@ -21,6 +21,7 @@ struct ConditionOptions {
   bool overlap = false, broadcast = false;
   std::string bucket, prefetch, slowdown;
   std::string dispatch, call, launch, fetch, fetch_every;
+  std::string expert_imbalance;
 
   [[nodiscard]] bool given() const;
 };
@@ -28,6 +29,9 @@ void add_condition_options(CLI::App& verb, ConditionOptions& options);
 
 // Throws InputError naming the option for an invalid value, and for options that need another one.
 [[nodiscard]] StepRequest conditions_of(const ConditionOptions& options);
+
+// Throws InputError where an uneven load is not of the model's experts.
+void expect_experts(const ExpertLoad& load, const ModelConfig& model);
 
 // For Plan::conditions; empty for a plain step. REQUIRES: conditions_of accepts them.
 [[nodiscard]] std::map<std::string, std::string> to_plan(const ConditionOptions& options);

@@ -231,6 +231,8 @@ void simulate_plan(const SimulateOptions& options) {
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
   const StepRequest request = step_request(conditions_with(options.step, plan));
   Result result{.made = std::move(made), .plan = std::move(plan), .request = request};
+  expect_experts(request.expert_load, result.plan.model);
+  result.plan.cluster.expert_load = request.expert_load;
   const Costs costs = costs_for(cluster_of_step(result.plan.cluster, result.request), options.profile,
                                 software_of(options, result.plan));
   expect_software_can(result.request, costs);

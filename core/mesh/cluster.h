@@ -11,6 +11,7 @@
 #include "core/base/json.h"
 #include "core/base/units.h"
 #include "core/graph/graph.h"
+#include "core/mesh/expert_load.h"
 #include "core/mesh/network_spec.h"
 
 namespace meshwright {
@@ -60,6 +61,8 @@ struct Cluster {
   std::string name;                                   // "p3.16xlarge:8"
   std::vector<HostGroup> groups = {{}};               // at least one
   std::optional<NetworkSpec> network = std::nullopt;  // what core/mesh/topology.h knows beyond the groups' LinkCosts
+  // Of the step that is predicted on it, as slower links would be; in no file. A program to be run is of an even load.
+  ExpertLoad expert_load = {};
 
   [[nodiscard]] bool uniform() const { return groups.size() == 1; }
   // The only group. REQUIRES: uniform().

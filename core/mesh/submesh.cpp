@@ -151,6 +151,7 @@ LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh, co
            "submesh {} of a cluster of {} groups", to_text(submesh), cluster.groups.size());
   LogicalMesh mesh;
   mesh.of = submesh;
+  mesh.expert_load = cluster.expert_load;
   int stride = 1;
   for (std::size_t i = shape.size(); i-- > 0; stride *= shape[i]) {
     require(shape[i] == 1 || lies_evenly(stride, shape[i], submesh.devices_per_host),

@@ -3,6 +3,7 @@
 // The spaces are Alpa's (OSDI'22; section 5.2 of the paper and alpa/pipeline_parallel/stage_construction.py).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -42,10 +43,24 @@ struct MeshAxis {
   [[nodiscard]] int size() const { return inner * outer; }
 };
 
+// The mesh axes of context parallelism over which attention does not gather whole keys and values: bit a stands for
+// axis a.
+struct ContextAxes {
+  // Keys and values travel around a ring, a block from each device to the next; a device has two blocks at a time (H.
+  // Liu et al., Ring Attention with Blockwise Transformers, 2023).
+  std::uint8_t rings = 0;
+  // All-to-alls give each device some heads of the whole sequence and take the result back (S. A. Jacobs et al.,
+  // DeepSpeed Ulysses, 2023). Of heads that other axes split each device exchanges its own.
+  std::uint8_t exchanges = 0;
+  bool operator==(const ContextAxes&) const = default;
+};
+
 // Devices of the submesh in row-major order over `axes` (the last axis varies fastest).
 struct LogicalMesh {
   Submesh of;
   std::vector<MeshAxis> axes;
+  ContextAxes contexts = {};    // of the stage on the mesh
+  ExpertLoad expert_load = {};  // the cluster's
   [[nodiscard]] int rank() const { return static_cast<int>(axes.size()); }
   [[nodiscard]] int devices() const { return of.devices(); }
   [[nodiscard]] std::vector<int> shape() const;

@@ -119,7 +119,22 @@ class PlanChecker {
       return false;
     }
     check_hosts(s);
+    check_contexts(s);
     return true;
+  }
+
+  // Rings and exchanges are of axes that split sequences; where they split batches instead, sizes would be wrong.
+  void check_contexts(int s) {
+    const StagePlan& stage = this->stage(s);
+    const int masks = stage.contexts.rings | stage.contexts.exchanges;
+    if (masks >> stage.logical_shape.size() != 0 || (stage.contexts.rings & stage.contexts.exchanges) != 0)
+      return say("stage {}: its rings and exchanges must be different axes of its logical mesh of {} axes", s,
+                 stage.logical_shape.size());
+    for (const auto& [name, op] : stage.ops)
+      if (const auto batch = op.axes.find("batch"); batch != op.axes.end() && (batch->second & masks) != 0)
+        return say(
+            "stage {}, op '{}': its batch is split over a mesh axis of rings or exchanges, which split sequences", s,
+            name);
   }
 
   [[nodiscard]] std::string what_there_is(int group) const {

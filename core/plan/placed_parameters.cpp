@@ -34,8 +34,7 @@ bool splits_sums(const Plan& plan, const Graph& graph) {
 
 bool has_padding(const Plan& plan, const Graph& graph) {
   std::vector<LogicalMesh> meshes;
-  for (const StagePlan& stage : plan.stages)
-    meshes.push_back(make_logical_mesh(plan.cluster, stage.submesh, stage.logical_shape));
+  for (const StagePlan& stage : plan.stages) meshes.push_back(mesh_of(stage, plan.cluster));
   const std::vector<PlacedParameter> placed = placed_parameters(plan, graph);
   return std::any_of(placed.begin(), placed.end(), [&](const PlacedParameter& each) {
     const std::vector<Dim>& dims = graph.tensor(each.tensor).dims;

@@ -59,10 +59,17 @@ struct StagePlan {
   // By the number of another stage: how what it sends to this one in a micro-batch, results of its forwards or of its
   // backwards, gets here. Without an entry, and between stages of one rank: CrossMesh::Send.
   std::map<int, CrossMesh> cross_mesh = {};
+  ContextAxes contexts = {};
   // What the planner expected; checked against the lowered Program, shown to people.
   Seconds forward{0.0}, backward{0.0}, update{0.0};
   Bytes peak_memory{0.0};
 };
+
+[[nodiscard]] inline LogicalMesh mesh_of(const StagePlan& stage, const Cluster& cluster) {
+  LogicalMesh mesh = make_logical_mesh(cluster, stage.submesh, stage.logical_shape);
+  mesh.contexts = stage.contexts;
+  return mesh;
+}
 
 struct PlanPrediction {
   Seconds step_time{0.0};    // simulated

@@ -87,6 +87,8 @@ Json to_json(const StagePlan& stage) {
                {"inputs", specs_to_json(stage.inputs)},
                {"ops", std::move(ops)},
                {"parameters", std::move(parameters)}};
+  if (stage.contexts.rings != 0) json["rings"] = axes_to_json(stage.contexts.rings);
+  if (stage.contexts.exchanges != 0) json["exchanges"] = axes_to_json(stage.contexts.exchanges);
   for (const auto& [name, fan_out] : stage.fan_outs)
     json["fan_outs"][name] = {{"copy", fan_out.copy.to_text()}, {"gradient", fan_out.gradient.to_text()}};
   for (const auto& [from, form] : stage.cross_mesh) json["cross_mesh"][std::to_string(from)] = name_of(form);
@@ -220,20 +222,20 @@ TrainingOptions training_from_json(const Json& json, const std::string& place) {
   return training;
 }
 
+AxisMask mask_from_json(const Json& json, const char* key, const std::string& place) {
+  AxisMask mask = 0;
+  for (const int axis : integers(json, key, place, 0, 7)) mask = static_cast<AxisMask>(mask | 1 << axis);
+  return mask;
+}
+
 OpSharding op_from_json(const Json& json, const std::string& place) {
   expect_only(json, {"axes", "result", "partial"}, place);
   OpSharding op;
   const Json& axes = object_member(json, "axes", place);
-  for (const auto& item : axes.items()) {
-    AxisMask mask = 0;
-    for (const int axis : integers(axes, item.key().c_str(), at(place, "axes"), 0, 7))
-      mask = static_cast<AxisMask>(mask | 1 << axis);
-    op.axes[item.key()] = mask;
-  }
+  for (const auto& item : axes.items())
+    op.axes[item.key()] = mask_from_json(axes, item.key().c_str(), at(place, "axes"));
   op.result = spec(json, "result", place);
-  if (json.contains("partial"))
-    for (const int axis : integers(json, "partial", place, 0, 7))
-      op.partial = static_cast<AxisMask>(op.partial | 1 << axis);
+  if (json.contains("partial")) op.partial = mask_from_json(json, "partial", place);
   return op;
 }
 
@@ -250,7 +252,7 @@ std::map<int, CrossMesh> cross_mesh_from_json(const Json& json, const std::strin
 StagePlan stage_from_json(const Json& json, const std::string& place) {
   expect_only(json,
               {"layers", "submesh", "logical_shape", "devices", "forward_s", "backward_s", "update_s",
-               "peak_memory_bytes", "inputs", "ops", "parameters", "fan_outs", "cross_mesh"},
+               "peak_memory_bytes", "inputs", "ops", "parameters", "fan_outs", "cross_mesh", "rings", "exchanges"},
               place);
   StagePlan stage{};
   std::tie(stage.first_layer, stage.last_layer) = integer_pair(json, "layers", place, 0);
@@ -271,6 +273,8 @@ StagePlan stage_from_json(const Json& json, const std::string& place) {
     stage.parameters[item.key()] = {spec(item.value(), "weight", where), spec(item.value(), "state", where),
                                     item.value().contains("eager") && get<bool>(item.value(), "eager", where)};
   }
+  if (json.contains("rings")) stage.contexts.rings = mask_from_json(json, "rings", place);
+  if (json.contains("exchanges")) stage.contexts.exchanges = mask_from_json(json, "exchanges", place);
   if (json.contains("fan_outs"))
     for (const auto& item : object_member(json, "fan_outs", place).items()) {
       const std::string where = fmt::format("{}['{}']", at(place, "fan_outs"), item.key());

@@ -110,7 +110,10 @@ bool leaves_degrees_open(const PlanRequest& request) {
 PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, const CostModel& costs,
                             PlanEvaluator& evaluator) {
   PlanRequest of = request;
-  of.search.launch_for = &find_framework("megatron");
+  Framework framework = find_framework("megatron");
+  // Rings are not run by this program, whose own plans may be.
+  std::erase(framework.context_exchanges, ContextExchange::PointToPoint);
+  of.search.launch_for = &framework;
   of.stage_profile.keep = false;
   const auto to_beat = result.plan ? std::optional(result.plan->predicted.step_time) : std::nullopt;
   PlanningResult degrees = search_degrees(of, costs, evaluator, to_beat);

@@ -36,7 +36,28 @@ struct Arc {
   int axis, from_dim, to_dim;
   Layout after;
   Seconds time;
+  bool ring = false;
 };
+
+// The dimensions of heads and of sequences in a tensor that has both, and the axes that exchange them.
+struct Exchanged {
+  int heads = -1;
+  std::vector<int> sequences = {};
+  AxisMask axes = 0;
+};
+std::optional<Exchanged> exchanged_dims(const std::vector<Dim>& dims, const LogicalMesh& mesh) {
+  Exchanged found;
+  if (mesh.contexts.exchanges == 0) return std::nullopt;
+  const int parts = shards(mesh.contexts.exchanges, mesh);
+  for (int d = 0; d < static_cast<int>(dims.size()); ++d) {
+    const Dim& dim = dims[static_cast<std::size_t>(d)];
+    if (dim.name == "heads" || dim.name == "kv_heads") found.heads = d;
+    if ((dim.name == "seq" || dim.name == kKeySequence) && dim.size % parts == 0) found.sequences.push_back(d);
+  }
+  if (found.heads < 0 || found.sequences.empty()) return std::nullopt;
+  found.axes = mesh.contexts.exchanges;
+  return found;
+}
 
 // The innermost cut of a dimension is its highest axis; a new cut must be inside the existing ones to keep tiles
 // contiguous.
@@ -51,6 +72,9 @@ class StepFinder {
     MW_CHECK(dims.size() <= kMaxDims, "a tensor of {} dimensions", dims.size());
     for (int mask = 0; mask < 1 << mesh.rank(); ++mask) shards_.push_back(shards(static_cast<AxisMask>(mask), mesh));
     for (const ShardingSpec& target : targets) allow_padding_of(target);
+    for (int d = 0; d < static_cast<int>(dims.size()); ++d)
+      if (dims[static_cast<std::size_t>(d)].name == kKeySequence) keys_ = d;
+    exchanged_ = exchanged_dims(dims, mesh);
   }
 
   [[nodiscard]] Layout layout_of(const ShardingSpec& spec) const {
@@ -94,24 +118,29 @@ class StepFinder {
       }
   }
 
-  // For one device's tile; partial axes do not shrink it.
-  Seconds cost(CollectiveKind kind, const Layout& of, int axis) const {
+  // Of one device's tile; partial axes do not shrink it.
+  [[nodiscard]] Bytes tile_bytes(const Layout& of) const {
     double elements = 1;
-    for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(tile(of, d));
-    return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[axis]).time;
+    if (mesh_.expert_load.even())
+      for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(tile(of, d));
+    else
+      for (const std::int64_t size : local_shape(dims_, spec_of(of), mesh_)) elements *= static_cast<double>(size);
+    return Bytes(elements * size_of(dtype_));
+  }
+  Seconds cost(CollectiveKind kind, const Layout& of, int axis) const {
+    return costs_.collective(kind, tile_bytes(of), mesh_.axes[axis]).time;
   }
   // For the tiles, with their padding, of all devices of the axis.
   Seconds cost_of_tiles(CollectiveKind kind, const Layout& of, int axis) const {
-    double elements = mesh_.axes[axis].size();
-    for (std::size_t d = 0; d < dims_.size(); ++d) elements *= static_cast<double>(tile(of, d));
-    return costs_.collective(kind, Bytes(elements * size_of(dtype_)), mesh_.axes[axis]).time;
+    return costs_.collective(kind, static_cast<double>(mesh_.axes[axis].size()) * tile_bytes(of), mesh_.axes[axis])
+        .time;
   }
 
   // `layout` with dimension `dim` split by `axis`, if tiles stay contiguous and divide evenly or may be padded.
   enum class Padding { None, WhereAllowed };
   std::optional<Layout> cut(Layout layout, int dim, int axis, Padding padding) const {
     AxisMask& mask = layout.dims[dim];
-    if (!may_cut_inside(mask, axis)) return std::nullopt;
+    if (!may_cut_inside(mask, axis) || is_inside_exchange(layout, dim, axis)) return std::nullopt;
     mask = static_cast<AxisMask>(mask | 1 << axis);
     if (!is_padded(dim, mask)) return layout;
     if (padding == Padding::None ||
@@ -120,7 +149,53 @@ class StepFinder {
     return layout;
   }
 
+  // Whether keys and values travel around a ring over this axis, so that they are never gathered or summed over it.
+  [[nodiscard]] bool is_ring(int axis) const {
+    return keys_ >= 0 && (mesh_.contexts.rings >> axis & 1) != 0 &&
+           !is_padded(static_cast<std::size_t>(keys_), static_cast<AxisMask>(1 << axis));
+  }
+  [[nodiscard]] Seconds ring(const Layout& block, bool sums, int axis) const {
+    return ring_time(static_cast<double>(mesh_.axes[axis].size()) * tile_bytes(block), sums, axis, mesh_, costs_);
+  }
+  void from_ring(const Layout& layout, int axis, std::vector<Arc>& found) const {
+    Layout after = layout;
+    if (layout.partial >> axis & 1) {
+      after.partial = static_cast<AxisMask>(after.partial & ~(1 << axis));
+      if (const auto sum = cut(after, keys_, axis, Padding::None))
+        found.push_back({ReshardStep::Kind::ReduceScatter, axis, -1, keys_, *sum, ring(*sum, true, axis), true});
+      return;
+    }
+    AxisMask& mask = after.dims[static_cast<std::size_t>(keys_)];
+    if (!is_innermost(mask, axis)) return;
+    mask = static_cast<AxisMask>(mask & ~(1 << axis));
+    found.push_back({ReshardStep::Kind::AllGather, axis, keys_, -1, after, ring(layout, false, axis), true});
+  }
+
+  // All-to-alls between a sequence and heads that inner axes cut, too.
+  void exchange_heads(const Layout& layout, int axis, std::vector<Arc>& found) const {
+    const int heads = exchanged_->heads;
+    const Seconds time = cost(CollectiveKind::AllToAll, layout, axis);
+    for (const int sequence : exchanged_->sequences) {
+      const bool opens = is_innermost(layout.dims[sequence], axis) && !may_cut_inside(layout.dims[heads], axis);
+      const bool closes = (layout.dims[heads] >> axis & 1) != 0 && !is_innermost(layout.dims[heads], axis) &&
+                          may_cut_inside(layout.dims[sequence], axis);
+      if (!opens && !closes) continue;
+      const int from = opens ? sequence : heads, to = opens ? heads : sequence;
+      Layout after = layout;
+      after.dims[from] = static_cast<AxisMask>(after.dims[from] & ~(1 << axis));
+      after.dims[to] = static_cast<AxisMask>(after.dims[to] | 1 << axis);
+      if (!is_padded(from, layout.dims[from]) && !is_padded(to, after.dims[to]))
+        found.push_back({ReshardStep::Kind::AllToAll, axis, from, to, after, time});
+    }
+  }
+  // Whether the axis would cut heads inside of an exchange, or join such heads.
+  [[nodiscard]] bool is_inside_exchange(const Layout& layout, int dim, int axis) const {
+    return exchanged_ && dim == exchanged_->heads && (exchanged_->axes >> axis & 1) == 0 &&
+           (layout.dims[dim] & exchanged_->axes) != 0;
+  }
+
   void from_partial(const Layout& layout, int axis, std::vector<Arc>& found) const {
+    if (is_ring(axis)) return from_ring(layout, axis, found);
     Layout summed = layout;
     summed.partial = static_cast<AxisMask>(summed.partial & ~(1 << axis));
     found.push_back(
@@ -135,8 +210,11 @@ class StepFinder {
   }
 
   void from_split(const Layout& layout, int axis, std::vector<Arc>& found) const {
+    if (is_ring(axis) && (layout.dims[static_cast<std::size_t>(keys_)] >> axis & 1) != 0)
+      return from_ring(layout, axis, found);
+    if (exchanged_ && (exchanged_->axes >> axis & 1) != 0) exchange_heads(layout, axis, found);
     for (int dim = 0; dim < static_cast<int>(dims_.size()); ++dim) {
-      if (!is_innermost(layout.dims[dim], axis)) continue;
+      if (!is_innermost(layout.dims[dim], axis) || is_inside_exchange(layout, dim, axis)) continue;
       Layout gathered = layout;
       AxisMask& mask = gathered.dims[dim];
       mask = static_cast<AxisMask>(mask & ~(1 << axis));
@@ -146,8 +224,12 @@ class StepFinder {
       const Seconds exchange = cost(CollectiveKind::AllToAll, layout, axis);
       for (int to = 0; to < static_cast<int>(dims_.size()); ++to) {
         if (to == dim) continue;
-        if (const auto after = cut(gathered, to, axis, Padding::None))
-          found.push_back({ReshardStep::Kind::AllToAll, axis, dim, to, *after, exchange});
+        if (const auto after = cut(gathered, to, axis, Padding::None)) {
+          // The busiest of the devices that share experts gets more than it gives.
+          const bool more = !mesh_.expert_load.even() && tile_bytes(*after) > tile_bytes(layout);
+          found.push_back({ReshardStep::Kind::AllToAll, axis, dim, to, *after,
+                           more ? cost(CollectiveKind::AllToAll, *after, axis) : exchange});
+        }
       }
     }
   }
@@ -164,6 +246,8 @@ class StepFinder {
   const CostModel& costs_;
   std::vector<std::int64_t> shards_;                      // [mask]
   std::vector<std::pair<std::size_t, AxisMask>> padded_;  // dimensions and cuts of them that may be padded
+  int keys_ = -1;                                         // the dimension kKeySequence; -1: there is none
+  std::optional<Exchanged> exchanged_;
 };
 
 // A step is worth a picosecond more than it costs, so that of sequences that are equally cheap up to rounding the
@@ -225,6 +309,36 @@ const Destination& way_to(const ShardingSpec& target, const std::map<Layout, Des
 
 }  // namespace
 
+std::vector<std::int64_t> sizes_and_roles(const std::vector<Dim>& dims, const LogicalMesh& mesh) {
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(dims.size());
+  for (const Dim& dim : dims) sizes.push_back(dim.size);
+  if (mesh.contexts == ContextAxes{} && mesh.expert_load.even()) return sizes;
+  constexpr std::array kNames = {kKeySequence, "seq", "kv_heads", "heads", kExperts, kExpertSlots};
+  for (const Dim& dim : dims) sizes.push_back(kNames.end() - std::find(kNames.begin(), kNames.end(), dim.name));
+  return sizes;
+}
+
+bool reorders_heads(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh) {
+  const auto exchanged = exchanged_dims(dims, mesh);
+  if (!exchanged) return false;
+  const AxisMask mask = spec.dims[static_cast<std::size_t>(exchanged->heads)];
+  const auto others = static_cast<AxisMask>(mask & ~exchanged->axes);
+  return (mask & exchanged->axes) != 0 && others > (mask & exchanged->axes);
+}
+
+Seconds ring_time(Bytes whole, bool sums, int axis, const LogicalMesh& mesh, const CostModel& costs) {
+  MeshAxis of = mesh.axes[static_cast<std::size_t>(axis)];
+  const double devices = of.size();
+  // One device of a host sends to the next host, and all wait for that block: as if every device were on a host alone.
+  if (of.outer > 1) {
+    of.outer = of.size();
+    of.inner = 1;
+  }
+  const CollectiveKind like = sums ? CollectiveKind::ReduceScatter : CollectiveKind::AllGather;
+  return (sums ? devices : devices - 1.0) / (devices - 1.0) * costs.collective(like, whole, of).time;
+}
+
 std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dtype, const ShardingSpec& from,
                                          const std::vector<ShardingSpec>& targets, const LogicalMesh& mesh,
                                          const CostModel& costs) {
@@ -237,7 +351,7 @@ std::vector<Resharding> find_reshardings(const std::vector<Dim>& dims, DType dty
     way.time = Seconds(end.distance.seconds);
     for (const Destination* at = &end; at->by; at = &reached.at(at->by->first)) {
       const Arc& arc = at->by->second;
-      way.steps.push_back({arc.kind, arc.axis, arc.from_dim, arc.to_dim, finder.spec_of(arc.after)});
+      way.steps.push_back({arc.kind, arc.axis, arc.from_dim, arc.to_dim, finder.spec_of(arc.after), arc.ring});
     }
     std::reverse(way.steps.begin(), way.steps.end());
     found.push_back(std::move(way));

@@ -2,6 +2,8 @@
 #include "core/sharding/sharding_spec.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "core/base/errors.h"
 
@@ -89,10 +91,43 @@ bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const Logic
   return true;
 }
 
+namespace {
+
+std::optional<std::size_t> dim_named(const std::vector<Dim>& dims, const char* name) {
+  const auto found = std::find_if(dims.begin(), dims.end(), [&](const Dim& dim) { return dim.name == name; });
+  if (found == dims.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - dims.begin());
+}
+
+// Where a ring's axis does not split keys and values, they come and go in blocks.
+void keep_two_blocks(std::vector<std::int64_t>& shape, const std::vector<Dim>& dims, const ShardingSpec& spec,
+                     const LogicalMesh& mesh) {
+  constexpr std::int64_t kBlocks = 2;
+  const auto keys = dim_named(dims, kKeySequence);
+  if (!keys) return;
+  const int blocks = shards(static_cast<AxisMask>(mesh.contexts.rings & ~spec.dims[*keys]), mesh);
+  if (blocks > kBlocks) shape[*keys] = kBlocks * tile_size(shape[*keys], blocks);
+}
+
+void fill_busiest(std::vector<std::int64_t>& shape, const std::vector<Dim>& dims, const ShardingSpec& spec,
+                  const LogicalMesh& mesh) {
+  const auto expert = dim_named(dims, kExperts), slots = dim_named(dims, kExpertSlots);
+  if (expert && slots) shape[*slots] = busiest_slots(shape[*slots], shards(spec.dims[*expert], mesh), mesh);
+}
+
+}  // namespace
+
+std::int64_t busiest_slots(std::int64_t slots, int parts, const LogicalMesh& mesh) {
+  constexpr double kRounding = 1e-6;  // of the product, which is no slot
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(slots) * mesh.expert_load.busiest(parts) - kRounding));
+}
+
 std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh) {
   MW_CHECK(dims.size() == spec.dims.size(), "spec {} for a tensor of {} dimensions", spec.to_text(), dims.size());
   std::vector<std::int64_t> shape;
   for (std::size_t i = 0; i < dims.size(); ++i) shape.push_back(tile_size(dims[i].size, shards(spec.dims[i], mesh)));
+  if (mesh.contexts.rings != 0) keep_two_blocks(shape, dims, spec, mesh);
+  if (!mesh.expert_load.even()) fill_busiest(shape, dims, spec, mesh);
   return shape;
 }
 

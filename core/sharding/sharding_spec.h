@@ -43,10 +43,15 @@ struct ShardingSpec {
 [[nodiscard]] constexpr std::int64_t tile_size(std::int64_t size, std::int64_t parts) {
   return (size + parts - 1) / parts;
 }
-// Sizes of one device's tile, with its padding.
+// The dimension of keys and values along their sequence; of experts; of the slots that each has for tokens.
+inline constexpr const char *kKeySequence = "kv_seq", *kExperts = "expert", *kExpertSlots = "capacity";
+// Sizes of one device's tile, with its padding. Of slots of experts that several devices share, those of the busiest
+// (ExpertLoad); of keys, values and their gradients that travel around a ring instead of being gathered, two blocks.
 [[nodiscard]] std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec,
                                                     const LogicalMesh& mesh);
 [[nodiscard]] bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh);
+// Of `slots` that experts have for tokens on average, those that they have on the busiest of `parts` devices.
+[[nodiscard]] std::int64_t busiest_slots(std::int64_t slots, int parts, const LogicalMesh& mesh);
 // The bytes of one device's tile, with its padding.
 [[nodiscard]] Bytes local_bytes(const Tensor& tensor, const ShardingSpec& spec, const LogicalMesh& mesh);
 // Which tile of a dim split by `mask` the device at `coordinates` holds.

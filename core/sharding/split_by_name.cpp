@@ -52,6 +52,11 @@ std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const Ax
   std::vector<std::int64_t> sizes;
   for (const IterationAxis& axis : space.axes)
     sizes.push_back(tile_size(axis.size, shards(mask_of(axes, axis.name), mesh)));
+  const auto slots = space.find(kExpertSlots);
+  if (!mesh.expert_load.even() && slots && space.find(kExperts)) {
+    std::int64_t& own = sizes[static_cast<std::size_t>(*slots)];
+    own = busiest_slots(own, shards(mask_of(axes, kExperts), mesh), mesh);
+  }
   return sizes;
 }
 

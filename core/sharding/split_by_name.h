@@ -25,7 +25,8 @@ using AxesByName = std::map<std::string, AxisMask>;
 [[nodiscard]] ShardingSpec operand_spec(const IterationSpace& space, std::size_t operand, const AxesByName& axes);
 // The spec of `op`'s output number `result`: split by name, partial over the split axes the output lacks.
 [[nodiscard]] ShardingSpec raw_result(const IterationSpace& space, std::size_t result, const AxesByName& axes);
-// With padding: what works element by element on a padded tile, as an update does, works on its padding too.
+// With padding: what works element by element on a padded tile, as an update does, works on its padding too. Of experts
+// that several devices share, on the busiest.
 [[nodiscard]] std::vector<std::int64_t> local_axis_sizes(const IterationSpace& space, const AxesByName& axes,
                                                          const LogicalMesh& mesh);
 

@@ -14,12 +14,13 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 15> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 16> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},
     {"fused_projections", &SoftwareProfile::fused_projections},
     {"scatter_gather", &SoftwareProfile::scatter_gather},
+    {"balances_causal", &SoftwareProfile::balances_causal},
     {"pads_vocabulary", &SoftwareProfile::pads_vocabulary},
     {"overlaps", &SoftwareProfile::overlaps},
     {"fused_activation", &SoftwareProfile::fused_activation},

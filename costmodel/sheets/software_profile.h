@@ -19,9 +19,12 @@ struct SoftwareProfile {
   bool fused_attention = true, fused_bias = true, fused_accumulation = true;
   bool fused_projections = true;  // queries, keys and values are one product, gate and up another
   bool scatter_gather = false;    // what all ranks of a tensor-parallel group hold crosses hosts once
-  bool pads_vocabulary = true;    // to a multiple of 128 on each device; else it is taken as it is
-  bool overlaps = true;           // has streams for communication beside computation; false: `--overlap` is refused
-  std::string product_dtype;      // of the layers' products, where it is not the tensors' own: "f8", "tf32"
+  // A sequence that is split lies so that all devices have the same share of a causal mask (the first piece with the
+  // last, and so on); false: neighbouring pieces lie together, and the last device has the most of it.
+  bool balances_causal = true;
+  bool pads_vocabulary = true;  // to a multiple of 128 on each device; else it is taken as it is
+  bool overlaps = true;         // has streams for communication beside computation; false: `--overlap` is refused
+  std::string product_dtype;    // of the layers' products, where it is not the tensors' own: "f8", "tf32"
 
   double sustained = 1.0;           // time of products over the device's sustained factor
   double pass_factor = 1.0;         // time of a pass over memory over its bytes at the data sheet's bandwidth

@@ -23,6 +23,7 @@ bool sums(const LocalOp& op) {
   return is_collective(op) &&
          (op.step->kind == ReshardStep::Kind::AllReduce || op.step->kind == ReshardStep::Kind::ReduceScatter);
 }
+bool is_ring(const LocalOp& op) { return is_collective(op) && op.step->ring; }
 bool accumulates(const LocalOp& op) { return op.kind == LocalOp::Kind::Compute && op.work.kind == OpKind::Accumulate; }
 
 // What one executable has to know of the others, by buffer.
@@ -303,9 +304,30 @@ class Cutter {
     if (slot(s).buffer) add_once(list, *slot(s).buffer);
   }
 
+  // What a ring makes the computation wait for, where they go on beside each other. While a device works on one of n
+  // blocks, the next comes: of n steps that take a together, and blocks of t, max(0, t - a / n) is left of each.
+  Seconds exposed_of_ring(int o) const {
+    const auto time_of = [&](int other) { return op_cost(executable_, op(other), mesh_, costs_).time; };
+    const Seconds own = time_of(o);
+    if (options_.parameters == ParameterTime::Inside || own == Seconds(0.0)) return own;
+    // Keys come before the attention that reads them, sums of their gradients after the one that makes them.
+    const std::vector<int>& users = sums(op(o)) ? order_.after[o] : order_.before[o];
+    const auto attention =
+        std::find_if(users.begin(), users.end(), [&](int user) { return op(user).kind == LocalOp::Kind::Compute; });
+    if (attention == users.end()) return own;
+    Seconds moved(0.0);
+    for (const std::vector<int>* beside : {&order_.before[*attention], &order_.after[*attention]})
+      for (const int other : *beside)
+        if (is_ring(op(other))) moved += time_of(other);
+    const double devices = mesh_.axes[static_cast<std::size_t>(op(o).step->axis)].size();
+    const Seconds hidden = std::min(moved, ((devices - 1.0) / devices) * time_of(*attention));
+    return (1.0 - hidden / moved) * own;
+  }
+
   // A bucket is one collective of all its bytes: it pays the latency once.
   Seconds cost_of(const Piece& piece) const {
     if (piece.kind == Piece::Kind::Collective) {
+      if (is_ring(op(piece.ops[0]))) return exposed_of_ring(piece.ops[0]);
       Bytes bytes(0.0);
       for (const int o : piece.ops) bytes += bytes_of(o);
       return costs_

@@ -63,10 +63,10 @@ struct CutOptions {
 
 // [executable] -> its pieces in the order in which a device issues them. A piece comes after those it waits for. The
 // computations and collectives of an executable take as long as times.executable says of it, less what buckets save
-// and, with ParameterTime::Apart, with what its software would hide: their ends are its ops' costs, rounded once each.
-// What a Run takes beyond its ops goes to its first computation; what it takes less, from all computations in
-// proportion. Bytes are those of the pieces one after the other; with no gathers ahead and no buckets their peak is
-// peak_extra. REQUIRES: `times` is of this program.
+// and, with ParameterTime::Apart, what rings hide and with what its software would hide: their ends are its ops' costs,
+// rounded once each. What a Run takes beyond its ops goes to its first computation; what it takes less, from all
+// computations in proportion. Bytes are those of the pieces one after the other; with no gathers ahead and no buckets
+// their peak is peak_extra. REQUIRES: `times` is of this program.
 [[nodiscard]] std::vector<std::vector<Piece>> cut_executables(const Program& program, const ProgramTimes& times,
                                                               const CostModel& costs, const CutOptions& options);
 

@@ -311,6 +311,9 @@ TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const
   }
   if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};
   const CollectiveOp collective = collective_of(executable, op, mesh);
+  if (op.step->ring)
+    return {ring_time(collective.bytes, collective.kind == CollectiveKind::ReduceScatter, op.step->axis, mesh, costs),
+            Basis::Modelled};
   return costs.collective(collective.kind, collective.bytes, mesh.axes[static_cast<std::size_t>(op.step->axis)]);
 }
 

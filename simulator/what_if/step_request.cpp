@@ -30,6 +30,7 @@ void check_slow_devices(const StepRequest& request, const Plan& plan) {
 
 Cluster cluster_of_step(const Cluster& cluster, const StepRequest& request) {
   Cluster own = cluster;
+  own.expert_load = request.expert_load;
   for (const StepRequest::SlowLinks& slow : request.slow_links)
     own = with_slower_links(std::move(own), slow.kind, slow.speed);
   return own;

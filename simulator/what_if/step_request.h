@@ -25,6 +25,8 @@ struct StepRequest {
   std::optional<CutOptions> overlap;      // communication runs beside computation
   std::optional<Controller> controller;
   Conditions conditions;  // without compute_scale
+  // Sizes of the program depend on it: it counts as the cluster that plans are searched and lowered for has it.
+  ExpertLoad expert_load;
   struct SlowDevice {
     int device;    // of the cluster
     double speed;  // of 1
@@ -48,7 +50,7 @@ struct StepRequest {
 // Throws InputError for a slow device that the plan does not use.
 void check_slow_devices(const StepRequest& request, const Plan& plan);
 
-// The cluster with the request's slow links: that of the cost model.
+// The cluster with the request's slow links and load of experts: that of the cost model.
 [[nodiscard]] Cluster cluster_of_step(const Cluster& cluster, const StepRequest& request);
 
 }  // namespace meshwright

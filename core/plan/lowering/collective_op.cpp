@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/lowering/collective_op.h"
 
+#include <algorithm>
+
 #include "core/base/errors.h"
 
 namespace meshwright {
@@ -19,7 +21,8 @@ CollectiveOp collective_of(const StageExecutable& executable, const LocalOp& op,
     case ReshardStep::Kind::AllGather:
       return {CollectiveKind::AllGather, members * before};
     case ReshardStep::Kind::AllToAll:
-      return {CollectiveKind::AllToAll, before};
+      // The busiest of the devices that share experts gets more than it gives.
+      return {CollectiveKind::AllToAll, std::max(before, after)};
     case ReshardStep::Kind::Slice:
       break;
   }

@@ -19,7 +19,8 @@ std::vector<std::int64_t> sizes_of(const Tensor& tensor) {
 const Resharding& LoweringState::way(int stage, TensorId tensor, const ShardingSpec& from, const ShardingSpec& to) {
   const Tensor& whole = graph.tensor(tensor);
   const int mesh_of = like_mesh[static_cast<std::size_t>(stage)];
-  const auto [known, is_new] = known_ways.try_emplace({mesh_of, whole.dtype, sizes_of(whole), from, to});
+  const auto [known, is_new] =
+      known_ways.try_emplace({mesh_of, whole.dtype, sizes_and_roles(whole.dims, mesh(stage)), from, to});
   if (is_new) known->second = find_resharding(whole.dims, whole.dtype, from, to, mesh(stage), costs);
   return known->second;
 }
@@ -41,6 +42,13 @@ const std::vector<TileMessage>& LoweringState::messages_of(const Crossing& cross
   const Tensor& whole = graph.tensor(crossing.tensor);
   const ShardingSpec& source = program.buffers[crossing.source.index()].local.spec;
   const ShardingSpec& destination = program.buffers[crossing.destination.index()].local.spec;
+  // Tiles are found by their place in the tensor.
+  const bool reordered = reorders_heads(whole.dims, source, mesh(crossing.from)) ||
+                         reorders_heads(whole.dims, destination, mesh(crossing.to));
+  require(!reordered || source == destination,
+          "'{}' crosses from stage {} to {} while its heads are exchanged (cp-comm=a2a); give other layers, or "
+          "cp-comm=all-gather.",
+          whole.name, crossing.from, crossing.to);
   const bool one_rank = stages.on_one_rank(crossing.from, crossing.to);
   const CrossMesh form = form_of(crossing);
   const auto key_of = [&](int stage) {

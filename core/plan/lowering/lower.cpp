@@ -21,7 +21,7 @@ void add_stages(LoweringState& state) {
   std::map<int, DeviceId> numbers;  // by the cluster's number of a device: the program's
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
-    ProgramStage own{make_logical_mesh(plan.cluster, stage.submesh, stage.logical_shape), {}, {}, {}, {}, {}};
+    ProgramStage own{mesh_of(stage, plan.cluster), {}, {}, {}, {}, {}};
     for (const int number : stage.devices) {
       // Stages of one rank have the same devices, which are numbered once.
       const auto [known, is_new] = numbers.emplace(number, DeviceId(static_cast<int>(numbers.size())));
@@ -31,7 +31,8 @@ void add_stages(LoweringState& state) {
     own.stages_after = state.stages.feeding.stages_after[s];
     program.stages.push_back(std::move(own));
     const auto alike = std::find_if(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& other) {
-      return other.submesh == stage.submesh && other.logical_shape == stage.logical_shape;
+      return other.submesh == stage.submesh && other.logical_shape == stage.logical_shape &&
+             other.contexts == stage.contexts;
     });
     state.like_mesh.push_back(static_cast<int>(alike - plan.stages.begin()));
   }

@@ -31,7 +31,12 @@ class Enumeration {
              small_divisors(request_.cluster.devices() / (tp * cp), std::max<std::int64_t>(1, shape_.blocks))) {
           Degrees degrees{.dp = request_.cluster.devices() / (tp * cp * pp), .tp = tp, .pp = pp, .cp = cp};
           degrees.sequence_parallel = framework_.sequences != Framework::Sequences::Never && tp > 1;
-          with_experts(degrees);
+          for (const ContextExchange exchange : framework_.context_exchanges) {
+            // A whole sequence has one form.
+            if (cp == 1 && exchange != framework_.context_exchanges.front()) continue;
+            degrees.context = exchange;
+            with_experts(degrees);
+          }
         }
     return std::move(found_);
   }
@@ -46,7 +51,11 @@ class Enumeration {
         // With tp of 1 every expert is whole.
         if (whole && (degrees.tp == 1 || !framework_.whole_experts)) continue;
         degrees.whole_experts = whole;
-        with_batch(degrees);
+        for (const bool folded : {false, true}) {
+          if (folded && (degrees.cp == 1 || !framework_.whole_experts)) continue;
+          degrees.folded_experts = folded;
+          with_batch(degrees);
+        }
       }
     }
   }

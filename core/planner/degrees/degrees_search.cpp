@@ -31,13 +31,16 @@ constexpr std::size_t kMaxTrials = 64;  // degrees that a stopped search tries f
 // What the work of a micro-batch depends on. Not on the number of stages, and on replicas only by what ZeRO gathers.
 struct WorkKey {
   int tp, cp, ep;
-  bool whole_experts;
+  ContextExchange context;
+  bool whole_experts, folded_experts;
   std::int64_t micro_batch;
   Recompute recompute;
   auto operator<=>(const WorkKey&) const = default;
 };
 
-WorkKey work_key(const Degrees& d) { return {d.tp, d.cp, d.ep, d.whole_experts, d.micro_batch, d.recompute}; }
+WorkKey work_key(const Degrees& d) {
+  return {d.tp, d.cp, d.ep, d.context, d.whole_experts, d.folded_experts, d.micro_batch, d.recompute};
+}
 
 // What all degrees of this many micro-batches share.
 struct GraphKey {
@@ -82,8 +85,10 @@ class TooLargeDegrees {
   }
 
  private:
-  using Key = std::tuple<int, int, int, int, bool, StageSplit>;
-  static Key key_of(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.split}; }
+  using Key = std::tuple<int, int, int, int, bool, bool, ContextExchange, StageSplit>;
+  static Key key_of(const Degrees& d) {
+    return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.folded_experts, d.context, d.split};
+  }
   static bool keeps_no_more(const Degrees& a, const Degrees& b) {
     if (a.schedule == b.schedule && a.chunks == b.chunks) return true;
     return a.schedule == ScheduleKind::OneFOneB &&
@@ -101,8 +106,10 @@ struct Ordered {
 };
 
 // Degrees with one such key: those that keep least are tried first, and where they do not fit, none does.
-using ProbeKey = std::tuple<int, int, int, int, bool, Recompute, StageSplit>;
-ProbeKey probe_key(const Degrees& d) { return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.recompute, d.split}; }
+using ProbeKey = std::tuple<int, int, int, int, bool, bool, ContextExchange, Recompute, StageSplit>;
+ProbeKey probe_key(const Degrees& d) {
+  return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.folded_experts, d.context, d.recompute, d.split};
+}
 std::map<ProbeKey, Ordered> probes_of(const std::vector<Ordered>& all) {
   const auto rank = [](const Degrees& d) {
     return std::tuple(d.schedule != ScheduleKind::OneFOneB, d.micro_batch, -d.zero, d.chunks);

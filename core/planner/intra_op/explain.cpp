@@ -22,7 +22,7 @@ class PlannedLayers {
   PlannedLayers(const Plan& plan, const Graph& graph, const CostModel& costs)
       : plan_(plan), layers_(assign_layers(graph, plan.layer_starts)), structure_(graph, layers_) {
     for (const StagePlan& stage : plan.stages) {
-      meshes_.push_back(make_logical_mesh(plan.cluster, stage.submesh, stage.logical_shape));
+      meshes_.push_back(mesh_of(stage, plan.cluster));
       resharding_.emplace_back(meshes_.back(), costs);
     }
     costs_ = &costs;

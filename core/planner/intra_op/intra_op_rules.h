@@ -33,6 +33,8 @@ struct IntraOpRules {
   // Whether every reader of a parameter that several ops read may sum its gradient split, as the first one does in the
   // sharding of the state; false: the others sum it as they make it.
   bool split_sums = false;
+  // How attention brings queries to keys over the mesh's axes; the mesh has it, too.
+  ContextAxes contexts = {};
   // Where communication runs beside computation: what gathers a parameter hides behind the `ahead` computations before
   // the op that reads it, each of which ends where another parameter is read, as if all devices of the mesh shared them
   // evenly; what sums its gradient behind the parameter's share of a micro-batch's whole backward. An estimate for

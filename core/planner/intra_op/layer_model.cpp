@@ -48,11 +48,7 @@ Seconds ReshardingCosts::operator()(const Tensor& tensor, const ShardingSpec& fr
       last_ != nullptr && last_->first.dtype == tensor.dtype &&
       std::equal(tensor.dims.begin(), tensor.dims.end(), last_->first.sizes.begin(), last_->first.sizes.end(),
                  [](const Dim& dim, std::int64_t s) { return dim.size == s; });
-  if (!as_last) {
-    Shape shape{{}, tensor.dtype};
-    for (const Dim& dim : tensor.dims) shape.sizes.push_back(dim.size);
-    last_ = &*known_.try_emplace(std::move(shape)).first;
-  }
+  if (!as_last) last_ = &*known_.try_emplace(Shape{sizes_and_roles(tensor.dims, mesh_), tensor.dtype}).first;
   Targets& targets_of = last_->second[from];
   if (targets_of.empty()) {
     // All targets of a source at once: resharding_times searches their paths together.

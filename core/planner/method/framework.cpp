@@ -17,17 +17,18 @@ std::vector<Framework> make_frameworks() {
   const std::vector<Recompute> any = {Recompute::None, Recompute::Selective, Recompute::Full};
   const std::vector<Recompute> all_or_none = {Recompute::None, Recompute::Full};
   std::vector<Framework> frameworks;
-  frameworks.push_back({.name = "megatron",
-                        .release = "Megatron-LM core 0.20",
-                        .software = "nemo",
-                        .schedules = {OneFOneB, Interleaved},
-                        .recompute = any,
-                        .zero = {0, 1},
-                        .zero_in_pipes = {0, 1},
-                        .uneven_stages = true,
-                        .splits_ends = true,
-                        .whole_experts = true,
-                        .sequences = Framework::Sequences::Either});
+  frameworks.push_back(
+      {.name = "megatron",
+       .release = "Megatron-LM core 0.20",
+       .software = "nemo",
+       .schedules = {OneFOneB, Interleaved},
+       .recompute = any,
+       .zero = {0, 1},
+       .zero_in_pipes = {0, 1},
+       .uneven_stages = true,
+       .whole_experts = true,
+       .context_exchanges = {ContextExchange::AllGather, ContextExchange::PointToPoint, ContextExchange::AllToAll},
+       .sequences = Framework::Sequences::Either});
   // It has the zero-bubble schedules of one stage per rank only from a schedule file, which can be made of the plan.
   frameworks.push_back({.name = "torchtitan",
                         .release = "torchtitan 0.2.2",
@@ -160,6 +161,11 @@ class Rules {
     if (cp == 1) return;
     rule(framework_.contexts, "{} does not split the sequence over cp={}", framework_.name, cp);
     rule(shape_.seq % (2 * cp) == 0, "2 cp={} does not divide the sequence of {}", 2 * cp, shape_.seq);
+    rule(framework_.has(degrees_.context), "{} has no cp-comm={}", framework_.name, name_of(degrees_.context));
+    if (degrees_.context == ContextExchange::AllToAll)
+      rule(shape_.kv_heads % (cp * degrees_.tp) == 0,
+           "cp-comm=a2a: cp={} x tp={} does not divide the {} heads of keys and values", cp, degrees_.tp,
+           shape_.kv_heads);
   }
 
   void expert() {
@@ -167,7 +173,12 @@ class Rules {
     if (ep == 1) return;
     rule(framework_.experts, "{} does not split experts over ep={}", framework_.name, ep);
     rule(shape_.experts > 0 && shape_.experts % ep == 0, "ep={} does not divide the {} experts", ep, shape_.experts);
-    if (degrees_.whole_experts)
+    if (degrees_.folded_experts) {
+      const int ranks = degrees_.cp * (degrees_.whole_experts ? tp : 1);
+      rule(framework_.whole_experts && ep % ranks == 0 && dp % (ep / ranks) == 0,
+           "ep={} of folded experts does not divide dp={} x {}cp={}", ep, dp,
+           degrees_.whole_experts ? fmt::format("tp={} x ", tp) : "", degrees_.cp);
+    } else if (degrees_.whole_experts)
       rule(framework_.whole_experts && ep % tp == 0 && dp % (ep / tp) == 0,
            "ep={} of whole experts does not divide dp={} x tp={}", ep, dp, tp);
     else
@@ -196,6 +207,19 @@ class Rules {
 
 bool Framework::has(ScheduleKind schedule) const { return contains(schedules, schedule); }
 bool Framework::has(Recompute recomputation) const { return contains(recompute, recomputation); }
+bool Framework::has(ContextExchange exchange) const { return contains(context_exchanges, exchange); }
+
+const char* name_of(ContextExchange exchange) {
+  switch (exchange) {
+    case ContextExchange::AllGather:
+      return "all-gather";
+    case ContextExchange::PointToPoint:
+      return "p2p";
+    case ContextExchange::AllToAll:
+      break;
+  }
+  return "a2a";
+}
 
 ModelShape shape_of(const ModelConfig& model) {
   const std::int64_t kv_heads = more_of(model, "kv_heads", model.heads);
@@ -212,8 +236,11 @@ std::string method_text(const Degrees& degrees) {
   add(degrees.split.last > 0, "last", degrees.split.last);
   if (!degrees.split.layout.empty()) text += ",layout=" + degrees.split.layout;
   add(degrees.cp > 1, "cp", degrees.cp);
+  if (degrees.cp > 1 && degrees.context != ContextExchange::AllGather)
+    text += fmt::format(",cp-comm={}", name_of(degrees.context));
   add(degrees.ep > 1, "ep", degrees.ep);
   add(degrees.whole_experts, "etp", 1);
+  add(degrees.folded_experts, "fold", 1);
   add(degrees.sequence_parallel, "sp", 1);
   add(true, "zero", degrees.zero);
   return text + ",exact=1";

@@ -23,14 +23,21 @@ struct ModelShape {
 };
 [[nodiscard]] ModelShape shape_of(const ModelConfig& model);
 
-// Degrees in the frameworks' own count: dp x tp x pp x cp is the number of devices, and the ep groups lie within dp, or
-// with whole experts within dp x tp.
+// How attention brings queries to the keys of other devices where cp splits the sequence: keys and values are gathered,
+// travel around a ring, or all-to-alls give each device some heads of the whole sequence.
+enum class ContextExchange { AllGather, PointToPoint, AllToAll };
+[[nodiscard]] const char* name_of(ContextExchange exchange);  // "all-gather", "p2p", "a2a"
+
+// Degrees in the frameworks' own count: dp x tp x pp x cp is the number of devices, and the ep groups lie within dp,
+// with whole experts within dp x tp, and folded within these and cp.
 struct Degrees {
   int dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
-  int chunks = 1;              // stages of each pipeline rank ("virtual pipeline")
-  bool whole_experts = false;  // an expert lies on one device, though tp is above 1
+  int chunks = 1;               // stages of each pipeline rank ("virtual pipeline")
+  bool whole_experts = false;   // an expert lies on one device, though tp is above 1
+  bool folded_experts = false;  // ep groups take in the ranks of cp
   bool sequence_parallel = false;
   int zero = 0;  // 0 to 3
+  ContextExchange context = ContextExchange::AllGather;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   Recompute recompute = Recompute::None;
   std::int64_t micro_batch = 1, micro_batches = 1;  // samples of one replica; their number per step
@@ -56,6 +63,7 @@ struct Framework {
   bool splits_ends = false;             // StageSplit: it can be told what the stages at the ends, or all, have
   bool divides_kv_heads = false;        // tp must divide them: keys and values are never copied
   bool pipelines = true, contexts = true, experts = true, whole_experts = false;
+  std::vector<ContextExchange> context_exchanges = {ContextExchange::AllGather};
   bool tied_in_pipes = true;  // the embedding may be tied in a pipeline
   enum class Sequences { Never, Either, Always } sequences = Sequences::Never;  // split over tp, between its products
   // Every stage may have its own mesh and shardings: the free search is what it launches, of its schedules.
@@ -63,6 +71,7 @@ struct Framework {
 
   [[nodiscard]] bool has(ScheduleKind schedule) const;
   [[nodiscard]] bool has(Recompute recomputation) const;
+  [[nodiscard]] bool has(ContextExchange exchange) const;
 };
 
 // megatron, torchtitan, deepspeed, fsdp, maxtext, alpa. Throws InputError with the nearest names.

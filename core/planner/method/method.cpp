@@ -31,6 +31,43 @@ void expect_split(const Method& method) {
           method.chunks);
 }
 
+ContextExchange context_from_name(const std::string& name, const std::string& method) {
+  std::vector<std::string> known;
+  using enum ContextExchange;
+  for (const ContextExchange exchange : {AllGather, PointToPoint, AllToAll}) {
+    if (name == name_of(exchange)) return exchange;
+    known.emplace_back(name_of(exchange));
+  }
+  throw InputError(fmt::format("method '{}': {}", method,
+                               unknown_name("cp-comm", name, known, "Give all-gather, p2p (a ring) or a2a.")));
+}
+
+void check_degrees(const Method& method) {
+  require(method.chunks == 1 || method.pp > 1,
+          "method '{}': vpp={} puts several stages on each of at least 2 pipeline ranks; give pp=2 or more.",
+          method.text, method.chunks);
+  require(method.context == ContextExchange::AllGather || method.cp > 1,
+          "method '{}': cp-comm={} has no effect on whole sequences; give cp=2 or more.", method.text,
+          name_of(method.context));
+  if (method.etp) {
+    require(method.exact && (*method.etp == 1 || *method.etp == method.tp),
+            "method '{}': etp={} is neither 1 nor tp={} with exact=1; write exact=1,etp=1 for whole experts.",
+            method.text, *method.etp, method.tp);
+    require(*method.etp == method.tp || method.ep % method.tp == 0,
+            "method '{}': with etp=1 the ep={} ranks of experts hold those of tp={}, which does not divide them.",
+            method.text, method.ep, method.tp);
+  }
+  if (method.folded) {
+    require(method.exact && method.cp > 1,
+            "method '{}': fold=1 puts experts on the ranks of cp as Megatron-LM does; give exact=1 and cp=2 or more.",
+            method.text);
+    require(method.ep % method.folded_ranks() == 0,
+            "method '{}': with fold=1 the ep={} ranks of experts hold the {} of cp{}, which does not divide them; give "
+            "an ep that it divides.",
+            method.text, method.ep, method.folded_ranks(), method.etp == 1 ? " x tp" : "");
+  }
+}
+
 // "tp=8,pp=4" into the method's degrees; `keys` are those it has.
 Method with_degrees(Method::Kind kind, const std::string& text, const std::string& settings,
                     const std::vector<std::string>& keys, const std::string& example) {
@@ -51,13 +88,17 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
       method.split.layout = parts[1];
       continue;
     }
-    const bool flag = key == "sp" || key == "exact", level = key == "zero";
+    if (key == "cp-comm") {
+      method.context = context_from_name(parts[1], text);
+      continue;
+    }
+    const bool flag = key == "sp" || key == "exact" || key == "fold", level = key == "zero";
     const int value = static_cast<int>(parse_integer(parts[1], "method '" + text + "': " + key, flag || level ? 0 : 1,
                                                      flag    ? 1
                                                      : level ? 3
                                                              : 65536));
     if (flag)
-      (key == "sp" ? method.sequence_parallel : method.exact) = value == 1;
+      (key == "sp" ? method.sequence_parallel : key == "exact" ? method.exact : method.folded) = value == 1;
     else if (level)
       method.zero = value;
     else if (key == "etp")
@@ -75,17 +116,7 @@ Method with_degrees(Method::Kind kind, const std::string& text, const std::strin
                         : method.dp) = value;
   }
   expect_split(method);
-  require(method.chunks == 1 || method.pp > 1,
-          "method '{}': vpp={} puts several stages on each of at least 2 pipeline ranks; give pp=2 or more.", text,
-          method.chunks);
-  if (method.etp) {
-    require(method.exact && (*method.etp == 1 || *method.etp == method.tp),
-            "method '{}': etp={} is neither 1 nor tp={} with exact=1; write exact=1,etp=1 for whole experts.", text,
-            *method.etp, method.tp);
-    require(*method.etp == method.tp || method.ep % method.tp == 0,
-            "method '{}': with etp=1 the ep={} ranks of experts hold those of tp={}, which does not divide them.", text,
-            method.ep, method.tp);
-  }
+  check_degrees(method);
   return method;
 }
 
@@ -188,9 +219,11 @@ Degrees degrees_of(const Method& method, int devices) {
   Degrees degrees{.dp = devices / taken, .tp = method.tp, .pp = method.pp, .cp = method.cp, .ep = method.ep};
   degrees.chunks = method.chunks;
   degrees.whole_experts = method.etp == 1 && method.tp > 1;
+  degrees.folded_experts = method.folded;
   degrees.sequence_parallel = method.sequence_parallel;
   degrees.zero = method.zero.value_or(0);
   degrees.split = method.split;
+  degrees.context = method.context;
   return degrees;
 }
 
@@ -218,10 +251,11 @@ Method method_from_text(const std::string& text) {
           "method '{}': unknown method without its rules; write rules:batch=0,heads=1,mlp=1.", text);
   if (head == "megatron")
     return with_degrees(Kind::Megatron, text, rest,
-                        {"dp", "tp", "pp", "vpp", "first", "last", "layout", "ep", "cp", "sp", "zero", "exact", "etp"},
+                        {"dp", "tp", "pp", "vpp", "first", "last", "layout", "ep", "cp", "cp-comm", "sp", "zero",
+                         "exact", "etp", "fold"},
                         examples[0].second);
   if (head == "expert") return with_degrees(Kind::Expert, text, rest, {"ep"}, examples[1].second);
-  if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp"}, examples[2].second);
+  if (head == "context") return with_degrees(Kind::Context, text, rest, {"cp", "cp-comm"}, examples[2].second);
   if (head == "rules" && !rest.empty()) return logical_axis_rules(text, rest);
   if (head == "specs" && !rest.empty()) return specs(text, rest);
   if (head == "manual" && !rest.empty()) return manual(text, rest);

@@ -53,8 +53,13 @@ struct Method {
   // Megatron: etp=1 with exact=1, experts are whole and those of an ep group lie on its tp ranks, too; nullopt, etp=tp:
   // each expert is split over tp.
   std::optional<int> etp = {};
-  // Ranks of the mesh's expert axis: whole experts lie on those of tp, too.
-  [[nodiscard]] int expert_axis() const { return etp == 1 ? ep / tp : ep; }
+  ContextExchange context = ContextExchange::AllGather;  // Megatron, Context: cp-comm=
+  // Megatron: fold=1 with exact=1, experts of an ep group lie on its cp ranks, too, which have different ones.
+  bool folded = false;
+  // The cp and tp ranks that have experts of their own.
+  [[nodiscard]] int folded_ranks() const { return (etp == 1 ? tp : 1) * (folded ? cp : 1); }
+  // Ranks of the mesh's expert axis.
+  [[nodiscard]] int expert_axis() const { return ep / folded_ranks(); }
   struct ManualStage {
     int first_layer, last_layer;
     Submesh submesh;
@@ -73,9 +78,9 @@ struct Method {
 };
 
 // "pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3" or "fsdp", the last four also as "zero3:shard=8",
-// "megatron:tp=8,pp=4[,vpp=,first=,last=,layout=,dp=,ep=,cp=,sp=1,zero=0..3,exact=1,etp=]", "expert:ep=8",
-// "context:cp=4", "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R", ...}), "manual:FILE" (JSON:
-// {"stages":
+// "megatron:tp=8,pp=4[,vpp=,first=,last=,layout=,dp=,ep=,cp=,cp-comm=,sp=1,zero=0..3,exact=1,etp=,fold=1]",
+// "expert:ep=8", "context:cp=4[,cp-comm=p2p]", "rules:batch=0,heads=1,mlp=1", "specs:FILE" (JSON: {"tensor": "S0R",
+// ...}), "manual:FILE" (JSON: {"stages":
 // [{"layers": [0, 3], "submesh": [1, 4], "logical_shape": [1, 4][, "batch_axis": 0]}, ...]}; a submesh of hosts of
 // group g is [1, 4, g]). Throws InputError.
 [[nodiscard]] Method method_from_text(const std::string& text);
@@ -100,7 +105,8 @@ void force_batch_axis(IntraOpRules& rules, int axis);
 void hold_batch_to_axis(IntraOpRules& rules, const std::vector<int>& shape, int axis);
 
 // Throws InputError when the method names an axis (those of its rules, `expert` with ep above 1, `seq` with cp above 1)
-// that no forward op of the model has and can split: all devices of that axis would do the same work.
+// that no forward op of the model has and can split: all devices of that axis would do the same work. And where cp does
+// not divide a sequence, or with cp-comm=a2a, and tp, the heads of an attention.
 void check_axes(const Method& method, const Graph& graph);
 
 // The logical mesh of one of a method's stages of `devices` devices; nullopt: the method leaves it open. Throws

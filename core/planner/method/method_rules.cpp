@@ -41,14 +41,37 @@ bool takes_sequence(const IterationSpace& space, const std::vector<AxisMask>& ax
   return takes(space, axes, "seq", cp);
 }
 
+bool is_attention(OpKind kind) { return kind == OpKind::Attention || kind == OpKind::GroupedAttention; }
+
+// The axis of the heads that have keys of their own; nullopt: the op is no attention.
+std::optional<int> key_heads(const Op& op, const IterationSpace& space) {
+  if (!is_attention(op.kind)) return std::nullopt;
+  const auto grouped = space.find("kv_heads");
+  return grouped ? grouped : space.find("heads");
+}
+
 // Mesh axes by role; 0: the role has none.
 struct Roles {
   AxisMask dp = 0, cp = 0, ep = 0, tp = 0;
+  ContextExchange context = ContextExchange::AllGather;
+
+  // Sequences are split over cp. With all-to-alls an attention has whole sequences and splits its heads.
+  [[nodiscard]] bool takes_context(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) const {
+    if (cp == 0) return true;
+    const auto heads = context == ContextExchange::AllToAll ? key_heads(op, space) : std::nullopt;
+    return heads ? takes(space, axes, space.axes[static_cast<std::size_t>(*heads)].name, cp)
+                 : takes_sequence(space, axes, cp);
+  }
+  [[nodiscard]] ContextAxes contexts() const {
+    return {.rings = context == ContextExchange::PointToPoint ? cp : AxisMask{0},
+            .exchanges = context == ContextExchange::AllToAll ? cp : AxisMask{0}};
+  }
 };
 
 // Axes of one device split nothing and have no role.
 Roles roles_of(const Method& method, const std::vector<int>& shape) {
   Roles roles;
+  roles.context = method.context;
   int axis = 0;
   const auto next = [&](AxisMask& role, bool present) {
     if (!present) return;
@@ -77,14 +100,14 @@ bool takes_as_megatron(const IterationSpace& space, const std::vector<AxisMask>&
 }
 
 AllowOp megatron_rule(const Roles& roles, bool sequence_parallel) {
-  return [roles, sequence_parallel](const Op&, const IterationSpace& space, const std::vector<AxisMask>& axes) {
+  return [roles, sequence_parallel](const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) {
     // Experts take their axis from the data-parallel one, where an op has them.
     const auto expert = space.find("expert");
     const bool has_experts = roles.ep != 0 && expert && space.axes[*expert].splittable;
     const AxisMask batch = has_experts ? roles.dp : static_cast<AxisMask>(roles.dp | roles.ep);
     if (has_experts && !takes(space, axes, "expert", roles.ep)) return false;
     if (batch != 0 && !takes(space, axes, "batch", batch)) return false;
-    if (roles.cp != 0 && !takes_sequence(space, axes, roles.cp)) return false;
+    if (!roles.takes_context(op, space, axes)) return false;
     if (splits(space, axes, "batch", roles.tp)) return false;
     return sequence_parallel || !splits(space, axes, "seq", roles.tp);
   };
@@ -99,21 +122,22 @@ class ExactMegatron {
     experts_ = roles.ep;
     whole_experts_ = method.etp.value_or(method.tp) == 1;
     if (whole_experts_) experts_ = static_cast<AxisMask>(experts_ | roles.tp);
+    if (method.folded) experts_ = static_cast<AxisMask>(experts_ | roles.cp);
   }
 
-  bool operator()(const Op& /*op*/, const IterationSpace& space, const std::vector<AxisMask>& axes) const {
+  bool operator()(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) const {
     if (!space.find("expert") || (roles_.ep == 0 && !whole_experts_ && roles_.cp == 0))
-      return tokens(space, axes) && tensor_parallel(space, axes);
+      return tokens(op, space, axes) && tensor_parallel(space, axes);
     if (space.find("capacity")) return space.find("seq") ? exchange(space, axes) : experts(space, axes);
     // The router works on tokens. What has neither is of parameters, which follow the ops that read them.
-    return (!space.find("batch") && !space.find("seq")) || (tokens(space, axes) && tensor_parallel(space, axes));
+    return (!space.find("batch") && !space.find("seq")) || (tokens(op, space, axes) && tensor_parallel(space, axes));
   }
 
  private:
-  bool tokens(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
+  bool tokens(const Op& op, const IterationSpace& space, const std::vector<AxisMask>& axes) const {
     const auto batch = static_cast<AxisMask>(roles_.dp | roles_.ep);
     if (batch != 0 && !takes(space, axes, "batch", batch)) return false;
-    return roles_.cp == 0 || takes_sequence(space, axes, roles_.cp);
+    return roles_.takes_context(op, space, axes);
   }
 
   bool tensor_parallel(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
@@ -131,7 +155,8 @@ class ExactMegatron {
 
   bool experts(const IterationSpace& space, const std::vector<AxisMask>& axes) const {
     return takes(space, axes, "expert", experts_) && takes(space, axes, "batch", roles_.dp) &&
-           takes(space, axes, "capacity", where_divides(space, "capacity", roles_.cp)) &&
+           takes(space, axes, "capacity",
+                 where_divides(space, "capacity", static_cast<AxisMask>(roles_.cp & ~experts_))) &&
            (whole_experts_ || tensor_parallel(space, axes));
   }
 
@@ -224,6 +249,38 @@ void check_forced(const Graph& graph, const ForcedSpecs& forced) {
   }
 }
 
+namespace {
+
+void check_contexts(const Method& method, const Graph& graph) {
+  const int parts = method.cp * method.tp;
+  for (const OpId id : forward_ops(graph)) {
+    const Op& op = graph.op(id);
+    const IterationSpace space = iteration_space(graph, op);
+    if (!is_attention(op.kind)) continue;
+    const IterationAxis& queries = space.axes[static_cast<std::size_t>(space.inputs[0][1])];
+    require(queries.size % method.cp == 0,
+            "method '{}': cp={} does not divide the sequence of {} of '{}'; give a cp that does, or another sequence.",
+            method.text, method.cp, queries.size, op.name);
+    require(method.context != ContextExchange::PointToPoint || op.kind != OpKind::Attention,
+            "method '{}': '{}' reads queries, keys and values as one tensor, so no keys can travel around a ring; give "
+            "cp-comm=a2a.",
+            method.text, op.name);
+    if (method.context != ContextExchange::AllToAll) continue;
+    require(method.tp == 1 || op.attributes.extra == Attributes::Extra::None,
+            "method '{}': '{}' tells its heads from each other, which cp-comm=a2a reorders with tp={}; give tp=1, or "
+            "cp-comm=p2p.",
+            method.text, op.name, method.tp);
+    const IterationAxis& heads = space.axes[static_cast<std::size_t>(*key_heads(op, space))];
+    require(
+        heads.size % parts == 0,
+        "method '{}': cp-comm=a2a splits the {} heads of keys and values of '{}' over cp={} x tp={}, which does not "
+        "divide them; give a cp that does, or cp-comm=p2p.",
+        method.text, heads.size, op.name, method.cp, method.tp);
+  }
+}
+
+}  // namespace
+
 void check_axes(const Method& method, const Graph& graph) {
   std::vector<std::string> known;
   for (const OpId id : forward_ops(graph))
@@ -242,6 +299,7 @@ void check_axes(const Method& method, const Graph& graph) {
   require(method.cp == 1 || knows("seq"),
           "method '{}': no op of the model has a sequence to split over cp={}; leave cp out or choose another method.",
           method.text, method.cp);
+  if (method.cp > 1) check_contexts(method, graph);
 }
 
 namespace {
@@ -288,6 +346,7 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       break;
     case Kind::Megatron: {
       const Roles roles = roles_of(method, shape);
+      rules.contexts = roles.contexts();
       if (method.exact)
         rules.allow_op = ExactMegatron(method, shape, roles);
       else
@@ -311,6 +370,8 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       Roles roles;
       if (shape[0] > 1) roles.dp = bit(0);
       if (shape[1] > 1) roles.cp = bit(1);
+      roles.context = method.context;
+      rules.contexts = roles.contexts();
       rules.allow_op = megatron_rule(roles, false);
       break;
     }

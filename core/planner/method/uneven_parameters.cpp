@@ -23,7 +23,7 @@ class UnevenCount {
   UnevenCount(const Method& method, const Plan& plan, const Graph& graph)
       : graph_(graph), unsplit_(plan.stages.size(), Bytes(0.0)), padding_(plan.stages.size(), Bytes(0.0)) {
     for (const StagePlan& stage : plan.stages) {
-      meshes_.push_back(make_logical_mesh(plan.cluster, stage.submesh, stage.logical_shape));
+      meshes_.push_back(mesh_of(stage, plan.cluster));
       rules_.push_back(rules_of(method, stage.logical_shape));
     }
     for (const Tensor& tensor : graph.tensors())

@@ -232,6 +232,7 @@ std::optional<int> MeshSpans::way(int option) const { return state_->way(option)
 
 StagePlan MeshSpans::plan(int first, int last, int option) const {
   StagePlan stage{first, last, state_->mesh_.of, state_->mesh_.shape(), {}, {}, {}, {}};
+  stage.contexts = state_->mesh_.contexts;
   const State::Sharding sharding = state_->sharding(first, last, option);
   const StepStructure& structure = state_->structure_;
   const std::vector<TensorId> tensors = structure.crossing(first);

@@ -84,9 +84,10 @@ void StageSearch::solve_meshes(const CostModel& costs) {
     }
     const MeshRequest& request = wanted_[w];
     const Submesh& submesh = submeshes_[request.submesh];
-    meshes_[static_cast<int>(w)].emplace(structure_, make_logical_mesh(cluster_, submesh, request.shape),
-                                         costs.on(submesh.group),
-                                         options_for(request, cluster_.group(submesh.group), options_));
+    const StageSearchOptions own = options_for(request, cluster_.group(submesh.group), options_);
+    LogicalMesh mesh = make_logical_mesh(cluster_, submesh, request.shape);
+    if (own.rules) mesh.contexts = own.rules(mesh).contexts;
+    meshes_[static_cast<int>(w)].emplace(structure_, std::move(mesh), costs.on(submesh.group), own);
   });
   interrupted_ = stopped;
 }

@@ -11,6 +11,7 @@
 #include "executor/check/run_reference.h"
 #include "executor/executor.h"
 #include "tests/deviation.h"
+#include "tests/refusal.h"
 #include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -21,6 +22,8 @@ constexpr double kSame = 1e-12;
 constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 
 const char* const kLlama = "llama:layers=2,hidden=32,heads=4,kv_heads=2,intermediate=64,seq=8,vocab=32";
+// With as many heads of keys as of queries.
+const char* const kHeads = "llama:layers=2,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=8,vocab=32";
 const char* const kMixtral =
     "mixtral:layers=1,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32,experts=4,top_k=2";
 const char* const kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=32";
@@ -92,10 +95,11 @@ void add_methods(std::vector<Case>& cases, const char* name, const char* model,
 
 std::vector<Case> methods() {
   std::vector<Case> cases;
-  add_methods(cases, "llama", kLlama,
-              {"data", "zero1", "zero2", "zero3", "largest", "shard", "context:cp=2", "context:cp=4",
-               "megatron:tp=2,cp=2", "megatron:tp=2,sp=1", "megatron:tp=2,cp=2,sp=1", "megatron:cp=2,pp=2",
-               "rules:batch=0,kv_heads=1,mlp=1", "rules:seq=0,batch=1"});
+  add_methods(
+      cases, "llama", kLlama,
+      {"data", "zero1", "zero2", "zero3", "largest", "shard", "context:cp=2", "context:cp=4",
+       "context:cp=2,cp-comm=a2a", "megatron:cp=2,pp=2,cp-comm=a2a", "megatron:tp=2,cp=2", "megatron:tp=2,sp=1",
+       "megatron:tp=2,cp=2,sp=1", "megatron:cp=2,pp=2", "rules:batch=0,kv_heads=1,mlp=1", "rules:seq=0,batch=1"});
   add_methods(cases, "mixtral", kMixtral,
               {"data",
                "zero1",
@@ -116,10 +120,17 @@ std::vector<Case> methods() {
                "megatron:tp=2,ep=2,exact=1,sp=1",
                "megatron:tp=2,ep=4,exact=1,etp=1,sp=1",
                "megatron:ep=2,cp=2,exact=1",
+               "megatron:ep=2,cp=2,cp-comm=a2a,exact=1,zero=1",
+               "megatron:ep=2,cp=2,exact=1,fold=1",
+               "megatron:tp=2,cp=2,ep=4,exact=1,etp=1,fold=1,sp=1,zero=1",
                "rules:batch=0,expert=1",
                "rules:expert=0,mlp=1,vocab=0"});
-  add_methods(cases, "gpt", kGpt, {"zero1", "zero2", "megatron:tp=2,sp=1", "rules:batch=0,heads=1,mlp=1,vocab=1"});
-  add_methods(cases, "bert", kBert, {"zero1", "zero3", "context:cp=2", "megatron:tp=2,sp=1", "rules:batch=0,seq=1"});
+  add_methods(
+      cases, "gpt", kGpt,
+      {"context:cp=4,cp-comm=a2a", "zero1", "zero2", "megatron:tp=2,sp=1", "rules:batch=0,heads=1,mlp=1,vocab=1"});
+  add_methods(
+      cases, "bert", kBert,
+      {"zero1", "zero3", "context:cp=2", "context:cp=4,cp-comm=a2a", "megatron:tp=2,sp=1", "rules:batch=0,seq=1"});
   add_methods(cases, "neox", kNeox, {"zero2", "shard", "context:cp=2", "megatron:tp=4", "megatron:tp=2,sp=1"});
   add_methods(cases, "shared", kShared, {"megatron:tp=2", "megatron:tp=2,ep=2", "expert:ep=2"});
   return cases;
@@ -149,7 +160,7 @@ std::vector<Case> ways_of_training() {
   const Recompute recomputations[] = {Recompute::None, Recompute::Selective, Recompute::Full};
   const Optimizer::Kind optimizers[] = {Optimizer::Kind::Sgd, Optimizer::Kind::Momentum, Optimizer::Kind::Adam};
   std::vector<Case> cases;
-  for (const char* method : {"zero1", "zero2", "zero3", "shard", "context:cp=2"})
+  for (const char* method : {"zero1", "zero2", "zero3", "shard", "context:cp=2", "context:cp=2,cp-comm=a2a"})
     for (std::size_t i = 0; i < 3; ++i)
       for (std::size_t j = 0; j < 3; ++j) {
         Case c{fmt::format("{}_{}_{}", method, i, j), kLlama, 4, method, static_cast<int>(cases.size() % 2) + 1};
@@ -311,6 +322,14 @@ TEST(PartialSums, GoThroughTheSumOfRoutedAndSharedExperts) {
   ASSERT_TRUE(planned.plan) << planned.reason;
   EXPECT_EQ(count_ops(*planned.plan, [](const OpSharding& op) { return op.partial != 0; }), 1);
   EXPECT_EQ(planned.plan->stages.at(0).ops.at("blk0.moe.sum").partial, 2);
+}
+// A form that is not run is refused, never exchanged for another.
+TEST(ContextParallelism, InARingIsNotRun) {
+  const PlanningResult planned = meshwright::planned(request_of({"", kLlama, 4, "context:cp=2,cp-comm=p2p", 2}));
+  ASSERT_TRUE(planned.plan) << planned.reason;
+  const std::string told =
+      refusal([&] { (void)run_program(planned.graph, planned.program, planned.check, kTwoSteps); });
+  EXPECT_NE(told.find("around a ring (cp-comm=p2p)"), std::string::npos) << told;
 }
 // No dimension of these models is a multiple of 7.
 TEST(PaddedParameters, AreSplitOverAllDevices) {

@@ -198,18 +198,30 @@ TEST(PhysicalCosts, SumsOfGradientsHaveTheSoftwaresTypeWhateverThePlanAccumulate
   EXPECT_EQ(beyond(2.0), beyond(4.0));
 }
 
+// A device's causal attention of so many of 8192 queries.
+Seconds causal_attention(const CostModel& model, int queries) {
+  return model
+      .compute(
+          {OpKind::GroupedAttention, DType::BF16, Flops(1.0), Bytes(0.0),
+           fmt::format("grouped_attention bf16 [a=1,b={},c=64,d=1,e=128][a,f=8192,c,e][a,f,c,e]->[a,b,c,d,e] causal",
+                       queries)})
+      .time;
+}
 TEST(PhysicalCosts, LongerSequencesOverDevicesCostTheSameShareEach) {
   const auto model = model_with(plain());
-  const auto attention = [&](int queries) {
-    return model
-        ->compute(
-            {OpKind::GroupedAttention, DType::BF16, Flops(1.0), Bytes(0.0),
-             fmt::format("grouped_attention bf16 [a=1,b={},c=8,d=1,e=128][a,f=8192,c,e][a,f,c,e]->[a,b,c,d,e] causal",
-                         queries)})
-        .time;
-  };
   // With an equal number of keys the signature's axes are apart all the same.
-  EXPECT_NEAR(4.0 * attention(2048).si(), 2.0 * attention(4096).si(), 1e-9);
+  EXPECT_NEAR(4.0 * causal_attention(*model, 2048).si(), 2.0 * causal_attention(*model, 4096).si(), 1e-9);
+}
+// Of four neighbouring pieces of a triangle the last has 3.5 of the 8 half squares, where the mean is 2.
+TEST(PhysicalCosts, OfNeighbouringPiecesTheLastDeviceDecides) {
+  SoftwareProfile software = plain();
+  const auto balanced = model_with(software);
+  software.balances_causal = false;
+  const auto in_order = model_with(software);
+  EXPECT_EQ(causal_attention(*in_order, 8192), causal_attention(*balanced, 8192));
+  const double ratio = causal_attention(*in_order, 2048) / causal_attention(*balanced, 2048);
+  EXPECT_GT(ratio, 1.5);
+  EXPECT_LT(ratio, 1.9);
 }
 
 // Published nccl-tests of V100s: 5.97, 2.36 and 1.78 ms for 128 MiB over 2, 4 and 8 of a host.

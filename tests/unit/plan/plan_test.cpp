@@ -280,6 +280,17 @@ TEST_F(TwoStagePlan, NeedsAMeshOfAsManyDevicesAsTheSubmesh) {
   plan.stages[1].submesh = {1, 5};
   EXPECT_EQ(complaint(), "stage 1 has a submesh of 1x5, but the cluster is 1x4");
 }
+TEST_F(TwoStagePlan, MustSplitSequencesOverItsRings) {
+  plan.stages[0].contexts.rings = 4;
+  EXPECT_EQ(complaint(), "stage 0: its rings and exchanges must be different axes of its logical mesh of 2 axes");
+  plan.stages[0].contexts = {.rings = 2, .exchanges = 2};
+  EXPECT_EQ(complaint(), "stage 0: its rings and exchanges must be different axes of its logical mesh of 2 axes");
+  plan.stages[0].contexts = {.rings = 2, .exchanges = 0};
+  EXPECT_EQ(check_plan(plan, graph), std::vector<std::string>{});
+  plan.stages[0].ops.at("blk0.up") = {{{"batch", 2}}, {{2, 0}, 0}};
+  EXPECT_NE(join(check_plan(plan, graph), "").find("op 'blk0.up': its batch is split over a mesh axis of rings"),
+            std::string::npos);
+}
 
 TEST_F(TwoStagePlan, MustSayHowEveryOpParameterAndInputLies) {
   const StagePlan whole = plan.stages[1];

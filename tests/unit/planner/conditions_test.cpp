@@ -40,13 +40,17 @@ struct Simulated {
   double step;
   Bytes peak;
 };
-Simulated simulated(const Plan& plan, const StepRequest& conditions) {
+Simulated simulated_as_is(const Plan& plan, const StepRequest& conditions) {
   const auto costs = make_analytic_cost_model(plan.cluster);
-  const LoadedPlan loaded = load_plan(plan_from_json(to_json(plan), "plan"), *costs);
+  const LoadedPlan loaded = load_plan(plan, *costs);
   const ProgramTimes times = program_costs_within_clock(loaded.program, *costs).times;
   const StepSimulation step = simulate_step(plan, loaded, times, *costs, conditions, 1);
   const std::vector<Bytes> peaks = peak_memory(step, loaded.program);
   return {to_seconds(step.step).si(), *std::max_element(peaks.begin(), peaks.end())};
+}
+
+Simulated simulated(const Plan& plan, const StepRequest& conditions) {
+  return simulated_as_is(plan_from_json(to_json(plan), "plan"), conditions);
 }
 
 class Requests : Draw {
@@ -188,6 +192,76 @@ TEST(PlanUnderConditions, DependsOnNoNumberOfThreads) {
   const std::string one = to_json(*planned_under(request, overlap()).plan).dump();
   request.threads = 3;
   EXPECT_EQ(to_json(*planned_under(request, overlap()).plan).dump(), one);
+}
+
+// --- the load of experts ---
+
+constexpr const char* kMixture =
+    "mixtral:layers=2,hidden=64,heads=4,kv_heads=4,intermediate=128,seq=64,vocab=64,experts=4,top_k=2";
+
+PlanningResult with_load(const std::string& method, const ExpertLoad& load, const StepRequest& conditions = {}) {
+  PlanRequest request = ask(kMixture, "cpu:4", method, 16, 2);
+  request.search.layers = 2;
+  request.cluster.expert_load = load;
+  return planned_under(request, conditions);
+}
+
+// Of a device that is alone with all experts the load is even.
+TEST(ExpertLoadOfPlans, IsFeltWhereDevicesShareExperts) {
+  for (const char* method : {"data", "zero3", "megatron:tp=2,pp=2,exact=1", "expert:ep=4", "megatron:ep=2,exact=1"}) {
+    const bool shares = std::string(method).find("ep=") != std::string::npos;
+    Seconds step(0.0);
+    Bytes peak(0.0);
+    for (const double factor : {1.0, 1.25, 2.0, 3.0}) {
+      const Plan plan = *with_load(method, {.factor = factor}).plan;
+      if (factor > 1.0 && shares && factor <= 2.0) {
+        EXPECT_GT(plan.predicted.step_time, step) << method << " " << factor;
+        EXPECT_GT(plan.predicted.peak_memory, peak) << method << " " << factor;
+      } else if (factor > 1.0 && !shares) {
+        EXPECT_EQ(plan.predicted.step_time, step) << method << " " << factor;
+        EXPECT_EQ(plan.predicted.peak_memory, peak) << method << " " << factor;
+      }
+      EXPECT_GE(plan.predicted.step_time, step) << method << " " << factor;
+      step = plan.predicted.step_time, peak = plan.predicted.peak_memory;
+    }
+  }
+}
+TEST(ExpertLoadOfPlans, NeverMakesASearchedStepFaster) {
+  Seconds step(0.0);
+  for (const double factor : {1.0, 1.1, 1.5, 4.0}) {
+    const Plan plan = *with_load("pipeshard", {.factor = factor}).plan;
+    EXPECT_GE(plan.predicted.step_time.si() * kSame, step.si()) << factor;
+    EXPECT_LE(plan.predicted.lower_bound, plan.predicted.step_time) << factor;
+    step = plan.predicted.step_time;
+  }
+}
+TEST(ExpertLoadOfPlans, NeverMakesAPlanFasterOrSmallerUnderConditions) {
+  for (const StepRequest& conditions : {StepRequest{}, overlap(), on_links(LinkDiscipline::Fluid)}) {
+    Plan plan = *with_load("expert:ep=4", {}).plan;
+    Simulated before{0.0, Bytes(0.0)};
+    for (const double factor : {1.0, 1.1, 1.5, 4.0}) {
+      plan.cluster.expert_load.factor = factor;
+      const Simulated now = simulated_as_is(plan, conditions);
+      EXPECT_GT(now.step, before.step) << factor;
+      EXPECT_GE(now.peak, before.peak) << factor;
+      before = now;
+    }
+  }
+}
+// Shares of 0.4, 0.2, 0.2 and 0.2 are 1.2 times the mean on two devices and 1.6 on four.
+TEST(ExpertLoadOfPlans, OfAHistogramIsThatOfItsBusiestDevice) {
+  const ExpertLoad tokens{.shares = {0.4, 0.2, 0.2, 0.2}};
+  EXPECT_EQ(with_load("expert:ep=2", tokens).plan->predicted.step_time,
+            with_load("expert:ep=2", {.factor = 1.2}).plan->predicted.step_time);
+  EXPECT_EQ(with_load("expert:ep=4", tokens).plan->predicted.step_time,
+            with_load("expert:ep=4", {.factor = 1.6}).plan->predicted.step_time);
+}
+// The program that is run has the shapes of the model.
+TEST(ExpertLoadOfPlans, IsInNoPlanFile) {
+  const Plan even = *with_load("expert:ep=4", {}).plan;
+  Plan plan = even;
+  plan.cluster.expert_load.factor = 2.0;
+  EXPECT_EQ(to_json(plan).dump(), to_json(even).dump());
 }
 
 TEST(PlanUnderConditions, IsRecordedInThePlan) {

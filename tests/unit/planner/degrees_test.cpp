@@ -51,6 +51,9 @@ TEST(FrameworkRules, NameTheDegreeAndTheSizeThatItDoesNotDivide) {
             "pp=5 x vpp=1 does not divide the 12 blocks");
   EXPECT_EQ(first_broken("megatron", {.dp = 4, .ep = 3}), "ep=3 does not divide the 8 experts");
   EXPECT_EQ(first_broken("megatron", {.dp = 3, .ep = 2}), "ep=2 does not divide dp=3");
+  EXPECT_EQ(first_broken("megatron", {.dp = 1, .cp = 2, .ep = 2, .folded_experts = true}), "");
+  EXPECT_EQ(first_broken("megatron", {.dp = 1, .cp = 2, .ep = 8, .folded_experts = true}),
+            "ep=8 of folded experts does not divide dp=1 x cp=2");
   EXPECT_EQ(first_broken("megatron", {.cp = 3}), "2 cp=6 does not divide the sequence of 1024");
   const StageSplit ends{3, 1, ""};
   EXPECT_EQ(first_broken("megatron", {.pp = 4, .split = ends}), "");
@@ -59,6 +62,10 @@ TEST(FrameworkRules, NameTheDegreeAndTheSizeThatItDoesNotDivide) {
   EXPECT_EQ(first_broken("deepspeed", {.pp = 4, .split = ends}),
             "deepspeed cannot be told the blocks of single stages");
   EXPECT_EQ(first_broken("megatron", {.split = ends}), "blocks of single stages need pp of at least 2");
+  EXPECT_EQ(first_broken("megatron", {.cp = 8, .context = ContextExchange::AllToAll}),
+            "cp-comm=a2a: cp=8 x tp=1 does not divide the 4 heads of keys and values");
+  EXPECT_EQ(first_broken("torchtitan", {.cp = 2, .context = ContextExchange::PointToPoint}),
+            "torchtitan has no cp-comm=p2p");
   EXPECT_EQ(first_broken("megatron", {.pp = 2, .chunks = 2, .schedule = ScheduleKind::Interleaved, .micro_batches = 3}),
             "pp=2 does not divide the 3 micro-batches of an interleaved schedule");
 }
@@ -89,6 +96,11 @@ TEST(MethodOfDegrees, ReadsBackAsTheSameDegrees) {
   EXPECT_EQ(method_text(degrees), "megatron:tp=2,pp=4,vpp=3,first=3,last=6,cp=2,ep=4,etp=1,sp=1,zero=1,exact=1");
   EXPECT_EQ(degrees_of(method_from_text(method_text(degrees)), 64), degrees);
   degrees.split = {0, 0, "Et|(t|)*10tL"};
+  EXPECT_EQ(degrees_of(method_from_text(method_text(degrees)), 64), degrees);
+  degrees.split = {};
+  degrees.context = ContextExchange::PointToPoint;
+  degrees.folded_experts = true;
+  EXPECT_EQ(method_text(degrees), "megatron:tp=2,pp=4,vpp=3,cp=2,cp-comm=p2p,ep=4,etp=1,fold=1,sp=1,zero=1,exact=1");
   EXPECT_EQ(degrees_of(method_from_text(method_text(degrees)), 64), degrees);
 }
 

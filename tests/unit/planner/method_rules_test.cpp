@@ -117,6 +117,55 @@ TEST(Context, LeavesFusedAttentionWhole) {
     }
 }
 
+// With all-to-alls an attention has whole sequences and some of the heads, packed or not; nothing else changes.
+TEST(Context, WithAllToAllsSplitsTheHeadsOfAttention) {
+  for (const char* model : {kLlama, kGpt}) {
+    const PlanningResult result = planned(request_of(model, "cpu:4", "context:cp=2,cp-comm=a2a"));
+    int attentions = 0;
+    for (const SplitOp& op : ops_of(result)) {
+      const bool attention = op.name.ends_with(".attn.core");
+      const char* heads = model == kGpt ? "heads" : "kv_heads";
+      if (attention) {
+        EXPECT_EQ(op.of(heads), 2) << op.name;
+        EXPECT_EQ(op.of("seq"), 0) << op.name;
+      } else if (op.can_split("seq")) {
+        EXPECT_EQ(op.of("seq"), 2) << op.name;
+      }
+      attentions += attention ? 1 : 0;
+    }
+    EXPECT_EQ(attentions, 2);
+    EXPECT_EQ(result.plan->stages[0].contexts, (ContextAxes{.rings = 0, .exchanges = 2}));
+  }
+}
+// The shardings of a ring are those of gathered keys: what differs is how they get there.
+TEST(Context, InARingIsSplitAsWithGatheredKeys) {
+  const Plan ring = *planned(request_of(kLlama, "cpu:4", "context:cp=2,cp-comm=p2p")).plan;
+  const Plan gathered = *planned(request_of(kLlama, "cpu:4", "context:cp=2,cp-comm=all-gather")).plan;
+  EXPECT_EQ(ring.stages[0].ops, gathered.stages[0].ops);
+  EXPECT_EQ(ring.stages[0].contexts, (ContextAxes{.rings = 2, .exchanges = 0}));
+  EXPECT_EQ(gathered.stages[0].contexts, ContextAxes{});
+  EXPECT_EQ(plan_from_json(to_json(ring), "plan").stages[0].contexts, ring.stages[0].contexts);
+  EXPECT_EQ(to_json(gathered).dump().find("rings"), std::string::npos);
+}
+// Of the keys of eight positions on four devices it has two blocks of two, not all.
+TEST(Context, InARingTakesLessMemoryThanWithGatheredKeys) {
+  const auto peak = [](const char* method) {
+    return planned(request_of("llama:layers=1,hidden=64,heads=4,kv_heads=4,intermediate=8,seq=256,vocab=8", "cpu:4",
+                              method))
+        .plan->predicted.peak_memory;
+  };
+  EXPECT_LT(peak("context:cp=4,cp-comm=p2p"), peak("context:cp=4"));
+}
+// Mesh (dp, cp, tp) = (2, 2, 2): the heads of a tensor-parallel rank are split further.
+TEST(Megatron, ExchangesTheHeadsOfATensorParallelRank) {
+  const char* model = "llama:layers=2,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=8,vocab=32";
+  for (const char* method : {"megatron:tp=2,cp=2,cp-comm=a2a", "megatron:tp=2,cp=2,cp-comm=a2a,sp=1,exact=1"})
+    for (const SplitOp& op : ops_of(planned(request_of(model, "cpu:8", method))))
+      if (op.name.ends_with(".attn.core")) {
+        EXPECT_EQ(op.of("kv_heads"), 6) << op.name;
+      }
+}
+
 // --- megatron ---
 
 TEST(Megatron, OrdersItsMeshByDataExpertsContextAndTensor) {
@@ -188,6 +237,25 @@ TEST(ExactMegatron, ContextParallelRanksShareTheSlotsOfAnExpert) {
     if (!op.space.find("capacity")) continue;
     EXPECT_EQ(op.of(op.space.find("seq") ? "embed" : "capacity"), 4) << op.name;
   }
+}
+
+// Mesh (dp, ep, cp, tp) = (1, 1, 2, 2): four experts on four ranks that share every sequence.
+TEST(ExactMegatron, FoldedExpertsTakeTheContextParallelRanks) {
+  int of_experts = 0;
+  for (const SplitOp& op :
+       ops_of(planned(request_of(kMixtral, "cpu:4", "megatron:tp=2,cp=2,ep=4,exact=1,etp=1,fold=1,sp=1")))) {
+    if (!op.space.find("capacity") || op.space.find("seq")) continue;
+    EXPECT_EQ(op.of("expert"), 12) << op.name;
+    EXPECT_EQ(op.of("capacity"), 0) << op.name;
+    ++of_experts;
+  }
+  EXPECT_EQ(of_experts, 2 * 5);
+}
+TEST(Refused, FoldsThatDoNotDivide) {
+  EXPECT_NE(refusal([] { (void)method_from_text("megatron:cp=4,ep=2,exact=1,fold=1"); }).find("hold the 4 of cp,"),
+            std::string::npos);
+  EXPECT_NE(refusal([] { (void)method_from_text("megatron:tp=2,ep=2,exact=1,fold=1"); }).find("cp=2 or more"),
+            std::string::npos);
 }
 
 // Mesh (dp, cp, tp) = (2, 2, 2).
@@ -344,18 +412,31 @@ TEST(Refused, ABatchAxisThatNoMeshHas) {
             "the batch is to be split over mesh axis 2, but the logical meshes have axes 0..1; choose one of them.");
 }
 
-// Three experts over two devices, a sequence of six over four: the op that fails is named, and the method.
+TEST(Refused, SequencesAndHeadsThatCpDoesNotDivide) {
+  const char* six = "llama:layers=1,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=6,vocab=32";
+  EXPECT_EQ(
+      complaint(request_of(six, "cpu:4", "context:cp=4")),
+      "method 'context:cp=4': cp=4 does not divide the sequence of 6 of 'blk0.attn.core'; give a cp that does, or "
+      "another sequence.");
+  EXPECT_EQ(complaint(request_of(kLlama, "cpu:4", "megatron:tp=2,cp=2,cp-comm=a2a")),
+            "method 'megatron:tp=2,cp=2,cp-comm=a2a': cp-comm=a2a splits the 2 heads of keys and values of "
+            "'blk0.attn.core' over cp=2 x tp=2, which does not divide them; give a cp that does, or cp-comm=p2p.");
+  EXPECT_NE(complaint(request_of(kGpt, "cpu:4", "context:cp=2,cp-comm=p2p")).find("give cp-comm=a2a."),
+            std::string::npos);
+}
+TEST(Refused, FormsOfContextParallelismThatThereAreNot) {
+  EXPECT_NE(refusal([] { (void)method_from_text("context:cp=2,cp-comm=ring"); }).find("unknown cp-comm 'ring'"),
+            std::string::npos);
+  EXPECT_NE(refusal([] { (void)method_from_text("megatron:tp=2,cp-comm=p2p"); }).find("give cp=2 or more"),
+            std::string::npos);
+}
+
+// Three experts over two devices: the op that fails is named, and the method.
 TEST(NoPlan, NamesTheOpAndTheMethodThatCannotHold) {
-  for (const auto& [model, method, op] :
-       {std::tuple{"mixtral:layers=1,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32,experts=3,top_k=2",
-                   "expert:ep=2", "blk0.moe.router"},
-        std::tuple{"llama:layers=1,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=6,vocab=32", "context:cp=4",
-                   "embed"}}) {
-    const PlanningResult result = planned(request_of(model, "cpu:4", method));
-    ASSERT_FALSE(result.plan);
-    EXPECT_EQ(result.reason.find(fmt::format("method '{}': {} cannot be split over a ", method, op)), 0u)
-        << result.reason;
-  }
+  const char* three = "mixtral:layers=1,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32,experts=3,top_k=2";
+  const PlanningResult result = planned(request_of(three, "cpu:4", "expert:ep=2"));
+  ASSERT_FALSE(result.plan);
+  EXPECT_EQ(result.reason.find("method 'expert:ep=2': blk0.moe.router cannot be split over a "), 0u) << result.reason;
 }
 
 }  // namespace

@@ -106,6 +106,41 @@ INSTANTIATE_TEST_SUITE_P(All, PiecesOfPlans,
                                          Lowered{kGpt, "cpu:8", "data"}, Lowered{kGpt, "cpu:8", "megatron:tp=2,pp=2"}),
                          [](const auto& of) { return fmt::format("Case{}", of.index); });
 
+// An attention and a step of an all-gather take what they are told, all else nothing.
+struct RingPrices final : CostModel {
+  double attention, block;
+  RingPrices(double of_attention, double of_block) : attention(of_attention), block(of_block) {}
+  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
+    const bool is = work.kind == OpKind::GroupedAttention || work.kind == OpKind::GroupedAttentionBackward;
+    return {Seconds(is ? attention : 0.0), Basis::Modelled};
+  }
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes, const MeshAxis&) const override {
+    return {Seconds(kind == CollectiveKind::AllGather ? 3 * block : 0.0), Basis::Modelled};
+  }
+  [[nodiscard]] TimeEstimate transfer(Bytes, bool, int) const override { return {Seconds(0.0), Basis::Modelled}; }
+  [[nodiscard]] Seconds run_overhead() const override { return Seconds(0.0); }
+};
+double forward_of_ring(double attention, double block, const CutOptions& options) {
+  PlanRequest request = ask("llama:layers=1,hidden=32,heads=4,kv_heads=4,intermediate=32,seq=16,vocab=32", "cpu:4",
+                            "context:cp=4,cp-comm=p2p", 8, 1);
+  const PlanningResult result = planned(request);
+  const RingPrices prices(attention, block);
+  const ProgramTimes times = program_costs(result.program, prices).times;
+  const auto forward = static_cast<std::size_t>(*result.program.stages[0].forward);
+  SimTime sum{0};
+  const auto pieces = cut_executables(result.program, times, prices, options);
+  for (const Piece& piece : pieces[forward]) sum += piece.duration;
+  return to_seconds(sum).si();
+}
+// Keys and values pass on in three steps, each of a block of keys and one of values, beside a quarter of an attention.
+TEST(PiecesOfARing, HideEachBlockBehindTheAttentionOfTheOneBefore) {
+  CutOptions in_order;
+  in_order.parameters = ParameterTime::Inside;
+  EXPECT_NEAR(forward_of_ring(400.0, 10.0, in_order), 400 + 3 * 20, 1e-6);
+  EXPECT_NEAR(forward_of_ring(400.0, 10.0, {}), 400, 1e-6);                    // 20 of 100
+  EXPECT_NEAR(forward_of_ring(400.0, 80.0, {}), 400 + 3 * (160 - 100), 1e-6);  // of 160 100 are hidden
+}
+
 // A software that moves parameters beside computation counts a Run as less than its ops. In order the pieces are that
 // Run, and none takes less than nothing; beside each other they take what they do alone, so that only the simulation
 // hides any of it.
