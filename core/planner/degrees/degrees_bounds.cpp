@@ -13,8 +13,10 @@ namespace meshwright {
 
 namespace {
 
-constexpr double kDoubt = 0.98;    // the header's two per cent
-constexpr double kCertain = 0.98;  // of what stages hold: tensors that several ops read may be counted more than once
+constexpr double kDoubt = 0.98;  // the header's two per cent
+// Of what stages hold: tensors that several ops read may be counted more than once, and of blocks of other degrees
+// what their replicas split is only estimated.
+constexpr double kCertain = 0.98, kLikely = 0.9;
 
 // How many passes of a micro-batch through a stage, forward and back, filling and draining take.
 double fill_of(const Degrees& degrees) {
@@ -113,7 +115,7 @@ Bytes least_memory_of_work(const Work& work, const Degrees& degrees, std::int64_
     const double kept = least_kept(degrees, degrees.pp - 1 - rank) * fewest[static_cast<std::size_t>(rank)];
     most = std::max(most, all[static_cast<std::size_t>(rank)] * split * work.resident + kept * work.saved);
   }
-  return kCertain * most;
+  return kLikely * most;
 }
 
 Seconds bound_of_stages(const Plan& plan, const Degrees& degrees) {

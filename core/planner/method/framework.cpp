@@ -26,6 +26,7 @@ std::vector<Framework> make_frameworks() {
        .zero = {0, 1},
        .zero_in_pipes = {0, 1},
        .uneven_stages = true,
+       .splits_ends = true,
        .whole_experts = true,
        .context_exchanges = {ContextExchange::AllGather, ContextExchange::PointToPoint, ContextExchange::AllToAll},
        .sequences = Framework::Sequences::Either});
