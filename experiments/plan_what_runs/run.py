@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+EVERYTHING = ["--layers", "auto", "--micro-batches", "auto", "--schedule", "auto", "--recompute", "auto"]
 FRAMEWORKS = ["megatron", "torchtitan", "deepspeed", "fsdp"]
 # Model, cluster, batch, software.
 ROWS = [
@@ -59,7 +60,7 @@ def main():
             continue
         print(f"{row[0]}, {row[1]}, batch {row[2]}, as {row[3]} spends time and memory", flush=True)
         steps = {}
-        step, found, wall = plan(arguments.meshwright, row, arguments.threads, "--recompute", "auto")
+        step, found, wall = plan(arguments.meshwright, row, arguments.threads, *EVERYTHING)
         if step is not None:
             steps["free"] = step
             print(f"  {'free':11} {step:9.3f} s  {len(found['stages'])} stages, {found['num_micro_batches']} mb  ({wall:.0f} s)", flush=True)

@@ -21,6 +21,8 @@ bool MemoryRequest::again(const Outcome& outcome) {
     // The difference is not the same for every plan: after the second that is too large, a little more is left free.
     next -= static_cast<double>(requests_ - 2) * kStep * usable_;
   }
+  // A software keeps more beyond the estimate than there is: no memory that is asked for would do.
+  if (next <= Bytes(0.0)) return false;
   asked_ = outcome.peak <= usable_ ? next : std::min(next, asked_);
   return true;
 }

@@ -301,7 +301,11 @@ void PlanSearch::search_layers(SearchPoint at) {
     return;
   for (const SearchPoint& other : other_cuts(at)) {
     if (context_.stopped()) return;
-    search_point(other);
+    try {
+      search_point(other);
+    } catch (const InputError&) {
+      // A coarser cut has too few layers for the schedule.
+    }
   }
 }
 

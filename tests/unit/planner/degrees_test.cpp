@@ -253,6 +253,28 @@ TEST(DegreesSearch, GivesAnEndWithALargeVocabularyFewerBlocks) {
   EXPECT_EQ(degrees_of(method_from_text(found.plan->method), 2).split.first, 0) << found.plan->method;
 }
 
+// One set of degrees for all devices is an answer of the free search, too; that also looks at cuts with fewer layers
+// than the schedule needs.
+TEST(DegreesSearch, IsNeverFasterThanTheFreeSearch) {
+  const std::vector<std::pair<const char*, ScheduleKind>> requests = {
+      {kModel, ScheduleKind::OneFOneB}, {kModel, ScheduleKind::Interleaved}, {kMixture, ScheduleKind::OneFOneB}};
+  for (const auto& [model, schedule] : requests) {
+    PlanRequest request = ask(model, "cpu:8", "pipeshard", 16, Auto{});
+    request.search.layers = Auto{};
+    request.search.schedule = schedule;
+    request.search.chunks = Auto{};
+    const PlanningResult free = planned(request);
+    Framework runnable = find_framework("megatron");
+    std::erase(runnable.context_exchanges, ContextExchange::PointToPoint);
+    request.search.launch_for = &runnable;
+    const PlanningResult degrees = planned(request);
+    ASSERT_TRUE(free.plan && degrees.plan) << model;
+    EXPECT_LE(free.plan->predicted.step_time, degrees.plan->predicted.step_time)
+        << model << ", " << name_of(schedule) << ": " << degrees.plan->method;
+    EXPECT_EQ(free.plan->method, "pipeshard");
+  }
+}
+
 // With 16 GiB everything fits; with 2 to 4 MB states have to be split or activations recomputed; with 100 kB nothing
 // fits.
 INSTANTIATE_TEST_SUITE_P(Small, DegreesSearchOf,

@@ -50,5 +50,11 @@ TEST(MemoryRequest, IsNotRepeatedForNextToNothing) {
   EXPECT_FALSE(memory.again({Bytes(998), Bytes(997.6), true, true}));
 }
 
+TEST(MemoryRequest, EndsWhereMoreThanAllIsTakenBeyondTheEstimate) {
+  MemoryRequest memory(kUsable);
+  EXPECT_FALSE(memory.again({Bytes(990), Bytes(2000), false, true}));
+  EXPECT_EQ(memory.asked(), kUsable);
+}
+
 }  // namespace
 }  // namespace meshwright::memory_request_test
