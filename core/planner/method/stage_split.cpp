@@ -93,8 +93,11 @@ std::vector<std::string> broken_split_rules(const StageSplit& split, std::int64_
   const std::int64_t rest = blocks - split.first - split.last;
   const std::string said =
       fmt::format("the {} of {} blocks that first={} and last={} leave", rest, blocks, split.first, split.last);
-  if (rest < 0 || (rest == 0) != (between == 0) || between < 0)
-    broken.push_back(fmt::format("{} are not for {} ranks", said, between));
+  if (rest < 0)
+    broken.push_back(fmt::format("first={} and last={} are more than the {} blocks", split.first, split.last, blocks));
+  else if ((rest == 0) != (between == 0) || between < 0)
+    broken.push_back(fmt::format("first={} and last={} leave {} of {} blocks for {} ranks", split.first, split.last,
+                                 rest, blocks, std::max(0, between)));
   else if (between > 0)
     rule(rest % (std::int64_t{between} * chunks) == 0,
          fmt::format("{} ranks x vpp={} do not divide {}", between, chunks, said));

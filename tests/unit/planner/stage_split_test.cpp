@@ -60,8 +60,8 @@ TEST(StageSplit, BreaksMegatronsRulesByTheirNumbers) {
   EXPECT_EQ(broken({3, 2, ""}, 10, 4, 1),
             "2 ranks x vpp=1 do not divide the 5 of 10 blocks that first=3 and last=2 leave");
   EXPECT_EQ(broken({3, 3, ""}, 14, 4, 2), "vpp=2 does not divide first=3");
-  EXPECT_EQ(broken({4, 5, ""}, 10, 2, 1), "the 1 of 10 blocks that first=4 and last=5 leave are not for 0 ranks");
-  EXPECT_EQ(broken({6, 6, ""}, 10, 4, 1), "the -2 of 10 blocks that first=6 and last=6 leave are not for 2 ranks");
+  EXPECT_EQ(broken({4, 5, ""}, 10, 2, 1), "first=4 and last=5 leave 1 of 10 blocks for 0 ranks");
+  EXPECT_EQ(broken({6, 6, ""}, 10, 4, 1), "first=6 and last=6 are more than the 10 blocks");
   EXPECT_EQ(broken({0, 0, "Et|t|tL"}, 4, 3, 1), "the layout names 3 blocks, and there are 4");
   EXPECT_EQ(broken({0, 0, "Et|t|tL"}, 3, 2, 1), "the layout's 3 stages are not pp=2 x vpp=1");
 }
