@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-EVERYTHING = ["--layers", "auto", "--micro-batches", "auto", "--schedule", "auto", "--recompute", "auto"]
+EVERYTHING = "--layers auto --micro-batches auto --schedule auto --recompute auto"
 FRAMEWORKS = ["megatron", "torchtitan", "deepspeed", "fsdp"]
 # Model, cluster, batch, software.
 ROWS = [
@@ -54,13 +54,14 @@ def main():
     parser.add_argument("meshwright")
     parser.add_argument("--threads", default="2")
     parser.add_argument("--only", default="", help="rows whose model contains this")
+    parser.add_argument("--free", default=EVERYTHING, help="options of the free plan (default: %(default)s)")
     arguments = parser.parse_args()
     for row in ROWS:
         if arguments.only not in row[0]:
             continue
         print(f"{row[0]}, {row[1]}, batch {row[2]}, as {row[3]} spends time and memory", flush=True)
         steps = {}
-        step, found, wall = plan(arguments.meshwright, row, arguments.threads, *EVERYTHING)
+        step, found, wall = plan(arguments.meshwright, row, arguments.threads, *arguments.free.split())
         if step is not None:
             steps["free"] = step
             print(f"  {'free':11} {step:9.3f} s  {len(found['stages'])} stages, {found['num_micro_batches']} mb  ({wall:.0f} s)", flush=True)
