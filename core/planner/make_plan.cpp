@@ -97,12 +97,8 @@ bool leaves_degrees_open(const PlanRequest& request) {
   const SearchOptions& search = request.search;
   const bool any_layers = is_auto(search.layers) ||
                           (std::holds_alternative<ModelDefault>(search.layers) && request.cluster.hosts() > kManyHosts);
-  return search.method.kind == Method::Kind::Pipeshard && search.launch_for == nullptr && any_layers &&
-         search.layer_cut == LayerOptions{} && search.forced.empty() && search.recompute_layers.empty() &&
-         std::holds_alternative<SubmeshSpace>(search.submeshes) && !search.batch_axis &&
-         search.logical_mesh_space != LogicalMeshSpace::SameAsPhysical && request.trains() && !request.goal.front &&
-         request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
-         request.stage_profile.costs == StageCostSource::Composition && request.cluster.uniform() &&
+  return leaves_all_open(request) && any_layers && search.layer_cut == LayerOptions{} && search.forced.empty() &&
+         search.recompute_layers.empty() && !request.goal.front && request.cluster.uniform() &&
          shape_of(request.model).heads > 0;
 }
 

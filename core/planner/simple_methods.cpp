@@ -32,7 +32,8 @@ struct Judged {
   SearchLog log = {};
 };
 
-// The request leaves every mesh and stage to the search, and asks for the fastest step.
+}  // namespace
+
 bool leaves_all_open(const PlanRequest& request) {
   const SearchOptions& search = request.search;
   const LogicalMeshSpace logical = search.logical_mesh_space;
@@ -43,6 +44,8 @@ bool leaves_all_open(const PlanRequest& request) {
          (logical == LogicalMeshSpace::SingleNodeModelParallel || logical == LogicalMeshSpace::All ||
           logical == LogicalMeshSpace::ThreeDimensional);
 }
+
+namespace {
 
 PlanRequest alone(const PlanRequest& request) {
   PlanRequest own = request;

@@ -17,6 +17,9 @@ namespace meshwright {
 // Megatron's degrees with and without sequence parallelism, with every ZeRO level and with none asked for.
 [[nodiscard]] std::vector<std::string> simple_methods(const Cluster& cluster);
 
+// The request leaves every mesh and stage to the search, and asks for the fastest step.
+[[nodiscard]] bool leaves_all_open(const PlanRequest& request);
+
 // Plans a request; as make_plan, of which nothing but the lower bounds is left out.
 using Planner = std::function<PlanningResult(const PlanRequest& request, PlanEvaluator& evaluator)>;
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 
-#include "core/planner/method/layer_options.h"
 #include "core/planner/method/stage_split.h"
 #include "core/schedule/schedule.h"
 
@@ -14,8 +14,8 @@ namespace meshwright {
 namespace {
 
 constexpr double kDoubt = 0.98;  // the header's two per cent
-// Of what stages hold: tensors that several ops read may be counted more than once, and of blocks of other degrees
-// what their replicas split is only estimated.
+// Shares of what stages hold. Tensors that several ops read may be counted more than once; and what replicas split of
+// the blocks of other degrees is only estimated.
 constexpr double kCertain = 0.98, kLikely = 0.9;
 
 // How many passes of a micro-batch through a stage, forward and back, filling and draining take.
@@ -27,7 +27,7 @@ double fill_of(const Degrees& degrees) {
 std::vector<double> sums_of_stages(const Degrees& degrees, std::int64_t blocks, double before, double block,
                                    double after) {
   std::vector<double> layers(static_cast<std::size_t>(blocks), block);
-  if (degrees.split.uneven() || cut_for_stages(blocks, degrees.stages()) == LayerOptions::Cut::BlocksApart) {
+  if (cut_of(degrees, blocks) == LayerOptions::Cut::BlocksApart) {
     layers.insert(layers.begin(), before);
     layers.push_back(after);
   } else {
@@ -35,13 +35,10 @@ std::vector<double> sums_of_stages(const Degrees& degrees, std::int64_t blocks, 
     layers.back() += after;
   }
   std::vector<double> stages(static_cast<std::size_t>(degrees.stages()), 0.0);
-  std::vector<int> counts;
-  if (degrees.split.uneven()) counts = layers_of_stages(degrees.split, blocks, degrees.pp, degrees.chunks);
-  for (std::size_t s = 0, at = 0; s < stages.size(); ++s) {
-    const std::size_t end =
-        counts.empty() ? layers.size() * (s + 1) / stages.size() : at + static_cast<std::size_t>(counts[s]);
-    for (; at < end; ++at) stages[s] += layers[at];
-  }
+  const std::vector<int> starts =
+      first_layers_of_stages(degrees.split, static_cast<int>(layers.size()), degrees.pp, degrees.chunks);
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    stages[s] = std::accumulate(layers.begin() + starts[s], layers.begin() + starts[s + 1], 0.0);
   return stages;
 }
 
@@ -64,6 +61,10 @@ int least_kept(const Degrees& degrees, int stages_after) {
 }
 
 }  // namespace
+
+LayerOptions::Cut cut_of(const Degrees& degrees, std::int64_t blocks) {
+  return degrees.split.uneven() ? LayerOptions::Cut::BlocksApart : cut_for_stages(blocks, degrees.stages());
+}
 
 Work work_of_layers(std::vector<StepCost> layers, std::int64_t blocks) {
   const auto time_of = [](const StepCost& layer) { return layer.forward + layer.backward; };

@@ -8,17 +8,21 @@
 
 #include "core/plan/plan.h"
 #include "core/planner/method/framework.h"
+#include "core/planner/method/layer_options.h"
 #include "core/planner/pipeline/stage_dp.h"
 #include "core/planner/spans/stage_search.h"
 
 namespace meshwright {
+
+// How the model is cut for the stages of the degrees.
+[[nodiscard]] LayerOptions::Cut cut_of(const Degrees& degrees, std::int64_t blocks);
 
 // What a micro-batch takes on the devices that share its layers, forward and back, and what it leaves there.
 struct Work {
   Seconds block{0.0};               // the least of the blocks
   Seconds before{0.0}, after{0.0};  // what the first and the last block, with what is beside them, take above that
   Seconds all{0.0};
-  // Of one block on one device, the least of all: weights, gradients and states where replicas split nothing, and what
+  // The least that one block holds on one device: weights, gradients and states where replicas split nothing, and what
   // is saved for the backward. 0: not known.
   Bytes resident{0.0}, saved{0.0};
 };

@@ -14,6 +14,7 @@
 #include "core/planner/degrees/computing_costs.h"
 #include "core/planner/degrees/degrees_bounds.h"
 #include "core/planner/degrees/first_degrees.h"
+#include "core/planner/degrees/too_large_degrees.h"
 #include "core/planner/search/considered.h"
 #include "core/planner/search/plan_program.h"
 
@@ -50,10 +51,6 @@ struct GraphKey {
   auto operator<=>(const GraphKey&) const = default;
 };
 
-LayerOptions::Cut cut_of(const Degrees& degrees, std::int64_t blocks) {
-  return degrees.split.uneven() ? LayerOptions::Cut::BlocksApart : cut_for_stages(blocks, degrees.stages());
-}
-
 // A plan of given degrees, as far as it was followed up.
 struct Planned {
   std::string wrong;  // why no plan expresses the degrees; "" where one does
@@ -65,39 +62,6 @@ struct Planned {
   Seconds floor{0.0};                        // of its stages' times: hardly any step takes less
 };
 
-// In the order of what the recomputations keep.
-int kept_share(Recompute recompute) {
-  return recompute == Recompute::Full ? 0 : recompute == Recompute::Selective ? 1 : 2;
-}
-
-// What did not fit. Degrees that keep more everywhere do not fit either: they are not planned. With larger
-// micro-batches a rank keeps at least as many samples; several stages on each rank, and GPipe, keep at least what 1F1B
-// does.
-class TooLargeDegrees {
- public:
-  void add(const Degrees& degrees) { known_[key_of(degrees)].push_back(degrees); }
-  [[nodiscard]] bool rule_out(const Degrees& degrees) const {
-    const auto found = known_.find(key_of(degrees));
-    return found != known_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Degrees& small) {
-             return small.zero >= degrees.zero && kept_share(small.recompute) <= kept_share(degrees.recompute) &&
-                    small.micro_batch <= degrees.micro_batch && keeps_no_more(small, degrees);
-           });
-  }
-
- private:
-  using Key = std::tuple<int, int, int, int, bool, bool, ContextExchange, StageSplit>;
-  static Key key_of(const Degrees& d) {
-    return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.folded_experts, d.context, d.split};
-  }
-  static bool keeps_no_more(const Degrees& a, const Degrees& b) {
-    if (a.schedule == b.schedule && a.chunks == b.chunks) return true;
-    return a.schedule == ScheduleKind::OneFOneB &&
-           (b.schedule == ScheduleKind::Interleaved || b.schedule == ScheduleKind::GPipe);
-  }
-
-  std::map<Key, std::vector<Degrees>> known_;
-};
-
 // Legal degrees, and bounds on their step and memory.
 struct Ordered {
   Degrees degrees;
@@ -105,11 +69,7 @@ struct Ordered {
   Bytes needs{0.0};  // at least, of some device
 };
 
-// Degrees with one such key: those that keep least are tried first, and where they do not fit, none does.
-using ProbeKey = std::tuple<int, int, int, int, bool, bool, ContextExchange, Recompute, StageSplit>;
-ProbeKey probe_key(const Degrees& d) {
-  return {d.tp, d.cp, d.pp, d.ep, d.whole_experts, d.folded_experts, d.context, d.recompute, d.split};
-}
+// [kind] the one that keeps least.
 std::map<ProbeKey, Ordered> probes_of(const std::vector<Ordered>& all) {
   const auto rank = [](const Degrees& d) {
     return std::tuple(d.schedule != ScheduleKind::OneFOneB, d.micro_batch, -d.zero, d.chunks);
@@ -157,9 +117,6 @@ class DegreesSearch {
   [[nodiscard]] bool is_beaten(Seconds step) const {
     return (best_ && step >= *best_->step) || (to_beat_ && step >= *to_beat_);
   }
-  [[nodiscard]] bool is_beaten_by_even(Seconds step) const {
-    return (even_step_ && step >= *even_step_) || (to_beat_ && step >= *to_beat_);
-  }
   [[nodiscard]] GraphKey graph_key(const Degrees& d) const {
     return {d.micro_batches, d.recompute, cut_of(d, shape_.blocks)};
   }
@@ -171,7 +128,6 @@ class DegreesSearch {
   [[nodiscard]] std::optional<Work> work_of(Degrees degrees) const;
   [[nodiscard]] std::vector<Ordered> in_order(const std::vector<Degrees>& all);
   [[nodiscard]] Planned plan_of(const Degrees& degrees) const;
-  void count_memory(Planned& planned) const;
   void judge(Planned& planned) const;
   void take(const Degrees& degrees, Planned planned);
   // For the request's record.
@@ -193,8 +149,8 @@ class DegreesSearch {
   [[nodiscard]] std::vector<Degrees> lighter_ends_of_fastest() const;
   // A search that was stopped before it found a plan answers with the first that fits.
   void find_first_plan(const std::vector<Degrees>& all);
-  // `bound`: of the first that was not looked at.
-  [[nodiscard]] PlanningResult result_of(const AllDegrees& all, std::optional<Seconds> bound);
+  // `bound`: of the first that was not looked at; `proven`: with even stages no other is faster.
+  [[nodiscard]] PlanningResult result_of(const AllDegrees& all, std::optional<Seconds> bound, bool proven);
 
   const PlanRequest& request_;
   const std::optional<Seconds> to_beat_;
@@ -215,7 +171,6 @@ class DegreesSearch {
   std::map<std::pair<Seconds, std::size_t>, Waiting> waiting_;  // planned, not simulated: by bound, then by number
   std::size_t planned_ = 0, lighter_ = 0;                       // the latter: with lighter ends
   std::vector<std::pair<Seconds, Degrees>> fitting_;            // what was simulated
-  std::optional<Seconds> even_step_;                            // the best before ends were made lighter
   std::set<std::string> taken_;                                 // texts of the degrees that were planned
   std::optional<std::pair<Degrees, Planned>> smallest_;  // of those that do not fit, the one that lacks the least
   std::string wrong_;                                    // the first
@@ -326,18 +281,15 @@ Planned DegreesSearch::plan_of(const Degrees& degrees) const {
     planned.plan = PlanOfGraph{*std::move(plan), std::move(graph)};
   } catch (const InputError& error) {
     planned.wrong = error.what();
+    return planned;
   }
-  return planned;
-}
-
-// Exactly where the software says how it counts it; otherwise simulating does.
-void DegreesSearch::count_memory(Planned& planned) const {
-  if (!planned.plan) return;
+  // Exactly where the software says how it counts it; otherwise simulating does.
   if (const auto memory = evaluator_.software_memory(planned.plan->plan, *planned.plan->graph)) {
     planned.needs = memory->needs;
     planned.usable = memory->usable;
     planned.counted = true;
   }
+  return planned;
 }
 
 void DegreesSearch::judge(Planned& planned) const {
@@ -412,16 +364,16 @@ void DegreesSearch::take(const Degrees& degrees, Planned planned) {
     smallest_ = {degrees, std::move(planned)};
 }
 
-PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::optional<Seconds> bound) {
+PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::optional<Seconds> bound, bool proven) {
   const Framework& framework = *request_.search.launch_for;
   PlanningResult result;
   log_.points_ruled_out = static_cast<std::int64_t>(all.legal.size() - (planned_ - lighter_));
   log_.how = fmt::format("{} launches {} of {} combinations of degrees; {} were planned, {}", framework.name,
                          all.legal.size(), all.tried, planned_ - lighter_,
-                         log_.interrupted            ? "then the search was interrupted"
-                         : !bound                    ? "all that may fit"
-                         : is_beaten_by_even(*bound) ? "no other can be faster"
-                                                     : "the most promising");
+                         log_.interrupted ? "then the search was interrupted"
+                         : !bound         ? "all that may fit"
+                         : proven         ? "no other can be faster"
+                                          : "the most promising");
   if (lighter_ > 0) log_.how += fmt::format(", then {} with fewer blocks at the ends of the fastest", lighter_);
   result.log = log_;
   if (best_) {
@@ -470,9 +422,9 @@ PlanningResult DegreesSearch::run() {
   }
   if (!best_ && stopped()) find_first_plan(all.legal);
   if (!best_ && !stopped() && !smallest_ && !to_beat_) plan_smallest(ordered);
-  if (best_) even_step_ = best_->step;
+  const bool proven = bound && is_beaten(*bound);
   if (!stopped()) plan_lighter_ends();
-  return result_of(all, bound);
+  return result_of(all, bound, proven);
 }
 
 // Best first: what is the most promising by its bound is planned, and what is planned, by its stages' times, simulated.
@@ -523,7 +475,6 @@ void DegreesSearch::plan_wave(const std::vector<Ordered>& wave) {
   for_each_index(wave.size(), request_.threads, [&](std::size_t i) {
     if (is_to_stop()) return;
     found[i] = plan_of(wave[i].degrees);
-    count_memory(*found[i]);
   });
   for (std::size_t i = 0; i < wave.size(); ++i) {
     if (!found[i]) continue;
@@ -614,7 +565,6 @@ void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
     if (too_large_.rule_out(degrees) || taken_.contains(text_of(degrees))) continue;
     build(degrees);
     Planned planned = plan_of(degrees);
-    count_memory(planned);
     if (planned.plan && planned.needs <= planned.usable) judge(planned);
     take(degrees, std::move(planned));
     ++planned_;

@@ -5,14 +5,13 @@
 #include <tuple>
 #include <utility>
 
+#include "core/planner/degrees/too_large_degrees.h"
+
 namespace meshwright {
 
 namespace {
 
 constexpr double kStateShare = 0.5;  // of the memory; the rest is for activations
-
-// In the order of what the recomputations keep.
-int kept(Recompute recompute) { return recompute == Recompute::Full ? 0 : recompute == Recompute::Selective ? 1 : 2; }
 
 }  // namespace
 
@@ -28,7 +27,8 @@ Bytes state_estimate(const Degrees& degrees, const ReplicaBytes& replica) {
 std::vector<Degrees> in_order_of_trial(std::vector<Degrees> degrees, const ReplicaBytes& replica, Bytes usable) {
   const auto rank = [&](const Degrees& d) {
     const bool large = state_estimate(d, replica) > kStateShare * usable;
-    return std::tuple(large, kept(d.recompute), d.micro_batch, d.tp * d.cp * d.pp, -d.tp, -d.ep, -d.zero, d.chunks);
+    return std::tuple(large, kept_share(d.recompute), d.micro_batch, d.tp * d.cp * d.pp, -d.tp, -d.ep, -d.zero,
+                      d.chunks);
   };
   std::stable_sort(degrees.begin(), degrees.end(),
                    [&](const Degrees& a, const Degrees& b) { return rank(a) < rank(b); });

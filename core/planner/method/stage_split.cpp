@@ -124,6 +124,18 @@ std::vector<int> layers_of_stages(const StageSplit& split, std::int64_t blocks, 
   return layers;
 }
 
+std::vector<int> first_layers_of_stages(const StageSplit& split, int layers, int pp, int chunks) {
+  const int stages = pp * chunks;
+  std::vector<int> starts;
+  if (!split.uneven()) {
+    for (int s = 0; s <= stages; ++s) starts.push_back(layers * s / stages);
+    return starts;
+  }
+  starts.push_back(0);
+  for (const int own : layers_of_stages(split, layers - 2, pp, chunks)) starts.push_back(starts.back() + own);
+  return starts;
+}
+
 std::vector<StageSplit> lighter_ends(std::int64_t blocks, int pp, int chunks) {
   std::vector<StageSplit> splits;
   if (pp < 2) return splits;

@@ -35,6 +35,10 @@ struct StageSplit {
 // REQUIRES: an uneven split that breaks no rule.
 [[nodiscard]] std::vector<int> layers_of_stages(const StageSplit& split, std::int64_t blocks, int pp, int chunks);
 
+// [stage] its first layer, and behind the last one the number of layers. Two stages of an even split differ by at most
+// one; in an uneven one the embedding and the loss are layers of their own. REQUIRES: as layers_of_stages.
+[[nodiscard]] std::vector<int> first_layers_of_stages(const StageSplit& split, int layers, int pp, int chunks);
+
 // The splits in which every stage of the first, or of the last rank, or of both, has one or two blocks fewer than those
 // of the ranks between them.
 [[nodiscard]] std::vector<StageSplit> lighter_ends(std::int64_t blocks, int pp, int chunks);

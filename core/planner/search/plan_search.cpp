@@ -282,13 +282,16 @@ std::vector<SearchPoint> PlanSearch::other_cuts(SearchPoint at) const {
   at.microbatches = best_.microbatches;
   SearchPoint blocks = at, even_count = at;
   std::vector<SearchPoint> cuts;
+  // Of all schedules some suit any number of layers.
+  const int least = request_.any_schedule() ? 1 : least_layers(request_, request_.first_schedule());
   for (const int count : {2 * first, first / 2, first / 4}) {
     at.layers = count;
-    if (count >= 1 && count <= kMaxLayers && count <= static_cast<int>(forward_ops(graph).size())) cuts.push_back(at);
+    if (count >= least && count <= kMaxLayers && count <= static_cast<int>(forward_ops(graph).size()))
+      cuts.push_back(at);
   }
   blocks.layer_cut.cut = LayerOptions::Cut::Blocks;
   const int block_count = static_cast<int>(block_starts(graph).size());
-  if (block_count > 1 && block_count <= kMaxLayers) cuts.push_back(blocks);
+  if (block_count >= std::max(2, least) && block_count <= kMaxLayers) cuts.push_back(blocks);
   even_count.layers = first;
   even_count.layer_cut.cut = LayerOptions::Cut::EvenCount;
   cuts.push_back(even_count);
@@ -301,11 +304,7 @@ void PlanSearch::search_layers(SearchPoint at) {
     return;
   for (const SearchPoint& other : other_cuts(at)) {
     if (context_.stopped()) return;
-    try {
-      search_point(other);
-    } catch (const InputError&) {
-      // A coarser cut has too few layers for the schedule.
-    }
+    search_point(other);
   }
 }
 

@@ -351,6 +351,21 @@ CandidateRequest candidate_request(SearchContext& context, const Point& point, S
   return wanted;
 }
 
+namespace {
+
+// Stages of each rank.
+int fewest_chunks(const PlanRequest& request, ScheduleKind schedule) {
+  const ScheduleTraits traits = traits_of(schedule);
+  return traits.chunks ? *traits.chunks : is_auto(request.search.chunks) ? 2 : std::get<int>(request.search.chunks);
+}
+
+}  // namespace
+
+int least_layers(const PlanRequest& request, ScheduleKind schedule) {
+  const int chunks = fewest_chunks(request, schedule);
+  return chunks == 1 ? 1 : 2 * chunks;
+}
+
 std::optional<std::string> why_unsuitable(const PlanRequest& request, const Point& point, ScheduleKind schedule) {
   const ScheduleTraits traits = traits_of(schedule);
   const char* name = name_of(schedule);
@@ -360,9 +375,7 @@ std::optional<std::string> why_unsuitable(const PlanRequest& request, const Poin
         "choose 1f1b, eager-1f1b or gpipe.",
         name, request.model.name);
   if (traits.chunks == 1) return std::nullopt;
-  const int chunks = traits.chunks                    ? *traits.chunks
-                     : is_auto(request.search.chunks) ? 2
-                                                      : std::get<int>(request.search.chunks);
+  const int chunks = fewest_chunks(request, schedule);
   const bool gives_stages = !point.space.fixed.empty() && !request.any_schedule();
   if (request.search.method.kind != Method::Kind::Pipeshard && !gives_stages)
     return fmt::format(
@@ -378,11 +391,11 @@ std::optional<std::string> why_unsuitable(const PlanRequest& request, const Poin
         "schedule {} needs at least 2 like groups of devices with {} stages on each, and {} has {} device{}; give more "
         "devices or another schedule.",
         name, chunks, request.cluster.name, request.cluster.devices(), request.cluster.devices() == 1 ? "" : "s");
-  if (point.layers() < 2 * chunks)
+  if (point.layers() < least_layers(request, schedule))
     return fmt::format(
         "schedule {} needs at least {} layers, {} stages on each of 2 groups of devices, and the model is cut into {}; "
         "ask for more layers, fewer stages or another schedule.",
-        name, 2 * chunks, chunks, point.layers());
+        name, least_layers(request, schedule), chunks, point.layers());
   return std::nullopt;
 }
 

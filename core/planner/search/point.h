@@ -117,6 +117,8 @@ struct Subspace {
 
 [[nodiscard]] CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule);
 
+// The fewest layers of which the schedule makes a pipeline: two ranks with all their stages.
+[[nodiscard]] int least_layers(const PlanRequest& request, ScheduleKind schedule);
 // One sentence on why the schedule does not suit the model, the method or the cluster; nullopt: it does.
 [[nodiscard]] std::optional<std::string> why_unsuitable(const PlanRequest& request, const Point& point,
                                                         ScheduleKind schedule);

@@ -72,25 +72,6 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
   return space;
 }
 
-// [stage] its first layer, and behind the last one the number of layers. Two stages of an even split differ by at most
-// one.
-std::vector<int> first_layers(const Method& method, int layers, int chunks) {
-  const int all = method.pp * chunks;
-  std::vector<int> starts;
-  if (!method.split.uneven()) {
-    for (int s = 0; s <= all; ++s) starts.push_back(layers * s / all);
-    return starts;
-  }
-  // The embedding and the loss are layers of their own.
-  const std::vector<std::string> broken = broken_split_rules(method.split, layers - 2, method.pp, chunks);
-  require(broken.empty(), "method '{}': {}; give the model's blocks to the stages, and leave --layers out.",
-          method.text, broken.empty() ? "" : broken.front());
-  starts.push_back(0);
-  for (const int own : layers_of_stages(method.split, layers - 2, method.pp, chunks))
-    starts.push_back(starts.back() + own);
-  return starts;
-}
-
 // Runs of layers, equal unless the method says other, over equal submeshes of dp x cp x ep x tp devices, `chunks` of
 // them on each submesh.
 std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers, int chunks) {
@@ -131,7 +112,13 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
           "another schedule.",
           method.text, cluster.name, cluster.groups.size());
   stages.resize(static_cast<std::size_t>(all), stages.front());
-  const std::vector<int> starts = first_layers(method, layers, chunks);
+  if (method.split.uneven()) {
+    // The embedding and the loss are layers of their own.
+    const std::vector<std::string> broken = broken_split_rules(method.split, layers - 2, method.pp, chunks);
+    require(broken.empty(), "method '{}': {}; give the model's blocks to the stages, and leave --layers out.",
+            method.text, broken.empty() ? "" : broken.front());
+  }
+  const std::vector<int> starts = first_layers_of_stages(method.split, layers, method.pp, chunks);
   for (int s = 0; s < all; ++s) {
     stages[static_cast<std::size_t>(s)].first_layer = starts[static_cast<std::size_t>(s)];
     stages[static_cast<std::size_t>(s)].last_layer = starts[static_cast<std::size_t>(s) + 1] - 1;
