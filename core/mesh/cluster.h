@@ -61,7 +61,7 @@ struct Cluster {
   std::string name;                                   // "p3.16xlarge:8"
   std::vector<HostGroup> groups = {{}};               // at least one
   std::optional<NetworkSpec> network = std::nullopt;  // what core/mesh/topology.h knows beyond the groups' LinkCosts
-  // Of the step that is predicted on it, as slower links would be; in no file. A program to be run is of an even load.
+  // A condition of the predicted step, as slower links would be; in no file. Programs that are run have an even load.
   ExpertLoad expert_load = {};
 
   [[nodiscard]] bool uniform() const { return groups.size() == 1; }

@@ -118,7 +118,7 @@ class StepFinder {
       }
   }
 
-  // Of one device's tile; partial axes do not shrink it.
+  // The bytes of one device's tile; partial axes do not shrink it.
   [[nodiscard]] Bytes tile_bytes(const Layout& of) const {
     double elements = 1;
     if (mesh_.expert_load.even())
@@ -246,7 +246,7 @@ class StepFinder {
   const CostModel& costs_;
   std::vector<std::int64_t> shards_;                      // [mask]
   std::vector<std::pair<std::size_t, AxisMask>> padded_;  // dimensions and cuts of them that may be padded
-  int keys_ = -1;                                         // the dimension kKeySequence; -1: there is none
+  int keys_ = -1;                                         // dimension kKeySequence; -1: the tensor has none
   std::optional<Exchanged> exchanged_;
 };
 

@@ -50,7 +50,7 @@ inline constexpr const char *kKeySequence = "kv_seq", *kExperts = "expert", *kEx
 [[nodiscard]] std::vector<std::int64_t> local_shape(const std::vector<Dim>& dims, const ShardingSpec& spec,
                                                     const LogicalMesh& mesh);
 [[nodiscard]] bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh);
-// Of `slots` that experts have for tokens on average, those that they have on the busiest of `parts` devices.
+// The slots for tokens that experts have on the busiest of `parts` devices, where they have `slots` on average.
 [[nodiscard]] std::int64_t busiest_slots(std::int64_t slots, int parts, const LogicalMesh& mesh);
 // The bytes of one device's tile, with its padding.
 [[nodiscard]] Bytes local_bytes(const Tensor& tensor, const ShardingSpec& spec, const LogicalMesh& mesh);

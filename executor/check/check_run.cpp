@@ -241,7 +241,7 @@ void nudge_weights(GraphInterpreter& interpreter, const Graph& graph, double nud
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind != TensorKind::Parameter) continue;
     std::vector<double> values = interpreter.get(tensor.id);
-    // Of two neighbours one grows and one shrinks: norms take out what is common to all.
+    // One of two neighbours grows, the other shrinks: norms take out what is common to all.
     for (std::size_t i = 0; i < values.size(); ++i) values[i] *= i % 2 == 0 ? 1.0 + nudge : 1.0 - nudge;
     interpreter.set(tensor.id, values);
   }

@@ -37,7 +37,7 @@ struct Case {
   // not be there in the other.
   bool turned = false;
   bool mixed = false;  // given run by run: the schedule's own with every other backward in two
-  // Of all that goes from stage to stage; other forms than Send on hosts that have half of a stage each.
+  // The form of all that goes from stage to stage; forms other than Send are on hosts with half of a stage each.
   CrossMesh form = CrossMesh::Send;
 };
 

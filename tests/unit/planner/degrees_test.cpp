@@ -275,6 +275,18 @@ TEST(DegreesSearch, IsNeverFasterThanTheFreeSearch) {
   }
 }
 
+// With tensor parallelism, which the request rules out, the step would be shorter.
+TEST(DegreesSearch, KeepsTheFreeSearchToItsLogicalMeshes) {
+  PlanRequest request = ask("gpt-1.3b", "p3.16xlarge:1", "pipeshard", 8, 2);
+  request.search.layers = Auto{};
+  request.search.recompute = Recompute::Full;
+  request.search.logical_mesh_space = LogicalMeshSpace::DataParallelOnly;
+  const PlanningResult found = planned(request);
+  ASSERT_TRUE(found.plan);
+  for (const StagePlan& stage : found.plan->stages)
+    EXPECT_EQ(stage.logical_shape, (std::vector<int>{stage.submesh.devices(), 1})) << found.log.how;
+}
+
 // With 16 GiB everything fits; with 2 to 4 MB states have to be split or activations recomputed; with 100 kB nothing
 // fits.
 INSTANTIATE_TEST_SUITE_P(Small, DegreesSearchOf,

@@ -229,7 +229,7 @@ TEST(Compare, NamesStagesAndClustersThatDiffer) {
   EXPECT_EQ(compared(one, planned(request)), std::vector<std::string>{"cluster cpu:4 against another"});
 }
 
-TEST(Compare, TakesStateOnTheHostsForAnotherWayToDoTheSame) {
+TEST(Compare, CallsPlansWithStateOnTheHostsTheSameStep) {
   PlanRequest request = request_of(kMlp, "data", 2);
   request.cluster.only().device.host_memory = Bytes(1e9);
   request.cluster.only().device.host_bandwidth = BytesPerSecond(1e9);
