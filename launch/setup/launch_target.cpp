@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/setup/launch_target.h"
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+const std::vector<LaunchTarget>& launch_targets() {
+  static const std::vector<LaunchTarget> targets = {
+      {"megatron", "Megatron-LM core 0.20", "megatron"},
+      {"megatron-bridge", "Megatron-Bridge 26.08", "megatron"},
+      {"torchtitan", "torchtitan 0.2.2", "torchtitan"},
+      {"deepspeed", "DeepSpeed 0.19", "deepspeed"},
+      {"fsdp2", "PyTorch FSDP2", "fsdp"},
+      {"accelerate", "accelerate 1.x", "fsdp"},
+      {"maxtext", "MaxText of 2026", "maxtext"},
+      {"jax", "JAX", ""},
+      {"alpa", "Alpa 0.2", ""},
+      {"nnscaler", "nnScaler", ""},
+      {"flagscale", "FlagScale of November 2025", ""},
+  };
+  return targets;
+}
+
+const LaunchTarget& find_launch_target(const std::string& name) {
+  std::vector<std::string> names;
+  for (const LaunchTarget& target : launch_targets()) {
+    if (target.name == name) return target;
+    names.push_back(target.name);
+  }
+  throw InputError(unknown_name("launch target", name, names, "Files are written for these."));
+}
+
+}  // namespace meshwright
