@@ -32,8 +32,12 @@ std::vector<std::optional<Seconds>> costs_one_by_one(ShardingProblem problem, in
 
 }  // namespace
 
-BetweenSolver::BetweenSolver(const ShardingProblem& problem, int a, int b, Known known)
-    : problem_([&problem] { return problem; }), a_(a), b_(b), known_(std::move(known)) {
+BetweenSolver::BetweenSolver(const ShardingProblem& problem, int a, int b, Known known, KnownTables tables)
+    : problem_([&problem] { return problem; }),
+      a_(a),
+      b_(b),
+      known_(std::move(known)),
+      known_tables_(std::move(tables)) {
   require_consistent(problem);
   const int count = static_cast<int>(problem.nodes.size());
   require(a >= 0 && a < count && b >= 0 && b < count && a != b,
@@ -42,11 +46,16 @@ BetweenSolver::BetweenSolver(const ShardingProblem& problem, int a, int b, Known
 }
 
 BetweenSolver::BetweenSolver(std::vector<Table> given, std::function<ShardingProblem()> problem, int a, int b,
-                             Known known)
-    : problem_(std::move(problem)), a_(a), b_(b), known_(std::move(known)), given_(std::move(given)) {}
+                             Known known, KnownTables tables)
+    : problem_(std::move(problem)),
+      a_(a),
+      b_(b),
+      known_(std::move(known)),
+      known_tables_(std::move(tables)),
+      given_(std::move(given)) {}
 
 std::vector<std::optional<Seconds>> BetweenSolver::costs() const {
-  auto found = elimination::pairwise_costs(given_, a_, b_, *known_);
+  auto found = elimination::pairwise_costs(given_, a_, b_, *known_, *known_tables_);
   return found ? std::move(*found) : costs_one_by_one(problem_(), a_, b_);
 }
 
@@ -56,7 +65,7 @@ void BetweenSolver::plan() {
   elimination::Structure structure = elimination::structure_of(given_);
   structure.domain[a_] = structure.domain[b_] = 1;
   const bool some_empty =
-      std::any_of(given_.begin(), given_.end(), [](const Table& table) { return table.cost.empty(); });
+      std::any_of(given_.begin(), given_.end(), [](const Table& table) { return table.cost->empty(); });
   std::vector<std::shared_ptr<const elimination::Shape>> shapes;
   for (const Table& given : given_) {
     const bool on_a = given.shape->contains(a_), on_b = given.shape->contains(b_);
@@ -82,7 +91,7 @@ void BetweenSolver::plan() {
 }
 
 // The entries of a given table at the fixed strategies.
-std::vector<double> BetweenSolver::part(const Table& whole, int p, int q) const {
+elimination::Costs BetweenSolver::part(const Table& whole, int p, int q) const {
   const elimination::Shape& shape = *whole.shape;
   // The classes of one node of the scope that are left.
   const auto range = [&](std::size_t d) {
@@ -92,35 +101,30 @@ std::vector<double> BetweenSolver::part(const Table& whole, int p, int q) const 
     return std::pair(fixed, fixed + 1);
   };
   const auto [row, end_row] = range(0);
-  if (shape.scope.size() == 1) return {whole.cost[row]};
+  if (shape.scope.size() == 1) return std::make_shared<const std::vector<double>>(1, (*whole.cost)[row]);
   const auto [column, end_column] = range(1);
   std::vector<double> found;
   for (std::size_t r = row; r < end_row; ++r)
-    for (std::size_t c = column; c < end_column; ++c) found.push_back(whole.cost[r * shape.classes[1].size() + c]);
-  return found;
+    for (std::size_t c = column; c < end_column; ++c) found.push_back((*whole.cost)[r * shape.classes[1].size() + c]);
+  return std::make_shared<const std::vector<double>>(std::move(found));
 }
 
-std::vector<const double*> BetweenSolver::costs_of(const elimination::Step& step, int p, int q) {
-  std::vector<const double*> costs;
-  for (const int source : step.sources) costs.push_back(costs_of(source, p, q));
-  return costs;
+std::vector<BetweenSolver::Numbered> BetweenSolver::sources_of(const elimination::Step& step, int p, int q) {
+  std::vector<Numbered> sources;
+  for (const int source : step.sources) sources.push_back(costs_of(source, p, q));
+  return sources;
 }
 
-const double* BetweenSolver::costs_of(int table, int p, int q) {
+const BetweenSolver::Numbered& BetweenSolver::costs_of(int table, int p, int q) {
   Dependence& known = tables_[table];
-  const bool is_given = table < steps_->given;
-  if (is_given && !known.on_a && !known.on_b) return given_[table].cost.data();
   const auto [costs, is_new] = known.costs.try_emplace({known.on_a ? p : 0, known.on_b ? q : 0});
-  if (!is_new) return costs->second.data();
-  if (is_given) {
-    costs->second = part(given_[table], p, q);
-  } else {
+  if (!is_new) return costs->second;
+  if (table >= steps_->given) {
     const elimination::Step& step = steps_->steps[table - steps_->given];
-    const std::vector<const double*> sources = costs_of(step, p, q);  // before the scratch is used
-    costs->second.resize(step.combination.entries());
-    (void)elimination::combine(step.combination, sources, costs->second.data(), scratch_);
+    return costs->second = known_tables_->result(step, sources_of(step, p, q));
   }
-  return costs->second.data();
+  const Table& given = given_[table];
+  return costs->second = known_tables_->given(known.on_a || known.on_b ? part(given, p, q) : given.cost);
 }
 
 std::optional<ShardingChoice> BetweenSolver::solve(int p, int q) {
@@ -134,12 +138,14 @@ std::optional<ShardingChoice> BetweenSolver::solve(int p, int q) {
   }
   for (std::size_t i = 0; i < steps_->steps.size(); ++i)
     if (steps_->steps[i].combination.shape->scope.empty() &&
-        *costs_of(steps_->result_of(i), p, q) == elimination::kForbidden)
+        costs_of(steps_->result_of(i), p, q).cost->front() == elimination::kForbidden)
       return std::nullopt;
   ShardingChoice choice{std::vector<int>(steps_->steps.size(), 0)};
-  for (auto step = steps_->steps.rbegin(); step != steps_->steps.rend(); ++step)
-    choice.strategy[step->combination.node] =
-        elimination::best_strategy(step->combination, costs_of(*step, p, q), choice);
+  for (auto step = steps_->steps.rbegin(); step != steps_->steps.rend(); ++step) {
+    std::vector<const double*> costs;
+    for (const Numbered& source : sources_of(*step, p, q)) costs.push_back(source.cost->data());
+    choice.strategy[step->combination.node] = elimination::best_strategy(step->combination, costs, choice);
+  }
   // Tables of both are of no use to another pair.
   for (Dependence& table : tables_)
     if (table.on_a && table.on_b) table.costs.clear();

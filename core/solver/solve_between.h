@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/solver/elimination/elimination_steps.h"
+#include "core/solver/elimination/known_tables.h"
 #include "core/solver/problem/sharding_problem.h"
 
 namespace meshwright {
@@ -19,13 +19,14 @@ namespace meshwright {
 // per strategy. Memory rows are ignored. Where the graph is too wide for elimination, every pair is solved by itself.
 class BetweenSolver {
  public:
-  using Known = std::shared_ptr<elimination::KnownSteps>;  // several solvers may share it
+  using Known = std::shared_ptr<elimination::KnownSteps>;         // several solvers may share it
+  using KnownTables = std::shared_ptr<elimination::KnownTables>;  // so may those that share the steps, on one thread
   // REQUIRES: the problem outlives this. Throws InputError where a and b are no two nodes of it.
-  BetweenSolver(const ShardingProblem& problem, int a, int b,
-                Known known = std::make_shared<elimination::KnownSteps>());
+  BetweenSolver(const ShardingProblem& problem, int a, int b, Known known = std::make_shared<elimination::KnownSteps>(),
+                KnownTables tables = std::make_shared<elimination::KnownTables>());
   // By the problem's tables; the problem itself is asked for where they are too wide for elimination.
   BetweenSolver(std::vector<elimination::Table> given, std::function<ShardingProblem()> problem, int a, int b,
-                Known known);
+                Known known, KnownTables tables);
 
   // The least total cost for every pair, [p * strategies(b) + q]; an infeasible pair is nullopt.
   [[nodiscard]] std::vector<std::optional<Seconds>> costs() const;
@@ -33,24 +34,25 @@ class BetweenSolver {
   [[nodiscard]] std::optional<ShardingChoice> solve(int p, int q);
 
  private:
+  using Numbered = elimination::KnownTables::Numbered;
   // What a table, given or a step's result, depends on besides its shape, and its costs by that.
   struct Dependence {
     bool on_a = false, on_b = false;
-    std::map<std::pair<int, int>, std::vector<double>> costs;  // by (p, q), 0 where it does not depend on it
+    std::map<std::pair<int, int>, Numbered> costs;  // by (p, q), 0 where it does not depend on it
   };
   void plan();
-  [[nodiscard]] const double* costs_of(int table, int p, int q);
-  [[nodiscard]] std::vector<const double*> costs_of(const elimination::Step& step, int p, int q);
-  [[nodiscard]] std::vector<double> part(const elimination::Table& whole, int p, int q) const;
+  [[nodiscard]] const Numbered& costs_of(int table, int p, int q);
+  [[nodiscard]] std::vector<Numbered> sources_of(const elimination::Step& step, int p, int q);
+  [[nodiscard]] elimination::Costs part(const elimination::Table& whole, int p, int q) const;
 
   std::function<ShardingProblem()> problem_;
   int a_, b_;
   Known known_;
+  KnownTables known_tables_;
   bool planned_ = false, by_elimination_ = false;
   std::vector<elimination::Table> given_;
   std::shared_ptr<const elimination::Steps> steps_;  // with a and b as nodes of one strategy
   IndexedVector<int, Dependence> tables_;
-  elimination::Scratch scratch_;
 };
 
 }  // namespace meshwright

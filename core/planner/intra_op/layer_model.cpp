@@ -96,25 +96,30 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
   return problem;
 }
 
-std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, std::optional<Bytes> max_working) const {
+std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, std::optional<Bytes> max_working,
+                                                   WeightedCosts& known) const {
   const auto weighted = [&](const StepCost& cost) {
     const double total = weights.total(cost).si();
     MW_CHECK(std::isfinite(total), "a layer's cost is not finite");
     return total;
   };
-  std::vector<std::vector<double>> nodes;
+  std::vector<elimination::Costs> nodes;
   for (const Node& node : nodes_) {
-    std::vector<double>& costs = nodes.emplace_back();
-    costs.reserve(node.size());
-    for (const StepCost& cost : node.costs->by_strategy) {
-      const bool allowed = !max_working || cost.working <= *max_working;
-      costs.push_back(allowed ? weighted(cost) : elimination::kForbidden);
+    elimination::Costs& costs = known.of_nodes[node.costs];
+    if (costs == nullptr) {
+      std::vector<double> made;
+      made.reserve(node.size());
+      for (const StepCost& cost : node.costs->by_strategy) {
+        const bool allowed = !max_working || cost.working <= *max_working;
+        made.push_back(allowed ? weighted(cost) : elimination::kForbidden);
+      }
+      costs = std::make_shared<const std::vector<double>>(std::move(made));
     }
+    nodes.push_back(costs);
   }
   std::vector<elimination::Edge> edges;
-  std::map<const ByClass*, std::shared_ptr<const elimination::Between>> known;  // edges of equal ops share their costs
   for (const Edge& edge : edges_) {
-    std::shared_ptr<const elimination::Between>& between = known[edge.of.get()];
+    std::shared_ptr<const elimination::Between>& between = known.of_edges[edge.of];
     if (between == nullptr) {
       std::vector<double> costs;
       costs.reserve(edge.of->costs.size());

@@ -12,6 +12,7 @@
 // backward per microbatch).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,9 +59,12 @@ class LayerModel {
   enum class Texts { Yes, No };
   [[nodiscard]] ShardingProblem problem(const CostWeights& weights, std::optional<Bytes> max_working = std::nullopt,
                                         Texts texts = Texts::Yes) const;
-  // The same problem as tables for elimination, which are much smaller.
-  [[nodiscard]] std::vector<elimination::Table> tables(const CostWeights& weights,
-                                                       std::optional<Bytes> max_working = std::nullopt) const;
+  // Costs of one price, weighted once for all models that share them.
+  struct WeightedCosts;
+  // The same problem as tables for elimination, which are much smaller. REQUIRES: `known` has seen no other weights and
+  // no other `max_working`.
+  [[nodiscard]] std::vector<elimination::Table> tables(const CostWeights& weights, std::optional<Bytes> max_working,
+                                                       WeightedCosts& known) const;
   [[nodiscard]] int in_node() const { return in_node_; }
   [[nodiscard]] int out_node() const { return out_node_; }
   [[nodiscard]] const Border& in_border() const { return in_; }
@@ -153,6 +157,11 @@ class LayerModel {
   Border in_, out_;
   int in_node_ = 0, out_node_ = 0;
   std::optional<std::string> impossible_;
+};
+
+struct LayerModel::WeightedCosts {
+  std::map<std::shared_ptr<const Costs>, elimination::Costs> of_nodes;
+  std::map<std::shared_ptr<const ByClass>, std::shared_ptr<const elimination::Between>> of_edges;
 };
 
 }  // namespace meshwright

@@ -9,13 +9,20 @@ int LayerSolver::add_price(double memory_price, std::optional<Bytes> max_working
   // Without a price the number of microbatches in flight has no meaning; 1 keeps the weights of all schedules alike.
   const double in_flight = memory_price == 0.0 ? 1.0 : budget_.in_flight;
   prices_.push_back({{budget_.microbatches, memory_price, in_flight}, max_working});
+  shared_.push_back({});
   return prices_.count() - 1;
 }
 
 void LayerSolver::drop_last_price() {
   prices_.pop_back();
+  shared_.pop_back();
   // The next price gets the same number and must not find these problems.
   std::erase_if(problems_, [&](const auto& known) { return known.first[0] == prices_.count(); });
+}
+
+void LayerSolver::forget_problems() {
+  problems_.clear();
+  for (Shared& shared : shared_) shared = {};
 }
 
 const ShardingProblem& LayerSolver::problem(int price, int of_class, int variant) {
@@ -51,12 +58,13 @@ BetweenSolver& LayerSolver::between_borders(int price, int of_class, int variant
   const LayerModel& model = layers_.models(of_class)[variant];
   // Only the problem has the charge on recomputed bytes that one stage needs (make_problem).
   if (budget_.one_stage)
-    known.emplace(problem(price, of_class, variant), model.in_node(), model.out_node(), eliminations_);
+    known.emplace(problem(price, of_class, variant), model.in_node(), model.out_node(), eliminations_,
+                  shared_[price].tables);
   else
     known.emplace(
-        model.tables(prices_[price].weights, prices_[price].max_working),
+        model.tables(prices_[price].weights, prices_[price].max_working, shared_[price].costs),
         [this, price, of_class, variant] { return make_problem(price, of_class, variant); }, model.in_node(),
-        model.out_node(), eliminations_);
+        model.out_node(), eliminations_, shared_[price].tables);
   return *known;
 }
 

@@ -46,7 +46,7 @@ class LayerSolver {
 
   // Problems and their eliminations take much memory; they are rebuilt when they are asked for.
   void forget_problem(int price, int of_class, int variant) { problems_.erase({price, of_class, variant}); }
-  void forget_problems() { problems_.clear(); }
+  void forget_problems();
   // From now on only what was solved before may be asked for: the models' costs are gone.
   void close();
 
@@ -67,6 +67,12 @@ class LayerSolver {
   const SpanBudget& budget_;
   BetweenSolver::Known eliminations_;
   IndexedVector<int, MemoryPrice> prices_;
+  // What equal parts of layers share.
+  struct Shared {
+    LayerModel::WeightedCosts costs;
+    BetweenSolver::KnownTables tables = std::make_shared<elimination::KnownTables>();
+  };
+  IndexedVector<int, Shared> shared_;                      // [price]
   std::map<std::array<int, 3>, Problem> problems_;         // (price, class, variant)
   std::map<std::array<int, 5>, LayerSolution> solutions_;  // (price, class, variant, in, out)
   bool closed_ = false;

@@ -116,11 +116,38 @@ std::shared_ptr<const Steps> KnownSteps::find(const Structure& structure,
   if (!known->order) return nullptr;
   const auto same = std::find_if(known->steps.begin(), known->steps.end(), are_given);
   if (same != known->steps.end()) return *same;
-  auto made = std::make_shared<const Steps>(plan_steps(structure.domain, given, known->order->nodes));
+  auto made = std::make_shared<Steps>(plan_steps(structure.domain, given, known->order->nodes));
   const std::lock_guard lock(mutex_);
+  number_kinds(*made);
   std::vector<std::shared_ptr<const Steps>>& all = known_.at(key).steps;
   if (all.size() < kMaxSteps) all.push_back(made);
   return made;
+}
+
+// A combination depends on the order of its nodes' numbers, and on which strategies each table tells apart.
+void KnownSteps::number_kinds(Steps& steps) {
+  const auto number = [](std::map<std::vector<int>, int>& of, std::vector<int> key) {
+    const int next = static_cast<int>(of.size());
+    return of.try_emplace(std::move(key), next).first->second;
+  };
+  for (Step& step : steps.steps) {
+    std::vector<int> nodes = step.combination.shape->scope;
+    nodes.insert(std::lower_bound(nodes.begin(), nodes.end(), step.combination.node), step.combination.node);
+    const auto rank = [&](int node) {
+      return static_cast<int>(std::lower_bound(nodes.begin(), nodes.end(), node) - nodes.begin());
+    };
+    std::vector<int> key = {rank(step.combination.node)};
+    for (const int source : step.sources) {
+      const Shape& shape = *steps.shapes[source];
+      key.push_back(static_cast<int>(shape.scope.size()));
+      for (std::size_t d = 0; d < shape.scope.size(); ++d) {
+        const auto& of = shape.classes[d].of;
+        key.push_back(rank(shape.scope[d]));
+        key.push_back(number(classes_, {of.begin(), of.end()}));
+      }
+    }
+    step.kind = number(kinds_, std::move(key));
+  }
 }
 
 std::size_t KnownSteps::searched() const {

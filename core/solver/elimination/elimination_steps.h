@@ -15,6 +15,9 @@ namespace meshwright::elimination {
 struct Step {
   std::vector<int> sources;  // tables, ascending
   Combination combination;
+  // Steps of one kind make the same of tables with the same costs, whatever their nodes are called. Steps of
+  // plan_steps have none.
+  int kind = -1;
 };
 struct Steps {
   int given = 0;                                            // tables
@@ -48,7 +51,10 @@ class KnownSteps {
     std::vector<std::shared_ptr<const Steps>> steps;  // of given tables that differ in their classes
   };
   static constexpr std::size_t kMaxSteps = 16;  // that are kept of one structure
+  void number_kinds(Steps& steps);              // REQUIRES: the lock is held
+
   mutable std::mutex mutex_;
+  std::map<std::vector<int>, int> classes_, kinds_;  // strategies' classes, and steps, by what tells them apart
   std::map<std::pair<Structure, std::vector<int>>, Known> known_;  // (structure, kept)
 };
 

@@ -2,6 +2,7 @@
 #include "core/solver/elimination/elimination_tables.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <string_view>
 #include <unordered_map>
@@ -69,7 +70,8 @@ Table pair_table(int low, int high, const std::vector<const Edge*>& edges) {
         *sum++ += between.cost[from * between.to_classes.first.count() + to];
       }
   }
-  return {std::make_shared<Shape>(Shape{{low, high}, {std::move(rows), std::move(columns)}}), std::move(cost)};
+  return {std::make_shared<Shape>(Shape{{low, high}, {std::move(rows), std::move(columns)}}),
+          std::make_shared<const std::vector<double>>(std::move(cost))};
 }
 
 }  // namespace
@@ -132,11 +134,11 @@ void merge_equal(Between& between) {
   between.cost = portfolio::transposed(turned, between.to_classes.size());
 }
 
-std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, const std::vector<Edge>& edges) {
+std::vector<Table> make_tables(const std::vector<Costs>& nodes, const std::vector<Edge>& edges) {
   std::vector<Table> tables;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     tables.push_back(
-        {std::make_shared<Shape>(Shape{{static_cast<int>(i)}, {single_strategies(nodes[i].size())}}), nodes[i]});
+        {std::make_shared<Shape>(Shape{{static_cast<int>(i)}, {single_strategies(nodes[i]->size())}}), nodes[i]});
   std::vector<std::pair<std::pair<int, int>, std::size_t>> by_ends;
   for (std::size_t k = 0; k < edges.size(); ++k) {
     const auto [low, high] = std::minmax(edges[k].from, edges[k].to);
@@ -144,18 +146,30 @@ std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes, co
   }
   // Parallel edges follow one another in their given order, so that sums are rounded the same way on every run.
   std::sort(by_ends.begin(), by_ends.end());
+  std::map<std::vector<std::pair<const Between*, bool>>, int> made_of;  // [costs, direction] the table made of them
   for (std::size_t n = 0; n < by_ends.size();) {
-    const auto ends = by_ends[n].first;
+    const auto [low, high] = by_ends[n].first;
     std::vector<const Edge*> same;
-    for (; n < by_ends.size() && by_ends[n].first == ends; ++n) same.push_back(&edges[by_ends[n].second]);
-    tables.push_back(pair_table(ends.first, ends.second, same));
+    std::vector<std::pair<const Between*, bool>> costs;
+    for (; n < by_ends.size() && by_ends[n].first == std::pair(low, high); ++n) {
+      same.push_back(&edges[by_ends[n].second]);
+      costs.emplace_back(same.back()->between.get(), same.back()->from == low);
+    }
+    const auto [twin, is_new] = made_of.try_emplace(std::move(costs), static_cast<int>(tables.size()));
+    if (is_new) {
+      tables.push_back(pair_table(low, high, same));
+      continue;
+    }
+    const Table& like = tables[twin->second];
+    tables.push_back({std::make_shared<Shape>(Shape{{low, high}, like.shape->classes}), like.cost});
   }
   return tables;
 }
 
 std::vector<Table> tables_of(const portfolio::Field& field) {
-  std::vector<std::vector<double>> nodes;
-  for (const portfolio::Field::Node& node : field.nodes) nodes.push_back(node.cost);
+  std::vector<Costs> nodes;
+  for (const portfolio::Field::Node& node : field.nodes)
+    nodes.push_back(std::make_shared<const std::vector<double>>(node.cost));
   std::vector<Edge> edges;
   for (const portfolio::Field::Edge& edge : field.edges) {
     Between between{single_strategies(field.labels(edge.u)), single_strategies(field.labels(edge.v)), edge.cost};
@@ -172,7 +186,7 @@ Structure structure_of(const std::vector<Table>& given) {
   // Tables of single nodes come first and in order: the index in `domain` is the node.
   for (const Table& table : given)
     if (table.shape->scope.size() == 1)
-      structure.domain.push_back(table.cost.size());
+      structure.domain.push_back(table.cost->size());
     else
       structure.edges.emplace_back(table.shape->scope.front(), table.shape->scope.back());
   return structure;

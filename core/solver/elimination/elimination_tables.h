@@ -45,9 +45,10 @@ struct Shape {
 };
 
 // A cost for every combination of classes of the nodes in the scope, row-major, the last node fastest.
+using Costs = std::shared_ptr<const std::vector<double>>;
 struct Table {
   std::shared_ptr<const Shape> shape;
-  std::vector<double> cost;
+  Costs cost;  // tables may share it
 };
 
 // An edge's costs by classes of its ends' strategies.
@@ -64,8 +65,7 @@ struct Edge {
 };
 
 // A table per node, then one per two nodes with edges between them, in either direction, added up in their order.
-[[nodiscard]] std::vector<Table> make_tables(const std::vector<std::vector<double>>& nodes,
-                                             const std::vector<Edge>& edges);
+[[nodiscard]] std::vector<Table> make_tables(const std::vector<Costs>& nodes, const std::vector<Edge>& edges);
 // Memory and the constant have no table.
 [[nodiscard]] std::vector<Table> tables_of(const portfolio::Field& field);
 [[nodiscard]] std::vector<Table> tables_of(const ShardingProblem& problem);

@@ -5,31 +5,30 @@
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/solver/elimination/elimination_steps.h"
 
 namespace meshwright {
 
 namespace {
 
 using elimination::kForbidden;
+using elimination::KnownTables;
 using elimination::Shape;
 using elimination::Table;
 
 // An elimination that has run. Keeps every table, so that a choice can be read off them in the reverse order.
 class FinishedElimination {
  public:
-  // `steps`: of tables with the shapes of `given`, which outlive this.
-  FinishedElimination(const std::vector<Table>& given, std::shared_ptr<const elimination::Steps> steps)
+  // `steps`: of tables with the shapes of `given`.
+  FinishedElimination(const std::vector<Table>& given, std::shared_ptr<const elimination::Steps> steps,
+                      KnownTables& known)
       : steps_(std::move(steps)) {
-    for (const Table& table : given) costs_.push_back(table.cost.data());
-    elimination::Scratch scratch;
-    results_.reserve(steps_->steps.size());
+    for (const Table& table : given) tables_.push_back(known.given(table.cost));
     for (const elimination::Step& step : steps_->steps) {
-      std::vector<double>& result = results_.emplace_back(step.combination.entries());
-      (void)elimination::combine(step.combination, costs_of(step), result.data(), scratch);
-      costs_.push_back(result.data());
+      std::vector<KnownTables::Numbered> sources;
+      for (const int table : step.sources) sources.push_back(tables_[table]);
+      tables_.push_back(known.result(step, sources));
       // A result without nodes is the minimum over one connected component.
-      if (step.combination.shape->scope.empty()) constant_ += result.front();
+      if (step.combination.shape->scope.empty()) constant_ += tables_.back().cost->front();
     }
   }
 
@@ -65,7 +64,7 @@ class FinishedElimination {
       const std::vector<std::size_t> of_a = offsets(a, strategies_of_a), of_b = offsets(b, strategies_of_b);
       auto sum = total.begin();
       for (const std::size_t p : of_a)
-        for (const std::size_t q : of_b) *sum++ += costs_[t][p + q];
+        for (const std::size_t q : of_b) *sum++ += (*tables_[t].cost)[p + q];
     }
     return total;
   }
@@ -73,13 +72,12 @@ class FinishedElimination {
  private:
   [[nodiscard]] std::vector<const double*> costs_of(const elimination::Step& step) const {
     std::vector<const double*> costs;
-    for (const int table : step.sources) costs.push_back(costs_[table]);
+    for (const int table : step.sources) costs.push_back(tables_[table].cost->data());
     return costs;
   }
 
   std::shared_ptr<const elimination::Steps> steps_;
-  std::vector<std::vector<double>> results_;  // [step]; the numbers stay where they are when this grows
-  IndexedVector<int, const double*> costs_;   // [table]
+  IndexedVector<int, KnownTables::Numbered> tables_;
   double constant_ = 0.0;
 };
 
@@ -111,14 +109,16 @@ std::optional<ShardingSolution> solve_by_elimination(const ShardingProblem& prob
   const auto steps = known.find(elimination::structure_of(given), shapes_of(given));
   require(steps != nullptr,
           "solve_by_elimination: a table would exceed 2^26 entries; use solve_by_glpk for this problem.");
-  const FinishedElimination finished(given, steps);
+  KnownTables tables;
+  const FinishedElimination finished(given, steps, tables);
   if (finished.constant() == kForbidden) return std::nullopt;
   const Seconds cost(finished.constant());
   return ShardingSolution{finished.choice(), cost, cost, "elimination"};
 }
 
 std::optional<std::vector<std::optional<Seconds>>> elimination::pairwise_costs(const std::vector<Table>& given, int a,
-                                                                               int b, KnownSteps& known) {
+                                                                               int b, KnownSteps& known,
+                                                                               KnownTables& tables) {
   const Structure structure = structure_of(given);
   const Domain& domain = structure.domain;
   // One node without strategies makes every pair infeasible.
@@ -127,7 +127,7 @@ std::optional<std::vector<std::optional<Seconds>>> elimination::pairwise_costs(c
   const std::shared_ptr<const Steps> steps = known.find(structure, shapes_of(given), {a, b});
   if (steps == nullptr) return std::nullopt;
   std::vector<std::optional<Seconds>> costs;
-  for (const double total : FinishedElimination(given, steps).remaining(a, domain[a], b, domain[b]))
+  for (const double total : FinishedElimination(given, steps, tables).remaining(a, domain[a], b, domain[b]))
     costs.push_back(total == kForbidden ? std::nullopt : std::optional(Seconds(total)));
   return costs;
 }

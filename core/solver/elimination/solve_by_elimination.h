@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/solver/elimination/elimination_steps.h"
+#include "core/solver/elimination/known_tables.h"
 #include "core/solver/problem/sharding_problem.h"
 
 namespace meshwright {
@@ -25,7 +25,8 @@ namespace elimination {
 // For two nodes `a` != `b`: the least total cost for every pair of their strategies, [p * strategies(b) + q]; an
 // infeasible pair is nullopt. One elimination serves all pairs. nullopt: the tables do not fit.
 [[nodiscard]] std::optional<std::vector<std::optional<Seconds>>> pairwise_costs(const std::vector<Table>& given, int a,
-                                                                                int b, KnownSteps& known);
+                                                                                int b, KnownSteps& steps,
+                                                                                KnownTables& tables);
 
 }  // namespace elimination
 
