@@ -214,18 +214,29 @@ double LayerModel::min_excess(const LayerModel& other, const CostWeights& weight
     if (max_working && cost.working > *max_working) return std::nullopt;
     return (weights.total(cost) + Seconds(recomputed_price * cost.recomputed.si())).si();
   };
+  // Nodes and edges of equal ops share their costs.
+  std::map<std::pair<const void*, const void*>, double> known;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const auto &own = nodes_[i].costs->by_strategy, &others = other.nodes_[i].costs->by_strategy;
-    MW_CHECK(own.size() == others.size(), "variants of a layer have {} and {} strategies", own.size(), others.size());
-    LeastDifference least;
-    for (std::size_t p = 0; p < own.size(); ++p) least.add(of_node(own[p]), of_node(others[p]));
-    total += least.value();
+    const auto [excess, is_new] = known.try_emplace({nodes_[i].costs.get(), other.nodes_[i].costs.get()});
+    if (is_new) {
+      const auto &own = nodes_[i].costs->by_strategy, &others = other.nodes_[i].costs->by_strategy;
+      MW_CHECK(own.size() == others.size(), "variants of a layer have {} and {} strategies", own.size(), others.size());
+      LeastDifference least;
+      for (std::size_t p = 0; p < own.size(); ++p) least.add(of_node(own[p]), of_node(others[p]));
+      excess->second = least.value();
+    }
+    total += excess->second;
   }
   const auto of_edge = [&](const std::optional<StepCost>& cost) {
     return cost ? std::optional(weights.total(*cost).si()) : std::nullopt;
   };
   for (std::size_t e = 0; e < edges_.size(); ++e) {
     const ByClass &own = *edges_[e].of, &others = *other.edges_[e].of;
+    const auto [excess, is_new] = known.try_emplace({&own, &others});
+    if (!is_new) {
+      total += excess->second;
+      continue;
+    }
     LeastDifference least;
     if (own.from_class == others.from_class && own.to_class == others.to_class) {
       // The same classes: one pair of strategies stands for all of theirs.
@@ -235,7 +246,8 @@ double LayerModel::min_excess(const LayerModel& other, const CostWeights& weight
         for (std::size_t q = 0; q < own.to_class.size(); ++q)
           least.add(of_edge(edges_[e].cost(p, q)), of_edge(other.edges_[e].cost(p, q)));
     }
-    total += least.value();
+    excess->second = least.value();
+    total += excess->second;
   }
   return total;
 }
