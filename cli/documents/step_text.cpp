@@ -178,7 +178,7 @@ std::string outcome_text(const StepSimulation& step, const StepRequest& request,
       parts.push_back(fmt::format("{} % within {} ms", as_text(100.0 * share),
                                   in_milliseconds(to_seconds(quantile(step.samples, share)))));
     text += fmt::format("# {} simulated steps with jitter {}: {}\n", step.samples.size(),
-                        as_text(request.conditions.jitter), join(parts, ", "));
+                        as_text(request.drawn_jitter()), join(parts, ", "));
   }
   if (goodput && goodput->share == 0.0) {
     text += "# goodput 0 %: devices fail so often that no checkpoint is ever reached\n";

@@ -264,6 +264,9 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
       "logical mesh shapes to search: same_as_physical, data_parallel_only, model_parallel_only, "
       "single_node_model_parallel, all or three_dimensional");
   add_condition_options(verb, options.conditions);
+  verb.add_option("--jitter", options.conditions.jitter,
+                  "judge plans by the mean of 20 simulated steps whose durations vary: sigma of a lognormal factor on "
+                  "each, such as 0.05");
   add("--seed", options.seed, "recorded in the plan; the search draws no random numbers");
   add("--threads", options.threads, "threads of the search (default: all cores); the result does not depend on it");
   verb.add_flag("--json", options.json, "print the result as JSON");

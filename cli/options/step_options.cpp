@@ -141,6 +141,10 @@ ExpertLoad expert_load_from_text(const std::string& given) {
   return load;
 }
 
+double jitter_from_text(const std::string& text) {
+  return number_from_text(text, "--jitter", kTiny, kMaxJitter, "a spread above 0 and below 2; give one such as 0.05");
+}
+
 void read_disturbances(const StepOptions& options, StepRequest& request) {
   for (const std::string& text : options.slow_devices) {
     const auto [device, speed] = scaled(text, "--slow-device", "3=0.5");
@@ -155,8 +159,7 @@ void read_disturbances(const StepOptions& options, StepRequest& request) {
   require(!options.jitter.empty() || (options.samples.empty() && options.seed.empty()),
           "--samples and --seed have no effect without jitter; add --jitter.");
   if (options.jitter.empty()) return;
-  request.conditions.jitter = number_from_text(options.jitter, "--jitter", kTiny, kMaxJitter,
-                                               "a spread above 0 and below 2; give one such as 0.05");
+  request.conditions.jitter = jitter_from_text(options.jitter);
   request.samples = kDefaultSamples;
   if (!options.samples.empty())
     request.samples = static_cast<int>(parse_integer(options.samples, "--samples", 1, kMaxSamples));
@@ -252,6 +255,7 @@ StepRequest conditions_of(const ConditionOptions& options) {
   read_overlap(options, request);
   read_controller(options, request);
   request.expert_load = expert_load_from_text(options.expert_imbalance);
+  if (!options.jitter.empty()) request.mean_jitter = jitter_from_text(options.jitter);
   return request;
 }
 
@@ -281,7 +285,8 @@ constexpr TextOption kTexts[] = {{"network", &ConditionOptions::network},
                                  {"launch-us", &ConditionOptions::launch},
                                  {"fetch-ms", &ConditionOptions::fetch},
                                  {"fetch-every", &ConditionOptions::fetch_every},
-                                 {"expert-imbalance", &ConditionOptions::expert_imbalance}};
+                                 {"expert-imbalance", &ConditionOptions::expert_imbalance},
+                                 {"jitter", &ConditionOptions::jitter}};
 struct Flag {
   const char* name;
   bool ConditionOptions::*value;
@@ -362,6 +367,10 @@ std::vector<std::string> to_sentences(const StepRequest& request) {
   else if (!request.expert_load.even())
     said.push_back(fmt::format("the busiest device of an expert-parallel group has {} times the mean of their tokens",
                                as_text(request.expert_load.factor)));
+  if (request.mean_jitter)
+    said.push_back(fmt::format(
+        "the step is the mean of {} simulated ones, in which each duration has a lognormal factor of sigma {}",
+        StepRequest::kMeanOf, as_text(*request.mean_jitter)));
   for (const auto& slow : request.slow_devices)
     said.push_back(fmt::format("device {} at {} times its speed", slow.device, as_text(slow.speed)));
   for (const auto& slow : request.slow_links)

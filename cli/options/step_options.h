@@ -22,6 +22,7 @@ struct ConditionOptions {
   std::string bucket, prefetch, slowdown;
   std::string dispatch, call, launch, fetch, fetch_every;
   std::string expert_imbalance;
+  std::string jitter;  // of the steps whose mean plans are judged by
 
   [[nodiscard]] bool given() const;
 };

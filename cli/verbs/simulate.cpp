@@ -218,6 +218,8 @@ std::string software_of(const SimulateOptions& options, const Plan& plan) {
 // The plan's own, unless any is given.
 StepOptions conditions_with(StepOptions step, const Plan& plan) {
   if (!step.conditions.given()) step.conditions = conditions_from_plan(plan.conditions);
+  // The spread of single steps is asked for, not the mean that the plan was judged by.
+  if (!step.jitter.empty()) step.conditions.jitter.clear();
   return step;
 }
 

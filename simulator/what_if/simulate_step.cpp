@@ -134,10 +134,18 @@ void run_without_fetches(StepSimulation& step, const Program& program, const Pro
 }
 
 void draw_samples(StepSimulation& step, const StepRequest& request, int threads) {
-  if (request.samples == 0) return;
   Conditions shaky = step.conditions;
-  shaky.jitter = request.conditions.jitter;
-  step.samples = sample_steps(step.tasks.graph, shaky, request.samples, threads);
+  shaky.jitter = request.drawn_jitter();
+  if (shaky.jitter == 0.0) return;
+  if (request.mean_jitter) shaky.seed = 0;
+  step.samples =
+      sample_steps(step.tasks.graph, shaky, request.mean_jitter ? StepRequest::kMeanOf : request.samples, threads,
+                   [&](const TaskTimes& times) { return step_of(step.tasks, times, request.controller); });
+  if (!request.mean_jitter) return;
+  const SimTime mean = mean_of(step.samples);
+  // What fetches cost is told of steps without jitter.
+  if (step.without_fetches) step.without_fetches = *step.without_fetches + (mean - step.step);
+  step.step = mean;
 }
 
 }  // namespace
@@ -183,7 +191,7 @@ StepSimulation simulate(const Plan& plan, const Graph& graph, const Program& pro
   issue_work(inputs, plan.cluster, in_cluster, request);
 
   step.tasks = program_graph(program, times, inputs.options);
-  expect_within_clock(step.tasks.graph, step.conditions, request.conditions.jitter);
+  expect_within_clock(step.tasks.graph, step.conditions, request.drawn_jitter());
   run_step(step, request.controller);
   run_without_fetches(step, program, times, inputs.options);
   draw_samples(step, request, threads);
@@ -224,7 +232,7 @@ FoldedPlan load_folded_plan(const PlanOfGraph& made, const CostModel& costs, con
 
 bool keeps_devices_alike(const StepRequest& request) {
   return request.network != NetworkModel::Fifo && request.broadcast == Broadcast::None && !request.controller &&
-         request.slow_devices.empty() && request.samples == 0 && request.replicas == 1 &&
+         request.slow_devices.empty() && request.drawn_jitter() == 0.0 && request.replicas == 1 &&
          !request.conditions.interferes();
 }
 

@@ -31,7 +31,7 @@ struct StepSimulation {
   std::optional<Topology> network;           // where messages meet
   std::vector<NetworkLinkId> link_of;        // [link of the graph] what it is there
   std::optional<BroadcastCount> broadcasts;  // where they are asked for
-  std::vector<SimTime> samples;              // sorted; with jitter
+  std::vector<SimTime> samples;              // sorted; with jitter. The times above are of a step without
 
   [[nodiscard]] int steps() const { return static_cast<int>(tasks.first_of_step.size()) - 1; }
 };

@@ -10,7 +10,7 @@ namespace meshwright {
 
 bool StepRequest::plain() const {
   return network == NetworkModel::Static && !overlap && !controller && slow_devices.empty() && slow_links.empty() &&
-         samples == 0 && !failures && replicas == 1;
+         samples == 0 && !mean_jitter && !failures && replicas == 1;
 }
 
 bool StepRequest::is_of_a_plan() const {

@@ -37,13 +37,18 @@ struct StepRequest {
     double speed;
   };
   std::vector<SlowLinks> slow_links;
-  int samples = 0;                       // simulations with jitter; 0: none
+  int samples = 0;  // simulations with jitter; 0: none
+  // The step is the mean of kMeanOf simulations with this jitter, of the seeds from 0 on; nullopt: one without any.
+  std::optional<double> mean_jitter;
+  static constexpr int kMeanOf = 20;
   std::optional<FailureModel> failures;  // its devices and step are those of the simulation
   int replicas = 1;                      // of the whole plan, each on devices of its own
 
+  // That of the simulations that are drawn; 0: none are.
+  [[nodiscard]] double drawn_jitter() const { return mean_jitter.value_or(samples > 0 ? conditions.jitter : 0.0); }
   // Whether the step is the plan's own.
   [[nodiscard]] bool plain() const;
-  // How a step runs: the network, overlap and who issues the work. Nothing is slow, fails or is drawn.
+  // How a step runs: the network, overlap, who issues the work, and what varies by chance. Nothing is slow or fails.
   [[nodiscard]] bool is_of_a_plan() const;
 };
 

@@ -9,17 +9,25 @@
 
 namespace meshwright {
 
-std::vector<SimTime> sample_steps(const TaskGraph& graph, const Conditions& conditions, int samples, int threads) {
+std::vector<SimTime> sample_steps(const TaskGraph& graph, const Conditions& conditions, int samples, int threads,
+                                  const std::function<SimTime(const TaskTimes&)>& step_of) {
   MW_CHECK(samples >= 1 && threads >= 1, "{} samples on {} threads", samples, threads);
   std::vector<SimTime> steps(static_cast<std::size_t>(samples));
   for_each_index(steps.size(), threads, [&](std::size_t i) {
     Conditions own = conditions;
     // By the sample's number: the same samples on any number of threads.
     own.seed = conditions.seed + i;
-    steps[i] = run_tasks(graph, own).times.step;
+    steps[i] = step_of(run_tasks(graph, own).times);
   });
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+SimTime mean_of(const std::vector<SimTime>& steps) {
+  MW_CHECK(!steps.empty(), "the mean of no steps");
+  double total = 0.0;
+  for (const SimTime step : steps) total += static_cast<double>(step.ps);
+  return SimTime{std::llround(total / static_cast<double>(steps.size()))};
 }
 
 SimTime quantile(const std::vector<SimTime>& sorted, double share) {

@@ -2,6 +2,7 @@
 // A step simulated many times with jitter, and clusters with slower links.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,12 @@
 
 namespace meshwright {
 
-// Steps of `samples` simulations with the seeds conditions.seed, conditions.seed + 1, ..., sorted. The same for every
-// number of threads. REQUIRES: samples >= 1, threads >= 1.
+// Steps of `samples` simulations with the seeds conditions.seed, conditions.seed + 1, ..., sorted. `step_of` reads the
+// step off a simulation. The same for every number of threads. REQUIRES: samples >= 1, threads >= 1.
 [[nodiscard]] std::vector<SimTime> sample_steps(const TaskGraph& graph, const Conditions& conditions, int samples,
-                                                int threads);
+                                                int threads, const std::function<SimTime(const TaskTimes&)>& step_of);
+// Rounded to a picosecond. REQUIRES: not empty.
+[[nodiscard]] SimTime mean_of(const std::vector<SimTime>& steps);
 
 // The smallest sample that at least `share` of all are not above (0 < share <= 1). REQUIRES: sorted, not empty.
 [[nodiscard]] SimTime quantile(const std::vector<SimTime>& sorted, double share);

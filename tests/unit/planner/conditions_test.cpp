@@ -146,6 +146,37 @@ TEST(PlanUnderConditions, OfAControllerIsNoSlowerThanAnyMethod) {
   expect_no_method_is_faster(conditions, 6, 2);
 }
 
+TEST(PlanUnderConditions, WithJitterIsNoSlowerThanAnyMethod) {
+  StepRequest conditions;
+  conditions.mean_jitter = 0.1;
+  expect_no_method_is_faster(conditions, 7, 3);
+  conditions.overlap = CutOptions{};
+  expect_no_method_is_faster(conditions, 8, 1);
+}
+
+// The simulation is of several steps until one is like the next; a sample is one of them.
+TEST(PlanUnderConditions, WithJitterDrawsSingleStepsOfAController) {
+  const Plan plan = *planned(ask("mlp:layers=4,hidden=64", "cpu:2", "megatron:pp=2", 16, 4)).plan;
+  StepRequest conditions;
+  conditions.controller = alpa_controller();
+  const double step = simulated(plan, conditions).step;
+  conditions.mean_jitter = 1e-6;
+  EXPECT_NEAR(simulated(plan, conditions).step, step, 1e-5 * step);
+}
+
+// A step ends with its last device: what varies by chance makes it longer.
+TEST(PlanUnderConditions, WithMoreJitterIsOfALongerStep) {
+  PlanRequest request = ask("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=32", "cpu:4", "megatron:pp=4", 32, 8);
+  double step = planned(request).plan->predicted.step_time.si();
+  for (const double jitter : {0.1, 0.3, 0.6}) {
+    StepRequest conditions;
+    conditions.mean_jitter = jitter;
+    const double longer = planned_under(request, conditions).plan->predicted.step_time.si();
+    EXPECT_GT(longer, step) << jitter;
+    step = longer;
+  }
+}
+
 // Where gathers and sums hide, other shardings win: the plain plan takes a tenth more.
 TEST(PlanUnderConditions, IsAPlanThatThePlainSearchRejects) {
   PlanRequest request =

@@ -20,24 +20,37 @@ TaskGraph ten_tasks() {
   return graph;
 }
 
+SimTime whole(const TaskTimes& times) { return times.step; }
+
 TEST(SampleSteps, AreTheSameForEveryNumberOfThreads) {
   const TaskGraph graph = ten_tasks();
   const Conditions shaky{.jitter = 0.2, .seed = 5};
-  const std::vector<SimTime> one = sample_steps(graph, shaky, 50, 1);
-  EXPECT_EQ(sample_steps(graph, shaky, 50, 3), one);
+  const std::vector<SimTime> one = sample_steps(graph, shaky, 50, 1, whole);
+  EXPECT_EQ(sample_steps(graph, shaky, 50, 3, whole), one);
   EXPECT_TRUE(std::is_sorted(one.begin(), one.end()));
   EXPECT_LT(one.front(), one.back());
 }
 
 TEST(SampleSteps, AreAllTheStepWithoutJitter) {
-  EXPECT_EQ(sample_steps(ten_tasks(), {}, 3, 1), (std::vector<SimTime>(3, SimTime{1000})));
+  EXPECT_EQ(sample_steps(ten_tasks(), {}, 3, 1, whole), (std::vector<SimTime>(3, SimTime{1000})));
 }
 
 TEST(SampleSteps, OfMoreSamplesHoldThoseOfFewer) {
   const Conditions shaky{.jitter = 0.1, .seed = 9};
-  const std::vector<SimTime> few = sample_steps(ten_tasks(), shaky, 10, 1),
-                             more = sample_steps(ten_tasks(), shaky, 20, 1);
+  const std::vector<SimTime> few = sample_steps(ten_tasks(), shaky, 10, 1, whole),
+                             more = sample_steps(ten_tasks(), shaky, 20, 1, whole);
   EXPECT_TRUE(std::includes(more.begin(), more.end(), few.begin(), few.end()));
+}
+
+TEST(SampleSteps, AreWhatIsReadOffEachSimulation) {
+  const auto half = [](const TaskTimes& times) { return SimTime{times.step.ps / 2}; };
+  EXPECT_EQ(sample_steps(ten_tasks(), {}, 2, 1, half), (std::vector<SimTime>(2, SimTime{500})));
+}
+
+TEST(Mean, IsRoundedToAPicosecond) {
+  EXPECT_EQ(mean_of({{10}, {20}, {31}}).ps, 20);
+  EXPECT_EQ(mean_of({{10}, {21}}).ps, 16);
+  EXPECT_THROW((void)mean_of({}), InternalError);
 }
 
 TEST(Quantile, IsASample) {
