@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "cli/options/stage_profiles.h"
+#include "cli/terminal/output.h"
 #include "core/base/text.h"
 
 namespace meshwright {
@@ -318,6 +319,8 @@ Cluster cluster_from_options(const PlanningOptions& options, std::optional<Clust
 ModelConfig model_from_options(const PlanningOptions& options) {
   require(!options.model.empty(), "--model is missing; `meshwright models` lists the built-in ones.");
   ModelConfig model = find_model(options.model);
+  if (const std::vector<std::string> left_out = left_out_of_model(options.model); !left_out.empty())
+    tell(fmt::format("{}: not understood, and left out of the model: {}", options.model, join(left_out, ", ")));
   if (options.seq.empty()) return model;
   require(model.seq > 0, "--seq: model '{}' has no sequence; leave the option out.", model.name);
   model.seq = count_from_text(options.seq, "--seq", 10'000'000);

@@ -158,6 +158,7 @@ void print_model(const std::string& name, bool as_json) {
     Json model = to_json(row);
     model["verb"] = "models";
     model["tensors"] = parameters_json(parameters);
+    model["left_out"] = left_out_of_model(name);
     return print(model);
   }
   std::string text =
@@ -174,6 +175,8 @@ void print_model(const std::string& name, bool as_json) {
   if (row.active != row.parameters) text += fmt::format(", {} used by one token", row.active);
   text += fmt::format("; forward and backward of one sample {:.4g} TFLOP; {} by default\n", row.per_sample.si() / 1e12,
                       name_of(config.default_dtype));
+  if (const std::vector<std::string> left_out = left_out_of_model(name); !left_out.empty())
+    text += fmt::format("# in the file, but left out: {}\n", join(left_out, ", "));
   TextTable table({{"parameter", ""}, {"shape", ""}, {"dtype", ""}, {"count", ""}, {"elements", "of all"}});
   for (const ParameterRow& of : parameters)
     table.add_row({of.name, of.shape, of.dtype, fmt::format("{}", of.count), fmt::format("{}", of.elements)});

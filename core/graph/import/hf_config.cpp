@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
 #include <string_view>
 
 #include "core/base/errors.h"
@@ -69,6 +70,117 @@ std::string name_of_file(const std::string& path) {
   return name;
 }
 
+// What changes neither the graph of a training step nor its work: names, tokens, generation, dropout, initial values,
+// auxiliary losses, how weights are stored, and what another member switches off.
+bool is_known_to_do_nothing(const std::string& key) {
+  static const std::set<std::string> kNames = {"_name_or_path",
+                                               "activation_dropout",
+                                               "add_bos_token",
+                                               "architectures",
+                                               "attention_dropout",
+                                               "attention_probs_dropout_prob",
+                                               "attn_implementation",
+                                               "attn_pdrop",
+                                               "auto_map",
+                                               "aux_loss_alpha",
+                                               "bad_words_ids",
+                                               "begin_suppress_tokens",
+                                               "bos_token_id",
+                                               "cache_implementation",
+                                               "chunk_size_feed_forward",
+                                               "classifier_dropout",
+                                               "cross_attention_hidden_size",
+                                               "decoder_start_token_id",
+                                               "diversity_penalty",
+                                               "dropout",
+                                               "dtype",
+                                               "dropout_rate",
+                                               "early_stopping",
+                                               "embd_pdrop",
+                                               "embedding_dropout",
+                                               "encoder_no_repeat_ngram_size",
+                                               "eos_token_id",
+                                               "ep_size",
+                                               "finetuning_task",
+                                               "forced_bos_token_id",
+                                               "forced_eos_token_id",
+                                               "for_llm_compressor",
+                                               "gradient_checkpointing",
+                                               "hidden_dropout",
+                                               "hidden_dropout_prob",
+                                               "id2label",
+                                               "init_std",
+                                               "initializer_factor",
+                                               "initializer_range",
+                                               "is_encoder_decoder",
+                                               "label2id",
+                                               "layerdrop",
+                                               "length_penalty",
+                                               "masked_softmax_fusion",
+                                               "max_length",
+                                               "max_window_layers",
+                                               "min_length",
+                                               "model_type",
+                                               "n_group",
+                                               "n_ctx",
+                                               "no_repeat_ngram_size",
+                                               "num_beam_groups",
+                                               "num_beams",
+                                               "num_return_sequences",
+                                               "output_attentions",
+                                               "output_hidden_states",
+                                               "output_past",
+                                               "output_router_logits",
+                                               "output_scores",
+                                               "pad_token_id",
+                                               "prefix",
+                                               "pretraining_tp",
+                                               "problem_type",
+                                               "quantization_config",
+                                               "reorder_and_upcast_attn",
+                                               "repetition_penalty",
+                                               "reinit_lm_head",
+                                               "resid_pdrop",
+                                               "residual_dropout",
+                                               "return_dict",
+                                               "return_dict_in_generate",
+                                               "rope_scaling",
+                                               "router_aux_loss_coef",
+                                               "router_jitter_noise",
+                                               "sep_token_id",
+                                               "seq_aux",
+                                               "skip_bias_add",
+                                               "slow_but_exact",
+                                               "summary_activation",
+                                               "summary_first_dropout",
+                                               "summary_proj_to_labels",
+                                               "summary_type",
+                                               "summary_use_proj",
+                                               "suppress_tokens",
+                                               "task_specific_params",
+                                               "temperature",
+                                               "tf_legacy_loss",
+                                               "tie_encoder_decoder",
+                                               "tokenizer_class",
+                                               "top_k",
+                                               "top_p",
+                                               "topk_group",
+                                               "topk_method",
+                                               "torch_dtype",
+                                               "torchscript",
+                                               "transformers_version",
+                                               "typical_p",
+                                               "unk_token_id",
+                                               "use_bfloat16",
+                                               "use_cache",
+                                               "vocab_file"};
+  return kNames.contains(key.substr(key.rfind('.') + 1));
+}
+
+Json json_of(const std::string& text, const std::string& place) {
+  return parse_json(without_python_numbers(text), place);
+}
+
 }  // namespace
 
 std::vector<std::string> hf_model_types() {
@@ -78,7 +190,7 @@ std::vector<std::string> hf_model_types() {
 }
 
 ModelConfig model_from_hf_text(const std::string& text, const std::string& name, const std::string& place) {
-  const Json json = parse_json(without_python_numbers(text), place);
+  const Json json = json_of(text, place);
   const HfReader config(json, place);
   ModelConfig model = family_of(config).read(config);
   const Family& family = known_family(model.family, place);
@@ -88,6 +200,16 @@ ModelConfig model_from_hf_text(const std::string& text, const std::string& name,
   complete(model, family, place);
   check_sizes(family, model, place);
   return model;
+}
+
+std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
+  const Json json = json_of(read_file(path), path);
+  const HfReader config(json, path);
+  (void)family_of(config).read(config);
+  (void)dtype_of(config);
+  std::vector<std::string> names = config.unread();
+  std::erase_if(names, is_known_to_do_nothing);
+  return names;
 }
 
 ModelConfig model_from_hf_file(const std::string& path) {

@@ -11,7 +11,9 @@
 //   a mixture of experts has a fixed capacity, by default of a perfectly balanced load (key "capacity_factor");
 //   deepseek_v3 chooses experts among all of them, not among those of the best groups, and lacks the layers that
 //   predict further tokens; llama4 weighs the experts' results instead of what they are given, and leaves out the norm
-//   of queries and keys, which has no weights; gpt_oss gates with SiLU, without limits.
+//   of queries and keys, which has no weights; gpt_oss gates with SiLU, without limits; gemma's norms weigh by their
+//   weights alone, not by 1 more, and all layers of gemma3 rotate by one base; glm4_moe and minimax_m2 lack the layers
+//   that predict further tokens.
 #pragma once
 
 #include <string>
@@ -31,8 +33,12 @@ constexpr std::int64_t kLongestSequence = 4096;
 // not fit, and with the supported families when it is of another.
 [[nodiscard]] ModelConfig model_from_hf_file(const std::string& path);
 
-// The same for the text of such a file; `place` is put in front of messages. Python's Infinity and NaN may stand
-// wherever no member that is read has them.
+// The file's members that are not understood and may change the model, which is made without them; in the file's order.
+// Throws as model_from_hf_file.
+[[nodiscard]] std::vector<std::string> not_understood_of_hf_file(const std::string& path);
+
+// model_from_hf_file for the text of such a file; `place` is put in front of messages. Python's Infinity and NaN may
+// stand wherever no member that is read has them.
 [[nodiscard]] ModelConfig model_from_hf_text(const std::string& text, const std::string& name,
                                              const std::string& place);
 

@@ -185,7 +185,7 @@ ModelConfig read_t5(const HfReader& config) {
 void read_rotation(ModelConfig& model, const HfReader& config, double epsilon) {
   double base = config.positive_or("rope_theta", 10000.0);
   if (!config.has("rope_theta") && config.has("rope_parameters"))
-    base = HfReader(config.at("rope_parameters"), config.place() + ": rope_parameters").positive_or("rope_theta", base);
+    base = config.part("rope_parameters").positive_or("rope_theta", base);
   model.factors["rotary_base"] = base;
   set_epsilon(model, config, "rms_norm_eps", epsilon);
 }
@@ -322,7 +322,7 @@ ModelConfig read_llama4(const HfReader& config) {
   if (config.text_or("model_type", "") == "llama4") {
     require(config.has("text_config"),
             "{}: 'text_config' is missing; it describes the text model of the family llama4.", config.place());
-    return read_llama4(HfReader(config.at("text_config"), config.place() + ": text_config"));
+    return read_llama4(config.part("text_config"));
   }
   ModelConfig model = read_decoder("mixtral", config, 1e-5);
   set_attention_bias(model, config, false);
@@ -337,6 +337,226 @@ ModelConfig read_llama4(const HfReader& config) {
   set(model, "normalized", 0);
   set(model, "no_rotary_every", config.size_or({"no_rope_layer_interval"}, 4, 0));
   set(model, "attention_chunk", config.size_or({"attention_chunk_size"}, 0));
+  return model;
+}
+
+// --- decoders with other norms, factors, and blocks side by side ---
+
+// The dimensions of a head that are rotated, where the file gives their share.
+void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise) {
+  const std::int64_t head = model.more.contains("head_dim") ? model.more.at("head_dim") : model.hidden / model.heads;
+  const double share = std::min(1.0, config.positive_or(key, otherwise));
+  set(model, "rotary_dims", static_cast<std::int64_t>(share * static_cast<double>(head)));
+}
+
+// What a file calls a factor of the scores instead of 1 / sqrt(head_dim).
+void set_score_scale(ModelConfig& model, double scale) {
+  const std::int64_t head = model.more.contains("head_dim") ? model.more.at("head_dim") : model.hidden / model.heads;
+  model.factors["attention_scale"] = scale * std::sqrt(static_cast<double>(head));
+}
+
+// Gemma's norms weigh by 1 + w, which is as many weights and as much work.
+ModelConfig read_gemma(const HfReader& config) {
+  ModelConfig model = made("decoder", config);
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  set(model, "head_dim", config.size_or({"head_dim"}, 256));
+  const char* act = config.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  set(model, "gelu", 1);
+  set(model, "erf", one_of(config, act, "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf}) == Act::GeluErf);
+  set_attention_bias(model, config, false);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  read_rotation(model, config, 1e-6);
+  model.factors["embed_scale"] = std::sqrt(static_cast<double>(model.hidden));
+  return model;
+}
+
+// Five layers of windows to one without: `layer_types`, or a pattern's length in older files.
+ModelConfig read_gemma3(const HfReader& config) {
+  if (config.text_or("model_type", "") == "gemma3") {
+    require(config.has("text_config"),
+            "{}: 'text_config' is missing; it describes the text model of the family gemma3.", config.place());
+    return read_gemma3(config.part("text_config"));
+  }
+  for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"})
+    require(!config.has(cap), "{}: '{}' is given, which is not supported; models of this family without it are.",
+            config.place(), cap);
+  ModelConfig model = read_gemma(config);
+  set(model, "norms", 1);
+  set(model, "qk_norm", 1);
+  set(model, "window", config.size_or({"sliding_window"}, 4096));
+  set(model, "full_every", config.size_or({"sliding_window_pattern"}, 6));
+  read_layer_types(model, config);
+  set_score_scale(model, 1.0 / std::sqrt(config.positive_or("query_pre_attn_scalar", 256.0)));
+  return model;
+}
+
+// Phi-1 to Phi-2: side by side behind one norm, biases everywhere.
+ModelConfig read_phi(const HfReader& config) {
+  config.refuse("qk_layernorm");
+  ModelConfig model = made("decoder", config);
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  set(model, "gelu", 1);
+  set_activation(model, config, "hidden_act", "gelu_new", {Act::Gelu, Act::GeluErf});
+  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias", "head_bias", "layer_norm"}) set(model, key, 1);
+  set(model, "gated", 0);
+  set(model, "parallel", 2);
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  read_rotation(model, config, 1e-5);
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  set_rotated_share(model, config, "partial_rotary_factor", 0.5);
+  return model;
+}
+
+ModelConfig read_phi3(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config, 1e-5);
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set_rotated_share(model, config, "partial_rotary_factor", 1.0);
+  return model;
+}
+
+// Falcon-7B has one key and value head and one norm, the larger ones groups and two; side by side in both.
+ModelConfig read_falcon(const HfReader& config) {
+  config.refuse("alibi");
+  const std::int64_t positions = config.size_or({"max_position_embeddings"}, 2048);
+  ModelConfig model =
+      made("decoder", Core{config.size({"num_hidden_layers", "n_layer"}), config.size({"hidden_size"}),
+                           config.size({"num_attention_heads", "n_head"}), positions, config.size({"vocab_size"})});
+  const bool groups = config.flag_or("new_decoder_architecture", false);
+  const bool parallel = groups || config.flag_or("parallel_attn", true);
+  const std::int64_t norms = config.size_or({"num_ln_in_parallel_attn"}, groups ? 2 : 1);
+  set(model, "intermediate", config.size_or({"ffn_hidden_size"}, 4 * model.hidden));
+  const std::int64_t heads = config.size_or({"num_kv_heads", "n_head_kv"}, model.heads);
+  set(model, "kv_heads", groups ? heads : config.flag_or("multi_query", true) ? 1 : model.heads);
+  set(model, "gelu", 1);
+  set_activation(model, config, "activation", "gelu", {Act::Gelu, Act::GeluErf});
+  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias"}) set(model, key, config.flag_or("bias", false));
+  set(model, "layer_norm", 1);
+  set(model, "gated", 0);
+  set(model, "parallel", !parallel ? 0 : norms == 1 ? 2 : 1);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  read_rotation(model, config, 1e-5);
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  return model;
+}
+
+ModelConfig read_gptj(const HfReader& config) {
+  const std::int64_t positions = config.size({"n_positions", "n_ctx"});
+  ModelConfig model = made("decoder", Core{config.size({"n_layer"}), config.size({"n_embd"}), config.size({"n_head"}),
+                                           positions, config.size({"vocab_size"})});
+  set(model, "intermediate", config.size_or({"n_inner"}, 4 * model.hidden));
+  set(model, "gelu", 1);
+  set_activation(model, config, "activation_function", "gelu_new", {Act::Gelu, Act::GeluErf});
+  for (const char* key : {"mlp_bias", "head_bias", "layer_norm"}) set(model, key, 1);
+  set(model, "gated", 0);
+  set(model, "parallel", 2);
+  set(model, "rotary_dims", config.size_or({"rotary_dim"}, 64));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  return model;
+}
+
+ModelConfig read_granite(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config);
+  set_attention_bias(model, config, false);
+  model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
+  model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
+  model.factors["logit_scale"] = 1.0 / config.positive_or("logits_scaling", 1.0);
+  set_score_scale(model, config.positive_or("attention_multiplier", 1.0));
+  return model;
+}
+
+ModelConfig read_starcoder2(const HfReader& config) {
+  ModelConfig model = made("decoder", config);
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  set(model, "gelu", 1);
+  set_activation(model, config, "hidden_act", "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf});
+  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias"}) set(model, key, config.flag_or("use_bias", true));
+  set(model, "layer_norm", 1);
+  set(model, "gated", 0);
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  read_rotation(model, config, 1e-5);
+  set_epsilon(model, config, "norm_epsilon", 1e-5);
+  return model;
+}
+
+ModelConfig read_stablelm(const HfReader& config) {
+  config.refuse("qk_layernorm");
+  ModelConfig model = read_decoder("decoder", config);
+  set(model, "qkv_bias", config.flag_or("use_qkv_bias", false));
+  set(model, "layer_norm", 1);
+  set(model, "parallel", config.flag_or("use_parallel_residual", false) ? 2 : 0);
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  set_rotated_share(model, config, "partial_rotary_factor", 0.25);
+  return model;
+}
+
+// Norms of what attention and feed-forward make, and of all queries and keys at once.
+ModelConfig read_olmo2(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "norms", 2);
+  set(model, "wide_qk_norm", 1);
+  return model;
+}
+
+// Every fourth layer has no positions.
+ModelConfig read_smollm3(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config);
+  set_attention_bias(model, config, false);
+  read_qwen_window(model, config);
+  const std::int64_t every = config.size_or({"no_rope_layer_interval"}, 4, 0);
+  set(model, "no_rotary_every", every);
+  if (!config.has("no_rope_layers")) return model;
+  const Json& rotated = config.at("no_rope_layers");  // 1: the layer has positions
+  bool as_told = rotated.is_array() && rotated.size() == static_cast<std::size_t>(model.layers);
+  for (std::int64_t layer = 0; as_told && layer < model.layers; ++layer)
+    as_told = rotated[static_cast<std::size_t>(layer)] == (every == 0 || (layer + 1) % every != 0 ? 1 : 0);
+  require(as_told,
+          "{}: 'no_rope_layers' are other layers than each 'no_rope_layer_interval'-th, which is not supported.",
+          config.place());
+  return model;
+}
+
+// GLM-4.5: without its layer for a second token.
+ModelConfig read_glm4_moe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set(model, "qkv_bias", config.flag_or("attention_bias", false));
+  set(model, "qk_norm", config.flag_or("use_qk_norm", false));
+  set_rotated_share(model, config, "partial_rotary_factor", 0.5);
+  set(model, "experts", config.size({"n_routed_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  const std::int64_t expert = config.size({"moe_intermediate_size"});
+  set(model, "expert_intermediate", expert);
+  set(model, "shared_intermediate", expert * config.size_or({"n_shared_experts"}, 1, 0));
+  set(model, "dense_layers", config.size_or({"first_k_dense_replace"}, 1, 0));
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  set(model, "sigmoid", 1);
+  set(model, "selection_bias", 1);
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
+  return model;
+}
+
+// MiniMax-M2: without its layers for further tokens.
+ModelConfig read_minimax_m2(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config);
+  const std::string scores = config.text_or("scoring_func", "sigmoid");
+  require(scores == "sigmoid", "{}: 'scoring_func' is \"{}\", which is not supported; \"sigmoid\" is.", config.place(),
+          scores);
+  const std::string norms = config.text_or("qk_norm_type", "per_layer");
+  require(norms == "per_layer", "{}: 'qk_norm_type' is \"{}\", which is not supported; \"per_layer\" is.",
+          config.place(), norms);
+  set(model, "wide_qk_norm", config.flag_or("use_qk_norm", true));
+  set(model, "rotary_dims", config.size_or({"rotary_dim"}, 0));
+  set(model, "experts", config.size({"num_local_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  set(model, "expert_intermediate", config.size({"intermediate_size"}));
+  set(model, "shared_intermediate", config.size_or({"shared_intermediate_size"}, 0, 0));
+  set(model, "sigmoid", 1);
+  set(model, "selection_bias", config.flag_or("use_routing_bias", true));
   return model;
 }
 
@@ -357,6 +577,8 @@ ModelConfig read_deepseek_v3(const HfReader& config) {
   const std::int64_t step = config.size_or({"moe_layer_freq"}, 1);
   require(step == 1, "{}: 'moe_layer_freq' is {}, which is not supported; 1 is.", config.place(), step);
   set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  // All heads have keys and values of their own, whatever the file says.
+  (void)config.has("num_key_value_heads");
   set(model, "q_rank", config.size_or({"q_lora_rank"}, 0));
   set(model, "kv_rank", config.size({"kv_lora_rank"}));
   set(model, "nope_dim", config.size({"qk_nope_head_dim"}));
@@ -372,11 +594,36 @@ ModelConfig read_deepseek_v3(const HfReader& config) {
 
 const std::vector<HfFamily>& hf_families() {
   static const std::vector<HfFamily> all = {
-      {"bert", read_bert},       {"bloom", read_bloom},       {"deepseek_v3", read_deepseek_v3},
-      {"gpt2", read_gpt2},       {"gpt_neox", read_gpt_neox}, {"gpt_oss", read_gpt_oss},
-      {"llama", read_llama},     {"llama4", read_llama4},     {"llama4_text", read_llama4},
-      {"mistral", read_mistral}, {"mixtral", read_mixtral},   {"opt", read_opt},
-      {"qwen2", read_qwen2},     {"qwen3", read_qwen3},       {"qwen3_moe", read_qwen3_moe},
+      {"bert", read_bert},
+      {"bloom", read_bloom},
+      {"deepseek_v3", read_deepseek_v3},
+      {"falcon", read_falcon},
+      {"gemma", read_gemma},
+      {"gemma3", read_gemma3},
+      {"gemma3_text", read_gemma3},
+      {"glm4_moe", read_glm4_moe},
+      {"gpt2", read_gpt2},
+      {"gpt_neox", read_gpt_neox},
+      {"gpt_oss", read_gpt_oss},
+      {"gptj", read_gptj},
+      {"granite", read_granite},
+      {"kimi_k2", read_deepseek_v3},
+      {"llama", read_llama},
+      {"llama4", read_llama4},
+      {"llama4_text", read_llama4},
+      {"minimax_m2", read_minimax_m2},
+      {"mistral", read_mistral},
+      {"mixtral", read_mixtral},
+      {"olmo2", read_olmo2},
+      {"opt", read_opt},
+      {"phi", read_phi},
+      {"phi3", read_phi3},
+      {"qwen2", read_qwen2},
+      {"qwen3", read_qwen3},
+      {"qwen3_moe", read_qwen3_moe},
+      {"smollm3", read_smollm3},
+      {"stablelm", read_stablelm},
+      {"starcoder2", read_starcoder2},
       {"t5", read_t5},
   };
   return all;

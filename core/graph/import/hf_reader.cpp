@@ -32,7 +32,30 @@ HfReader::HfReader(const Json& object, std::string place) : object_(object), pla
   require(object.is_object(), "{}: an object was expected, as in Hugging Face's config.json.", place_);
 }
 
-bool HfReader::has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
+HfReader HfReader::part(const char* key) const {
+  HfReader found(at(key), fmt::format("{}: {}", place_, key));
+  used_->parts.insert_or_assign(key, std::make_shared<const HfReader>(found));
+  return found;
+}
+
+// A member that is null says nothing.
+std::vector<std::string> HfReader::unread() const {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : object_.items()) {
+    if (value.is_null()) continue;
+    if (const auto part = used_->parts.find(key); part != used_->parts.end()) {
+      for (const std::string& name : part->second->unread()) names.push_back(fmt::format("{}.{}", key, name));
+    } else if (!used_->keys.contains(key)) {
+      names.push_back(key);
+    }
+  }
+  return names;
+}
+
+bool HfReader::has(const char* key) const {
+  used_->keys.insert(key);
+  return object_.contains(key) && !object_.at(key).is_null();
+}
 const Json& HfReader::at(const char* key) const { return object_.at(key); }
 
 std::int64_t HfReader::size(std::initializer_list<const char*> keys) const {

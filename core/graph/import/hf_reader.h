@@ -4,7 +4,11 @@
 #pragma once
 
 #include <initializer_list>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "core/base/json.h"
 
@@ -13,6 +17,8 @@ namespace meshwright {
 class HfReader {
  public:
   HfReader(const Json& object, std::string place);
+  // An object in this one. REQUIRES: has(key).
+  [[nodiscard]] HfReader part(const char* key) const;
 
   [[nodiscard]] const std::string& place() const { return place_; }
   [[nodiscard]] bool has(const char* key) const;
@@ -28,10 +34,17 @@ class HfReader {
   [[nodiscard]] std::string text_or(const char* key, const std::string& otherwise) const;
   // Throws InputError unless the member is missing or false.
   void refuse(const char* key) const;
+  // The members that nobody asked for, of this object and of its parts: "rope_scaling", "text_config.dtype".
+  [[nodiscard]] std::vector<std::string> unread() const;
 
  private:
   const Json& object_;
   std::string place_;
+  struct Used {
+    std::set<std::string> keys;
+    std::map<std::string, std::shared_ptr<const HfReader>> parts;
+  };
+  std::shared_ptr<Used> used_ = std::make_shared<Used>();
 };
 
 }  // namespace meshwright

@@ -20,6 +20,12 @@ TensorId TransformerBuilder::rotate(const std::string& name, TensorId x) {
              {.rotary_base = transformer.rotary_base, .rotary_dims = transformer.rotary_dims});
 }
 
+TensorId TransformerBuilder::wide_norm(const std::string& name, TensorId x, const Dim& all) {
+  const std::vector<Dim> dims = graph.tensor(x).dims;
+  x = add(OpKind::Reshape, name + ".joined", {x}, {.result_dims = {batch, seq, all}});
+  return add(OpKind::Reshape, name + ".parted", {norm(name, x, all)}, {.result_dims = dims});
+}
+
 // A query meets every key, so their positions are two dimensions.
 TensorId TransformerBuilder::as_keys(const std::string& name, TensorId x) {
   std::vector<Dim> dims = graph.tensor(x).dims;
@@ -41,6 +47,10 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
   if (part.norm) {
     q = norm(name + ".q_norm", q, head_dim);
     k = norm(name + ".k_norm", k, head_dim);
+  }
+  if (part.wide_norm) {
+    q = wide_norm(name + ".q_norm", q, {"queries", kv_heads.size * group.size * head_dim.size});
+    k = wide_norm(name + ".k_norm", k, {"keys", kv_heads.size * head_dim.size});
   }
   if (rotary) {
     q = rotate(name + ".q", q);
@@ -85,6 +95,7 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
   Attributes attributes{.causal = use.causal, .attention_window = use.window < seq.size ? use.window : 0};
   // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
   if (!part.scaled) attributes.scale = std::nextafter(1.0, 2.0);
+  if (part.scale != 1.0) attributes.scale = part.scale / std::sqrt(static_cast<double>(part.head_dim));
   if (part.sinks) {
     attributes.extra = Extra::Sink;
     operands.push_back(parameter(name + ".sinks", {kv_heads, group}));

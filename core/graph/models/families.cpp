@@ -141,11 +141,10 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   for (const char* rotated : {"rotary_dims", "rope_dim"})
     require(!has(rotated) || size(rotated) % 2 == 0, "{}: {}={} is odd; rotations turn pairs.", place, rotated,
             size(rotated));
-  if (has("rotary_dims"))
-    require(size("rotary_dims") <= model.hidden / model.heads,
-            "{}: rotary_dims={} is more than the {} dimensions of a head.", place, size("rotary_dims"),
-            model.hidden / model.heads);
-  else if (model.factors.contains("rotary_base") && has("head_dim"))
+  const std::int64_t head = has("head_dim") ? size("head_dim") : model.hidden / std::max<std::int64_t>(1, model.heads);
+  require(size("rotary_dims") <= head, "{}: rotary_dims={} is more than the {} dimensions of a head.", place,
+          size("rotary_dims"), head);
+  if (size("rotary_dims") == 0 && model.factors.contains("rotary_base") && has("head_dim"))
     require(size("head_dim") % 2 == 0, "{}: head_dim={} is odd; rotations turn pairs.", place, size("head_dim"));
 }
 

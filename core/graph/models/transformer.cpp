@@ -22,11 +22,16 @@ TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim
   return add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", {last})}, {.epsilon = transformer.epsilon});
 }
 
+TensorId TransformerBuilder::scaled(const std::string& name, TensorId x, double factor) {
+  return factor == 1.0 ? x : add(OpKind::Scale, name + ".scaled", {x}, {.scale = factor});
+}
+
 // --- before the blocks ---
 
 TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId tokens) {
   TensorId x = add(OpKind::Embedding, name, {tokens, words.value()});
   if (word != embed) x = project(name + ".in", x, {word, embed}, {"batch", "seq", "embed"});
+  x = scaled(name, x, transformer.embed_scale);
   if (transformer.token_types > 0) {
     const TensorId types = token_input("token_types");
     const TensorId table = parameter(name + ".types.weight", {{"token_type", transformer.token_types}, embed});
@@ -49,19 +54,25 @@ TensorId TransformerBuilder::block(const std::string& name, TensorId x, const Bl
                        : feed_forward(name + ".mlp", from, transformer.feed_forward.width);
   };
   const std::string attn = name + ".attn", mlp = name + (use.mixture ? ".moe" : ".mlp");
-  const auto plus = [&](const std::string& part, TensorId y) { return add(OpKind::Add, part + ".residual", {x, y}); };
+  const bool before = transformer.norm_of != Transformer::NormOf::Result;
+  const bool after = transformer.norm_of != Transformer::NormOf::Input;
+  const auto read = [&](const char* which) { return before ? norm(name + which, x, embed) : x; };
+  const auto plus = [&](const std::string& part, TensorId y) {
+    if (after) y = norm(part + ".norm", y, embed);
+    return add(OpKind::Add, part + ".residual", {x, scaled(part, y, transformer.residual_scale)});
+  };
   if (transformer.parallel) return parallel_block(name, x, use);
   if (transformer.norm_after) {
     x = norm(name + ".ln1", plus(attn, attention(attn, x, x, use.attention)), embed);
     return norm(name + ".ln2", plus(mlp, inner(x)), embed);
   }
-  TensorId a = norm(name + ".ln1", x, embed);
+  TensorId a = read(".ln1");
   x = plus(attn, attention(attn, a, a, use.attention));
   if (use.memory) {
     a = norm(name + ".ln_cross", x, embed);
     x = plus(name + ".cross", attention(name + ".cross", a, *use.memory, {.causal = false}));
   }
-  return plus(mlp, inner(norm(name + ".ln2", x, embed)));
+  return plus(mlp, inner(read(".ln2")));
 }
 
 // x + attention(ln1 x) + feed_forward(ln2 x). The two last products come one after the other, so that no layer ends
@@ -71,7 +82,7 @@ TensorId TransformerBuilder::parallel_block(const std::string& name, TensorId x,
   const std::string attn = name + ".attn", mlp = name + ".mlp";
   const TensorId a = norm(name + ".ln1", x, embed);
   const TensorId core = attention_core(attn, a, a, use.attention);
-  const TensorId b = norm(name + ".ln2", x, embed);
+  const TensorId b = transformer.one_norm ? a : norm(name + ".ln2", x, embed);
   const TensorId inner = feed_forward_inner(mlp, b, transformer.feed_forward.width);
   const TensorId attended = attention_out(attn, core);
   TensorId sum = add(OpKind::Add, name + ".products", {attended, feed_forward_out(mlp, inner)});
@@ -111,7 +122,8 @@ TensorId TransformerBuilder::logits(TensorId x) {
     x = add(OpKind::Scale, "head.scaled", {x}, {.scale = 1.0 / std::sqrt(static_cast<double>(embed.size))});
   const TensorId table = transformer.tied ? words.value() : parameter("head.weight", {vocab, word});
   x = add(OpKind::Contract, "head.logits", {x, table}, {.result_names = {"batch", "seq", "vocab"}});
-  return transformer.transformed_head ? add_bias("head", x, {vocab}) : x;
+  if (transformer.transformed_head || transformer.head_bias) x = add_bias("head", x, {vocab});
+  return scaled("head.logits", x, transformer.logit_scale);
 }
 
 TensorId TransformerBuilder::stacks(TensorId tokens) {

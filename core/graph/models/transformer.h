@@ -41,9 +41,11 @@ struct AttentionPart {
   std::int64_t kv_heads, group, head_dim;
   std::optional<LatentPart> latent = {};  // head_dim = nope + rope
   bool qkv_bias = false, out_bias = false;
-  bool norm = false;   // of each query and key over head_dim, RMS
-  bool sinks = false;  // one learned logit per head in the softmax's denominator
-  bool scaled = true;  // scores by 1 / sqrt(head_dim)
+  bool norm = false;       // of each query and key over head_dim, RMS
+  bool wide_norm = false;  // the same over all heads at once
+  bool sinks = false;      // one learned logit per head in the softmax's denominator
+  bool scaled = true;      // scores by 1 / sqrt(head_dim)
+  double scale = 1.0;      // and by this
   bool causal = true;
 };
 
@@ -83,7 +85,10 @@ struct Transformer {
   Norm norm = Norm::Layer;
   double epsilon = 1e-5;    // of all norms
   bool norm_after = false;  // after the residual sum instead of before attention and feed-forward
-  bool parallel = false;    // attention and feed-forward both read the block's input
+  // Of attention and of feed-forward, where norms are not after the sum: what they read, what they make, or both.
+  enum class NormOf { Input, Both, Result } norm_of = NormOf::Input;
+  bool parallel = false;  // attention and feed-forward both read the block's input
+  bool one_norm = false;  // parallel: by the same norm
   bool final_norm = true;
   Positions positions = Positions::None;
   double rotary_base = 10000.0;
@@ -92,9 +97,12 @@ struct Transformer {
   std::int64_t buckets = 0;                            // Relative
   std::int64_t token_types = 0;                        // 0: none; else a table looked up by the input "token_types"
   bool embedding_norm = false;
-  std::int64_t word_embed = 0;    // width of the word table; 0: embed. Else projected in and out
-  bool tied = false;              // the head is the word table
-  bool scaled_head = false;       // the head reads its input times 1 / sqrt(embed)
+  std::int64_t word_embed = 0;  // width of the word table; 0: embed. Else projected in and out
+  bool tied = false;            // the head is the word table
+  bool scaled_head = false;     // the head reads its input times 1 / sqrt(embed)
+  bool head_bias = false;       // a bias per word
+  // Factors of the embedding, of what attention and feed-forward add to their input, and of the logits.
+  double embed_scale = 1.0, residual_scale = 1.0, logit_scale = 1.0;
   bool transformed_head = false;  // dense, activation, norm before the head, and a bias per word (BERT)
 };
 

@@ -66,6 +66,9 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory, bool rotary);
   [[nodiscard]] Projections latent_projections(const std::string& name, TensorId x);
   [[nodiscard]] TensorId rotate(const std::string& name, TensorId x);
+  // Over all dimensions behind batch and seq, which are joined as `all`.
+  [[nodiscard]] TensorId wide_norm(const std::string& name, TensorId x, const Dim& all);
+  [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);
   [[nodiscard]] TensorId as_keys(const std::string& name, TensorId x);
   // activation(gate) * up, or activation(up); `widen` projects to the inner width and is told which: ".gate" or ".up".
   using Widen = std::function<TensorId(const std::string& which)>;

@@ -7,6 +7,8 @@
 //   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019)
 //   llama         RMS norm, rotated heads, grouped queries, gated SiLU (H. Touvron et al., 2023); Mistral, Qwen2, Qwen3
 //   mixtral       llama with a mixture of experts (A. Jiang et al., 2024); Qwen3-MoE, Llama 4, gpt-oss
+//   decoder       llama with other norms, factors, and blocks side by side: Gemma, Phi, Falcon, Granite, OLMo 2, ...
+//   decoder_moe   the same with a mixture of experts: GLM-4.5, MiniMax-M2
 //   deepseek_v3   latent attention, sigmoid scores, a shared expert (DeepSeek-AI, 2024), without its layers for several
 //                 tokens at once
 //   t5            encoder and decoder, relative biases (C. Raffel et al., 2020)
@@ -131,6 +133,18 @@ std::vector<SizeField> mixtral_sizes() {
                                                     {"no_rotary_every", kMaxLayers, 0, 0},
                                                     width_or_none("attention_chunk")});
 }
+// parallel: attention and feed-forward side by side, behind a norm each (1) or one for both (2). norms: of what they
+// read (0), of what they make as well (1), or of that alone (2). rotary_dims: 0 rotates all of a head.
+std::vector<SizeField> decoder_keys() {
+  return {flag("layer_norm", 0),   {"parallel", 2, 0, 0}, {"norms", 2, 0, 0},
+          flag("wide_qk_norm", 0), flag("head_bias", 0),  {"rotary_dims", 1'000'000, 0, 0}};
+}
+std::vector<SizeField> decoder_sizes() {
+  return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0}});
+}
+std::vector<SizeField> decoder_moe_sizes() {
+  return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0)});
+}
 std::vector<SizeField> deepseek_sizes() {
   return with(with(with(core_sizes(), {width("intermediate")}), expert_sizes()),
               {width_or_none("q_rank"), width("kv_rank"), width("nope_dim"), width("rope_dim"), width("value_dim"),
@@ -141,6 +155,12 @@ FactorField epsilon(double otherwise) { return {"epsilon", otherwise}; }
 std::vector<FactorField> rotated() { return {{"rotary_base", 10000.0}, epsilon(1e-5)}; }
 std::vector<FactorField> rotated_mixture() {
   return {{"rotary_base", 10000.0}, epsilon(1e-5), {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
+}
+
+std::vector<FactorField> with_scales(std::vector<FactorField> factors) {
+  for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
+    factors.push_back({scale, 1.0});
+  return factors;
 }
 
 // --- what the keys make ---
@@ -290,6 +310,34 @@ Transformer mixtral(const ModelConfig& model) {
   return made;
 }
 
+void apply_decoder_keys(Transformer& made, const ModelConfig& model) {
+  using NormOf = Transformer::NormOf;
+  constexpr NormOf kNorms[] = {NormOf::Input, NormOf::Both, NormOf::Result};
+  made.norm = is_set(model, "layer_norm") ? Norm::Layer : Norm::Rms;
+  made.norm_of = kNorms[size_of(model, "norms")];
+  made.parallel = is_set(model, "parallel");
+  made.one_norm = size_of(model, "parallel") == 2;
+  made.rotary_dims = size_of(model, "rotary_dims");
+  made.head_bias = is_set(model, "head_bias");
+  made.attention.wide_norm = is_set(model, "wide_qk_norm");
+  made.attention.scale = model.factors.at("attention_scale");
+  made.embed_scale = model.factors.at("embed_scale");
+  made.residual_scale = model.factors.at("residual_scale");
+  made.logit_scale = model.factors.at("logit_scale");
+}
+
+Transformer decoder(const ModelConfig& model) {
+  Transformer made = llama(model);
+  apply_decoder_keys(made, model);
+  return made;
+}
+
+Transformer decoder_moe(const ModelConfig& model) {
+  Transformer made = mixtral(model);
+  apply_decoder_keys(made, model);
+  return made;
+}
+
 Transformer deepseek_v3(const ModelConfig& model) {
   Transformer made = rotated_decoder(model);
   const LatentPart latent{.q_rank = size_of(model, "q_rank"),
@@ -347,6 +395,13 @@ std::vector<Family> transformer_families() {
       {"mixtral", mixtral_sizes(), rotated_mixture(),
        "mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2", kBatch,
        kType, build<mixtral>},
+      {"decoder", decoder_sizes(), with_scales(rotated()),
+       "decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1", kBatch, kType,
+       build<decoder>},
+      {"decoder_moe", decoder_moe_sizes(), with_scales(rotated_mixture()),
+       "decoder_moe:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
+       "rotary_dims=8",
+       kBatch, kType, build<decoder_moe>},
       {"deepseek_v3", deepseek_sizes(), rotated_mixture(),
        "deepseek_v3:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
        "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",

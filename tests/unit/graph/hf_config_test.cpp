@@ -193,8 +193,9 @@ TEST(HfConfig, GivesTheSequenceTheNameAndTheDtype) {
 
 TEST(HfConfig, AnUnsupportedFamilyIsRefusedByItsName) {
   const std::string list =
-      "supported are bert, bloom, deepseek_v3, gpt2, gpt_neox, gpt_oss, llama, llama4, llama4_text, mistral, mixtral, "
-      "opt, qwen2, qwen3, qwen3_moe, t5.";
+      "supported are bert, bloom, deepseek_v3, falcon, gemma, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, gpt_oss, "
+      "gptj, granite, kimi_k2, llama, llama4, llama4_text, minimax_m2, mistral, mixtral, olmo2, opt, phi, phi3, qwen2, "
+      "qwen3, qwen3_moe, smollm3, stablelm, starcoder2, t5.";
   EXPECT_EQ(refusal(R"({"model_type": "mamba"})"),
             "config.json: models of the family 'mamba' are not supported; " + list);
   EXPECT_EQ(refusal(R"({"model_type": "nemotron_h", "time_step_limit": [-Infinity, Infinity, NaN, "Infinity\""]})"),
