@@ -14,6 +14,7 @@
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/graph/import/find_model.h"
+#include "core/graph/import/model_file.h"
 #include "core/plan/ranks.h"
 #include "core/schedule/schedule_csv.h"
 #include "simulator/fold/folded_plan.h"
@@ -43,7 +44,10 @@ std::string sizes_text(const ModelConfig& model) {
 }
 
 void expect_model(const Plan& plan, const std::string& model, const std::string& path) {
-  ModelConfig asked = at_place("--model", [&] { return find_model(model); });
+  const bool same_kind = plan.model.file && is_model_file(model);
+  ModelConfig asked = at_place("--model", [&] {
+    return same_kind ? find_model(model, plan.model.file->dims) : find_model(model);
+  });
   if (asked.seq > 0 && plan.model.seq > 0) asked.seq = plan.model.seq;  // --seq of `plan` keeps the name
   require(asked == plan.model, "{}: the plan is for model {}, not {}; leave --model out, or give the plan's model.",
           path, sizes_text(plan.model), sizes_text(asked));

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/model_file.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/import/onnx/onnx_reader.h"
+#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/builder.h"
+#include "core/graph/import/primitive/emit.h"
+#include "core/graph/import/primitive/recognise.h"
+
+namespace meshwright {
+
+namespace {
+
+using primitive::Kind;
+using primitive::Module;
+using primitive::Node;
+
+constexpr const char* kOnnx = ".onnx";
+
+// Where a softmax or a product with parameters ends the model, its rows are logits: a cross entropy of new labels.
+void add_loss(Module& module) {
+  if (module.nodes[static_cast<std::size_t>(module.result)].kind == Kind::CrossEntropy) return;
+  const auto at = [&](int i) -> const Node& { return module.nodes[static_cast<std::size_t>(i)]; };
+  int logits = module.result;
+  if (at(logits).kind == Kind::Log) logits = at(logits).inputs[0];
+  if (at(logits).kind == Kind::Softmax && at(logits).details.axes[0] + 1 == static_cast<std::int64_t>(at(logits).shape.size()))
+    logits = at(logits).inputs[0];
+  bool scores = logits != module.result;
+  for (int i = logits; !scores && !at(i).inputs.empty();) {
+    const Node& node = at(i);
+    const auto weight = [&](int input) {
+      int w = input;
+      while (at(w).kind == Kind::Transpose || at(w).kind == Kind::Reshape) w = at(w).inputs[0];
+      return at(w).kind == Kind::Parameter;
+    };
+    scores = (node.kind == Kind::MatMul || node.kind == Kind::Convolution) && weight(node.inputs[1]);
+    const bool passes = node.kind == Kind::Reshape || node.kind == Kind::Transpose ||
+                        (node.kind == Kind::Add && weight(node.inputs[1]));
+    if (!passes) break;
+    i = node.inputs[0];
+  }
+  if (!scores || at(logits).shape.size() < 2) return;
+  primitive::Builder builder(module);
+  builder.name = "head";
+  // One element of space, as a convolution over a whole image leaves, is none.
+  primitive::Shape shape = at(logits).shape;
+  if (shape.size() == 4 && shape[2] == 1 && shape[3] == 1 && shape[1] > 1) logits = builder.squeeze(logits, {2, 3});
+  shape = at(logits).shape;
+  if (shape.back() < 2) return;
+  shape.pop_back();
+  module.result = builder.cross_entropy(logits, builder.input("labels", shape, true));
+}
+
+class FileSource : public ForwardSource {
+ public:
+  FileSource(Module module, const std::string& place) : module_(std::move(module)), axes_(make_axes(place)) {
+    blocks_ = primitive::blocks_of(module_);
+    summary.file_ops = module_.file_ops;
+    summary.recognised = module_.recognised;
+    summary.notes = module_.notes;
+    summary.blocks = blocks_.empty() ? 0 : *std::max_element(blocks_.begin(), blocks_.end()) + 1;
+  }
+  void build(Graph& graph, LossReduction reduction) const override {
+    primitive::emit(module_, axes_, blocks_, graph, reduction);
+  }
+
+  ModelFileSummary summary;
+
+ private:
+  [[nodiscard]] primitive::Axes make_axes(const std::string& place) const {
+    try {
+      return primitive::Axes(module_);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}: {}", place, error.what()));
+    }
+  }
+
+  const Module module_;
+  const primitive::Axes axes_;
+  std::vector<int> blocks_;
+};
+
+std::string model_name(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
+  for (const char* end : {".onnx", ".pt2", ".json.gz"})
+    if (name.size() > std::string_view(end).size() && name.ends_with(end))
+      name.resize(name.size() - std::string_view(end).size());
+  return name;
+}
+
+// What the graph's dimensions are called tells the sizes that reports show.
+void describe(ModelConfig& model) {
+  Graph graph;
+  graph.name = model.name;
+  graph.batch = 1;
+  model.file->source->build(graph, LossReduction::Mean);
+  std::map<std::string, std::int64_t> sizes;
+  for (const Tensor& tensor : graph.tensors())
+    for (const Dim& dim : tensor.dims) sizes.emplace(dim.name, dim.size);
+  model.hidden = sizes["embed"];
+  model.seq = sizes["seq"];
+  model.vocab = sizes["vocab"];
+  model.heads = sizes["kv_heads"] * std::max<std::int64_t>(sizes["group"], 1);
+}
+
+}  // namespace
+
+bool is_model_file(const std::string& path) { return path.ends_with(kOnnx); }
+
+ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
+                             const std::map<std::string, std::int64_t>& dims) {
+  onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
+  Module module = primitive::recognised(read.module);
+  std::shared_ptr<FileSource> source;
+  try {
+    add_loss(module);
+    primitive::drop_unused(module);
+    primitive::expect_emittable(module);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", path, error.what()));
+  }
+  source = std::make_shared<FileSource>(std::move(module), path);
+  ModelConfig model{.name = model_name(path), .family = "file", .layers = source->summary.blocks};
+  model.default_batch = read.default_batch;
+  model.file = ModelFile{path, fmt::format("{:016x}", stable_hash(bytes)), dims, source};
+  describe(model);
+  return model;
+}
+
+ModelConfig read_model_file(const std::string& path, const std::map<std::string, std::int64_t>& dims) {
+  return read_model_bytes(read_file(path), path, dims);
+}
+
+const ModelFileSummary& summary_of(const ModelConfig& model) {
+  MW_CHECK(model.file.has_value(), "model '{}' has no file", model.name);
+  return static_cast<const FileSource&>(*model.file->source).summary;
+}
+
+}  // namespace meshwright
