@@ -20,6 +20,7 @@ bool is_binary(Kind kind) { return kind >= Kind::Add && kind <= Kind::Compare; }
 // Row-major strides of `shape` as one of `rank` dimensions; 0 where it repeats.
 Sizes strides_in(const Shape& shape, std::size_t rank) {
   Sizes strides(rank, 0);
+  if (shape.size() > rank) return strides;  // of an op that is not elementwise
   std::int64_t step = 1;
   for (std::size_t d = shape.size(); d-- > 0; step *= shape[d])
     strides[d + rank - shape.size()] = shape[d] == 1 ? 0 : step;

@@ -81,6 +81,7 @@ class Emitter {
       for (std::size_t k = 0; k < node.inputs.size(); ++k) {
         auto& reader = first_reader_[node.inputs[k]];
         if (reader.first == nullptr) reader = {&node, k};
+        ++readers_[node.inputs[k]];
       }
   }
   void run(const std::vector<int>& blocks, LossReduction reduction);
@@ -106,6 +107,7 @@ class Emitter {
 
   void emit(int n);
   [[nodiscard]] Value leaf(int n);
+  [[nodiscard]] TensorId parameter_of(int n, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value binary(int n);
   [[nodiscard]] Value scaled(int n, int x, double scale);
   [[nodiscard]] Value select(int n);
@@ -133,9 +135,9 @@ class Emitter {
   const std::int64_t samples_;
   std::vector<Value> values_;
   std::map<int, std::pair<const Node*, std::size_t>> first_reader_;
+  std::map<int, int> readers_;
   std::map<std::string, int> used_;
   std::string name_;
-  bool weighted_ = false;
 };
 
 // --- dimensions ---
@@ -251,6 +253,13 @@ Value Emitter::leaf(int n) {
   const TensorKind kind = of.kind == Kind::Parameter ? TensorKind::Parameter : TensorKind::Input;
   const std::string name = of.name.empty() ? "constant" : of.name;
   return {graph_.add_tensor(unique(name), kind, of.integer ? DType::I32 : graph_.dtype, dims(order)), order};
+}
+
+TensorId Emitter::parameter_of(int n, const std::vector<Wanted>& wanted) {
+  std::vector<Dim> to;
+  for (const Wanted& of : wanted)
+    to.push_back(of.axes.size() == 1 ? dim(of.axes[0]) : Dim{of.name, product(of.axes)});
+  return graph_.add_tensor(unique(node(n).name), TensorKind::Parameter, graph_.dtype, to);
 }
 
 std::optional<double> Emitter::scalar(int n) const {
@@ -456,7 +465,11 @@ Value Emitter::convolution(int n) {
   for (std::size_t k = 0; k < 2; ++k)  // a size that is not kept needs a name that x lacks
     if (graph_.tensor(x).dims[k + 1].name == spatial[k].name && graph_.tensor(x).dims[k + 1].size != spatial[k].size)
       spatial[k].name += "_out";
-  const TensorId made = add(OpKind::Convolution, "", {x, shaped(operand(n, 1), weight)},
+  // A weight of one convolution alone is made as that needs it.
+  const int w_node = of.inputs[1];
+  const bool own = node(w_node).kind == Kind::Parameter && readers_.at(w_node) == 1;
+  const TensorId w_tensor = own ? parameter_of(w_node, weight) : shaped(operand(n, 1), weight);
+  const TensorId made = add(OpKind::Convolution, "", {x, w_tensor},
                             {.result_dims = spatial,
                              .stride = of.details.stride,
                              .pad_before = of.details.before,
@@ -564,7 +577,10 @@ void Emitter::emit(int n) {
   const Node& of = node(n);
   name_ = of.name.empty() ? name_of(of.kind) : of.name;
   if (of.inputs.empty()) {
-    if (!scalar(n)) values_[static_cast<std::size_t>(n)] = leaf(n);
+    const auto reader = first_reader_.find(n);
+    const bool of_convolution = of.kind == Kind::Parameter && readers_[n] == 1 &&
+                                reader->second.first->kind == Kind::Convolution && reader->second.second == 1;
+    if (!scalar(n) && !of_convolution) values_[static_cast<std::size_t>(n)] = leaf(n);
     return;
   }
   const auto made = [&]() -> Value {

@@ -69,6 +69,8 @@ class Recogniser {
   const Module& from_;
   Module to_;
   Builder b_;
+  int masks_ = 0;  // left out
+  std::string first_mask_;
 };
 
 Recogniser::Found Recogniser::beside_scalar(int i, Kind kind, double* scalar) const {
@@ -345,9 +347,7 @@ Recogniser::Found Recogniser::attention(int weights, int values) {
   if (!fits) return std::nullopt;
   const double usual = 1.0 / std::sqrt(static_cast<double>(a[3]));
   const bool causal = scores->causal && a[2] <= b[2];
-  if (scores->hidden)
-    to_.notes.push_back(fmt::format("the mask of attention '{}' is left out{}", b_.name,
-                                    causal ? " but for its later positions" : ""));
+  if (scores->hidden && masks_++ == 0) first_mask_ = b_.name;
   return b_.attention(queries, keys, of_values, near(scale, usual) ? 0.0 : scale, causal);
 }
 
@@ -386,6 +386,11 @@ Module Recogniser::run() {
     }
     made.push_back(now);
   }
+  if (masks_ > 0)
+    to_.notes.push_back(
+        fmt::format("the masks of {} attention{} are left out but for later positions (the first of '{}'): batches are "
+                    "taken as full",
+                    masks_, masks_ == 1 ? "" : "s", first_mask_));
   to_.result = made[static_cast<std::size_t>(from_.result)];
   drop_unused(to_);
   for (const Node& node : to_.nodes)
