@@ -4,12 +4,16 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/gzip.h"
+#include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/base/zip.h"
 #include "core/graph/import/onnx/onnx_reader.h"
 #include "core/graph/import/primitive/axes.h"
 #include "core/graph/import/primitive/builder.h"
 #include "core/graph/import/primitive/emit.h"
 #include "core/graph/import/primitive/recognise.h"
+#include "core/graph/import/torch/export_reader.h"
 
 namespace meshwright {
 
@@ -19,7 +23,8 @@ using primitive::Kind;
 using primitive::Module;
 using primitive::Node;
 
-constexpr const char* kOnnx = ".onnx";
+constexpr const char *kOnnx = ".onnx", *kTorch = ".pt2", *kTorchJson = ".json.gz";
+constexpr std::uint64_t kMaxProgram = std::uint64_t{1} << 28;  // bytes of an exported program without its weights
 
 // Where a softmax or a product with parameters ends the model, its rows are logits: a cross entropy of new labels.
 void add_loss(Module& module) {
@@ -92,6 +97,41 @@ std::string model_name(const std::string& path) {
   return name;
 }
 
+struct ReadModule {
+  Module module;
+  std::int64_t default_batch;
+  DType dtype;
+};
+
+// The JSON of an exported program, in its archive or alone.
+std::string program_text(std::string_view bytes, const std::string& path) {
+  if (path.ends_with(kTorch)) {
+    for (const ZipEntry& entry : read_zip(bytes, path))
+      if (entry.name.ends_with("models/model.json") || entry.name.ends_with("serialized_exported_program.json"))
+        return unpacked(entry, kMaxProgram, path);
+    throw InputError(fmt::format("{}: the archive holds no exported program; give a file that torch.export.save wrote.",
+                                 path));
+  }
+  std::string text;
+  const ByteSource source = unpacked(bytes, path);
+  for (std::string_view piece = source(); !piece.empty(); piece = source()) {
+    text += piece;
+    require(text.size() <= kMaxProgram, "{}: unpacked it has more than {} bytes; give a model of fewer ops.", path,
+            kMaxProgram);
+  }
+  return text;
+}
+
+ReadModule read_module(std::string_view bytes, const std::string& path,
+                       const std::map<std::string, std::int64_t>& dims) {
+  if (path.ends_with(kOnnx)) {
+    onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
+    return {std::move(read.module), read.default_batch, DType::F32};
+  }
+  torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), dims, path);
+  return {std::move(read.module), read.default_batch, read.dtype};
+}
+
 // What the graph's dimensions are called tells the sizes that reports show.
 void describe(ModelConfig& model) {
   Graph graph;
@@ -109,14 +149,17 @@ void describe(ModelConfig& model) {
 
 }  // namespace
 
-bool is_model_file(const std::string& path) { return path.ends_with(kOnnx); }
+bool is_model_file(const std::string& path) {
+  return path.ends_with(kOnnx) || path.ends_with(kTorch) || path.ends_with(kTorchJson);
+}
 
 ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
                              const std::map<std::string, std::int64_t>& dims) {
-  onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
-  Module module = primitive::recognised(read.module);
+  const ReadModule read = read_module(bytes, path, dims);
   std::shared_ptr<FileSource> source;
+  Module module;
   try {
+    module = primitive::recognised(read.module);
     add_loss(module);
     primitive::drop_unused(module);
     primitive::expect_emittable(module);
@@ -126,6 +169,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   source = std::make_shared<FileSource>(std::move(module), path);
   ModelConfig model{.name = model_name(path), .family = "file", .layers = source->summary.blocks};
   model.default_batch = read.default_batch;
+  model.default_dtype = read.dtype;
   model.file = ModelFile{path, fmt::format("{:016x}", stable_hash(bytes)), dims, source};
   describe(model);
   return model;

@@ -608,6 +608,13 @@ int Builder::gather(int table, int ids, std::int64_t axis) {
   return add(Kind::Gather, {table, ids}, to, at(table).integer);
 }
 
+int Builder::pick_label(int x, int labels) {
+  const Shape rows(shape(x).begin(), shape(x).end() - (shape(x).empty() ? 0 : 1));
+  expect(!shape(x).empty() && at(labels).integer && shape(labels) == rows,
+         fmt::format("labels {} are not one for each row of {}", to_text(shape(labels)), to_text(shape(x))));
+  return add(Kind::PickLabel, {x, labels}, rows, false);
+}
+
 // --- normalisations ---
 
 int Builder::softmax(int x, std::int64_t axis) {
@@ -642,8 +649,9 @@ int Builder::attention(int q, int k, int v, double scale, bool causal) {
 }
 
 int Builder::cross_entropy(int logits, int labels) {
-  const Shape rows(shape(logits).begin(), shape(logits).end() - 1);
-  expect(shape(labels) == rows, fmt::format("labels {} are not one for each row of {}", to_text(shape(labels)),
+  const Shape rows(shape(logits).begin(), shape(logits).end() - (shape(logits).empty() ? 0 : 1));
+  expect(!shape(logits).empty() && shape(labels) == rows,
+         fmt::format("labels {} are not one for each row of {}", to_text(shape(labels)),
                                             to_text(shape(logits))));
   return add(Kind::CrossEntropy, {logits, labels}, {}, false);
 }

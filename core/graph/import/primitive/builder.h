@@ -60,6 +60,7 @@ class Builder {
   int convolution(int x, int w, const Windows& windows, std::int64_t groups);
   int pool(Kind kind, int x, const Windows& windows);
   int gather(int table, int ids, std::int64_t axis);
+  int pick_label(int x, int labels);
   int softmax(int x, std::int64_t axis);
   int layer_norm(int x, int gamma, int beta, double epsilon);
   int rms_norm(int x, int gamma, double epsilon);

@@ -48,6 +48,7 @@ bool is_emittable(Kind kind) {
     case Kind::Erf:
     case Kind::Not:
     case Kind::ToInteger:
+    case Kind::PickLabel:
       return false;
     default:
       return true;

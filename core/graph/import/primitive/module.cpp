@@ -16,7 +16,7 @@ const char* name_of(Kind kind) {
       "square",      "abs",       "sin",      "cos",       "erf",        "tanh",     "sigmoid",    "relu",
       "gelu",        "gelu_erf",  "silu",     "not",       "to_float",   "to_int",   "dropout",    "select",
       "reshape",     "transpose", "broadcast", "slice",    "concat",     "reduce_sum", "reduce_mean", "reduce_max",
-      "matmul",      "convolution", "max_pool", "average_pool", "gather", "softmax", "layer_norm", "rms_norm",
+      "matmul",      "convolution", "max_pool", "average_pool", "gather", "pick_label", "softmax", "layer_norm", "rms_norm",
       "batch_norm",  "attention", "rotary",   "cross_entropy"};
   static_assert(kNames.size() == static_cast<std::size_t>(Kind::CrossEntropy) + 1);
   return kNames[static_cast<std::size_t>(kind)];

@@ -73,7 +73,8 @@ enum class Kind {
   Convolution,  // x (batch, in, h, w), weight (out, in / groups, kh, kw)
   MaxPool,      // over the last two dimensions
   AveragePool,
-  Gather,  // (table (rows, ...), ids) -> (ids..., ...)
+  Gather,     // (table (rows, ...), ids) -> (ids..., ...)
+  PickLabel,  // (x, labels) -> x at the label, over x's last dimension
   // normalisations
   Softmax,    // over Details::axes[0]
   LayerNorm,  // (x, gamma, beta) over the last dimension; Details::number: epsilon, as of all norms

@@ -64,7 +64,10 @@ class Recogniser {
   void note_mask(int mask, std::optional<bool> keeps, Scores& scores) const;
   [[nodiscard]] bool is_causal(int mask, std::optional<bool> keeps) const;
   [[nodiscard]] int unrepeated(int i);
-  [[nodiscard]] int with_heads(int i) const;
+  [[nodiscard]] int with_heads(int i);
+  [[nodiscard]] Scaled peeled(int i);
+  [[nodiscard]] int softmax_below(int i);
+  [[nodiscard]] Found cross_entropy(int loss);
 
   const Module& from_;
   Module to_;
@@ -289,7 +292,11 @@ std::optional<Recogniser::Scores> Recogniser::scores_of(int i) const {
       scores.product = i;
       return scores;
     }
-    if (const Found inner = beside_scalar(i, Kind::Multiply, &scalar)) {
+    const bool parted = node.kind == Kind::Reshape && is(node.inputs[0], Kind::MatMul) &&
+                        node.shape.back() == at(node.inputs[0]).shape.back();
+    if (parted) {  // heads that were merged for the product
+      i = node.inputs[0];
+    } else if (const Found inner = beside_scalar(i, Kind::Multiply, &scalar)) {
       scores.scale *= scalar;
       i = *inner;
     } else if (node.kind == Kind::Add || node.kind == Kind::Subtract || node.kind == Kind::Multiply) {
@@ -323,24 +330,51 @@ int Recogniser::unrepeated(int i) {
 }
 
 // (batch, heads, s, d) of what was merged to (batch * heads, s, d).
-int Recogniser::with_heads(int i) const {
-  const Node& node = at(i);
+int Recogniser::with_heads(int i) {
+  const Node node = at(i);
   if (node.kind != Kind::Reshape || node.shape.size() != 3) return i;
-  const Shape& before = at(node.inputs[0]).shape;
-  const bool merged = before.size() == 4 && before[2] == node.shape[1] && before[3] == node.shape[2];
-  return merged ? node.inputs[0] : i;
+  const Shape before = at(node.inputs[0]).shape;
+  const std::size_t rank = before.size();
+  const bool merged = rank >= 4 && before[rank - 2] == node.shape[1] && before[rank - 1] == node.shape[2] &&
+                      before[0] > 0 && node.shape[0] % before[0] == 0;
+  return merged ? b_.reshape(node.inputs[0], {before[0], node.shape[0] / before[0], node.shape[1], node.shape[2]}) : i;
+}
+
+// What is below factors and merged heads.
+Recogniser::Scaled Recogniser::peeled(int i) {
+  Scaled whole{i, 1.0};
+  for (int before = -1; before != whole.node;) {
+    before = whole.node;
+    const Scaled inner = unscaled(whole.node);
+    whole = {with_heads(inner.node), whole.factor * inner.factor};
+  }
+  return whole;
+}
+
+// The softmax of attention weights, below what drops some, merges heads, or sets rows to 0 in which all is masked.
+int Recogniser::softmax_below(int i) {
+  for (int steps = 0; steps < 4 && !is(i, Kind::Softmax); ++steps) {
+    if (is(i, Kind::Dropout))
+      i = at(i).inputs[0];
+    else if (is(i, Kind::Select))
+      i = at(i).inputs[is(at(i).inputs[1], Kind::Softmax) ? 1 : 2];
+    else
+      i = with_heads(i);  // the same where nothing was merged
+  }
+  return i;
 }
 
 Recogniser::Found Recogniser::attention(int weights, int values) {
-  if (is(weights, Kind::Dropout)) weights = at(weights).inputs[0];
+  weights = softmax_below(weights);
   if (!is(weights, Kind::Softmax) || !over_last(weights)) return std::nullopt;
-  std::optional<Scores> scores = scores_of(at(weights).inputs[0]);
-  // Scores merged for the product and parted for the mask, and merged again.
+  const std::optional<Scores> scores = scores_of(at(weights).inputs[0]);
   if (!scores) return std::nullopt;
-  const Scaled q = unscaled(at(scores->product).inputs[0]), k = unscaled(at(scores->product).inputs[1]);
-  const double scale = scores->scale * q.factor * k.factor;
-  const int queries = with_heads(q.node), turned = b_.swap(k.node, -1, -2);
-  const int keys = unrepeated(with_heads(turned)), of_values = unrepeated(with_heads(values));
+  const std::vector<int> factors = at(scores->product).inputs;
+  const Scaled q = peeled(factors[0]), turned = peeled(factors[1]);
+  if (at(turned.node).shape.size() < 2) return std::nullopt;
+  const Scaled k = peeled(b_.swap(turned.node, -1, -2));
+  const double scale = scores->scale * q.factor * turned.factor * k.factor;
+  const int queries = q.node, keys = unrepeated(k.node), of_values = unrepeated(with_heads(values));
   const Shape &a = at(queries).shape, &b = at(keys).shape, &c = at(of_values).shape;
   const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && b[0] == c[0] && b[1] == c[1] &&
                     b[1] > 0 && a[1] % b[1] == 0 && b[2] == c[2] && a[3] == b[3] && scale > 0.0;
@@ -349,6 +383,36 @@ Recogniser::Found Recogniser::attention(int weights, int values) {
   const bool causal = scores->causal && a[2] <= b[2];
   if (scores->hidden && masks_++ == 0) first_mask_ = b_.name;
   return b_.attention(queries, keys, of_values, near(scale, usual) ? 0.0 : scale, causal);
+}
+
+// --- losses ---
+
+// Labels below what replaces those that are ignored.
+int labels_below(const Builder& b, int i) {
+  while (b.at(i).kind == Kind::Select) i = b.at(i).inputs[b.at(b.at(i).inputs[1]).constant ? 2 : 1];
+  return i;
+}
+
+// The mean or sum of the logarithms that labels pick of a softmax, however it is weighed and counted.
+Recogniser::Found Recogniser::cross_entropy(int loss) {
+  if (!at(loss).shape.empty()) return std::nullopt;
+  int i = loss;
+  for (int steps = 0; steps < 24 && !is(i, Kind::PickLabel); ++steps) {
+    const Kind kind = at(i).kind;
+    const bool passes = kind == Kind::Divide || kind == Kind::Multiply || kind == Kind::ReduceSum ||
+                        kind == Kind::ReduceMean || kind == Kind::Select || kind == Kind::Reshape;
+    if (!passes) return std::nullopt;
+    Found next;
+    for (const int input : at(i).inputs)
+      if (at(input).trained) next = input;
+    if (!next) return std::nullopt;
+    i = *next;
+  }
+  if (!is(i, Kind::PickLabel)) return std::nullopt;
+  const int logarithm = at(i).inputs[0], labels = labels_below(b_, at(i).inputs[1]);
+  if (!is(logarithm, Kind::Log) || !is(at(logarithm).inputs[0], Kind::Softmax)) return std::nullopt;
+  const int softmax = at(logarithm).inputs[0];
+  return over_last(softmax) ? Found(b_.cross_entropy(at(softmax).inputs[0], labels)) : std::nullopt;
 }
 
 // --- all ---
@@ -379,6 +443,8 @@ Module Recogniser::run() {
       now = static_cast<int>(to_.nodes.size());
       to_.nodes.push_back(node);
     } else {
+      if (node.kind == Kind::Attention)
+        for (const std::size_t k : {1, 2}) inputs[k] = unrepeated(inputs[k]);
       const Found found = find(node.kind, inputs);
       now = found ? *found : b_.add(node.kind, inputs, node.shape, node.integer, node.details);
       // A form that merged the heads gets them merged again.
@@ -392,6 +458,7 @@ Module Recogniser::run() {
                     "taken as full",
                     masks_, masks_ == 1 ? "" : "s", first_mask_));
   to_.result = made[static_cast<std::size_t>(from_.result)];
+  if (const Found loss = cross_entropy(to_.result)) to_.result = *loss;
   drop_unused(to_);
   for (const Node& node : to_.nodes)
     if (node.kind >= Kind::Softmax || node.kind == Kind::Gelu || node.kind == Kind::GeluErf || node.kind == Kind::Silu)
