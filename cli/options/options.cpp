@@ -318,7 +318,8 @@ std::map<std::string, std::int64_t> dims_from_texts(const std::vector<std::strin
   std::map<std::string, std::int64_t> dims;
   for (const std::string& text : texts) {
     const std::size_t equals = text.rfind('=');
-    require(equals != std::string::npos && equals > 0, "--dim: '{}' is not name=size; give one such as seq=1024.", text);
+    require(equals != std::string::npos && equals > 0, "--dim: '{}' is not name=size; give one such as seq=1024.",
+            text);
     const std::string name = text.substr(0, equals);
     const std::int64_t size = parse_integer(text.substr(equals + 1), fmt::format("--dim {}", name), 0, 1'000'000'000);
     require(dims.emplace(name, size).second, "--dim: '{}' is given twice; give each dimension once.", name);

@@ -45,9 +45,8 @@ std::string sizes_text(const ModelConfig& model) {
 
 void expect_model(const Plan& plan, const std::string& model, const std::string& path) {
   const bool same_kind = plan.model.file && is_model_file(model);
-  ModelConfig asked = at_place("--model", [&] {
-    return same_kind ? find_model(model, plan.model.file->dims) : find_model(model);
-  });
+  ModelConfig asked =
+      at_place("--model", [&] { return same_kind ? find_model(model, plan.model.file->dims) : find_model(model); });
   if (asked.seq > 0 && plan.model.seq > 0) asked.seq = plan.model.seq;  // --seq of `plan` keeps the name
   require(asked == plan.model, "{}: the plan is for model {}, not {}; leave --model out, or give the plan's model.",
           path, sizes_text(plan.model), sizes_text(asked));

@@ -11,6 +11,11 @@ ModelConfig find_model(const std::string& name, const std::map<std::string, std:
   if (is_model_file(name)) return read_model_file(name, dims);
   require(dims.empty(), "--dim: model '{}' leaves no dimension open; --dim is for files of ops such as model.onnx.",
           name);
+  for (const char* other : {".textproto", ".pbtxt", ".pb", ".pt", ".pth", ".safetensors", ".hlo", ".mlir", ".gguf"})
+    require(!name.ends_with(other),
+            "model '{}': files of ops in this format are not read; export the model as ONNX (.onnx) or with "
+            "torch.export.save (.pt2).",
+            name);
   return name.ends_with(".json") ? model_from_hf_file(name) : find_builtin_model(name);
 }
 

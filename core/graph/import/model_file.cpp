@@ -32,7 +32,8 @@ void add_loss(Module& module) {
   const auto at = [&](int i) -> const Node& { return module.nodes[static_cast<std::size_t>(i)]; };
   int logits = module.result;
   if (at(logits).kind == Kind::Log) logits = at(logits).inputs[0];
-  if (at(logits).kind == Kind::Softmax && at(logits).details.axes[0] + 1 == static_cast<std::int64_t>(at(logits).shape.size()))
+  if (at(logits).kind == Kind::Softmax &&
+      at(logits).details.axes[0] + 1 == static_cast<std::int64_t>(at(logits).shape.size()))
     logits = at(logits).inputs[0];
   bool scores = logits != module.result;
   for (int i = logits; !scores && !at(i).inputs.empty();) {
@@ -109,8 +110,8 @@ std::string program_text(std::string_view bytes, const std::string& path) {
     for (const ZipEntry& entry : read_zip(bytes, path))
       if (entry.name.ends_with("models/model.json") || entry.name.ends_with("serialized_exported_program.json"))
         return unpacked(entry, kMaxProgram, path);
-    throw InputError(fmt::format("{}: the archive holds no exported program; give a file that torch.export.save wrote.",
-                                 path));
+    throw InputError(
+        fmt::format("{}: the archive holds no exported program; give a file that torch.export.save wrote.", path));
   }
   std::string text;
   const ByteSource source = unpacked(bytes, path);

@@ -164,9 +164,9 @@ Made split(const NodeReader& r) {
     for (std::int64_t left = whole; static_cast<std::int64_t>(sizes.size()) < parts; left -= each)
       sizes.push_back(std::clamp<std::int64_t>(left, 0, each));
   }
-  r.b.expect(sizes.size() == r.node.outputs.size() &&
-                 std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == whole,
-             "its parts are not as long as the whole");
+  r.b.expect(
+      sizes.size() == r.node.outputs.size() && std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == whole,
+      "its parts are not as long as the whole");
   Made parts;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
@@ -309,9 +309,9 @@ void expect_last(const NodeReader& r, std::int64_t axis) {
 }
 int no_bias(const NodeReader& r, int like) {
   const Shape& of = r.b.shape(like);
-  return r.b.constant(of, false, std::vector<double>(static_cast<std::size_t>(std::min(
-                                                         primitive::elements_of(of), primitive::kMaxValues)),
-                                                     0.0));
+  return r.b.constant(
+      of, false,
+      std::vector<double>(static_cast<std::size_t>(std::min(primitive::elements_of(of), primitive::kMaxValues)), 0.0));
 }
 Made layer_norm(const NodeReader& r) {
   expect_last(r, r.number("axis", -1));
@@ -330,9 +330,7 @@ Made skip_layer_norm(const NodeReader& r) {
   const int x = r.b.layer_norm(sum, r.in(2), beta, r.real("epsilon", 1e-12));
   return {x, x, x, sum};
 }
-Made batch_norm(const NodeReader& r) {
-  return {r.b.batch_norm(r.in(0), r.in(1), r.in(2), r.real("epsilon", 1e-5))};
-}
+Made batch_norm(const NodeReader& r) { return {r.b.batch_norm(r.in(0), r.in(1), r.in(2), r.real("epsilon", 1e-5))}; }
 
 // --- attention (operator set 23) ---
 

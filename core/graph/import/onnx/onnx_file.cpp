@@ -138,7 +138,8 @@ TensorValue read_tensor(std::string_view bytes, const std::string& place) {
     if (field.number == 2) tensor.type = static_cast<int>(std::min<std::uint64_t>(field.value, 1000));
     if (field.number == 4 && list) tensor.packed_floats.push_back(field.bytes);
     if (field.number == 4 && !list) tensor.single.push_back(element(kFloat, field.value));
-    if ((field.number == 5 || field.number == 7 || field.number == 11) && list) tensor.packed_ints.push_back(field.bytes);
+    if ((field.number == 5 || field.number == 7 || field.number == 11) && list)
+      tensor.packed_ints.push_back(field.bytes);
     if ((field.number == 5 || field.number == 7 || field.number == 11) && !list)
       tensor.single.push_back(static_cast<double>(as_signed(field.value)));
     if (field.number == 8) tensor.name = field.bytes;

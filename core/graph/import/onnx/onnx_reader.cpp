@@ -69,10 +69,11 @@ class Reader {
     made_.module.result = value_of(file_.outputs[0].name);
     for (std::size_t k = 1; k < file_.outputs.size(); ++k) others_.push_back(file_.outputs[k].name);
     if (!others_.empty())
-      made_.module.notes.push_back(fmt::format("'{}' is the model's result; {} other output{} and what only {} need{} "
-                                               "are left out",
-                                               file_.outputs[0].name, others_.size(), others_.size() == 1 ? "" : "s",
-                                               others_.size() == 1 ? "it" : "they", others_.size() == 1 ? "s" : ""));
+      made_.module.notes.push_back(
+          fmt::format("'{}' is the model's result; {} other output{} and what only {} need{} "
+                      "are left out",
+                      file_.outputs[0].name, others_.size(), others_.size() == 1 ? "" : "s",
+                      others_.size() == 1 ? "it" : "they", others_.size() == 1 ? "s" : ""));
     return std::move(made_);
   }
 
@@ -106,8 +107,10 @@ std::vector<std::size_t> Reader::needed_nodes() const {
   const auto enter = [&](const std::string& value) {
     const auto maker = makers_.find(value);
     if (maker == makers_.end() || state[maker->second] == 2) return;
-    require(state[maker->second] == 0, "{}: node '{}' depends on its own result '{}'; the file is damaged, export it "
-            "again.", place_, file_.nodes[maker->second].name, value);
+    require(state[maker->second] == 0,
+            "{}: node '{}' depends on its own result '{}'; the file is damaged, export it "
+            "again.",
+            place_, file_.nodes[maker->second].name, value);
     state[maker->second] = 1;
     path.emplace_back(maker->second, 0);
   };
@@ -207,11 +210,13 @@ void Reader::read_inputs() {
   }
   require(open.empty(), "{}: the file leaves the size{} {} open; give {}.", place_, open.size() == 1 ? "" : "s",
           join({open.begin(), open.end()}, ", "),
-          join([&] {
-            std::vector<std::string> options;
-            for (const std::string& name : open) options.push_back(fmt::format("--dim {}=SIZE", name));
-            return options;
-          }(), " "));
+          join(
+              [&] {
+                std::vector<std::string> options;
+                for (const std::string& name : open) options.push_back(fmt::format("--dim {}=SIZE", name));
+                return options;
+              }(),
+              " "));
   for (const auto& [name, size] : given_)
     require(used.contains(name), "--dim: '{}' has no open dimension '{}'; leave it out.", place_, name);
 }
@@ -230,8 +235,10 @@ int Reader::value_of(const std::string& name) {
   const auto known = values_.find(name);
   if (known != values_.end()) return known->second;
   const auto tensor = initializers_.find(name);
-  require(tensor != initializers_.end(), "{}: op '{}' reads '{}', which nothing makes; the file is damaged, export it "
-          "again.", place_, builder_.name, name);
+  require(tensor != initializers_.end(),
+          "{}: op '{}' reads '{}', which nothing makes; the file is damaged, export it "
+          "again.",
+          place_, builder_.name, name);
   return values_[name] = initializer(*tensor->second);
 }
 
@@ -279,9 +286,10 @@ void Reader::read_node(const OnnxNode& node) {
   const auto rule = rules().find(full_name(node));
   std::vector<int> made;
   try {
-    made = rule == rules().end()
-               ? held(node)
-               : rule->second({builder_, node, file_.opset, [this](const std::string& name) { return value_of(name); }});
+    made =
+        rule == rules().end()
+            ? held(node)
+            : rule->second({builder_, node, file_.opset, [this](const std::string& name) { return value_of(name); }});
   } catch (const InputError& error) {
     const std::string why = error.what();
     throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, node.op, why));

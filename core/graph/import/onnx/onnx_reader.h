@@ -6,7 +6,8 @@
 // Constant nodes hold is constant. Running means and variances are not trained. Files stripped of their weights fill
 // them with ConstantOfShape: numbers other than 0 and 1 between -1000 and 1000 are parameters.
 //
-// The batch is dimension 0 of the first input, and every dimension of its name, or of its size at the front of an input.
+// The batch is dimension 0 of the first input, and every dimension of its name, or of its size at the front of an
+// input.
 #pragma once
 
 #include <map>

@@ -24,8 +24,7 @@ std::uint64_t WireReader::varint() {
 std::uint64_t WireReader::fixed(std::size_t bytes) {
   if (rest_.size() < bytes) damaged("it ends inside a number");
   std::uint64_t value = 0;
-  for (std::size_t i = 0; i < bytes; ++i)
-    value |= std::uint64_t{static_cast<unsigned char>(rest_[i])} << (8 * i);
+  for (std::size_t i = 0; i < bytes; ++i) value |= std::uint64_t{static_cast<unsigned char>(rest_[i])} << (8 * i);
   rest_.remove_prefix(bytes);
   return value;
 }

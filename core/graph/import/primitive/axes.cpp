@@ -48,7 +48,8 @@ AxisList Axes::fresh(std::int64_t size) {
 
 // Whether a tensor has both.
 bool Axes::together(int a, int b) const {
-  const std::vector<int>&of_a = axes_[static_cast<std::size_t>(a)].nodes, &of_b = axes_[static_cast<std::size_t>(b)].nodes;
+  const std::vector<int>&of_a = axes_[static_cast<std::size_t>(a)].nodes,
+        &of_b = axes_[static_cast<std::size_t>(b)].nodes;
   const std::set<int> met(of_a.begin(), of_a.end());
   return std::any_of(of_b.begin(), of_b.end(), [&](int node) { return met.contains(node); });
 }
@@ -154,11 +155,12 @@ void Axes::elementwise(int n) {
       if (operand.inputs.empty())
         having.emplace_back(k, own);
       else
-        having.emplace(having.begin() + (having.empty() || module_.nodes[static_cast<std::size_t>(
-                                                                  node.inputs[having[0].first])].inputs.empty()
-                                             ? 0
-                                             : static_cast<std::ptrdiff_t>(having.size())),
-                       k, own);
+        having.emplace(
+            having.begin() +
+                (having.empty() || module_.nodes[static_cast<std::size_t>(node.inputs[having[0].first])].inputs.empty()
+                     ? 0
+                     : static_cast<std::ptrdiff_t>(having.size())),
+            k, own);
     }
     result[d] = having.empty() ? fresh(node.shape[d]) : input(n, having[0].first)[having[0].second];
     for (std::size_t h = 1; h < having.size(); ++h) match(n, having[h].first, having[h].second, result[d]);
@@ -194,11 +196,12 @@ void Axes::reshape(int n) {
       from.insert(from.begin() + static_cast<std::ptrdiff_t>(next), parts.begin(), parts.end());
     }
     if (fits) {
-      result[d].assign(from.begin() + static_cast<std::ptrdiff_t>(begin), from.begin() + static_cast<std::ptrdiff_t>(next));
+      result[d].assign(from.begin() + static_cast<std::ptrdiff_t>(begin),
+                       from.begin() + static_cast<std::ptrdiff_t>(next));
       continue;
     }
-    require(!holds_batch(node.shape[d]) && std::find(from.begin() + static_cast<std::ptrdiff_t>(begin), from.end(),
-                                                     batch()) == from.end(),
+    require(!holds_batch(node.shape[d]) &&
+                std::find(from.begin() + static_cast<std::ptrdiff_t>(begin), from.end(), batch()) == from.end(),
             "op '{}': a reshape to {} mixes the batch with other dimensions, so that it cannot be cut into "
             "micro-batches; reshape with the batch in front.",
             node.name, to_text(node.shape));
@@ -254,8 +257,10 @@ void Axes::concat(int n) {
   for (std::size_t k = 1; k < node.inputs.size(); ++k)
     for (std::size_t d = 0; d < result.size(); ++d)
       if (d != axis) match(n, k, d, result[d]);
-  require(!holds_batch(node.shape[axis]), "op '{}': samples are put together to a larger batch, which then has no "
-          "micro-batches; leave the op out.", node.name);
+  require(!holds_batch(node.shape[axis]),
+          "op '{}': samples are put together to a larger batch, which then has no "
+          "micro-batches; leave the op out.",
+          node.name);
   result[axis] = fresh(node.shape[axis]);
   set(n, std::move(result));
 }
@@ -283,9 +288,8 @@ void Axes::matmul(int n) {
   AxisList columns = resolved(y.back()), of_x;
   for (const AxisList& dim : x)
     for (const int axis : resolved(dim)) of_x.push_back(axis);
-  const bool shared = std::any_of(columns.begin(), columns.end(), [&](int axis) {
-    return std::find(of_x.begin(), of_x.end(), axis) != of_x.end();
-  });
+  const bool shared = std::any_of(columns.begin(), columns.end(),
+                                  [&](int axis) { return std::find(of_x.begin(), of_x.end(), axis) != of_x.end(); });
   if (shared) {
     require(std::find(columns.begin(), columns.end(), batch()) == columns.end(),
             "op '{}': each sample meets every other one, so that the batch cannot be cut into micro-batches; leave the "

@@ -77,7 +77,7 @@ class Axes {
 
   const Module& module_;
   std::vector<Axis> axes_;
-  std::vector<std::vector<AxisList>> dims_;                        // [node][dim]
+  std::vector<std::vector<AxisList>> dims_;                            // [node][dim]
   std::map<std::pair<int, std::size_t>, std::vector<AxisList>> seen_;  // [node, operand][dim]
   std::set<int> explicit_;
   std::map<int, std::string> names_;

@@ -213,9 +213,7 @@ void Builder::compute(Node& node) const {
     for (std::int64_t i = 0; i < count; ++i) made[static_cast<std::size_t>(i)] = value(i);
     node.values = std::move(made);
   };
-  const auto operand = [&](std::size_t k, std::int64_t i) {
-    return (*from[k])[index_of(i, node.shape, strides[k])];
-  };
+  const auto operand = [&](std::size_t k, std::int64_t i) { return (*from[k])[index_of(i, node.shape, strides[k])]; };
   if (is_binary(node.kind)) {
     const bool whole = at(node.inputs[0]).integer;
     each([&](std::int64_t i) {
@@ -351,9 +349,10 @@ Shape Builder::rescaled(const Shape& from, Shape to) const {
       to[t] = to[t] / module_.batch * kBatchProbe;
       return to;
     }
-  fail(fmt::format("a reshape of {} to {} mixes the batch with other dimensions; export the model with a batch that is "
-                   "left open",
-                   to_text(from), to_text(to)));
+  fail(
+      fmt::format("a reshape of {} to {} mixes the batch with other dimensions; export the model with a batch that is "
+                  "left open",
+                  to_text(from), to_text(to)));
 }
 
 // Puts what is left of x into the size -1, if there is one.
@@ -552,16 +551,16 @@ std::int64_t Builder::slid(std::int64_t size, const Windows& windows, std::size_
 
 int Builder::convolution(int x, int w, const Windows& windows, std::int64_t groups) {
   const Shape &a = shape(x), &b = shape(w);
-  expect(a.size() == 4 && b.size() == 4, fmt::format("convolutions of {} have no equal here, those of images have",
-                                                     to_text(a)));
+  expect(a.size() == 4 && b.size() == 4,
+         fmt::format("convolutions of {} have no equal here, those of images have", to_text(a)));
   expect(groups >= 1 && a[1] % groups == 0 && b[0] % groups == 0 && b[1] == a[1] / groups,
          fmt::format("a weight of {} does not fit {} in {} groups", to_text(b), to_text(a), groups));
   Windows full = windows;
   full.window = {b[2], b[3]};
   const Shape to = {a[0], b[0], slid(a[2], full, 0), slid(a[3], full, 1)};
-  return add(Kind::Convolution, {x, w}, to, false,
-             {.window = full.window, .stride = full.stride, .before = full.before, .after = full.after,
-              .groups = groups});
+  return add(
+      Kind::Convolution, {x, w}, to, false,
+      {.window = full.window, .stride = full.stride, .before = full.before, .after = full.after, .groups = groups});
 }
 
 int Builder::pool(Kind kind, int x, const Windows& given) {
@@ -651,8 +650,7 @@ int Builder::attention(int q, int k, int v, double scale, bool causal) {
 int Builder::cross_entropy(int logits, int labels) {
   const Shape rows(shape(logits).begin(), shape(logits).end() - (shape(logits).empty() ? 0 : 1));
   expect(!shape(logits).empty() && shape(labels) == rows,
-         fmt::format("labels {} are not one for each row of {}", to_text(shape(labels)),
-                                            to_text(shape(logits))));
+         fmt::format("labels {} are not one for each row of {}", to_text(shape(labels)), to_text(shape(logits))));
   return add(Kind::CrossEntropy, {logits, labels}, {}, false);
 }
 

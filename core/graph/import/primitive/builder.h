@@ -68,9 +68,9 @@ class Builder {
   int attention(int q, int k, int v, double scale, bool causal);
   int cross_entropy(int logits, int labels);
 
-  [[nodiscard]] const std::vector<double>& values(int node, const char* what) const;       // throws where unknown
+  [[nodiscard]] const std::vector<double>& values(int node, const char* what) const;      // throws where unknown
   [[nodiscard]] std::vector<std::int64_t> integers_of(int node, const char* what) const;  // the same
-  [[nodiscard]] std::optional<double> scalar_of(int node) const;  // of one element of known value
+  [[nodiscard]] std::optional<double> scalar_of(int node) const;       // of one element of known value
   [[nodiscard]] std::int64_t axis_of(int x, std::int64_t axis) const;  // from 0 on
 
   [[noreturn]] void fail(const std::string& why) const;

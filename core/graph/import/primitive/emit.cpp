@@ -189,8 +189,7 @@ Value Emitter::operand(int n, std::size_t k) {
   for (std::size_t d = 0; d < own.size(); ++d) alike = alike && own[d].size() == seen[d].size();
   if (alike) {
     for (std::size_t d = 0; d < own.size(); ++d)
-      for (std::size_t i = 0; i < own[d].size(); ++i)
-        alike = alike && size(own[d][i]) == size(seen[d][i]);
+      for (std::size_t i = 0; i < own[d].size(); ++i) alike = alike && size(own[d][i]) == size(seen[d][i]);
     const AxisList before = joined(own), now = joined(seen);
     for (int& axis : order)
       axis = now[static_cast<std::size_t>(std::find(before.begin(), before.end(), axis) - before.begin())];
@@ -258,8 +257,7 @@ Value Emitter::leaf(int n) {
 
 TensorId Emitter::parameter_of(int n, const std::vector<Wanted>& wanted) {
   std::vector<Dim> to;
-  for (const Wanted& of : wanted)
-    to.push_back(of.axes.size() == 1 ? dim(of.axes[0]) : Dim{of.name, product(of.axes)});
+  for (const Wanted& of : wanted) to.push_back(of.axes.size() == 1 ? dim(of.axes[0]) : Dim{of.name, product(of.axes)});
   return graph_.add_tensor(unique(node(n).name), TensorKind::Parameter, graph_.dtype, to);
 }
 
@@ -390,8 +388,8 @@ Value Emitter::slice(int n) {
   std::vector<Dim> result = graph_.tensor(whole).dims;
   for (std::size_t k = 0; k < has.size(); ++k)
     if (has[k].name == "part") result[k] = to.size() == 1 ? dim(to[0]) : Dim{"part", product(to)};
-  const TensorId sliced = add(OpKind::Slice, "", {whole},
-                              {.result_dims = result, .start = of.details.start[0] / product(inner)});
+  const TensorId sliced =
+      add(OpKind::Slice, "", {whole}, {.result_dims = result, .start = of.details.start[0] / product(inner)});
   return unshaped(sliced, has);
 }
 
@@ -520,8 +518,8 @@ Value Emitter::batch_norm(int n) {
       static_cast<double>(graph_.tensor(x).elements()) / static_cast<double>(graph_.tensor(x).dims.back().size);
   std::vector<TensorId> inputs = {x, sums};
   for (const std::size_t k : {1, 2}) inputs.push_back(shaped(operand(n, k), {wanted.back()}));
-  return unshaped(
-      add(OpKind::BatchNorm, "", inputs, {.scale = 1.0 / count, .epsilon = node(n).details.number}), wanted);
+  return unshaped(add(OpKind::BatchNorm, "", inputs, {.scale = 1.0 / count, .epsilon = node(n).details.number}),
+                  wanted);
 }
 
 Value Emitter::softmax(int n) {
@@ -547,9 +545,9 @@ Value Emitter::attention(int n) {
     to[1].name = "kv_seq";
     return shared ? add(OpKind::Reshape, suffix, {made}, {.result_dims = to}) : made;
   };
-  const TensorId made = add(OpKind::GroupedAttention, "", {queries, of_keys(1, width, ".keys"), of_keys(2, value, ".values")},
-                            {.scale = node(n).details.number == 0.0 ? 1.0 : node(n).details.number,
-                             .causal = node(n).details.causal});
+  const TensorId made =
+      add(OpKind::GroupedAttention, "", {queries, of_keys(1, width, ".keys"), of_keys(2, value, ".values")},
+          {.scale = node(n).details.number == 0.0 ? 1.0 : node(n).details.number, .causal = node(n).details.causal});
   return unshaped(made, {batch, seq, heads, {group, "group"}, value});
 }
 
@@ -648,7 +646,8 @@ void Emitter::add_loss(LossReduction reduction) {
     TensorId labels{0};
     const Node& given = node(result.inputs[1]);
     if (given.inputs.empty()) {
-      labels = graph_.add_tensor(unique(given.name.empty() ? "labels" : given.name), TensorKind::Input, DType::I32, rows);
+      labels =
+          graph_.add_tensor(unique(given.name.empty() ? "labels" : given.name), TensorKind::Input, DType::I32, rows);
     } else {
       AxisList order;
       for (std::size_t k = 0; k + 1 < wanted.size(); ++k) order.push_back(wanted[k].axes[0]);
@@ -667,7 +666,8 @@ void Emitter::add_loss(LossReduction reduction) {
 }
 
 void Emitter::run(const std::vector<int>& blocks, LossReduction reduction) {
-  for (const char* taken : {"head.row_max", "head.sum_exp", "head.pick_label", "head.loss", "loss_weights"}) used_[taken] = 1;
+  for (const char* taken : {"head.row_max", "head.sum_exp", "head.pick_label", "head.loss", "loss_weights"})
+    used_[taken] = 1;
   const bool ends_in_loss = node(module_.result).kind == Kind::CrossEntropy;
   for (int n = 0; n < static_cast<int>(module_.nodes.size()); ++n) {
     if (ends_in_loss && n == module_.result) continue;
@@ -711,7 +711,8 @@ std::vector<int> blocks_of(const Module& module) {
   std::map<std::string, int> heavy;  // by block
   for (const Node& node : module.nodes)
     if (!node.block.empty() && is_heavy(node.kind)) ++heavy[node.block];
-  std::map<std::string, std::pair<int, int>> families;  // blocks, the fewest products of one; by the name before the number
+  std::map<std::string, std::pair<int, int>>
+      families;  // blocks, the fewest products of one; by the name before the number
   const auto family_of = [](const std::string& block) { return block.substr(0, block.rfind('.')); };
   for (const auto& [block, count] : heavy) {
     const auto [family, is_new] = families.emplace(family_of(block), std::pair{0, count});

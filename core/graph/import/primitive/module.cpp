@@ -11,13 +11,13 @@ namespace meshwright::primitive {
 
 const char* name_of(Kind kind) {
   constexpr std::array kNames = {
-      "input",       "parameter", "constant", "add",       "subtract",   "multiply", "divide",     "power",
-      "maximum",     "minimum",   "compare",  "exp",       "log",        "sqrt",     "rsqrt",      "reciprocal",
-      "square",      "abs",       "sin",      "cos",       "erf",        "tanh",     "sigmoid",    "relu",
-      "gelu",        "gelu_erf",  "silu",     "not",       "to_float",   "to_int",   "dropout",    "select",
-      "reshape",     "transpose", "broadcast", "slice",    "concat",     "reduce_sum", "reduce_mean", "reduce_max",
-      "matmul",      "convolution", "max_pool", "average_pool", "gather", "pick_label", "softmax", "layer_norm", "rms_norm",
-      "batch_norm",  "attention", "rotary",   "cross_entropy"};
+      "input",    "parameter",   "constant",  "add",          "subtract",     "multiply",   "divide",      "power",
+      "maximum",  "minimum",     "compare",   "exp",          "log",          "sqrt",       "rsqrt",       "reciprocal",
+      "square",   "abs",         "sin",       "cos",          "erf",          "tanh",       "sigmoid",     "relu",
+      "gelu",     "gelu_erf",    "silu",      "not",          "to_float",     "to_int",     "dropout",     "select",
+      "reshape",  "transpose",   "broadcast", "slice",        "concat",       "reduce_sum", "reduce_mean", "reduce_max",
+      "matmul",   "convolution", "max_pool",  "average_pool", "gather",       "pick_label", "softmax",     "layer_norm",
+      "rms_norm", "batch_norm",  "attention", "rotary",       "cross_entropy"};
   static_assert(kNames.size() == static_cast<std::size_t>(Kind::CrossEntropy) + 1);
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -26,8 +26,10 @@ std::int64_t elements_of(const Shape& shape) {
   std::int64_t product = 1;
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   for (const std::int64_t size : shape) {
-    require(size > 0 && product <= (std::int64_t{1} << 62) / size, "a tensor of shape {} has too many elements; give a "
-            "model of smaller sizes.", to_text(shape));
+    require(size > 0 && product <= (std::int64_t{1} << 62) / size,
+            "a tensor of shape {} has too many elements; give a "
+            "model of smaller sizes.",
+            to_text(shape));
     product *= size;
   }
   return product;
@@ -36,9 +38,9 @@ std::int64_t elements_of(const Shape& shape) {
 std::string to_text(const Shape& shape) {
   std::vector<std::string> sizes;
   for (const std::int64_t size : shape)
-    sizes.push_back(size == kBatchProbe                           ? std::string("batch")
+    sizes.push_back(size == kBatchProbe                    ? std::string("batch")
                     : size != 0 && size % kBatchProbe == 0 ? fmt::format("batch*{}", size / kBatchProbe)
-                                                                  : fmt::format("{}", size));
+                                                           : fmt::format("{}", size));
   return "[" + join(sizes, ", ") + "]";
 }
 

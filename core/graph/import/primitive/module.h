@@ -102,7 +102,7 @@ struct Node {
   Shape shape;
   bool integer;
   Details details;
-  std::string name;  // the file's, or empty
+  std::string name;        // the file's, or empty
   std::string block = {};  // the numbered part of the model that the file's names tell: "model.layers.0"
   // Follow from the operands.
   bool constant = false;                           // made from constants alone

@@ -233,8 +233,7 @@ Recogniser::Found Recogniser::rotary(int x, int y) {
       const auto rank = static_cast<std::int64_t>(at(*of).shape.size());
       std::optional<std::int64_t> positions;
       for (std::size_t d = 0; d + 1 < table.size(); ++d)
-        if (table[d] > 1 && table[d] % kBatchProbe != 0)
-          positions = rank - static_cast<std::int64_t>(table.size() - d);
+        if (table[d] > 1 && table[d] % kBatchProbe != 0) positions = rank - static_cast<std::int64_t>(table.size() - d);
       if (!positions || *positions < 0 || table.back() != at(*of).shape.back()) continue;
       const std::int64_t dims = table.back();
       return b_.add(Kind::Rotary, {*of}, at(*of).shape, false,
@@ -453,10 +452,10 @@ Module Recogniser::run() {
     made.push_back(now);
   }
   if (masks_ > 0)
-    to_.notes.push_back(
-        fmt::format("the masks of {} attention{} are left out but for later positions (the first of '{}'): batches are "
-                    "taken as full",
-                    masks_, masks_ == 1 ? "" : "s", first_mask_));
+    to_.notes.push_back(fmt::format(
+        "the masks that {} attention{} made from inputs (the first '{}') are left out: batches are taken as "
+        "full",
+        masks_, masks_ == 1 ? " has" : "s have", first_mask_));
   to_.result = made[static_cast<std::size_t>(from_.result)];
   if (const Found loss = cross_entropy(to_.result)) to_.result = *loss;
   drop_unused(to_);

@@ -338,11 +338,13 @@ Numbers pair(Numbers given, std::int64_t otherwise) {
 }
 Builder::Windows windows_of(const AtenNode& a, Numbers window) {
   const Numbers pad = pair(a.integers("padding"), 0), dilation = pair(a.integers("dilation"), 1);
-  Builder::Windows windows{pair(std::move(window), 1), pair(a.integers("stride"), 1), pad, pad, a.flag("ceil_mode", false)};
+  Builder::Windows windows{pair(std::move(window), 1), pair(a.integers("stride"), 1), pad, pad,
+                           a.flag("ceil_mode", false)};
   a.b.expect(dilation == Numbers({1, 1}), "dilated windows have no equal here");
   for (const Numbers* of : std::initializer_list<const Numbers*>{&windows.window, &windows.stride, &pad})
-    a.b.expect(of->size() == 2 && std::all_of(of->begin(), of->end(),
-                                              [&](std::int64_t size) { return size >= (of == &pad ? 0 : 1) && size < 1'000'000; }),
+    a.b.expect(of->size() == 2 &&
+                   std::all_of(of->begin(), of->end(),
+                               [&](std::int64_t size) { return size >= (of == &pad ? 0 : 1) && size < 1'000'000; }),
                "its window, stride or padding is out of range");
   return windows;
 }
@@ -397,8 +399,8 @@ Made attention(const AtenNode& a) {
   if (a.has("attn_mask")) {
     const primitive::Node& mask = a.b.at(a.tensor("attn_mask"));
     causal = mask.constant;
-    a.b.module().notes.push_back(fmt::format("the mask of attention '{}' is {}", a.b.name,
-                                             causal ? "taken as causal" : "left out"));
+    a.b.module().notes.push_back(
+        fmt::format("the mask of attention '{}' is {}", a.b.name, causal ? "taken as causal" : "left out"));
   }
   return {a.b.attention(q, k, v, a.number("scale", 0.0), causal)};
 }

@@ -28,7 +28,8 @@ std::string op_of(const std::string& target) {
 }
 
 bool does_nothing(const std::string& op) {
-  return op.starts_with("_assert") || op == "sym_size" || op.starts_with("sym_constrain") || op.starts_with("_operator.");
+  return op.starts_with("_assert") || op == "sym_size" || op.starts_with("sym_constrain") ||
+         op.starts_with("_operator.");
 }
 
 // The last module of "L__self__,,model.Llama;L__self__layers.0,layers.0,model.Block".
@@ -36,7 +37,8 @@ std::string path_of(const Json& node) {
   if (!node.contains("metadata") || !node["metadata"].is_object()) return {};
   const Json& metadata = node["metadata"];
   if (!metadata.contains("nn_module_stack") || !metadata["nn_module_stack"].is_string()) return {};
-  const std::vector<std::string> last = meshwright::split(meshwright::split(metadata["nn_module_stack"].get<std::string>(), ';').back(), ',');
+  const std::vector<std::string> last =
+      meshwright::split(meshwright::split(metadata["nn_module_stack"].get<std::string>(), ';').back(), ',');
   return last.size() < 2 ? std::string() : last[1];
 }
 
@@ -50,8 +52,10 @@ class Reader {
         builder_(made_.module) {
     if (program.contains("schema_version")) {
       const auto major = get<std::int64_t>(program["schema_version"], "major", place_ + ": schema_version");
-      require(major == kSchema, "{}: exported programs of schema {} are not supported, those of schema {} are (torch "
-              "2.5 and later); export it again.", place_, major, kSchema);
+      require(major == kSchema,
+              "{}: exported programs of schema {} are not supported, those of schema {} are (torch "
+              "2.5 and later); export it again.",
+              place_, major, kSchema);
     }
   }
 
@@ -90,10 +94,10 @@ class Reader {
   ExportedModule made_;
   Builder builder_;
   std::map<std::string, int> values_;
-  std::map<std::string, std::string> weights_;       // values that are a parameter, perhaps transposed: its name
-  std::map<std::string, std::int64_t> symbols_;      // made by the program
-  std::map<std::string, std::int64_t> open_;         // sizes left open, by symbol
-  std::set<std::string> used_;                       // of given_
+  std::map<std::string, std::string> weights_;   // values that are a parameter, perhaps transposed: its name
+  std::map<std::string, std::int64_t> symbols_;  // made by the program
+  std::map<std::string, std::int64_t> open_;     // sizes left open, by symbol
+  std::set<std::string> used_;                   // of given_
   bool batch_known_ = false;
 };
 
@@ -104,7 +108,8 @@ void collect_names(const Json& argument, std::vector<std::string>& names) {
     if (argument.contains(form)) {
       const Json& held = argument[form];
       for (const char* key : {"name", "as_name"})
-        if (held.is_object() && held.contains(key) && held[key].is_string()) names.push_back(held[key].get<std::string>());
+        if (held.is_object() && held.contains(key) && held[key].is_string())
+          names.push_back(held[key].get<std::string>());
       if (std::string_view(form) == "as_optional_tensor") collect_names(held, names);
     }
   for (const char* form : {"as_tensors", "as_sym_ints", "as_optional_tensors"})
@@ -127,7 +132,8 @@ std::string Reader::result_name() {
   std::string loss, first;
   std::size_t others = 0;
   for (const Json& spec : member(signature_, "output_specs", place_)) {
-    if (spec.contains("loss_output")) loss = get<std::string>(member(spec["loss_output"], "arg", place_), "name", place_);
+    if (spec.contains("loss_output"))
+      loss = get<std::string>(member(spec["loss_output"], "arg", place_), "name", place_);
     if (!spec.contains("user_output")) continue;
     std::vector<std::string> names;
     collect_names(member(spec["user_output"], "arg", place_), names);
@@ -138,8 +144,10 @@ std::string Reader::result_name() {
   }
   require(!loss.empty() || !first.empty(), "{}: the program has no result; export a model that returns one.", place_);
   if (loss.empty() && others > 0)
-    made_.module.notes.push_back(fmt::format("'{}' is the model's result; {} other results and what only they need are "
-                                             "left out", first, others));
+    made_.module.notes.push_back(
+        fmt::format("'{}' is the model's result; {} other results and what only they need are "
+                    "left out",
+                    first, others));
   return loss.empty() ? first : loss;
 }
 
@@ -225,8 +233,10 @@ void Reader::read_inputs() {
   for (const Json& spec : member(signature_, "input_specs", place_)) specs.push_back(&spec);
   std::stable_partition(specs.begin(), specs.end(), [](const Json* spec) { return spec->contains("user_input"); });
   for (const Json* spec : specs) {
-    require(spec->is_object() && spec->size() == 1, "{}: an input is of no one kind; the file is damaged, export it "
-            "again.", place_);
+    require(spec->is_object() && spec->size() == 1,
+            "{}: an input is of no one kind; the file is damaged, export it "
+            "again.",
+            place_);
     const std::string kind = spec->begin().key();
     const Json& of = spec->begin().value();
     std::vector<std::string> names;
@@ -258,15 +268,19 @@ void Reader::read_inputs() {
 
 int Reader::value_of(const std::string& name) const {
   const auto known = values_.find(name);
-  require(known != values_.end(), "{}: op '{}' reads '{}', which nothing makes before it; the file is damaged, export "
-          "it again.", place_, builder_.name, name);
+  require(known != values_.end(),
+          "{}: op '{}' reads '{}', which nothing makes before it; the file is damaged, export "
+          "it again.",
+          place_, builder_.name, name);
   return known->second;
 }
 
 std::int64_t Reader::symbol_of(const std::string& name) const {
   const auto known = symbols_.find(name);
-  require(known != symbols_.end(), "{}: op '{}' reads the size '{}', which nothing makes before it; the file is "
-          "damaged, export it again.", place_, builder_.name, name);
+  require(known != symbols_.end(),
+          "{}: op '{}' reads the size '{}', which nothing makes before it; the file is "
+          "damaged, export it again.",
+          place_, builder_.name, name);
   return known->second;
 }
 
@@ -288,7 +302,7 @@ void Reader::read_symbol(const Json& node, const std::string& op) {
   const bool whole = (op == "_operator.floordiv" || op == "_operator.mod") && b > 0;
   builder_.expect(whole || op == "_operator.mul" || op == "_operator.add" || op == "_operator.sub",
                   "a computed size has no equal here");
-  symbols_[results[0]] = op == "_operator.mul" ? a * b
+  symbols_[results[0]] = op == "_operator.mul"   ? a * b
                          : op == "_operator.add" ? a + b
                          : op == "_operator.sub" ? a - b
                          : op == "_operator.mod" ? a % b
