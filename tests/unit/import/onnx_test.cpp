@@ -97,6 +97,34 @@ TEST(OnnxModel, ANetworkOfConvolutionsKeepsItsRunningStatisticsOut) {
   EXPECT_EQ(ops.at("cross_entropy_loss"), 1);
 }
 
+// Of one product that only slices read, each slice becomes a product of its own, with its part of the weight.
+TEST(OnnxModel, FusedProjectionsAreMadePartByPart) {
+  OnnxWriter w;
+  w.input("x", {"2", "6", "8"}, 1);
+  const std::string fused = w.node("Add", {w.node("MatMul", {"x", w.weight("w", {8, 24})}), w.weight("b", {24})});
+  (void)w.node("Split", {fused, w.integers({8, 8, 8})}, {.numbers = {{"axis", 2}}, .results = {"q", "k", "v"}});
+  const std::string gate = w.node("Mul", {w.node("Sigmoid", {"q"}), w.node("Mul", {"k", "v"})});
+  const Graph graph = forward(read(w.finish(w.node("Relu", {gate}))));
+  const auto ops = ops_of(graph);
+  EXPECT_EQ(ops.at("contract"), 3);
+  EXPECT_EQ(ops.at("bias_add"), 3);
+  EXPECT_FALSE(ops.contains("slice"));
+  EXPECT_EQ(parameter_count(graph), 8 * 24 + 24);
+  EXPECT_EQ(graph_flops(graph).si(), 2.0 * 2 * 6 * 8 * 24);
+}
+
+// A class token is repeated for every sample, whatever batch the file was written for.
+TEST(OnnxModel, WhatIsRepeatedForTheFilesBatchIsRepeatedForAny) {
+  for (const std::int64_t batch : {1, 3}) {
+    OnnxWriter w;
+    w.input("x", {std::to_string(batch), "6", "8"}, 1);
+    const std::string token = w.node("Expand", {w.weight("token", {1, 1, 8}), w.integers({batch, 1, 8})});
+    const std::string all = w.node("Concat", {token, "x"}, {.numbers = {{"axis", 1}}});
+    const Graph graph = forward(read(w.finish(w.node("Relu", {all}))), 10);
+    EXPECT_EQ(graph.tensor(graph.ops().back().inputs[0]).elements(), 10 * 7 * 8) << batch;
+  }
+}
+
 TEST(OnnxModel, OpenDimensionsAreGivenByName) {
   OnnxWriter w;
   w.input("ids", {"n", "s"});

@@ -24,13 +24,17 @@ constexpr double kMasked = -1000.0;
 
 std::string full_name(const OnnxNode& node) { return node.domain.empty() ? node.op : node.domain + ":" + node.op; }
 
-bool is_mask(const std::vector<double>& values) {
-  bool masks = false;
+// Numbers that hide scores, or zeros and ones that say which.
+bool is_mask(const std::vector<double>& values, const Shape& dims) {
+  bool hides = true, tells = dims.size() >= 2;
+  bool zeros = false, others = false;
   for (const double value : values) {
-    if (value != 0.0 && !(value <= kMasked)) return false;
-    masks = masks || value != 0.0;
+    hides = hides && (value == 0.0 || value <= kMasked);
+    tells = tells && (value == 0.0 || value == 1.0);
+    zeros = zeros || value == 0.0;
+    others = others || value != 0.0;
   }
-  return masks;
+  return others && (hides || (tells && zeros));
 }
 
 // Cosines or sines of positions times frequencies, one row for each position from 0 on.
@@ -226,7 +230,7 @@ int Reader::initializer(const TensorValue& tensor) {
   const std::optional<std::vector<double>> values = values_of(tensor, 1 << 24, place_);
   const bool single = primitive::elements_of(tensor.dims) == 1;
   const bool trained = !tensor.integer() && !(single && values) && primitive::elements_of(tensor.dims) > 0 &&
-                       !(values && (is_mask(*values) || is_turning_table(*values, tensor.dims)));
+                       !(values && (is_mask(*values, tensor.dims) || is_turning_table(*values, tensor.dims)));
   return trained ? builder_.parameter(tensor.name, tensor.dims)
                  : builder_.constant(tensor.dims, tensor.integer(), values);
 }

@@ -2,7 +2,7 @@
 // From the nodes of an ONNX file (operator sets 7 to 23) to a module of primitive ops.
 //
 // Float initializers are parameters, with three exceptions told by their values: single numbers; masks (0 and at most
-// -1000); tables of cosines and sines (between -1 and 1, the first row all 1 or all 0, more than one dimension). What
+// -1000, or 0 and 1 in more than one dimension); tables of cosines and sines (between -1 and 1, the first row all 1 or all 0, more than one dimension). What
 // Constant nodes hold is constant. Running means and variances are not trained. Files stripped of their weights fill
 // them with ConstantOfShape: numbers other than 0 and 1 between -1000 and 1000 are parameters.
 //

@@ -152,6 +152,9 @@ void Axes::elementwise(int n) {
       if (d + operand.shape.size() < rank) continue;
       const std::size_t own = d + operand.shape.size() - rank;
       if (operand.shape[own] == 1) continue;
+      require(operand.shape[own] == node.shape[d],
+              "op '{}': '{}' is made for the file's own batch; export the model with a batch that is left open.",
+              node.name, operand.name);
       if (operand.inputs.empty())
         having.emplace_back(k, own);
       else

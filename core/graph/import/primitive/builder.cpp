@@ -285,6 +285,22 @@ Shape Builder::broadcast_shape(const Shape& x, const Shape& y) const {
   return result;
 }
 
+// What the file repeats for its own batch, repeated for any: as `to` has it.
+int Builder::rebatched(int x, const Shape& to) {
+  Shape now = shape(x);
+  if (module_.batch == 0 || now.size() > to.size()) return x;
+  bool changes = false;
+  for (std::size_t d = 0; d < now.size(); ++d) {
+    const std::int64_t size = to[d + to.size() - now.size()];
+    if (!holds_batch(size) || now[d] == size || now[d] != size / kBatchProbe * module_.batch) continue;
+    now[d] = size;
+    changes = true;
+  }
+  if (!changes) return x;
+  if (module_.batch == 1) return broadcast(x, now);
+  return at(x).kind == Kind::Broadcast ? broadcast(at(x).inputs[0], now) : x;
+}
+
 int Builder::unary(Kind kind, int x) {
   const Node of = at(x);
   if (kind == Kind::ToFloat && !of.integer) return x;
@@ -318,7 +334,12 @@ int Builder::binary(Kind kind, int x, int y) {
   const bool symmetric = kind == Kind::Add || kind == Kind::Multiply || kind == Kind::Maximum || kind == Kind::Minimum;
   if (symmetric && scalar_of(x) && !scalar_of(y)) std::swap(x, y);
   if (const std::optional<int> other = simpler(kind, x, y)) return *other;
-  return add(kind, {x, y}, broadcast_shape(shape(x), shape(y)), at(x).integer && at(y).integer);
+  const Shape to = broadcast_shape(shape(x), shape(y));
+  if (module_.batch > 1) {
+    x = rebatched(x, to);
+    y = rebatched(y, to);
+  }
+  return add(kind, {x, y}, to, at(x).integer && at(y).integer);
 }
 
 int Builder::compare(Comparison comparison, int x, int y) {
@@ -460,6 +481,13 @@ int Builder::concat(std::vector<int> xs, std::int64_t axis) {
   expect(!xs.empty(), "nothing to put together");
   axis = axis_of(xs[0], axis);
   const auto d = static_cast<std::size_t>(axis);
+  for (std::size_t k = 0; k < xs.size() && module_.batch > 0; ++k)
+    for (int& other : xs) {
+      Shape like = shape(xs[k]);
+      if (like.size() != shape(other).size()) continue;
+      like[d] = shape(other)[d];
+      other = rebatched(other, like);
+    }
   Shape to = shape(xs[0]);
   to[d] = 0;
   std::vector<int> pieces;

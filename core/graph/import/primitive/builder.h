@@ -84,6 +84,7 @@ class Builder {
   int add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, Details details = {});
 
  private:
+  [[nodiscard]] int rebatched(int x, const Shape& to);
   [[nodiscard]] std::optional<int> simpler(Kind kind, int x, int y);
   [[nodiscard]] Shape rescaled(const Shape& from, Shape to) const;
   [[nodiscard]] Shape completed(const Shape& from, Shape to) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -55,10 +56,12 @@ bool is_emittable(Kind kind) {
   }
 }
 
-// A tensor of the graph: dimension k is axis order[k].
+// A tensor of the graph: dimension k is axis order[k]. Or, where only slices of it are read, its parts along another
+// axis, each such a tensor.
 struct Value {
   TensorId tensor{0};
   AxisList order = {};
+  std::vector<TensorId> parts = {};
 };
 
 // A dimension that an op needs: axes to be merged, or a single element of this name.
@@ -82,8 +85,9 @@ class Emitter {
       for (std::size_t k = 0; k < node.inputs.size(); ++k) {
         auto& reader = first_reader_[node.inputs[k]];
         if (reader.first == nullptr) reader = {&node, k};
-        ++readers_[node.inputs[k]];
+        readers_of_[node.inputs[k]].push_back(static_cast<int>(&node - module.nodes.data()));
       }
+    for (int n = 0; n < static_cast<int>(module.nodes.size()); ++n) find_parts(n);
   }
   void run(const std::vector<int>& blocks, LossReduction reduction);
 
@@ -100,11 +104,24 @@ class Emitter {
 
   [[nodiscard]] Value ordered(const Value& value, const AxisList& order);
   [[nodiscard]] Value operand(int n, std::size_t k);
+  [[nodiscard]] AxisList operand_order(int n, std::size_t k) const;
   [[nodiscard]] Value widened(const Value& value, const AxisList& order);
   [[nodiscard]] TensorId shaped(const Value& value, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value unshaped(TensorId tensor, const std::vector<Wanted>& has);
   [[nodiscard]] Value with_last(int n, const Value& value, std::size_t dim, std::vector<Wanted>& wanted);
   [[nodiscard]] bool plain(const std::vector<Wanted>& wanted) const;
+
+  struct Cut {
+    AxisList from, to, inner;
+  };
+  [[nodiscard]] Cut cut_of(int slice) const;
+  void find_parts(int product);
+  [[nodiscard]] bool only_slices(int n, int axis, std::vector<int>& chain, std::set<std::int64_t>& indices) const;
+  [[nodiscard]] bool is_own_parameter(int n) const {
+    return node(n).kind == Kind::Parameter && readers_of_.at(n).size() == 1;
+  }
+  [[nodiscard]] std::vector<TensorId> parameter_parts(int n, int axis, AxisList& order);
+  [[nodiscard]] Value part_by_part(int n);
 
   void emit(int n);
   [[nodiscard]] Value leaf(int n);
@@ -136,7 +153,8 @@ class Emitter {
   const std::int64_t samples_;
   std::vector<Value> values_;
   std::map<int, std::pair<const Node*, std::size_t>> first_reader_;
-  std::map<int, int> readers_;
+  std::map<int, std::vector<int>> readers_of_;
+  std::map<int, int> part_axis_;  // of products that only slices read, and of what lies between; -1 of their weights
   std::map<std::string, int> used_;
   std::string name_;
 };
@@ -197,6 +215,13 @@ Value Emitter::operand(int n, std::size_t k) {
   if (alike) return {add(OpKind::Reshape, ".renamed", {value.tensor}, {.result_dims = dims(order)}), order};
   const Value logical = ordered(value, joined(own));
   return {add(OpKind::Reshape, ".regrouped", {logical.tensor}, {.result_dims = dims(joined(seen))}), joined(seen)};
+}
+
+// The order of that operand's axes where the op sees it with those it has.
+AxisList Emitter::operand_order(int n, std::size_t k) const {
+  const int from = node(n).inputs[k];
+  const std::vector<AxisList> seen = axes_.of_operand(n, k);
+  return axes_.of(from) == seen ? values_[static_cast<std::size_t>(from)].order : joined(seen);
 }
 
 // Repeated to all of `order`.
@@ -359,23 +384,118 @@ Value Emitter::reduce(int n) {
   return {add(of.kind == Kind::ReduceMax ? OpKind::ReduceMax : OpKind::ReduceSum, "", {x.tensor}, attributes), order};
 }
 
+// --- products of which only slices are read ---
+
+// Whether every reader of n is a slice of one index of `axis`; `chain`: the nodes between the product and the slices.
+bool Emitter::only_slices(int n, int axis, std::vector<int>& chain, std::set<std::int64_t>& indices) const {
+  chain.push_back(n);
+  const auto readers = readers_of_.find(n);
+  if (readers == readers_of_.end() || chain.size() > 16) return false;
+  for (const int reader : readers->second) {
+    const Node& of = node(reader);
+    if (axes_.of_operand(reader, 0) != axes_.of(of.inputs[0])) return false;
+    if (of.kind == Kind::Slice) {
+      const Cut cut = cut_of(reader);
+      if (cut.from != AxisList{axis} || !cut.to.empty()) return false;
+      indices.insert(of.details.start[0] / product(cut.inner));
+      continue;
+    }
+    const bool bias = of.kind == Kind::Add && of.inputs[0] == n && is_own_parameter(of.inputs[1]) &&
+                      axes_.of_operand(reader, 1) == axes_.of(of.inputs[1]) &&
+                      joined(axes_.of(of.inputs[1])) == axes_.of(n).back();
+    const bool moves = (of.kind == Kind::Reshape && !axes_.explicit_reshape(reader)) || of.kind == Kind::Transpose;
+    if ((!bias && !moves) || !only_slices(reader, axis, chain, indices)) return false;
+  }
+  return true;
+}
+
+// A fused projection of queries, keys and values: each part of the weight makes its part of the result, so that no
+// slice has to be copied and each can be split along its own heads.
+void Emitter::find_parts(int n) {
+  if (node(n).kind != Kind::MatMul || !is_own_parameter(node(n).inputs[1])) return;
+  if (axes_.of_operand(n, 1) != axes_.of(node(n).inputs[1])) return;
+  const AxisList columns = axes_.of(n).back();
+  for (const int axis : columns) {
+    std::vector<int> chain;
+    std::set<std::int64_t> indices;
+    if (!only_slices(n, axis, chain, indices) || static_cast<std::int64_t>(indices.size()) != size(axis)) continue;
+    for (const int part : chain) {
+      part_axis_[part] = axis;
+      for (const int input : node(part).inputs)
+        if (node(input).kind == Kind::Parameter) part_axis_[input] = -1;
+    }
+    return;
+  }
+}
+
+// "<name>.0", "<name>.1", ...: a parameter's parts along the axis, which `order` loses.
+std::vector<TensorId> Emitter::parameter_parts(int n, int axis, AxisList& order) {
+  order = joined(axes_.of(n));
+  order.erase(std::find(order.begin(), order.end(), axis));
+  std::vector<TensorId> parts;
+  for (std::int64_t i = 0; i < size(axis); ++i)
+    parts.push_back(graph_.add_tensor(unique(fmt::format("{}.{}", node(n).name, i)), TensorKind::Parameter,
+                                      graph_.dtype, dims(order)));
+  return parts;
+}
+
+Value Emitter::part_by_part(int n) {
+  const int axis = part_axis_.at(n);
+  const Node& of = node(n);
+  const std::string whole_name = name_;
+  Value made;
+  if (of.kind == Kind::Reshape || of.kind == Kind::Transpose) return values_[static_cast<std::size_t>(of.inputs[0])];
+  AxisList order;
+  const std::vector<TensorId> weights = parameter_parts(of.inputs[1], axis, order);
+  const Value x = of.kind == Kind::MatMul ? operand(n, 0) : values_[static_cast<std::size_t>(of.inputs[0])];
+  if (of.kind == Kind::MatMul) {
+    const AxisList contracted = axes_.of_operand(n, 0).back();
+    const auto is_contracted = [&](int met) {
+      return std::find(contracted.begin(), contracted.end(), met) != contracted.end();
+    };
+    for (const int met : x.order)
+      if (!is_contracted(met)) made.order.push_back(met);
+    for (const int met : order)
+      if (!is_contracted(met)) made.order.push_back(met);
+  } else {
+    made.order = x.order;
+  }
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    name_ = fmt::format("{}.{}", whole_name, i);
+    made.parts.push_back(of.kind == Kind::MatMul
+                             ? add(OpKind::Contract, "", {x.tensor, weights[i]}, {.result_names = names(made.order)})
+                             : add(OpKind::BiasAdd, "", {x.parts[i], weights[i]}));
+  }
+  name_ = whole_name;
+  return made;
+}
+
 // --- shapes ---
 
 // What the result shares of the sliced dimension, its inner axes, is no part of the slice.
+Emitter::Cut Emitter::cut_of(int n) const {
+  const auto d = static_cast<std::size_t>(node(n).details.axes[0]);
+  Cut cut{axes_.of_operand(n, 0)[d], axes_.of(n)[d], {}};
+  while (!cut.from.empty() && !cut.to.empty() && cut.from.back() == cut.to.back()) {
+    cut.inner.insert(cut.inner.begin(), cut.from.back());
+    cut.from.pop_back();
+    cut.to.pop_back();
+  }
+  return cut;
+}
+
 Value Emitter::slice(int n) {
   const Node& of = node(n);
-  const auto d = static_cast<std::size_t>(of.details.axes[0]);
+  const auto [from, to, inner] = cut_of(n);
+  const Value& source = values_[static_cast<std::size_t>(of.inputs[0])];
+  if (!source.parts.empty())
+    return {source.parts[static_cast<std::size_t>(of.details.start[0] / product(inner))], source.order};
   const Value x = operand(n, 0);
-  AxisList from = axes_.of_operand(n, 0)[d], to = axes_.of(n)[d], inner;
-  while (!from.empty() && !to.empty() && from.back() == to.back()) {
-    inner.insert(inner.begin(), from.back());
-    from.pop_back();
-    to.pop_back();
-  }
   std::vector<Wanted> wanted, has;
   bool placed = false;
   for (const int axis : x.order) {
-    if (std::find(from.begin(), from.end(), axis) == from.end()) {
+    const bool sliced = std::find(from.begin(), from.end(), axis) != from.end();
+    if (!sliced) {
       wanted.push_back({{axis}, ""});
       has.push_back({{axis}, ""});
     } else if (!placed) {
@@ -397,23 +517,24 @@ Value Emitter::concat(int n) {
   const Node& of = node(n);
   const auto d = static_cast<std::size_t>(of.details.axes[0]);
   const AxisList whole = axes_.of(n)[d];
-  std::vector<TensorId> pieces;
+  // The dimensions lie as in the first operand that has more than one element of what is put together.
+  std::size_t base = 0;
+  while (base + 1 < of.inputs.size() && axes_.of_operand(n, base)[d].empty()) ++base;
+  const AxisList along = axes_.of_operand(n, base)[d];
   std::vector<Wanted> has;
+  for (const int axis : operand_order(n, base)) {
+    if (std::find(along.begin(), along.end(), axis) == along.end())
+      has.push_back({{axis}, ""});
+    else if (axis == along.front())
+      has.push_back({whole, "whole"});
+  }
+  if (along.empty()) has.push_back({whole, "whole"});
+  std::vector<TensorId> pieces;
   for (std::size_t k = 0; k < of.inputs.size(); ++k) {
-    const Value x = operand(n, k);
-    const AxisList piece = axes_.of_operand(n, k)[d];
-    if (k == 0)  // where the first operand has the dimension
-      for (const int axis : x.order) {
-        if (std::find(piece.begin(), piece.end(), axis) == piece.end())
-          has.push_back({{axis}, ""});
-        else if (axis == piece.front())
-          has.push_back({whole, "whole"});
-      }
-    if (k == 0 && piece.empty()) has.push_back({whole, "whole"});
     std::vector<Wanted> wanted = has;
     for (Wanted& dim_of : wanted)
-      if (dim_of.axes == whole) dim_of = {piece, fmt::format("piece{}", k + 1)};
-    pieces.push_back(shaped(x, wanted));
+      if (dim_of.axes == whole) dim_of = {axes_.of_operand(n, k)[d], fmt::format("piece{}", k + 1)};
+    pieces.push_back(shaped(operand(n, k), wanted));
   }
   std::vector<Dim> result;
   for (const Wanted& of_dim : has)
@@ -466,7 +587,7 @@ Value Emitter::convolution(int n) {
       spatial[k].name += "_out";
   // A weight of one convolution alone is made as that needs it.
   const int w_node = of.inputs[1];
-  const bool own = node(w_node).kind == Kind::Parameter && readers_.at(w_node) == 1;
+  const bool own = node(w_node).kind == Kind::Parameter && readers_of_.at(w_node).size() == 1;
   const TensorId w_tensor = own ? parameter_of(w_node, weight) : shaped(operand(n, 1), weight);
   const TensorId made = add(OpKind::Convolution, "", {x, w_tensor},
                             {.result_dims = spatial,
@@ -577,12 +698,13 @@ void Emitter::emit(int n) {
   name_ = of.name.empty() ? name_of(of.kind) : of.name;
   if (of.inputs.empty()) {
     const auto reader = first_reader_.find(n);
-    const bool of_convolution = of.kind == Kind::Parameter && readers_[n] == 1 &&
+    const bool of_convolution = of.kind == Kind::Parameter && readers_of_[n].size() == 1 &&
                                 reader->second.first->kind == Kind::Convolution && reader->second.second == 1;
-    if (!scalar(n) && !of_convolution) values_[static_cast<std::size_t>(n)] = leaf(n);
+    if (!scalar(n) && !of_convolution && !part_axis_.contains(n)) values_[static_cast<std::size_t>(n)] = leaf(n);
     return;
   }
   const auto made = [&]() -> Value {
+    if (part_axis_.contains(n)) return part_by_part(n);
     switch (of.kind) {
       case Kind::Add:
       case Kind::Subtract:
