@@ -127,7 +127,7 @@ ReadModule read_module(std::string_view bytes, const std::string& path,
                        const std::map<std::string, std::int64_t>& dims) {
   if (path.ends_with(kOnnx)) {
     onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
-    return {std::move(read.module), read.default_batch, DType::F32};
+    return {std::move(read.module), read.default_batch, read.dtype};
   }
   torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), dims, path);
   return {std::move(read.module), read.default_batch, read.dtype};
@@ -172,7 +172,11 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   model.default_batch = read.default_batch;
   model.default_dtype = read.dtype;
   model.file = ModelFile{path, fmt::format("{:016x}", stable_hash(bytes)), dims, source};
-  describe(model);
+  try {
+    describe(model);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", path, error.what()));
+  }
   return model;
 }
 

@@ -253,7 +253,7 @@ void read_graph(std::string_view bytes, OnnxFile& file, const std::string& place
 }
 
 // Of another file in the same folder; empty where it has fewer.
-std::string bytes_beside(const std::string& path, const TensorValue::External& where, std::size_t count) {
+std::string bytes_beside(const std::string& path, const ExternalValues& where, std::size_t count) {
   const std::filesystem::path location = where.location;
   if (location.empty() || location != location.filename() || location == "..") return {};
   std::ifstream file(std::filesystem::path(path).parent_path() / location, std::ios::binary);

@@ -12,6 +12,12 @@
 
 namespace meshwright::onnx {
 
+// Values in another file, beside this one.
+struct ExternalValues {
+  std::string location;
+  std::uint64_t offset = 0;
+};
+
 struct TensorValue {
   std::string name;
   std::vector<std::int64_t> dims;
@@ -19,12 +25,7 @@ struct TensorValue {
   std::string_view raw = {};  // little-endian elements
   std::vector<std::string_view> packed_floats = {}, packed_ints = {}, packed_doubles = {};
   std::vector<double> single = {};  // elements given one by one
-  // Values in another file, beside this one.
-  struct External {
-    std::string location;
-    std::uint64_t offset = 0;
-  };
-  std::optional<External> external = {};
+  std::optional<ExternalValues> external = {};
   [[nodiscard]] bool integer() const;
 };
 // The values of a tensor of at most `most` elements; nothing where it has more, none, is of a type that is not read, or

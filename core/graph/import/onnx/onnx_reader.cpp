@@ -22,7 +22,9 @@ using primitive::Shape;
 
 constexpr double kMasked = -1000.0;
 
-std::string full_name(const OnnxNode& node) { return node.domain.empty() ? node.op : node.domain + ":" + node.op; }
+std::string full_name(const OnnxNode& node) {
+  return printable(node.domain.empty() ? node.op : node.domain + ":" + node.op);
+}
 
 // Numbers that hide scores, or zeros and ones that say which.
 bool is_mask(const std::vector<double>& values, const Shape& dims) {
@@ -68,7 +70,7 @@ class Reader {
     expect_known(order);
     read_inputs();
     for (const std::size_t i : order) read_node(file_.nodes[i]);
-    builder_.name = file_.outputs[0].name;
+    builder_.name = printable(file_.outputs[0].name);
     builder_.block.clear();
     made_.module.result = value_of(file_.outputs[0].name);
     for (std::size_t k = 1; k < file_.outputs.size(); ++k) others_.push_back(file_.outputs[k].name);
@@ -101,6 +103,7 @@ class Reader {
   std::map<std::string, int> values_;
   std::map<std::string, std::int64_t> sizes_;  // of named dimensions
   std::vector<std::string> others_;
+  bool typed_ = false;
 };
 
 // The nodes that the first output depends on, each behind what it reads.
@@ -114,7 +117,7 @@ std::vector<std::size_t> Reader::needed_nodes() const {
     require(state[maker->second] == 0,
             "{}: node '{}' depends on its own result '{}'; the file is damaged, export it "
             "again.",
-            place_, file_.nodes[maker->second].name, value);
+            place_, printable(file_.nodes[maker->second].name), printable(value));
     state[maker->second] = 1;
     path.emplace_back(maker->second, 0);
   };
@@ -205,12 +208,12 @@ void Reader::read_inputs() {
       else if (given != given_.end())
         shape.push_back(given->second);
       else
-        open.insert(name), shape.push_back(1);
+        open.insert(printable(name)), shape.push_back(1);
     }
     const bool integer = input->type != 1 && input->type != 10 && input->type != 11 && input->type != 16;
     require(std::count(shape.begin(), shape.end(), 0) > 0 || primitive::elements_of(shape) > 0,
             "{}: input '{}' is empty.", place_, input->name);
-    values_[input->name] = builder_.input(input->name, shape, integer);
+    values_[input->name] = builder_.input(printable(input->name), shape, integer);
   }
   require(open.empty(), "{}: the file leaves the size{} {} open; give {}.", place_, open.size() == 1 ? "" : "s",
           join({open.begin(), open.end()}, ", "),
@@ -231,7 +234,14 @@ int Reader::initializer(const TensorValue& tensor) {
   const bool single = primitive::elements_of(tensor.dims) == 1;
   const bool trained = !tensor.integer() && !(single && values) && primitive::elements_of(tensor.dims) > 0 &&
                        !(values && (is_mask(*values, tensor.dims) || is_turning_table(*values, tensor.dims)));
-  return trained ? builder_.parameter(tensor.name, tensor.dims)
+  if (trained && !typed_) {
+    typed_ = true;
+    made_.dtype = tensor.type == 10   ? DType::F16
+                  : tensor.type == 16 ? DType::BF16
+                  : tensor.type == 11 ? DType::F64
+                                      : DType::F32;
+  }
+  return trained ? builder_.parameter(printable(tensor.name), tensor.dims)
                  : builder_.constant(tensor.dims, tensor.integer(), values);
 }
 
@@ -242,7 +252,7 @@ int Reader::value_of(const std::string& name) {
   require(tensor != initializers_.end(),
           "{}: op '{}' reads '{}', which nothing makes; the file is damaged, export it "
           "again.",
-          place_, builder_.name, name);
+          place_, builder_.name, printable(name));
   return values_[name] = initializer(*tensor->second);
 }
 
@@ -259,7 +269,7 @@ std::vector<int> Reader::held(const OnnxNode& node) {
     const bool integer = has_tensor && value->second.tensor->integer();
     const std::int64_t count = primitive::elements_of(shape);
     if (!integer && count > 1 && number != 0.0 && number != 1.0 && std::abs(number) < -kMasked)
-      return {builder_.parameter(node.outputs[0], shape)};
+      return {builder_.parameter(printable(node.outputs[0]), shape)};
     if (count > primitive::kMaxValues) return {builder_.constant(shape, integer, std::nullopt)};
     return {builder_.constant(shape, integer, std::vector<double>(static_cast<std::size_t>(count), number))};
   }
@@ -280,7 +290,7 @@ std::vector<int> Reader::held(const OnnxNode& node) {
 
 void Reader::read_node(const OnnxNode& node) {
   require(!node.outputs.empty(), "{}: op '{}' has no result; the file is damaged, export it again.", place_, node.name);
-  builder_.name = node.outputs[0];
+  builder_.name = printable(node.outputs[0]);
   // A module path in the metadata, in the node's name, or in the names of its weights.
   builder_.block = block_of(node.scope);
   for (const std::string* name : {&node.name, &node.outputs[0]})

@@ -119,6 +119,7 @@ std::string text_of(const Node& node) {
 void Builder::fail(const std::string& why) const { throw InputError(fmt::format("op '{}': {}", name, why)); }
 
 int Builder::add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, Details details) {
+  expect(shape.size() <= kMaxRank, fmt::format("a tensor of {} dimensions is none of a model", shape.size()));
   (void)elements_of(shape);
   Node node{kind, std::move(inputs), std::move(shape), integer, std::move(details), name, block};
   if (!node.inputs.empty()) {
@@ -481,13 +482,14 @@ int Builder::concat(std::vector<int> xs, std::int64_t axis) {
   expect(!xs.empty(), "nothing to put together");
   axis = axis_of(xs[0], axis);
   const auto d = static_cast<std::size_t>(axis);
-  for (std::size_t k = 0; k < xs.size() && module_.batch > 0; ++k)
-    for (int& other : xs) {
-      Shape like = shape(xs[k]);
-      if (like.size() != shape(other).size()) continue;
-      like[d] = shape(other)[d];
-      other = rebatched(other, like);
-    }
+  Shape sample = shape(xs[0]);  // of a piece that holds the batch, if there is one
+  for (const int x : xs)
+    if (std::any_of(shape(x).begin(), shape(x).end(), holds_batch)) sample = shape(x);
+  for (int& x : xs) {
+    if (shape(x).size() != sample.size()) continue;
+    sample[d] = shape(x)[d];
+    x = rebatched(x, sample);
+  }
   Shape to = shape(xs[0]);
   to[d] = 0;
   std::vector<int> pieces;

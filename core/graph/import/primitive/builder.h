@@ -16,6 +16,7 @@ namespace meshwright::primitive {
 
 // Constants of more elements have a shape and no values.
 inline constexpr std::int64_t kMaxValues = 1 << 16;
+inline constexpr std::size_t kMaxRank = 64;
 
 class Builder {
  public:

@@ -68,7 +68,7 @@ class Reader {
     read_inputs();
     for (std::size_t i = 0; i < nodes.size(); ++i)
       if (needed[i]) read_node(nodes[i]);
-    builder_.name = result;
+    builder_.name = printable(result);
     builder_.block.clear();
     made_.module.result = value_of(result);
     return std::move(made_);
@@ -173,8 +173,8 @@ void Reader::expect_known(const Json& nodes, const std::vector<bool>& needed) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (!needed[i]) continue;
     const auto target = get<std::string>(nodes[i], "target", place_);
-    ++made_.module.file_ops[op_of(target)];
-    if (!rules().contains(op_of(target)) && !does_nothing(op_of(target))) ++unknown[target];
+    ++made_.module.file_ops[printable(op_of(target))];
+    if (!rules().contains(op_of(target)) && !does_nothing(op_of(target))) ++unknown[printable(target)];
   }
   std::vector<std::string> texts;
   for (const auto& [name, count] : unknown) texts.push_back(fmt::format("{} ({})", name, count));
@@ -250,14 +250,14 @@ void Reader::read_inputs() {
     const bool integer = type != 6 && type != 7 && type != 8 && type != 13;
     const Shape shape = shape_of(name, kind == "user_input");
     if (kind == "user_input") {
-      values_[name] = builder_.input(name, shape, integer);
+      values_[name] = builder_.input(printable(name), shape, integer);
     } else if (kind == "parameter") {
       const auto called = get<std::string>(of, "parameter_name", place_);
       made_.dtype = type == 13 ? DType::BF16 : type == 6 ? DType::F16 : type == 8 ? DType::F64 : DType::F32;
-      values_[name] = builder_.parameter(called, shape);
+      values_[name] = builder_.parameter(printable(called), shape);
       weights_[name] = called;
     } else {
-      builder_.name = name;
+      builder_.name = printable(name);
       values_[name] = builder_.constant(shape, integer, std::nullopt);
     }
   }
@@ -312,7 +312,7 @@ void Reader::read_symbol(const Json& node, const std::string& op) {
 void Reader::read_node(const Json& node) {
   const std::string op = op_of(get<std::string>(node, "target", place_));
   const std::vector<std::string> results = results_of(node, place_);
-  builder_.name = results.empty() ? op : results[0];
+  builder_.name = printable(results.empty() ? op : results[0]);
   builder_.block = block_of(path_of(node));
   std::vector<std::string> read;
   for (const Json& input : member(node, "inputs", place_)) collect_names(member(input, "arg", place_), read);
