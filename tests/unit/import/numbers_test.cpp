@@ -22,7 +22,19 @@ double weight(const std::string& name, std::int64_t i) {
   return name.ends_with(".gamma") ? 1.0 + wave : wave;
 }
 
-// The loss of a model whose tensors lie as in the file.
+// Images lie as (batch, h, w, channels), weights of convolutions as ([groups], kh, kw, in, out); in the file as (batch,
+// channels, h, w) and (out, in, kh, kw).
+std::int64_t index_in_file(const Tensor& tensor, std::int64_t i) {
+  std::vector<std::int64_t> at(tensor.dims.size());
+  for (std::size_t d = at.size(); d-- > 0; i /= tensor.dims[d].size) at[d] = i % tensor.dims[d].size;
+  const auto size = [&](std::size_t d) { return tensor.dims[d].size; };
+  if (tensor.kind == TensorKind::Input) return ((at[0] * size(3) + at[3]) * size(1) + at[1]) * size(2) + at[2];
+  const std::size_t k = at.size() - 4;  // 1 with groups
+  const std::int64_t out = (k == 1 ? at[0] * size(4) : 0) + at[k + 3];
+  return ((out * size(k + 2) + at[k + 2]) * size(k) + at[k]) * size(k + 1) + at[k + 1];
+}
+
+// The loss of a model, with all tensors as in its file.
 double loss_of(const std::string& bytes, std::int64_t batch, std::int64_t vocab) {
   const ModelConfig model = read_model_bytes(bytes, "m.onnx", {});
   const Graph graph = build_training_graph(model, {.batch = batch, .dtype = DType::F64});
@@ -34,7 +46,10 @@ double loss_of(const std::string& bytes, std::int64_t batch, std::int64_t vocab)
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(static_cast<std::int64_t>(i));
       interpreter.set(tensor.id, values);
     };
-    if (tensor.kind == TensorKind::Parameter) fill([&](std::int64_t i) { return weight(tensor.name, i); });
+    if (tensor.name == "images" || tensor.name == "c1" || tensor.name == "c2")
+      fill([&](std::int64_t i) { return weight(tensor.name, index_in_file(tensor, i)); });
+    else if (tensor.kind == TensorKind::Parameter)
+      fill([&](std::int64_t i) { return weight(tensor.name, i); });
     if (tensor.name == "ids") fill([&](std::int64_t i) { return static_cast<double>((7 * i + 3) % vocab); });
     if (tensor.name == "labels") fill([&](std::int64_t i) { return static_cast<double>((5 * i + 1) % vocab); });
   }
@@ -50,6 +65,10 @@ TEST(ImportedNumbers, AreThoseOfOnnxRuntime) {
   }
   EXPECT_NEAR(loss_of(tiny_llama(grouped), 2, grouped.vocab), 3.0511447112370997, 1e-5);
   EXPECT_NEAR(loss_of(tiny_llama(single), 2, single.vocab), 3.3492585116892317, 1e-5);
+}
+
+TEST(ImportedNumbers, OfANetworkOfConvolutionsAreThoseOfNumPy) {
+  EXPECT_NEAR(loss_of(tiny_cnn(), 2, 5), 7.387273716217146, 1e-9);
 }
 
 }  // namespace
