@@ -40,7 +40,7 @@ std::string sizes_text(const ModelConfig& model) {
   const Json members = to_json(model);
   for (const auto& [key, value] : members.items())
     if (value.is_number() && key != "default_batch") sizes.push_back(fmt::format("{}={}", key, value.dump()));
-  return fmt::format("{} ({})", model.name, join(sizes, ", "));
+  return sizes.empty() ? model.name : fmt::format("{} ({})", model.name, join(sizes, ", "));
 }
 
 void expect_model(const Plan& plan, const std::string& model, const std::string& path) {

@@ -10,6 +10,7 @@
 #include "core/base/zip.h"
 #include "core/graph/import/onnx/onnx_reader.h"
 #include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/blocks.h"
 #include "core/graph/import/primitive/builder.h"
 #include "core/graph/import/primitive/emit.h"
 #include "core/graph/import/primitive/recognise.h"

@@ -84,6 +84,31 @@ TEST(OnnxModel, BlocksFollowFromTheNamesOfNodes) {
   EXPECT_EQ(graph.ops().back().block, -1);
 }
 
+// Residual parts of widths 16 and 24 in turn, without a number in any name: one repetition is a block.
+TEST(OnnxModel, BlocksOfNamelessFilesAreTheirRepetitions) {
+  for (const std::int64_t repetitions : {1, 3}) {
+    OnnxWriter w;
+    w.input("x", {"2", "8"}, 1);
+    std::string x = "x";
+    int next = 0;
+    for (std::int64_t i = 0; i < 2 * repetitions; ++i) {
+      const std::int64_t width = i % 2 == 0 ? 16 : 24;
+      const auto weight = [&](std::int64_t from, std::int64_t to) {
+        return w.weight("w_" + std::to_string(next++) + "_", {from, to});
+      };
+      const std::string inner = w.node("Relu", {w.node("MatMul", {x, weight(8, width)})});
+      x = w.node("Add", {x, w.node("MatMul", {inner, weight(width, 8)})});
+    }
+    const Graph graph = forward(read(w.finish(w.node("Tanh", {x}))));
+    EXPECT_EQ(read(w.finish(w.node("Tanh", {x}))).layers, repetitions == 1 ? 2 : 3);
+    std::vector<int> blocks;
+    for (const Op& op : graph.ops())
+      if (op.kind == OpKind::Contract) blocks.push_back(op.block);
+    EXPECT_EQ(blocks, repetitions == 1 ? (std::vector<int>{0, 0, 1, 1})
+                                       : (std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}));
+  }
+}
+
 TEST(OnnxModel, ANetworkOfConvolutionsKeepsItsRunningStatisticsOut) {
   const ModelConfig model = read(tiny_cnn());
   const Graph graph = forward(model, 4);

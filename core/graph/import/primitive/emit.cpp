@@ -826,39 +826,6 @@ void expect_emittable(const Module& module) {
           join(texts, ", "));
 }
 
-std::vector<int> blocks_of(const Module& module) {
-  const auto is_heavy = [](Kind kind) {
-    return kind == Kind::MatMul || kind == Kind::Convolution || kind == Kind::Attention;
-  };
-  std::map<std::string, int> heavy;  // by block
-  for (const Node& node : module.nodes)
-    if (!node.block.empty() && is_heavy(node.kind)) ++heavy[node.block];
-  std::map<std::string, std::pair<int, int>>
-      families;  // blocks, the fewest products of one; by the name before the number
-  const auto family_of = [](const std::string& block) { return block.substr(0, block.rfind('.')); };
-  for (const auto& [block, count] : heavy) {
-    const auto [family, is_new] = families.emplace(family_of(block), std::pair{0, count});
-    ++family->second.first;
-    family->second.second = std::min(family->second.second, count);
-  }
-  std::map<std::string, int> numbers;
-  std::vector<int> blocks;
-  for (const Node& node : module.nodes) {
-    int block = -1;
-    const auto family = families.find(family_of(node.block));
-    const bool known = !node.block.empty();
-    if (known && family != families.end() && family->second.first >= 2 && family->second.second >= 2)
-      block = numbers.emplace(node.block, static_cast<int>(numbers.size())).first->second;
-    bool own_weight = false;
-    for (const int input : node.inputs)
-      own_weight = own_weight || module.nodes[static_cast<std::size_t>(input)].kind == Kind::Parameter;
-    if (!known && !own_weight)
-      for (const int input : node.inputs) block = std::max(block, blocks[static_cast<std::size_t>(input)]);
-    blocks.push_back(block);
-  }
-  return blocks;
-}
-
 void emit(const Module& module, const Axes& axes, const std::vector<int>& blocks, Graph& graph,
           LossReduction reduction) {
   Emitter(module, axes, graph).run(blocks, reduction);

@@ -13,10 +13,6 @@ namespace meshwright::primitive {
 // Throws InputError that names and counts the ops which have no equal in the op table.
 void expect_emittable(const Module& module);
 
-// Which repeated block each node is of, -1: none. A numbered part of the model is a block when its siblings and it hold
-// two products or more each; a node without a name of its own is of its operands' last block.
-[[nodiscard]] std::vector<int> blocks_of(const Module& module);
-
 // Appends to `graph`. REQUIRES: expect_emittable(module) returns. Logits are what a softmax over the last dimension or
 // a product with parameters makes.
 void emit(const Module& module, const Axes& axes, const std::vector<int>& blocks, Graph& graph,
