@@ -62,6 +62,29 @@ void add_loss(Module& module) {
   module.result = builder.cross_entropy(logits, builder.input("labels", shape, true));
 }
 
+// What is computed from constants alone is data: an input of the graph where an op reads it, or a number.
+void make_constants_data(Module& module) {
+  const primitive::Builder builder(module);
+  std::vector<std::optional<double>> numbers;
+  for (std::size_t i = 0; i < module.nodes.size(); ++i) numbers.push_back(builder.scalar_of(static_cast<int>(i)));
+  for (std::size_t i = 0; i < module.nodes.size(); ++i) {
+    Node& node = module.nodes[i];
+    if (!node.constant) continue;
+    node.kind = Kind::Constant;
+    node.inputs.clear();
+    if (numbers[i]) node.values = std::vector<double>{*numbers[i]};
+  }
+  primitive::drop_unused(module);
+  std::vector<std::string> names;
+  for (const Node& node : module.nodes)
+    if (node.kind == Kind::Constant && !(node.values && node.values->size() == 1)) names.push_back(node.name);
+  if (!names.empty())
+    module.notes.push_back(
+        fmt::format("{} constant{} of the file become{} input of the graph (the first '{}'): a run "
+                    "feeds other numbers",
+                    names.size(), names.size() == 1 ? "" : "s", names.size() == 1 ? "s" : "", names[0]));
+}
+
 class FileSource : public ForwardSource {
  public:
   FileSource(Module module, const std::string& place) : module_(std::move(module)), axes_(make_axes(place)) {
@@ -163,7 +186,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   try {
     module = primitive::recognised(read.module);
     add_loss(module);
-    primitive::drop_unused(module);
+    make_constants_data(module);
     primitive::expect_emittable(module);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: {}", path, error.what()));

@@ -84,6 +84,39 @@ TEST(OnnxModel, BlocksFollowFromTheNamesOfNodes) {
   EXPECT_EQ(graph.ops().back().block, -1);
 }
 
+// Scores that are not scaled at all are not scaled by 1 / sqrt(head_dim).
+TEST(OnnxModel, ScalesOfAttentionAreKept) {
+  for (const float scale : {0.5f, 1.0f, 0.25f}) {
+    OnnxWriter w;
+    w.input("x", {"2", "3", "6", "4"}, 1);  // (batch, heads, seq, head_dim): the usual scale is 1/2
+    const auto projected = [&](const std::string& name) { return w.node("MatMul", {"x", w.weight(name, {4, 4})}); };
+    const std::string turned = w.node("Transpose", {projected("k")}, {.lists = {{"perm", {0, 1, 3, 2}}}});
+    const std::string scores = w.node("Mul", {w.node("MatMul", {projected("q"), turned}), w.scalar(scale)});
+    const std::string weights = w.node("Softmax", {scores}, {.numbers = {{"axis", -1}}});
+    const Graph graph = forward(read(w.finish(w.node("MatMul", {weights, projected("v")}))));
+    double found = 0.0;
+    for (const Op& op : graph.ops())
+      if (op.kind == OpKind::GroupedAttention) {
+        found = op.attributes.scale;
+        EXPECT_FALSE(op.attributes.causal);
+      }
+    EXPECT_EQ(found, scale == 0.5f ? 1.0 : scale == 1.0f ? std::nextafter(1.0, 2.0) : 0.25);
+  }
+}
+
+// A constant that no pattern takes is data of the graph, whatever it is computed with, and said to be.
+TEST(OnnxModel, ConstantsOutsideOfPatternsAreInputs) {
+  OnnxWriter w;
+  w.input("x", {"2", "4"}, 1);
+  const std::string table = w.node("Cos", {w.node("Cast", {w.integers({0, 1, 2, 3})}, {.numbers = {{"to", 1}}})});
+  const std::string product = w.node("MatMul", {w.node("Mul", {"x", table}), w.weight("w", {4, 3})});
+  const ModelConfig model = read(w.finish(w.node("Tanh", {product})));
+  ASSERT_EQ(summary_of(model).notes.size(), 1u);
+  EXPECT_NE(summary_of(model).notes[0].find("1 constant of the file becomes input of the graph"), std::string::npos)
+      << summary_of(model).notes[0];
+  EXPECT_EQ(parameter_count(forward(model)), 12);
+}
+
 // Residual parts of widths 16 and 24 in turn, without a number in any name: one repetition is a block.
 TEST(OnnxModel, BlocksOfNamelessFilesAreTheirRepetitions) {
   for (const std::int64_t repetitions : {1, 3}) {

@@ -2,6 +2,7 @@
 #include "core/graph/import/primitive/emit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -666,9 +667,12 @@ Value Emitter::attention(int n) {
     to[1].name = "kv_seq";
     return shared ? add(OpKind::Reshape, suffix, {made}, {.result_dims = to}) : made;
   };
+  // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
+  const double given = node(n).details.number;
+  const double scale = given == 0.0 ? 1.0 : given == 1.0 ? std::nextafter(1.0, 2.0) : given;
   const TensorId made =
       add(OpKind::GroupedAttention, "", {queries, of_keys(1, width, ".keys"), of_keys(2, value, ".values")},
-          {.scale = node(n).details.number == 0.0 ? 1.0 : node(n).details.number, .causal = node(n).details.causal});
+          {.scale = scale, .causal = node(n).details.causal});
   return unshaped(made, {batch, seq, heads, {group, "group"}, value});
 }
 
