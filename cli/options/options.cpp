@@ -189,8 +189,10 @@ void read_submeshes(SearchOptions& search, const std::string& text, const Cluste
 void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions grid) {
   const TextOptions add{verb};
   add("--model", options.model,
-      "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, or a Hugging "
-      "Face config.json");
+      "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, a Hugging Face "
+      "config.json, or a file of ops (.onnx, .pt2)");
+  verb.add_option("--dim", options.dims, "NAME=SIZE: size of a dimension that the model's file leaves open; repeatable")
+      ->allow_extra_args(false);
   add("--cluster", options.cluster,
       "preset such as p3.16xlarge:8, several joined such as dgx-a100:1+p3.16xlarge:2, or a cluster file");
   add("--nodes", options.nodes, "use only this many hosts of the cluster (default: all)");
@@ -316,12 +318,27 @@ Cluster cluster_from_options(const PlanningOptions& options, std::optional<Clust
   return take_part(options.cluster.empty() ? *otherwise : find_cluster(options.cluster), nodes, devices);
 }
 
+std::map<std::string, std::int64_t> dims_from_texts(const std::vector<std::string>& texts) {
+  std::map<std::string, std::int64_t> dims;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.rfind('=');
+    require(equals != std::string::npos && equals > 0, "--dim: '{}' is not name=size; give one such as seq=1024.",
+            text);
+    const std::string name = text.substr(0, equals);
+    const std::int64_t size = parse_integer(text.substr(equals + 1), fmt::format("--dim {}", name), 0, 1'000'000'000);
+    require(dims.emplace(name, size).second, "--dim: '{}' is given twice; give each dimension once.", name);
+  }
+  return dims;
+}
+
 ModelConfig model_from_options(const PlanningOptions& options) {
   require(!options.model.empty(), "--model is missing; `meshwright models` lists the built-in ones.");
-  ModelConfig model = find_model(options.model);
+  ModelConfig model = find_model(options.model, dims_from_texts(options.dims));
   if (const std::vector<std::string> left_out = left_out_of_model(options.model); !left_out.empty())
     tell(fmt::format("{}: not understood, and left out of the model: {}", options.model, join(left_out, ", ")));
   if (options.seq.empty()) return model;
+  require(!model.file, "--seq: '{}' has its own sequence; give the dimensions that it leaves open by --dim.",
+          options.model);
   require(model.seq > 0, "--seq: model '{}' has no sequence; leave the option out.", model.name);
   model.seq = count_from_text(options.seq, "--seq", 10'000'000);
   return model;

@@ -23,6 +23,7 @@ namespace meshwright {
 constexpr long kMaxThreads = 1024;
 
 struct PlanningOptions {
+  std::vector<std::string> dims;  // --dim, each "name=size"
   std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, software, matmul_dtype;
   ProfileSource profile;
   std::string micro_batches = "auto", layers = "default";
@@ -65,7 +66,9 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
 // The cluster of --cluster with --nodes and --devices-per-node; `otherwise` stands in where --cluster is not given.
 [[nodiscard]] Cluster cluster_from_options(const PlanningOptions& options,
                                            std::optional<Cluster> otherwise = std::nullopt);
-// The model of --model with --seq.
+// Reads "name=size" texts of --dim.
+[[nodiscard]] std::map<std::string, std::int64_t> dims_from_texts(const std::vector<std::string>& texts);
+// The model of --model with --dim and --seq.
 [[nodiscard]] ModelConfig model_from_options(const PlanningOptions& options);
 [[nodiscard]] PlanRequest request_from_options(const PlanningOptions& options, const Cluster& cluster);
 

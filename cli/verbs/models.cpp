@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cctype>
 
+#include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/graph/import/find_model.h"
 #include "core/graph/import/hf_config.h"
+#include "core/graph/import/model_file.h"
 
 namespace meshwright {
 
@@ -148,15 +150,68 @@ Json parameters_json(const std::vector<ParameterRow>& rows) {
   return parameters;
 }
 
+std::map<std::string, std::int64_t> forward_histogram(const Graph& graph) {
+  std::map<std::string, std::int64_t> counts;
+  for (const Op& op : graph.ops())
+    if (op.phase == Phase::Forward) ++counts[name_of(op.kind)];
+  return counts;
+}
+
+std::string counts_text(const std::map<std::string, std::int64_t>& counts) {
+  std::vector<std::string> texts;
+  for (const auto& [name, count] : counts) texts.push_back(fmt::format("{} {}", name, count));
+  return texts.empty() ? "none" : join(texts, ", ");
+}
+
+// What one sample's forward makes, and what the weights and Adam's states take.
+Bytes made_by_forward(const Graph& graph) {
+  Bytes total(0.0);
+  for (const Op& op : graph.ops())
+    if (op.phase == Phase::Forward)
+      for (const TensorId output : op.outputs) total += graph.tensor(output).bytes();
+  return total;
+}
+Bytes kept_by_parameters(const Graph& graph) {
+  Bytes total(0.0);
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::Parameter || tensor.kind == TensorKind::OptimizerState ||
+        tensor.kind == TensorKind::Accumulator)
+      total += tensor.bytes();
+  return total;
+}
+
+std::string file_text(const ModelConfig& config, const Graph& graph) {
+  const ModelFileSummary& summary = summary_of(config);
+  std::string text = fmt::format(
+      "# weights, gradients and Adam's states {}; results of one sample's forward {}\n# operators in the file: {}\n"
+      "# recognised: {}\n# forward ops: {}\n",
+      human_bytes(kept_by_parameters(graph)), human_bytes(made_by_forward(graph)), counts_text(summary.file_ops),
+      counts_text(summary.recognised), counts_text(forward_histogram(graph)));
+  for (const std::string& note : summary.notes) text += fmt::format("# note: {}\n", note);
+  return text;
+}
+
+Json file_json(const ModelConfig& config, const Graph& graph) {
+  const ModelFileSummary& summary = summary_of(config);
+  return {{"blocks", summary.blocks},
+          {"file_ops", summary.file_ops},
+          {"recognised", summary.recognised},
+          {"forward_ops", forward_histogram(graph)},
+          {"notes", summary.notes},
+          {"parameter_bytes", kept_by_parameters(graph).si()},
+          {"forward_bytes_per_sample", made_by_forward(graph).si()}};
+}
+
 // One model: its sizes, its work, and what it is made of.
-void print_model(const std::string& name, bool as_json) {
-  const ModelConfig config = find_model(name);
+void print_model(const std::string& name, const std::vector<std::string>& dims, bool as_json) {
+  const ModelConfig config = find_model(name, dims_from_texts(dims));
   const Graph graph = graph_of(config);
   const ModelRow row = measure(config, graph);
   const std::vector<ParameterRow> parameters = parameter_rows(graph);
   if (as_json) {
     Json model = to_json(row);
     model["verb"] = "models";
+    if (config.file) model.update(file_json(config, graph));
     model["tensors"] = parameters_json(parameters);
     model["left_out"] = left_out_of_model(name);
     return print(model);
@@ -175,6 +230,7 @@ void print_model(const std::string& name, bool as_json) {
   if (row.active != row.parameters) text += fmt::format(", {} used by one token", row.active);
   text += fmt::format("; forward and backward of one sample {:.4g} TFLOP; {} by default\n", row.per_sample.si() / 1e12,
                       name_of(config.default_dtype));
+  if (config.file) text += file_text(config, graph);
   if (const std::vector<std::string> left_out = left_out_of_model(name); !left_out.empty())
     text += fmt::format("# in the file, but left out: {}\n", join(left_out, ", "));
   TextTable table({{"parameter", ""}, {"shape", ""}, {"dtype", ""}, {"count", ""}, {"elements", "of all"}});
@@ -188,13 +244,17 @@ void print_model(const std::string& name, bool as_json) {
 void add_models(CLI::App& app, Context& context) {
   struct Options {
     std::string model;
+    std::vector<std::string> dims;
     bool json = false;
   };
   CLI::App* verb =
       app.add_subcommand("models", "List the built-in models and the model families, or describe one model.");
   auto options = std::make_shared<Options>();
   verb->add_option("model", options->model,
-                   "describe this one: a built-in model, a family with sizes, or a Hugging Face config.json");
+                   "describe this one: a built-in model, a family with sizes, a Hugging Face config.json, or a file of "
+                   "ops (.onnx, .pt2)");
+  verb->add_option("--dim", options->dims, "NAME=SIZE: size of a dimension that the file leaves open; repeatable")
+      ->allow_extra_args(false);
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright models llama-3.1-8b");
   verb->callback([&context, options] {
@@ -202,7 +262,7 @@ void add_models(CLI::App& app, Context& context) {
       if (options->model.empty())
         print_models(options->json);
       else
-        print_model(options->model, options->json);
+        print_model(options->model, options->dims, options->json);
     };
   });
 }

@@ -26,6 +26,7 @@ namespace {
 
 struct ProfileOptions {
   ProfiledMachineOptions machine;
+  std::vector<std::string> dims;
   std::string db, model, batch, seq, budget, optimizer = "adam", micro_batches = "1,2,4";
   bool quick = false, json = false;
   ProfilePlanOptions steps;  // of --plan
@@ -70,6 +71,7 @@ std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions
   }
   PlanningOptions like;
   like.model = options.model;
+  like.dims = options.dims;
   like.seq = options.seq;
   const ModelConfig model = model_from_options(like);
   training.batch = options.batch.empty() ? model.default_batch : count_from_text(options.batch, "--batch", 1L << 40);
@@ -268,6 +270,9 @@ void add_profile(CLI::App& app, Context& context) {
                    "measuring each alone");
   verb->add_option("--model", options->model,
                    "measure the ops of this model (default: ops of several small and large models)");
+  verb->add_option("--dim", options->dims,
+                   "NAME=SIZE: size of a dimension that the model's file leaves open; repeatable")
+      ->allow_extra_args(false);
   verb->add_option("--batch", options->batch, "samples per step (default: the model's)");
   verb->add_option("--seq", options->seq, "sequence length in tokens (default: the model's)");
   verb->add_option("--micro-batches", options->micro_batches, "numbers of micro-batches to measure for")

@@ -14,6 +14,7 @@
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/graph/import/find_model.h"
+#include "core/graph/import/model_file.h"
 #include "core/plan/ranks.h"
 #include "core/schedule/schedule_csv.h"
 #include "simulator/fold/folded_plan.h"
@@ -39,11 +40,13 @@ std::string sizes_text(const ModelConfig& model) {
   const Json members = to_json(model);
   for (const auto& [key, value] : members.items())
     if (value.is_number() && key != "default_batch") sizes.push_back(fmt::format("{}={}", key, value.dump()));
-  return fmt::format("{} ({})", model.name, join(sizes, ", "));
+  return sizes.empty() ? model.name : fmt::format("{} ({})", model.name, join(sizes, ", "));
 }
 
 void expect_model(const Plan& plan, const std::string& model, const std::string& path) {
-  ModelConfig asked = at_place("--model", [&] { return find_model(model); });
+  const bool same_kind = plan.model.file && is_model_file(model);
+  ModelConfig asked =
+      at_place("--model", [&] { return same_kind ? find_model(model, plan.model.file->dims) : find_model(model); });
   if (asked.seq > 0 && plan.model.seq > 0) asked.seq = plan.model.seq;  // --seq of `plan` keeps the name
   require(asked == plan.model, "{}: the plan is for model {}, not {}; leave --model out, or give the plan's model.",
           path, sizes_text(plan.model), sizes_text(asked));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files and texts as streams of bytes, decompressed if they are gzip. The first two bytes (1f 8b) decide, never the
-// name. The only user of zlib.
+// name.
 #pragma once
 
 #include <functional>

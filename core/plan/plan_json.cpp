@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/text.h"
+#include "core/graph/import/find_model.h"
 #include "core/plan/plan.h"
 
 namespace meshwright {
@@ -380,7 +381,7 @@ Plan plan_from_json(const Json& json, const std::string& place) {
                "layer_starts", "predicted", "schedule_runs", "software", "stages", "conditions"},
               place);
   Plan plan;
-  plan.model = model_from_json(object_member(json, "model", place), place + ": model");
+  plan.model = model_of_plan(object_member(json, "model", place), place + ": model");
   plan.training = training_from_json(object_member(json, "training", place), place + ": training");
   plan.cluster = cluster_from_json(object_member(json, "cluster", place), place + ": cluster");
   plan.method = get<std::string>(json, "method", place);

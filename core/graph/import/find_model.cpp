@@ -1,16 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/import/find_model.h"
 
+#include "core/base/errors.h"
 #include "core/graph/import/hf_config.h"
+#include "core/graph/import/model_file.h"
 
 namespace meshwright {
 
-ModelConfig find_model(const std::string& name) {
+ModelConfig find_model(const std::string& name, const std::map<std::string, std::int64_t>& dims) {
+  if (is_model_file(name)) return read_model_file(name, dims);
+  require(dims.empty(), "--dim: model '{}' leaves no dimension open; --dim is for files of ops such as model.onnx.",
+          name);
+  for (const char* other : {".textproto", ".pbtxt", ".pb", ".pt", ".pth", ".safetensors", ".hlo", ".mlir", ".gguf"})
+    require(!name.ends_with(other),
+            "model '{}': files of ops in this format are not read; export the model as ONNX (.onnx) or with "
+            "torch.export.save (.pt2).",
+            name);
   return name.ends_with(".json") ? model_from_hf_file(name) : find_builtin_model(name);
 }
 
 std::vector<std::string> left_out_of_model(const std::string& name) {
   return name.ends_with(".json") ? not_understood_of_hf_file(name) : std::vector<std::string>();
+}
+
+ModelConfig model_of_plan(const Json& json, const std::string& place) {
+  if (get<std::string>(json, "family", place) != "file") return model_from_json(json, place);
+  const auto path = get<std::string>(json, "path", place), hash = get<std::string>(json, "hash", place);
+  std::map<std::string, std::int64_t> dims;
+  const Json& given = member(json, "dims", place);
+  require(given.is_object(), "{}: 'dims' must be an object of numbers; see docs/files.md for the format.", place);
+  for (const auto& [name, size] : given.items()) dims[name] = get<std::int64_t>(given, name, place + ": dims");
+  require(is_model_file(path), "{}: '{}' is no file of a kind that holds ops; see docs/files.md for the kinds.", place,
+          path);
+  ModelConfig model = read_model_file(path, dims);
+  require(model.file->hash == hash,
+          "{}: '{}' has changed since the plan was made (its bytes then had the hash {}, now {}); plan again.", place,
+          path, hash, model.file->hash);
+  return model;
 }
 
 }  // namespace meshwright

@@ -2,6 +2,7 @@
 // A model as the user names it: built in, or a file.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,16 @@
 
 namespace meshwright {
 
-// A file whose name ends in ".json" (core/graph/import/hf_config.h), else as find_builtin_model.
-[[nodiscard]] ModelConfig find_model(const std::string& name);
-// What the model's file says, may change the model, and is left out of it; empty for a built-in one.
+// A file whose name ends in ".json" (core/graph/import/hf_config.h) or as is_model_file says
+// (core/graph/import/model_file.h), else as find_builtin_model. `dims`: sizes of what a file leaves open; throws
+// InputError where the model takes none.
+[[nodiscard]] ModelConfig find_model(const std::string& name, const std::map<std::string, std::int64_t>& dims = {});
+
+// What the model's file says, may change the model, and is left out of it; empty for any other kind of model.
 [[nodiscard]] std::vector<std::string> left_out_of_model(const std::string& name);
+
+// The model of a plan file. One made from a file is read from it again: throws SystemError where it cannot be read,
+// InputError where it has changed.
+[[nodiscard]] ModelConfig model_of_plan(const Json& json, const std::string& place);
 
 }  // namespace meshwright

@@ -225,7 +225,7 @@ ModelConfig find_builtin_model(const std::string& name) {
 }
 
 Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& options) {
-  const Family& family = checked_family(model, fmt::format("model '{}'", model.name));
+  const Family* family = model.file ? nullptr : &checked_family(model, fmt::format("model '{}'", model.name));
   require(options.batch >= 1, "batch: {} samples per step; give at least 1.", options.batch);
   require(options.microbatches >= 1, "micro-batches: {}; give at least 1.", options.microbatches);
   require(
@@ -239,7 +239,10 @@ Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& optio
   graph.batch = options.batch;
   graph.microbatches = options.microbatches;
   graph.dtype = options.dtype;
-  family.build(graph, model, options.loss);
+  if (model.file)
+    model.file->source->build(graph, options.loss);
+  else
+    family->build(graph, model, options.loss);
   return graph;
 }
 
@@ -271,7 +274,19 @@ std::int64_t active_parameter_count(const Graph& graph) {
   return count;
 }
 
+namespace {
+
+Json file_to_json(const ModelConfig& model) {
+  Json json = {{"name", model.name}, {"family", model.family}, {"path", model.file->path}, {"hash", model.file->hash}};
+  json["dims"] = Json::object();
+  for (const auto& [name, size] : model.file->dims) json["dims"][name] = size;
+  return json;
+}
+
+}  // namespace
+
 Json to_json(const ModelConfig& model) {
+  if (model.file) return file_to_json(model);
   const Family& family = checked_family(model, fmt::format("model '{}'", model.name));
   Json json = {{"name", model.name}, {"family", model.family}};
   for (const SizeField& field : family.sizes) json[field.key] = size_of(model, field.key);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,25 +14,43 @@
 
 namespace meshwright {
 
-// What a graph is built from; stored in plan files so that a plan can rebuild its graph.
-struct ModelConfig {
-  std::string name;    // "gpt-2.6b", the family for a custom size, or from the name of the file
-  std::string family;  // "gpt", "llama", ... (core/graph/models/transformer_families.cpp), "mlp"
-  // mlp: layers (pairs of Dense 4x, ReLU, Dense, ReLU) and hidden alone.
-  std::int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
-  std::int64_t default_batch = 0;
-  DType default_dtype = DType::F32;
-  std::map<std::string, std::int64_t> more = {};  // the family's other whole numbers: "kv_heads", "experts", ...
-  std::map<std::string, double> factors = {};     // its other positive numbers: "rotary_base", "epsilon", ...
-  bool operator==(const ModelConfig&) const = default;
-};
-
 // What is minimised: the mean of all terms of the step's batch (tokens of a GPT, elements of an MLP's result), their
 // sum, or the mean weighted by inputs (0 leaves a token out) over the whole step, however its microbatches share the
 // weights.
 enum class LossReduction { Mean, Sum, TokenWeighted };
 [[nodiscard]] const char* name_of(LossReduction reduction);                     // "mean", "sum", "token_weighted"
 [[nodiscard]] LossReduction loss_reduction_from_name(const std::string& name);  // throws InputError
+
+// The forward ops and the loss of a model that is no family's, such as one read from a file.
+class ForwardSource {
+ public:
+  virtual ~ForwardSource() = default;
+  // REQUIRES: `graph` is empty but for its name, batch, microbatches and dtype, which have been checked.
+  virtual void build(Graph& graph, LossReduction reduction) const = 0;
+};
+
+// A file with a model's ops (core/graph/import/model_file.h). Two are the same model if their bytes and sizes are.
+struct ModelFile {
+  std::string path;                               // as the user gave it
+  std::string hash;                               // of its bytes, 16 hex digits
+  std::map<std::string, std::int64_t> dims = {};  // sizes given for dimensions that the file leaves open
+  std::shared_ptr<const ForwardSource> source = {};
+  bool operator==(const ModelFile& other) const { return hash == other.hash && dims == other.dims; }
+};
+
+// What a graph is built from; stored in plan files so that a plan can rebuild its graph.
+struct ModelConfig {
+  std::string name;    // "gpt-2.6b", the family for a custom size, or from the name of the file
+  std::string family;  // "gpt", "llama", ... (core/graph/models/transformer_families.cpp), "mlp"; "file"
+  // mlp: layers (pairs of Dense 4x, ReLU, Dense, ReLU) and hidden alone.
+  std::int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
+  std::int64_t default_batch = 0;
+  DType default_dtype = DType::F32;
+  std::map<std::string, std::int64_t> more = {};  // the family's other whole numbers: "kv_heads", "experts", ...
+  std::map<std::string, double> factors = {};     // its other positive numbers: "rotary_base", "epsilon", ...
+  std::optional<ModelFile> file = {};             // of family "file"; its sizes describe it and build nothing
+  bool operator==(const ModelConfig&) const = default;
+};
 
 // What lies in the memory of the devices' hosts instead of their own: nothing, or all optimizer state (moments and
 // master copies), which every update fetches before its work and sends back after it.
@@ -66,8 +86,9 @@ struct TrainingOptions {
 // Parameters that one token meets: of the experts of a mixture, the top_k it takes.
 [[nodiscard]] std::int64_t active_parameter_count(const Graph& graph);
 
-// A member that the family has a default for may be missing.
 [[nodiscard]] Json to_json(const ModelConfig& model);
+// Models of families only (model_of_plan in core/graph/import/find_model.h reads all). A member that the family has a
+// default for may be missing.
 [[nodiscard]] ModelConfig model_from_json(const Json& json, const std::string& place);
 
 }  // namespace meshwright

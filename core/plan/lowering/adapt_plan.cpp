@@ -50,6 +50,9 @@ void clear_predictions(Plan& plan) {
 
 Plan changed(Plan plan, const PlanChanges& changes) {
   require(!changes.seq || plan.model.seq > 0, "model {} has no sequence; leave --seq out.", plan.model.name);
+  require(!changes.seq || !plan.model.file,
+          "model {} is read from a file, which has its own sequence; leave --seq out, or plan it again with --dim.",
+          plan.model.name);
   if (changes.seq) plan.model.seq = *changes.seq;
   if (changes.batch) plan.training.batch = *changes.batch;
   if (changes.schedule || changes.runs) {

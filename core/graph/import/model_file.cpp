@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/model_file.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/gzip.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/base/zip.h"
+#include "core/graph/import/onnx/onnx_reader.h"
+#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/blocks.h"
+#include "core/graph/import/primitive/builder.h"
+#include "core/graph/import/primitive/emit.h"
+#include "core/graph/import/primitive/recognise.h"
+#include "core/graph/import/torch/export_reader.h"
+
+namespace meshwright {
+
+namespace {
+
+using primitive::Kind;
+using primitive::Module;
+using primitive::Node;
+
+constexpr const char *kOnnx = ".onnx", *kTorch = ".pt2", *kTorchJson = ".json.gz";
+constexpr std::uint64_t kMaxProgram = std::uint64_t{1} << 28;  // bytes of an exported program without its weights
+
+// Where a softmax or a product with parameters ends the model, its rows are logits: a cross entropy of new labels.
+void add_loss(Module& module) {
+  if (module.nodes[static_cast<std::size_t>(module.result)].kind == Kind::CrossEntropy) return;
+  const auto at = [&](int i) -> const Node& { return module.nodes[static_cast<std::size_t>(i)]; };
+  int logits = module.result;
+  if (at(logits).kind == Kind::Log) logits = at(logits).inputs[0];
+  if (at(logits).kind == Kind::Softmax &&
+      at(logits).details.axes[0] + 1 == static_cast<std::int64_t>(at(logits).shape.size()))
+    logits = at(logits).inputs[0];
+  bool scores = logits != module.result;
+  for (int i = logits; !scores && !at(i).inputs.empty();) {
+    const Node& node = at(i);
+    const auto weight = [&](int input) {
+      int w = input;
+      while (at(w).kind == Kind::Transpose || at(w).kind == Kind::Reshape) w = at(w).inputs[0];
+      return at(w).kind == Kind::Parameter;
+    };
+    scores = (node.kind == Kind::MatMul || node.kind == Kind::Convolution) && weight(node.inputs[1]);
+    const bool passes = node.kind == Kind::Reshape || node.kind == Kind::Transpose ||
+                        (node.kind == Kind::Add && weight(node.inputs[1]));
+    if (!passes) break;
+    i = node.inputs[0];
+  }
+  if (!scores || at(logits).shape.size() < 2) return;
+  primitive::Builder builder(module);
+  builder.name = "head";
+  // One element of space, as a convolution over a whole image leaves, is none.
+  primitive::Shape shape = at(logits).shape;
+  if (shape.size() == 4 && shape[2] == 1 && shape[3] == 1 && shape[1] > 1) logits = builder.squeeze(logits, {2, 3});
+  shape = at(logits).shape;
+  if (shape.back() < 2) return;
+  shape.pop_back();
+  module.result = builder.cross_entropy(logits, builder.input("labels", shape, true));
+}
+
+// What is computed from constants alone is data: an input of the graph where an op reads it, or a number.
+void make_constants_data(Module& module) {
+  const primitive::Builder builder(module);
+  std::vector<std::optional<double>> numbers;
+  for (std::size_t i = 0; i < module.nodes.size(); ++i) numbers.push_back(builder.scalar_of(static_cast<int>(i)));
+  for (std::size_t i = 0; i < module.nodes.size(); ++i) {
+    Node& node = module.nodes[i];
+    if (!node.constant) continue;
+    node.kind = Kind::Constant;
+    node.inputs.clear();
+    if (numbers[i]) node.values = std::vector<double>{*numbers[i]};
+  }
+  primitive::drop_unused(module);
+  std::vector<std::string> names;
+  for (const Node& node : module.nodes)
+    if (node.kind == Kind::Constant && !(node.values && node.values->size() == 1)) names.push_back(node.name);
+  if (!names.empty())
+    module.notes.push_back(
+        fmt::format("{} constant{} of the file become{} input of the graph (the first '{}'): a run "
+                    "feeds other numbers",
+                    names.size(), names.size() == 1 ? "" : "s", names.size() == 1 ? "s" : "", names[0]));
+}
+
+class FileSource : public ForwardSource {
+ public:
+  FileSource(Module module, const std::string& place) : module_(std::move(module)), axes_(make_axes(place)) {
+    blocks_ = primitive::blocks_of(module_);
+    summary.file_ops = module_.file_ops;
+    summary.recognised = module_.recognised;
+    summary.notes = module_.notes;
+    summary.blocks = blocks_.empty() ? 0 : *std::max_element(blocks_.begin(), blocks_.end()) + 1;
+  }
+  void build(Graph& graph, LossReduction reduction) const override {
+    primitive::emit(module_, axes_, blocks_, graph, reduction);
+  }
+
+  ModelFileSummary summary;
+
+ private:
+  [[nodiscard]] primitive::Axes make_axes(const std::string& place) const {
+    try {
+      return primitive::Axes(module_);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}: {}", place, error.what()));
+    }
+  }
+
+  const Module module_;
+  const primitive::Axes axes_;
+  std::vector<int> blocks_;
+};
+
+std::string model_name(const std::string& path) {
+  std::string name = path.substr(path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
+  for (const char* end : {".onnx", ".pt2", ".json.gz"})
+    if (name.size() > std::string_view(end).size() && name.ends_with(end))
+      name.resize(name.size() - std::string_view(end).size());
+  return name;
+}
+
+struct ReadModule {
+  Module module;
+  std::int64_t default_batch;
+  DType dtype;
+};
+
+// The JSON of an exported program, in its archive or alone.
+std::string program_text(std::string_view bytes, const std::string& path) {
+  if (path.ends_with(kTorch)) {
+    for (const ZipEntry& entry : read_zip(bytes, path))
+      if (entry.name.ends_with("models/model.json") || entry.name.ends_with("serialized_exported_program.json"))
+        return unpacked(entry, kMaxProgram, path);
+    throw InputError(
+        fmt::format("{}: the archive holds no exported program; give a file that torch.export.save wrote.", path));
+  }
+  std::string text;
+  const ByteSource source = unpacked(bytes, path);
+  for (std::string_view piece = source(); !piece.empty(); piece = source()) {
+    text += piece;
+    require(text.size() <= kMaxProgram, "{}: unpacked it has more than {} bytes; give a model of fewer ops.", path,
+            kMaxProgram);
+  }
+  return text;
+}
+
+ReadModule read_module(std::string_view bytes, const std::string& path,
+                       const std::map<std::string, std::int64_t>& dims) {
+  if (path.ends_with(kOnnx)) {
+    onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
+    return {std::move(read.module), read.default_batch, read.dtype};
+  }
+  torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), dims, path);
+  return {std::move(read.module), read.default_batch, read.dtype};
+}
+
+// What the graph's dimensions are called tells the sizes that reports show.
+void describe(ModelConfig& model) {
+  Graph graph;
+  graph.name = model.name;
+  graph.batch = 1;
+  model.file->source->build(graph, LossReduction::Mean);
+  std::map<std::string, std::int64_t> sizes;
+  for (const Tensor& tensor : graph.tensors())
+    for (const Dim& dim : tensor.dims) sizes.emplace(dim.name, dim.size);
+  model.hidden = sizes["embed"];
+  model.seq = sizes["seq"];
+  model.vocab = sizes["vocab"];
+  model.heads = sizes["kv_heads"] * std::max<std::int64_t>(sizes["group"], 1);
+}
+
+}  // namespace
+
+bool is_model_file(const std::string& path) {
+  return path.ends_with(kOnnx) || path.ends_with(kTorch) || path.ends_with(kTorchJson);
+}
+
+ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
+                             const std::map<std::string, std::int64_t>& dims) {
+  const ReadModule read = read_module(bytes, path, dims);
+  std::shared_ptr<FileSource> source;
+  Module module;
+  try {
+    module = primitive::recognised(read.module);
+    add_loss(module);
+    make_constants_data(module);
+    primitive::expect_emittable(module);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", path, error.what()));
+  }
+  source = std::make_shared<FileSource>(std::move(module), path);
+  ModelConfig model{.name = model_name(path), .family = "file", .layers = source->summary.blocks};
+  model.default_batch = read.default_batch;
+  model.default_dtype = read.dtype;
+  model.file = ModelFile{path, fmt::format("{:016x}", stable_hash(bytes)), dims, source};
+  try {
+    describe(model);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", path, error.what()));
+  }
+  return model;
+}
+
+ModelConfig read_model_file(const std::string& path, const std::map<std::string, std::int64_t>& dims) {
+  return read_model_bytes(read_file(path), path, dims);
+}
+
+const ModelFileSummary& summary_of(const ModelConfig& model) {
+  MW_CHECK(model.file.has_value(), "model '{}' has no file", model.name);
+  return static_cast<const FileSource&>(*model.file->source).summary;
+}
+
+}  // namespace meshwright

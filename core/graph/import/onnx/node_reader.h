@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node at a time: its operands and attributes by number and name.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/graph/import/onnx/onnx_file.h"
+#include "core/graph/import/primitive/builder.h"
+
+namespace meshwright::onnx {
+
+struct NodeReader {
+  primitive::Builder& b;
+  const OnnxNode& node;
+  std::int64_t opset;
+  std::function<int(const std::string&)> value_of;
+
+  [[nodiscard]] bool has(std::size_t k) const { return k < node.inputs.size() && !node.inputs[k].empty(); }
+  [[nodiscard]] int in(std::size_t k) const;
+  [[nodiscard]] bool has(const std::string& attribute) const { return node.attributes.contains(attribute); }
+  [[nodiscard]] std::int64_t number(const std::string& attribute, std::int64_t otherwise) const;
+  [[nodiscard]] double real(const std::string& attribute, double otherwise) const;
+  [[nodiscard]] std::string text(const std::string& attribute, const std::string& otherwise) const;
+  [[nodiscard]] std::vector<std::int64_t> numbers(const std::string& attribute) const;
+  // Given as input `k` or, in older operator sets, as an attribute; empty where as neither.
+  [[nodiscard]] std::vector<std::int64_t> numbers(const std::string& attribute, std::size_t k) const;
+};
+
+// The results of a node, in order.
+using Rule = std::vector<int> (*)(const NodeReader&);
+// By domain and operator: "MatMul", "com.microsoft:FastGelu".
+[[nodiscard]] const std::map<std::string, Rule>& rules();
+
+}  // namespace meshwright::onnx

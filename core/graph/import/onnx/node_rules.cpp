@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each operator of ONNX is in primitive ops.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/errors.h"
+#include "core/graph/import/onnx/node_reader.h"
+
+namespace meshwright::onnx {
+
+using primitive::Builder;
+using primitive::Kind;
+using primitive::Shape;
+using Numbers = std::vector<std::int64_t>;
+using Made = std::vector<int>;
+
+int NodeReader::in(std::size_t k) const {
+  if (!has(k)) b.fail(fmt::format("operand {} of {} is missing", k, node.op));
+  return value_of(node.inputs[k]);
+}
+
+std::int64_t NodeReader::number(const std::string& attribute, std::int64_t otherwise) const {
+  const auto found = node.attributes.find(attribute);
+  return found == node.attributes.end() ? otherwise : found->second.number;
+}
+
+double NodeReader::real(const std::string& attribute, double otherwise) const {
+  const auto found = node.attributes.find(attribute);
+  return found == node.attributes.end() ? otherwise : found->second.real;
+}
+
+std::string NodeReader::text(const std::string& attribute, const std::string& otherwise) const {
+  const auto found = node.attributes.find(attribute);
+  return found == node.attributes.end() ? otherwise : found->second.text;
+}
+
+Numbers NodeReader::numbers(const std::string& attribute) const {
+  const auto found = node.attributes.find(attribute);
+  return found == node.attributes.end() ? Numbers{} : found->second.numbers;
+}
+
+Numbers NodeReader::numbers(const std::string& attribute, std::size_t k) const {
+  return has(k) ? b.integers_of(in(k), attribute.c_str()) : numbers(attribute);
+}
+
+namespace {
+
+// --- elementwise ---
+
+template <Kind kind>
+Made binary(const NodeReader& r) {
+  return {r.b.binary(kind, r.in(0), r.in(1))};
+}
+template <Kind kind>
+Made unary(const NodeReader& r) {
+  return {r.b.unary(kind, r.in(0))};
+}
+template <Comparison comparison>
+Made compare(const NodeReader& r) {
+  return {r.b.compare(comparison, r.in(0), r.in(1))};
+}
+template <Kind kind>
+Made variadic(const NodeReader& r) {
+  int sum = r.in(0);
+  for (std::size_t k = 1; k < r.node.inputs.size(); ++k) sum = r.b.binary(kind, sum, r.in(k));
+  return {sum};
+}
+Made same(const NodeReader& r) { return {r.in(0)}; }
+Made negated(const NodeReader& r) {
+  const int x = r.in(0);
+  const int minus = r.b.constant({}, r.b.at(x).integer, std::vector<double>{-1.0});
+  return {r.b.binary(Kind::Multiply, x, minus)};
+}
+Made gelu(const NodeReader& r) {
+  return {r.b.unary(r.text("approximate", "none") == "tanh" ? Kind::Gelu : Kind::GeluErf, r.in(0))};
+}
+Made fast_gelu(const NodeReader& r) {
+  return {r.b.unary(Kind::Gelu, r.has(1) ? r.b.binary(Kind::Add, r.in(0), r.in(1)) : r.in(0))};
+}
+Made biased_gelu(const NodeReader& r) {
+  return {r.b.unary(Kind::GeluErf, r.has(1) ? r.b.binary(Kind::Add, r.in(0), r.in(1)) : r.in(0))};
+}
+Made swish(const NodeReader& r) {
+  const double alpha = r.real("alpha", 1.0);
+  r.b.expect(alpha == 1.0, fmt::format("a Swish with alpha = {} has no equal here, one with 1 has", alpha));
+  return {r.b.unary(Kind::Silu, r.in(0))};
+}
+Made where(const NodeReader& r) { return {r.b.select(r.in(0), r.in(1), r.in(2))}; }
+Made cast(const NodeReader& r) {
+  const std::int64_t to = r.number("to", 1);
+  const bool real = to == 1 || to == 10 || to == 11 || to == 16;
+  return {r.b.unary(real ? Kind::ToFloat : Kind::ToInteger, r.in(0))};
+}
+Made cast_like(const NodeReader& r) {
+  return {r.b.unary(r.b.at(r.in(1)).integer ? Kind::ToInteger : Kind::ToFloat, r.in(0))};
+}
+// Exported for inference, its probability often stays in the file; trained with, it drops.
+Made dropout(const NodeReader& r) {
+  double ratio = r.real("ratio", 0.5);
+  if (r.has(1))
+    if (const auto given = r.b.scalar_of(r.in(1))) ratio = *given;
+  const int x = r.b.dropout(r.in(0), ratio);
+  return {x, x};
+}
+
+// --- shapes ---
+
+Made reshape(const NodeReader& r) {
+  const int x = r.in(0);
+  Numbers to = r.numbers("shape", 1);
+  if (r.number("allowzero", 0) == 0)
+    for (std::size_t d = 0; d < to.size(); ++d)
+      if (to[d] == 0 && d < r.b.shape(x).size()) to[d] = r.b.shape(x)[d];
+  return {r.b.reshape(x, to)};
+}
+Made flatten(const NodeReader& r) {
+  const int x = r.in(0);
+  const Shape& from = r.b.shape(x);
+  std::int64_t axis = r.number("axis", 1);
+  if (axis < 0) axis += static_cast<std::int64_t>(from.size());
+  r.b.expect(axis >= 0 && axis <= static_cast<std::int64_t>(from.size()), "its axis is beyond its dimensions");
+  Shape to = {1, 1};
+  for (std::size_t d = 0; d < from.size(); ++d) to[static_cast<std::int64_t>(d) < axis ? 0 : 1] *= from[d];
+  return {r.b.reshape(x, to)};
+}
+Made transpose(const NodeReader& r) {
+  const int x = r.in(0);
+  Numbers axes = r.numbers("perm");
+  if (axes.empty())
+    for (std::size_t d = r.b.shape(x).size(); d-- > 0;) axes.push_back(static_cast<std::int64_t>(d));
+  return {r.b.transpose(x, axes)};
+}
+Made expand(const NodeReader& r) { return {r.b.broadcast(r.in(0), r.b.integers_of(r.in(1), "shape"))}; }
+Made tile(const NodeReader& r) {
+  const int x = r.in(0);
+  const Numbers times = r.b.integers_of(r.in(1), "repeats");
+  const Shape& from = r.b.shape(x);
+  r.b.expect(times.size() == from.size(), "its repeats are not one for each dimension");
+  for (std::size_t d = 0; d < from.size(); ++d)
+    r.b.expect(times[d] == 1 || from[d] == 1, "tiles of more than one element have no equal here");
+  return {r.b.broadcast(x, times)};
+}
+Made slice(const NodeReader& r) {
+  int x = r.in(0);
+  const Numbers starts = r.numbers("starts", 1), ends = r.numbers("ends", 2);
+  Numbers axes = r.numbers("axes", 3), steps = r.has(4) ? r.b.integers_of(r.in(4), "steps") : Numbers{};
+  if (axes.empty())
+    for (std::size_t d = 0; d < starts.size(); ++d) axes.push_back(static_cast<std::int64_t>(d));
+  if (steps.empty()) steps.assign(starts.size(), 1);
+  r.b.expect(ends.size() == starts.size() && axes.size() == starts.size() && steps.size() == starts.size(),
+             "its starts, ends, axes and steps are not as many");
+  for (std::size_t k = 0; k < starts.size(); ++k) x = r.b.slice(x, axes[k], starts[k], ends[k], steps[k]);
+  return {x};
+}
+Made split(const NodeReader& r) {
+  const int x = r.in(0);
+  const std::int64_t axis = r.b.axis_of(x, r.number("axis", 0));
+  const std::int64_t whole = r.b.shape(x)[static_cast<std::size_t>(axis)];
+  Numbers sizes = r.numbers("split", 1);
+  if (sizes.empty()) {
+    const auto parts = static_cast<std::int64_t>(r.node.outputs.size());
+    const std::int64_t each = (whole + parts - 1) / parts;
+    for (std::int64_t left = whole; static_cast<std::int64_t>(sizes.size()) < parts; left -= each)
+      sizes.push_back(std::clamp<std::int64_t>(left, 0, each));
+  }
+  r.b.expect(
+      sizes.size() == r.node.outputs.size() && std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == whole,
+      "its parts are not as long as the whole");
+  Made parts;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    parts.push_back(r.b.slice(x, axis, start, start + size));
+    start += size;
+  }
+  return parts;
+}
+Made concat(const NodeReader& r) {
+  std::vector<int> pieces;
+  for (std::size_t k = 0; k < r.node.inputs.size(); ++k) pieces.push_back(r.in(k));
+  return {r.b.concat(pieces, r.number("axis", 0))};
+}
+Made squeeze(const NodeReader& r) { return {r.b.squeeze(r.in(0), r.numbers("axes", 1))}; }
+Made unsqueeze(const NodeReader& r) { return {r.b.unsqueeze(r.in(0), r.numbers("axes", 1))}; }
+Made shape(const NodeReader& r) {
+  const Shape& of = r.b.shape(r.in(0));
+  const auto rank = static_cast<std::int64_t>(of.size());
+  const auto within = [rank](std::int64_t d) { return std::clamp<std::int64_t>(d < 0 ? d + rank : d, 0, rank); };
+  const std::int64_t start = within(r.number("start", 0)), end = within(r.number("end", rank));
+  return {r.b.integers(start < end ? Numbers(of.begin() + start, of.begin() + end) : Numbers{})};
+}
+Made size(const NodeReader& r) {
+  return {r.b.constant({}, true, std::vector<double>{static_cast<double>(primitive::elements_of(r.b.shape(r.in(0))))})};
+}
+Made range(const NodeReader& r) {
+  const double start = r.b.values(r.in(0), "start").at(0), limit = r.b.values(r.in(1), "limit").at(0),
+               step = r.b.values(r.in(2), "delta").at(0);
+  const double count = std::ceil((limit - start) / step);
+  r.b.expect(step != 0.0 && count < 1e15, "its numbers have no end");
+  const auto length = static_cast<std::int64_t>(std::max(count, 0.0));
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < std::min(length, primitive::kMaxValues + 1); ++i)
+    values.push_back(start + static_cast<double>(i) * step);
+  const bool known = length <= primitive::kMaxValues;
+  return {r.b.constant({length}, r.b.at(r.in(0)).integer, known ? std::optional(values) : std::nullopt)};
+}
+// Of constants, what is computed with is the shape alone.
+Made some_constant(const NodeReader& r) {
+  const int x = r.in(0);
+  r.b.expect(r.b.at(x).constant, fmt::format("{} of what is no constant has no equal here", r.node.op));
+  return {r.b.constant(r.b.shape(x), r.b.at(x).integer, std::nullopt)};
+}
+Made gather(const NodeReader& r) { return {r.b.gather(r.in(0), r.in(1), r.number("axis", 0))}; }
+
+// --- reductions ---
+
+template <Kind kind>
+Made reduce(const NodeReader& r) {
+  const Numbers axes = r.numbers("axes", 1);
+  if (axes.empty() && r.number("noop_with_empty_axes", 0) != 0) return {r.in(0)};
+  return {r.b.reduce(kind, r.in(0), axes, r.number("keepdims", 1) != 0)};
+}
+Made product_of_all(const NodeReader& r) {
+  double product = 1.0;
+  for (const double value : r.b.values(r.in(0), "operand")) product *= value;
+  return {r.b.constant({}, r.b.at(r.in(0)).integer, std::vector<double>{product})};
+}
+
+// --- products ---
+
+Made matmul(const NodeReader& r) { return {r.b.matmul(r.in(0), r.in(1))}; }
+Made fused_matmul(const NodeReader& r) {
+  r.b.expect(r.number("transBatchA", 0) == 0 && r.number("transBatchB", 0) == 0, "its batches are transposed");
+  const int x = r.number("transA", 0) != 0 ? r.b.swap(r.in(0), -1, -2) : r.in(0);
+  const int y = r.number("transB", 0) != 0 ? r.b.swap(r.in(1), -1, -2) : r.in(1);
+  return {r.b.binary(Kind::Multiply, r.b.matmul(x, y), r.b.scalar(r.real("alpha", 1.0)))};
+}
+Made gemm(const NodeReader& r) {
+  const int x = r.number("transA", 0) != 0 ? r.b.swap(r.in(0), -1, -2) : r.in(0);
+  const int y = r.number("transB", 0) != 0 ? r.b.swap(r.in(1), -1, -2) : r.in(1);
+  int result = r.b.binary(Kind::Multiply, r.b.matmul(x, y), r.b.scalar(r.real("alpha", 1.0)));
+  if (r.has(2) && r.real("beta", 1.0) != 0.0)
+    result = r.b.binary(Kind::Add, result, r.b.binary(Kind::Multiply, r.in(2), r.b.scalar(r.real("beta", 1.0))));
+  return {result};
+}
+
+// Two entries each, from 2 or 4 given.
+Builder::Windows windows_of(const NodeReader& r, const Shape& image, const Numbers& window) {
+  Builder::Windows windows{window, r.numbers("strides"), {0, 0}, {0, 0}, r.number("ceil_mode", 0) != 0};
+  if (windows.stride.empty()) windows.stride = {1, 1};
+  const Numbers pads = r.numbers("pads"), dilations = r.numbers("dilations");
+  r.b.expect(windows.window.size() == 2 && windows.stride.size() == 2 && image.size() == 4,
+             "windows over other than two dimensions have no equal here");
+  r.b.expect(std::all_of(dilations.begin(), dilations.end(), [](std::int64_t d) { return d == 1; }),
+             "dilated windows have no equal here");
+  for (const std::int64_t number : {windows.window[0], windows.window[1], windows.stride[0], windows.stride[1]})
+    r.b.expect(number >= 1 && number <= 1'000'000, "its window or stride is out of range");
+  if (pads.size() == 4) {
+    windows.before = {pads[0], pads[1]};
+    windows.after = {pads[2], pads[3]};
+  }
+  for (const std::int64_t pad : pads) r.b.expect(pad >= 0 && pad <= 1'000'000, "its padding is out of range");
+  const std::string automatic = r.text("auto_pad", "NOTSET");
+  if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER")
+    for (std::size_t d = 0; d < 2; ++d) {
+      const std::int64_t results = (image[d + 2] + windows.stride[d] - 1) / windows.stride[d];
+      const std::int64_t all =
+          std::max<std::int64_t>(0, (results - 1) * windows.stride[d] + windows.window[d] - image[d + 2]);
+      windows.before[d] = automatic == "SAME_LOWER" ? (all + 1) / 2 : all / 2;
+      windows.after[d] = all - windows.before[d];
+    }
+  return windows;
+}
+Made convolution(const NodeReader& r) {
+  const int x = r.in(0), w = r.in(1);
+  const Shape& weight = r.b.shape(w);
+  r.b.expect(weight.size() == 4, "convolutions over other than two dimensions have no equal here");
+  const auto windows = windows_of(r, r.b.shape(x), {weight[2], weight[3]});
+  int result = r.b.convolution(x, w, windows, r.number("group", 1));
+  if (r.has(2)) result = r.b.binary(Kind::Add, result, r.b.unsqueeze(r.in(2), {1, 2}));
+  return {result};
+}
+template <Kind kind>
+Made pool(const NodeReader& r) {
+  return {r.b.pool(kind, r.in(0), windows_of(r, r.b.shape(r.in(0)), r.numbers("kernel_shape")))};
+}
+Made global_average(const NodeReader& r) {
+  Numbers axes(r.b.shape(r.in(0)).size());
+  std::iota(axes.begin(), axes.end(), 0);
+  r.b.expect(axes.size() > 2, "there is nothing to pool over");
+  axes.erase(axes.begin(), axes.begin() + 2);
+  return {r.b.reduce(Kind::ReduceMean, r.in(0), axes, true)};
+}
+
+// --- normalisations ---
+
+Made softmax(const NodeReader& r) {
+  const int x = r.in(0);
+  const bool old = r.opset > 0 && r.opset < 13;
+  const std::int64_t axis = r.b.axis_of(x, r.number("axis", old ? 1 : -1));
+  for (std::size_t d = static_cast<std::size_t>(axis) + 1; old && d < r.b.shape(x).size(); ++d)
+    r.b.expect(r.b.shape(x)[d] == 1, "a softmax over several dimensions has no equal here");
+  return {r.b.softmax(x, axis)};
+}
+Made log_softmax(const NodeReader& r) { return {r.b.unary(Kind::Log, softmax(r)[0])}; }
+void expect_last(const NodeReader& r, std::int64_t axis) {
+  r.b.expect(r.b.axis_of(r.in(0), axis) + 1 == static_cast<std::int64_t>(r.b.shape(r.in(0)).size()),
+             "a normalisation over more than the last dimension has no equal here");
+}
+int no_bias(const NodeReader& r, int like) {
+  const Shape& of = r.b.shape(like);
+  return r.b.constant(
+      of, false,
+      std::vector<double>(static_cast<std::size_t>(std::min(primitive::elements_of(of), primitive::kMaxValues)), 0.0));
+}
+Made layer_norm(const NodeReader& r) {
+  expect_last(r, r.number("axis", -1));
+  const int beta = r.has(2) ? r.in(2) : no_bias(r, r.in(1));
+  const int x = r.b.layer_norm(r.in(0), r.in(1), beta, r.real("epsilon", 1e-5));
+  return {x, x, x};  // the statistics are for a backward alone
+}
+Made rms_norm(const NodeReader& r) {
+  expect_last(r, r.number("axis", -1));
+  return {r.b.rms_norm(r.in(0), r.in(1), r.real("epsilon", 1e-5))};
+}
+Made skip_layer_norm(const NodeReader& r) {
+  int sum = r.b.binary(Kind::Add, r.in(0), r.in(1));
+  if (r.has(4)) sum = r.b.binary(Kind::Add, sum, r.in(4));
+  const int beta = r.has(3) ? r.in(3) : no_bias(r, r.in(2));
+  const int x = r.b.layer_norm(sum, r.in(2), beta, r.real("epsilon", 1e-12));
+  return {x, x, x, sum};
+}
+Made batch_norm(const NodeReader& r) { return {r.b.batch_norm(r.in(0), r.in(1), r.in(2), r.real("epsilon", 1e-5))}; }
+
+// --- attention (operator set 23) ---
+
+int as_heads(const NodeReader& r, int x, std::int64_t heads) {
+  const Shape of = r.b.shape(x);
+  if (of.size() == 4) return x;
+  r.b.expect(of.size() == 3 && heads > 0 && of[2] % heads == 0, "its heads do not share the last dimension evenly");
+  return r.b.swap(r.b.reshape(x, {of[0], of[1], heads, of[2] / heads}), 1, 2);
+}
+Made attention(const NodeReader& r) {
+  const bool flat = r.b.shape(r.in(0)).size() == 3;
+  const int q = as_heads(r, r.in(0), r.number("q_num_heads", 0));
+  const int k = as_heads(r, r.in(1), r.number("kv_num_heads", 0));
+  const int v = as_heads(r, r.in(2), r.number("kv_num_heads", 0));
+  r.b.expect(!r.has(4) && !r.has(5), "keys of earlier steps have no place in training; export without a cache");
+  r.b.expect(r.real("softcap", 0.0) == 0.0, "scores with a softcap have no equal here");
+  if (r.has(3)) r.b.module().notes.push_back(fmt::format("the mask of attention '{}' is left out", r.b.name));
+  int x = r.b.attention(q, k, v, r.real("scale", 0.0), r.number("is_causal", 0) != 0);
+  if (flat) {
+    const Shape of = r.b.shape(x);
+    x = r.b.reshape(r.b.swap(x, 1, 2), {of[0], of[2], of[1] * of[3]});
+  }
+  return {x};
+}
+
+std::map<std::string, Rule> elementwise_rules() {
+  return {{"Add", binary<Kind::Add>},
+          {"Sub", binary<Kind::Subtract>},
+          {"Mul", binary<Kind::Multiply>},
+          {"Div", binary<Kind::Divide>},
+          {"Pow", binary<Kind::Power>},
+          {"And", binary<Kind::Multiply>},
+          {"Or", binary<Kind::Maximum>},
+          {"Max", variadic<Kind::Maximum>},
+          {"Min", variadic<Kind::Minimum>},
+          {"Sum", variadic<Kind::Add>},
+          {"Exp", unary<Kind::Exp>},
+          {"Log", unary<Kind::Log>},
+          {"Sqrt", unary<Kind::Sqrt>},
+          {"Reciprocal", unary<Kind::Reciprocal>},
+          {"Abs", unary<Kind::Abs>},
+          {"Sin", unary<Kind::Sin>},
+          {"Cos", unary<Kind::Cos>},
+          {"Erf", unary<Kind::Erf>},
+          {"Tanh", unary<Kind::Tanh>},
+          {"Sigmoid", unary<Kind::Sigmoid>},
+          {"Relu", unary<Kind::Relu>},
+          {"Not", unary<Kind::Not>},
+          {"Neg", negated},
+          {"Gelu", gelu},
+          {"Swish", swish},
+          {"com.microsoft:Gelu", biased_gelu},
+          {"com.microsoft:BiasGelu", biased_gelu},
+          {"com.microsoft:FastGelu", fast_gelu},
+          {"Less", compare<Comparison::Less>},
+          {"LessOrEqual", compare<Comparison::LessEqual>},
+          {"Equal", compare<Comparison::Equal>},
+          {"GreaterOrEqual", compare<Comparison::GreaterEqual>},
+          {"Greater", compare<Comparison::Greater>},
+          {"Where", where},
+          {"Cast", cast},
+          {"CastLike", cast_like},
+          {"Identity", same},
+          {"Dropout", dropout}};
+}
+
+std::map<std::string, Rule> other_rules() {
+  return {{"Reshape", reshape},
+          {"Flatten", flatten},
+          {"Transpose", transpose},
+          {"Expand", expand},
+          {"Tile", tile},
+          {"Slice", slice},
+          {"Split", split},
+          {"Concat", concat},
+          {"com.microsoft:ConcatTraining", concat},
+          {"Squeeze", squeeze},
+          {"Unsqueeze", unsqueeze},
+          {"Shape", shape},
+          {"Size", size},
+          {"Range", range},
+          {"Trilu", some_constant},
+          {"CumSum", some_constant},
+          {"ScatterND", some_constant},
+          {"Gather", gather},
+          {"ReduceSum", reduce<Kind::ReduceSum>},
+          {"ReduceMean", reduce<Kind::ReduceMean>},
+          {"ReduceMax", reduce<Kind::ReduceMax>},
+          {"ReduceProd", product_of_all},
+          {"MatMul", matmul},
+          {"com.microsoft:FusedMatMul", fused_matmul},
+          {"Gemm", gemm},
+          {"Conv", convolution},
+          {"MaxPool", pool<Kind::MaxPool>},
+          {"AveragePool", pool<Kind::AveragePool>},
+          {"GlobalAveragePool", global_average},
+          {"Softmax", softmax},
+          {"LogSoftmax", log_softmax},
+          {"LayerNormalization", layer_norm},
+          {"RMSNormalization", rms_norm},
+          {"SimplifiedLayerNormalization", rms_norm},
+          {"com.microsoft:SkipLayerNormalization", skip_layer_norm},
+          {"BatchNormalization", batch_norm},
+          {"Attention", attention}};
+}
+
+}  // namespace
+
+const std::map<std::string, Rule>& rules() {
+  static const std::map<std::string, Rule> all = [] {
+    std::map<std::string, Rule> found = elementwise_rules();
+    found.merge(other_rules());
+    return found;
+  }();
+  return all;
+}
+
+}  // namespace meshwright::onnx

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/onnx/onnx_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/import/names.h"
+#include "core/graph/import/onnx/node_reader.h"
+
+namespace meshwright::onnx {
+
+namespace {
+
+using primitive::Builder;
+using primitive::kBatchProbe;
+using primitive::Kind;
+using primitive::Module;
+using primitive::Shape;
+
+constexpr double kMasked = -1000.0;
+
+std::string full_name(const OnnxNode& node) {
+  return printable(node.domain.empty() ? node.op : node.domain + ":" + node.op);
+}
+
+// Numbers that hide scores, or zeros and ones that say which.
+bool is_mask(const std::vector<double>& values, const Shape& dims) {
+  bool hides = true, tells = dims.size() >= 2;
+  bool zeros = false, others = false;
+  for (const double value : values) {
+    hides = hides && (value == 0.0 || value <= kMasked);
+    tells = tells && (value == 0.0 || value == 1.0);
+    zeros = zeros || value == 0.0;
+    others = others || value != 0.0;
+  }
+  return others && (hides || (tells && zeros));
+}
+
+// Cosines or sines of positions times frequencies, one row for each position from 0 on.
+bool is_turning_table(const std::vector<double>& values, const Shape& dims) {
+  if (dims.size() < 2 || values.size() <= static_cast<std::size_t>(dims.back())) return false;
+  const double first = values[0];
+  if (first != 1.0 && first != 0.0) return false;
+  bool varies = false;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i < static_cast<std::size_t>(dims.back()) && values[i] != first) return false;
+    if (!(std::abs(values[i]) <= 1.0001)) return false;
+    varies = varies || values[i] != first;
+  }
+  return varies;
+}
+
+class Reader {
+ public:
+  Reader(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, std::string place)
+      : file_(file), given_(dims), place_(std::move(place)), builder_(made_.module) {
+    for (const TensorValue& tensor : file.initializers) initializers_.emplace(tensor.name, &tensor);
+    for (std::size_t i = 0; i < file.nodes.size(); ++i)
+      for (const std::string& output : file.nodes[i].outputs)
+        if (!output.empty())
+          require(makers_.emplace(output, i).second, "{}: two nodes make '{}'; the file is damaged, export it again.",
+                  place_, output);
+  }
+
+  OnnxModule read() {
+    const std::vector<std::size_t> order = needed_nodes();
+    expect_known(order);
+    read_inputs();
+    for (const std::size_t i : order) read_node(file_.nodes[i]);
+    builder_.name = printable(file_.outputs[0].name);
+    builder_.block.clear();
+    made_.module.result = value_of(file_.outputs[0].name);
+    for (std::size_t k = 1; k < file_.outputs.size(); ++k) others_.push_back(file_.outputs[k].name);
+    if (!others_.empty())
+      made_.module.notes.push_back(
+          fmt::format("'{}' is the model's result; {} other output{} and what only {} need{} "
+                      "are left out",
+                      file_.outputs[0].name, others_.size(), others_.size() == 1 ? "" : "s",
+                      others_.size() == 1 ? "it" : "they", others_.size() == 1 ? "s" : ""));
+    return std::move(made_);
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::size_t> needed_nodes() const;
+  void expect_known(const std::vector<std::size_t>& order);
+  void read_inputs();
+  void find_batch(const std::vector<const OnnxValue*>& inputs);
+  void read_node(const OnnxNode& node);
+  [[nodiscard]] int value_of(const std::string& name);
+  [[nodiscard]] int initializer(const TensorValue& tensor);
+  [[nodiscard]] std::vector<int> held(const OnnxNode& node);
+
+  const OnnxFile& file_;
+  const std::map<std::string, std::int64_t>& given_;
+  const std::string place_;
+  OnnxModule made_;
+  Builder builder_;
+  std::map<std::string, const TensorValue*> initializers_;
+  std::map<std::string, std::size_t> makers_;
+  std::map<std::string, int> values_;
+  std::map<std::string, std::int64_t> sizes_;  // of named dimensions
+  std::vector<std::string> others_;
+  bool typed_ = false;
+};
+
+// The nodes that the first output depends on, each behind what it reads.
+std::vector<std::size_t> Reader::needed_nodes() const {
+  std::vector<std::size_t> order;
+  std::vector<int> state(file_.nodes.size(), 0);  // 1: its operands are being visited; 2: in the order
+  std::vector<std::pair<std::size_t, std::size_t>> path;
+  const auto enter = [&](const std::string& value) {
+    const auto maker = makers_.find(value);
+    if (maker == makers_.end() || state[maker->second] == 2) return;
+    require(state[maker->second] == 0,
+            "{}: node '{}' depends on its own result '{}'; the file is damaged, export it "
+            "again.",
+            place_, printable(file_.nodes[maker->second].name), printable(value));
+    state[maker->second] = 1;
+    path.emplace_back(maker->second, 0);
+  };
+  enter(file_.outputs[0].name);
+  while (!path.empty()) {
+    const std::size_t node = path.back().first;
+    const std::vector<std::string>& inputs = file_.nodes[node].inputs;
+    if (path.back().second < inputs.size()) {
+      const std::string& input = inputs[path.back().second++];
+      if (!input.empty()) enter(input);
+    } else {
+      state[node] = 2;
+      order.push_back(node);
+      path.pop_back();
+    }
+  }
+  // The file's own order is kept where it is one.
+  std::vector<std::size_t> by_file = order;
+  std::sort(by_file.begin(), by_file.end());
+  std::vector<bool> met(file_.nodes.size(), false);
+  for (const std::size_t node : by_file) {
+    for (const std::string& input : file_.nodes[node].inputs)
+      if (const auto maker = makers_.find(input); maker != makers_.end() && !met[maker->second]) return order;
+    met[node] = true;
+  }
+  return by_file;
+}
+
+// All that have no equal are named at once.
+void Reader::expect_known(const std::vector<std::size_t>& order) {
+  std::map<std::string, std::int64_t> unknown;
+  bool gradients = false;
+  for (const std::size_t i : order) {
+    const OnnxNode& node = file_.nodes[i];
+    const std::string name = full_name(node);
+    ++made_.module.file_ops[name];
+    if (rules().contains(name) || name == "Constant" || name == "ConstantOfShape") continue;
+    ++unknown[name];
+    gradients = gradients || node.op.find("Grad") != std::string::npos;
+  }
+  std::vector<std::string> texts;
+  for (const auto& [name, count] : unknown) texts.push_back(fmt::format("{} ({})", name, count));
+  require(unknown.empty(), "{}: operators that have no equal here (with their number): {}; {}.", place_,
+          join(texts, ", "),
+          gradients ? "the file holds gradients, give the model's forward graph instead"
+                    : "export the model with operators of the standard set, see docs/models.md");
+}
+
+void Reader::find_batch(const std::vector<const OnnxValue*>& inputs) {
+  for (const OnnxValue* input : inputs) {
+    if (input->dims.empty()) continue;
+    const OnnxDim& first = input->dims[0];
+    if (first.size) {
+      require(*first.size > 0, "{}: input '{}' has a batch of 0; export the model with one of at least 1.", place_,
+              input->name);
+      made_.module.batch = made_.default_batch = *first.size;
+    } else {
+      const std::string name = first.name.empty() ? input->name + ".0" : first.name;
+      sizes_[name] = kBatchProbe;
+      if (const auto given = given_.find(name); given != given_.end()) made_.default_batch = given->second;
+      require(made_.default_batch >= 1, "--dim {}: a batch has at least 1 sample.", name);
+    }
+    return;
+  }
+  throw InputError(fmt::format("{}: the model has no input with a batch; export it with its inputs.", place_));
+}
+
+void Reader::read_inputs() {
+  std::vector<const OnnxValue*> inputs;
+  for (const OnnxValue& input : file_.inputs)
+    if (!initializers_.contains(input.name)) inputs.push_back(&input);
+  find_batch(inputs);
+  std::set<std::string> used, open;
+  for (const OnnxValue* input : inputs) {
+    Shape shape;
+    for (std::size_t d = 0; d < input->dims.size(); ++d) {
+      const OnnxDim& dim = input->dims[d];
+      if (dim.size) {
+        const bool batch = d == 0 && made_.module.batch > 0 && *dim.size == made_.module.batch;
+        shape.push_back(batch ? kBatchProbe : *dim.size);
+        continue;
+      }
+      const std::string name = dim.name.empty() ? fmt::format("{}.{}", input->name, d) : dim.name;
+      const auto given = given_.find(name);
+      if (given != given_.end()) used.insert(name);
+      if (sizes_.contains(name))
+        shape.push_back(sizes_.at(name));
+      else if (given != given_.end())
+        shape.push_back(given->second);
+      else
+        open.insert(printable(name)), shape.push_back(1);
+    }
+    const bool integer = input->type != 1 && input->type != 10 && input->type != 11 && input->type != 16;
+    require(std::count(shape.begin(), shape.end(), 0) > 0 || primitive::elements_of(shape) > 0,
+            "{}: input '{}' is empty.", place_, input->name);
+    values_[input->name] = builder_.input(printable(input->name), shape, integer);
+  }
+  require(open.empty(), "{}: the file leaves the size{} {} open; give {}.", place_, open.size() == 1 ? "" : "s",
+          join({open.begin(), open.end()}, ", "),
+          join(
+              [&] {
+                std::vector<std::string> options;
+                for (const std::string& name : open) options.push_back(fmt::format("--dim {}=SIZE", name));
+                return options;
+              }(),
+              " "));
+  for (const auto& [name, size] : given_)
+    require(used.contains(name), "--dim: '{}' has no open dimension '{}'; leave it out.", place_, name);
+}
+
+int Reader::initializer(const TensorValue& tensor) {
+  (void)primitive::elements_of(tensor.dims);
+  const std::optional<std::vector<double>> values = values_of(tensor, 1 << 24, place_);
+  const bool single = primitive::elements_of(tensor.dims) == 1;
+  const bool trained = !tensor.integer() && !(single && values) && primitive::elements_of(tensor.dims) > 0 &&
+                       !(values && (is_mask(*values, tensor.dims) || is_turning_table(*values, tensor.dims)));
+  if (trained && !typed_) {
+    typed_ = true;
+    made_.dtype = tensor.type == 10   ? DType::F16
+                  : tensor.type == 16 ? DType::BF16
+                  : tensor.type == 11 ? DType::F64
+                                      : DType::F32;
+  }
+  return trained ? builder_.parameter(printable(tensor.name), tensor.dims)
+                 : builder_.constant(tensor.dims, tensor.integer(), values);
+}
+
+int Reader::value_of(const std::string& name) {
+  const auto known = values_.find(name);
+  if (known != values_.end()) return known->second;
+  const auto tensor = initializers_.find(name);
+  require(tensor != initializers_.end(),
+          "{}: op '{}' reads '{}', which nothing makes; the file is damaged, export it "
+          "again.",
+          place_, builder_.name, printable(name));
+  return values_[name] = initializer(*tensor->second);
+}
+
+// Constant and ConstantOfShape.
+std::vector<int> Reader::held(const OnnxNode& node) {
+  const auto value = node.attributes.find("value");
+  const bool has_tensor = value != node.attributes.end() && value->second.tensor.has_value();
+  if (node.op == "ConstantOfShape") {
+    require(!node.inputs.empty(), "{}: op '{}' has no shape; the file is damaged, export it again.", place_, node.name);
+    const Shape shape = builder_.integers_of(value_of(node.inputs[0]), "shape");
+    for (const std::int64_t size : shape) builder_.expect(size >= 0, "a size of its shape is negative");
+    const auto held = has_tensor ? values_of(*value->second.tensor, 1, place_) : std::vector<double>{0.0};
+    const double number = held && !held->empty() ? held->front() : 0.0;
+    const bool integer = has_tensor && value->second.tensor->integer();
+    const std::int64_t count = primitive::elements_of(shape);
+    if (!integer && count > 1 && number != 0.0 && number != 1.0 && std::abs(number) < -kMasked)
+      return {builder_.parameter(printable(node.outputs[0]), shape)};
+    if (count > primitive::kMaxValues) return {builder_.constant(shape, integer, std::nullopt)};
+    return {builder_.constant(shape, integer, std::vector<double>(static_cast<std::size_t>(count), number))};
+  }
+  if (has_tensor) {
+    const TensorValue& tensor = *value->second.tensor;
+    return {builder_.constant(tensor.dims, tensor.integer(), values_of(tensor, primitive::kMaxValues, place_))};
+  }
+  for (const auto& [name, attribute] : node.attributes) {
+    if (name == "value_float") return {builder_.scalar(attribute.real)};
+    if (name == "value_int")
+      return {builder_.constant({}, true, std::vector<double>{static_cast<double>(attribute.number)})};
+    if (name == "value_ints") return {builder_.integers(attribute.numbers)};
+    if (name == "value_floats")
+      return {builder_.constant({static_cast<std::int64_t>(attribute.reals.size())}, false, attribute.reals)};
+  }
+  builder_.fail("a Constant without a tensor or number has no equal here");
+}
+
+void Reader::read_node(const OnnxNode& node) {
+  require(!node.outputs.empty(), "{}: op '{}' has no result; the file is damaged, export it again.", place_, node.name);
+  builder_.name = printable(node.outputs[0]);
+  // A module path in the metadata, in the node's name, or in the names of its weights.
+  builder_.block = block_of(node.scope);
+  for (const std::string* name : {&node.name, &node.outputs[0]})
+    if (builder_.block.empty()) builder_.block = block_of(*name);
+  for (const std::string& input : node.inputs)
+    if (builder_.block.empty() && initializers_.contains(input)) builder_.block = block_of(input);
+  const auto rule = rules().find(full_name(node));
+  std::vector<int> made;
+  try {
+    made =
+        rule == rules().end()
+            ? held(node)
+            : rule->second({builder_, node, file_.opset, [this](const std::string& name) { return value_of(name); }});
+  } catch (const InputError& error) {
+    const std::string why = error.what();
+    throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, node.op, why));
+  }
+  for (std::size_t k = 0; k < node.outputs.size() && k < made.size(); ++k)
+    if (!node.outputs[k].empty()) values_[node.outputs[k]] = made[k];
+}
+
+}  // namespace
+
+OnnxModule module_of(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, const std::string& place) {
+  return Reader(file, dims, place).read();
+}
+
+}  // namespace meshwright::onnx

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names for the dimensions of a module.
+//
+// Each dimension of a tensor is a list of axes, outermost first; one of size 1 is an empty list. Ops that match
+// dimensions (sums, products, norms) make their axes the same. A reshape that merges dimensions puts their lists one
+// behind the other, one that parts a dimension parts its axis, everywhere: both cost nothing and need no op. Where that
+// cannot be - an axis that is normalised or looked up stays whole, and no tensor may get one axis twice - the op sees
+// its operand by other axes (`seen`), or is a reshape that computes (`explicit_reshape`).
+//
+// Axes that never meet in one op may have one name: the layers of a model thus have the same ones.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/graph/import/primitive/module.h"
+
+namespace meshwright::primitive {
+
+using AxisList = std::vector<int>;
+
+class Axes {
+ public:
+  // Throws InputError, one sentence, where the batch is parted or merged so that it is no dimension of its own.
+  explicit Axes(const Module& module);
+
+  // The axes of a node's dimensions, and of its operand as the op sees it.
+  [[nodiscard]] std::vector<AxisList> of(int node) const;
+  [[nodiscard]] std::vector<AxisList> of_operand(int node, std::size_t operand) const;
+  [[nodiscard]] bool explicit_reshape(int node) const { return explicit_.contains(node); }
+
+  [[nodiscard]] std::int64_t size(int axis) const { return axes_[static_cast<std::size_t>(axis)].size; }
+  [[nodiscard]] const std::string& name(int axis) const { return names_.at(axis); }
+  [[nodiscard]] static constexpr int batch() { return 0; }
+
+ private:
+  struct Axis {
+    std::int64_t size;
+    int same_as = -1;       // another axis that stands for this one
+    AxisList parts = {};    // what it was parted into
+    bool whole = false;     // never to be parted
+    std::string role = {};  // "heads", "vocab", ...
+    int rank = 0;           // of the role: higher ones win
+    std::vector<int> nodes = {};
+  };
+
+  [[nodiscard]] int find(int axis) const;
+  void resolve(int axis, AxisList& into) const;
+  [[nodiscard]] AxisList resolved(const AxisList& list) const;
+  [[nodiscard]] AxisList fresh(std::int64_t size);
+  [[nodiscard]] bool together(int a, int b) const;
+  void part(int axis, std::int64_t outer);
+  [[nodiscard]] bool unify(const AxisList& a, const AxisList& b);
+  void give_role(const AxisList& list, const char* role, int rank);
+  void keep_whole(const AxisList& list);
+
+  void walk(int node);
+  void see(int node, std::size_t operand, std::size_t dim, const AxisList& axes);
+  void match(int node, std::size_t operand, std::size_t dim, const AxisList& axes);
+  void set(int node, std::vector<AxisList> dims);
+  [[nodiscard]] const std::vector<AxisList>& input(int node, std::size_t operand) const;
+  void elementwise(int node);
+  void reshape(int node);
+  void broadcast(int node);
+  void slice(int node);
+  void concat(int node);
+  void matmul(int node);
+  void gather(int node);
+  void convolution(int node);
+  void pool(int node);
+  void norm(int node, std::size_t dim);
+  void attention(int node);
+  void name_all();
+
+  const Module& module_;
+  std::vector<Axis> axes_;
+  std::vector<std::vector<AxisList>> dims_;                            // [node][dim]
+  std::map<std::pair<int, std::size_t>, std::vector<AxisList>> seen_;  // [node, operand][dim]
+  std::set<int> explicit_;
+  std::map<int, std::string> names_;
+};
+
+}  // namespace meshwright::primitive

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the nodes of a Module: infers shapes, computes small constants, and writes equal things alike so that patterns
+// have few forms: x^2 is Square, x / sqrt(y) is x Rsqrt(y), x / 2 is x * 0.5, x - 2 is x + -2, -x is x * -1; an op that
+// changes nothing is its operand; equal ops are one node.
+//
+// Every function throws InputError, one sentence that begins with the op's name, when its operands do not fit.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/graph/import/primitive/module.h"
+
+namespace meshwright::primitive {
+
+// Constants of more elements have a shape and no values.
+inline constexpr std::int64_t kMaxValues = 1 << 16;
+inline constexpr std::size_t kMaxRank = 64;
+
+class Builder {
+ public:
+  explicit Builder(Module& module) : module_(module) {}
+
+  // Stamped on the nodes that are made next.
+  std::string name, block;
+
+  [[nodiscard]] const Node& at(int node) const { return module_.nodes[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] const Shape& shape(int node) const { return at(node).shape; }
+  [[nodiscard]] Module& module() { return module_; }
+
+  int input(const std::string& called, const Shape& shape, bool integer);
+  int parameter(const std::string& called, const Shape& shape);
+  int constant(const Shape& shape, bool integer, std::optional<std::vector<double>> values);
+  int scalar(double value) { return constant({}, false, std::vector<double>{value}); }
+  int integers(const std::vector<std::int64_t>& values);  // of one dimension
+
+  int unary(Kind kind, int x);
+  int binary(Kind kind, int x, int y);
+  int compare(Comparison comparison, int x, int y);
+  int select(int p, int x, int y);
+  int dropout(int x, double probability);
+
+  // One size may be -1: what is left.
+  int reshape(int x, Shape to);
+  int transpose(int x, const std::vector<std::int64_t>& axes);
+  int swap(int x, std::int64_t a, std::int64_t b);  // of two axes
+  int broadcast(int x, const Shape& to);
+  int slice(int x, std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1);
+  int concat(std::vector<int> xs, std::int64_t axis);
+  int squeeze(int x, std::vector<std::int64_t> axes);
+  int unsqueeze(int x, std::vector<std::int64_t> axes);
+  int repeat(int x, std::int64_t axis, std::int64_t times);  // each index `times` times in a row
+
+  int reduce(Kind kind, int x, std::vector<std::int64_t> axes, bool keep);
+  int matmul(int x, int y);
+  struct Windows {
+    std::vector<std::int64_t> window, stride, before, after;
+    bool round_up = false;
+  };
+  int convolution(int x, int w, const Windows& windows, std::int64_t groups);
+  int pool(Kind kind, int x, const Windows& windows);
+  int gather(int table, int ids, std::int64_t axis);
+  int pick_label(int x, int labels);
+  int softmax(int x, std::int64_t axis);
+  int layer_norm(int x, int gamma, int beta, double epsilon);
+  int rms_norm(int x, int gamma, double epsilon);
+  int batch_norm(int x, int gamma, int beta, double epsilon);
+  int attention(int q, int k, int v, double scale, bool causal);
+  int cross_entropy(int logits, int labels);
+
+  [[nodiscard]] const std::vector<double>& values(int node, const char* what) const;      // throws where unknown
+  [[nodiscard]] std::vector<std::int64_t> integers_of(int node, const char* what) const;  // the same
+  [[nodiscard]] std::optional<double> scalar_of(int node) const;       // of one element of known value
+  [[nodiscard]] std::int64_t axis_of(int x, std::int64_t axis) const;  // from 0 on
+
+  [[noreturn]] void fail(const std::string& why) const;
+  void expect(bool condition, const std::string& why) const {
+    if (!condition) fail(why);
+  }
+
+  // One dimension of a product of shapes, as NumPy broadcasts them.
+  [[nodiscard]] Shape broadcast_shape(const Shape& x, const Shape& y) const;
+
+  int add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, Details details = {});
+
+ private:
+  [[nodiscard]] int rebatched(int x, const Shape& to);
+  [[nodiscard]] std::optional<int> simpler(Kind kind, int x, int y);
+  [[nodiscard]] Shape rescaled(const Shape& from, Shape to) const;
+  [[nodiscard]] Shape completed(const Shape& from, Shape to) const;
+  [[nodiscard]] std::optional<int> unmerged_transpose(int x, const Shape& to);
+  void compute(Node& node) const;
+  [[nodiscard]] std::int64_t slid(std::int64_t size, const Windows& windows, std::size_t d) const;
+
+  Module& module_;
+  std::map<std::string, int> made_;  // by a text of what the node does
+};
+
+}  // namespace meshwright::primitive

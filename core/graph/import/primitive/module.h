@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The form that every reader of model files makes: primitive ops on tensors of known shape, in topological order.
+//
+// A node is an op and its only result. Binary ops broadcast as NumPy does. Whether a number is 32 or 64 bits wide is
+// not kept: a node is an integer one (ids, shapes, masks) or a floating-point one.
+//
+// Batch: a Graph is built for any micro-batch, a file often for one batch. Readers therefore take kBatchProbe, a prime
+// that no model has as a size, for the batch: a dimension holds the batch exactly when the prime divides it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace meshwright::primitive {
+
+inline constexpr std::int64_t kBatchProbe = 1'000'003;
+[[nodiscard]] inline bool holds_batch(std::int64_t size) { return size != 0 && size % kBatchProbe == 0; }
+
+using Shape = std::vector<std::int64_t>;
+
+enum class Kind {
+  Input,
+  Parameter,
+  Constant,
+  // binary
+  Add,
+  Subtract,
+  Multiply,
+  Divide,
+  Power,
+  Maximum,
+  Minimum,
+  Compare,  // Details::comparison; 0 or 1
+  // unary
+  Exp,
+  Log,
+  Sqrt,
+  Rsqrt,
+  Reciprocal,
+  Square,
+  Abs,
+  Sin,
+  Cos,
+  Erf,
+  Tanh,
+  Sigmoid,
+  Relu,
+  Gelu,  // the tanh form
+  GeluErf,
+  Silu,
+  Not,
+  ToFloat,    // from integers
+  ToInteger,  // from floating-point numbers
+  Dropout,    // Details::number: the probability
+  // shape
+  Select,     // (p, x, y) -> x where p is not 0, else y
+  Reshape,    // to the node's shape
+  Transpose,  // Details::axes: result dimension d is the operand's axes[d]
+  Broadcast,  // to the node's shape, as NumPy
+  Slice,      // Details::axes[0], from start[0] on
+  Concat,     // along Details::axes[0]
+  // reductions over Details::axes, which keep size 1
+  ReduceSum,
+  ReduceMean,
+  ReduceMax,
+  // products and tables
+  MatMul,       // (..., m, k) (..., k, n) -> (..., m, n)
+  Convolution,  // x (batch, in, h, w), weight (out, in / groups, kh, kw)
+  MaxPool,      // over the last two dimensions
+  AveragePool,
+  Gather,     // (table (rows, ...), ids) -> (ids..., ...)
+  PickLabel,  // (x, labels) -> x at the label, over x's last dimension
+  // normalisations
+  Softmax,    // over Details::axes[0]
+  LayerNorm,  // (x, gamma, beta) over the last dimension; Details::number: epsilon, as of all norms
+  RmsNorm,    // (x, gamma)
+  BatchNorm,  // (x, gamma, beta) of dimension 1
+  // made by recognition, and by formats that have them as ops
+  Attention,     // q (batch, heads, seq, d), k (batch, kv_heads, keys, d), v (batch, kv_heads, keys, e); number: scale
+  Rotary,        // x; Details::axes[0]: positions; window[0]: dims turned; number: base
+  CrossEntropy,  // (logits, labels) -> scalar: the mean
+};
+[[nodiscard]] const char* name_of(Kind kind);
+
+struct Details {
+  std::vector<std::int64_t> axes = {}, start = {}, window = {}, stride = {}, before = {}, after = {};
+  std::int64_t groups = 1;
+  double number = 0.0;
+  Comparison comparison = Comparison::Less;
+  bool causal = false;
+  bool operator==(const Details&) const = default;
+};
+
+struct Node {
+  Kind kind;
+  std::vector<int> inputs;
+  Shape shape;
+  bool integer;
+  Details details;
+  std::string name;        // the file's, or empty
+  std::string block = {};  // the numbered part of the model that the file's names tell: "model.layers.0"
+  // Follow from the operands.
+  bool constant = false;                           // made from constants alone
+  bool trained = false;                            // made from parameters, among others
+  std::optional<std::vector<double>> values = {};  // of small constants
+};
+
+struct Module {
+  std::vector<Node> nodes;
+  int result = -1;                                 // the loss where it is a CrossEntropy
+  std::int64_t batch = 0;                          // the file's, 0: open
+  std::map<std::string, std::int64_t> file_ops;    // by the file's names
+  std::map<std::string, std::int64_t> recognised;  // patterns that became one op
+  std::vector<std::string> notes;                  // what differs from the file
+};
+
+[[nodiscard]] std::int64_t elements_of(const Shape& shape);  // throws InputError beyond 2^62
+[[nodiscard]] std::string to_text(const Shape& shape);       // "[batch, 16, 32]"
+
+// Drops the nodes that the result does not depend on; inputs and parameters too.
+void drop_unused(Module& module);
+// How many nodes read each.
+[[nodiscard]] std::vector<int> uses_of(const Module& module);
+
+}  // namespace meshwright::primitive

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call of an exported program: its arguments by name. Arguments with their default value are not written.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/graph/import/primitive/builder.h"
+
+namespace meshwright::torch {
+
+struct AtenNode {
+  primitive::Builder& b;
+  const Json& node;
+  std::function<int(const std::string&)> value_of;
+  std::function<std::int64_t(const std::string&)> symbol_of;
+  std::size_t results;
+
+  // The one member of an argument's union, none where it is missing or None: {"as_int", 3}.
+  [[nodiscard]] const Json* find(const std::string& name, const char* form) const;
+  [[nodiscard]] bool has(const std::string& name) const;
+  [[nodiscard]] int tensor(const std::string& name) const;
+  [[nodiscard]] std::vector<int> tensors(const std::string& name) const;
+  // A tensor or a number.
+  [[nodiscard]] int operand(const std::string& name) const;
+  [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t otherwise) const;
+  [[nodiscard]] std::vector<std::int64_t> integers(const std::string& name) const;
+  [[nodiscard]] double number(const std::string& name, double otherwise) const;
+  [[nodiscard]] bool flag(const std::string& name, bool otherwise) const;
+  [[nodiscard]] std::string text(const std::string& name, const std::string& otherwise) const;
+
+ private:
+  [[nodiscard]] std::int64_t whole(const Json& value) const;
+};
+
+// The results of a call, in order; by the name between "torch.ops.aten." and the overload: "linear".
+using Rule = std::vector<int> (*)(const AtenNode&);
+[[nodiscard]] const std::map<std::string, Rule>& rules();
+
+}  // namespace meshwright::torch

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/torch/export_reader.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/import/names.h"
+#include "core/graph/import/torch/aten_node.h"
+
+namespace meshwright::torch {
+
+namespace {
+
+using primitive::Builder;
+using primitive::kBatchProbe;
+using primitive::Shape;
+
+constexpr std::int64_t kSchema = 8;
+
+// "torch.ops.aten.add.Tensor" -> "add"; other calls keep their whole name.
+std::string op_of(const std::string& target) {
+  constexpr std::string_view kAten = "torch.ops.aten.";
+  if (!target.starts_with(kAten)) return target;
+  const std::string rest = target.substr(kAten.size());
+  return rest.substr(0, rest.find('.'));
+}
+
+bool does_nothing(const std::string& op) {
+  return op.starts_with("_assert") || op == "sym_size" || op.starts_with("sym_constrain") ||
+         op.starts_with("_operator.");
+}
+
+// The last module of "L__self__,,model.Llama;L__self__layers.0,layers.0,model.Block".
+std::string path_of(const Json& node) {
+  if (!node.contains("metadata") || !node["metadata"].is_object()) return {};
+  const Json& metadata = node["metadata"];
+  if (!metadata.contains("nn_module_stack") || !metadata["nn_module_stack"].is_string()) return {};
+  const std::vector<std::string> last =
+      meshwright::split(meshwright::split(metadata["nn_module_stack"].get<std::string>(), ';').back(), ',');
+  return last.size() < 2 ? std::string() : last[1];
+}
+
+class Reader {
+ public:
+  Reader(const Json& program, const std::map<std::string, std::int64_t>& dims, std::string place)
+      : place_(std::move(place)),
+        given_(dims),
+        graph_(member(member(program, "graph_module", place_), "graph", place_)),
+        signature_(member(member(program, "graph_module", place_), "signature", place_)),
+        builder_(made_.module) {
+    if (program.contains("schema_version")) {
+      const auto major = get<std::int64_t>(program["schema_version"], "major", place_ + ": schema_version");
+      require(major == kSchema,
+              "{}: exported programs of schema {} are not supported, those of schema {} are (torch "
+              "2.5 and later); export it again.",
+              place_, major, kSchema);
+    }
+  }
+
+  ExportedModule read() {
+    const Json& nodes = member(graph_, "nodes", place_);
+    require(nodes.is_array(), "{}: 'nodes' is no list; the file is damaged, export it again.", place_);
+    const std::string result = result_name();
+    const std::vector<bool> needed = needed_nodes(nodes, result);
+    expect_known(nodes, needed);
+    read_inputs();
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (needed[i]) read_node(nodes[i]);
+    builder_.name = printable(result);
+    builder_.block.clear();
+    made_.module.result = value_of(result);
+    return std::move(made_);
+  }
+
+ private:
+  [[nodiscard]] std::string result_name();
+  [[nodiscard]] std::vector<bool> needed_nodes(const Json& nodes, const std::string& result) const;
+  void expect_known(const Json& nodes, const std::vector<bool>& needed);
+  [[nodiscard]] const Json& meta_of(const std::string& name) const;
+  void read_inputs();
+  [[nodiscard]] Shape shape_of(const std::string& name, bool of_user);
+  [[nodiscard]] std::int64_t size_of_dim(const Json& size);
+  void read_node(const Json& node);
+  void read_symbol(const Json& node, const std::string& op);
+  [[nodiscard]] int value_of(const std::string& name) const;
+  [[nodiscard]] std::int64_t symbol_of(const std::string& name) const;
+
+  const std::string place_;
+  const std::map<std::string, std::int64_t>& given_;
+  const Json& graph_;
+  const Json& signature_;
+  ExportedModule made_;
+  Builder builder_;
+  std::map<std::string, int> values_;
+  std::map<std::string, std::string> weights_;   // values that are a parameter, perhaps transposed: its name
+  std::map<std::string, std::int64_t> symbols_;  // made by the program
+  std::map<std::string, std::int64_t> open_;     // sizes left open, by symbol
+  std::set<std::string> used_;                   // of given_
+  bool batch_known_ = false;
+};
+
+// Names of tensors that an argument holds, whatever its form.
+void collect_names(const Json& argument, std::vector<std::string>& names) {
+  if (!argument.is_object()) return;
+  for (const char* form : {"as_tensor", "as_sym_int", "as_optional_tensor"})
+    if (argument.contains(form)) {
+      const Json& held = argument[form];
+      for (const char* key : {"name", "as_name"})
+        if (held.is_object() && held.contains(key) && held[key].is_string())
+          names.push_back(held[key].get<std::string>());
+      if (std::string_view(form) == "as_optional_tensor") collect_names(held, names);
+    }
+  for (const char* form : {"as_tensors", "as_sym_ints", "as_optional_tensors"})
+    if (argument.contains(form) && argument[form].is_array())
+      for (const Json& held : argument[form]) {
+        for (const char* key : {"name", "as_name"})
+          if (held.is_object() && held.contains(key) && held[key].is_string())
+            names.push_back(held[key].get<std::string>());
+        collect_names(held, names);
+      }
+}
+
+std::vector<std::string> results_of(const Json& node, const std::string& place) {
+  std::vector<std::string> names;
+  for (const Json& output : member(node, "outputs", place)) collect_names(output, names);
+  return names;
+}
+
+std::string Reader::result_name() {
+  std::string loss, first;
+  std::size_t others = 0;
+  for (const Json& spec : member(signature_, "output_specs", place_)) {
+    if (spec.contains("loss_output"))
+      loss = get<std::string>(member(spec["loss_output"], "arg", place_), "name", place_);
+    if (!spec.contains("user_output")) continue;
+    std::vector<std::string> names;
+    collect_names(member(spec["user_output"], "arg", place_), names);
+    if (first.empty() && !names.empty())
+      first = names[0];
+    else
+      ++others;
+  }
+  require(!loss.empty() || !first.empty(), "{}: the program has no result; export a model that returns one.", place_);
+  if (loss.empty() && others > 0)
+    made_.module.notes.push_back(
+        fmt::format("'{}' is the model's result; {} other results and what only they need are "
+                    "left out",
+                    first, others));
+  return loss.empty() ? first : loss;
+}
+
+// Calls stand behind what they read.
+std::vector<bool> Reader::needed_nodes(const Json& nodes, const std::string& result) const {
+  std::set<std::string> wanted = {result};
+  std::vector<bool> needed(nodes.size(), false);
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    const std::vector<std::string> made = results_of(nodes[i], place_);
+    needed[i] = std::any_of(made.begin(), made.end(), [&](const std::string& name) { return wanted.contains(name); });
+    if (!needed[i]) continue;
+    for (const Json& input : member(nodes[i], "inputs", place_)) {
+      std::vector<std::string> names;
+      collect_names(member(input, "arg", place_), names);
+      wanted.insert(names.begin(), names.end());
+    }
+  }
+  return needed;
+}
+
+void Reader::expect_known(const Json& nodes, const std::vector<bool>& needed) {
+  std::map<std::string, std::int64_t> unknown;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (!needed[i]) continue;
+    const auto target = get<std::string>(nodes[i], "target", place_);
+    ++made_.module.file_ops[printable(op_of(target))];
+    if (!rules().contains(op_of(target)) && !does_nothing(op_of(target))) ++unknown[printable(target)];
+  }
+  std::vector<std::string> texts;
+  for (const auto& [name, count] : unknown) texts.push_back(fmt::format("{} ({})", name, count));
+  require(unknown.empty(), "{}: operators that have no equal here (with their number): {}; see docs/models.md.", place_,
+          join(texts, ", "));
+}
+
+const Json& Reader::meta_of(const std::string& name) const {
+  return member(member(graph_, "tensor_values", place_), name, place_ + ": tensor_values");
+}
+
+// A size that is left open keeps the name of its symbol: "Symbol('s27', positive=True, integer=True)".
+std::int64_t Reader::size_of_dim(const Json& size) {
+  if (size.contains("as_int")) return get<std::int64_t>(size, "as_int", place_);
+  const Json& expression = member(size, "as_expr", place_);
+  const auto text = get<std::string>(expression, "expr_str", place_);
+  const std::size_t begin = text.find('\'');
+  const std::size_t end = begin == std::string::npos ? begin : text.find('\'', begin + 1);
+  require(end != std::string::npos && text.starts_with("Symbol("),
+          "{}: an input's size is '{}'; export the model with plain sizes.", place_, text);
+  const std::string name = text.substr(begin + 1, end - begin - 1);
+  if (const auto known = open_.find(name); known != open_.end()) return known->second;
+  const auto given = given_.find(name);
+  if (given != given_.end()) used_.insert(name);
+  return open_[name] = given != given_.end() ? given->second
+                                             : get<std::int64_t>(member(expression, "hint", place_), "as_int", place_);
+}
+
+Shape Reader::shape_of(const std::string& name, bool of_user) {
+  Shape shape;
+  const Json& sizes = member(meta_of(name), "sizes", place_);
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const bool fixed = sizes[d].contains("as_int");
+    std::int64_t size = size_of_dim(sizes[d]);
+    require(size >= 1, "{}: '{}' has a size of {}; the file is damaged, export it again.", place_, name, size);
+    if (of_user && d == 0 && !batch_known_) {
+      batch_known_ = true;
+      made_.default_batch = size;
+      if (fixed)
+        made_.module.batch = size;
+      else
+        for (auto& [symbol, value] : open_) value = kBatchProbe;
+      size = kBatchProbe;
+    } else if (of_user && d == 0 && fixed && size == made_.module.batch) {
+      size = kBatchProbe;
+    }
+    shape.push_back(size);
+  }
+  (void)primitive::elements_of(shape);
+  return shape;
+}
+
+void Reader::read_inputs() {
+  // The user's first, which tell the batch.
+  std::vector<const Json*> specs;
+  for (const Json& spec : member(signature_, "input_specs", place_)) specs.push_back(&spec);
+  std::stable_partition(specs.begin(), specs.end(), [](const Json* spec) { return spec->contains("user_input"); });
+  for (const Json* spec : specs) {
+    require(spec->is_object() && spec->size() == 1,
+            "{}: an input is of no one kind; the file is damaged, export it "
+            "again.",
+            place_);
+    const std::string kind = spec->begin().key();
+    const Json& of = spec->begin().value();
+    std::vector<std::string> names;
+    if (kind == "user_input")
+      collect_names(member(of, "arg", place_), names);
+    else if (of.contains("arg") && of["arg"].is_object() && of["arg"].contains("name"))
+      names.push_back(get<std::string>(of["arg"], "name", place_));
+    if (names.empty()) continue;
+    const std::string& name = names[0];
+    const auto type = get<std::int64_t>(meta_of(name), "dtype", place_);
+    const bool integer = type != 6 && type != 7 && type != 8 && type != 13;
+    const Shape shape = shape_of(name, kind == "user_input");
+    if (kind == "user_input") {
+      values_[name] = builder_.input(printable(name), shape, integer);
+    } else if (kind == "parameter") {
+      const auto called = get<std::string>(of, "parameter_name", place_);
+      made_.dtype = type == 13 ? DType::BF16 : type == 6 ? DType::F16 : type == 8 ? DType::F64 : DType::F32;
+      values_[name] = builder_.parameter(printable(called), shape);
+      weights_[name] = called;
+    } else {
+      builder_.name = printable(name);
+      values_[name] = builder_.constant(shape, integer, std::nullopt);
+    }
+  }
+  require(batch_known_, "{}: the model has no input with a batch; export it with its inputs.", place_);
+  for (const auto& [name, size] : given_)
+    require(used_.contains(name), "--dim: '{}' has no open dimension '{}'; leave it out.", place_, name);
+}
+
+int Reader::value_of(const std::string& name) const {
+  const auto known = values_.find(name);
+  require(known != values_.end(),
+          "{}: op '{}' reads '{}', which nothing makes before it; the file is damaged, export "
+          "it again.",
+          place_, builder_.name, name);
+  return known->second;
+}
+
+std::int64_t Reader::symbol_of(const std::string& name) const {
+  const auto known = symbols_.find(name);
+  require(known != symbols_.end(),
+          "{}: op '{}' reads the size '{}', which nothing makes before it; the file is "
+          "damaged, export it again.",
+          place_, builder_.name, name);
+  return known->second;
+}
+
+// Sizes that the program computes with.
+void Reader::read_symbol(const Json& node, const std::string& op) {
+  const std::vector<std::string> results = results_of(node, place_);
+  const AtenNode call{builder_, node, [this](const std::string& of) { return value_of(of); },
+                      [this](const std::string& of) { return symbol_of(of); }, results.size()};
+  if (results.empty() || op.starts_with("_assert") || op.starts_with("sym_constrain")) return;
+  if (op == "sym_size") {
+    const int x = call.tensor("self");
+    symbols_[results[0]] = builder_.shape(x)[static_cast<std::size_t>(builder_.axis_of(x, call.integer("dim", 0)))];
+    return;
+  }
+  const bool plain = call.has("a");
+  const std::int64_t a = call.integer(plain ? "a" : "", 0), b = call.integer(plain ? "b" : "", 0);
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  builder_.expect(plain && std::abs(a) < kMost * 1024 && std::abs(b) < kMost, "a computed size has no equal here");
+  const bool whole = (op == "_operator.floordiv" || op == "_operator.mod") && b > 0;
+  builder_.expect(whole || op == "_operator.mul" || op == "_operator.add" || op == "_operator.sub",
+                  "a computed size has no equal here");
+  symbols_[results[0]] = op == "_operator.mul"   ? a * b
+                         : op == "_operator.add" ? a + b
+                         : op == "_operator.sub" ? a - b
+                         : op == "_operator.mod" ? a % b
+                                                 : a / b;
+}
+
+void Reader::read_node(const Json& node) {
+  const std::string op = op_of(get<std::string>(node, "target", place_));
+  const std::vector<std::string> results = results_of(node, place_);
+  builder_.name = printable(results.empty() ? op : results[0]);
+  builder_.block = block_of(path_of(node));
+  std::vector<std::string> read;
+  for (const Json& input : member(node, "inputs", place_)) collect_names(member(input, "arg", place_), read);
+  for (const std::string& name : read)
+    if (const auto weight = weights_.find(name); weight != weights_.end()) {
+      if (builder_.block.empty()) builder_.block = block_of(weight->second);
+      if (!results.empty() && read.size() == 1) weights_[results[0]] = weight->second;
+    }
+  try {
+    if (does_nothing(op)) return read_symbol(node, op);
+    const std::vector<int> made =
+        rules().at(op)({builder_, node, [this](const std::string& name) { return value_of(name); },
+                        [this](const std::string& name) { return symbol_of(name); }, results.size()});
+    for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) values_[results[k]] = made[k];
+  } catch (const InputError& error) {
+    const std::string why = error.what();
+    throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, op, why));
+  }
+}
+
+}  // namespace
+
+ExportedModule module_of(const Json& program, const std::map<std::string, std::int64_t>& dims,
+                         const std::string& place) {
+  return Reader(program, dims, place).read();
+}
+
+}  // namespace meshwright::torch

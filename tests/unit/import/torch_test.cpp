@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch's exported programs, and the archives they lie in.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "core/base/json.h"
+#include "core/base/zip.h"
+#include "core/graph/import/find_model.h"
+#include "core/graph/import/model_file.h"
+#include "tests/refusal.h"
+
+namespace meshwright {
+
+namespace {
+
+std::string little_endian(std::uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 255);
+  return text;
+}
+
+// An archive of one stored entry, with the sizes in the directory alone, as torch.export.save writes them.
+std::string archive_of(const std::string& name, const std::string& text) {
+  const std::string local = little_endian(0x04034b50, 4) + std::string(22, '\0') + little_endian(name.size(), 2) +
+                            little_endian(0, 2) + name + text;
+  const std::string entry = little_endian(0x02014b50, 4) + std::string(16, '\0') + little_endian(text.size(), 4) +
+                            little_endian(text.size(), 4) + little_endian(name.size(), 2) + std::string(12, '\0') +
+                            little_endian(0, 4) + name;
+  return local + entry + little_endian(0x06054b50, 4) + std::string(4, '\0') + little_endian(1, 2) +
+         little_endian(1, 2) + little_endian(entry.size(), 4) + little_endian(local.size(), 4) + little_endian(0, 2);
+}
+
+Json tensor_named(const std::string& name) { return {{"as_tensor", {{"name", name}}}}; }
+
+Json call(const std::string& op, const std::vector<std::pair<std::string, Json>>& inputs, const std::string& result) {
+  Json arguments = Json::array();
+  for (const auto& [name, argument] : inputs) arguments.push_back({{"name", name}, {"arg", argument}, {"kind", 1}});
+  return {{"target", "torch.ops.aten." + op + ".default"},
+          {"inputs", arguments},
+          {"outputs", Json::array({tensor_named(result)})},
+          {"metadata", Json::object()}};
+}
+
+// relu(x w + b) of a batch of 4, or of any.
+Json program(bool open) {
+  const Json batch =
+      open ? Json{{"as_expr", {{"expr_str", "Symbol('s7', positive=True, integer=True)"}, {"hint", {{"as_int", 4}}}}}}
+           : Json{{"as_int", 4}};
+  const auto sized = [](const Json& sizes) { return Json{{"dtype", 7}, {"sizes", sizes}}; };
+  const auto of = [](std::int64_t size) { return Json{{"as_int", size}}; };
+  const Json graph = {
+      {"nodes",
+       Json::array({call("linear",
+                         {{"input", tensor_named("x")}, {"weight", tensor_named("p_w")}, {"bias", tensor_named("p_b")}},
+                         "linear"),
+                    call("relu", {{"self", tensor_named("linear")}}, "relu"),
+                    call("mystery", {{"self", tensor_named("relu")}}, "unused")})},
+      {"tensor_values",
+       {{"x", sized(Json::array({batch, of(6)}))},
+        {"p_w", sized(Json::array({of(5), of(6)}))},
+        {"p_b", sized(Json::array({of(5)}))}}}};
+  const auto parameter = [](const std::string& name, const std::string& called) {
+    return Json{{"parameter", {{"arg", {{"name", name}}}, {"parameter_name", called}}}};
+  };
+  const Json signature = {{"input_specs", Json::array({parameter("p_w", "fc.weight"),
+                                                       parameter("p_b", "fc.bias"),
+                                                       {{"user_input", {{"arg", tensor_named("x")}}}}})},
+                          {"output_specs", Json::array({{{"user_output", {{"arg", tensor_named("relu")}}}}})}};
+  return {{"graph_module", {{"graph", graph}, {"signature", signature}}},
+          {"schema_version", {{"major", 8}, {"minor", 20}}}};
+}
+
+ModelConfig read(const Json& json, const std::map<std::string, std::int64_t>& dims = {}) {
+  return read_model_bytes(archive_of("m/models/model.json", json.dump()), "m.pt2", dims);
+}
+
+TEST(TorchModel, AStaticAndAnOpenBatchAreOneGraph) {
+  const ModelConfig fixed = read(program(false)), open = read(program(true));
+  EXPECT_EQ(fixed.default_batch, 4);
+  EXPECT_EQ(open.default_batch, 4);
+  EXPECT_EQ(read(program(true), {{"s7", 9}}).default_batch, 9);
+  for (const ModelConfig& model : {fixed, open}) {
+    const Graph graph = build_forward_graph(model, {.batch = 6});
+    EXPECT_EQ(parameter_count(graph), 35);
+    EXPECT_EQ(graph_flops(graph).si(), 2.0 * 6 * 6 * 5);
+  }
+}
+
+TEST(TorchModel, WhatCannotBeReadIsSaidInOneSentence) {
+  Json other = program(false);
+  other["schema_version"]["major"] = 7;
+  EXPECT_NE(refusal([&] { return read(other); }).find("schema 7 are not supported"), std::string::npos);
+  other = program(false);
+  other["graph_module"]["signature"]["output_specs"][0]["user_output"]["arg"] = tensor_named("unused");
+  EXPECT_NE(refusal([&] {
+              return read(other);
+            }).find("operators that have no equal here (with their number): torch.ops.aten.mystery.default (1)"),
+            std::string::npos);
+  other = program(false);
+  other["graph_module"]["graph"]["nodes"][0]["inputs"][1]["arg"] = tensor_named("nowhere");
+  EXPECT_NE(refusal([&] { return read(other); }).find("reads 'nowhere', which nothing makes"), std::string::npos);
+  EXPECT_NE(refusal([&] {
+              return read(program(true), {{"s8", 9}});
+            }).find("no open dimension 's8'"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] { return read_model_bytes("PK", "m.pt2", {}); }).find("m.pt2: the archive is damaged"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal([&] { return read_model_bytes(archive_of("a", "b"), "m.pt2", {}); }).find("holds no exported program"),
+      std::string::npos);
+}
+
+TEST(TorchModel, DamagedArchivesAreReadOrRefused) {
+  const std::string bytes = archive_of("m/models/model.json", program(true).dump());
+  for (std::size_t at = 0; at < bytes.size(); ++at)
+    for (const unsigned change : {0x01u, 0x20u, 0xffu}) {
+      std::string other = bytes;
+      other[at] = static_cast<char>(static_cast<unsigned char>(other[at]) ^ change);
+      for (const std::string& damaged : {other, bytes.substr(0, at)}) {
+        try {
+          (void)read_model_bytes(damaged, "m.pt2", {});
+        } catch (const InputError&) {
+          continue;
+        }
+      }
+    }
+}
+
+// Counts of the data folder's README: parameters, and the products' work.
+TEST(TorchModel, ExportedLlamasHaveTheirCounts) {
+  const char* data = std::getenv("MESHWRIGHT_DATA");
+  if (data == nullptr) GTEST_SKIP() << "MESHWRIGHT_DATA is not set: the published files are not there.";
+  struct Row {
+    const char* file;
+    std::int64_t parameters;
+    double linear, attention;  // forward, of one sample
+  };
+  const Row rows[] = {
+      {"llama_tiny_fwd.pt2", 22'688, 1'310'720.0 / 2, 2 * 4.0 * 16 * 16 * 32},
+      {"llama_tiny_joint.pt2", 22'688, 1'310'720.0 / 2, 2 * 4.0 * 16 * 16 * 32},
+      {"llama31_8b_fwd.json.gz", 8'030'261'248, 122'956'323'749'888.0, 32 * 4.0 * 8192 * 8192 * 4096},
+      {"llama31_8b_2layers_joint.json.gz", 1'486'901'248, 47'261'820'125'184.0 / 3, 2'199'023'255'552.0},
+  };
+  for (const Row& row : rows) {
+    const ModelConfig model = find_model(std::string(data) + "/models/torch_export/" + row.file);
+    const Graph graph = build_forward_graph(model, {.batch = 1});
+    EXPECT_EQ(parameter_count(graph), row.parameters) << row.file;
+    EXPECT_EQ(graph_flops(graph).si(), row.linear + row.attention) << row.file;
+    EXPECT_EQ(summary_of(model).recognised.at("attention"), model.layers) << row.file;
+  }
+}
+
+}  // namespace
+
+}  // namespace meshwright
