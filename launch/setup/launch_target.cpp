@@ -15,10 +15,10 @@ const std::vector<LaunchTarget>& launch_targets() {
       {"fsdp2", "PyTorch FSDP2", "fsdp"},
       {"accelerate", "accelerate 1.x", "fsdp"},
       {"maxtext", "MaxText of 2026", "maxtext"},
-      {"jax", "JAX", ""},
-      {"alpa", "Alpa 0.2", ""},
-      {"nnscaler", "nnScaler", ""},
-      {"flagscale", "FlagScale of November 2025", ""},
+      {.name = "jax", .release = "JAX 0.5 and later", .framework = "", .own_shardings = true},
+      {.name = "alpa", .release = "Alpa 0.2", .framework = "alpa", .own_shardings = true},
+      {.name = "nnscaler", .release = "nnScaler 0.5 and later", .framework = "", .own_shardings = true},
+      {.name = "flagscale", .release = "FlagScale of November 2025", .framework = "megatron", .own_stages = true},
   };
   return targets;
 }

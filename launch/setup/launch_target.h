@@ -10,8 +10,10 @@ namespace meshwright {
 struct LaunchTarget {
   std::string name;     // "megatron-bridge"
   std::string release;  // that its files are written for
-  // Whose degrees it launches (find_framework); "": every stage may have its own mesh and shardings.
+  // Whose degrees it launches (find_framework), so that a plan for it can be searched; "": it takes any plan.
   std::string framework;
+  bool own_stages = false;     // every stage has degrees of its own
+  bool own_shardings = false;  // every stage has a mesh, and every tensor a sharding, of its own
 };
 
 // In the order in which they are shown.

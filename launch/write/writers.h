@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The writer of each framework: the files that tell it the job, without those of the launchers, and the script that
+// starts it on one host. REQUIRES of all: the setup breaks no rule (launch/rules/launch_rules.h).
+#pragma once
+
+#include <vector>
+
+#include "launch/write/launcher_files.h"
+
+namespace meshwright {
+
+struct WrittenJob {
+  std::vector<LaunchFile> files = {};
+  HostScript script = {};
+  std::vector<std::string> measure = {};      // how the predicted quantities are measured in the framework
+  std::vector<std::string> differences = {};  // of what runs from what was planned
+  // The framework starts its processes itself, from one host: no other launcher.
+  bool starts_itself = false;
+};
+
+[[nodiscard]] WrittenJob write_megatron(const LaunchJob& job);
+
+}  // namespace meshwright
