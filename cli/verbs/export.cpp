@@ -79,6 +79,7 @@ void write_files(const std::string& folder, const std::vector<LaunchFile>& files
   if (error) throw SystemError(fmt::format("{}: cannot be made a folder: {}", folder, error.message()));
   for (const LaunchFile& file : files) {
     const fs::path path = fs::path(folder) / file.name;
+    fs::create_directories(path.parent_path(), error);
     write_file(path.string(), file.text);
     if (file.executable)
       fs::permissions(path, fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec,

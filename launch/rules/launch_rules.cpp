@@ -111,6 +111,13 @@ void shard_rule(const LaunchSetup& setup, RuleList& rules) {
 
 }  // namespace
 
+std::vector<std::string> broken_model_rules(const LaunchSetup& setup) {
+  const LaunchTarget& target = find_launch_target(setup.target);
+  RuleList rules;
+  if (!target.own_shardings) model_rules(target, setup, rules);
+  return rules.sentences();
+}
+
 std::vector<std::string> broken_launch_rules(const LaunchSetup& setup) {
   const LaunchTarget& target = find_launch_target(setup.target);
   RuleList rules;

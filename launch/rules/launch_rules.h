@@ -18,6 +18,9 @@ namespace meshwright {
 // one.
 [[nodiscard]] std::vector<std::string> broken_launch_rules(const LaunchSetup& setup);
 
+// Those of them that are of the model alone: what the framework cannot be told of it, whatever the plan.
+[[nodiscard]] std::vector<std::string> broken_model_rules(const LaunchSetup& setup);
+
 // "; nearest 960 or 1152": the multiples of `unit` around `value`; "" where it is one. REQUIRES: unit >= 1.
 [[nodiscard]] std::string nearest_multiples(std::int64_t value, std::int64_t unit);
 

@@ -15,6 +15,15 @@ using Writer = WrittenJob (*)(const LaunchJob& job);
 Writer writer_of(const std::string& target) {
   constexpr std::pair<const char*, Writer> kWriters[] = {
       {"megatron", write_megatron},
+      {"megatron-bridge", write_megatron_bridge},
+      {"torchtitan", write_torchtitan},
+      {"deepspeed", write_deepspeed},
+      {"fsdp2", write_fsdp2},
+      {"accelerate", write_accelerate},
+      {"maxtext", write_maxtext},
+      {"jax", write_jax},
+      {"alpa", write_alpa},
+      {"flagscale", write_flagscale},
   };
   for (const auto& [name, writer] : kWriters)
     if (target == name) return writer;
@@ -22,6 +31,9 @@ Writer writer_of(const std::string& target) {
 }
 
 void expect_told(const LaunchJob& job) {
+  const std::vector<std::string> unknown = broken_model_rules(job.setup);
+  require(unknown.empty(), "{}: {}; give another framework, as megatron, or jax, which takes every model.",
+          job.target.name, join(unknown, "; "));
   const std::vector<std::string> broken = broken_launch_rules(job.setup);
   if (broken.empty()) return;
   const std::string way =
@@ -69,11 +81,14 @@ LaunchFile readme(const LaunchJob& job, const WrittenJob& made, const std::vecto
 std::vector<LaunchFile> launch_files(const LaunchJob& job) {
   expect_told(job);
   WrittenJob made = writer_of(job.target.name)(job);
-  require(!made.starts_itself || job.launcher == Launcher::Torchrun,
-          "--launcher {}: {} starts the processes of all hosts itself; leave the option out.", name_of(job.launcher),
-          job.target.release);
+  const bool script = !made.script.command.empty();
+  require(job.launcher == Launcher::Torchrun || (script && !made.starts_itself),
+          "--launcher {}: {}; leave the option out.", name_of(job.launcher),
+          script ? job.target.release + " starts the processes of all hosts itself"
+                 : "the module for " + job.target.release + " is for the user's own program to start");
   std::vector<LaunchFile> files = made.files;
-  for (LaunchFile& file : launcher_files(job, made.script, made.files)) files.push_back(std::move(file));
+  if (script)
+    for (LaunchFile& file : launcher_files(job, made.script, made.files)) files.push_back(std::move(file));
   files.push_back(readme(job, made, files));
   return files;
 }

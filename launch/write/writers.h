@@ -11,7 +11,7 @@ namespace meshwright {
 
 struct WrittenJob {
   std::vector<LaunchFile> files = {};
-  HostScript script = {};
+  HostScript script = {};                     // without a command: what is written is for the user's own program
   std::vector<std::string> measure = {};      // how the predicted quantities are measured in the framework
   std::vector<std::string> differences = {};  // of what runs from what was planned
   // The framework starts its processes itself, from one host: no other launcher.
@@ -19,5 +19,14 @@ struct WrittenJob {
 };
 
 [[nodiscard]] WrittenJob write_megatron(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_megatron_bridge(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_torchtitan(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_maxtext(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_flagscale(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_deepspeed(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_fsdp2(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_accelerate(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_jax(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_alpa(const LaunchJob& job);
 
 }  // namespace meshwright
