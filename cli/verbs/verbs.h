@@ -25,6 +25,7 @@ void add_run(CLI::App& app, Context& context);
 void add_diff(CLI::App& app, Context& context);
 void add_explain(CLI::App& app, Context& context);
 void add_export(CLI::App& app, Context& context);
+void add_read(CLI::App& app, Context& context);
 void add_solve(CLI::App& app, Context& context);
 
 }  // namespace meshwright

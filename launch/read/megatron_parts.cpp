@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/read/megatron_parts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "launch/syntax/numbers.h"
+
+namespace meshwright {
+
+namespace {
+
+const std::map<std::string, std::string>& bridge_names() {
+  static const std::map<std::string, std::string> names = {
+      {"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank"},
+      {"num-layers-in-first-pipeline-stage", "decoder-first-pipeline-num-layers"},
+      {"num-layers-in-last-pipeline-stage", "decoder-last-pipeline-num-layers"},
+      {"account-for-embedding-in-pipeline-split", "account-for-embedding-in-pipeline-split"},
+      {"num-moe-experts", "num-experts"},
+      {"moe-router-topk", "moe-router-topk"},
+      {"layernorm-epsilon", "norm-epsilon"},
+      {"pipeline-dtype", "log-pipeline-dtype"},
+      {"recipe", "recipe"},
+      {"max-steps", "train-iters"}};
+  return names;
+}
+
+// Groups whose keys are those of Megatron-LM.
+bool is_plain_group(const std::string& group) {
+  return group == "model" || group == "train" || group == "ddp" || group == "optimizer" || group == "mixed-precision" ||
+         group == "dist" || group == "comm-overlap" || group == "strategy" || group == "data" || group == "dataset";
+}
+
+std::string megatron_name(const std::string& given) {
+  std::string key = given;
+  std::replace(key.begin(), key.end(), '_', '-');
+  const std::size_t dot = key.rfind('.');
+  if (dot == std::string::npos) return key;
+  const std::string group = key.substr(0, key.find('.')), name = key.substr(dot + 1);
+  if (!is_plain_group(group)) return "log-" + key;  // checkpoint, logger, scheduler, tokenizer, profiling: no effect
+  const auto known = bridge_names().find(name);
+  return known == bridge_names().end() ? name : known->second;
+}
+
+}  // namespace
+
+void name_as_megatron(Settings& settings) {
+  Settings renamed;
+  for (const Setting& setting : settings.all()) {
+    ConfigValue value = setting.value;
+    const std::string key = megatron_name(setting.key);
+    if (value.is_scalar() && (value.text == "None" || value.text == "null")) continue;
+    if (key == "use-distributed-optimizer" || key == "overlap-grad-reduce" || key == "overlap-param-gather" ||
+        value.is_list() || !value.is_scalar() || truth_value(value.text) != std::optional<bool>(false) ||
+        whole_number(value.text))
+      renamed.add(key, setting.shown, std::move(value), setting.place);
+  }
+  const bool groups = renamed.has("num-query-groups") && !renamed.has("group-query-attention");
+  if (groups) renamed.add("group-query-attention", "num_query_groups", {}, "");
+  settings = std::move(renamed);
+  settings.no_effect([](const std::string& key) {
+    return key == "mode" || key == "config-file" || key.starts_with("log-") || key == "(word)";
+  });
+}
+
+void recipe_model(ReadingJob& job) {
+  Settings& s = job.settings();
+  const std::string name = s.text_or_nothing("recipe");
+  require(!name.empty(), "{}: neither a recipe nor the sizes of a model are given; give --model.", job.text.program);
+  job.reading.setup.model_name = name;
+  ModelConfig& model = job.reading.setup.model = model_by_name(name, s.where("recipe"));
+  if (job.answers.seq)
+    model.seq = *job.answers.seq;
+  else if (const auto seq = s.integer("seq-length"))
+    model.seq = *seq;
+  (void)s.take("seq-length");
+  job.assume(fmt::format("the sizes of {} for the recipe '{}', and degrees of 1 where no override gives them",
+                         model.name, name));
+  if (name.find("fp8") != std::string::npos) job.reading.setup.matmul_dtype = "fp8";
+  if (!s.has("use-distributed-optimizer"))
+    s.add("use-distributed-optimizer", "use_distributed_optimizer", {}, s.where("recipe"));
+}
+
+namespace {
+
+std::vector<int> numbers_of(ReadingJob& job, const char* key) {
+  std::vector<int> numbers;
+  for (const std::string& word : job.settings().words(key)) {
+    const auto number = whole_number(word);
+    require(number && *number >= 0 && *number <= 1 << 20, "{}: '{}' is no degree.", job.settings().where(key), word);
+    numbers.push_back(static_cast<int>(*number));
+  }
+  return numbers;
+}
+
+}  // namespace
+
+void read_meshes(ReadingJob& job) {
+  Settings& s = job.settings();
+  Degrees& d = job.degrees();
+  const std::vector<int> meshes = numbers_of(job, "hetero-process-meshes"),
+                         split = numbers_of(job, "hetero-pipeline-layer-split");
+  require(!meshes.empty() && meshes.size() % 5 == 0, "{}: has {} numbers; every mesh has five: tp, cp, ep, dp, pp.",
+          s.where("hetero-process-meshes"), meshes.size());
+  std::vector<StageSetup>& stages = job.reading.setup.stages;
+  std::int64_t ranks = 0;
+  for (std::size_t m = 0; m < meshes.size(); m += 5) {
+    for (std::size_t i = m; i < m + 5; ++i)
+      require(meshes[i] >= 1, "{}: a degree is 0; give at least 1.", s.where("hetero-process-meshes"));
+    ranks += std::int64_t{meshes[m]} * meshes[m + 1] * meshes[m + 3] * meshes[m + 4];
+    require(ranks <= 1 << 20, "{}: has more ranks than any cluster.", s.where("hetero-process-meshes"));
+    for (int stage = 0; stage < meshes[m + 4]; ++stage)
+      stages.push_back({.dp = meshes[m + 3], .tp = meshes[m], .cp = meshes[m + 1], .ep = meshes[m + 2]});
+  }
+  if (split.size() != stages.size()) {
+    const std::string why =
+        fmt::format("hetero_pipeline_layer_split names {} stages, and the meshes have {}", split.size(), stages.size());
+    job.broken(why);
+    job.no_plan(why);
+  }
+  for (std::size_t i = 0; i < std::min(split.size(), stages.size()); ++i) stages[i].blocks = split[i];
+  if (d.pp != static_cast<int>(stages.size()))
+    job.broken(fmt::format("pipeline_model_parallel_size {} is not the {} stages of the meshes", d.pp, stages.size()));
+  if (ranks != job.devices.devices()) {
+    const std::string why =
+        fmt::format("the meshes have {} ranks, and there are {} devices", ranks, job.devices.devices());
+    job.no_plan(why + "; give --cluster, --nodes or --devices-per-node with as many");
+  }
+  d.tp = stages.front().tp;
+  d.dp = stages.front().dp;
+  d.cp = stages.front().cp;
+  d.pp = static_cast<int>(stages.size());
+  d.ep = stages.front().ep;
+  for (const char* key :
+       {"hetero-device-types", "hetero-current-device-type", "standalone-embedding-stage", "expert-model-parallel-size",
+        "expert-tensor-parallel-size", "expert-tensor-parallel-size-per-process-mesh",
+        "use-partial-reduce-for-shared-embedding", "recompute-method-per-stage-micro-batch",
+        "recompute-num-layers-per-stage-micro-batch", "hetero-use-cpu-communication"})
+    (void)s.take(key);
+  const auto dp_of = [&](const StageSetup& stage) { return stage.dp != d.dp || stage.tp != d.tp || stage.ep != d.ep; };
+  if (std::any_of(stages.begin(), stages.end(), dp_of))
+    job.assume("the fastest sharding of each stage on a mesh of its dp and tp");
+  // Stages in order; of micro-batches that differ the first ones count.
+  if (const Setting* rows = s.take("recompute-granularity-per-stage-micro-batch");
+      rows != nullptr && rows->value.is_list()) {
+    std::size_t stage = 0;
+    for (const ConfigValue& row : rows->value.items) {
+      if (!row.is_list() || row.items.size() < 3) continue;
+      const auto count = whole_number(row.items[0].text), flag = whole_number(row.items[2].text);
+      for (std::int64_t i = 0; i < count.value_or(0) && stage < stages.size(); ++i)
+        stages[stage++].recompute = flag.value_or(0) == 1 ? Recompute::Full : Recompute::None;
+    }
+    job.assume("each stage recomputes as in its first micro-batches");
+  }
+}
+
+}  // namespace meshwright
