@@ -49,6 +49,7 @@ void add_verbs(CLI::App& app, Context& context) {
   add_explain(app, context);
   add_export(app, context);
   add_read(app, context);
+  add_advise(app, context);
   add_solve(app, context);
 }
 

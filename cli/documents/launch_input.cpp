@@ -211,7 +211,8 @@ std::string degrees_words(const LaunchSetup& setup) {
   if (!setup.stages.empty()) {
     std::vector<std::string> stages;
     for (const StageSetup& stage : setup.stages)
-      stages.push_back(fmt::format("tp {} dp {} ep {} with {} blocks", stage.tp, stage.dp, stage.ep, stage.blocks));
+      stages.push_back(fmt::format("tp {} dp {} ep {} with {} blocks, recompute {}", stage.tp, stage.dp, stage.ep,
+                                   stage.blocks, name_of(stage.recompute)));
     return "stages of their own: " + join(stages, ", ");
   }
   std::string text = fmt::format("tp {}, pp {}", d.tp, d.pp);

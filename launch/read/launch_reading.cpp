@@ -47,6 +47,9 @@ void add_rules(LaunchReading& reading, bool of_its_own) {
   const Framework& usual = find_framework(reading.framework.name);
   LaunchSetup setup = reading.setup;
   setup.degrees = degrees_with_layout(setup);
+  // One stage runs under every schedule; MaxText's axes make groups of replicas.
+  if (setup.degrees.pp == 1) setup.degrees.schedule = reading.framework.schedules.front();
+  if (reading.framework.name == "maxtext") setup.shard.reset();
   const bool as_usual = reading.framework.zero == usual.zero && reading.framework.sequences == usual.sequences &&
                         reading.framework.schedules == usual.schedules &&
                         reading.framework.recompute == usual.recompute &&
@@ -74,6 +77,7 @@ LaunchReading read_launch(const LaunchText& text, const LaunchDevices& devices, 
   reading.software = reading.framework.software;
   if (text.variant == "Megatron-DeepSpeed" || text.variant == "GPT-NeoX") reading.software = "megatron-deepspeed";
   read_by_target(job);
+  for (const std::string& twice : reading.settings.given_twice()) job.assume("the last value of " + twice);
   add_rules(reading, !text.variant.empty() && text.variant != "Python");
   return std::move(reading);
 }

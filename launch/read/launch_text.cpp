@@ -145,6 +145,7 @@ class TextReader {
                                    (braces && text[end] != '}')))
         name += text[end++];
       if (braces && end < text.size()) ++end;
+      name = name.substr(0, name.find(':'));
       if (const auto known = input_.variables.find(name); known != input_.variables.end()) {
         out += known->second;
       } else {
@@ -284,6 +285,7 @@ class TextReader {
         add_missing(more, name);
       }
     }
+    count_maxtext();
   }
   // What is set already stays: a file overrides what it inherits from.
   void add_missing(const ConfigValue& map, const std::string& place) {
@@ -310,6 +312,24 @@ class TextReader {
         text_.notes.push_back(
             fmt::format("{}:{}: {} is not there; give it as a further file", place, named->line, named->text));
     }
+  }
+
+  // Hosts and their devices from the axes between and within them, where none of these is left open.
+  void count_maxtext() {
+    const auto product = [&](const char* group) {
+      std::optional<std::int64_t> all;
+      for (const Setting& setting : text_.settings.all()) {
+        if (!setting.key.starts_with(group) || !setting.key.ends_with("_parallelism") || !setting.value.is_scalar())
+          continue;
+        const auto number = whole_number(setting.value.text);
+        if (!number || *number < 1 || *number > 1 << 20 || all.value_or(1) > 1 << 20)
+          return std::optional<std::int64_t>{};
+        all = all.value_or(1) * *number;
+      }
+      return all;
+    };
+    text_.hosts = product("dcn_");
+    if (text_.hosts) text_.devices_per_host = product("ici_");
   }
 
   // --- TOML and Python ---
@@ -455,7 +475,9 @@ class TextReader {
     for (const Setting& setting : text_.settings.all())
       if (setting.key == "(word)" && ends_with_any(setting.value.text, {".yml", ".yaml"}))
         files.emplace_back(setting.value.text, setting.place);
-    text_.settings.no_effect([&](const std::string& key) { return key == "(word)" && !files.empty(); });
+    text_.settings.no_effect_where([&](const Setting& setting) {
+      return setting.key == "(word)" && ends_with_any(setting.value.text, {".yml", ".yaml"});
+    });
     for (const auto& [name, where] : files) {
       if (const auto found = written_or_named(file_name(name)))
         add_maxtext(value_from_yaml(*found, file_name(name)), file_name(name), 0);
@@ -471,6 +493,7 @@ class TextReader {
       if (ends_with_any(input_.files[i].path, {".yml", ".yaml"}))
         add_missing(value_from_yaml(input_.files[i].text, file_name(input_.files[i].path)),
                     file_name(input_.files[i].path));
+    count_maxtext();
   }
 
   // A file that the launcher names holds the settings.

@@ -149,6 +149,9 @@ class MaxtextReader {
     for (const char* key : {"base_emb_dim", "base_mlp_dim", "base_num_decoder_layers"})
       if (s_.has(key)) shape_given_ = true;
     if (take_given_model(job_, seq)) return forget_shape();
+    require(shape_given_ || (!name.empty() && name != "default") || s_.has("global_parameter_scale"),
+            "{}: says nothing of the model (model_name, base_emb_dim, ...); give the run's own file first, or --model.",
+            job_.text.program);
     if (!name.empty() && name != "default" && !shape_given_) {
       ModelConfig& model = job_.reading.setup.model = model_by_name(name, job_.text.program);
       model.seq = seq;
@@ -226,6 +229,7 @@ class MaxtextReader {
   }
 
   void read_batch() {
+    if (!s_.has("per_device_batch_size")) job_.assume("per_device_batch_size 12, MaxText's own");
     const double per_device = s_.number("per_device_batch_size").value_or(12.0);
     const std::int64_t steps = s_.integer("gradient_accumulation_steps").value_or(1);
     const double global = per_device * job_.devices.devices() * static_cast<double>(steps);
@@ -255,6 +259,8 @@ class MaxtextReader {
       job_.reading.setup.matmul_dtype = "fp8";
     else if (!products.empty())
       job_.assume(fmt::format("products of {} in the place of {}", name_of(job_.reading.setup.dtype), products));
+    if (s_.has("logical_axis_rules"))
+      job_.assume("tensors split as the axes' usual rules say, not as its logical_axis_rules");
     if (s_.flag("optimizer_memory_host_offload")) job_.reading.setup.offload = Offload::Optimizer;
     job_.reading.setup.optimizer.max_norm = std::max(0.0, s_.number("gradient_clipping_threshold").value_or(1.0));
   }

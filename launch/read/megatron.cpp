@@ -143,11 +143,10 @@ ModelFacts model_facts(ReadingJob& job) {
   read_positions(job, facts);
   read_latent(job, facts);
   read_experts(job, facts);
-  if (facts.latent && s.flag("group-query-attention"))
+  if (facts.latent && s.flag("group-query-attention") && job.text.target != "flagscale")
     job.broken("--multi-latent-attention and --group-query-attention exclude each other");
   if (const auto more = s.integer("mtp-num-layers", 0); more && *more > 0)
-    job.assume(fmt::format("without the {} layer{} that predict further tokens (--mtp-num-layers)", *more,
-                           *more > 1 ? "s" : ""));
+    job.assume(fmt::format("without the layers that predict further tokens (--mtp-num-layers {})", *more));
   return facts;
 }
 

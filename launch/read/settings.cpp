@@ -2,6 +2,7 @@
 #include "launch/read/settings.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -135,8 +136,24 @@ std::vector<std::string> Settings::words(const std::string& key) {
 }
 
 void Settings::no_effect(const std::function<bool(const std::string& key)>& is_one) {
+  no_effect_where([&](const Setting& setting) { return is_one(setting.key); });
+}
+
+void Settings::no_effect_where(const std::function<bool(const Setting& setting)>& is_one) {
   for (Setting& setting : all_)
-    if (setting.state == Setting::State::Unread && is_one(setting.key)) setting.state = Setting::State::NoEffect;
+    if (setting.state == Setting::State::Unread && is_one(setting)) setting.state = Setting::State::NoEffect;
+}
+
+std::vector<std::string> Settings::given_twice() const {
+  std::map<std::string, const Setting*> first;
+  std::vector<std::string> twice;
+  for (const Setting& setting : all_) {
+    if (setting.key == "(word)") continue;
+    const auto [known, is_new] = first.emplace(setting.key, &setting);
+    if (!is_new && to_text(known->second->value) != to_text(setting.value))
+      twice.push_back(fmt::format("{} ({} and {})", shown(setting.shown), known->second->place, setting.place));
+  }
+  return twice;
 }
 
 int Settings::count(Setting::State state) const {
