@@ -5,6 +5,7 @@
 #include "cli/documents/launch_input.h"
 #include "cli/documents/planning.h"
 #include "cli/documents/report.h"
+#include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
@@ -97,11 +98,14 @@ Found find(const OpenedLaunch& opened, const AdviseOptions& options) {
           options.launch.files.front());
   expect_products_of(opened.software, opened.reading.setup.dtype);
   const Costs costs = costs_for(opened.cluster, {}, opened.software);
-  const PlanRequest request = best_request(opened, options);
+  const Interruption interruption;
+  PlanRequest request = best_request(opened, options);
+  request.stop = [&] { return interruption.requested(); };
   PlanningOutcome searched = search_plan(request, costs, "");
   if (!searched.planned)
     throw NoFeasiblePlan(
         fmt::format("no plan that {} launches fits: {}", opened.reading.framework.name, searched.reason));
+  if (searched.interrupted) tell("interrupted: the best plan found so far is advised");
   Found found{{}, degrees_of_plan(searched.planned->plan), std::move(searched.planned->plan)};
   const LaunchJudge of = [&](const LaunchSetup& setup) { return judge(setup, opened, costs); };
   found.advice = advise(opened.reading.setup, found.best, opened.reading.framework, of);
@@ -110,7 +114,7 @@ Found find(const OpenedLaunch& opened, const AdviseOptions& options) {
   if (now.fits() && opened.reading.why_no_plan.empty() && *now.step <= found.plan.predicted.step_time)
     found.advice.rows.clear();
   if (!opened.reading.why_no_plan.empty()) found.advice.now = {};
-  if (!options.no_free_plan) found.free = free_step(request, found.plan, costs);
+  if (!options.no_free_plan && !interruption.requested()) found.free = free_step(request, found.plan, costs);
   return found;
 }
 

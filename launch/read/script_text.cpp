@@ -85,44 +85,62 @@ std::string target_of(const ProgramCall& call) {
   return "";
 }
 
+namespace {
+
+bool is_flag(const std::string& word) {
+  return word.starts_with("--") ||
+         (word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0);
+}
+
+// "key=value", "group.key=value", "+key=value".
+bool is_assignment(const std::string& word) {
+  const std::size_t equal = word.find('=');
+  if (equal == std::string::npos || equal == 0) return false;
+  return std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equal), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '+' || c == '-';
+  });
+}
+
+// The words behind the flag at `i`, which moves to the last of them.
+ConfigValue values_behind(const std::vector<ShellWord>& words, std::size_t& i) {
+  ConfigValue list = ConfigValue::list(words[i].line);
+  while (i + 1 < words.size() && !is_flag(words[i + 1].text) && !is_assignment(words[i + 1].text)) {
+    ++i;
+    list.items.push_back(ConfigValue::scalar(words[i].text, words[i].line));
+  }
+  if (list.items.size() > 1) return list;
+  ConfigValue none;
+  none.line = list.line;
+  return list.items.empty() ? none : list.items[0];
+}
+
+void add_word(Settings& settings, const ShellWord& word, const std::string& place) {
+  if (!is_assignment(word.text) || word.text[0] == '-') {
+    settings.add("(word)", shown(word.text), ConfigValue::scalar(word.text, word.line), place);
+    return;
+  }
+  const std::string plain = word.text.substr(word.text.find_first_not_of('+'));
+  const std::size_t equal = plain.find('=');
+  const std::string key = plain.substr(0, equal);
+  settings.add(key, key, ConfigValue::scalar(plain.substr(equal + 1), word.line), place);
+}
+
+}  // namespace
+
 void add_flags(Settings& settings, const std::vector<ShellWord>& words, const std::string& file, bool plain_keys) {
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i].text;
+    const std::string word = words[i].text;
     const std::string place = fmt::format("{}:{}", file, words[i].line);
-    const std::size_t equal = word.find('=');
-    const bool flag = word.size() > 2 && word.starts_with("--");
-    if (!flag) {
-      if (equal != std::string::npos && equal > 0 && word[0] != '-') {
-        const std::string key = word.substr(word.starts_with('+') ? word.find_first_not_of('+') : 0, std::string::npos);
-        const std::size_t at = key.find('=');
-        settings.add(key.substr(0, at), key.substr(0, at), ConfigValue::scalar(key.substr(at + 1), words[i].line),
-                     place);
-      } else {
-        settings.add("(word)", shown(word), ConfigValue::scalar(word, words[i].line), place);
-      }
+    if (word.size() <= 2 || !word.starts_with("--")) {
+      add_word(settings, words[i], place);
       continue;
     }
-    std::string name = word.substr(0, equal);
-    ConfigValue value;
-    value.line = words[i].line;
-    if (equal != std::string::npos) {
-      value = ConfigValue::scalar(word.substr(equal + 1), words[i].line);
-    } else {
-      std::vector<ConfigValue> found;
-      while (i + 1 < words.size() && !words[i + 1].text.starts_with("--") &&
-             !(words[i + 1].text.size() > 1 && words[i + 1].text[0] == '-' &&
-               std::isalpha(static_cast<unsigned char>(words[i + 1].text[1])) != 0)) {
-        ++i;
-        found.push_back(ConfigValue::scalar(words[i].text, words[i].line));
-      }
-      if (found.size() == 1) value = found[0];
-      if (found.size() > 1) {
-        value = ConfigValue::list(words[i].line);
-        value.items = std::move(found);
-      }
-    }
+    const std::size_t equal = word.find('=');
+    const std::string name = word.substr(0, equal);
     std::string key = name.substr(2);
     if (plain_keys) std::replace(key.begin(), key.end(), '_', '-');
+    ConfigValue value = equal != std::string::npos ? ConfigValue::scalar(word.substr(equal + 1), words[i].line)
+                                                   : values_behind(words, i);
     settings.add(key, name, std::move(value), place);
   }
 }

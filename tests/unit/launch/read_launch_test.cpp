@@ -63,13 +63,14 @@ TEST(ReadMegatron, TheVocabularyIsPaddedAsMegatronPadsIt) {
 }
 
 TEST(ReadMegatron, ALayoutNamesTheBlocksOfEveryStage) {
-  const LaunchReading reading =
-      read_script(kLlama +
-                      "--pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 16 "
-                      "--pipeline-model-parallel-layout 'Et|t*3|(t|)*2t|tL'",
-                  1);
-  EXPECT_EQ(reading.setup.stage_blocks, (std::vector<int>{1, 3, 1, 1, 1, 1}));
-  EXPECT_FALSE(reading.why_no_plan.empty());  // six stages on four ranks
+  const auto layout = [](const std::string& pp) {
+    return read_script(kLlama + "--pipeline-model-parallel-size " + pp +
+                       " --micro-batch-size 1 --global-batch-size 16 " +
+                       "--pipeline-model-parallel-layout 'Et|t*3|(t|)*2t|tL'");
+  };
+  EXPECT_EQ(layout("2").setup.stage_blocks, (std::vector<int>{1, 3, 1, 1, 1, 1}));
+  EXPECT_EQ(layout("2").setup.degrees.chunks, 3);
+  EXPECT_FALSE(layout("4").why_no_plan.empty());  // six stages on four ranks
   const LaunchReading even =
       read_script(kLlama +
                   "--pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 16 "
@@ -283,7 +284,7 @@ TEST(PublishedLaunchFiles, HaveTheDegreesAndParametersThatTheirReadmesName) {
       {"megatron/train_gpt3_175b_distributed.sh", 16, "megatron:tp=8,pp=16,zero=0,exact=1", 1536, 174.6},
       {"megatron/train_mixtral_8x7b_distributed.sh", 4, "megatron:tp=1,pp=4,ep=8,zero=1,exact=1", 32, 46.7},
       {"megatron/tr11-176B-ml.slurm", 24, "megatron:tp=4,pp=12,zero=1,exact=1", 256, 176.2},
-      {"megatron/sbatch_mfsdp_deepseek_v3.sh", 128, "megatron:tp=1,pp=1,ep=8,zero=3,exact=1", 1, 671.0},
+      {"megatron/sbatch_mfsdp_deepseek_v3.sh", 16, "megatron:tp=1,pp=1,ep=8,zero=3,exact=1", 4, 671.0},
       {"torchtitan/llama3_405b.toml", 16, "megatron:tp=8,pp=1,sp=1,zero=3,exact=1", 1, 405.9},
       {"torchtitan/llama3_70b.toml", 8, "megatron:tp=8,pp=1,sp=1,zero=3,exact=1", 1, 70.6},
       {"deepspeed/gpt-neox_20B.yml", 12, "megatron:tp=2,pp=4,zero=1,exact=1", 32, 20.6},
