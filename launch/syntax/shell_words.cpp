@@ -286,7 +286,8 @@ std::vector<ShellWord> ShellWords::values_of(const std::string& name, const std:
   is_set = true;
   if (name == "@" || name == "*") return arguments;
   if (name == "#") return {{fmt::format("{}", arguments.size()), line}};
-  if (std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }) && name.size() < 4) {
+  if (!name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
+      name.size() < 4) {
     const std::size_t number = std::stoul(name);
     if (number == 0) return {{place_, line}};
     if (number <= arguments.size()) return {arguments[number - 1]};

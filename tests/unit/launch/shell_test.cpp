@@ -117,6 +117,8 @@ TEST(Shell, WhatHasNoEndIsRefusedWithItsLine) {
               std::string::npos);
 }
 
+TEST(Shell, ABracketWithoutANameIsNoArgument) { EXPECT_EQ(run("p ${} ${-x}\n"), (Lines{"<p> <${}> <x>"})); }
+
 TEST(Shell, GrowthWithoutEndIsRefused) {
   std::string doubling = "A=xxxxxxxxxxxxxxxx\n";
   for (int i = 0; i < 40; ++i) doubling += "A=$A$A\n";
