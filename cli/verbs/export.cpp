@@ -111,7 +111,7 @@ Exported nearest_of(const Plan& plan, const LaunchTarget& target, const ExportOp
           "--nearest: {} takes a mesh and shardings for every stage, so that there is no nearer plan to search; leave "
           "the option out.",
           target.release);
-  const Framework& framework = find_framework(target.framework);
+  const Framework framework = framework_of(target);
   PlanningOutcome found = search_plan(nearest_request(plan, framework, options, costs), costs, "nearest plan: ");
   if (!found.planned) throw NoFeasiblePlan(fmt::format("no feasible plan for {}: {}", target.name, found.reason));
   Exported exported{std::move(found.planned->plan), {}, {}, plan.predicted.step_time};
