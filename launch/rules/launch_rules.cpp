@@ -79,9 +79,12 @@ std::string nearest_degrees(const Framework& framework, const LaunchSetup& setup
 
 void degree_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   const Framework& framework = find_framework(target.framework);
-  const std::vector<std::string> broken = broken_rules(framework, shape_of(setup.model), setup.degrees);
+  Degrees degrees = setup.degrees;
+  // Without stages there is one order only.
+  if (degrees.pp == 1 && !traits_of(degrees.schedule).splits_backward) degrees.schedule = framework.schedules.front();
+  const std::vector<std::string> broken = broken_rules(framework, shape_of(setup.model), degrees);
   for (const std::string& sentence : broken) {
-    Degrees own = setup.degrees;
+    Degrees own = degrees;
     rules.broken(degree_named(sentence, own) == nullptr
                      ? sentence
                      : sentence + nearest_degrees(framework, setup, sentence, broken.size()));

@@ -210,6 +210,9 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
             target.name, plan.cluster.name, plan.cluster.groups.size());
     const auto told = degrees_of_method(plan, setup);
     setup.degrees = told ? *told : degrees_of_stages(plan, graph, target);
+    // Where files name the blocks of every stage, they are all there is to say.
+    const Framework& framework = find_framework(target.framework);
+    if (framework.uneven_stages && !framework.splits_ends) setup.degrees.split = {};
   }
   setup.degrees.schedule = plan.schedule;
   setup.degrees.micro_batches = plan.training.microbatches;

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "core/graph/op_table.h"
@@ -153,16 +154,22 @@ int level_of(const ParameterSharding& parameter, AxisMask replicas) {
 
 // The ZeRO level of most bytes of the stage's parameters; nullopt: a hundredth of them or more is split otherwise.
 std::optional<int> zero_of(const StagePlan& stage, const Graph& graph, AxisMask replicas) {
-  std::map<std::string, double> bytes;
-  for (const Tensor& tensor : graph.tensors())
-    if (tensor.kind == TensorKind::Parameter) bytes[tensor.name] = tensor.bytes().si();
+  // A parameter that several operators read has its state where the first of them is.
+  std::map<std::string, double> bytes;  // by "<first reader>/<parameter>"
+  std::set<TensorId> read;
+  for (const OpId id : forward_ops(graph))
+    for (const TensorId input : graph.op(id).inputs) {
+      const Tensor& tensor = graph.tensor(input);
+      if (tensor.kind == TensorKind::Parameter && read.insert(input).second)
+        bytes[graph.op(id).name + "/" + tensor.name] = tensor.bytes().si();
+    }
   std::map<int, double> of_level;
   double all = 0.0;
-  for (const auto& [name, parameter] : stage.parameters) {
-    const auto found = bytes.find(name.substr(name.find('/') + 1));
-    const double own = found == bytes.end() ? 0.0 : found->second;
-    of_level[level_of(parameter, replicas)] += own;
-    all += own;
+  for (const auto& [key, parameter] : stage.parameters) {
+    const auto own = bytes.find(key);
+    if (own == bytes.end()) continue;
+    of_level[level_of(parameter, replicas)] += own->second;
+    all += own->second;
   }
   if (of_level.empty()) return 0;
   const auto most = std::max_element(of_level.begin(), of_level.end(),

@@ -31,7 +31,7 @@ DEEPSEEK = ("deepseek_v3:layers=4,hidden=64,heads=4,intermediate=128,seq=64,voca
             "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16")
 MIXTRAL = "mixtral:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=64,vocab=256,experts=4,top_k=2"
 GPT = "gpt:layers=8,hidden=64,heads=4,seq=64,vocab=256"
-ON8 = ["--cluster", "p3.16xlarge:1", "--batch", "32", "--micro-batches", "8"]
+ON8 = ["--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "8"]
 
 # (name, options of plan, targets, launcher)
 PLANS = [
@@ -59,6 +59,8 @@ PLANS = [
     ("pictures", ["--model", "vit:layers=2,hidden=64,heads=4,image=32,patch=8,classes=10", "--cluster", "p3.16xlarge:1", "--batch", "32",
                   "--micro-batches", "2", "--layers", "2"], ["jax", "alpa"], "torchrun"),
 ]
+
+FRAMEWORKS = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp", "maxtext": "maxtext"}
 
 # What torchrun and its like are replaced by: it prints the words it is given, one a line.
 ECHO = "#!/bin/bash\nprintf '%s\\n' \"$@\"\n"
@@ -97,8 +99,7 @@ def expand(layout):
 
 def blocks_of_plan(plan):
     """[stage] blocks of a plan whose layers are blocks, with or without layers of their own for the ends."""
-    layers = [stage["last_layer"] - stage["first_layer"] + 1 if "last_layer" in stage else stage["layers"][1] - stage["layers"][0] + 1
-              for stage in plan["stages"]]
+    layers = [stage["layers"][1] - stage["layers"][0] + 1 for stage in plan["stages"]]
     more = sum(layers) - plan["model"]["layers"]
     assert more in (0, 2), layers
     if more:
@@ -110,7 +111,7 @@ def blocks_of_plan(plan):
 def check_megatron(folder, plan, environment):
     flags = flags_of(words_of(folder, environment))
     size = {key: int(flags.get(f"--{key}-size", "1")) for key in ("tensor-model-parallel", "pipeline-model-parallel", "context-parallel")}
-    devices = sum(group["hosts"] * group["devices_per_host"] for group in plan["cluster"]["groups"])
+    devices = plan["cluster"]["hosts"] * plan["cluster"]["devices_per_host"]
     dp = devices // (size["tensor-model-parallel"] * size["pipeline-model-parallel"] * size["context-parallel"])
     assert int(flags["--global-batch-size"]) == plan["training"]["batch"]
     assert int(flags["--micro-batch-size"]) * dp * plan["training"]["microbatches"] == plan["training"]["batch"], flags
@@ -135,7 +136,7 @@ def check_megatron(folder, plan, environment):
 def check_torchtitan(folder, plan):
     config = tomllib.loads((folder / "plan.toml").read_text())
     p, t = config["parallelism"], config["training"]
-    devices = sum(group["hosts"] * group["devices_per_host"] for group in plan["cluster"]["groups"])
+    devices = plan["cluster"]["hosts"] * plan["cluster"]["devices_per_host"]
     dp = p["data_parallel_replicate_degree"] * p["data_parallel_shard_degree"]
     assert dp * p["tensor_parallel_degree"] * p["context_parallel_degree"] * p["pipeline_parallel_degree"] == devices, p
     assert t["global_batch_size"] == plan["training"]["batch"]
@@ -170,7 +171,7 @@ def check_deepspeed(folder, plan):
 
 def check_maxtext(folder, plan):
     config = yaml.safe_load((folder / "plan.yml").read_text())
-    group = plan["cluster"]["groups"][0]
+    group = plan["cluster"]
     for prefix, wanted in (("ici", group["devices_per_host"]), ("dcn", group["hosts"])):
         product = 1
         for key, value in config.items():
@@ -208,8 +209,17 @@ def check_flagscale(folder, plan):
 
 
 def fake_jax():
-    """As much of jax as the module of shardings needs."""
-    jax, sharding = types.ModuleType("jax"), types.ModuleType("jax.sharding")
+    """As much of jax and numpy as the module of shardings needs."""
+    jax, sharding, numpy = types.ModuleType("jax"), types.ModuleType("jax.sharding"), types.ModuleType("numpy")
+
+    class Array(list):
+        def reshape(self, shape):
+            product = 1
+            for size in shape:
+                product *= size
+            assert product == len(self), (shape, len(self))
+            self.shape = shape
+            return self
 
     class Mesh:
         def __init__(self, devices, axes):
@@ -221,15 +231,11 @@ def fake_jax():
 
     sharding.Mesh, sharding.NamedSharding, sharding.PartitionSpec = Mesh, NamedSharding, lambda *axes: axes
     jax.sharding, jax.devices = sharding, lambda: list(range(64))
-    sys.modules.update({"jax": jax, "jax.sharding": sharding})
+    numpy.asarray = numpy.array = lambda items, dtype: Array(items)
+    sys.modules.update({"jax": jax, "jax.sharding": sharding, "numpy": numpy})
 
 
 def check_jax(folder, plan):
-    try:
-        import numpy  # noqa: F401
-    except ImportError:
-        print("[SKIP] the module for jax: python3 has no numpy")
-        return
     fake_jax()
     sys.modules.pop("sharding_plan", None)
     sys.path.insert(0, str(folder))
@@ -321,7 +327,9 @@ def main():
         environment = dict(os.environ, PATH=f"{root}/bin:{os.environ['PATH']}")
         for name, options, targets, launcher in PLANS:
             path = root / f"{name}.json"
-            run([meshwright, "plan", *options, "-o", path])
+            # What a framework launches is cut along blocks.
+            framework = FRAMEWORKS.get(targets[0]) if any(option.startswith("megatron:") for option in options) else None
+            run([meshwright, "plan", *options, *(["--for", framework, "--software", "none"] if framework else []), "-o", path])
             plan = json.loads(path.read_text())
             for target in targets:
                 alone = target in ("jax", "alpa", "flagscale")

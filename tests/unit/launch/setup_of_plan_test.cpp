@@ -42,6 +42,13 @@ TEST(SetupOfPlan, ReadsDegreesFromTheStages) {
   }
 }
 
+TEST(SetupOfPlan, ReadsTheStatesOfATiedEmbeddingFromItsFirstStage) {
+  const PlanningResult made =
+      unnamed("megatron:tp=2,pp=2,sp=1,zero=1,exact=1", "gpt:layers=8,hidden=64,heads=4,seq=64,vocab=256");
+  EXPECT_EQ(setup_for("megatron", made).degrees.zero, 1);
+  EXPECT_EQ(setup_for("flagscale", made).stages.size(), 2U);
+}
+
 TEST(SetupOfPlan, ReadsExpertParallelismFromTheStages) {
   for (const std::string method :
        {"megatron:tp=1,pp=1,ep=4,zero=1,exact=1", "megatron:tp=2,pp=1,ep=2,zero=1,exact=1"}) {
