@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "launch/rules/rule_lists.h"
 #include "launch/setup/launch_target.h"
 
@@ -119,6 +120,15 @@ std::vector<std::string> broken_model_rules(const LaunchSetup& setup) {
   RuleList rules;
   if (!target.own_shardings) model_rules(target, setup, rules);
   return rules.sentences();
+}
+
+void expect_model_told(const std::string& target, const ModelConfig& model) {
+  LaunchSetup setup;
+  setup.target = target;
+  setup.model = model;
+  const std::vector<std::string> broken = broken_model_rules(setup);
+  require(broken.empty(), "{}: {}; give another framework, as megatron, or jax, which takes every model.", target,
+          join(broken, "; "));
 }
 
 std::vector<std::string> broken_launch_rules(const LaunchSetup& setup) {

@@ -154,7 +154,7 @@ WrittenJob write_flagscale(const LaunchJob& job) {
   made.script.command =
       "# FlagScale starts the processes of all hosts of its hostfile.\n"
       "python run.py --config-path \"$CONFIG\" --config-name plan action=run\n";
-  made.starts_itself = true;
+  made.script.starts_all_hosts = true;
   made.measure = {
       "step: `elapsed time per iteration (ms)` of the log of the last rank; the mean of iterations 5 to 20",
       "TFLOPS per device: `throughput per GPU (TFLOP/s/GPU)`, whose count of the work differs a little from this "
