@@ -10,6 +10,7 @@
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
+#include "launch/rules/launch_rules.h"
 #include "launch/setup/setup_of_plan.h"
 #include "launch/write/write_launch.h"
 
@@ -55,6 +56,7 @@ LaunchFigures figures_of(const Exported& exported, const LaunchSetup& setup) {
   const auto peak = device.peak.find(setup.matmul_dtype.empty() ? name_of(setup.dtype) : setup.matmul_dtype);
   if (plan.cluster.uniform() && peak != device.peak.end())
     figures.mfu = rate.tflops_per_device * 1e12 / peak->second.si();
+  figures.given_step = exported.given;
   figures.memory = peak_of(exported);
   figures.device_memory = device.memory;
   if (const auto& memory = exported.forecast.memory) {
@@ -111,7 +113,7 @@ Exported nearest_of(const Plan& plan, const LaunchTarget& target, const ExportOp
           "--nearest: {} takes a mesh and shardings for every stage, so that there is no nearer plan to search; leave "
           "the option out.",
           target.release);
-  const Framework& framework = find_framework(target.framework);
+  const Framework framework = framework_of(target);
   PlanningOutcome found = search_plan(nearest_request(plan, framework, options, costs), costs, "nearest plan: ");
   if (!found.planned) throw NoFeasiblePlan(fmt::format("no feasible plan for {}: {}", target.name, found.reason));
   Exported exported{std::move(found.planned->plan), {}, {}, plan.predicted.step_time};
@@ -163,6 +165,7 @@ void export_plan(const ExportOptions& options) {
   const Launcher launcher = at_place("--launcher", [&] { return launcher_from_name(options.launcher); });
   expect_free_folder(options.folder);
   Plan plan = read_plan(options.plan);
+  expect_model_told(target.name, plan.model);
   const Costs costs = costs_of_plan(options, plan);
   Exported exported = options.nearest ? nearest_of(plan, target, options, costs) : Exported{std::move(plan), {}, {}};
   if (!options.nearest) exported.loaded = load_plan_of(options.plan, exported.plan, *costs.model);

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <set>
-
 #include "launch/rules/rule_lists.h"
 
 namespace meshwright {
@@ -36,6 +33,8 @@ void flagscale_rules(const LaunchSetup& setup, RuleList& rules) {
                fmt::format("the stages have {} devices together, and the job has {}", devices, setup.devices()));
   rules.expect(setup.degrees.schedule == ScheduleKind::OneFOneB,
                fmt::format("FlagScale's meshes run 1f1b, and the plan {}", name_of(setup.degrees.schedule)));
+  rules.expect(setup.degrees.zero <= 1,
+               fmt::format("FlagScale's meshes have ZeRO 0 or 1, and the plan ZeRO {}", setup.degrees.zero));
   if (shape.tied)
     rules.expect(
         first.tp == setup.stages.back().tp,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "launch/rules/rule_lists.h"
 #include "launch/setup/launch_target.h"
 
@@ -79,9 +80,12 @@ std::string nearest_degrees(const Framework& framework, const LaunchSetup& setup
 
 void degree_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   const Framework& framework = find_framework(target.framework);
-  const std::vector<std::string> broken = broken_rules(framework, shape_of(setup.model), setup.degrees);
+  Degrees degrees = setup.degrees;
+  // Without stages there is one order only.
+  if (degrees.pp == 1 && !traits_of(degrees.schedule).splits_backward) degrees.schedule = framework.schedules.front();
+  const std::vector<std::string> broken = broken_rules(framework, shape_of(setup.model), degrees);
   for (const std::string& sentence : broken) {
-    Degrees own = setup.degrees;
+    Degrees own = degrees;
     rules.broken(degree_named(sentence, own) == nullptr
                      ? sentence
                      : sentence + nearest_degrees(framework, setup, sentence, broken.size()));
@@ -116,6 +120,15 @@ std::vector<std::string> broken_model_rules(const LaunchSetup& setup) {
   RuleList rules;
   if (!target.own_shardings) model_rules(target, setup, rules);
   return rules.sentences();
+}
+
+void expect_model_told(const std::string& target, const ModelConfig& model) {
+  LaunchSetup setup;
+  setup.target = target;
+  setup.model = model;
+  const std::vector<std::string> broken = broken_model_rules(setup);
+  require(broken.empty(), "{}: {}; give another framework, as megatron, or jax, which takes every model.", target,
+          join(broken, "; "));
 }
 
 std::vector<std::string> broken_launch_rules(const LaunchSetup& setup) {

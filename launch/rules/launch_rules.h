@@ -21,6 +21,9 @@ namespace meshwright {
 // Those of them that are of the model alone: what the framework cannot be told of it, whatever the plan.
 [[nodiscard]] std::vector<std::string> broken_model_rules(const LaunchSetup& setup);
 
+// Throws InputError that names all of broken_model_rules, with another framework as the way out.
+void expect_model_told(const std::string& target, const ModelConfig& model);
+
 // "; nearest 960 or 1152": the multiples of `unit` around `value`; "" where it is one. REQUIRES: unit >= 1.
 [[nodiscard]] std::string nearest_multiples(std::int64_t value, std::int64_t unit);
 

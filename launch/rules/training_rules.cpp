@@ -77,9 +77,6 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
         setup.degrees.zero > 0 || setup.degrees.tp * setup.degrees.cp == 1,
         "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
         "fsdp2 otherwise");
-  if (target.framework == "deepspeed")
-    rules.expect(setup.degrees.ep == 1 || setup.degrees.zero < 3,
-                 "DeepSpeed's layer of experts does not run with ZeRO 3");
   rules.expect(setup.matmul_dtype.empty() || target.framework == "megatron" || target.framework == "torchtitan" ||
                    target.framework == "maxtext",
                fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,

@@ -32,4 +32,15 @@ const LaunchTarget& find_launch_target(const std::string& name) {
   throw InputError(unknown_name("launch target", name, names, "Files are written for these."));
 }
 
+Framework framework_of(const LaunchTarget& target) {
+  Framework framework = find_framework(target.framework);
+  if (target.name == "accelerate") framework.zero = {2, 3};
+  if (target.name == "flagscale") {
+    framework.schedules = {ScheduleKind::OneFOneB};
+    framework.recompute = {Recompute::None, Recompute::Full};
+    framework.contexts = framework.whole_experts = false;
+  }
+  return framework;
+}
+
 }  // namespace meshwright

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/planner/method/framework.h"
+
 namespace meshwright {
 
 struct LaunchTarget {
@@ -20,5 +22,9 @@ struct LaunchTarget {
 [[nodiscard]] const std::vector<LaunchTarget>& launch_targets();
 // Throws InputError with the nearest names.
 [[nodiscard]] const LaunchTarget& find_launch_target(const std::string& name);
+
+// Of the target's framework what its files can say: plans that are searched for it can always be written.
+// REQUIRES: it has one.
+[[nodiscard]] Framework framework_of(const LaunchTarget& target);
 
 }  // namespace meshwright

@@ -124,13 +124,17 @@ std::optional<Degrees> degrees_of_method(const Plan& plan, LaunchSetup& setup) {
   return degrees;
 }
 
+Degrees degrees_of_stage_told(const StagePlan& stage, std::size_t s, const Graph& graph, const LaunchTarget& target) {
+  const auto found = degrees_of_stage(stage, graph);
+  const auto* none = std::get_if<NoDegrees>(&found);
+  refuse_unless(none == nullptr, target, "stage {} {}", s, none == nullptr ? "" : none->why);
+  return std::get<Degrees>(found);
+}
+
 Degrees degrees_of_stages(const Plan& plan, const Graph& graph, const LaunchTarget& target) {
   Degrees first;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const auto found = degrees_of_stage(plan.stages[s], graph);
-    const auto* none = std::get_if<NoDegrees>(&found);
-    refuse_unless(none == nullptr, target, "stage {} {}", s, none == nullptr ? "" : none->why);
-    const Degrees own = std::get<Degrees>(found);
+    const Degrees own = degrees_of_stage_told(plan.stages[s], s, graph, target);
     if (s == 0) first = own;
     const auto expect_same = [&](const char* name, auto value, auto of_first) {
       refuse_unless(value == of_first, target, "stage {} has {} {} and stage 0 has {}: one {} holds for the whole job",
@@ -148,26 +152,28 @@ Degrees degrees_of_stages(const Plan& plan, const Graph& graph, const LaunchTarg
   return first;
 }
 
-std::vector<StageSetup> stages_of(const Plan& plan, const Graph& graph, const LaunchTarget& target,
-                                  const std::vector<int>& blocks) {
+// The degrees of every stage, and those of the first for the job; ZeRO and the sequence's split hold for all.
+void read_stages(LaunchSetup& setup, const Plan& plan, const Graph& graph, const LaunchTarget& target) {
   const std::vector<Recompute> recompute = recompute_of_blocks(plan, graph, target);
-  std::vector<StageSetup> stages;
   std::size_t block = 0;
+  bool split = false;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const auto found = degrees_of_stage(plan.stages[s], graph);
-    const auto* none = std::get_if<NoDegrees>(&found);
-    refuse_unless(none == nullptr, target, "stage {} {}", s, none == nullptr ? "" : none->why);
-    const Degrees own = std::get<Degrees>(found);
-    StageSetup& stage = stages.emplace_back();
-    stage = {.blocks = blocks[s], .dp = own.dp, .tp = own.tp, .cp = own.cp, .ep = own.ep};
+    const Degrees own = degrees_of_stage_told(plan.stages[s], s, graph, target);
+    if (s == 0) setup.degrees = own;
+    refuse_unless(own.zero == setup.degrees.zero, target, "stage {} has ZeRO level {} and stage 0 has {}", s, own.zero,
+                  setup.degrees.zero);
+    split = split || own.sequence_parallel;
+    StageSetup& stage = setup.stages.emplace_back();
+    stage = {.blocks = setup.stage_blocks[s], .dp = own.dp, .tp = own.tp, .cp = own.cp, .ep = own.ep};
     stage.device = plan.cluster.group(plan.stages[s].submesh.group).device.name;
-    for (int b = 0; b < blocks[s]; ++b, ++block) {
+    for (int b = 0; b < stage.blocks; ++b, ++block) {
       if (b == 0) stage.recompute = recompute[block];
       refuse_unless(recompute[block] == stage.recompute, target,
                     "stage {} recomputes some of its blocks: a stage recomputes all or none", s);
     }
   }
-  return stages;
+  setup.degrees.sequence_parallel = split;
+  setup.degrees.pp = static_cast<int>(plan.stages.size());
 }
 
 }  // namespace
@@ -197,22 +203,21 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
                 "the plan serves a model, and launch files train one");
   setup.stage_blocks = stage_blocks_of(plan, graph, target);
   if (target.own_stages) {
-    setup.stages = stages_of(plan, graph, target, setup.stage_blocks);
-    setup.degrees = {.dp = setup.stages.front().dp,
-                     .tp = setup.stages.front().tp,
-                     .cp = setup.stages.front().cp,
-                     .ep = setup.stages.front().ep};
-    setup.degrees.pp = static_cast<int>(plan.stages.size());
+    read_stages(setup, plan, graph, target);
   } else {
-    refuse_unless(plan.cluster.uniform(), target, "{} has {} kinds of hosts, and one set of degrees needs one kind",
-                  plan.cluster.name, plan.cluster.groups.size());
+    require(plan.cluster.uniform(),
+            "{}: {} has {} kinds of hosts, and one set of degrees needs one kind; write --to flagscale, or jax.",
+            target.name, plan.cluster.name, plan.cluster.groups.size());
     const auto told = degrees_of_method(plan, setup);
     setup.degrees = told ? *told : degrees_of_stages(plan, graph, target);
+    // Where files name the blocks of every stage, they are all there is to say.
+    const Framework& framework = find_framework(target.framework);
+    if (framework.uneven_stages && !framework.splits_ends) setup.degrees.split = {};
   }
   setup.degrees.schedule = plan.schedule;
   setup.degrees.micro_batches = plan.training.microbatches;
   setup.degrees.micro_batch = plan.training.batch / plan.training.microbatches / setup.degrees.dp;
-  read_recompute(setup, plan, graph, target);
+  if (!target.own_stages) read_recompute(setup, plan, graph, target);
   setup.overlap_gradients = setup.degrees.dp * setup.degrees.cp > 1;
   setup.overlap_weights = setup.overlap_gradients && setup.degrees.zero > 0;
   return setup;

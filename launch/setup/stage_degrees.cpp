@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "core/graph/op_table.h"
@@ -37,6 +38,7 @@ std::optional<AxisMask> in_axes_of(const Candidate& candidate, AxisMask mask) {
 }
 
 // The ways to read the mesh: its axes in order are dp, ep, cp, tp, some of them missing, and neighbours may be one.
+// Those with the axes in their own order come first.
 class Candidates {
  public:
   explicit Candidates(const StagePlan& stage) {
@@ -45,6 +47,9 @@ class Candidates {
     parts_.assign(4, {});
     contexts_ = stage.contexts;
     assign(0, 0);
+    // Within a host all links are alike, so that it does not matter which of its axes is the inner one.
+    if (stage.submesh.hosts == 1)
+      while (std::next_permutation(axes_.begin(), axes_.end())) assign(0, 0);
   }
 
   std::vector<Candidate> all() && { return std::move(found_); }
@@ -115,27 +120,29 @@ const Op* op_named(const std::map<std::string, const Op*>& ops, const std::strin
   return found == ops.end() ? nullptr : found->second;
 }
 
-// The first operator that the degrees would split otherwise; "": none.
-std::string first_other(const Candidate& candidate, const StagePlan& stage, const Graph& graph,
-                        const std::map<std::string, const Op*>& ops) {
+// The operators that the degrees would split otherwise.
+std::vector<std::string> others(const Candidate& candidate, const StagePlan& stage, const Graph& graph,
+                                const std::map<std::string, const Op*>& ops) {
   Degrees plain = candidate.degrees;
   plain.zero = 0;
   const IntraOpRules rules = rules_of(method_from_text(method_text(plain)), candidate.shape);
-  if (!rules.allow_op) return "";
+  std::vector<std::string> found;
+  if (!rules.allow_op) return found;
   for (const auto& [name, sharding] : stage.ops) {
     const Op* op = op_named(ops, name);
     if (op == nullptr) continue;
     const IterationSpace space = iteration_space(graph, *op);
     std::vector<AxisMask> axes(space.axes.size(), 0);
+    bool whole = true;  // of the candidate's axes
     for (const auto& [axis, mask] : sharding.axes) {
       const auto at = space.find(axis);
       const auto made = in_axes_of(candidate, mask);
-      if (!at || !made) return name;
-      axes[static_cast<std::size_t>(*at)] = *made;
+      whole = whole && at && made;
+      if (at && made) axes[static_cast<std::size_t>(*at)] = *made;
     }
-    if (!rules.allow_op(*op, space, axes)) return name;
+    if (!whole || !rules.allow_op(*op, space, axes)) found.push_back(name);
   }
-  return "";
+  return found;
 }
 
 // The level of one parameter, over the mesh axes of `replicas`.
@@ -147,16 +154,22 @@ int level_of(const ParameterSharding& parameter, AxisMask replicas) {
 
 // The ZeRO level of most bytes of the stage's parameters; nullopt: a hundredth of them or more is split otherwise.
 std::optional<int> zero_of(const StagePlan& stage, const Graph& graph, AxisMask replicas) {
-  std::map<std::string, double> bytes;
-  for (const Tensor& tensor : graph.tensors())
-    if (tensor.kind == TensorKind::Parameter) bytes[tensor.name] = tensor.bytes().si();
+  // A parameter that several operators read has its state where the first of them is.
+  std::map<std::string, double> bytes;  // by "<first reader>/<parameter>"
+  std::set<TensorId> read;
+  for (const OpId id : forward_ops(graph))
+    for (const TensorId input : graph.op(id).inputs) {
+      const Tensor& tensor = graph.tensor(input);
+      if (tensor.kind == TensorKind::Parameter && read.insert(input).second)
+        bytes[graph.op(id).name + "/" + tensor.name] = tensor.bytes().si();
+    }
   std::map<int, double> of_level;
   double all = 0.0;
-  for (const auto& [name, parameter] : stage.parameters) {
-    const auto found = bytes.find(name.substr(name.find('/') + 1));
-    const double own = found == bytes.end() ? 0.0 : found->second;
-    of_level[level_of(parameter, replicas)] += own;
-    all += own;
+  for (const auto& [key, parameter] : stage.parameters) {
+    const auto own = bytes.find(key);
+    if (own == bytes.end()) continue;
+    of_level[level_of(parameter, replicas)] += own->second;
+    all += own->second;
   }
   if (of_level.empty()) return 0;
   const auto most = std::max_element(of_level.begin(), of_level.end(),
@@ -169,7 +182,7 @@ std::string axes_text(const OpSharding& sharding) {
   std::string text;
   for (const auto& [axis, mask] : sharding.axes)
     if (mask != 0) text += (text.empty() ? "" : ", ") + axis;
-  return text.empty() ? "does not split '{}'" : "splits '{}' along " + text;
+  return text.empty() ? "does not split" : fmt::format("splits {} of", text);
 }
 
 }  // namespace
@@ -177,11 +190,11 @@ std::string axes_text(const OpSharding& sharding) {
 std::variant<Degrees, NoDegrees> degrees_of_stage(const StagePlan& stage, const Graph& graph) {
   std::map<std::string, const Op*> ops;
   for (const OpId id : forward_ops(graph)) ops[graph.op(id).name] = &graph.op(id);
-  std::string other;
+  std::optional<std::pair<Candidate, std::vector<std::string>>> nearest;
   for (const Candidate& candidate : Candidates(stage).all()) {
-    const std::string name = first_other(candidate, stage, graph, ops);
-    if (!name.empty()) {
-      if (other.empty()) other = name;
+    std::vector<std::string> other = others(candidate, stage, graph, ops);
+    if (!other.empty()) {
+      if (!nearest || other.size() < nearest->second.size()) nearest = {candidate, std::move(other)};
       continue;
     }
     AxisMask replicas = 0;
@@ -193,9 +206,11 @@ std::variant<Degrees, NoDegrees> degrees_of_stage(const StagePlan& stage, const 
     degrees.zero = *zero;
     return degrees;
   }
-  const OpSharding& sharding = stage.ops.at(other);
-  return NoDegrees{fmt::format(fmt::runtime(axes_text(sharding)), other) +
-                   fmt::format(" on its mesh of {} devices, as no degrees do", stage.devices.size())};
+  const Degrees& of = nearest->first.degrees;
+  const std::string& name = nearest->second.front();
+  return NoDegrees{fmt::format("{} '{}', which dp {} and tp {} would not (so {} of its {} operators)",
+                               axes_text(stage.ops.at(name)), name, of.dp, of.tp, nearest->second.size(),
+                               stage.ops.size())};
 }
 
 }  // namespace meshwright

@@ -11,9 +11,11 @@ namespace meshwright {
 
 namespace {
 
-std::string config(const LaunchSetup& setup) {
+std::string config(const LaunchJob& job) {
+  const LaunchSetup& setup = job.setup;
   const Degrees& d = setup.degrees;
-  Json json;
+  // JSON has no comments; DeepSpeed does not read this key.
+  Json json = {{"comment", heading(job)}};
   json["train_batch_size"] = setup.global_batch();
   json["train_micro_batch_size_per_gpu"] = d.micro_batch;
   json["gradient_accumulation_steps"] = d.micro_batches;
@@ -191,7 +193,7 @@ std::string script(const LaunchJob& job, const Decoder& decoder) {
 WrittenJob write_deepspeed(const LaunchJob& job) {
   const Decoder decoder = decoder_of(job.setup.model);
   WrittenJob made;
-  made.files = {{"ds_config.json", config(job.setup), false,
+  made.files = {{"ds_config.json", config(job), false,
                  fmt::format("DeepSpeed's settings: micro-batches and ZeRO {}", job.setup.degrees.zero)},
                 torch_model(job),
                 {"train.py", script(job, decoder), false,

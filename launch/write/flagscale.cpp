@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // FlagScale: Megatron-LM with a mesh for every run of equal stages, as two YAML files.
+#include <algorithm>
+#include <tuple>
+
 #include "launch/write/megatron_flags.h"
 #include "launch/write/writers.h"
 
@@ -28,19 +31,18 @@ std::vector<ProcessMesh> meshes_of(const LaunchSetup& setup) {
   return meshes;
 }
 
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789.e-+") == std::string::npos &&
+         text.find_first_of("0123456789") == 0;
+}
+
 // A flag of the command line is a key with underscores.
 std::string as_keys(const FlagGroup& group) {
   std::string text;
   for (const auto& [flag, value] : group.flags) {
     std::string key = flag.substr(2);
-    for (char& c : key)
-      if (c == '-') c = '_';
-    const bool plain = value.find_first_not_of("0123456789") == std::string::npos;
-    text += key + ": " +
-            (value.empty()                                         ? "true"
-             : plain || value == decimal(std::atof(value.c_str())) ? value
-                                                                   : "\"" + value + "\"") +
-            "\n";
+    std::replace(key.begin(), key.end(), '-', '_');
+    text += fmt::format("{}: {}\n", key, value.empty() ? "true" : is_number(value) ? value : "\"" + value + "\"");
   }
   return text;
 }
@@ -102,8 +104,10 @@ std::string train_file(const LaunchJob& job, const Decoder& decoder) {
       "# of the first mesh; the meshes below say what holds\ntensor_model_parallel_size: {}\n"
       "pipeline_model_parallel_size: {}\ncontext_parallel_size: {}\nexpert_model_parallel_size: {}\n",
       setup.degrees.tp, setup.stages.size(), setup.degrees.cp, setup.degrees.ep);
-  system += "sequence_parallel: true\nuse_distributed_optimizer: true\noverlap_grad_reduce: true\n";
-  system += "overlap_param_gather: true\n";
+  if (setup.degrees.sequence_parallel) system += "sequence_parallel: true\n";
+  if (setup.degrees.zero > 0) system += "use_distributed_optimizer: true\n";
+  if (setup.overlap_gradients) system += "overlap_grad_reduce: true\n";
+  if (setup.overlap_weights) system += "overlap_param_gather: true\n";
   system += setup.dtype == DType::BF16  ? "precision:\n  bf16: true\n"
             : setup.dtype == DType::F16 ? "precision:\n  fp16: true\n"
                                         : "";
@@ -150,7 +154,7 @@ WrittenJob write_flagscale(const LaunchJob& job) {
   made.script.command =
       "# FlagScale starts the processes of all hosts of its hostfile.\n"
       "python run.py --config-path \"$CONFIG\" --config-name plan action=run\n";
-  made.starts_itself = true;
+  made.script.starts_all_hosts = true;
   made.measure = {
       "step: `elapsed time per iteration (ms)` of the log of the last rank; the mean of iterations 5 to 20",
       "TFLOPS per device: `throughput per GPU (TFLOP/s/GPU)`, whose count of the work differs a little from this "

@@ -24,7 +24,8 @@ struct LaunchFigures {
   double tflops_per_device = 0.0;  // of the model itself, without recomputation
   std::optional<double> mfu = {};  // of the device's peak in the job's type
   Bytes memory{0.0}, device_memory{0.0};
-  std::string memory_of = {};  // "megatron": as that software keeps it; "": as this program's executor does
+  std::optional<Seconds> given_step = {};  // of the plan to which this one is the nearest
+  std::string memory_of = {};              // "megatron": as that software keeps it; "": as this program's executor does
 };
 
 // Who starts one process per device on every host.

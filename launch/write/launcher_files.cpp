@@ -17,21 +17,23 @@ std::string setting_lines(const std::vector<HostScript::Setting>& settings) {
 LaunchFile host_script(const LaunchJob& job, const HostScript& script) {
   const LaunchSetup& setup = job.setup;
   std::vector<HostScript::Setting> settings = script.site;
-  settings.push_back({"NNODES", "hosts of the job", fmt::format("{}", setup.hosts)});
-  settings.push_back({"GPUS_PER_NODE", "devices of each host", fmt::format("{}", setup.devices_per_host)});
-  settings.push_back({"NODE_RANK", "number of this host, from 0", "0"});
-  settings.push_back({"MASTER_ADDR", "name or address of host 0", "localhost"});
-  settings.push_back({"MASTER_PORT", "a free port of host 0", "29500"});
   std::string text = "#!/bin/bash\n" + commented(heading(job));
-  if (job.launcher == Launcher::Torchrun && setup.hosts > 1)
-    text += fmt::format("#\n# Run it on each of the {} hosts: NODE_RANK=0 MASTER_ADDR=host0 bash run.sh, and so on.\n",
-                        setup.hosts);
+  if (!script.starts_all_hosts) {
+    settings.push_back({"NNODES", "hosts of the job", fmt::format("{}", setup.hosts)});
+    settings.push_back({"GPUS_PER_NODE", "devices of each host", fmt::format("{}", setup.devices_per_host)});
+    settings.push_back({"NODE_RANK", "number of this host, from 0", "0"});
+    settings.push_back({"MASTER_ADDR", "name or address of host 0", "localhost"});
+    settings.push_back({"MASTER_PORT", "a free port of host 0", "29500"});
+    if (job.launcher == Launcher::Torchrun && setup.hosts > 1)
+      text += fmt::format(
+          "#\n# Run it on each of the {} hosts: NODE_RANK=0 MASTER_ADDR=host0 bash run.sh, and so on.\n", setup.hosts);
+  }
   text += "set -euo pipefail\ncd \"$(dirname \"${BASH_SOURCE[0]}\")\"\n\n";
   text += "# --- the site: change these, or set them in the environment ---\n" + setting_lines(settings) + "\n";
   for (const auto& [name, value] : script.environment) text += fmt::format("export {}={}\n", name, value);
   if (!script.environment.empty()) text += "\n";
   text += script.arguments + script.command;
-  return {"run.sh", text, true, "starts the processes of one host"};
+  return {"run.sh", text, true, script.starts_all_hosts ? "starts the job" : "starts the processes of one host"};
 }
 
 LaunchFile slurm(const LaunchJob& job) {

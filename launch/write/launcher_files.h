@@ -19,6 +19,7 @@ struct HostScript {
   std::string arguments = {};  // bash that sets arrays; whole lines
   // How to start: bash, whole lines. torchrun_command makes that of most frameworks.
   std::string command;
+  bool starts_all_hosts = false;  // the command is for one host, from which it starts the others: no other launcher
 };
 
 // "torchrun ... " with the site's settings, one process per device, and the program and its arguments behind.

@@ -59,7 +59,9 @@ std::string expanded(const std::vector<FlagGroup>& groups) {
 
 std::string decimal(double value) {
   std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  // YAML takes 1e-05 for a text.
+  const std::size_t exponent = text.find('e');
+  if (text.find_first_of(".n") == std::string::npos) text.insert(std::min(exponent, text.size()), ".0");
   return text;
 }
 

@@ -29,7 +29,7 @@ struct FlagGroup {
 // "${MODEL_ARGS[@]}" and so on, one on each line, behind what came before.
 [[nodiscard]] std::string expanded(const std::vector<FlagGroup>& groups);
 
-// A number in the shortest form that reads back the same and has a point or an exponent: "0.001", "1.0", "5e+06".
+// A number in the shortest form that reads back the same, with a point: "0.001", "1.0", "1.0e-05".
 [[nodiscard]] std::string decimal(double value);
 
 }  // namespace meshwright

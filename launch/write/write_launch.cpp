@@ -31,9 +31,7 @@ Writer writer_of(const std::string& target) {
 }
 
 void expect_told(const LaunchJob& job) {
-  const std::vector<std::string> unknown = broken_model_rules(job.setup);
-  require(unknown.empty(), "{}: {}; give another framework, as megatron, or jax, which takes every model.",
-          job.target.name, join(unknown, "; "));
+  expect_model_told(job.target.name, job.setup.model);
   const std::vector<std::string> broken = broken_launch_rules(job.setup);
   if (broken.empty()) return;
   const std::string way =
@@ -67,6 +65,12 @@ LaunchFile readme(const LaunchJob& job, const WrittenJob& made, const std::vecto
   for (const LaunchFile& file : files)
     text += fmt::format("- `{}`{}\n", file.name, file.about.empty() ? "" : ": " + file.about);
   text += "\n## What is predicted\n\n" + figures_table(job);
+  if (job.figures.given_step)
+    text += fmt::format(
+        "\nThis is the fastest plan found that the framework launches. The plan that it was made from takes {:.3f} ms: "
+        "the "
+        "difference is {:+.1f} %.\n",
+        job.figures.given_step->si() * 1e3, 100.0 * (job.figures.step / *job.figures.given_step - 1.0));
   text += "\n## How to measure it\n\n";
   for (const std::string& line : made.measure) text += "- " + line + "\n";
   if (!made.differences.empty()) {
@@ -82,7 +86,7 @@ std::vector<LaunchFile> launch_files(const LaunchJob& job) {
   expect_told(job);
   WrittenJob made = writer_of(job.target.name)(job);
   const bool script = !made.script.command.empty();
-  require(job.launcher == Launcher::Torchrun || (script && !made.starts_itself),
+  require(job.launcher == Launcher::Torchrun || (script && !made.script.starts_all_hosts),
           "--launcher {}: {}; leave the option out.", name_of(job.launcher),
           script ? job.target.release + " starts the processes of all hosts itself"
                  : "the module for " + job.target.release + " is for the user's own program to start");

@@ -14,8 +14,6 @@ struct WrittenJob {
   HostScript script = {};                     // without a command: what is written is for the user's own program
   std::vector<std::string> measure = {};      // how the predicted quantities are measured in the framework
   std::vector<std::string> differences = {};  // of what runs from what was planned
-  // The framework starts its processes itself, from one host: no other launcher.
-  bool starts_itself = false;
 };
 
 [[nodiscard]] WrittenJob write_megatron(const LaunchJob& job);

@@ -35,7 +35,7 @@ TEST(StageLayout, ExpandsToTheBlocksItWasMadeOf) {
 
 TEST(StageLayout, PartsBlocksAsTheSearchDoes) {
   EXPECT_EQ(blocks_of_stages({}, 32, 4, 2), std::vector<int>(8, 4));
-  EXPECT_EQ(blocks_of_stages({}, 10, 3, 1), (std::vector<int>{3, 3, 4}));
+  EXPECT_EQ(blocks_of_stages({}, 11, 3, 1), (std::vector<int>{3, 4, 4}));
   // 30 blocks and the two ends are four times eight.
   EXPECT_EQ(blocks_of_stages({}, 30, 4, 1), (std::vector<int>{7, 8, 8, 7}));
   EXPECT_EQ(blocks_of_stages({.first = 2, .last = 4}, 14, 4, 1), (std::vector<int>{2, 4, 4, 4}));
