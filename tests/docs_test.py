@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "explain", "export", "import", "calibrate", "validate", "solve", "models", "clusters"]
+VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "explain", "export", "read", "advise", "import", "calibrate", "validate", "solve", "models", "clusters"]
 # Options of other programs that the pages name.
 OTHERS = {"--hostfile", "--trace=cuda,nvtx", "--type", "--recurse-submodules"}
 BEGIN, END = "<!-- options of {}: written by tests/docs_test.py -->", "<!-- end -->"

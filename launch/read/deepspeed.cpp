@@ -128,6 +128,65 @@ void read_deepspeed(ReadingJob& job) {
 
 namespace {
 
+// Keys without effect on a plan.
+constexpr const char* kNeoxWords[] = {"vocab_file",
+                                      "merge_file",
+                                      "save",
+                                      "load",
+                                      "data_path",
+                                      "data_impl",
+                                      "split",
+                                      "norm",
+                                      "rope_fusion",
+                                      "layernorm_fusion",
+                                      "init_method",
+                                      "init_method_std",
+                                      "output_layer_init_method",
+                                      "output_layer_parallelism",
+                                      "min_lr",
+                                      "hidden_dropout",
+                                      "attention_dropout",
+                                      "train_iters",
+                                      "lr_decay_iters",
+                                      "distributed_backend",
+                                      "lr_decay_style",
+                                      "warmup",
+                                      "checkpoint_factor",
+                                      "eval_interval",
+                                      "eval_iters",
+                                      "log_interval",
+                                      "tokenizer_type",
+                                      "tensorboard_dir",
+                                      "log_dir",
+                                      "synchronize_each_layer",
+                                      "partition_activations",
+                                      "attention_config",
+                                      "launcher",
+                                      "hostfile",
+                                      "deepspeed_mpi",
+                                      "extra_save_iters",
+                                      "keep_last_n_checkpoints",
+                                      "use_wandb",
+                                      "wandb_project",
+                                      "wandb_team",
+                                      "wandb_group",
+                                      "wandb_host",
+                                      "checkpoint_scale",
+                                      "weight_by_num_documents",
+                                      "seed",
+                                      "layernorm_epsilon",
+                                      "rms_norm_epsilon",
+                                      "rotary_save_freqs_buffer",
+                                      "train_data_paths",
+                                      "valid_data_paths",
+                                      "test_data_paths",
+                                      "scalenorm_epsilon",
+                                      "label_data_paths",
+                                      "train_dataset_name",
+                                      "zero_allow_untested_optimizer",
+                                      "no_load_optim",
+                                      "no_load_rng"};
+
 ModelFacts neox_facts(ReadingJob& job) {
   Settings& s = job.settings();
   ModelFacts facts;
@@ -198,63 +257,7 @@ void read_neox(ReadingJob& job) {
   job.reading.framework.sequences = Framework::Sequences::Either;
   job.reading.setup.optimizer.weight_decay = std::max(0.0, s.number("weight_decay").value_or(0.01));
   s.no_effect([](const std::string& key) {
-    for (const char* word : {"vocab_file",
-                             "merge_file",
-                             "save",
-                             "load",
-                             "data_path",
-                             "data_impl",
-                             "split",
-                             "norm",
-                             "rope_fusion",
-                             "layernorm_fusion",
-                             "init_method",
-                             "init_method_std",
-                             "output_layer_init_method",
-                             "output_layer_parallelism",
-                             "min_lr",
-                             "hidden_dropout",
-                             "attention_dropout",
-                             "train_iters",
-                             "lr_decay_iters",
-                             "distributed_backend",
-                             "lr_decay_style",
-                             "warmup",
-                             "checkpoint_factor",
-                             "eval_interval",
-                             "eval_iters",
-                             "log_interval",
-                             "tokenizer_type",
-                             "tensorboard_dir",
-                             "log_dir",
-                             "synchronize_each_layer",
-                             "partition_activations",
-                             "attention_config",
-                             "launcher",
-                             "hostfile",
-                             "deepspeed_mpi",
-                             "extra_save_iters",
-                             "keep_last_n_checkpoints",
-                             "use_wandb",
-                             "wandb_project",
-                             "wandb_team",
-                             "wandb_group",
-                             "wandb_host",
-                             "checkpoint_scale",
-                             "weight_by_num_documents",
-                             "seed",
-                             "layernorm_epsilon",
-                             "rms_norm_epsilon",
-                             "rotary_save_freqs_buffer",
-                             "train_data_paths",
-                             "valid_data_paths",
-                             "test_data_paths",
-                             "scalenorm_epsilon",
-                             "label_data_paths",
-                             "train_dataset_name",
-                             "zero_allow_untested_optimizer",
-                             "no_load_optim",
-                             "no_load_rng"})
+    for (const char* word : kNeoxWords)
       if (key == word) return true;
     return key.ends_with("_fusion") || key.starts_with("log_") || key.starts_with("wandb");
   });
@@ -285,6 +288,23 @@ void read_fsdp(ReadingJob& job) {
   const auto version = s.integer("fsdp_config.fsdp_version").value_or(1);
   if (version == 1) job.reading.software = "fsdp";
   job.reading.setup.overlap_gradients = job.reading.setup.overlap_weights = true;
+}
+
+// What DeepSpeed does below accelerate.
+void read_below_accelerate(ReadingJob& job) {
+  Settings& s = job.settings();
+  Degrees& d = job.degrees();
+  job.reading.framework = find_framework("deepspeed");
+  job.reading.software = job.reading.framework.software;
+  if (s.has("deepspeed.zero_optimization.stage")) {
+    read_deepspeed_keys(job, "deepspeed.");
+  } else {
+    const std::int64_t stage = s.integer("deepspeed_config.zero_stage", 0).value_or(1);
+    if (!s.has("deepspeed_config.zero_stage")) job.assume("ZeRO 1: the file that says it is not there");
+    d.zero = d.dp > 1 ? static_cast<int>(std::min<std::int64_t>(stage, 3)) : 0;
+    if (s.text("deepspeed_config.offload_optimizer_device").value_or("none") != "none")
+      job.reading.setup.offload = Offload::Optimizer;
+  }
 }
 
 }  // namespace
@@ -321,17 +341,7 @@ void read_accelerate(ReadingJob& job) {
         job.text.program));
   const std::string kind = s.text("distributed_type").value_or("NO");
   if (kind == "DEEPSPEED") {
-    job.reading.framework = find_framework("deepspeed");
-    job.reading.software = job.reading.framework.software;
-    if (s.has("deepspeed.zero_optimization.stage")) {
-      read_deepspeed_keys(job, "deepspeed.");
-    } else {
-      const std::int64_t stage = s.integer("deepspeed_config.zero_stage", 0).value_or(1);
-      if (!s.has("deepspeed_config.zero_stage")) job.assume("ZeRO 1: the file that says it is not there");
-      d.zero = d.dp > 1 ? static_cast<int>(std::min<std::int64_t>(stage, 3)) : 0;
-      if (s.text("deepspeed_config.offload_optimizer_device").value_or("none") != "none")
-        job.reading.setup.offload = Offload::Optimizer;
-    }
+    read_below_accelerate(job);
   } else {
     read_fsdp(job);
     if (kind != "FSDP" && !given) d.zero = 0;

@@ -346,15 +346,22 @@ class TextReader {
     text_.program = config.function.empty() ? place_of(file) : fmt::format("{} of {}", config.function, place_of(file));
     text_.settings.add_all(config.values, "", place_of(file));
     text_.variant = "Python";
+    const std::string& named = !config.base.empty()            ? config.base
+                               : !config.name_of_model.empty() ? config.name_of_model
+                                                               : config.function;
     if (!config.base.empty())
-      text_.settings.add("(base)", config.base, ConfigValue::scalar(config.base, 1), place_of(file) + ":1");
+      text_.notes.push_back(fmt::format(
+          "{}: {}() is not in the file: what it sets and the file does not change is taken as torchtitan's defaults",
+          place_of(file), config.base));
+    if (!named.empty()) text_.settings.add("(base)", named, ConfigValue::scalar(named, 1), place_of(file) + ":1");
     for (const std::string& line : config.ignored) text_.notes.push_back(line + " (not understood)");
   }
 
   // --- scripts ---
 
   void read_script(const GivenFile& file) {
-    ShellInput shell{.variables = input_.variables, .arguments = input_.arguments};
+    ShellInput shell{
+        .variables = input_.variables, .arguments = input_.arguments, .files = {}, .beside = input_.beside};
     for (const GivenFile& other : input_.files)
       if (ends_with_any(other.path, {".sh", ".slurm", ".sbatch", ".bash", ".env"}) && &other != &input_.files.front())
         shell.files[file_name(other.path)] = other.text;
@@ -363,11 +370,7 @@ class TextReader {
     text_.unresolved = script_.unresolved;
     text_.notes = script_.notes;
     const std::optional<ProgramCall> found = launched();
-    require(
-        found.has_value(),
-        "{}: no command of it launches a framework that is known (Megatron-LM, Megatron-Bridge, torchtitan, DeepSpeed, "
-        "accelerate, MaxText){}.",
-        place_of(file), text_.notes.empty() ? "" : "; left out were: " + join(text_.notes, "; "));
+    if (!found) refuse_script(place_of(file));
     add_launcher(text_, script_.directives);
     for (const ShellCommand& command : script_.commands) {
       const std::string name = file_name(command.words[0].text);
@@ -377,6 +380,15 @@ class TextReader {
     text_.program = fmt::format("{}:{}: {}", place_of(file), found->line,
                                 found->program.empty() ? "the command" : file_name(shown(found->program)));
     call(*found, place_of(file));
+  }
+
+  [[noreturn]] void refuse_script(const std::string& place) const {
+    const auto count = std::min<std::ptrdiff_t>(3, std::ssize(text_.notes));
+    const std::vector<std::string> notes(text_.notes.begin(), text_.notes.begin() + count);
+    throw InputError(fmt::format(
+        "{}: no command of it launches a framework that is known (Megatron-LM, Megatron-Bridge, torchtitan, DeepSpeed, "
+        "accelerate, MaxText){}.",
+        place, notes.empty() ? "" : "; left out were: " + shown(join(notes, "; "))));
   }
 
   // The command that launches the training: of those that are known the one with the most words.

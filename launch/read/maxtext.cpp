@@ -11,6 +11,59 @@ namespace meshwright {
 
 namespace {
 
+// Keys without effect on a plan.
+constexpr const char* kMaxtextWords[] = {"base_config",
+                                         "run_name",
+                                         "hardware",
+                                         "steps",
+                                         "enable_checkpointing",
+                                         "attention",
+                                         "use_iota_embed",
+                                         "scan_layers",
+                                         "dataset_type",
+                                         "async_checkpointing",
+                                         "logits_dot_in_fp32",
+                                         "base_output_directory",
+                                         "max_segments_per_seq",
+                                         "profiler",
+                                         "reuse_example_batch",
+                                         "gcs_metrics",
+                                         "enable_dropout",
+                                         "normalization_layer_epsilon",
+                                         "rope_max_timescale",
+                                         "log_period",
+                                         "compile_topology",
+                                         "compile_topology_num_slices",
+                                         "learning_rate",
+                                         "tokenizer_path",
+                                         "tokenizer_type",
+                                         "dataset_path",
+                                         "save_config_to_gcs",
+                                         "packing",
+                                         "enable_goodput_recording",
+                                         "skip_first_n_steps_for_profiler",
+                                         "profiler_steps",
+                                         "use_vertex_tensorboard",
+                                         "monitor_goodput",
+                                         "sa_block_q",
+                                         "sa_block_kv",
+                                         "tokenize_train_data",
+                                         "opt_type",
+                                         "dtype",
+                                         "data_sharding",
+                                         "mesh_axes",
+                                         "logical_axis_rules",
+                                         "custom_mesh_and_rule",
+                                         "enable_nnx",
+                                         "remat_policy",
+                                         "quantization",
+                                         "checkpoint_period",
+                                         "allow_split_physical_axes",
+                                         "hf_access_token",
+                                         "megablox",
+                                         "sparse_matmul",
+                                         "capacity_factor"};
+
 class MaxtextReader {
  public:
   explicit MaxtextReader(ReadingJob& job) : job_(job), s_(job.settings()), d_(job.degrees()) {}
@@ -22,57 +75,7 @@ class MaxtextReader {
     read_batch();
     read_rest();
     s_.no_effect([](const std::string& key) {
-      for (const char* word : {"base_config",
-                               "run_name",
-                               "hardware",
-                               "steps",
-                               "enable_checkpointing",
-                               "attention",
-                               "use_iota_embed",
-                               "scan_layers",
-                               "dataset_type",
-                               "async_checkpointing",
-                               "logits_dot_in_fp32",
-                               "base_output_directory",
-                               "max_segments_per_seq",
-                               "profiler",
-                               "reuse_example_batch",
-                               "gcs_metrics",
-                               "enable_dropout",
-                               "normalization_layer_epsilon",
-                               "rope_max_timescale",
-                               "log_period",
-                               "compile_topology",
-                               "compile_topology_num_slices",
-                               "learning_rate",
-                               "tokenizer_path",
-                               "tokenizer_type",
-                               "dataset_path",
-                               "save_config_to_gcs",
-                               "packing",
-                               "enable_goodput_recording",
-                               "skip_first_n_steps_for_profiler",
-                               "profiler_steps",
-                               "use_vertex_tensorboard",
-                               "monitor_goodput",
-                               "sa_block_q",
-                               "sa_block_kv",
-                               "tokenize_train_data",
-                               "opt_type",
-                               "dtype",
-                               "data_sharding",
-                               "mesh_axes",
-                               "logical_axis_rules",
-                               "custom_mesh_and_rule",
-                               "enable_nnx",
-                               "remat_policy",
-                               "quantization",
-                               "checkpoint_period",
-                               "allow_split_physical_axes",
-                               "hf_access_token",
-                               "megablox",
-                               "sparse_matmul",
-                               "capacity_factor"})
+      for (const char* word : kMaxtextWords)
         if (key == word) return true;
       return key.starts_with("sa_") || key.starts_with("xla_") || key.starts_with("checkpoint") ||
              key.starts_with("profile") || key.starts_with("rope_") || key.starts_with("adam_") ||
@@ -152,8 +155,18 @@ class MaxtextReader {
     require(shape_given_ || (!name.empty() && name != "default") || s_.has("global_parameter_scale"),
             "{}: says nothing of the model (model_name, base_emb_dim, ...); give the run's own file first, or --model.",
             job_.text.program);
-    if (!name.empty() && name != "default" && !shape_given_) {
-      ModelConfig& model = job_.reading.setup.model = model_by_name(name, job_.text.program);
+    // What the file does not say of a model with a name is in that model's own file, or as the built-in one has it.
+    if (!name.empty() && name != "default") {
+      const bool complete = s_.has("base_emb_dim") && s_.has("base_mlp_dim") && s_.has("base_num_decoder_layers") &&
+                            s_.has("base_num_query_heads");
+      try {
+        known_ = model_by_name(name, job_.text.program);
+      } catch (const InputError&) {
+        if (!complete) throw;
+      }
+    }
+    if (known_ && !shape_given_) {
+      ModelConfig& model = job_.reading.setup.model = *known_;
       model.seq = seq;
       job_.assume(fmt::format("the sizes of {} for '{}'", model.name, name));
       return forget_shape();
@@ -165,6 +178,13 @@ class MaxtextReader {
                             "base_mlp_dim", "head_dim", "vocab_size", "mlp_activations", "decoder_block",
                             "logits_via_embedding", "global_parameter_scale"})
       (void)s_.take(key);
+  }
+
+  // Of the built-in model of the same name; else as base.yml has it.
+  std::int64_t usual(const char* key, std::int64_t otherwise) const {
+    if (!known_) return otherwise;
+    const auto found = known_->more.find(key);
+    return found == known_->more.end() ? otherwise : found->second;
   }
 
   ModelFacts facts(std::int64_t seq) {
@@ -179,13 +199,13 @@ class MaxtextReader {
     const auto base = [&](const char* key, std::int64_t otherwise) { return s_.integer(key).value_or(otherwise); };
     ModelFacts facts;
     facts.seq = seq;
-    facts.hidden = base("base_emb_dim", 2048) * emb;
-    facts.heads = base("base_num_query_heads", 16) * wide;
-    facts.kv_heads = base("base_num_kv_heads", 16) * wide;
-    facts.layers = base("base_num_decoder_layers", 16) * layers;
-    facts.ffn = base("base_mlp_dim", 7168) * wide;
-    facts.head_dim = base("head_dim", 128);
-    facts.vocab = job_.answers.vocab ? *job_.answers.vocab : base("vocab_size", 32000);
+    facts.hidden = base("base_emb_dim", known_ ? known_->hidden : 2048) * emb;
+    facts.heads = base("base_num_query_heads", known_ ? known_->heads : 16) * wide;
+    facts.kv_heads = base("base_num_kv_heads", usual("kv_heads", 16)) * wide;
+    facts.layers = base("base_num_decoder_layers", known_ ? known_->layers : 16) * layers;
+    facts.ffn = base("base_mlp_dim", usual("intermediate", 7168)) * wide;
+    facts.head_dim = base("head_dim", usual("head_dim", 128));
+    facts.vocab = job_.answers.vocab ? *job_.answers.vocab : base("vocab_size", known_ ? known_->vocab : 32000);
     (void)s_.take("vocab_size");
     const std::vector<std::string> activations = s_.words("mlp_activations");
     facts.gated = activations.size() != 1;
@@ -197,10 +217,10 @@ class MaxtextReader {
     facts.rotary_base = s_.number("rope_max_timescale").value_or(10000.0);
     facts.rms_norm = true;
     facts.bias = false;
-    facts.experts = s_.integer("num_experts").value_or(1);
+    facts.experts = s_.integer("num_experts").value_or(usual("experts", 1));
     if (facts.experts <= 1) facts.experts = 0;
     if (facts.experts > 0) {
-      facts.top_k = s_.integer("num_experts_per_tok").value_or(1);
+      facts.top_k = s_.integer("num_experts_per_tok").value_or(usual("top_k", 1));
       facts.expert_ffn = s_.integer("base_moe_mlp_dim");
       facts.dense_layers = s_.integer("first_num_dense_layers", 0).value_or(0);
     }
@@ -271,6 +291,7 @@ class MaxtextReader {
   std::int64_t ici_ = 1, dcn_ = 1, pipeline_microbatches_ = 1;
   std::string left_ici_, left_dcn_;
   bool shape_given_ = false;
+  std::optional<ModelConfig> known_ = {};
 };
 
 }  // namespace

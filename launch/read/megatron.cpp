@@ -63,10 +63,13 @@ ExpertLayers expert_layers(ReadingJob& job, const std::string& text, std::int64_
 
 void read_experts(ReadingJob& job, ModelFacts& facts) {
   Settings& s = job.settings();
-  facts.experts = s.integer("num-experts").value_or(0);
+  // Megatron-DeepSpeed takes a number for each layer: the last one.
+  if (const std::vector<std::string> counts = s.words("num-experts"); !counts.empty())
+    facts.experts = parse_integer(counts.back(), s.where("num-experts"), 0, 100'000);
+  if (facts.experts == 1 && !s.has("moe-router-topk")) facts.experts = 0;
   const std::string pattern = s.has("moe-layer-freq") ? to_text(s.take("moe-layer-freq")->value) : "1";
   if (facts.experts == 0) return;
-  facts.top_k = s.integer("moe-router-topk").value_or(2);
+  facts.top_k = s.integer("moe-router-topk").value_or(job.text.variant.empty() ? 2 : 1);
   facts.expert_ffn = s.integer("moe-ffn-hidden-size");
   facts.shared_ffn = s.integer("moe-shared-expert-intermediate-size");
   const ExpertLayers layers = expert_layers(job, pattern, facts.layers);
@@ -133,7 +136,7 @@ ModelFacts model_facts(ReadingJob& job) {
   facts.head_dim = s.integer("kv-channels");
   if (facts.head_dim && *facts.head_dim * facts.heads == facts.hidden) facts.head_dim.reset();
   const auto groups = s.integer("num-query-groups");
-  if (s.flag("group-query-attention")) facts.kv_heads = groups;
+  if (s.flag("group-query-attention") || !job.text.variant.empty()) facts.kv_heads = groups;
   facts.rms_norm = s.text("normalization").value_or("LayerNorm") == "RMSNorm" || s.flag("rmsnorm");
   (void)s.take("norm-epsilon");
   facts.tied = !s.flag("untie-embeddings-and-output-weights");
@@ -496,10 +499,25 @@ void check_group_size(ReadingJob& job) {
   if (*group != d.pp) job.assume(fmt::format("groups of pp={} micro-batches between virtual stages", d.pp));
 }
 
+// What older releases and Megatron-DeepSpeed call the same things.
+void rename_old_flags(Settings& settings) {
+  settings.rename({{"model-parallel-size", "tensor-model-parallel-size"},
+                   {"moe-expert-parallel-size", "expert-model-parallel-size"},
+                   {"topk", "moe-router-topk"},
+                   {"batch-size", "micro-batch-size"},
+                   {"ffn-hidden-dim", "ffn-hidden-size"},
+                   {"num-key-value-heads", "num-query-groups"},
+                   {"activations-checkpoint-method", "checkpoint-activations-method"},
+                   {"checkpoint-activations", "checkpoint-activations-method"},
+                   {"encoder-num-layers", "num-layers"},
+                   {"encoder-seq-length", "seq-length"}});
+}
+
 }  // namespace
 
 void read_megatron(ReadingJob& job) {
   Settings& s = job.settings();
+  rename_old_flags(s);
   Degrees& d = job.degrees();
   const bool recipe = job.text.target == "megatron-bridge";
   if (recipe) name_as_megatron(s);

@@ -18,11 +18,20 @@ void Settings::add(std::string key, std::string shown, ConfigValue value, std::s
 void Settings::add_all(const ConfigValue& map, const std::string& prefix, const std::string& file) {
   for (const auto& [key, value] : map.members) {
     const std::string name = prefix.empty() ? key : prefix + "." + key;
-    if (value.is_map() && value.text.empty() && !value.members.empty())
-      add_all(value, name, file);
-    else
+    if (!value.is_map() || value.members.empty()) {
       add(name, name, value, fmt::format("{}:{}", file, value.line));
+      continue;
+    }
+    // What is constructed (Python), beside what it is given.
+    if (!value.text.empty())
+      add(name + "()", name, ConfigValue::scalar(value.text, value.line), fmt::format("{}:{}", file, value.line));
+    add_all(value, name, file);
   }
+}
+
+void Settings::rename(const std::map<std::string, std::string>& names) {
+  for (Setting& setting : all_)
+    if (const auto other = names.find(setting.key); other != names.end()) setting.key = other->second;
 }
 
 bool Settings::has(const std::string& key) const {

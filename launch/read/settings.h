@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ class Settings {
   void add(std::string key, std::string shown, ConfigValue value, std::string place);
   // Every leaf of a map, as "a.b.c". Lists are values.
   void add_all(const ConfigValue& map, const std::string& prefix, const std::string& file);
+
+  // Other names of the same settings: {as given, as they are asked for}.
+  void rename(const std::map<std::string, std::string>& names);
 
   [[nodiscard]] bool has(const std::string& key) const;
   // The last of this name, as argument parsers take it; nullptr: none. All of this name are understood from now on.

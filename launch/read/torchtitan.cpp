@@ -30,14 +30,14 @@ class TorchtitanReader {
     s_.no_effect([](const std::string& key) {
       for (const char* group : {"job.", "profiling.", "profiler.", "metrics.", "lr_scheduler.", "checkpoint.",
                                 "validation.", "comm.", "debug.", "fault_tolerance.", "experimental.", "dataloader.",
-                                "tokenizer.", "memory_estimation.", "hf_assets", "validator."})
+                                "tokenizer.", "memory_estimation.", "hf_assets", "validator.", "loss.", "override."})
         if (key.starts_with(group)) return true;
-      return key.starts_with("quantize.") || key.starts_with("training.dataset") || key.starts_with("compile.") ||
-             key.starts_with("optimizer.") || key.starts_with("model.hf_") || key == "module" || key == "config" ||
-             key == "training.deterministic" || key == "training.seed" || key == "training.gc_freq" ||
-             key == "(base)" || key == "model.print_after_conversion" || key == "training.disable_cuda_graphs" ||
-             key == "dump_folder" || key == "training.gc_debug" || key == "model.tokenizer_path" ||
-             key.starts_with("float8.");
+      return key.ends_with("()") || key.starts_with("model_spec") || key.starts_with("quantize.") ||
+             key.starts_with("training.dataset") || key.starts_with("compile.") || key.starts_with("optimizer.") ||
+             key.starts_with("model.hf_") || key == "module" || key == "config" || key == "training.deterministic" ||
+             key == "training.seed" || key == "training.gc_freq" || key == "(base)" ||
+             key == "model.print_after_conversion" || key == "training.disable_cuda_graphs" || key == "dump_folder" ||
+             key == "training.gc_debug" || key == "model.tokenizer_path" || key.starts_with("float8.");
     });
   }
 
@@ -237,8 +237,8 @@ class TorchtitanReader {
   void read_recompute() {
     std::string mode = lower_case(s_.text("activation_checkpoint.mode").value_or(""));
     const std::string option = s_.text("activation_checkpoint.selective_ac_option").value_or("op");
-    if (const Setting* made = s_.take("activation_checkpoint");
-        made != nullptr && (made->value.is_map() || made->value.is_scalar())) {
+    const char* whole = s_.has("activation_checkpoint()") ? "activation_checkpoint()" : "activation_checkpoint";
+    if (const Setting* made = s_.take(whole); made != nullptr && (made->value.is_map() || made->value.is_scalar())) {
       const std::string kind = lower_case(made->value.text);
       mode = kind.starts_with("full")        ? "full"
              : kind.starts_with("selective") ? "selective"
@@ -272,6 +272,9 @@ class TorchtitanReader {
     LaunchSetup& setup = job_.reading.setup;
     setup.dtype = DType::BF16;
     const std::string precision = s_.text("training.mixed_precision_param").value_or("bfloat16");
+    (void)s_.take("training.mixed_precision_reduce");
+    if (s_.text("training.dtype").value_or("float32") != "float32")
+      job_.assume("weights and optimizer state of 32 bits");
     if (precision == "float32") setup.dtype = DType::F32;
     for (const std::string& converter : s_.words("model.converters"))
       if (converter.find("float8") != std::string::npos || converter.find("mx") != std::string::npos)

@@ -164,6 +164,32 @@ class Expression {
     return ConfigValue::scalar(fmt::format("{}", result), line_);
   }
 
+  // An element of a list or an argument: what is of another form stays text, up to the comma or bracket behind it.
+  ConfigValue item(int depth) {
+    const std::size_t from = at_;
+    std::optional<ConfigValue> value = sum(depth);
+    const char after = peek();
+    if (value && (after == ',' || after == ')' || after == ']' || after == '}')) return *std::move(value);
+    at_ = from;
+    int open = 0;
+    char quote = '\0';
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (quote != '\0') {
+        if (c == '\\') ++at_;
+        if (c == quote) quote = '\0';
+        continue;
+      }
+      if (c == '"' || c == '\'') quote = c;
+      if (c == '(' || c == '[' || c == '{') ++open;
+      const bool closes = c == ')' || c == ']' || c == '}';
+      if (open == 0 && (closes || c == ',')) break;
+      if (closes) --open;
+    }
+    at_ = std::min(at_, text_.size());
+    return ConfigValue::scalar(text_.substr(from, at_ - from), line_);
+  }
+
   std::optional<ConfigValue> sum(int depth) {
     std::optional<ConfigValue> value = product(depth);
     while (value && (peek() == '+' || peek() == '-')) {
@@ -229,9 +255,7 @@ class Expression {
     ConfigValue value = ConfigValue::list(line_);
     ++at_;
     while (peek() != end) {
-      std::optional<ConfigValue> item = sum(depth + 1);
-      if (!item) return std::nullopt;
-      value.items.push_back(*std::move(item));
+      value.items.push_back(item(depth + 1));
       if (!skip(',') && peek() != end) return std::nullopt;
     }
     ++at_;
@@ -244,9 +268,7 @@ class Expression {
     while (peek() != '}') {
       const std::optional<ConfigValue> key = sum(depth + 1);
       if (!key || !skip(':')) return std::nullopt;
-      std::optional<ConfigValue> item = sum(depth + 1);
-      if (!item) return std::nullopt;
-      value.set(key->text, *std::move(item));
+      value.set(key->text, item(depth + 1));
       if (!skip(',') && peek() != '}') return std::nullopt;
     }
     ++at_;
@@ -269,9 +291,7 @@ class Expression {
       } else {
         ++at_;
       }
-      std::optional<ConfigValue> item = sum(depth + 1);
-      if (!item) return std::nullopt;
-      value.set(key, *std::move(item));
+      value.set(key, item(depth + 1));
       if (!skip(',') && peek() != ')') return std::nullopt;
     }
     ++at_;
@@ -285,8 +305,23 @@ class Expression {
 
 class FunctionReader {
  public:
-  FunctionReader(PythonConfig& config, const std::string& place) : config_(config), place_(place) {
+  // `root`: the name that the function returns; "": it returns what it constructs.
+  FunctionReader(PythonConfig& config, const std::string& place, std::string root)
+      : config_(config), place_(place), root_(std::move(root)) {
     config_.values = ConfigValue::map(1);
+  }
+
+  // Members of `more` in the place of those of the same name.
+  static void merge(ConfigValue& into, const ConfigValue& more) {
+    for (const auto& [key, value] : more.members) {
+      ConfigValue* held = nullptr;
+      for (auto& [name, member] : into.members)
+        if (name == key) held = &member;
+      if (held != nullptr && held->is_map() && value.is_map() && value.text.empty())
+        merge(*held, value);
+      else
+        into.set(key, value);
+    }
   }
 
   void read(const Statement& statement) {
@@ -294,7 +329,7 @@ class FunctionReader {
     if (text.starts_with("return ")) {
       const auto result = Expression(text, statement.line, 7).tuple();
       if (result && result->is_map())
-        merge(config_.values, *result);
+        merge(config_.values, with_locals(*result, 0));
       else if (!result)
         ignore(statement);
       return;
@@ -309,12 +344,24 @@ class FunctionReader {
     }
     const auto value = Expression(text, statement.line, equal + 1).tuple();
     if (!value) return ignore(statement);
-    if (targets.size() == 1) return assign(targets[0], *value, statement);
+    if (targets.size() == 1) return assign(targets[0], with_locals(*value, 0), statement);
     if (!value->is_list() || value->items.size() != targets.size()) return ignore(statement);
     for (std::size_t i = 0; i < targets.size(); ++i) assign(targets[i], value->items[i], statement);
   }
 
  private:
+  // Names of values in the place of which these stand.
+  ConfigValue with_locals(ConfigValue value, int depth) const {
+    if (depth > kMaxLaunchDepth) return value;
+    if (value.is_scalar() && !value.quoted) {
+      const auto known = locals_.find(value.text);
+      return known == locals_.end() || locals_used_ > 1000 ? value : (++locals_used_, known->second);
+    }
+    for (ConfigValue& item : value.items) item = with_locals(std::move(item), depth + 1);
+    for (auto& [key, member] : value.members) member = with_locals(std::move(member), depth + 1);
+    return value;
+  }
+
   static std::size_t assignment_of(const std::string& text) {
     int open = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -330,18 +377,6 @@ class FunctionReader {
 
   void ignore(const Statement& statement) {
     config_.ignored.push_back(fmt::format("{}:{}: {}", place_, statement.line, statement.text.substr(0, 80)));
-  }
-
-  static void merge(ConfigValue& into, const ConfigValue& more) {
-    for (const auto& [key, value] : more.members) {
-      ConfigValue* held = nullptr;
-      for (auto& [name, member] : into.members)
-        if (name == key) held = &member;
-      if (held != nullptr && held->is_map() && value.is_map() && held->text.empty())
-        merge(*held, value);
-      else
-        into.set(key, value);
-    }
   }
 
   // "c.parallelism.tensor_parallel_degree", of which the first name is the configuration or stands for a part of it.
@@ -370,6 +405,10 @@ class FunctionReader {
 
   // A name for the whole configuration (what a function returns), or for a part of it.
   void name_value(const std::string& name, const ConfigValue& value) {
+    if (name != root_ && !(value.is_scalar() && parts_.contains(split(value.text, '.')[0]))) {
+      locals_[name] = value;
+      return;
+    }
     if (value.is_map() && !value.text.empty()) {
       parts_[name] = {};
       if (value.members.empty())
@@ -388,7 +427,10 @@ class FunctionReader {
 
   PythonConfig& config_;
   const std::string& place_;
+  std::string root_;
   std::map<std::string, std::vector<std::string>> parts_;
+  std::map<std::string, ConfigValue> locals_;
+  mutable int locals_used_ = 0;
 };
 
 std::string function_name(const std::string& text) {
@@ -400,9 +442,10 @@ std::string function_name(const std::string& text) {
 
 }  // namespace
 
-PythonConfig config_from_python(const std::string& text, const std::string& name, const std::string& place) {
-  require(text.size() <= kMaxLaunchFile, "{}:1: the file is larger than 4 MB; launch files are shorter.", place);
-  const std::vector<Statement> statements = Statements(text, place).read();
+namespace {
+
+PythonConfig config_of(const std::vector<Statement>& statements, const std::string& name, const std::string& place,
+                       int depth) {
   PythonConfig config;
   std::vector<std::string> functions;
   std::optional<std::size_t> begin;
@@ -418,13 +461,34 @@ PythonConfig config_from_python(const std::string& text, const std::string& name
   if (!begin && !name.empty())
     throw InputError(fmt::format("{}:1: has no function '{}'; it has {}.", place, name,
                                  functions.empty() ? "none" : join(functions, ", ")));
-  FunctionReader reader(config, place);
+  std::string root = begin ? "" : "c";
+  for (std::size_t i = begin.value_or(0) + 1; begin && i < statements.size() && statements[i].indent > 0; ++i)
+    if (const std::string& line = statements[i].text; line.starts_with("return "))
+      if (std::all_of(line.begin() + 7, line.end(), is_name_part)) root = line.substr(7);
+  FunctionReader reader(config, place, root);
   if (!begin) {
     for (const Statement& statement : statements) reader.read(statement);
     return config;
   }
   for (std::size_t i = *begin + 1; i < statements.size() && statements[i].indent > 0; ++i) reader.read(statements[i]);
+  // A function of the same file that it begins with.
+  if (depth < 8 && config.base != config.function &&
+      std::find(functions.begin(), functions.end(), config.base) != functions.end()) {
+    PythonConfig changed = config_of(statements, config.base, place, depth + 1);
+    FunctionReader::merge(changed.values, config.values);
+    changed.function = config.function;
+    changed.ignored.insert(changed.ignored.end(), config.ignored.begin(), config.ignored.end());
+    if (changed.base.empty()) changed.name_of_model = config.base;
+    return changed;
+  }
   return config;
+}
+
+}  // namespace
+
+PythonConfig config_from_python(const std::string& text, const std::string& name, const std::string& place) {
+  require(text.size() <= kMaxLaunchFile, "{}:1: the file is larger than 4 MB; launch files are shorter.", place);
+  return config_of(Statements(text, place).read(), name, place, 0);
 }
 
 }  // namespace meshwright

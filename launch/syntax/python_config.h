@@ -14,8 +14,11 @@
 namespace meshwright {
 
 struct PythonConfig {
-  std::string function;              // whose statements these are
-  std::string base;                  // the function whose result it changes ("llama3_70b"), or ""
+  std::string function;  // whose statements these are
+  // The function whose result it changes ("llama3_70b"), and that is not in the file, so that its values are not known;
+  // or "".
+  std::string base;
+  std::string name_of_model = {};    // "" or the function of this file that it begins with
   ConfigValue values;                // a map of maps
   std::vector<std::string> ignored;  // "config.py:12: for x in y:"
 };

@@ -242,7 +242,9 @@ class ShellReader {
       if (name.starts_with("output_of_") || name.starts_with("value_of_")) {
         known += text.substr(at, end + 1 - at);
       } else {
-        note(line, fmt::format("{} is taken for unset in a test; give --set {}=VALUE if it is not", name, name));
+        const bool argument = !name.empty() && name[0] >= '0' && name[0] <= '9';
+        note(line, fmt::format("{} is taken for unset in a test; give {} if it is not", name,
+                               argument ? "--args" : "--set " + name + "=VALUE"));
       }
       at = end + 1;
     }
@@ -309,6 +311,7 @@ class ShellReader {
     if (!is_resolved(a) || !is_resolved(b)) return std::nullopt;
     if (op == "=" || op == "==") return matches_glob(b, a);
     if (op == "!=") return !matches_glob(b, a);
+    if (a.empty() || b.empty()) return false;  // an error of `[`, which is no
     const auto left = words_.arithmetic(a, 0), right = words_.arithmetic(b, 0);
     if (!left || !right) return std::nullopt;
     if (op == "-eq") return *left == *right;
@@ -498,8 +501,13 @@ class ShellReader {
     if (at >= command.words.size()) return false;
     const std::string file = base_name(command.words[at].text);
     if (!calls && !file.ends_with(".sh")) return false;
-    const auto found = input_.files.find(file);
-    if (found == input_.files.end()) {
+    const auto given = input_.files.find(file);
+    std::optional<std::string> found;
+    if (given != input_.files.end())
+      found = given->second;
+    else if (input_.beside && is_resolved(file) && !file.empty())
+      found = input_.beside(file);
+    if (!found) {
       if (name == "source" || name == ".")
         note(command.line,
              fmt::format("{} is not read; give it as a further file if it sets what is missing", shown(file)));
@@ -509,7 +517,7 @@ class ShellReader {
     const std::vector<ShellWord> before = words_.arguments;
     if (command.words.size() > at + 1)
       words_.arguments.assign(command.words.begin() + static_cast<std::ptrdiff_t>(at) + 1, command.words.end());
-    const ShellTree tree = parse_shell(found->second, file, 1);
+    const ShellTree tree = parse_shell(*found, file, 1);
     add_directives(tree);
     run(tree.nodes, depth + 1);
     words_.arguments = before;

@@ -7,7 +7,9 @@
 // it for empty, as a shell without it does; a test of what is not known leaves its branches out, and says so.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,7 @@ struct ShellInput {
   std::map<std::string, std::string> variables = {};  // set before the script begins
   std::vector<std::string> arguments = {};            // $1, $2, ...
   std::map<std::string, std::string> files = {};      // by name without folders: scripts that it may call or source
+  std::function<std::optional<std::string>(const std::string& name)> beside = {};  // the same for others
 };
 
 struct ShellResult {

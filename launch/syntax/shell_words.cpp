@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "launch/syntax/config_value.h"
+#include "launch/syntax/shell_arithmetic.h"
 
 namespace meshwright {
 
@@ -68,154 +69,6 @@ std::string replaced(const std::string& value, const std::string& pattern, const
   }
   return text;
 }
-
-// Integers as bash computes them; nullopt: another form, or beyond 64 bits.
-class Arithmetic {
- public:
-  using Lookup = std::function<std::optional<std::int64_t>(const std::string& name)>;
-  Arithmetic(const std::string& text, const Lookup& lookup) : text_(text), lookup_(lookup) {}
-
-  std::optional<std::int64_t> value() {
-    const std::optional<std::int64_t> found = choice(0);
-    skip();
-    return at_ == text_.size() ? found : std::nullopt;
-  }
-
- private:
-  using Number = std::optional<std::int64_t>;
-  void skip() {
-    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-  }
-  bool take(std::string_view symbol) {
-    skip();
-    if (text_.compare(at_, symbol.size(), symbol) != 0) return false;
-    at_ += symbol.size();
-    return true;
-  }
-
-  Number choice(int depth) {
-    if (depth > kMaxLaunchDepth) return std::nullopt;
-    const Number condition = binary(0, depth);
-    if (!take("?")) return condition;
-    const Number yes = choice(depth + 1);
-    if (!take(":")) return std::nullopt;
-    const Number no = choice(depth + 1);
-    if (!condition) return std::nullopt;
-    return *condition != 0 ? yes : no;
-  }
-
-  struct Level {
-    std::vector<const char*> symbols;
-  };
-  Number binary(std::size_t level, int depth) {
-    static const std::vector<Level> kLevels = {
-        {{"||"}},       {{"&&"}},     {{"|"}},          {{"^"}}, {{"&"}}, {{"==", "!="}}, {{"<=", ">=", "<", ">"}},
-        {{"<<", ">>"}}, {{"+", "-"}}, {{"*", "/", "%"}}};
-    if (level == kLevels.size()) return power(depth);
-    Number left = binary(level + 1, depth);
-    for (;;) {
-      const char* found = nullptr;
-      for (const char* symbol : kLevels[level].symbols) {
-        skip();
-        const std::string_view wanted = symbol;
-        const char after = at_ + wanted.size() < text_.size() ? text_[at_ + wanted.size()] : ' ';
-        const bool longer =
-            wanted.size() == 1 && ((after == wanted[0] && wanted != "-" && wanted != "+") || after == '=');
-        if (text_.compare(at_, wanted.size(), wanted) == 0 && !longer) {
-          found = symbol;
-          break;
-        }
-      }
-      if (found == nullptr) return left;
-      at_ += std::string_view(found).size();
-      const Number right = binary(level + 1, depth);
-      left = left && right ? apply(*left, found, *right) : std::nullopt;
-    }
-  }
-
-  static Number apply(std::int64_t a, const std::string& op, std::int64_t b) {
-    std::int64_t result = 0;
-    const bool divides = op == "/" || op == "%";
-    if (divides && (b == 0 || b == -1)) return b == 0 ? Number{} : Number{op == "%" ? 0 : -a};
-    if (op == "*") return __builtin_mul_overflow(a, b, &result) ? Number{} : result;
-    if (op == "+") return __builtin_add_overflow(a, b, &result) ? Number{} : result;
-    if (op == "-") return __builtin_sub_overflow(a, b, &result) ? Number{} : result;
-    if (op == "/") return a / b;
-    if (op == "%") return a % b;
-    if (op == "<<" || op == ">>") {
-      if (b < 0 || b > 62 || a < 0) return std::nullopt;
-      if (op == ">>") return a >> b;
-      return __builtin_mul_overflow(a, std::int64_t{1} << b, &result) ? Number{} : result;
-    }
-    if (op == "==") return a == b ? 1 : 0;
-    if (op == "!=") return a != b ? 1 : 0;
-    if (op == "<=") return a <= b ? 1 : 0;
-    if (op == ">=") return a >= b ? 1 : 0;
-    if (op == "<") return a < b ? 1 : 0;
-    if (op == ">") return a > b ? 1 : 0;
-    if (op == "&&") return a != 0 && b != 0 ? 1 : 0;
-    if (op == "||") return a != 0 || b != 0 ? 1 : 0;
-    if (op == "&") return a & b;
-    if (op == "|") return a | b;
-    return a ^ b;
-  }
-
-  Number power(int depth) {
-    const Number base = unary(depth);
-    if (!take("**")) return base;
-    const Number exponent = depth < kMaxLaunchDepth ? power(depth + 1) : std::nullopt;
-    if (!base || !exponent || *exponent < 0 || *exponent > 64) return std::nullopt;
-    std::int64_t result = 1;
-    for (std::int64_t i = 0; i < *exponent; ++i)
-      if (__builtin_mul_overflow(result, *base, &result)) return std::nullopt;
-    return result;
-  }
-
-  Number unary(int depth) {
-    if (depth > kMaxLaunchDepth) return std::nullopt;
-    if (take("!")) {
-      const Number of = unary(depth + 1);
-      return of ? Number{*of == 0 ? 1 : 0} : Number{};
-    }
-    if (take("-")) {
-      const Number of = unary(depth + 1);
-      return of && *of != INT64_MIN ? Number{-*of} : Number{};
-    }
-    if (take("+")) return unary(depth + 1);
-    if (take("(")) {
-      const Number inner = choice(depth + 1);
-      return take(")") ? inner : std::nullopt;
-    }
-    skip();
-    std::string word;
-    while (at_ < text_.size() && is_name_char(text_[at_])) word += text_[at_++];
-    if (word.empty()) return std::nullopt;
-    return std::isdigit(static_cast<unsigned char>(word[0])) != 0 ? number(word) : lookup_(word);
-  }
-
-  static Number number(const std::string& word) {
-    int base = 10;
-    std::size_t from = 0;
-    if (word.starts_with("0x") || word.starts_with("0X")) {
-      base = 16;
-      from = 2;
-    } else if (word.size() > 1 && word[0] == '0') {
-      base = 8;
-    }
-    std::int64_t value = 0;
-    for (const char c : word.substr(from)) {
-      const int digit = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
-      if (digit < 0 || digit >= base || __builtin_mul_overflow(value, base, &value) ||
-          __builtin_add_overflow(value, digit, &value))
-        return std::nullopt;
-    }
-    return value;
-  }
-
-  const std::string& text_;
-  const Lookup& lookup_;
-  std::size_t at_ = 0;
-};
 
 }  // namespace
 
@@ -327,11 +180,11 @@ std::optional<std::int64_t> ShellWords::arithmetic(const std::string& expression
     if (found->second.values.empty() || found->second.values[0].text.empty()) return 0;
     if (++depth > 16) return std::nullopt;
     const std::string value = found->second.values[0].text;
-    const auto number = Arithmetic(value, lookup).value();
+    const auto number = shell_arithmetic(value, lookup);
     --depth;
     return number;
   };
-  return Arithmetic(text, lookup).value();
+  return shell_arithmetic(text, lookup);
 }
 
 void ShellWords::add_split(const std::string& value, int line, Growing& into) {
@@ -383,6 +236,41 @@ std::string ShellWords::text_at_depth(const std::string& raw, int line, int dept
   return whole.text;
 }
 
+// "%pattern", "##pattern", "/pattern/by", ",,", ":offset:length" behind a parameter's name.
+std::string ShellWords::cut(std::string text, const std::string& rest, int line, int depth) {
+  const char op = rest[0];
+  const bool twice = rest.size() > 1 && rest[1] == rest[0];
+  if (op == '%' || op == '#')
+    return without_match(text, text_at_depth(rest.substr(twice ? 2 : 1), line, depth), op == '#', twice);
+  if (op == '/') {
+    const std::size_t slash = rest.find('/', twice ? 2 : 1);
+    const std::string pattern = text_at_depth(rest.substr(twice ? 2 : 1, slash - (twice ? 2 : 1)), line, depth);
+    const std::string by = slash == std::string::npos ? "" : text_at_depth(rest.substr(slash + 1), line, depth);
+    return replaced(text, pattern, by, twice);
+  }
+  if (op == ',' || op == '^') {
+    for (char& c : text) {
+      const auto code = static_cast<unsigned char>(c);
+      c = static_cast<char>(op == ',' ? std::tolower(code) : std::toupper(code));
+      if (!twice) break;
+    }
+    return text;
+  }
+  if (op != ':') return text;
+  const std::size_t second = rest.find(':', 1);
+  const auto from = arithmetic(rest.substr(1, second == std::string::npos ? second : second - 1), line);
+  const auto count =
+      second == std::string::npos ? std::optional<std::int64_t>{} : arithmetic(rest.substr(second + 1), line);
+  if (!from || (second != std::string::npos && !count)) return text;
+  const auto size = static_cast<std::int64_t>(text.size());
+  const std::int64_t begin = std::clamp<std::int64_t>(*from < 0 ? std::max(*from, -size) + size : *from, 0, size);
+  std::int64_t end = size;
+  if (count)
+    end = std::clamp<std::int64_t>(*count < 0 ? size + std::max(*count, -size) : begin + std::min(*count, size), begin,
+                                   size);
+  return text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
+
 // The inside of "${...}".
 void ShellWords::parameter(const std::string& inner, int line, Quotes quotes, Growing& into, int depth) {
   std::size_t at = 0;
@@ -429,37 +317,8 @@ void ShellWords::parameter(const std::string& inner, int line, Quotes quotes, Gr
     return add_value({{text_at_depth(word, line, depth), line}}, false, quotes, line, into);
   }
   if (!is_set && !all) values = unset(name, line);
-  for (ShellWord& value : values) {
-    if (rest.empty() || !is_resolved(value.text)) continue;
-    const bool twice = rest.size() > 1 && rest[1] == rest[0];
-    if (op == '%' || op == '#') {
-      const std::string pattern = text_at_depth(rest.substr(twice ? 2 : 1), line, depth);
-      value.text = without_match(value.text, pattern, op == '#', twice);
-    } else if (op == '/') {
-      const std::size_t slash = rest.find('/', twice ? 2 : 1);
-      const std::string pattern = text_at_depth(rest.substr(twice ? 2 : 1, slash - (twice ? 2 : 1)), line, depth);
-      const std::string by = slash == std::string::npos ? "" : text_at_depth(rest.substr(slash + 1), line, depth);
-      value.text = replaced(value.text, pattern, by, twice);
-    } else if (op == ',' || op == '^') {
-      for (char& c : value.text) {
-        c = static_cast<char>(op == ',' ? std::tolower(static_cast<unsigned char>(c))
-                                        : std::toupper(static_cast<unsigned char>(c)));
-        if (!twice) break;
-      }
-    } else if (op == ':') {
-      const std::size_t second = rest.find(':', 1);
-      const auto from = arithmetic(rest.substr(1, second == std::string::npos ? second : second - 1), line);
-      const auto count =
-          second == std::string::npos ? std::optional<std::int64_t>{} : arithmetic(rest.substr(second + 1), line);
-      const auto size = static_cast<std::int64_t>(value.text.size());
-      if (!from || (second != std::string::npos && !count)) continue;
-      const std::int64_t begin = std::clamp<std::int64_t>(*from < 0 ? *from + size : *from, 0, size);
-      const std::int64_t end =
-          !count ? size
-                 : std::clamp<std::int64_t>(*count < 0 ? size + *count : begin + std::min(*count, size), begin, size);
-      value.text = value.text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    }
-  }
+  for (ShellWord& value : values)
+    if (!rest.empty() && is_resolved(value.text)) value.text = cut(value.text, rest, line, depth);
   add_value(values, each, quotes, line, into);
 }
 
@@ -516,6 +375,31 @@ std::size_t ShellWords::dollar(const std::string& raw, std::size_t at, int line,
   return end;
 }
 
+// What stands behind a backslash.
+void ShellWords::add_escaped(char c, int line, Quotes quotes, Growing& into) {
+  if (c == '\n') return;
+  const bool special =
+      quotes == Quotes::None || c == '$' || c == '`' || c == '\\' || (c == '"' && quotes == Quotes::Double);
+  if (!into.begun) into.line = line;
+  if (!special) into.text += '\\';
+  into.text += c;
+  into.begun = true;
+}
+
+// The place behind the quoted part that begins at `at`. "" is a word of its own; "${empty[@]}" is none.
+std::size_t ShellWords::double_quoted(const std::string& raw, std::size_t at, int line, Growing& into, int depth) {
+  std::size_t end = at;
+  if (!skip_part(raw, end)) end = raw.size();
+  const std::string inner = end > at + 1 ? raw.substr(at + 1, end - at - 2) : "";
+  if (!into.begun) into.line = line;
+  const std::size_t before = into.done.size();
+  const bool begun = into.begun;
+  expand(inner, line, Quotes::Double, into, depth + 1);
+  const bool list = inner.ends_with("[@]}") || (inner == "$@" && arguments.empty());
+  if (into.done.size() == before && !begun && !list) into.begun = true;
+  return end;
+}
+
 void ShellWords::expand(const std::string& raw, int line, Quotes quotes, Growing& into, int depth) {
   require(depth < kMaxLaunchDepth, "{}:{}: expansions are nested too deeply.", place_, line);
   grow(raw.size());
@@ -540,17 +424,7 @@ void ShellWords::expand(const std::string& raw, int line, Quotes quotes, Growing
       continue;
     }
     if (c == '\\' && at + 1 < raw.size()) {
-      const char after = raw[at + 1];
-      const bool special = quotes == Quotes::None || after == '$' || after == '`' || after == '\\' || after == '\n' ||
-                           (after == '"' && quotes == Quotes::Double);
-      if (after == '\n') {
-        at += 2;
-        continue;
-      }
-      if (!into.begun) into.line = line;
-      if (!special) into.text += c;
-      into.text += after;
-      into.begun = true;
+      add_escaped(raw[at + 1], line, quotes, into);
       at += 2;
       continue;
     }
@@ -563,18 +437,7 @@ void ShellWords::expand(const std::string& raw, int line, Quotes quotes, Growing
       continue;
     }
     if (c == '"' && quotes == Quotes::None) {
-      std::size_t end = at;
-      if (!skip_part(raw, end)) end = raw.size();
-      const bool empty_list = raw.compare(at, end - at, "\"$@\"") == 0 && arguments.empty();
-      if (!into.begun) into.line = line;
-      const std::size_t before = into.done.size();
-      const bool begun = into.begun;
-      if (end > at + 1) expand(raw.substr(at + 1, end - at - 2), line, Quotes::Double, into, depth + 1);
-      // "" is a word of its own; "${empty[@]}" is none.
-      const std::string inner = end > at + 1 ? raw.substr(at + 1, end - at - 2) : "";
-      const bool list = inner.ends_with("[@]}") || empty_list;
-      if (into.done.size() == before && !begun && !list) into.begun = true;
-      at = end;
+      at = double_quoted(raw, at, line, into, depth);
       continue;
     }
     if (!into.begun) into.line = line;

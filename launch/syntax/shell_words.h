@@ -2,7 +2,6 @@
 // Words expanded as bash does it, with what is not known left in them as a mark (kUnresolved).
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -54,6 +53,9 @@ class ShellWords {
   [[nodiscard]] std::vector<ShellWord> values_of(const std::string& name, const std::string& index, int line,
                                                  bool& set);
   [[nodiscard]] std::string text_at_depth(const std::string& raw, int line, int depth);
+  [[nodiscard]] std::string cut(std::string text, const std::string& rest, int line, int depth);
+  void add_escaped(char c, int line, Quotes quotes, Growing& into);
+  std::size_t double_quoted(const std::string& raw, std::size_t at, int line, Growing& into, int depth);
   std::vector<ShellWord> unset(const std::string& name, int line);
   void grow(std::size_t more);
 

@@ -85,6 +85,23 @@ TEST(PythonConfig, ConstructorsWithNamedArguments) {
   EXPECT_EQ(to_text(*config.values.find("parallelism")), "Parallelism(tp: 8, names: [x, y])");
   EXPECT_EQ(to_text(*config.values.find("steps")), "10");
 }
+TEST(PythonConfig, NamesStandForTheirValuesAndOtherFormsStayText) {
+  const PythonConfig config = config_from_python(
+      "def a():\n  compiled = Compile(enable=True)\n  spec = registry(\"70B\")\n  return T.Config(\n    spec=spec, "
+      "compile=compiled,\n"
+      "    data=D[\"c4\"], loss=f(x if y else z))\n",
+      "", "f.py");
+  EXPECT_EQ(to_text(config.values),
+            "{spec: registry(#0: 70B), compile: Compile(enable: True), data: D[\"c4\"], loss: f(#0: x if y else z)}");
+  EXPECT_TRUE(config.ignored.empty());
+}
+TEST(PythonConfig, AFunctionOfTheSameFileIsReadFirst) {
+  const PythonConfig config = config_from_python(
+      "def a():\n  return C(p=P(x=1, y=2), s=3)\n\ndef b():\n  c = a()\n  c.p.y = 5\n  return c\n", "", "f.py");
+  EXPECT_EQ(to_text(config.values), "{p: P(x: 1, y: 5), s: 3}");
+  EXPECT_EQ(config.base, "");
+  EXPECT_EQ(config.name_of_model, "a");
+}
 TEST(PythonConfig, AMissingFunctionIsRefusedWithThoseThereAre) {
   EXPECT_EQ(refusal([] { return config_from_python("def a():\n  pass\n", "b", "f.py"); }),
             "f.py:1: has no function 'b'; it has a.");
