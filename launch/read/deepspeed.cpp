@@ -65,9 +65,9 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix) {
           "wandb.", "comms_logger.", "aio.", "monitor_config.", "data_types.", "amp.", "csv_monitor."})
       if (name.starts_with(key(group))) return true;
     for (const char* word :
-         {"steps_per_print", "wall_clock_breakdown", "prescale_gradients", "gradient_clipping", "memory_breakdown",
-          "zero_allow_untested_optimizer", "communication_data_type", "zero_force_ds_cpu_optimizer", "dump_state",
-          "gradient_predivide_factor", "sparse_gradients", "seed"})
+         {"steps_per_print", "comment", "wall_clock_breakdown", "prescale_gradients", "gradient_clipping",
+          "memory_breakdown", "zero_allow_untested_optimizer", "communication_data_type", "zero_force_ds_cpu_optimizer",
+          "dump_state", "gradient_predivide_factor", "sparse_gradients", "seed"})
       if (name == key(word)) return true;
     return name.starts_with("program.");
   });

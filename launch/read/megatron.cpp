@@ -529,7 +529,7 @@ void read_megatron(ReadingJob& job) {
     read_meshes(job);
   else
     share_devices(job);
-  if (recipe && !s.has("num-layers") && !job.answers.model) {
+  if (recipe && !job.answers.model && (s.has("recipe") || !s.has("num-layers"))) {
     recipe_model(job);
   } else if (const std::int64_t words = job.answers.model ? 0 : words_of(job);
              !take_given_model(job, s.integer("seq-length"))) {

@@ -52,9 +52,9 @@ void name_as_megatron(Settings& settings) {
     ConfigValue value = setting.value;
     const std::string key = megatron_name(setting.key);
     if (value.is_scalar() && (value.text == "None" || value.text == "null")) continue;
-    if (key == "use-distributed-optimizer" || key == "overlap-grad-reduce" || key == "overlap-param-gather" ||
-        value.is_list() || !value.is_scalar() || truth_value(value.text) != std::optional<bool>(false) ||
-        whole_number(value.text))
+    const bool off = value.is_scalar() && lower_case(value.text) == "false";
+    // A flag that is off is not given, but where the recipe may have it on.
+    if (!off || key == "share-embeddings-and-output-weights" || key == "qk-layernorm")
       renamed.add(key, setting.shown, std::move(value), setting.place);
   }
   const bool groups = renamed.has("num-query-groups") && !renamed.has("group-query-attention");
@@ -65,19 +65,60 @@ void name_as_megatron(Settings& settings) {
   });
 }
 
+namespace {
+
+// Sizes of the file in the place of those of the recipe's model.
+void override_sizes(Settings& s, ModelConfig& model) {
+  static const std::map<std::string, std::string> sizes = {
+      {"ffn-hidden-size", "intermediate"},
+      {"num-query-groups", "kv_heads"},
+      {"kv-channels", "head_dim"},
+      {"num-experts", "experts"},
+      {"moe-router-topk", "top_k"},
+      {"moe-ffn-hidden-size", "expert_intermediate"},
+      {"moe-shared-expert-intermediate-size", "shared_intermediate"},
+      {"q-lora-rank", "q_rank"},
+      {"kv-lora-rank", "kv_rank"},
+      {"qk-head-dim", "nope_dim"},
+      {"qk-pos-emb-head-dim", "rope_dim"},
+      {"v-head-dim", "value_dim"}};
+  for (const auto& [key, name] : sizes)
+    if (const auto value = s.integer(key); value && model.more.contains(name)) model.more[name] = *value;
+  const auto set = [&](const char* key, std::int64_t& into) {
+    if (const auto value = s.integer(key)) into = *value;
+  };
+  set("num-layers", model.layers);
+  set("hidden-size", model.hidden);
+  set("num-attention-heads", model.heads);
+  set("vocab-size", model.vocab);
+  set("seq-length", model.seq);
+  if (const auto tied = s.boolean("share-embeddings-and-output-weights"); tied && model.more.contains("tied"))
+    model.more["tied"] = *tied ? 1 : 0;
+  if (const auto norm = s.boolean("qk-layernorm"); norm && model.more.contains("qk_norm"))
+    model.more["qk_norm"] = *norm ? 1 : 0;
+  if (const auto base = s.number("rotary-base"); base && model.factors.contains("rotary_base"))
+    model.factors["rotary_base"] = *base;
+  for (const char* key :
+       {"position-embedding-type", "norm-epsilon", "group-query-attention", "add-qkv-bias", "moe-layer-freq",
+        "max-position-embeddings", "normalization", "swiglu", "make-vocab-size-divisible-by"})
+    (void)s.take(key);
+}
+
+}  // namespace
+
 void recipe_model(ReadingJob& job) {
   Settings& s = job.settings();
   const std::string name = s.text_or_nothing("recipe");
   require(!name.empty(), "{}: neither a recipe nor the sizes of a model are given; give --model.", job.text.program);
   job.reading.setup.model_name = name;
   ModelConfig& model = job.reading.setup.model = model_by_name(name, s.where("recipe"));
-  if (job.answers.seq)
-    model.seq = *job.answers.seq;
-  else if (const auto seq = s.integer("seq-length"))
-    model.seq = *seq;
-  (void)s.take("seq-length");
-  job.assume(fmt::format("the sizes of {} for the recipe '{}', and degrees of 1 where no override gives them",
-                         model.name, name));
+  const ModelConfig named = model;
+  override_sizes(s, model);
+  if (job.answers.seq) model.seq = *job.answers.seq;
+  if (job.answers.vocab) model.vocab = *job.answers.vocab;
+  job.assume(model == named ? fmt::format("the sizes of {} for the recipe '{}'", named.name, name)
+                            : fmt::format("a model of the kind of {} for the recipe '{}'", named.name, name));
+  job.assume("degrees of 1 where no override gives them");
   if (name.find("fp8") != std::string::npos) job.reading.setup.matmul_dtype = "fp8";
   if (!s.has("use-distributed-optimizer"))
     s.add("use-distributed-optimizer", "use_distributed_optimizer", {}, s.where("recipe"));
