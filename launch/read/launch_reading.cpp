@@ -55,6 +55,8 @@ void add_rules(LaunchReading& reading, bool of_its_own) {
                         reading.framework.recompute == usual.recompute &&
                         reading.framework.whole_experts == usual.whole_experts &&
                         find_launch_target(setup.target).framework == usual.name && !of_its_own;
+  // FlagScale's own rules are of stages that differ; without such it is Megatron-LM.
+  const bool without_stages = find_launch_target(setup.target).own_stages && setup.stages.empty();
   const std::vector<std::string> broken = as_usual || !setup.stages.empty()
                                               ? broken_launch_rules(setup)
                                               : broken_rules(reading.framework, shape_of(setup.model), setup.degrees);

@@ -249,6 +249,17 @@ TEST(ReadFlagscale, EveryMeshHasDegreesOfItsOwn) {
   EXPECT_EQ(reading.setup.stages[1].blocks, 3);
 }
 
+TEST(ReadFlagscale, WithoutMeshesItIsMegatron) {
+  const std::string yaml =
+      "system:\n  tensor_model_parallel_size: 2\n  sequence_parallel: true\nmodel:\n  num_layers: 4\n  hidden_size: "
+      "64\n"
+      "  num_attention_heads: 4\n  seq_length: 32\n  max_position_embeddings: 32\n  micro_batch_size: 2\n  bf16: true\n"
+      "data:\n  vocab_size: 128\n";
+  const LaunchReading reading = read({{"t.yaml", yaml}}, 1, 4);
+  EXPECT_EQ(method_text(reading.setup.degrees), "megatron:tp=2,pp=1,sp=1,zero=0,exact=1");
+  EXPECT_TRUE(reading.setup.stages.empty());
+}
+
 TEST(ReadLaunch, AFileOfNoKnownFrameworkIsRefused) {
   EXPECT_NE(refusal([] {
               return read_launch_text({.files = {{"run.sh", "echo hello\n"}}});
