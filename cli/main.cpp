@@ -47,6 +47,9 @@ void add_verbs(CLI::App& app, Context& context) {
   add_run(app, context);
   add_diff(app, context);
   add_explain(app, context);
+  add_export(app, context);
+  add_read(app, context);
+  add_advise(app, context);
   add_solve(app, context);
 }
 

@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "explain", "import", "calibrate", "validate", "solve", "models", "clusters"]
+VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "explain", "export", "read", "advise", "import", "calibrate", "validate", "solve", "models", "clusters"]
 # Options of other programs that the pages name.
 OTHERS = {"--hostfile", "--trace=cuda,nvtx", "--type", "--recurse-submodules"}
 BEGIN, END = "<!-- options of {}: written by tests/docs_test.py -->", "<!-- end -->"
@@ -31,11 +31,11 @@ def options_of(text):
     found, name = {}, None
     section = text.split("Options:\n")[1].split("\n\n")[0]
     for line in section.splitlines():
-        start = re.match(r"  (-\S+)( (?:TEXT|\.\.\.|[A-Za-z]+:|--)\S*(?: (?:\.\.\.|Excludes:|Needs:|--\S+))*| )?(?: {2,}|$)?(.*)", line)
+        start = re.match(r"  (-\S+)( (?:TEXT|\.\.\.|[A-Za-z]+:|--)\S*(?: (?:\.\.\.|REQUIRED|Excludes:|Needs:|--\S+))*| )?(?: {2,}|$)?(.*)", line)
         if start:
             name = start.group(1).split(",")[-1]
             value = (start.group(2) or "").strip()
-            value = re.sub(r" ?(Excludes|Needs):.*", "", value)
+            value = re.sub(r" ?(REQUIRED|(Excludes|Needs):.*)", "", value)
             found[name] = (value, start.group(3).strip())
         elif name:
             found[name] = (found[name][0], (found[name][1] + " " + line.strip()).strip())

@@ -12,6 +12,7 @@
 #include "cli/options/stage_profiles.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
+#include "core/planner/degrees/degrees_bounds.h"
 
 namespace meshwright {
 
@@ -516,9 +517,12 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   at_place("--schedule", [&] { read_schedule(search, options.schedule); });
   if (search.launch_for != nullptr)
     expect_options_of_degrees(options);
-  else if (by_degrees)
+  else if (by_degrees) {
     expect_launchable(*framework, request);
-  else if (framework != nullptr)
+    // Frameworks cut along blocks; other layers are for the user to ask for.
+    if (options.layers == "default" && options.layer_cut.empty() && options.layer_starts.empty())
+      search.layer_cut.cut = cut_of(degrees_of(search.method, cluster.devices()), shape_of(request.model).blocks);
+  } else if (framework != nullptr)
     expect_own_meshes(*framework, request);
   request.goal = goal_of(options, request.trains());
   expect_options_that_count(options, request);

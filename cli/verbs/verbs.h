@@ -24,6 +24,9 @@ void add_replay(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_diff(CLI::App& app, Context& context);
 void add_explain(CLI::App& app, Context& context);
+void add_export(CLI::App& app, Context& context);
+void add_read(CLI::App& app, Context& context);
+void add_advise(CLI::App& app, Context& context);
 void add_solve(CLI::App& app, Context& context);
 
 }  // namespace meshwright

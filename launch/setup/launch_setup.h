@@ -17,15 +17,30 @@
 
 namespace meshwright {
 
+// One pipeline stage of a framework whose stages may differ (FlagScale, Alpa).
+struct StageSetup {
+  int blocks = 0;
+  int dp = 1, tp = 1, cp = 1, ep = 1;
+  Recompute recompute = Recompute::None;
+  std::string device = {};  // "": as the job's
+  bool operator==(const StageSetup&) const = default;
+};
+
 struct LaunchSetup {
-  std::string target;   // the name of a LaunchTarget
-  std::string release;  // of the framework, as the file names it; "": it does not say
-  ModelConfig model;
+  std::string target;        // the name of a LaunchTarget
+  std::string release = {};  // of the framework, as the file names it; "": it does not say
+  ModelConfig model = {};
   // The framework's own name of the model ("llama3-70b", a flavor, a recipe), where the file says the shape by it.
   std::string model_name = {};
   int hosts = 1, devices_per_host = 1;
   std::string device = {};  // "H100-SXM5-80GB"; "": the file does not say
-  Degrees degrees;
+  Degrees degrees = {};
+  // Samples per step as the file says them, where that need not be micro-batches of every replica; nullopt: it is.
+  std::optional<std::int64_t> batch = {};
+  // Blocks of every stage, in the order of the layers, where the file names them one by one; the embedding is with the
+  // first stage and the loss with the last. Empty: as degrees.split says, or evenly.
+  std::vector<int> stage_blocks = {};
+  std::vector<StageSetup> stages = {};  // of frameworks whose stages may differ; empty: all are as `degrees`
   // Weights, gradients and states are split within groups of so many neighbouring replicas, and the groups have copies
   // of one another (HSDP); nullopt: over all replicas.
   std::optional<int> shard = {};
@@ -39,7 +54,7 @@ struct LaunchSetup {
 
   [[nodiscard]] int devices() const { return hosts * devices_per_host; }
   [[nodiscard]] std::int64_t global_batch() const {
-    return degrees.micro_batch * degrees.micro_batches * degrees.dp;
+    return batch.value_or(degrees.micro_batch * degrees.micro_batches * degrees.dp);
   }
 };
 

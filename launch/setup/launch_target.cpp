@@ -15,10 +15,10 @@ const std::vector<LaunchTarget>& launch_targets() {
       {"fsdp2", "PyTorch FSDP2", "fsdp"},
       {"accelerate", "accelerate 1.x", "fsdp"},
       {"maxtext", "MaxText of 2026", "maxtext"},
-      {"jax", "JAX", ""},
-      {"alpa", "Alpa 0.2", ""},
-      {"nnscaler", "nnScaler", ""},
-      {"flagscale", "FlagScale of November 2025", ""},
+      {.name = "jax", .release = "JAX 0.5 and later", .framework = "", .own_shardings = true},
+      {.name = "alpa", .release = "Alpa 0.2", .framework = "alpa", .own_shardings = true},
+      {.name = "nnscaler", .release = "nnScaler 0.5 and later", .framework = "", .own_shardings = true},
+      {.name = "flagscale", .release = "FlagScale of November 2025", .framework = "megatron", .own_stages = true},
   };
   return targets;
 }
@@ -30,6 +30,17 @@ const LaunchTarget& find_launch_target(const std::string& name) {
     names.push_back(target.name);
   }
   throw InputError(unknown_name("launch target", name, names, "Files are written for these."));
+}
+
+Framework framework_of(const LaunchTarget& target) {
+  Framework framework = find_framework(target.framework);
+  if (target.name == "accelerate") framework.zero = {2, 3};
+  if (target.name == "flagscale") {
+    framework.schedules = {ScheduleKind::OneFOneB};
+    framework.recompute = {Recompute::None, Recompute::Full};
+    framework.contexts = framework.whole_experts = false;
+  }
+  return framework;
 }
 
 }  // namespace meshwright

@@ -5,18 +5,26 @@
 #include <string>
 #include <vector>
 
+#include "core/planner/method/framework.h"
+
 namespace meshwright {
 
 struct LaunchTarget {
   std::string name;     // "megatron-bridge"
   std::string release;  // that its files are written for
-  // Whose degrees it launches (find_framework); "": every stage may have its own mesh and shardings.
+  // Whose degrees it launches (find_framework), so that a plan for it can be searched; "": it takes any plan.
   std::string framework;
+  bool own_stages = false;     // every stage has degrees of its own
+  bool own_shardings = false;  // every stage has a mesh, and every tensor a sharding, of its own
 };
 
 // In the order in which they are shown.
 [[nodiscard]] const std::vector<LaunchTarget>& launch_targets();
 // Throws InputError with the nearest names.
 [[nodiscard]] const LaunchTarget& find_launch_target(const std::string& name);
+
+// Of the target's framework what its files can say: plans that are searched for it can always be written.
+// REQUIRES: it has one.
+[[nodiscard]] Framework framework_of(const LaunchTarget& target);
 
 }  // namespace meshwright

@@ -41,7 +41,9 @@ std::vector<Framework> make_frameworks() {
                         .uneven_stages = true,
                         .divides_kv_heads = true,
                         .tied_in_pipes = false,
-                        .sequences = Framework::Sequences::Always});
+                        .sequences = Framework::Sequences::Always,
+                        .even_sequences = true,
+                        .zero_with_experts = {2, 3}});
   frameworks.push_back({.name = "deepspeed",
                         .release = "DeepSpeed 0.19",
                         .software = "deepspeed",
@@ -50,7 +52,8 @@ std::vector<Framework> make_frameworks() {
                         .zero = {0, 1, 2, 3},
                         .zero_in_pipes = {0, 1},
                         .uneven_stages = true,
-                        .contexts = false});
+                        .contexts = false,
+                        .zero_with_experts = {0, 1, 2}});
   frameworks.push_back({.name = "fsdp",
                         .release = "PyTorch 2.9 under accelerate 1.x",
                         .software = "fsdp2",
@@ -66,7 +69,8 @@ std::vector<Framework> make_frameworks() {
                         .schedules = {GPipe},
                         .recompute = all_or_none,
                         .zero = {0, 1, 3},
-                        .zero_in_pipes = {0, 1, 3}});
+                        .zero_in_pipes = {0, 1, 3},
+                        .even_microbatches = true});
   frameworks.push_back({.name = "alpa",
                         .release = "Alpa 0.2",
                         .software = "alpa",
@@ -145,6 +149,8 @@ class Rules {
          chunks, shape_.blocks);
     rule(degrees_.schedule != ScheduleKind::DualPipeV || degrees_.micro_batches >= stages,
          "dualpipe-v needs a micro-batch for each of the {} stages, and there are {}", stages, degrees_.micro_batches);
+    rule(!framework_.even_microbatches || degrees_.micro_batches % pp == 0,
+         "pp={} does not divide the {} micro-batches", pp, degrees_.micro_batches);
     if (uneven)
       for (const std::string& sentence : broken_split_rules(degrees_.split, shape_.blocks, pp, chunks))
         broken_.push_back(sentence);
@@ -158,7 +164,10 @@ class Rules {
   }
 
   void context() {
-    const int cp = degrees_.cp;
+    const auto& [cp, tp] = std::tie(degrees_.cp, degrees_.tp);
+    if (framework_.even_sequences && tp > 1)
+      rule(shape_.seq % (2 * cp * tp) == 0, "tp={} x 2 cp={} does not divide the sequence of {}", tp, 2 * cp,
+           shape_.seq);
     if (cp == 1) return;
     rule(framework_.contexts, "{} does not split the sequence over cp={}", framework_.name, cp);
     rule(shape_.seq % (2 * cp) == 0, "2 cp={} does not divide the sequence of {}", 2 * cp, shape_.seq);
@@ -190,6 +199,8 @@ class Rules {
     const int zero = degrees_.zero;
     rule(contains(degrees_.pp > 1 ? framework_.zero_in_pipes : framework_.zero, zero), "{} has no ZeRO level {}{}",
          framework_.name, zero, degrees_.pp > 1 ? " with pipeline stages" : "");
+    rule(degrees_.ep == 1 || contains(framework_.zero_with_experts, zero), "{} has no ZeRO level {} with ep={}",
+         framework_.name, zero, degrees_.ep);
     rule(framework_.has(degrees_.recompute), "{} cannot recompute {}", framework_.name, name_of(degrees_.recompute));
     using enum Framework::Sequences;
     rule(!degrees_.sequence_parallel || framework_.sequences != Never, "{} does not split the sequence over tp={}",

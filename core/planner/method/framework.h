@@ -66,6 +66,9 @@ struct Framework {
   std::vector<ContextExchange> context_exchanges = {ContextExchange::AllGather};
   bool tied_in_pipes = true;  // the embedding may be tied in a pipeline
   enum class Sequences { Never, Either, Always } sequences = Sequences::Never;  // split over tp, between its products
+  bool even_sequences = false;                        // 2 cp x tp divides the sequence, whatever is split
+  bool even_microbatches = false;                     // pp divides the number of micro-batches
+  std::vector<int> zero_with_experts = {0, 1, 2, 3};  // of the levels above, those that ep may be above 1 with
   // Every stage may have its own mesh and shardings: the free search is what it launches, of its schedules.
   bool own_meshes = false;
 

@@ -55,6 +55,14 @@ TEST(FrameworkRules, NameTheDegreeAndTheSizeThatItDoesNotDivide) {
   EXPECT_EQ(first_broken("megatron", {.dp = 1, .cp = 2, .ep = 8, .folded_experts = true}),
             "ep=8 of folded experts does not divide dp=1 x cp=2");
   EXPECT_EQ(first_broken("megatron", {.cp = 3}), "2 cp=6 does not divide the sequence of 1024");
+  EXPECT_EQ(first_broken("maxtext", {.pp = 4, .schedule = ScheduleKind::GPipe, .micro_batches = 6}),
+            "pp=4 does not divide the 6 micro-batches");
+  EXPECT_EQ(first_broken("maxtext", {.pp = 4, .schedule = ScheduleKind::GPipe, .micro_batches = 8}), "");
+  EXPECT_EQ(first_broken("torchtitan", {.tp = 2, .cp = 512, .sequence_parallel = true}),
+            "tp=2 x 2 cp=1024 does not divide the sequence of 1024");
+  EXPECT_EQ(first_broken("torchtitan", {.dp = 4, .ep = 2}), "torchtitan has no ZeRO level 0 with ep=2");
+  EXPECT_EQ(first_broken("torchtitan", {.dp = 4, .ep = 2, .zero = 2}), "");
+  EXPECT_EQ(first_broken("deepspeed", {.dp = 4, .ep = 2, .zero = 3}), "deepspeed has no ZeRO level 3 with ep=2");
   const StageSplit ends{3, 1, ""};
   EXPECT_EQ(first_broken("megatron", {.pp = 4, .split = ends}), "");
   EXPECT_EQ(first_broken("torchtitan", {.pp = 4, .split = ends}),

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes in the frameworks' own words.
+#include "core/base/text.h"
+#include "launch/advise/advice.h"
+
+namespace meshwright {
+
+namespace {
+
+std::string megatron_stages(const Degrees& d) {
+  if (!d.split.layout.empty()) return fmt::format("--pipeline-model-parallel-layout '{}'", d.split.layout);
+  std::vector<std::string> flags;
+  if (d.chunks > 1) flags.push_back(fmt::format("--num-virtual-stages-per-pipeline-rank {}", d.chunks));
+  if (d.split.first > 0) flags.push_back(fmt::format("--decoder-first-pipeline-num-layers {}", d.split.first));
+  if (d.split.last > 0) flags.push_back(fmt::format("--decoder-last-pipeline-num-layers {}", d.split.last));
+  return join(flags, " ");
+}
+
+std::string megatron_recompute(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::None:
+      return "";
+    case Recompute::Full:
+      return "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
+    case Recompute::Selective:
+      break;
+  }
+  return "--recompute-granularity selective";
+}
+
+std::string megatron_zero(int zero) {
+  if (zero == 0) return "";
+  if (zero == 1) return "--use-distributed-optimizer";
+  return fmt::format("--use-megatron-fsdp --data-parallel-sharding-strategy {}",
+                     zero == 2 ? "optim_grads" : "optim_grads_params");
+}
+
+std::string megatron_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("--tensor-model-parallel-size {}", d.tp);
+    case LaunchProperty::Pipeline:
+      return fmt::format("--pipeline-model-parallel-size {}", d.pp);
+    case LaunchProperty::Stages:
+      return megatron_stages(d);
+    case LaunchProperty::Context:
+      return fmt::format(
+          "--context-parallel-size {}{}", d.cp,
+          d.cp == 1 ? ""
+                    : fmt::format(" --cp-comm-type {}",
+                                  d.context == ContextExchange::AllGather ? "all_gather" : name_of(d.context)));
+    case LaunchProperty::Expert:
+      return fmt::format("--expert-model-parallel-size {}{}", d.ep,
+                         d.whole_experts ? " --expert-tensor-parallel-size 1" : "");
+    case LaunchProperty::Sequence:
+      return d.sequence_parallel ? "--sequence-parallel" : "";
+    case LaunchProperty::Zero:
+      return megatron_zero(d.zero);
+    case LaunchProperty::Recompute:
+      return megatron_recompute(d.recompute);
+    case LaunchProperty::MicroBatch:
+      break;
+  }
+  return fmt::format("--micro-batch-size {}", d.micro_batch);
+}
+
+// The same words as keys: "--a-b 2" is "GROUP.a_b=2", "--a-b" alone "GROUP.a_b=true".
+std::string as_keys(const std::string& flags, const std::string& group, const std::string& equals) {
+  std::vector<std::string> keys;
+  for (const std::string& word : split(flags, ' ')) {
+    if (word.empty()) continue;
+    if (!word.starts_with("--")) {
+      if (!keys.empty()) keys.back() += (keys.back().find(equals) == std::string::npos ? equals : " ") + word;
+      continue;
+    }
+    std::string key = word.substr(2);
+    for (char& c : key)
+      if (c == '-') c = '_';
+    keys.push_back(group + key);
+  }
+  for (std::string& key : keys)
+    if (key.find(equals) == std::string::npos) key += equals + "true";
+  return join(keys, " ");
+}
+
+const char* torchtitan_schedule(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::GPipe:
+      return "GPipe";
+    case ScheduleKind::Interleaved:
+      return "Interleaved1F1B";
+    case ScheduleKind::ZeroBubbleV:
+      return "ZBVZeroBubble";
+    case ScheduleKind::DualPipeV:
+      return "DualPipeV";
+    case ScheduleKind::OneFOneB:
+      return "1F1B";
+    default:
+      return "PipelineScheduleSingle with a schedule file";
+  }
+}
+
+std::string torchtitan_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("parallelism.tensor_parallel_degree = {}", d.tp);
+    case LaunchProperty::Pipeline:
+      return fmt::format("parallelism.pipeline_parallel_degree = {}", d.pp);
+    case LaunchProperty::Stages:
+      return d.pp == 1
+                 ? ""
+                 : fmt::format("parallelism.pipeline_parallel_schedule = \"{}\"{}", torchtitan_schedule(d.schedule),
+                               d.chunks > 1 ? fmt::format(" with {} stages on each rank", d.chunks) : "");
+    case LaunchProperty::Context:
+      return fmt::format("parallelism.context_parallel_degree = {}", d.cp);
+    case LaunchProperty::Expert:
+      return fmt::format("parallelism.expert_parallel_degree = {}", d.ep);
+    case LaunchProperty::Sequence:
+      return d.sequence_parallel ? "parallelism.enable_sequence_parallel = true" : "";
+    case LaunchProperty::Zero:
+      return d.zero == 0   ? "parallelism.data_parallel_replicate_degree = -1"
+             : d.zero == 2 ? "parallelism.fsdp_reshard_after_forward = \"never\""
+                           : "parallelism.fsdp_reshard_after_forward = \"always\"";
+    case LaunchProperty::Recompute:
+      return fmt::format("activation_checkpoint.mode = \"{}\"", name_of(d.recompute));
+    case LaunchProperty::MicroBatch:
+      break;
+  }
+  return d.pp > 1 ? fmt::format("parallelism.pipeline_parallel_microbatch_size = {}", d.micro_batch)
+                  : fmt::format("training.local_batch_size = {}", d.micro_batch);
+}
+
+std::string deepspeed_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("tensor_parallel.autotp_size: {}", d.tp);
+    case LaunchProperty::Pipeline:
+      return fmt::format("PipelineModule(num_stages={})", d.pp);
+    case LaunchProperty::Expert:
+      return fmt::format("expert_parallel.autoep_size: {}", d.ep);
+    case LaunchProperty::Zero:
+      return fmt::format("zero_optimization.stage: {}", d.zero);
+    case LaunchProperty::Recompute:
+      return fmt::format("activation checkpoints: {}", name_of(d.recompute));
+    case LaunchProperty::MicroBatch:
+      return fmt::format("train_micro_batch_size_per_gpu: {}", d.micro_batch);
+    default:
+      return "";
+  }
+}
+
+std::string accelerate_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("parallelism_config_tp_size: {}", d.tp);
+    case LaunchProperty::Context:
+      return fmt::format("parallelism_config_cp_size: {}", d.cp);
+    case LaunchProperty::Zero:
+      return d.zero == 0   ? "distributed_type: MULTI_GPU"
+             : d.zero == 2 ? "fsdp_reshard_after_forward: false"
+                           : "fsdp_reshard_after_forward: true";
+    case LaunchProperty::Recompute:
+      return fmt::format("fsdp_activation_checkpointing: {}", d.recompute == Recompute::Full);
+    case LaunchProperty::MicroBatch:
+      return fmt::format("per-device batch of {}", d.micro_batch);
+    default:
+      return "";
+  }
+}
+
+std::string maxtext_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("ici_tensor_parallelism={}", d.tp);
+    case LaunchProperty::Pipeline:
+      return fmt::format("dcn_pipeline_parallelism={}", d.pp);
+    case LaunchProperty::Context:
+      return fmt::format("ici_context_parallelism={}", d.cp);
+    case LaunchProperty::Expert:
+      return fmt::format("ici_expert_parallelism={}", d.ep);
+    case LaunchProperty::Zero:
+      return d.zero == 3   ? "ici_fsdp_parallelism=-1"
+             : d.zero == 1 ? "shard_optimizer_over_data=true"
+                           : "ici_data_parallelism=-1";
+    case LaunchProperty::Recompute:
+      return d.recompute == Recompute::Full   ? "remat_policy=full"
+             : d.recompute == Recompute::None ? "remat_policy=none"
+                                              : "remat_policy=minimal";
+    case LaunchProperty::MicroBatch:
+      return fmt::format("micro-batches of {} (gradient_accumulation_steps={})", d.micro_batch, d.micro_batches);
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::string setting_text(const std::string& target, LaunchProperty property, const Degrees& degrees) {
+  if (target == "torchtitan") return torchtitan_text(property, degrees);
+  if (target == "deepspeed") return deepspeed_text(property, degrees);
+  if (target == "accelerate" || target == "fsdp2") return accelerate_text(property, degrees);
+  if (target == "maxtext") return maxtext_text(property, degrees);
+  const std::string flags = megatron_text(property, degrees);
+  if (target == "megatron-bridge")
+    return as_keys(flags, property == LaunchProperty::MicroBatch ? "train." : "model.", "=");
+  if (target == "flagscale") return as_keys(flags, "", ": ");
+  return flags;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/read/launch_reading.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "launch/read/readers.h"
+#include "launch/rules/launch_rules.h"
+#include "launch/setup/launch_target.h"
+
+namespace meshwright {
+
+std::optional<LaunchDevices> devices_of(const LaunchText& text) {
+  const auto as_int = [](std::int64_t value) { return static_cast<int>(std::min<std::int64_t>(value, 1 << 20)); };
+  if (text.devices && text.hosts && *text.hosts >= 1 && *text.devices % *text.hosts == 0)
+    return LaunchDevices{as_int(*text.hosts), as_int(*text.devices / *text.hosts)};
+  if (text.hosts && text.devices_per_host) return LaunchDevices{as_int(*text.hosts), as_int(*text.devices_per_host)};
+  if (text.devices && text.devices_per_host && *text.devices % *text.devices_per_host == 0)
+    return LaunchDevices{as_int(*text.devices / *text.devices_per_host), as_int(*text.devices_per_host)};
+  // Hosts of eight where only their number, or that of all devices, is said.
+  constexpr int kUsual = 8;
+  if (text.hosts) return LaunchDevices{as_int(*text.hosts), kUsual};
+  if (text.devices && *text.devices <= kUsual) return LaunchDevices{1, as_int(*text.devices)};
+  if (text.devices && *text.devices % kUsual == 0) return LaunchDevices{as_int(*text.devices / kUsual), kUsual};
+  return std::nullopt;
+}
+
+namespace {
+
+void read_by_target(ReadingJob& job) {
+  const std::string& target = job.text.target;
+  if (job.text.variant == "GPT-NeoX") return read_neox(job);
+  if (target == "megatron" || target == "megatron-bridge" || target == "flagscale") return read_megatron(job);
+  if (target == "torchtitan") return read_torchtitan(job);
+  if (target == "deepspeed") return read_deepspeed(job);
+  if (target == "maxtext") return read_maxtext(job);
+  if (target == "accelerate" || target == "fsdp2") return read_accelerate(job);
+  throw InputError(
+      fmt::format("--as: files of {} are not read; give one of megatron, megatron-bridge, torchtitan, deepspeed, "
+                  "accelerate, maxtext or flagscale.",
+                  target));
+}
+
+// What the framework asserts of the setup, beside what the reader has seen in the flags. What writers of files check of
+// the model is no rule for a file that names its own.
+void add_rules(LaunchReading& reading, bool of_its_own) {
+  const Framework& usual = find_framework(reading.framework.name);
+  LaunchSetup setup = reading.setup;
+  setup.degrees = degrees_with_layout(setup);
+  // One stage runs under every schedule; MaxText's axes make groups of replicas.
+  if (setup.degrees.pp == 1) setup.degrees.schedule = reading.framework.schedules.front();
+  if (reading.framework.name == "maxtext") setup.shard.reset();
+  const bool as_usual = reading.framework.zero == usual.zero && reading.framework.sequences == usual.sequences &&
+                        reading.framework.schedules == usual.schedules &&
+                        reading.framework.recompute == usual.recompute &&
+                        reading.framework.whole_experts == usual.whole_experts &&
+                        find_launch_target(setup.target).framework == usual.name && !of_its_own;
+  // FlagScale's own rules are of stages that differ; without such it is Megatron-LM.
+  const bool without_stages = find_launch_target(setup.target).own_stages && setup.stages.empty();
+  const std::vector<std::string> broken = as_usual || !setup.stages.empty()
+                                              ? broken_launch_rules(setup)
+                                              : broken_rules(reading.framework, shape_of(setup.model), setup.degrees);
+  // What cannot be written for the framework is none of its rules: the file says it in its own words.
+  const auto of_writers = [](const std::string& sentence) {
+    return sentence.find("cannot be told") != std::string::npos ||
+           sentence.find(", and the plan") != std::string::npos ||
+           sentence.find("and the model's are") != std::string::npos;
+  };
+  for (const std::string& sentence : broken)
+    if (!of_writers(sentence)) reading.broken.push_back(sentence);
+}
+
+}  // namespace
+
+LaunchReading read_launch(const LaunchText& text, const LaunchDevices& devices, const LaunchAnswers& answers) {
+  const LaunchTarget& target = find_launch_target(text.target);
+  ReadingJob job{text, devices, answers, {}};
+  LaunchReading& reading = job.reading;
+  reading.settings = text.settings;
+  reading.setup.target = target.name;
+  reading.setup.release = target.release;
+  reading.setup.hosts = devices.hosts;
+  reading.setup.devices_per_host = devices.devices_per_host;
+  reading.setup.device = text.device;
+  reading.framework = find_framework(target.framework.empty() ? "megatron" : target.framework);
+  reading.software = reading.framework.software;
+  if (text.variant == "Megatron-DeepSpeed" || text.variant == "GPT-NeoX") reading.software = "megatron-deepspeed";
+  read_by_target(job);
+  for (const std::string& twice : reading.settings.given_twice()) job.assume("the last value of " + twice);
+  add_rules(reading, !text.variant.empty() && text.variant != "Python");
+  return std::move(reading);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// MaxText of 2026: run configurations and key=value words. Defaults are those of its base.yml.
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "launch/read/readers.h"
+
+namespace meshwright {
+
+namespace {
+
+// Keys without effect on a plan.
+constexpr const char* kMaxtextWords[] = {"base_config",
+                                         "run_name",
+                                         "hardware",
+                                         "steps",
+                                         "enable_checkpointing",
+                                         "attention",
+                                         "use_iota_embed",
+                                         "scan_layers",
+                                         "dataset_type",
+                                         "async_checkpointing",
+                                         "logits_dot_in_fp32",
+                                         "base_output_directory",
+                                         "max_segments_per_seq",
+                                         "profiler",
+                                         "reuse_example_batch",
+                                         "gcs_metrics",
+                                         "enable_dropout",
+                                         "normalization_layer_epsilon",
+                                         "rope_max_timescale",
+                                         "log_period",
+                                         "compile_topology",
+                                         "compile_topology_num_slices",
+                                         "learning_rate",
+                                         "tokenizer_path",
+                                         "tokenizer_type",
+                                         "dataset_path",
+                                         "save_config_to_gcs",
+                                         "packing",
+                                         "enable_goodput_recording",
+                                         "skip_first_n_steps_for_profiler",
+                                         "profiler_steps",
+                                         "use_vertex_tensorboard",
+                                         "monitor_goodput",
+                                         "sa_block_q",
+                                         "sa_block_kv",
+                                         "tokenize_train_data",
+                                         "opt_type",
+                                         "dtype",
+                                         "data_sharding",
+                                         "mesh_axes",
+                                         "logical_axis_rules",
+                                         "custom_mesh_and_rule",
+                                         "enable_nnx",
+                                         "remat_policy",
+                                         "quantization",
+                                         "checkpoint_period",
+                                         "allow_split_physical_axes",
+                                         "hf_access_token",
+                                         "megablox",
+                                         "sparse_matmul",
+                                         "capacity_factor"};
+
+class MaxtextReader {
+ public:
+  explicit MaxtextReader(ReadingJob& job) : job_(job), s_(job.settings()), d_(job.degrees()) {}
+
+  void read() {
+    read_degrees();
+    read_model();
+    read_stages();
+    read_batch();
+    read_rest();
+    s_.no_effect([](const std::string& key) {
+      for (const char* word : kMaxtextWords)
+        if (key == word) return true;
+      return key.starts_with("sa_") || key.starts_with("xla_") || key.starts_with("checkpoint") ||
+             key.starts_with("profile") || key.starts_with("rope_") || key.starts_with("adam_") ||
+             key.starts_with("tokenize") || key.starts_with("goodput");
+    });
+  }
+
+ private:
+  // The product of an axis within and between hosts; -1 stands for what is left.
+  std::int64_t axis(const char* name, std::int64_t ici_otherwise = 1, std::int64_t dcn_otherwise = 1) {
+    const std::int64_t ici = value_of("ici", name, ici_otherwise), dcn = value_of("dcn", name, dcn_otherwise);
+    if (ici == -1) left_ici_ = name;
+    if (dcn == -1) left_dcn_ = name;
+    ici_ *= ici == -1 ? 1 : ici;
+    dcn_ *= dcn == -1 ? 1 : dcn;
+    return (ici == -1 ? 1 : ici) * (dcn == -1 ? 1 : dcn);
+  }
+  std::int64_t value_of(const char* group, const char* name, std::int64_t otherwise) {
+    const std::string key = fmt::format("{}_{}_parallelism", group, name);
+    const std::int64_t value = s_.integer(key, -1).value_or(otherwise);
+    require(value != 0 && value <= 1 << 20, "{}: {} is no degree; give 1 or more, or -1 for what is left.",
+            s_.where(key), value);
+    return value;
+  }
+
+  void read_degrees() {
+    const std::int64_t data = axis("data", 1, -1);
+    const std::int64_t fsdp = axis("fsdp", -1) * axis("fsdp_transpose");
+    const std::int64_t tensor = axis("tensor") * axis("tensor_transpose") * axis("tensor_sequence");
+    const std::int64_t context = axis("context") * axis("sequence"), ulysses = axis("context_usp_ulysses");
+    const std::int64_t stages = axis("pipeline"), experts = axis("expert");
+    for (const char* other : {"autoregressive", "context_autoregressive", "diloco"}) (void)axis(other);
+    const auto fits = [](std::int64_t n) { return static_cast<int>(std::min<std::int64_t>(n, 1 << 20)); };
+    d_.tp = fits(tensor);
+    d_.cp = fits(context * ulysses);
+    d_.pp = fits(stages);
+    if (ulysses > 1) d_.context = ContextExchange::AllToAll;
+    const std::int64_t hosts = job_.devices.hosts, per_host = job_.devices.devices_per_host;
+    if (left_ici_.empty() ? ici_ != per_host : per_host % ici_ != 0)
+      unequal("ici", ici_, per_host, "devices of a host");
+    if (left_dcn_.empty() ? dcn_ != hosts : hosts % dcn_ != 0) unequal("dcn", dcn_, hosts, "hosts");
+    const auto widen = [&](std::string_view name, std::int64_t own) {
+      return own * (left_ici_ == name ? std::max<std::int64_t>(1, per_host / ici_) : 1) *
+             (left_dcn_ == name ? std::max<std::int64_t>(1, hosts / dcn_) : 1);
+    };
+    d_.tp = fits(widen("tensor", d_.tp));
+    d_.cp = fits(widen("context", d_.cp));
+    share_devices(job_);
+    // The axes of experts split the batch, too.
+    d_.ep = fits(widen("expert", experts));
+    const std::int64_t split = widen("fsdp", fsdp), copies = widen("data", data);
+    d_.zero = split > 1 ? 3 : s_.flag("shard_optimizer_over_data") && copies > 1 ? 1 : 0;
+    if (split > 1 && copies > 1) {
+      job_.reading.setup.shard = fits(split);
+      if (d_.tp * d_.cp * d_.pp > 1)
+        job_.assume(fmt::format("weights split over all {} replicas, not over groups of {}", d_.dp, split));
+    }
+    const auto of_sequence = s_.integer("ici_tensor_sequence_parallelism", -1).value_or(1);
+    d_.sequence_parallel = d_.tp > 1 && of_sequence > 1;
+    if (d_.sequence_parallel) job_.reading.framework.sequences = Framework::Sequences::Either;
+  }
+  void unequal(const char* group, std::int64_t product, std::int64_t have, const char* what) {
+    const std::string why =
+        fmt::format("the product of the {} axes is {}, and there are {} {}", group, product, have, what);
+    job_.broken(why);
+    job_.no_plan(why + "; give --cluster or --nodes with as many");
+  }
+
+  void read_model() {
+    const std::string name = s_.text("model_name").value_or("");
+    job_.reading.setup.model_name = name == "default" ? "" : name;
+    const std::int64_t seq = job_.answers.seq ? *job_.answers.seq : s_.integer("max_target_length").value_or(1024);
+    (void)s_.take("max_target_length");
+    for (const char* key : {"base_emb_dim", "base_mlp_dim", "base_num_decoder_layers"})
+      if (s_.has(key)) shape_given_ = true;
+    if (take_given_model(job_, seq)) return forget_shape();
+    require(shape_given_ || (!name.empty() && name != "default") || s_.has("global_parameter_scale"),
+            "{}: says nothing of the model (model_name, base_emb_dim, ...); give the run's own file first, or --model.",
+            job_.text.program);
+    // What the file does not say of a model with a name is in that model's own file, or as the built-in one has it.
+    if (!name.empty() && name != "default") {
+      const bool complete = s_.has("base_emb_dim") && s_.has("base_mlp_dim") && s_.has("base_num_decoder_layers") &&
+                            s_.has("base_num_query_heads");
+      try {
+        known_ = model_by_name(name, job_.text.program);
+      } catch (const InputError&) {
+        if (!complete) throw;
+      }
+    }
+    if (known_ && !shape_given_) {
+      ModelConfig& model = job_.reading.setup.model = *known_;
+      model.seq = seq;
+      job_.assume(fmt::format("the sizes of {} for '{}'", model.name, name));
+      return forget_shape();
+    }
+    job_.reading.setup.model = model_of(facts(seq), "", job_.text.program, job_.reading.assumed);
+  }
+  void forget_shape() {
+    for (const char* key : {"base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "base_num_decoder_layers",
+                            "base_mlp_dim", "head_dim", "vocab_size", "mlp_activations", "decoder_block",
+                            "logits_via_embedding", "global_parameter_scale"})
+      (void)s_.take(key);
+  }
+
+  // Of the built-in model of the same name; else as base.yml has it.
+  std::int64_t usual(const char* key, std::int64_t otherwise) const {
+    if (!known_) return otherwise;
+    const auto found = known_->more.find(key);
+    return found == known_->more.end() ? otherwise : found->second;
+  }
+
+  ModelFacts facts(std::int64_t seq) {
+    // 2^k: k = 3q + r doubles layers q times, heads and the feed-forward once more with r, the width with r of 2.
+    const std::int64_t scale = s_.integer("global_parameter_scale").value_or(1);
+    int k = 0;
+    while ((std::int64_t{2} << k) <= scale && k < 40) ++k;
+    if ((std::int64_t{1} << k) != scale)
+      job_.broken(fmt::format("global_parameter_scale {} is no power of two", scale));
+    const std::int64_t layers = std::int64_t{1} << (k / 3);
+    const std::int64_t wide = layers * (k % 3 > 0 ? 2 : 1), emb = layers * (k % 3 > 1 ? 2 : 1);
+    const auto base = [&](const char* key, std::int64_t otherwise) { return s_.integer(key).value_or(otherwise); };
+    ModelFacts facts;
+    facts.seq = seq;
+    facts.hidden = base("base_emb_dim", known_ ? known_->hidden : 2048) * emb;
+    facts.heads = base("base_num_query_heads", known_ ? known_->heads : 16) * wide;
+    facts.kv_heads = base("base_num_kv_heads", usual("kv_heads", 16)) * wide;
+    facts.layers = base("base_num_decoder_layers", known_ ? known_->layers : 16) * layers;
+    facts.ffn = base("base_mlp_dim", usual("intermediate", 7168)) * wide;
+    facts.head_dim = base("head_dim", usual("head_dim", 128));
+    facts.vocab = job_.answers.vocab ? *job_.answers.vocab : base("vocab_size", known_ ? known_->vocab : 32000);
+    (void)s_.take("vocab_size");
+    const std::vector<std::string> activations = s_.words("mlp_activations");
+    facts.gated = activations.size() != 1;
+    facts.activation = activations.empty() || activations[0] == "silu" ? ModelFacts::Activation::Silu
+                       : activations[0] == "relu"                      ? ModelFacts::Activation::Relu
+                                                                       : ModelFacts::Activation::Gelu;
+    facts.tied = s_.boolean("logits_via_embedding").value_or(false);
+    facts.positions = ModelFacts::Positions::Rotary;
+    facts.rotary_base = s_.number("rope_max_timescale").value_or(10000.0);
+    facts.rms_norm = true;
+    facts.bias = false;
+    facts.experts = s_.integer("num_experts").value_or(usual("experts", 1));
+    if (facts.experts <= 1) facts.experts = 0;
+    if (facts.experts > 0) {
+      facts.top_k = s_.integer("num_experts_per_tok").value_or(usual("top_k", 1));
+      facts.expert_ffn = s_.integer("base_moe_mlp_dim");
+      facts.dense_layers = s_.integer("first_num_dense_layers", 0).value_or(0);
+    }
+    (void)s_.take("decoder_block");
+    return facts;
+  }
+
+  void read_stages() {
+    if (d_.pp == 1) return;
+    d_.schedule = ScheduleKind::GPipe;
+    const std::int64_t layers = job_.reading.setup.model.layers;
+    const std::int64_t per_stage = s_.integer("num_layers_per_pipeline_stage").value_or(1);
+    std::int64_t repeats = s_.integer("num_pipeline_repeats", -1).value_or(-1);
+    if (repeats == -1) repeats = std::max<std::int64_t>(1, layers / (per_stage * d_.pp));
+    if (per_stage * repeats * d_.pp != layers)
+      job_.broken(
+          fmt::format("stages {} x repeats {} x layers {} is not the {} layers", d_.pp, repeats, per_stage, layers));
+    if (repeats > 1) {
+      d_.schedule = ScheduleKind::Interleaved;
+      d_.chunks = static_cast<int>(std::min<std::int64_t>(repeats, layers));
+      job_.reading.framework.schedules.push_back(ScheduleKind::Interleaved);
+      job_.assume("interleaved 1f1b in the place of the circular pipeline");
+    }
+    const std::int64_t count = s_.integer("num_pipeline_microbatches", -1).value_or(-1);
+    pipeline_microbatches_ = count == -1 ? d_.pp : count;
+  }
+
+  void read_batch() {
+    if (!s_.has("per_device_batch_size")) job_.assume("per_device_batch_size 12, MaxText's own");
+    const double per_device = s_.number("per_device_batch_size").value_or(12.0);
+    const std::int64_t steps = s_.integer("gradient_accumulation_steps").value_or(1);
+    const double global = per_device * job_.devices.devices() * static_cast<double>(steps);
+    require(global >= 1.0 && global < 1e12 && std::floor(global) == global,
+            "{}: {} samples on each of {} devices are no whole batch.", s_.where("per_device_batch_size"), per_device,
+            job_.devices.devices());
+    const auto samples = static_cast<std::int64_t>(global);
+    std::int64_t micro = std::max<std::int64_t>(1, samples / (steps * d_.dp));
+    if (d_.pp > 1)
+      micro = std::max<std::int64_t>(1, samples / (steps * d_.dp * std::max<std::int64_t>(1, pipeline_microbatches_)));
+    share_batch(job_, job_.answers.micro_batch.value_or(micro), samples);
+  }
+
+  void read_rest() {
+    const std::string policy = s_.text("remat_policy").value_or("full");
+    if (policy == "full" || policy == "custom")
+      d_.recompute = Recompute::Full;
+    else if (policy != "none") {
+      d_.recompute = Recompute::Selective;
+      job_.reading.framework.recompute.push_back(Recompute::Selective);
+      job_.assume(fmt::format("norms and activations recomputed for remat_policy {}", policy));
+    }
+    const std::string type = s_.text("dtype").value_or("bfloat16");
+    job_.reading.setup.dtype = type == "float32" ? DType::F32 : type == "float16" ? DType::F16 : DType::BF16;
+    const std::string products = s_.text_or_nothing("quantization");
+    if (products.find("fp8") != std::string::npos)
+      job_.reading.setup.matmul_dtype = "fp8";
+    else if (!products.empty())
+      job_.assume(fmt::format("products of {} in the place of {}", name_of(job_.reading.setup.dtype), products));
+    if (s_.has("logical_axis_rules"))
+      job_.assume("tensors split as the axes' usual rules say, not as its logical_axis_rules");
+    if (s_.flag("optimizer_memory_host_offload")) job_.reading.setup.offload = Offload::Optimizer;
+    job_.reading.setup.optimizer.max_norm = std::max(0.0, s_.number("gradient_clipping_threshold").value_or(1.0));
+  }
+
+  ReadingJob& job_;
+  Settings& s_;
+  Degrees& d_;
+  std::int64_t ici_ = 1, dcn_ = 1, pipeline_microbatches_ = 1;
+  std::string left_ici_, left_dcn_;
+  bool shape_given_ = false;
+  std::optional<ModelConfig> known_ = {};
+};
+
+}  // namespace
+
+void read_maxtext(ReadingJob& job) { MaxtextReader(job).read(); }
+
+}  // namespace meshwright

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+// Megatron-LM core 0.20: its flags, which its test YAML, FlagScale and Megatron-Bridge have as keys. Defaults and
+// checks are those of megatron/training/arguments.py.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "launch/read/megatron_keys.h"
+#include "launch/read/megatron_parts.h"
+#include "launch/read/readers.h"
+#include "launch/setup/stage_layout.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::int64_t kMaxDegree = 1 << 20;
+
+int degree(Settings& settings, const char* key) {
+  const std::int64_t value = settings.integer(key).value_or(1);
+  require(value <= kMaxDegree, "{}: {} is more than any cluster has.", settings.where(key), value);
+  return static_cast<int>(value);
+}
+
+// --- model ---
+
+// "[0]*3+[1]*58", "([0]*3+[1]*58)", "2": {the first layers without experts, every so many layers}.
+struct ExpertLayers {
+  std::int64_t dense = 0, every = 1;
+};
+ExpertLayers expert_layers(ReadingJob& job, const std::string& text, std::int64_t layers) {
+  const std::string where = job.settings().where("moe-layer-freq");
+  if (text.find('[') == std::string::npos) {
+    const std::int64_t every = std::max<long>(1, parse_integer(text, where, 1, 10'000));
+    return {0, every};
+  }
+  std::vector<int> pattern;
+  for (std::size_t at = text.find('['); at != std::string::npos; at = text.find('[', at)) {
+    const std::size_t close = text.find(']', at);
+    require(close != std::string::npos, "{}: '{}' has no ']'; write a list such as [0]*3+[1]*58.", where, text);
+    std::vector<int> part;
+    for (const std::string& item : split(text.substr(at + 1, close - at - 1), ','))
+      part.push_back(item.find('1') != std::string::npos ? 1 : 0);
+    std::int64_t times = 1;
+    at = close + 1;
+    if (at < text.size() && text[at] == '*') {
+      std::size_t end = at + 1;
+      while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+      times = parse_integer(text.substr(at + 1, end - at - 1), where, 0, 10'000);
+      at = end;
+    }
+    for (std::int64_t i = 0; i < times && pattern.size() < 20'000; ++i)
+      pattern.insert(pattern.end(), part.begin(), part.end());
+  }
+  if (static_cast<std::int64_t>(pattern.size()) != layers)
+    job.broken(fmt::format("--moe-layer-freq names {} layers, and --num-layers {}", pattern.size(), layers));
+  const auto first = std::find(pattern.begin(), pattern.end(), 1);
+  const ExpertLayers found{first - pattern.begin(), 1};
+  if (std::find(first, pattern.end(), 0) != pattern.end())
+    job.assume("experts in every layer behind the first one that has them");
+  return found;
+}
+
+void read_experts(ReadingJob& job, ModelFacts& facts) {
+  Settings& s = job.settings();
+  // Megatron-DeepSpeed takes a number for each layer: the last one.
+  if (const std::vector<std::string> counts = s.words("num-experts"); !counts.empty())
+    facts.experts = parse_integer(counts.back(), s.where("num-experts"), 0, 100'000);
+  if (facts.experts == 1 && !s.has("moe-router-topk")) facts.experts = 0;
+  const std::string pattern = s.has("moe-layer-freq") ? to_text(s.take("moe-layer-freq")->value) : "1";
+  if (facts.experts == 0) return;
+  facts.top_k = s.integer("moe-router-topk").value_or(job.text.variant.empty() ? 2 : 1);
+  facts.expert_ffn = s.integer("moe-ffn-hidden-size");
+  facts.shared_ffn = s.integer("moe-shared-expert-intermediate-size");
+  const ExpertLayers layers = expert_layers(job, pattern, facts.layers);
+  facts.dense_layers = layers.dense;
+  facts.mixture_every = layers.every;
+  if (!s.flag("moe-router-force-load-balancing")) job.assume("tokens evenly spread over the experts");
+}
+
+void read_latent(ReadingJob& job, ModelFacts& facts) {
+  Settings& s = job.settings();
+  facts.latent = s.flag("multi-latent-attention");
+  if (!facts.latent) return;
+  facts.q_rank = s.integer("q-lora-rank").value_or(0);
+  facts.kv_rank = s.integer("kv-lora-rank").value_or(32);
+  facts.nope_dim = s.integer("qk-head-dim").value_or(128);
+  facts.rope_dim = s.integer("qk-pos-emb-head-dim").value_or(64);
+  facts.value_dim = s.integer("v-head-dim").value_or(128);
+  (void)s.take("kv-channels");
+}
+
+void read_positions(ReadingJob& job, ModelFacts& facts) {
+  using Positions = ModelFacts::Positions;
+  Settings& s = job.settings();
+  std::string type = s.text("position-embedding-type").value_or("learned_absolute");
+  if (s.flag("use-rotary-position-embeddings")) type = "rope";
+  facts.positions_learned = s.integer("max-position-embeddings");
+  if (facts.positions_learned && *facts.positions_learned < facts.seq)
+    job.broken(
+        fmt::format("--max-position-embeddings {} is less than --seq-length {}", *facts.positions_learned, facts.seq));
+  facts.positions = type == "learned_absolute"                                                ? Positions::Learned
+                    : type == "rope" || type == "yarn" || type == "mrope" || type == "rotary" ? Positions::Rotary
+                    : type == "alibi"                                                         ? Positions::Alibi
+                                                                                              : Positions::None;
+  facts.rotary_base = s.number("rotary-base").value_or(10000.0);
+  facts.rotary_share = s.number("rotary-percent").value_or(1.0);
+  if (facts.positions == Positions::Rotary && facts.rotary_share != 1.0 && (facts.gated || facts.rms_norm))
+    job.assume("whole heads are rotated");
+}
+
+ModelFacts model_facts(ReadingJob& job) {
+  Settings& s = job.settings();
+  ModelFacts facts;
+  const auto need = [&](const char* key) {
+    const auto value = s.integer(key);
+    require(value.has_value(), "{}: --{} is missing, and no plan can be made without it; add it, or give --model.",
+            job.text.program, key);
+    return *value;
+  };
+  facts.layers = need("num-layers");
+  facts.hidden = need("hidden-size");
+  facts.heads = need("num-attention-heads");
+  facts.seq = job.answers.seq ? *job.answers.seq : need("seq-length");
+  (void)s.take("seq-length");
+  facts.gated = s.flag("swiglu") || s.flag("geglu") || s.flag("quick-geglu");
+  facts.activation = s.flag("swiglu") ? ModelFacts::Activation::Silu : ModelFacts::Activation::Gelu;
+  if (s.flag("squared-relu") || s.flag("relu")) facts.activation = ModelFacts::Activation::Relu;
+  facts.ffn = s.integer("ffn-hidden-size");
+  if (!facts.ffn && s.flag("swiglu")) facts.ffn = static_cast<std::int64_t>(8 * facts.hidden / 3) / 64 * 64;
+  if (const auto unit = s.integer("multiple-of"); unit && s.flag("swiglu") && !s.has("ffn-hidden-size")) {
+    const auto factor = s.number("hidden-dim-multiplier").value_or(1.0);  // FlagScale: as Llama rounds it
+    const auto width = static_cast<std::int64_t>(factor * static_cast<double>(8 * facts.hidden / 3));
+    facts.ffn = (width + *unit - 1) / *unit * *unit;
+  }
+  facts.head_dim = s.integer("kv-channels");
+  if (facts.head_dim && *facts.head_dim * facts.heads == facts.hidden) facts.head_dim.reset();
+  const auto groups = s.integer("num-query-groups");
+  if (s.flag("group-query-attention") || !job.text.variant.empty()) facts.kv_heads = groups;
+  facts.rms_norm = s.text("normalization").value_or("LayerNorm") == "RMSNorm" || s.flag("rmsnorm");
+  (void)s.take("norm-epsilon");
+  facts.tied = !s.flag("untie-embeddings-and-output-weights");
+  facts.bias = !s.flag("disable-bias-linear");
+  facts.qkv_bias = s.flag("add-qkv-bias");
+  facts.qk_norm = s.flag("qk-layernorm");
+  read_positions(job, facts);
+  read_latent(job, facts);
+  read_experts(job, facts);
+  if (facts.latent && s.flag("group-query-attention") && job.text.target != "flagscale")
+    job.broken("--multi-latent-attention and --group-query-attention exclude each other");
+  if (const auto more = s.integer("mtp-num-layers", 0); more && *more > 0)
+    job.assume(fmt::format("without the layers that predict further tokens (--mtp-num-layers {})", *more));
+  return facts;
+}
+
+// GPT-2's and Llama 2's own are of known size; that of a model that is built in has the model's words. Other tokenizers
+// are files whose names say nothing.
+std::optional<std::int64_t> words_of_tokenizer(ReadingJob& job) {
+  Settings& s = job.settings();
+  const std::string type = s.text_or_nothing("tokenizer-type");
+  if (type.starts_with("GPT2BPE") || (type.empty() && s.has("merge-file"))) return 50257;
+  if (type == "Llama2Tokenizer") return 32000;
+  if (type != "HuggingFaceTokenizer") return std::nullopt;
+  const std::string name = s.text_or_nothing("tokenizer-model");
+  try {
+    const ModelConfig model = model_by_name(name.substr(name.rfind('/') + 1), "");
+    job.assume(fmt::format("the {} words of {} for the tokenizer {}", model.vocab, model.name, name));
+    return model.vocab;
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+std::int64_t words_of(ReadingJob& job) {
+  Settings& s = job.settings();
+  const std::int64_t unit = s.integer("make-vocab-size-divisible-by").value_or(128) * job.degrees().tp;
+  auto padded = s.integer("padded-vocab-size");
+  if (!padded) padded = s.integer("pad-vocab-size-to");
+  const auto given = s.integer("vocab-size");
+  if (padded && !job.answers.vocab) return *padded;
+  std::optional<std::int64_t> known = given;
+  if (!known && !job.answers.vocab) known = words_of_tokenizer(job);
+  return vocabulary(job, known, unit);
+}
+
+// --- degrees ---
+
+void read_zero(ReadingJob& job) {
+  Settings& s = job.settings();
+  Degrees& d = job.degrees();
+  d.zero = s.flag("use-distributed-optimizer") ? 1 : 0;
+  const bool fsdp = s.flag("use-megatron-fsdp") || s.flag("use-custom-fsdp");
+  const std::string strategy = s.text("data-parallel-sharding-strategy").value_or("no_shard");
+  if (fsdp) {
+    job.reading.framework.zero = job.reading.framework.zero_in_pipes = {0, 1, 2, 3};
+    d.zero = strategy == "optim" ? 1 : strategy == "optim_grads" ? 2 : strategy == "optim_grads_params" ? 3 : 0;
+    if (job.text.environment.contains("CUDA_DEVICE_MAX_CONNECTIONS") &&
+        job.text.environment.at("CUDA_DEVICE_MAX_CONNECTIONS") == "1")
+      job.broken("CUDA_DEVICE_MAX_CONNECTIONS=1 with --use-megatron-fsdp, which needs it unset or above 1");
+  }
+  if (s.flag("use-torch-fsdp2")) {
+    job.reading.framework.zero = {3};
+    d.zero = 3;
+  }
+  if (const auto stage = s.integer("zero-stage", 0)) {  // Megatron-DeepSpeed
+    d.zero = static_cast<int>(std::min<std::int64_t>(*stage, 3));
+    // Its optimizer for bf16 splits its states itself.
+    if (d.zero == 0 && s.has("bf16")) d.zero = 1;
+  }
+  if (const auto instances = s.integer("num-distributed-optimizer-instances"); instances && *instances > 1) {
+    const std::int64_t replicas = std::int64_t{d.dp} * d.cp;
+    if (replicas % *instances != 0)
+      job.broken(
+          fmt::format("--num-distributed-optimizer-instances {} does not divide dp x cp = {}", *instances, replicas));
+    else
+      job.reading.setup.shard = static_cast<int>(replicas / *instances);
+    job.assume("states split over all replicas, not within each of several optimizer instances");
+  }
+  if (d.dp * d.cp == 1) d.zero = 0;
+}
+
+void read_expert_degrees(ReadingJob& job) {
+  Settings& s = job.settings();
+  Degrees& d = job.degrees();
+  d.ep = degree(s, "expert-model-parallel-size");
+  const auto etp = s.integer("expert-tensor-parallel-size");
+  if (d.ep == 1) return;
+  const std::int64_t ranks = std::int64_t{etp.value_or(d.tp)} * d.ep * d.pp;
+  if (job.devices.devices() % ranks != 0) {
+    const std::string why = fmt::format("etp={} x ep={} x pp={} does not divide the {} devices", etp.value_or(d.tp),
+                                        d.ep, d.pp, job.devices.devices());
+    job.broken(why);
+    job.no_plan(why + "; give --cluster or --nodes with a multiple");
+  }
+  d.whole_experts = etp.value_or(d.tp) == 1 && d.tp > 1;
+  if (etp && *etp != 1 && *etp != d.tp)
+    job.no_plan(
+        fmt::format("no plan of ours splits experts over etp={} beside tp={}; only 1 and tp can be said", *etp, d.tp));
+  if (d.whole_experts && d.ep % d.tp != 0) {
+    d.whole_experts = false;
+    job.assume(
+        fmt::format("every expert split over tp={}: ep={} of whole experts do not fill the ranks of tp", d.tp, d.ep));
+  }
+  d.folded_experts = d.cp > 1 && d.ep % (d.cp * (d.whole_experts ? d.tp : 1)) == 0;
+  if (d.cp > 1 && !d.folded_experts) job.assume("experts of a group on different replicas, not on the ranks of cp");
+}
+
+void read_context(ReadingJob& job) {
+  Settings& s = job.settings();
+  const std::vector<std::string> kinds = s.words("cp-comm-type");
+  if (job.degrees().cp == 1) return;
+  const std::string kind = kinds.empty() ? "p2p" : kinds.front();
+  job.degrees().context = kind == "a2a"                                 ? ContextExchange::AllToAll
+                          : kind == "all_gather" || kind == "allgather" ? ContextExchange::AllGather
+                                                                        : ContextExchange::PointToPoint;
+  if (kind == "a2a+p2p") job.assume("cp exchanges point to point, not a2a+p2p");
+}
+
+// --- stages ---
+
+// The blocks of each stage, where the embedding, the loss or both count as one.
+std::vector<int> blocks_with_ends(std::int64_t blocks, int stages, bool embedding, bool loss) {
+  const std::int64_t units = blocks + (embedding ? 1 : 0) + (loss ? 1 : 0);
+  std::vector<int> each(static_cast<std::size_t>(stages), static_cast<int>(units / stages));
+  if (embedding) --each.front();
+  if (loss) --each.back();
+  return each;
+}
+
+void read_layout(ReadingJob& job, std::string layout) {
+  Degrees& d = job.degrees();
+  // Layers that predict further tokens are left out of the model.
+  std::string known;
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    if (layout[i] == ',' || layout[i] == ' ' || layout[i] == '\'' || layout[i] == '"') continue;
+    if (layout[i] == 'm') {
+      while (i + 1 < layout.size() && (layout[i + 1] == '*' || (layout[i + 1] >= '0' && layout[i + 1] <= '9'))) ++i;
+      continue;
+    }
+    known += layout[i];
+  }
+  const std::string where = job.settings().where("pipeline-model-parallel-layout");
+  std::vector<std::string> stages;
+  try {
+    stages = stages_of_layout(known, where);
+  } catch (const InputError& error) {
+    if (std::string(error.what()).find("is empty") == std::string::npos) throw;
+    job.no_plan(error.what());
+    return;
+  }
+  if (static_cast<int>(stages.size()) % d.pp != 0) {
+    const std::string why = fmt::format("the layout's {} stages are not a multiple of pp={}", stages.size(), d.pp);
+    job.broken(why);
+    job.no_plan(why);
+    return;
+  }
+  d.chunks = static_cast<int>(stages.size()) / d.pp;
+  job.reading.setup.stage_blocks.clear();
+  for (const std::string& stage : stages)
+    job.reading.setup.stage_blocks.push_back(static_cast<int>(std::count(stage.begin(), stage.end(), 't')));
+}
+
+void read_chunks(ReadingJob& job, std::int64_t layers) {
+  Settings& s = job.settings();
+  Degrees& d = job.degrees();
+  const auto virtual_stages = s.integer("num-virtual-stages-per-pipeline-rank");
+  const auto per_stage = s.integer("num-layers-per-virtual-pipeline-stage");
+  const bool layout = s.has("pipeline-model-parallel-layout");
+  if ((virtual_stages ? 1 : 0) + (per_stage ? 1 : 0) + (layout ? 1 : 0) > 1)
+    job.broken(
+        "at most one of --num-virtual-stages-per-pipeline-rank, --num-layers-per-virtual-pipeline-stage and "
+        "--pipeline-model-parallel-layout may be given");
+  if (virtual_stages) d.chunks = static_cast<int>(std::min<std::int64_t>(*virtual_stages, kMaxDegree));
+  if (!per_stage) return;
+  const std::int64_t of_rank = layers / d.pp;
+  if (of_rank % *per_stage != 0) {
+    const std::string why = fmt::format(
+        "the {} layers of a pipeline rank are not a multiple of "
+        "--num-layers-per-virtual-pipeline-stage {}",
+        of_rank, *per_stage);
+    job.broken(why);
+    job.no_plan(why);
+    return;
+  }
+  d.chunks = static_cast<int>(of_rank / *per_stage);
+}
+
+void read_stages(ReadingJob& job, std::int64_t layers) {
+  Settings& s = job.settings();
+  Degrees& d = job.degrees();
+  read_chunks(job, layers);
+  const auto first = s.integer("decoder-first-pipeline-num-layers"),
+             last = s.integer("decoder-last-pipeline-num-layers");
+  bool embedding = s.flag("account-for-embedding-in-pipeline-split");
+  bool loss = s.flag("account-for-loss-in-pipeline-split");
+  // Megatron-DeepSpeed: the embedding and the loss count as blocks do.
+  const std::string partition = s.text("pp-partition-method").value_or("");
+  if (partition.find("embedding") != std::string::npos) embedding = loss = true;
+  const std::string layout = s.text("pipeline-model-parallel-layout").value_or("");
+  if (!layout.empty() && (first || last || embedding || loss))
+    job.broken("--pipeline-model-parallel-layout excludes all other flags that split the pipeline");
+  if (d.pp == 1) {
+    d.chunks = 1;
+    return;
+  }
+  d.split.first = static_cast<int>(first.value_or(0));
+  d.split.last = static_cast<int>(last.value_or(0));
+  if (!layout.empty()) return read_layout(job, layout);
+  const std::int64_t units = layers + (embedding ? 1 : 0) + (loss ? 1 : 0);
+  if (d.split.uneven()) return;
+  if (units % d.stages() != 0) {
+    const std::string why = fmt::format("{} layers{} are not a multiple of pp={} x vpp={}", units,
+                                        units > layers ? " with the embedding and the loss" : "", d.pp, d.chunks);
+    job.broken(why);
+    job.no_plan(why);
+  } else if (embedding || loss) {
+    job.reading.setup.stage_blocks = blocks_with_ends(layers, d.stages(), embedding, loss);
+  }
+}
+
+// --- training ---
+
+void read_recompute(ReadingJob& job, std::int64_t layers) {
+  Settings& s = job.settings();
+  Degrees& d = job.degrees();
+  std::string granularity = s.text("recompute-granularity").value_or("");
+  const std::string method = s.text("recompute-method").value_or("");
+  const auto count = s.integer("recompute-num-layers");
+  const std::vector<std::string> modules = s.words("recompute-modules");
+  if (s.flag("recompute-activations")) granularity = "selective";
+  const bool checkpoints = s.flag("checkpoint-activations"),
+             by_deepspeed = s.flag("deepspeed-activation-checkpointing");
+  if (checkpoints || by_deepspeed) {
+    if (job.text.variant.empty())
+      job.broken("--checkpoint-activations is no longer a flag: --recompute-granularity full");
+    granularity = "full";
+  } else if (granularity == "full" && (method.empty() || !count)) {
+    job.broken("--recompute-granularity full needs --recompute-method and --recompute-num-layers");
+  } else if (granularity == "selective" && (!method.empty() || count)) {
+    job.broken("--recompute-granularity selective takes neither --recompute-method nor --recompute-num-layers");
+  }
+  if (granularity == "selective") {
+    const auto has = [&](const char* module) {
+      return std::find(modules.begin(), modules.end(), module) != modules.end();
+    };
+    const bool whole = has(job.reading.setup.model.more.contains("experts") ? "moe" : "mlp");
+    d.recompute = whole ? Recompute::Full : Recompute::Selective;
+    if (whole)
+      job.assume(fmt::format("whole blocks recomputed for --recompute-modules {}", join(modules, " ")));
+    else if (!modules.empty() && modules != std::vector<std::string>{"core_attn"})
+      job.assume(fmt::format("norms and activations recomputed for --recompute-modules {}", join(modules, " ")));
+  }
+  if (granularity != "full") return;
+  d.recompute = Recompute::Full;
+  const std::int64_t of_stage = layers / d.stages();
+  if (method != "block" || !count || *count >= of_stage || !job.reading.setup.stage_blocks.empty()) return;
+  d.recompute = Recompute::None;
+  for (int stage = 0; stage < d.stages(); ++stage) {
+    const auto from = static_cast<int>(stage * of_stage);
+    job.reading.setup.recompute_layers.push_back({from, static_cast<int>(from + *count - 1), Recompute::Full});
+  }
+}
+
+void read_precision(ReadingJob& job) {
+  Settings& s = job.settings();
+  LaunchSetup& setup = job.reading.setup;
+  const bool named = s.has("bf16") || s.has("fp16");
+  const bool bf16 = s.flag("bf16") || (job.text.target == "megatron-bridge" && !named), fp16 = s.flag("fp16");
+  if (bf16 && fp16) job.broken("--bf16 and --fp16 exclude each other");
+  setup.dtype = bf16 ? DType::BF16 : fp16 ? DType::F16 : DType::F32;
+  if (s.has("fp8-format") || s.flag("fp8-hybrid") || s.flag("fp8-e4m3")) {
+    (void)s.take("fp8-format");
+    setup.matmul_dtype = "fp8";
+  }
+  if (s.has("fp4-format")) job.assume("products of 8 bits in the place of 4");
+  if (s.has("fp4-format")) setup.matmul_dtype = "fp8";
+  (void)s.take("fp4-format");
+}
+
+void read_optimizer(ReadingJob& job) {
+  Settings& s = job.settings();
+  Optimizer& optimizer = job.reading.setup.optimizer;
+  const std::string kind = s.text("optimizer").value_or("adam");
+  if (kind == "sgd") {
+    optimizer.momentum = s.number("sgd-momentum").value_or(0.9);
+    optimizer.kind = optimizer.momentum > 0.0 ? Optimizer::Kind::Momentum : Optimizer::Kind::Sgd;
+  } else if (kind != "adam") {
+    job.assume(fmt::format("Adam in the place of {}", kind));
+  }
+  optimizer.learning_rate = s.number("lr").value_or(optimizer.learning_rate);
+  if (!(optimizer.learning_rate > 0.0)) optimizer.learning_rate = Optimizer{}.learning_rate;
+  optimizer.weight_decay = std::max(0.0, s.number("weight-decay").value_or(0.01));
+  optimizer.max_norm = std::max(0.0, s.number("clip-grad").value_or(1.0));
+  if (s.flag("optimizer-cpu-offload")) job.reading.setup.offload = Offload::Optimizer;
+  for (const char* key : {"exp-avg-dtype", "exp-avg-sq-dtype", "main-params-dtype", "main-grads-dtype"})
+    if (const std::string type = s.text(key).value_or("fp32"); type != "fp32")
+      job.assume(fmt::format("optimizer state of 32 bits (--{} {})", key, type));
+  (void)s.take("use-precision-aware-optimizer");
+}
+
+void read_batch(ReadingJob& job) {
+  Settings& s = job.settings();
+  const auto micro = s.integer("micro-batch-size");
+  const auto global = s.integer("global-batch-size");
+  if (!micro) job.assume("micro-batches of one sample");
+  const Setting* schedule = s.take("step-batch-size-schedule");
+  if (schedule != nullptr && global) {
+    job.broken("--global-batch-size and --step-batch-size-schedule exclude each other");
+    job.assume("the step of the whole global batch, not of the schedule's smaller ones");
+  }
+  if (s.has("rampup-batch-size")) {
+    (void)s.take("rampup-batch-size");
+    job.assume("the step of the whole global batch, after it was ramped up");
+  }
+  std::optional<std::int64_t> samples = global;
+  if (schedule != nullptr && !global) {
+    const std::string text = to_text(schedule->value);  // "0:768 250B:1536": the last one
+    const std::size_t colon = text.rfind(':');
+    if (colon != std::string::npos)
+      samples = parse_integer(text.substr(colon + 1, text.find_first_of("]\"' ", colon) - colon - 1),
+                              s.where("step-batch-size-schedule"), 1, 1'000'000'000);
+    job.assume("the step of the batch schedule's last batch");
+  }
+  share_batch(job, job.answers.micro_batch ? *job.answers.micro_batch : micro.value_or(1), samples);
+}
+
+void read_overlap(ReadingJob& job) {
+  Settings& s = job.settings();
+  LaunchSetup& setup = job.reading.setup;
+  Degrees& d = job.degrees();
+  setup.overlap_gradients = s.flag("overlap-grad-reduce");
+  setup.overlap_weights = s.flag("overlap-param-gather");
+  setup.overlap_tensor_parallel = s.flag("tp-comm-overlap");
+  if (setup.overlap_weights && (!setup.overlap_gradients || !s.flag("use-distributed-optimizer")))
+    job.broken("--overlap-param-gather needs --overlap-grad-reduce and --use-distributed-optimizer");
+  d.sequence_parallel = s.flag("sequence-parallel");
+  if (d.sequence_parallel && d.tp == 1) {
+    job.broken("--sequence-parallel has no effect with tp 1: Megatron drops it silently");
+    d.sequence_parallel = false;
+  }
+  if (setup.overlap_tensor_parallel && !d.sequence_parallel) job.broken("--tp-comm-overlap needs --sequence-parallel");
+  if (d.ep > 1 && d.tp > 1 && !d.sequence_parallel) job.broken("experts with tp above 1 need --sequence-parallel");
+  const auto& environment = job.text.environment;
+  const auto connections = environment.find("CUDA_DEVICE_MAX_CONNECTIONS");
+  if ((d.tp > 1 || d.cp > 1) && !s.has("use-megatron-fsdp") &&
+      (connections == environment.end() || connections->second != "1") && !job.text.program.empty() &&
+      job.text.target == "megatron" && job.text.variant.empty())
+    job.broken("CUDA_DEVICE_MAX_CONNECTIONS is not set to 1, which tp or cp above 1 needs before Blackwell");
+}
+
+void check_group_size(ReadingJob& job) {
+  const Degrees& d = job.degrees();
+  const auto group = job.settings().integer("microbatch-group-size-per-virtual-pipeline-stage");
+  if (!group || d.chunks == 1) return;
+  if (*group < d.pp || *group > d.micro_batches)
+    job.broken(fmt::format(
+        "--microbatch-group-size-per-virtual-pipeline-stage {} is not between pp={} and the {} micro-batches", *group,
+        d.pp, d.micro_batches));
+  if (*group != d.pp) job.assume(fmt::format("groups of pp={} micro-batches between virtual stages", d.pp));
+}
+
+// What older releases and Megatron-DeepSpeed call the same things.
+void rename_old_flags(Settings& settings) {
+  settings.rename({{"model-parallel-size", "tensor-model-parallel-size"},
+                   {"moe-expert-parallel-size", "expert-model-parallel-size"},
+                   {"topk", "moe-router-topk"},
+                   {"batch-size", "micro-batch-size"},
+                   {"ffn-hidden-dim", "ffn-hidden-size"},
+                   {"num-key-value-heads", "num-query-groups"},
+                   {"activations-checkpoint-method", "checkpoint-activations-method"},
+                   {"checkpoint-activations", "checkpoint-activations-method"},
+                   {"encoder-num-layers", "num-layers"},
+                   {"encoder-seq-length", "seq-length"}});
+}
+
+}  // namespace
+
+void read_megatron(ReadingJob& job) {
+  Settings& s = job.settings();
+  rename_old_flags(s);
+  Degrees& d = job.degrees();
+  const bool recipe = job.text.target == "megatron-bridge";
+  if (recipe) name_as_megatron(s);
+  d.tp = degree(s, "tensor-model-parallel-size");
+  d.pp = degree(s, "pipeline-model-parallel-size");
+  d.cp = degree(s, "context-parallel-size");
+  const bool own_meshes = s.flag("enable-hetero");
+  if (own_meshes)
+    read_meshes(job);
+  else
+    share_devices(job);
+  if (recipe && !job.answers.model && (s.has("recipe") || !s.has("num-layers"))) {
+    recipe_model(job);
+  } else if (const std::int64_t words = job.answers.model ? 0 : words_of(job);
+             !take_given_model(job, s.integer("seq-length"))) {
+    ModelFacts facts = model_facts(job);
+    facts.vocab = words;
+    job.reading.setup.model = model_of(facts, "", job.text.program, job.reading.assumed);
+  }
+  const std::int64_t layers = job.reading.setup.model.layers;
+  read_context(job);
+  if (!own_meshes) read_expert_degrees(job);
+  read_zero(job);
+  if (!own_meshes) read_stages(job, layers);
+  d.schedule = d.chunks > 1 ? ScheduleKind::Interleaved : ScheduleKind::OneFOneB;
+  read_recompute(job, layers);
+  read_precision(job);
+  read_optimizer(job);
+  read_batch(job);
+  read_overlap(job);
+  check_group_size(job);
+  for (const char* key : {"cpu-offloading-num-layers", "fine-grained-activation-offloading",
+                          "distribute-saved-activations", "overlap-moe-expert-parallel-comm"})
+    if (s.has(key)) {
+      (void)s.take(key);
+      job.assume(fmt::format("without --{}", key));
+    }
+  job.reading.setup.steps = std::max<std::int64_t>(1, s.integer("train-iters", 0).value_or(20));
+  s.no_effect(changes_no_plan);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/read/megatron_parts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "launch/syntax/numbers.h"
+
+namespace meshwright {
+
+namespace {
+
+const std::map<std::string, std::string>& bridge_names() {
+  static const std::map<std::string, std::string> names = {
+      {"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank"},
+      {"num-layers-in-first-pipeline-stage", "decoder-first-pipeline-num-layers"},
+      {"num-layers-in-last-pipeline-stage", "decoder-last-pipeline-num-layers"},
+      {"account-for-embedding-in-pipeline-split", "account-for-embedding-in-pipeline-split"},
+      {"num-moe-experts", "num-experts"},
+      {"moe-router-topk", "moe-router-topk"},
+      {"layernorm-epsilon", "norm-epsilon"},
+      {"pipeline-dtype", "log-pipeline-dtype"},
+      {"recipe", "recipe"},
+      {"max-steps", "train-iters"}};
+  return names;
+}
+
+// Groups whose keys are those of Megatron-LM.
+bool is_plain_group(const std::string& group) {
+  return group == "model" || group == "train" || group == "ddp" || group == "optimizer" || group == "mixed-precision" ||
+         group == "dist" || group == "comm-overlap" || group == "strategy" || group == "data" || group == "dataset";
+}
+
+std::string megatron_name(const std::string& given) {
+  std::string key = given;
+  std::replace(key.begin(), key.end(), '_', '-');
+  const std::size_t dot = key.rfind('.');
+  if (dot == std::string::npos) return key;
+  const std::string group = key.substr(0, key.find('.')), name = key.substr(dot + 1);
+  if (!is_plain_group(group)) return "log-" + key;  // checkpoint, logger, scheduler, tokenizer, profiling: no effect
+  const auto known = bridge_names().find(name);
+  return known == bridge_names().end() ? name : known->second;
+}
+
+}  // namespace
+
+void name_as_megatron(Settings& settings) {
+  Settings renamed;
+  for (const Setting& setting : settings.all()) {
+    ConfigValue value = setting.value;
+    const std::string key = megatron_name(setting.key);
+    if (value.is_scalar() && (value.text == "None" || value.text == "null")) continue;
+    const bool off = value.is_scalar() && lower_case(value.text) == "false";
+    // A flag that is off is not given, but where the recipe may have it on.
+    if (!off || key == "share-embeddings-and-output-weights" || key == "qk-layernorm")
+      renamed.add(key, setting.shown, std::move(value), setting.place);
+  }
+  const bool groups = renamed.has("num-query-groups") && !renamed.has("group-query-attention");
+  if (groups) renamed.add("group-query-attention", "num_query_groups", {}, "");
+  settings = std::move(renamed);
+  settings.no_effect([](const std::string& key) {
+    return key == "mode" || key == "config-file" || key.starts_with("log-") || key == "(word)";
+  });
+}
+
+namespace {
+
+// Sizes of the file in the place of those of the recipe's model.
+void override_sizes(Settings& s, ModelConfig& model) {
+  static const std::map<std::string, std::string> sizes = {
+      {"ffn-hidden-size", "intermediate"},
+      {"num-query-groups", "kv_heads"},
+      {"kv-channels", "head_dim"},
+      {"num-experts", "experts"},
+      {"moe-router-topk", "top_k"},
+      {"moe-ffn-hidden-size", "expert_intermediate"},
+      {"moe-shared-expert-intermediate-size", "shared_intermediate"},
+      {"q-lora-rank", "q_rank"},
+      {"kv-lora-rank", "kv_rank"},
+      {"qk-head-dim", "nope_dim"},
+      {"qk-pos-emb-head-dim", "rope_dim"},
+      {"v-head-dim", "value_dim"}};
+  for (const auto& [key, name] : sizes)
+    if (const auto value = s.integer(key); value && model.more.contains(name)) model.more[name] = *value;
+  const auto set = [&](const char* key, std::int64_t& into) {
+    if (const auto value = s.integer(key)) into = *value;
+  };
+  set("num-layers", model.layers);
+  set("hidden-size", model.hidden);
+  set("num-attention-heads", model.heads);
+  set("vocab-size", model.vocab);
+  set("seq-length", model.seq);
+  if (const auto tied = s.boolean("share-embeddings-and-output-weights"); tied && model.more.contains("tied"))
+    model.more["tied"] = *tied ? 1 : 0;
+  if (const auto norm = s.boolean("qk-layernorm"); norm && model.more.contains("qk_norm"))
+    model.more["qk_norm"] = *norm ? 1 : 0;
+  if (const auto base = s.number("rotary-base"); base && model.factors.contains("rotary_base"))
+    model.factors["rotary_base"] = *base;
+  for (const char* key :
+       {"position-embedding-type", "norm-epsilon", "group-query-attention", "add-qkv-bias", "moe-layer-freq",
+        "max-position-embeddings", "normalization", "swiglu", "make-vocab-size-divisible-by"})
+    (void)s.take(key);
+}
+
+}  // namespace
+
+void recipe_model(ReadingJob& job) {
+  Settings& s = job.settings();
+  const std::string name = s.text_or_nothing("recipe");
+  require(!name.empty(), "{}: neither a recipe nor the sizes of a model are given; give --model.", job.text.program);
+  job.reading.setup.model_name = name;
+  ModelConfig& model = job.reading.setup.model = model_by_name(name, s.where("recipe"));
+  const ModelConfig named = model;
+  override_sizes(s, model);
+  if (job.answers.seq) model.seq = *job.answers.seq;
+  if (job.answers.vocab) model.vocab = *job.answers.vocab;
+  job.assume(model == named ? fmt::format("the sizes of {} for the recipe '{}'", named.name, name)
+                            : fmt::format("a model of the kind of {} for the recipe '{}'", named.name, name));
+  job.assume("degrees of 1 where no override gives them");
+  if (name.find("fp8") != std::string::npos) job.reading.setup.matmul_dtype = "fp8";
+  if (!s.has("use-distributed-optimizer"))
+    s.add("use-distributed-optimizer", "use_distributed_optimizer", {}, s.where("recipe"));
+}
+
+namespace {
+
+std::vector<int> numbers_of(ReadingJob& job, const char* key) {
+  std::vector<int> numbers;
+  for (const std::string& word : job.settings().words(key)) {
+    const auto number = whole_number(word);
+    require(number && *number >= 0 && *number <= 1 << 20, "{}: '{}' is no degree.", job.settings().where(key), word);
+    numbers.push_back(static_cast<int>(*number));
+  }
+  return numbers;
+}
+
+}  // namespace
+
+void read_meshes(ReadingJob& job) {
+  Settings& s = job.settings();
+  Degrees& d = job.degrees();
+  const std::vector<int> meshes = numbers_of(job, "hetero-process-meshes"),
+                         split = numbers_of(job, "hetero-pipeline-layer-split");
+  require(!meshes.empty() && meshes.size() % 5 == 0, "{}: has {} numbers; every mesh has five: tp, cp, ep, dp, pp.",
+          s.where("hetero-process-meshes"), meshes.size());
+  std::vector<StageSetup>& stages = job.reading.setup.stages;
+  std::int64_t ranks = 0;
+  for (std::size_t m = 0; m < meshes.size(); m += 5) {
+    for (std::size_t i = m; i < m + 5; ++i)
+      require(meshes[i] >= 1, "{}: a degree is 0; give at least 1.", s.where("hetero-process-meshes"));
+    ranks += std::int64_t{meshes[m]} * meshes[m + 1] * meshes[m + 3] * meshes[m + 4];
+    require(ranks <= 1 << 20, "{}: has more ranks than any cluster.", s.where("hetero-process-meshes"));
+    for (int stage = 0; stage < meshes[m + 4]; ++stage)
+      stages.push_back({.dp = meshes[m + 3], .tp = meshes[m], .cp = meshes[m + 1], .ep = meshes[m + 2]});
+  }
+  if (split.size() != stages.size()) {
+    const std::string why =
+        fmt::format("hetero_pipeline_layer_split names {} stages, and the meshes have {}", split.size(), stages.size());
+    job.broken(why);
+    job.no_plan(why);
+  }
+  for (std::size_t i = 0; i < std::min(split.size(), stages.size()); ++i) stages[i].blocks = split[i];
+  if (d.pp != static_cast<int>(stages.size()))
+    job.broken(fmt::format("pipeline_model_parallel_size {} is not the {} stages of the meshes", d.pp, stages.size()));
+  if (ranks != job.devices.devices()) {
+    const std::string why =
+        fmt::format("the meshes have {} ranks, and there are {} devices", ranks, job.devices.devices());
+    job.no_plan(why + "; give --cluster, --nodes or --devices-per-node with as many");
+  }
+  d.tp = stages.front().tp;
+  d.dp = stages.front().dp;
+  d.cp = stages.front().cp;
+  d.pp = static_cast<int>(stages.size());
+  d.ep = stages.front().ep;
+  for (const char* key :
+       {"hetero-device-types", "hetero-current-device-type", "standalone-embedding-stage", "expert-model-parallel-size",
+        "expert-tensor-parallel-size", "expert-tensor-parallel-size-per-process-mesh",
+        "use-partial-reduce-for-shared-embedding", "recompute-method-per-stage-micro-batch",
+        "recompute-num-layers-per-stage-micro-batch", "hetero-use-cpu-communication"})
+    (void)s.take(key);
+  const auto dp_of = [&](const StageSetup& stage) { return stage.dp != d.dp || stage.tp != d.tp || stage.ep != d.ep; };
+  if (std::any_of(stages.begin(), stages.end(), dp_of))
+    job.assume("the fastest sharding of each stage on a mesh of its dp and tp");
+  // Stages in order; of micro-batches that differ the first ones count.
+  if (const Setting* rows = s.take("recompute-granularity-per-stage-micro-batch");
+      rows != nullptr && rows->value.is_list()) {
+    std::size_t stage = 0;
+    for (const ConfigValue& row : rows->value.items) {
+      if (!row.is_list() || row.items.size() < 3) continue;
+      const auto count = whole_number(row.items[0].text), flag = whole_number(row.items[2].text);
+      for (std::int64_t i = 0; i < count.value_or(0) && stage < stages.size(); ++i)
+        stages[stage++].recompute = flag.value_or(0) == 1 ? Recompute::Full : Recompute::None;
+    }
+    job.assume("each stage recomputes as in its first micro-batches");
+  }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/read/model_facts.h"
+
+#include "core/base/errors.h"
+
+namespace meshwright {
+
+namespace {
+
+std::string core_of(const ModelFacts& facts) {
+  return fmt::format("layers={},hidden={},heads={},seq={},vocab={}", facts.layers, facts.hidden, facts.heads, facts.seq,
+                     facts.vocab);
+}
+
+std::string experts_text(const ModelFacts& facts, std::int64_t ffn) {
+  std::string text = fmt::format(",experts={},top_k={},expert_intermediate={}", facts.experts, facts.top_k,
+                                 facts.expert_ffn.value_or(ffn));
+  if (facts.shared_ffn.value_or(0) > 0) text += fmt::format(",shared_intermediate={}", *facts.shared_ffn);
+  if (facts.dense_layers > 0) text += fmt::format(",dense_layers={}", facts.dense_layers);
+  return text;
+}
+
+std::string latent_text(const ModelFacts& facts, std::int64_t ffn) {
+  ModelFacts of = facts;
+  if (of.experts == 0) {
+    of.experts = of.top_k = 1;
+    of.dense_layers = of.layers;
+  }
+  std::string text =
+      fmt::format("deepseek_v3:{},intermediate={}{},kv_rank={},nope_dim={},rope_dim={},value_dim={}", core_of(of), ffn,
+                  experts_text(of, ffn), of.kv_rank, of.nope_dim, of.rope_dim, of.value_dim);
+  if (of.q_rank > 0) text += fmt::format(",q_rank={}", of.q_rank);
+  return text + fmt::format(",tied={}", of.tied ? 1 : 0);
+}
+
+// llama, and mixtral with experts.
+std::string decoder_text(const ModelFacts& facts, std::int64_t ffn, std::vector<std::string>& assumed) {
+  using Activation = ModelFacts::Activation;
+  const std::int64_t kv_heads = facts.kv_heads.value_or(facts.heads);
+  std::string text = fmt::format("{}:{},kv_heads={},intermediate={}", facts.experts > 0 ? "mixtral" : "llama",
+                                 core_of(facts), kv_heads, ffn);
+  if (facts.experts > 0) text += experts_text(facts, ffn);
+  if (facts.experts > 0 && facts.mixture_every > 1) text += fmt::format(",mixture_every={}", facts.mixture_every);
+  if (facts.head_dim) text += fmt::format(",head_dim={}", *facts.head_dim);
+  if (!facts.gated) text += ",gated=0";
+  if (facts.activation == Activation::Relu)
+    text += ",relu=1";
+  else if (facts.activation == Activation::Gelu)
+    text += ",gelu=1";
+  if (facts.bias) text += ",out_bias=1,mlp_bias=1";
+  if (facts.bias || facts.qkv_bias) text += ",qkv_bias=1";
+  if (facts.qk_norm) text += ",qk_norm=1";
+  if (!facts.rms_norm) assumed.push_back("RMS norms in the place of layer norms");
+  if (facts.positions != ModelFacts::Positions::Rotary) assumed.push_back("rotated positions");
+  return text + fmt::format(",tied={},rotary_base={}", facts.tied ? 1 : 0, facts.rotary_base);
+}
+
+std::string text_of(const ModelFacts& facts, std::vector<std::string>& assumed) {
+  using Positions = ModelFacts::Positions;
+  const std::int64_t ffn = facts.ffn.value_or(4 * facts.hidden);
+  if (facts.latent) return latent_text(facts, ffn);
+  const bool plain = facts.experts == 0 && !facts.gated && !facts.rms_norm && !facts.head_dim && !facts.qk_norm &&
+                     facts.kv_heads.value_or(facts.heads) == facts.heads;
+  if (plain && facts.positions == Positions::Alibi && ffn == 4 * facts.hidden && facts.bias)
+    return fmt::format("bloom:{},tied={}", core_of(facts), facts.tied ? 1 : 0);
+  if (plain && facts.positions == Positions::Rotary && facts.bias && facts.activation == ModelFacts::Activation::Gelu) {
+    const std::int64_t head = facts.heads > 0 ? facts.hidden / facts.heads : 0;
+    const auto rotated = static_cast<std::int64_t>(static_cast<double>(head) * facts.rotary_share) / 2 * 2;
+    return fmt::format("gpt_neox:{},intermediate={},rotary_dims={},parallel={},tied={},rotary_base={}", core_of(facts),
+                       ffn, rotated, facts.parallel ? 1 : 0, facts.tied ? 1 : 0, facts.rotary_base);
+  }
+  if (plain && facts.positions == Positions::Learned && facts.activation != ModelFacts::Activation::Silu)
+    return fmt::format("gpt2:{},intermediate={},positions={},bias={},relu={},tied={}", core_of(facts), ffn,
+                       std::max(facts.seq, facts.positions_learned.value_or(facts.seq)), facts.bias ? 1 : 0,
+                       facts.activation == ModelFacts::Activation::Relu ? 1 : 0, facts.tied ? 1 : 0);
+  return decoder_text(facts, ffn, assumed);
+}
+
+}  // namespace
+
+ModelConfig model_of(const ModelFacts& facts, const std::string& name, const std::string& place,
+                     std::vector<std::string>& assumed) {
+  try {
+    ModelConfig model = find_builtin_model(text_of(facts, assumed));
+    if (!name.empty()) model.name = name;
+    return model;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: the model that it describes cannot be made: {}", place, error.what()));
+  }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shape of a transformer as frameworks say it, and the model of ours that has it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/graph/models/models.h"
+
+namespace meshwright {
+
+struct ModelFacts {
+  std::int64_t layers = 0, hidden = 0, heads = 0, seq = 0, vocab = 0;
+  std::optional<std::int64_t> kv_heads = {}, head_dim = {}, ffn = {}, positions_learned = {};
+  enum class Positions { Learned, Rotary, Alibi, None } positions = Positions::Learned;
+  enum class Activation { Gelu, Silu, Relu } activation = Activation::Gelu;
+  bool gated = false, rms_norm = false, tied = true, bias = true, qkv_bias = false, qk_norm = false;
+  bool parallel = false;  // attention and feed-forward side by side
+  double rotary_base = 10000.0, rotary_share = 1.0;
+  std::int64_t experts = 0, top_k = 0, dense_layers = 0, mixture_every = 1;  // experts 0: no mixture
+  std::optional<std::int64_t> expert_ffn = {}, shared_ffn = {};
+  bool latent = false;  // multi-latent attention
+  std::int64_t q_rank = 0, kv_rank = 0, nope_dim = 0, rope_dim = 0, value_dim = 0;
+};
+
+// What differs from the facts goes to `assumed`. Throws InputError with `place` for sizes that make no model.
+[[nodiscard]] ModelConfig model_of(const ModelFacts& facts, const std::string& name, const std::string& place,
+                                   std::vector<std::string>& assumed);
+
+}  // namespace meshwright

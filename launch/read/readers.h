@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The readers of single frameworks, and what they share.
+#pragma once
+
+#include <string>
+
+#include "launch/read/launch_reading.h"
+#include "launch/read/model_facts.h"
+
+namespace meshwright {
+
+// A reading in the making.
+struct ReadingJob {
+  const LaunchText& text;
+  const LaunchDevices& devices;
+  const LaunchAnswers& answers;
+  LaunchReading reading;
+
+  Settings& settings() { return reading.settings; }
+  Degrees& degrees() { return reading.setup.degrees; }
+  void assume(std::string what) { reading.assumed.push_back(std::move(what)); }
+  void broken(std::string what) { reading.broken.push_back(std::move(what)); }
+  void no_plan(const std::string& why) {
+    if (reading.why_no_plan.empty()) reading.why_no_plan = why;
+  }
+};
+
+void read_megatron(ReadingJob& job);    // flags, YAML of tests, FlagScale, Megatron-Bridge (keys made alike)
+void read_torchtitan(ReadingJob& job);  // TOML and Python
+void read_deepspeed(ReadingJob& job);   // JSON
+void read_neox(ReadingJob& job);
+void read_maxtext(ReadingJob& job);
+void read_accelerate(ReadingJob& job);
+
+// --- shared ---
+
+// dp of what is left beside tp, pp and cp; where these do not divide the devices there is no plan.
+void share_devices(ReadingJob& job);
+// Micro-batches of `micro_batch` samples that a global batch makes; nullopt: one micro-batch of every replica. Where
+// they do not divide there is no plan.
+void share_batch(ReadingJob& job, std::int64_t micro_batch, std::optional<std::int64_t> global);
+// The model of the answers instead of the file's; true: there is one.
+bool take_given_model(ReadingJob& job, std::optional<std::int64_t> seq);
+// One of the built-in models whose name is nearest to a framework's own ("llama3", "405B", "llama3.1-405b"); throws
+// InputError that asks for --model where none has all its parts.
+[[nodiscard]] ModelConfig model_by_name(const std::string& name, const std::string& where);
+// The number of words: of the file, of the answers, or an assumed one; `unit` pads it.
+[[nodiscard]] std::int64_t vocabulary(ReadingJob& job, std::optional<std::int64_t> given, std::int64_t unit);
+
+}  // namespace meshwright

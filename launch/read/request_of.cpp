@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/degrees/degrees_search.h"
+#include "launch/read/launch_reading.h"
+#include "launch/setup/stage_layout.h"
+
+namespace meshwright {
+
+namespace {
+
+// One mesh for each stage, ranks in order; an axis of experts lies beside that of the replicas.
+void set_stages(PlanRequest& request, const LaunchSetup& setup) {
+  Method method;
+  method.kind = Method::Kind::Manual;
+  method.text = "manual";
+  int layer = 0;
+  const int per_host = setup.devices_per_host;
+  for (const StageSetup& stage : setup.stages) {
+    const int devices = stage.dp * stage.tp * stage.cp;
+    Submesh submesh;
+    submesh.hosts = devices <= per_host ? 1 : devices / per_host;
+    submesh.devices_per_host = devices <= per_host ? devices : per_host;
+    method.stages.push_back({layer, layer + stage.blocks - 1, submesh, {stage.dp, stage.tp}, 0});
+    for (int block = 0; stage.recompute != Recompute::None && block < stage.blocks; ++block)
+      request.search.recompute_layers.push_back({layer + block, layer + block, stage.recompute});
+    layer += stage.blocks;
+  }
+  request.search.method = method;
+  request.search.layer_cut.cut = LayerOptions::Cut::Blocks;
+  request.search.microbatches = setup.degrees.micro_batches;
+  request.search.schedule = setup.degrees.schedule;
+}
+
+void set_recomputed_layers(PlanRequest& request, const LaunchSetup& setup) {
+  if (setup.recompute_layers.empty()) return;
+  LayerOptions::Cut& cut = request.search.layer_cut.cut;
+  const bool apart = cut == LayerOptions::Cut::BlocksApart || request.search.method.split.uneven();
+  if (cut == LayerOptions::Cut::Default && !apart) cut = LayerOptions::Cut::Blocks;
+  request.search.recompute_layers = setup.recompute_layers;
+  // The embedding is the first layer then.
+  for (LayerRecompute& range : request.search.recompute_layers) {
+    range.first += apart ? 1 : 0;
+    range.last += apart ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+Degrees degrees_with_layout(const LaunchSetup& setup) {
+  Degrees degrees = setup.degrees;
+  const std::int64_t blocks = setup.model.layers, stages = degrees.stages();
+  if (setup.stage_blocks.empty() || degrees.pp == 1) return degrees;
+  if (degrees.split.layout.empty()) {
+    const bool even = blocks >= stages && (blocks % stages == 0 || (blocks + 2) % stages == 0);
+    if ((even || degrees.split.uneven()) &&
+        setup.stage_blocks == blocks_of_stages(degrees.split, blocks, degrees.pp, degrees.chunks))
+      return degrees;
+  }
+  degrees.split = {.layout = layout_of(setup.stage_blocks)};
+  return degrees;
+}
+
+PlanRequest request_of(const LaunchSetup& setup, const Cluster& cluster) {
+  PlanRequest request;
+  request.model = setup.model;
+  request.cluster = cluster;
+  request.training.batch = setup.global_batch();
+  request.training.dtype = setup.dtype;
+  request.training.optimizer = setup.optimizer;
+  request.training.offload = setup.offload;
+  if (!setup.stages.empty()) {
+    set_stages(request, setup);
+    return request;
+  }
+  const Degrees degrees = degrees_with_layout(setup);
+  request = request_of(request, degrees);
+  const bool data_alone = degrees.tp * degrees.pp * degrees.cp * degrees.ep == 1;
+  if (setup.shard && data_alone && degrees.zero > 0 && *setup.shard < degrees.dp)
+    request.search.method = method_from_text(fmt::format("zero{}:shard={}", degrees.zero, *setup.shard));
+  set_recomputed_layers(request, setup);
+  return request;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/read/script_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "launch/syntax/numbers.h"
+
+namespace meshwright {
+
+namespace {
+
+std::string file_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+bool has_part(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+bool is_launcher_module(const std::string& module) {
+  return module == "torch.distributed.run" || module == "torch.distributed.launch" ||
+         module == "accelerate.commands.launch" || module == "deepspeed.launcher.runner";
+}
+
+bool has_flag(const std::vector<ShellWord>& words, const std::string& flag) {
+  std::string other = flag;
+  std::replace(other.begin() + 2, other.end(), '-', '_');
+  return std::any_of(words.begin(), words.end(), [&](const ShellWord& word) {
+    const std::string name = word.text.substr(0, word.text.find('='));
+    return name == flag || name == other;
+  });
+}
+
+}  // namespace
+
+ProgramCall program_call(const std::vector<ShellWord>& words) {
+  ProgramCall call;
+  std::size_t program = words.size();
+  for (std::size_t i = 0; i < words.size() && program == words.size(); ++i) {
+    const bool module = i > 0 && words[i - 1].text == "-m" && !is_launcher_module(words[i].text);
+    const std::string file = file_of(words[i].text);
+    // Not the value of a launcher's flag, such as --config_file x.py.
+    const bool script = file.ends_with(".py") &&
+                        !(i > 0 && words[i - 1].text.starts_with("--") && has_part(words[i - 1].text, "config"));
+    if (module || script || file == "run_train.sh" || (file == "train.sh" && i == 0)) program = i;
+  }
+  call.line = words.empty() ? 0 : words.front().line;
+  if (program == words.size()) {
+    call.arguments.assign(words.empty() ? words.begin() : words.begin() + 1, words.end());
+    call.launcher = words;
+    return call;
+  }
+  call.launcher.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(program));
+  call.program = words[program].text;
+  call.arguments.assign(words.begin() + static_cast<std::ptrdiff_t>(program) + 1, words.end());
+  return call;
+}
+
+std::string target_of(const ProgramCall& call) {
+  const std::vector<ShellWord>& words = call.arguments;
+  const std::string program = lower_case(call.program);
+  const auto launched_by = [&](std::string_view name) {
+    return std::any_of(call.launcher.begin(), call.launcher.end(),
+                       [&](const ShellWord& word) { return file_of(word.text) == name; });
+  };
+  if (has_part(program, "maxtext")) return "maxtext";
+  if (program.starts_with("torchtitan") || has_flag(words, "--job.config-file") || file_of(program) == "run_train.sh" ||
+      (has_flag(words, "--module") && has_flag(words, "--config")))
+    return "torchtitan";
+  if (has_flag(words, "--recipe") || std::any_of(words.begin(), words.end(), [](const ShellWord& word) {
+        return word.text.starts_with("model.") && has_part(word.text, "=");
+      }))
+    return "megatron-bridge";
+  if (file_of(program) == "deepy.py") return "deepspeed";
+  if (has_flag(words, "--num-layers") || has_flag(words, "--tensor-model-parallel-size") ||
+      has_flag(words, "--yaml-cfg"))
+    return "megatron";
+  const auto sets_axis = [](const ShellWord& word) {
+    return (word.text.starts_with("ici_") || word.text.starts_with("dcn_") ||
+            word.text.starts_with("per_device_batch_size")) &&
+           has_part(word.text, "=");
+  };
+  if (std::any_of(words.begin(), words.end(), sets_axis)) return "maxtext";
+  if (launched_by("accelerate")) return "accelerate";
+  if (launched_by("deepspeed") || has_flag(words, "--deepspeed") || has_flag(words, "--deepspeed-config"))
+    return "deepspeed";
+  return "";
+}
+
+namespace {
+
+bool is_flag(const std::string& word) {
+  return word.starts_with("--") ||
+         (word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0);
+}
+
+// "key=value", "group.key=value", "+key=value".
+bool is_assignment(const std::string& word) {
+  const std::size_t equal = word.find('=');
+  if (equal == std::string::npos || equal == 0) return false;
+  return std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equal), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '+' || c == '-';
+  });
+}
+
+// The words behind the flag at `i`, which moves to the last of them.
+ConfigValue values_behind(const std::vector<ShellWord>& words, std::size_t& i) {
+  ConfigValue list = ConfigValue::list(words[i].line);
+  while (i + 1 < words.size() && !is_flag(words[i + 1].text) && !is_assignment(words[i + 1].text)) {
+    ++i;
+    list.items.push_back(ConfigValue::scalar(words[i].text, words[i].line));
+  }
+  if (list.items.size() > 1) return list;
+  ConfigValue none;
+  none.line = list.line;
+  return list.items.empty() ? none : list.items[0];
+}
+
+void add_word(Settings& settings, const ShellWord& word, const std::string& place) {
+  if (!is_assignment(word.text) || word.text[0] == '-') {
+    settings.add("(word)", shown(word.text), ConfigValue::scalar(word.text, word.line), place);
+    return;
+  }
+  const std::string plain = word.text.substr(word.text.find_first_not_of('+'));
+  const std::size_t equal = plain.find('=');
+  const std::string key = plain.substr(0, equal);
+  settings.add(key, key, ConfigValue::scalar(plain.substr(equal + 1), word.line), place);
+}
+
+}  // namespace
+
+void add_flags(Settings& settings, const std::vector<ShellWord>& words, const std::string& file, bool plain_keys) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i].text;
+    const std::string place = fmt::format("{}:{}", file, words[i].line);
+    if (word.size() <= 2 || !word.starts_with("--")) {
+      add_word(settings, words[i], place);
+      continue;
+    }
+    const std::size_t equal = word.find('=');
+    const std::string name = word.substr(0, equal);
+    std::string key = name.substr(2);
+    if (plain_keys) std::replace(key.begin(), key.end(), '_', '-');
+    ConfigValue value = equal != std::string::npos ? ConfigValue::scalar(word.substr(equal + 1), words[i].line)
+                                                   : values_behind(words, i);
+    settings.add(key, name, std::move(value), place);
+  }
+}
+
+namespace {
+
+// The value of the last of these flags, as "--flag=V", "--flag V" or "-N4"; "": none.
+std::string value_of(const std::vector<ShellWord>& words, const std::vector<std::string>& names) {
+  std::string found;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    for (const std::string& name : names) {
+      const std::string& word = words[i].text;
+      if (word == name && i + 1 < words.size()) found = words[i + 1].text;
+      if (word.starts_with(name + "=")) found = word.substr(name.size() + 1);
+      if (name.size() == 2 && word.starts_with(name) && word.size() > 2 && word[2] != '=') found = word.substr(2);
+    }
+  return found;
+}
+
+void set_number(std::optional<std::int64_t>& into, const std::string& text) {
+  // "1:4" hosts: as many as there may be.
+  const std::size_t colon = text.rfind(':');
+  const auto number = whole_number(colon == std::string::npos ? text : text.substr(colon + 1));
+  if (number && *number >= 1 && *number <= 1 << 20) into = number;
+}
+
+}  // namespace
+
+void add_launcher(LaunchText& text, const std::vector<ShellWord>& words) {
+  set_number(text.hosts,
+             value_of(words, {"--nodes", "-N", "--num_nodes", "--num-nodes", "--num_machines", "--nnodes"}));
+  const std::string gres = value_of(words, {"--gres", "--gpus-per-node", "--gpus-per-task"});
+  set_number(text.devices_per_host, gres);
+  // "gpu:a100:8"
+  const std::vector<std::string> parts = split(gres, ':');
+  if (parts.size() == 3) text.device = parts[1];
+  if (gres == "gpu") text.devices_per_host = 1;
+  const std::string constraint = value_of(words, {"--constraint", "-C"});
+  if (!constraint.empty() && text.device.empty()) text.device = constraint;
+  set_number(text.devices_per_host,
+             value_of(words, {"--nproc_per_node", "--nproc-per-node", "--num_gpus", "--num-gpus"}));
+  set_number(text.devices, value_of(words, {"--num_processes", "-np"}));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the commands of a shell script to the settings of the framework that they launch.
+#pragma once
+
+#include "launch/read/launch_text.h"
+#include "launch/syntax/shell.h"
+
+namespace meshwright {
+
+// A program with its arguments, as torchrun, srun, python or a framework's own launcher starts it.
+struct ProgramCall {
+  std::vector<ShellWord> launcher;  // the words before the program
+  std::string program;              // "pretrain_gpt.py", "torchtitan.train" of `-m`; "": none is named
+  std::vector<ShellWord> arguments;
+  int line = 0;
+};
+[[nodiscard]] ProgramCall program_call(const std::vector<ShellWord>& words);
+
+// The target that a call launches; "": none that is known.
+[[nodiscard]] std::string target_of(const ProgramCall& call);
+
+// Flags ("--a-b v w", "--a=v") as settings of keys without dashes in front; underscores are dashes with `plain_keys`.
+// Words "key=value" are settings, too.
+void add_flags(Settings& settings, const std::vector<ShellWord>& words, const std::string& file, bool plain_keys);
+
+// Hosts and devices that the launcher's words and the directives ask for.
+void add_launcher(LaunchText& text, const std::vector<ShellWord>& words);
+
+}  // namespace meshwright

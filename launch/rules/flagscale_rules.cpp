@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/rules/rule_lists.h"
+
+namespace meshwright {
+
+void flagscale_rules(const LaunchSetup& setup, RuleList& rules) {
+  const ModelShape shape = shape_of(setup.model);
+  const StageSetup& first = setup.stages.front();
+  int devices = 0;
+  for (std::size_t s = 0; s < setup.stages.size(); ++s) {
+    const StageSetup& stage = setup.stages[s];
+    devices += stage.dp * stage.tp * stage.cp;
+    rules.expect(stage.blocks > 0, fmt::format("stage {} has no block", s));
+    rules.expect(stage.cp == 1, fmt::format("stage {} has cp {}, and FlagScale's meshes cp 1", s, stage.cp));
+    rules.expect(shape.heads % stage.tp == 0,
+                 fmt::format("stage {}: tp={} does not divide the {} heads", s, stage.tp, shape.heads));
+    rules.expect(shape.kv_heads % stage.tp == 0 || stage.tp % shape.kv_heads == 0,
+                 fmt::format("stage {}: neither of tp={} and the {} heads of keys and values divides the other", s,
+                             stage.tp, shape.kv_heads));
+    rules.expect(
+        stage.ep == 1 || (shape.experts > 0 && shape.experts % stage.ep == 0 && stage.dp % stage.ep == 0),
+        fmt::format("stage {}: ep={} does not divide the {} experts and dp={}", s, stage.ep, shape.experts, stage.dp));
+    // Every mesh runs as many micro-batches: those of a mesh with other replicas have other sizes.
+    const std::int64_t samples = first.dp * setup.degrees.micro_batch;
+    rules.expect(samples % stage.dp == 0,
+                 fmt::format("stage {}: dp={} does not divide the {} samples of a micro-batch on all replicas of stage "
+                             "0",
+                             s, stage.dp, samples));
+    rules.expect(stage.recompute != Recompute::Selective,
+                 fmt::format("stage {} recomputes selectively, and FlagScale's stages all or nothing", s));
+  }
+  rules.expect(devices == setup.devices(),
+               fmt::format("the stages have {} devices together, and the job has {}", devices, setup.devices()));
+  rules.expect(setup.degrees.schedule == ScheduleKind::OneFOneB,
+               fmt::format("FlagScale's meshes run 1f1b, and the plan {}", name_of(setup.degrees.schedule)));
+  rules.expect(setup.degrees.zero <= 1,
+               fmt::format("FlagScale's meshes have ZeRO 0 or 1, and the plan ZeRO {}", setup.degrees.zero));
+  if (shape.tied)
+    rules.expect(
+        first.tp == setup.stages.back().tp,
+        fmt::format("a tied embedding needs the same tp on the first and the last stage, and these have {} and "
+                    "{}",
+                    first.tp, setup.stages.back().tp));
+}
+
+}  // namespace meshwright

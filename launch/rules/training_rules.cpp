@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "launch/rules/rule_lists.h"
+#include "launch/setup/stage_layout.h"
+
+namespace meshwright {
+
+namespace {
+
+bool is_torch(const LaunchTarget& target) { return target.framework != "maxtext"; }
+
+// Recomputation that changes within the job: Megatron-LM recomputes as many blocks of each stage, the first ones.
+void megatron_recompute(const LaunchSetup& setup, RuleList& rules) {
+  const Degrees& d = setup.degrees;
+  const auto say = [&] {
+    rules.broken(
+        "Megatron-LM recomputes whole the same number of blocks at the start of every stage, or all blocks alike, and "
+        "the plan recomputes others");
+  };
+  std::vector<Recompute> of_block(static_cast<std::size_t>(setup.model.layers), d.recompute);
+  for (const LayerRecompute& run : setup.recompute_layers)
+    for (int b = run.first; b <= run.last && b < static_cast<int>(of_block.size()); ++b)
+      of_block[static_cast<std::size_t>(b)] = run.recompute;
+  std::vector<int> blocks = setup.stage_blocks;
+  if (blocks.empty()) blocks = blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks);
+  std::size_t at = 0;
+  int first = -1;
+  for (const int own : blocks) {
+    int full = 0;
+    bool after = false;
+    for (int b = 0; b < own && at < of_block.size(); ++b, ++at) {
+      if (of_block[at] == Recompute::Selective || (after && of_block[at] == Recompute::Full)) return say();
+      if (of_block[at] == Recompute::Full)
+        ++full;
+      else
+        after = true;
+    }
+    if (first >= 0 && full != first) return say();
+    first = full;
+  }
+}
+
+void recompute_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
+  if (setup.recompute_layers.empty()) return;
+  if (target.name == "megatron" || target.name == "megatron-bridge") return megatron_recompute(setup, rules);
+  rules.broken(fmt::format("{} recomputes all blocks alike, and the plan some blocks otherwise: {}", target.release,
+                           to_text(setup.recompute_layers)));
+}
+
+}  // namespace
+
+void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
+  const Optimizer::Kind kind = setup.optimizer.kind;
+  recompute_rules(target, setup, rules);
+  rules.expect(setup.dtype != DType::F64, fmt::format("{} does not train in f64", target.release));
+  if (target.framework == "torchtitan") {
+    rules.expect(setup.dtype != DType::F16, "torchtitan trains in bf16 or f32, and the plan in f16");
+    rules.expect(kind == Optimizer::Kind::Adam,
+                 fmt::format("torchtitan has Adam and AdamW, and the plan {}", name_of(kind)));
+  }
+  if (target.framework == "megatron") rules.expect(kind != Optimizer::Kind::Adafactor, "Megatron-LM has no adafactor");
+  if (is_torch(target) && target.framework != "megatron")
+    rules.expect(kind != Optimizer::Kind::Adafactor || target.framework == "deepspeed",
+                 fmt::format("the scripts for {} have adam, sgd and momentum, and the plan adafactor", target.release));
+  if (target.framework == "deepspeed")
+    rules.expect(kind != Optimizer::Kind::Adafactor, "the scripts for DeepSpeed have adam, sgd and momentum");
+  if (target.framework == "maxtext")
+    rules.expect(kind == Optimizer::Kind::Adam || kind == Optimizer::Kind::Sgd,
+                 fmt::format("MaxText has adamw and sgd, and the plan {}", name_of(kind)));
+  if (target.framework == "fsdp" || target.framework == "torchtitan")
+    rules.expect(
+        setup.offload == Offload::None,
+        fmt::format("{} offloads weights together with optimizer state, and the plan the state alone", target.release));
+  if (target.name == "accelerate")
+    rules.expect(
+        setup.degrees.zero > 0 || setup.degrees.tp * setup.degrees.cp == 1,
+        "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
+        "fsdp2 otherwise");
+  rules.expect(setup.matmul_dtype.empty() || target.framework == "megatron" || target.framework == "torchtitan" ||
+                   target.framework == "maxtext",
+               fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
+                           setup.matmul_dtype));
+  rules.expect(!setup.shard || target.framework == "torchtitan" || target.framework == "fsdp",
+               fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
+                           setup.shard.value_or(0)));
+}
+
+void own_sharding_rules(const LaunchSetup& setup, RuleList& rules) {
+  if (setup.target == "alpa") {
+    rules.expect(setup.degrees.schedule == ScheduleKind::OneFOneB || setup.degrees.schedule == ScheduleKind::GPipe ||
+                     setup.degrees.schedule == ScheduleKind::Inference,
+                 fmt::format("Alpa has the schedules 1f1b, gpipe and inference, and the plan {}",
+                             name_of(setup.degrees.schedule)));
+    rules.expect(setup.degrees.recompute != Recompute::Selective, "Alpa recomputes all layers or none");
+  }
+  if (setup.target == "nnscaler")
+    rules.broken(
+        "nnScaler's plan file names operators by their numbers in one trace of the user's own model, which only "
+        "nnScaler can make; write --to jax, whose module names every tensor, or have nnScaler search with the plan's "
+        "meshes");
+}
+
+}  // namespace meshwright

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/setup/decoder.h"
+
+#include "core/base/errors.h"
+#include "core/graph/models/families.h"
+
+namespace meshwright {
+
+namespace {
+
+bool is_on(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
+
+double factor_of(const ModelConfig& model, const char* key, double otherwise) {
+  const auto found = model.factors.find(key);
+  return found == model.factors.end() ? otherwise : found->second;
+}
+
+Decoder sizes_of(const ModelConfig& model) {
+  Decoder of;
+  of.layers = model.layers;
+  of.hidden = model.hidden;
+  of.heads = of.kv_heads = model.heads;
+  of.head_dim = model.hidden / model.heads;
+  of.ffn = size_of(model, "intermediate");
+  of.seq = model.seq;
+  of.vocab = model.vocab;
+  of.epsilon = factor_of(model, "epsilon", 1e-5);
+  of.rotary_base = factor_of(model, "rotary_base", 10000.0);
+  of.tied = is_on(model, "tied");
+  return of;
+}
+
+// GPT's blocks: layer norms, biases, an ungated feed-forward layer.
+Decoder with_biases(const ModelConfig& model) {
+  Decoder of = sizes_of(model);
+  of.rms_norm = of.gated = false;
+  of.bias = of.qkv_bias = true;
+  of.activation = is_on(model, "erf") ? Decoder::Activation::GeluErf : Decoder::Activation::Gelu;
+  return of;
+}
+
+Decoder gpt(const ModelConfig& model) {
+  Decoder of = with_biases(model);
+  of.ffn = 4 * model.hidden;
+  of.tied = true;
+  of.positions = Decoder::Positions::Absent;
+  of.differences = {
+      "this program's gpt has one bias of queries where the framework has three of queries, keys and values, a bias of "
+      "the last product, and no norm in front of it"};
+  return of;
+}
+
+Decoder gpt2(const ModelConfig& model) {
+  Decoder of = with_biases(model);
+  of.positions = Decoder::Positions::Learned;
+  of.position_rows = size_of(model, "positions") + size_of(model, "position_offset");
+  if (is_on(model, "relu")) of.activation = Decoder::Activation::Relu;
+  of.bias = of.qkv_bias = is_on(model, "bias");
+  if (is_on(model, "post_norm")) of.unusual.emplace_back("norms after the residual sums");
+  if (!is_on(model, "final_norm")) of.unusual.emplace_back("no norm after the last block");
+  if (size_of(model, "word_embed") != model.hidden) of.unusual.emplace_back("a word table narrower than its blocks");
+  return of;
+}
+
+Decoder bloom(const ModelConfig& model) {
+  Decoder of = with_biases(model);
+  of.ffn = 4 * model.hidden;
+  of.positions = Decoder::Positions::Absent;
+  of.unusual = {"attention biases by distance (ALiBi)", "a norm of the embedding"};
+  return of;
+}
+
+Decoder gpt_neox(const ModelConfig& model) {
+  Decoder of = with_biases(model);
+  of.rotary_share = static_cast<double>(size_of(model, "rotary_dims")) / static_cast<double>(of.head_dim);
+  if (is_on(model, "parallel")) of.unusual.emplace_back("attention and feed-forward side by side");
+  return of;
+}
+
+Decoder llama(const ModelConfig& model) {
+  Decoder of = sizes_of(model);
+  of.kv_heads = size_of(model, "kv_heads");
+  of.head_dim = size_of(model, "head_dim");
+  of.gated = is_on(model, "gated");
+  of.qk_norm = is_on(model, "qk_norm");
+  of.qkv_bias = is_on(model, "qkv_bias");
+  if (is_on(model, "relu"))
+    of.activation = Decoder::Activation::Relu;
+  else if (is_on(model, "gelu"))
+    of.activation = is_on(model, "erf") ? Decoder::Activation::GeluErf : Decoder::Activation::Gelu;
+  of.window = size_of(model, "window");
+  if (of.window > 0 && (is_on(model, "first_window_layer") || is_on(model, "full_every")))
+    of.unusual.emplace_back("attention windows in some layers alone");
+  if (is_on(model, "mlp_bias")) of.unusual.emplace_back("biases of the feed-forward layers");
+  if (is_on(model, "out_bias") && is_on(model, "qkv_bias")) of.unusual.emplace_back("biases of all attention layers");
+  return of;
+}
+
+Decoder::Experts experts_of(const ModelConfig& model) {
+  return {.count = size_of(model, "experts"),
+          .top_k = size_of(model, "top_k"),
+          .ffn = size_of(model, "expert_intermediate"),
+          .shared_ffn = size_of(model, "shared_intermediate"),
+          .dense_layers = size_of(model, "dense_layers"),
+          .every = size_of(model, "mixture_every"),
+          .sigmoid = is_on(model, "sigmoid"),
+          .normalized = is_on(model, "normalized"),
+          .selection_bias = is_on(model, "selection_bias"),
+          .scale = factor_of(model, "routed_scale", 1.0)};
+}
+
+void say_capacity(Decoder& of, const ModelConfig& model) {
+  of.differences.push_back(
+      fmt::format("this program's experts take a fixed number of tokens each (capacity factor {:g}); the framework's "
+                  "take what the router gives them, and the file asks for an even load where it can",
+                  factor_of(model, "capacity_factor", 1.0)));
+}
+
+Decoder mixtral(const ModelConfig& model) {
+  Decoder of = llama(model);
+  of.experts = experts_of(model);
+  say_capacity(of, model);
+  if (is_on(model, "router_bias")) of.unusual.emplace_back("a bias of the router");
+  if (is_on(model, "expert_bias")) of.unusual.emplace_back("biases of the experts");
+  if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
+  if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
+  return of;
+}
+
+Decoder deepseek(const ModelConfig& model) {
+  Decoder of = sizes_of(model);
+  of.latent = {.q_rank = size_of(model, "q_rank"),
+               .kv_rank = size_of(model, "kv_rank"),
+               .nope = size_of(model, "nope_dim"),
+               .rope = size_of(model, "rope_dim"),
+               .value = size_of(model, "value_dim")};
+  of.head_dim = of.latent->nope + of.latent->rope;
+  of.experts = experts_of(model);
+  of.experts->sigmoid = true;
+  say_capacity(of, model);
+  return of;
+}
+
+}  // namespace
+
+bool Decoder::has_experts(std::int64_t layer) const {
+  return experts && layer >= experts->dense_layers && (layer + 1) % experts->every == 0;
+}
+
+Decoder decoder_of(const ModelConfig& model) {
+  if (model.family == "gpt") return gpt(model);
+  if (model.family == "gpt2") return gpt2(model);
+  if (model.family == "bloom") return bloom(model);
+  if (model.family == "gpt_neox") return gpt_neox(model);
+  if (model.family == "llama") return llama(model);
+  if (model.family == "mixtral") return mixtral(model);
+  if (model.family == "deepseek_v3") return deepseek(model);
+  throw InputError(fmt::format(
+      "model {} of family {} is no stack of decoder blocks, and the frameworks' launch files describe these "
+      "(gpt, gpt2, bloom, gpt_neox, llama, mixtral, deepseek_v3); write --to jax or alpa, which take any.",
+      model.name, model.family));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configurations written in Python, as far as they only say values: functions of assignments to members
+// (`c.parallelism.tensor_parallel_degree = 8`, `p.a, p.b = 2, 4`, `p = c.parallelism`), and of constructors with named
+// arguments (`return Trainer.Config(parallelism=ParallelismConfig(tensor_parallel_degree=8))`).
+//
+// Nothing is executed. Numbers may be sums and products; a statement of another form is left out and listed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/syntax/config_value.h"
+
+namespace meshwright {
+
+struct PythonConfig {
+  std::string function;  // whose statements these are
+  // The function whose result it changes ("llama3_70b"), and that is not in the file, so that its values are not known;
+  // or "".
+  std::string base;
+  std::string name_of_model = {};    // "" or the function of this file that it begins with
+  ConfigValue values;                // a map of maps
+  std::vector<std::string> ignored;  // "config.py:12: for x in y:"
+};
+
+// Of the function `name`; "": the last one of the file. Throws InputError "PLACE:LINE: ..." where the file has no such
+// function, or a bracket or text without an end.
+[[nodiscard]] PythonConfig config_from_python(const std::string& text, const std::string& name,
+                                              const std::string& place);
+
+}  // namespace meshwright

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words expanded as bash does it, with what is not known left in them as a mark (kUnresolved).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/syntax/shell.h"
+#include "launch/syntax/shell_tree.h"
+
+namespace meshwright {
+
+struct ShellVariable {
+  std::vector<ShellWord> values;  // one, unless it is an array
+  bool array = false;
+};
+
+class ShellWords {
+ public:
+  ShellWords(ShellResult& result, const std::string& place) : result_(result), place_(place) {}
+
+  std::map<std::string, ShellVariable> variables;
+  std::vector<ShellWord> arguments;  // $1, $2, ...
+
+  // Fields of an unquoted word: as many as it expands to.
+  [[nodiscard]] std::vector<ShellWord> fields(const RawWord& word);
+  // One text, without splitting.
+  [[nodiscard]] std::string text(const RawWord& word);
+  // Of a here document, in which quotes mean nothing.
+  [[nodiscard]] std::string document(const std::string& body, int line);
+  // nullopt: it depends on something that is not known, or is no expression.
+  [[nodiscard]] std::optional<std::int64_t> arithmetic(const std::string& expression, int line);
+
+  void set(const std::string& name, const std::string& value, int line);
+
+ private:
+  enum class Quotes { None, Double, Document };
+  // Pieces of a word in the making: fields that are finished, and the one that grows.
+  struct Growing {
+    std::vector<ShellWord> done;
+    std::string text;
+    bool begun = false, splits = true;
+    int line = 0;
+  };
+
+  void expand(const std::string& raw, int line, Quotes quotes, Growing& into, int depth);
+  void add_split(const std::string& value, int line, Growing& into);
+  void add_value(const std::vector<ShellWord>& values, bool each, Quotes quotes, int line, Growing& into);
+  std::size_t dollar(const std::string& raw, std::size_t at, int line, Quotes quotes, Growing& into, int depth);
+  void parameter(const std::string& inner, int line, Quotes quotes, Growing& into, int depth);
+  [[nodiscard]] std::vector<ShellWord> values_of(const std::string& name, const std::string& index, int line,
+                                                 bool& set);
+  [[nodiscard]] std::string text_at_depth(const std::string& raw, int line, int depth);
+  [[nodiscard]] std::string cut(std::string text, const std::string& rest, int line, int depth);
+  void add_escaped(char c, int line, Quotes quotes, Growing& into);
+  std::size_t double_quoted(const std::string& raw, std::size_t at, int line, Growing& into, int depth);
+  std::vector<ShellWord> unset(const std::string& name, int line);
+  void grow(std::size_t more);
+
+  ShellResult& result_;
+  const std::string& place_;
+  std::size_t grown_ = 0;
+};
+
+// "*", "?" and "[...]" as in file names.
+[[nodiscard]] bool matches_glob(const std::string& pattern, const std::string& text);
+
+}  // namespace meshwright

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// MaxText: a YAML file over its base.yml, and the command that reads it.
+#include <numeric>
+
+#include "launch/write/script.h"
+#include "launch/write/writers.h"
+
+namespace meshwright {
+
+namespace {
+
+std::string block_of(const Decoder& d) {
+  if (d.latent) return "deepseek";
+  if (d.experts) return d.qk_norm ? "qwen3_moe" : "mixtral";
+  return d.qk_norm ? "qwen3" : "llama2";
+}
+
+std::string model_keys(const Decoder& d) {
+  std::string text = fmt::format("decoder_block: \"{}\"\n", block_of(d));
+  text += fmt::format(
+      "base_emb_dim: {}\nbase_num_query_heads: {}\nbase_num_kv_heads: {}\nbase_num_decoder_layers: {}\n"
+      "base_mlp_dim: {}\nhead_dim: {}\nvocab_size: {}\nmax_target_length: {}\n",
+      d.hidden, d.heads, d.kv_heads, d.layers, d.experts && !d.latent ? d.experts->ffn : d.ffn, d.head_dim, d.vocab,
+      d.seq);
+  text += "mlp_activations: [\"silu\", \"linear\"]\nenable_dropout: false\n";
+  text += fmt::format("logits_via_embedding: {}\nnormalization_layer_epsilon: {}\nrope_max_timescale: {}\n",
+                      d.tied ? "true" : "false", decimal(d.epsilon), static_cast<std::int64_t>(d.rotary_base));
+  if (d.qkv_bias) text += "attention_bias: true\n";
+  if (d.qk_norm) text += "use_qk_norm: true\n";
+  if (d.latent)
+    text += fmt::format(
+        "attention_type: \"mla\"\nq_lora_rank: {}\nkv_lora_rank: {}\nqk_nope_head_dim: {}\nqk_rope_head_dim: {}\n"
+        "v_head_dim: {}\n",
+        d.latent->q_rank, d.latent->kv_rank, d.latent->nope, d.latent->rope, d.latent->value);
+  if (d.window > 0) text += fmt::format("attention_type: \"local_sliding\"\nsliding_window_size: {}\n", d.window);
+  if (!d.experts) return text;
+  const Decoder::Experts& e = *d.experts;
+  text += fmt::format("num_experts: {}\nnum_experts_per_tok: {}\nbase_moe_mlp_dim: {}\n", e.count, e.top_k, e.ffn);
+  text += fmt::format("norm_topk_prob: {}\n", e.normalized ? "true" : "false");
+  if (d.latent)
+    text += fmt::format(
+        "first_num_dense_layers: {}\nshared_experts: {}\nrouted_scaling_factor: {}\nrouted_score_func: \"sigmoid\"\n"
+        "routed_bias: {}\n",
+        e.dense_layers, e.shared_ffn / std::max<std::int64_t>(1, e.ffn), decimal(e.scale),
+        e.selection_bias ? "true" : "false");
+  return text + "use_random_routing: true  # an even load of the experts, as it is predicted\n";
+}
+
+// Every axis lies within the hosts as far as their devices reach, those that talk most first; the rest is between them.
+std::string mesh_keys(const LaunchSetup& setup) {
+  const Degrees& d = setup.degrees;
+  const bool weights = d.zero == 3;
+  const std::vector<std::pair<const char*, int>> axes = {{"tensor", d.tp},
+                                                         {"context", d.cp},
+                                                         {"expert", d.ep},
+                                                         {"fsdp", weights ? d.dp / d.ep : 1},
+                                                         {"data", weights ? 1 : d.dp / d.ep},
+                                                         {"pipeline", d.pp}};
+  int left = setup.devices_per_host;
+  std::string within, between;
+  for (const auto& [name, size] : axes) {
+    const int inside = std::gcd(left, size);
+    left /= inside;
+    within += fmt::format("ici_{}_parallelism: {}\n", name, inside);
+    between += fmt::format("dcn_{}_parallelism: {}\n", name, size / inside);
+  }
+  std::string text = "# Within a host, then between hosts.\n" + within + between;
+  if (d.zero == 1) text += "shard_optimizer_over_data: true  # ZeRO 1\n";
+  if (d.cp > 1) text += "context_parallel_strategy: \"all_gather\"\n";
+  return text;
+}
+
+std::string batch_keys(const LaunchSetup& setup) {
+  const Degrees& d = setup.degrees;
+  const double devices = setup.devices();
+  if (d.pp == 1)
+    return fmt::format("per_device_batch_size: {}\ngradient_accumulation_steps: {}\n",
+                       decimal(static_cast<double>(d.micro_batch * d.dp) / devices), d.micro_batches);
+  return fmt::format(
+      "per_device_batch_size: {}\nnum_pipeline_microbatches: {}\nnum_layers_per_pipeline_stage: {}\n"
+      "num_pipeline_repeats: 1\n",
+      decimal(static_cast<double>(setup.global_batch()) / devices), d.micro_batches, setup.model.layers / d.pp);
+}
+
+std::string run_keys(const LaunchSetup& setup) {
+  const char* type = setup.dtype == DType::BF16 ? "bfloat16" : setup.dtype == DType::F16 ? "float16" : "float32";
+  std::string text =
+      fmt::format("hardware: \"gpu\"\nattention: \"cudnn_flash_te\"\nscan_layers: true\ndtype: \"{}\"\n", type);
+  text += fmt::format("remat_policy: \"{}\"\n",
+                      setup.degrees.recompute == Recompute::Full ? "full" : "minimal_with_context");
+  if (setup.matmul_dtype == "fp8") text += "quantization: \"fp8\"\n";
+  if (setup.offload == Offload::Optimizer) text += "optimizer_memory_host_offload: true\n";
+  text += fmt::format("opt_type: \"{}\"\nlearning_rate: {}\nadam_weight_decay: {}\ngradient_clipping_threshold: {}\n",
+                      setup.optimizer.kind == Optimizer::Kind::Adam ? "adamw" : "sgd",
+                      decimal(setup.optimizer.learning_rate), decimal(setup.optimizer.weight_decay),
+                      decimal(setup.optimizer.max_norm));
+  text +=
+      fmt::format("steps: {}\ndataset_type: \"synthetic\"\nenable_checkpointing: false\nlog_period: 1\n", setup.steps);
+  return text;
+}
+
+}  // namespace
+
+WrittenJob write_maxtext(const LaunchJob& job) {
+  const Decoder decoder = decoder_of(job.setup.model);
+  std::string text = commented(heading(job)) + "base_config: \"base.yml\"\n";
+  text += fmt::format("run_name: \"{}\"\n", job_name(job.setup));
+  text += "\n# --- the site: change this ---\nbase_output_directory: \"/tmp/maxtext\"\n";
+  text += "\n# The model.\n" + model_keys(decoder) + "\n# How the job is split.\n" + mesh_keys(job.setup);
+  text += "\n# The batch.\n" + batch_keys(job.setup) + "\n# The run.\n" + run_keys(job.setup);
+  WrittenJob made;
+  made.files = {{"plan.yml", text, false, "MaxText's settings, over those of its base.yml"}};
+  made.script.environment = {{"NNODES", "$NNODES"},
+                             {"NODE_RANK", "$NODE_RANK"},
+                             {"JAX_COORDINATOR_IP", "$MASTER_ADDR"},
+                             {"JAX_COORDINATOR_PORT", "$MASTER_PORT"},
+                             {"XLA_PYTHON_CLIENT_MEM_FRACTION", "0.92"}};
+  made.script.command =
+      "# One process per host, with all of its devices.\n"
+      "python3 -m maxtext.trainers.pre_train.train plan.yml\n";
+  made.measure = {"step: `seconds` of the log lines `completed step`; after step 5",
+                  "TFLOPS per device: `TFLOP/s/device`; tokens: `Tokens/s/device`",
+                  "memory: `python3 -m maxtext.trainers.pre_train.train_compile plan.yml compile_topology=...` prints "
+                  "it without devices"};
+  made.differences = decoder.differences;
+  if (job.setup.degrees.recompute == Recompute::None)
+    made.differences.emplace_back(
+        "MaxText always recomputes a little; remat_policy minimal_with_context keeps the results of all products");
+  return made;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,2 @@
+echo nothing to launch
+rm -rf /does/not/run

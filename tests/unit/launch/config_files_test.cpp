@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// YAML, TOML and Python configurations as values with their lines.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "launch/syntax/numbers.h"
+#include "launch/syntax/python_config.h"
+#include "launch/syntax/toml.h"
+#include "launch/syntax/yaml.h"
+#include "tests/refusal.h"
+
+namespace meshwright::config_files_test {
+namespace {
+
+std::string yaml(const std::string& text) { return to_text(value_from_yaml(text, "f.yaml")); }
+std::string toml(const std::string& text) { return to_text(value_from_toml(text, "f.toml")); }
+
+TEST(Yaml, BlocksNestByIndentation) {
+  EXPECT_EQ(yaml("a:\n  b: 1  # one\n  c:\n  - x\n  - y: 2\n    z: 3\nd: 'q: r'\n"),
+            "{a: {b: 1, c: [x, {y: 2, z: 3}]}, d: q: r}");
+}
+TEST(Yaml, AScalarMayStandOnTheLineAfterItsKey) {
+  EXPECT_EQ(yaml("--flag:\n  true\n  # note\n--next: a b\n  c\n"), "{--flag: true, --next: a b c}");
+}
+TEST(Yaml, ColonsAndBarsWithinWordsAreText) {
+  EXPECT_EQ(yaml("w: :4096:8\nl: Et*2|(tt|)*5t|tmL\nv: ${a.b}\n"), "{w: :4096:8, l: Et*2|(tt|)*5t|tmL, v: ${a.b}}");
+}
+TEST(Yaml, FlowMapsMayEndInACommaAndHoldComments) {
+  EXPECT_EQ(yaml("{\n # c\n \"a\": True,\n \"b\": {\"x\": 1.0e-8,},\n \"l\": [1,\n 2],\n}\n"),
+            "{a: True, b: {x: 1.0e-8}, l: [1, 2]}");
+}
+TEST(Yaml, AnchorsAndMergedKeys) {
+  EXPECT_EQ(yaml("base: &b\n  x: 1\n  y: 2\nof:\n  <<: *b\n  y: 3\n"), "{base: {x: 1, y: 2}, of: {x: 1, y: 3}}");
+}
+TEST(Yaml, BlockScalarsKeepTheirLines) {
+  EXPECT_EQ(value_from_yaml("a: |\n  x\n   y\nb: 1\n", "f").find("a")->text, "x\n y");
+}
+TEST(Yaml, MistakesAreNamedWithTheirLine) {
+  EXPECT_TRUE(refusal([] { return yaml("a: 1\nb\nc: 2\n"); }).starts_with("f.yaml:"));
+  EXPECT_TRUE(refusal([] { return yaml("a:\n  - 1\n  b: 2\n"); }).starts_with("f.yaml:3: "));
+  EXPECT_TRUE(refusal([] { return yaml("a: [1, 2\nb: 3\n"); }).starts_with("f.yaml:"));
+  EXPECT_TRUE(refusal([] { return yaml("a: \"x\n"); }).starts_with("f.yaml:1: "));
+  EXPECT_NE(refusal([] { return yaml(std::string(5000, '[')); }).find("nested too deeply"), std::string::npos);
+}
+TEST(Yaml, AliasesCannotMakeAFileOfAnySize) {
+  std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int j = 0; j < 10; ++j) bomb += (j > 0 ? ", *a" : "*a") + std::to_string(i - 1);
+    bomb += "]\n";
+  }
+  EXPECT_NE(refusal([&] { return yaml(bomb); }).find("too many values"), std::string::npos);
+}
+
+TEST(Toml, TablesKeysAndArrays) {
+  EXPECT_EQ(toml("a = 2_000 # c\n[b.c]\nx='q'\ny=[1,\n [\"u\", \"v\"],\n]\nk.m = true\n[[d]]\ne = 8e-5\n"),
+            "{a: 2_000, b: {c: {x: q, y: [1, [u, v]], k: {m: true}}}, d: [{e: 8e-5}]}");
+}
+TEST(Toml, MistakesAreNamedWithTheirLine) {
+  EXPECT_TRUE(refusal([] { return toml("[a]\nx = llama\n"); }).starts_with("f.toml:2: 'llama' is no value"));
+  EXPECT_TRUE(refusal([] { return toml("x = 1\nx = 2\n"); }).starts_with("f.toml:2: the key 'x' is given twice"));
+  EXPECT_TRUE(refusal([] { return toml("[a]\n\n[a]\n"); }).starts_with("f.toml:3: the table [a] is given twice"));
+  EXPECT_TRUE(refusal([] { return toml("a = \"x\n"); }).starts_with("f.toml:1: "));
+}
+
+TEST(PythonConfig, AssignmentsPartsAndTuples) {
+  const PythonConfig config = config_from_python(
+      "from x import y\ndef other():\n    c.a.b = 1\n\ndef plan():\n    c = llama3_70b()\n    c.training.seq = 2 * "
+      "8192  # t\n"
+      "    p = c.parallelism\n    p.tp, p.pp = 8, 4\n    c.activation_checkpoint = FullAC.Config()\n    for x in y: "
+      "z()\n    return c\n",
+      "", "f.py");
+  EXPECT_EQ(config.function, "plan");
+  EXPECT_EQ(config.base, "llama3_70b");
+  EXPECT_EQ(to_text(config.values),
+            "{training: {seq: 16384}, parallelism: {tp: 8, pp: 4}, activation_checkpoint: FullAC.Config()}");
+  ASSERT_EQ(config.ignored.size(), 1u);
+  EXPECT_TRUE(config.ignored[0].starts_with("f.py:11: for x"));
+}
+TEST(PythonConfig, ConstructorsWithNamedArguments) {
+  const PythonConfig config = config_from_python(
+      "def a():\n  return Config(\n    parallelism=Parallelism(tp=8, names=[\"x\", \"y\"]),\n    steps=10,\n  )\n", "a",
+      "f.py");
+  EXPECT_EQ(to_text(*config.values.find("parallelism")), "Parallelism(tp: 8, names: [x, y])");
+  EXPECT_EQ(to_text(*config.values.find("steps")), "10");
+}
+TEST(PythonConfig, NamesStandForTheirValuesAndOtherFormsStayText) {
+  const PythonConfig config = config_from_python(
+      "def a():\n  compiled = Compile(enable=True)\n  spec = registry(\"70B\")\n  return T.Config(\n    spec=spec, "
+      "compile=compiled,\n"
+      "    data=D[\"c4\"], loss=f(x if y else z))\n",
+      "", "f.py");
+  EXPECT_EQ(to_text(config.values),
+            "{spec: registry(#0: 70B), compile: Compile(enable: True), data: D[\"c4\"], loss: f(#0: x if y else z)}");
+  EXPECT_TRUE(config.ignored.empty());
+}
+TEST(PythonConfig, AFunctionOfTheSameFileIsReadFirst) {
+  const PythonConfig config = config_from_python(
+      "def a():\n  return C(p=P(x=1, y=2), s=3)\n\ndef b():\n  c = a()\n  c.p.y = 5\n  return c\n", "", "f.py");
+  EXPECT_EQ(to_text(config.values), "{p: P(x: 1, y: 5), s: 3}");
+  EXPECT_EQ(config.base, "");
+  EXPECT_EQ(config.name_of_model, "a");
+}
+TEST(PythonConfig, AMissingFunctionIsRefusedWithThoseThereAre) {
+  EXPECT_EQ(refusal([] { return config_from_python("def a():\n  pass\n", "b", "f.py"); }),
+            "f.py:1: has no function 'b'; it has a.");
+}
+
+TEST(LaunchNumbers, AreReadAsPythonReadsThem) {
+  EXPECT_EQ(whole_number("10_000"), 10'000);
+  EXPECT_EQ(whole_number("2e8"), 200'000'000);
+  EXPECT_EQ(whole_number("1.0"), 1);
+  EXPECT_EQ(whole_number("1.5"), std::nullopt);
+  EXPECT_EQ(whole_number("8x"), std::nullopt);
+  EXPECT_EQ(real_number("1.e-05"), 1e-5);
+  EXPECT_EQ(real_number(".01"), 0.01);
+  EXPECT_EQ(real_number("nan"), std::nullopt);
+  EXPECT_EQ(truth_value("True"), std::optional(true));
+  EXPECT_EQ(truth_value("no"), std::optional(false));
+  EXPECT_EQ(truth_value("2"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace meshwright::config_files_test

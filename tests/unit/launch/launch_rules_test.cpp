@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/rules/launch_rules.h"
+
+#include <gtest/gtest.h>
+
+#include "core/graph/import/find_model.h"
+#include "launch/setup/decoder.h"
+
+namespace meshwright {
+namespace launch_rules_test {
+
+LaunchSetup job(const std::string& target, const std::string& model = "llama-3.1-8b") {
+  LaunchSetup setup;
+  setup.target = target;
+  setup.model = find_model(model);
+  setup.hosts = 4;
+  setup.devices_per_host = 8;
+  setup.degrees = {
+      .dp = 4, .tp = 2, .pp = 4, .sequence_parallel = true, .zero = 1, .micro_batch = 1, .micro_batches = 8};
+  return setup;
+}
+
+using Sentences = std::vector<std::string>;
+
+TEST(LaunchRules, TakeAJobThatMegatronTakes) { EXPECT_EQ(broken_launch_rules(job("megatron")), Sentences{}); }
+
+TEST(LaunchRules, NameTheNearestBatches) {
+  LaunchSetup setup = job("megatron");
+  setup.hosts = 64;
+  setup.degrees = {.dp = 64, .tp = 8, .sequence_parallel = true, .zero = 1, .micro_batch = 3, .micro_batches = 5};
+  setup.batch = 1000;
+  EXPECT_EQ(broken_launch_rules(setup),
+            Sentences{"gbs 1000 is not a multiple of mbs x dp = 3 x 64; nearest 960 or 1152"});
+  setup.batch = 960;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+}
+
+TEST(LaunchRules, NameTheNearestNumbersOfDevices) {
+  LaunchSetup setup = job("megatron");
+  setup.devices_per_host = 5;
+  EXPECT_EQ(broken_launch_rules(setup),
+            Sentences{"4 x 5 = 20 devices are not a multiple of tp x pp x cp = 2 x 4 x 1 = 8; nearest 16 or 24"});
+}
+
+TEST(LaunchRules, NameTheNearestDegrees) {
+  LaunchSetup setup = job("torchtitan");
+  setup.model.layers = 80;
+  setup.hosts = 6;
+  setup.degrees = {.dp = 3, .tp = 16, .sequence_parallel = true, .micro_batch = 1, .micro_batches = 8};
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{"tp=16 does not divide the 8 heads of keys and values; nearest 8"});
+}
+
+TEST(LaunchRules, SayAllThatIsBrokenAtOnce) {
+  LaunchSetup setup = job("megatron");
+  setup.batch = 33;
+  setup.optimizer.kind = Optimizer::Kind::Adafactor;
+  setup.stage_blocks = {8, 8, 8, 7};
+  const Sentences broken = broken_launch_rules(setup);
+  ASSERT_EQ(broken.size(), 3U);
+  EXPECT_EQ(broken[0], "gbs 33 is not a multiple of mbs x dp = 1 x 4; nearest 32 or 36");
+  EXPECT_EQ(broken[1], "the stages have 31 blocks together, and the model has 32");
+  EXPECT_EQ(broken[2], "Megatron-LM has no adafactor");
+}
+
+TEST(LaunchRules, RecomputeTheFirstBlocksOfEveryStageOfMegatron) {
+  LaunchSetup setup = job("megatron");
+  setup.recompute_layers = {
+      {0, 1, Recompute::Full}, {8, 9, Recompute::Full}, {16, 17, Recompute::Full}, {24, 25, Recompute::Full}};
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.recompute_layers.back().last = 26;
+  EXPECT_EQ(broken_launch_rules(setup).size(), 1U);
+  setup.recompute_layers.back() = {25, 26, Recompute::Full};
+  EXPECT_EQ(broken_launch_rules(setup).size(), 1U);
+  setup.target = "torchtitan";
+  setup.degrees.zero = 2;
+  EXPECT_EQ(broken_launch_rules(setup).size(), 1U);
+}
+
+TEST(LaunchRules, NameWhatAFrameworkCannotBeToldOfTheModel) {
+  LaunchSetup setup = job("megatron", "bloom:layers=4,hidden=64,heads=4,seq=32,vocab=128");
+  setup.degrees.pp = 1;
+  setup.degrees.dp = 16;
+  EXPECT_EQ(broken_model_rules(setup).front(),
+            "model bloom has attention biases by distance (ALiBi), which Megatron-LM core 0.20 cannot be told");
+  EXPECT_THROW(static_cast<void>(broken_model_rules(job("megatron", "vit-b16"))), InputError);
+  EXPECT_EQ(broken_model_rules(job("jax", "vit-b16")), Sentences{});
+}
+
+TEST(Decoder, HasExpertsBehindItsDenseLayers) {
+  const Decoder decoder = decoder_of(find_model("deepseek-v3"));
+  EXPECT_FALSE(decoder.has_experts(2));
+  EXPECT_TRUE(decoder.has_experts(3));
+  EXPECT_EQ(decoder.latent->kv_rank, 512);
+  EXPECT_EQ(decoder.experts->ffn, 2048);
+}
+
+}  // namespace launch_rules_test
+}  // namespace meshwright

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a script would run, found without running it.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "launch/syntax/shell.h"
+#include "tests/refusal.h"
+
+namespace meshwright::shell_test {
+namespace {
+
+// The words of the commands, joined by blanks; '$' before what is unresolved.
+std::vector<std::string> run(const std::string& script, ShellInput input = {}) {
+  std::vector<std::string> lines;
+  for (const ShellCommand& command : read_shell(script, "run.sh", input).commands) {
+    std::string line;
+    for (const ShellWord& word : command.words) line += (line.empty() ? "<" : " <") + shown(word.text) + ">";
+    lines.push_back(line);
+  }
+  return lines;
+}
+using Lines = std::vector<std::string>;
+
+TEST(Shell, ArraysKeepTheirWordsAndLeaveOutComments) {
+  EXPECT_EQ(run("A=(\n  --x 1  # one\n  # two\n  \"b c\" \\\n)\nA+=(--y)\np \"${A[@]}\" ${A[@]}\n"),
+            (Lines{"<p> <--x> <1> <b c> <--y> <--x> <1> <b> <c> <--y>"}));
+}
+
+TEST(Shell, AStringWithContinuedLinesSplitsIntoWords) {
+  EXPECT_EQ(run("N=7\nA=\" \\\n  --n $N \\\n  --m 'q' \\\n  \"\np $A\n"), (Lines{"<p> <--n> <7> <--m> <'q'>"}));
+}
+
+TEST(Shell, DefaultsHoldWhereAVariableIsUnsetOrEmpty) {
+  EXPECT_EQ(run("E=\np ${X:-8} ${E:-9} ${E-0} ${Y:=3} $Y ${E:+no} ${Y:+yes}\n"), (Lines{"<p> <8> <9> <3> <3> <yes>"}));
+  EXPECT_EQ(run("p ${X:-8}\n", {.variables = {{"X", "5"}}}), (Lines{"<p> <5>"}));
+}
+
+TEST(Shell, ArithmeticIsThatOfBash) {
+  EXPECT_EQ(run("A=4; B=3\np $((A*B+2**3)) $(( (A+B)%5 )) $((A>B?1:0)) $(($A/$B)) $((0x10)) $[A-B]\n"),
+            (Lines{"<p> <20> <2> <1> <1> <16> <1>"}));
+}
+
+TEST(Shell, PartsOfTextAreCutAsBashCutsThem) {
+  EXPECT_EQ(run("F=a/b.tar.gz\np ${F##*/} ${F%.*} ${F%%.*} ${F#*/} ${#F} ${F/b/c} ${F:2:5} ${F^^}\n"),
+            (Lines{"<p> <b.tar.gz> <a/b.tar> <a/b> <b.tar.gz> <10> <a/c.tar.gz> <b.tar> <A/B.TAR.GZ>"}));
+}
+
+TEST(Shell, PositionalArgumentsAndLoopsOverThem) {
+  EXPECT_EQ(run("for A in \"$@\"; do IFS='=' read -r K V <<< \"$A\"; export \"$K\"=\"$V\"; done\np $1 $# $X\n",
+                {.arguments = {"X=2", "Y=3"}}),
+            (Lines{"<p> <X=2> <2> <2>"}));
+}
+
+TEST(Shell, NothingIsExecutedAndWhatACommandPrintsIsUnresolved) {
+  const ShellResult result = read_shell("H=$(rm -rf / ; hostname)\np $H `date` $NOBODY\n", "run.sh", {});
+  ASSERT_EQ(result.commands.size(), 1u);
+  EXPECT_FALSE(is_resolved(result.commands[0].words[1].text));
+  EXPECT_EQ(shown(result.commands[0].words[2].text), "${output_of_date}");
+  EXPECT_TRUE(result.unresolved.contains("NOBODY"));
+}
+
+TEST(Shell, DecidableTestsChooseTheirBranch) {
+  EXPECT_EQ(run("A=1\nif [ \"$A\" = 1 ]; then p yes; else p no; fi\nif [[ $A -gt 1 || -z $A ]]; then p big; fi\n"
+                "[ -n \"$A\" ] && p set\n[ $A == 2 ] || p not2\ncase $A in 0|1) p low;; *) p high;; esac\n"),
+            (Lines{"<p> <yes>", "<p> <set>", "<p> <not2>", "<p> <low>"}));
+}
+
+TEST(Shell, AnUndecidableTestTakesNoBranchAndSaysSo) {
+  const ShellResult result = read_shell("if [ \"$(nproc)\" = 8 ]; then p a; else p b; fi\n", "run.sh", {});
+  EXPECT_TRUE(result.commands.empty());
+  ASSERT_EQ(result.notes.size(), 1u);
+  EXPECT_TRUE(result.notes[0].starts_with("run.sh:1: "));
+}
+
+TEST(Shell, AVariableThatNobodySetsIsEmptyInATest) {
+  EXPECT_EQ(run("if [ -n \"${KEY}\" ]; then p with; else p without; fi\n"), (Lines{"<p> <without>"}));
+}
+
+TEST(Shell, HereDocumentsAreScriptsOrFiles) {
+  const ShellResult result = read_shell(
+      "N=4\nsbatch <<EOF\n#SBATCH --nodes=$N\nsrun p --rank \\$SLURM_PROCID $N\nEOF\ncat <<X > c.json\n{\"a\": "
+      "$N}\nX\n",
+      "run.sh", {});
+  ASSERT_EQ(result.commands.size(), 1u);
+  EXPECT_EQ(shown(result.commands[0].words[3].text), "${SLURM_PROCID}");
+  EXPECT_EQ(result.commands[0].words[4].text, "4");
+  EXPECT_EQ(result.written.at("c.json"), "{\"a\": 4}\n");
+}
+
+TEST(Shell, SlurmsVariablesFollowFromItsDirectives) {
+  EXPECT_EQ(run("#!/bin/bash\n#SBATCH --nodes=24   # hosts\n#SBATCH -n 96\np $SLURM_NNODES $SLURM_NTASKS\n"),
+            (Lines{"<p> <24> <96>"}));
+}
+
+TEST(Shell, AStringGivenToAShellIsReadAgain) {
+  EXPECT_EQ(run("C=\"p --a 'x y'\"\nsrun -l bash -c \"cd /; $C --b \\$Z\" 2>&1 | tee log\n"),
+            (Lines{"<srun> <-l>", "<p> <--a> <x y> <--b> <${Z}>", "<tee> <log>"}));
+}
+
+TEST(Shell, FunctionsAndScriptsOfOtherFilesAreFollowed) {
+  EXPECT_EQ(run("f() { p \"$1\" $N; }\nsource env.sh\nf one\nbash other.sh 5\n",
+                {.files = {{"env.sh", "export N=3\n"}, {"other.sh", "q $1 $N\n"}}}),
+            (Lines{"<p> <one> <3>", "<q> <5> <3>"}));
+}
+
+TEST(Shell, WordsGluedToABackslashGoOnInTheNextLine) {
+  EXPECT_EQ(run("p base.yml\\\n  a=1\\\n  b=2\np on\\\ne\n"), (Lines{"<p> <base.yml> <a=1> <b=2>", "<p> <one>"}));
+}
+
+TEST(Shell, WhatHasNoEndIsRefusedWithItsLine) {
+  EXPECT_TRUE(refusal([] { return read_shell("a\nb 'c\n", "run.sh", {}); }).starts_with("run.sh:2: "));
+  EXPECT_TRUE(refusal([] { return read_shell("if true; then\n p\n", "run.sh", {}); }).starts_with("run.sh:1: 'fi'"));
+  EXPECT_TRUE(refusal([] { return read_shell("A=(\n1\n", "run.sh", {}); }).starts_with("run.sh:1: the array"));
+  EXPECT_TRUE(refusal([] { return read_shell("cat <<E\nx\n", "run.sh", {}); }).find("no line 'E'") !=
+              std::string::npos);
+}
+
+TEST(Shell, ABracketWithoutANameIsNoArgument) { EXPECT_EQ(run("p ${} ${-x}\n"), (Lines{"<p> <${}> <x>"})); }
+
+TEST(Shell, GrowthWithoutEndIsRefused) {
+  std::string doubling = "A=xxxxxxxxxxxxxxxx\n";
+  for (int i = 0; i < 40; ++i) doubling += "A=$A$A\n";
+  EXPECT_NE(refusal([&] { return read_shell(doubling + "p $A\n", "run.sh", {}); }).find("expand to more"),
+            std::string::npos);
+  EXPECT_NE(refusal([] { return read_shell("f() { f; }\nf\n", "run.sh", {}); }).find("too "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace meshwright::shell_test
