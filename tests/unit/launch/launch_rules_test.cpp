@@ -86,6 +86,21 @@ TEST(LaunchRules, NameWhatAFrameworkCannotBeToldOfTheModel) {
   EXPECT_EQ(broken_model_rules(job("jax", "vit-b16")), Sentences{});
 }
 
+TEST(LaunchRules, HoldTheMeshesOfFlagScale) {
+  LaunchSetup setup = job("flagscale");
+  setup.hosts = 1;
+  setup.degrees = {.dp = 4, .pp = 2, .micro_batch = 1, .micro_batches = 8};
+  setup.stage_blocks = {12, 20};
+  setup.stages = {{.blocks = 12, .dp = 4}, {.blocks = 20, .dp = 1, .tp = 4}};
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.stages[1] = {.blocks = 20, .dp = 3, .tp = 1, .recompute = Recompute::Selective};
+  const Sentences broken = broken_launch_rules(setup);
+  ASSERT_EQ(broken.size(), 3U);
+  EXPECT_EQ(broken[0], "stage 1: dp=3 does not divide the 4 samples of a micro-batch on all replicas of stage 0");
+  EXPECT_EQ(broken[1], "FlagScale's stages recompute all or nothing, and stages 1 selectively");
+  EXPECT_EQ(broken[2], "the stages have 7 devices together, and the job has 8");
+}
+
 TEST(Decoder, HasExpertsBehindItsDenseLayers) {
   const Decoder decoder = decoder_of(find_model("deepseek-v3"));
   EXPECT_FALSE(decoder.has_experts(2));
