@@ -92,6 +92,13 @@ void degree_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList
   }
 }
 
+// Megatron-LM's layer of experts refuses to train otherwise.
+void megatron_expert_rule(const LaunchSetup& setup, RuleList& rules) {
+  const Degrees& d = setup.degrees;
+  rules.expect(shape_of(setup.model).experts == 0 || d.tp == 1 || d.sequence_parallel,
+               fmt::format("experts with tp={} need the sequence split over tp, as by sp=1", d.tp));
+}
+
 void stage_rules(const LaunchSetup& setup, RuleList& rules) {
   if (setup.stage_blocks.empty()) return;
   const std::size_t stages =
@@ -145,6 +152,7 @@ std::vector<std::string> broken_launch_rules(const LaunchSetup& setup) {
     batch_rule(setup, rules);
     degree_rules(target, setup, rules);
     shard_rule(setup, rules);
+    if (target.framework == "megatron") megatron_expert_rule(setup, rules);
   }
   stage_rules(setup, rules);
   model_rules(target, setup, rules);

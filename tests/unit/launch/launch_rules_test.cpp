@@ -86,6 +86,13 @@ TEST(LaunchRules, NameWhatAFrameworkCannotBeToldOfTheModel) {
   EXPECT_EQ(broken_model_rules(job("jax", "vit-b16")), Sentences{});
 }
 
+TEST(LaunchRules, WantSequencesSplitWhereExpertsAre) {
+  LaunchSetup setup = job("megatron", "mixtral-8x7b");
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.degrees.sequence_parallel = false;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{"experts with tp=2 need the sequence split over tp, as by sp=1"});
+}
+
 TEST(LaunchRules, HoldTheMeshesOfFlagScale) {
   LaunchSetup setup = job("flagscale");
   setup.hosts = 1;
