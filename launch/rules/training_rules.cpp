@@ -81,7 +81,8 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
                    target.framework == "maxtext",
                fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
                            setup.matmul_dtype));
-  rules.expect(!setup.shard || target.framework == "torchtitan" || target.framework == "fsdp",
+  rules.expect(!setup.shard || target.framework == "torchtitan" || target.framework == "fsdp" ||
+                   (target.framework == "megatron" && setup.degrees.zero == 1),
                fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
                            setup.shard.value_or(0)));
 }

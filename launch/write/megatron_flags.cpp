@@ -147,6 +147,7 @@ FlagGroup megatron_parallel_flags(const LaunchSetup& setup) {
   if (d.cp > 1)
     flags.add("--cp-comm-type", d.context == ContextExchange::AllGather ? "all_gather" : name_of(d.context));
   if (d.zero > 0) flags.add("--use-distributed-optimizer");
+  if (setup.shard && d.zero > 0) flags.add("--num-distributed-optimizer-instances", d.dp * d.cp / *setup.shard);
   if (setup.overlap_gradients) flags.add("--overlap-grad-reduce");
   if (setup.overlap_weights && setup.overlap_gradients && d.zero > 0) flags.add("--overlap-param-gather");
   if (setup.overlap_tensor_parallel && d.sequence_parallel) flags.add("--tp-comm-overlap");

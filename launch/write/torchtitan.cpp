@@ -111,7 +111,7 @@ std::string config(const LaunchJob& job, const Decoder& decoder) {
   const std::int64_t local = d.pp > 1 ? d.micro_batch * d.micro_batches : d.micro_batch;
   std::string text = commented(heading(job));
   text += "\n[job]\ndump_folder = \"./outputs\"\n";
-  text += fmt::format("description = \"{} as planned\"\n", setup.model.name);
+  text += fmt::format("description = \"{} as planned\"\n", job_name(setup));
   const std::string flavor = known_flavor(decoder);
   if (flavor.empty()) {
     text +=

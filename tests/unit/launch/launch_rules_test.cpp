@@ -93,6 +93,19 @@ TEST(LaunchRules, WantSequencesSplitWhereExpertsAre) {
   EXPECT_EQ(broken_launch_rules(setup), Sentences{"experts with tp=2 need the sequence split over tp, as by sp=1"});
 }
 
+TEST(LaunchRules, KnowWhatMegatronPartsAndOverlapsByItself) {
+  LaunchSetup setup = job("megatron");
+  setup.model.layers = 31;
+  setup.overlap_weights = true;
+  const Sentences broken = broken_launch_rules(setup);
+  ASSERT_EQ(broken.size(), 2U);
+  EXPECT_EQ(broken[0],
+            "31 layers are not a multiple of pp x vpp = 4 x 1; nearest 28 or 32, or a layout that names every stage");
+  setup.stage_blocks = {8, 8, 8, 7};
+  setup.overlap_gradients = true;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+}
+
 TEST(LaunchRules, HoldTheMeshesOfFlagScale) {
   LaunchSetup setup = job("flagscale");
   setup.hosts = 1;

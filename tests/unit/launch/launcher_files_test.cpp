@@ -54,6 +54,8 @@ TEST(LauncherFiles, TellZeroThreeOfFsdpFromZeroTwo) {
                     "fsdp_reshard_after_forward: true"));
   EXPECT_TRUE(holds(file_of(made_of("zero2"), "accelerate", Launcher::Torchrun, "accelerate.yaml"),
                     "fsdp_reshard_after_forward: false"));
+  EXPECT_TRUE(holds(file_of(made_of("zero1:shard=8"), "megatron", Launcher::Torchrun, "run.sh"),
+                    "--num-distributed-optimizer-instances 2\n"));
   const std::string copies = file_of(made_of("zero3:shard=8"), "torchtitan", Launcher::Torchrun, "plan.toml");
   EXPECT_TRUE(holds(copies, "data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 8\n"));
 }
