@@ -48,6 +48,8 @@ PLANS = [
                 "megatron:tp=2,pp=2,sp=1,exact=1,zero=2"], ["torchtitan"], "slurm"),
     ("latent", ["--model", DEEPSEEK, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method",
                 "megatron:tp=1,pp=1,ep=4,exact=1,zero=2", "--recompute", "full"], ["torchtitan"], "k8s"),
+    ("vectors", ["--model", DEEPSEEK, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method", "zero3"],
+     ["fsdp2", "deepspeed"], "torchrun"),
     ("experts", ["--model", MIXTRAL, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method",
                  "megatron:tp=2,pp=1,ep=4,sp=1,exact=1,zero=1"], ["megatron", "megatron-bridge"], "slurm"),
     ("gates", ["--model", MIXTRAL, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method",
