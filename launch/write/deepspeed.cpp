@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSpeed: its JSON file and a training script; with pipeline stages the script makes a PipelineModule of the plan's
 // stages.
+#include <algorithm>
+
 #include "core/base/json.h"
 #include "launch/setup/stage_layout.h"
 #include "launch/write/script.h"
@@ -19,10 +21,13 @@ std::string config(const LaunchJob& job) {
   json["train_batch_size"] = setup.global_batch();
   json["train_micro_batch_size_per_gpu"] = d.micro_batch;
   json["gradient_accumulation_steps"] = d.micro_batches;
-  Json zero = {{"stage", d.zero}, {"overlap_comm", setup.overlap_gradients}, {"contiguous_gradients", true}};
+  // Offloading is ZeRO's, also of a single replica.
+  const bool offload = setup.offload == Offload::Optimizer;
+  Json zero = {{"stage", offload ? std::max(1, d.zero) : d.zero},
+               {"overlap_comm", setup.overlap_gradients},
+               {"contiguous_gradients", true}};
   if (d.zero == 2) zero["reduce_scatter"] = true;
-  if (setup.offload == Offload::Optimizer && d.zero > 0)
-    zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
+  if (offload) zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
   json["zero_optimization"] = std::move(zero);
   if (setup.dtype == DType::BF16) json["bf16"] = {{"enabled", true}};
   if (setup.dtype == DType::F16) json["fp16"] = {{"enabled", true}, {"initial_scale_power", 16}};

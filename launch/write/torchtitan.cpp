@@ -235,13 +235,10 @@ WrittenJob write_torchtitan(const LaunchJob& job) {
       "tests\n\n";
   made.script.command = torchrun_command("-m torchtitan.train --job.config_file plan.toml");
   made.measure = {
-      "step: tokens of a step / `tps` x dp-independent devices: `tps` of the log is tokens per second and "
-      "device, so that the step takes batch x sequence / (tps x devices)",
+      "step: batch x sequence / (`tps` x devices), where `tps` of the log is tokens per second and device; after step "
+      "5",
       "TFLOPS per device and MFU: `tflops` and `mfu` of the log",
       "memory: `memory` of the log, the reserved peak of a device"};
-  made.measure.front() =
-      "step: batch x sequence / (`tps` x devices), where `tps` of the log is tokens per second and device; after step "
-      "5";
   made.differences = decoder.differences;
   if (job.setup.optimizer.max_norm == 0)
     made.differences.emplace_back("torchtitan always clips gradients; the plan does not");

@@ -59,7 +59,7 @@ TEST(LaunchRules, SayAllThatIsBrokenAtOnce) {
   ASSERT_EQ(broken.size(), 3U);
   EXPECT_EQ(broken[0], "gbs 33 is not a multiple of mbs x dp = 1 x 4; nearest 32 or 36");
   EXPECT_EQ(broken[1], "the stages have 31 blocks together, and the model has 32");
-  EXPECT_EQ(broken[2], "Megatron-LM has no adafactor");
+  EXPECT_EQ(broken[2], "the files for Megatron-LM core 0.20 have no adafactor");
 }
 
 TEST(LaunchRules, RecomputeTheFirstBlocksOfEveryStageOfMegatron) {
@@ -104,6 +104,16 @@ TEST(LaunchRules, KnowWhatMegatronPartsAndOverlapsByItself) {
   setup.stage_blocks = {8, 8, 8, 7};
   setup.overlap_gradients = true;
   EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+}
+
+TEST(LaunchRules, OffloadStatesWhereTheFrameworkDoes) {
+  LaunchSetup setup = job("megatron");
+  setup.offload = Offload::Optimizer;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.degrees.zero = 0;
+  EXPECT_EQ(
+      broken_launch_rules(setup),
+      Sentences{"Megatron-LM core 0.20 offloads optimizer state only where it is split over the replicas (ZeRO 1)"});
 }
 
 TEST(LaunchRules, HoldTheMeshesOfFlagScale) {
