@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/base/text.h"
 #include "launch/rules/rule_lists.h"
 
 namespace meshwright {
@@ -6,12 +7,14 @@ namespace meshwright {
 void flagscale_rules(const LaunchSetup& setup, RuleList& rules) {
   const ModelShape shape = shape_of(setup.model);
   const StageSetup& first = setup.stages.front();
+  std::vector<std::string> with_contexts, selective;
   int devices = 0;
   for (std::size_t s = 0; s < setup.stages.size(); ++s) {
     const StageSetup& stage = setup.stages[s];
     devices += stage.dp * stage.tp * stage.cp;
     rules.expect(stage.blocks > 0, fmt::format("stage {} has no block", s));
-    rules.expect(stage.cp == 1, fmt::format("stage {} has cp {}, and FlagScale's meshes cp 1", s, stage.cp));
+    if (stage.cp != 1) with_contexts.push_back(fmt::format("{}", s));
+    if (stage.recompute == Recompute::Selective) selective.push_back(fmt::format("{}", s));
     rules.expect(shape.heads % stage.tp == 0,
                  fmt::format("stage {}: tp={} does not divide the {} heads", s, stage.tp, shape.heads));
     rules.expect(shape.kv_heads % stage.tp == 0 || stage.tp % shape.kv_heads == 0,
@@ -26,9 +29,11 @@ void flagscale_rules(const LaunchSetup& setup, RuleList& rules) {
                  fmt::format("stage {}: dp={} does not divide the {} samples of a micro-batch on all replicas of stage "
                              "0",
                              s, stage.dp, samples));
-    rules.expect(stage.recompute != Recompute::Selective,
-                 fmt::format("stage {} recomputes selectively, and FlagScale's stages all or nothing", s));
   }
+  rules.expect(with_contexts.empty(),
+               fmt::format("FlagScale's meshes have cp 1, and stages {} more", join(with_contexts, ", ")));
+  rules.expect(selective.empty(), fmt::format("FlagScale's stages recompute all or nothing, and stages {} selectively",
+                                              join(selective, ", ")));
   rules.expect(devices == setup.devices(),
                fmt::format("the stages have {} devices together, and the job has {}", devices, setup.devices()));
   rules.expect(setup.degrees.schedule == ScheduleKind::OneFOneB,

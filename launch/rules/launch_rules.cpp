@@ -92,6 +92,23 @@ void degree_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList
   }
 }
 
+// What Megatron-LM asserts besides, or drops.
+void megatron_rules(const LaunchSetup& setup, RuleList& rules) {
+  const Degrees& d = setup.degrees;
+  const std::int64_t stages = d.stages(), blocks = setup.model.layers;
+  if (d.pp > 1 && setup.stage_blocks.empty() && !d.split.uneven() && blocks >= stages)
+    rules.expect(blocks % stages == 0 || (blocks + 2) % stages == 0,
+                 fmt::format("{} layers are not a multiple of pp x vpp = {} x {}{}, or a layout that names every stage",
+                             blocks, d.pp, d.chunks, nearest_multiples(blocks, stages)));
+  rules.expect(!setup.overlap_weights || (setup.overlap_gradients && d.zero > 0),
+               "weights are gathered beside computation only where gradients are reduced beside it, and states split "
+               "(ZeRO 1)");
+  rules.expect(!setup.overlap_tensor_parallel || d.sequence_parallel,
+               "tensor-parallel communication is overlapped only where the sequence is split over tp (sp=1)");
+  rules.expect(shape_of(setup.model).experts == 0 || d.tp == 1 || d.sequence_parallel,
+               fmt::format("experts with tp={} need the sequence split over tp, as by sp=1", d.tp));
+}
+
 void stage_rules(const LaunchSetup& setup, RuleList& rules) {
   if (setup.stage_blocks.empty()) return;
   const std::size_t stages =
@@ -145,6 +162,7 @@ std::vector<std::string> broken_launch_rules(const LaunchSetup& setup) {
     batch_rule(setup, rules);
     degree_rules(target, setup, rules);
     shard_rule(setup, rules);
+    if (target.framework == "megatron") megatron_rules(setup, rules);
   }
   stage_rules(setup, rules);
   model_rules(target, setup, rules);

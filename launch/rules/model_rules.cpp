@@ -47,7 +47,6 @@ void torchtitan_model(const Decoder& d, RuleList& rules) {
 
 // The module that is written for PyTorch alone has what these name.
 void plain_torch_model(const Decoder& d, RuleList& rules) {
-  rules.expect(!d.latent, "the written PyTorch model has no latent attention");
   rules.expect(d.window == 0, "the written PyTorch model has no attention windows");
 }
 

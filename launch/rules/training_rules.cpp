@@ -8,8 +8,6 @@ namespace meshwright {
 
 namespace {
 
-bool is_torch(const LaunchTarget& target) { return target.framework != "maxtext"; }
-
 // Recomputation that changes within the job: Megatron-LM recomputes as many blocks of each stage, the first ones.
 void megatron_recompute(const LaunchSetup& setup, RuleList& rules) {
   const Degrees& d = setup.degrees;
@@ -50,40 +48,50 @@ void recompute_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleL
 
 }  // namespace
 
+namespace {
+
+// [framework] the optimizers that its files name.
+bool has_optimizer(const std::string& framework, Optimizer::Kind kind) {
+  using enum Optimizer::Kind;
+  if (framework == "torchtitan") return kind == Adam;
+  if (framework == "maxtext") return kind == Adam || kind == Sgd;
+  return kind != Adafactor;
+}
+
+void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
+  if (setup.offload == Offload::None) return;
+  const Degrees& d = setup.degrees;
+  rules.expect(
+      target.framework != "fsdp" && target.framework != "torchtitan",
+      fmt::format("{} offloads weights together with optimizer state, and the plan the state alone", target.release));
+  rules.expect(
+      (target.framework != "megatron" && target.framework != "deepspeed") || d.zero > 0 || d.dp * d.cp == 1,
+      fmt::format("{} offloads optimizer state only where it is split over the replicas (ZeRO 1)", target.release));
+}
+
+}  // namespace
+
 void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
-  const Optimizer::Kind kind = setup.optimizer.kind;
+  const std::string& framework = target.framework;
+  const Degrees& d = setup.degrees;
   recompute_rules(target, setup, rules);
+  offload_rules(target, setup, rules);
   rules.expect(setup.dtype != DType::F64, fmt::format("{} does not train in f64", target.release));
-  if (target.framework == "torchtitan") {
-    rules.expect(setup.dtype != DType::F16, "torchtitan trains in bf16 or f32, and the plan in f16");
-    rules.expect(kind == Optimizer::Kind::Adam,
-                 fmt::format("torchtitan has Adam and AdamW, and the plan {}", name_of(kind)));
-  }
-  if (target.framework == "megatron") rules.expect(kind != Optimizer::Kind::Adafactor, "Megatron-LM has no adafactor");
-  if (is_torch(target) && target.framework != "megatron")
-    rules.expect(kind != Optimizer::Kind::Adafactor || target.framework == "deepspeed",
-                 fmt::format("the scripts for {} have adam, sgd and momentum, and the plan adafactor", target.release));
-  if (target.framework == "deepspeed")
-    rules.expect(kind != Optimizer::Kind::Adafactor, "the scripts for DeepSpeed have adam, sgd and momentum");
-  if (target.framework == "maxtext")
-    rules.expect(kind == Optimizer::Kind::Adam || kind == Optimizer::Kind::Sgd,
-                 fmt::format("MaxText has adamw and sgd, and the plan {}", name_of(kind)));
-  if (target.framework == "fsdp" || target.framework == "torchtitan")
-    rules.expect(
-        setup.offload == Offload::None,
-        fmt::format("{} offloads weights together with optimizer state, and the plan the state alone", target.release));
-  if (target.name == "accelerate")
-    rules.expect(
-        setup.degrees.zero > 0 || setup.degrees.tp * setup.degrees.cp == 1,
-        "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
-        "fsdp2 otherwise");
-  rules.expect(setup.matmul_dtype.empty() || target.framework == "megatron" || target.framework == "torchtitan" ||
-                   target.framework == "maxtext",
-               fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
-                           setup.matmul_dtype));
-  rules.expect(!setup.shard || target.framework == "torchtitan" || target.framework == "fsdp",
-               fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
-                           setup.shard.value_or(0)));
+  rules.expect(framework != "torchtitan" || setup.dtype != DType::F16,
+               "torchtitan trains in bf16 or f32, and the plan in f16");
+  rules.expect(has_optimizer(framework, setup.optimizer.kind),
+               fmt::format("the files for {} have no {}", target.release, name_of(setup.optimizer.kind)));
+  rules.expect(target.name != "accelerate" || d.zero > 0 || d.tp * d.cp == 1,
+               "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
+               "fsdp2 otherwise");
+  rules.expect(
+      setup.matmul_dtype.empty() || framework == "megatron" || framework == "torchtitan" || framework == "maxtext",
+      fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
+                  setup.matmul_dtype));
+  rules.expect(
+      !setup.shard || framework == "torchtitan" || framework == "fsdp" || (framework == "megatron" && d.zero == 1),
+      fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
+                  setup.shard.value_or(0)));
 }
 
 void own_sharding_rules(const LaunchSetup& setup, RuleList& rules) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeepSpeed: its JSON file and a training script; with pipeline stages the script makes a PipelineModule of the plan's
 // stages.
+#include <algorithm>
+
 #include "core/base/json.h"
 #include "launch/setup/stage_layout.h"
 #include "launch/write/script.h"
@@ -19,10 +21,13 @@ std::string config(const LaunchJob& job) {
   json["train_batch_size"] = setup.global_batch();
   json["train_micro_batch_size_per_gpu"] = d.micro_batch;
   json["gradient_accumulation_steps"] = d.micro_batches;
-  Json zero = {{"stage", d.zero}, {"overlap_comm", setup.overlap_gradients}, {"contiguous_gradients", true}};
+  // Offloading is ZeRO's, also of a single replica.
+  const bool offload = setup.offload == Offload::Optimizer;
+  Json zero = {{"stage", offload ? std::max(1, d.zero) : d.zero},
+               {"overlap_comm", setup.overlap_gradients},
+               {"contiguous_gradients", true}};
   if (d.zero == 2) zero["reduce_scatter"] = true;
-  if (setup.offload == Offload::Optimizer && d.zero > 0)
-    zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
+  if (offload) zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
   json["zero_optimization"] = std::move(zero);
   if (setup.dtype == DType::BF16) json["bf16"] = {{"enabled", true}};
   if (setup.dtype == DType::F16) json["fp16"] = {{"enabled", true}, {"initial_scale_power", 16}};
@@ -53,21 +58,12 @@ experts = model.Experts
 )PY";
 
 constexpr const char* kWhole = R"PY(
-class Groups:
-    """The ranks' groups, as DeepSpeed asks a model-parallel unit for them."""
-
-    def __init__(self):
-        self.grid = PipelineParallelGrid(topology=PipeModelDataParallelTopology(num_pp=1, num_mp=TP, num_dp=DP))
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-
 def main():
     deepspeed.init_distributed("nccl")
     local = int(os.environ["LOCAL_RANK"])
     torch.cuda.set_device(local)
-    groups = Groups() if TP > 1 else None
+    topology = PipeModelDataParallelTopology(num_pp=1, num_mp=TP, num_dp=DP)
+    groups = PipelineParallelGrid(topology=topology) if TP > 1 else None
     tp = groups.get_slice_parallel_group() if TP > 1 else None
     with deepspeed.zero.Init(config_dict_or_path="ds_config.json", enabled=ZERO == 3):
         net = model.Model(tp, experts)
@@ -98,6 +94,15 @@ class Embedding(model.Embedding):
     """The first layer; tied, the last product reads its weight."""
 
 
+class FinalNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = model.norm()
+
+    def forward(self, x):
+        return self.norm(x)
+
+
 def logits(embedding, x):
     return F.linear(model.copy(x, embedding.tp), embedding.weight)
 
@@ -120,7 +125,7 @@ def layers(tp):
         return [LayerSpec(Embedding, tp), *blocks, LayerSpec(model.Head, tp)]
     first = TiedLayerSpec("words", Embedding, tp, tied_weight_attr=["weight"])
     last = TiedLayerSpec("words", Embedding, tp, forward_fn=logits, tied_weight_attr=["weight"])
-    return [first, *blocks, LayerSpec(model.norm), last]
+    return [first, *blocks, LayerSpec(FinalNorm), last]
 
 
 AFTER = 2 if model.TIED else 1  # layers after the last block
@@ -165,11 +170,9 @@ std::string script(const LaunchJob& job, const Decoder& decoder) {
   const bool own_experts = decoder.experts && d.ep > 1;
   std::string text = commented(heading(job)) + "\"\"\"Trains model.py with DeepSpeed as planned.\"\"\"\n";
   text += "import functools\nimport os\n\nimport deepspeed\nimport torch\nimport torch.distributed as dist\n";
-  if (d.pp > 1) text += "import torch.nn.functional as F\n";
-  if (own_experts) {
-    text += "from deepspeed.moe.layer import MoE\n";
-    text += "from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer\n";
-  }
+  if (d.pp > 1) text += "import torch.nn.functional as F\nfrom torch import nn\n";
+  if (own_experts) text += "from deepspeed.moe.layer import MoE\n";
+  if (d.pp == 1) text += "from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer\n";
   if (d.pp > 1)
     text +=
         "from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec\n"

@@ -135,10 +135,8 @@ std::string fsdp2_script(const LaunchJob& job) {
   text += "from torch.distributed._composable import checkpoint\n";
   text += "from torch.distributed.device_mesh import init_device_mesh\n";
   text += "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard\n";
-  if (job.setup.degrees.cp > 1) {
-    text += "from torch.distributed.tensor.experimental import context_parallel\n";
-    text += "from torch.distributed.tensor.experimental._attention import set_rotate_method\n";
-  }
+  text += "from torch.distributed.tensor.experimental import context_parallel\n";
+  text += "from torch.distributed.tensor.experimental._attention import set_rotate_method\n";
   text += "from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module\n\n";
   text += "import model\n\n" + training_constants(job.setup) + "\n";
   return text + kSplit + (kFsdp2 + 1);

@@ -68,9 +68,16 @@ std::vector<std::string> heading(const LaunchJob& job) {
   step += fmt::format(", {:.4g} TFLOPS per device", figures.tflops_per_device);
   if (figures.mfu) step += fmt::format(" (MFU {:.1f} %)", 100.0 * *figures.mfu);
   lines.push_back(step);
-  lines.push_back(fmt::format("predicted memory: {} of {} per device{}", human_bytes(figures.memory),
+  if (!job.plan.conditions.empty()) {
+    std::vector<std::string> conditions;
+    for (const auto& [option, value] : job.plan.conditions)
+      conditions.push_back(value.empty() ? option : option + " " + value);
+    lines.push_back("predicted under: " + join(conditions, ", "));
+  }
+  lines.push_back(fmt::format("predicted memory: {} of {} per device{}{}", human_bytes(figures.memory),
                               human_bytes(figures.device_memory),
-                              figures.memory_of.empty() ? "" : ", as " + figures.memory_of + " keeps it"));
+                              figures.memory_of.empty() ? "" : ", as " + figures.memory_of + " keeps it",
+                              figures.memory > figures.device_memory ? ": it does not fit" : ""));
   lines.emplace_back("Written by meshwright export; flags drift, so run it with the release named above.");
   return lines;
 }

@@ -146,7 +146,9 @@ FlagGroup megatron_parallel_flags(const LaunchSetup& setup) {
   flags.add("--context-parallel-size", d.cp);
   if (d.cp > 1)
     flags.add("--cp-comm-type", d.context == ContextExchange::AllGather ? "all_gather" : name_of(d.context));
-  if (d.zero > 0) flags.add("--use-distributed-optimizer");
+  // Offloading is the distributed optimizer's, also of a single replica.
+  if (d.zero > 0 || setup.offload == Offload::Optimizer) flags.add("--use-distributed-optimizer");
+  if (setup.shard && d.zero > 0) flags.add("--num-distributed-optimizer-instances", d.dp * d.cp / *setup.shard);
   if (setup.overlap_gradients) flags.add("--overlap-grad-reduce");
   if (setup.overlap_weights && setup.overlap_gradients && d.zero > 0) flags.add("--overlap-param-gather");
   if (setup.overlap_tensor_parallel && d.sequence_parallel) flags.add("--tp-comm-overlap");

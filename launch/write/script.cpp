@@ -13,6 +13,9 @@ std::string commented(const std::vector<std::string>& lines, const std::string& 
   std::string text;
   for (const std::string& line : lines) {
     std::string row = mark + line;
+    // A name from a file may hold anything; a comment is one line.
+    std::replace_if(
+        row.begin(), row.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
     while (!row.empty() && row.back() == ' ') row.pop_back();
     text += row + "\n";
   }

@@ -18,8 +18,12 @@ std::string constants(const Decoder& d) {
                       decimal(d.epsilon));
   const bool rotary = d.positions == Decoder::Positions::Rotary;
   text += fmt::format("ROTARY_BASE = {}  # 0: heads are not rotated\n", rotary ? decimal(d.rotary_base) : "0");
+  const Decoder::Latent latent = d.latent.value_or(Decoder::Latent{});
   text +=
-      fmt::format("ROTARY_DIMS = {}\n", static_cast<std::int64_t>(d.rotary_share * static_cast<double>(d.head_dim)));
+      fmt::format("ROTARY_DIMS = {}\n",
+                  d.latent ? latent.rope : static_cast<std::int64_t>(d.rotary_share * static_cast<double>(d.head_dim)));
+  text += fmt::format("Q_RANK, KV_RANK, NOPE, ROPE, VALUE = {}, {}, {}, {}, {}  # of latent attention\n", latent.q_rank,
+                      latent.kv_rank, latent.nope, latent.rope, latent.value);
   text += fmt::format("POSITIONS = {}  # rows of the table of learned positions; 0: none\n",
                       d.positions == Decoder::Positions::Learned ? d.position_rows : 0);
   const char* activation = d.activation == Decoder::Activation::Silu      ? "F.silu"
@@ -144,6 +148,35 @@ class Attention(nn.Module):
         return self.o(x.transpose(1, 2).reshape(batch, length, -1))
 
 
+class LatentAttention(nn.Module):
+    """Keys and values of all heads are made from one small vector per token. Of every head ROPE dimensions are rotated;
+    those of the key are the same for all heads."""
+
+    def __init__(self, tp=None):
+        super().__init__()
+        self.tp, heads = tp, HEADS // ranks(tp)
+        if Q_RANK:
+            self.q_down, self.q_norm = nn.Linear(HIDDEN, Q_RANK, bias=False), nn.RMSNorm(Q_RANK, eps=EPSILON)
+        self.q = nn.Linear(Q_RANK or HIDDEN, heads * (NOPE + ROPE), bias=False)
+        self.kv_down, self.kv_norm = nn.Linear(HIDDEN, KV_RANK + ROPE, bias=False), nn.RMSNorm(KV_RANK, eps=EPSILON)
+        self.k = nn.Linear(KV_RANK, heads * NOPE, bias=False)
+        self.v = nn.Linear(KV_RANK, heads * VALUE, bias=False)
+        self.o = RowLinear(HEADS * VALUE, HIDDEN, False, tp)
+
+    def forward(self, x, rope):
+        batch, length, _ = x.shape
+        q = self.q_norm(self.q_down(x)) if Q_RANK else x
+        kv, shared = self.kv_down(x).split((KV_RANK, ROPE), dim=-1)
+        q, kv, shared = copy(q, self.tp), copy(self.kv_norm(kv), self.tp), copy(shared, self.tp)
+        q = self.q(q).view(batch, length, -1, NOPE + ROPE).transpose(1, 2)
+        k = self.k(kv).view(batch, length, -1, NOPE).transpose(1, 2)
+        v = self.v(kv).view(batch, length, -1, VALUE).transpose(1, 2)
+        q = torch.cat((q[..., :NOPE], rotate(q[..., NOPE:], *rope)), dim=-1)
+        k = torch.cat((k, rotate(shared[:, None], *rope).expand(-1, k.shape[1], -1, -1)), dim=-1)
+        x = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o(x.transpose(1, 2).reshape(batch, length, -1))
+
+
 class FeedForward(nn.Module):
     def __init__(self, width=FFN, tp=None):
         super().__init__()
@@ -183,7 +216,7 @@ class Block(nn.Module):
     def __init__(self, layer, tp=None, experts=Experts):
         super().__init__()
         self.attention_norm, self.ffn_norm = norm(), norm()
-        self.attention = Attention(tp)
+        self.attention = LatentAttention(tp) if KV_RANK else Attention(tp)
         self.shared = FeedForward(SHARED_FFN, tp) if layer in EXPERT_LAYERS and SHARED_FFN else None
         self.ffn = experts(tp) if layer in EXPERT_LAYERS else FeedForward(FFN, tp)
 

@@ -20,6 +20,22 @@ std::string model_of(const Decoder& d) {
   return plain ? "llama3" : "qwen3";
 }
 
+// The name that torchtitan's own table has for these sizes of llama3; "": it has none.
+std::string known_flavor(const Decoder& d) {
+  struct Flavor {
+    const char* name;
+    std::int64_t layers, hidden, heads, ffn;
+  };
+  constexpr Flavor kFlavors[] = {
+      {"8B", 32, 4096, 32, 14336}, {"70B", 80, 8192, 64, 28672}, {"405B", 126, 16384, 128, 53248}};
+  if (model_of(d) != "llama3" || d.kv_heads != 8 || d.vocab != 128256 || d.rotary_base != 500000.0 || d.epsilon != 1e-5)
+    return "";
+  for (const Flavor& flavor : kFlavors)
+    if (d.layers == flavor.layers && d.hidden == flavor.hidden && d.heads == flavor.heads && d.ffn == flavor.ffn)
+      return flavor.name;
+  return "";
+}
+
 std::string toml_list(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += (text.empty() ? "\"" : ", \"") + item + "\"";
@@ -95,9 +111,15 @@ std::string config(const LaunchJob& job, const Decoder& decoder) {
   const std::int64_t local = d.pp > 1 ? d.micro_batch * d.micro_batches : d.micro_batch;
   std::string text = commented(heading(job));
   text += "\n[job]\ndump_folder = \"./outputs\"\n";
-  text += fmt::format("description = \"{} as planned\"\n", setup.model.name);
-  text += "\n[experimental]\n# model.py in this folder, which registers the plan's model.\ncustom_import = \"model\"\n";
-  text += fmt::format("\n[model]\nname = \"meshwright_{}\"\nflavor = \"plan\"\n", model_of(decoder));
+  text += fmt::format("description = \"{} as planned\"\n", job_name(setup));
+  const std::string flavor = known_flavor(decoder);
+  if (flavor.empty()) {
+    text +=
+        "\n[experimental]\n# model.py in this folder, which registers the plan's model.\ncustom_import = \"model\"\n";
+    text += fmt::format("\n[model]\nname = \"meshwright_{}\"\nflavor = \"plan\"\n", model_of(decoder));
+  } else {
+    text += fmt::format("\n[model]\nname = \"llama3\"\nflavor = \"{}\"\n", flavor);
+  }
   text += "# torchtitan's own test tokenizer; the vocabulary is the model's.\n";
   text += "hf_assets_path = \"./tests/assets/tokenizer\"\n";
   if (setup.matmul_dtype == "fp8")
@@ -196,8 +218,10 @@ std::string model_module(const LaunchJob& job, const Decoder& decoder) {
 WrittenJob write_torchtitan(const LaunchJob& job) {
   const Decoder decoder = decoder_of(job.setup.model);
   WrittenJob made;
-  made.files = {{"plan.toml", config(job, decoder), false, "torchtitan's settings"},
-                {"model.py", model_module(job, decoder), false, "registers the model's sizes with torchtitan"}};
+  made.files = {{"plan.toml", config(job, decoder), false, "torchtitan's settings"}};
+  if (known_flavor(decoder).empty())
+    made.files.push_back(
+        {"model.py", model_module(job, decoder), false, "registers the model's sizes with torchtitan"});
   if (job.setup.degrees.pp > 1) {
     const Schedule schedule = schedule_of(job.plan, stage_graph(job.plan, job.graph));
     made.files.push_back({"schedule.csv", schedule_to_csv(schedule), false,
@@ -211,13 +235,10 @@ WrittenJob write_torchtitan(const LaunchJob& job) {
       "tests\n\n";
   made.script.command = torchrun_command("-m torchtitan.train --job.config_file plan.toml");
   made.measure = {
-      "step: tokens of a step / `tps` x dp-independent devices: `tps` of the log is tokens per second and "
-      "device, so that the step takes batch x sequence / (tps x devices)",
+      "step: batch x sequence / (`tps` x devices), where `tps` of the log is tokens per second and device; after step "
+      "5",
       "TFLOPS per device and MFU: `tflops` and `mfu` of the log",
       "memory: `memory` of the log, the reserved peak of a device"};
-  made.measure.front() =
-      "step: batch x sequence / (`tps` x devices), where `tps` of the log is tokens per second and device; after step "
-      "5";
   made.differences = decoder.differences;
   if (job.setup.optimizer.max_norm == 0)
     made.differences.emplace_back("torchtitan always clips gradients; the plan does not");

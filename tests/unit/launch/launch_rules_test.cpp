@@ -59,7 +59,7 @@ TEST(LaunchRules, SayAllThatIsBrokenAtOnce) {
   ASSERT_EQ(broken.size(), 3U);
   EXPECT_EQ(broken[0], "gbs 33 is not a multiple of mbs x dp = 1 x 4; nearest 32 or 36");
   EXPECT_EQ(broken[1], "the stages have 31 blocks together, and the model has 32");
-  EXPECT_EQ(broken[2], "Megatron-LM has no adafactor");
+  EXPECT_EQ(broken[2], "the files for Megatron-LM core 0.20 have no adafactor");
 }
 
 TEST(LaunchRules, RecomputeTheFirstBlocksOfEveryStageOfMegatron) {
@@ -84,6 +84,51 @@ TEST(LaunchRules, NameWhatAFrameworkCannotBeToldOfTheModel) {
             "model bloom has attention biases by distance (ALiBi), which Megatron-LM core 0.20 cannot be told");
   EXPECT_THROW(static_cast<void>(broken_model_rules(job("megatron", "vit-b16"))), InputError);
   EXPECT_EQ(broken_model_rules(job("jax", "vit-b16")), Sentences{});
+}
+
+TEST(LaunchRules, WantSequencesSplitWhereExpertsAre) {
+  LaunchSetup setup = job("megatron", "mixtral-8x7b");
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.degrees.sequence_parallel = false;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{"experts with tp=2 need the sequence split over tp, as by sp=1"});
+}
+
+TEST(LaunchRules, KnowWhatMegatronPartsAndOverlapsByItself) {
+  LaunchSetup setup = job("megatron");
+  setup.model.layers = 31;
+  setup.overlap_weights = true;
+  const Sentences broken = broken_launch_rules(setup);
+  ASSERT_EQ(broken.size(), 2U);
+  EXPECT_EQ(broken[0],
+            "31 layers are not a multiple of pp x vpp = 4 x 1; nearest 28 or 32, or a layout that names every stage");
+  setup.stage_blocks = {8, 8, 8, 7};
+  setup.overlap_gradients = true;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+}
+
+TEST(LaunchRules, OffloadStatesWhereTheFrameworkDoes) {
+  LaunchSetup setup = job("megatron");
+  setup.offload = Offload::Optimizer;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.degrees.zero = 0;
+  EXPECT_EQ(
+      broken_launch_rules(setup),
+      Sentences{"Megatron-LM core 0.20 offloads optimizer state only where it is split over the replicas (ZeRO 1)"});
+}
+
+TEST(LaunchRules, HoldTheMeshesOfFlagScale) {
+  LaunchSetup setup = job("flagscale");
+  setup.hosts = 1;
+  setup.degrees = {.dp = 4, .pp = 2, .micro_batch = 1, .micro_batches = 8};
+  setup.stage_blocks = {12, 20};
+  setup.stages = {{.blocks = 12, .dp = 4}, {.blocks = 20, .dp = 1, .tp = 4}};
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.stages[1] = {.blocks = 20, .dp = 3, .tp = 1, .recompute = Recompute::Selective};
+  const Sentences broken = broken_launch_rules(setup);
+  ASSERT_EQ(broken.size(), 3U);
+  EXPECT_EQ(broken[0], "stage 1: dp=3 does not divide the 4 samples of a micro-batch on all replicas of stage 0");
+  EXPECT_EQ(broken[1], "FlagScale's stages recompute all or nothing, and stages 1 selectively");
+  EXPECT_EQ(broken[2], "the stages have 7 devices together, and the job has 8");
 }
 
 TEST(Decoder, HasExpertsBehindItsDenseLayers) {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "launch/setup/setup_of_plan.h"
+#include "launch/write/script.h"
+#include "launch/write/write_launch.h"
+#include "tests/refusal.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright {
+namespace launcher_files_test {
+
+constexpr const char* kModel = "llama:layers=4,hidden=64,heads=4,kv_heads=4,intermediate=128,seq=32,vocab=128";
+
+// The file of that name of an export; "" where there is none.
+std::string file_of(const PlanningResult& made, const std::string& target, Launcher launcher, const std::string& name) {
+  const LaunchTarget& to = find_launch_target(target);
+  const LaunchSetup setup = setup_of(*made.plan, made.graph, to);
+  LaunchFigures figures;
+  figures.step = Seconds(0.25);
+  for (const LaunchFile& file : launch_files({to, setup, figures, *made.plan, made.graph, launcher}))
+    if (file.name == name) return file.text;
+  return "";
+}
+
+PlanningResult made_of(const std::string& method) {
+  PlanningResult made = planned(ask(kModel, "p3.16xlarge:2", method, 32, std::int64_t{2}));
+  require(made.plan.has_value(), "{}", made.reason);
+  return made;
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(LauncherFiles, RunTheSameScriptOnEveryHost) {
+  const PlanningResult made = made_of("megatron:tp=4,pp=1,zero=1,exact=1");
+  const std::string script = file_of(made, "megatron", Launcher::Torchrun, "run.sh");
+  EXPECT_TRUE(holds(script, "NNODES=${NNODES:-2}"));
+  EXPECT_TRUE(holds(script, "# predicted step: 250.000 ms"));
+  EXPECT_TRUE(holds(file_of(made, "megatron", Launcher::Slurm, "job.sbatch"), "#SBATCH --nodes=2\n"));
+  EXPECT_TRUE(holds(file_of(made, "megatron", Launcher::Mpi, "mpirun.sh"), "OMPI_COMM_WORLD_RANK"));
+  EXPECT_TRUE(holds(file_of(made, "megatron", Launcher::Kubernetes, "trainjob.yaml"), "    numNodes: 2\n"));
+  EXPECT_EQ(file_of(made, "megatron", Launcher::Torchrun, "job.sbatch"), "");
+}
+
+TEST(LauncherFiles, AreNoneOfAModuleForTheUsersProgram) {
+  const PlanningResult made = made_of("data");
+  EXPECT_EQ(file_of(made, "jax", Launcher::Torchrun, "run.sh"), "");
+  EXPECT_TRUE(
+      holds(refusal([&] { return file_of(made, "alpa", Launcher::Mpi, "run.sh"); }), "--launcher mpi: the module"));
+}
+
+TEST(LauncherFiles, TellZeroThreeOfFsdpFromZeroTwo) {
+  EXPECT_TRUE(holds(file_of(made_of("zero3"), "accelerate", Launcher::Torchrun, "accelerate.yaml"),
+                    "fsdp_reshard_after_forward: true"));
+  EXPECT_TRUE(holds(file_of(made_of("zero2"), "accelerate", Launcher::Torchrun, "accelerate.yaml"),
+                    "fsdp_reshard_after_forward: false"));
+  EXPECT_TRUE(holds(file_of(made_of("zero1:shard=8"), "megatron", Launcher::Torchrun, "run.sh"),
+                    "--num-distributed-optimizer-instances 2\n"));
+  const std::string copies = file_of(made_of("zero3:shard=8"), "torchtitan", Launcher::Torchrun, "plan.toml");
+  EXPECT_TRUE(holds(copies, "data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 8\n"));
+}
+
+TEST(Script, QuotesWhatBashWouldRead) {
+  EXPECT_EQ(shell_word("Et*3|tL"), "'Et*3|tL'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("--bf16"), "--bf16");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
+TEST(Script, WritesNumbersThatYamlTakesForNumbers) {
+  EXPECT_EQ(decimal(1e-5), "1.0e-05");
+  EXPECT_EQ(decimal(1.0), "1.0");
+  EXPECT_EQ(decimal(0.125), "0.125");
+}
+
+}  // namespace launcher_files_test
+}  // namespace meshwright
