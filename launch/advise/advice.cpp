@@ -146,13 +146,15 @@ class Adviser {
     return made;
   }
 
-  // Of the smallest groups that can be launched the first that fits, or the first at all.
+  // Of the smallest groups that can be launched the one after which the step is shortest, of those that fit if any
+  // does; of equal ones the first.
   Mask next_group(const std::vector<LaunchChange>& changes, Mask done) {
     std::vector<Mask> left;
     for (const LaunchChange& one : changes)
       if ((done & bit(one.property)) == 0) left.push_back(bit(one.property));
     for (std::size_t size = 1; size <= left.size(); ++size) {
-      Mask any = 0;
+      Mask best = 0;
+      LaunchOutcome of_best;
       for (Mask picked = 1; picked < 1u << left.size(); ++picked) {
         if (static_cast<std::size_t>(__builtin_popcount(picked)) != size) continue;
         Mask group = 0;
@@ -161,10 +163,13 @@ class Adviser {
         if (!launchable(done | group)) continue;
         const LaunchOutcome after = outcome(done | group);
         if (!after.step) continue;
-        if (after.fits()) return group;
-        if (any == 0) any = group;
+        const bool better = best == 0 || (after.fits() && !of_best.fits()) ||
+                            (after.fits() == of_best.fits() && *after.step < *of_best.step);
+        if (!better) continue;
+        best = group;
+        of_best = after;
       }
-      if (any != 0) return any;
+      if (best != 0) return best;
     }
     return all_ & ~done;
   }

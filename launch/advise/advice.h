@@ -2,8 +2,8 @@
 // From the job of a launch file to a better one that the same framework launches: which settings change, in an order in
 // which each step can be launched, and what each gains.
 //
-// The order is greedy: of the changes that can be launched on top of those before, the one that alone gains the most,
-// those that fit in memory first; changes that only work together are one row. No clock decides.
+// The order is greedy: of the changes that can be launched on top of those before, the one after which the step is
+// shortest, those that fit in memory first; changes that only work together are one row. No clock decides.
 #pragma once
 
 #include <functional>

@@ -57,9 +57,13 @@ void add_rules(LaunchReading& reading, bool of_its_own) {
                         find_launch_target(setup.target).framework == usual.name && !of_its_own;
   // FlagScale's own rules are of stages that differ; without such it is Megatron-LM.
   const bool without_stages = find_launch_target(setup.target).own_stages && setup.stages.empty();
-  const std::vector<std::string> broken = as_usual || !setup.stages.empty()
-                                              ? broken_launch_rules(setup)
-                                              : broken_rules(reading.framework, shape_of(setup.model), setup.degrees);
+  std::vector<std::string> broken;
+  try {
+    const bool whole = (as_usual && !without_stages) || !setup.stages.empty();
+    broken = whole ? broken_launch_rules(setup) : broken_rules(reading.framework, shape_of(setup.model), setup.degrees);
+  } catch (const InputError&) {  // a model of the caller's that is no stack of decoder blocks
+    broken = broken_rules(reading.framework, shape_of(setup.model), setup.degrees);
+  }
   // What cannot be written for the framework is none of its rules: the file says it in its own words.
   const auto of_writers = [](const std::string& sentence) {
     return sentence.find("cannot be told") != std::string::npos ||

@@ -187,6 +187,13 @@ TEST(ReadDeepspeed, TheProductRuleFillsTheBatch) {
   EXPECT_NE(refusal([&] { return read({{"ds.json", json}}, 1, 8); }).find("give --model"), std::string::npos);
 }
 
+TEST(ReadDeepspeed, AModelOfAnyKindMayBeGiven) {
+  const std::string json =
+      R"({"train_micro_batch_size_per_gpu": 8, "zero_optimization": {"stage": 1}, "bf16": {"enabled": true}})";
+  for (const char* name : {"mlp", "bert-base", "wresnet-250m"})
+    EXPECT_EQ(read({{"ds.json", json}}, 1, 8, {.model = find_builtin_model(name)}).setup.global_batch(), 64) << name;
+}
+
 TEST(ReadDeepspeed, NeoxFilesHaveAModelAndAPipeline) {
   const std::string yaml =
       "{\n \"pipe_parallel_size\": 2, \"model-parallel-size\": 2,\n \"num_layers\": 4, \"hidden_size\": 64, "

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of advice, with steps that are made up.
+#include <gtest/gtest.h>
+
+#include "launch/advise/advice.h"
+
+namespace meshwright::advice_test {
+namespace {
+
+LaunchSetup job(int tp, int pp, std::int64_t micro_batch) {
+  LaunchSetup setup{.target = "megatron"};
+  setup.model = find_builtin_model("llama:layers=8,hidden=64,heads=8,kv_heads=8,intermediate=128,seq=32,vocab=128");
+  setup.devices_per_host = 8;
+  setup.batch = 64;
+  setup.degrees = {.dp = 8 / (tp * pp), .tp = tp, .pp = pp};
+  setup.degrees.micro_batch = micro_batch;
+  setup.degrees.micro_batches = 64 / (setup.degrees.dp * micro_batch);
+  return setup;
+}
+Degrees best() {
+  Degrees degrees = job(1, 2, 4).degrees;
+  degrees.zero = 1;
+  return degrees;
+}
+
+// 100 s for tp, 10 for pp, 1 for small micro-batches; memory by tp.
+LaunchOutcome judge(const LaunchSetup& setup) {
+  const Degrees& d = setup.degrees;
+  return {Seconds(100.0 * d.tp + 10.0 * d.pp + (d.micro_batch == 4 ? 0.0 : 1.0)), Bytes(8.0 / d.tp), Bytes(8.0)};
+}
+
+TEST(Advice, EveryRowIsOneChangeAndTheLastIsTheBest) {
+  const Advice advice = advise(job(4, 2, 1), best(), find_framework("megatron"), judge);
+  EXPECT_EQ(advice.now.step, Seconds(421));
+  ASSERT_EQ(advice.rows.size(), 3u);
+  EXPECT_EQ(advice.rows[0].changes[0].from, "--tensor-model-parallel-size 4");
+  EXPECT_EQ(advice.rows[0].changes[0].to, "--tensor-model-parallel-size 1");
+  EXPECT_EQ(advice.rows[0].changes[0].alone.step, Seconds(121));
+  EXPECT_EQ(advice.rows[1].changes[0].to, "--micro-batch-size 4");
+  EXPECT_EQ(advice.rows[1].after.step, Seconds(120));
+  EXPECT_EQ(advice.rows[2].changes[0].to, "--use-distributed-optimizer");
+  EXPECT_EQ(advice.rows[2].after.step, Seconds(120));
+}
+
+// tp=3 and pp=3 cannot be launched on eight devices: neither change works without the other.
+TEST(Advice, ChangesThatOnlyWorkTogetherAreOneRow) {
+  LaunchSetup now = job(1, 1, 1);
+  now.degrees.tp = 3;
+  now.degrees.pp = 3;
+  now.degrees.dp = 1;
+  const Advice advice = advise(now, best(), find_framework("megatron"), judge);
+  ASSERT_FALSE(advice.rows.empty());
+  EXPECT_EQ(advice.rows[0].changes.size(), 2u);
+  EXPECT_FALSE(advice.rows[0].changes[0].launchable);
+}
+
+TEST(Advice, WhatFitsComesFirst) {
+  const LaunchJudge small = [](const LaunchSetup& setup) {
+    LaunchOutcome outcome = judge(setup);
+    outcome.usable = Bytes(setup.degrees.zero == 1 ? 8.0 : 7.0);  // tp=1 fits with ZeRO alone
+    return outcome;
+  };
+  const Advice advice = advise(job(4, 2, 4), best(), find_framework("megatron"), small);
+  ASSERT_EQ(advice.rows.size(), 2u);
+  EXPECT_EQ(advice.rows[0].changes[0].to, "--use-distributed-optimizer");
+  EXPECT_TRUE(advice.rows[0].after.fits());
+  EXPECT_EQ(advice.rows[1].changes[0].to, "--tensor-model-parallel-size 1");
+}
+
+TEST(Advice, SettingsAreInTheWordsOfTheFramework) {
+  Degrees degrees = job(2, 4, 1).degrees;
+  degrees.zero = 3;
+  EXPECT_EQ(setting_text("torchtitan", LaunchProperty::Tensor, degrees), "parallelism.tensor_parallel_degree = 2");
+  EXPECT_EQ(setting_text("deepspeed", LaunchProperty::Zero, degrees), "zero_optimization.stage: 3");
+  EXPECT_EQ(setting_text("megatron-bridge", LaunchProperty::Pipeline, degrees), "model.pipeline_model_parallel_size=4");
+  EXPECT_EQ(setting_text("flagscale", LaunchProperty::Pipeline, degrees), "pipeline_model_parallel_size: 4");
+  EXPECT_EQ(setting_text("maxtext", LaunchProperty::Tensor, degrees), "ici_tensor_parallelism=2");
+  EXPECT_EQ(setting_text("accelerate", LaunchProperty::Tensor, degrees), "parallelism_config_tp_size: 2");
+}
+
+}  // namespace
+}  // namespace meshwright::advice_test
