@@ -117,6 +117,22 @@ TEST(OnnxModel, ConstantsOutsideOfPatternsAreInputs) {
   EXPECT_EQ(parameter_count(forward(model)), 12);
 }
 
+TEST(OnnxModel, NumbersAreFactorsOrInputs) {
+  OnnxWriter w;
+  w.input("x", {"2", "4"}, 1);
+  const std::string y = w.node("MatMul", {"x", w.weight("w", {4, 3})});
+  const std::string leaky =
+      w.node("Where", {w.node("Greater", {y, w.scalar(0.0f)}), y, w.node("Mul", {y, w.scalar(0.1f)})});
+  const ModelConfig model = read(w.finish(w.node("Add", {w.node("Tanh", {leaky}), w.scalar(2.0f)})));
+  const Graph graph = forward(model, 6);
+  const auto ops = ops_of(graph);
+  for (const char* kind : {"compare", "select", "scale", "add"}) EXPECT_EQ(ops.at(kind), 1) << kind;
+  EXPECT_EQ(ops.at("broadcast"), 2);
+  ASSERT_EQ(summary_of(model).notes.size(), 1u);
+  EXPECT_NE(summary_of(model).notes[0].find("2 constants of the file become input"), std::string::npos);
+  (void)build_training_graph(model, {.batch = 6});
+}
+
 // Residual parts of widths 16 and 24 in turn, without a number in any name: one repetition is a block.
 TEST(OnnxModel, BlocksOfNamelessFilesAreTheirRepetitions) {
   for (const std::int64_t repetitions : {1, 3}) {
