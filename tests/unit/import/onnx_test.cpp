@@ -84,6 +84,35 @@ TEST(OnnxModel, BlocksFollowFromTheNamesOfNodes) {
   EXPECT_EQ(graph.ops().back().block, -1);
 }
 
+// Operator set 23 has attention, rotary embedding and RMS normalisation as operators; queries come flat or in heads.
+TEST(OnnxModel, AttentionAsAnOperatorIsAttention) {
+  OnnxWriter w;
+  w.input("x", {"2", "6", "16"}, 1);
+  const std::string x = w.node("RMSNormalization", {"x", w.weight("gamma", {16})}, {.reals = {{"epsilon", 1e-6f}}});
+  const auto projected = [&](const std::string& name, std::int64_t to) {
+    return w.node("MatMul", {x, w.weight(name, {16, to})});
+  };
+  const std::string tables[] = {w.weight("cos", {6, 2}), w.weight("sin", {6, 2})};
+  const std::string q =
+      w.node("RotaryEmbedding", {projected("q", 16), tables[0], tables[1]}, {.numbers = {{"num_heads", 4}}});
+  const std::string k =
+      w.node("RotaryEmbedding", {projected("k", 8), tables[0], tables[1]}, {.numbers = {{"num_heads", 2}}});
+  const std::string attended = w.node("Attention", {q, k, projected("v", 8)},
+                                      {.numbers = {{"q_num_heads", 4}, {"kv_num_heads", 2}, {"is_causal", 1}}});
+  const Graph graph = forward(read(w.finish(w.node("MatMul", {attended, w.weight("o", {16, 16})}))));
+  const auto ops = ops_of(graph);
+  EXPECT_EQ(ops.at("rotary"), 2);
+  EXPECT_EQ(ops.at("rms_norm"), 1);
+  EXPECT_EQ(ops.at("grouped_attention"), 1);
+  EXPECT_EQ(parameter_count(graph), 16 + 16 * (16 + 8 + 8) + 16 * 16);
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::GroupedAttention) {
+      EXPECT_TRUE(op.attributes.causal);
+      EXPECT_EQ(graph.tensor(op.inputs[0]).dims[2], (Dim{"kv_heads", 2}));
+      EXPECT_EQ(graph.tensor(op.inputs[0]).dims[3], (Dim{"group", 2}));
+    }
+}
+
 // Scores that are not scaled at all are not scaled by 1 / sqrt(head_dim).
 TEST(OnnxModel, ScalesOfAttentionAreKept) {
   for (const float scale : {0.5f, 1.0f, 0.25f}) {

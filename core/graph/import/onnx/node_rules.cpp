@@ -356,6 +356,18 @@ Made attention(const NodeReader& r) {
   return {x};
 }
 
+// (x, cosines, sines, [position ids]); the tables' values are the usual ones, as far as they can be read.
+Made rotary(const NodeReader& r) {
+  r.b.expect(r.number("interleaved", 0) == 0, "a rotary embedding of interleaved pairs has no equal here");
+  const bool flat = r.b.shape(r.in(0)).size() == 3;
+  const int x = as_heads(r, r.in(0), r.number("num_heads", 0));
+  const Shape of = r.b.shape(x);
+  r.b.expect(of.size() == 4, "its operand has neither heads nor a number of them");
+  const std::int64_t dims = r.number("rotary_embedding_dim", 0);
+  const int made = r.b.rotary(x, 2, dims > 0 ? dims : of[3], 10000.0);
+  return {flat ? r.b.reshape(r.b.swap(made, 1, 2), {of[0], of[2], of[1] * of[3]}) : made};
+}
+
 std::map<std::string, Rule> elementwise_rules() {
   return {{"Add", binary<Kind::Add>},
           {"Sub", binary<Kind::Subtract>},
@@ -434,6 +446,7 @@ std::map<std::string, Rule> other_rules() {
           {"SimplifiedLayerNormalization", rms_norm},
           {"com.microsoft:SkipLayerNormalization", skip_layer_norm},
           {"BatchNormalization", batch_norm},
+          {"RotaryEmbedding", rotary},
           {"Attention", attention}};
 }
 

@@ -66,6 +66,8 @@ class Builder {
   int layer_norm(int x, int gamma, int beta, double epsilon);
   int rms_norm(int x, int gamma, double epsilon);
   int batch_norm(int x, int gamma, int beta, double epsilon);
+  // Turns the first `dims` elements of the last dimension by angles of the position along `axis`.
+  int rotary(int x, std::int64_t axis, std::int64_t dims, double base);
   int attention(int q, int k, int v, double scale, bool causal);
   int cross_entropy(int logits, int labels);
 

@@ -135,6 +135,11 @@ int Builder::batch_norm(int x, int gamma, int beta, double epsilon) {
   return add(Kind::BatchNorm, {x, gamma, beta}, shape(x), false, {.number = epsilon});
 }
 
+int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, double base) {
+  expect(dims > 0 && dims % 2 == 0 && dims <= shape(x).back(), fmt::format("{} dimensions cannot be turned", dims));
+  return add(Kind::Rotary, {x}, shape(x), false, {.axes = {axis_of(x, axis)}, .window = {dims}, .number = base});
+}
+
 int Builder::attention(int q, int k, int v, double scale, bool causal) {
   const Shape &a = shape(q), &b = shape(k), &c = shape(v);
   const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && a[0] == c[0] && b[1] == c[1] &&

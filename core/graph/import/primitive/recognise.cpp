@@ -236,8 +236,7 @@ Recogniser::Found Recogniser::rotary(int x, int y) {
         if (table[d] > 1 && table[d] % kBatchProbe != 0) positions = rank - static_cast<std::int64_t>(table.size() - d);
       if (!positions || *positions < 0 || table.back() != at(*of).shape.back()) continue;
       const std::int64_t dims = table.back();
-      return b_.add(Kind::Rotary, {*of}, at(*of).shape, false,
-                    {.axes = {*positions}, .window = {dims}, .number = base_of(sines, dims)});
+      return b_.rotary(*of, *positions, dims, base_of(sines, dims));
     }
   }
   return std::nullopt;
