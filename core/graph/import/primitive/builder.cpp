@@ -51,6 +51,11 @@ int Builder::input(const std::string& called, const Shape& of, bool integer) {
 }
 
 int Builder::parameter(const std::string& called, const Shape& of) {
+  for (const std::int64_t size : of)
+    expect(!holds_batch(size),
+           fmt::format("parameter '{}' has a size of {}, a multiple of the number {} that stands for "
+                       "the batch; pad it to another size",
+                       called, size, kBatchProbe));
   const int made = add(Kind::Parameter, {}, of, false);
   module_.nodes.back().name = called;
   module_.nodes.back().trained = true;
