@@ -282,7 +282,9 @@ Made convolution(const NodeReader& r) {
 }
 template <Kind kind>
 Made pool(const NodeReader& r) {
-  return {r.b.pool(kind, r.in(0), windows_of(r, r.b.shape(r.in(0)), r.numbers("kernel_shape")))};
+  const auto windows = windows_of(r, r.b.shape(r.in(0)), r.numbers("kernel_shape"));
+  if (kind == Kind::AveragePool && r.number("count_include_pad", 0) != 0) r.b.note_padding(windows);
+  return {r.b.pool(kind, r.in(0), windows)};
 }
 Made global_average(const NodeReader& r) {
   Numbers axes(r.b.shape(r.in(0)).size());

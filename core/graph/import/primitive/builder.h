@@ -60,6 +60,7 @@ class Builder {
   };
   int convolution(int x, int w, const Windows& windows, std::int64_t groups);
   int pool(Kind kind, int x, const Windows& windows);
+  void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);
   int pick_label(int x, int labels);
   int softmax(int x, std::int64_t axis);

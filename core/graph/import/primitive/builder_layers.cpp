@@ -73,6 +73,12 @@ int Builder::pool(Kind kind, int x, const Windows& given) {
              {.window = windows.window, .stride = windows.stride, .before = windows.before, .after = windows.after});
 }
 
+void Builder::note_padding(const Windows& windows) {
+  const bool padded =
+      std::any_of(windows.before.begin(), windows.before.end(), [](std::int64_t pad) { return pad > 0; });
+  if (padded) module_.notes.push_back(fmt::format("average pooling '{}' does not count its padding", name));
+}
+
 int Builder::gather(int table, int ids, std::int64_t axis) {
   axis = axis_of(table, axis);
   expect(at(ids).integer, "its indices are no integers");

@@ -360,6 +360,7 @@ Made pool(const AtenNode& a) {
   const Numbers window = pair(a.integers("kernel_size"), 1);
   Builder::Windows windows = windows_of(a, window);
   if (a.integers("stride").empty()) windows.stride = window;
+  if (kind == Kind::AveragePool && a.flag("count_include_pad", true)) a.b.note_padding(windows);
   const int made = a.b.pool(kind, a.tensor("self"), windows);
   return {made, made};  // positions of maxima are for a backward alone
 }
