@@ -194,6 +194,9 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
     module = primitive::recognised(read.module);
     add_loss(module);
     make_constants_data(module);
+    for (const Node& node : module.nodes)
+      require(primitive::elements_of(node.shape) > 0, "op '{}' makes an empty tensor {}; give sizes above 0.",
+              node.name, primitive::to_text(node.shape));
     primitive::expect_emittable(module);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: {}", path, error.what()));

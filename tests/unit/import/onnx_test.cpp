@@ -268,6 +268,10 @@ TEST(OnnxModel, OpenDimensionsAreGivenByName) {
               return read(bytes, {{"s", 3}, {"t", 4}});
             }).find("no open dimension 't'"),
             std::string::npos);
+  EXPECT_NE(refusal([&] {
+              return read(bytes, {{"s", 0}});
+            }).find("makes an empty tensor [batch, 0]; give sizes above 0"),
+            std::string::npos);
   const ModelConfig model = read(bytes, {{"s", 3}, {"n", 8}});
   EXPECT_EQ(model.default_batch, 8);
   EXPECT_EQ(forward(model, 5).tensor(TensorId(0)).dims, (std::vector<Dim>{{"batch", 5}, {"seq", 3}}));
@@ -315,6 +319,10 @@ TEST(OnnxModel, DamagedGraphsAreRefused) {
   EXPECT_NE(why(shapes, shapes.node("MatMul", {"x", shapes.weight("w", {5, 3})}))
                 .find("[batch, 4] and [5, 3] do not multiply"),
             std::string::npos);
+  OnnxWriter axes;
+  axes.input("x", {"2", "4"}, 1);
+  const std::string beyond = axes.node("Transpose", {"x"}, {.lists = {{"perm", {0, 1'000'000'000}}}});
+  EXPECT_NE(why(axes, beyond).find("its axes are no order of all axes"), std::string::npos);
   OnnxWriter batch;
   batch.input("x", {"3", "4"}, 1);
   const std::string turned = batch.node("Transpose", {batch.node("MatMul", {"x", batch.weight("w", {4, 6})})});

@@ -282,10 +282,9 @@ int Builder::transpose(int x, const Shape& axes) {
   Shape to;
   Shape sorted = axes, whole = axes;
   std::sort(sorted.begin(), sorted.end());
-  for (std::size_t d = 0; d < axes.size(); ++d) {
+  for (std::size_t d = 0; d < axes.size(); ++d)
     expect(sorted[d] == static_cast<std::int64_t>(d), "its axes are no order of all axes");
-    to.push_back(of.shape[static_cast<std::size_t>(axes[d])]);
-  }
+  for (const std::int64_t axis : axes) to.push_back(of.shape[static_cast<std::size_t>(axis)]);
   if (axes == sorted) return x;
   if (of.kind == Kind::Transpose) {
     for (std::size_t d = 0; d < axes.size(); ++d) whole[d] = of.details.axes[static_cast<std::size_t>(axes[d])];

@@ -340,6 +340,7 @@ Builder::Windows windows_of(const AtenNode& a, Numbers window) {
   const Numbers pad = pair(a.integers("padding"), 0), dilation = pair(a.integers("dilation"), 1);
   Builder::Windows windows{pair(std::move(window), 1), pair(a.integers("stride"), 1), pad, pad,
                            a.flag("ceil_mode", false)};
+  a.b.expect(a.find("padding", "as_string") == nullptr, "padding by name has no equal here; give it in numbers");
   a.b.expect(dilation == Numbers({1, 1}), "dilated windows have no equal here");
   for (const Numbers* of : std::initializer_list<const Numbers*>{&windows.window, &windows.stride, &pad})
     a.b.expect(of->size() == 2 &&
