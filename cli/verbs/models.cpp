@@ -48,6 +48,7 @@ Json to_json(const ModelRow& row) {
 std::string other_models() {
   std::string text = "# model families for --model, with the sizes that must be given:\n";
   for (const std::string& example : example_sizes()) text += fmt::format("#   {}\n", example);
+  text += "# files of ops, for --model path/model.onnx: ONNX (.onnx), PyTorch's exported programs (.pt2)\n";
   return text + fmt::format("# families of Hugging Face's config.json, for --model path/config.json: {}\n",
                             join(hf_model_types(), ", "));
 }

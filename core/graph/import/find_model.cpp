@@ -30,7 +30,7 @@ ModelConfig model_of_plan(const Json& json, const std::string& place) {
   const Json& given = member(json, "dims", place);
   require(given.is_object(), "{}: 'dims' must be an object of numbers; see docs/files.md for the format.", place);
   for (const auto& [name, size] : given.items()) dims[name] = get<std::int64_t>(given, name, place + ": dims");
-  require(is_model_file(path), "{}: '{}' is no file of a kind that holds ops; see docs/files.md for the kinds.", place,
+  require(is_model_file(path), "{}: '{}' is no file of a kind that holds ops; see docs/models.md for the kinds.", place,
           path);
   ModelConfig model = read_model_file(path, dims);
   require(model.file->hash == hash,

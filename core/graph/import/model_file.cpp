@@ -2,6 +2,7 @@
 #include "core/graph/import/model_file.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/gzip.h"
@@ -75,9 +76,15 @@ void make_constants_data(Module& module) {
     if (numbers[i]) node.values = std::vector<double>{*numbers[i]};
   }
   primitive::drop_unused(module);
-  std::vector<std::string> names;
+  std::set<int> read;  // as data: a number that only scales is none
   for (const Node& node : module.nodes)
-    if (node.kind == Kind::Constant && !(node.values && node.values->size() == 1)) names.push_back(node.name);
+    for (const int input : node.inputs) {
+      const Node& of = module.nodes[static_cast<std::size_t>(input)];
+      const bool number = of.values && of.values->size() == 1;
+      if (of.kind == Kind::Constant && !(number && node.kind == Kind::Multiply)) read.insert(input);
+    }
+  std::vector<std::string> names;
+  for (const int constant : read) names.push_back(module.nodes[static_cast<std::size_t>(constant)].name);
   if (!names.empty())
     module.notes.push_back(
         fmt::format("{} constant{} of the file become{} input of the graph (the first '{}'): a run "
@@ -187,6 +194,9 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
     module = primitive::recognised(read.module);
     add_loss(module);
     make_constants_data(module);
+    for (const Node& node : module.nodes)
+      require(primitive::elements_of(node.shape) > 0, "op '{}' makes an empty tensor {}; give sizes above 0.",
+              node.name, primitive::to_text(node.shape));
     primitive::expect_emittable(module);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: {}", path, error.what()));

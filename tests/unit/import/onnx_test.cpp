@@ -84,6 +84,65 @@ TEST(OnnxModel, BlocksFollowFromTheNamesOfNodes) {
   EXPECT_EQ(graph.ops().back().block, -1);
 }
 
+// Operator set 23 has attention, rotary embedding and RMS normalisation as operators; queries come flat or in heads.
+TEST(OnnxModel, AttentionAsAnOperatorIsAttention) {
+  OnnxWriter w;
+  w.input("x", {"2", "6", "16"}, 1);
+  const std::string x = w.node("RMSNormalization", {"x", w.weight("gamma", {16})}, {.reals = {{"epsilon", 1e-6f}}});
+  const auto projected = [&](const std::string& name, std::int64_t to) {
+    return w.node("MatMul", {x, w.weight(name, {16, to})});
+  };
+  const std::string tables[] = {w.weight("cos", {6, 2}), w.weight("sin", {6, 2})};
+  const std::string q =
+      w.node("RotaryEmbedding", {projected("q", 16), tables[0], tables[1]}, {.numbers = {{"num_heads", 4}}});
+  const std::string k =
+      w.node("RotaryEmbedding", {projected("k", 8), tables[0], tables[1]}, {.numbers = {{"num_heads", 2}}});
+  const std::string attended = w.node("Attention", {q, k, projected("v", 8)},
+                                      {.numbers = {{"q_num_heads", 4}, {"kv_num_heads", 2}, {"is_causal", 1}}});
+  const Graph graph = forward(read(w.finish(w.node("MatMul", {attended, w.weight("o", {16, 16})}))));
+  const auto ops = ops_of(graph);
+  EXPECT_EQ(ops.at("rotary"), 2);
+  EXPECT_EQ(ops.at("rms_norm"), 1);
+  EXPECT_EQ(ops.at("grouped_attention"), 1);
+  EXPECT_EQ(parameter_count(graph), 16 + 16 * (16 + 8 + 8) + 16 * 16);
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::GroupedAttention) {
+      EXPECT_TRUE(op.attributes.causal);
+      EXPECT_EQ(graph.tensor(op.inputs[0]).dims[2], (Dim{"kv_heads", 2}));
+      EXPECT_EQ(graph.tensor(op.inputs[0]).dims[3], (Dim{"group", 2}));
+    }
+}
+
+// Masks that are constant but not causal, such as a window's, are left out, and that is said.
+TEST(OnnxModel, OtherMasksThanCausalOnesAreNoted) {
+  for (const bool window : {false, true}) {
+    OnnxWriter w;
+    w.input("x", {"2", "3", "6", "4"}, 1);
+    std::vector<float> mask;
+    for (int i = 0; i < 36; ++i) mask.push_back(i % 6 > i / 6 || (window && i % 6 + 2 < i / 6) ? -1e9f : 0.0f);
+    const auto projected = [&](const std::string& name) { return w.node("MatMul", {"x", w.weight(name, {4, 4})}); };
+    const std::string turned = w.node("Transpose", {projected("k")}, {.lists = {{"perm", {0, 1, 3, 2}}}});
+    const std::string scores = w.node("Mul", {w.node("MatMul", {projected("q"), turned}), w.scalar(0.5f)});
+    const std::string weights =
+        w.node("Softmax", {w.node("Add", {scores, w.floats({6, 6}, mask)})}, {.numbers = {{"axis", -1}}});
+    const ModelConfig model = read(w.finish(w.node("MatMul", {weights, projected("v")})));
+    EXPECT_EQ(summary_of(model).notes.size(), window ? 1u : 0u);
+    const Graph graph = forward(model);
+    for (const Op& op : graph.ops())
+      if (op.kind == OpKind::GroupedAttention) {
+        EXPECT_EQ(op.attributes.causal, !window);
+      }
+  }
+}
+
+TEST(OnnxModel, ASizeThatStandsForTheBatchIsRefused) {
+  OnnxWriter w;
+  w.input("x", {"2", "4"}, 1);
+  const std::string bytes = w.finish(w.node("MatMul", {"x", w.weight("w", {4, 1'000'003})}));
+  EXPECT_NE(refusal([&] { return read(bytes); }).find("stands for the batch; pad it to another size"),
+            std::string::npos);
+}
+
 // Scores that are not scaled at all are not scaled by 1 / sqrt(head_dim).
 TEST(OnnxModel, ScalesOfAttentionAreKept) {
   for (const float scale : {0.5f, 1.0f, 0.25f}) {
@@ -115,6 +174,22 @@ TEST(OnnxModel, ConstantsOutsideOfPatternsAreInputs) {
   EXPECT_NE(summary_of(model).notes[0].find("1 constant of the file becomes input of the graph"), std::string::npos)
       << summary_of(model).notes[0];
   EXPECT_EQ(parameter_count(forward(model)), 12);
+}
+
+TEST(OnnxModel, NumbersAreFactorsOrInputs) {
+  OnnxWriter w;
+  w.input("x", {"2", "4"}, 1);
+  const std::string y = w.node("MatMul", {"x", w.weight("w", {4, 3})});
+  const std::string leaky =
+      w.node("Where", {w.node("Greater", {y, w.scalar(0.0f)}), y, w.node("Mul", {y, w.scalar(0.1f)})});
+  const ModelConfig model = read(w.finish(w.node("Add", {w.node("Tanh", {leaky}), w.scalar(2.0f)})));
+  const Graph graph = forward(model, 6);
+  const auto ops = ops_of(graph);
+  for (const char* kind : {"compare", "select", "scale", "add"}) EXPECT_EQ(ops.at(kind), 1) << kind;
+  EXPECT_EQ(ops.at("broadcast"), 2);
+  ASSERT_EQ(summary_of(model).notes.size(), 1u);
+  EXPECT_NE(summary_of(model).notes[0].find("2 constants of the file become input"), std::string::npos);
+  (void)build_training_graph(model, {.batch = 6});
 }
 
 // Residual parts of widths 16 and 24 in turn, without a number in any name: one repetition is a block.
@@ -193,6 +268,10 @@ TEST(OnnxModel, OpenDimensionsAreGivenByName) {
               return read(bytes, {{"s", 3}, {"t", 4}});
             }).find("no open dimension 't'"),
             std::string::npos);
+  EXPECT_NE(refusal([&] {
+              return read(bytes, {{"s", 0}});
+            }).find("makes an empty tensor [batch, 0]; give sizes above 0"),
+            std::string::npos);
   const ModelConfig model = read(bytes, {{"s", 3}, {"n", 8}});
   EXPECT_EQ(model.default_batch, 8);
   EXPECT_EQ(forward(model, 5).tensor(TensorId(0)).dims, (std::vector<Dim>{{"batch", 5}, {"seq", 3}}));
@@ -240,6 +319,10 @@ TEST(OnnxModel, DamagedGraphsAreRefused) {
   EXPECT_NE(why(shapes, shapes.node("MatMul", {"x", shapes.weight("w", {5, 3})}))
                 .find("[batch, 4] and [5, 3] do not multiply"),
             std::string::npos);
+  OnnxWriter axes;
+  axes.input("x", {"2", "4"}, 1);
+  const std::string beyond = axes.node("Transpose", {"x"}, {.lists = {{"perm", {0, 1'000'000'000}}}});
+  EXPECT_NE(why(axes, beyond).find("its axes are no order of all axes"), std::string::npos);
   OnnxWriter batch;
   batch.input("x", {"3", "4"}, 1);
   const std::string turned = batch.node("Transpose", {batch.node("MatMul", {"x", batch.weight("w", {4, 6})})});
@@ -252,15 +335,15 @@ TEST(OnnxModel, DamagedGraphsAreRefused) {
 TEST(OnnxModel, DamagedBytesAreReadOrRefused) {
   const std::string bytes = tiny_llama({.layers = 1});
   int refused = 0;
-  for (std::size_t length = 0; length < bytes.size(); length += 7) {
+  for (std::size_t length = 0; length < bytes.size(); length += 11) {
     try {
       (void)read(bytes.substr(0, length));
     } catch (const InputError&) {
       ++refused;
     }
   }
-  EXPECT_GT(refused, 100);
-  for (std::size_t at = 0; at < bytes.size(); at += 5)
+  EXPECT_GT(refused, 60);
+  for (std::size_t at = 0; at < bytes.size(); at += 13)
     for (const unsigned change : {0x01u, 0x80u, 0xffu}) {
       std::string other = bytes;
       other[at] = static_cast<char>(static_cast<unsigned char>(other[at]) ^ change);

@@ -282,7 +282,9 @@ Made convolution(const NodeReader& r) {
 }
 template <Kind kind>
 Made pool(const NodeReader& r) {
-  return {r.b.pool(kind, r.in(0), windows_of(r, r.b.shape(r.in(0)), r.numbers("kernel_shape")))};
+  const auto windows = windows_of(r, r.b.shape(r.in(0)), r.numbers("kernel_shape"));
+  if (kind == Kind::AveragePool && r.number("count_include_pad", 0) != 0) r.b.note_padding(windows);
+  return {r.b.pool(kind, r.in(0), windows)};
 }
 Made global_average(const NodeReader& r) {
   Numbers axes(r.b.shape(r.in(0)).size());
@@ -354,6 +356,18 @@ Made attention(const NodeReader& r) {
     x = r.b.reshape(r.b.swap(x, 1, 2), {of[0], of[2], of[1] * of[3]});
   }
   return {x};
+}
+
+// (x, cosines, sines, [position ids]); the tables' values are the usual ones, as far as they can be read.
+Made rotary(const NodeReader& r) {
+  r.b.expect(r.number("interleaved", 0) == 0, "a rotary embedding of interleaved pairs has no equal here");
+  const bool flat = r.b.shape(r.in(0)).size() == 3;
+  const int x = as_heads(r, r.in(0), r.number("num_heads", 0));
+  const Shape of = r.b.shape(x);
+  r.b.expect(of.size() == 4, "its operand has neither heads nor a number of them");
+  const std::int64_t dims = r.number("rotary_embedding_dim", 0);
+  const int made = r.b.rotary(x, 2, dims > 0 ? dims : of[3], 10000.0);
+  return {flat ? r.b.reshape(r.b.swap(made, 1, 2), {of[0], of[2], of[1] * of[3]}) : made};
 }
 
 std::map<std::string, Rule> elementwise_rules() {
@@ -434,6 +448,7 @@ std::map<std::string, Rule> other_rules() {
           {"SimplifiedLayerNormalization", rms_norm},
           {"com.microsoft:SkipLayerNormalization", skip_layer_norm},
           {"BatchNormalization", batch_norm},
+          {"RotaryEmbedding", rotary},
           {"Attention", attention}};
 }
 

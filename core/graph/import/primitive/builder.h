@@ -60,12 +60,15 @@ class Builder {
   };
   int convolution(int x, int w, const Windows& windows, std::int64_t groups);
   int pool(Kind kind, int x, const Windows& windows);
+  void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);
   int pick_label(int x, int labels);
   int softmax(int x, std::int64_t axis);
   int layer_norm(int x, int gamma, int beta, double epsilon);
   int rms_norm(int x, int gamma, double epsilon);
   int batch_norm(int x, int gamma, int beta, double epsilon);
+  // Turns the first `dims` elements of the last dimension by angles of the position along `axis`.
+  int rotary(int x, std::int64_t axis, std::int64_t dims, double base);
   int attention(int q, int k, int v, double scale, bool causal);
   int cross_entropy(int logits, int labels);
 

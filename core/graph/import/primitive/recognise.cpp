@@ -236,8 +236,7 @@ Recogniser::Found Recogniser::rotary(int x, int y) {
         if (table[d] > 1 && table[d] % kBatchProbe != 0) positions = rank - static_cast<std::int64_t>(table.size() - d);
       if (!positions || *positions < 0 || table.back() != at(*of).shape.back()) continue;
       const std::int64_t dims = table.back();
-      return b_.add(Kind::Rotary, {*of}, at(*of).shape, false,
-                    {.axes = {*positions}, .window = {dims}, .number = base_of(sines, dims)});
+      return b_.rotary(*of, *positions, dims, base_of(sines, dims));
     }
   }
   return std::nullopt;
@@ -278,8 +277,9 @@ bool Recogniser::is_causal(int mask, std::optional<bool> keeps) const {
 }
 
 void Recogniser::note_mask(int mask, std::optional<bool> keeps, Scores& scores) const {
-  if (is_causal(mask, keeps)) scores.causal = true;
-  if (!at(mask).constant) scores.hidden = true;
+  const bool causal = is_causal(mask, keeps);
+  if (causal) scores.causal = true;
+  if (!causal || !at(mask).constant) scores.hidden = true;
 }
 
 std::optional<Recogniser::Scores> Recogniser::scores_of(int i) const {
@@ -453,9 +453,8 @@ Module Recogniser::run() {
   }
   if (masks_ > 0)
     to_.notes.push_back(fmt::format(
-        "the masks that {} attention{} made from inputs (the first '{}') are left out: batches are taken as "
-        "full",
-        masks_, masks_ == 1 ? " has" : "s have", first_mask_));
+        "the masks of {} attention{} (the first '{}') are left out, but for a causal part: batches are taken as full",
+        masks_, masks_ == 1 ? "" : "s", first_mask_));
   to_.result = made[static_cast<std::size_t>(from_.result)];
   if (const Found loss = cross_entropy(to_.result)) to_.result = *loss;
   drop_unused(to_);

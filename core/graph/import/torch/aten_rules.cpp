@@ -340,6 +340,7 @@ Builder::Windows windows_of(const AtenNode& a, Numbers window) {
   const Numbers pad = pair(a.integers("padding"), 0), dilation = pair(a.integers("dilation"), 1);
   Builder::Windows windows{pair(std::move(window), 1), pair(a.integers("stride"), 1), pad, pad,
                            a.flag("ceil_mode", false)};
+  a.b.expect(a.find("padding", "as_string") == nullptr, "padding by name has no equal here; give it in numbers");
   a.b.expect(dilation == Numbers({1, 1}), "dilated windows have no equal here");
   for (const Numbers* of : std::initializer_list<const Numbers*>{&windows.window, &windows.stride, &pad})
     a.b.expect(of->size() == 2 &&
@@ -360,6 +361,7 @@ Made pool(const AtenNode& a) {
   const Numbers window = pair(a.integers("kernel_size"), 1);
   Builder::Windows windows = windows_of(a, window);
   if (a.integers("stride").empty()) windows.stride = window;
+  if (kind == Kind::AveragePool && a.flag("count_include_pad", true)) a.b.note_padding(windows);
   const int made = a.b.pool(kind, a.tensor("self"), windows);
   return {made, made};  // positions of maxima are for a backward alone
 }

@@ -206,6 +206,8 @@ std::int64_t Reader::size_of_dim(const Json& size) {
 Shape Reader::shape_of(const std::string& name, bool of_user) {
   Shape shape;
   const Json& sizes = member(meta_of(name), "sizes", place_);
+  require(sizes.is_array(), "{}: the sizes of '{}' are no list; the file is damaged, export it again.", place_,
+          printable(name));
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     const bool fixed = sizes[d].contains("as_int");
     std::int64_t size = size_of_dim(sizes[d]);

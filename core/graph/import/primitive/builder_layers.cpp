@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/primitive/builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/errors.h"
+
+namespace meshwright::primitive {
+
+// --- reductions, products, tables ---
+
+int Builder::reduce(Kind kind, int x, Shape axes, bool keep) {
+  if (axes.empty())
+    for (std::size_t d = 0; d < shape(x).size(); ++d) axes.push_back(static_cast<std::int64_t>(d));
+  for (std::int64_t& axis : axes) axis = axis_of(x, axis);
+  std::sort(axes.begin(), axes.end());
+  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+  Shape to = shape(x);
+  for (const std::int64_t axis : axes) to[static_cast<std::size_t>(axis)] = 1;
+  const int made = add(kind, {x}, to, at(x).integer, {.axes = axes});
+  return keep ? made : squeeze(made, axes);
+}
+
+int Builder::matmul(int x, int y) {
+  const Shape a = shape(x), b = shape(y);
+  expect(!a.empty() && !b.empty(), "a product needs matrices");
+  if (a.size() == 1 || b.size() == 1) {
+    const int wide = matmul(a.size() == 1 ? unsqueeze(x, {0}) : x, b.size() == 1 ? unsqueeze(y, {1}) : y);
+    Shape gone;
+    if (a.size() == 1) gone.push_back(-2);
+    if (b.size() == 1) gone.push_back(-1);
+    return squeeze(wide, gone);
+  }
+  expect(a.back() == b[b.size() - 2], fmt::format("{} and {} do not multiply", to_text(a), to_text(b)));
+  Shape to = broadcast_shape(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2));
+  to.insert(to.end(), {a[a.size() - 2], b.back()});
+  return add(Kind::MatMul, {x, y}, to, false);
+}
+
+std::int64_t Builder::slid(std::int64_t size, const Windows& windows, std::size_t d) const {
+  const std::int64_t room = size + windows.before[d] + windows.after[d] - windows.window[d];
+  expect(room >= 0, fmt::format("a window of {} does not fit into {}", windows.window[d], size));
+  const std::int64_t stride = windows.stride[d];
+  return (windows.round_up ? (room + stride - 1) / stride : room / stride) + 1;
+}
+
+int Builder::convolution(int x, int w, const Windows& windows, std::int64_t groups) {
+  const Shape &a = shape(x), &b = shape(w);
+  expect(a.size() == 4 && b.size() == 4,
+         fmt::format("convolutions of {} have no equal here, those of images have", to_text(a)));
+  expect(groups >= 1 && a[1] % groups == 0 && b[0] % groups == 0 && b[1] == a[1] / groups,
+         fmt::format("a weight of {} does not fit {} in {} groups", to_text(b), to_text(a), groups));
+  Windows full = windows;
+  full.window = {b[2], b[3]};
+  const Shape to = {a[0], b[0], slid(a[2], full, 0), slid(a[3], full, 1)};
+  return add(
+      Kind::Convolution, {x, w}, to, false,
+      {.window = full.window, .stride = full.stride, .before = full.before, .after = full.after, .groups = groups});
+}
+
+int Builder::pool(Kind kind, int x, const Windows& given) {
+  const Shape a = shape(x);
+  expect(a.size() == 4, fmt::format("pooling of {} has no equal here, that of images has", to_text(a)));
+  Windows windows = given;
+  Shape to = {a[0], a[1], slid(a[2], windows, 0), slid(a[3], windows, 1)};
+  for (std::size_t d = 0; d < 2; ++d) {  // rounded up: the last window hangs over
+    const std::int64_t needed = (to[d + 2] - 1) * windows.stride[d] + windows.window[d] - a[d + 2] - windows.before[d];
+    windows.after[d] = std::max(windows.after[d], needed);
+  }
+  return add(kind, {x}, to, false,
+             {.window = windows.window, .stride = windows.stride, .before = windows.before, .after = windows.after});
+}
+
+void Builder::note_padding(const Windows& windows) {
+  const bool padded =
+      std::any_of(windows.before.begin(), windows.before.end(), [](std::int64_t pad) { return pad > 0; });
+  if (padded) module_.notes.push_back(fmt::format("average pooling '{}' does not count its padding", name));
+}
+
+int Builder::gather(int table, int ids, std::int64_t axis) {
+  axis = axis_of(table, axis);
+  expect(at(ids).integer, "its indices are no integers");
+  const Node chosen = at(ids);
+  if (chosen.kind == Kind::Broadcast && axis == 0) {  // rows chosen once, repeated for every sample
+    Shape to = chosen.shape;
+    const Shape& rows = shape(table);
+    to.insert(to.end(), rows.begin() + 1, rows.end());
+    const int once = gather(table, chosen.inputs[0], 0);
+    Shape wide(to.size() - shape(once).size(), 1);
+    wide.insert(wide.end(), shape(once).begin(), shape(once).end());
+    return broadcast(reshape(once, wide), to);
+  }
+  if (chosen.values && !at(table).values) {  // consecutive rows are a slice
+    const Shape rows = integers_of(ids, "indices");
+    bool consecutive = !rows.empty();
+    for (std::size_t i = 1; i < rows.size(); ++i) consecutive = consecutive && rows[i] == rows[i - 1] + 1;
+    if (consecutive && (rows[0] >= 0 || rows.size() == 1)) {
+      const std::int64_t start = rows[0] < 0 ? rows[0] + shape(table)[static_cast<std::size_t>(axis)] : rows[0];
+      Shape to = shape(table);
+      to.erase(to.begin() + axis);
+      to.insert(to.begin() + axis, chosen.shape.begin(), chosen.shape.end());
+      return reshape(slice(table, axis, start, start + static_cast<std::int64_t>(rows.size())), to);
+    }
+  }
+  expect(axis == 0, fmt::format("indices along axis {} that the file leaves open have no equal here", axis));
+  Shape to = chosen.shape;
+  to.insert(to.end(), shape(table).begin() + 1, shape(table).end());
+  return add(Kind::Gather, {table, ids}, to, at(table).integer);
+}
+
+int Builder::pick_label(int x, int labels) {
+  const Shape rows(shape(x).begin(), shape(x).end() - (shape(x).empty() ? 0 : 1));
+  expect(!shape(x).empty() && at(labels).integer && shape(labels) == rows,
+         fmt::format("labels {} are not one for each row of {}", to_text(shape(labels)), to_text(shape(x))));
+  return add(Kind::PickLabel, {x, labels}, rows, false);
+}
+
+// --- normalisations ---
+
+int Builder::softmax(int x, std::int64_t axis) {
+  return add(Kind::Softmax, {x}, shape(x), false, {.axes = {axis_of(x, axis)}});
+}
+
+int Builder::layer_norm(int x, int gamma, int beta, double epsilon) {
+  expect(!shape(x).empty() && shape(gamma) == Shape{shape(x).back()} && shape(beta) == shape(gamma),
+         "its scale and bias must have the last dimension of what is normalised");
+  return add(Kind::LayerNorm, {x, gamma, beta}, shape(x), false, {.number = epsilon});
+}
+
+int Builder::rms_norm(int x, int gamma, double epsilon) {
+  expect(!shape(x).empty() && shape(gamma) == Shape{shape(x).back()},
+         "its scale must have the last dimension of what is normalised");
+  return add(Kind::RmsNorm, {x, gamma}, shape(x), false, {.number = epsilon});
+}
+
+int Builder::batch_norm(int x, int gamma, int beta, double epsilon) {
+  expect(shape(x).size() == 4 && shape(gamma) == Shape{shape(x)[1]} && shape(beta) == shape(gamma),
+         fmt::format("a batch normalisation of {} has no equal here, that of images has", to_text(shape(x))));
+  return add(Kind::BatchNorm, {x, gamma, beta}, shape(x), false, {.number = epsilon});
+}
+
+int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, double base) {
+  expect(dims > 0 && dims % 2 == 0 && dims <= shape(x).back(), fmt::format("{} dimensions cannot be turned", dims));
+  return add(Kind::Rotary, {x}, shape(x), false, {.axes = {axis_of(x, axis)}, .window = {dims}, .number = base});
+}
+
+int Builder::attention(int q, int k, int v, double scale, bool causal) {
+  const Shape &a = shape(q), &b = shape(k), &c = shape(v);
+  const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && a[0] == c[0] && b[1] == c[1] &&
+                    b[1] > 0 && a[1] % b[1] == 0 && b[2] == c[2] && a[3] == b[3];
+  expect(fits, fmt::format("queries {}, keys {} and values {} must be (batch, heads, positions, dimensions)",
+                           to_text(a), to_text(b), to_text(c)));
+  return add(Kind::Attention, {q, k, v}, {a[0], a[1], a[2], c[3]}, false, {.number = scale, .causal = causal});
+}
+
+int Builder::cross_entropy(int logits, int labels) {
+  const Shape rows(shape(logits).begin(), shape(logits).end() - (shape(logits).empty() ? 0 : 1));
+  expect(!shape(logits).empty() && shape(labels) == rows,
+         fmt::format("labels {} are not one for each row of {}", to_text(shape(labels)), to_text(shape(logits))));
+  return add(Kind::CrossEntropy, {logits, labels}, {}, false);
+}
+
+}  // namespace meshwright::primitive

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// The values of small constants.
+#include "core/graph/import/primitive/builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/errors.h"
+
+namespace meshwright::primitive {
+
+namespace {
+
+bool is_unary(Kind kind) { return kind >= Kind::Exp && kind <= Kind::ToInteger; }
+bool is_binary(Kind kind) { return kind >= Kind::Add && kind <= Kind::Compare; }
+
+// Row-major strides of `shape` as one of `rank` dimensions; 0 where it repeats.
+Shape strides_in(const Shape& shape, std::size_t rank) {
+  Shape strides(rank, 0);
+  if (shape.size() > rank) return strides;  // of an op that is not elementwise
+  std::int64_t step = 1;
+  for (std::size_t d = shape.size(); d-- > 0; step *= shape[d])
+    strides[d + rank - shape.size()] = shape[d] == 1 ? 0 : step;
+  return strides;
+}
+
+// The index into a tensor of these strides of element `at` of `shape`.
+std::size_t index_of(std::int64_t at, const Shape& shape, const Shape& strides) {
+  std::int64_t index = 0;
+  for (std::size_t d = shape.size(); d-- > 0; at /= shape[d]) index += at % shape[d] * strides[d];
+  return static_cast<std::size_t>(index);
+}
+
+double binary_value(Kind kind, double x, double y, Comparison comparison, bool integer) {
+  switch (kind) {
+    case Kind::Add:
+      return x + y;
+    case Kind::Subtract:
+      return x - y;
+    case Kind::Multiply:
+      return x * y;
+    case Kind::Divide:
+      return integer ? (y == 0.0 ? 0.0 : std::trunc(x / y)) : x / y;
+    case Kind::Power:
+      return std::pow(x, y);
+    case Kind::Maximum:
+      return std::max(x, y);
+    case Kind::Minimum:
+      return std::min(x, y);
+    default:
+      break;
+  }
+  switch (comparison) {
+    case Comparison::Less:
+      return x < y ? 1.0 : 0.0;
+    case Comparison::LessEqual:
+      return x <= y ? 1.0 : 0.0;
+    case Comparison::Equal:
+      return x == y ? 1.0 : 0.0;
+    case Comparison::NotEqual:
+      return x != y ? 1.0 : 0.0;
+    case Comparison::GreaterEqual:
+      return x >= y ? 1.0 : 0.0;
+    case Comparison::Greater:
+      return x > y ? 1.0 : 0.0;
+  }
+  return 0.0;
+}
+
+// Nothing for functions that no shape or mask is made with.
+std::optional<double> unary_value(Kind kind, double x) {
+  switch (kind) {
+    case Kind::Exp:
+      return std::exp(x);
+    case Kind::Log:
+      return std::log(x);
+    case Kind::Sqrt:
+      return std::sqrt(x);
+    case Kind::Rsqrt:
+      return 1.0 / std::sqrt(x);
+    case Kind::Reciprocal:
+      return 1.0 / x;
+    case Kind::Square:
+      return x * x;
+    case Kind::Abs:
+      return std::abs(x);
+    case Kind::Sin:
+      return std::sin(x);
+    case Kind::Cos:
+      return std::cos(x);
+    case Kind::Not:
+      return x == 0.0 ? 1.0 : 0.0;
+    case Kind::ToFloat:
+      return x;
+    case Kind::ToInteger:
+      return std::trunc(x);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void Builder::compute(Node& node) const {
+  const std::int64_t count = elements_of(node.shape);
+  if (count > kMaxValues) return;
+  for (const int input : node.inputs)
+    if (!at(input).values) return;
+  std::vector<const std::vector<double>*> from;
+  std::vector<Shape> strides;
+  for (const int input : node.inputs) {
+    from.push_back(&*at(input).values);
+    strides.push_back(strides_in(at(input).shape, node.shape.size()));
+  }
+  std::vector<double> made(static_cast<std::size_t>(count));
+  const auto each = [&](auto value) {
+    for (std::int64_t i = 0; i < count; ++i) made[static_cast<std::size_t>(i)] = value(i);
+    node.values = std::move(made);
+  };
+  const auto operand = [&](std::size_t k, std::int64_t i) { return (*from[k])[index_of(i, node.shape, strides[k])]; };
+  if (is_binary(node.kind)) {
+    const bool whole = at(node.inputs[0]).integer;
+    each([&](std::int64_t i) {
+      return binary_value(node.kind, operand(0, i), operand(1, i), node.details.comparison, whole);
+    });
+  } else if (is_unary(node.kind)) {
+    if (unary_value(node.kind, 1.0)) each([&](std::int64_t i) { return *unary_value(node.kind, operand(0, i)); });
+  } else if (node.kind == Kind::Select) {
+    each([&](std::int64_t i) { return operand(0, i) != 0.0 ? operand(1, i) : operand(2, i); });
+  } else if (node.kind == Kind::Broadcast) {
+    each([&](std::int64_t i) { return operand(0, i); });
+  } else if (node.kind == Kind::Reshape) {
+    node.values = *from[0];
+  } else if (node.kind == Kind::Transpose) {
+    const Shape of_x = strides_in(at(node.inputs[0]).shape, node.shape.size());
+    Shape moved;
+    for (const std::int64_t axis : node.details.axes) moved.push_back(of_x[static_cast<std::size_t>(axis)]);
+    each([&](std::int64_t i) { return (*from[0])[index_of(i, node.shape, moved)]; });
+  } else if (node.kind == Kind::Slice) {
+    const auto axis = static_cast<std::size_t>(node.details.axes[0]);
+    const Shape& whole = at(node.inputs[0]).shape;
+    std::int64_t inner = 1;
+    for (std::size_t d = axis + 1; d < whole.size(); ++d) inner *= whole[d];
+    const std::int64_t step = node.details.stride.empty() ? 1 : node.details.stride[0];
+    each([&](std::int64_t i) {
+      const std::int64_t index = node.details.start[0] + i / inner % node.shape[axis] * step;
+      const std::int64_t outer = i / inner / node.shape[axis];
+      return (*from[0])[static_cast<std::size_t>((outer * whole[axis] + index) * inner + i % inner)];
+    });
+  } else if (node.kind == Kind::Concat && node.shape.size() == 1) {
+    made.clear();
+    for (const auto* piece : from) made.insert(made.end(), piece->begin(), piece->end());
+    node.values = std::move(made);
+  } else if (node.kind == Kind::Gather) {
+    const Shape& table = at(node.inputs[0]).shape;
+    const std::int64_t row = table[0] == 0 ? 0 : elements_of(table) / table[0];
+    if (row == 0) return;
+    each([&](std::int64_t i) {
+      double id = (*from[1])[static_cast<std::size_t>(i / row)];
+      if (id < 0) id += static_cast<double>(table[0]);
+      if (!(id >= 0 && id < static_cast<double>(table[0]))) fail(fmt::format("index {} is beyond its table", id));
+      return (*from[0])[static_cast<std::size_t>(static_cast<std::int64_t>(id) * row + i % row)];
+    });
+  } else if (node.kind == Kind::ReduceSum && node.shape.size() == 1 && count == 1) {
+    node.values = std::vector<double>{std::accumulate(from[0]->begin(), from[0]->end(), 0.0)};
+  }
+}
+
+}  // namespace meshwright::primitive

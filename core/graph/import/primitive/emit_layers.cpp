@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/primitive/emitter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/errors.h"
+
+namespace meshwright::primitive {
+
+// --- products and tables ---
+
+Value Emitter::matmul(int n) {
+  const Value x = operand(n, 0), y = operand(n, 1);
+  const AxisList all = joined(axes_.of(n));
+  AxisList order;
+  for (const Value* of : {&x, &y})
+    for (const int axis : of->order)
+      if (std::find(all.begin(), all.end(), axis) != all.end() &&
+          std::find(order.begin(), order.end(), axis) == order.end())
+        order.push_back(axis);
+  return {add(OpKind::Contract, "", {x.tensor, y.tensor}, {.result_names = names(order)}), order};
+}
+
+Value Emitter::gather(int n) {
+  const Value ids = operand(n, 1);
+  const std::vector<AxisList> table = axes_.of_operand(n, 0);
+  std::vector<AxisList> row(table.begin() + 1, table.end());
+  const std::vector<Wanted> wanted = {{table[0], "rows"}, {joined(row), "row"}};
+  std::vector<Wanted> has;
+  for (const int axis : ids.order) has.push_back({{axis}, ""});
+  has.push_back({joined(row), "row"});
+  return unshaped(add(OpKind::Embedding, "", {ids.tensor, shaped(operand(n, 0), wanted)}), has);
+}
+
+Value Emitter::reduce(int n) {
+  const Node& of = node(n);
+  const Value x = operand(n, 0);
+  const AxisList kept = joined(axes_.of(n));
+  AxisList order;
+  for (const int axis : x.order)
+    if (std::find(kept.begin(), kept.end(), axis) != kept.end()) order.push_back(axis);
+  if (order == x.order) return x;
+  const double count = static_cast<double>(product(x.order)) / static_cast<double>(product(order));
+  Attributes attributes{.result_names = names(order)};
+  if (of.kind == Kind::ReduceMean) attributes.scale = 1.0 / count;
+  return {add(of.kind == Kind::ReduceMax ? OpKind::ReduceMax : OpKind::ReduceSum, "", {x.tensor}, attributes), order};
+}
+
+// --- images ---
+
+// (batch, height, width, [groups], channels)
+std::vector<Wanted> Emitter::image(const std::vector<AxisList>& of, bool grouped) const {
+  std::vector<Wanted> wanted = {{of[0], "batch"}, {of[2], "height"}, {of[3], "width"}};
+  AxisList channels = of[1];
+  if (grouped) {
+    wanted.push_back({{channels.front()}, ""});
+    channels.erase(channels.begin());
+  }
+  wanted.push_back({channels, "channel"});
+  return wanted;
+}
+
+Value Emitter::convolution(int n) {
+  const Node& of = node(n);
+  const bool grouped = of.details.groups > 1;
+  const std::vector<AxisList> w = axes_.of_operand(n, 1);
+  std::vector<Wanted> weight = {{w[2], "kh"}, {w[3], "kw"}, {w[1], "channel"}, {w[0], "out_channel"}};
+  if (grouped) {
+    AxisList out(w[0].begin() + 1, w[0].end());
+    weight[3].axes = out;
+    weight.insert(weight.begin(), {{w[0].front()}, ""});
+  }
+  std::vector<Wanted> result = image(axes_.of(n), grouped);
+  result.back().name = "out_channel";
+  const TensorId x = shaped(operand(n, 0), image(axes_.of_operand(n, 0), grouped));
+  std::vector<Dim> spatial;
+  for (const std::size_t k : {1, 2})
+    spatial.push_back(result[k].axes.size() == 1 ? dim(result[k].axes[0])
+                                                 : Dim{result[k].name, product(result[k].axes)});
+  for (std::size_t k = 0; k < 2; ++k)  // a size that is not kept needs a name that x lacks
+    if (graph_.tensor(x).dims[k + 1].name == spatial[k].name && graph_.tensor(x).dims[k + 1].size != spatial[k].size)
+      spatial[k].name += "_out";
+  // A weight of one convolution alone is made as that needs it.
+  const int w_node = of.inputs[1];
+  const bool own = node(w_node).kind == Kind::Parameter && readers_of_.at(w_node).size() == 1;
+  const TensorId w_tensor = own ? parameter_of(w_node, weight) : shaped(operand(n, 1), weight);
+  const TensorId made = add(OpKind::Convolution, "", {x, w_tensor},
+                            {.result_dims = spatial,
+                             .stride = of.details.stride,
+                             .pad_before = of.details.before,
+                             .pad_after = of.details.after});
+  return unshaped(made, result);
+}
+
+Value Emitter::pool(int n) {
+  const Node& of = node(n);
+  std::vector<Wanted> result = image(axes_.of(n), false);
+  const TensorId x = shaped(operand(n, 0), image(axes_.of_operand(n, 0), false));
+  std::vector<Dim> spatial;
+  for (const std::size_t k : {1, 2}) {
+    spatial.push_back(result[k].axes.size() == 1 ? dim(result[k].axes[0])
+                                                 : Dim{result[k].name, product(result[k].axes)});
+    const Dim& from = graph_.tensor(x).dims[k];
+    if (from.name == spatial.back().name && from.size != spatial.back().size) spatial.back().name += "_out";
+  }
+  const TensorId made = add(of.kind == Kind::MaxPool ? OpKind::MaxPool : OpKind::AveragePool, "", {x},
+                            {.result_dims = spatial,
+                             .window = of.details.window,
+                             .stride = of.details.stride,
+                             .pad_before = of.details.before,
+                             .pad_after = of.details.after});
+  return unshaped(made, result);
+}
+
+// --- normalisations ---
+
+Value Emitter::norm(int n) {
+  const Node& of = node(n);
+  std::vector<Wanted> wanted;
+  const Value value = with_last(n, operand(n, 0), of.shape.size() - 1, wanted);
+  const TensorId x = shaped(value, wanted);
+  std::vector<TensorId> inputs = {x};
+  for (std::size_t k = 1; k < of.inputs.size(); ++k) inputs.push_back(shaped(operand(n, k), {wanted.back()}));
+  const OpKind kind = of.kind == Kind::LayerNorm ? OpKind::LayerNorm : OpKind::RmsNorm;
+  return unshaped(add(kind, "", inputs, {.epsilon = of.details.number}), wanted);
+}
+
+Value Emitter::batch_norm(int n) {
+  std::vector<Wanted> wanted;
+  const Value value = with_last(n, operand(n, 0), 1, wanted);
+  const TensorId x = shaped(value, wanted);
+  const TensorId sums = add(OpKind::BatchSums, ".sums", {x});
+  const double count =
+      static_cast<double>(graph_.tensor(x).elements()) / static_cast<double>(graph_.tensor(x).dims.back().size);
+  std::vector<TensorId> inputs = {x, sums};
+  for (const std::size_t k : {1, 2}) inputs.push_back(shaped(operand(n, k), {wanted.back()}));
+  return unshaped(add(OpKind::BatchNorm, "", inputs, {.scale = 1.0 / count, .epsilon = node(n).details.number}),
+                  wanted);
+}
+
+Value Emitter::softmax(int n) {
+  std::vector<Wanted> wanted;
+  const Value value = with_last(n, operand(n, 0), static_cast<std::size_t>(node(n).details.axes[0]), wanted);
+  return unshaped(add(OpKind::Softmax, "", {shaped(value, wanted)}), wanted);
+}
+
+// --- attention ---
+
+Value Emitter::attention(int n) {
+  const std::vector<AxisList> q = axes_.of_operand(n, 0), k = axes_.of_operand(n, 1), v = axes_.of_operand(n, 2);
+  const AxisList group(q[1].begin() + static_cast<std::ptrdiff_t>(k[1].size()), q[1].end());
+  const Wanted batch{q[0], "batch"}, seq{q[2], "seq"}, heads{k[1], "kv_heads"}, width{q[3], "head_dim"},
+      keys{k[2], "kv_seq"}, value{v[3], v[3] == q[3] ? "head_dim" : "v_dim"};
+  const TensorId queries = shaped(operand(n, 0), {batch, seq, heads, {group, "group"}, width});
+  // A query meets every key, so their positions are two dimensions.
+  const auto of_keys = [&](std::size_t operand_of, const Wanted& last, const char* suffix) {
+    const TensorId made = shaped(operand(n, operand_of), {batch, keys, heads, last});
+    std::vector<Dim> to = graph_.tensor(made).dims;
+    const std::vector<Dim>& of_q = graph_.tensor(queries).dims;
+    const bool shared = std::any_of(of_q.begin(), of_q.end(), [&](const Dim& met) { return met.name == to[1].name; });
+    to[1].name = "kv_seq";
+    return shared ? add(OpKind::Reshape, suffix, {made}, {.result_dims = to}) : made;
+  };
+  // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
+  const double given = node(n).details.number;
+  const double scale = given == 0.0 ? 1.0 : given == 1.0 ? std::nextafter(1.0, 2.0) : given;
+  const TensorId made =
+      add(OpKind::GroupedAttention, "", {queries, of_keys(1, width, ".keys"), of_keys(2, value, ".values")},
+          {.scale = scale, .causal = node(n).details.causal});
+  return unshaped(made, {batch, seq, heads, {group, "group"}, value});
+}
+
+Value Emitter::rotary(int n) {
+  const Node& of = node(n);
+  const std::vector<AxisList> x = axes_.of_operand(n, 0);
+  const auto positions = static_cast<std::size_t>(of.details.axes[0]);
+  std::vector<Wanted> wanted = {{{}, "batch"}, {x[positions], "seq"}};
+  const Value value = operand(n, 0);
+  for (const int axis : value.order) {
+    const auto in = [&](const AxisList& list) { return std::find(list.begin(), list.end(), axis) != list.end(); };
+    if (axis == Axes::batch())
+      wanted[0].axes = {axis};
+    else if (!in(x[positions]) && !in(x.back()))
+      wanted.push_back({{axis}, ""});
+  }
+  wanted.push_back({x.back(), "head_dim"});
+  return unshaped(add(OpKind::Rotary, "", {shaped(value, wanted)},
+                      {.rotary_base = of.details.number, .rotary_dims = of.details.window[0]}),
+                  wanted);
+}
+
+}  // namespace meshwright::primitive

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes a Graph of a module, node by node (emit.h). Its parts by file: emit.cpp the whole, leaves and elementwise ops;
+// emit_shapes.cpp what moves elements, and products of which only slices are read; emit_layers.cpp the rest.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/graph/import/primitive/emit.h"
+
+namespace meshwright::primitive {
+
+// A tensor of the graph: dimension k is axis order[k]. Or, where only slices of it are read, its parts along another
+// axis, each such a tensor.
+struct Value {
+  TensorId tensor{0};
+  AxisList order = {};
+  std::vector<TensorId> parts = {};
+};
+
+// A dimension that an op needs: axes to be merged, or a single element of this name.
+struct Wanted {
+  AxisList axes;
+  std::string name;
+};
+
+[[nodiscard]] inline AxisList joined(const std::vector<AxisList>& dims) {
+  AxisList all;
+  for (const AxisList& dim : dims) all.insert(all.end(), dim.begin(), dim.end());
+  return all;
+}
+
+class Emitter {
+ public:
+  Emitter(const Module& module, const Axes& axes, Graph& graph);
+  void run(const std::vector<int>& blocks, LossReduction reduction);
+
+ private:
+  [[nodiscard]] const Node& node(int n) const { return module_.nodes[static_cast<std::size_t>(n)]; }
+  [[nodiscard]] std::int64_t size(int axis) const { return axis == Axes::batch() ? samples_ : axes_.size(axis); }
+  [[nodiscard]] Dim dim(int axis) const { return {axes_.name(axis), size(axis)}; }
+  [[nodiscard]] std::vector<Dim> dims(const AxisList& order) const;
+  [[nodiscard]] std::vector<std::string> names(const AxisList& order) const;
+  [[nodiscard]] std::int64_t product(const AxisList& order) const;
+
+  [[nodiscard]] std::string unique(const std::string& name);
+  TensorId add(OpKind kind, const std::string& suffix, std::vector<TensorId> inputs, Attributes attributes = {});
+
+  [[nodiscard]] Value ordered(const Value& value, const AxisList& order);
+  [[nodiscard]] Value operand(int n, std::size_t k);
+  [[nodiscard]] AxisList operand_order(int n, std::size_t k) const;
+  [[nodiscard]] Value widened(const Value& value, const AxisList& order);
+  [[nodiscard]] TensorId shaped(const Value& value, const std::vector<Wanted>& wanted);
+  [[nodiscard]] Value unshaped(TensorId tensor, const std::vector<Wanted>& has);
+  [[nodiscard]] Value with_last(int n, const Value& value, std::size_t dim, std::vector<Wanted>& wanted);
+  [[nodiscard]] bool plain(const std::vector<Wanted>& wanted) const;
+
+  struct Cut {
+    AxisList from, to, inner;
+  };
+  [[nodiscard]] Cut cut_of(int slice) const;
+  void find_parts(int product);
+  [[nodiscard]] bool only_slices(int n, int axis, std::vector<int>& chain, std::set<std::int64_t>& indices) const;
+  [[nodiscard]] bool is_own_parameter(int n) const {
+    return node(n).kind == Kind::Parameter && readers_of_.at(n).size() == 1;
+  }
+  [[nodiscard]] std::vector<TensorId> parameter_parts(int n, int axis, AxisList& order);
+  [[nodiscard]] Value part_by_part(int n);
+
+  void emit(int n);
+  [[nodiscard]] Value leaf(int n);
+  [[nodiscard]] Value number(int n);
+  [[nodiscard]] TensorId parameter_of(int n, const std::vector<Wanted>& wanted);
+  [[nodiscard]] Value binary(int n);
+  [[nodiscard]] Value scaled(int n, int x, double scale);
+  [[nodiscard]] Value select(int n);
+  [[nodiscard]] Value unary(int n);
+  [[nodiscard]] Value matmul(int n);
+  [[nodiscard]] Value gather(int n);
+  [[nodiscard]] Value reduce(int n);
+  [[nodiscard]] Value slice(int n);
+  [[nodiscard]] Value concat(int n);
+  [[nodiscard]] Value reshape(int n);
+  [[nodiscard]] Value convolution(int n);
+  [[nodiscard]] Value pool(int n);
+  [[nodiscard]] Value norm(int n);
+  [[nodiscard]] Value batch_norm(int n);
+  [[nodiscard]] Value softmax(int n);
+  [[nodiscard]] Value attention(int n);
+  [[nodiscard]] Value rotary(int n);
+  [[nodiscard]] std::optional<double> scalar(int n) const;
+  [[nodiscard]] std::vector<Wanted> image(const std::vector<AxisList>& dims, bool grouped) const;
+  void add_loss(LossReduction reduction);
+
+  const Module& module_;
+  const Axes& axes_;
+  Graph& graph_;
+  const std::int64_t samples_;
+  std::vector<Value> values_;
+  std::map<int, std::pair<const Node*, std::size_t>> first_reader_;
+  std::map<int, std::vector<int>> readers_of_;
+  std::map<int, int> part_axis_;  // of products that only slices read, and of what lies between; -1 of their weights
+  std::map<int, TensorId> numbers_;
+  std::map<std::string, int> used_;
+  std::string name_;
+};
+
+}  // namespace meshwright::primitive
