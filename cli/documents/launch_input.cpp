@@ -150,6 +150,9 @@ OpenedLaunch open_launch(const LaunchOptions& options) {
   opened.reading = read_launch(opened.text, devices, answers_of(options));
   LaunchSetup& setup = opened.reading.setup;
   setup.device = hosts.device.name;
+  // A name that is none is the caller's mistake, not the file's.
+  if (!options.software.empty() && options.software != kNoSoftware)
+    (void)costs_for(opened.cluster, {}, options.software);
   opened.software = options.software.empty()          ? opened.reading.software
                     : options.software == kNoSoftware ? ""
                                                       : options.software;
