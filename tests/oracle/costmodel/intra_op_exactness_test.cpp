@@ -96,6 +96,10 @@ constexpr std::array kTiny = {
     Model{"bert:layers=3,hidden=64,heads=4,seq=32,vocab=128", 32},
     Model{"llama:layers=3,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", 32},
     Model{"mixtral:layers=3,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2", 32},
+    Model{"decoder:layers=3,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1,qk_norm=1", 32},
+    Model{"decoder_moe:layers=3,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
+          "wide_qk_norm=1",
+          32},
     Model{"moe:layers=4,hidden=64,heads=4,experts=4,seq=32,vocab=128", 32},
     Model{"deepseek_v3:layers=3,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
           "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
