@@ -67,7 +67,8 @@ class Refinement {
 
   // What is known of a transfer at its source alone: the instruction that posts it, how long it takes, and all other
   // transfers of its channel, before it (in `latest`) and after it (mixed in at the end). One channel therefore stands
-  // for another as a whole or not at all, and two channels of one class are busy at the same times.
+  // for another as a whole or not at all, and two channels of one class are busy at the same times. Channels to two
+  // stages are never alike: with more micro-batches these stages post their receives at different times.
   void find_sent(const ProgramTimes& times) {
     IndexedVector<int, std::uint64_t> on_channel(static_cast<std::size_t>(channels_.count), 1);
     for (const std::vector<Instruction>& list : program_.devices)
@@ -76,6 +77,7 @@ class Refinement {
           std::uint64_t& latest = on_channel[channel_of(t)];
           latest = mix(mix(latest, static_cast<std::uint64_t>(i)), times.transfer[static_cast<std::size_t>(t)].ps);
           latest = mix(latest, std::int64_t{transfer(t).source_buffer.value});
+          latest = mix(latest, std::int64_t{program_.stage_of_device[transfer(t).destination.index()].value});
           sent_[t] = latest;
         }
     for (int t = 0; t < sent_.count(); ++t) sent_[t] = mix(sent_[t], on_channel[channel_of(t)]);

@@ -125,6 +125,14 @@ TEST(FoldedPlan, IsWhatIsLeftOfTheWhole) {
   }
 }
 
+// Stages within blocks send to the next stage and past it. In one micro-batch both messages are alike; in many the two
+// stages take them at different times.
+TEST(FoldedPlan, OfStagesThatSendPastOthersIsWhatIsLeftOfTheWhole) {
+  const PlanRequest request = ask("llama:layers=4,hidden=40,heads=2,seq=32,vocab=32,kv_heads=2,intermediate=64",
+                                  "dgx-h100:6", "megatron:tp=1,pp=24", 64, 64);
+  expect_folds(*planned(request).plan);
+}
+
 // --- under circumstances that leave devices alike ---
 
 struct Circumstances {
