@@ -183,6 +183,17 @@ class PlanChecker {
         }
       }
     }
+    // Of a loss that is cut, an op may read in the backward what another stage made and no forward op here reads.
+    for (const Op& op : graph_.ops()) {
+      if (op.phase != Phase::Backward || !op.forward || stage_of_op_[op.forward->index()] != s) continue;
+      for (const TensorId input : op.inputs) {
+        const Tensor& tensor = graph_.tensor(input);
+        if (!stage.inputs.contains(tensor.name) || !tensor.producer) continue;
+        const Op& maker = graph_.op(*tensor.producer);
+        const bool received = maker.phase == Phase::Forward && stage_of_op_[maker.id.index()] != s;
+        if (received && inputs.insert(tensor.name).second) check_input(s, tensor);
+      }
+    }
     check_names(s, "op", stage.ops, ops);
     check_names(s, "parameter", stage.parameters, parameters);
     check_names(s, "input", stage.inputs, inputs);

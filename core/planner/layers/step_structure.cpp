@@ -294,7 +294,8 @@ bool StepStructure::is_read(TensorId tensor, int first, int last) const {
   for (int layer = first; layer <= last; ++layer)
     for (const OpId id : layers_.forward[layer])
       if (reads(graph_.op(id), tensor)) return true;
-  return false;
+  const std::vector<int>& backward = backward_readers_[tensor.index()];
+  return std::any_of(backward.begin(), backward.end(), [&](int layer) { return first <= layer && layer <= last; });
 }
 
 std::string StepStructure::signature_of(int layer) const {

@@ -58,7 +58,7 @@ class StepStructure {
 
   // Tensors made by forward ops of layers < `layer` and read by forward ops of layers >= `layer`, by id.
   [[nodiscard]] const std::vector<TensorId>& crossing(int layer) const { return crossing_[layer]; }
-  // Whether a forward op of layers first..last reads the tensor.
+  // Whether an op of layers first..last reads the tensor: of a loss that is cut, some only in the backward.
   [[nodiscard]] bool is_read(TensorId tensor, int first, int last) const;
   // Equal numbers: the forward ops and everything autodiff made from them differ in names and ids alone, and so do the
   // tensors they read and make.

@@ -48,6 +48,7 @@ struct Case {
   std::vector<std::string> forced = {};
   std::int64_t batch = 16;
   Offload offload = Offload::None;
+  int layers = 2;  // of methods with several stages
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -68,7 +69,7 @@ PlanRequest request_of(const Case& c) {
   if (specs) request.search.method.kind = Method::Kind::Specs;
   for (const std::string& text : c.forced)
     add_forced(specs ? request.search.method.forced : request.search.forced, text);
-  if (!request.search.method.one_stage()) request.search.layers = 2;
+  if (!request.search.method.one_stage()) request.search.layers = c.layers;
   return request;
 }
 
@@ -151,6 +152,11 @@ std::vector<Case> shapes_and_axes() {
     add("batch_on_axis_1", 4, {2, 2}, 1).batch_axis = 1;
     add("batch_on_axis_2", 8, {2, 2, 2}, 1).batch_axis = 2;
   }
+  // So many stages that the loss is cut: its backward reads what an earlier stage made, and no forward op reads there.
+  cases.push_back({"llama_cut_within_the_loss",
+                   "llama:layers=2,hidden=40,heads=2,seq=32,vocab=32,kv_heads=2,intermediate=64", 24,
+                   "megatron:tp=1,pp=24", 4});
+  cases.back().layers = 24;
   return cases;
 }
 
