@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/plan/lowering/tile_messages.h"
+#include "core/plan/stage_graph.h"
 
 namespace meshwright {
 
@@ -35,7 +36,12 @@ bool is_of_a_pass(const Graph& graph, const Program& program, const Transfer& tr
 }
 
 // [class] the boundaries that bring several devices the same tile; classes in the order of their first boundaries.
-std::vector<Boundaries> find_boundaries(const Graph& graph, const Program& program) {
+std::vector<Boundaries> find_boundaries(const Plan& plan, const Graph& graph, const Program& program) {
+  const std::vector<std::vector<int>> feeds = stage_graph(plan, graph).feeds;
+  const auto feeds_it = [&](int from, int to) {
+    const std::vector<int>& fed = feeds[static_cast<std::size_t>(from)];
+    return std::find(fed.begin(), fed.end(), to) != fed.end();
+  };
   std::vector<int> rank_of(program.stage_of_device.size(), 0);
   for (const ProgramStage& stage : program.stages)
     for (std::size_t rank = 0; rank < stage.devices.size(); ++rank)
@@ -47,6 +53,8 @@ std::vector<Boundaries> find_boundaries(const Graph& graph, const Program& progr
     if (transfer.microbatch.value != 0 || !is_of_a_pass(graph, program, transfer) ||
         program.first_of_rank(StageId(from)) == program.first_of_rank(StageId(to)))
       continue;
+    // A gradient that passes through an op unchanged may go past the stage of that op: a plan states no form of this.
+    if (!feeds_it(from, to) && !feeds_it(to, from)) continue;
     const LogicalMesh& mesh = program.stages[static_cast<std::size_t>(to)].mesh;
     auto& [likeness, several] = found[{from, to}];
     likeness.source_shape = program.stages[static_cast<std::size_t>(from)].mesh.shape();
@@ -147,7 +155,7 @@ PlanWithCrossMesh judged(Plan plan, const PlanOfGraph& made, const CostModel& co
 
 std::optional<PlanWithCrossMesh> choose_cross_mesh(const PlanOfGraph& made, const Program& program,
                                                    const CostModel& costs, PlanEvaluator& evaluator) {
-  const std::vector<Boundaries> classes = find_boundaries(*made.graph, program);
+  const std::vector<Boundaries> classes = find_boundaries(made.plan, *made.graph, program);
   if (classes.empty()) return std::nullopt;
   const std::int64_t passes = made.plan.cluster.devices() * made.plan.training.microbatches;
   FormSearch search(made, classes, evaluator);
