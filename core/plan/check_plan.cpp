@@ -33,6 +33,7 @@ class PlanChecker {
     check_layers();
     if (!violations_.empty()) return violations_;  // which stage holds which op is not known
     assign_stages();
+    find_read_in_backward();
     check_devices();
     for (std::size_t s = 0; s < plan_.stages.size(); ++s)
       if (check_mesh(static_cast<int>(s))) check_contents(static_cast<int>(s));
@@ -83,6 +84,21 @@ class PlanChecker {
       const std::size_t end =
           after < plan_.layer_starts.size() ? static_cast<std::size_t>(plan_.layer_starts[after]) : forward_.size();
       for (std::size_t i = begin; i < end; ++i) stage_of_op_[forward_[i].index()] = static_cast<int>(s);
+    }
+  }
+
+  // Where a loss is cut, an op may read in the backward what another stage made and no forward op of its stage reads.
+  void find_read_in_backward() {
+    read_in_backward_.resize(plan_.stages.size());
+    for (const Op& op : graph_.ops()) {
+      if (op.phase != Phase::Backward || !op.forward) continue;
+      const int reader = stage_of_op_[op.forward->index()];
+      for (const TensorId input : op.inputs) {
+        const auto producer = graph_.tensor(input).producer;
+        if (!producer || graph_.op(*producer).phase != Phase::Forward) continue;
+        if (stage_of_op_[producer->index()] != reader)
+          read_in_backward_[static_cast<std::size_t>(reader)].insert(input);
+      }
     }
   }
 
@@ -183,16 +199,9 @@ class PlanChecker {
         }
       }
     }
-    // Of a loss that is cut, an op may read in the backward what another stage made and no forward op here reads.
-    for (const Op& op : graph_.ops()) {
-      if (op.phase != Phase::Backward || !op.forward || stage_of_op_[op.forward->index()] != s) continue;
-      for (const TensorId input : op.inputs) {
-        const Tensor& tensor = graph_.tensor(input);
-        if (!stage.inputs.contains(tensor.name) || !tensor.producer) continue;
-        const Op& maker = graph_.op(*tensor.producer);
-        const bool received = maker.phase == Phase::Forward && stage_of_op_[maker.id.index()] != s;
-        if (received && inputs.insert(tensor.name).second) check_input(s, tensor);
-      }
+    for (const TensorId input : read_in_backward_[static_cast<std::size_t>(s)]) {
+      const Tensor& tensor = graph_.tensor(input);
+      if (stage.inputs.contains(tensor.name) && inputs.insert(tensor.name).second) check_input(s, tensor);
     }
     check_names(s, "op", stage.ops, ops);
     check_names(s, "parameter", stage.parameters, parameters);
@@ -205,15 +214,11 @@ class PlanChecker {
     if (std::all_of(plan_.stages.begin(), plan_.stages.end(),
                     [](const StagePlan& stage) { return stage.cross_mesh.empty(); }))
       return;
-    const std::vector<std::vector<int>> feeds = stage_graph(plan_, graph_).feeds;
-    const auto has = [&](int from, int to) {
-      const std::vector<int>& fed = feeds[static_cast<std::size_t>(from)];
-      return std::find(fed.begin(), fed.end(), to) != fed.end();
-    };
+    const StageGraph graph = stage_graph(plan_, graph_);
     const int stages = static_cast<int>(plan_.stages.size());
     for (int s = 0; s < stages; ++s)
       for (const auto& [from, form] : stage(s).cross_mesh)
-        if (from < 0 || from >= stages || !(has(from, s) || has(s, from)))
+        if (from < 0 || from >= stages || !graph.neighbours(from, s))
           say("stage {} says how it receives from stage {} ('{}'), which sends it nothing", s, from, name_of(form));
   }
 
@@ -394,7 +399,8 @@ class PlanChecker {
   const Plan& plan_;
   const Graph& graph_;
   const std::vector<OpId> forward_;
-  std::vector<int> stage_of_op_;  // [op]; -1: not a forward op
+  std::vector<int> stage_of_op_;                      // [op]; -1: not a forward op
+  std::vector<std::set<TensorId>> read_in_backward_;  // [stage] forward tensors of other stages
   std::vector<std::string> violations_;
 };
 

@@ -78,6 +78,14 @@ StageGraph stage_graph(const Plan& plan, const Graph& graph) {
   return stage_graph(layer_feeds(graph, plan.layer_starts), first_layers);
 }
 
+bool StageGraph::neighbours(int one, int other) const {
+  const auto feeds_it = [&](int from, int to) {
+    const std::vector<int>& fed = feeds[static_cast<std::size_t>(from)];
+    return std::find(fed.begin(), fed.end(), to) != fed.end();
+  };
+  return feeds_it(one, other) || feeds_it(other, one);
+}
+
 bool StageGraph::reaches(int from, int to) const {
   if (from >= to) return from == to;  // ways ascend
   std::vector<bool> reached(to + 1, false);

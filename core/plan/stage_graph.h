@@ -19,6 +19,8 @@ struct StageGraph {
 
   // Whether `to` is `from` or comes after it on some path.
   [[nodiscard]] bool reaches(int from, int to) const;
+  // Whether one of them feeds the other.
+  [[nodiscard]] bool neighbours(int one, int other) const;
 };
 
 // REQUIRES: check_plan(plan, graph) is empty.

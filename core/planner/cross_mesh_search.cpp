@@ -37,11 +37,7 @@ bool is_of_a_pass(const Graph& graph, const Program& program, const Transfer& tr
 
 // [class] the boundaries that bring several devices the same tile; classes in the order of their first boundaries.
 std::vector<Boundaries> find_boundaries(const Plan& plan, const Graph& graph, const Program& program) {
-  const std::vector<std::vector<int>> feeds = stage_graph(plan, graph).feeds;
-  const auto feeds_it = [&](int from, int to) {
-    const std::vector<int>& fed = feeds[static_cast<std::size_t>(from)];
-    return std::find(fed.begin(), fed.end(), to) != fed.end();
-  };
+  const StageGraph of_stages = stage_graph(plan, graph);
   std::vector<int> rank_of(program.stage_of_device.size(), 0);
   for (const ProgramStage& stage : program.stages)
     for (std::size_t rank = 0; rank < stage.devices.size(); ++rank)
@@ -54,7 +50,7 @@ std::vector<Boundaries> find_boundaries(const Plan& plan, const Graph& graph, co
         program.first_of_rank(StageId(from)) == program.first_of_rank(StageId(to)))
       continue;
     // A gradient that passes through an op unchanged may go past the stage of that op: a plan states no form of this.
-    if (!feeds_it(from, to) && !feeds_it(to, from)) continue;
+    if (!of_stages.neighbours(from, to)) continue;
     const LogicalMesh& mesh = program.stages[static_cast<std::size_t>(to)].mesh;
     auto& [likeness, several] = found[{from, to}];
     likeness.source_shape = program.stages[static_cast<std::size_t>(from)].mesh.shape();

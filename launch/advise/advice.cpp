@@ -146,8 +146,8 @@ class Adviser {
     return made;
   }
 
-  // Of the smallest groups that can be launched the one after which the step is shortest, of those that fit if any
-  // does; of equal ones the first.
+  // The smallest group that can be launched. Several of one size: the one after which the step is shortest, among those
+  // that fit if any does; the first of equal ones.
   Mask next_group(const std::vector<LaunchChange>& changes, Mask done) {
     std::vector<Mask> left;
     for (const LaunchChange& one : changes)

@@ -180,7 +180,7 @@ class MaxtextReader {
       (void)s_.take(key);
   }
 
-  // Of the built-in model of the same name; else as base.yml has it.
+  // The size that the built-in model of this name has; without one, that of base.yml.
   std::int64_t usual(const char* key, std::int64_t otherwise) const {
     if (!known_) return otherwise;
     const auto found = known_->more.find(key);

@@ -76,7 +76,8 @@ void make_constants_data(Module& module) {
     if (numbers[i]) node.values = std::vector<double>{*numbers[i]};
   }
   primitive::drop_unused(module);
-  std::set<int> read;  // as data: a number that only scales is none
+  // What is read as a tensor: not the numbers that only scale one.
+  std::set<int> read;
   for (const Node& node : module.nodes)
     for (const int input : node.inputs) {
       const Node& of = module.nodes[static_cast<std::size_t>(input)];

@@ -15,7 +15,7 @@ std::string block_of(const std::string& path) {
     std::size_t end = at;
     while (is_digit(end)) ++end;
     if (end < path.size() && path[end] != '.' && path[end] != '/' && path[end] != ':') continue;
-    // Of "model: Llama/layers.3" the last part; of "/model/layers.3" all, as "model.layers.3".
+    // "model: Llama/layers.3" gives its last part, "/model/layers.3" all of it, as "model.layers.3".
     std::size_t begin = path.rfind(": ", at);
     begin = begin == std::string::npos ? 0 : std::min(path.find('/', begin), at - 1);
     while (begin < at && (path[begin] == '/' || path[begin] == ' ')) ++begin;

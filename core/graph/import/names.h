@@ -8,7 +8,7 @@
 namespace meshwright {
 
 // The part of a path up to its first number of its own: "model.layers.0" of "model.layers.0.mlp.weight" and of
-// "/model/layers.0/mlp/MatMul"; of PyTorch's "model: Llama/layers.3: Block/..." "layers.3". Empty: there is none.
+// "/model/layers.0/mlp/MatMul", "layers.3" of PyTorch's "model: Llama/layers.3: Block/...". Empty: there is none.
 [[nodiscard]] std::string block_of(const std::string& path);
 
 // The name with '?' for every byte that is no printable ASCII character: names come from files and go into messages.

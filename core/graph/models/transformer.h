@@ -85,7 +85,8 @@ struct Transformer {
   Norm norm = Norm::Layer;
   double epsilon = 1e-5;    // of all norms
   bool norm_after = false;  // after the residual sum instead of before attention and feed-forward
-  // Of attention and of feed-forward, where norms are not after the sum: what they read, what they make, or both.
+  // Where norms are not after the sum: they are of what attention and feed-forward read, of what these make, or of
+  // both.
   enum class NormOf { Input, Both, Result } norm_of = NormOf::Input;
   bool parallel = false;  // attention and feed-forward both read the block's input
   bool one_norm = false;  // parallel: by the same norm

@@ -98,7 +98,7 @@ StepOutcome step_of(const SearchContext& context, const PlanProgram& found) {
   return context.evaluator.step_of_plan({found.plan, found.graph}, found.program, found.check);
 }
 
-// As largest_excess, of the hosts' memory; nullopt also where no optimizer state lies there.
+// What largest_excess is for the memory of the hosts; nullopt also where no optimizer state lies there.
 std::optional<PlanningResult::TooLarge> host_excess(const Plan& plan, const Program& program) {
   std::optional<PlanningResult::TooLarge> worst;
   for (std::size_t d = 0; d < program.host_bytes.size(); ++d) {

@@ -282,7 +282,7 @@ std::vector<SearchPoint> PlanSearch::other_cuts(SearchPoint at) const {
   at.microbatches = best_.microbatches;
   SearchPoint blocks = at, even_count = at;
   std::vector<SearchPoint> cuts;
-  // Of all schedules some suit any number of layers.
+  // Among all schedules some suit any number of layers.
   const int least = request_.any_schedule() ? 1 : least_layers(request_, request_.first_schedule());
   for (const int count : {2 * first, first / 2, first / 4}) {
     at.layers = count;

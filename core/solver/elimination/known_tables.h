@@ -21,7 +21,7 @@ class KnownTables {
     int number = -1;
     Costs cost;
   };
-  // Of a table that no step made.
+  // The number of a table that no step made.
   [[nodiscard]] Numbered given(const Costs& cost);
   // The result of a step. REQUIRES: the steps of all calls are of one KnownSteps.
   [[nodiscard]] Numbered result(const Step& step, const std::vector<Numbered>& sources);

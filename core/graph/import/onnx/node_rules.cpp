@@ -67,11 +67,7 @@ Made variadic(const NodeReader& r) {
   return {sum};
 }
 Made same(const NodeReader& r) { return {r.in(0)}; }
-Made negated(const NodeReader& r) {
-  const int x = r.in(0);
-  const int minus = r.b.constant({}, r.b.at(x).integer, std::vector<double>{-1.0});
-  return {r.b.binary(Kind::Multiply, x, minus)};
-}
+Made negated(const NodeReader& r) { return {r.b.negated(r.in(0))}; }
 Made gelu(const NodeReader& r) {
   return {r.b.unary(r.text("approximate", "none") == "tanh" ? Kind::Gelu : Kind::GeluErf, r.in(0))};
 }
@@ -167,13 +163,7 @@ Made split(const NodeReader& r) {
   r.b.expect(
       sizes.size() == r.node.outputs.size() && std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == whole,
       "its parts are not as long as the whole");
-  Made parts;
-  std::int64_t start = 0;
-  for (const std::int64_t size : sizes) {
-    parts.push_back(r.b.slice(x, axis, start, start + size));
-    start += size;
-  }
-  return parts;
+  return r.b.parts(x, axis, sizes);
 }
 Made concat(const NodeReader& r) {
   std::vector<int> pieces;
@@ -195,16 +185,9 @@ Made size(const NodeReader& r) {
 Made range(const NodeReader& r) {
   const double start = r.b.values(r.in(0), "start").at(0), limit = r.b.values(r.in(1), "limit").at(0),
                step = r.b.values(r.in(2), "delta").at(0);
-  const double count = std::ceil((limit - start) / step);
-  r.b.expect(step != 0.0 && count < 1e15, "its numbers have no end");
-  const auto length = static_cast<std::int64_t>(std::max(count, 0.0));
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < std::min(length, primitive::kMaxValues + 1); ++i)
-    values.push_back(start + static_cast<double>(i) * step);
-  const bool known = length <= primitive::kMaxValues;
-  return {r.b.constant({length}, r.b.at(r.in(0)).integer, known ? std::optional(values) : std::nullopt)};
+  return {r.b.range(start, limit, step, r.b.at(r.in(0)).integer)};
 }
-// Of constants, what is computed with is the shape alone.
+// Only the shape of a constant is computed with.
 Made some_constant(const NodeReader& r) {
   const int x = r.in(0);
   r.b.expect(r.b.at(x).constant, fmt::format("{} of what is no constant has no equal here", r.node.op));
@@ -276,9 +259,7 @@ Made convolution(const NodeReader& r) {
   const Shape& weight = r.b.shape(w);
   r.b.expect(weight.size() == 4, "convolutions over other than two dimensions have no equal here");
   const auto windows = windows_of(r, r.b.shape(x), {weight[2], weight[3]});
-  int result = r.b.convolution(x, w, windows, r.number("group", 1));
-  if (r.has(2)) result = r.b.binary(Kind::Add, result, r.b.unsqueeze(r.in(2), {1, 2}));
-  return {result};
+  return {r.b.convolution(x, w, windows, r.number("group", 1), r.has(2) ? std::optional(r.in(2)) : std::nullopt)};
 }
 template <Kind kind>
 Made pool(const NodeReader& r) {

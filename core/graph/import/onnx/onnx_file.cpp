@@ -252,7 +252,7 @@ void read_graph(std::string_view bytes, OnnxFile& file, const std::string& place
   }
 }
 
-// Of another file in the same folder; empty where it has fewer.
+// The bytes of another file in the same folder; empty where it has fewer.
 std::string bytes_beside(const std::string& path, const ExternalValues& where, std::size_t count) {
   const std::filesystem::path location = where.location;
   if (location.empty() || location != location.filename() || location == "..") return {};

@@ -150,6 +150,20 @@ int Builder::rebatched(int x, const Shape& to) {
   return at(x).kind == Kind::Broadcast ? broadcast(at(x).inputs[0], now) : x;
 }
 
+int Builder::range(double start, double end, double step, bool integer) {
+  const double count = std::ceil((end - start) / step);
+  expect(step != 0.0 && count < 1e15, "its numbers have no end");
+  const auto length = static_cast<std::int64_t>(std::max(count, 0.0));
+  if (length > kMaxValues) return constant({length}, integer, std::nullopt);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < length; ++i) values.push_back(start + static_cast<double>(i) * step);
+  return constant({length}, integer, std::move(values));
+}
+
+int Builder::negated(int x) {
+  return binary(Kind::Multiply, x, constant({}, at(x).integer, std::vector<double>{-1.0}));
+}
+
 int Builder::unary(Kind kind, int x) {
   const Node of = at(x);
   if (kind == Kind::ToFloat && !of.integer) return x;
@@ -323,6 +337,16 @@ int Builder::slice(int x, std::int64_t axis, std::int64_t start, std::int64_t st
   Details details{.axes = {axis}, .start = {start}};
   if (step != 1) details.stride = {step};
   return add(Kind::Slice, {x}, to, at(x).integer, details);
+}
+
+std::vector<int> Builder::parts(int x, std::int64_t axis, const std::vector<std::int64_t>& sizes) {
+  std::vector<int> found;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    found.push_back(slice(x, axis, start, start + size));
+    start += size;
+  }
+  return found;
 }
 
 int Builder::concat(std::vector<int> xs, std::int64_t axis) {

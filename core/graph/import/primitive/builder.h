@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,10 @@ class Builder {
   int constant(const Shape& shape, bool integer, std::optional<std::vector<double>> values);
   int scalar(double value) { return constant({}, false, std::vector<double>{value}); }
   int integers(const std::vector<std::int64_t>& values);  // of one dimension
+  int range(double start, double end, double step, bool integer);
 
   int unary(Kind kind, int x);
+  int negated(int x);
   int binary(Kind kind, int x, int y);
   int compare(Comparison comparison, int x, int y);
   int select(int p, int x, int y);
@@ -47,6 +50,8 @@ class Builder {
   int swap(int x, std::int64_t a, std::int64_t b);  // of two axes
   int broadcast(int x, const Shape& to);
   int slice(int x, std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1);
+  // One after the other, of these sizes.
+  std::vector<int> parts(int x, std::int64_t axis, const std::vector<std::int64_t>& sizes);
   int concat(std::vector<int> xs, std::int64_t axis);
   int squeeze(int x, std::vector<std::int64_t> axes);
   int unsqueeze(int x, std::vector<std::int64_t> axes);
@@ -58,7 +63,7 @@ class Builder {
     std::vector<std::int64_t> window, stride, before, after;
     bool round_up = false;
   };
-  int convolution(int x, int w, const Windows& windows, std::int64_t groups);
+  int convolution(int x, int w, const Windows& windows, std::int64_t groups, std::optional<int> bias = {});
   int pool(Kind kind, int x, const Windows& windows);
   void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);

@@ -46,7 +46,7 @@ std::int64_t Builder::slid(std::int64_t size, const Windows& windows, std::size_
   return (windows.round_up ? (room + stride - 1) / stride : room / stride) + 1;
 }
 
-int Builder::convolution(int x, int w, const Windows& windows, std::int64_t groups) {
+int Builder::convolution(int x, int w, const Windows& windows, std::int64_t groups, std::optional<int> bias) {
   const Shape &a = shape(x), &b = shape(w);
   expect(a.size() == 4 && b.size() == 4,
          fmt::format("convolutions of {} have no equal here, those of images have", to_text(a)));
@@ -55,9 +55,10 @@ int Builder::convolution(int x, int w, const Windows& windows, std::int64_t grou
   Windows full = windows;
   full.window = {b[2], b[3]};
   const Shape to = {a[0], b[0], slid(a[2], full, 0), slid(a[3], full, 1)};
-  return add(
-      Kind::Convolution, {x, w}, to, false,
-      {.window = full.window, .stride = full.stride, .before = full.before, .after = full.after, .groups = groups});
+  const int made =
+      add(Kind::Convolution, {x, w}, to, false,
+          {.window = full.window, .stride = full.stride, .before = full.before, .after = full.after, .groups = groups});
+  return bias ? binary(Kind::Add, made, unsqueeze(*bias, {1, 2})) : made;
 }
 
 int Builder::pool(Kind kind, int x, const Windows& given) {

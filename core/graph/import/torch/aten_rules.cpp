@@ -125,20 +125,22 @@ Made compare(const AtenNode& a) {
   return {a.b.compare(comparison, a.operand("self"), a.operand("other"))};
 }
 Made same(const AtenNode& a) { return {a.tensor(a.has("self") ? "self" : "input")}; }
-Made negated(const AtenNode& a) {
-  const int x = a.tensor("self");
-  return {a.b.binary(Kind::Multiply, x, a.b.constant({}, a.b.at(x).integer, std::vector<double>{-1.0}))};
-}
+Made negated(const AtenNode& a) { return {a.b.negated(a.tensor("self"))}; }
 Made gelu(const AtenNode& a) {
   return {a.b.unary(a.text("approximate", "none") == "tanh" ? Kind::Gelu : Kind::GeluErf, a.tensor("self"))};
 }
-// torch.dtype codes: 6 half, 7 float, 8 double, 13 bfloat16.
+// Whether the op's dtype is a floating-point type; nullopt: it names none. torch.dtype codes: 6 half, 7 float, 8
+// double, 13 bfloat16.
+std::optional<bool> names_float(const AtenNode& a) {
+  const Json* type = a.find("dtype", "as_scalar_type");
+  if (type == nullptr || !type->is_number_integer()) return std::nullopt;
+  const auto code = type->get<std::int64_t>();
+  return code == 6 || code == 7 || code == 8 || code == 13;
+}
 Made to_type(const AtenNode& a) {
   const int x = a.tensor("self");
-  const Json* type = a.find("dtype", "as_scalar_type");
-  if (type == nullptr || !type->is_number_integer()) return {x};
-  const auto code = type->get<std::int64_t>();
-  return {a.b.unary(code == 6 || code == 7 || code == 8 || code == 13 ? Kind::ToFloat : Kind::ToInteger, x)};
+  const std::optional<bool> real = names_float(a);
+  return {real ? a.b.unary(*real ? Kind::ToFloat : Kind::ToInteger, x) : x};
 }
 Made where(const AtenNode& a) { return {a.b.select(a.tensor("condition"), a.operand("self"), a.operand("other"))}; }
 Made masked_fill(const AtenNode& a) { return {a.b.select(a.tensor("mask"), a.operand("value"), a.tensor("self"))}; }
@@ -149,43 +151,31 @@ Made dropout(const AtenNode& a) {
 
 // --- constants ---
 
-bool is_float_code(const AtenNode& a, bool otherwise) {
-  const Json* type = a.find("dtype", "as_scalar_type");
-  if (type == nullptr || !type->is_number_integer()) return otherwise;
-  const auto code = type->get<std::int64_t>();
-  return code == 6 || code == 7 || code == 8 || code == 13;
-}
 Made filled(const AtenNode& a, const Shape& shape, double value, bool real) {
   const int one = a.b.constant({}, !real, std::vector<double>{value});
   return {a.b.broadcast(one, shape)};
 }
 Made full(const AtenNode& a) {
-  return filled(a, a.integers("size"), a.number("fill_value", 0.0), is_float_code(a, true));
+  return filled(a, a.integers("size"), a.number("fill_value", 0.0), names_float(a).value_or(true));
 }
 Made full_like(const AtenNode& a) {
   const int x = a.tensor("self");
-  return filled(a, a.b.shape(x), a.number("fill_value", 0.0), is_float_code(a, !a.b.at(x).integer));
+  return filled(a, a.b.shape(x), a.number("fill_value", 0.0), names_float(a).value_or(!a.b.at(x).integer));
 }
-Made zeros(const AtenNode& a) { return filled(a, a.integers("size"), 0.0, is_float_code(a, true)); }
-Made ones(const AtenNode& a) { return filled(a, a.integers("size"), 1.0, is_float_code(a, true)); }
+Made zeros(const AtenNode& a) { return filled(a, a.integers("size"), 0.0, names_float(a).value_or(true)); }
+Made ones(const AtenNode& a) { return filled(a, a.integers("size"), 1.0, names_float(a).value_or(true)); }
 Made zeros_like(const AtenNode& a) { return filled(a, a.b.shape(a.tensor("self")), 0.0, true); }
 Made ones_like(const AtenNode& a) { return filled(a, a.b.shape(a.tensor("self")), 1.0, true); }
 Made scalar_tensor(const AtenNode& a) {
-  return {a.b.constant({}, !is_float_code(a, true), std::vector<double>{a.number("s", 0.0)})};
+  return {a.b.constant({}, !names_float(a).value_or(true), std::vector<double>{a.number("s", 0.0)})};
 }
 Made arange(const AtenNode& a) {
   const double start = a.find("start", "as_sym_int") != nullptr ? static_cast<double>(a.integer("start", 0))
                                                                 : a.number("start", 0.0),
                end = a.find("end", "as_sym_int") != nullptr ? static_cast<double>(a.integer("end", 0))
                                                             : a.number("end", 0.0),
-               step = a.number("step", 1.0), count = std::ceil((end - start) / step);
-  a.b.expect(step != 0.0 && count < 1e15, "its numbers have no end");
-  const auto length = static_cast<std::int64_t>(std::max(count, 0.0));
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < std::min(length, primitive::kMaxValues); ++i)
-    values.push_back(start + static_cast<double>(i) * step);
-  const bool known = length <= primitive::kMaxValues;
-  return {a.b.constant({length}, !is_float_code(a, false), known ? std::optional(values) : std::nullopt)};
+               step = a.number("step", 1.0);
+  return {a.b.range(start, end, step, !names_float(a).value_or(false))};
 }
 Made triangle(const AtenNode& a) {
   const int x = a.tensor("self");
@@ -258,15 +248,6 @@ Made select(const AtenNode& a) {
   if (index < 0) index += a.b.shape(x)[static_cast<std::size_t>(axis)];
   return {a.b.squeeze(a.b.slice(x, axis, index, index + 1), {axis})};
 }
-Made parted(const AtenNode& a, int x, std::int64_t axis, const Numbers& sizes) {
-  Made parts;
-  std::int64_t start = 0;
-  for (const std::int64_t size : sizes) {
-    parts.push_back(a.b.slice(x, axis, start, start + size));
-    start += size;
-  }
-  return parts;
-}
 Made split(const AtenNode& a) {
   const int x = a.tensor("self");
   const std::int64_t axis = a.b.axis_of(x, a.integer("dim", 0));
@@ -278,7 +259,7 @@ Made split(const AtenNode& a) {
     sizes.clear();
     for (std::int64_t left = whole; left > 0; left -= each) sizes.push_back(std::min(each, left));
   }
-  return parted(a, x, axis, sizes);
+  return a.b.parts(x, axis, sizes);
 }
 Made chunk(const AtenNode& a) {
   const int x = a.tensor("self");
@@ -288,7 +269,7 @@ Made chunk(const AtenNode& a) {
   Numbers sizes;
   const std::int64_t each = (whole + chunks - 1) / chunks;
   for (std::int64_t left = whole; left > 0; left -= each) sizes.push_back(std::min(each, left));
-  return parted(a, x, axis, sizes);
+  return a.b.parts(x, axis, sizes);
 }
 Made concat(const AtenNode& a) { return {a.b.concat(a.tensors("tensors"), a.integer("dim", 0))}; }
 Made repeat(const AtenNode& a) {
@@ -352,9 +333,8 @@ Builder::Windows windows_of(const AtenNode& a, Numbers window) {
 Made convolution(const AtenNode& a) {
   a.b.expect(!a.flag("transposed", false), "a transposed convolution has no equal here");
   const int x = a.tensor("input"), w = a.tensor("weight");
-  int result = a.b.convolution(x, w, windows_of(a, {}), a.integer("groups", 1));
-  if (a.has("bias")) result = a.b.binary(Kind::Add, result, a.b.unsqueeze(a.tensor("bias"), {1, 2}));
-  return {result};
+  return {a.b.convolution(x, w, windows_of(a, {}), a.integer("groups", 1),
+                          a.has("bias") ? std::optional(a.tensor("bias")) : std::nullopt)};
 }
 template <Kind kind>
 Made pool(const AtenNode& a) {
