@@ -58,20 +58,15 @@ void add_rules(LaunchReading& reading, bool of_its_own) {
   // FlagScale's own rules are of stages that differ; without such it is Megatron-LM.
   const bool without_stages = find_launch_target(setup.target).own_stages && setup.stages.empty();
   std::vector<std::string> broken;
+  Framework told = reading.framework;
+  told.splits_ends = true;  // the file says what it says of its stages
   try {
     const bool whole = (as_usual && !without_stages) || !setup.stages.empty();
-    broken = whole ? broken_launch_rules(setup) : broken_rules(reading.framework, shape_of(setup.model), setup.degrees);
+    broken = whole ? broken_assertions(setup) : broken_rules(told, shape_of(setup.model), setup.degrees);
   } catch (const InputError&) {  // a model of the caller's that is no stack of decoder blocks
-    broken = broken_rules(reading.framework, shape_of(setup.model), setup.degrees);
+    broken = broken_rules(told, shape_of(setup.model), setup.degrees);
   }
-  // What cannot be written for the framework is none of its rules: the file says it in its own words.
-  const auto of_writers = [](const std::string& sentence) {
-    return sentence.find("cannot be told") != std::string::npos ||
-           sentence.find(", and the plan") != std::string::npos ||
-           sentence.find("and the model's are") != std::string::npos;
-  };
-  for (const std::string& sentence : broken)
-    if (!of_writers(sentence)) reading.broken.push_back(sentence);
+  reading.broken.insert(reading.broken.end(), broken.begin(), broken.end());
 }
 
 }  // namespace

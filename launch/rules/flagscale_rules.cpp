@@ -36,10 +36,10 @@ void flagscale_rules(const LaunchSetup& setup, RuleList& rules) {
                                               join(selective, ", ")));
   rules.expect(devices == setup.devices(),
                fmt::format("the stages have {} devices together, and the job has {}", devices, setup.devices()));
-  rules.expect(setup.degrees.schedule == ScheduleKind::OneFOneB,
-               fmt::format("FlagScale's meshes run 1f1b, and the plan {}", name_of(setup.degrees.schedule)));
-  rules.expect(setup.degrees.zero <= 1,
-               fmt::format("FlagScale's meshes have ZeRO 0 or 1, and the plan ZeRO {}", setup.degrees.zero));
+  rules.expect_told(setup.degrees.schedule == ScheduleKind::OneFOneB,
+                    fmt::format("FlagScale's meshes run 1f1b, and the plan {}", name_of(setup.degrees.schedule)));
+  rules.expect_told(setup.degrees.zero <= 1,
+                    fmt::format("FlagScale's meshes have ZeRO 0 or 1, and the plan ZeRO {}", setup.degrees.zero));
   if (shape.tied)
     rules.expect(
         first.tp == setup.stages.back().tp,

@@ -84,11 +84,17 @@ void degree_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList
   // Without stages there is one order only.
   if (degrees.pp == 1 && !traits_of(degrees.schedule).splits_backward) degrees.schedule = framework.schedules.front();
   const std::vector<std::string> broken = broken_rules(framework, shape_of(setup.model), degrees);
+  Framework told = framework;
+  told.splits_ends = true;
+  const std::vector<std::string> asserted = broken_rules(told, shape_of(setup.model), degrees);
   for (const std::string& sentence : broken) {
     Degrees own = degrees;
-    rules.broken(degree_named(sentence, own) == nullptr
-                     ? sentence
-                     : sentence + nearest_degrees(framework, setup, sentence, broken.size()));
+    if (std::find(asserted.begin(), asserted.end(), sentence) == asserted.end())
+      rules.untold(sentence);
+    else if (degree_named(sentence, own) == nullptr)
+      rules.broken(sentence);
+    else
+      rules.broken(sentence + nearest_degrees(framework, setup, sentence, broken.size()));
   }
 }
 
@@ -136,7 +142,7 @@ std::vector<std::string> broken_model_rules(const LaunchSetup& setup) {
   const LaunchTarget& target = find_launch_target(setup.target);
   RuleList rules;
   if (!target.own_shardings) model_rules(target, setup, rules);
-  return rules.sentences();
+  return rules.all();
 }
 
 void expect_model_told(const std::string& target, const ModelConfig& model) {
@@ -148,12 +154,14 @@ void expect_model_told(const std::string& target, const ModelConfig& model) {
           join(broken, "; "));
 }
 
-std::vector<std::string> broken_launch_rules(const LaunchSetup& setup) {
+namespace {
+
+RuleList rules_of(const LaunchSetup& setup) {
   const LaunchTarget& target = find_launch_target(setup.target);
   RuleList rules;
   if (target.own_shardings) {
     own_sharding_rules(setup, rules);
-    return rules.sentences();
+    return rules;
   }
   if (target.own_stages) {
     flagscale_rules(setup, rules);
@@ -167,7 +175,12 @@ std::vector<std::string> broken_launch_rules(const LaunchSetup& setup) {
   stage_rules(setup, rules);
   model_rules(target, setup, rules);
   training_rules(target, setup, rules);
-  return rules.sentences();
+  return rules;
 }
+
+}  // namespace
+
+std::vector<std::string> broken_launch_rules(const LaunchSetup& setup) { return rules_of(setup).all(); }
+std::vector<std::string> broken_assertions(const LaunchSetup& setup) { return rules_of(setup).asserted(); }
 
 }  // namespace meshwright

@@ -18,7 +18,11 @@ namespace meshwright {
 // one.
 [[nodiscard]] std::vector<std::string> broken_launch_rules(const LaunchSetup& setup);
 
-// Those of them that are of the model alone: what the framework cannot be told of it, whatever the plan.
+// Those of them that a job breaks which a file describes: without what the plan or the model has and no file of ours
+// can say.
+[[nodiscard]] std::vector<std::string> broken_assertions(const LaunchSetup& setup);
+
+// Those of broken_launch_rules that are of the model alone: what the framework cannot be told of it, whatever the plan.
 [[nodiscard]] std::vector<std::string> broken_model_rules(const LaunchSetup& setup);
 
 // Throws InputError that names all of broken_model_rules, with another framework as the way out.

@@ -25,9 +25,9 @@ bool is_gelu(const Decoder& d) {
 bool is_swiglu(const Decoder& d) { return d.gated && d.activation == Decoder::Activation::Silu; }
 
 void megatron_model(const std::string& name, const Decoder& d, RuleList& rules) {
-  rules.expect(is_swiglu(d) || (is_gelu(d) && !d.gated),
-               fmt::format("{} has feed-forward layers of SwiGLU or ungated GELU, and the model's are {}{}", name,
-                           d.gated ? "gated " : "ungated ", name_of_activation(d)));
+  rules.expect_told(is_swiglu(d) || (is_gelu(d) && !d.gated),
+                    fmt::format("{} has feed-forward layers of SwiGLU or ungated GELU, and the model's are {}{}", name,
+                                d.gated ? "gated " : "ungated ", name_of_activation(d)));
 }
 
 // Its models are Python tables; a table of another size can be added to each.
@@ -65,7 +65,7 @@ void maxtext_model(const Decoder& d, RuleList& rules) {
 void model_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   const Decoder decoder = decoder_of(setup.model);
   for (const std::string& what : decoder.unusual)
-    rules.broken(fmt::format("model {} has {}, which {} cannot be told", setup.model.name, what, target.release));
+    rules.untold(fmt::format("model {} has {}, which {} cannot be told", setup.model.name, what, target.release));
   if (target.framework == "megatron") megatron_model(target.release, decoder, rules);
   if (target.framework == "torchtitan") torchtitan_model(decoder, rules);
   if (target.framework == "deepspeed" || target.framework == "fsdp") plain_torch_model(decoder, rules);

@@ -14,14 +14,30 @@ namespace meshwright {
 
 class RuleList {
  public:
-  void broken(std::string sentence) { sentences_.push_back(std::move(sentence)); }
+  void broken(std::string sentence) { sentences_.push_back({std::move(sentence), true}); }
   void expect(bool kept, std::string sentence) {
     if (!kept) broken(std::move(sentence));
   }
-  [[nodiscard]] const std::vector<std::string>& sentences() const { return sentences_; }
+  // What the plan or the model has and the files that are written cannot say. A file that is read says what it says.
+  void untold(std::string sentence) { sentences_.push_back({std::move(sentence), false}); }
+  void expect_told(bool told, std::string sentence) {
+    if (!told) untold(std::move(sentence));
+  }
+  [[nodiscard]] std::vector<std::string> all() const { return those_with(false); }
+  [[nodiscard]] std::vector<std::string> asserted() const { return those_with(true); }  // all but the untold
 
  private:
-  std::vector<std::string> sentences_;
+  struct Sentence {
+    std::string text;
+    bool asserted;
+  };
+  [[nodiscard]] std::vector<std::string> those_with(bool asserted_alone) const {
+    std::vector<std::string> found;
+    for (const Sentence& sentence : sentences_)
+      if (sentence.asserted || !asserted_alone) found.push_back(sentence.text);
+    return found;
+  }
+  std::vector<Sentence> sentences_;
 };
 
 // What the framework cannot be told of the model.

@@ -12,7 +12,7 @@ namespace {
 void megatron_recompute(const LaunchSetup& setup, RuleList& rules) {
   const Degrees& d = setup.degrees;
   const auto say = [&] {
-    rules.broken(
+    rules.untold(
         "Megatron-LM recomputes whole the same number of blocks at the start of every stage, or all blocks alike, and "
         "the plan recomputes others");
   };
@@ -42,7 +42,7 @@ void megatron_recompute(const LaunchSetup& setup, RuleList& rules) {
 void recompute_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   if (setup.recompute_layers.empty()) return;
   if (target.name == "megatron" || target.name == "megatron-bridge") return megatron_recompute(setup, rules);
-  rules.broken(fmt::format("{} recomputes all blocks alike, and the plan some blocks otherwise: {}", target.release,
+  rules.untold(fmt::format("{} recomputes all blocks alike, and the plan some blocks otherwise: {}", target.release,
                            to_text(setup.recompute_layers)));
 }
 
@@ -61,7 +61,7 @@ bool has_optimizer(const std::string& framework, Optimizer::Kind kind) {
 void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   if (setup.offload == Offload::None) return;
   const Degrees& d = setup.degrees;
-  rules.expect(
+  rules.expect_told(
       target.framework != "fsdp" && target.framework != "torchtitan",
       fmt::format("{} offloads weights together with optimizer state, and the plan the state alone", target.release));
   rules.expect(
@@ -77,18 +77,18 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
   recompute_rules(target, setup, rules);
   offload_rules(target, setup, rules);
   rules.expect(setup.dtype != DType::F64, fmt::format("{} does not train in f64", target.release));
-  rules.expect(framework != "torchtitan" || setup.dtype != DType::F16,
-               "torchtitan trains in bf16 or f32, and the plan in f16");
+  rules.expect_told(framework != "torchtitan" || setup.dtype != DType::F16,
+                    "torchtitan trains in bf16 or f32, and the plan in f16");
   rules.expect(has_optimizer(framework, setup.optimizer.kind),
                fmt::format("the files for {} have no {}", target.release, name_of(setup.optimizer.kind)));
   rules.expect(target.name != "accelerate" || d.zero > 0 || d.tp * d.cp == 1,
                "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
                "fsdp2 otherwise");
-  rules.expect(
+  rules.expect_told(
       setup.matmul_dtype.empty() || framework == "megatron" || framework == "torchtitan" || framework == "maxtext",
       fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
                   setup.matmul_dtype));
-  rules.expect(
+  rules.expect_told(
       !setup.shard || framework == "torchtitan" || framework == "fsdp" || (framework == "megatron" && d.zero == 1),
       fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
                   setup.shard.value_or(0)));
@@ -96,10 +96,11 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
 
 void own_sharding_rules(const LaunchSetup& setup, RuleList& rules) {
   if (setup.target == "alpa") {
-    rules.expect(setup.degrees.schedule == ScheduleKind::OneFOneB || setup.degrees.schedule == ScheduleKind::GPipe ||
-                     setup.degrees.schedule == ScheduleKind::Inference,
-                 fmt::format("Alpa has the schedules 1f1b, gpipe and inference, and the plan {}",
-                             name_of(setup.degrees.schedule)));
+    rules.expect_told(setup.degrees.schedule == ScheduleKind::OneFOneB ||
+                          setup.degrees.schedule == ScheduleKind::GPipe ||
+                          setup.degrees.schedule == ScheduleKind::Inference,
+                      fmt::format("Alpa has the schedules 1f1b, gpipe and inference, and the plan {}",
+                                  name_of(setup.degrees.schedule)));
     rules.expect(setup.degrees.recompute != Recompute::Selective, "Alpa recomputes all layers or none");
   }
   if (setup.target == "nnscaler")
