@@ -65,6 +65,23 @@ Act set_activation(ModelConfig& model, const HfReader& config, const char* key, 
   return act;
 }
 
+// Throws InputError unless the member is missing or has this value.
+void expect_text(const HfReader& config, const char* key, const char* only) {
+  const std::string text = config.text_or(key, only);
+  require(text == only, "{}: '{}' is \"{}\", which is not supported; \"{}\" is.", config.place(), key, text, only);
+}
+
+std::int64_t head_of(const ModelConfig& model) {
+  const auto given = model.more.find("head_dim");
+  return given != model.more.end() ? given->second : model.hidden / model.heads;
+}
+
+// The dimensions of a head that are rotated, where the file gives their share.
+void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise) {
+  const double share = std::min(1.0, config.positive_or(key, otherwise));
+  set(model, "rotary_dims", static_cast<std::int64_t>(share * static_cast<double>(head_of(model))));
+}
+
 void set_epsilon(ModelConfig& model, const HfReader& config, const char* key, double otherwise) {
   model.factors["epsilon"] = config.positive_or(key, otherwise);
 }
@@ -126,9 +143,7 @@ ModelConfig read_gpt_neox(const HfReader& config) {
   require(config.flag_or("attention_bias", true),
           "{}: 'attention_bias' is false, which is not supported for this family; true is.", config.place());
   set(model, "intermediate", config.size({"intermediate_size"}));
-  const double part = config.positive_or("rotary_pct", 0.25);
-  const auto head = static_cast<double>(model.hidden / model.heads);
-  set(model, "rotary_dims", static_cast<std::int64_t>(std::min(part, 1.0) * head));
+  set_rotated_share(model, config, "rotary_pct", 0.25);
   set(model, "parallel", config.flag_or("use_parallel_residual", true));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
   model.factors["rotary_base"] = config.positive_or("rotary_emb_base", 10000.0);
@@ -139,9 +154,7 @@ ModelConfig read_gpt_neox(const HfReader& config) {
 ModelConfig read_bert(const HfReader& config) {
   config.refuse("is_decoder");
   config.refuse("add_cross_attention");
-  const std::string positions = config.text_or("position_embedding_type", "absolute");
-  require(positions == "absolute", "{}: 'position_embedding_type' is \"{}\", which is not supported; \"absolute\" is.",
-          config.place(), positions);
+  expect_text(config, "position_embedding_type", "absolute");
   ModelConfig model = made("bert", config);
   set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
   set_epsilon(model, config, "layer_norm_eps", 1e-12);
@@ -190,11 +203,16 @@ void read_rotation(ModelConfig& model, const HfReader& config, double epsilon) {
   set_epsilon(model, config, "rms_norm_eps", epsilon);
 }
 
-// `epsilon`: the family's own, where the file has none.
-ModelConfig read_decoder(const char* family, const HfReader& config, double epsilon = 1e-6) {
+ModelConfig made_with_groups(const char* family, const HfReader& config) {
   ModelConfig model = made(family, config);
   set(model, "intermediate", config.size({"intermediate_size"}));
   set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  return model;
+}
+
+// `epsilon`: the family's own, where the file has none.
+ModelConfig read_decoder(const char* family, const HfReader& config, double epsilon = 1e-6) {
+  ModelConfig model = made_with_groups(family, config);
   if (config.has("head_dim")) set(model, "head_dim", config.size({"head_dim"}));
   set(model, "gelu",
       set_activation(model, config, "hidden_act", "silu", {Act::Silu, Act::Gelu, Act::GeluErf}) != Act::Silu);
@@ -342,24 +360,14 @@ ModelConfig read_llama4(const HfReader& config) {
 
 // --- decoders with other norms, factors, and blocks side by side ---
 
-// The dimensions of a head that are rotated, where the file gives their share.
-void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise) {
-  const std::int64_t head = model.more.contains("head_dim") ? model.more.at("head_dim") : model.hidden / model.heads;
-  const double share = std::min(1.0, config.positive_or(key, otherwise));
-  set(model, "rotary_dims", static_cast<std::int64_t>(share * static_cast<double>(head)));
-}
-
 // What a file calls a factor of the scores instead of 1 / sqrt(head_dim).
 void set_score_scale(ModelConfig& model, double scale) {
-  const std::int64_t head = model.more.contains("head_dim") ? model.more.at("head_dim") : model.hidden / model.heads;
-  model.factors["attention_scale"] = scale * std::sqrt(static_cast<double>(head));
+  model.factors["attention_scale"] = scale * std::sqrt(static_cast<double>(head_of(model)));
 }
 
 // Gemma's norms weigh by 1 + w, which is as many weights and as much work.
 ModelConfig read_gemma(const HfReader& config) {
-  ModelConfig model = made("decoder", config);
-  set(model, "intermediate", config.size({"intermediate_size"}));
-  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  ModelConfig model = made_with_groups("decoder", config);
   set(model, "head_dim", config.size_or({"head_dim"}, 256));
   const char* act = config.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   set(model, "gelu", 1);
@@ -394,9 +402,7 @@ ModelConfig read_gemma3(const HfReader& config) {
 // Phi-1 to Phi-2: side by side behind one norm, biases everywhere.
 ModelConfig read_phi(const HfReader& config) {
   config.refuse("qk_layernorm");
-  ModelConfig model = made("decoder", config);
-  set(model, "intermediate", config.size({"intermediate_size"}));
-  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  ModelConfig model = made_with_groups("decoder", config);
   set(model, "gelu", 1);
   set_activation(model, config, "hidden_act", "gelu_new", {Act::Gelu, Act::GeluErf});
   for (const char* key : {"qkv_bias", "out_bias", "mlp_bias", "head_bias", "layer_norm"}) set(model, key, 1);
@@ -468,9 +474,7 @@ ModelConfig read_granite(const HfReader& config) {
 }
 
 ModelConfig read_starcoder2(const HfReader& config) {
-  ModelConfig model = made("decoder", config);
-  set(model, "intermediate", config.size({"intermediate_size"}));
-  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  ModelConfig model = made_with_groups("decoder", config);
   set(model, "gelu", 1);
   set_activation(model, config, "hidden_act", "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf});
   for (const char* key : {"qkv_bias", "out_bias", "mlp_bias"}) set(model, key, config.flag_or("use_bias", true));
@@ -521,34 +525,35 @@ ModelConfig read_smollm3(const HfReader& config) {
   return model;
 }
 
+// `usual`: shared experts and dense layers where the file does not say how many.
+void read_routed_experts(ModelConfig& model, const HfReader& config, std::int64_t usual) {
+  set(model, "experts", config.size({"n_routed_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  const std::int64_t expert = config.size({"moe_intermediate_size"});
+  set(model, "expert_intermediate", expert);
+  set(model, "shared_intermediate", expert * config.size_or({"n_shared_experts"}, usual, 0));
+  set(model, "dense_layers", config.size_or({"first_k_dense_replace"}, usual, 0));
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
+}
+
 // GLM-4.5: without its layer for a second token.
 ModelConfig read_glm4_moe(const HfReader& config) {
   ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
   set(model, "qkv_bias", config.flag_or("attention_bias", false));
   set(model, "qk_norm", config.flag_or("use_qk_norm", false));
   set_rotated_share(model, config, "partial_rotary_factor", 0.5);
-  set(model, "experts", config.size({"n_routed_experts"}));
-  set(model, "top_k", config.size({"num_experts_per_tok"}));
-  const std::int64_t expert = config.size({"moe_intermediate_size"});
-  set(model, "expert_intermediate", expert);
-  set(model, "shared_intermediate", expert * config.size_or({"n_shared_experts"}, 1, 0));
-  set(model, "dense_layers", config.size_or({"first_k_dense_replace"}, 1, 0));
-  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  read_routed_experts(model, config, 1);
   set(model, "sigmoid", 1);
   set(model, "selection_bias", 1);
-  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
   return model;
 }
 
 // MiniMax-M2: without its layers for further tokens.
 ModelConfig read_minimax_m2(const HfReader& config) {
   ModelConfig model = read_decoder("decoder_moe", config);
-  const std::string scores = config.text_or("scoring_func", "sigmoid");
-  require(scores == "sigmoid", "{}: 'scoring_func' is \"{}\", which is not supported; \"sigmoid\" is.", config.place(),
-          scores);
-  const std::string norms = config.text_or("qk_norm_type", "per_layer");
-  require(norms == "per_layer", "{}: 'qk_norm_type' is \"{}\", which is not supported; \"per_layer\" is.",
-          config.place(), norms);
+  expect_text(config, "scoring_func", "sigmoid");
+  expect_text(config, "qk_norm_type", "per_layer");
   set(model, "wide_qk_norm", config.flag_or("use_qk_norm", true));
   set(model, "rotary_dims", config.size_or({"rotary_dim"}, 0));
   set(model, "experts", config.size({"num_local_experts"}));
@@ -564,19 +569,11 @@ ModelConfig read_deepseek_v3(const HfReader& config) {
   ModelConfig model = made("deepseek_v3", config);
   (void)one_of(config, "hidden_act", "silu", {Act::Silu});
   config.refuse("attention_bias");
-  const std::string scores = config.text_or("scoring_func", "sigmoid");
-  require(scores == "sigmoid", "{}: 'scoring_func' is \"{}\", which is not supported; \"sigmoid\" is.", config.place(),
-          scores);
+  expect_text(config, "scoring_func", "sigmoid");
   set(model, "intermediate", config.size({"intermediate_size"}));
-  set(model, "experts", config.size({"n_routed_experts"}));
-  set(model, "top_k", config.size({"num_experts_per_tok"}));
-  const std::int64_t expert = config.size({"moe_intermediate_size"});
-  set(model, "expert_intermediate", expert);
-  set(model, "shared_intermediate", expert * config.size_or({"n_shared_experts"}, 0, 0));
-  set(model, "dense_layers", config.size_or({"first_k_dense_replace"}, 0, 0));
+  read_routed_experts(model, config, 0);
   const std::int64_t step = config.size_or({"moe_layer_freq"}, 1);
   require(step == 1, "{}: 'moe_layer_freq' is {}, which is not supported; 1 is.", config.place(), step);
-  set(model, "normalized", config.flag_or("norm_topk_prob", true));
   // All heads have keys and values of their own, whatever the file says.
   (void)config.has("num_key_value_heads");
   set(model, "q_rank", config.size_or({"q_lora_rank"}, 0));
@@ -586,7 +583,6 @@ ModelConfig read_deepseek_v3(const HfReader& config) {
   set(model, "value_dim", config.size({"v_head_dim"}));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
   read_rotation(model, config, 1e-6);
-  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
   return model;
 }
 
