@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/plan/boundaries.h"
+#include "core/plan/stage_graph.h"
 #include "simulator/fold/folded_plan.h"
 #include "simulator/what_if/evaluator.h"
 #include "simulator/what_if/simulate_step.h"
@@ -107,6 +108,20 @@ TEST(CrossMeshSearch, IsNeverSlowerThanOneFormEverywhere) {
         const Found chosen = found_for(made, Auto{}, conditions);
         for (const CrossMesh form : kCrossMeshForms) EXPECT_LE(chosen.step, found_for(made, form, conditions).step);
       }
+}
+
+// The eight stages cut a block of the transformer in two; gradients of a sum go past the stage that adds. A plan that
+// states a form for them is refused.
+TEST(CrossMeshSearch, StatesNoFormForGradientsThatGoPastAStage) {
+  PlanRequest request = ask("vit:layers=2,hidden=32,heads=2,image=32,patch=8,classes=16", "cpu:16",
+                            "megatron:tp=2,pp=8", 7, std::int64_t{7});
+  request.search.cross_mesh = Auto{};
+  const PlanningResult made = planned(request);
+  ASSERT_TRUE(made.plan);
+  const StageGraph stages = stage_graph(*made.plan, made.graph);
+  for (int to = 0; to < static_cast<int>(made.plan->stages.size()); ++to)
+    for (const auto& [from, form] : made.plan->stages[static_cast<std::size_t>(to)].cross_mesh)
+      EXPECT_TRUE(stages.neighbours(from, to)) << from << " to " << to;
 }
 
 // A plan folds with parts as without: devices stand for others, on links of their own to the picosecond.
