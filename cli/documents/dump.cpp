@@ -9,6 +9,8 @@
 #include "cli/terminal/output.h"
 #include "core/base/csv.h"
 #include "core/base/text.h"
+#include "core/plan/lowering/lower.h"
+#include "simulator/program/program_costs.h"
 #include "simulator/report/plan_tables.h"
 
 namespace meshwright {
@@ -97,7 +99,7 @@ std::string stages_csv(const PredictedPlan& planned, const ConsideredPlan& chose
       stage = found->second;
       const StageTimes& times = planned.prediction.stages[*stage];
       forward = times.forward, backward = times.backward, update = times.update;
-      peak = stage_peak(planned.result.program.stages[*stage], planned.result.check.peak_memory);
+      peak = stage_peak(planned.loaded.program.stages[*stage], planned.loaded.check.peak_memory);
     }
     const auto bytes = [&](Bytes StageMemory::*kind) {
       return costs.memory ? std::optional(*costs.memory.*kind) : std::nullopt;
@@ -113,26 +115,26 @@ std::string stages_csv(const PredictedPlan& planned, const ConsideredPlan& chose
   return table.text();
 }
 
-std::string collectives_csv(const PredictedPlan& planned, const CostModel& costs) {
+std::string collectives_csv(const Program& program, const Graph& graph, const CostModel& costs) {
   CsvText table("stage,phase,term,kind,mesh_axis,group_size,group_hosts,runs,count,bytes,seconds");
-  for (const CollectiveRow& row : collective_rows(planned.result.program, planned.result.graph, costs))
+  for (const CollectiveRow& row : collective_rows(program, graph, costs))
     table.row(row.stage, row.phase, name_of(row.term), name_of(row.kind), row.axis, row.group, row.hosts, row.runs,
               row.count, row.bytes, row.time);
   return table.text();
 }
 
-std::string resharding_csv(const PredictedPlan& planned) {
+std::string resharding_csv(const Program& program, const Graph& graph) {
   CsvText table("tensor,from_stage,to_stage,from_sharding,to_sharding,messages,between_hosts,copies,bytes,form");
-  for (const ReshardingRow& row : resharding_rows(planned.result.program, planned.result.graph))
+  for (const ReshardingRow& row : resharding_rows(program, graph))
     table.row(row.tensor, row.from, row.to, row.from_sharding, row.to_sharding, row.messages, row.between_hosts,
               row.copies, row.bytes, name_of(row.form));
   return table.text();
 }
 
 // What is told of each class of devices that do the same.
-void write_programs(const std::string& folder, const PredictedPlan& planned) {
-  const Program& program = planned.result.program;
-  const ProgramTimes& times = planned.prediction.costs.times;
+void write_programs(const std::string& folder, const PredictedPlan& planned, const Program& program,
+                    const CostModel& costs) {
+  const ProgramTimes times = program_costs(program, costs).times;
   const std::vector<DeviceClass> classes = device_classes(program, times);
   CsvText programs("program,file,devices,device_numbers,first_stage,instructions,peak_bytes");
   CsvText memory("program,devices,stage,buffer,kind,bytes,live_at_peak,bytes_at_peak");
@@ -140,7 +142,7 @@ void write_programs(const std::string& folder, const PredictedPlan& planned) {
     const DeviceId first = classes[c].first;
     const std::string numbers = to_text(classes[c].devices);
     programs.row(c, program_file(c), classes[c].devices.size(), numbers, program.stage_of_device[first.index()].value,
-                 program.devices[first.index()].size(), planned.result.check.peak_memory[first.index()]);
+                 program.devices[first.index()].size(), planned.loaded.check.peak_memory[first.index()]);
     for (const MemoryRow& row : memory_rows(program, planned.result.graph, first))
       memory.row(c, classes[c].devices.size(), row.stage, row.buffer, row.kind, row.bytes, row.at_peak,
                  row.bytes_at_peak);
@@ -186,9 +188,12 @@ void write_dump(const std::string& folder, const PredictedPlan& planned, const C
   write_file(file_in(folder, "candidates.csv"), candidates_csv(considered));
   write_file(file_in(folder, "layers.csv"), layers_csv(planned));
   write_file(file_in(folder, "stages.csv"), stages_csv(planned, *chosen));
-  write_file(file_in(folder, "collectives.csv"), collectives_csv(planned, costs));
-  write_file(file_in(folder, "resharding.csv"), resharding_csv(planned));
-  write_programs(folder, planned);
+  // What was searched and predicted may be lowered in part.
+  const Graph& graph = planned.result.graph;
+  const Program program = lower(planned.plan, graph, costs);
+  write_file(file_in(folder, "collectives.csv"), collectives_csv(program, graph, costs));
+  write_file(file_in(folder, "resharding.csv"), resharding_csv(program, graph));
+  write_programs(folder, planned, program, costs);
 }
 
 void write_candidates(const std::string& folder, const ConsideredPlans& considered) {

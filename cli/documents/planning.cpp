@@ -19,13 +19,11 @@ namespace meshwright {
 
 namespace {
 
-Seconds latency_of(const Plan& plan, const std::shared_ptr<const Graph>& graph, const CostModel& costs,
-                   PlanEvaluator& evaluator) {
+Seconds latency_of(const Plan& plan, const std::shared_ptr<const Graph>& graph, const PlanEvaluator& evaluator) {
   Plan alone = plan;
   alone.training.batch /= alone.training.microbatches;
   alone.training.microbatches = 1;
-  const Program program = lower(alone, *graph, costs);
-  return evaluator.step_of_plan({std::move(alone), graph}, program, check_program(program)).step;
+  return evaluator.outcome({std::move(alone), graph}).step;
 }
 
 }  // namespace
@@ -43,13 +41,16 @@ PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::
   if (!result.plan) return {std::nullopt, result.reason, interrupted, std::move(result)};
   Plan plan = *std::move(result.plan);
   const std::shared_ptr<const Graph> graph(std::shared_ptr<const Graph>(), &result.graph);  // which outlives this
-  Prediction prediction = predict({plan, graph}, result.program, *costs.model, conditions);
-  MW_CHECK(to_sim_time(prediction.step) == to_sim_time(plan.predicted.step_time),
+  StepOfPlan of = predict({plan, graph}, *costs.model, conditions);
+  MW_CHECK(to_sim_time(of.prediction.step) == to_sim_time(plan.predicted.step_time),
            "the plan promises a step of {} s, its program takes {} s", plan.predicted.step_time.si(),
-           prediction.step.si());
+           of.prediction.step.si());
   std::optional<Seconds> latency;
-  if (plan.schedule == ScheduleKind::Inference) latency = latency_of(plan, graph, *costs.model, evaluator);
-  return {PredictedPlan{std::move(plan), std::move(result), std::move(prediction), wall, latency}, "", interrupted};
+  if (plan.schedule == ScheduleKind::Inference) latency = latency_of(plan, graph, evaluator);
+  of.loaded.graph.reset();  // the result has it
+  return {PredictedPlan{std::move(plan), std::move(result), std::move(of.loaded), std::move(of.folded),
+                        std::move(of.prediction), wall, latency},
+          "", interrupted};
 }
 
 namespace {
@@ -66,12 +67,12 @@ std::string stage_table(const PredictedPlan& planned) {
                    {"in-flight", ""}});
   const Plan& plan = planned.plan;
   const int stages = static_cast<int>(plan.stages.size());
-  const std::vector<StageFit> fits = stage_fits(plan, planned.result.program, planned.result.check);
+  const std::vector<StageFit> fits = stage_fits(plan, planned.loaded.program, planned.loaded.check);
   for (int s = 0; s < stages; ++s) {
     const auto i = static_cast<std::size_t>(s);
     const StagePlan& stage = plan.stages[i];
     const StageTimes& times = planned.prediction.stages[i];
-    const Bytes peak = stage_peak(planned.result.program.stages[i], planned.result.check.peak_memory);
+    const Bytes peak = stage_peak(planned.loaded.program.stages[i], planned.loaded.check.peak_memory);
     table.add_row({fmt::format("{}", s), layers_text(stage), submesh_text(stage), logical_text(stage),
                    in_milliseconds(times.forward), in_milliseconds(times.backward), in_milliseconds(times.update),
                    in_gibibytes(peak), fmt::format("{}", fits[i].in_flight)});
@@ -183,7 +184,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
                       to_text(prediction.stage_idle), prediction.events);
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
-  text += memory_line(memory_use(plan, planned.result.program, planned.result.check));
+  text += memory_line(memory_use(plan, planned.loaded.program, planned.loaded.check));
   text += memory_line(extras.forecast);
   text += uneven_lines(extras.uneven);
   if (!extras.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, extras.prices)));
@@ -198,7 +199,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
 Json stages_json(const PredictedPlan& planned) {
   Json stages = Json::array();
   const Plan& plan = planned.plan;
-  const std::vector<StageFit> fits = stage_fits(plan, planned.result.program, planned.result.check);
+  const std::vector<StageFit> fits = stage_fits(plan, planned.loaded.program, planned.loaded.check);
   const int count = static_cast<int>(plan.stages.size());
   for (int s = 0; s < count; ++s) {
     const auto i = static_cast<std::size_t>(s);
@@ -213,7 +214,7 @@ Json stages_json(const PredictedPlan& planned) {
                       {"backward_s", times.backward.si()},
                       {"update_s", times.update.si()},
                       {"peak_memory_bytes",
-                       bytes_json(stage_peak(planned.result.program.stages[i], planned.result.check.peak_memory))},
+                       bytes_json(stage_peak(planned.loaded.program.stages[i], planned.loaded.check.peak_memory))},
                       {"in_flight", fits[i].in_flight}});
   }
   return stages;
@@ -243,7 +244,7 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   add_stage_idle(json, prediction.stage_idle);
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   if (planned.latency) json["latency_s"] = planned.latency->si();
-  add_memory(json, memory_use(plan, planned.result.program, planned.result.check));
+  add_memory(json, memory_use(plan, planned.loaded.program, planned.loaded.check));
   if (extras.free) {
     json["free_step_time_s"] = extras.free->step.si();
     json["restriction_cost"] = restriction_cost(planned, *extras.free);
@@ -309,7 +310,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
                              : fmt::format("no feasible plan: {}", outcome.reason));
   if (outcome.interrupted) tell("interrupted: this is the best plan found so far");
   const PredictedPlan& planned = *outcome.planned;
-  extras.forecast = forecast_of(planned.plan, planned.result.graph, planned.result.program, nullptr, costs,
+  extras.forecast = forecast_of(planned.plan, planned.result.graph, planned.loaded.program, planned.alike(), costs,
                                 planned.plan.predicted.step_time);
   extras.free = std::move(free);
   if (request.search.launch_for != nullptr)

@@ -13,9 +13,12 @@ namespace meshwright {
 struct PredictedPlan {
   Plan plan;
   PlanningResult result;  // its `plan` is moved out
+  LoadedPlan loaded;      // folded where `folded` is
+  std::optional<FoldedDevices> folded;
   Prediction prediction;
   Seconds wall{0.0};               // of the search
   std::optional<Seconds> latency;  // serving: of one micro-batch from end to end, alone on the devices
+  [[nodiscard]] const FoldedDevices* alike() const { return folded ? &*folded : nullptr; }
 };
 
 // The plan, or why there is none. Progress goes to stderr, with `lead` in front of each line, unless the request has a

@@ -117,8 +117,8 @@ Exported nearest_of(const Plan& plan, const LaunchTarget& target, const ExportOp
   PlanningOutcome found = search_plan(nearest_request(plan, framework, options, costs), costs, "nearest plan: ");
   if (!found.planned) throw NoFeasiblePlan(fmt::format("no feasible plan for {}: {}", target.name, found.reason));
   Exported exported{std::move(found.planned->plan), {}, {}, plan.predicted.step_time};
-  exported.loaded = {std::make_shared<const Graph>(std::move(found.planned->result.graph)),
-                     std::move(found.planned->result.program), std::move(found.planned->result.check)};
+  const auto graph = std::make_shared<const Graph>(std::move(found.planned->result.graph));
+  exported.loaded = load_plan({exported.plan, graph}, *costs.model);
   return exported;
 }
 

@@ -156,10 +156,10 @@ Json result_of(const PredictedPlan& planned, const Costs& costs) {
                {"num_stages", plan.stages.size()},
                {"idlest_stage_idle_share", planned.prediction.stage_idle.idlest},
                {"mean_stage_idle_share", planned.prediction.stage_idle.mean},
-               {"peak_memory_bytes", bytes_json(planned.result.check.largest_peak())},
+               {"peak_memory_bytes", bytes_json(planned.loaded.check.largest_peak())},
                {"simulations", planned.result.log.simulations}};
   add_throughput(json, throughput(plan, plan.predicted.step_time));
-  const auto uncertainty = uncertainty_of_plan(plan, planned.result.program, nullptr, costs);
+  const auto uncertainty = uncertainty_of_plan(plan, planned.loaded.program, planned.alike(), costs);
   add_forecast(json, forecast_of(plan, planned.result.graph, uncertainty, costs, plan.predicted.step_time));
   if (uncertainty) json[kUncertainty] = to_json(*uncertainty);
   return json;

@@ -70,6 +70,12 @@ std::vector<int> rank_of_stages(const Plan& plan) {
   return ranks_of_stages(plan.schedule, static_cast<int>(plan.stages.size()), chunks_of(plan));
 }
 
+int used_devices(const Plan& plan) {
+  std::set<int> devices;
+  for (const StagePlan& stage : plan.stages) devices.insert(stage.devices.begin(), stage.devices.end());
+  return static_cast<int>(devices.size());
+}
+
 Schedule schedule_of(const Plan& plan, const StageGraph& feeding) {
   return schedule_of(plan, feeding, static_cast<int>(plan.training.microbatches));
 }

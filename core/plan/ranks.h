@@ -16,6 +16,8 @@ namespace meshwright {
 [[nodiscard]] int chunks_of(const Plan& plan);
 // [stage] its rank. REQUIRES: as chunks_of, of any schedule.
 [[nodiscard]] std::vector<int> rank_of_stages(const Plan& plan);
+// Devices that have a stage. REQUIRES: as rank_of_stages.
+[[nodiscard]] int used_devices(const Plan& plan);
 // What each rank runs. REQUIRES: as rank_of_stages; `feeding`: of the plan's stages.
 [[nodiscard]] Schedule schedule_of(const Plan& plan, const StageGraph& feeding);
 // The same for another number of microbatches. REQUIRES: the schedule is not custom, or lists just these.

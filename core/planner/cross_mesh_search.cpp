@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/plan/lowering/lower.h"
 #include "core/plan/lowering/tile_messages.h"
 #include "core/plan/stage_graph.h"
+#include "core/planner/search/plan_program.h"
 
 namespace meshwright {
 
@@ -129,29 +131,22 @@ class FormSearch {
 };
 
 // Its step and memory as the search finds them of every plan.
-PlanWithCrossMesh judged(Plan plan, const PlanOfGraph& made, const CostModel& costs, PlanEvaluator& evaluator) {
-  PlanWithCrossMesh found{std::move(plan), {}, {}, 0};
-  found.program = lower(found.plan, *made.graph, costs);
-  found.check = check_program(found.program);
-  MW_CHECK(found.check.violations.empty(), "the plan lowers to a bad program: {}", found.check.violations.front());
-  const StepOutcome outcome = evaluator.step_of_plan({found.plan, made.graph}, found.program, found.check);
-  std::vector<Bytes>& peaks = found.check.peak_memory;
-  for (std::size_t d = 0; d < outcome.peaks.size(); ++d) peaks[d] = std::max(peaks[d], outcome.peaks[d]);
-  for (StagePlan& stage : found.plan.stages) stage.peak_memory = Bytes(0.0);
-  for (std::size_t d = 0; d < peaks.size(); ++d) {
-    Bytes& peak = found.plan.stages[found.program.stage_of_device[d].index()].peak_memory;
-    peak = std::max(peak, peaks[d]);
-  }
-  found.plan.predicted.peak_memory = found.check.largest_peak();
+PlanWithCrossMesh judged(Plan plan, const PlanOfGraph& made, const PlanEvaluator& evaluator) {
+  for (StagePlan& stage : plan.stages) stage.peak_memory = Bytes(0.0);
+  plan.predicted.peak_memory = Bytes(0.0);
+  PlanProgram found = on_trial(std::move(plan), made.graph, evaluator);
+  const StepOutcome outcome = found.trial->step();
+  take_peaks(found.plan, outcome.peaks);
   found.plan.predicted.step_time = outcome.step;
-  return found;
+  return {std::move(found.plan), 0};
 }
 
 }  // namespace
 
-std::optional<PlanWithCrossMesh> choose_cross_mesh(const PlanOfGraph& made, const Program& program,
-                                                   const CostModel& costs, PlanEvaluator& evaluator) {
-  const std::vector<Boundaries> classes = find_boundaries(made.plan, *made.graph, program);
+std::optional<PlanWithCrossMesh> choose_cross_mesh(const PlanOfGraph& made, const CostModel& costs,
+                                                   const PlanEvaluator& evaluator) {
+  LoweredStages stages_of(made.plan, *made.graph, costs);
+  const std::vector<Boundaries> classes = find_boundaries(made.plan, *made.graph, stages_of.of_one_microbatch());
   if (classes.empty()) return std::nullopt;
   const std::int64_t passes = made.plan.cluster.devices() * made.plan.training.microbatches;
   FormSearch search(made, classes, evaluator);
@@ -159,7 +154,7 @@ std::optional<PlanWithCrossMesh> choose_cross_mesh(const PlanOfGraph& made, cons
   const std::vector<StagePlan>& stages = search.best().stages;
   if (std::all_of(stages.begin(), stages.end(), [](const StagePlan& stage) { return stage.cross_mesh.empty(); }))
     return std::nullopt;
-  PlanWithCrossMesh found = judged(search.best(), made, costs, evaluator);
+  PlanWithCrossMesh found = judged(search.best(), made, evaluator);
   found.simulations = search.simulations();
   return found;
 }

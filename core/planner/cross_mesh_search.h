@@ -9,8 +9,6 @@ namespace meshwright {
 
 struct PlanWithCrossMesh {
   Plan plan;  // with what is predicted of its step and memory, but for the lower bound
-  Program program;
-  ProgramCheck check;
   std::int64_t simulations = 0;
 };
 
@@ -18,8 +16,8 @@ struct PlanWithCrossMesh {
 // tile. Each form is tried on all boundaries first, then, from the best of these on, on boundaries that are alike, as
 // long as the step gets shorter and fits the memory; so no form on all boundaries that fits is faster. Plans of many
 // boundaries or large programs get one form on all. nullopt: nothing is faster than to send.
-// REQUIRES: check_plan finds nothing; `program` is the plan's; the plan states no forms.
-[[nodiscard]] std::optional<PlanWithCrossMesh> choose_cross_mesh(const PlanOfGraph& made, const Program& program,
-                                                                 const CostModel& costs, PlanEvaluator& evaluator);
+// REQUIRES: check_plan finds nothing; the plan's schedule is not custom; the plan states no forms.
+[[nodiscard]] std::optional<PlanWithCrossMesh> choose_cross_mesh(const PlanOfGraph& made, const CostModel& costs,
+                                                                 const PlanEvaluator& evaluator);
 
 }  // namespace meshwright

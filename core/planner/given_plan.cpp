@@ -11,12 +11,11 @@ namespace {
 // Nothing is compared, so nothing is evaluated.
 class NoEvaluator final : public PlanEvaluator {
  public:
-  Seconds step_time(const Program& /*program*/, const ProgramCheck& /*check*/) override { return unexpected(); }
   Seconds step_time(ScheduleKind /*schedule*/, int /*microbatches*/, const PipelineTimes& /*times*/,
                     int /*chunks*/) override {
     return unexpected();
   }
-  PlanOutcome outcome(const PlanOfGraph& /*made*/) const override { unexpected(); }
+  std::unique_ptr<PlanTrial> trial(const PlanOfGraph& /*made*/) const override { unexpected(); }
 
  private:
   [[noreturn]] static Seconds unexpected() { throw InternalError("a given plan was to be evaluated"); }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/plan/ranks.h"
 #include "core/planner/cross_mesh_search.h"
 #include "core/planner/degrees/degrees_search.h"
 #include "core/planner/search/plan_incumbent.h"
@@ -32,7 +33,7 @@ bool may_fit_one_stage(const PlanRequest& request, const PlanningResult& result)
          !request.goal.front && std::holds_alternative<SubmeshSpace>(request.search.submeshes) &&
          request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
          request.stage_profile.costs == StageCostSource::Composition &&
-         static_cast<int>(result.program.stage_of_device.size()) == request.cluster.devices();
+         used_devices(*result.plan) == request.cluster.devices();
 }
 
 // The same point as one stage of method shard.
@@ -59,8 +60,6 @@ PlanningResult better_of(PlanningResult result, PlanningResult one_stage) {
   result.lower_bound_within_layers = std::min(one_stage.plan->predicted.step_time, result.lower_bound_within_layers);
   result.plan = std::move(one_stage.plan);
   result.graph = std::move(one_stage.graph);
-  result.program = std::move(one_stage.program);
-  result.check = std::move(one_stage.check);
   return result;
 }
 
@@ -179,21 +178,17 @@ void choose_forms(PlanningResult& result, const PlanRequest& request, const Cost
   for (FrontPoint& point : result.front) {
     const auto graph =
         std::make_shared<const Graph>(build_step_graph(point.plan.model, point.plan.training, point.plan.schedule));
-    const PlanOfGraph made{point.plan, graph};
-    const Program program = lower(point.plan, *graph, costs);
-    auto found = choose_cross_mesh(made, program, costs, evaluator);
+    auto found = choose_cross_mesh({point.plan, graph}, costs, evaluator);
     if (found) point.plan = std::move(found->plan);
   }
   if (!result.front.empty()) result.front = front_of(std::move(result.front));
   if (result.plan->stages.size() < 2) return;
   const PlanOfGraph made{*result.plan, std::make_shared<const Graph>(result.graph)};
-  auto found = choose_cross_mesh(made, result.program, costs, evaluator);
+  auto found = choose_cross_mesh(made, costs, evaluator);
   if (!found) return;
   if (record != nullptr) record->shorten(made.plan, found->plan.predicted.step_time);
   result.log.simulations += found->simulations;
   result.plan = std::move(found->plan);
-  result.program = std::move(found->program);
-  result.check = std::move(found->check);
   const Seconds step = result.plan->predicted.step_time;
   result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
 }
@@ -216,6 +211,15 @@ PlanningResult make_plan(const PlanRequest& asked, const CostModel& costs, PlanE
   choose_forms(result, request, costs, evaluator, record ? &*record : nullptr);
   if (result.plan) set_lower_bounds(result, bound);
   return result;
+}
+
+PlanOutcome PlanEvaluator::outcome(const PlanOfGraph& made) const {
+  const std::unique_ptr<PlanTrial> trial = this->trial(made);
+  const StepOutcome found = trial->step();
+  PlanOutcome outcome{found.step};
+  for (const Bytes peak : trial->peaks) outcome.peak = std::max(outcome.peak, peak);
+  for (const Bytes peak : found.peaks) outcome.peak = std::max(outcome.peak, peak);
+  return outcome;
 }
 
 LoadedPlan load_plan(const Plan& plan, const CostModel& costs) {

@@ -30,7 +30,19 @@ struct PlanOfGraph {
 // A step of a whole plan.
 struct StepOutcome {
   Seconds step{0.0};
-  std::vector<Bytes> peaks = {};  // [device] of its Program; empty: as check_program counts them
+  std::vector<Bytes> peaks = {};  // [stage] of its fullest device; empty: those of the trial
+};
+
+// A whole plan, lowered and checked in the form in which its evaluator simulates it: large ones in part.
+class PlanTrial {
+ public:
+  virtual ~PlanTrial() = default;
+  // What is promised of the plan: its step under the conditions that the evaluator stands for (shared links, overlap,
+  // who issues the work). Throws InputError as program_costs and where the conditions do not suit the plan.
+  [[nodiscard]] virtual StepOutcome step() = 0;
+
+  std::vector<Bytes> peaks = {};    // [stage] of its fullest device, as check_program counts it
+  std::vector<Bytes> on_host = {};  // [stage] the most that a device keeps on its host; empty: none keeps anything
 };
 
 struct PlanOutcome {
@@ -38,22 +50,17 @@ struct PlanOutcome {
   Bytes peak{0.0};  // of the device that holds the most, as this program's executor runs the plan
 };
 
-// Ranks sound Programs and pipelines by their step time; implemented with the simulator outside core.
+// Ranks plans and pipelines by their step time; implemented with the simulator outside core.
 class PlanEvaluator {
  public:
   virtual ~PlanEvaluator() = default;
-  [[nodiscard]] virtual Seconds step_time(const Program& program, const ProgramCheck& check) = 0;
-  // The same of a pipeline whose stages are single devices with given times, `chunks` of them on each.
+  // The plain step of a pipeline whose stages are single devices with given times, `chunks` of them on each.
   [[nodiscard]] virtual Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                           int chunks) = 0;
-  // What a whole plan takes, under the conditions of step_of_plan. Several threads may ask at once.
-  [[nodiscard]] virtual PlanOutcome outcome(const PlanOfGraph& made) const = 0;
-  // What is promised of a plan: its step under the conditions that the evaluator stands for (shared links, overlap, who
-  // issues the work). Without any: the plain step, that of step_time. `program` and `check`: of the plan.
-  [[nodiscard]] virtual StepOutcome step_of_plan(const PlanOfGraph& /*made*/, const Program& program,
-                                                 const ProgramCheck& check) {
-    return {step_time(program, check)};
-  }
+  // Several threads may ask at once. Throws InputError as load_plan.
+  [[nodiscard]] virtual std::unique_ptr<PlanTrial> trial(const PlanOfGraph& made) const = 0;
+  // The step and the memory of such a trial.
+  [[nodiscard]] virtual PlanOutcome outcome(const PlanOfGraph& made) const;
   // Under the conditions communication runs beside computation: a step may then take less than its stages one piece
   // after the other.
   [[nodiscard]] virtual bool hides_communication() const { return false; }
@@ -250,8 +257,6 @@ struct PlanningResult {
   // No plan with the plan's layers and micro-batches takes less: the plan's own lower_bound holds for any layers.
   Seconds lower_bound_within_layers{0.0};
   Graph graph;  // of the plan
-  Program program;
-  ProgramCheck check;
   // One-stage methods: the sharding's cost per micro-batch by the layer models, and a proven lower bound for every
   // sharding within the memory and the method's constraints. The layer models count that memory; the difference between
   // their count and the lowered plan's corrects it.

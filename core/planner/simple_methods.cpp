@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
 #include "core/base/text.h"
+#include "core/plan/ranks.h"
 #include "core/planner/considered_plans.h"
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_program.h"
@@ -233,9 +234,8 @@ void Rivals::search_by(const std::string& method) {
     PlanningResult result = planner_(by_method(request_, method), evaluator_);
     add(result.log);
     if (!result.plan || !beats(result.plan->predicted.step_time)) return;
-    take({std::make_shared<const Graph>(std::move(result.graph)), *std::move(result.plan), std::move(result.program),
-          std::move(result.check)},
-         method, evaluator_);
+    take({std::make_shared<const Graph>(std::move(result.graph)), *std::move(result.plan), nullptr}, method,
+         evaluator_);
   } catch (const InputError&) {
     // The method does not suit the model or the cluster.
   }
@@ -282,13 +282,11 @@ void Rivals::note_answer(const PlanProgram& program, const std::string& method, 
 }
 
 std::optional<PlanProgram> Rivals::complete(const Judged& rival) const {
-  PlanProgram program{rival.made->graph, rival.made->plan, {}, {}};
-  program.program = lower(program.plan, *program.graph, costs_);
-  program = check_plan_program(std::move(program));
-  const StepOutcome outcome = evaluator_.step_of_plan({program.plan, program.graph}, program.program, program.check);
+  PlanProgram program = on_trial(rival.made->plan, rival.made->graph, evaluator_);
+  const StepOutcome outcome = program.trial->step();
   MW_CHECK(to_sim_time(outcome.step) == to_sim_time(rival.step), "a plan of {} s takes {} s", rival.step.si(),
            outcome.step.si());
-  take_peaks(program, outcome.peaks);
+  take_peaks(program.plan, outcome.peaks);
   program.plan.predicted.step_time = outcome.step;
   const bool counted_by_software = evaluator_.software_memory(program.plan, *program.graph).has_value();
   const bool fits = counted_by_software ||
@@ -308,13 +306,11 @@ void Rivals::take(PlanProgram program, const std::string& method, PlanEvaluator&
   found_.reason.clear();
   found_.too_large.reset();
   if (request_.goal.front) {
-    found_.front.push_back({program.plan, static_cast<int>(program.program.stage_of_device.size())});
+    found_.front.push_back({program.plan, used_devices(program.plan)});
     found_.front = front_of(std::move(found_.front));
   }
   found_.plan = std::move(program.plan);
   found_.graph = *program.graph;
-  found_.program = std::move(program.program);
-  found_.check = std::move(program.check);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "core/planner/ways_out.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -297,19 +298,14 @@ class CountingEvaluator : public PlanEvaluator {
   explicit CountingEvaluator(PlanEvaluator& by) : by_(by) {}
   [[nodiscard]] bool enough() const { return simulated_ >= kMaxSimulated; }
 
-  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
-    return by_.step_time(program, check);
-  }
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override {
     return by_.step_time(schedule, microbatches, times, chunks);
   }
-  [[nodiscard]] PlanOutcome outcome(const PlanOfGraph& made) const override { return by_.outcome(made); }
-  [[nodiscard]] StepOutcome step_of_plan(const PlanOfGraph& made, const Program& program,
-                                         const ProgramCheck& check) override {
-    ++simulated_;
-    return by_.step_of_plan(made, program, check);
+  [[nodiscard]] std::unique_ptr<PlanTrial> trial(const PlanOfGraph& made) const override {
+    return std::make_unique<Counted>(by_.trial(made), simulated_);
   }
+  [[nodiscard]] PlanOutcome outcome(const PlanOfGraph& made) const override { return by_.outcome(made); }
   [[nodiscard]] bool hides_communication() const override { return by_.hides_communication(); }
   [[nodiscard]] int gathers_ahead() const override { return by_.gathers_ahead(); }
   [[nodiscard]] bool steps_run_into_each_other() const override { return by_.steps_run_into_each_other(); }
@@ -319,8 +315,24 @@ class CountingEvaluator : public PlanEvaluator {
   }
 
  private:
+  class Counted final : public PlanTrial {
+   public:
+    Counted(std::unique_ptr<PlanTrial> of, std::atomic<int>& simulated) : of_(std::move(of)), simulated_(simulated) {
+      peaks = of_->peaks;
+      on_host = of_->on_host;
+    }
+    [[nodiscard]] StepOutcome step() override {
+      ++simulated_;
+      return of_->step();
+    }
+
+   private:
+    const std::unique_ptr<PlanTrial> of_;
+    std::atomic<int>& simulated_;
+  };
+
   PlanEvaluator& by_;
-  int simulated_ = 0;
+  mutable std::atomic<int> simulated_ = 0;  // several threads may ask
 };
 
 class Explorer {

@@ -21,15 +21,6 @@ constexpr std::size_t kMaxOperations = 4'000'000;  // of shapes that are kept
 
 }  // namespace
 
-Seconds SimulatedEvaluator::step_time(const Program& program, const ProgramCheck& /*check*/) {
-  const ProgramTimes times = program_costs_within_clock(program, costs_).times;
-  if (!worth_folding(program)) return to_seconds(run_in_order(program_graph(program, times).graph).step);
-  const FoldedProgram small = fold_program(program, times);
-  ProgramGraphOptions options;
-  options.folded = &small.folded;
-  return to_seconds(run_in_order(program_graph(small.program, small.times, options).graph).step);
-}
-
 Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times, int chunks) {
   // These schedules have loops of their own, which need no shape (simulate_pipeline.cpp).
   if (schedule == ScheduleKind::OneFOneB || schedule == ScheduleKind::GPipe || schedule == ScheduleKind::Inference)
@@ -54,25 +45,60 @@ Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, c
 
 namespace {
 
-// The peaks are those of all devices, of folded ones too.
-StepOutcome outcome_of(const StepSimulation& step, const Program& program, const FoldedDevices* folded) {
-  return {to_seconds(step.step), peak_memory(step, program, folded)};
+// [stage] of its fullest device, of these numbers by device.
+std::vector<Bytes> largest_of_stages(const Program& program, const std::vector<Bytes>& of_devices) {
+  std::vector<Bytes> largest(of_devices.empty() ? 0 : program.stages.size(), Bytes(0.0));
+  for (std::size_t d = 0; d < of_devices.size(); ++d) {
+    Bytes& most = largest[program.stage_of_device[d].index()];
+    most = std::max(most, of_devices[d]);
+  }
+  return largest;
 }
 
-StepOutcome folded_outcome(const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions,
-                           Bytes* plain_peak) {
-  const FoldedPlan small = load_folded_plan(made, costs, conditions);
-  const Program& program = small.loaded.program;
+// Programs that are not lowered in part may have many alike devices nevertheless.
+Seconds whole_step(const Program& program, const CostModel& costs) {
+  if (!worth_folding(program)) return plain_step_time(program, costs);
   const ProgramTimes times = program_costs_within_clock(program, costs).times;
-  if (plain_peak != nullptr) *plain_peak = small.loaded.check.largest_peak();
-  return outcome_of(simulate_step(made.plan, small, times, costs, conditions), program, &small.folded);
+  const FoldedProgram small = fold_program(program, times);
+  ProgramGraphOptions options;
+  options.folded = &small.folded;
+  return to_seconds(run_in_order(program_graph(small.program, small.times, options).graph).step);
 }
 
-StepOutcome whole_outcome(const PlanOfGraph& made, const Program& program, const CostModel& costs,
-                          const StepRequest& conditions) {
-  const ProgramTimes times = program_costs_within_clock(program, costs).times;
-  return outcome_of(simulate_step(made.plan, *made.graph, program, times, costs, conditions, 1), program, nullptr);
-}
+class SimulatedTrial final : public PlanTrial {
+ public:
+  SimulatedTrial(LoadedPlan loaded, const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions)
+      : loaded_(std::move(loaded)), made_(made), costs_(costs), conditions_(conditions) {
+    note_memory(loaded_);
+  }
+  SimulatedTrial(FoldedPlan folded, const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions)
+      : folded_(std::move(folded)), made_(made), costs_(costs), conditions_(conditions) {
+    note_memory(folded_->loaded);
+  }
+
+  [[nodiscard]] StepOutcome step() override {
+    const Program& program = folded_ ? folded_->loaded.program : loaded_.program;
+    const FoldedDevices* const alike = folded_ ? &folded_->folded : nullptr;
+    if (conditions_.plain()) return {folded_ ? plain_step_time(program, costs_, alike) : whole_step(program, costs_)};
+    const ProgramTimes times = program_costs_within_clock(program, costs_).times;
+    const StepSimulation step = folded_
+                                    ? simulate_step(made_.plan, *folded_, times, costs_, conditions_)
+                                    : simulate_step(made_.plan, *made_.graph, program, times, costs_, conditions_, 1);
+    return {to_seconds(step.step), largest_of_stages(program, peak_memory(step, program, alike))};
+  }
+
+ private:
+  void note_memory(const LoadedPlan& loaded) {
+    peaks = largest_of_stages(loaded.program, loaded.check.peak_memory);
+    on_host = largest_of_stages(loaded.program, loaded.program.host_bytes);
+  }
+
+  LoadedPlan loaded_;  // unless folded
+  std::optional<FoldedPlan> folded_;
+  const PlanOfGraph made_;
+  const CostModel& costs_;
+  const StepRequest& conditions_;
+};
 
 }  // namespace
 
@@ -84,47 +110,21 @@ SimulatedEvaluator::SimulatedEvaluator(const CostModel& costs, const SoftwarePro
 // Where no links are shared the folded step is the same to the picosecond. Rates of flows are rounded: there a plan is
 // folded where `simulate` folds it.
 bool SimulatedEvaluator::folds(const Plan& plan) const {
-  const std::int64_t passes = plan.cluster.devices() * plan.training.microbatches;
+  if (worth_folding(plan)) return keeps_devices_alike(conditions_);
   const bool exact = conditions_.network == NetworkModel::Static;
-  return keeps_devices_alike(conditions_) &&
-         (worth_folding(plan) || (exact && can_fold(plan) && passes >= kManyPassesInPieces));
+  const std::int64_t passes = plan.cluster.devices() * plan.training.microbatches;
+  return keeps_devices_alike(conditions_) && exact && can_fold(plan) &&
+         passes >= (conditions_.plain() ? kManyPasses : kManyPassesInPieces);
 }
 
 std::unique_ptr<PlanEvaluator> SimulatedEvaluator::plain() const {
   return conditions_.plain() ? nullptr : std::make_unique<SimulatedEvaluator>(costs_, software_);
 }
 
-StepOutcome SimulatedEvaluator::step_of_plan(const PlanOfGraph& made, const Program& program,
-                                             const ProgramCheck& check) {
-  if (conditions_.plain()) return {step_time(program, check)};
-  return folds(made.plan) ? folded_outcome(made, costs_, conditions_, nullptr)
-                          : whole_outcome(made, program, costs_, conditions_);
-}
-
-PlanOutcome SimulatedEvaluator::outcome(const PlanOfGraph& made) const {
-  if (conditions_.plain()) return plain_outcome(made);
-  PlanOutcome found;
-  StepOutcome step;
-  if (folds(made.plan)) {
-    step = folded_outcome(made, costs_, conditions_, &found.peak);
-  } else {
-    const LoadedPlan loaded = load_plan(made, costs_);
-    found.peak = loaded.check.largest_peak();
-    step = whole_outcome(made, loaded.program, costs_, conditions_);
-  }
-  found.step = step.step;
-  for (const Bytes peak : step.peaks) found.peak = std::max(found.peak, peak);
-  return found;
-}
-
-PlanOutcome SimulatedEvaluator::plain_outcome(const PlanOfGraph& made) const {
-  const std::int64_t passes = made.plan.cluster.devices() * made.plan.training.microbatches;
-  if (worth_folding(made.plan) || (can_fold(made.plan) && passes >= kManyPasses)) {
-    const FoldedPlan small = load_folded_plan(made, costs_);
-    return {plain_step_time(small.loaded.program, costs_, &small.folded), small.loaded.check.largest_peak()};
-  }
-  const LoadedPlan loaded = load_plan(made, costs_);
-  return {plain_step_time(loaded.program, costs_), loaded.check.largest_peak()};
+std::unique_ptr<PlanTrial> SimulatedEvaluator::trial(const PlanOfGraph& made) const {
+  if (folds(made.plan))
+    return std::make_unique<SimulatedTrial>(load_folded_plan(made, costs_, conditions_), made, costs_, conditions_);
+  return std::make_unique<SimulatedTrial>(load_plan(made, costs_), made, costs_, conditions_);
 }
 
 std::optional<PlanEvaluator::SoftwareMemory> SimulatedEvaluator::software_memory(const Plan& plan,

@@ -22,14 +22,10 @@ class SimulatedEvaluator final : public PlanEvaluator {
   explicit SimulatedEvaluator(const CostModel& costs, const SoftwareProfile* software = nullptr,
                               StepRequest conditions = {});
 
-  // The plain step, simulated in order. Throws InputError as program_costs_within_clock.
-  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override;
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override;
-  // The step of the folded or whole program. Throws as step_time and simulate_step.
-  [[nodiscard]] PlanOutcome outcome(const PlanOfGraph& made) const override;
-  [[nodiscard]] StepOutcome step_of_plan(const PlanOfGraph& made, const Program& program,
-                                         const ProgramCheck& check) override;
+  // Of the folded or whole program. Its step throws InputError as program_costs_within_clock and simulate_step.
+  [[nodiscard]] std::unique_ptr<PlanTrial> trial(const PlanOfGraph& made) const override;
   [[nodiscard]] bool hides_communication() const override { return conditions_.overlap.has_value(); }
   [[nodiscard]] int gathers_ahead() const override { return conditions_.overlap ? conditions_.overlap->prefetch : 0; }
   [[nodiscard]] bool steps_run_into_each_other() const override { return conditions_.controller.has_value(); }
@@ -38,7 +34,6 @@ class SimulatedEvaluator final : public PlanEvaluator {
   [[nodiscard]] std::optional<SoftwareMemory> software_memory(const Plan& plan, const Graph& graph) const override;
 
  private:
-  [[nodiscard]] PlanOutcome plain_outcome(const PlanOfGraph& made) const;
   [[nodiscard]] bool folds(const Plan& plan) const;  // under the conditions
 
   // Schedule, number of stages, of microbatches, of chunks, and the edges.

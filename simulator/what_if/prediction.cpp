@@ -112,20 +112,49 @@ Prediction predict(const Program& program, const CostModel& model) {
   return prediction;
 }
 
-Prediction predict(const PlanOfGraph& made, const Program& program, const CostModel& model,
-                   const StepRequest& conditions) {
-  if (conditions.plain()) return predict(program, model);
-  if (!worth_folding(made.plan) || !keeps_devices_alike(conditions)) {
+namespace {
+
+// Programs of more devices times micro-batches are lowered in part, where that changes nothing.
+constexpr std::int64_t kManyPassesOfPlan = 1 << 14;
+
+bool is_to_fold(const Plan& plan, const StepRequest& conditions) {
+  if (!keeps_devices_alike(conditions)) return false;
+  const std::int64_t passes = plan.cluster.devices() * plan.training.microbatches;
+  return worth_folding(plan) || (can_fold(plan) && conditions.network == NetworkModel::Static && passes >= kManyPassesOfPlan);
+}
+
+void take_peaks(ProgramCheck& check, const std::vector<Bytes>& peaks) {
+  for (std::size_t d = 0; d < peaks.size(); ++d) check.peak_memory[d] = std::max(check.peak_memory[d], peaks[d]);
+}
+
+}  // namespace
+
+StepOfPlan predict(const PlanOfGraph& made, const CostModel& model, const StepRequest& conditions) {
+  StepOfPlan predicted;
+  if (!is_to_fold(made.plan, conditions)) {
+    predicted.loaded = load_plan(made, model);
+    const Program& program = predicted.loaded.program;
+    if (conditions.plain()) {
+      predicted.prediction = predict(program, model);
+      return predicted;
+    }
     ProgramCosts costs = program_costs_within_clock(program, model);
     const StepSimulation step = simulate_step(made.plan, *made.graph, program, costs.times, model, conditions, 1);
-    return prediction_of(program, std::move(costs), step);
+    predicted.prediction = prediction_of(program, std::move(costs), step);
+    take_peaks(predicted.loaded.check, peak_memory(step, program, nullptr));
+    return predicted;
   }
-  const FoldedPlan small = load_folded_plan(made, model, conditions);
-  ProgramCosts costs = program_costs_within_clock(small.loaded.program, model);
-  const StepSimulation step = simulate_step(made.plan, small, costs.times, model, conditions);
-  Prediction prediction = prediction_of(small.loaded.program, std::move(costs), step, &small.folded);
-  prediction.events = count_events(program);
-  return prediction;
+  FoldedPlan small = load_folded_plan(made, model, conditions);
+  const Program& program = small.loaded.program;
+  ProgramCosts costs = program_costs_within_clock(program, model);
+  const StepSimulation step = conditions.plain() ? simulate_plain_step(program, costs.times, &small.folded)
+                                                 : simulate_step(made.plan, small, costs.times, model, conditions);
+  predicted.prediction = prediction_of(program, std::move(costs), step, &small.folded);
+  predicted.prediction.events = small.events;
+  if (!conditions.plain()) take_peaks(small.loaded.check, peak_memory(step, program, &small.folded));
+  predicted.loaded = std::move(small.loaded);
+  predicted.folded = std::move(small.folded);
+  return predicted;
 }
 
 Prediction predict_shared(const Program& program, const CostModel& model, const std::vector<int>& physical) {

@@ -2,9 +2,11 @@
 // What plan, simulate, sweep and run have to say about a predicted step.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/plan/program/timeline.h"
+#include "simulator/program/folded_devices.h"
 #include "simulator/what_if/simulate_step.h"
 
 namespace meshwright {
@@ -40,10 +42,20 @@ struct Prediction {
 // The plain step; throws InternalError unless both engines agree to the picosecond. Large programs are folded, which
 // changes nothing but the time it takes (simulator/fold/fold_devices.h). REQUIRES: the program is sound.
 [[nodiscard]] Prediction predict(const Program& program, const CostModel& costs);
-// The step of a plan under conditions, and what is read off it; the plain step where there are none. Throws
-// InputError as simulate_step. REQUIRES: conditions.is_of_a_plan().
-[[nodiscard]] Prediction predict(const PlanOfGraph& made, const Program& program, const CostModel& costs,
-                                 const StepRequest& conditions);
+
+// A plan with what is predicted of it. Where it is folded, only some devices of the program have lists, and the check
+// has the memory of all but no order.
+struct StepOfPlan {
+  LoadedPlan loaded;
+  std::optional<FoldedDevices> folded;
+  Prediction prediction;
+  [[nodiscard]] const FoldedDevices* alike() const { return folded ? &*folded : nullptr; }
+};
+// The step under conditions, the plain step where there are none; peaks of the memory are those of the plain step or of
+// this one, whichever are higher. Throws InputError as load_plan and simulate_step. REQUIRES:
+// conditions.is_of_a_plan().
+[[nodiscard]] StepOfPlan predict(const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions);
+
 // The same where logical devices share physical ones (simulator/engine/shared_devices.h); `physical` [device].
 [[nodiscard]] Prediction predict_shared(const Program& program, const CostModel& costs,
                                         const std::vector<int>& physical);

@@ -29,7 +29,7 @@ struct TruePlan {
 // The stages of a request with given layers and microbatches, priced as the search prices them.
 class WholeSpace {
  public:
-  WholeSpace(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
+  WholeSpace(const PlanRequest& request, const CostModel& costs, SimulatedStep& evaluator)
       : request_(request),
         training_(request.training_with(std::get<std::int64_t>(request.search.microbatches))),
         costs_(costs),
@@ -126,7 +126,7 @@ class WholeSpace {
       Bytes& peak = truth.peak[program.stage_of_device[d].index()];
       peak = std::max(peak, check.peak_memory[d]);
     }
-    truth.step = evaluator_.step_time(program, check);
+    truth.step = evaluator_.step_of(program, check);
     return truth;
   }
 
@@ -153,7 +153,7 @@ class WholeSpace {
   const PlanRequest& request_;
   TrainingOptions training_;
   const CostModel& costs_;
-  PlanEvaluator& evaluator_;
+  SimulatedStep& evaluator_;
   Graph graph_;
   Layers layers_;
   StepStructure structure_;

@@ -18,7 +18,7 @@ inline RunResult on_eight_devices(const CheckedWork& work, const RunOptions& opt
   request.model = work.model;
   request.training.optimizer = work.training.optimizer;
   request.search.layers = 2;
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   EXPECT_TRUE(result.plan.has_value()) << result.reason;
   return run_program(result.graph, result.program, result.check, options);
 }

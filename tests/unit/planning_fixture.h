@@ -2,6 +2,8 @@
 // Requests to the planner in one line, and plans made by hand in which every op is split by the names of its axes.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,23 +23,39 @@ namespace meshwright {
 class SimulatedStep : public PlanEvaluator {
  public:
   explicit SimulatedStep(const CostModel& costs) : costs_(costs) {}
-  [[nodiscard]] Seconds step_time(const Program& program, const ProgramCheck& check) override {
-    ++calls;
-    return to_seconds(simulate_in_order(program, check.order, program_costs(program, costs_).times).timeline.end);
-  }
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override {
     return to_seconds(simulate_pipeline(schedule, microbatches, times, chunks).step);
   }
-  [[nodiscard]] PlanOutcome outcome(const PlanOfGraph& made) const override {
-    const LoadedPlan loaded = load_plan(made, costs_);
-    const ProgramTimes times = program_costs(loaded.program, costs_).times;
-    return {to_seconds(simulate_in_order(loaded.program, loaded.check.order, times).timeline.end),
-            loaded.check.largest_peak()};
+  [[nodiscard]] std::unique_ptr<PlanTrial> trial(const PlanOfGraph& made) const override {
+    return std::make_unique<Trial>(load_plan(made, costs_), *this);
   }
-  int calls = 0;
+  [[nodiscard]] Seconds step_of(const Program& program, const ProgramCheck& check) const {
+    ++calls;
+    return to_seconds(simulate_in_order(program, check.order, program_costs(program, costs_).times).timeline.end);
+  }
+  mutable std::atomic<int> calls = 0;  // simulated programs
 
  private:
+  class Trial final : public PlanTrial {
+   public:
+    Trial(LoadedPlan loaded, const SimulatedStep& by) : loaded_(std::move(loaded)), by_(by) {
+      const Program& program = loaded_.program;
+      peaks.resize(program.stages.size(), Bytes(0.0));
+      if (!program.host_bytes.empty()) on_host = peaks;
+      for (std::size_t d = 0; d < program.stage_of_device.size(); ++d) {
+        const std::size_t stage = program.stage_of_device[d].index();
+        peaks[stage] = std::max(peaks[stage], loaded_.check.peak_memory[d]);
+        if (!on_host.empty()) on_host[stage] = std::max(on_host[stage], program.host_bytes[d]);
+      }
+    }
+    [[nodiscard]] StepOutcome step() override { return {by_.step_of(loaded_.program, loaded_.check)}; }
+
+   private:
+    const LoadedPlan loaded_;
+    const SimulatedStep& by_;
+  };
+
   const CostModel& costs_;
 };
 
@@ -52,10 +70,24 @@ inline PlanRequest ask(const std::string& model, const std::string& cluster, con
   return request;
 }
 
-inline PlanningResult planned(const PlanRequest& request) {
+// An answer with its program, where there is a plan.
+struct Planned : PlanningResult {
+  Program program;
+  ProgramCheck check;
+};
+inline Planned with_program(PlanningResult result, const CostModel& costs) {
+  Planned planned{std::move(result), {}, {}};
+  if (!planned.plan) return planned;
+  LoadedPlan loaded = load_plan({*planned.plan, std::make_shared<const Graph>(planned.graph)}, costs);
+  planned.program = std::move(loaded.program);
+  planned.check = std::move(loaded.check);
+  return planned;
+}
+
+inline Planned planned(const PlanRequest& request) {
   const auto costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*costs);
-  return make_plan(request, *costs, evaluator);
+  return with_program(make_plan(request, *costs, evaluator), *costs);
 }
 
 // --- plans by hand ---

@@ -378,17 +378,12 @@ PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::optional<Sec
   result.log = log_;
   if (best_) {
     PlanOfGraph& made = *best_->plan;
-    PlanProgram program{made.graph, std::move(made.plan), {}, {}};
-    program.program = lower(program.plan, *program.graph, costs_);
-    program = check_plan_program(std::move(program));
-    if (evaluator_.plain() != nullptr)
-      take_peaks(program, evaluator_.step_of_plan({program.plan, program.graph}, program.program, program.check).peaks);
+    PlanProgram program = on_trial(std::move(made.plan), made.graph, evaluator_);
+    if (evaluator_.plain() != nullptr) take_peaks(program.plan, program.trial->step().peaks);
     program.plan.predicted.step_time = *best_->step;
     result.lower_bound_within_layers = std::min(*best_->step, bound.value_or(*best_->step));
     result.plan = std::move(program.plan);
     result.graph = *program.graph;
-    result.program = std::move(program.program);
-    result.check = std::move(program.check);
     return result;
   }
   if (all.legal.empty()) {

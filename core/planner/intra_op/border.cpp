@@ -10,10 +10,8 @@ namespace {
 
 // The specs in which rules let the tensor's op leave it. Without rules every spec counts, so that layers whose inputs
 // come from different ops remain equal problems.
-std::vector<ShardingSpec> possible_specs(const StepStructure& structure, const Tensor& tensor, const LogicalMesh& mesh,
-                                         const IntraOpRules& rules) {
-  const auto forced = rules.forced.find(tensor.name);
-  if (forced != rules.forced.end()) return {forced->second};
+std::vector<ShardingSpec> find_specs(const StepStructure& structure, const Tensor& tensor, const LogicalMesh& mesh,
+                                     const IntraOpRules& rules) {
   std::vector<ShardingSpec> specs = enumerate_specs(tensor.dims, mesh);
   if (!rules.allow_op) return specs;
   const Op& maker = structure.graph().op(*tensor.producer);
@@ -23,6 +21,17 @@ std::vector<ShardingSpec> possible_specs(const StepStructure& structure, const T
     made.insert(strategy.result);
   std::erase_if(specs, [&](const ShardingSpec& spec) { return !made.contains(spec); });
   return specs;
+}
+
+std::vector<ShardingSpec> possible_specs(const StepStructure& structure, const Tensor& tensor, const LogicalMesh& mesh,
+                                         const IntraOpRules& rules, KnownResults& known) {
+  const auto forced = rules.forced.find(tensor.name);
+  if (forced != rules.forced.end()) return {forced->second};
+  const std::vector<TensorId>& results = structure.graph().op(*tensor.producer).outputs;
+  const auto output = static_cast<std::size_t>(std::find(results.begin(), results.end(), tensor.id) - results.begin());
+  const auto [of, is_new] = known.specs.try_emplace({&structure, structure.group_class(*tensor.producer), output});
+  if (is_new) of->second = find_specs(structure, tensor, mesh, rules);
+  return of->second;
 }
 
 // Whether the state splits dimensions of one name the same way in all its tensors.
@@ -40,11 +49,14 @@ bool agrees_by_name(const Graph& graph, const std::vector<TensorId>& tensors, co
 
 }  // namespace
 
-Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh, const IntraOpRules& rules) {
+Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh, const IntraOpRules& rules,
+                   KnownResults* known) {
   constexpr std::size_t kMaxStates = 512;
+  KnownResults own;
   Border border{structure.crossing(layer), {{}}};
   for (const TensorId id : border.tensors) {
-    const auto specs = possible_specs(structure, structure.graph().tensor(id), mesh, rules);
+    const auto specs =
+        possible_specs(structure, structure.graph().tensor(id), mesh, rules, known == nullptr ? own : *known);
     std::vector<std::vector<ShardingSpec>> longer;
     for (const auto& state : border.states)
       for (const ShardingSpec& spec : specs) {
@@ -65,11 +77,11 @@ Border make_border(const StepStructure& structure, int layer, const LogicalMesh&
 }
 
 std::string border_signature(const StepStructure& structure, int layer, const LogicalMesh& mesh,
-                             const IntraOpRules& rules) {
+                             const IntraOpRules& rules, KnownResults* known) {
   std::string text;
   if (!rules.allow_op && rules.forced.empty()) return text;
   for (const int at : {layer, layer + 1}) {
-    for (const auto& state : make_border(structure, at, mesh, rules).states) {
+    for (const auto& state : make_border(structure, at, mesh, rules, known).states) {
       for (const ShardingSpec& spec : state) text += spec.to_text() + " ";
       text += ";";
     }

@@ -2,7 +2,10 @@
 // The tensors that cross from one layer to the next, and the specs they may have there.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/mesh/submesh.h"
@@ -18,11 +21,16 @@ struct Border {
   std::vector<TensorId> tensors;
   std::vector<std::vector<ShardingSpec>> states;  // [state][tensor]
 };
+// What rules let ops leave their results as, found once for equal ops.
+struct KnownResults {
+  std::map<std::tuple<const StepStructure*, int, std::size_t>, std::vector<ShardingSpec>> specs = {};
+};
+// `known`: of the same mesh and rules; nullptr: nothing is remembered.
 [[nodiscard]] Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh,
-                                 const IntraOpRules& rules = {});
+                                 const IntraOpRules& rules = {}, KnownResults* known = nullptr);
 // A text of the borders before and after a layer. Layers of equal signature are equal problems only when these texts
 // are equal too; without rules they are.
 [[nodiscard]] std::string border_signature(const StepStructure& structure, int layer, const LogicalMesh& mesh,
-                                           const IntraOpRules& rules);
+                                           const IntraOpRules& rules, KnownResults* known = nullptr);
 
 }  // namespace meshwright

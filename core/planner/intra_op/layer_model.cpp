@@ -29,12 +29,6 @@ Seconds CostWeights::total(const StepCost& cost) const {
   return cost.forward + cost.backward + cost.step / microbatches + Seconds(memory_price * bytes);
 }
 
-std::size_t ReshardingCosts::Hash::operator()(const ShardingSpec& spec) const {
-  std::size_t hash = spec.partial;
-  for (const AxisMask mask : spec.dims) hash = hash * 257 + mask;
-  return hash;
-}
-
 std::size_t ReshardingCosts::Hash::operator()(const Shape& shape) const {
   std::size_t hash = static_cast<std::size_t>(shape.dtype);
   for (const std::int64_t size : shape.sizes) hash = hash * 0x9e3779b97f4a7c15 + size;
@@ -48,19 +42,13 @@ Seconds ReshardingCosts::operator()(const Tensor& tensor, const ShardingSpec& fr
       last_ != nullptr && last_->first.dtype == tensor.dtype &&
       std::equal(tensor.dims.begin(), tensor.dims.end(), last_->first.sizes.begin(), last_->first.sizes.end(),
                  [](const Dim& dim, std::int64_t s) { return dim.size == s; });
-  if (!as_last) last_ = &*known_.try_emplace(Shape{sizes_and_roles(tensor.dims, mesh_), tensor.dtype}).first;
-  Targets& targets_of = last_->second[from];
-  if (targets_of.empty()) {
-    // All targets of a source at once: resharding_times searches their paths together.
-    const std::vector<ShardingSpec> targets = enumerate_specs(tensor.dims, mesh_);
-    const std::vector<Seconds> times = resharding_times(tensor.dims, tensor.dtype, from, targets, mesh_, costs_);
-    for (std::size_t i = 0; i < targets.size(); ++i) targets_of.emplace(targets[i], times[i]);
-  }
-  const auto known = targets_of.find(to);
-  if (known != targets_of.end()) return known->second;
-  // Padded specs are few, and not enumerated.
-  return targets_of.emplace(to, resharding_times(tensor.dims, tensor.dtype, from, {to}, mesh_, costs_).front())
-      .first->second;
+  if (!as_last)
+    last_ = &*known_.try_emplace(Shape{sizes_and_roles(tensor.dims, mesh_), tensor.dtype}, tensor, mesh_, costs_).first;
+  OfShape& of = last_->second;
+  if (divides(tensor.dims, to, mesh_)) return of.even(from, to);
+  const auto [known, is_new] = of.padded.try_emplace({from, to}, 0.0);
+  if (is_new) known->second = resharding_times(tensor.dims, tensor.dtype, from, {to}, mesh_, costs_).front();
+  return known->second;
 }
 
 LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,

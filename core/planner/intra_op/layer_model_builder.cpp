@@ -11,8 +11,8 @@ namespace meshwright {
 
 // Ops come in topological order, so that what an op reads has a node already; fan-outs wait for all their readers.
 void LayerModel::Builder::build() {
-  model_.in_ = make_border(structure_, layer_, mesh_, rules_);
-  model_.out_ = make_border(structure_, layer_ + 1, mesh_, rules_);
+  model_.in_ = make_border(structure_, layer_, mesh_, rules_, &cache_.borders);
+  model_.out_ = make_border(structure_, layer_ + 1, mesh_, rules_, &cache_.borders);
   add_in();
   const auto& ops = structure_.layers().forward[layer_];
   for (std::size_t p = 0; p < ops.size() && !model_.impossible_; ++p) add_op(static_cast<int>(p), graph_.op(ops[p]));

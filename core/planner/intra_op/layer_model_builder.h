@@ -37,6 +37,7 @@ class LayerModel::Cache {
   using Reader = std::pair<const Strategies*, std::size_t>;                              // and its operand
   std::map<std::pair<const Strategies*, Reader>, std::shared_ptr<const ByClass>> edges;  // by their maker
   std::map<std::pair<const Strategies*, std::vector<Reader>>, Fan> fans;
+  KnownResults borders;
 };
 
 class LayerModel::Builder {

@@ -2,12 +2,13 @@
 // What resharding costs on one mesh, remembered by shape and specs.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/sharding/cost_model.h"
-#include "core/sharding/resharding.h"
+#include "core/sharding/resharding_times.h"
 
 namespace meshwright {
 
@@ -26,13 +27,16 @@ class ReshardingCosts {
     bool operator==(const Shape&) const = default;
   };
   struct Hash {
-    std::size_t operator()(const ShardingSpec& spec) const;
     std::size_t operator()(const Shape& shape) const;
   };
-  using Targets = std::unordered_map<ShardingSpec, Seconds, Hash>;
-  using Sources = std::unordered_map<ShardingSpec, Targets, Hash>;
-  std::unordered_map<Shape, Sources, Hash> known_;
-  std::pair<const Shape, Sources>* last_ = nullptr;  // what is asked for one after the other is often of one shape
+  struct OfShape {
+    OfShape(const Tensor& tensor, const LogicalMesh& mesh, const CostModel& costs)
+        : even(tensor.dims, tensor.dtype, mesh, costs) {}
+    ReshardingTimes even;
+    std::map<std::pair<ShardingSpec, ShardingSpec>, Seconds> padded;  // to specs that do not divide, which are few
+  };
+  std::unordered_map<Shape, OfShape, Hash> known_;
+  std::pair<const Shape, OfShape>* last_ = nullptr;  // what is asked for one after the other is often of one shape
 };
 
 }  // namespace meshwright

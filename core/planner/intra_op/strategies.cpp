@@ -16,27 +16,25 @@ struct Assignment {
   AxisMask partial = 0;
 };
 
-// Every way to hand the mesh axes from `mesh_axis` on to the iteration axes, or to partial sums.
+// Calls `visit` with every way to hand the mesh axes from `mesh_axis` on to the iteration axes, or to partial sums.
+template <class Visit>
 void assign_axes(const IterationSpace& space, const LogicalMesh& mesh, bool linear, int mesh_axis, Assignment& now,
-                 std::vector<Assignment>& found) {
-  if (mesh_axis == mesh.rank()) {
-    found.push_back(now);
-    return;
-  }
+                 const Visit& visit) {
+  if (mesh_axis == mesh.rank()) return visit(now);
   // First without this mesh axis: the devices along it do the same work.
-  assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
+  assign_axes(space, mesh, linear, mesh_axis + 1, now, visit);
   if (mesh.axes[mesh_axis].size() == 1) return;
   for (std::size_t i = 0; i < space.axes.size(); ++i) {
     const AxisMask before = now.axes[i];
     now.axes[i] = static_cast<AxisMask>(before | 1 << mesh_axis);
     if (space.axes[i].splittable && space.axes[i].size % shards(now.axes[i], mesh) == 0)
-      assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
+      assign_axes(space, mesh, linear, mesh_axis + 1, now, visit);
     now.axes[i] = before;
   }
   // A linear op may work on operands that are partial sums along this mesh axis.
   if (!linear) return;
   now.partial = static_cast<AxisMask>(now.partial | 1 << mesh_axis);
-  assign_axes(space, mesh, linear, mesh_axis + 1, now, found);
+  assign_axes(space, mesh, linear, mesh_axis + 1, now, visit);
   now.partial = static_cast<AxisMask>(now.partial & ~(1 << mesh_axis));
 }
 
@@ -60,19 +58,19 @@ std::vector<ShardingSpec> resolved(const ShardingSpec& raw, const std::vector<Di
 std::vector<OpStrategy> enumerate_strategies(const Op& op, const IterationSpace& space,
                                              const std::vector<Dim>& result_dims, const LogicalMesh& mesh,
                                              const IntraOpRules& rules, Results results) {
-  std::vector<Assignment> assignments;
-  Assignment none{std::vector<AxisMask>(space.axes.size(), 0)};
-  assign_axes(space, mesh, row_of(op.kind).linear_operands != 0, 0, none, assignments);
   std::vector<OpStrategy> strategies;
-  for (const auto& [axes, partial] : assignments) {
-    if (rules.allow_op && !rules.allow_op(op, space, axes)) continue;
+  const auto add = [&](const Assignment& assignment) {
+    const auto& [axes, partial] = assignment;
+    if (rules.allow_op && !rules.allow_op(op, space, axes)) return;
     ShardingSpec raw = raw_result(space, 0, axes_by_name(space, axes));
     raw.partial = static_cast<AxisMask>(raw.partial | partial);
     const bool sum = space.reduce == IterationSpace::Reduce::Sum;
     for (ShardingSpec& result : resolved(raw, result_dims, sum, mesh))
       strategies.push_back({axes, partial, raw, std::move(result)});
     if (sum && raw.partial != 0 && results == Results::MayStayPartial) strategies.push_back({axes, partial, raw, raw});
-  }
+  };
+  Assignment none{std::vector<AxisMask>(space.axes.size(), 0)};
+  assign_axes(space, mesh, row_of(op.kind).linear_operands != 0, 0, none, add);
   return strategies;
 }
 
@@ -124,7 +122,10 @@ ShardingSpec split_further(const Tensor& parameter, ShardingSpec spec, AxisMask 
 std::vector<ShardingSpec> weight_specs(const Tensor& parameter, AxisMask counted, const LogicalMesh& mesh,
                                        const IntraOpRules& rules) {
   std::vector<ShardingSpec> specs = enumerate_specs(parameter.dims, mesh);
-  std::erase_if(specs, [&](const ShardingSpec& spec) { return (spec.used() & rules.whole_axes) != 0; });
+  const bool whole = rules.weight == IntraOpRules::Split::Whole;
+  const auto never = static_cast<AxisMask>(rules.whole_axes | (whole ? rules.split_axes : AxisMask{0}));
+  std::erase_if(specs, [&](const ShardingSpec& spec) { return (spec.used() & never) != 0; });
+  if (whole) return specs;
   const auto is_complete = [&](const ShardingSpec& spec) { return (counted & ~spec.used()) == 0; };
   if (!rules.padding || std::any_of(specs.begin(), specs.end(), is_complete)) return specs;
   for (std::size_t s = 0, even = specs.size(); s < even; ++s) {
@@ -200,7 +201,8 @@ std::vector<ParameterSharding> enumerate_parameter_shardings(const Tensor& param
   std::vector<ParameterSharding> found;
   for (const ShardingSpec& weight :
        weight_specs(parameter, static_cast<AxisMask>(all & rules.split_axes), mesh, rules)) {
-    const AxisMask free = static_cast<AxisMask>(all & ~weight.used());
+    const AxisMask whole = rules.state == Split::Whole ? rules.split_axes : AxisMask{0};
+    const AxisMask free = static_cast<AxisMask>(all & ~weight.used() & ~whole);
     // All sets of free axes. Without optimizer state there is nothing to split further.
     for (int extra = 0; extra <= free; ++extra) {
       if ((extra & ~free) != 0 || (extra != 0 && !has_state)) continue;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/plan/ranks.h"
 
 namespace meshwright {
 
@@ -19,7 +20,8 @@ void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
     case Verdict::Kind::Better:
       break;
   }
-  take_peaks(found, verdict.peaks);
+  found.trial.reset();  // which holds its program
+  take_peaks(found.plan, verdict.peaks);
   found.plan.predicted.step_time = verdict.step;
   found.plan.predicted.lower_bound = verdict.lower_bound;
   if (verdict.share) {
@@ -29,7 +31,7 @@ void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
     if (!is_new) seen->second = std::min(seen->second, share);
   }
   // The front also takes plans that are slower than the best: they may use less memory or fewer devices.
-  if (request_.goal.front) fitting_.push_back({found.plan, static_cast<int>(found.program.stage_of_device.size())});
+  if (request_.goal.front) fitting_.push_back({found.plan, used_devices(found.plan)});
   if (!verdict.better()) return;
   score_ = verdict.score;
   best_ = std::move(found);
@@ -80,8 +82,6 @@ PlanningResult PlanIncumbent::take_result() {
     result.lower_bound_within_layers = result.plan->predicted.lower_bound;
     // A copy: the point shares the graph with its other plans.
     result.graph = *best_->graph;
-    result.program = std::move(best_->program);
-    result.check = std::move(best_->check);
   }
   if (request_.goal.front) result.front = front_of(std::move(fitting_));
   return result;

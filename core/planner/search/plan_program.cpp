@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/plan/boundaries.h"
+#include "core/plan/ranks.h"
 #include "core/planner/search/plan_incumbent.h"
 
 namespace meshwright {
@@ -61,13 +62,10 @@ Bytes usable_memory_of(const Plan& plan, const StagePlan& stage) {
 }
 
 // [stage] of its fullest device, with the `peaks` of a step under conditions, if any.
-std::vector<Bytes> stage_peaks(const PlanProgram& found, const std::vector<Bytes>& peaks) {
+std::vector<Bytes> stage_peaks(const Plan& plan, const std::vector<Bytes>& peaks) {
   std::vector<Bytes> stages;
-  for (const StagePlan& stage : found.plan.stages) stages.push_back(stage.peak_memory);
-  for (std::size_t d = 0; d < peaks.size(); ++d) {
-    Bytes& peak = stages[found.program.stage_of_device[d].index()];
-    peak = std::max(peak, peaks[d]);
-  }
+  for (const StagePlan& stage : plan.stages) stages.push_back(stage.peak_memory);
+  for (std::size_t s = 0; s < peaks.size(); ++s) stages[s] = std::max(stages[s], peaks[s]);
   return stages;
 }
 
@@ -84,29 +82,15 @@ std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan, const s
   return worst->needs <= worst->usable ? std::nullopt : worst;
 }
 
-// The peak of a stage is that of its fullest device.
-void note_peaks(PlanProgram& checked) {
-  const std::vector<Bytes>& peaks = checked.check.peak_memory;
-  for (std::size_t d = 0; d < peaks.size(); ++d) {
-    Bytes& peak = checked.plan.stages[checked.program.stage_of_device[d].index()].peak_memory;
-    peak = std::max(peak, peaks[d]);
-  }
-  checked.plan.predicted.peak_memory = checked.check.largest_peak();
-}
-
-StepOutcome step_of(const SearchContext& context, const PlanProgram& found) {
-  return context.evaluator.step_of_plan({found.plan, found.graph}, found.program, found.check);
-}
-
 // What largest_excess is for the memory of the hosts; nullopt also where no optimizer state lies there.
-std::optional<PlanningResult::TooLarge> host_excess(const Plan& plan, const Program& program) {
+std::optional<PlanningResult::TooLarge> host_excess(const Plan& plan, const std::vector<Bytes>& on_host) {
   std::optional<PlanningResult::TooLarge> worst;
-  for (std::size_t d = 0; d < program.host_bytes.size(); ++d) {
-    const int number = program.stage_of_device[d].value;
-    const StagePlan& stage = plan.stages[static_cast<std::size_t>(number)];
-    const Bytes needs = program.host_bytes[d], room = plan.cluster.group(stage.submesh.group).device.host_memory;
+  for (std::size_t s = 0; s < on_host.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    const Bytes needs = on_host[s], room = plan.cluster.group(stage.submesh.group).device.host_memory;
     if (needs <= room || (worst && needs - room <= worst->needs - worst->usable)) continue;
-    worst = {number, static_cast<int>(plan.stages.size()), stage.first_layer, stage.last_layer, needs, room};
+    worst = {
+        static_cast<int>(s), static_cast<int>(plan.stages.size()), stage.first_layer, stage.last_layer, needs, room};
     worst->of_host = true;
   }
   return worst;
@@ -118,8 +102,7 @@ Seconds latency_of(const SearchContext& context, const PlanProgram& found) {
   Plan alone = found.plan;
   alone.training.batch /= alone.training.microbatches;
   alone.training.microbatches = 1;
-  const Program program = lower(alone, *found.graph, context.costs);
-  return context.evaluator.step_of_plan({std::move(alone), found.graph}, program, check_program(program)).step;
+  return context.evaluator.trial({std::move(alone), found.graph})->step().step;
 }
 
 }  // namespace
@@ -162,24 +145,23 @@ std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Po
   // The user's input was checked before. What is wrong from here on is the planner's mistake, not an InputError.
   const std::vector<std::string> wrong = check_plan(*plan, *of_plan.graph, of_plan.fingerprint);
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
-  PlanProgram lowered{of_plan.graph, *std::move(plan), {}, {}};
-  lowered.program = lower(lowered.plan, *lowered.graph, context.costs);
+  return on_trial(*std::move(plan), of_plan.graph, context.evaluator);
+}
+
+PlanProgram on_trial(Plan plan, std::shared_ptr<const Graph> graph, const PlanEvaluator& evaluator) {
+  PlanProgram lowered{std::move(graph), std::move(plan), nullptr};
+  lowered.trial = evaluator.trial({lowered.plan, lowered.graph});
+  take_peaks(lowered.plan, lowered.trial->peaks);
   return lowered;
 }
 
-PlanProgram check_plan_program(PlanProgram lowered) {
-  lowered.check = check_program(lowered.program);
-  const ProgramCheck& check = lowered.check;
-  MW_CHECK(check.violations.empty(), "the plan lowers to a bad program: {}", check.violations.front());
-  note_peaks(lowered);
-  return lowered;
-}
-
-void take_peaks(PlanProgram& checked, const std::vector<Bytes>& peaks) {
-  if (peaks.empty()) return;
-  for (std::size_t d = 0; d < peaks.size(); ++d)
-    checked.check.peak_memory[d] = std::max(checked.check.peak_memory[d], peaks[d]);
-  note_peaks(checked);
+void take_peaks(Plan& plan, const std::vector<Bytes>& peaks) {
+  Bytes& largest = plan.predicted.peak_memory;
+  for (std::size_t s = 0; s < peaks.size(); ++s) {
+    Bytes& peak = plan.stages[s].peak_memory;
+    peak = std::max(peak, peaks[s]);
+    largest = std::max(largest, peak);
+  }
 }
 
 Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,
@@ -192,19 +174,20 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   // The search asks for memory as this program's executor counts it.
   if (memory) verdict.peak = memory->needs / memory->usable * context.request.cluster.usable_memory();
   // The memory comes first: a program that does not fit need not be simulated.
-  verdict.worst = memory ? software_excess(found.plan, *memory) : largest_excess(found.plan, stage_peaks(found, {}));
-  if (!verdict.worst) verdict.worst = host_excess(found.plan, found.program);
+  verdict.worst =
+      memory ? software_excess(found.plan, *memory) : largest_excess(found.plan, stage_peaks(found.plan, {}));
+  if (!verdict.worst) verdict.worst = host_excess(found.plan, found.trial->on_host);
   if (verdict.worst) {
     verdict.kind = Verdict::Kind::TooLarge;
     verdict.excess = verdict.worst->needs - verdict.worst->usable;
     // Simulated as if it fitted, only where the answer may speak of it.
-    if (incumbent.would_explain(verdict.excess)) verdict.worst->step_time = step_of(context, found).step;
+    if (incumbent.would_explain(verdict.excess)) verdict.worst->step_time = found.trial->step().step;
     return verdict;
   }
-  StepOutcome outcome = step_of(context, found);
+  StepOutcome outcome = found.trial->step();
   verdict.step = outcome.step;
   verdict.peaks = std::move(outcome.peaks);
-  const std::vector<Bytes> stages = stage_peaks(found, verdict.peaks);
+  const std::vector<Bytes> stages = stage_peaks(found.plan, verdict.peaks);
   if (!memory && !verdict.peaks.empty()) {
     verdict.peak = *std::max_element(stages.begin(), stages.end());
     if ((verdict.worst = largest_excess(found.plan, stages))) {
@@ -244,12 +227,10 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
 
 std::string summary_of(const std::optional<PlanProgram>& lowered) {
   if (!lowered) return "no place for its stages";
-  const std::size_t stages = lowered->plan.stages.size(), devices = lowered->program.stage_of_device.size();
-  return fmt::format("{} stage{} on {} device{}", stages, stages == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
-}
-
-std::string summary_of(const PlanProgram& checked) {
-  return fmt::format("peak memory {}", human_bytes(checked.check.largest_peak()));
+  const std::size_t stages = lowered->plan.stages.size();
+  const int devices = used_devices(lowered->plan);
+  return fmt::format("{} stage{} on {} device{}, peak memory {}", stages, stages == 1 ? "" : "s", devices,
+                     devices == 1 ? "" : "s", human_bytes(lowered->plan.predicted.peak_memory));
 }
 
 std::string summary_of(const Verdict& verdict) {

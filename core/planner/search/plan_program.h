@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pipeline as a whole program: lower, check, judge. Each is a step that returns a value.
+// One pipeline as a whole program: lower, judge. Each is a step that returns a value.
 #pragma once
 
 #include <map>
@@ -16,9 +16,11 @@ class PlanIncumbent;
 struct PlanProgram {
   std::shared_ptr<const Graph> graph;
   Plan plan;
-  Program program;
-  ProgramCheck check;
+  std::unique_ptr<PlanTrial> trial;
 };
+
+// Lowered and checked by the evaluator, so that the plan knows its peak memory. Throws InputError as its trial.
+[[nodiscard]] PlanProgram on_trial(Plan plan, std::shared_ptr<const Graph> graph, const PlanEvaluator& evaluator);
 
 // The graphs of a point's plans, one for each recomputation. REQUIRES: the point outlives this.
 class PlanGraphs {
@@ -41,18 +43,15 @@ class PlanGraphs {
 [[nodiscard]] std::optional<Plan> plan_of_pipeline(const PlanRequest& request, const Point& point, PlanGraphs& graphs,
                                                    const TablePipeline& pipeline, ScheduleKind schedule);
 
-// The step `lower`; its plan has no peak memory and no prediction. nullopt: the stages' submeshes do not fit on the
+// The step `lower`; its plan has no prediction but its peak memory. nullopt: the stages' submeshes do not fit on the
 // hosts side by side.
 [[nodiscard]] std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Point& point,
                                                         PlanGraphs& graphs, const TablePipeline& pipeline,
                                                         ScheduleKind schedule);
 
-// The step `check`: the program is sound, and the plan knows its peak memory.
-[[nodiscard]] PlanProgram check_plan_program(PlanProgram lowered);
-
-// The plan and its check know the peaks of a step under conditions (StepOutcome::peaks), where there are any, which may
-// be above those of the plain one.
-void take_peaks(PlanProgram& checked, const std::vector<Bytes>& peaks);
+// The plan knows these peaks of its stages, too: those of a step under conditions (StepOutcome::peaks) may be above
+// those of the plain one.
+void take_peaks(Plan& plan, const std::vector<Bytes>& peaks);
 
 // What is to be done with a plan. PlanIncumbent::apply acts on it.
 struct Verdict {
@@ -87,9 +86,8 @@ struct Verdict {
 [[nodiscard]] Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,
                             const Candidate* candidate, const PlanIncumbent& incumbent);
 
-// What the step log is told of `lower`, `check` and `judge`: "1.201 s, better than 1.245 s", "too large by 1.2 GiB".
+// What the step log is told of `lower` and `judge`: "1.201 s, better than 1.245 s", "too large by 1.2 GiB".
 [[nodiscard]] std::string summary_of(const std::optional<PlanProgram>& lowered);
-[[nodiscard]] std::string summary_of(const PlanProgram& checked);
 [[nodiscard]] std::string summary_of(const Verdict& verdict);
 
 }  // namespace meshwright

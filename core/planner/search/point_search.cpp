@@ -71,7 +71,7 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
     note(pipeline, schedule, candidate, Verdict{});
     return {};
   }
-  PlanProgram found = context_.step("check", [&] { return check_plan_program(*std::move(lowered)); });
+  PlanProgram& found = *lowered;
   const Verdict verdict =
       context_.step("judge", [&] { return judge(context_, found, point_.bounds, candidate, incumbent); });
   if (verdict.kind != Verdict::Kind::TooLarge) ++context_.log.simulations;

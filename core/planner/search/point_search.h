@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search over the pipelines of one point: rank the candidates of the stage table, then lower, check and judge the
+// The search over the pipelines of one point: rank the candidates of the stage table, then lower and judge the
 // promising ones as whole programs.
 #pragma once
 

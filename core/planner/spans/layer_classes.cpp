@@ -20,10 +20,11 @@ bool equal_borders(const LayerModel& a, const LayerModel& b) {
 
 // What distinguishes a layer from others beside its ops (StepStructure::layer_signature): its borders, where its blocks
 // begin, and which of its tensors are forced.
-std::string class_text(const StepStructure& structure, int layer, const LogicalMesh& mesh, const IntraOpRules& rules) {
+std::string class_text(const StepStructure& structure, int layer, const LogicalMesh& mesh, const IntraOpRules& rules,
+                       KnownResults& known) {
   const Graph& graph = structure.graph();
   const auto& ops = structure.layers().forward[layer];
-  std::string text = border_signature(structure, layer, mesh, rules);
+  std::string text = border_signature(structure, layer, mesh, rules, &known);
   int block = -1;
   // Positions relative to the layer's first op, as equal layers have different block numbers.
   for (const OpId id : ops) {
@@ -60,7 +61,7 @@ LayerClasses LayerClasses::make(const StepStructure& structure, const LogicalMes
   for (int layer = 0; layer < structure.layers().count; ++layer) {
     made.find_blocks(layer);
     IndexedVector<int, std::string> signatures;  // [way]
-    std::string text = class_text(structure, layer, mesh, rules);
+    std::string text = class_text(structure, layer, mesh, rules, cache.borders);
     for (const StepVariant& variant : variants) {
       signatures.push_back(variant.structure->layer_signature(layer));
       text += signatures.back();

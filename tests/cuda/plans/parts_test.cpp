@@ -62,12 +62,12 @@ TEST(PartsOnCuda, HaveTheBitsOfAPlainGroupWithADeviceInEachProcess) {
     expect_processes_like_a_plain_group(3, 3, stored, Numbers::Fractions);
 }
 
-PlanningResult plan_of(const std::string& method, DType dtype) {
+Planned plan_of(const std::string& method, DType dtype) {
   PlanRequest request = ask("mlp:layers=4,hidden=16", "dgx-a100:1", method, 16, 4);
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = dtype;
   if (!request.search.method.one_stage()) request.search.layers = 2;
-  PlanningResult made = planned(request);
+  Planned made = planned(request);
   EXPECT_TRUE(made.plan.has_value()) << made.reason;
   return made;
 }
@@ -76,7 +76,7 @@ PlanningResult plan_of(const std::string& method, DType dtype) {
 TEST(PartsOnCuda, TrainLikeOneProcess) {
   const RunOptions options{.steps = 2, .seed = 3, .precision = DType::F32};
   for (const char* method : {"zero3", "megatron:tp=2,pp=2"}) {
-    const PlanningResult made = plan_of(method, DType::BF16);
+    const Planned made = plan_of(method, DType::BF16);
     const int devices = static_cast<int>(made.program.devices.size());
     CudaBackend cuda({}, devices);
     const RunResult alone = run_program(made.graph, made.program, made.check, options, cuda);

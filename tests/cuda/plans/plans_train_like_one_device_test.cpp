@@ -27,7 +27,7 @@ struct Case {
   Offload offload = Offload::None;
 };
 
-PlanningResult plan_of(const Case& c, DType dtype) {
+Planned plan_of(const Case& c, DType dtype) {
   PlanRequest request = ask(c.model, "dgx-a100:1", c.method, 16, c.microbatches);
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = dtype;
@@ -37,7 +37,7 @@ PlanningResult plan_of(const Case& c, DType dtype) {
   request.cluster.only().device.host_bandwidth = BytesPerSecond(2e10);
   request.search.recompute = c.recompute;
   if (!request.search.method.one_stage()) request.search.layers = 2;
-  PlanningResult planned = meshwright::planned(request);
+  Planned planned = meshwright::planned(request);
   EXPECT_TRUE(planned.plan.has_value()) << planned.reason;
   return planned;
 }
@@ -45,7 +45,7 @@ PlanningResult plan_of(const Case& c, DType dtype) {
 class PlanOnCuda : public testing::TestWithParam<Case> {};
 
 TEST_P(PlanOnCuda, ComputesWhatOneDeviceComputes) {
-  const PlanningResult planned = plan_of(GetParam(), DType::F32);
+  const Planned planned = plan_of(GetParam(), DType::F32);
   CudaBackend cuda({.precision = DType::F64}, static_cast<int>(planned.program.devices.size()));
   const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps, cuda);
   const RunResult truth = run_reference(build_training_graph(planned.plan->model, planned.plan->training), kTwoSteps);
@@ -57,7 +57,7 @@ TEST_P(PlanOnCuda, ComputesWhatOneDeviceComputes) {
 double tolerance_of(DType type) { return type == DType::BF16 ? 0x1p-9 * 8 : 0x1p-12 * 8; }
 
 void expect_to_follow(const Case& c, DType type) {
-  const PlanningResult planned = plan_of(c, type);
+  const Planned planned = plan_of(c, type);
   const RunOptions options{.steps = 2, .seed = 3, .precision = DType::F32};
   CudaBackend cuda({}, static_cast<int>(planned.program.devices.size()));
   const RunResult run = run_program(planned.graph, planned.program, planned.check, options, cuda);
@@ -78,7 +78,7 @@ TEST(PlansOnCuda, FollowsFloatInHalfPrecisionWithScaledLosses) { expect_to_follo
 TEST(PlansOnCuda, MayLieOnSeveralGpus) {
   if (kernels::cuda::device_count() < 2) GTEST_SKIP() << "there is one GPU alone";
   for (const char* method : {"pipeshard", "megatron:tp=2,pp=2"}) {
-    const PlanningResult planned = plan_of({kMlp.model, method}, DType::F32);
+    const Planned planned = plan_of({kMlp.model, method}, DType::F32);
     const int devices = static_cast<int>(planned.program.devices.size());
     CudaBackend one({.precision = DType::F64}, devices), two({.precision = DType::F64, .gpus = 2}, devices);
     EXPECT_EQ(two.gpu_of(DeviceId(0)), 0);
@@ -91,7 +91,7 @@ TEST(PlansOnCuda, MayLieOnSeveralGpus) {
 }
 
 TEST(PlansOnCuda, HaveTheSameBitsInEveryRun) {
-  const PlanningResult planned = plan_of(kMlp, DType::BF16);
+  const Planned planned = plan_of(kMlp, DType::BF16);
   const RunOptions options{.steps = 3, .seed = 3, .precision = DType::F32};
   CudaBackend cuda({}, static_cast<int>(planned.program.devices.size()));
   const RunResult run = run_program(planned.graph, planned.program, planned.check, options, cuda);

@@ -64,7 +64,7 @@ struct Case {
   Offload offload = Offload::None;
 };
 
-PlanningResult plan_of(const Case& c) {
+Planned plan_of(const Case& c) {
   PlanRequest request = ask(c.model, "dgx-a100:1", c.method, 16, c.microbatches);
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = c.dtype;
@@ -73,7 +73,7 @@ PlanningResult plan_of(const Case& c) {
   request.cluster.only().device.host_memory = Bytes(1e12);
   request.cluster.only().device.host_bandwidth = BytesPerSecond(2e10);
   if (!request.search.method.one_stage()) request.search.layers = 2;
-  PlanningResult made = planned(request);
+  Planned made = planned(request);
   EXPECT_TRUE(made.plan.has_value()) << made.reason;
   return made;
 }
@@ -81,7 +81,7 @@ PlanningResult plan_of(const Case& c) {
 class ReplayedSteps : public testing::TestWithParam<Case> {};
 
 TEST_P(ReplayedSteps, TrainTheSameBits) {
-  const PlanningResult made = plan_of(GetParam());
+  const Planned made = plan_of(GetParam());
   expect_replay(made.graph, made.program, made.check);
 }
 
@@ -165,7 +165,7 @@ class WaitingBackend final : public Backend {
 };
 
 TEST(ReplayedSteps_, AreIssuedOpByOpWhereCudaRecordsNone) {
-  const PlanningResult made = plan_of({"", kMlp, "data", 2});
+  const Planned made = plan_of({"", kMlp, "data", 2});
   const int devices = static_cast<int>(made.program.devices.size());
   WaitingBackend waiting(devices);
   CudaBackend op_by_op(with_graphs(false, 1), devices);
@@ -178,7 +178,7 @@ TEST(ReplayedSteps_, AreIssuedOpByOpWhereCudaRecordsNone) {
 
 // A replay does not say which op it is at.
 TEST(ReplayedSteps_, AreNoneWhereTheWorkOfOpsIsRecorded) {
-  const PlanningResult made = plan_of({"", kMlp, "data", 2});
+  const Planned made = plan_of({"", kMlp, "data", 2});
   CudaBackend cuda({}, static_cast<int>(made.program.devices.size()));
   if (cuda.recorder() == nullptr) GTEST_SKIP() << "nobody records here";
   const RunResult run = run_program(made.graph, made.program, made.check, {.steps = 3, .steps_with_work = 1}, cuda);
@@ -187,7 +187,7 @@ TEST(ReplayedSteps_, AreNoneWhereTheWorkOfOpsIsRecorded) {
 }
 
 TEST(ReplayedSteps_, AreNoneOfARunOfOneStep) {
-  const PlanningResult made = plan_of({"", kMlp, "data", 2});
+  const Planned made = plan_of({"", kMlp, "data", 2});
   CudaBackend cuda({}, static_cast<int>(made.program.devices.size()));
   const RunResult run = run_program(made.graph, made.program, made.check, {.steps = 1}, cuda);
   EXPECT_EQ(run.issued.replayed, 0);

@@ -161,7 +161,7 @@ TEST_F(Activities, OfStepsAreTheOpsOfTheProgram) {
   PlanRequest request = ask("mlp:layers=2,hidden=16", "dgx-a100:1", "data", 16, 2);
   const int gpus = std::min(cuda::device_count(), 2);
   request.cluster = take_part(request.cluster, 1, gpus);
-  const PlanningResult planned = meshwright::planned(request);
+  const Planned planned = meshwright::planned(request);
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   constexpr int kSteps = 2;
   CudaBackend backend({.precision = std::nullopt, .gpus = gpus}, gpus);

@@ -187,7 +187,7 @@ TEST_P(WholeModel, IsWithinAThousandthOfItsBoundFromTheLeastMemoryToTheMost) {
 void expect_used_up(const Case& of, double gibibytes) {
   PlanRequest request = request_of(of);
   request.cluster.only().device.memory = Bytes(gibibytes * (1 << 30) / request.cluster.only().device.usable_memory);
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << of.model << " " << gibibytes << " " << result.reason;
   const Bytes usable = request.cluster.usable_memory();
   EXPECT_LE(result.check.largest_peak(), usable) << of.model << " " << gibibytes;

@@ -26,7 +26,7 @@ bool is_accumulated(const Graph& graph, TensorId gradient) {
 
 // Number of collectives of each kind on what the ops of a block make, in one phase of a microbatch. Parameters are left
 // out.
-std::map<Kind, int> collectives(const PlanningResult& result, int block, Phase phase) {
+std::map<Kind, int> collectives(const Planned& result, int block, Phase phase) {
   std::map<Kind, int> count;
   for (const StageExecutable& executable : result.program.executables) {
     if (executable.phase != phase) continue;
@@ -57,7 +57,7 @@ TEST(FanOut, OfTensorParallelLlamaSumsGradientsOncePerHalfOfABlock) {
   request.training.dtype = request.model.default_dtype;
   request.search.logical_mesh = {1, 8};
   request.search.layers = 32;
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(collectives(result, 15, Phase::Forward), (std::map<Kind, int>{{Kind::AllReduce, 2}}));
   EXPECT_EQ(collectives(result, 15, Phase::Backward), (std::map<Kind, int>{{Kind::AllReduce, 2}}));
@@ -66,7 +66,7 @@ TEST(FanOut, OfTensorParallelLlamaSumsGradientsOncePerHalfOfABlock) {
 // Sequence parallel: a norm's result is gathered once for all that read it, forward and again backward, and its
 // gradient scattered once; the results of the two halves are scattered forward and their gradients gathered backward.
 TEST(FanOut, OfSequenceParallelLlamaGathersOnceForAllReaders) {
-  const PlanningResult result = planned(megatron(kLlama, 2, "megatron:tp=2,sp=1"));
+  const Planned result = planned(megatron(kLlama, 2, "megatron:tp=2,sp=1"));
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(collectives(result, 1, Phase::Forward),
             (std::map<Kind, int>{{Kind::ReduceScatter, 2}, {Kind::AllGather, 2}}));
@@ -79,7 +79,7 @@ TEST(FanOut, OfSequenceParallelLlamaGathersOnceForAllReaders) {
 // Both ways of summing give the weights of one device.
 TEST(FanOut, TrainsTheSameWithAndWithoutIt) {
   const PlanRequest request = megatron(kLlama, 2, "megatron:tp=2");
-  PlanningResult with = planned(request);
+  Planned with = planned(request);
   ASSERT_TRUE(with.plan) << with.reason;
   ASSERT_FALSE(with.plan->stages.front().fan_outs.empty());
   Plan plain = *with.plan;
@@ -99,11 +99,11 @@ TEST(FanOut, TrainsTheSameWithAndWithoutIt) {
       EXPECT_NEAR(one_by_one.weights.at(name)[i], values[i], 1e-12) << name;
     }
   SimulatedStep step(*costs);
-  EXPECT_LT(step.step_time(with.program, with.check), step.step_time(without, check));
+  EXPECT_LT(step.step_of(with.program, with.check), step.step_of(without, check));
 }
 
 TEST(FanOut, OutlivesItsFile) {
-  const PlanningResult result = planned(megatron(kLlama, 2, "megatron:tp=2,sp=1"));
+  const Planned result = planned(megatron(kLlama, 2, "megatron:tp=2,sp=1"));
   ASSERT_TRUE(result.plan) << result.reason;
   const Plan read = plan_from_json(to_json(*result.plan), "plan.json");
   EXPECT_FALSE(result.plan->stages.front().fan_outs.empty());
@@ -112,7 +112,7 @@ TEST(FanOut, OutlivesItsFile) {
 
 class FanOutOfAPlan : public testing::Test {
  protected:
-  PlanningResult result_ = planned(megatron(kLlama, 2, "megatron:tp=2"));
+  Planned result_ = planned(megatron(kLlama, 2, "megatron:tp=2"));
   std::map<std::string, FanOut>& fan_outs() { return result_.plan->stages.front().fan_outs; }
   [[nodiscard]] std::string violation() const {
     const auto found = check_plan(*result_.plan, result_.graph);

@@ -77,7 +77,7 @@ class MethodProgram : public testing::TestWithParam<Case> {};
 
 TEST_P(MethodProgram, TrainsLikeOneDevice) {
   const PlanRequest request = request_of(GetParam());
-  const PlanningResult planned = meshwright::planned(request);
+  const Planned planned = meshwright::planned(request);
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps);
   const RunResult truth =
@@ -324,14 +324,14 @@ int count_ops(const Plan& plan, bool (*is)(const OpSharding&)) {
 
 // Routed and shared experts are each summed over the tensor-parallel devices: one all-reduce behind their sum.
 TEST(PartialSums, GoThroughTheSumOfRoutedAndSharedExperts) {
-  const PlanningResult planned = meshwright::planned(request_of({"", kShared, 4, "megatron:tp=2", 2}));
+  const Planned planned = meshwright::planned(request_of({"", kShared, 4, "megatron:tp=2", 2}));
   ASSERT_TRUE(planned.plan) << planned.reason;
   EXPECT_EQ(count_ops(*planned.plan, [](const OpSharding& op) { return op.partial != 0; }), 1);
   EXPECT_EQ(planned.plan->stages.at(0).ops.at("blk0.moe.sum").partial, 2);
 }
 // A form that is not run is refused, never exchanged for another.
 TEST(ContextParallelism, InARingIsNotRun) {
-  const PlanningResult planned = meshwright::planned(request_of({"", kLlama, 4, "context:cp=2,cp-comm=p2p", 2}));
+  const Planned planned = meshwright::planned(request_of({"", kLlama, 4, "context:cp=2,cp-comm=p2p", 2}));
   ASSERT_TRUE(planned.plan) << planned.reason;
   const std::string told =
       refusal([&] { (void)run_program(planned.graph, planned.program, planned.check, kTwoSteps); });
@@ -342,7 +342,7 @@ TEST(PaddedParameters, AreSplitOverAllDevices) {
   for (const char* model : {kGpt, kLlama, kMixtral}) {
     Case c{"", model, 7, "zero3", 2};
     c.batch = 14;
-    const PlanningResult planned = meshwright::planned(request_of(c));
+    const Planned planned = meshwright::planned(request_of(c));
     ASSERT_TRUE(planned.plan) << planned.reason;
     for (const auto& [name, sharding] : planned.plan->stages.at(0).parameters) {
       EXPECT_EQ(sharding.weight.used(), 1) << name;
@@ -351,7 +351,7 @@ TEST(PaddedParameters, AreSplitOverAllDevices) {
   }
 }
 TEST(EagerGradients, AreSynchronisedInBothMicrobatchesOfZero2) {
-  const PlanningResult planned = meshwright::planned(request_of({"", kLlama, 4, "zero2", 2}));
+  const Planned planned = meshwright::planned(request_of({"", kLlama, 4, "zero2", 2}));
   ASSERT_TRUE(planned.plan) << planned.reason;
   int eager = 0, split = 0;
   for (const auto& [name, sharding] : planned.plan->stages.at(0).parameters) {

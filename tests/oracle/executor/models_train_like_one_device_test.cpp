@@ -32,7 +32,7 @@ TEST_P(PlannedModel, ComputesWhatOneDeviceComputes) {
   request.training.dtype = DType::F32;
   request.training.optimizer = {.kind = Optimizer::Kind::Momentum, .learning_rate = 1e-2};
   request.search.layers = 2;
-  const PlanningResult planned = meshwright::planned(request);
+  const Planned planned = meshwright::planned(request);
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps);
   const RunResult truth =

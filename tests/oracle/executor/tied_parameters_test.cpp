@@ -60,7 +60,7 @@ TEST(PassingGradient, OfNarrowStagesTrainsLikeOneDevice) {
   request.training.dtype = DType::F32;
   request.training.optimizer = {.kind = Optimizer::Kind::Momentum};
   request.search.layers = 16;
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const RunResult run = run_program(result.graph, result.program, result.check, kTwoSteps);
   const RunResult truth = run_reference(result.graph, kTwoSteps);

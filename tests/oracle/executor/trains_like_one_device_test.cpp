@@ -70,7 +70,7 @@ const RunResult& truth(const Case& c) {
 class PlannedProgram : public testing::TestWithParam<Case> {};
 
 TEST_P(PlannedProgram, ComputesWhatOneDeviceComputes) {
-  const PlanningResult planned = meshwright::planned(request_of(GetParam()));
+  const Planned planned = meshwright::planned(request_of(GetParam()));
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps);
   EXPECT_LE(deviation(run, truth(GetParam())), kSame);
@@ -158,7 +158,7 @@ const Case kEverySplit{"gpt", 8, "megatron:tp=2,pp=2", ScheduleKind::OneFOneB, R
 
 // Runs the program once for each of its ops that `spoil` changes, and returns the smallest deviation.
 template <class Spoil>
-double least_deviation(const PlanningResult& planned, Spoil spoil, int& spoiled) {
+double least_deviation(const Planned& planned, Spoil spoil, int& spoiled) {
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t e = 0; e < planned.program.executables.size(); ++e)
     for (std::size_t i = 0; i < planned.program.executables[e].ops.size(); ++i) {
@@ -173,7 +173,7 @@ double least_deviation(const PlanningResult& planned, Spoil spoil, int& spoiled)
 }
 
 TEST(WrongProgram, IsSeenWhenAnyAllReduceIsLeftOut) {
-  const PlanningResult planned = meshwright::planned(request_of(kEverySplit));
+  const Planned planned = meshwright::planned(request_of(kEverySplit));
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   int spoiled = 0;
   const auto leave_out = [](LocalOp& op, LogicalMesh& mesh) {
@@ -187,7 +187,7 @@ TEST(WrongProgram, IsSeenWhenAnyAllReduceIsLeftOut) {
 }
 
 TEST(WrongProgram, IsSeenWhenAnySumOfShardsIsTheLargestOfThem) {
-  const PlanningResult planned = meshwright::planned(request_of(kEverySplit));
+  const Planned planned = meshwright::planned(request_of(kEverySplit));
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   int spoiled = 0;
   const auto take_largest = [](LocalOp& op, const LogicalMesh&) {

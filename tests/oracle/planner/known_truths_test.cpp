@@ -21,7 +21,7 @@ PlanRequest ask_shard(const std::string& model, const std::string& cluster, std:
 }
 
 // Into how many parts the plan's only stage cuts the named axis of an op.
-int parts(const PlanningResult& result, const std::string& op, const std::string& axis) {
+int parts(const Planned& result, const std::string& op, const std::string& axis) {
   const StagePlan& stage = result.plan->stages.front();
   const auto& axes = stage.ops.at(op).axes;
   const auto found = axes.find(axis);
@@ -39,7 +39,7 @@ struct Collective {
 };
 
 // The collectives on what the ops of a block make, in a phase of a microbatch.
-std::vector<Collective> collectives(const PlanningResult& result, int block, Phase phase) {
+std::vector<Collective> collectives(const Planned& result, int block, Phase phase) {
   std::vector<Collective> found;
   for (const StageExecutable& executable : result.program.executables) {
     if (executable.phase != phase) continue;
@@ -86,7 +86,7 @@ TEST(WideBatch, IsSplitOverAllDevicesByEveryOpOfAnMlp) {
   for (const auto& [model, cluster, batch] :
        {Case{"mlp:layers=2,hidden=128", "cpu:8", 8192}, Case{"mlp:layers=2,hidden=512", "p3.16xlarge:1", 32768},
         Case{"mlp:layers=2,hidden=512", "dgx-a100:1", 32768}}) {
-    const PlanningResult result = planned(ask_shard(model, cluster, batch, 1));
+    const Planned result = planned(ask_shard(model, cluster, batch, 1));
     ASSERT_TRUE(result.plan) << result.reason;
     for (const auto& [name, sharding] : result.plan->stages.front().ops)
       EXPECT_EQ(parts(result, name, "batch"), kDevices) << cluster << " " << name;
@@ -96,7 +96,7 @@ TEST(WideBatch, IsSplitOverAllDevicesByEveryOpOfAnMlp) {
 // b = 8 h, where two-way tensor parallelism moves less (see above).
 TEST(NarrowBatch, LeavesTheChannelsOfAnMlpSplitToo) {
   for (const char* cluster : {"p3.16xlarge:1", "dgx-a100:1"}) {
-    const PlanningResult result = planned(ask_shard("mlp:layers=2,hidden=1024", cluster, 8192, 1));
+    const Planned result = planned(ask_shard("mlp:layers=2,hidden=1024", cluster, 8192, 1));
     ASSERT_TRUE(result.plan) << result.reason;
     for (const char* op : {"blk0.up", "blk0.down", "blk1.up", "blk1.down"}) {
       EXPECT_GT(parts(result, op, "mlp"), 1) << cluster << " " << op;
@@ -110,7 +110,7 @@ TEST(NarrowBatch, LeavesTheChannelsOfAnMlpSplitToo) {
 // Bytes of the block's result, the tensor that is all-reduced: one sequence of 1024 x 4096 halves.
 constexpr double kHidden = 1024.0 * 4096 * 2;
 
-void expect_split_by_heads_and_mlp(const PlanningResult& result) {
+void expect_split_by_heads_and_mlp(const Planned& result) {
   for (const char* op : {"blk15.attn.qkv", "blk15.attn.core", "blk15.attn.out"})
     EXPECT_EQ(parts(result, op, "heads"), kDevices) << op;
   for (const char* op : {"blk15.mlp.up", "blk15.mlp.gelu", "blk15.mlp.down"})
@@ -121,7 +121,7 @@ const std::set<std::string> kBackward = {"blk15.attn.qkv.grad_x", "blk15.mlp.up.
 
 // On a mesh of two axes an all-reduce is a reduce-scatter, an all-reduce and an all-gather: as many bytes, fewer steps.
 TEST(Transformer, OfOneSequenceAllReducesOncePerHalfOfABlock) {
-  const PlanningResult result = planned(ask_shard("gpt-6.7b", "dgx-a100:1", 1, 1));
+  const Planned result = planned(ask_shard("gpt-6.7b", "dgx-a100:1", 1, 1));
   ASSERT_TRUE(result.plan) << result.reason;
   expect_split_by_heads_and_mlp(result);
   const auto forward = collectives(result, 15, Phase::Forward), backward = collectives(result, 15, Phase::Backward);
@@ -135,7 +135,7 @@ TEST(Transformer, OfOneSequenceOnOneAxisIsMegatronsToTheCollective) {
   for (const char* cluster : {"p3.16xlarge:1", "dgx-a100:1"}) {
     PlanRequest request = ask_shard("gpt-6.7b", cluster, 1, 1);
     request.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;  // 1 x 8
-    const PlanningResult result = planned(request);
+    const Planned result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     expect_split_by_heads_and_mlp(result);
     for (const auto& [phase, tensors] : {std::pair{Phase::Forward, kForward}, std::pair{Phase::Backward, kBackward}}) {
@@ -150,7 +150,7 @@ TEST(Transformer, OfOneSequenceOnOneAxisIsMegatronsToTheCollective) {
 // Where links are slower, a mesh of two axes allows better than Megatron's: the attention's output projection is split
 // over heads on one axis and over its result on the other, which gathers the small operand to all-reduce half as much.
 TEST(Transformer, OfOneSequenceOnTwoAxesMovesLessThanMegatrons) {
-  const PlanningResult result = planned(ask_shard("gpt-6.7b", "p3.16xlarge:1", 1, 1));
+  const Planned result = planned(ask_shard("gpt-6.7b", "p3.16xlarge:1", 1, 1));
   ASSERT_TRUE(result.plan) << result.reason;
   double sent = 0;
   for (const Phase phase : {Phase::Forward, Phase::Backward}) sent += sent_by(collectives(result, 15, phase));
@@ -161,7 +161,7 @@ TEST(Transformer, OfOneSequenceOnTwoAxesMovesLessThanMegatrons) {
 TEST(Llama, OfFewTokensIsSplitByHeadsAndMlp) {
   PlanRequest request = ask_shard("llama-7b", "dgx-a100:1", 1, 1);
   request.model.seq = 512;
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   for (const char* op : {"blk15.attn.q", "blk15.attn.k", "blk15.attn.v", "blk15.attn.core", "blk15.attn.out"})
     EXPECT_EQ(parts(result, op, "kv_heads"), kDevices) << op;
@@ -178,7 +178,7 @@ TEST(Llama, OfFewTokensIsSplitByHeadsAndMlp) {
 
 // What stands before and after the experts is split by samples, the experts by their own axis; tokens travel to them
 // and back in one all-to-all each.
-void expect_expert_parallelism(const PlanningResult& result, int block, const std::vector<std::string>& by_expert) {
+void expect_expert_parallelism(const Planned& result, int block, const std::vector<std::string>& by_expert) {
   ASSERT_TRUE(result.plan) << result.reason;
   const std::string prefix = "blk" + std::to_string(block) + ".";
   for (const std::string& op : by_expert) EXPECT_EQ(parts(result, prefix + op, "expert"), kDevices) << op;
@@ -204,19 +204,19 @@ TEST(Mixtral, SplitsItsExpertsByExpertAndTheRestByBatch) {
 // Every second block is a mixture.
 TEST(Moe, SplitsItsExpertsByExpertAndIsFasterThanSplitWeights) {
   PlanRequest request = ask_shard("moe-2.4b", "p3.16xlarge:1", 256, 8);
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   expect_expert_parallelism(result, 6, {"moe.up", "moe.relu", "moe.down"});
   for (const char* op : {"blk5.attn.qkv", "blk5.mlp.up", "blk5.mlp.down"})
     EXPECT_EQ(parts(result, op, "batch"), kDevices) << op;
   request.search.method = method_from_text("zero3");
-  const PlanningResult whole = planned(request);
+  const Planned whole = planned(request);
   ASSERT_TRUE(whole.plan) << whole.reason;
   EXPECT_LT(result.plan->predicted.step_time, whole.plan->predicted.step_time);
 }
 
 // --- memory: split optimizer state ---
 
-std::size_t split_states(const PlanningResult& result) {
+std::size_t split_states(const Planned& result) {
   const auto& parameters = result.plan->stages.front().parameters;
   return static_cast<std::size_t>(
       std::count_if(parameters.begin(), parameters.end(), [](const auto& p) { return p.second.state.used() != 0; }));
@@ -227,7 +227,7 @@ std::size_t split_states(const PlanningResult& result) {
 // and shares the update. For short biases the one all-reduce is faster.
 TEST(OptimizerState, IsSplitWhereMemoryBinds) {
   PlanRequest request = ask_shard("gpt-2.6b", "p3.16xlarge:1", 128, 16);
-  const PlanningResult tight = planned(request);
+  const Planned tight = planned(request);
   ASSERT_TRUE(tight.plan) << tight.reason;
   EXPECT_EQ(split_states(tight), tight.plan->stages.front().parameters.size());
 
@@ -236,7 +236,7 @@ TEST(OptimizerState, IsSplitWhereMemoryBinds) {
   EXPECT_FALSE(planned(data).plan);
 
   request.cluster.only().device.memory = Bytes(128.0 * (1 << 30));
-  const PlanningResult roomy = planned(request);
+  const Planned roomy = planned(request);
   ASSERT_TRUE(roomy.plan) << roomy.reason;
   EXPECT_LT(split_states(roomy), split_states(tight) / 2);
   EXPECT_LT(roomy.plan->predicted.step_time, tight.plan->predicted.step_time);
@@ -258,7 +258,7 @@ TEST(OptimizerState, IsSplitWhereMemoryBinds) {
 // weights, the last splits channels and synchronises maps. (With many micro-batches weights are synchronised once for
 // all of them, and samples stay split for longer.)
 TEST(WideResNet, SplitsSamplesWhereMapsAreLargeAndChannelsWhereWeightsAre) {
-  const PlanningResult result = planned(ask_shard("wresnet-250m", "p3.16xlarge:1", 32, 1));
+  const Planned result = planned(ask_shard("wresnet-250m", "p3.16xlarge:1", 32, 1));
   ASSERT_TRUE(result.plan) << result.reason;
   int first = 0, last = 0;
   for (const auto& [name, sharding] : result.plan->stages.front().ops) {

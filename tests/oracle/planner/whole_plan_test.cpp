@@ -17,7 +17,7 @@ constexpr std::size_t kMostPipelines = 40;
 constexpr double kSame = 1.0 + 1e-12;
 
 // Of the pipeline that is fastest by its stages' times; nullopt: there is none.
-std::optional<Bytes> peak_without_limit(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
+std::optional<Bytes> peak_without_limit(const PlanRequest& request, const CostModel& costs, SimulatedStep& evaluator) {
   WholeSpace space(request, costs, evaluator);
   StageDpRequest wanted{
       .devices = {}, .all_devices = false, .microbatches = std::get<std::int64_t>(request.search.microbatches)};
@@ -50,7 +50,7 @@ TEST(WholePlan, IsTheBestOfAllPipelines) {
     const auto first = std::find_if(truths.begin(), truths.end(), [&](const auto& truth) { return space.fits(truth); });
     const bool any = first != truths.end();
 
-    const PlanningResult found = make_plan(request, *costs, evaluator);
+    const Planned found = with_program(make_plan(request, *costs, evaluator), *costs);
     ASSERT_EQ(found.plan.has_value(), any) << found.reason;
     unlike += request.cluster.uniform() ? 0 : 1;
     limited += any && first != truths.begin() ? 1 : 0;

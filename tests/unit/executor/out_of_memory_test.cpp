@@ -73,7 +73,7 @@ class SmallBackend final : public Backend {
   std::size_t most_;
 };
 
-PlanningResult plan_of_an_mlp() {
+Planned plan_of_an_mlp() {
   PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:1", "data", 64, 4);
   request.training.dtype = DType::F32;
   return planned(request);
@@ -81,7 +81,7 @@ PlanningResult plan_of_an_mlp() {
 
 // What the pool keeps in sizes that nobody asks for any more is given back: the predicted peak is enough.
 TEST(OutOfMemory, DoesNotComeBeforeThePeakThatWasPredicted) {
-  const PlanningResult planned = plan_of_an_mlp();
+  const Planned planned = plan_of_an_mlp();
   const RunOptions options{.steps = 2};
   SmallBackend just_enough(planned.check.largest_peak() + Bytes(4096.0));
   const RunResult run = run_program(planned.graph, planned.program, planned.check, options, just_enough);
@@ -89,7 +89,7 @@ TEST(OutOfMemory, DoesNotComeBeforeThePeakThatWasPredicted) {
 }
 
 TEST(OutOfMemory, NamesTheTensorAndWhatIsHeld) {
-  const PlanningResult planned = plan_of_an_mlp();
+  const Planned planned = plan_of_an_mlp();
   // The first matrix, of 64 x 256 numbers, takes 64 KiB, its bias 1 KiB; the next matrix has no room.
   SmallBackend small(Bytes(70.0 * 1024));
   try {

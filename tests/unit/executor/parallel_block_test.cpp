@@ -65,7 +65,7 @@ int forward_all_reduces(int layers, bool parallel) {
   const std::string sizes = "gpt_neox:layers={},hidden=2048,heads=16,seq=1024,vocab=8192,parallel={}";
   PlanRequest request =
       ask(fmt::format(fmt::runtime(sizes), layers, parallel ? 1 : 0), "p3.16xlarge:1", "megatron:tp=8", 8, 1);
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   EXPECT_TRUE(result.plan.has_value()) << result.reason;
   int count = 0;
   for (const StageExecutable& executable : result.program.executables)

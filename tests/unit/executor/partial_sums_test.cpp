@@ -15,7 +15,7 @@ const char* const kShared =
     "mixtral:layers=1,hidden=64,heads=4,kv_heads=4,intermediate=64,seq=32,vocab=32,experts=4,top_k=2,"
     "shared_intermediate=64";
 
-PlanningResult planned_with_shared_experts() {
+Planned planned_with_shared_experts() {
   PlanRequest request = ask(kShared, "cpu:4", "megatron:tp=2", 8, 1);
   request.training.dtype = DType::F32;
   request.search.layers = 1;
@@ -36,7 +36,7 @@ std::string complaint(const Plan& plan) {
 }
 
 TEST(PartialSums, AreAddedBeforeTheyAreReduced) {
-  const PlanningResult found = planned_with_shared_experts();
+  const Planned found = planned_with_shared_experts();
   ASSERT_TRUE(found.plan) << found.reason;
   const StagePlan& stage = found.plan->stages.at(0);
   EXPECT_EQ(stage.ops.at("blk0.moe.combine").result.to_text(), "S0RR+P1");
@@ -47,7 +47,7 @@ TEST(PartialSums, AreAddedBeforeTheyAreReduced) {
 
 // The same plan with each of the two sums reduced where it is made: one all-reduce more, and a longer step.
 TEST(PartialSums, SaveAnAllReduce) {
-  const PlanningResult found = planned_with_shared_experts();
+  const Planned found = planned_with_shared_experts();
   ASSERT_TRUE(found.plan) << found.reason;
   Plan early = *found.plan;
   auto& ops = early.stages.at(0).ops;
@@ -59,11 +59,11 @@ TEST(PartialSums, SaveAnAllReduce) {
   const LoadedPlan loaded = load_plan(early, *costs);
   EXPECT_GT(all_reduces(loaded.program), all_reduces(found.program));
   SimulatedStep step(*costs);
-  EXPECT_GT(step.step_time(loaded.program, loaded.check), found.plan->predicted.step_time);
+  EXPECT_GT(step.step_of(loaded.program, loaded.check), found.plan->predicted.step_time);
 }
 
 TEST(PartialSums, OfAPlanComeBackFromItsFile) {
-  const PlanningResult found = planned_with_shared_experts();
+  const Planned found = planned_with_shared_experts();
   ASSERT_TRUE(found.plan) << found.reason;
   const Plan back = plan_from_json(parse_json(to_json(*found.plan).dump(), "plan.json"), "plan.json");
   EXPECT_EQ(back.stages.at(0).ops, found.plan->stages.at(0).ops);
@@ -71,7 +71,7 @@ TEST(PartialSums, OfAPlanComeBackFromItsFile) {
 }
 
 TEST(PartialSums, CannotBeReadWhereNoneAreMade) {
-  const PlanningResult found = planned_with_shared_experts();
+  const Planned found = planned_with_shared_experts();
   ASSERT_TRUE(found.plan) << found.reason;
   Plan wrong = *found.plan;
   // The first operand of the sum is whole now.
@@ -82,7 +82,7 @@ TEST(PartialSums, CannotBeReadWhereNoneAreMade) {
 }
 
 TEST(PartialSums, CannotStayWhereTheOpReadsThemAsWhole) {
-  const PlanningResult found = planned_with_shared_experts();
+  const Planned found = planned_with_shared_experts();
   ASSERT_TRUE(found.plan) << found.reason;
   Plan wrong = *found.plan;
   wrong.stages.at(0).ops.at("blk0.moe.sum").partial = 0;  // but its result is kept as partial sums

@@ -173,17 +173,17 @@ TEST(PeersBackend, AFailingProcessEndsTheWaitsOfTheOthers) {
 
 constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 
-PlanningResult plan_of(const std::string& model, const std::string& method) {
+Planned plan_of(const std::string& model, const std::string& method) {
   PlanRequest request = ask(model, "cpu:4", method, 16, 4);
   request.training.dtype = DType::F32;
   if (!request.search.method.one_stage()) request.search.layers = 2;
-  PlanningResult made = planned(request);
+  Planned made = planned(request);
   EXPECT_TRUE(made.plan.has_value()) << made.reason;
   return made;
 }
 
 // The result, which is the first process's.
-RunResult run_in(int processes, const PlanningResult& made) {
+RunResult run_in(int processes, const Planned& made) {
   RunResult result;
   in_processes(processes, [&](LocalPeers& peers) {
     HostBackend host(DType::F64);
@@ -203,7 +203,7 @@ constexpr const char* kUneven = "gpt:layers=2,hidden=18,heads=3,seq=7,vocab=33";
 TEST(ProgramsInProcesses, HaveTheBitsOfOneProcessWithADeviceEach) {
   for (const auto& [model, method] :
        {std::pair{kMlp, "data"}, {kGpt, "megatron:tp=2,pp=2"}, {kGpt, "zero3"}, {kUneven, "zero3"}}) {
-    const PlanningResult made = plan_of(model, method);
+    const Planned made = plan_of(model, method);
     const RunResult alone = run_program(made.graph, made.program, made.check, kTwoSteps);
     const RunResult together = run_in(4, made);
     EXPECT_EQ(together.losses, alone.losses) << method;
@@ -219,7 +219,7 @@ TEST(ProgramsInProcesses, TrainTheSameWeightsInBlocksOfAnySize) {
                                       {kGpt, "zero3"},
                                       {kUneven, "zero3"},
                                       {kUneven, "zero1:shard=2"}}) {
-    const PlanningResult made = plan_of(model, method);
+    const Planned made = plan_of(model, method);
     const RunResult alone = run_program(made.graph, made.program, made.check, kTwoSteps);
     for (const int processes : {1, 2, 3}) {
       const RunResult together = run_in(processes, made);
@@ -255,7 +255,7 @@ class BrokenBackend final : public Backend {
 };
 
 TEST(ProgramsInProcesses, EndInAllWhereOneFails) {
-  const PlanningResult made = plan_of(kMlp, "data");
+  const Planned made = plan_of(kMlp, "data");
   std::vector<std::string> told(3);
   in_processes(3, [&](LocalPeers& peers) {
     BrokenBackend broken(DeviceId(3));

@@ -13,11 +13,11 @@
 namespace meshwright::prepared_program_test {
 namespace {
 
-PlanningResult plan_of(const std::string& model, const std::string& method, Recompute recompute) {
+Planned plan_of(const std::string& model, const std::string& method, Recompute recompute) {
   PlanRequest request = ask(model, "dgx-a100:1", method, 16, 2);
   request.cluster = take_part(request.cluster, 1, 4);
   request.search.recompute = recompute;
-  PlanningResult planned = meshwright::planned(request);
+  Planned planned = meshwright::planned(request);
   EXPECT_TRUE(planned.plan.has_value()) << planned.reason;
   return planned;
 }
@@ -40,7 +40,7 @@ bool only_next_reads(const StageExecutable& executable, std::size_t i) {
 }
 
 // The forward ops whose results only the next one reads.
-std::set<std::string> left_to_the_next(const PlanningResult& planned) {
+std::set<std::string> left_to_the_next(const Planned& planned) {
   std::set<std::string> names;
   for (const StageExecutable& executable : planned.program.executables) {
     const PreparedExecutable prepared = prepare(planned.graph, executable);

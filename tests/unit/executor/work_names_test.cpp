@@ -10,7 +10,7 @@ namespace meshwright::work_names_test {
 namespace {
 
 TEST(WorkNames, AreWhatReadersOfRecordingsTakeThemFor) {
-  const PlanningResult planned =
+  const Planned planned =
       meshwright::planned(ask("gpt:layers=2,hidden=16,heads=4,seq=8,vocab=32", "dgx-a100:1", "megatron:tp=4", 16, 2));
   ASSERT_TRUE(planned.plan.has_value()) << planned.reason;
   int ops = 0, collectives = 0;

@@ -156,8 +156,8 @@ TEST(AdaptPlan, AnotherClusterOfTheSameShapeKeepsTheProgramAndChangesItsPrice) {
   const LoadedPlan before = loaded(plan), after = loaded(adapted);
   EXPECT_EQ(after.check.peak_memory, before.check.peak_memory);
   const auto fast = make_analytic_cost_model(plan.cluster), slow = make_analytic_cost_model(slower);
-  EXPECT_GT(SimulatedStep(*slow).step_time(after.program, after.check),
-            SimulatedStep(*fast).step_time(before.program, before.check));
+  EXPECT_GT(SimulatedStep(*slow).step_of(after.program, after.check),
+            SimulatedStep(*fast).step_of(before.program, before.check));
 }
 
 struct PlannedMethods : testing::TestWithParam<const char*> {};
@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, PlannedMethods,
 TEST_P(PlannedMethods, GivePlansThatLowerForTwiceTheSamplesTheTokensAndTheMicrobatches) {
   PlanRequest request = ask(kGpt, "cpu:4", GetParam(), 64, 4);
   request.search.layers = 2;
-  const PlanningResult found = planned(request);
+  const Planned found = planned(request);
   ASSERT_TRUE(found.plan) << found.reason;
   PlanChanges changes = batch_of(128);
   changes.microbatches = 8;

@@ -365,7 +365,7 @@ double seconds_of(const ProgramCosts& priced, const std::optional<int>& executab
 // may save; a gradient that two ops of a stage contribute to is summed there, but priced with the op that made the
 // tensor, on the stage before.
 void expect_as_planned(const PlanRequest& request) {
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(check_plan(*result.plan, result.graph), std::vector<std::string>{});
   EXPECT_EQ(check_program(result.program).violations, std::vector<std::string>{});

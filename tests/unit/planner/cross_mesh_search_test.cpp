@@ -42,9 +42,9 @@ Found found_for(const PlanOfGraph& made, const OrAuto<CrossMesh>& wanted, const 
   const ProgramCheck check = check_program(program);
   EXPECT_EQ(check.violations, std::vector<std::string>{});
   if (is_auto(wanted))
-    if (auto found = choose_cross_mesh(own, program, *costs, evaluator))
+    if (auto found = choose_cross_mesh(own, *costs, evaluator))
       return {found->plan, found->plan.predicted.step_time.si()};
-  return {own.plan, evaluator.step_of_plan(own, program, check).step.si()};
+  return {own.plan, evaluator.outcome(own).step.si()};
 }
 
 StepRequest fluid() {
@@ -116,7 +116,7 @@ TEST(CrossMeshSearch, StatesNoFormForGradientsThatGoPastAStage) {
   PlanRequest request = ask("vit:layers=2,hidden=32,heads=2,image=32,patch=8,classes=16", "cpu:16",
                             "megatron:tp=2,pp=8", 7, std::int64_t{7});
   request.search.cross_mesh = Auto{};
-  const PlanningResult made = planned(request);
+  const Planned made = planned(request);
   ASSERT_TRUE(made.plan);
   const StageGraph stages = stage_graph(*made.plan, made.graph);
   for (int to = 0; to < static_cast<int>(made.plan->stages.size()); ++to)

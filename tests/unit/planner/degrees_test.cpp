@@ -173,7 +173,7 @@ TEST(DegreesSearch, HasAPlanWheneverItIsStopped) {
   for (const int calls : {0, 1, 5, 20, 60, 80, 100, 200}) {
     int left = calls;
     request.stop = [&] { return left-- <= 0; };
-    const PlanningResult result = search_degrees(request, *costs, evaluator);
+    const Planned result = with_program(search_degrees(request, *costs, evaluator), *costs);
     EXPECT_EQ(result.log.interrupted, left < 0) << calls;
     ASSERT_TRUE(result.plan) << calls;
     EXPECT_EQ(check_plan(*result.plan, result.graph), std::vector<std::string>{}) << calls;
@@ -219,7 +219,7 @@ TEST_P(DegreesSearchOf, FindsTheFastestOfAllCombinations) {
     if (outcome.peak <= request.cluster.usable_memory()) best = std::min(best.value_or(outcome.step), outcome.step);
   ConsideredPlans considered;
   request.record = &considered;
-  PlanningResult found = make_plan(request, *costs, evaluator);
+  Planned found = with_program(make_plan(request, *costs, evaluator), *costs);
   // What was left out does not fit, or is slower.
   using Fate = ConsideredPlan::Fate;
   for (const ConsideredPlan* plan : considered.ranked()) {
@@ -252,7 +252,7 @@ TEST(DegreesSearch, GivesAnEndWithALargeVocabularyFewerBlocks) {
   PlanRequest request = ask_for("megatron", "gpt:layers=8,hidden=64,heads=4,seq=32,vocab=2048", "cpu:2", 16);
   HostGroup& hosts = request.cluster.only();
   hosts.within_host.beta = SecondsPerByte(100 * hosts.within_host.beta.si());
-  const PlanningResult found = planned(request);
+  const Planned found = planned(request);
   const Framework even = with_even_ends("megatron");
   request.search.launch_for = &even;
   ASSERT_TRUE(found.plan);
@@ -271,11 +271,11 @@ TEST(DegreesSearch, IsNeverFasterThanTheFreeSearch) {
     request.search.layers = Auto{};
     request.search.schedule = schedule;
     request.search.chunks = Auto{};
-    const PlanningResult free = planned(request);
+    const Planned free = planned(request);
     Framework runnable = find_framework("megatron");
     std::erase(runnable.context_exchanges, ContextExchange::PointToPoint);
     request.search.launch_for = &runnable;
-    const PlanningResult degrees = planned(request);
+    const Planned degrees = planned(request);
     ASSERT_TRUE(free.plan && degrees.plan) << model;
     EXPECT_LE(free.plan->predicted.step_time, degrees.plan->predicted.step_time)
         << model << ", " << name_of(schedule) << ": " << degrees.plan->method;
@@ -289,7 +289,7 @@ TEST(DegreesSearch, KeepsTheFreeSearchToItsLogicalMeshes) {
   request.search.layers = Auto{};
   request.search.recompute = Recompute::Full;
   request.search.logical_mesh_space = LogicalMeshSpace::DataParallelOnly;
-  const PlanningResult found = planned(request);
+  const Planned found = planned(request);
   ASSERT_TRUE(found.plan);
   for (const StagePlan& stage : found.plan->stages)
     EXPECT_EQ(stage.logical_shape, (std::vector<int>{stage.submesh.devices(), 1})) << found.log.how;
@@ -307,7 +307,7 @@ INSTANTIATE_TEST_SUITE_P(Small, DegreesSearchOf,
 TEST(DegreesSearch, SaysWhatIsNearestWhereNothingFits) {
   PlanRequest request = ask_for("megatron", kModel, "cpu:4", 16);
   request.cluster.groups.front().device.memory = Bytes(1e5);
-  const PlanningResult found = planned(request);
+  const Planned found = planned(request);
   ASSERT_FALSE(found.plan.has_value());
   EXPECT_NE(found.reason.find("that megatron launches none fits; the nearest, megatron:tp="), std::string::npos)
       << found.reason;
@@ -316,7 +316,7 @@ TEST(DegreesSearch, SaysWhatIsNearestWhereNothingFits) {
 TEST(DegreesSearch, SaysWhichRuleBindsWhereNothingIsLaunched) {
   // Three heads divide no degree of four devices but 1, and one sample has no replicas.
   const PlanRequest request = ask_for("fsdp", "gpt:layers=2,hidden=96,heads=3,seq=3,vocab=128", "cpu:4", 1);
-  const PlanningResult found = planned(request);
+  const Planned found = planned(request);
   ASSERT_FALSE(found.plan.has_value());
   EXPECT_NE(found.reason.find("fsdp launches none of"), std::string::npos) << found.reason;
 }
@@ -337,7 +337,7 @@ TEST(DegreesSearch, FitsTheMemoryOfTheSoftware) {
   const auto costs = make_physical_cost_model(request.cluster, software);
   SimulatedEvaluator evaluator(*costs, &software);
   request.cluster.groups.front().device.memory = gibibytes(5.0);
-  const PlanningResult found = make_plan(request, *costs, evaluator);
+  const Planned found = with_program(make_plan(request, *costs, evaluator), *costs);
   ASSERT_TRUE(found.plan.has_value()) << found.reason;
   const auto memory = evaluator.software_memory(*found.plan, found.graph);
   ASSERT_TRUE(memory.has_value());

@@ -43,7 +43,7 @@ Method manual(const std::vector<Method::ManualStage>& stages) {
 
 // Calls check(op, space, axes by name) for every forward op of the plan.
 template <class Check>
-void for_each_op(const PlanningResult& result, const Check& check) {
+void for_each_op(const Planned& result, const Check& check) {
   for (const StagePlan& stage : result.plan->stages)
     for (const auto& [name, sharding] : stage.ops)
       for (const Op& op : result.graph.ops())
@@ -60,7 +60,7 @@ struct DataMethods : testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Methods, DataMethods, testing::Values("data", "zero2", "zero3"));
 TEST_P(DataMethods, SplitEveryOpAlongItsBatchOnly) {
   for (const char* model : {kMlp, kGpt}) {
-    const PlanningResult result = planned(ask_four_layers(model, "cpu:4", GetParam()));
+    const Planned result = planned(ask_four_layers(model, "cpu:4", GetParam()));
     ASSERT_TRUE(result.plan) << result.reason;
     ASSERT_EQ(result.plan->stages.size(), 1u);
     EXPECT_EQ(result.plan->stages[0].logical_shape, (std::vector<int>{4, 1}));
@@ -82,7 +82,7 @@ TEST(Data, KeepsEveryParameterWhole) {
 }
 // Every tensor of this model has a dimension that 4 divides.
 TEST(Zero1, SplitsEveryStateAndNoWeightAndSynchronisesOncePerStep) {
-  const PlanningResult result = planned(ask_four_layers(kMlp, "cpu:4", "zero1"));
+  const Planned result = planned(ask_four_layers(kMlp, "cpu:4", "zero1"));
   for (const auto& [weight, state, eager] : parameters_of(*result.plan)) {
     EXPECT_EQ(weight, replicated(weight.dims.size()));
     EXPECT_EQ(state.used(), 1) << state.to_text();
@@ -90,7 +90,7 @@ TEST(Zero1, SplitsEveryStateAndNoWeightAndSynchronisesOncePerStep) {
   }
 }
 TEST(Zero2, SynchronisesInEveryMicrobatchToo) {
-  const PlanningResult result = planned(ask_four_layers(kMlp, "cpu:4", "zero2"));
+  const Planned result = planned(ask_four_layers(kMlp, "cpu:4", "zero2"));
   for (const auto& [weight, state, eager] : parameters_of(*result.plan)) {
     EXPECT_EQ(weight, replicated(weight.dims.size()));
     EXPECT_EQ(state.used(), 1) << state.to_text();
@@ -98,7 +98,7 @@ TEST(Zero2, SynchronisesInEveryMicrobatchToo) {
   }
 }
 TEST(Zero3, SplitsEveryWeightAndState) {
-  const PlanningResult result = planned(ask_four_layers(kMlp, "cpu:4", "zero3"));
+  const Planned result = planned(ask_four_layers(kMlp, "cpu:4", "zero3"));
   for (const auto& [weight, state, eager] : parameters_of(*result.plan)) {
     EXPECT_TRUE(eager);
     EXPECT_EQ(weight.used(), 1) << weight.to_text();
@@ -115,7 +115,7 @@ TEST(Zero, HoldsLessTheMoreItSplits) {
 }
 
 TEST(Megatron, CutsEqualStagesWithBatchOnTheFirstAxisOnly) {
-  const PlanningResult result = planned(ask_four_layers(kGpt, "cpu:8", "megatron:tp=2,pp=2"));
+  const Planned result = planned(ask_four_layers(kGpt, "cpu:8", "megatron:tp=2,pp=2"));
   ASSERT_TRUE(result.plan) << result.reason;
   ASSERT_EQ(result.plan->stages.size(), 2u);
   for (const StagePlan& stage : result.plan->stages) {
@@ -178,7 +178,7 @@ TEST(Refusals, NameManualStagesThatDoNotFitTheCluster) {
 TEST(Memory, OfAFoundPlanIsThatOfItsProgramAndFits) {
   for (const char* method : {"pipeshard", "data", "megatron:tp=2,pp=2"}) {
     const PlanRequest request = ask_four_layers(kGpt, "cpu:4", method);
-    const PlanningResult result = planned(request);
+    const Planned result = planned(request);
     EXPECT_EQ(result.plan->predicted.peak_memory, result.check.largest_peak());
     EXPECT_LE(result.check.largest_peak(), request.cluster.usable_memory());
     Bytes largest(0);
@@ -197,7 +197,7 @@ TEST(Memory, IsNeverExceededHoweverLittleThereIs) {
       bool fitted = false;
       for (double share = 0.2; share < 1.2; share *= 1.15) {
         request.cluster.only().device.memory = Bytes(share * most / request.cluster.only().device.usable_memory);
-        const PlanningResult result = planned(request);
+        const Planned result = planned(request);
         if (result.plan) {
           EXPECT_LE(result.check.largest_peak(), request.cluster.usable_memory()) << method << " " << share;
         } else {
@@ -213,7 +213,7 @@ TEST(Memory, ThatIsTooLittleIsNamedWithTheStageThatLacksIt) {
   for (const char* method : {"pipeshard", "data", "megatron:tp=1,pp=4"}) {
     PlanRequest request = ask_four_layers(kMlp, "cpu:4", method);
     request.cluster.only().device.memory = Bytes(102400 / request.cluster.only().device.usable_memory);
-    const PlanningResult result = planned(request);
+    const Planned result = planned(request);
     ASSERT_FALSE(result.plan);
     EXPECT_NE(result.reason.find("stage 0 of "), std::string::npos) << result.reason;
     EXPECT_NE(result.reason.find("(layers 0.."), std::string::npos) << result.reason;
@@ -230,24 +230,24 @@ TEST(Memory, ThatIsTooLittleIsNamedWithTheStageThatLacksIt) {
 }
 
 TEST(NoPlan, NamesTheOpThatTheMeshCannotSplit) {
-  const PlanningResult result = planned(ask(kMlp, "cpu:8", "data", 4, 1));  // 4 samples on 8 devices
+  const Planned result = planned(ask(kMlp, "cpu:8", "data", 4, 1));  // 4 samples on 8 devices
   ASSERT_FALSE(result.plan);
   EXPECT_NE(result.reason.find("blk0.up cannot be split over a 8x1 mesh"), std::string::npos) << result.reason;
 }
 // No mesh of the stages can be used at all: 2 samples on 4 devices. Other numbers of micro-batches can have a plan.
 TEST(NoPlan, NamesTheOpWhereNoMeshOfAnyStageCanSplitIt) {
-  const PlanningResult result = planned(ask(kMlp, "cpu:8", "megatron:tp=1,pp=2", 2, 1));
+  const Planned result = planned(ask(kMlp, "cpu:8", "megatron:tp=1,pp=2", 2, 1));
   ASSERT_FALSE(result.plan);
   EXPECT_NE(result.reason.find("blk0.up cannot be split over a 4x1 mesh"), std::string::npos) << result.reason;
   PlanRequest interleaved = ask(kMlp, "cpu:8", "megatron:tp=1,pp=2", 2, 1);
   interleaved.search.schedule = ScheduleKind::Interleaved;
   EXPECT_FALSE(planned(interleaved).plan);
-  const PlanningResult over_numbers = planned(ask(kMlp, "cpu:16", "megatron:tp=1,pp=2", 16, Auto{}));
+  const Planned over_numbers = planned(ask(kMlp, "cpu:16", "megatron:tp=1,pp=2", 16, Auto{}));
   ASSERT_TRUE(over_numbers.plan) << over_numbers.reason;
 }
 // Stages of 6 devices on hosts of 8: 4 of them are all 24 devices, but none fits beside another.
 TEST(NoPlan, SaysThatStagesHaveNoPlaceOnTheHosts) {
-  const PlanningResult megatron = planned(ask("mlp:layers=4,hidden=48", "p3.16xlarge:3", "megatron:tp=2,pp=4", 96, 2));
+  const Planned megatron = planned(ask("mlp:layers=4,hidden=48", "p3.16xlarge:3", "megatron:tp=2,pp=4", 96, 2));
   ASSERT_FALSE(megatron.plan);
   EXPECT_NE(megatron.reason.find("place"), std::string::npos) << "'" << megatron.reason << "'";
 }
@@ -272,7 +272,7 @@ TEST(Search, CountsItsWorkAndReportsIt) {
   request.progress = [&](const std::string& line) { said.push_back(line); };
   const auto costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*costs);
-  const PlanningResult result = make_plan(request, *costs, evaluator);
+  const Planned result = with_program(make_plan(request, *costs, evaluator), *costs);
   EXPECT_EQ(result.log.simulations, evaluator.calls);
   // 10 spans of 4 layers; 1x1: 1 price, 1x2: 2 shapes x 5 prices, 1x4: 3 shapes x 5 prices. One stage is best: it is
   // priced once more by itself, 3 shapes.
@@ -314,7 +314,7 @@ TEST(Search, CountsWhatTravelsBetweenHosts) {
 TEST(Search, OverMicrobatchesIsAsGoodAsEachAlone) {
   PlanRequest request = ask_four_layers(kGpt, "cpu:4");
   request.search.microbatches = Auto{};
-  const PlanningResult searched = planned(request);
+  const Planned searched = planned(request);
   const std::int64_t chosen = searched.plan->training.microbatches;
   EXPECT_EQ(64 % chosen, 0);
   for (const std::int64_t alone : {std::int64_t{1}, std::int64_t{2}, chosen}) {
@@ -342,7 +342,7 @@ TEST(Manual, StagesOfAFoundPlanTakeItsTime) {
     PlanRequest request = with_slow_links(ask_four_layers(kMlp, "cpu:4"), slowness);
     const Plan found = *planned(request).plan;
     request.search.method = manual(stages_of(found));
-    const PlanningResult again = planned(request);
+    const Planned again = planned(request);
     EXPECT_EQ(again.plan->predicted.step_time, found.predicted.step_time);
     stage_counts.insert(found.stages.size());
   }
@@ -363,7 +363,7 @@ TEST(Manual, StagesOfOneSubmeshMayHaveDifferentShapes) {
 TEST(Manual, StagesMayLeaveDevicesIdle) {
   PlanRequest request = ask_four_layers(kMlp, "cpu:8");
   request.search.method = manual({{0, 1, {1, 2}, {2, 1}}, {2, 3, {1, 1}, {1, 1}}});
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(result.plan->stages[0].devices, (std::vector<int>{0, 1}));
   EXPECT_EQ(result.plan->stages[1].devices, (std::vector<int>{2}));
@@ -375,7 +375,7 @@ TEST(Inference, PaysForNoUpdate) {
   for (const char* method : {"shard", "data", "zero2"}) {
     PlanRequest request = ask_four_layers(kMlp, "cpu:4", method);
     request.search.schedule = ScheduleKind::Inference;
-    const PlanningResult result = planned(request);
+    const Planned result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     EXPECT_EQ(result.plan->stages[0].backward, Seconds(0)) << method;
     EXPECT_EQ(result.plan->stages[0].update, Seconds(0)) << method;

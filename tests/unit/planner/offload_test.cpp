@@ -28,14 +28,14 @@ Bytes state_of(const Graph& graph) {
   return bytes;
 }
 
-PlanningResult planned_with(const PlanRequest& request) {
-  PlanningResult made = planned(request);
+Planned planned_with(const PlanRequest& request) {
+  Planned made = planned(request);
   EXPECT_TRUE(made.plan) << made.reason;
   return made;
 }
 
 TEST(Offload, FreesTheDevicesOfAllOptimizerState) {
-  const PlanningResult here = planned_with(request_of(Offload::None)),
+  const Planned here = planned_with(request_of(Offload::None)),
                        there = planned_with(request_of(Offload::Optimizer));
   const Bytes state = state_of(here.graph);
   EXPECT_GT(state.si(), 0.0);
@@ -49,7 +49,7 @@ TEST(Offload, FreesTheDevicesOfAllOptimizerState) {
 
 // What a dump says of the fullest device.
 TEST(Offload, LeavesNothingOfItAtTheDevicesPeak) {
-  const PlanningResult there = planned_with(request_of(Offload::Optimizer));
+  const Planned there = planned_with(request_of(Offload::Optimizer));
   Bytes held(0.0);
   for (const MemoryPart& part : peak_memory(there.program, DeviceId(0)).parts) held += part.bytes_at_peak();
   EXPECT_EQ(held, there.check.peak_memory[0]);
@@ -57,7 +57,7 @@ TEST(Offload, LeavesNothingOfItAtTheDevicesPeak) {
 
 // Split over the devices, each has half of it on its host.
 TEST(Offload, IsSplitAsTheStateIs) {
-  const PlanningResult there = planned_with(request_of(Offload::Optimizer, "zero1"));
+  const Planned there = planned_with(request_of(Offload::Optimizer, "zero1"));
   for (const std::size_t d : {0u, 1u})
     EXPECT_NEAR(there.program.host_bytes[d].si(), 0.5 * state_of(there.graph).si(), 0.01 * state_of(there.graph).si());
 }
@@ -66,8 +66,8 @@ TEST(Offload, IsSplitAsTheStateIs) {
 TEST(Offload, TakesTheStateThereAndBackInEveryUpdate) {
   const PlanRequest request = request_of(Offload::Optimizer);
   const auto costs = make_analytic_cost_model(request.cluster);
-  const PlanningResult here = planned_with(request_of(Offload::None)), there = planned_with(request);
-  const auto update = [&](const PlanningResult& made) {
+  const Planned here = planned_with(request_of(Offload::None)), there = planned_with(request);
+  const auto update = [&](const Planned& made) {
     const std::optional<int> executable = made.program.stages[0].update;
     return to_seconds(program_costs(made.program, *costs).times.executable[static_cast<std::size_t>(*executable)]).si();
   };
@@ -80,7 +80,7 @@ TEST(Offload, TakesTheStateThereAndBackInEveryUpdate) {
 TEST(Offload, DoesNotFitASmallHost) {
   PlanRequest request = request_of(Offload::Optimizer);
   request.cluster.only().device.host_memory = Bytes(1e5);
-  const PlanningResult made = planned(request);
+  const Planned made = planned(request);
   EXPECT_FALSE(made.plan);
   EXPECT_NE(made.reason.find("of its host's memory per device"), std::string::npos) << made.reason;
   ASSERT_TRUE(made.too_large);
@@ -91,7 +91,7 @@ TEST(Offload, IsReadFromWhatItWrites) {
   EXPECT_EQ(offload_from_name("optimizer"), Offload::Optimizer);
   EXPECT_EQ(offload_from_name(name_of(Offload::None)), Offload::None);
   EXPECT_THROW((void)offload_from_name("weights"), InputError);
-  const PlanningResult made = planned_with(request_of(Offload::Optimizer));
+  const Planned made = planned_with(request_of(Offload::Optimizer));
   const Plan again = plan_from_json(to_json(*made.plan), "plan.json");
   EXPECT_EQ(again.training.offload, Offload::Optimizer);
   EXPECT_EQ(again.cluster.only().device.host_memory, Bytes(1e9));

@@ -17,15 +17,15 @@ namespace {
 
 const char* const kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=33";
 
-PlanningResult plan_of(const char* model, const std::string& cluster, const std::string& method, std::int64_t batch,
+Planned plan_of(const char* model, const std::string& cluster, const std::string& method, std::int64_t batch,
                        std::int64_t microbatches = 1) {
   PlanRequest request = ask(model, cluster, method, batch, microbatches);
   if (!request.search.method.one_stage()) request.search.layers = 2;
-  PlanningResult result = planned(request);
+  Planned result = planned(request);
   EXPECT_TRUE(result.plan) << result.reason;
   return result;
 }
-UnevenParameters uneven(const PlanningResult& result, const std::string& method) {
+UnevenParameters uneven(const Planned& result, const std::string& method) {
   return uneven_parameters(method_from_text(method), *result.plan, result.graph);
 }
 
@@ -48,7 +48,7 @@ TEST(Zero3, HoldsItsShareOfEverything) {
         std::tuple{"gpt-1.3b", "cpu:7", 7}}) {
     PlanRequest request = ask(model, cluster, "zero3", devices, 1);
     request.cluster.only().device.memory = Bytes(1e15);
-    const PlanningResult result = planned(request);
+    const Planned result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     const Bytes share = total_of(result.graph) / devices;
     for (const Bytes held : result.program.persistent_bytes) {
@@ -62,7 +62,7 @@ TEST(Zero3, HoldsItsShareOfEverything) {
 // The table of this model is its output matrix too: the gradients of both uses are summed split.
 TEST(ZeroLevels, SumTheGradientOfATiedTableSplit) {
   for (const char* method : {"zero2", "zero3"}) {
-    const PlanningResult result = plan_of(kGpt, "cpu:5", method, 10, 2);
+    const Planned result = plan_of(kGpt, "cpu:5", method, 10, 2);
     int sums = 0;
     for (const Buffer& buffer : result.program.buffers) {
       const Tensor& tensor = result.graph.tensor(buffer.local.tensor);
@@ -76,7 +76,7 @@ TEST(ZeroLevels, SumTheGradientOfATiedTableSplit) {
 
 // The state's tiles on five devices are those of the header: rounded up, one after the other.
 TEST(Zero1, HoldsPaddedTilesOfTheStateAndWholeWeights) {
-  const PlanningResult result = plan_of(kGpt, "cpu:5", "zero1", 10, 2);
+  const Planned result = plan_of(kGpt, "cpu:5", "zero1", 10, 2);
   int padded = 0;
   for (const Buffer& buffer : result.program.buffers) {
     const Tensor& tensor = result.graph.tensor(buffer.local.tensor);
@@ -95,7 +95,7 @@ TEST(Zero1, HoldsPaddedTilesOfTheStateAndWholeWeights) {
 
 // Every copy of a group of three has the tile of the same place.
 TEST(Hybrid, SplitsWithinGroupsAlone) {
-  const PlanningResult result = plan_of(kGpt, "cpu:6", "zero3:shard=3", 12, 2);
+  const Planned result = plan_of(kGpt, "cpu:6", "zero3:shard=3", 12, 2);
   EXPECT_EQ(result.plan->stages.front().logical_shape, (std::vector<int>{2, 3}));
   for (const PlacedParameter& placed : placed_parameters(*result.plan, result.graph)) {
     EXPECT_EQ(placed.sharding->weight.used(), 2) << result.graph.tensor(placed.tensor).name;
@@ -113,7 +113,7 @@ TEST(Hybrid, SplitsWithinGroupsAlone) {
 TEST(Hybrid, SumsTilesBetweenGroups) {
   PlanRequest request = ask("llama-7b", "dgx-h100:2", "zero3:shard=8", 16, 1);
   request.cluster.only().device.memory = Bytes(1e15);
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   std::set<int> scattered, summed;
   for (const StageExecutable& executable : result.program.executables)
@@ -129,7 +129,7 @@ TEST(Hybrid, SumsTilesBetweenGroups) {
 // --- what is said ---
 
 TEST(Said, IsThePaddingOfAllThatIsKept) {
-  const PlanningResult result = plan_of(kGpt, "cpu:5", "zero3", 10);
+  const Planned result = plan_of(kGpt, "cpu:5", "zero3", 10);
   Bytes padding(0.0);
   for (const Buffer& buffer : result.program.buffers) {
     const Tensor& tensor = result.graph.tensor(buffer.local.tensor);
@@ -140,14 +140,14 @@ TEST(Said, IsThePaddingOfAllThatIsKept) {
   EXPECT_NEAR(uneven(result, "zero3").padding.si(), padding.si(), 1e-6);
 }
 TEST(Said, IsNothingWhereEverythingDivides) {
-  const PlanningResult result = plan_of("mlp:layers=2,hidden=16", "cpu:4", "zero3", 8);
+  const Planned result = plan_of("mlp:layers=2,hidden=16", "cpu:4", "zero3", 8);
   EXPECT_TRUE(uneven(result, "zero3").unsplit.empty());
   EXPECT_EQ(uneven(result, "zero3").padding, Bytes(0.0));
   EXPECT_EQ(uneven(plan_of(kGpt, "cpu:5", "data", 10), "data").padding, Bytes(0.0));
 }
 // A bias of one element has no dimension to split; `largest` pads nothing.
 TEST(Said, IsWhatStaysWhole) {
-  const PlanningResult one = plan_of("mlp:layers=1,hidden=1", "cpu:3", "zero3", 6);
+  const Planned one = plan_of("mlp:layers=1,hidden=1", "cpu:3", "zero3", 6);
   const UnevenParameters of_one = uneven(one, "zero3");
   ASSERT_FALSE(of_one.unsplit.empty());
   for (const std::string& name : of_one.unsplit)
@@ -156,13 +156,13 @@ TEST(Said, IsWhatStaysWhole) {
         EXPECT_EQ(tensor.elements(), 1) << name;
       }
   EXPECT_GT(of_one.unsplit_bytes, Bytes(0.0));
-  const PlanningResult largest = plan_of("mlp:layers=1,hidden=9", "cpu:5", "largest", 10);
+  const Planned largest = plan_of("mlp:layers=1,hidden=9", "cpu:5", "largest", 10);
   EXPECT_FALSE(uneven(largest, "largest").unsplit.empty());
 }
 
 // The checks of prices: a collective of padded tiles costs as much as one of a tensor that has that many rows.
 TEST(Priced, AreTilesWithTheirPadding) {
-  const PlanningResult result = plan_of(kGpt, "cpu:5", "zero3", 10);
+  const Planned result = plan_of(kGpt, "cpu:5", "zero3", 10);
   const LogicalMesh& mesh = result.program.stages.front().mesh;
   int padded = 0;
   for (const StageExecutable& executable : result.program.executables)

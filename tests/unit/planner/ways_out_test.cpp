@@ -57,7 +57,7 @@ PlanRequest short_of_state() {
 
 WaysOut ways_out_of(const PlanRequest& request, const WaysOutLimits& limits = {}) {
   Analytic analytic;
-  const PlanningResult failed = planned(request);
+  const Planned failed = planned(request);
   EXPECT_FALSE(failed.plan);
   EXPECT_TRUE(failed.too_large) << failed.reason;
   return find_ways_out(request, failed, analytic.cost_context_of(), limits);
@@ -74,7 +74,7 @@ TEST(WaysOut, FitWhenTheyArePlannedAgain) {
     const WaysOut found = ways_out_of(request, {.planning_calls = 40, .ways = 10});
     EXPECT_GE(found.ways.size(), 2u);
     for (const WayOut& way : found.ways) {
-      const PlanningResult again = planned(way.request);
+      const Planned again = planned(way.request);
       ASSERT_TRUE(again.plan) << way.change << ": " << again.reason;
       EXPECT_EQ(again.plan->predicted.step_time, way.step_time) << way.change;
       EXPECT_LE(again.check.largest_peak(), way.request.cluster.usable_memory()) << way.change;
@@ -109,7 +109,7 @@ TEST(WaysOut, OfStateSplitWithinGroupsIsToSplitItOverAllDevices) {
 
 TEST(WaysOut, AreSortedByTimePerSampleOneOfEachKind) {
   const PlanRequest request = short_of_activations();
-  const PlanningResult failed = planned(request);
+  const Planned failed = planned(request);
   const WaysOut found = ways_out_of(request, {.planning_calls = 40, .ways = 10});
   const double before = failed.too_large->step_time.si() / 64;
   std::set<WayOut::Kind> kinds;
@@ -127,7 +127,7 @@ TEST(WaysOut, AreSortedByTimePerSampleOneOfEachKind) {
 
 TEST(WaysOut, CallThePlannerAsOftenAsAllowedAndNotAfterBeingStopped) {
   const PlanRequest request = short_of_activations();
-  const PlanningResult failed = planned(request);
+  const Planned failed = planned(request);
   for (const int calls : {0, 1, 3}) {
     Analytic analytic;
     (void)find_ways_out(request, failed, analytic.cost_context_of(), {.planning_calls = calls});
@@ -143,7 +143,7 @@ TEST(WaysOut, CallThePlannerAsOftenAsAllowedAndNotAfterBeingStopped) {
 TEST(WaysOut, PlanNothingThatWeightsAndStateAloneMakeTooLarge) {
   const PlanRequest request = with_memory(data_parallel(kMlp), Bytes(1024));
   Analytic analytic;
-  const PlanningResult failed = planned(request);
+  const Planned failed = planned(request);
   const WaysOut found = find_ways_out(request, failed, analytic.cost_context_of());
   EXPECT_EQ(analytic.calls, 0);
   EXPECT_TRUE(sentence(failed, found).ends_with(" usable each; use more or larger devices, or a smaller model"));
@@ -162,7 +162,7 @@ TEST(WaysOut, OfLargeRequestsAreWhatTheirPlansTakeAtMost) {
   ASSERT_FALSE(found.ways.empty());
   for (const WayOut& way : found.ways) {
     EXPECT_TRUE(way.at_most || way.request.training.batch <= 128) << way.change;
-    const PlanningResult again = planned(way.request);
+    const Planned again = planned(way.request);
     ASSERT_TRUE(again.plan) << way.change << ": " << again.reason;
     EXPECT_LE(again.plan->predicted.step_time, way.step_time) << way.change;
   }
@@ -177,7 +177,7 @@ TEST(WaysOut, OfLargeRequestsAreNotPlannedWhereALargerChangeIsInVain) {
   request = with_memory(request, 0.98 * peak_of(recomputed));
   std::set<std::string> planned_changes;
   request.progress = [&](const std::string& text) { planned_changes.insert(text.substr(0, text.find(':'))); };
-  const PlanningResult failed = planned(request);
+  const Planned failed = planned(request);
   planned_changes.clear();
   Analytic analytic;
   const WaysOut found = find_ways_out(request, failed, analytic.cost_context_of(), {.planning_calls = 40, .ways = 10});
@@ -206,7 +206,7 @@ TEST(WaysOut, MoreHostsAreNamedAsThePresetWhereItIsOne) {
 }
 
 TEST(WaysOut, AreNotLookedForWhereMemoryIsNotTheLimit) {
-  PlanningResult failed;
+  Planned failed;
   failed.reason = "the stages' submeshes have no place side by side on the 2 hosts of lab";
   Analytic analytic;
   const WaysOut found = find_ways_out(data_parallel(kMlp), failed, analytic.cost_context_of());
@@ -215,7 +215,7 @@ TEST(WaysOut, AreNotLookedForWhereMemoryIsNotTheLimit) {
 }
 
 TEST(WaysOutSentence, NamesTheStageThenWhatToChangeAndWhatItCosts) {
-  PlanningResult failed;
+  Planned failed;
   failed.too_large = {3, 4, 12, 15, gibibytes(21.4), gibibytes(16), Seconds(2.0)};
   WaysOut found;
   EXPECT_EQ(

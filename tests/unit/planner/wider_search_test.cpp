@@ -30,7 +30,7 @@ class Requests : Draw {
     HostGroup& hosts = request.cluster.only();
     const double slowness = any<double>({1, 10, 100});
     hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
-    const PlanningResult free = planned(request);
+    const Planned free = planned(request);
     const double share = any<double>({0.3, 0.5, 0.7, 0.9, 1.1, 4.0});
     hosts.device.memory = Bytes(share * free.plan->predicted.peak_memory.si());
     hosts.device.usable_memory = 1.0;
@@ -50,7 +50,7 @@ struct Outcome {
 };
 Outcome outcome_of(const PlanRequest& request) {
   try {
-    const PlanningResult result = planned(request);
+    const Planned result = planned(request);
     if (!result.plan) return {};
     EXPECT_LE(result.check.largest_peak(), request.cluster.usable_memory());
     EXPECT_LE(result.plan->predicted.lower_bound, result.plan->predicted.step_time);
@@ -130,7 +130,7 @@ TEST(WiderSearch, OverLayersIsAsGoodAsTheUsualNumberItsHalfAndItsDouble) {
     against.narrower("the usual layers", [&](PlanRequest& narrow) { narrow.search.layers = ModelDefault{}; });
     PlanRequest usual = wide;
     usual.search.layers = ModelDefault{};
-    const PlanningResult found = planned(usual);
+    const Planned found = planned(usual);
     if (!found.plan) return;
     const int layers = static_cast<int>(found.plan->layer_starts.size());
     for (const int count : {2 * layers, layers / 2})

@@ -29,7 +29,7 @@ std::int64_t left_by(const Program& program, const StageExecutable& executable) 
 }
 
 struct OfPlan {
-  PlanningResult result;
+  Planned result;
   std::unique_ptr<CostModel> costs;
   ProgramTimes times;
 };
@@ -123,7 +123,7 @@ struct RingPrices final : CostModel {
 double forward_of_ring(double attention, double block, const CutOptions& options) {
   PlanRequest request = ask("llama:layers=1,hidden=32,heads=4,kv_heads=4,intermediate=32,seq=16,vocab=32", "cpu:4",
                             "context:cp=4,cp-comm=p2p", 8, 1);
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   const RingPrices prices(attention, block);
   const ProgramTimes times = program_costs(result.program, prices).times;
   const auto forward = static_cast<std::size_t>(*result.program.stages[0].forward);
@@ -150,7 +150,7 @@ TEST(PiecesOfASoftware, HideNothingTwice) {
     request.training.dtype = DType::BF16;
     const auto costs = make_physical_cost_model(request.cluster, find_software_profile("fsdp"));
     SimulatedStep evaluator(*costs);
-    const PlanningResult result = make_plan(request, *costs, evaluator);
+    const Planned result = with_program(make_plan(request, *costs, evaluator), *costs);
     ASSERT_TRUE(result.plan) << result.reason;
     const Program& program = result.program;
     const ProgramTimes times = program_costs(program, *costs).times;

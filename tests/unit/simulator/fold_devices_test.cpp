@@ -100,7 +100,7 @@ TEST_P(FoldDevicesOfPlans, IsExact) {
   const auto& [model, cluster, method, most] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 4);
   request.search.layers = 4;
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);
   const ProgramTimes times = program_costs(result.program, *costs).times;

@@ -92,7 +92,7 @@ TEST_P(OverlapOfPlans, IsNoSlowerAndReadsWhatIsThere) {
   const auto& [model, cluster, method] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 4);
   request.search.layers = 4;
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);
   const ProgramTimes times = program_costs(result.program, *costs).times;
@@ -200,7 +200,7 @@ TEST(Overlap, SumsGradientsWhileTheBackwardGoesOn) {
 // Weights that are gathered before each use: one computation ahead hides what none ahead does not, for more memory.
 TEST(Overlap, GathersWeightsAheadOfTheirUse) {
   PlanRequest request = ask("mlp:layers=8,hidden=1024", "p3.16xlarge:1", "zero3", 1024, 2);
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);
   const ProgramTimes times = program_costs(result.program, *costs).times;

@@ -11,7 +11,7 @@ namespace meshwright::plan_tables_test {
 namespace {
 
 struct Made {
-  PlanningResult result;
+  Planned result;
   std::unique_ptr<CostModel> costs;
   ProgramTimes times;
 };
@@ -20,7 +20,7 @@ Made make(PlanRequest request) {
   Made made;
   made.costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*made.costs);
-  made.result = make_plan(request, *made.costs, evaluator);
+  made.result = with_program(make_plan(request, *made.costs, evaluator), *made.costs);
   MW_CHECK(made.result.plan.has_value(), "no plan: {}", made.result.reason);
   made.times = program_costs(made.result.program, *made.costs).times;
   return made;

@@ -107,7 +107,7 @@ TEST_P(ProgramFlowsOfPlans, ChangeNothingWhereNothingIsShared) {
   const auto& [model, cluster, method] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 4);
   request.search.layers = 4;
-  const PlanningResult result = planned(request);
+  const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
   const auto costs = make_analytic_cost_model(request.cluster);
   ProgramTimes times = program_costs(result.program, *costs).times;

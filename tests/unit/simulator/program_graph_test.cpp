@@ -102,7 +102,7 @@ TEST_P(ProgramGraphOfPlans, IsTheProgramToThePicosecondAndTheByte) {
     PlanRequest request = ask(model, cluster, method, 64, 4);
     request.search.layers = 4;
     request.search.schedule = schedule;
-    const PlanningResult result = planned(request);
+    const Planned result = planned(request);
     ASSERT_TRUE(result.plan) << result.reason;
     const auto costs = make_analytic_cost_model(request.cluster);
     expect_equal(result.program, program_costs(result.program, *costs).times);

@@ -23,7 +23,7 @@ struct Taken {
 Taken take_apart(const PlanRequest& request) {
   const auto costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*costs);
-  PlanningResult result = make_plan(request, *costs, evaluator);
+  Planned result = with_program(make_plan(request, *costs, evaluator), *costs);
   MW_CHECK(result.plan.has_value(), "no plan: {}", result.reason);
   const ProgramTimes times = program_costs(result.program, *costs).times;
   return {*std::move(result.plan), terms_of_step(result.program, result.graph, *costs),
