@@ -101,15 +101,20 @@ void read_deepspeed_batch(ReadingJob& job, const std::string& prefix) {
 void read_deepspeed(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
-  const auto tp = number_or_auto(s, "tensor_parallel.autotp_size");
-  d.tp = static_cast<int>(std::min<std::int64_t>(tp.value_or(1), 1 << 20));
+  // Degrees that the settings lack are arguments of the script, by the names that GPT-NeoX gives them.
+  const auto degree = [&](const std::vector<std::string>& keys) {
+    std::int64_t found = 1;
+    for (const std::string& key : keys) found = std::max(found, number_or_auto(s, key).value_or(1));
+    return static_cast<int>(std::min<std::int64_t>(found, 1 << 20));
+  };
+  d.tp = degree({"tensor_parallel.autotp_size", "program.model-parallel-size", "program.model_parallel_size"});
+  d.pp = degree({"program.pipe-parallel-size", "program.pipe_parallel_size"});
+  d.ep = degree({"expert_parallel.autoep_size", "program.expert-parallel-size", "program.expert_parallel_size"});
   share_devices(job);
   if (!take_given_model(job, std::nullopt))
     throw InputError(fmt::format(
         "{}: DeepSpeed's files say nothing of the model; give --model with a built-in model, sizes or a config.json.",
         job.text.program));
-  if (const auto ep = number_or_auto(s, "expert_parallel.autoep_size"))
-    d.ep = static_cast<int>(std::min<std::int64_t>(*ep, 1 << 20));
   (void)s.take("expert_parallel.enabled");
   read_deepspeed_keys(job, "");
   read_deepspeed_batch(job, "");

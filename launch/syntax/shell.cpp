@@ -465,6 +465,11 @@ class ShellReader {
   // Scripts within the script: `bash -c "..."`, `sbatch <<EOF`, `source FILE`, `bash FILE ARGUMENTS`.
   bool read_inner(const ShellCommand& command, int depth) {
     const std::string name = base_name(command.words[0].text);
+    if ((name == "exec" || name == "nohup" || name == "time" || name == "command") && command.words.size() > 1) {
+      ShellCommand rest = command;
+      rest.words.erase(rest.words.begin());
+      return read_inner(rest, depth);
+    }
     if (name == "eval") {
       std::string text;
       for (std::size_t i = 1; i < command.words.size(); ++i) text += command.words[i].text + " ";

@@ -36,9 +36,21 @@ std::string config(const LaunchJob& job) {
   if (o.kind == Optimizer::Kind::Momentum) parameters["momentum"] = o.momentum;
   json["optimizer"] = {{"type", o.kind == Optimizer::Kind::Adam ? "AdamW" : "SGD"}, {"params", std::move(parameters)}};
   if (o.max_norm > 0) json["gradient_clipping"] = o.max_norm;
+  // The script checkpoints the blocks; this tells whoever reads the settings alone.
+  if (setup.degrees.recompute == Recompute::Full) json["activation_checkpointing"] = {{"partition_activations", false}};
   json["steps_per_print"] = 1;
   return json.dump(2) + "\n";
 }
+
+constexpr const char* kConfigFile = R"PY(
+def config_file():
+    """DeepSpeed's settings, which run.sh names, beside the degrees that they lack."""
+    parser = deepspeed.add_config_arguments(argparse.ArgumentParser())
+    for name, degree in (("model", TP), ("pipe", PP), ("expert", EP)):
+        parser.add_argument(f"--{name}-parallel-size", type=int, default=degree, choices=[degree], help="as planned")
+    return parser.parse_args().deepspeed_config
+
+)PY";
 
 constexpr const char* kExperts = R"PY(
 def experts(tp):
@@ -59,13 +71,14 @@ experts = model.Experts
 
 constexpr const char* kWhole = R"PY(
 def main():
+    config = config_file()
     deepspeed.init_distributed("nccl")
     local = int(os.environ["LOCAL_RANK"])
     torch.cuda.set_device(local)
     topology = PipeModelDataParallelTopology(num_pp=1, num_mp=TP, num_dp=DP)
     groups = PipelineParallelGrid(topology=topology) if TP > 1 else None
     tp = groups.get_slice_parallel_group() if TP > 1 else None
-    with deepspeed.zero.Init(config_dict_or_path="ds_config.json", enabled=ZERO == 3):
+    with deepspeed.zero.Init(config_dict_or_path=config, enabled=ZERO == 3):
         net = model.Model(tp, experts)
     if RECOMPUTE:
         for block in net.blocks:
@@ -73,7 +86,7 @@ def main():
     parameters = [{"params": list(net.parameters()), "name": "all"}]
     if EP > 1:
         parameters = split_params_into_different_moe_groups_for_optimizer(parameters)
-    engine, *_ = deepspeed.initialize(model=net, model_parameters=parameters, mpu=groups, config="ds_config.json")
+    engine, *_ = deepspeed.initialize(model=net, model_parameters=parameters, mpu=groups, config=config)
     torch.manual_seed(1 + dist.get_rank() // TP)
     clock = model.StepClock(MICRO_BATCH * MICRO_BATCHES * DP * model.SEQ, dist.get_rank())
     for _ in range(STEPS):
@@ -137,6 +150,7 @@ def batches(device):
 
 
 def main():
+    config = config_file()
     deepspeed.init_distributed("nccl")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
@@ -149,7 +163,7 @@ def main():
         layers(tp), topology=topology, loss_fn=lambda x, labels: model.loss_of(x, labels, tp),
         activation_checkpoint_interval=1 if RECOMPUTE else 0, checkpointable_layers=["Block"],
     )
-    engine, *_ = deepspeed.initialize(model=net, model_parameters=list(net.parameters()), config="ds_config.json")
+    engine, *_ = deepspeed.initialize(model=net, model_parameters=list(net.parameters()), config=config)
     # Ranks of one tensor-parallel group read the same tokens.
     torch.manual_seed(1 + dist.get_rank() // TP)
     clock = model.StepClock(MICRO_BATCH * MICRO_BATCHES * DP * model.SEQ, dist.get_rank())
@@ -169,7 +183,9 @@ std::string script(const LaunchJob& job, const Decoder& decoder) {
   const Degrees& d = setup.degrees;
   const bool own_experts = decoder.experts && d.ep > 1;
   std::string text = commented(heading(job)) + "\"\"\"Trains model.py with DeepSpeed as planned.\"\"\"\n";
-  text += "import functools\nimport os\n\nimport deepspeed\nimport torch\nimport torch.distributed as dist\n";
+  text +=
+      "import argparse\nimport functools\nimport os\n\nimport deepspeed\nimport torch\nimport torch.distributed as "
+      "dist\n";
   if (d.pp > 1) text += "import torch.nn.functional as F\nfrom torch import nn\n";
   if (own_experts) text += "from deepspeed.moe.layer import MoE\n";
   if (d.pp == 1) text += "from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer\n";
@@ -188,7 +204,7 @@ std::string script(const LaunchJob& job, const Decoder& decoder) {
         setup.stage_blocks.empty() ? blocks_of_stages(d.split, decoder.layers, d.pp, d.chunks) : setup.stage_blocks;
     text += fmt::format("STAGE_BLOCKS = [{}]\n", fmt::join(blocks, ", "));
   }
-  return text + "\n" + (own_experts ? kExperts : kPlainExperts) + ((d.pp > 1 ? kPipeline : kWhole) + 1);
+  return text + "\n" + kConfigFile + (own_experts ? kExperts : kPlainExperts) + ((d.pp > 1 ? kPipeline : kWhole) + 1);
 }
 
 }  // namespace
@@ -203,7 +219,11 @@ WrittenJob write_deepspeed(const LaunchJob& job) {
                  job.setup.degrees.pp > 1 ? "the training step, with a PipelineModule of the plan's stages"
                                           : "the training step"}};
   made.script.environment = {{"PYTORCH_ALLOC_CONF", "expandable_segments:True"}};
-  made.script.command = torchrun_command("train.py");
+  const Degrees& d = job.setup.degrees;
+  std::string program = "train.py --deepspeed --deepspeed_config ds_config.json";
+  for (const auto& [name, degree] : {std::pair{"model", d.tp}, std::pair{"pipe", d.pp}, std::pair{"expert", d.ep}})
+    if (degree > 1) program += fmt::format(" --{}-parallel-size {}", name, degree);
+  made.script.command = torchrun_command(program);
   made.measure = {"step: the script prints every step, and at the end the median after the first five",
                   "tokens/s: printed with every step; TFLOPS per device and MFU follow from the step",
                   "memory: the reserved peak of rank 0, printed with every step"};

@@ -139,7 +139,9 @@ std::string config(const LaunchJob& job, const Decoder& decoder) {
                                                            : "none";
   text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", mode);
   if (d.recompute == Recompute::Selective) text += "selective_ac_option = \"op\"\n";
-  text += "\n[compile]\nenable = false\n\n[checkpoint]\nenable = false\n\n[metrics]\nlog_freq = 1\n";
+  // What the plan's costs are of: the profile torchtitan is that of compiled blocks.
+  text += fmt::format("\n[compile]\nenable = {}\n", job.plan.software == "torchtitan");
+  text += "\n[checkpoint]\nenable = false\n\n[metrics]\nlog_freq = 1\n";
   if (decoder.experts)
     text += "\n[debug]\n# The router's load is forced even, as it is predicted.\nmoe_force_load_balance = true\n";
   return text;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "launch/read/launch_reading.h"
 #include "launch/setup/setup_of_plan.h"
 #include "launch/write/script.h"
 #include "launch/write/write_launch.h"
@@ -40,6 +41,34 @@ TEST(LauncherFiles, RunTheSameScriptOnEveryHost) {
   EXPECT_TRUE(holds(file_of(made, "megatron", Launcher::Mpi, "mpirun.sh"), "OMPI_COMM_WORLD_RANK"));
   EXPECT_TRUE(holds(file_of(made, "megatron", Launcher::Kubernetes, "trainjob.yaml"), "    numNodes: 2\n"));
   EXPECT_EQ(file_of(made, "megatron", Launcher::Torchrun, "job.sbatch"), "");
+}
+
+// Each of them starts run.sh, which names what lies beside it.
+TEST(LauncherFiles, AreReadBackFromEveryLauncher) {
+  const std::pair<const char*, const char*> targets[] = {{"megatron", "megatron:tp=4,pp=1,zero=1,exact=1"},
+                                                         {"deepspeed", "megatron:tp=4,pp=1,zero=1,exact=1"},
+                                                         {"deepspeed", "megatron:tp=2,pp=2,zero=1,exact=1"},
+                                                         {"deepspeed", "zero3"}};
+  const std::pair<Launcher, const char*> launchers[] = {
+      {Launcher::Torchrun, "run.sh"}, {Launcher::Slurm, "job.sbatch"}, {Launcher::Mpi, "mpirun.sh"}};
+  for (const auto& [target, method] : targets)
+    for (const auto& [launcher, name] : launchers) {
+      SCOPED_TRACE(fmt::format("{} {} {}", target, method, name));
+      const PlanningResult made = made_of(method);
+      LaunchInput input{.files = {{name, file_of(made, target, launcher, name)}}};
+      input.beside = [&, of = launcher, to = target](const std::string& other) -> std::optional<std::string> {
+        const std::string text = file_of(made, to, of, other);
+        return text.empty() ? std::nullopt : std::optional(text);
+      };
+      const LaunchReading reading = read_launch(read_launch_text(input), {2, 8}, {.model = made.plan->model});
+      const LaunchSetup setup = setup_of(*made.plan, made.graph, find_launch_target(target));
+      EXPECT_EQ(reading.setup.degrees.tp, setup.degrees.tp);
+      EXPECT_EQ(reading.setup.degrees.pp, setup.degrees.pp);
+      EXPECT_EQ(reading.setup.degrees.dp, setup.degrees.dp);
+      EXPECT_EQ(reading.setup.degrees.zero, setup.degrees.zero);
+      EXPECT_EQ(reading.setup.degrees.micro_batches, 2);
+      EXPECT_EQ(reading.setup.global_batch(), 32);
+    }
 }
 
 TEST(LauncherFiles, AreNoneOfAModuleForTheUsersProgram) {

@@ -105,6 +105,12 @@ TEST(Shell, FunctionsAndScriptsOfOtherFilesAreFollowed) {
             (Lines{"<p> <one> <3>", "<q> <5> <3>"}));
 }
 
+TEST(Shell, AScriptIsFollowedFromWhereItIsExecuted) {
+  EXPECT_EQ(run("srun -n 2 bash -c \"RANK=1 exec bash '$DIR/run.sh'\"\nexec nohup bash run.sh 2\n",
+                {.files = {{"run.sh", "p $RANK $1\n"}}}),
+            (Lines{"<srun> <-n> <2>", "<p> <1> <${1}>", "<p> <1> <2>"}));
+}
+
 TEST(Shell, WordsGluedToABackslashGoOnInTheNextLine) {
   EXPECT_EQ(run("p base.yml\\\n  a=1\\\n  b=2\np on\\\ne\n"), (Lines{"<p> <base.yml> <a=1> <b=2>", "<p> <one>"}));
 }

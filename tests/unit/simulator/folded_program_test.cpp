@@ -94,6 +94,8 @@ void expect_folds(const Plan& plan) {
   for (std::size_t d = 0; d < truth.program.devices.size(); ++d)
     EXPECT_TRUE(equal_lists(folded.loaded.program.devices[d], truth.program.devices[d])) << "device " << d;
   EXPECT_EQ(folded.loaded.check.peak_memory, whole.check.peak_memory);
+  EXPECT_EQ(folded.loaded.program.persistent_bytes, whole.program.persistent_bytes);
+  EXPECT_EQ(folded.loaded.program.host_bytes, whole.program.host_bytes);
 
   const Program& part = folded.loaded.program;
   const ProgramCosts own = program_costs(part, *costs);
