@@ -161,9 +161,11 @@ std::optional<TraceFormat> trace_format(const std::string& file) {
   const std::size_t begin = first.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos || first.starts_with("SQLite format 3")) return std::nullopt;
   if (first[begin] == '{' || first[begin] == '[') return TraceFormat::Kineto;
-  // Launchers write before the first table; what a trace in bytes begins with is no text.
-  if (first.find('\0') == std::string_view::npos && first.find('\x12') == std::string_view::npos)
-    return is_nccl_tests(read_unpacked(file)) ? std::optional(TraceFormat::NcclTests) : std::nullopt;
+  const bool text = std::all_of(first.begin(), first.end(), [](char c) {
+    return static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\r' || c == '\t' || c == '\x1b';
+  });
+  // Launchers write much before the first table.
+  if (text) return is_nccl_tests(read_unpacked(file)) ? std::optional(TraceFormat::NcclTests) : std::nullopt;
   return is_chakra_trace(first) ? std::optional(TraceFormat::Chakra) : std::nullopt;
 }
 

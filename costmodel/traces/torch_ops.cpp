@@ -523,6 +523,7 @@ const std::map<std::string_view, Rule>& rules() {
       {"aten::cudnn_convolution", is_convolution({0, 3, 2, 4, none, 5})},
       {"aten::miopen_convolution", is_convolution({0, 4, 3, 5, none, 6})},
       {"aten::convolution", is_convolution({0, 3, 4, 5, 6, 8})},
+      {"aten::conv2d", is_convolution({0, 3, 4, 5, none, 6})},
       {"aten::_convolution", is_convolution({0, 3, 4, 5, 6, 8})},
       {"aten::convolution_backward", at(convolution_backward, 0)},
       {"aten::_fused_adam_", at(adam, 0)},
