@@ -100,6 +100,7 @@ void check_total(const ModelConfig& model, const std::string& place) {
   const double expert = model.more.contains("expert_intermediate") ? size("expert_intermediate") : 4 * hidden;
   const double widest = std::max({4 * hidden, heads * size("head_dim"), heads * (size("nope_dim") + size("rope_dim")),
                                   heads * size("value_dim"), size("intermediate"), size("shared_intermediate"),
+                                  size("scan_heads") * size("scan_head_dim"), size("scan_groups") * size("state"),
                                   size("experts") * expert});
   require(size("layers") * hidden * widest <= 1e17,
           "{}: its layers would have more than 10^17 parameters; give smaller sizes.", place);
@@ -120,6 +121,9 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(!has("kv_heads") || model.heads % size("kv_heads") == 0,
           "{}: heads={} is not a multiple of kv_heads={}; every key is read by the same number of queries.", place,
           model.heads, size("kv_heads"));
+  require(!has("scan_groups") || size("scan_heads") % size("scan_groups") == 0,
+          "{}: scan_heads={} is not a multiple of scan_groups={}; every group has the same number of heads.", place,
+          size("scan_heads"), size("scan_groups"));
   require(!has("positions") || model.seq <= size("positions"),
           "{}: seq={} is more than the {} positions it has learned; give at most those.", place, model.seq,
           size("positions"));
@@ -156,6 +160,7 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> found = basic_families();
     for (Family& family : transformer_families()) found.push_back(std::move(family));
+    for (Family& family : hybrid_families()) found.push_back(std::move(family));
     for (Family& family : image_families()) found.push_back(std::move(family));
     return found;
   }();

@@ -87,6 +87,58 @@ TEST(HfDecoders, HaveTheirPublishedParameters) {
             3'075'098'624);
 }
 
+// --- scans ---
+
+constexpr const char* kCodestral =
+    R"("model_type": "mamba2", "chunk_size": 256, "conv_kernel": 4, "expand": 2, "head_dim": 64, "hidden_act": "silu",
+       "hidden_size": 4096, "layer_norm_epsilon": 1e-05, "n_groups": 8, "num_heads": 128, "num_hidden_layers": 64,
+       "rms_norm": true, "state_size": 128, "tie_word_embeddings": false, "time_step_limit": [0.0, Infinity],
+       "use_bias": false, "use_conv_bias": true, "vocab_size": 32768)";
+
+TEST(HfScans, OfMamba2HaveTheirPublishedParameters) {
+  EXPECT_EQ(parameters_of(kCodestral), 7'285'403'648);
+  EXPECT_EQ(count(read(kCodestral), OpKind::SelectiveScan), 64);
+}
+
+std::string nemotron(const std::string& more) {
+  return R"("model_type": "nemotron_h", "attention_head_dim": 4, "chunk_size": 8, "conv_kernel": 4, "hidden_size": 8,
+            "hybrid_override_pattern": "M-M*-", "intermediate_size": 20, "mamba_head_dim": 4, "mamba_num_heads": 4,
+            "max_position_embeddings": 24, "n_groups": 2, "num_attention_heads": 4, "num_hidden_layers": 5,
+            "num_key_value_heads": 2, "ssm_state_size": 3, "vocab_size": 11)" +
+         more;
+}
+
+TEST(HfScans, OfNemotronHAreLayersOfThreeKinds) {
+  const ModelConfig model = read(nemotron(""));
+  // Projections to z and x of 16, b and c of 6 and dt of 4; convolutions of 4 tokens with a bias; a_log, d and dt_bias.
+  const int scan = 8 * (16 + 16 + 6 + 6 + 4) + (16 + 6 + 6) * (4 + 1) + 3 * 4 + 16 + 16 * 8;
+  const int attention = 8 * (16 + 8 + 8) + 16 * 8, feed_forward = 2 * 8 * 20, norms = 5 * 8 + 8;
+  EXPECT_EQ(parameter_count(graph_of(model)), 2 * 11 * 8 + 2 * scan + attention + 2 * feed_forward + norms);
+  EXPECT_EQ(count(model, OpKind::SelectiveScan), 2);
+  EXPECT_EQ(count(model, OpKind::GroupedAttention), 1);
+  EXPECT_EQ(count(model, OpKind::Rotary), 0);
+}
+
+TEST(HfScans, RefuseWhatChangesTheModel) {
+  const auto refusal_of = [](const std::string& text) {
+    try {
+      (void)read(text);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal_of(nemotron(R"(, "mlp_hidden_act": "silu")")).find("'mlp_hidden_act' is \"silu\""),
+            std::string::npos);
+  EXPECT_NE(refusal_of(nemotron(R"(, "time_step_limit": [0.0, 0.1])")).find("'time_step_limit' bounds the steps"),
+            std::string::npos);
+  std::string experts = nemotron("");
+  experts.replace(experts.find("M-M*-"), 5, "M-M*E");
+  EXPECT_NE(refusal_of(experts).find("layer 4 is of the kind 'E'"), std::string::npos);
+  experts.replace(experts.find("M-M*E"), 5, "M-M*");
+  EXPECT_NE(refusal_of(experts).find("has 4 layers, expected 5"), std::string::npos);
+}
+
 // Of hidden 8, four heads of 2 with two of keys, 11 words, untied.
 std::string mixture(const std::string& family, const std::string& more) {
   return "\"model_type\": \"" + family +
