@@ -111,6 +111,8 @@ Reasons reasons_of(const TraceImport& trace) {
   return reasons;
 }
 
+}  // namespace
+
 std::string shares_line(const TraceImport& trace) {
   const Seconds all = trace.total();
   std::string line = fmt::format("# {} % of {} ms of device time in {} rows", in_percent(share(trace.found.time, all)),
@@ -129,7 +131,11 @@ std::string shares_line(const TraceImport& trace) {
   return line + "\n";
 }
 
-}  // namespace
+void store_profile(ProfileDb& db, const ProfileSession& session, const TraceImport& trace) {
+  const std::int64_t id = db.add_session(session);
+  for (const OpProfile& op : trace.ops) db.put(id, op);
+  for (const CollectiveProfile& collective : trace.collectives) db.put(id, collective);
+}
 
 Cluster recorded_cluster(const std::string& name) {
   require(!name.empty(), "--cluster is missing; give the cluster of the recorded GPUs, such as --cluster dgx-h200:1.");
@@ -188,9 +194,7 @@ ImportedTrace import_trace(const TraceRequest& request, TraceFormat format) {
   if (own) {
     imported.session = recorded_session(trace.device, trace.host, trace.libraries, trace.date_utc, std::move(*cluster),
                                         request.command);
-    const std::int64_t id = db.add_session(*imported.session);
-    for (const OpProfile& op : trace.ops) db.put(id, op);
-    for (const CollectiveProfile& collective : trace.collectives) db.put(id, collective);
+    store_profile(db, *imported.session, trace);
   }
   if (!imported.sheet.empty()) store_kernels(request, db, imported);
   return imported;

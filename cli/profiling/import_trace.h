@@ -39,6 +39,10 @@ struct ImportedTrace {
 [[nodiscard]] std::string to_text(const ImportedTrace& imported, const TraceRequest& request);
 [[nodiscard]] Json to_json(const ImportedTrace& imported, const TraceRequest& request);
 
+// "# 87.3 % of 412.500 ms of device time in 24 rows; left out: ...\n", the most time first.
+[[nodiscard]] std::string shares_line(const TraceImport& trace);
+void store_profile(ProfileDb& db, const ProfileSession& session, const TraceImport& trace);
+
 // The cluster that --cluster names, of devices of one kind. Throws InputError where it is missing or has no GPUs.
 [[nodiscard]] Cluster recorded_cluster(const std::string& name);
 // The session of a recording. The device is called what the recording calls it, as `profile` does; its rates stay those

@@ -117,9 +117,9 @@ void import_recording(const ImportOptions& options, const std::string& command_l
   print(document(session, recording, options.db));
 }
 
-void import_kernels(const ImportOptions& options) {
-  require(options.cluster.empty(), "--cluster: the rows of measured kernels name their devices; leave it out.");
-  const KernelImport request{options.files, options.source, options.licence, options.devices, options.db};
+void import_kernels(const ImportOptions& options, const std::string& command_line) {
+  const KernelImport request{options.files, options.source,  options.licence, options.devices,
+                             options.db,    options.cluster, command_line};
   const ImportedKernels imported = import_kernels(request);
   if (options.json)
     print(to_json(imported, request));
@@ -141,7 +141,7 @@ void import_one_trace(const ImportOptions& options, TraceFormat format, const st
 
 void import_files(const ImportOptions& options, const std::string& command_line) {
   require(!options.db.empty(), "--db is missing; give the profile database to write to, such as --db profiles.db.");
-  if (is_kernel_table(options.files.front())) return import_kernels(options);
+  if (is_kernel_table(options.files.front())) return import_kernels(options, command_line);
   require(options.files.size() == 1, "{} recordings were given; import them one by one.", options.files.size());
   require(options.devices.empty(), "--devices: a recording has one kind of device; leave it out.");
   if (!options.cluster.empty()) (void)recorded_cluster(options.cluster);
@@ -166,7 +166,7 @@ void add_import(CLI::App& app, Context& context) {
   verb->add_option(
       "--cluster", options->cluster,
       "of a recording or a trace, required: cluster of the recorded GPUs; its rates model whatever was not "
-      "recorded");
+      "recorded; of measured kernels: store them as a profile of its devices as well");
   verb->add_option(
       "--source", options->source,
       "of measured kernels, required, and of nccl-tests without --cluster: who measured them, and where to find "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families with scans beside attention: Mamba-2 and Nemotron-H.
+// Families with scans beside attention: Mamba-2 and Nemotron-H; Qwen3-Next and Qwen3.5.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -52,6 +52,34 @@ ModelConfig read_scans(const HfReader& config, const ScanNames& names, std::int6
   return model;
 }
 
+// Delta rules in all layers but every n-th, which `layer_types` may say again.
+std::int64_t full_attention_every(const HfReader& config, std::int64_t layers) {
+  const std::int64_t every = config.size_or({"full_attention_interval"}, 4);
+  if (!config.has("layer_types")) return every;
+  const Json& types = config.at("layer_types");
+  require(types.is_array() && types.size() == static_cast<std::size_t>(layers),
+          "{}: 'layer_types' must be a list of one type for each of the {} layers.", config.place(), layers);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const char* expected = (layer + 1) % every == 0 ? "full_attention" : "linear_attention";
+    require(types[static_cast<std::size_t>(layer)] == expected,
+            "{}: 'layer_types' follow no order that is supported; linear_attention in all layers but every {}th is.",
+            config.place(), every);
+  }
+  return every;
+}
+
+void read_gated_experts(ModelConfig& model, const HfReader& config) {
+  model.more["experts"] = config.size({"num_experts"});
+  model.more["top_k"] = config.size({"num_experts_per_tok"});
+  model.more["expert_intermediate"] = config.size({"moe_intermediate_size"});
+  model.more["shared_intermediate"] = config.size_or({"shared_expert_intermediate_size"}, 0, 0);
+  model.more["normalized"] = config.flag_or("norm_topk_prob", true);
+  require(config.size_or({"decoder_sparse_step"}, 1) == 1 &&
+              (!config.has("mlp_only_layers") || config.at("mlp_only_layers") == Json::array()),
+          "{}: some layers have no experts, which is not supported for this family; experts in all layers are.",
+          config.place());
+}
+
 }  // namespace
 
 ModelConfig read_mamba2(const HfReader& config) {
@@ -91,10 +119,60 @@ ModelConfig read_nemotron_h(const HfReader& config) {
   model.more["mlp_bias"] = config.flag_or("mlp_bias", false);
   for (const char* key : {"qkv_bias", "out_bias"}) model.more[key] = config.flag_or("attention_bias", false);
   const std::string kinds = config.text_or("hybrid_override_pattern", "");
+  if (kinds.find('E') != std::string::npos) {
+    const std::int64_t width = config.size({"moe_intermediate_size"});
+    model.more["experts"] = config.size({"n_routed_experts"});
+    model.more["top_k"] = config.size({"num_experts_per_tok"});
+    model.more["expert_intermediate"] = width;
+    const std::int64_t shared = config.size_or({"n_shared_experts"}, 1, 0);
+    require(shared <= 1, "{}: 'n_shared_experts' is {}, which is not supported; 0 and 1 are.", config.place(), shared);
+    model.more["shared_intermediate"] = shared * config.size_or({"moe_shared_expert_intermediate_size"}, width);
+    model.more["normalized"] = config.flag_or("norm_topk_prob", true);
+    model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
+    require(!config.has("moe_latent_size"),
+            "{}: 'moe_latent_size' is given, which is not supported; models without it are.", config.place());
+  }
   require(static_cast<std::int64_t>(kinds.size()) == model.layers,
           "{}: 'hybrid_override_pattern' has {} layers, expected {} ('num_hidden_layers').", config.place(),
           kinds.size(), model.layers);
   set_layer_kinds(model, kinds, config.place() + ": 'hybrid_override_pattern'");
+  return model;
+}
+
+// Files of Qwen3.5 hold the text model as a part, beside that of images.
+ModelConfig read_qwen3_next(const HfReader& config) {
+  if (config.has("text_config")) return read_qwen3_next(config.part("text_config"));
+  expect_activation(config, "hidden_act", "silu");
+  require(config.flag_or("attn_output_gate", true), "{}: 'attn_output_gate' is false, which is not supported; true is.",
+          config.place());
+  ModelConfig model;
+  model.family = "delta";
+  model.layers = config.size({"num_hidden_layers"});
+  model.hidden = config.size({"hidden_size"});
+  model.heads = config.size({"num_attention_heads"});
+  model.seq = std::min(config.size_or({"max_position_embeddings"}, 32768), kLongestSequence);
+  model.vocab = config.size({"vocab_size"});
+  model.more["kv_heads"] = config.size_or({"num_key_value_heads"}, model.heads);
+  model.more["head_dim"] = config.size_or({"head_dim"}, 256);
+  model.more["delta_heads"] = config.size_or({"linear_num_key_heads"}, 16);
+  model.more["delta_value_heads"] = config.size_or({"linear_num_value_heads"}, 32);
+  model.more["key_dim"] = config.size_or({"linear_key_head_dim"}, 128);
+  model.more["value_dim"] = config.size_or({"linear_value_head_dim"}, 128);
+  model.more["conv"] = config.size_or({"linear_conv_kernel_dim"}, 4);
+  model.more["full_every"] = full_attention_every(config, model.layers);
+  for (const char* key : {"qkv_bias", "out_bias"}) model.more[key] = config.flag_or("attention_bias", false);
+  model.more["tied"] = config.flag_or("tie_word_embeddings", false);
+  const bool inner = !config.has("rope_theta") && config.has("rope_parameters");
+  const HfReader rope = inner ? config.part("rope_parameters") : config;
+  model.factors["rotary_base"] = rope.positive_or("rope_theta", 10000.0);
+  const double share = rope.has("partial_rotary_factor") ? rope.positive_or("partial_rotary_factor", 0.25)
+                                                         : config.positive_or("partial_rotary_factor", 0.25);
+  model.more["rotary_dims"] =
+      static_cast<std::int64_t>(std::min(1.0, share) * static_cast<double>(model.more["head_dim"]));
+  model.factors["epsilon"] = config.positive_or("rms_norm_eps", 1e-6);
+  const bool experts = config.has("num_experts") && config.at("num_experts") != 0;
+  if (experts) read_gated_experts(model, config);
+  if (!experts || config.has("intermediate_size")) model.more["intermediate"] = config.size({"intermediate_size"});
   return model;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of scans, attention and feed-forward layers in any order: Mamba-2 (T. Dao, A. Gu, arXiv:2405.21060) and
-// Nemotron-H (NVIDIA, arXiv:2504.03624). A layer is one of the three behind an RMS norm, added to its input; there are
-// no positions, as a scan knows the order of its tokens.
+// Decoders of scans, attention, feed-forward layers and mixtures of experts in any order: Mamba-2 (T. Dao, A. Gu,
+// arXiv:2405.21060) and Nemotron-H (NVIDIA, arXiv:2504.03624). A layer is one of the four behind an RMS norm, added to
+// its input; there are no positions, as a scan knows the order of its tokens.
 //
 // A scan layer has projections to its gate z, its input x, the group's b and c, and the steps dt, each apart so that it
 // splits along its own groups and heads; x, b and c go through a causal convolution of each channel by itself and SiLU;
@@ -11,18 +11,18 @@
 // Dimensions besides a transformer's: (batch, seq, scan_groups, scan_heads, scan_dim), where scan_heads are those of a
 // group; (batch, seq, scan_groups, state). Around the scan seq is (chunks, chunk).
 #include <algorithm>
+#include <optional>
 
 #include "core/base/errors.h"
 #include "core/graph/models/families.h"
-#include "core/graph/models/transformer.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/scan_builder.h"
 
 namespace meshwright {
 
 namespace {
 
 // Which kind each layer is, in base 4, the first layer in the lowest digit of the first number.
-enum class LayerKind { Scan, Attention, FeedForward };
+enum class LayerKind { Scan, Attention, FeedForward, Mixture };
 constexpr std::int64_t kLayersOfNumber = 30, kNumbers = 8;
 constexpr const char* kKinds[kNumbers] = {"kinds_0", "kinds_1", "kinds_2", "kinds_3",
                                           "kinds_4", "kinds_5", "kinds_6", "kinds_7"};
@@ -34,6 +34,19 @@ LayerKind kind_of(const ModelConfig& model, std::int64_t layer) {
   return static_cast<LayerKind>(digits >> (2 * (layer % kLayersOfNumber)) & 3);
 }
 
+std::optional<MixturePart> mixture_of(const ModelConfig& model) {
+  if (!has_flag(model, "experts")) return std::nullopt;
+  return MixturePart{.experts = size_of(model, "experts"),
+                     .top_k = size_of(model, "top_k"),
+                     .width = size_of(model, "expert_intermediate"),
+                     .shared_width = size_of(model, "shared_intermediate"),
+                     .capacity_factor = model.factors.at("capacity_factor"),
+                     .sigmoid = true,
+                     .normalize = has_flag(model, "normalized"),
+                     .selection_bias = true,
+                     .scale = model.factors.at("routed_scale")};
+}
+
 Transformer transformer_of(const ModelConfig& model) {
   const std::int64_t kv_heads = size_of(model, "kv_heads");
   return {.attention = {.kv_heads = kv_heads,
@@ -42,77 +55,31 @@ Transformer transformer_of(const ModelConfig& model) {
                         .qkv_bias = has_flag(model, "qkv_bias"),
                         .out_bias = has_flag(model, "out_bias")},
           .feed_forward = {.width = size_of(model, "intermediate"),
-                           .activation = Activation::Relu,
+                           .activation = Activation::ReluSquared,
                            .bias = has_flag(model, "mlp_bias")},
+          .mixture = mixture_of(model),
           .layers = {},
           .norm = Norm::Rms,
           .epsilon = model.factors.at("epsilon"),
           .tied = has_flag(model, "tied")};
 }
 
-// The longest chunk of at most `wanted` tokens that the sequence divides into.
-std::int64_t chunk_of(std::int64_t seq, std::int64_t wanted) {
-  std::int64_t chunk = std::min(seq, wanted);
-  while (seq % chunk != 0) --chunk;
-  return chunk;
-}
-
-struct HybridBuilder : TransformerBuilder {
+struct HybridBuilder : ScanBuilder {
   HybridBuilder(Graph& into, const ModelConfig& of, const Transformer& what)
-      : TransformerBuilder(into, of, what),
+      : ScanBuilder(into, of, what, size_of(of, "scan_chunk")),
         model(of),
         groups{"scan_groups", size_of(of, "scan_groups")},
         heads{"scan_heads", size_of(of, "scan_heads") / groups.size},
         width{"scan_dim", size_of(of, "scan_head_dim")},
-        state{"state", size_of(of, "state")},
-        chunk{"chunk", chunk_of(of.seq, size_of(of, "scan_chunk"))},
-        chunks{"chunks", of.seq / chunk.size} {}
+        state{"state", size_of(of, "state")} {}
 
   [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
   [[nodiscard]] TensorId scan(const std::string& name, TensorId x);
-  [[nodiscard]] TensorId squared_feed_forward(const std::string& name, TensorId x);
-  // (batch, seq, embed) -> (batch, seq, dims...).
-  [[nodiscard]] TensorId widen(const std::string& name, TensorId x, const std::vector<Dim>& dims);
-  // Each channel behind batch and seq by itself, over the last tokens; then SiLU.
-  [[nodiscard]] TensorId convolve(const std::string& name, TensorId x);
-  [[nodiscard]] TensorId in_chunks(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scan_norm(const std::string& name, TensorId x);
 
   const ModelConfig& model;
-  const Dim groups, heads, width, state, chunk, chunks;
+  const Dim groups, heads, width, state;
 };
-
-TensorId HybridBuilder::widen(const std::string& name, TensorId x, const std::vector<Dim>& dims) {
-  std::vector<Dim> weight = {embed};
-  std::vector<std::string> result = {"batch", "seq"};
-  for (const Dim& dim : dims) {
-    weight.push_back(dim);
-    result.push_back(dim.name);
-  }
-  const TensorId made = project(name, x, weight, result);
-  return has_flag(model, "scan_bias") ? add_bias(name, made, dims) : made;
-}
-
-TensorId HybridBuilder::convolve(const std::string& name, TensorId x) {
-  const std::vector<Dim> dims = graph.tensor(x).dims;
-  const Dim one{"image_width", 1}, in{"channel_in", 1}, out{"channel_out", 1};
-  const Dim channel{"channel", graph.tensor(x).elements() / (batch.size * seq.size)};
-  const std::int64_t kernel = size_of(model, "conv");
-  const TensorId image = add(OpKind::Reshape, name + ".channels", {x}, {.result_dims = {batch, seq, one, channel, in}});
-  const TensorId weight = parameter(name + ".conv.weight", {channel, {"kernel", kernel}, {"kernel_width", 1}, in, out});
-  TensorId y = add(OpKind::Convolution, name + ".conv", {image, weight},
-                   {.result_dims = {seq, one}, .stride = {1, 1}, .pad_before = {kernel - 1, 0}, .pad_after = {0, 0}});
-  if (has_flag(model, "conv_bias")) y = add_bias(name + ".conv", y, {channel, out});
-  y = add(OpKind::Reshape, name + ".parted", {y}, {.result_dims = dims});
-  return add(OpKind::Silu, name + ".silu", {y});
-}
-
-TensorId HybridBuilder::in_chunks(const std::string& name, TensorId x) {
-  std::vector<Dim> dims = graph.tensor(x).dims;
-  dims[1] = chunk;
-  dims.insert(dims.begin() + 1, chunks);
-  return add(OpKind::Reshape, name + ".chunks", {x}, {.result_dims = dims});
-}
 
 TensorId HybridBuilder::scan_norm(const std::string& name, TensorId x) {
   const std::vector<Dim> dims = graph.tensor(x).dims;
@@ -128,11 +95,14 @@ TensorId HybridBuilder::scan_norm(const std::string& name, TensorId x) {
 
 TensorId HybridBuilder::scan(const std::string& name, TensorId x) {
   const std::vector<Dim> per_head = {groups, heads};
-  const TensorId gate = add(OpKind::Silu, name + ".z.silu", {widen(name + ".z", x, {groups, heads, width})});
-  const TensorId input = convolve(name + ".x", widen(name + ".x", x, {groups, heads, width}));
-  const TensorId b = convolve(name + ".b", widen(name + ".b", x, {groups, state}));
-  const TensorId c = convolve(name + ".c", widen(name + ".c", x, {groups, state}));
-  const TensorId dt = widen(name + ".dt", x, per_head);
+  const bool bias = has_flag(model, "scan_bias");
+  const auto wide = [&](const char* which, const std::vector<Dim>& dims) { return widen(name + which, x, dims, bias); };
+  const auto recent = [&](const char* which, const std::vector<Dim>& dims) {
+    return convolve(name + which, wide(which, dims), size_of(model, "conv"), has_flag(model, "conv_bias"));
+  };
+  const TensorId gate = add(OpKind::Silu, name + ".z.silu", {wide(".z", {groups, heads, width})});
+  const TensorId input = recent(".x", {groups, heads, width});
+  const TensorId b = recent(".b", {groups, state}), c = recent(".c", {groups, state}), dt = wide(".dt", per_head);
   const std::vector<TensorId> operands = {in_chunks(name + ".x", input),
                                           in_chunks(name + ".dt", dt),
                                           parameter(name + ".a_log", per_head),
@@ -144,13 +114,7 @@ TensorId HybridBuilder::scan(const std::string& name, TensorId x) {
   y = add(OpKind::Reshape, name + ".core.seq", {y}, {.result_dims = {batch, seq, groups, heads, width}});
   y = scan_norm(name + ".norm", add(OpKind::Multiply, name + ".gated", {y, gate}));
   y = project(name + ".out", y, {groups, heads, width, embed}, {"batch", "seq", "embed"});
-  return has_flag(model, "scan_bias") ? add_bias(name + ".out", y, {embed}) : y;
-}
-
-TensorId HybridBuilder::squared_feed_forward(const std::string& name, TensorId x) {
-  const TensorId inner = feed_forward_inner(name, x, transformer.feed_forward.width);
-  const TensorId out = feed_forward_out(name, add(OpKind::Multiply, name + ".squared", {inner, inner}));
-  return transformer.feed_forward.bias ? add_bias(name + ".down", out, {embed}) : out;
+  return bias ? add_bias(name + ".out", y, {embed}) : y;
 }
 
 TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
@@ -165,10 +129,14 @@ TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
       return plus(".scan", scan(name + ".scan", read));
     case LayerKind::Attention:
       return plus(".attn", attention(name + ".attn", read, read, {.causal = true}));
+    case LayerKind::Mixture:
+      require(transformer.mixture.has_value(), "layer {} has experts, but the model none; give experts and top_k.",
+              number);
+      return plus(".moe", mixture(name + ".moe", read));
     case LayerKind::FeedForward:
       break;
   }
-  return plus(".mlp", squared_feed_forward(name + ".mlp", read));
+  return plus(".mlp", feed_forward(name + ".mlp", read, transformer.feed_forward.width));
 }
 
 void build_hybrid(Graph& graph, const ModelConfig& model, LossReduction reduction) {
@@ -200,6 +168,11 @@ std::vector<SizeField> hybrid_sizes() {
                                   {"state", kMaxWidth},
                                   {"scan_chunk", kMaxWidth, 1, 256},
                                   {"conv", 1'000, 1, 4},
+                                  {"experts", 100'000, 0, 0},
+                                  {"top_k", 100'000, 0, 0},
+                                  {"expert_intermediate", kMaxWidth, 0, 0},
+                                  {"shared_intermediate", kMaxWidth, 0, 0},
+                                  {"normalized", 1, 0, 1},
                                   {.key = "intermediate", .maximum = kMaxWidth, .derived = four_times_hidden},
                                   {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of_attention},
                                   {.key = "head_dim", .maximum = kMaxWidth, .derived = width_of_head}};
@@ -218,11 +191,13 @@ void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::st
           kLayersOfNumber * kNumbers);
   for (const char* key : kKinds) model.more[key] = 0;
   for (std::size_t layer = 0; layer < kinds.size(); ++layer) {
-    const std::size_t kind = std::string_view("M*-").find(kinds[layer]);
-    require(
-        kind != std::string::npos,
-        "{}: layer {} is of the kind '{}', which is not supported; M (scan), * (attention) and - (feed-forward) are.",
-        place, layer, kinds[layer]);
+    const std::size_t kind = std::string_view("M*-E").find(kinds[layer]);
+    require(kind != std::string::npos,
+            "{}: layer {} is of the kind '{}', which is not supported; M (scan), * (attention), - (feed-forward) and E "
+            "(experts) are.",
+            place, layer, kinds[layer]);
+    require(kinds[layer] != 'E' || size_of(model, "experts") > 0,
+            "{}: layer {} has experts, but the model none; give their number.", place, layer);
     const std::int64_t shift = 2 * (static_cast<std::int64_t>(layer) % kLayersOfNumber);
     model.more[kKinds[layer / static_cast<std::size_t>(kLayersOfNumber)]] += static_cast<std::int64_t>(kind) << shift;
   }
@@ -231,7 +206,7 @@ void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::st
 std::vector<Family> hybrid_families() {
   return {{"hybrid",
            hybrid_sizes(),
-           {{"epsilon", 1e-5}},
+           {{"epsilon", 1e-5}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}},
            "hybrid:layers=3,hidden=64,heads=4,seq=32,vocab=128,scan_heads=4,scan_head_dim=32,state=16,kinds_0=36",
            1024,
            DType::BF16,

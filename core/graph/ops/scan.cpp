@@ -4,7 +4,15 @@
 //
 //   dt_t = softplus(dt_t + dt_bias),  H_t = exp(-dt_t exp(a_log)) H_(t-1) + dt_t x_t b_t^T,  y_t = H_t c_t + d x_t
 //
-// b and c are a group's, shared by its heads. Work is counted as the paper's section 6 computes it, chunk by chunk with
+// b and c are a group's, shared by its heads.
+//
+// The gated delta rule (S. Yang et al., Gated Delta Networks, arXiv:2412.06464): a state S (d, e) along the sequence,
+// with q and k of length 1 (1e-6 is added to their squares),
+//
+//   S = exp(-softplus(a_t + dt_bias) exp(a_log)) S_(t-1),  S_t = S + k_t (sigmoid(b_t) (v_t - S^T k_t))^T,
+//   y_t = S_t^T q_t / sqrt(d)
+//
+// q and k are shared by the group of v's heads. Work of both is counted as the papers compute it, chunk by chunk with
 // products; so the length of a chunk is an axis of the op.
 #include <algorithm>
 
@@ -70,13 +78,68 @@ double scan_backward_flops(const IterationSpace& space, const std::vector<std::i
   return 2.0 * scan_flops(space, sizes);
 }
 
-void selective_scan_derivative(Backward& backward, const Op& op, TensorId dy) {
+void scan_derivative(Backward& backward, const Op& op, TensorId dy) {
   std::vector<TensorId> inputs;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(backward.read(op, i));
   inputs.push_back(dy);
-  const std::vector<TensorId> gradients = backward.derive(op, OpKind::SelectiveScanBackward, "grad", inputs);
+  const OpKind kind = op.kind == OpKind::GatedDelta ? OpKind::GatedDeltaBackward : OpKind::SelectiveScanBackward;
+  const std::vector<TensorId> gradients = backward.derive(op, kind, "grad", inputs);
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
     if (backward.wants(op, i)) backward.contribute(op, i, gradients[i]);
+}
+
+// --- the gated delta rule ---
+
+enum DeltaOperand : std::size_t { kQuery, kKey, kValue, kBeta, kGate, kDecay, kGateBias, kGiven };
+
+constexpr std::size_t kDeltaHeads = 3, kDeltaGroup = 4, kKeyWidth = 4, kValueWidth = 5;
+
+void expect_delta(const OpCall& call) {
+  expect_one_float_type(call, {kQuery, kKey, kValue, kBeta, kGate, kDecay, kGateBias});
+  const Dims &q = dims(call, kQuery), &v = dims(call, kValue);
+  expect(call, q.size() == 5, "q must have five dimensions (batch, chunks, chunk, heads, d)");
+  expect_same_dims(call, kQuery, kKey);
+  expect(call,
+         v.size() == 6 && std::equal(v.begin(), v.begin() + kDeltaGroup, q.begin()) &&
+             find(v, q[kKeyWidth].name) == nullptr,
+         "v must have the dimensions (batch, chunks, chunk, heads) of q, a group and a width of its own");
+  for (const std::size_t operand : {kBeta, kGate})
+    expect(call, dims(call, operand) == without_last(v), "b and a must have the dimensions of v but its last");
+  for (const std::size_t operand : {kDecay, kGateBias})
+    expect(call, dims(call, operand) == Dims{v[kDeltaHeads], v[kDeltaGroup]},
+           "a_log and dt_bias must have the dimensions (heads, group)");
+}
+
+std::vector<ResultShape> gated_delta(const OpCall& call) {
+  expect_delta(call);
+  return {{dtype(call, kValue), dims(call, kValue)}};
+}
+
+std::vector<ResultShape> gated_delta_backward(const OpCall& call) {
+  expect_delta(call);
+  expect_one_float_type(call, {kQuery, kGiven});
+  expect_same_dims(call, kValue, kGiven);
+  std::vector<ResultShape> results;
+  for (std::size_t i = kQuery; i < kGiven; ++i) results.push_back({dtype(call, i), dims(call, i)});
+  return results;
+}
+
+bool batches_and_value_heads(const Op&, const IterationSpace& space, int axis) {
+  const std::vector<int>& v = space.inputs[kValue];
+  return axis == v[0] || axis == v[kDeltaHeads] || axis == v[kDeltaGroup];
+}
+
+// Per token: the scores k k^T and q k^T within its chunk, of a head; of each of its group, what the chunk's corrections
+// make of k and v, their products with the scores, and three products with the state.
+double delta_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  const std::vector<int>& v = space.inputs[kValue];
+  const auto size = [&](int axis) { return static_cast<double>(sizes[static_cast<std::size_t>(axis)]); };
+  const double tokens = size(v[0]) * size(v[1]) * size(v[2]), chunk = size(v[2]), heads = size(v[kDeltaHeads]),
+               group = size(v[kDeltaGroup]), d = size(space.inputs[kQuery][kKeyWidth]), e = size(v[kValueWidth]);
+  return 2.0 * tokens * heads * (2.0 * chunk * d + group * (chunk * d + 2.0 * chunk * e + 3.0 * d * e));
+}
+double delta_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  return 2.0 * delta_flops(space, sizes);
 }
 
 }  // namespace
@@ -89,13 +152,25 @@ std::vector<OpRow> scan_rows() {
        {"x", "dt", "a_log", "b", "c", "d", "dt_bias"},
        selective_scan,
        batches_and_heads,
-       {.flops = scan_flops, .derivative = selective_scan_derivative}},
+       {.flops = scan_flops, .derivative = scan_derivative}},
       {K::SelectiveScanBackward,
        "selective_scan_backward",
        {"x", "dt", "a_log", "b", "c", "d", "dt_bias", "dy"},
        selective_scan_backward,
        batches_and_heads,
        {.flops = scan_backward_flops, .results = {"x", "dt", "a_log", "b", "c", "d", "dt_bias"}}},
+      {K::GatedDelta,
+       "gated_delta",
+       {"q", "k", "v", "b", "a", "a_log", "dt_bias"},
+       gated_delta,
+       batches_and_value_heads,
+       {.flops = delta_flops, .derivative = scan_derivative}},
+      {K::GatedDeltaBackward,
+       "gated_delta_backward",
+       {"q", "k", "v", "b", "a", "a_log", "dt_bias", "dy"},
+       gated_delta_backward,
+       batches_and_value_heads,
+       {.flops = delta_backward_flops, .results = {"q", "k", "v", "b", "a", "a_log", "dt_bias"}}},
   };
 }
 

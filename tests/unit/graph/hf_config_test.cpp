@@ -196,7 +196,8 @@ TEST(HfConfig, AnUnsupportedFamilyIsRefusedByItsName) {
       "supported are bert, bloom, deepseek_v3, falcon, gemma, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, gpt_oss, "
       "gptj, granite, kimi_k2, llama, llama4, llama4_text, mamba2, minimax_m2, mistral, mixtral, nemotron_h, olmo2, "
       "opt, phi, "
-      "phi3, qwen2, qwen3, qwen3_moe, smollm3, stablelm, starcoder2, t5.";
+      "phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, smollm3, "
+      "stablelm, starcoder2, t5.";
   EXPECT_EQ(refusal(R"({"model_type": "mamba"})"),
             "config.json: models of the family 'mamba' are not supported; " + list);
   EXPECT_EQ(refusal(R"({"model_type": "rwkv", "time_step_limit": [-Infinity, Infinity, NaN, "Infinity\""]})"),
