@@ -12,6 +12,7 @@
 #include "core/base/text_table.h"
 #include "core/mesh/device_names.h"
 #include "costmodel/measured_kernels.h"
+#include "costmodel/traces/chakra_json.h"
 #include "costmodel/traces/chakra_trace.h"
 #include "costmodel/traces/kineto_trace.h"
 #include "costmodel/traces/nccl_tests.h"
@@ -61,6 +62,9 @@ TraceImport read_trace(const TraceRequest& request, TraceFormat format, int devi
       return read_kineto_trace(request.file, devices_per_host);
     case TraceFormat::Chakra:
       return read_chakra_trace(read_unpacked(request.file), request.file, devices_per_host);
+    case TraceFormat::ChakraJson:
+      return read_chakra_trace(chakra_from_json(read_unpacked(request.file), request.file), request.file,
+                               devices_per_host);
     case TraceFormat::NcclTests:
       break;
   }
@@ -166,7 +170,8 @@ std::optional<TraceFormat> trace_format(const std::string& file) {
   const std::string_view first = source();
   const std::size_t begin = first.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos || first.starts_with("SQLite format 3")) return std::nullopt;
-  if (first[begin] == '{' || first[begin] == '[') return TraceFormat::Kineto;
+  if (first[begin] == '{' || first[begin] == '[')
+    return is_chakra_json(first) ? TraceFormat::ChakraJson : TraceFormat::Kineto;
   const bool text = std::all_of(first.begin(), first.end(), [](char c) {
     return static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\r' || c == '\t' || c == '\x1b';
   });

@@ -14,7 +14,7 @@
 
 namespace meshwright {
 
-enum class TraceFormat { Kineto, Chakra, NcclTests };
+enum class TraceFormat { Kineto, Chakra, ChakraJson, NcclTests };
 // By what the file holds; nullopt: none of these. Throws SystemError when it cannot be read.
 [[nodiscard]] std::optional<TraceFormat> trace_format(const std::string& file);
 

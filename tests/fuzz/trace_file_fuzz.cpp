@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/base/errors.h"
+#include "costmodel/traces/chakra_json.h"
 #include "costmodel/traces/chakra_trace.h"
 #include "costmodel/traces/kineto_trace.h"
 #include "costmodel/traces/nccl_tests.h"
@@ -32,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   check([&] { return read_kineto_trace(unpacked(bytes, "fuzz.json"), "fuzz.json", 8); });
   check([&] { return read_chakra_trace(bytes, "fuzz.et", 8); });
+  check([&] { return read_chakra_trace(chakra_from_json(bytes, "fuzz.json"), "fuzz.json", 8); });
   check([&] { return read_nccl_tests(bytes, "fuzz.log"); });
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "costmodel/cost_models.h"
+#include "costmodel/traces/chakra_json.h"
 #include "costmodel/traces/chakra_trace.h"
 #include "costmodel/traces/kineto_trace.h"
 #include "costmodel/traces/nccl_tests.h"
@@ -133,7 +134,7 @@ TEST(TorchOps, RefusesShapesThatNoMemoryHolds) {
 // --- PyTorch's profiler ---
 
 // Two products (one in two kernels), an op that is not known, a copy, and what stands in deviceProperties.
-constexpr const char *kTrace = R"json({"schemaVersion": 1,
+constexpr const char* kTrace = R"json({"schemaVersion": 1,
  "deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}],
  "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 4, "nccl_version": "2.21.5"},
  "traceEvents": [
@@ -408,6 +409,32 @@ TEST(ChakraTrace, ReadsNodesOfTheDevice) {
             std::tuple(4, 1, 4096));
   EXPECT_NEAR(trace.total().si(), 78e-6, 1e-12);
   EXPECT_NEAR(trace.left_out.at("copies within the device").time.si(), 8e-6, 1e-12);
+}
+
+constexpr const char* kChakraJson = R"json({ "version": "0.0.4" }
+{ "id": "2", "name": "aten::mm", "type": "COMP_NODE", "durationMicros": "500",
+  "inputs": { "values": "[[1, 2], [3, 4]]", "shapes": "[[64, 32], [32, 16]]", "types": "['Tensor(float)', 'Tensor(float)']" },
+  "attr": [ { "name": "is_cpu_op", "boolVal": true } ] }
+{ "id": "3", "name": "gemm \"}\"", "type": "COMP_NODE", "ctrlDeps": [ "2" ], "durationMicros": "40",
+  "attr": [ { "name": "is_cpu_op", "boolVal": false } ] }
+)json";
+
+TEST(ChakraJson, IsTheSameTrace) {
+  ASSERT_TRUE(is_chakra_json(kChakraJson));
+  const TraceImport trace = read_chakra_trace(chakra_from_json(kChakraJson, "t.json"), "t.json", 8);
+  ASSERT_EQ(trace.ops.size(), 1u);
+  EXPECT_EQ(trace.ops[0].signature, "contract f32 [a=64,b=32][b,c=16]->[a,c]");
+  EXPECT_NEAR(trace.ops[0].time.median.si(), 40e-6, 1e-12);
+}
+
+TEST(ChakraJson, RefusesObjectsThatAreNotWhole) {
+  const auto refusal_of = [](const std::string& text) {
+    return refusal([&] { (void)chakra_from_json(text, "t.json"); });
+  };
+  const std::string text = kChakraJson;
+  EXPECT_EQ(refusal_of(text.substr(0, text.size() - 4)),
+            "t.json: object 3 is not whole; check that the file is complete.");
+  EXPECT_NE(refusal_of("{} { \"id\": [] }").find("t.json: object 2: [] is no whole number"), std::string::npos);
 }
 
 TEST(ChakraTrace, EveryCutIsReadOrRefused) {
