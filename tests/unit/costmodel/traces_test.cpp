@@ -138,28 +138,38 @@ constexpr const char* kTrace = R"json({"schemaVersion": 1,
  "deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}],
  "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 4, "nccl_version": "2.21.5"},
  "traceEvents": [
- {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "pid": 7, "tid": 7, "ts": 100, "dur": 100, "args": {"External id": 1}},
+ {"ph": "X", "cat": "cpu_op", "name": "aten::linear", "pid": 7, "tid": 7, "ts": 100, "dur": 100,
+   "args": {"External id": 1}},
  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 110, "dur": 50, "args": {"External id": 2,
    "Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}},
- {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": 120, "dur": 5, "args": {"correlation": 11}},
- {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": 130, "dur": 5, "args": {"correlation": 12}},
- {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 3, "ts": 900, "dur": 30, "args": {"correlation": 11, "device": 0}},
- {"ph": "X", "cat": "kernel", "name": "splitK", "pid": 0, "tid": 3, "ts": 940, "dur": 10.5, "args": {"correlation": 12, "device": 0}},
+ {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": 120, "dur": 5,
+   "args": {"correlation": 11}},
+ {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": 130, "dur": 5,
+   "args": {"correlation": 12}},
+ {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 3, "ts": 900, "dur": 30,
+   "args": {"correlation": 11, "device": 0}},
+ {"ph": "X", "cat": "kernel", "name": "splitK", "pid": 0, "tid": 3, "ts": 940, "dur": 10.5,
+   "args": {"correlation": 12, "device": 0}},
  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 300, "dur": 50, "args": {"External id": 3,
    "Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"], "Concrete Inputs": ["", ""]}},
- {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 3, "ts": 990, "dur": 60.5, "args": {"correlation": 13, "External id": 3, "device": 0}},
- {"ph": "X", "cat": "cpu_op", "name": "aten::cumsum", "pid": 7, "tid": 7, "ts": 400, "dur": 50, "args": {"External id": 4}},
- {"ph": "X", "cat": "kernel", "name": "scan", "pid": 0, "tid": 3, "ts": 1100, "dur": 90, "args": {"External id": 4, "device": 0}},
+ {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 3, "ts": 990, "dur": 60.5,
+   "args": {"correlation": 13, "External id": 3, "device": 0}},
+ {"ph": "X", "cat": "cpu_op", "name": "aten::cumsum", "pid": 7, "tid": 7, "ts": 400, "dur": 50,
+   "args": {"External id": 4}},
+ {"ph": "X", "cat": "kernel", "name": "scan", "pid": 0, "tid": 3, "ts": 1100, "dur": 90,
+   "args": {"External id": 4, "device": 0}},
  {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)",
                      "pid" : 0, "tid" : 3, "ts" : 1200, "dur" : 9, "args" : {
   "device" : 0
 }
 },
- {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": 0, "tid": 9, "ts": 1300, "dur": 200,
+ {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": 0, "tid": 9,
+   "ts": 1300, "dur": 200,
    "args": {"device": 0, "Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "Group size": 4,
             "dtype": "Float", "Process Group Ranks": "[0, 1, 2, 3]"}},
  {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather_RING_LL", "pid": 0, "tid": 9, "ts": 1600, "dur": 50,
-   "args": {"device": 0, "Collective name": "_allgather_base", "In msg nelems": 512, "Out msg nelems": 2048, "Group size": 4,
+   "args": {"device": 0, "Collective name": "_allgather_base", "In msg nelems": 512, "Out msg nelems": 2048,
+   "Group size": 4,
             "dtype": "BFloat16", "Process Group Ranks": "[0, 1, ...]", "Global rank start": 0, "Global rank stride": 1}}
  ]
 })json";
@@ -413,7 +423,8 @@ TEST(ChakraTrace, ReadsNodesOfTheDevice) {
 
 constexpr const char* kChakraJson = R"json({ "version": "0.0.4" }
 { "id": "2", "name": "aten::mm", "type": "COMP_NODE", "durationMicros": "500",
-  "inputs": { "values": "[[1, 2], [3, 4]]", "shapes": "[[64, 32], [32, 16]]", "types": "['Tensor(float)', 'Tensor(float)']" },
+  "inputs": { "values": "[[1, 2], [3, 4]]", "shapes": "[[64, 32], [32, 16]]",
+              "types": "['Tensor(float)', 'Tensor(float)']" },
   "attr": [ { "name": "is_cpu_op", "boolVal": true } ] }
 { "id": "3", "name": "gemm \"}\"", "type": "COMP_NODE", "ctrlDeps": [ "2" ], "durationMicros": "40",
   "attr": [ { "name": "is_cpu_op", "boolVal": false } ] }
