@@ -5,12 +5,14 @@
 #include <array>
 #include <map>
 
+#include "cli/profiling/import_trace.h"
 #include "core/base/csv.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "costmodel/measured_kernels.h"
 #include "costmodel/profile_db.h"
+#include "costmodel/traces/kernel_table.h"
 
 namespace meshwright {
 
@@ -78,8 +80,17 @@ ImportedKernels import_kernels(const KernelImport& request) {
   ImportedKernels imported;
   for (const std::string& file : request.files) read_kernels(file, devices, imported);
   leave_out_outliers(imported);
-  imported.added =
-      ProfileDb(request.db, ProfileDb::Mode::ReadWrite).put_kernels({request.source, request.licence}, imported.rows);
+  std::optional<Cluster> cluster;
+  if (!request.cluster.empty()) {
+    cluster = recorded_cluster(request.cluster);
+    imported.profile = profile_of_kernels(imported.rows, request.files.front());
+  }
+  ProfileDb db(request.db, ProfileDb::Mode::ReadWrite);
+  imported.added = db.put_kernels({request.source, request.licence}, imported.rows);
+  if (imported.profile) {
+    const TraceImport& profile = *imported.profile;
+    store_profile(db, recorded_session(profile.device, "", "", "", std::move(*cluster), request.command), profile);
+  }
   return imported;
 }
 
@@ -96,8 +107,12 @@ std::string to_text(const ImportedKernels& imported, const KernelImport& request
   if (imported.wrong.size() > kShown) text += fmt::format("# wrong: {} more\n", imported.wrong.size() - kShown);
   if (imported.not_used > 0)
     text += fmt::format("# not used: {} rows of other devices, or of kinds that no term predicts\n", imported.not_used);
-  return text +
-         fmt::format("# {} rows stored in {}, {} of them new\n", imported.rows.size(), request.db, imported.added);
+  text += fmt::format("# {} rows stored in {}, {} of them new\n", imported.rows.size(), request.db, imported.added);
+  if (imported.profile)
+    text += shares_line(*imported.profile) + fmt::format("# {} ops and {} collectives stored for --profile\n",
+                                                         imported.profile->ops.size(),
+                                                         imported.profile->collectives.size());
+  return text;
 }
 
 Json to_json(const ImportedKernels& imported, const KernelImport& request) {
@@ -105,10 +120,15 @@ Json to_json(const ImportedKernels& imported, const KernelImport& request) {
   for (const auto& [set, count] : counts_of(imported.rows))
     sets.push_back({{"term", set[0]}, {"device", set[1]}, {"dtype", set[2]}, {"rows", count}});
   for (const RejectedRow& row : imported.wrong) wrong.push_back({{"place", row.place}, {"reason", row.reason}});
-  return {{"program", "meshwright"},      {"version", MESHWRIGHT_VERSION}, {"verb", "import"},
-          {"files", request.files},       {"source", request.source},      {"licence", request.licence},
-          {"sets", std::move(sets)},      {"wrong", std::move(wrong)},     {"not_used", imported.not_used},
-          {"rows", imported.rows.size()}, {"new_rows", imported.added},    {"db", request.db}};
+  Json document = {{"program", "meshwright"},      {"version", MESHWRIGHT_VERSION}, {"verb", "import"},
+                   {"files", request.files},       {"source", request.source},      {"licence", request.licence},
+                   {"sets", std::move(sets)},      {"wrong", std::move(wrong)},     {"not_used", imported.not_used},
+                   {"rows", imported.rows.size()}, {"new_rows", imported.added},    {"db", request.db}};
+  if (imported.profile) {
+    document["ops"] = imported.profile->ops.size();
+    document["collectives"] = imported.profile->collectives.size();
+  }
+  return document;
 }
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// meshwright import: a recording that Nsight Systems made elsewhere becomes a profile; kernels that others measured and
+// meshwright import: a recording or a trace made elsewhere becomes a profile; kernels that others measured and
 // published are stored beside it.
 #include <CLI/CLI.hpp>
 #include <map>
@@ -7,6 +7,7 @@
 
 #include "cli/machine/provenance.h"
 #include "cli/profiling/import_kernels.h"
+#include "cli/profiling/import_trace.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/errors.h"
@@ -22,30 +23,6 @@ struct ImportOptions {
   std::string db, cluster, source, licence, devices;
   bool json = false;
 };
-
-Cluster recorded_cluster(const std::string& name) {
-  require(!name.empty(), "--cluster is missing; give the cluster of the recorded GPUs, such as --cluster dgx-h200:1.");
-  const Cluster cluster = find_cluster(name);
-  require(cluster.uniform(), "--cluster: {} has {} host groups; give a cluster with hosts of the recorded kind only.",
-          cluster.name, cluster.groups.size());
-  require(!cluster.name.starts_with("cpu:"),
-          "--cluster: {} has no GPUs; give a cluster with GPUs of the recorded kind.", cluster.name);
-  return cluster;
-}
-
-// The device is called what the recording calls it, as `profile` does; its rates stay those of the cluster.
-ProfileSession session_of(const NsightExport& recording, Cluster cluster, const std::string& command_line) {
-  const auto known = [](const std::string& text, const char* otherwise) { return text.empty() ? otherwise : text; };
-  ProfileSession session;
-  session.device = known(recording.device, cluster.only().device.name.c_str());
-  session.host = known(recording.host, "an unnamed host");
-  session.libraries = known(recording.libraries, "unknown libraries");
-  session.date_utc = known(recording.date_utc, "at an unknown time");
-  session.command = command_line;
-  cluster.only().device.name = session.device;
-  session.cluster = std::move(cluster);
-  return session;
-}
 
 void store(const std::string& path, const ProfileSession& session, const NsightExport& recording) {
   ProfileDb db(path, ProfileDb::Mode::ReadWrite);
@@ -133,15 +110,16 @@ Json to_json(const ProfileSession& session, const NsightExport& recording, const
 void import_recording(const ImportOptions& options, const std::string& command_line) {
   Cluster cluster = recorded_cluster(options.cluster);
   const NsightExport recording = read_nsight_export(options.files.front());
-  const ProfileSession session = session_of(recording, std::move(cluster), command_line);
+  const ProfileSession session = recorded_session(recording.device, recording.host, recording.libraries,
+                                                  recording.date_utc, std::move(cluster), command_line);
   store(options.db, session, recording);
   if (options.json) return print(to_json(session, recording, options.db));
   print(document(session, recording, options.db));
 }
 
-void import_kernels(const ImportOptions& options) {
-  require(options.cluster.empty(), "--cluster: the rows of measured kernels name their devices; leave it out.");
-  const KernelImport request{options.files, options.source, options.licence, options.devices, options.db};
+void import_kernels(const ImportOptions& options, const std::string& command_line) {
+  const KernelImport request{options.files, options.source,  options.licence, options.devices,
+                             options.db,    options.cluster, command_line};
   const ImportedKernels imported = import_kernels(request);
   if (options.json)
     print(to_json(imported, request));
@@ -153,10 +131,21 @@ void import_kernels(const ImportOptions& options) {
           wrong.empty() ? "" : wrong.front().reason);
 }
 
+void import_one_trace(const ImportOptions& options, TraceFormat format, const std::string& command_line) {
+  const TraceRequest request{options.files.front(), options.cluster, options.source,
+                             options.licence,       options.db,      command_line};
+  const ImportedTrace imported = import_trace(request, format);
+  if (options.json) return print(to_json(imported, request));
+  print(to_text(imported, request));
+}
+
 void import_files(const ImportOptions& options, const std::string& command_line) {
   require(!options.db.empty(), "--db is missing; give the profile database to write to, such as --db profiles.db.");
-  if (is_kernel_table(options.files.front())) return import_kernels(options);
+  if (is_kernel_table(options.files.front())) return import_kernels(options, command_line);
   require(options.files.size() == 1, "{} recordings were given; import them one by one.", options.files.size());
+  require(options.devices.empty(), "--devices: a recording has one kind of device; leave it out.");
+  if (!options.cluster.empty()) (void)recorded_cluster(options.cluster);
+  if (const auto format = trace_format(options.files.front())) return import_one_trace(options, *format, command_line);
   import_recording(options, command_line);
 }
 
@@ -166,23 +155,30 @@ void add_import(CLI::App& app, Context& context) {
   auto options = std::make_shared<ImportOptions>();
   CLI::App* verb = app.add_subcommand(
       "import",
-      "Import a recording of Nsight Systems, or published tables of measured kernels, into a profile database.");
+      "Import a recording or a trace of another program, or published tables of measured kernels, into a profile "
+      "database.");
   verb->add_option("files", options->files,
                    "recording of `meshwright run --graphs off` by `nsys profile --trace=cuda,nvtx`, exported with "
-                   "`nsys export --type sqlite`; or CSV files of measured kernels (docs/files.md), plain or gzip")
+                   "`nsys export --type sqlite`; a trace of PyTorch's profiler, of Chakra or a log of nccl-tests; or "
+                   "CSV files of measured kernels (docs/files.md); all of them plain or gzip")
       ->required();
   verb->add_option("--db", options->db, "profile database to write to, required; new measurements replace old ones");
-  verb->add_option("--cluster", options->cluster,
-                   "of a recording, required: cluster of the recorded GPUs; its rates model whatever was not recorded");
-  verb->add_option("--source", options->source,
-                   "of measured kernels, required: who measured them, and where to find it");
-  verb->add_option("--licence", options->licence, "of measured kernels, required: under which they are published");
+  verb->add_option(
+      "--cluster", options->cluster,
+      "of a recording or a trace, required: cluster of the recorded GPUs; its rates model whatever was not "
+      "recorded; of measured kernels: store them as a profile of its devices as well");
+  verb->add_option(
+      "--source", options->source,
+      "of measured kernels, required, and of nccl-tests without --cluster: who measured them, and where to find "
+      "it");
+  verb->add_option("--licence", options->licence, "of what has a --source, required: under which it is published");
   verb->add_option("--devices", options->devices,
                    "of measured kernels: import only rows of these devices, separated by commas, such as V100,H100");
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Examples:\n"
       "  meshwright import run.sqlite --db profiles.db --cluster dgx-h200:1\n"
+      "  meshwright import trace.json.gz --db profiles.db --cluster dgx-h100:1\n"
       "  meshwright import gemm_h100.csv.gz --db kernels.db --source 'example.org/kernels, 2026' --licence MIT");
   verb->callback([&context, options] {
     context.action = [options, line = context.command_line] { import_files(*options, line); };

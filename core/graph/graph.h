@@ -114,6 +114,13 @@ enum class OpKind {
   GroupedAttentionBackward,  // (q, k, v, [extra], dout) -> dq, dk, dv, [dextra]
   Rotary,                    // x (batch, seq, ..., head_dim): rotates pairs by angles of the position along `seq`
   RotaryBackward,            // (dy)
+  // scan.cpp
+  SelectiveScan,          // x (batch, chunks, chunk, groups, heads, d), dt (.., heads), a_log (groups, heads),
+                          // b, c (.., groups, state), d, dt_bias (groups, heads) -> like x
+  SelectiveScanBackward,  // (x, dt, a_log, b, c, d, dt_bias, dy) -> the gradients of the seven
+  GatedDelta,             // q, k (batch, chunks, chunk, heads, d), v (.., heads, group, e), b, a (.., heads, group),
+                          // a_log, dt_bias (heads, group) -> like v
+  GatedDeltaBackward,     // (q, k, v, b, a, a_log, dt_bias, dy) -> the gradients of the seven
   // embedding.cpp
   Embedding,          // (ids, table (vocab, embed)) -> (..., embed)
   EmbeddingBackward,  // (ids, dy) -> dtable

@@ -10,6 +10,7 @@ namespace meshwright::ops {
 [[nodiscard]] std::vector<OpRow> elementwise_rows();
 [[nodiscard]] std::vector<OpRow> normalization_rows();
 [[nodiscard]] std::vector<OpRow> attention_rows();
+[[nodiscard]] std::vector<OpRow> scan_rows();
 [[nodiscard]] std::vector<OpRow> embedding_rows();
 [[nodiscard]] std::vector<OpRow> loss_rows();
 [[nodiscard]] std::vector<OpRow> convolution_rows();

@@ -12,9 +12,9 @@ namespace {
 
 std::vector<OpRow> make_table() {
   std::vector<OpRow> table;
-  for (const auto family :
-       {ops::contraction_rows, ops::elementwise_rows, ops::normalization_rows, ops::attention_rows, ops::embedding_rows,
-        ops::loss_rows, ops::convolution_rows, ops::layout_rows, ops::mixture_rows, ops::optimizer_rows})
+  for (const auto family : {ops::contraction_rows, ops::elementwise_rows, ops::normalization_rows, ops::attention_rows,
+                            ops::scan_rows, ops::embedding_rows, ops::loss_rows, ops::convolution_rows,
+                            ops::layout_rows, ops::mixture_rows, ops::optimizer_rows})
     for (OpRow& row : family()) table.push_back(std::move(row));
   std::sort(table.begin(), table.end(), [](const OpRow& a, const OpRow& b) { return a.kind < b.kind; });
   return table;

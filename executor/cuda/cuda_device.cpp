@@ -32,7 +32,8 @@ CudaKernel find_kernel(OpKind kind) {
                             cuda_attention_kernel, cuda_embedding_kernel, cuda_loss_kernel, cuda_convolution_kernel,
                             cuda_layout_kernel, cuda_mixture_kernel, cuda_optimizer_kernel})
     if (const CudaKernel found = family(kind)) return found;
-  throw InternalError(fmt::format("no CUDA kernel for {}", name_of(kind)));
+  throw InputError(
+      fmt::format("the CUDA backend has no kernel for {}; run this model with --backend cpu.", name_of(kind)));
 }
 
 }  // namespace

@@ -29,6 +29,8 @@ OpKernel<T> normalization_kernel(OpKind kind);
 template <class T>
 OpKernel<T> attention_kernel(OpKind kind);
 template <class T>
+OpKernel<T> scan_kernel(OpKind kind);
+template <class T>
 OpKernel<T> embedding_kernel(OpKind kind);
 template <class T>
 OpKernel<T> loss_kernel(OpKind kind);

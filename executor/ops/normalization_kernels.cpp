@@ -17,21 +17,29 @@ template <class T>
 kernels::NormShape norm_shape(const Operands<T>& o) {
   return {o.rows(0), o.width(0), o.attributes().epsilon};
 }
+// Of an RMS norm whose gamma has `elements`.
+template <class T>
+kernels::NormShape with_groups(kernels::NormShape shape, std::int64_t elements) {
+  if (shape.width > 0) shape.groups = elements / shape.width;
+  return shape;
+}
 
 template <kernels::Norm norm, class T>
 void run_norm(const Operands<T>& o) {
-  kernels::row_norm<norm>(o.in(0), o.in(1), norm == kernels::Norm::Layer ? o.in(2) : nullptr, o.out(0), norm_shape(o));
+  kernels::row_norm<norm>(o.in(0), o.in(1), norm == kernels::Norm::Layer ? o.in(2) : nullptr, o.out(0),
+                          with_groups<T>(norm_shape(o), o.elements(1)));
 }
 
 template <kernels::Norm norm, class T>
 void run_norm_backward(const Operands<T>& o) {
-  kernels::row_norm_backward<norm>(o.in(0), o.in(1), o.in(2), o.out(0), norm_shape(o));
+  kernels::row_norm_backward<norm>(o.in(0), o.in(1), o.in(2), o.out(0), with_groups<T>(norm_shape(o), o.elements(1)));
 }
 
 template <kernels::Norm norm, class T>
 void run_norm_parameter_backward(const Operands<T>& o) {
   T* dbeta = norm == kernels::Norm::Layer ? o.out(1) : nullptr;
-  kernels::row_norm_parameter_backward<norm>(o.in(0), o.in(1), o.out(0), dbeta, norm_shape(o));
+  kernels::row_norm_parameter_backward<norm>(o.in(0), o.in(1), o.out(0), dbeta,
+                                             with_groups<T>(norm_shape(o), o.out_elements(0)));
 }
 
 }  // namespace

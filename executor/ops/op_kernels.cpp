@@ -29,9 +29,9 @@ std::vector<std::int64_t> shard_shape(const OpCallPlan& call, const Tensor& tens
 
 template <class T>
 OpKernel<T> find_kernel(OpKind kind) {
-  for (const auto family :
-       {contraction_kernel<T>, elementwise_kernel<T>, normalization_kernel<T>, attention_kernel<T>, embedding_kernel<T>,
-        loss_kernel<T>, convolution_kernel<T>, layout_kernel<T>, mixture_kernel<T>, optimizer_kernel<T>})
+  for (const auto family : {contraction_kernel<T>, elementwise_kernel<T>, normalization_kernel<T>, attention_kernel<T>,
+                            scan_kernel<T>, embedding_kernel<T>, loss_kernel<T>, convolution_kernel<T>,
+                            layout_kernel<T>, mixture_kernel<T>, optimizer_kernel<T>})
     if (const OpKernel<T> found = family(kind)) return found;
   throw InternalError(fmt::format("no kernel for {}", name_of(kind)));
 }

@@ -16,6 +16,11 @@ struct HfFamily {
   ModelConfig (*read)(const HfReader& config);
 };
 
+// hf_hybrid_families.cpp
+[[nodiscard]] ModelConfig read_mamba2(const HfReader& config);
+[[nodiscard]] ModelConfig read_nemotron_h(const HfReader& config);
+[[nodiscard]] ModelConfig read_qwen3_next(const HfReader& config);  // and Qwen3.5
+
 [[nodiscard]] const std::vector<HfFamily>& hf_families();  // by name
 
 }  // namespace meshwright

@@ -98,9 +98,11 @@ void check_total(const ModelConfig& model, const std::string& place) {
   const auto size = [&](const char* key) { return static_cast<double>(size_of(model, key)); };
   const double hidden = size("hidden"), heads = size("heads");
   const double expert = model.more.contains("expert_intermediate") ? size("expert_intermediate") : 4 * hidden;
-  const double widest = std::max({4 * hidden, heads * size("head_dim"), heads * (size("nope_dim") + size("rope_dim")),
-                                  heads * size("value_dim"), size("intermediate"), size("shared_intermediate"),
-                                  size("experts") * expert});
+  const double widest =
+      std::max({4 * hidden, heads * size("head_dim"), heads * (size("nope_dim") + size("rope_dim")),
+                heads * size("value_dim"), size("intermediate"), size("shared_intermediate"),
+                size("scan_heads") * size("scan_head_dim"), size("scan_groups") * size("state"),
+                size("delta_value_heads") * (size("key_dim") + size("value_dim")), size("experts") * expert});
   require(size("layers") * hidden * widest <= 1e17,
           "{}: its layers would have more than 10^17 parameters; give smaller sizes.", place);
 }
@@ -120,6 +122,15 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(!has("kv_heads") || model.heads % size("kv_heads") == 0,
           "{}: heads={} is not a multiple of kv_heads={}; every key is read by the same number of queries.", place,
           model.heads, size("kv_heads"));
+  require(!has("scan_groups") || size("experts") == 0 || size("expert_intermediate") >= 1,
+          "{}: expert_intermediate is 0; give the width of the {} experts.", place, size("experts"));
+  require(!has("scan_groups") || size("scan_heads") % size("scan_groups") == 0,
+          "{}: scan_heads={} is not a multiple of scan_groups={}; every group has the same number of heads.", place,
+          size("scan_heads"), size("scan_groups"));
+  require(
+      !has("delta_heads") || size("delta_value_heads") % size("delta_heads") == 0,
+      "{}: delta_value_heads={} is not a multiple of delta_heads={}; every key is read by the same number of values.",
+      place, size("delta_value_heads"), size("delta_heads"));
   require(!has("positions") || model.seq <= size("positions"),
           "{}: seq={} is more than the {} positions it has learned; give at most those.", place, model.seq,
           size("positions"));
@@ -127,6 +138,8 @@ void check_relations(const ModelConfig& model, const std::string& place) {
           "{}: seq={} is more than one attention chunk of {}, and attention in chunks is not supported; give at most "
           "that.",
           place, model.seq, size("attention_chunk"));
+  require(!has("top_k") || size("experts") == 0 || size("top_k") >= 1,
+          "{}: top_k is 0; of {} experts a token takes at least one.", place, size("experts"));
   require(!has("experts") || size("top_k") <= size("experts"),
           "{}: top_k={} is more than experts={}; a token takes each expert at most once.", place, size("top_k"),
           size("experts"));
@@ -156,6 +169,8 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> found = basic_families();
     for (Family& family : transformer_families()) found.push_back(std::move(family));
+    for (Family& family : hybrid_families()) found.push_back(std::move(family));
+    for (Family& family : delta_families()) found.push_back(std::move(family));
     for (Family& family : image_families()) found.push_back(std::move(family));
     return found;
   }();

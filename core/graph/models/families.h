@@ -52,6 +52,13 @@ void build_two_tower(Graph& graph, const ModelConfig& model, LossReduction reduc
 
 [[nodiscard]] std::vector<Family> transformer_families();
 
+[[nodiscard]] std::vector<Family> hybrid_families();
+// The kind of each layer of a hybrid: M a scan, * attention, - feed-forward, E a mixture. Throws
+// InputError for others.
+void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::string& place);
+
+[[nodiscard]] std::vector<Family> delta_families();
+
 // All of them.
 [[nodiscard]] const std::vector<Family>& families();
 [[nodiscard]] const Family* find_family(const std::string& name);

@@ -11,6 +11,10 @@ TensorId TransformerBuilder::activate(const std::string& name, TensorId x) {
       return add(OpKind::Gelu, name + ".gelu", {x});
     case Activation::GeluErf:
       return add(OpKind::GeluErf, name + ".gelu", {x});
+    case Activation::ReluSquared: {
+      const TensorId y = add(OpKind::Relu, name + ".relu", {x});
+      return add(OpKind::Multiply, name + ".squared", {y, y});
+    }
     case Activation::Silu:
       return add(OpKind::Silu, name + ".silu", {x});
   }

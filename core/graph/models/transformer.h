@@ -24,7 +24,7 @@
 namespace meshwright {
 
 enum class Norm { Layer, Rms };
-enum class Activation { Relu, Gelu, GeluErf, Silu };  // Gelu: the tanh form
+enum class Activation { Relu, Gelu, GeluErf, Silu, ReluSquared };  // Gelu: the tanh form
 
 // How a token learns where it stands. Rotary and Alibi need no table; Relative is one table of biases per stack,
 // (buckets, kv_heads, group), that all its layers share; Learned a table added to the embedding.

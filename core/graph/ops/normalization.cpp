@@ -21,6 +21,13 @@ void expect_row_parameter(const OpCall& call, std::size_t operand) {
     fail(call, fmt::format("{} must have the last dimension of x", row_of(call.kind).operands[operand]));
 }
 
+// Of an RMS norm, gamma may have several of the last dimensions: rows of several gammas, one per group.
+void expect_last_of_x(const OpCall& call, std::size_t operand) {
+  const Dims &x = dims(call, 0), &gamma = dims(call, operand);
+  if (gamma.empty() || gamma.size() > x.size() || !std::equal(gamma.rbegin(), gamma.rend(), x.rbegin()))
+    fail(call, fmt::format("{} must have the last dimensions of x", row_of(call.kind).operands[operand]));
+}
+
 std::vector<ResultShape> layer_norm(const OpCall& call) {
   expect_one_float_type(call, {0, 1, 2});
   expect_row_parameter(call, 1);
@@ -30,25 +37,35 @@ std::vector<ResultShape> layer_norm(const OpCall& call) {
 
 std::vector<ResultShape> rms_norm(const OpCall& call) {
   expect_one_float_type(call, {0, 1});
-  expect_row_parameter(call, 1);
+  expect_last_of_x(call, 1);
   return {{dtype(call, 0), dims(call, 0)}};
 }
 
 // (x, gamma, dy) -> dx
 std::vector<ResultShape> row_norm_backward(const OpCall& call) {
   expect_one_float_type(call, {0, 1, 2});
-  expect_row_parameter(call, 1);
+  if (call.kind == OpKind::RmsNormBackward)
+    expect_last_of_x(call, 1);
+  else
+    expect_row_parameter(call, 1);
   expect_same_dims(call, 0, 2);
   return {{dtype(call, 0), dims(call, 0)}};
 }
 
-// (x, dy) -> the gradient of each parameter
+// (x, dy) -> the gradient of each parameter; `result_names`: of a gamma that has several dimensions
 std::vector<ResultShape> row_norm_param_backward(const OpCall& call) {
   expect_one_float_type(call, {0, 1});
   expect(call, !dims(call, 0).empty(), "x must have a dimension");
   expect_same_dims(call, 0, 1);
-  const ResultShape one{dtype(call, 0), {dims(call, 0).back()}};
+  const Dims& x = dims(call, 0);
+  const std::vector<std::string>& names = call.attributes.result_names;
+  const std::size_t rank = std::max<std::size_t>(1, names.size());
+  expect(call, rank <= x.size(), "its attributes must name the last dimensions of x");
+  const ResultShape one{dtype(call, 0), Dims(x.end() - static_cast<std::ptrdiff_t>(rank), x.end())};
+  for (std::size_t i = 0; i < names.size(); ++i)
+    expect(call, names[i] == one.dims[i].name, "its attributes must name the last dimensions of x");
   if (call.kind == OpKind::RmsNormParamBackward) return {one};
+  expect(call, names.empty(), "its parameters have the last dimension of x");
   return {one, one};
 }
 
@@ -72,7 +89,9 @@ void rms_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId x = backward.read(op, 0), gamma = backward.read(op, 1);
   const Attributes same{.epsilon = op.attributes.epsilon};
   backward.derive_gradient(op, 0, OpKind::RmsNormBackward, "grad_x", {x, gamma, dy}, same);
-  backward.derive_gradient(op, 1, OpKind::RmsNormParamBackward, "grad_gamma", {x, dy}, same);
+  Attributes of_gamma = same;
+  if (backward.tensor(gamma).dims.size() > 1) of_gamma.result_names = names_of(backward.tensor(gamma));
+  backward.derive_gradient(op, 1, OpKind::RmsNormParamBackward, "grad_gamma", {x, dy}, of_gamma);
 }
 
 void softmax_derivative(Backward& backward, const Op& op, TensorId dy) {

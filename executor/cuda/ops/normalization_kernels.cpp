@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/base/errors.h"
 #include "executor/cuda/cuda_kernel_table.h"
 #include "kernels/cuda/attention/softmax.h"
 #include "kernels/cuda/norms/batch_norm.h"
@@ -22,8 +23,13 @@ void with_type_of_x(const CudaOperands& o, Action action) {
   with_cuda_type(o.input_types[0], action);
 }
 
+void expect_one_gamma(bool one) {
+  require(one, "the CUDA backend has no norms of groups with a gamma each; run this model with --backend cpu.");
+}
+
 template <kernels::Norm norm>
 void norm_op(const CudaOperands& o) {
+  expect_one_gamma(o.elements(1) == o.width(0));
   with_type_of_x(o, [&]<class T>(T) {
     const T* beta = norm == kernels::Norm::Layer ? o.in<T>(2) : nullptr;
     row_norm<norm>(o.stream, o.in<T>(0), o.in<T>(1), beta, o.out<T>(0), norm_shape(o));
@@ -32,6 +38,7 @@ void norm_op(const CudaOperands& o) {
 
 template <kernels::Norm norm>
 void norm_backward_op(const CudaOperands& o) {
+  expect_one_gamma(o.elements(1) == o.width(0));
   with_type_of_x(o, [&]<class T>(T) {
     row_norm_backward<norm>(o.stream, o.in<T>(0), o.in<T>(1), o.in<T>(2), o.out<T>(0), norm_shape(o));
   });
@@ -39,6 +46,7 @@ void norm_backward_op(const CudaOperands& o) {
 
 template <kernels::Norm norm>
 void norm_parameter_backward_op(const CudaOperands& o) {
+  expect_one_gamma(o.out_elements(0) == o.width(0));
   with_type_of_x(o, [&]<class T>(T) {
     void* workspace = o.workspace.take(row_norm_parameter_backward_workspace<T>(norm_shape(o)));
     T* dbeta = norm == kernels::Norm::Layer ? o.out<T>(1) : nullptr;

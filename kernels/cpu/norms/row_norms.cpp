@@ -46,8 +46,9 @@ void row_norm(const T* x, const T* gamma, const T* beta, T* out, const NormShape
       for (std::int64_t i = 0; i < width; ++i) result[i] = (row[i] - mean) * scale * gamma[i] + beta[i];
     } else {
       const T scale = static_cast<T>(inverse_rms(row, shape));
+      const T* own = gamma + r % shape.groups * width;
 #pragma GCC ivdep
-      for (std::int64_t i = 0; i < width; ++i) result[i] = row[i] * scale * gamma[i];
+      for (std::int64_t i = 0; i < width; ++i) result[i] = row[i] * scale * own[i];
     }
   }
 }
@@ -72,13 +73,14 @@ void row_norm_backward(const T* x, const T* gamma, const T* dy, T* dx, const Nor
         result[i] = scale * (gradient[i] * gamma[i] - average - (row[i] - mean) * scale * along);
     } else {
       const double scale = inverse_rms(row, shape);
+      const T* of_group = gamma + r % shape.groups * width;
       const double along = lane_sum<double>(width, [=](std::int64_t i) {
-        return static_cast<double>(gradient[i] * gamma[i]) * static_cast<double>(row[i]);
+        return static_cast<double>(gradient[i] * of_group[i]) * static_cast<double>(row[i]);
       });
       const T own = static_cast<T>(scale);
       const T shared = static_cast<T>(scale * scale * scale * along / static_cast<double>(width));
 #pragma GCC ivdep
-      for (std::int64_t i = 0; i < width; ++i) result[i] = own * gradient[i] * gamma[i] - shared * row[i];
+      for (std::int64_t i = 0; i < width; ++i) result[i] = own * gradient[i] * of_group[i] - shared * row[i];
     }
   }
 }
@@ -91,9 +93,8 @@ void row_norm_parameter_backward(const T* x, const T* dy, T* dgamma, T* dbeta, c
     std::fill_n(dgamma, width, T(0));
     std::fill_n(dbeta, width, T(0));
   } else {
-    sums.assign(static_cast<std::size_t>(width), 0.0);
+    sums.assign(static_cast<std::size_t>(shape.groups * width), 0.0);
   }
-  double* total = sums.data();
   for (std::int64_t r = 0; r < shape.rows; ++r) {
     const T* row = x + r * width;
     const T* gradient = dy + r * width;
@@ -106,6 +107,7 @@ void row_norm_parameter_backward(const T* x, const T* dy, T* dgamma, T* dbeta, c
       }
     } else {
       const double scale = inverse_rms(row, shape);
+      double* total = sums.data() + r % shape.groups * width;
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < width; ++i)
         total[i] += static_cast<double>(gradient[i]) * static_cast<double>(row[i]) * scale;

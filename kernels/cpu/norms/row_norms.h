@@ -15,11 +15,12 @@ enum class Norm { Layer, Rms };
 struct NormShape {
   std::int64_t rows, width;
   double epsilon;
+  std::int64_t groups = 1;  // Rms: gamma is (groups, width), and row r takes that of r mod groups
 };
 
 template <Norm norm, class T>
 void row_norm(const T* x,      // (rows, width)
-              const T* gamma,  // (width)
+              const T* gamma,  // (groups, width)
               const T* beta,   // (width); null for Rms
               T* out,          // (rows, width)
               const NormShape& shape);

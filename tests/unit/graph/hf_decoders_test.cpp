@@ -87,6 +87,121 @@ TEST(HfDecoders, HaveTheirPublishedParameters) {
             3'075'098'624);
 }
 
+// --- scans ---
+
+constexpr const char* kCodestral =
+    R"("model_type": "mamba2", "chunk_size": 256, "conv_kernel": 4, "expand": 2, "head_dim": 64, "hidden_act": "silu",
+       "hidden_size": 4096, "layer_norm_epsilon": 1e-05, "n_groups": 8, "num_heads": 128, "num_hidden_layers": 64,
+       "rms_norm": true, "state_size": 128, "tie_word_embeddings": false, "time_step_limit": [0.0, Infinity],
+       "use_bias": false, "use_conv_bias": true, "vocab_size": 32768)";
+
+TEST(HfScans, OfMamba2HaveTheirPublishedParameters) {
+  EXPECT_EQ(parameters_of(kCodestral), 7'285'403'648);
+  EXPECT_EQ(count(read(kCodestral), OpKind::SelectiveScan), 64);
+}
+
+std::string nemotron(const std::string& more) {
+  return R"("model_type": "nemotron_h", "attention_head_dim": 4, "chunk_size": 8, "conv_kernel": 4, "hidden_size": 8,
+            "hybrid_override_pattern": "M-M*-", "intermediate_size": 20, "mamba_head_dim": 4, "mamba_num_heads": 4,
+            "max_position_embeddings": 24, "n_groups": 2, "num_attention_heads": 4, "num_hidden_layers": 5,
+            "num_key_value_heads": 2, "ssm_state_size": 3, "vocab_size": 11)" +
+         more;
+}
+
+TEST(HfScans, OfNemotronHAreLayersOfThreeKinds) {
+  const ModelConfig model = read(nemotron(""));
+  // Projections to z and x of 16, b and c of 6 and dt of 4; convolutions of 4 tokens with a bias; a_log, d and dt_bias.
+  const int scan = 8 * (16 + 16 + 6 + 6 + 4) + (16 + 6 + 6) * (4 + 1) + 3 * 4 + 16 + 16 * 8;
+  const int attention = 8 * (16 + 8 + 8) + 16 * 8, feed_forward = 2 * 8 * 20, norms = 5 * 8 + 8;
+  EXPECT_EQ(parameter_count(graph_of(model)), 2 * 11 * 8 + 2 * scan + attention + 2 * feed_forward + norms);
+  EXPECT_EQ(count(model, OpKind::SelectiveScan), 2);
+  EXPECT_EQ(count(model, OpKind::GroupedAttention), 1);
+  EXPECT_EQ(count(model, OpKind::Rotary), 0);
+}
+
+// Nemotron 3 Nano: its checkpoint's metadata.
+TEST(HfScans, OfNemotronHMayHaveExperts) {
+  const ModelConfig model = read(
+      R"("model_type": "nemotron_h", "attention_bias": false, "chunk_size": 128, "conv_kernel": 4, "head_dim": 128,
+         "hidden_size": 2688, "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+         "intermediate_size": 1856, "mamba_head_dim": 64, "mamba_num_heads": 64, "max_position_embeddings": 262144,
+         "mlp_hidden_act": "relu2", "moe_intermediate_size": 1856, "moe_shared_expert_intermediate_size": 3712,
+         "n_groups": 8, "n_routed_experts": 128, "n_shared_experts": 1, "norm_topk_prob": true,
+         "num_attention_heads": 32, "num_experts_per_tok": 6, "num_hidden_layers": 52, "num_key_value_heads": 2,
+         "routed_scaling_factor": 2.5, "ssm_state_size": 128, "tie_word_embeddings": false, "vocab_size": 131072)");
+  EXPECT_EQ(parameter_count(graph_of(model)), 31'577'940'288);
+  EXPECT_EQ(count(model, OpKind::SelectiveScan), 23);
+  EXPECT_EQ(count(model, OpKind::TopKSlots), 23);
+}
+
+TEST(HfScans, RefuseWhatChangesTheModel) {
+  const auto refusal_of = [](const std::string& text) {
+    try {
+      (void)read(text);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal_of(nemotron(R"(, "mlp_hidden_act": "silu")")).find("'mlp_hidden_act' is \"silu\""),
+            std::string::npos);
+  EXPECT_NE(refusal_of(nemotron(R"(, "time_step_limit": [0.0, 0.1])")).find("'time_step_limit' bounds the steps"),
+            std::string::npos);
+  std::string other = nemotron("");
+  other.replace(other.find("M-M*-"), 5, "M-M*X");
+  EXPECT_NE(refusal_of(other).find("layer 4 is of the kind 'X'"), std::string::npos);
+  other.replace(other.find("M-M*X"), 5, "M-M*");
+  EXPECT_NE(refusal_of(other).find("has 4 layers, expected 5"), std::string::npos);
+}
+
+// --- gated delta rules ---
+
+constexpr const char* kQwen3Next =
+    R"("model_type": "qwen3_next", "attention_bias": false, "decoder_sparse_step": 1, "full_attention_interval": 4,
+       "head_dim": 256, "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 5120,
+       "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+       "linear_num_value_heads": 32, "linear_value_head_dim": 128, "max_position_embeddings": 262144,
+       "mlp_only_layers": [], "moe_intermediate_size": 512, "norm_topk_prob": true, "num_attention_heads": 16,
+       "num_experts": 512, "num_experts_per_tok": 10, "num_hidden_layers": 48, "num_key_value_heads": 2,
+       "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-06, "rope_theta": 10000000,
+       "shared_expert_intermediate_size": 512, "tie_word_embeddings": false, "vocab_size": 151936)";
+
+// Without its layer for a second token.
+TEST(HfDeltas, OfQwen3NextHaveTheirPublishedParameters) {
+  const ModelConfig model = read(kQwen3Next);
+  EXPECT_EQ(parameter_count(graph_of(model)), 79'674'391'296);
+  EXPECT_EQ(count(model, OpKind::GatedDelta), 36);
+  EXPECT_EQ(count(model, OpKind::GroupedAttention), 12);
+  EXPECT_EQ(model.more.at("rotary_dims"), 64);
+}
+
+// The text model of Qwen3.5-27B, counted by hand: products of hidden 5120 with queries and their gates, keys and values
+// of attention; with q, k, v, z, b and a of a delta rule; convolutions of 10240 channels over 4 tokens.
+TEST(HfDeltas, OfQwen35AreTheTextPart) {
+  const ModelConfig model = read(
+      R"("model_type": "qwen3_5", "vision_config": {"depth": 27}, "text_config": {"model_type": "qwen3_5_text",
+         "attn_output_gate": true, "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu",
+         "hidden_size": 5120, "intermediate_size": 17408, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+         "linear_num_key_heads": 16, "linear_num_value_heads": 48, "linear_value_head_dim": 128,
+         "max_position_embeddings": 262144, "num_attention_heads": 24, "num_hidden_layers": 64,
+         "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "tie_word_embeddings": false, "vocab_size": 248320,
+         "rope_parameters": {"rope_theta": 10000000, "partial_rotary_factor": 0.25}})");
+  const std::int64_t h = 5120, words = 2 * 248320 * h, dense = 3 * h * 17408;
+  const std::int64_t attention = h * (2 * 6144 + 2 * 1024) + 6144 * h + 2 * 256;
+  const std::int64_t delta = h * (2 * 2048 + 2 * 6144 + 2 * 48) + 10240 * 4 + 2 * 48 + 128 + 6144 * h;
+  EXPECT_EQ(parameter_count(graph_of(model)), words + 64 * (dense + 2 * h) + 16 * attention + 48 * delta + h);
+  EXPECT_EQ(model.factors.at("rotary_base"), 1e7);
+}
+
+TEST(HfDeltas, RefuseLayersInAnotherOrder) {
+  try {
+    (void)read(std::string(R"("layer_types": ["full_attention"], )") + kQwen3Next);
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("one type for each of the 48 layers"), std::string::npos) << error.what();
+  }
+}
+
 // Of hidden 8, four heads of 2 with two of keys, 11 words, untied.
 std::string mixture(const std::string& family, const std::string& more) {
   return "\"model_type\": \"" + family +

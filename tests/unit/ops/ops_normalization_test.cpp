@@ -329,9 +329,9 @@ struct Refusals : testing::Test {
 const char* const kGivenX = "it was given x 'x' f32 (batch=2, w=5, channel=3)";
 
 TEST_F(Refusals, OfParametersThatAreNotARow) {
-  EXPECT_EQ(
-      refused(OpKind::RmsNorm, {x, other}),
-      fmt::format("op 'y' (rms_norm): gamma must have the last dimension of x; {}, gamma 'other' f32 (w=5).", kGivenX));
+  EXPECT_EQ(refused(OpKind::RmsNorm, {x, other}),
+            fmt::format("op 'y' (rms_norm): gamma must have the last dimensions of x; {}, gamma 'other' f32 (w=5).",
+                        kGivenX));
   EXPECT_EQ(refused(OpKind::LayerNorm, {x, gamma, other}),
             fmt::format("op 'y' (layer_norm): gamma and beta must have the same dimensions; {}, gamma 'gamma' f32 "
                         "(channel=3), beta 'other' f32 (w=5).",

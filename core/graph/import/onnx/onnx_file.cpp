@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/graph/import/onnx/wire.h"
+#include "core/base/wire.h"
 
 namespace meshwright::onnx {
 
@@ -98,8 +98,8 @@ std::uint64_t little_endian(std::string_view bytes) {
 std::int64_t as_signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
 // A repeated number comes as single fields or packed into bytes.
-void read_numbers(const Field& field, std::vector<std::int64_t>& into, const std::string& place) {
-  if (field.type != Field::Type::Bytes) {
+void read_numbers(const WireField& field, std::vector<std::int64_t>& into, const std::string& place) {
+  if (field.type != WireField::Type::Block) {
     into.push_back(as_signed(field.value));
     return;
   }
@@ -108,8 +108,8 @@ void read_numbers(const Field& field, std::vector<std::int64_t>& into, const std
   while (reader.next_varint(value)) into.push_back(as_signed(value));
 }
 
-void read_reals(const Field& field, std::vector<double>& into) {
-  if (field.type != Field::Type::Bytes) {
+void read_reals(const WireField& field, std::vector<double>& into) {
+  if (field.type != WireField::Type::Block) {
     into.push_back(element(kFloat, field.value));
     return;
   }
@@ -119,7 +119,7 @@ void read_reals(const Field& field, std::vector<double>& into) {
 
 std::pair<std::string, std::string> read_entry(std::string_view bytes, const std::string& place) {
   WireReader reader(bytes, place);
-  Field field;
+  WireField field;
   std::pair<std::string, std::string> entry;
   while (reader.next(field)) {
     if (field.number == 1) entry.first = field.bytes;
@@ -131,9 +131,9 @@ std::pair<std::string, std::string> read_entry(std::string_view bytes, const std
 TensorValue read_tensor(std::string_view bytes, const std::string& place) {
   TensorValue tensor;
   WireReader reader(bytes, place);
-  Field field;
+  WireField field;
   while (reader.next(field)) {
-    const bool list = field.type == Field::Type::Bytes;
+    const bool list = field.type == WireField::Type::Block;
     if (field.number == 1) read_numbers(field, tensor.dims, place);
     if (field.number == 2) tensor.type = static_cast<int>(std::min<std::uint64_t>(field.value, 1000));
     if (field.number == 4 && list) tensor.packed_floats.push_back(field.bytes);
@@ -168,7 +168,7 @@ void read_metadata(std::string_view bytes, OnnxNode& node, const std::string& pl
 Attribute read_attribute(std::string_view bytes, std::string& name, const std::string& place) {
   Attribute attribute;
   WireReader reader(bytes, place);
-  Field field;
+  WireField field;
   while (reader.next(field)) {
     if (field.number == 1) name = field.bytes;
     if (field.number == 2) attribute.real = element(kFloat, field.value);
@@ -185,7 +185,7 @@ Attribute read_attribute(std::string_view bytes, std::string& name, const std::s
 OnnxNode read_node(std::string_view bytes, const std::string& place) {
   OnnxNode node;
   WireReader reader(bytes, place);
-  Field field;
+  WireField field;
   while (reader.next(field)) {
     if (field.number == 1) node.inputs.emplace_back(field.bytes);
     if (field.number == 2) node.outputs.emplace_back(field.bytes);
@@ -206,7 +206,7 @@ OnnxNode read_node(std::string_view bytes, const std::string& place) {
 OnnxDim read_dim(std::string_view bytes, const std::string& place) {
   OnnxDim dim;
   WireReader reader(bytes, place);
-  Field field;
+  WireField field;
   while (reader.next(field)) {
     if (field.number == 1) dim.size = as_signed(field.value);
     if (field.number == 2) dim.name = field.bytes;
@@ -218,7 +218,7 @@ OnnxDim read_dim(std::string_view bytes, const std::string& place) {
 // The bytes of the last field `number`.
 std::string_view inside(std::string_view bytes, std::uint32_t number, const std::string& place) {
   WireReader reader(bytes, place);
-  Field field;
+  WireField field;
   std::string_view found;
   while (reader.next(field))
     if (field.number == number) found = field.bytes;
@@ -229,12 +229,12 @@ OnnxValue read_value(std::string_view bytes, const std::string& place) {
   OnnxValue value;
   value.name = inside(bytes, 1, place);
   WireReader tensor(inside(inside(bytes, 2, place), 1, place), place);
-  Field field;
+  WireField field;
   while (tensor.next(field)) {
     if (field.number == 1) value.type = static_cast<int>(std::min<std::uint64_t>(field.value, 1000));
     if (field.number != 2) continue;
     WireReader shape(field.bytes, place);
-    Field dim;
+    WireField dim;
     while (shape.next(dim))
       if (dim.number == 1) value.dims.push_back(read_dim(dim.bytes, place));
   }
@@ -243,7 +243,7 @@ OnnxValue read_value(std::string_view bytes, const std::string& place) {
 
 void read_graph(std::string_view bytes, OnnxFile& file, const std::string& place) {
   WireReader reader(bytes, place);
-  Field field;
+  WireField field;
   while (reader.next(field)) {
     if (field.number == 1) file.nodes.push_back(read_node(field.bytes, place));
     if (field.number == 5) file.initializers.push_back(read_tensor(field.bytes, place));
@@ -311,13 +311,13 @@ std::optional<std::vector<double>> values_of(const TensorValue& tensor, std::int
 OnnxFile read_onnx(std::string_view bytes, const std::string& place) {
   OnnxFile file;
   WireReader reader(bytes, place);
-  Field field;
+  WireField field;
   while (reader.next(field)) {
     if (field.number == 7) read_graph(field.bytes, file, place);
     if (field.number != 8) continue;
     const std::string_view domain = inside(field.bytes, 1, place);
     WireReader opset(field.bytes, place);
-    Field of_opset;
+    WireField of_opset;
     while (opset.next(of_opset))
       if (of_opset.number == 2 && (domain.empty() || domain == "ai.onnx")) file.opset = as_signed(of_opset.value);
   }

@@ -9,22 +9,23 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright::onnx {
+namespace meshwright {
 
-struct Field {
+struct WireField {
   std::uint32_t number;
-  enum class Type { Varint, Fixed64, Bytes, Fixed32 } type;
-  std::uint64_t value;     // of all but Bytes
-  std::string_view bytes;  // of Bytes
+  enum class Type { Varint, Fixed64, Block, Fixed32 } type;
+  std::uint64_t value;     // of all but Block
+  std::string_view bytes;  // of Block
 };
 
 class WireReader {
  public:
   WireReader(std::string_view bytes, const std::string& place) : rest_(bytes), place_(place) {}
   // The next field; false at the end.
-  [[nodiscard]] bool next(Field& field);
+  [[nodiscard]] bool next(WireField& field);
   // The next number of a packed list; false at the end.
   [[nodiscard]] bool next_varint(std::uint64_t& value);
+  [[nodiscard]] std::string_view rest() const { return rest_; }  // what was not read yet
   [[nodiscard]] const std::string& place() const { return place_; }
 
  private:
@@ -36,4 +37,4 @@ class WireReader {
   const std::string& place_;
 };
 
-}  // namespace meshwright::onnx
+}  // namespace meshwright

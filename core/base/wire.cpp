@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/onnx/wire.h"
+#include "core/base/wire.h"
 
 #include "core/base/errors.h"
 
-namespace meshwright::onnx {
+namespace meshwright {
 
 void WireReader::damaged(const char* what) const {
   throw InputError(fmt::format("{}: the file is damaged, {}; export or download it again.", place_, what));
@@ -29,21 +29,21 @@ std::uint64_t WireReader::fixed(std::size_t bytes) {
   return value;
 }
 
-bool WireReader::next(Field& field) {
+bool WireReader::next(WireField& field) {
   if (rest_.empty()) return false;
   const std::uint64_t key = varint();
   if (key >> 3 == 0 || key >> 3 > 0x1fffffff) damaged("a field has no number");
-  field = {static_cast<std::uint32_t>(key >> 3), Field::Type::Varint, 0, {}};
+  field = {static_cast<std::uint32_t>(key >> 3), WireField::Type::Varint, 0, {}};
   switch (key & 7) {
     case 0:
       field.value = varint();
       return true;
     case 1:
-      field.type = Field::Type::Fixed64;
+      field.type = WireField::Type::Fixed64;
       field.value = fixed(8);
       return true;
     case 2: {
-      field.type = Field::Type::Bytes;
+      field.type = WireField::Type::Block;
       const std::uint64_t length = varint();
       if (length > rest_.size()) damaged("a field is longer than what is left");
       field.bytes = rest_.substr(0, length);
@@ -51,7 +51,7 @@ bool WireReader::next(Field& field) {
       return true;
     }
     case 5:
-      field.type = Field::Type::Fixed32;
+      field.type = WireField::Type::Fixed32;
       field.value = fixed(4);
       return true;
     default:
@@ -65,4 +65,4 @@ bool WireReader::next_varint(std::uint64_t& value) {
   return true;
 }
 
-}  // namespace meshwright::onnx
+}  // namespace meshwright

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families with scans beside attention: Mamba-2 and Nemotron-H; Qwen3-Next and Qwen3.5.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf_families.h"
+#include "core/graph/models/families.h"
+
+namespace meshwright {
+
+namespace {
+
+// Throws InputError unless the member is missing or has this value.
+void expect_activation(const HfReader& config, const char* key, const char* only) {
+  const std::string text = config.text_or(key, only);
+  require(text == only, "{}: '{}' is \"{}\", which is not supported; \"{}\" is.", config.place(), key, text, only);
+}
+
+// Steps that are kept within bounds are another model; from 0 to Infinity (which a reader sees as no number) is none.
+void refuse_bounded_steps(const HfReader& config) {
+  if (!config.has("time_step_limit")) return;
+  const Json& limit = config.at("time_step_limit");
+  const bool open = limit.is_array() && limit.size() == 2 && limit[0].is_number() && limit[0].get<double>() == 0.0 &&
+                    !limit[1].is_number();
+  require(open, "{}: 'time_step_limit' bounds the steps, which is not supported; from 0.0 to Infinity is.",
+          config.place());
+}
+
+struct ScanNames {
+  const char *heads, *head_dim, *state;
+};
+
+ModelConfig read_scans(const HfReader& config, const ScanNames& names, std::int64_t attention_heads) {
+  refuse_bounded_steps(config);
+  ModelConfig model;
+  model.family = "hybrid";
+  model.layers = config.size({"num_hidden_layers"});
+  model.hidden = config.size({"hidden_size"});
+  model.heads = attention_heads;
+  model.seq = std::min(config.size_or({"max_position_embeddings"}, 2048), kLongestSequence);
+  model.vocab = config.size({"vocab_size"});
+  model.more["scan_heads"] = config.size({names.heads});
+  model.more["scan_head_dim"] = config.size({names.head_dim});
+  model.more["state"] = config.size({names.state});
+  model.more["scan_groups"] = config.size({"n_groups"});
+  model.more["scan_chunk"] = config.size_or({"chunk_size"}, 256);
+  model.more["conv"] = config.size_or({"conv_kernel"}, 4);
+  model.more["conv_bias"] = config.flag_or("use_conv_bias", true);
+  model.more["tied"] = config.flag_or("tie_word_embeddings", false);
+  model.factors["epsilon"] = config.positive_or("layer_norm_epsilon", 1e-5);
+  return model;
+}
+
+// Delta rules in all layers but every n-th, which `layer_types` may say again.
+std::int64_t full_attention_every(const HfReader& config, std::int64_t layers) {
+  const std::int64_t every = config.size_or({"full_attention_interval"}, 4);
+  if (!config.has("layer_types")) return every;
+  const Json& types = config.at("layer_types");
+  require(types.is_array() && types.size() == static_cast<std::size_t>(layers),
+          "{}: 'layer_types' must be a list of one type for each of the {} layers.", config.place(), layers);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const char* expected = (layer + 1) % every == 0 ? "full_attention" : "linear_attention";
+    require(types[static_cast<std::size_t>(layer)] == expected,
+            "{}: 'layer_types' follow no order that is supported; linear_attention in all layers but every {}th is.",
+            config.place(), every);
+  }
+  return every;
+}
+
+void read_gated_experts(ModelConfig& model, const HfReader& config) {
+  model.more["experts"] = config.size({"num_experts"});
+  model.more["top_k"] = config.size({"num_experts_per_tok"});
+  model.more["expert_intermediate"] = config.size({"moe_intermediate_size"});
+  model.more["shared_intermediate"] = config.size_or({"shared_expert_intermediate_size"}, 0, 0);
+  model.more["normalized"] = config.flag_or("norm_topk_prob", true);
+  require(config.size_or({"decoder_sparse_step"}, 1) == 1 &&
+              (!config.has("mlp_only_layers") || config.at("mlp_only_layers") == Json::array()),
+          "{}: some layers have no experts, which is not supported for this family; experts in all layers are.",
+          config.place());
+}
+
+}  // namespace
+
+ModelConfig read_mamba2(const HfReader& config) {
+  expect_activation(config, "hidden_act", "silu");
+  require(config.flag_or("rms_norm", true), "{}: 'rms_norm' is false, which is not supported; true is.",
+          config.place());
+  // It has no attention; its number of heads only has to fit.
+  ModelConfig model = read_scans(config, {"num_heads", "head_dim", "state_size"}, 1);
+  const std::int64_t inner = model.more["scan_heads"] * model.more["scan_head_dim"];
+  require(inner == config.size_or({"expand"}, 2) * model.hidden,
+          "{}: 'num_heads' times 'head_dim' is {}, but 'expand' times 'hidden_size' is {}; check the sizes.",
+          config.place(), inner, config.size_or({"expand"}, 2) * model.hidden);
+  model.more["scan_bias"] = config.flag_or("use_bias", false);
+  set_layer_kinds(model, std::string(static_cast<std::size_t>(std::min<std::int64_t>(model.layers, 1000)), 'M'),
+                  config.place());
+  return model;
+}
+
+ModelConfig read_nemotron_h(const HfReader& config) {
+  expect_activation(config, "mamba_hidden_act", "silu");
+  expect_activation(config, "mlp_hidden_act", "relu2");
+  ModelConfig model =
+      read_scans(config, {"mamba_num_heads", "mamba_head_dim", "ssm_state_size"}, config.size({"num_attention_heads"}));
+  model.more["kv_heads"] = config.size_or({"num_key_value_heads"}, model.heads);
+  model.more["head_dim"] = config.size({"attention_head_dim", "head_dim"});
+  model.more["intermediate"] = config.size({"intermediate_size"});
+  model.more["group_norm"] = 1;
+  // Other members say the same: the scans' width, and the epsilon of all norms.
+  (void)config.size_or({"expand"}, 2);
+  (void)config.positive_or("rms_norm_eps", 1e-5);
+  // `use_bias` is of the scan's last projection, `mamba_proj_bias` of its first ones.
+  const bool bias = config.flag_or("mamba_proj_bias", false);
+  require(bias == config.flag_or("use_bias", false),
+          "{}: 'mamba_proj_bias' and 'use_bias' differ, which is not supported; both true or both false are.",
+          config.place());
+  model.more["scan_bias"] = bias;
+  model.more["mlp_bias"] = config.flag_or("mlp_bias", false);
+  for (const char* key : {"qkv_bias", "out_bias"}) model.more[key] = config.flag_or("attention_bias", false);
+  const std::string kinds = config.text_or("hybrid_override_pattern", "");
+  if (kinds.find('E') != std::string::npos) {
+    const std::int64_t width = config.size({"moe_intermediate_size"});
+    model.more["experts"] = config.size({"n_routed_experts"});
+    model.more["top_k"] = config.size({"num_experts_per_tok"});
+    model.more["expert_intermediate"] = width;
+    const std::int64_t shared = config.size_or({"n_shared_experts"}, 1, 0);
+    require(shared <= 1, "{}: 'n_shared_experts' is {}, which is not supported; 0 and 1 are.", config.place(), shared);
+    model.more["shared_intermediate"] = shared * config.size_or({"moe_shared_expert_intermediate_size"}, width);
+    model.more["normalized"] = config.flag_or("norm_topk_prob", true);
+    model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
+    require(!config.has("moe_latent_size"),
+            "{}: 'moe_latent_size' is given, which is not supported; models without it are.", config.place());
+  }
+  require(static_cast<std::int64_t>(kinds.size()) == model.layers,
+          "{}: 'hybrid_override_pattern' has {} layers, expected {} ('num_hidden_layers').", config.place(),
+          kinds.size(), model.layers);
+  set_layer_kinds(model, kinds, config.place() + ": 'hybrid_override_pattern'");
+  return model;
+}
+
+// Files of Qwen3.5 hold the text model as a part, beside that of images.
+ModelConfig read_qwen3_next(const HfReader& config) {
+  if (config.has("text_config")) return read_qwen3_next(config.part("text_config"));
+  expect_activation(config, "hidden_act", "silu");
+  require(config.flag_or("attn_output_gate", true), "{}: 'attn_output_gate' is false, which is not supported; true is.",
+          config.place());
+  ModelConfig model;
+  model.family = "delta";
+  model.layers = config.size({"num_hidden_layers"});
+  model.hidden = config.size({"hidden_size"});
+  model.heads = config.size({"num_attention_heads"});
+  model.seq = std::min(config.size_or({"max_position_embeddings"}, 32768), kLongestSequence);
+  model.vocab = config.size({"vocab_size"});
+  model.more["kv_heads"] = config.size_or({"num_key_value_heads"}, model.heads);
+  model.more["head_dim"] = config.size_or({"head_dim"}, 256);
+  model.more["delta_heads"] = config.size_or({"linear_num_key_heads"}, 16);
+  model.more["delta_value_heads"] = config.size_or({"linear_num_value_heads"}, 32);
+  model.more["key_dim"] = config.size_or({"linear_key_head_dim"}, 128);
+  model.more["value_dim"] = config.size_or({"linear_value_head_dim"}, 128);
+  model.more["conv"] = config.size_or({"linear_conv_kernel_dim"}, 4);
+  model.more["full_every"] = full_attention_every(config, model.layers);
+  for (const char* key : {"qkv_bias", "out_bias"}) model.more[key] = config.flag_or("attention_bias", false);
+  model.more["tied"] = config.flag_or("tie_word_embeddings", false);
+  const bool inner = !config.has("rope_theta") && config.has("rope_parameters");
+  const HfReader rope = inner ? config.part("rope_parameters") : config;
+  model.factors["rotary_base"] = rope.positive_or("rope_theta", 10000.0);
+  const double share = rope.has("partial_rotary_factor") ? rope.positive_or("partial_rotary_factor", 0.25)
+                                                         : config.positive_or("partial_rotary_factor", 0.25);
+  model.more["rotary_dims"] =
+      static_cast<std::int64_t>(std::min(1.0, share) * static_cast<double>(model.more["head_dim"]));
+  model.factors["epsilon"] = config.positive_or("rms_norm_eps", 1e-6);
+  const bool experts = config.has("num_experts") && config.at("num_experts") != 0;
+  if (experts) read_gated_experts(model, config);
+  if (!experts || config.has("intermediate_size")) model.more["intermediate"] = config.size({"intermediate_size"});
+  return model;
+}
+
+}  // namespace meshwright

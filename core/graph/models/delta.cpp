@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoders of gated delta rules (S. Yang et al., arXiv:2412.06464) with attention in every n-th layer: Qwen3-Next and
+// Qwen3.5. Each layer is a delta rule or attention, then a feed-forward layer or a mixture, both behind RMS norms.
+//
+// A delta layer projects to queries, keys and values, which go through causal convolutions of channels and SiLU, to its
+// rates b and a, and to a gate z; the result is normalised over each head and multiplied by SiLU of the gate. Attention
+// has norms of queries and keys, rotates part of a head, and is multiplied by the sigmoid of a gate. The shared expert
+// of a mixture is multiplied by the sigmoid of one number per token. Ops are named "blk<layer>.delta.q", ...,
+// ".delta.core", ".delta.out".
+//
+// Dimensions besides a transformer's: (batch, seq, delta_heads, key_dim) of queries and keys; (batch, seq, delta_heads,
+// delta_group, delta_dim) of values.
+#include <algorithm>
+
+#include "core/graph/models/families.h"
+#include "core/graph/models/scan_builder.h"
+
+namespace meshwright {
+
+namespace {
+
+bool is_on(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
+
+Transformer gated_decoder(const ModelConfig& model) {
+  const std::int64_t kv_heads = size_of(model, "kv_heads");
+  Transformer made{
+      .attention = {.kv_heads = kv_heads,
+                    .group = model.heads / kv_heads,
+                    .head_dim = size_of(model, "head_dim"),
+                    .qkv_bias = is_on(model, "qkv_bias"),
+                    .out_bias = is_on(model, "out_bias"),
+                    .norm = true},
+      .feed_forward = {.width = size_of(model, "intermediate"), .activation = Activation::Silu, .gated = true},
+      .layers = {},
+      .norm = Norm::Rms,
+      .epsilon = model.factors.at("epsilon"),
+      .positions = Positions::Rotary,
+      .rotary_base = model.factors.at("rotary_base"),
+      .rotary_dims = size_of(model, "rotary_dims"),
+      .tied = is_on(model, "tied")};
+  if (is_on(model, "experts"))
+    made.mixture = MixturePart{.experts = size_of(model, "experts"),
+                               .top_k = size_of(model, "top_k"),
+                               .width = size_of(model, "expert_intermediate"),
+                               .capacity_factor = model.factors.at("capacity_factor"),
+                               .normalize = is_on(model, "normalized")};
+  return made;
+}
+
+struct DeltaBuilder : ScanBuilder {
+  DeltaBuilder(Graph& into, const ModelConfig& of, const Transformer& what)
+      : ScanBuilder(into, of, what, size_of(of, "scan_chunk")),
+        model(of),
+        heads{"delta_heads", size_of(of, "delta_heads")},
+        members{"delta_group", size_of(of, "delta_value_heads") / heads.size},
+        key{"key_dim", size_of(of, "key_dim")},
+        value{"delta_dim", size_of(of, "value_dim")} {}
+
+  [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
+  [[nodiscard]] TensorId delta(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId gated_attention(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId gated_mixture(const std::string& name, TensorId x);
+
+  const ModelConfig& model;
+  const Dim heads, members, key, value;
+};
+
+TensorId DeltaBuilder::delta(const std::string& name, TensorId x) {
+  const std::vector<Dim> keys = {heads, key}, values = {heads, members, value}, rates = {heads, members};
+  const auto recent = [&](const char* which, const std::vector<Dim>& dims) {
+    return in_chunks(name + which, convolve(name + which, widen(name + which, x, dims), size_of(model, "conv"), false));
+  };
+  const auto rate = [&](const char* which) { return in_chunks(name + which, widen(name + which, x, rates)); };
+  const std::vector<TensorId> operands = {recent(".q", keys),
+                                          recent(".k", keys),
+                                          recent(".v", values),
+                                          rate(".b"),
+                                          rate(".a"),
+                                          parameter(name + ".a_log", rates),
+                                          parameter(name + ".dt_bias", rates)};
+  const TensorId gate = add(OpKind::Silu, name + ".z.silu", {widen(name + ".z", x, values)});
+  TensorId y = add(OpKind::GatedDelta, name + ".core", operands);
+  y = add(OpKind::Reshape, name + ".core.seq", {y}, {.result_dims = {batch, seq, heads, members, value}});
+  y = add(OpKind::Multiply, name + ".gated", {norm(name + ".norm", y, value), gate});
+  return project(name + ".out", y, {heads, members, value, embed}, {"batch", "seq", "embed"});
+}
+
+TensorId DeltaBuilder::gated_attention(const std::string& name, TensorId x) {
+  const TensorId core = attention_core(name, x, x, {.causal = true, .rotary = true});
+  TensorId gate = widen(name + ".gate", x, {kv_heads, group, head_dim}, transformer.attention.qkv_bias);
+  gate = add(OpKind::Sigmoid, name + ".gate.sigmoid", {gate});
+  const TensorId out = attention_out(name, add(OpKind::Multiply, name + ".gated", {core, gate}));
+  return transformer.attention.out_bias ? add_bias(name + ".out", out, {embed}) : out;
+}
+
+TensorId DeltaBuilder::gated_mixture(const std::string& name, TensorId x) {
+  const TensorId routed = mixture(name, x);
+  const std::int64_t width = size_of(model, "shared_intermediate");
+  if (width == 0) return routed;
+  const TensorId shared = feed_forward(name + ".shared", x, width);
+  TensorId gate = widen(name + ".shared_gate", x, {{"one", 1}});
+  gate = add(OpKind::Reshape, name + ".shared_gate.token", {gate}, {.result_dims = {batch, seq}});
+  gate = add(OpKind::Sigmoid, name + ".shared_gate.sigmoid", {gate});
+  gate = add(OpKind::Broadcast, name + ".shared_gate.wide", {gate}, {.result_dims = {batch, seq, embed}});
+  return add(OpKind::Add, name + ".sum", {routed, add(OpKind::Multiply, name + ".shared_gated", {shared, gate})});
+}
+
+TensorId DeltaBuilder::layer(std::int64_t number, TensorId x) {
+  graph.current_block = static_cast<int>(number);
+  const std::string name = fmt::format("blk{}", number);
+  const auto plus = [&](const std::string& part, TensorId y) {
+    return add(OpKind::Add, name + part + ".residual", {x, y});
+  };
+  const TensorId read = norm(name + ".ln1", x, embed);
+  const std::int64_t every = size_of(model, "full_every");
+  if (every > 0 && (number + 1) % every == 0)
+    x = plus(".attn", gated_attention(name + ".attn", read));
+  else
+    x = plus(".delta", delta(name + ".delta", read));
+  const TensorId inner = norm(name + ".ln2", x, embed);
+  if (transformer.mixture) return plus(".moe", gated_mixture(name + ".moe", inner));
+  return plus(".mlp", feed_forward(name + ".mlp", inner, transformer.feed_forward.width));
+}
+
+void build_delta(Graph& graph, const ModelConfig& model, LossReduction reduction) {
+  const Transformer transformer = gated_decoder(model);
+  DeltaBuilder builder(graph, model, transformer);
+  const TensorId tokens = builder.token_input("tokens"), labels = builder.token_input("labels");
+  TensorId x = builder.embed_tokens("embed", tokens);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) x = builder.layer(layer, x);
+  graph.current_block = -1;
+  x = builder.norm("blk.final_norm", x, builder.embed);
+  graph.loss = builder.cross_entropy(builder.logits(x), labels, reduction);
+}
+
+std::int64_t all_heads(const ModelConfig& model, const std::string&) { return model.heads; }
+std::int64_t head_width(const ModelConfig& model, const std::string&) {
+  return std::max<std::int64_t>(1, model.hidden / model.heads);
+}
+std::int64_t key_heads(const ModelConfig& model, const std::string&) { return size_of(model, "delta_heads"); }
+std::int64_t width_of_keys(const ModelConfig& model, const std::string&) { return size_of(model, "key_dim"); }
+std::int64_t dense_width(const ModelConfig& model, const std::string&) { return size_of(model, "intermediate"); }
+
+std::vector<SizeField> delta_sizes() {
+  constexpr std::int64_t kMaxWidth = 10'000'000, kMaxHeads = 1'000'000, kMaxLayers = 10'000;
+  return {{"layers", kMaxLayers},
+          {"hidden", 1'000'000},
+          {"heads", kMaxHeads},
+          {"seq", 10'000'000},
+          {"vocab", 10'000'000},
+          {.key = "intermediate", .maximum = kMaxWidth, .derived = four_times_hidden},
+          {.key = "kv_heads", .maximum = kMaxHeads, .derived = all_heads},
+          {.key = "head_dim", .maximum = kMaxWidth, .derived = head_width},
+          {"rotary_dims", 1'000'000, 0, 0},
+          {"full_every", kMaxLayers, 0, 4},
+          {"delta_heads", kMaxHeads},
+          {.key = "delta_value_heads", .maximum = kMaxHeads, .derived = key_heads},
+          {"key_dim", kMaxWidth},
+          {.key = "value_dim", .maximum = kMaxWidth, .derived = width_of_keys},
+          {"scan_chunk", kMaxWidth, 1, 64},
+          {"conv", 1'000, 1, 4},
+          {"experts", 100'000, 0, 0},
+          {"top_k", 100'000, 0, 0},
+          {.key = "expert_intermediate", .maximum = kMaxWidth, .derived = dense_width},
+          {"shared_intermediate", kMaxWidth, 0, 0},
+          {"normalized", 1, 0, 1},
+          {"qkv_bias", 1, 0, 0},
+          {"out_bias", 1, 0, 0},
+          {"tied", 1, 0, 0}};
+}
+
+}  // namespace
+
+std::vector<Family> delta_families() {
+  return {{"delta",
+           delta_sizes(),
+           {{"rotary_base", 10000.0}, {"epsilon", 1e-6}, {"capacity_factor", 1.0}},
+           "delta:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,delta_heads=2,"
+           "delta_value_heads=4,key_dim=16,rotary_dims=4",
+           1024,
+           DType::BF16,
+           build_delta}};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoders of scans, attention, feed-forward layers and mixtures of experts in any order: Mamba-2 (T. Dao, A. Gu,
+// arXiv:2405.21060) and Nemotron-H (NVIDIA, arXiv:2504.03624). A layer is one of the four behind an RMS norm, added to
+// its input; there are no positions, as a scan knows the order of its tokens.
+//
+// A scan layer has projections to its gate z, its input x, the group's b and c, and the steps dt, each apart so that it
+// splits along its own groups and heads; x, b and c go through a causal convolution of each channel by itself and SiLU;
+// the result, times SiLU of the gate, is normalised, over all heads or over those of each group. Ops are named
+// "blk<layer>.scan.z", ".scan.x", ".scan.x.conv", ..., ".scan.core", ".scan.out".
+//
+// Dimensions besides a transformer's: (batch, seq, scan_groups, scan_heads, scan_dim), where scan_heads are those of a
+// group; (batch, seq, scan_groups, state). Around the scan seq is (chunks, chunk).
+#include <algorithm>
+#include <optional>
+
+#include "core/base/errors.h"
+#include "core/graph/models/families.h"
+#include "core/graph/models/scan_builder.h"
+
+namespace meshwright {
+
+namespace {
+
+// Which kind each layer is, in base 4, the first layer in the lowest digit of the first number.
+enum class LayerKind { Scan, Attention, FeedForward, Mixture };
+constexpr std::int64_t kLayersOfNumber = 30, kNumbers = 8;
+constexpr const char* kKinds[kNumbers] = {"kinds_0", "kinds_1", "kinds_2", "kinds_3",
+                                          "kinds_4", "kinds_5", "kinds_6", "kinds_7"};
+
+bool has_flag(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
+
+LayerKind kind_of(const ModelConfig& model, std::int64_t layer) {
+  const std::int64_t digits = size_of(model, kKinds[layer / kLayersOfNumber]);
+  return static_cast<LayerKind>(digits >> (2 * (layer % kLayersOfNumber)) & 3);
+}
+
+std::optional<MixturePart> mixture_of(const ModelConfig& model) {
+  if (!has_flag(model, "experts")) return std::nullopt;
+  return MixturePart{.experts = size_of(model, "experts"),
+                     .top_k = size_of(model, "top_k"),
+                     .width = size_of(model, "expert_intermediate"),
+                     .shared_width = size_of(model, "shared_intermediate"),
+                     .capacity_factor = model.factors.at("capacity_factor"),
+                     .sigmoid = true,
+                     .normalize = has_flag(model, "normalized"),
+                     .selection_bias = true,
+                     .scale = model.factors.at("routed_scale")};
+}
+
+Transformer transformer_of(const ModelConfig& model) {
+  const std::int64_t kv_heads = size_of(model, "kv_heads");
+  return {.attention = {.kv_heads = kv_heads,
+                        .group = model.heads / kv_heads,
+                        .head_dim = size_of(model, "head_dim"),
+                        .qkv_bias = has_flag(model, "qkv_bias"),
+                        .out_bias = has_flag(model, "out_bias")},
+          .feed_forward = {.width = size_of(model, "intermediate"),
+                           .activation = Activation::ReluSquared,
+                           .bias = has_flag(model, "mlp_bias")},
+          .mixture = mixture_of(model),
+          .layers = {},
+          .norm = Norm::Rms,
+          .epsilon = model.factors.at("epsilon"),
+          .tied = has_flag(model, "tied")};
+}
+
+struct HybridBuilder : ScanBuilder {
+  HybridBuilder(Graph& into, const ModelConfig& of, const Transformer& what)
+      : ScanBuilder(into, of, what, size_of(of, "scan_chunk")),
+        model(of),
+        groups{"scan_groups", size_of(of, "scan_groups")},
+        heads{"scan_heads", size_of(of, "scan_heads") / groups.size},
+        width{"scan_dim", size_of(of, "scan_head_dim")},
+        state{"state", size_of(of, "state")} {}
+
+  [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
+  [[nodiscard]] TensorId scan(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId scan_norm(const std::string& name, TensorId x);
+
+  const ModelConfig& model;
+  const Dim groups, heads, width, state;
+};
+
+TensorId HybridBuilder::scan_norm(const std::string& name, TensorId x) {
+  const std::vector<Dim> dims = graph.tensor(x).dims;
+  const Dim of_group{"group_width", heads.size * width.size}, inner{"inner", groups.size * of_group.size};
+  const bool by_group = has_flag(model, "group_norm");
+  const std::vector<Dim> last = by_group ? std::vector<Dim>{groups, of_group} : std::vector<Dim>{inner};
+  std::vector<Dim> rows = {batch, seq};
+  rows.insert(rows.end(), last.begin(), last.end());
+  x = add(OpKind::Reshape, name + ".joined", {x}, {.result_dims = rows});
+  x = add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", last)}, {.epsilon = transformer.epsilon});
+  return add(OpKind::Reshape, name + ".heads", {x}, {.result_dims = dims});
+}
+
+TensorId HybridBuilder::scan(const std::string& name, TensorId x) {
+  const std::vector<Dim> per_head = {groups, heads};
+  const bool bias = has_flag(model, "scan_bias");
+  const auto wide = [&](const char* which, const std::vector<Dim>& dims) { return widen(name + which, x, dims, bias); };
+  const auto recent = [&](const char* which, const std::vector<Dim>& dims) {
+    return convolve(name + which, wide(which, dims), size_of(model, "conv"), has_flag(model, "conv_bias"));
+  };
+  const TensorId gate = add(OpKind::Silu, name + ".z.silu", {wide(".z", {groups, heads, width})});
+  const TensorId input = recent(".x", {groups, heads, width});
+  const TensorId b = recent(".b", {groups, state}), c = recent(".c", {groups, state}), dt = wide(".dt", per_head);
+  const std::vector<TensorId> operands = {in_chunks(name + ".x", input),
+                                          in_chunks(name + ".dt", dt),
+                                          parameter(name + ".a_log", per_head),
+                                          in_chunks(name + ".b", b),
+                                          in_chunks(name + ".c", c),
+                                          parameter(name + ".d", per_head),
+                                          parameter(name + ".dt_bias", per_head)};
+  TensorId y = add(OpKind::SelectiveScan, name + ".core", operands);
+  y = add(OpKind::Reshape, name + ".core.seq", {y}, {.result_dims = {batch, seq, groups, heads, width}});
+  y = scan_norm(name + ".norm", add(OpKind::Multiply, name + ".gated", {y, gate}));
+  y = project(name + ".out", y, {groups, heads, width, embed}, {"batch", "seq", "embed"});
+  return bias ? add_bias(name + ".out", y, {embed}) : y;
+}
+
+TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
+  graph.current_block = static_cast<int>(number);
+  const std::string name = fmt::format("blk{}", number);
+  const TensorId read = norm(name + ".ln", x, embed);
+  const auto plus = [&](const std::string& part, TensorId y) {
+    return add(OpKind::Add, name + part + ".residual", {x, y});
+  };
+  switch (kind_of(model, number)) {
+    case LayerKind::Scan:
+      return plus(".scan", scan(name + ".scan", read));
+    case LayerKind::Attention:
+      return plus(".attn", attention(name + ".attn", read, read, {.causal = true}));
+    case LayerKind::Mixture:
+      require(transformer.mixture.has_value(), "layer {} has experts, but the model none; give experts and top_k.",
+              number);
+      return plus(".moe", mixture(name + ".moe", read));
+    case LayerKind::FeedForward:
+      break;
+  }
+  return plus(".mlp", feed_forward(name + ".mlp", read, transformer.feed_forward.width));
+}
+
+void build_hybrid(Graph& graph, const ModelConfig& model, LossReduction reduction) {
+  const Transformer transformer = transformer_of(model);
+  HybridBuilder builder(graph, model, transformer);
+  const TensorId tokens = builder.token_input("tokens"), labels = builder.token_input("labels");
+  TensorId x = builder.embed_tokens("embed", tokens);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) x = builder.layer(layer, x);
+  graph.current_block = -1;
+  x = builder.norm("blk.final_norm", x, builder.embed);
+  graph.loss = builder.cross_entropy(builder.logits(x), labels, reduction);
+}
+
+std::int64_t heads_of_attention(const ModelConfig& model, const std::string&) { return model.heads; }
+std::int64_t width_of_head(const ModelConfig& model, const std::string&) {
+  return std::max<std::int64_t>(1, model.hidden / model.heads);
+}
+
+std::vector<SizeField> hybrid_sizes() {
+  constexpr std::int64_t kMaxWidth = 10'000'000, kMaxHeads = 1'000'000;
+  std::vector<SizeField> sizes = {{"layers", kLayersOfNumber * kNumbers},
+                                  {"hidden", 1'000'000},
+                                  {"heads", kMaxHeads},
+                                  {"seq", 10'000'000},
+                                  {"vocab", 10'000'000},
+                                  {"scan_heads", kMaxHeads},
+                                  {"scan_head_dim", kMaxWidth},
+                                  {"scan_groups", kMaxHeads, 1, 1},
+                                  {"state", kMaxWidth},
+                                  {"scan_chunk", kMaxWidth, 1, 256},
+                                  {"conv", 1'000, 1, 4},
+                                  {"experts", 100'000, 0, 0},
+                                  {"top_k", 100'000, 0, 0},
+                                  {"expert_intermediate", kMaxWidth, 0, 0},
+                                  {"shared_intermediate", kMaxWidth, 0, 0},
+                                  {"normalized", 1, 0, 1},
+                                  {.key = "intermediate", .maximum = kMaxWidth, .derived = four_times_hidden},
+                                  {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of_attention},
+                                  {.key = "head_dim", .maximum = kMaxWidth, .derived = width_of_head}};
+  for (const char* off : {"group_norm", "scan_bias", "qkv_bias", "out_bias", "mlp_bias", "tied"})
+    sizes.push_back({off, 1, 0, 0});
+  sizes.push_back({"conv_bias", 1, 0, 1});
+  for (const char* kinds : kKinds) sizes.push_back({kinds, (std::int64_t{1} << (2 * kLayersOfNumber)) - 1, 0, 0});
+  return sizes;
+}
+
+}  // namespace
+
+void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::string& place) {
+  require(static_cast<std::int64_t>(kinds.size()) <= kLayersOfNumber * kNumbers,
+          "{}: it has {} layers of several kinds; at most {} are supported.", place, kinds.size(),
+          kLayersOfNumber * kNumbers);
+  for (const char* key : kKinds) model.more[key] = 0;
+  for (std::size_t layer = 0; layer < kinds.size(); ++layer) {
+    const std::size_t kind = std::string_view("M*-E").find(kinds[layer]);
+    require(kind != std::string::npos,
+            "{}: layer {} is of the kind '{}', which is not supported; M (scan), * (attention), - (feed-forward) and E "
+            "(experts) are.",
+            place, layer, kinds[layer]);
+    require(kinds[layer] != 'E' || size_of(model, "experts") > 0,
+            "{}: layer {} has experts, but the model none; give their number.", place, layer);
+    const std::int64_t shift = 2 * (static_cast<std::int64_t>(layer) % kLayersOfNumber);
+    model.more[kKinds[layer / static_cast<std::size_t>(kLayersOfNumber)]] += static_cast<std::int64_t>(kind) << shift;
+  }
+}
+
+std::vector<Family> hybrid_families() {
+  return {{"hybrid",
+           hybrid_sizes(),
+           {{"epsilon", 1e-5}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}},
+           "hybrid:layers=3,hidden=64,heads=4,seq=32,vocab=128,scan_heads=4,scan_head_dim=32,state=16,kinds_0=36",
+           1024,
+           DType::BF16,
+           build_hybrid}};
+}
+
+}  // namespace meshwright
