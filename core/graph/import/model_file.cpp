@@ -15,7 +15,10 @@
 #include "core/graph/import/primitive/builder.h"
 #include "core/graph/import/primitive/emit.h"
 #include "core/graph/import/primitive/recognise.h"
+#include "core/graph/import/primitive/forward_half.h"
 #include "core/graph/import/torch/export_reader.h"
+#include "core/graph/import/xla/hlo_text.h"
+#include "core/graph/import/xla/xla_reader.h"
 
 namespace meshwright {
 
@@ -25,8 +28,15 @@ using primitive::Kind;
 using primitive::Module;
 using primitive::Node;
 
-constexpr const char *kOnnx = ".onnx", *kTorch = ".pt2", *kTorchJson = ".json.gz";
+constexpr const char *kOnnx = ".onnx", *kTorch = ".pt2";
+// Longer endings of a kind stand first.
+constexpr const char* kEndings[] = {".onnx", ".pt2", ".json.gz", ".hlo.txt", ".hlo", ".txt", ".js"};
+constexpr const char* kHloEndings[] = {".hlo", ".txt", ".js"};
 constexpr std::uint64_t kMaxProgram = std::uint64_t{1} << 28;  // bytes of an exported program without its weights
+
+bool is_hlo_file(const std::string& path) {
+  return std::any_of(std::begin(kHloEndings), std::end(kHloEndings), [&](const char* end) { return path.ends_with(end); });
+}
 
 // Where a softmax or a product with parameters ends the model, its rows are logits: a cross entropy of new labels.
 void add_loss(Module& module) {
@@ -124,9 +134,11 @@ class FileSource : public ForwardSource {
 
 std::string model_name(const std::string& path) {
   std::string name = path.substr(path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
-  for (const char* end : {".onnx", ".pt2", ".json.gz"})
-    if (name.size() > std::string_view(end).size() && name.ends_with(end))
+  for (const char* end : kEndings)
+    if (name.size() > std::string_view(end).size() && name.ends_with(end)) {
       name.resize(name.size() - std::string_view(end).size());
+      break;
+    }
   return name;
 }
 
@@ -134,7 +146,13 @@ struct ReadModule {
   Module module;
   std::int64_t default_batch;
   DType dtype;
+  std::optional<xla::ProgramSummary> program = {};
 };
+
+xla::Program read_hlo(std::string_view bytes, const std::string& path) {
+  require(xla::is_hlo_text(bytes), "{}: the text holds no HloModule; give the text that XLA printed.", path);
+  return xla::read_hlo_text(bytes, path);
+}
 
 // The JSON of an exported program, in its archive or alone.
 std::string program_text(std::string_view bytes, const std::string& path) {
@@ -161,6 +179,11 @@ ReadModule read_module(std::string_view bytes, const std::string& path,
     onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
     return {std::move(read.module), read.default_batch, read.dtype};
   }
+  if (is_hlo_file(path)) {
+    const xla::Program program = read_hlo(bytes, path);
+    xla::ImportedProgram read = xla::module_of(program, dims, path);
+    return {std::move(read.module), read.default_batch, read.dtype, xla::summary_of(program)};
+  }
   torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), dims, path);
   return {std::move(read.module), read.default_batch, read.dtype};
 }
@@ -183,7 +206,7 @@ void describe(ModelConfig& model) {
 }  // namespace
 
 bool is_model_file(const std::string& path) {
-  return path.ends_with(kOnnx) || path.ends_with(kTorch) || path.ends_with(kTorchJson);
+  return std::any_of(std::begin(kEndings), std::end(kEndings), [&](const char* end) { return path.ends_with(end); });
 }
 
 ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
@@ -193,6 +216,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   Module module;
   try {
     module = primitive::recognised(read.module);
+    primitive::end_before_loss(module);
     add_loss(module);
     make_constants_data(module);
     for (const Node& node : module.nodes)
@@ -203,6 +227,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
     throw InputError(fmt::format("{}: {}", path, error.what()));
   }
   source = std::make_shared<FileSource>(std::move(module), path);
+  source->summary.program = read.program;
   ModelConfig model{.name = model_name(path), .family = "file", .layers = source->summary.blocks};
   model.default_batch = read.default_batch;
   model.default_dtype = read.dtype;
@@ -217,6 +242,11 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
 
 ModelConfig read_model_file(const std::string& path, const std::map<std::string, std::int64_t>& dims) {
   return read_model_bytes(read_file(path), path, dims);
+}
+
+std::optional<xla::ProgramSummary> program_of_file(const std::string& path) {
+  if (!is_hlo_file(path)) return std::nullopt;
+  return xla::summary_of(read_hlo(read_file(path), path));
 }
 
 const ModelFileSummary& summary_of(const ModelConfig& model) {

@@ -26,9 +26,9 @@ bool is_collective(std::string_view opcode) {
   return false;
 }
 
-class Reader {
+class HloReader {
  public:
-  Reader(std::string_view text, const std::string& place) : cursor_(text, place) {}
+  HloReader(std::string_view text, const std::string& place) : cursor_(text, place) {}
   Program read();
 
  private:
@@ -57,7 +57,7 @@ class Reader {
 };
 
 // "{0}: (18, {}, may-alias), {1}: (53, {}, may-alias)"
-void Reader::read_aliases(std::string_view list) {
+void HloReader::read_aliases(std::string_view list) {
   for (const std::string_view piece : pieces_of(list)) {
     const std::size_t open = piece.find('('), close = piece.find('}');
     if (open == std::string_view::npos || close == std::string_view::npos || !piece.starts_with("{"))
@@ -72,7 +72,7 @@ void Reader::read_aliases(std::string_view list) {
 }
 
 // "(0, {}), (1, {})"
-void Reader::read_donors(std::string_view list) {
+void HloReader::read_donors(std::string_view list) {
   for (const std::string_view piece : pieces_of(list)) {
     const std::size_t comma = piece.find_first_of(",)");
     std::int64_t parameter = 0;
@@ -83,7 +83,7 @@ void Reader::read_donors(std::string_view list) {
   }
 }
 
-void Reader::read_header() {
+void HloReader::read_header() {
   cursor_.skip_space();
   program_.name = printable(cursor_.name());
   while (cursor_.take(",")) {
@@ -106,7 +106,7 @@ std::string_view operand_name(std::string_view piece) {
   return space == std::string_view::npos ? piece : piece.substr(space + 1);
 }
 
-void Reader::read_operands(Computation& into, Instruction& instruction, std::string_view list) {
+void HloReader::read_operands(Computation& into, Instruction& instruction, std::string_view list) {
   if (instruction.opcode == "constant") {
     instruction.attributes.values = constant_values(list);
     if (instruction.attributes.values && instruction.attributes.values->empty()) instruction.attributes.values.reset();
@@ -131,7 +131,7 @@ void Reader::read_operands(Computation& into, Instruction& instruction, std::str
   }
 }
 
-void Reader::read_attributes(Instruction& instruction, std::size_t computation) {
+void HloReader::read_attributes(Instruction& instruction, std::size_t computation) {
   std::vector<std::string_view> called;
   while (cursor_.take(",")) {
     cursor_.skip_space();
@@ -146,7 +146,7 @@ void Reader::read_attributes(Instruction& instruction, std::size_t computation) 
 }
 
 // False where the computation ends.
-bool Reader::read_instruction(Computation& into) {
+bool HloReader::read_instruction(Computation& into) {
   cursor_.skip_space();
   if (cursor_.take("}")) return false;
   Instruction instruction;
@@ -174,7 +174,7 @@ bool Reader::read_instruction(Computation& into) {
   return true;
 }
 
-void Reader::read_computation() {
+void HloReader::read_computation() {
   const bool entry = cursor_.take("ENTRY ");
   cursor_.skip_space();
   const std::string_view name = cursor_.name();
@@ -222,7 +222,7 @@ void Reader::read_computation() {
   cursor_.skip_line();
 }
 
-void Reader::resolve_calls() {
+void HloReader::resolve_calls() {
   for (const Call& call : calls_) {
     Instruction& caller = program_.computations[call.computation].instructions[call.instruction];
     for (const std::string_view name : call.names) {
@@ -236,7 +236,7 @@ void Reader::resolve_calls() {
 }
 
 // What is given away is written over by the first result of its type that nothing else is written to.
-void Reader::match_donors() {
+void HloReader::match_donors() {
   if (program_.entry < 0 || donors_.empty()) return;
   const Computation& entry = program_.computations[static_cast<std::size_t>(program_.entry)];
   if (entry.root < 0) return;
@@ -254,7 +254,7 @@ void Reader::match_donors() {
 }
 
 // A module for several devices that holds no collectives is not split yet; groups of one device split nothing.
-void Reader::count_partitions(std::int64_t of_header) {
+void HloReader::count_partitions(std::int64_t of_header) {
   std::int64_t devices = 1;
   for (const Computation& computation : program_.computations)
     for (const Instruction& instruction : computation.instructions) {
@@ -269,7 +269,7 @@ void Reader::count_partitions(std::int64_t of_header) {
   program_.partitions = devices;
 }
 
-Program Reader::read() {
+Program HloReader::read() {
   const std::string_view all = cursor_.rest();
   const std::size_t begin = all.find(kHeader);
   require(begin != std::string_view::npos, "{}: the text holds no HloModule; give the text that XLA printed.",
@@ -307,6 +307,6 @@ bool is_hlo_text(std::string_view text) {
   return at != std::string_view::npos && (at == 0 || text[at - 1] == '\n' || text[at - 1] == '`' || text[at - 1] == ' ');
 }
 
-Program read_hlo_text(std::string_view text, const std::string& place) { return Reader(text, place).read(); }
+Program read_hlo_text(std::string_view text, const std::string& place) { return HloReader(text, place).read(); }
 
 }  // namespace meshwright::xla

@@ -165,9 +165,7 @@ double bytes_of(const Type& type) {
   return bytes;
 }
 
-double flops_of(const Computation& computation, const Instruction& instruction) {
-  if (instruction.operands.size() < 2) return 0.0;
-  const Type &x = at(computation, instruction.operands[0]).type, &y = at(computation, instruction.operands[1]).type;
+double flops_of(const Instruction& instruction, const Type& x, const Type& y) {
   double terms = 1.0;  // that each element of the result sums
   if (instruction.opcode == "dot") {
     for (const std::int64_t d : instruction.attributes.lhs_contracting)
@@ -234,7 +232,9 @@ ProgramSummary summary_of(const Program& program) {
       }
       if (runs_its_calls(of) && program.entry >= 0)
         for (const int called : of.calls) runs[static_cast<std::size_t>(called)] += times;
-      const double flops = runs[c] * flops_of(computation, of);
+      const double flops = of.operands.size() < 2 ? 0.0
+                                                  : runs[c] * flops_of(of, at(computation, of.operands[0]).type,
+                                                                       at(computation, of.operands[1]).type);
       if (of.opcode == "dot") {
         ++summary.dots;
         summary.dot_flops += flops;
