@@ -190,6 +190,7 @@ std::optional<int> Builder::simpler(Kind kind, int x, int y) {
   const bool same_shape = broadcast_shape(shape(x), shape(y)) == shape(x);
   if (kind == Kind::Multiply && b == 1.0 && same_shape) return x;
   if (kind == Kind::Add && b == 0.0 && same_shape) return x;
+  if (kind == Kind::Multiply && b == 0.0 && same_shape) return broadcast(scalar(0.0), shape(x));
   return std::nullopt;
 }
 

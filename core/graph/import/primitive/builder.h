@@ -19,6 +19,9 @@ namespace meshwright::primitive {
 inline constexpr std::int64_t kMaxValues = 1 << 16;
 inline constexpr std::size_t kMaxRank = 64;
 
+// What a binary op of primitive kind, or a comparison, makes of two numbers.
+[[nodiscard]] double binary_value(Kind kind, double x, double y, Comparison comparison, bool integer);
+
 class Builder {
  public:
   explicit Builder(Module& module) : module_(module) {}

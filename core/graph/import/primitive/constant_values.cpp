@@ -32,6 +32,40 @@ std::size_t index_of(std::int64_t at, const Shape& shape, const Shape& strides) 
   return static_cast<std::size_t>(index);
 }
 
+// Nothing for functions that no shape or mask is made with.
+std::optional<double> unary_value(Kind kind, double x) {
+  switch (kind) {
+    case Kind::Exp:
+      return std::exp(x);
+    case Kind::Log:
+      return std::log(x);
+    case Kind::Sqrt:
+      return std::sqrt(x);
+    case Kind::Rsqrt:
+      return 1.0 / std::sqrt(x);
+    case Kind::Reciprocal:
+      return 1.0 / x;
+    case Kind::Square:
+      return x * x;
+    case Kind::Abs:
+      return std::abs(x);
+    case Kind::Sin:
+      return std::sin(x);
+    case Kind::Cos:
+      return std::cos(x);
+    case Kind::Not:
+      return x == 0.0 ? 1.0 : 0.0;
+    case Kind::ToFloat:
+      return x;
+    case Kind::ToInteger:
+      return std::trunc(x);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
 double binary_value(Kind kind, double x, double y, Comparison comparison, bool integer) {
   switch (kind) {
     case Kind::Add:
@@ -67,40 +101,6 @@ double binary_value(Kind kind, double x, double y, Comparison comparison, bool i
   }
   return 0.0;
 }
-
-// Nothing for functions that no shape or mask is made with.
-std::optional<double> unary_value(Kind kind, double x) {
-  switch (kind) {
-    case Kind::Exp:
-      return std::exp(x);
-    case Kind::Log:
-      return std::log(x);
-    case Kind::Sqrt:
-      return std::sqrt(x);
-    case Kind::Rsqrt:
-      return 1.0 / std::sqrt(x);
-    case Kind::Reciprocal:
-      return 1.0 / x;
-    case Kind::Square:
-      return x * x;
-    case Kind::Abs:
-      return std::abs(x);
-    case Kind::Sin:
-      return std::sin(x);
-    case Kind::Cos:
-      return std::cos(x);
-    case Kind::Not:
-      return x == 0.0 ? 1.0 : 0.0;
-    case Kind::ToFloat:
-      return x;
-    case Kind::ToInteger:
-      return std::trunc(x);
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
 
 void Builder::compute(Node& node) const {
   const std::int64_t count = elements_of(node.shape);
