@@ -139,6 +139,15 @@ void Axes::set(int node, std::vector<AxisList> dims) {
   dims_[static_cast<std::size_t>(node)] = std::move(dims);
 }
 
+// Whether dimension d has an axis that a dimension before it has.
+bool Axes::meets_itself(const std::vector<AxisList>& dims, std::size_t d) const {
+  const AxisList own = resolved(dims[d]);
+  for (std::size_t before = 0; before < d; ++before)
+    for (const int axis : resolved(dims[before]))
+      if (std::find(own.begin(), own.end(), axis) != own.end()) return true;
+  return false;
+}
+
 // The result's axes are those of the first activation that has the dimension.
 void Axes::elementwise(int n) {
   const Node& node = module_.nodes[static_cast<std::size_t>(n)];
@@ -166,6 +175,16 @@ void Axes::elementwise(int n) {
             k, own);
     }
     result[d] = having.empty() ? fresh(node.shape[d]) : input(n, having[0].first)[having[0].second];
+    if (meets_itself(result, d)) {
+      // A dimension that meets itself, as the positions of a mask do: the second one is another.
+      require(!holds_batch(node.shape[d]),
+              "op '{}': each sample meets every other one, so that the batch cannot be cut into micro-batches; leave the "
+              "op out.",
+              node.name);
+      result[d] = fresh(node.shape[d]);
+      for (const auto& [operand, own] : having) see(n, operand, own, result[d]);
+      continue;
+    }
     for (std::size_t h = 1; h < having.size(); ++h) match(n, having[h].first, having[h].second, result[d]);
   }
   set(n, std::move(result));

@@ -249,6 +249,8 @@ int Recogniser::softmax_below(int i) {
       i = at(i).inputs[0];
     else if (is(i, Kind::Select))
       i = at(i).inputs[is(at(i).inputs[1], Kind::Softmax) ? 1 : 2];
+    else if (is(i, Kind::Reshape) && core(i) != i)
+      i = core(i);
     else
       i = with_heads(i);  // the same where nothing was merged
   }

@@ -148,10 +148,8 @@ Recogniser::Found Recogniser::folded_norm(int scaled, int shift) {
     Found gamma;
     if (norm->others.size() == 2) gamma = norm->others[1 - k];
     if (gamma && !is_row(*gamma)) continue;
-    if (is_row(shift)) {
-      if (!is(x, Kind::Subtract)) continue;
+    if (is_row(shift) && is(x, Kind::Subtract))
       if (const Found made = shifted_norm(at(x).inputs[0], at(x).inputs[1], *norm, gamma, shift)) return made;
-    }
     // beta - mean a, in any order of its factors
     const int sum = core(shift);
     if (!is(sum, Kind::Add) && !is(sum, Kind::Subtract)) continue;

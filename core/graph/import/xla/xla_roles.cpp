@@ -121,7 +121,11 @@ void RoleFinder::choose_result() {
     const int v = flat_.results[k];
     if (is_parameter(v)) continue;
     made.push_back(v);
-    updates = updates || (program_.aliases.contains(static_cast<std::int64_t>(k)) && is_float(type(v)) && !is_single(type(v)));
+    // A cache is written into, a weight is computed anew.
+    const std::string& opcode = op_of(v).instruction->opcode;
+    const bool cache = opcode == "dynamic-update-slice" || opcode == "scatter" || opcode == "concatenate";
+    updates = updates || (program_.aliases.contains(static_cast<std::int64_t>(k)) && is_float(type(v)) &&
+                          !is_single(type(v)) && !cache);
   }
   require(!made.empty(), "{}: the module computes nothing; give the module of a model.", place_);
   const double all = work(cone(made));

@@ -60,14 +60,35 @@ struct Side {
   }
 };
 
+// Dimensions of one element move for free, so that only the others are put in order.
+int turned(Builder& b, int node, const Numbers& axes) {
+  const Shape shape = b.shape(node);
+  Shape to, dropped;
+  Numbers position(axes.size(), -1), kept;
+  std::int64_t count = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1)
+      dropped.push_back(static_cast<std::int64_t>(d));
+    else
+      position[d] = count++;
+  }
+  for (const std::int64_t axis : axes) {
+    to.push_back(shape[static_cast<std::size_t>(axis)]);
+    if (to.back() != 1) kept.push_back(position[static_cast<std::size_t>(axis)]);
+  }
+  if (!dropped.empty()) node = b.squeeze(node, dropped);
+  node = b.transpose(node, kept);
+  return b.shape(node) == to ? node : b.reshape(node, to);
+}
+
 // The product (batch, own of x, own of y), each own dimension as it is.
 int product(Builder& b, const Side& x, const Side& y) {
   // Rows: x's own dimensions but the last are handed through as a batch that y lacks; y's are one.
   const Numbers rows = x.wide();
   Shape turned_x, turned_y, result;
   const std::int64_t summed = product_of(x.shape, x.summed), columns = product_of(y.shape, y.own);
-  int left = b.transpose(x.node, joined({x.batch, x.own, x.summed}));
-  int right = b.transpose(y.node, joined({y.batch, y.summed, y.own}));
+  int left = turned(b, x.node, joined({x.batch, x.own, x.summed}));
+  int right = turned(b, y.node, joined({y.batch, y.summed, y.own}));
   const bool single = y.batch.empty();  // a matrix for all: x keeps its dimensions
   for (const std::int64_t axis : x.batch) {
     turned_x.push_back(x.shape[static_cast<std::size_t>(axis)]);
