@@ -94,17 +94,18 @@ struct ParameterRow {
   std::int64_t count = 0, elements = 0;  // of all of them
 };
 
-// The name with a star for the number of its block, a number of its own between other characters.
+// The name with a star for the number of its block: one between dots, else one behind another character.
 std::string without_number(const std::string& name, int block) {
   const std::string number = fmt::format("{}", block);
   const auto is_digit = [&](std::size_t i) {
     return i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) != 0;
   };
-  for (std::size_t at = name.find(number); at != std::string::npos; at = name.find(number, at + 1)) {
-    const std::size_t end = at + number.size();
-    if ((at == 0 || !is_digit(at - 1)) && (end == name.size() || name[end] == '.'))
-      return name.substr(0, at) + "*" + name.substr(end);
-  }
+  for (const bool between_dots : {true, false})
+    for (std::size_t at = name.find(number); at != std::string::npos; at = name.find(number, at + 1)) {
+      const std::size_t end = at + number.size();
+      const bool begins = at == 0 || (between_dots ? name[at - 1] == '.' : !is_digit(at - 1));
+      if (begins && (end == name.size() || name[end] == '.')) return name.substr(0, at) + "*" + name.substr(end);
+    }
   return name;
 }
 

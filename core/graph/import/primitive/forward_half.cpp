@@ -45,7 +45,7 @@ void end_before_loss(Module& module) {
   module.result = found;
   drop_unused(module);
   module.notes.push_back(fmt::format(
-      "the loss of the file has no equal here: the squared error of '{}' stands for it", at(module, module.result).name));
+      "the loss of the file is no cross entropy: the squared error of '{}' stands for it", at(module, module.result).name));
 }
 
 }  // namespace meshwright::primitive

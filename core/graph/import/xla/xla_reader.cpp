@@ -163,7 +163,12 @@ class ProgramReader {
       if (lower_random(lowering, op)) return;
       rule_of(of)(lowering, op);
     } catch (const InputError& error) {
-      throw InputError(fmt::format("{}:{}: {} {}; see docs/models.md.", place_, of.line, printable(called(of)), error.what()));
+      // XLA takes dimensions of one element away, so that a batch of 1 cannot be told from none.
+      const char* hint = made_.module.batch == 1 ? " (its batch of 1 hides which dimension is the batch: lower it with "
+                                                   "2 samples or more)"
+                                                 : "";
+      throw InputError(fmt::format("{}:{}: {} {}{}; see docs/models.md.", place_, of.line, printable(called(of)),
+                                   error.what(), hint));
     }
   }
 

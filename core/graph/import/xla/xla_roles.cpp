@@ -116,11 +116,13 @@ void RoleFinder::expect_forward(const std::vector<int>& made) const {
 
 void RoleFinder::choose_result() {
   std::vector<int> made;  // results that the program makes, not those that it hands through
+  std::set<int> updated;  // those that are written over an argument
   bool updates = false;
   for (std::size_t k = 0; k < flat_.results.size(); ++k) {
     const int v = flat_.results[k];
     if (is_parameter(v)) continue;
     made.push_back(v);
+    if (program_.aliases.contains(static_cast<std::int64_t>(k))) updated.insert(v);
     // A cache is written into, a weight is computed anew.
     const std::string& opcode = op_of(v).instruction->opcode;
     const bool cache = opcode == "dynamic-update-slice" || opcode == "scatter" || opcode == "concatenate";
@@ -140,7 +142,8 @@ void RoleFinder::choose_result() {
   };
   std::vector<Candidate> losses;
   for (const int v : made) {
-    if (!is_float(type(v)) || !is_single(type(v)) || losses.size() == kMaxLosses) continue;
+    const bool rewritten = updated.contains(v) && !type(v).sizes.empty();  // a weight of one element
+    if (!is_float(type(v)) || !is_single(type(v)) || rewritten || losses.size() == kMaxLosses) continue;
     const std::vector<bool> leading = cone({v});
     const double own = work(leading);
     if (own > 0.0) losses.push_back({v, own, std::count(leading.begin(), leading.end(), true)});
