@@ -216,8 +216,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   Module module;
   try {
     module = primitive::recognised(read.module);
-    primitive::end_before_loss(module);
-    add_loss(module);
+    if (!primitive::end_before_loss(module)) add_loss(module);
     make_constants_data(module);
     for (const Node& node : module.nodes)
       require(primitive::elements_of(node.shape) > 0, "op '{}' makes an empty tensor {}; give sizes above 0.",

@@ -102,9 +102,10 @@ double binary_value(Kind kind, double x, double y, Comparison comparison, bool i
   return 0.0;
 }
 
-void Builder::compute(Node& node) const {
+void Builder::compute(Node& node) {
   const std::int64_t count = elements_of(node.shape);
-  if (count > kMaxValues) return;
+  const bool row = std::count_if(node.shape.begin(), node.shape.end(), [](std::int64_t size) { return size != 1; }) <= 1;
+  if (count > (row ? kMaxRow : kMaxValues) || (count > 16 && kept_ + count > kMaxKept)) return;
   for (const int input : node.inputs)
     if (!at(input).values) return;
   std::vector<const std::vector<double>*> from;
@@ -154,13 +155,13 @@ void Builder::compute(Node& node) const {
     node.values = std::move(made);
   } else if (node.kind == Kind::Gather) {
     const Shape& table = at(node.inputs[0]).shape;
-    const std::int64_t row = table[0] == 0 ? 0 : elements_of(table) / table[0];
-    if (row == 0) return;
+    const std::int64_t width = table[0] == 0 ? 0 : elements_of(table) / table[0];
+    if (width == 0) return;
     each([&](std::int64_t i) {
-      double id = (*from[1])[static_cast<std::size_t>(i / row)];
+      double id = (*from[1])[static_cast<std::size_t>(i / width)];
       if (id < 0) id += static_cast<double>(table[0]);
       if (!(id >= 0 && id < static_cast<double>(table[0]))) fail(fmt::format("index {} is beyond its table", id));
-      return (*from[0])[static_cast<std::size_t>(static_cast<std::int64_t>(id) * row + i % row)];
+      return (*from[0])[static_cast<std::size_t>(static_cast<std::int64_t>(id) * width + i % width)];
     });
   } else if (node.kind == Kind::ReduceSum && node.shape.size() == 1 && count == 1) {
     node.values = std::vector<double>{std::accumulate(from[0]->begin(), from[0]->end(), 0.0)};

@@ -25,9 +25,9 @@ bool belongs_to_model(const Module& module, int i) {
 
 }  // namespace
 
-void end_before_loss(Module& module) {
+bool end_before_loss(Module& module) {
   const Node& loss = at(module, module.result);
-  if (!loss.shape.empty() || loss.kind == Kind::CrossEntropy || !loss.trained) return;
+  if (!loss.shape.empty() || loss.kind == Kind::CrossEntropy || !loss.trained) return false;
   // Nodes that are needed and lie above what is met; when one alone is left, all of the loss goes through it.
   std::set<int> open = {module.result};
   int found = -1;
@@ -41,11 +41,12 @@ void end_before_loss(Module& module) {
     for (const int input : node.inputs)
       if (at(module, input).trained) open.insert(input);
   }
-  if (found < 0) return;
+  if (found < 0) return false;
   module.result = found;
   drop_unused(module);
   module.notes.push_back(fmt::format(
       "the loss of the file is no cross entropy: the squared error of '{}' stands for it", at(module, module.result).name));
+  return true;
 }
 
 }  // namespace meshwright::primitive

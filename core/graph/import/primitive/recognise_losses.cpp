@@ -206,26 +206,31 @@ Recogniser::Found Recogniser::one_hot(int i) {
   return std::nullopt;
 }
 
-// The sum of x over classes, where all but the label's are 0.
+// The sum of x over classes, and perhaps more, where all but the label's are 0.
 Recogniser::Found Recogniser::picked_by_one_hot(int sum, const std::vector<std::int64_t>& axes) {
-  if (axes != std::vector<std::int64_t>{static_cast<std::int64_t>(at(sum).shape.size()) - 1}) return std::nullopt;
-  double factor = 1.0;
+  const auto last = static_cast<std::int64_t>(at(sum).shape.size()) - 1;
+  if (last < 0 || std::find(axes.begin(), axes.end(), last) == axes.end()) return std::nullopt;
+  double factor = 1.0, number = 1.0;
   int product = sum;
   while (const Found inner = beside_scalar(product, Kind::Multiply, &factor)) {
-    if (factor != -1.0) return std::nullopt;
+    number *= factor;
     product = *inner;
-    if (const Found picked = picked_by_one_hot(product, axes)) return b_.negated(*picked);
   }
   const Node of = at(product);
+  Found picked;
   if (of.kind == Kind::Multiply) {
     for (const std::size_t k : {0u, 1u})
-      if (const Found labels = one_hot(of.inputs[k]); labels && at(of.inputs[1 - k]).shape == of.shape)
-        return b_.pick_label(of.inputs[1 - k], *labels);
+      if (const Found labels = one_hot(of.inputs[k]); labels && at(of.inputs[1 - k]).shape == of.shape && !picked)
+        picked = b_.pick_label(of.inputs[1 - k], *labels);
   } else if (of.kind == Kind::Select && b_.scalar_of(of.inputs[2]) == 0.0) {
     if (const Found labels = one_hot(of.inputs[0]); labels && at(of.inputs[1]).shape == of.shape)
-      return b_.pick_label(of.inputs[1], *labels);
+      picked = b_.pick_label(of.inputs[1], *labels);
   }
-  return std::nullopt;
+  if (!picked) return std::nullopt;
+  if (number != 1.0) picked = b_.binary(Kind::Multiply, *picked, b_.scalar(number));
+  Shape rest = axes;
+  std::erase(rest, last);
+  return rest.empty() ? *picked : b_.reduce(Kind::ReduceSum, *picked, rest, true);
 }
 
 // --- losses ---

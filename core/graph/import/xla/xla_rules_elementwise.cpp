@@ -156,6 +156,12 @@ void same(Lowering& l, const FlatOp& op) {
   l.set(op.results[0], l.operand(op, 0));
 }
 
+// Training numbers are finite.
+void is_finite(Lowering& l, const FlatOp& op) {
+  expect_operands(l, op, 1);
+  l.set(op, l.b.constant({}, true, std::vector<double>{1.0}), l.operand(op, 0).shape);
+}
+
 void maximum(Lowering& l, const FlatOp& op) {
   expect_operands(l, op, 2);
   int x = node_of(l, op, 0), y = node_of(l, op, 1);
@@ -198,6 +204,7 @@ const std::map<std::string, Rule>& elementwise_rules() {
       {"select", select},
       {"clamp", clamp},
       {"convert", convert},
+      {"is-finite", is_finite},
       {"copy", same},
       {"reduce-precision", same},
       {"domain", same},

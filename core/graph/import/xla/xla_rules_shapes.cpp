@@ -269,11 +269,37 @@ int column(Lowering& l, const Lowered& indices, std::size_t k) {
   return l.ranked(one);
 }
 
+// Dimensions of the table that its rows have, with their places in the result; those of one element that the file does
+// not collapse have none.
+struct Rows {
+  std::vector<std::int64_t> dims, places;
+  bool fits = true;
+};
+
+Rows rows_of(const Attributes& a, std::size_t rank, std::size_t of_result) {
+  Rows rows;
+  const auto holds = [](const std::vector<std::int64_t>& list, std::int64_t axis) {
+    return std::find(list.begin(), list.end(), axis) != list.end();
+  };
+  std::size_t next = 0;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(rank); ++d) {
+    if (holds(a.collapsed_dims, d) || holds(a.operand_batch, d)) continue;
+    if (next == a.offset_dims.size()) return {{}, {}, false};
+    const std::int64_t place = a.offset_dims[next++];
+    if (place < 0 || place >= static_cast<std::int64_t>(of_result)) return {{}, {}, false};
+    if (holds(a.index_map, d) && a.sizes[static_cast<std::size_t>(d)] == 1) continue;
+    rows.dims.push_back(d);
+    rows.places.push_back(place);
+  }
+  rows.fits = next == a.offset_dims.size();
+  return rows;
+}
+
 // x at the label, of the last dimension: every dimension before it is a batch, or is counted by its own column.
 bool picks_labels(Lowering& l, const FlatOp& op, const Lowered& x, const Lowered& indices) {
   const Attributes& a = op.instruction->attributes;
   const std::size_t rank = x.shape.size(), last = rank - 1;
-  if (rank < 2 || !a.offset_dims.empty() || a.index_map.empty() || a.sizes.size() != rank) return false;
+  if (rank < 2 || a.index_map.empty() || a.operand_batch.size() + a.index_map.size() < rank) return false;
   if (std::any_of(a.sizes.begin(), a.sizes.end(), [](std::int64_t size) { return size != 1; })) return false;
   if (a.index_map.back() != static_cast<std::int64_t>(last)) return false;
   for (std::size_t d = 0; d < last; ++d) {
@@ -285,59 +311,55 @@ bool picks_labels(Lowering& l, const FlatOp& op, const Lowered& x, const Lowered
     if (x.shape[d] == 1) continue;
     if (!counted.constant || (counted.values && counted.values->size() > 1 && (*counted.values)[1] != 1.0)) return false;
   }
-  const Lowered labels = l.sliced(indices, indices.shape.size() - 1, static_cast<std::int64_t>(a.index_map.size()) - 1,
-                                  static_cast<std::int64_t>(a.index_map.size()), 1);
-  Shape rows(x.shape.begin(), x.shape.end() - 1);
-  int ids = l.whole(labels);
-  // The ids may have other dimensions of one element.
-  std::int64_t count = 1;
-  for (const std::int64_t size : l.b.shape(ids)) count *= own_size(l, size);
-  std::int64_t wanted = 1;
-  for (const std::int64_t size : rows) wanted *= own_size(l, size);
-  if (count != wanted || a.operand_batch.size() + a.index_map.size() < rank) return false;
-  Shape own_rows;
+  const auto columns = static_cast<std::int64_t>(a.index_map.size());
+  const Lowered labels = l.sliced(indices, indices.shape.size() - 1, columns - 1, columns, 1);
+  Shape rows(x.shape.begin(), x.shape.end() - 1), own_rows;
   for (const std::int64_t size : rows) own_rows.push_back(own_size(l, size));
+  int ids = l.whole(labels);
+  Shape of_ids;
+  for (const std::int64_t size : l.b.shape(ids)) of_ids.push_back(own_size(l, size));
+  if (primitive::elements_of(of_ids) != primitive::elements_of(own_rows)) return false;
   ids = l.b.reshape(ids, own_rows);
   const int picked = l.b.pick_label(l.whole(x), ids);
-  Lowered made = l.reshaped({picked, rows}, sizes_of(l, op));
-  l.set(op.results[0], made);
+  l.set(op.results[0], l.reshaped({picked, rows}, sizes_of(l, op)));
   return true;
 }
 
 // Rows of a table: all of its other dimensions, behind those of the ids.
 bool looks_up(Lowering& l, const FlatOp& op, const Lowered& table, const Lowered& indices) {
   const Attributes& a = op.instruction->attributes;
-  if (a.index_map.size() != 1 || a.collapsed_dims != a.index_map || !a.operand_batch.empty()) return false;
+  const std::size_t rank = table.shape.size();
+  if (a.index_map.size() != 1 || !a.operand_batch.empty() || a.sizes.size() != rank || rank == 0) return false;
   const std::int64_t axis = a.index_map[0];
-  const std::size_t rank = table.shape.size(), of_ids = indices.shape.size() - 1;
-  if (a.offset_dims.size() + 1 != rank || a.sizes.size() != rank) return false;
   for (std::size_t d = 0; d < rank; ++d)
     if (a.sizes[d] != (static_cast<std::int64_t>(d) == axis ? 1 : own_size(l, table.shape[d]))) return false;
+  const Rows rows = rows_of(a, rank, sizes_of(l, op).size());
+  if (!rows.fits || rows.dims.size() + 1 != rank) return false;
+  Shape of_ids;
+  for (std::size_t d = 0; d + 1 < indices.shape.size(); ++d) of_ids.push_back(own_size(l, indices.shape[d]));
   Lowered ids = indices;
   ids.node = l.whole(indices);
-  ids = l.reshaped(ids, Shape([&] {
-                     Shape sizes;
-                     for (std::size_t d = 0; d < of_ids; ++d) sizes.push_back(own_size(l, indices.shape[d]));
-                     return sizes;
-                   }()));
+  ids = l.reshaped(ids, of_ids);
   std::vector<std::int64_t> order = {axis};
-  for (std::size_t d = 0; d < rank; ++d)
-    if (static_cast<std::int64_t>(d) != axis) order.push_back(static_cast<std::int64_t>(d));
+  order.insert(order.end(), rows.dims.begin(), rows.dims.end());
   const Lowered turned = l.transposed(table, order);
-  const int rows = l.b.gather(l.whole(turned), ids.node, 0);
+  const int looked_up = l.b.gather(l.whole(turned), ids.node, 0);
   Shape shape = ids.shape;
   shape.insert(shape.end(), turned.shape.begin() + 1, turned.shape.end());
-  // HLO names the places of the table's dimensions in the result.
-  std::vector<std::int64_t> axes(shape.size(), -1);
-  for (std::size_t k = 0; k < a.offset_dims.size(); ++k) {
-    l.b.expect(a.offset_dims[k] >= 0 && a.offset_dims[k] < static_cast<std::int64_t>(axes.size()),
-               "its offset_dims are none of its result");
-    axes[static_cast<std::size_t>(a.offset_dims[k])] = static_cast<std::int64_t>(of_ids + k);
-  }
+  // HLO names the places of the table's dimensions in the result: those of ids take the others in order.
+  std::vector<std::int64_t> axes;
   std::int64_t next = 0;
-  for (std::int64_t& place : axes)
-    if (place < 0) place = next++;
-  l.set(op.results[0], l.transposed({rows, shape}, axes));
+  for (std::int64_t place = 0; place < static_cast<std::int64_t>(sizes_of(l, op).size()); ++place) {
+    const auto row = std::find(rows.places.begin(), rows.places.end(), place);
+    const bool dropped = row == rows.places.end() &&
+                         std::find(a.offset_dims.begin(), a.offset_dims.end(), place) != a.offset_dims.end();
+    if (row != rows.places.end())
+      axes.push_back(static_cast<std::int64_t>(of_ids.size()) + (row - rows.places.begin()));
+    else if (!dropped)
+      axes.push_back(next++);
+  }
+  if (axes.size() != shape.size() || next != static_cast<std::int64_t>(of_ids.size())) return false;
+  l.set(op.results[0], l.reshaped(l.transposed({looked_up, shape}, axes), sizes_of(l, op)));
   return true;
 }
 
