@@ -108,6 +108,13 @@ void Builder::compute(Node& node) {
   if (count > (row ? kMaxRow : kMaxValues) || (count > 16 && kept_ + count > kMaxKept)) return;
   for (const int input : node.inputs)
     if (!at(input).values) return;
+  // What the file made for its own batch has no values for any other.
+  const bool repeats = is_binary(node.kind) || node.kind == Kind::Select || node.kind == Kind::Broadcast;
+  for (const int input : node.inputs) {
+    const Shape& shape = at(input).shape;
+    for (std::size_t d = 0; repeats && d < shape.size(); ++d)
+      if (shape[d] != 1 && shape[d] != node.shape[d + node.shape.size() - shape.size()]) return;
+  }
   std::vector<const std::vector<double>*> from;
   std::vector<Shape> strides;
   for (const int input : node.inputs) {

@@ -12,7 +12,8 @@ namespace meshwright::primitive {
 // --- softmax ---
 
 std::optional<Recogniser::Exponentials> Recogniser::sum_of_exponentials(int i) const {
-  const int sum = core(i);
+  int sum = core(i);
+  if (is(sum, Kind::Abs)) sum = core(at(sum).inputs[0]);
   if (!is(sum, Kind::ReduceSum) || at(sum).details.axes.size() != 1) return std::nullopt;
   const int power = at(sum).inputs[0];
   if (!is(power, Kind::Exp)) return std::nullopt;
