@@ -114,8 +114,7 @@ Recogniser::Found Recogniser::rms_norm(const std::vector<int>& factors) {
     const int x = norm->others[k];
     if (at(x).shape.empty() || moment->axes != std::vector<std::int64_t>{static_cast<std::int64_t>(at(x).shape.size()) - 1})
       continue;
-    const Found whole = uncentred(x, moment->axes);
-    if (x != moment->x && !(moment->centred && whole == moment->x)) continue;
+    if (moment->centred ? uncentred(x, moment->axes) != moment->x : x != moment->x) continue;
     const std::int64_t size = at(x).shape.back();
     if (norm->others.size() == 1)
       return lone_ && size <= kMaxValues ? Found(b_.rms_norm(x, filled(size, 1.0), norm->epsilon)) : std::nullopt;
