@@ -180,13 +180,21 @@ void RoleFinder::vote() {
   data_votes_ = weight_votes_;
   std::vector<int> origin(flat_.values.size(), -1);
   for (std::size_t p = 0; p < flat_.parameters.size(); ++p) origin[static_cast<std::size_t>(flat_.parameters[p])] = static_cast<int>(p);
+  // Whether dimension 0 of the argument is still dimension 0, as the batch is.
+  std::vector<bool> leads(flat_.values.size(), true);
   const auto from = [&](const FlatOp& op, std::size_t k) { return origin[static_cast<std::size_t>(op.operands[k])]; };
   for (std::size_t i = 0; i < flat_.ops.size(); ++i) {
     const FlatOp& op = flat_.ops[i];
     if (!made_.needed[i] || op.operands.empty()) continue;
     const std::string& opcode = op.instruction->opcode;
     if (moves(op)) {
-      origin[static_cast<std::size_t>(op.results[0])] = from(op, 0);
+      const auto result = static_cast<std::size_t>(op.results[0]);
+      const std::vector<std::int64_t>&dims = op.instruction->attributes.dimensions, &before = type(op.operands[0]).sizes,
+                                &after = type(op.results[0]).sizes;
+      const bool moved = (opcode == "broadcast" || opcode == "transpose") && (dims.empty() || dims[0] != 0);
+      origin[result] = from(op, 0);
+      leads[result] = leads[static_cast<std::size_t>(op.operands[0])] && !moved && !before.empty() && !after.empty() &&
+                      before[0] == after[0];
       continue;
     }
     if (opcode == "gather" && from(op, 0) >= 0) ++weight_votes_[static_cast<std::size_t>(from(op, 0))];
@@ -200,7 +208,7 @@ void RoleFinder::vote() {
       const int one = std::max(x, y);
       if (one < 0 || op.results.size() != 1) continue;
       const Type& argument = type(flat_.parameters[static_cast<std::size_t>(one)]);
-      if (elements_of(argument) < elements_of(type(op.results[0])) && argument.sizes.size() <= 1)
+      if (elements_of(argument) < elements_of(type(op.results[0])) && !leads[static_cast<std::size_t>(op.operands[x < 0 ? 1 : 0])])
         ++weight_votes_[static_cast<std::size_t>(one)];
     }
   }

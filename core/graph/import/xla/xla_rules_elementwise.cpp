@@ -277,6 +277,11 @@ bool random_op(Lowering& l, const FlatOp& op) {
     }
     made.kept = kept;
     made.value = *numeric(keeps ? 1 : 2);
+  } else if ((opcode == "multiply" || opcode == "divide") && random.size() == 1 && numeric(1 - random[0])) {
+    made = l.operand(op, random[0]);
+    const double factor = *numeric(1 - random[0]);
+    if (opcode == "multiply") made.value *= factor;
+    if (opcode == "divide") made.value = random[0] == 0 && factor != 0.0 ? made.value / factor : 1.0;
   } else if (opcode == "multiply" && random.size() == 1 && !numeric(1 - random[0])) {
     const Lowered mask = l.operand(op, random[0]);
     drop(l, op, l.operand(op, 1 - random[0]), mask.kept, mask.value);
