@@ -115,7 +115,9 @@ bool hides_later(const Builder& b, int mask, std::optional<bool> keeps) {
 }  // namespace
 
 // keeps: of a mask that selects, whether what is not 0 is kept; none: the mask is added.
-bool Recogniser::is_causal(int mask, std::optional<bool> keeps) const {
+bool Recogniser::is_causal(int mask, std::optional<bool> keeps) {
+  const auto [known, is_new] = causal_.emplace(std::pair{mask, keeps ? (*keeps ? 1 : 0) : -1}, false);
+  if (!is_new) return known->second;
   std::vector<int> open = {mask};
   std::set<int> met;
   while (!open.empty() && met.size() < 256) {
@@ -125,13 +127,13 @@ bool Recogniser::is_causal(int mask, std::optional<bool> keeps) const {
     const Node& node = at(i);
     const std::size_t rank = node.shape.size();
     const bool square = rank >= 2 && node.shape[rank - 1] == node.shape[rank - 2] && node.shape[rank - 1] > 1;
-    if (node.constant && square && hides_later(b_, i, i == mask ? keeps : std::nullopt)) return true;
+    if (node.constant && square && hides_later(b_, i, i == mask ? keeps : std::nullopt)) return known->second = true;
     open.insert(open.end(), node.inputs.begin(), node.inputs.end());
   }
   return false;
 }
 
-void Recogniser::note_mask(int mask, std::optional<bool> keeps, Scores& scores) const {
+void Recogniser::note_mask(int mask, std::optional<bool> keeps, Scores& scores) {
   const bool causal = is_causal(mask, keeps);
   if (causal) scores.causal = true;
   if (!causal || !at(mask).constant) scores.hidden = true;

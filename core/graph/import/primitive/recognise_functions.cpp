@@ -185,6 +185,8 @@ Recogniser::Found Recogniser::function(int i) {
   while (!open.empty() && inside.size() < kMaxNodes) {
     const int next = *open.rbegin();
     if (open.size() == 1 && next != i && bends && !at(next).integer) {
+      function_budget_ -= static_cast<std::int64_t>(inside.size());
+      if (function_budget_ < 0) return std::nullopt;
       const Values values = values_of(b_, inside, next);
       Kind nearest = Kind::Sigmoid;
       double least = kRounding;

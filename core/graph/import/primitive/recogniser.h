@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -119,8 +120,8 @@ class Recogniser {
   [[nodiscard]] Found attention_of(int weights, int values);
   [[nodiscard]] Found untransposed_product(int i);
   [[nodiscard]] std::optional<Scores> scores_of(int i);
-  void note_mask(int mask, std::optional<bool> keeps, Scores& scores) const;
-  [[nodiscard]] bool is_causal(int mask, std::optional<bool> keeps) const;
+  void note_mask(int mask, std::optional<bool> keeps, Scores& scores);
+  [[nodiscard]] bool is_causal(int mask, std::optional<bool> keeps);
   [[nodiscard]] int unrepeated(int i);
   [[nodiscard]] int with_heads(int i);
   [[nodiscard]] Scaled peeled(int i);
@@ -132,6 +133,8 @@ class Recogniser {
   const bool lone_;
   Module to_;
   Builder b_;
+  std::int64_t function_budget_ = 1 << 21;  // nodes whose values are computed to tell activations
+  std::map<std::pair<int, int>, bool> causal_;  // by mask, and how it is applied
   int masks_ = 0;  // left out
   std::string first_mask_;
 };

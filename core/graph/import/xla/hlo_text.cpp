@@ -2,7 +2,7 @@
 #include "core/graph/import/xla/hlo_text.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <unordered_map>
 
 #include "core/base/errors.h"
@@ -11,6 +11,7 @@
 #include "core/graph/import/xla/hlo_attributes.h"
 #include "core/graph/import/xla/hlo_cursor.h"
 #include "core/graph/import/xla/xla_order.h"
+#include "core/graph/import/xla/xla_summary.h"
 
 namespace meshwright::xla {
 
@@ -243,13 +244,19 @@ void HloReader::match_donors() {
   const Type& result = entry.instructions[static_cast<std::size_t>(entry.root)].type;
   const std::vector<Type> results = result.is_tuple() ? result.parts : std::vector<Type>{result};
   std::sort(donors_.begin(), donors_.end());
+  std::map<std::string, std::vector<std::int64_t>> free;  // results by type, the first one last
+  for (std::size_t k = results.size(); k-- > 0;)
+    if (!results[k].is_tuple() && !program_.aliases.contains(static_cast<std::int64_t>(k)))
+      free[text_of(results[k])].push_back(static_cast<std::int64_t>(k));
   for (const std::int64_t donor : donors_) {
     if (donor < 0 || static_cast<std::size_t>(donor) >= entry.parameters.size()) continue;
     const int at = entry.parameters[static_cast<std::size_t>(donor)];
     if (at < 0) continue;
     const Type& type = entry.instructions[static_cast<std::size_t>(at)].type;
-    for (std::size_t k = 0; k < results.size(); ++k)
-      if (results[k] == type && program_.aliases.emplace(static_cast<std::int64_t>(k), donor).second) break;
+    std::vector<std::int64_t>& same = free[text_of(type)];
+    if (same.empty()) continue;
+    program_.aliases.emplace(same.back(), donor);
+    same.pop_back();
   }
 }
 

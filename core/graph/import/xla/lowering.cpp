@@ -159,7 +159,7 @@ Lowered Lowering::sliced(const Lowered& x, std::size_t axis, std::int64_t start,
   const std::int64_t size = x.shape[axis];
   const std::int64_t own =
       primitive::holds_batch(size) ? size / primitive::kBatchProbe * b.module().batch : size;
-  b.expect(start >= 0 && start <= stop && stop <= own && step >= 1,
+  b.expect(start >= 0 && start <= stop && stop <= own && step >= 1 && step <= std::max<std::int64_t>(own, 1),
            fmt::format("its range [{}:{}:{}] lies outside of {}", start, stop, step, primitive::to_text(x.shape)));
   Lowered found = x;
   if (start == 0 && stop == own && step == 1) return found;

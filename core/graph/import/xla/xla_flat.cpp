@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <unordered_map>
 
 #include "core/base/errors.h"
 
@@ -12,7 +12,7 @@ namespace meshwright::xla {
 namespace {
 
 constexpr std::size_t kMaxOps = std::size_t{1} << 20;      // of a flat program
-constexpr std::size_t kMaxLeaves = std::size_t{1} << 24;   // handed on by tuples and calls, all together
+constexpr std::size_t kMaxLeaves = std::size_t{1} << 23;  // handed on by tuples and calls, all together
 constexpr int kMaxNested = 200;                            // calls in calls
 
 using Leaves = std::vector<int>;
@@ -174,14 +174,15 @@ class Flattener {
     return results;
   }
 
-  Leaves element(const Instruction& of, const Computation& computation, const Leaves& tuple) const {
+  Leaves element(const Instruction& of, const Computation& computation, const Leaves& tuple) {
     const Type& type = computation.instructions[static_cast<std::size_t>(of.operands[0])].type;
     const auto index = static_cast<std::size_t>(of.attributes.index);
     if (!type.is_tuple() || of.attributes.index < 0 || index >= type.parts.size())
       misfit(of, "takes an element that its operand lacks");
-    std::size_t begin = 0;
-    for (std::size_t k = 0; k < index; ++k) begin += leaf_count(type.parts[k]);
-    const std::size_t end = begin + leaf_count(type.parts[index]);
+    std::vector<std::size_t>& ends = ends_[&type];
+    for (std::size_t k = ends.size(); k < type.parts.size(); ++k)
+      ends.push_back((k == 0 ? 0 : ends.back()) + leaf_count(type.parts[k]));
+    const std::size_t begin = index == 0 ? 0 : ends[index - 1], end = ends[index];
     if (end > tuple.size() || end - begin != leaf_count(of.type)) misfit(of, "takes an element that its operand lacks");
     return {tuple.begin() + static_cast<std::ptrdiff_t>(begin), tuple.begin() + static_cast<std::ptrdiff_t>(end)};
   }
@@ -220,6 +221,7 @@ class Flattener {
     if (chosen) {
       const bool truth = made_.values[static_cast<std::size_t>(decision[0])].type->element == "pred";
       const double last = static_cast<double>(of.calls.size() - 1);
+      if (std::isnan(*chosen)) misfit(of, "is decided by what is no number");
       const double index = truth ? (*chosen != 0.0 ? 0.0 : 1.0) : *chosen < 0.0 || *chosen > last ? last : *chosen;
       const auto k = static_cast<std::size_t>(std::min(index, last));
       return checked(of, frame(called(of, k), {made[static_cast<std::size_t>(of.operands[k + 1])]}, depth + 1));
@@ -234,6 +236,7 @@ class Flattener {
   const std::string& place_;
   FlatProgram made_;
   std::size_t spent_ = 0;
+  std::unordered_map<const Type*, std::vector<std::size_t>> ends_;  // of a tuple's elements, in leaves
   int turn_ = -1;
 };
 

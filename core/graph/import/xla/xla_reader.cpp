@@ -73,6 +73,7 @@ class ProgramReader {
   ImportedProgram read() {
     expect_plannable();
     const FlatProgram flat = flattened(program_, place_);
+    expect_sane(flat);
     const Roles roles = roles_of(program_, flat, place_);
     made_.module.batch = roles.batch;
     made_.module.notes = roles.notes;
@@ -105,6 +106,30 @@ class ProgramReader {
             "SPMD partitioner (in XLA's dumps: before_optimizations; in JAX: lower().as_text(\"hlo\")), and `meshwright "
             "models FILE` to describe this one.",
             place_, program_.partitions);
+  }
+
+  // Sizes that can be multiplied, numbers of attributes that can be added.
+  void expect_sane(const FlatProgram& flat) const {
+    constexpr std::int64_t kMost = std::int64_t{1} << 40;
+    for (const FlatValue& value : flat.values) (void)primitive::elements_of(value.type->sizes);
+    for (const FlatOp& op : flat.ops) {
+      const Attributes& a = op.instruction->attributes;
+      for (const auto* list : {&a.dimensions, &a.lhs_contracting, &a.rhs_contracting, &a.lhs_batch, &a.rhs_batch, &a.start,
+                               &a.limit, &a.stride, &a.sizes, &a.low, &a.high, &a.interior, &a.offset_dims,
+                               &a.collapsed_dims, &a.index_map, &a.operand_batch, &a.index_batch, &a.window.size,
+                               &a.window.stride, &a.window.before, &a.window.after, &a.window.base_dilation,
+                               &a.window.window_dilation})
+        for (const std::int64_t number : *list)
+          require(number <= kMost && number >= -kMost, "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
+                  "unchanged.", place_, op.instruction->line, op.instruction->name, number);
+      for (const std::int64_t number : {a.feature_groups, a.batch_groups, a.index_vector_dim})
+        require(number >= 0 && number <= kMost, "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
+                "unchanged.", place_, op.instruction->line, op.instruction->name, number);
+      for (const auto* list : {&a.window.size, &a.window.stride})
+        for (const std::int64_t number : *list)
+          require(number >= 1, "{}:{}: '{}' has a window of {}; give the text that XLA printed, unchanged.", place_,
+                  op.instruction->line, op.instruction->name, number);
+    }
   }
 
   void expect_known(const FlatProgram& flat, const std::vector<bool>& needed) const {

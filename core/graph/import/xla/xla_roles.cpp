@@ -97,15 +97,15 @@ class RoleFinder {
 
 // A backward alone makes gradients: each result has the type of another argument.
 void RoleFinder::expect_forward(const std::vector<int>& made) const {
-  std::vector<const Type*> arguments, results;
-  for (const int parameter : flat_.parameters) arguments.push_back(&type(parameter));
+  std::multiset<std::string> arguments;
+  for (const int parameter : flat_.parameters) arguments.insert(text_of(type(parameter)));
   std::size_t matched = 0, gradients = 0;
   for (const int v : made) {
     if (!is_float(type(v)) || is_single(type(v))) continue;
     ++gradients;
-    const auto same = std::find_if(arguments.begin(), arguments.end(), [&](const Type* of) { return of != nullptr && *of == type(v); });
+    const auto same = arguments.find(text_of(type(v)));
     if (same == arguments.end()) continue;
-    *same = nullptr;
+    arguments.erase(same);
     ++matched;
   }
   require(gradients < 3 || matched < gradients,
@@ -344,7 +344,9 @@ int stacked_axis(const FlatProgram& flat, const std::vector<bool>& needed, const
       }
     }
   }
-  return slices >= 2 ? found : -1;
+  if (found < 0) return -1;
+  const std::int64_t layers = flat.values[static_cast<std::size_t>(value)].type->sizes[static_cast<std::size_t>(found)];
+  return layers >= 2 && static_cast<std::int64_t>(slices) >= layers ? found : -1;
 }
 
 }  // namespace meshwright::xla

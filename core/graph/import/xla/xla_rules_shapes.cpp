@@ -109,7 +109,7 @@ std::vector<std::int64_t> starts_of(Lowering& l, const FlatOp& op, std::size_t f
     const auto start = l.number(op.operands[first + d]);
     const std::int64_t room = own_size(l, x.shape[d]) - sizes[d];
     l.b.expect(start.has_value() || room == 0, "it starts at an index that the file leaves open");
-    l.b.expect(room >= 0, "it is larger than its operand");
+    l.b.expect(room >= 0 && !std::isnan(start.value_or(0.0)), "it is larger than its operand, or starts at no number");
     starts.push_back(static_cast<std::int64_t>(std::clamp(start.value_or(0.0), 0.0, static_cast<double>(room))));
   }
   return starts;
@@ -371,7 +371,7 @@ bool cuts(Lowering& l, const FlatOp& op, const Lowered& table, const Lowered& in
   for (std::size_t k = 0; k < a.index_map.size(); ++k) {
     const auto start = l.b.scalar_of(column(l, indices, k));
     const std::int64_t axis = a.index_map[k];
-    if (!start || axis < 0 || axis >= static_cast<std::int64_t>(x.shape.size())) return false;
+    if (!start || std::isnan(*start) || axis < 0 || axis >= static_cast<std::int64_t>(x.shape.size())) return false;
     const auto d = static_cast<std::size_t>(axis);
     const double room = static_cast<double>(own_size(l, x.shape[d]) - a.sizes[d]);
     const auto from = static_cast<std::int64_t>(std::clamp(*start, 0.0, std::max(room, 0.0)));

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 namespace meshwright::xla {
 
@@ -147,6 +146,12 @@ double elements_of(const Type& type) {
   return product;
 }
 
+std::string text_of(const Type& type) {
+  std::string text = type.element;
+  for (const std::int64_t size : type.sizes) text += "," + std::to_string(size);
+  return text;
+}
+
 double bytes_of(const Type& type) {
   double bytes = 0.0;
   std::vector<const Type*> open = {&type};
@@ -203,7 +208,8 @@ std::optional<std::int64_t> trip_count_of(const Program& program, const Computat
     return std::nullopt;
   // A counter whose start the loop's caller does not tell starts at 0.
   const double count = std::ceil((*last - first.value_or(0.0) + (direction == "LE" ? 1.0 : 0.0)) / *step);
-  return count > 1e15 ? std::nullopt : std::optional(static_cast<std::int64_t>(std::max(count, 0.0)));
+  if (!(count < 1e15)) return std::nullopt;
+  return static_cast<std::int64_t>(std::max(count, 0.0));
 }
 
 ProgramSummary summary_of(const Program& program) {

@@ -39,6 +39,7 @@ struct ProgramSummary {
 
 // 0 where the type is no array. Sizes beyond 2^62 throw InputError.
 [[nodiscard]] double elements_of(const Type& type);
+[[nodiscard]] std::string text_of(const Type& type);  // of an array: "f32,16,2048"
 [[nodiscard]] double bytes_of(const Type& type);  // of all parts
 // Multiplications and additions of a dot or a convolution of x and y; 0 of other instructions.
 [[nodiscard]] double flops_of(const Instruction& instruction, const Type& x, const Type& y);
