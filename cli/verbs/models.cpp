@@ -48,8 +48,9 @@ Json to_json(const ModelRow& row) {
 std::string other_models() {
   std::string text = "# model families for --model, with the sizes that must be given:\n";
   for (const std::string& example : example_sizes()) text += fmt::format("#   {}\n", example);
-  text += "# files of ops, for --model path/model.onnx: ONNX (.onnx), PyTorch's exported programs (.pt2), HLO text of XLA "
-          "(.hlo)\n";
+  text +=
+      "# files of ops, for --model path/model.onnx: ONNX (.onnx), PyTorch's exported programs (.pt2), HLO text of XLA "
+      "(.hlo)\n";
   return text + fmt::format("# families of Hugging Face's config.json, for --model path/config.json: {}\n",
                             join(hf_model_types(), ", "));
 }
@@ -185,8 +186,8 @@ Bytes kept_by_parameters(const Graph& graph) {
 
 // What a program of XLA does, as it stands in its file.
 std::string program_text(const xla::ProgramSummary& program) {
-  std::string text = fmt::format("# program of XLA: {} instructions in {} computations", program.instructions,
-                                 program.computations);
+  std::string text =
+      fmt::format("# program of XLA: {} instructions in {} computations", program.instructions, program.computations);
   if (program.partitions > 1) text += fmt::format(", already split for {} devices", program.partitions);
   if (program.cut_off) text += "; the text ends inside a computation: what is there counts";
   text += fmt::format("\n# work in the file{}: {:.4g} TFLOP in {} dots, {:.4g} TFLOP in {} convolutions",
@@ -195,7 +196,8 @@ std::string program_text(const xla::ProgramSummary& program) {
   std::vector<std::string> loops;
   for (const std::int64_t trips : program.trip_counts) loops.push_back(fmt::format("{}", trips));
   if (!loops.empty()) text += fmt::format("; loops of {} turns counted", join(loops, ", "));
-  if (program.unknown_loops > 0) text += fmt::format("; {} loops of unknown length counted once", program.unknown_loops);
+  if (program.unknown_loops > 0)
+    text += fmt::format("; {} loops of unknown length counted once", program.unknown_loops);
   text += "\n";
   for (const auto& [kind, of] : program.collectives)
     text += fmt::format("# {}: {} instructions, {:g} runs, {} on each device\n", kind, of.instructions, of.runs,

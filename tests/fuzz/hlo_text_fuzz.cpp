@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes at all are either refused by an InputError or become a program that can be described and, where a model can be
-// made of it, a model whose forward graph can be built.
+// Any bytes at all are either refused by an InputError or become a program that can be described and, where a model can
+// be made of it, a model whose forward graph can be built.
 #include <cstddef>
 #include <cstdint>
 

@@ -14,8 +14,8 @@
 #include "core/graph/import/primitive/blocks.h"
 #include "core/graph/import/primitive/builder.h"
 #include "core/graph/import/primitive/emit.h"
-#include "core/graph/import/primitive/recognise.h"
 #include "core/graph/import/primitive/forward_half.h"
+#include "core/graph/import/primitive/recognise.h"
 #include "core/graph/import/torch/export_reader.h"
 #include "core/graph/import/xla/hlo_text.h"
 #include "core/graph/import/xla/xla_reader.h"
@@ -35,7 +35,8 @@ constexpr const char* kHloEndings[] = {".hlo", ".txt", ".js"};
 constexpr std::uint64_t kMaxProgram = std::uint64_t{1} << 28;  // bytes of an exported program without its weights
 
 bool is_hlo_file(const std::string& path) {
-  return std::any_of(std::begin(kHloEndings), std::end(kHloEndings), [&](const char* end) { return path.ends_with(end); });
+  return std::any_of(std::begin(kHloEndings), std::end(kHloEndings),
+                     [&](const char* end) { return path.ends_with(end); });
 }
 
 // Where a softmax or a product with parameters ends the model, its rows are logits: a cross entropy of new labels.

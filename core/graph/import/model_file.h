@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models from files that hold their ops: ONNX (.onnx), PyTorch's exported programs (.pt2, and the JSON in them), modules
-// of XLA as HLO text (.hlo, .hlo.txt, .txt, and .js, a template of JavaScript around it).
+// Models from files that hold their ops: ONNX (.onnx), PyTorch's exported programs (.pt2, and the JSON in them),
+// modules of XLA as HLO text (.hlo, .hlo.txt, .txt, and .js, a template of JavaScript around it).
 //
 // A reader turns the file into a module of primitive ops (core/graph/import/primitive/module.h), patterns are
 // recognised in it (recognise.h), and the rest is the same for all formats: what does not lead to the loss is dropped,

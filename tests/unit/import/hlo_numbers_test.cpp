@@ -44,9 +44,12 @@ double loss_of(const std::string& name, std::int64_t classes) {
     };
     if (tensor.kind == TensorKind::Parameter)
       fill([&](std::int64_t i) { return number(split(tensor.name, '.'), tensor.elements(), i); });
-    if (tensor.name.starts_with("images")) fill([](std::int64_t i) { return 0.3 * std::sin(0.37 * static_cast<double>(i)); });
-    if (tensor.name.starts_with("ids")) fill([&](std::int64_t i) { return static_cast<double>((7 * i + 3) % classes); });
-    if (tensor.name.starts_with("labels")) fill([&](std::int64_t i) { return static_cast<double>((5 * i + 1) % classes); });
+    if (tensor.name.starts_with("images"))
+      fill([](std::int64_t i) { return 0.3 * std::sin(0.37 * static_cast<double>(i)); });
+    if (tensor.name.starts_with("ids"))
+      fill([&](std::int64_t i) { return static_cast<double>((7 * i + 3) % classes); });
+    if (tensor.name.starts_with("labels"))
+      fill([&](std::int64_t i) { return static_cast<double>((5 * i + 1) % classes); });
   }
   interpreter.run(Phase::Forward);
   return interpreter.get(*graph.loss)[0];

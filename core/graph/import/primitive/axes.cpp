@@ -177,10 +177,11 @@ void Axes::elementwise(int n) {
     result[d] = having.empty() ? fresh(node.shape[d]) : input(n, having[0].first)[having[0].second];
     if (meets_itself(result, d)) {
       // A dimension that meets itself, as the positions of a mask do: the second one is another.
-      require(!holds_batch(node.shape[d]),
-              "op '{}': each sample meets every other one, so that the batch cannot be cut into micro-batches; leave the "
-              "op out.",
-              node.name);
+      require(
+          !holds_batch(node.shape[d]),
+          "op '{}': each sample meets every other one, so that the batch cannot be cut into micro-batches; leave the "
+          "op out.",
+          node.name);
       result[d] = fresh(node.shape[d]);
       for (const auto& [operand, own] : having) see(n, operand, own, result[d]);
       continue;

@@ -104,7 +104,8 @@ double binary_value(Kind kind, double x, double y, Comparison comparison, bool i
 
 void Builder::compute(Node& node) {
   const std::int64_t count = elements_of(node.shape);
-  const bool row = std::count_if(node.shape.begin(), node.shape.end(), [](std::int64_t size) { return size != 1; }) <= 1;
+  const bool row =
+      std::count_if(node.shape.begin(), node.shape.end(), [](std::int64_t size) { return size != 1; }) <= 1;
   if (count > (row ? kMaxRow : kMaxValues) || (count > 16 && kept_ + count > kMaxKept)) return;
   for (const int input : node.inputs)
     if (!at(input).values) return;

@@ -15,10 +15,12 @@ const Node& at(const Module& module, int i) { return module.nodes[static_cast<st
 // Ops that a loss is not made of: with a parameter of their own, or products.
 bool belongs_to_model(const Module& module, int i) {
   const Node& node = at(module, i);
-  if (node.kind == Kind::MatMul || node.kind == Kind::Convolution || node.kind >= Kind::LayerNorm || node.kind == Kind::Gather)
+  if (node.kind == Kind::MatMul || node.kind == Kind::Convolution || node.kind >= Kind::LayerNorm ||
+      node.kind == Kind::Gather)
     return true;
   return std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
-    while (at(module, input).kind == Kind::Reshape || at(module, input).kind == Kind::Transpose) input = at(module, input).inputs[0];
+    while (at(module, input).kind == Kind::Reshape || at(module, input).kind == Kind::Transpose)
+      input = at(module, input).inputs[0];
     return at(module, input).kind == Kind::Parameter;
   });
 }
@@ -44,8 +46,9 @@ bool end_before_loss(Module& module) {
   if (found < 0) return false;
   module.result = found;
   drop_unused(module);
-  module.notes.push_back(fmt::format(
-      "the loss of the file is no cross entropy: the squared error of '{}' stands for it", at(module, module.result).name));
+  module.notes.push_back(
+      fmt::format("the loss of the file is no cross entropy: the squared error of '{}' stands for it",
+                  at(module, module.result).name));
   return true;
 }
 

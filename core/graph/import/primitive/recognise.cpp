@@ -66,7 +66,8 @@ Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
     case Kind::Concat:
       return rotary_of_halves(inputs);
     case Kind::MatMul:
-      if (const Found ids = one_hot(inputs[0]); ids && at(inputs[1]).shape.size() == 2) return b_.gather(inputs[1], *ids, 0);
+      if (const Found ids = one_hot(inputs[0]); ids && at(inputs[1]).shape.size() == 2)
+        return b_.gather(inputs[1], *ids, 0);
       return attention(inputs[0], inputs[1]);
     default:
       return std::nullopt;

@@ -13,7 +13,7 @@ namespace meshwright::primitive {
 
 namespace {
 
-constexpr double kHidden = -1000.0;  // scores at most this are masked
+constexpr double kHidden = -1000.0;    // scores at most this are masked
 constexpr std::int64_t kSamples = 24;  // rows and columns that are looked at in a large mask
 
 // One element of a constant that is too large to be kept; nothing where it is made of what the file does not tell.
@@ -80,7 +80,8 @@ std::optional<double> element_of(const Builder& b, int n, Shape index, int& budg
 std::vector<std::int64_t> sampled(std::int64_t size) {
   std::set<std::int64_t> found;
   for (std::int64_t k = 0; k < kSamples; ++k)
-    for (const std::int64_t near : {-1, 0, 1}) found.insert(std::clamp<std::int64_t>(k * size / kSamples + near, 0, size - 1));
+    for (const std::int64_t near : {-1, 0, 1})
+      found.insert(std::clamp<std::int64_t>(k * size / kSamples + near, 0, size - 1));
   found.insert(size - 1);
   return {found.begin(), found.end()};
 }
@@ -98,7 +99,8 @@ bool hides_later(const Builder& b, int mask, std::optional<bool> keeps) {
   const std::int64_t rows = all ? n : static_cast<std::int64_t>(samples.size());
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < rows; ++j) {
-      const std::int64_t row = all ? i : samples[static_cast<std::size_t>(i)], column = all ? j : samples[static_cast<std::size_t>(j)];
+      const std::int64_t row = all ? i : samples[static_cast<std::size_t>(i)],
+                         column = all ? j : samples[static_cast<std::size_t>(j)];
       index[index.size() - 2] = row;
       index[index.size() - 1] = column;
       int budget = 64;
@@ -186,7 +188,7 @@ std::optional<Recogniser::Scores> Recogniser::scores_of(int i) {
       if (!straight) return std::nullopt;
       i = *straight;
     } else if (node.kind == Kind::Reshape && core(i) != i && !is(core(i), Kind::Broadcast)) {
-      i = core(i);  // dimensions of one element
+      i = core(i);        // dimensions of one element
     } else if (parted) {  // heads that were merged for the product
       i = node.inputs[0];
     } else if (const Found inner = beside_scalar(i, Kind::Multiply, &scalar)) {

@@ -71,9 +71,7 @@ constexpr std::array kPoints = {-5.0, -3.1, -2.4, -1.3, -0.6, -0.1, 0.0, 0.2, 0.
 constexpr double kRounding = 6e-3;  // of coefficients in bf16; the two forms of GELU are 5e-4 apart
 using Values = std::array<double, kPoints.size()>;
 
-bool is_elementwise(Kind kind) {
-  return (kind >= Kind::Add && kind <= Kind::ToFloat) || kind == Kind::Select;
-}
+bool is_elementwise(Kind kind) { return (kind >= Kind::Add && kind <= Kind::ToFloat) || kind == Kind::Select; }
 
 double known_value(Kind kind, double x) {
   switch (kind) {
@@ -165,7 +163,7 @@ Values values_of(const Builder& b, const std::set<int>& nodes, int x) {
         const auto number = b.scalar_of(node.inputs[k]);
         return number ? *number : made[node.inputs[k]][p];
       };
-      into[p] = node.kind == Kind::Select  ? (operand(0) != 0.0 ? operand(1) : operand(2))
+      into[p] = node.kind == Kind::Select ? (operand(0) != 0.0 ? operand(1) : operand(2))
                 : node.inputs.size() == 2 ? known_value(node, operand(0), operand(1))
                                           : known_value(node.kind, operand(0));
     }
@@ -203,7 +201,8 @@ Recogniser::Found Recogniser::function(int i) {
     open.erase(next);
     const Node& node = at(next);
     if (!is_elementwise(node.kind) || node.shape != at(i).shape) return std::nullopt;
-    bends = bends || node.kind == Kind::Exp || node.kind == Kind::Erf || node.kind == Kind::Tanh || node.kind == Kind::Sigmoid;
+    bends = bends || node.kind == Kind::Exp || node.kind == Kind::Erf || node.kind == Kind::Tanh ||
+            node.kind == Kind::Sigmoid;
     inside.insert(next);
     for (const int input : node.inputs)
       if (!b_.scalar_of(input)) open.insert(input);

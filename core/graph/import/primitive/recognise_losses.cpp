@@ -20,7 +20,8 @@ std::optional<Recogniser::Exponentials> Recogniser::sum_of_exponentials(int i) c
   Exponentials found{power, at(power).inputs[0], at(power).inputs[0], at(sum).details.axes[0]};
   if (is(found.shifted, Kind::Subtract)) {
     const int maximum = core(at(found.shifted).inputs[1]), scores = at(found.shifted).inputs[0];
-    if (is(maximum, Kind::ReduceMax) && at(maximum).inputs[0] == scores && at(maximum).details.axes == at(sum).details.axes)
+    if (is(maximum, Kind::ReduceMax) && at(maximum).inputs[0] == scores &&
+        at(maximum).details.axes == at(sum).details.axes)
       found.scores = scores;
   }
   return found;
@@ -124,7 +125,8 @@ Recogniser::Found Recogniser::weighted_values(int numerator, int denominator) {
     Labels of_product = *factor;
     of_product[own] = (*factor)[own];
     of_product[summed] = {{-1, at(product).shape[summed]}};
-    const std::optional<Labels> left = labels_above(b_, numerator, of_product), right = labels_above(b_, denominator, of_sum);
+    const std::optional<Labels> left = labels_above(b_, numerator, of_product),
+                                right = labels_above(b_, denominator, of_sum);
     if (!left || !right || left->size() != right->size()) continue;
     bool fits = true;
     for (std::size_t d = 0; d < left->size(); ++d)
@@ -190,16 +192,21 @@ Recogniser::Found Recogniser::log_softmax(int x, int y) {
 // Ids of i, which is 1 where its last dimension is the id and 0 elsewhere.
 Recogniser::Found Recogniser::one_hot(int i) {
   if (is(i, Kind::ToFloat)) i = at(i).inputs[0];
-  if (is(i, Kind::Select) && b_.scalar_of(at(i).inputs[1]) == 1.0 && b_.scalar_of(at(i).inputs[2]) == 0.0) i = at(i).inputs[0];
-  if (!is(i, Kind::Compare) || at(i).details.comparison != Comparison::Equal || at(i).shape.empty()) return std::nullopt;
+  if (is(i, Kind::Select) && b_.scalar_of(at(i).inputs[1]) == 1.0 && b_.scalar_of(at(i).inputs[2]) == 0.0)
+    i = at(i).inputs[0];
+  if (!is(i, Kind::Compare) || at(i).details.comparison != Comparison::Equal || at(i).shape.empty())
+    return std::nullopt;
   const std::int64_t classes = at(i).shape.back();
   for (const std::size_t k : {0u, 1u}) {
     const int ids = at(i).inputs[k], counted = core(at(i).inputs[1 - k]);
     const Node& numbers = at(counted);
-    if (!numbers.constant || elements_of(numbers.shape) != classes || classes < 2 || numbers.shape.back() != classes) continue;
+    if (!numbers.constant || elements_of(numbers.shape) != classes || classes < 2 || numbers.shape.back() != classes)
+      continue;
     bool counts = numbers.values.has_value();
-    for (std::size_t c = 0; counts && c < numbers.values->size(); ++c) counts = (*numbers.values)[c] == static_cast<double>(c);
-    if (!counts || !at(ids).integer || at(ids).shape.size() != at(i).shape.size() || at(ids).shape.back() != 1) continue;
+    for (std::size_t c = 0; counts && c < numbers.values->size(); ++c)
+      counts = (*numbers.values)[c] == static_cast<double>(c);
+    if (!counts || !at(ids).integer || at(ids).shape.size() != at(i).shape.size() || at(ids).shape.back() != 1)
+      continue;
     Shape rows = at(i).shape;
     rows.pop_back();
     if (elements_of(rows) == elements_of(at(ids).shape)) return b_.reshape(ids, rows);
@@ -255,7 +262,8 @@ Recogniser::Found Recogniser::logarithms_of(int loss, int* others) const {
     const Node& node = at(i);
     if (node.kind == Kind::PickLabel) {
       const int logarithm = node.inputs[0];
-      const bool fits = is(logarithm, Kind::Log) && is(at(logarithm).inputs[0], Kind::Softmax) && over_last(at(logarithm).inputs[0]);
+      const bool fits =
+          is(logarithm, Kind::Log) && is(at(logarithm).inputs[0], Kind::Softmax) && over_last(at(logarithm).inputs[0]);
       if (fits && !picked) picked = i;
       if (!fits) ++*others;
       continue;

@@ -18,7 +18,8 @@ Recogniser::Found Recogniser::mean_of_sum(int x, int y) {
     double count = 1.0;
     for (const std::int64_t axis : at(inner).details.axes) {
       const std::int64_t size = at(at(inner).inputs[0]).shape[static_cast<std::size_t>(axis)];
-      count *= static_cast<double>(holds_batch(size) ? size / kBatchProbe * std::max<std::int64_t>(to_.batch, 1) : size);
+      count *=
+          static_cast<double>(holds_batch(size) ? size / kBatchProbe * std::max<std::int64_t>(to_.batch, 1) : size);
     }
     if (std::abs(*number * count - 1.0) > 1e-3) continue;
     const int mean = b_.reduce(Kind::ReduceMean, at(inner).inputs[0], at(inner).details.axes, true);
@@ -112,7 +113,8 @@ Recogniser::Found Recogniser::rms_norm(const std::vector<int>& factors) {
   if (!moment) return std::nullopt;
   for (std::size_t k = 0; k < norm->others.size(); ++k) {
     const int x = norm->others[k];
-    if (at(x).shape.empty() || moment->axes != std::vector<std::int64_t>{static_cast<std::int64_t>(at(x).shape.size()) - 1})
+    if (at(x).shape.empty() ||
+        moment->axes != std::vector<std::int64_t>{static_cast<std::int64_t>(at(x).shape.size()) - 1})
       continue;
     if (moment->centred ? uncentred(x, moment->axes) != moment->x : x != moment->x) continue;
     const std::int64_t size = at(x).shape.back();
@@ -191,7 +193,8 @@ Recogniser::Found Recogniser::shifted_norm(int x, int mean, const Normalised& no
       return b_.layer_norm(x, row(*gamma), row(*beta), norm.epsilon);
     if (moment->axes.size() + 1 != shape.size()) return std::nullopt;
     for (std::int64_t d = 0; d <= last; ++d)
-      if (std::find(moment->axes.begin(), moment->axes.end(), d) == moment->axes.end()) channel = static_cast<std::size_t>(d);
+      if (std::find(moment->axes.begin(), moment->axes.end(), d) == moment->axes.end())
+        channel = static_cast<std::size_t>(d);
   } else if (!is_row(norm.variance) || !is_row(mean)) {
     return std::nullopt;
   }

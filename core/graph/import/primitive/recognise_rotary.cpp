@@ -35,7 +35,8 @@ double Recogniser::base_of(int sines, std::int64_t dims) const {
   double angle = 0.0;
   const Node* table = &at(core(sines));
   if (table->kind == Kind::Concat) table = &at(core(table->inputs[0]));
-  if (table->values && !table->shape.empty() && table->values->size() >= static_cast<std::size_t>(2 * table->shape.back())) {
+  if (table->values && !table->shape.empty() &&
+      table->values->size() >= static_cast<std::size_t>(2 * table->shape.back())) {
     angle = std::asin((*table->values)[static_cast<std::size_t>(table->shape.back() + k)]);
   } else if (table->kind == Kind::Sin) {
     const Node& product = at(core(table->inputs[0]));

@@ -133,9 +133,9 @@ class Recogniser {
   const bool lone_;
   Module to_;
   Builder b_;
-  std::int64_t function_budget_ = 1 << 21;  // nodes whose values are computed to tell activations
+  std::int64_t function_budget_ = 1 << 21;      // nodes whose values are computed to tell activations
   std::map<std::pair<int, int>, bool> causal_;  // by mask, and how it is applied
-  int masks_ = 0;  // left out
+  int masks_ = 0;                               // left out
   std::string first_mask_;
 };
 

@@ -161,9 +161,8 @@ std::string unquoted(std::string_view value) {
 GroupSizes group_sizes(std::string_view groups) {
   GroupSizes sizes;
   if (groups.starts_with("[")) {  // [groups, devices of each]<=[all]
-    const Numbers numbers = integers_of(groups.substr(1, groups.find(']') == std::string_view::npos
-                                                             ? std::string_view::npos
-                                                             : groups.find(']') - 1));
+    const Numbers numbers = integers_of(
+        groups.substr(1, groups.find(']') == std::string_view::npos ? std::string_view::npos : groups.find(']') - 1));
     if (numbers.empty() || numbers.size() > 8) return sizes;
     sizes.one = numbers.back();
     sizes.all = 1;
@@ -190,8 +189,8 @@ bool read_attribute(std::string_view key, std::string_view value, Instruction& i
   }
   if (std::int64_t Attributes::*number = number_of(key)) return integer_of(value, attributes.*number);
   if (names_computations(key)) {
-    for (std::string_view name : value.starts_with("{") ? pieces_of(without_brackets(value))
-                                                        : std::vector<std::string_view>{value}) {
+    for (std::string_view name :
+         value.starts_with("{") ? pieces_of(without_brackets(value)) : std::vector<std::string_view>{value}) {
       if (name.starts_with("%")) name.remove_prefix(1);
       called.push_back(name);
     }
@@ -220,10 +219,23 @@ bool read_attribute(std::string_view key, std::string_view value, Instruction& i
     }
     return true;
   }
-  constexpr std::string_view kKept[] = {"replica_groups", "epsilon",       "feature_index",  "is_stable", "distribution",
-                                        "algorithm",      "exponent_bits", "mantissa_bits",  "largest",   "type",
-                                        "k",              "lower",         "unit_diagonal",  "source_target_pairs",
-                                        "channel_id",     "transpose_a",   "output_to_operand_aliasing"};
+  constexpr std::string_view kKept[] = {"replica_groups",
+                                        "epsilon",
+                                        "feature_index",
+                                        "is_stable",
+                                        "distribution",
+                                        "algorithm",
+                                        "exponent_bits",
+                                        "mantissa_bits",
+                                        "largest",
+                                        "type",
+                                        "k",
+                                        "lower",
+                                        "unit_diagonal",
+                                        "source_target_pairs",
+                                        "channel_id",
+                                        "transpose_a",
+                                        "output_to_operand_aliasing"};
   for (const std::string_view kept : kKept)
     if (key == kept) attributes.other.emplace(key, value);
   return true;

@@ -92,7 +92,8 @@ void HloReader::read_header() {
     const std::string_view key = cursor_.name();
     if (!cursor_.take("=")) cursor_.fail(fmt::format("'{}' of the module lacks its value", printable(key)));
     const std::string_view value = cursor_.value();
-    const std::string_view inner = value.size() >= 2 && value.front() == '{' ? value.substr(1, value.size() - 2) : value;
+    const std::string_view inner =
+        value.size() >= 2 && value.front() == '{' ? value.substr(1, value.size() - 2) : value;
     if (key == "input_output_alias") read_aliases(inner);
     if (key == "buffer_donor") read_donors(inner);
     if (key == "num_partitions" && (!integer_of(value, partitions_) || partitions_ < 1 || partitions_ > 1 << 24))
@@ -118,7 +119,8 @@ void HloReader::read_operands(Computation& into, Instruction& instruction, std::
     if (!integer_of(trimmed(list), number) || number < 0 || number > 1 << 24)
       cursor_.fail(fmt::format("parameter '{}' has no number", printable(instruction.name)));
     instruction.attributes.index = number;
-    if (into.parameters.size() <= static_cast<std::size_t>(number)) into.parameters.resize(static_cast<std::size_t>(number) + 1, -1);
+    if (into.parameters.size() <= static_cast<std::size_t>(number))
+      into.parameters.resize(static_cast<std::size_t>(number) + 1, -1);
     into.parameters[static_cast<std::size_t>(number)] = static_cast<int>(into.instructions.size());
     return;
   }
@@ -126,8 +128,8 @@ void HloReader::read_operands(Computation& into, Instruction& instruction, std::
     const std::string_view name = operand_name(piece);
     const auto found = instructions_.find(name);
     if (found == instructions_.end())
-      cursor_.fail(fmt::format("'{}' reads '{}', which nothing before it makes", printable(instruction.name),
-                               printable(name)));
+      cursor_.fail(
+          fmt::format("'{}' reads '{}', which nothing before it makes", printable(instruction.name), printable(name)));
     instruction.operands.push_back(found->second);
   }
 }
@@ -141,7 +143,8 @@ void HloReader::read_attributes(Instruction& instruction, std::size_t computatio
       cursor_.fail(fmt::format("'{}' of '{}' lacks its value", printable(key), printable(instruction.name)));
     const std::string_view value = cursor_.value();
     if (!read_attribute(key, value, instruction, called))
-      cursor_.fail(fmt::format("'{}' of '{}' has a value that is none of it", printable(key), printable(instruction.name)));
+      cursor_.fail(
+          fmt::format("'{}' of '{}' has a value that is none of it", printable(key), printable(instruction.name)));
   }
   if (!called.empty()) calls_.push_back({computation, program_.computations[computation].instructions.size(), called});
 }
@@ -311,7 +314,8 @@ Program HloReader::read() {
 
 bool is_hlo_text(std::string_view text) {
   const std::size_t at = text.substr(0, kMaxPreamble).find(kHeader);
-  return at != std::string_view::npos && (at == 0 || text[at - 1] == '\n' || text[at - 1] == '`' || text[at - 1] == ' ');
+  return at != std::string_view::npos &&
+         (at == 0 || text[at - 1] == '\n' || text[at - 1] == '`' || text[at - 1] == ' ');
 }
 
 Program read_hlo_text(std::string_view text, const std::string& place) { return HloReader(text, place).read(); }

@@ -115,7 +115,8 @@ Lowered Lowering::reshaped(const Lowered& x, const Shape& to) {
       shape[wide_to[0]] = x.shape[wide_from[0]];
     } else if (!repeats) {
       for (std::size_t d = first_i; d < i; ++d) before[d] = real(x, d) == 1 ? lifted(x.shape[d], d) : before[d];
-    } else if (std::any_of(wide_from.begin(), wide_from.end(), [&](std::size_t d) { return primitive::holds_batch(x.shape[d]); })) {
+    } else if (std::any_of(wide_from.begin(), wide_from.end(),
+                           [&](std::size_t d) { return primitive::holds_batch(x.shape[d]); })) {
       for (const std::size_t d : wide_to) shape[d] = lifted(to[d], d);
     }
   }
@@ -130,7 +131,8 @@ Lowered Lowering::reshaped(const Lowered& x, const Shape& to) {
 
 // Dimensions of one element move for free, so that only the others are put in order.
 Lowered Lowering::transposed(const Lowered& x, const std::vector<std::int64_t>& axes) {
-  b.expect(axes.size() == x.shape.size(), fmt::format("{} axes do not order {}", axes.size(), primitive::to_text(x.shape)));
+  b.expect(axes.size() == x.shape.size(),
+           fmt::format("{} axes do not order {}", axes.size(), primitive::to_text(x.shape)));
   Shape sorted = axes, shape, to, kept, dropped;
   std::sort(sorted.begin(), sorted.end());
   for (std::size_t d = 0; d < sorted.size(); ++d)
@@ -157,8 +159,7 @@ Lowered Lowering::transposed(const Lowered& x, const std::vector<std::int64_t>& 
 
 Lowered Lowering::sliced(const Lowered& x, std::size_t axis, std::int64_t start, std::int64_t stop, std::int64_t step) {
   const std::int64_t size = x.shape[axis];
-  const std::int64_t own =
-      primitive::holds_batch(size) ? size / primitive::kBatchProbe * b.module().batch : size;
+  const std::int64_t own = primitive::holds_batch(size) ? size / primitive::kBatchProbe * b.module().batch : size;
   b.expect(start >= 0 && start <= stop && stop <= own && step >= 1 && step <= std::max<std::int64_t>(own, 1),
            fmt::format("its range [{}:{}:{}] lies outside of {}", start, stop, step, primitive::to_text(x.shape)));
   Lowered found = x;

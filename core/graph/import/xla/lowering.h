@@ -41,7 +41,9 @@ class Lowering {
   [[nodiscard]] std::string applied(const Instruction& reduction) const;
   [[nodiscard]] const Type& type(int value) const { return *flat_.values[static_cast<std::size_t>(value)].type; }
   [[nodiscard]] bool is_integer(int value) const;
-  [[nodiscard]] std::optional<double> number(int value) const { return flat_.values[static_cast<std::size_t>(value)].number; }
+  [[nodiscard]] std::optional<double> number(int value) const {
+    return flat_.values[static_cast<std::size_t>(value)].number;
+  }
 
   // The value, its padding written out.
   [[nodiscard]] const Lowered& of(int value);

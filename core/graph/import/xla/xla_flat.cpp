@@ -11,9 +11,9 @@ namespace meshwright::xla {
 
 namespace {
 
-constexpr std::size_t kMaxOps = std::size_t{1} << 20;      // of a flat program
+constexpr std::size_t kMaxOps = std::size_t{1} << 20;     // of a flat program
 constexpr std::size_t kMaxLeaves = std::size_t{1} << 23;  // handed on by tuples and calls, all together
-constexpr int kMaxNested = 200;                            // calls in calls
+constexpr int kMaxNested = 200;                           // calls in calls
 
 using Leaves = std::vector<int>;
 
@@ -135,8 +135,8 @@ class Flattener {
   }
 
   [[noreturn]] void misfit(const Instruction& of, const char* what) const {
-    throw InputError(fmt::format("{}:{}: '{}' {}; give the text that XLA printed, unchanged.", place_, of.line, of.name,
-                                 what));
+    throw InputError(
+        fmt::format("{}:{}: '{}' {}; give the text that XLA printed, unchanged.", place_, of.line, of.name, what));
   }
 
   Leaves value_of(const Instruction& of, const std::vector<Leaves>& made, const std::vector<Leaves>& arguments,
@@ -228,7 +228,8 @@ class Flattener {
     }
     Leaves all;
     for (const int operand : of.operands)
-      all.insert(all.end(), made[static_cast<std::size_t>(operand)].begin(), made[static_cast<std::size_t>(operand)].end());
+      all.insert(all.end(), made[static_cast<std::size_t>(operand)].begin(),
+                 made[static_cast<std::size_t>(operand)].end());
     return make(of, std::move(all));
   }
 

@@ -42,7 +42,8 @@ std::string name_of_argument(const Instruction& of) {
     return of.name.find("__") == std::string::npos ? of.name : unescaped(of.name);
   std::string name;
   for (const char letter : path) {
-    const bool between = letter == '[' || letter == ']' || letter == '\'' || letter == '"' || letter == '\\' || letter == '.';
+    const bool between =
+        letter == '[' || letter == ']' || letter == '\'' || letter == '"' || letter == '\\' || letter == '.';
     if (!between)
       name += letter;
     else if (!name.empty() && name.back() != '.')
@@ -68,7 +69,8 @@ std::string block_of_path(const std::string& path) {
 
 class ProgramReader {
  public:
-  ProgramReader(const Program& program, std::string place) : program_(program), place_(std::move(place)), builder_(made_.module) {}
+  ProgramReader(const Program& program, std::string place)
+      : program_(program), place_(std::move(place)), builder_(made_.module) {}
 
   ImportedProgram read() {
     expect_plannable();
@@ -88,7 +90,8 @@ class ProgramReader {
     builder_.name = "result";
     builder_.block.clear();
     const Lowered& result = lowering.of(roles.result);
-    require(!result.random, "{}: the module's result is made of random numbers alone; give the module of a model.", place_);
+    require(!result.random, "{}: the module's result is made of random numbers alone; give the module of a model.",
+            place_);
     int node = lowering.whole(result);
     if (primitive::elements_of(builder_.shape(node)) == 1) node = builder_.reshape(node, {});
     made_.module.result = node;
@@ -97,15 +100,17 @@ class ProgramReader {
 
  private:
   void expect_plannable() const {
-    require(!program_.cut_off && program_.entry >= 0,
-            "{}: the text ends inside a computation, so that the module is not whole; `meshwright models FILE` describes "
-            "what is there, give the whole module to plan it.",
-            place_);
-    require(program_.partitions <= 1,
-            "{}: the module is already split for {} devices and holds their collectives; give the module before the "
-            "SPMD partitioner (in XLA's dumps: before_optimizations; in JAX: lower().as_text(\"hlo\")), and `meshwright "
-            "models FILE` to describe this one.",
-            place_, program_.partitions);
+    require(
+        !program_.cut_off && program_.entry >= 0,
+        "{}: the text ends inside a computation, so that the module is not whole; `meshwright models FILE` describes "
+        "what is there, give the whole module to plan it.",
+        place_);
+    require(
+        program_.partitions <= 1,
+        "{}: the module is already split for {} devices and holds their collectives; give the module before the "
+        "SPMD partitioner (in XLA's dumps: before_optimizations; in JAX: lower().as_text(\"hlo\")), and `meshwright "
+        "models FILE` to describe this one.",
+        place_, program_.partitions);
   }
 
   // Sizes that can be multiplied, numbers of attributes that can be added.
@@ -114,17 +119,39 @@ class ProgramReader {
     for (const FlatValue& value : flat.values) (void)primitive::elements_of(value.type->sizes);
     for (const FlatOp& op : flat.ops) {
       const Attributes& a = op.instruction->attributes;
-      for (const auto* list : {&a.dimensions, &a.lhs_contracting, &a.rhs_contracting, &a.lhs_batch, &a.rhs_batch, &a.start,
-                               &a.limit, &a.stride, &a.sizes, &a.low, &a.high, &a.interior, &a.offset_dims,
-                               &a.collapsed_dims, &a.index_map, &a.operand_batch, &a.index_batch, &a.window.size,
-                               &a.window.stride, &a.window.before, &a.window.after, &a.window.base_dilation,
+      for (const auto* list : {&a.dimensions,
+                               &a.lhs_contracting,
+                               &a.rhs_contracting,
+                               &a.lhs_batch,
+                               &a.rhs_batch,
+                               &a.start,
+                               &a.limit,
+                               &a.stride,
+                               &a.sizes,
+                               &a.low,
+                               &a.high,
+                               &a.interior,
+                               &a.offset_dims,
+                               &a.collapsed_dims,
+                               &a.index_map,
+                               &a.operand_batch,
+                               &a.index_batch,
+                               &a.window.size,
+                               &a.window.stride,
+                               &a.window.before,
+                               &a.window.after,
+                               &a.window.base_dilation,
                                &a.window.window_dilation})
         for (const std::int64_t number : *list)
-          require(number <= kMost && number >= -kMost, "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
-                  "unchanged.", place_, op.instruction->line, op.instruction->name, number);
+          require(number <= kMost && number >= -kMost,
+                  "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
+                  "unchanged.",
+                  place_, op.instruction->line, op.instruction->name, number);
       for (const std::int64_t number : {a.feature_groups, a.batch_groups, a.index_vector_dim})
-        require(number >= 0 && number <= kMost, "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
-                "unchanged.", place_, op.instruction->line, op.instruction->name, number);
+        require(number >= 0 && number <= kMost,
+                "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
+                "unchanged.",
+                place_, op.instruction->line, op.instruction->name, number);
       for (const auto* list : {&a.window.size, &a.window.stride})
         for (const std::int64_t number : *list)
           require(number >= 1, "{}:{}: '{}' has a window of {}; give the text that XLA printed, unchanged.", place_,
@@ -151,7 +178,8 @@ class ProgramReader {
     for (std::size_t p = 0; p < flat.parameters.size(); ++p) {
       const int value = flat.parameters[p];
       const Type& type = *flat.values[static_cast<std::size_t>(value)].type;
-      const Instruction& of = *flat.ops[static_cast<std::size_t>(flat.values[static_cast<std::size_t>(value)].op)].instruction;
+      const Instruction& of =
+          *flat.ops[static_cast<std::size_t>(flat.values[static_cast<std::size_t>(value)].op)].instruction;
       builder_.name = name_of_argument(of);
       builder_.block = block_of(builder_.name);
       Shape shape = type.sizes;
@@ -195,7 +223,8 @@ class ProgramReader {
     builder_.name = of.name;
     builder_.block = op.turn >= 0 ? flat.turns[static_cast<std::size_t>(op.turn)] : block_of_path(of.op_name);
     try {
-      const auto number = op.results.size() == 1 ? flat.values[static_cast<std::size_t>(op.results[0])].number : std::nullopt;
+      const auto number =
+          op.results.size() == 1 ? flat.values[static_cast<std::size_t>(op.results[0])].number : std::nullopt;
       if (number) {
         const int value = op.results[0];
         const int node = builder_.constant({}, lowering.is_integer(value), std::vector<double>{*number});

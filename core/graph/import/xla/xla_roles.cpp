@@ -22,8 +22,8 @@ bool is_key(const Type& type) { return type.element.starts_with("u") && elements
 
 // Ops that hand on one tensor in another form.
 bool moves(const FlatOp& op) {
-  for (const char* opcode : {"transpose", "reshape", "convert", "copy", "broadcast", "slice", "dynamic-slice", "bitcast",
-                             "reduce-precision", "custom-call", "pad"})
+  for (const char* opcode : {"transpose", "reshape", "convert", "copy", "broadcast", "slice", "dynamic-slice",
+                             "bitcast", "reduce-precision", "custom-call", "pad"})
     if (op.instruction->opcode == opcode)
       return op.results.size() == 1 && (op.instruction->opcode != "custom-call" || op.operands.size() == 1);
   return false;
@@ -35,7 +35,8 @@ class RoleFinder {
       : program_(program), flat_(flat), place_(place) {
     for (const auto& [result, parameter] : program.aliases) aliased_.insert(parameter);
     for (const FlatOp& op : flat.ops)
-      flops_.push_back(op.operands.size() < 2 ? 0.0 : flops_of(*op.instruction, type(op.operands[0]), type(op.operands[1])));
+      flops_.push_back(op.operands.size() < 2 ? 0.0
+                                              : flops_of(*op.instruction, type(op.operands[0]), type(op.operands[1])));
   }
 
   Roles run() {
@@ -90,8 +91,8 @@ class RoleFinder {
   const FlatProgram& flat_;
   const std::string& place_;
   Roles made_;
-  std::set<std::int64_t> aliased_;  // numbers of parameters
-  std::vector<double> flops_;       // [op]
+  std::set<std::int64_t> aliased_;              // numbers of parameters
+  std::vector<double> flops_;                   // [op]
   std::vector<int> weight_votes_, data_votes_;  // [parameter]
 };
 
@@ -108,10 +109,11 @@ void RoleFinder::expect_forward(const std::vector<int>& made) const {
     arguments.erase(same);
     ++matched;
   }
-  require(gradients < 3 || matched < gradients,
-          "{}: the module makes {} gradients and no loss: it is a backward alone; give the module of the forward, or of "
-          "a whole training step that returns its loss.",
-          place_, gradients);
+  require(
+      gradients < 3 || matched < gradients,
+      "{}: the module makes {} gradients and no loss: it is a backward alone; give the module of the forward, or of "
+      "a whole training step that returns its loss.",
+      place_, gradients);
 }
 
 void RoleFinder::choose_result() {
@@ -131,10 +133,11 @@ void RoleFinder::choose_result() {
   }
   require(!made.empty(), "{}: the module computes nothing; give the module of a model.", place_);
   const double all = work(cone(made));
-  require(all > 0.0,
-          "{}: the module has no product of matrices and no convolution: it is the update of an optimizer, or no model; "
-          "give the module of the forward, or of a whole training step.",
-          place_);
+  require(
+      all > 0.0,
+      "{}: the module has no product of matrices and no convolution: it is the update of an optimizer, or no model; "
+      "give the module of the forward, or of a whole training step.",
+      place_);
   struct Candidate {
     int value;
     double work;
@@ -164,14 +167,18 @@ void RoleFinder::choose_result() {
           "return the loss from the step too.",
           place_);
   expect_forward(made);
-  const auto first = std::find_if(made.begin(), made.end(), [&](int v) { return is_float(type(v)) && work(cone({v})) > 0.0; });
-  require(first != made.end(), "{}: none of the module's results is made by a product of floating-point numbers; give "
-          "the module of a model.", place_);
+  const auto first =
+      std::find_if(made.begin(), made.end(), [&](int v) { return is_float(type(v)) && work(cone({v})) > 0.0; });
+  require(first != made.end(),
+          "{}: none of the module's results is made by a product of floating-point numbers; give "
+          "the module of a model.",
+          place_);
   made_.result = *first;
   const std::string name = op_of(*first).instruction->name;
   if (made.size() > 1)
-    made_.notes.push_back(fmt::format("'{}' is the model's result; {} other result{} and what only they need are left out",
-                                      name, made.size() - 1, made.size() == 2 ? "" : "s"));
+    made_.notes.push_back(
+        fmt::format("'{}' is the model's result; {} other result{} and what only they need are left out", name,
+                    made.size() - 1, made.size() == 2 ? "" : "s"));
 }
 
 // Which arguments products, tables and norms read as weights, and which as data.
@@ -179,7 +186,18 @@ void RoleFinder::vote() {
   weight_votes_.assign(flat_.parameters.size(), 0);
   data_votes_ = weight_votes_;
   std::vector<int> origin(flat_.values.size(), -1);
-  for (std::size_t p = 0; p < flat_.parameters.size(); ++p) origin[static_cast<std::size_t>(flat_.parameters[p])] = static_cast<int>(p);
+  for (std::size_t p = 0; p < flat_.parameters.size(); ++p)
+    origin[static_cast<std::size_t>(flat_.parameters[p])] = static_cast<int>(p);
+  // Samples as the result or an input of integers tells them.
+  std::int64_t samples = type(made_.result).sizes.empty() ? 0 : type(made_.result).sizes[0];
+  for (const int parameter : flat_.parameters)
+    if (samples == 0 && !is_float(type(parameter)) && !is_key(type(parameter)) && !type(parameter).sizes.empty() &&
+        made_.needed[static_cast<std::size_t>(value(parameter).op)])
+      samples = type(parameter).sizes[0];
+  const auto has_samples = [&](int p) {
+    const std::vector<std::int64_t>& sizes = type(flat_.parameters[static_cast<std::size_t>(p)]).sizes;
+    return !sizes.empty() && sizes[0] == samples;
+  };
   // Whether dimension 0 of the argument is still dimension 0, as the batch is.
   std::vector<bool> leads(flat_.values.size(), true);
   const auto from = [&](const FlatOp& op, std::size_t k) { return origin[static_cast<std::size_t>(op.operands[k])]; };
@@ -189,8 +207,8 @@ void RoleFinder::vote() {
     const std::string& opcode = op.instruction->opcode;
     if (moves(op)) {
       const auto result = static_cast<std::size_t>(op.results[0]);
-      const std::vector<std::int64_t>&dims = op.instruction->attributes.dimensions, &before = type(op.operands[0]).sizes,
-                                &after = type(op.results[0]).sizes;
+      const std::vector<std::int64_t>&dims = op.instruction->attributes.dimensions,
+            &before = type(op.operands[0]).sizes, &after = type(op.results[0]).sizes;
       const bool moved = (opcode == "broadcast" || opcode == "transpose") && (dims.empty() || dims[0] != 0);
       origin[result] = from(op, 0);
       leads[result] = leads[static_cast<std::size_t>(op.operands[0])] && !moved && !before.empty() && !after.empty() &&
@@ -201,14 +219,16 @@ void RoleFinder::vote() {
     if (op.operands.size() != 2) continue;
     const int x = from(op, 0), y = from(op, 1);
     if (opcode == "dot" || opcode == "convolution") {
-      if (y >= 0) ++weight_votes_[static_cast<std::size_t>(y)];
-      if (x >= 0 && y >= 0) ++data_votes_[static_cast<std::size_t>(x)];
-      if (x >= 0 && y < 0) ++weight_votes_[static_cast<std::size_t>(x)];
+      // Of two arguments the left one is the data, unless the right one alone has as many samples as is expected.
+      const bool turned = x >= 0 && y >= 0 && !has_samples(x) && has_samples(y);
+      if (y >= 0) ++(turned ? data_votes_ : weight_votes_)[static_cast<std::size_t>(y)];
+      if (x >= 0) ++(y >= 0 && !turned ? data_votes_ : weight_votes_)[static_cast<std::size_t>(x)];
     } else if (x < 0 || y < 0) {  // a row that is added to, or scales, what was computed
       const int one = std::max(x, y);
       if (one < 0 || op.results.size() != 1) continue;
       const Type& argument = type(flat_.parameters[static_cast<std::size_t>(one)]);
-      if (elements_of(argument) < elements_of(type(op.results[0])) && !leads[static_cast<std::size_t>(op.operands[x < 0 ? 1 : 0])])
+      if (elements_of(argument) < elements_of(type(op.results[0])) &&
+          !leads[static_cast<std::size_t>(op.operands[x < 0 ? 1 : 0])])
         ++weight_votes_[static_cast<std::size_t>(one)];
     }
   }
@@ -313,7 +333,8 @@ int stacked_axis(const FlatProgram& flat, const std::vector<bool>& needed, const
       const FlatOp& op = flat.ops[static_cast<std::size_t>(reader)];
       const Attributes& a = op.instruction->attributes;
       const std::string& opcode = op.instruction->opcode;
-      if (!needed[static_cast<std::size_t>(reader)] || op.operands[0] != form.value || op.results.size() != 1) return -1;
+      if (!needed[static_cast<std::size_t>(reader)] || op.operands[0] != form.value || op.results.size() != 1)
+        return -1;
       const std::vector<std::int64_t>& to = flat.values[static_cast<std::size_t>(op.results[0])].type->sizes;
       if (opcode == "transpose" && a.dimensions.size() == sizes.size()) {
         Form turned{op.results[0], {}};

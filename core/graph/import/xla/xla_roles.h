@@ -19,11 +19,11 @@ enum class Role {
 };
 
 struct Roles {
-  int result = -1;            // a value: the loss, or a model's first result
-  std::vector<bool> needed;   // ops that lead to it
-  std::vector<Role> roles;    // of FlatProgram::parameters
-  std::int64_t batch = 0;     // size of dimension 0 of the first input of data
-  DType dtype = DType::F32;   // that most of the work is done in
+  int result = -1;           // a value: the loss, or a model's first result
+  std::vector<bool> needed;  // ops that lead to it
+  std::vector<Role> roles;   // of FlatProgram::parameters
+  std::int64_t batch = 0;    // size of dimension 0 of the first input of data
+  DType dtype = DType::F32;  // that most of the work is done in
   std::vector<std::string> notes = {};
 };
 

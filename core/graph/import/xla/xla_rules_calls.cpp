@@ -83,10 +83,11 @@ void norm(Lowering& l, const FlatOp& op, std::size_t axis, bool has_beta, double
     if (d != axis) order.push_back(static_cast<std::int64_t>(d));
   order.push_back(static_cast<std::int64_t>(axis));
   std::vector<std::int64_t> back(order.size());
-  for (std::size_t k = 0; k < order.size(); ++k) back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
+  for (std::size_t k = 0; k < order.size(); ++k)
+    back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
   const int rows = l.b.transpose(l.whole(x), order), gamma = l.whole(l.operand(op, 1));
-  const int made = has_beta ? l.b.layer_norm(rows, gamma, l.whole(l.operand(op, 2)), epsilon)
-                            : l.b.rms_norm(rows, gamma, epsilon);
+  const int made =
+      has_beta ? l.b.layer_norm(rows, gamma, l.whole(l.operand(op, 2)), epsilon) : l.b.rms_norm(rows, gamma, epsilon);
   l.set(op, l.b.transpose(made, back), x.shape);
 }
 
@@ -125,7 +126,8 @@ void fused_attention(Lowering& l, const FlatOp& op) {
   // Masks: 0 none, 1 padding, 2 causal, 3 both; 4 and 5 causal from the last position.
   const double mask = option(op, "mask_type").value_or(0.0), scale = option(op, "scaling_factor").value_or(0.0);
   const double usual = 1.0 / std::sqrt(static_cast<double>(l.operand(op, 0).shape[3]));
-  const int made = l.b.attention(parts[0], parts[1], parts[2], std::abs(scale - usual) < 1e-4 * usual ? 0.0 : scale, mask >= 2.0);
+  const int made =
+      l.b.attention(parts[0], parts[1], parts[2], std::abs(scale - usual) < 1e-4 * usual ? 0.0 : scale, mask >= 2.0);
   const int turned = l.b.transpose(made, by_heads);
   l.set(op, turned, l.b.shape(turned));
 }

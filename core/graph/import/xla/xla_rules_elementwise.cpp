@@ -220,8 +220,8 @@ Shape shape_of(Lowering& l, const FlatOp& op, std::size_t r) {
 }
 
 bool makes_random(const Instruction& of) {
-  for (const char* opcode : {"rng", "rng-bit-generator", "rng-get-and-update-state", "shift-left", "shift-right-logical",
-                             "shift-right-arithmetic", "bitcast-convert", "popcnt"})
+  for (const char* opcode : {"rng", "rng-bit-generator", "rng-get-and-update-state", "shift-left",
+                             "shift-right-logical", "shift-right-arithmetic", "bitcast-convert", "popcnt"})
     if (of.opcode == opcode) return true;
   const bool bits = of.opcode == "xor" || of.opcode == "or" || of.opcode == "and" || of.opcode == "not";
   return bits && of.type.element != "pred";
@@ -252,8 +252,9 @@ bool random_op(Lowering& l, const FlatOp& op) {
   if (opcode == "compare" && random == std::vector<std::size_t>{0} && numeric(1)) {
     const std::string& direction = op.instruction->attributes.direction;
     made.kept = direction == "LT" || direction == "LE" ? *numeric(1) : 1.0 - *numeric(1);
-  } else if (!random.empty() && (opcode == "convert" || opcode == "broadcast" || opcode == "reshape" || opcode == "copy" ||
-                                 opcode == "custom-call" || opcode == "transpose" || opcode == "slice")) {
+  } else if (!random.empty() &&
+             (opcode == "convert" || opcode == "broadcast" || opcode == "reshape" || opcode == "copy" ||
+              opcode == "custom-call" || opcode == "transpose" || opcode == "slice")) {
     made = l.operand(op, random[0]);
   } else if (opcode == "select" && random == std::vector<std::size_t>{0}) {
     const Lowered mask = l.operand(op, 0), x = l.operand(op, 1), y = l.operand(op, 2);
@@ -311,8 +312,8 @@ bool lower_random(Lowering& l, const FlatOp& op) { return random_op(l, op); }
 Rule elementwise_rule(const std::string& name) {
   const auto found = elementwise_rules().find(name);
   if (found != elementwise_rules().end()) return found->second;
-  for (const char* opcode : {"rng", "rng-bit-generator", "rng-get-and-update-state", "shift-left", "shift-right-logical",
-                             "shift-right-arithmetic", "bitcast-convert", "popcnt"})
+  for (const char* opcode : {"rng", "rng-bit-generator", "rng-get-and-update-state", "shift-left",
+                             "shift-right-logical", "shift-right-arithmetic", "bitcast-convert", "popcnt"})
     if (name == opcode) return random_numbers;
   return nullptr;
 }

@@ -130,7 +130,8 @@ void dot(Lowering& l, const FlatOp& op) {
     // Axes of HLO's result (batch, own of x, own of y) in one made with the operands swapped.
     Numbers axes(batch);
     std::iota(axes.begin(), axes.end(), 0);
-    const auto of_first = static_cast<std::int64_t>(first.own.size()), of_second = static_cast<std::int64_t>(second.own.size());
+    const auto of_first = static_cast<std::int64_t>(first.own.size()),
+               of_second = static_cast<std::int64_t>(second.own.size());
     const auto begin = static_cast<std::int64_t>(batch);
     for (std::int64_t k = 0; k < of_second; ++k) axes.push_back(begin + of_first + k);
     for (std::int64_t k = 0; k < of_first; ++k) axes.push_back(begin + k);
@@ -177,7 +178,8 @@ Labels labels_of(const std::string& text, char first, char second) {
 // Axes that bring a tensor of that order back.
 Numbers inverse(const Numbers& order) {
   Numbers back(order.size());
-  for (std::size_t k = 0; k < order.size(); ++k) back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
+  for (std::size_t k = 0; k < order.size(); ++k)
+    back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
   return back;
 }
 
@@ -188,16 +190,19 @@ bool all_are(const Numbers& list, std::int64_t value) {
 void convolution(Lowering& l, const FlatOp& op) {
   const Attributes& a = op.instruction->attributes;
   const std::size_t underscore = a.dim_labels.find('_'), arrow = a.dim_labels.find("->");
-  l.b.expect(op.operands.size() == 2 && underscore != std::string::npos && arrow != std::string::npos && arrow > underscore,
-             "it lacks dim_labels");
+  l.b.expect(
+      op.operands.size() == 2 && underscore != std::string::npos && arrow != std::string::npos && arrow > underscore,
+      "it lacks dim_labels");
   const Labels in = labels_of(a.dim_labels.substr(0, underscore), 'b', 'f'),
                weight = labels_of(a.dim_labels.substr(underscore + 1, arrow - underscore - 1), 'o', 'i'),
                out = labels_of(a.dim_labels.substr(arrow + 2), 'b', 'f');
-  l.b.expect(in.fits && weight.fits && out.fits, "convolutions over other than one or two dimensions have no equal here");
+  l.b.expect(in.fits && weight.fits && out.fits,
+             "convolutions over other than one or two dimensions have no equal here");
   l.b.expect(all_are(a.window.base_dilation, 1) && all_are(a.window.window_dilation, 1),
              "dilated and transposed convolutions have no equal here");
-  l.b.expect(a.batch_groups == 1 && std::none_of(a.window.reversed.begin(), a.window.reversed.end(), [](bool r) { return r; }),
-             "convolutions of a backward (in groups of the batch, or reversed) have no equal here");
+  l.b.expect(
+      a.batch_groups == 1 && std::none_of(a.window.reversed.begin(), a.window.reversed.end(), [](bool r) { return r; }),
+      "convolutions of a backward (in groups of the batch, or reversed) have no equal here");
   Numbers before = a.window.before, after = a.window.after, stride = a.window.stride;
   const std::size_t space = in.order.size() - 2;
   before.resize(space, 0), after.resize(space, 0), stride.resize(space, 1);
@@ -250,8 +255,10 @@ void reduce_window(Lowering& l, const FlatOp& op) {
   l.b.expect(op.operands.size() == 2 && op.results.size() == 1, "pooling of several tensors at once has no equal here");
   const Window& window = op.instruction->attributes.window;
   const std::string applied = l.applied(*op.instruction);
-  l.b.expect(applied == "maximum" || applied == "add", "pooling that neither adds nor takes the maximum has no equal here");
-  l.b.expect(all_are(window.base_dilation, 1) && all_are(window.window_dilation, 1), "dilated pooling has no equal here");
+  l.b.expect(applied == "maximum" || applied == "add",
+             "pooling that neither adds nor takes the maximum has no equal here");
+  l.b.expect(all_are(window.base_dilation, 1) && all_are(window.window_dilation, 1),
+             "dilated pooling has no equal here");
   const std::optional<Numbers> order = image_order(window);
   l.b.expect(order.has_value(), "a window over other than the height and width of images has no equal here");
   Numbers before = window.before, after = window.after, stride = window.stride;
@@ -323,9 +330,9 @@ void batch_norm(Lowering& l, const FlatOp& op) {
     for (std::int64_t d = 1; d < 4; ++d)
       if (d != static_cast<std::int64_t>(feature)) order.push_back(d);
     l.b.expect(feature != 0, "a normalisation by sample has no equal here");
-    const int made = l.b.transpose(l.b.batch_norm(l.b.transpose(l.whole(x), order), row(l, l.operand(op, 1)),
-                                                  row(l, l.operand(op, 2)), epsilon),
-                                   inverse(order));
+    const int made = l.b.transpose(
+        l.b.batch_norm(l.b.transpose(l.whole(x), order), row(l, l.operand(op, 1)), row(l, l.operand(op, 2)), epsilon),
+        inverse(order));
     return l.set(op, made, l.b.shape(made));
   }
   Numbers axes;

@@ -185,7 +185,6 @@ void reverse(Lowering& l, const FlatOp& op) {
 
 // --- reductions ---
 
-
 enum class Sum { Add, Max, Min, Or, And, None };
 
 Sum sum_of(const std::string& opcode) {
@@ -206,7 +205,8 @@ void reduce(Lowering& l, const FlatOp& op) {
     double product = 1.0;
     for (const double value : *values) product *= value;
     const double repeats = static_cast<double>(primitive::elements_of(x.shape)) / static_cast<double>(values->size());
-    return l.set(op, l.b.constant({}, l.is_integer(op.results[0]), std::vector<double>{std::pow(product, repeats)}), {});
+    return l.set(op, l.b.constant({}, l.is_integer(op.results[0]), std::vector<double>{std::pow(product, repeats)}),
+                 {});
   }
   const Sum sum = sum_of(l.applied(*op.instruction));
   l.b.expect(sum != Sum::None, "a reduction that neither adds nor compares has no equal here");
@@ -250,7 +250,6 @@ void reduce(Lowering& l, const FlatOp& op) {
 }
 
 // --- tables ---
-
 
 // Nodes that only change a shape, or a type of integers.
 int below(const Lowering& l, int node) {
@@ -309,7 +308,8 @@ bool picks_labels(Lowering& l, const FlatOp& op, const Lowered& x, const Lowered
     if (at == a.index_map.end()) return false;
     const Node counted = l.b.at(below(l, column(l, indices, static_cast<std::size_t>(at - a.index_map.begin()))));
     if (x.shape[d] == 1) continue;
-    if (!counted.constant || (counted.values && counted.values->size() > 1 && (*counted.values)[1] != 1.0)) return false;
+    if (!counted.constant || (counted.values && counted.values->size() > 1 && (*counted.values)[1] != 1.0))
+      return false;
   }
   const auto columns = static_cast<std::int64_t>(a.index_map.size());
   const Lowered labels = l.sliced(indices, indices.shape.size() - 1, columns - 1, columns, 1);
@@ -351,8 +351,8 @@ bool looks_up(Lowering& l, const FlatOp& op, const Lowered& table, const Lowered
   std::int64_t next = 0;
   for (std::int64_t place = 0; place < static_cast<std::int64_t>(sizes_of(l, op).size()); ++place) {
     const auto row = std::find(rows.places.begin(), rows.places.end(), place);
-    const bool dropped = row == rows.places.end() &&
-                         std::find(a.offset_dims.begin(), a.offset_dims.end(), place) != a.offset_dims.end();
+    const bool dropped =
+        row == rows.places.end() && std::find(a.offset_dims.begin(), a.offset_dims.end(), place) != a.offset_dims.end();
     if (row != rows.places.end())
       axes.push_back(static_cast<std::int64_t>(of_ids.size()) + (row - rows.places.begin()));
     else if (!dropped)

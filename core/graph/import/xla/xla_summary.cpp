@@ -112,7 +112,7 @@ std::optional<double> step_of(const Program& program, const Computation& body, s
   return std::nullopt;
 }
 
-const char* const kCollectives[] = {"all-reduce",         "all-gather",        "reduce-scatter",      "all-to-all",
+const char* const kCollectives[] = {"all-reduce",        "all-gather",         "reduce-scatter",      "all-to-all",
                                     "ragged-all-to-all", "collective-permute", "collective-broadcast"};
 
 void add_collective(const Computation& computation, const Instruction& of, double runs, ProgramSummary& into) {
@@ -124,7 +124,8 @@ void add_collective(const Computation& computation, const Instruction& of, doubl
   double read = 0.0;
   for (const int operand : of.operands) read += bytes_of(at(computation, operand).type);
   const bool started = of.opcode.ends_with("-start") && of.type.is_tuple() && !of.type.parts.empty();
-  const double made = started ? bytes_of(of.type.parts.size() > 1 ? of.type.parts[1] : of.type.parts[0]) : bytes_of(of.type);
+  const double made =
+      started ? bytes_of(of.type.parts.size() > 1 ? of.type.parts[1] : of.type.parts[0]) : bytes_of(of.type);
   CollectiveSummary& found = into.collectives[kind];
   ++found.instructions;
   found.runs += runs;
@@ -201,7 +202,8 @@ std::optional<std::int64_t> trip_count_of(const Program& program, const Computat
     std::swap(counter, limit);
     direction = direction == "GT" ? "LT" : direction == "GE" ? "LE" : direction;
   }
-  const std::optional<double> first = initial(program, caller, loop, counter), last = initial(program, caller, loop, limit),
+  const std::optional<double> first = initial(program, caller, loop, counter),
+                              last = initial(program, caller, loop, limit),
                               step = step_of(program, body, counter.element);
   const bool still = limit.number || step_of(program, body, limit.element) == 0.0;
   if (!last || !step || !still || *step <= 0.0 || (direction != "LT" && direction != "LE" && direction != "NE"))

@@ -25,8 +25,8 @@ struct ProgramSummary {
   std::map<std::string, std::int64_t> opcodes;
   std::int64_t dots = 0, convolutions = 0;  // instructions
   double dot_flops = 0.0, convolution_flops = 0.0;
-  std::vector<std::int64_t> trip_counts;  // of the loops that the entry reaches, outer ones first
-  std::int64_t unknown_loops = 0;         // whose trip counts the file does not tell: they count once
+  std::vector<std::int64_t> trip_counts;                 // of the loops that the entry reaches, outer ones first
+  std::int64_t unknown_loops = 0;                        // whose trip counts the file does not tell: they count once
   std::map<std::string, CollectiveSummary> collectives;  // "all-gather", ...
   std::int64_t partitions = 1;
   bool cut_off = false;
@@ -40,7 +40,7 @@ struct ProgramSummary {
 // 0 where the type is no array. Sizes beyond 2^62 throw InputError.
 [[nodiscard]] double elements_of(const Type& type);
 [[nodiscard]] std::string text_of(const Type& type);  // of an array: "f32,16,2048"
-[[nodiscard]] double bytes_of(const Type& type);  // of all parts
+[[nodiscard]] double bytes_of(const Type& type);      // of all parts
 // Multiplications and additions of a dot or a convolution of x and y; 0 of other instructions.
 [[nodiscard]] double flops_of(const Instruction& instruction, const Type& x, const Type& y);
 
