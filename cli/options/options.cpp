@@ -191,7 +191,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   const TextOptions add{verb};
   add("--model", options.model,
       "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, a Hugging Face "
-      "config.json, or a file of ops (.onnx, .pt2)");
+      "config.json, or a file of ops (.onnx, .pt2, .hlo)");
   verb.add_option("--dim", options.dims, "NAME=SIZE: size of a dimension that the model's file leaves open; repeatable")
       ->allow_extra_args(false);
   add("--cluster", options.cluster,

@@ -190,7 +190,7 @@ std::string program_text(const xla::ProgramSummary& program) {
       fmt::format("# program of XLA: {} instructions in {} computations", program.instructions, program.computations);
   if (program.partitions > 1) text += fmt::format(", already split for {} devices", program.partitions);
   if (program.cut_off) text += "; the text ends inside a computation: what is there counts";
-  text += fmt::format("\n# work in the file{}: {:.4g} TFLOP in {} dots, {:.4g} TFLOP in {} convolutions",
+  text += fmt::format("\n# work in the file{}: dots {:.4g} TFLOP ({} in the text), convolutions {:.4g} TFLOP ({})",
                       program.partitions > 1 ? ", per device" : "", program.dot_flops / 1e12, program.dots,
                       program.convolution_flops / 1e12, program.convolutions);
   std::vector<std::string> loops;
@@ -200,7 +200,7 @@ std::string program_text(const xla::ProgramSummary& program) {
     text += fmt::format("; {} loops of unknown length counted once", program.unknown_loops);
   text += "\n";
   for (const auto& [kind, of] : program.collectives)
-    text += fmt::format("# {}: {} instructions, {:g} runs, {} on each device\n", kind, of.instructions, of.runs,
+    text += fmt::format("# {}: {} in the text, {:g} when run, {} on each device\n", kind, of.instructions, of.runs,
                         human_bytes(Bytes(of.bytes)));
   return text;
 }
