@@ -292,7 +292,18 @@ void Axes::matmul(int n) {
   const Node& node = module_.nodes[static_cast<std::size_t>(n)];
   const std::vector<AxisList> x = input(n, 0), y = input(n, 1);
   const std::size_t rank = node.shape.size();
-  match(n, 1, y.size() - 2, x.back());
+  if (!unify(x.back(), y[y.size() - 2])) {
+    // One factor sees the other's axes: the one that does not have them already, as the keys' positions of weights that
+    // have their queries' too.
+    std::vector<AxisList> seen = y;
+    seen[y.size() - 2] = x.back();
+    bool twice = false;
+    for (std::size_t d = 0; d < seen.size(); ++d) twice = twice || meets_itself(seen, d);
+    if (twice)
+      see(n, 0, x.size() - 1, y[y.size() - 2]);
+    else
+      see(n, 1, y.size() - 2, x.back());
+  }
   std::vector<AxisList> result(rank);
   for (std::size_t d = 0; d + 2 < rank; ++d) {
     const auto dim_of = [&](const std::vector<AxisList>& of, std::size_t operand) -> std::optional<std::size_t> {
