@@ -63,6 +63,13 @@ Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
       return log_softmax(inputs[0], inputs[1]);
     case Kind::Divide:
       return quotient(inputs[0], inputs[1]);
+    case Kind::Minimum:
+      for (const std::size_t k : {0u, 1u})  // as of ReLU6
+        if (const auto most = b_.scalar_of(inputs[k]); most && *most > 0.0 && is(inputs[1 - k], Kind::Relu)) {
+          cut_ = true;
+          return inputs[1 - k];
+        }
+      return std::nullopt;
     case Kind::Concat:
       return rotary_of_halves(inputs);
     case Kind::MatMul:
@@ -101,6 +108,8 @@ Module Recogniser::run() {
     to_.notes.push_back(fmt::format(
         "the masks of {} attention{} (the first '{}') are left out, but for a causal part: batches are taken as full",
         masks_, masks_ == 1 ? "" : "s", first_mask_));
+  if (shifted_) to_.notes.push_back("scales of norms that the file adds a number to are the parameters themselves");
+  if (cut_) to_.notes.push_back("activations that are cut at an upper bound, as ReLU6, are taken as not cut");
   to_.result = made[static_cast<std::size_t>(from_.result)];
   if (const Found loss = cross_entropy(to_.result)) to_.result = *loss;
   drop_unused(to_);

@@ -28,13 +28,15 @@ Recogniser::Found Recogniser::mean_of_sum(int x, int y) {
   return std::nullopt;
 }
 
-Recogniser::Product Recogniser::product_of(std::vector<int> open) const {
+Recogniser::Product Recogniser::product_of(std::vector<int> open, bool scaled) const {
   Product product;
   for (int steps = 0; !open.empty() && steps < 64; ++steps) {
     const int i = open.back(), inner = core(i);
     open.pop_back();
     if (const auto number = b_.scalar_of(i))
       product.number *= *number;
+    else if (double factor = 0.0; scaled && beside_scalar(inner, Kind::Multiply, &factor))
+      product.factors.push_back(i);
     else if (is(inner, Kind::Multiply))
       open.insert(open.end(), at(inner).inputs.begin(), at(inner).inputs.end());
     else
@@ -44,7 +46,7 @@ Recogniser::Product Recogniser::product_of(std::vector<int> open) const {
 }
 
 std::optional<Recogniser::Normalised> Recogniser::normalised(const std::vector<int>& open) const {
-  const Product product = product_of(open);
+  const Product product = product_of(open, true);
   if (!near(product.number, 1.0) || product.factors.size() > 4) return std::nullopt;
   std::optional<Normalised> found;
   std::vector<int> others;
@@ -91,13 +93,24 @@ std::optional<Recogniser::Moment> Recogniser::moment_of(int variance) const {
   return Moment{*x, true, at(whole).details.axes};
 }
 
-// A scale or a bias: a vector that no sample changes.
+// A scale or a bias: numbers that no sample changes.
 bool Recogniser::is_row(int i) const {
   const int inner = core(i);
   const Shape& shape = at(inner).shape;
-  const auto wide = std::count_if(shape.begin(), shape.end(), [](std::int64_t size) { return size != 1; });
   const bool fixed = at(inner).trained || (at(inner).constant && elements_of(shape) > 1);
-  return fixed && wide <= 1 && !shape.empty() && std::none_of(shape.begin(), shape.end(), holds_batch);
+  return fixed && !shape.empty() && std::none_of(shape.begin(), shape.end(), holds_batch);
+}
+
+// As one vector; a scale that is a parameter plus a number is taken as that parameter.
+int Recogniser::row(int i) {
+  const int inner = core(i);
+  double number = 0.0;
+  const Found parameter = beside_scalar(inner, Kind::Add, &number);
+  if (parameter && is(core(*parameter), Kind::Parameter)) {
+    shifted_ = true;
+    return row(*parameter);
+  }
+  return b_.reshape(inner, {elements_of(at(inner).shape)});
 }
 
 int Recogniser::filled(std::int64_t size, double value) {
@@ -111,6 +124,11 @@ Recogniser::Found Recogniser::rms_norm(const std::vector<int>& factors) {
   if (!norm || norm->others.empty() || norm->others.size() > 2) return std::nullopt;
   const std::optional<Moment> moment = moment_of(norm->variance);
   if (!moment) return std::nullopt;
+  const int only = norm->others[0];
+  if (lone_ && norm->others.size() == 1 && moment->axes.size() > 1) {
+    const Found whole = moment->centred ? Found(moment->x) : uncentred(moment->x, moment->axes);
+    if (whole && uncentred(only, moment->axes) == whole) return normalised_over(*whole, moment->axes, norm->epsilon);
+  }
   for (std::size_t k = 0; k < norm->others.size(); ++k) {
     const int x = norm->others[k];
     if (at(x).shape.empty() ||
@@ -191,7 +209,12 @@ Recogniser::Found Recogniser::shifted_norm(int x, int mean, const Normalised& no
     if (moment->axes == std::vector<std::int64_t>{last} && gamma && beta &&
         elements_of(at(core(*gamma)).shape) == shape.back() && elements_of(at(core(*beta)).shape) == shape.back())
       return b_.layer_norm(x, row(*gamma), row(*beta), norm.epsilon);
-    if (moment->axes.size() + 1 != shape.size()) return std::nullopt;
+    if (moment->axes.size() + 1 != shape.size()) {
+      Found made = normalised_over(x, moment->axes, norm.epsilon);
+      if (made && gamma) made = b_.binary(Kind::Multiply, *made, *gamma);
+      if (made && beta) made = b_.binary(Kind::Add, *made, *beta);
+      return made;
+    }
     for (std::int64_t d = 0; d <= last; ++d)
       if (std::find(moment->axes.begin(), moment->axes.end(), d) == moment->axes.end())
         channel = static_cast<std::size_t>(d);
@@ -199,6 +222,30 @@ Recogniser::Found Recogniser::shifted_norm(int x, int mean, const Normalised& no
     return std::nullopt;
   }
   return channel ? batch_norm(x, *channel, gamma, beta, norm.epsilon) : std::nullopt;
+}
+
+// x without its mean and divided by its deviation over several dimensions of a sample, as in a group norm: a layer norm
+// of what these dimensions are together.
+Recogniser::Found Recogniser::normalised_over(int x, const std::vector<std::int64_t>& axes, double epsilon) {
+  const Shape shape = at(x).shape;
+  Shape order, back(shape.size()), rows;
+  std::int64_t width = 1;
+  for (std::int64_t d = 0; d < static_cast<std::int64_t>(shape.size()); ++d)
+    if (std::find(axes.begin(), axes.end(), d) == axes.end()) order.push_back(d);
+  for (const std::int64_t d : order) rows.push_back(shape[static_cast<std::size_t>(d)]);
+  for (const std::int64_t d : axes) {
+    if (holds_batch(shape[static_cast<std::size_t>(d)])) return std::nullopt;
+    order.push_back(d);
+    width *= shape[static_cast<std::size_t>(d)];
+  }
+  if (width > kMaxValues) return std::nullopt;
+  for (std::size_t k = 0; k < order.size(); ++k)
+    back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
+  rows.push_back(width);
+  const int turned = b_.transpose(x, order);
+  const Shape apart = at(turned).shape;
+  const int made = b_.layer_norm(b_.reshape(turned, rows), filled(width, 1.0), filled(width, 0.0), epsilon);
+  return b_.transpose(b_.reshape(made, apart), back);
 }
 
 Recogniser::Found Recogniser::batch_norm(int x, std::size_t channel, Found gamma, Found beta, double epsilon) {

@@ -61,7 +61,8 @@ class Recogniser {
     std::vector<int> factors = {};
     double number = 1.0;
   };
-  [[nodiscard]] Product product_of(std::vector<int> open) const;
+  // `scaled`: a tensor times a number stays one factor.
+  [[nodiscard]] Product product_of(std::vector<int> open, bool scaled = false) const;
   // A product that holds 1 / sqrt(variance + epsilon) once.
   struct Normalised {
     int inverse;   // 1 / sqrt(...), as the product has it
@@ -80,12 +81,13 @@ class Recogniser {
   [[nodiscard]] bool is_mean(int mean, int x, const std::vector<std::int64_t>& axes) const;
   [[nodiscard]] Found uncentred(int i, const std::vector<std::int64_t>& axes) const;
   [[nodiscard]] bool is_row(int i) const;
-  [[nodiscard]] int row(int i) { return b_.reshape(core(i), {elements_of(at(core(i)).shape)}); }
+  [[nodiscard]] int row(int i);
   [[nodiscard]] int filled(std::int64_t size, double value);
   [[nodiscard]] Found rms_norm(const std::vector<int>& factors);
   [[nodiscard]] Found layer_norm(int x, int y);
   [[nodiscard]] Found folded_norm(int scaled, int shift);
   [[nodiscard]] Found shifted_norm(int x, int mean, const Normalised& norm, Found gamma, Found beta);
+  [[nodiscard]] Found normalised_over(int x, const std::vector<std::int64_t>& axes, double epsilon);
   [[nodiscard]] Found batch_norm(int x, std::size_t channel, Found gamma, Found beta, double epsilon);
 
   [[nodiscard]] Found activation(int x, int y);
@@ -135,6 +137,8 @@ class Recogniser {
   Builder b_;
   std::int64_t function_budget_ = 1 << 21;      // nodes whose values are computed to tell activations
   std::map<std::pair<int, int>, bool> causal_;  // by mask, and how it is applied
+  bool shifted_ = false;                        // a scale of a norm had a number added
+  bool cut_ = false;                            // an activation had an upper bound
   int masks_ = 0;                               // left out
   std::string first_mask_;
 };

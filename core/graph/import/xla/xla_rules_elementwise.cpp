@@ -135,7 +135,9 @@ void clamp(Lowering& l, const FlatOp& op) {
   const Shape shape = l.operand(op, 1).shape;
   // Ids are kept within their table: no id of a batch lies outside.
   if (l.b.at(x).integer && !l.b.at(x).constant) return l.set(op, x, shape);
-  l.set(op, l.b.binary(Kind::Minimum, l.b.binary(Kind::Maximum, x, low), high), shape);
+  const bool from_zero = l.b.scalar_of(low) == 0.0 && !l.b.at(x).integer;
+  const int above = from_zero ? l.b.unary(Kind::Relu, x) : l.b.binary(Kind::Maximum, x, low);
+  l.set(op, l.b.binary(Kind::Minimum, above, high), shape);
 }
 
 void convert(Lowering& l, const FlatOp& op) {
