@@ -11,8 +11,9 @@ namespace meshwright::xla {
 
 namespace {
 
-constexpr std::size_t kMaxOps = std::size_t{1} << 20;     // of a flat program
-constexpr std::size_t kMaxLeaves = std::size_t{1} << 23;  // handed on by tuples and calls, all together
+constexpr std::size_t kMaxOps = std::size_t{1} << 19;     // of a flat program
+constexpr std::size_t kMaxLeaves = std::size_t{1} << 22;  // handed on by tuples and calls, all together
+constexpr std::int64_t kMaxTurns = 1 << 14;               // of one loop
 constexpr int kMaxNested = 200;                           // calls in calls
 
 using Leaves = std::vector<int>;
@@ -194,6 +195,8 @@ class Flattener {
   Leaves loop(const Instruction& of, Leaves state, int depth) {
     const int outer = turn_;
     for (std::int64_t turn = 0;; ++turn) {
+      require(turn < kMaxTurns, "{}:{}: '{}' runs more than {} times; give a model of fewer layers.", place_, of.line,
+              of.name, kMaxTurns);
       spend(state.size() + 1);
       const Leaves decision = frame(called(of, 0), {state}, depth + 1);
       if (decision.size() != 1) misfit(of, "has a condition that makes no truth value");
