@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxOps = std::size_t{1} << 19;     // of a flat program
 constexpr std::size_t kMaxLeaves = std::size_t{1} << 22;  // handed on by tuples and calls, all together
-constexpr std::int64_t kMaxTurns = 1 << 14;               // of one loop
+constexpr std::int64_t kMaxTurns = 1 << 12;               // of one loop
 constexpr int kMaxNested = 200;                           // calls in calls
 
 using Leaves = std::vector<int>;
