@@ -64,6 +64,26 @@ TEST(HloNumbers, OfLayerNormsAndTheExactGeluAreThoseOfJax) {
 TEST(HloNumbers, OfConvolutionsAndABatchNormAreThoseOfJax) {
   EXPECT_NEAR(loss_of("cnn_loss", 5), 1.6876702308654785, 1e-4);
 }
+// A mask that is no attention's becomes an input of truth values.
+TEST(HloNumbers, OfSelectionsByAMaskCanBeComputed) {
+  const std::string text = R"(HloModule m
+ENTRY main {
+  w = f32[8,3] parameter(0)
+  x = f32[4,8] parameter(1)
+  y = f32[4,3] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  keep = pred[3] constant({1, 0, 1})
+  kb = pred[4,3] broadcast(keep), dimensions={1}
+  x3 = f32[4,3] slice(x), slice={[0:4], [0:3]}
+  ROOT s = f32[4,3] select(kb, y, x3)
+}
+)";
+  const Graph graph = build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 2, .dtype = DType::F64});
+  GraphInterpreter interpreter(graph, 1, DType::F64);
+  interpreter.load_inputs(0, 0);
+  interpreter.run(Phase::Forward);
+  EXPECT_TRUE(std::isfinite(interpreter.get(*graph.loss)[0]));
+}
+
 TEST(HloNumbers, OfExpertsAreThoseOfJax) { EXPECT_NEAR(loss_of("moe_loss", 50), 4.415048122406006, 1e-4); }
 
 }  // namespace
