@@ -28,7 +28,8 @@ class Filler {
     return has(name) ? context_.value(op_, name).integer() : otherwise;
   }
   [[noreturn]] void fail(std::string_view sentence) const {
-    throw InputError(fmt::format("{}:{}: {}: {}; print the module again.", context_.place, op_.line, op_.name, sentence));
+    throw InputError(
+        fmt::format("{}:{}: {}: {}; print the module again.", context_.place, op_.line, op_.name, sentence));
   }
 
   void slice();
@@ -143,7 +144,8 @@ void Filler::convolution(const std::vector<const xla::Type*>& operands) {
     }
   // The kernel's sizes, by the numbers in its labels.
   const std::size_t begin = made_.dim_labels.find('_'), end = made_.dim_labels.find("->");
-  if (operands.size() != 2 || begin == std::string::npos || end == std::string::npos || end < begin) fail("its dimension numbers do not fit");
+  if (operands.size() != 2 || begin == std::string::npos || end == std::string::npos || end < begin)
+    fail("its dimension numbers do not fit");
   const std::string kernel = made_.dim_labels.substr(begin + 1, end - begin - 1);
   const std::size_t spatial = kernel.size() < 2 ? 0 : kernel.size() - 2;
   if (kernel.size() != operands[1]->sizes.size() || spatial > 8) fail("its dimension numbers do not fit its operands");
@@ -188,7 +190,8 @@ void Filler::custom_call() {
     if (has(name) && made_.backend.empty()) made_.backend = context_.value(op_, name).string();
   // Some hand their arguments on in a list of their own.
   for (const Field& field : op_.attributes)
-    if (made_.backend.empty() && field.name.ends_with("_attrs")) made_.backend = std::string(field.text.substr(0, kMaxKept));
+    if (made_.backend.empty() && field.name.ends_with("_attrs"))
+      made_.backend = std::string(field.text.substr(0, kMaxKept));
 }
 
 // Every row of the groups is one group.

@@ -63,9 +63,8 @@ Numbers gather_sizes(const Numbers& indices, std::size_t rank, const xla::Attrib
 
 // A window that slides over `size`.
 std::int64_t slid(std::int64_t size, const xla::Window& window, std::size_t d) {
-  if (d >= window.size.size() || d >= window.stride.size() || d >= window.before.size() ||
-      d >= window.after.size() || d >= window.base_dilation.size() || d >= window.window_dilation.size() ||
-      window.stride[d] < 1 || size < 1)
+  if (d >= window.size.size() || d >= window.stride.size() || d >= window.before.size() || d >= window.after.size() ||
+      d >= window.base_dilation.size() || d >= window.window_dilation.size() || window.stride[d] < 1 || size < 1)
     return kOpen;
   for (const std::int64_t number : {size, window.size[d], window.stride[d], window.before[d], window.after[d],
                                     window.base_dilation[d], window.window_dilation[d]})
@@ -124,18 +123,21 @@ Numbers sizes_of(const std::string& opcode, const xla::Type& type, const std::ve
   }
   if (opcode == "slice") {
     Numbers sizes;
-    for (std::size_t d = 0; d < attributes.start.size() && d < attributes.limit.size() && d < attributes.stride.size(); ++d)
+    for (std::size_t d = 0; d < attributes.start.size() && d < attributes.limit.size() && d < attributes.stride.size();
+         ++d)
       sizes.push_back(attributes.stride[d] < 1 || !is_small(attributes.start[d]) || !is_small(attributes.limit[d]) ||
                               !is_small(attributes.stride[d])
                           ? kOpen
-                          : (attributes.limit[d] - attributes.start[d] + attributes.stride[d] - 1) / attributes.stride[d]);
+                          : (attributes.limit[d] - attributes.start[d] + attributes.stride[d] - 1) /
+                                attributes.stride[d]);
     return sizes;
   }
   if (opcode == "dynamic-slice") return attributes.sizes;
   if (opcode == "pad") {
     Numbers sizes;
-    for (std::size_t d = 0; d < first.size() && d < attributes.low.size() && d < attributes.high.size() &&
-                            d < attributes.interior.size(); ++d)
+    for (std::size_t d = 0;
+         d < first.size() && d < attributes.low.size() && d < attributes.high.size() && d < attributes.interior.size();
+         ++d)
       sizes.push_back(!is_small(first[d]) || !is_small(attributes.low[d]) || !is_small(attributes.high[d]) ||
                               !is_small(attributes.interior[d])
                           ? kOpen
@@ -214,12 +216,14 @@ KnownNumbers known_numbers(const std::string& opcode, const xla::Type& type, con
   for (const OperandView& operand : operands)
     if (!*operand.known) return {};
   if (opcode == "concatenate") {
-    for (const OperandView& operand : operands) made.insert(made.end(), (*operand.known)->begin(), (*operand.known)->end());
+    for (const OperandView& operand : operands)
+      made.insert(made.end(), (*operand.known)->begin(), (*operand.known)->end());
   } else if ((opcode == "reshape" || opcode == "convert" || opcode == "copy") && operands.size() == 1) {
     made = **operands[0].known;
   } else if (opcode == "broadcast" && operands.size() == 1 && (*operands[0].known)->size() == 1) {
     made.assign(count, (**operands[0].known)[0]);
-  } else if (opcode == "slice" && operands.size() == 1 && attributes.start.size() == 1 && attributes.limit.size() == 1) {
+  } else if (opcode == "slice" && operands.size() == 1 && attributes.start.size() == 1 &&
+             attributes.limit.size() == 1) {
     for (std::int64_t i = std::max<std::int64_t>(attributes.start[0], 0);
          i < std::min<std::int64_t>(attributes.limit[0], static_cast<std::int64_t>((*operands[0].known)->size()));
          i += attributes.stride.empty() ? 1 : std::clamp<std::int64_t>(attributes.stride[0], 1, kMaxSize))

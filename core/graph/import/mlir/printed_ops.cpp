@@ -95,8 +95,8 @@ void Reader::read_while(Op& op) {
   }
 }
 
-// stablehlo.reduce(%x init: %0), (%y init: %1) applies stablehlo.add across dimensions = [0] : (...) -> t, or instead of
-// "applies", behind the types: reducer(%a: t, %c: t) (%b: t, %d: t) { ... }, one pair for each operand.
+// stablehlo.reduce(%x init: %0), (%y init: %1) applies stablehlo.add across dimensions = [0] : (...) -> t, or instead
+// of "applies", behind the types: reducer(%a: t, %c: t) (%b: t, %d: t) { ... }, one pair for each operand.
 void Reader::read_reduce(Op& op) {
   std::vector<Use> starts;
   do {
@@ -218,7 +218,8 @@ void Reader::read_any(Op& op) {
         if (scanner_.accept("="))
           op.attributes.push_back({generic_name(name, word), scanner_.value()});
         else if (name == "compare")
-          op.attributes.push_back({op.find("comparison_direction").empty() ? "comparison_direction" : "compare_type", word});
+          op.attributes.push_back(
+              {op.find("comparison_direction").empty() ? "comparison_direction" : "compare_type", word});
         else
           scanner_.fail(fmt::format("'=' is expected in {}", op.name));
       }

@@ -163,7 +163,7 @@ void Scanner::piece() {
   const char c = text_[at_];
   if (c == '"')
     quoted();
-  else if (at("->"))
+  else if (text_.substr(at_, 2) == "->")
     at_ += 2;
   else if (kOpening.find(c) != std::string_view::npos)
     bracket();
@@ -182,7 +182,8 @@ std::string_view Scanner::value() {
       quoted();
     } else {
       const std::size_t word = at_;
-      while (at_ < text_.size() && (in_word(text_[at_]) || std::string_view("#@!%+-").find(text_[at_]) != std::string_view::npos) &&
+      while (at_ < text_.size() &&
+             (in_word(text_[at_]) || std::string_view("#@!%+-").find(text_[at_]) != std::string_view::npos) &&
              text_.substr(at_, 2) != "->")
         ++at_;
       if (at_ == word) fail("a value is expected");
@@ -251,7 +252,10 @@ void Scanner::fail(std::string_view sentence) {
 
 std::string unescaped(std::string_view text) {
   const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
   };
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -151,7 +151,8 @@ std::string hlo_sharding(const Value& sharding, std::size_t rank, const Attribut
   bool turned = false;
   for (std::size_t f = 0; f < order.size(); ++f) turned = turned || order[f] != std::to_string(f);
   return fmt::format("{{devices=[{}]<=[{}]{}{}}}", join(tiles, ","), join(sizes, ","),
-                     turned ? fmt::format("T({})", join(order, ",")) : "", replicated ? " last_tile_dim_replicate" : "");
+                     turned ? fmt::format("T({})", join(order, ",")) : "",
+                     replicated ? " last_tile_dim_replicate" : "");
 }
 
 std::string sharding_of(const std::vector<Field>& attributes, std::size_t rank, int line,

@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kMaxName = 200;
 
 bool has_reducer(std::string_view name) {
-  for (const std::string_view known : {"reduce", "reduce_window", "scatter", "select_and_scatter", "sort", "map",
-                                       "all_reduce", "reduce_scatter"})
+  for (const std::string_view known :
+       {"reduce", "reduce_window", "scatter", "select_and_scatter", "sort", "map", "all_reduce", "reduce_scatter"})
     if (name == known) return true;
   return false;
 }
@@ -124,14 +124,19 @@ void Translator::plain(Frame& frame, const Op& op) {
                       name == "real_dynamic_slice" || name == "dynamic_gather";
   std::vector<std::int64_t> start, limit, stride;
   if (shaped) {
-    for (std::size_t k = name == "dynamic_iota" ? 0 : name == "dynamic_gather" ? 2 : name == "dynamic_pad" ? 2 : 1;
+    for (std::size_t k = name == "dynamic_iota"     ? 0
+                         : name == "dynamic_gather" ? 2
+                         : name == "dynamic_pad"    ? 2
+                                                    : 1;
          k < operands.size(); ++k)
       (stride.empty() && limit.empty() && start.empty() ? start : limit.empty() ? limit : stride) = known(k);
-    opcode = name == "dynamic_reshape" ? "reshape" : name == "dynamic_iota" ? "iota" : name == "dynamic_pad" ? "pad"
-             : name == "dynamic_gather" ? "gather" : "slice";
+    opcode = name == "dynamic_reshape"  ? "reshape"
+             : name == "dynamic_iota"   ? "iota"
+             : name == "dynamic_pad"    ? "pad"
+             : name == "dynamic_gather" ? "gather"
+                                        : "slice";
     operands.resize(name == "dynamic_iota" ? 0 : name == "dynamic_pad" || name == "dynamic_gather" ? 2 : 1, 0);
-    if (opcode == "reshape" || opcode == "iota")
-      type = {op.types.empty() ? "opaque" : op.types[0].element, start};
+    if (opcode == "reshape" || opcode == "iota") type = {op.types.empty() ? "opaque" : op.types[0].element, start};
   }
   xla::Type open;
   if (shaped && type == xla::Type{}) {
@@ -149,7 +154,8 @@ void Translator::plain(Frame& frame, const Op& op) {
     for (const int operand : operands)
       views.push_back({&type_of(frame, operand), &frame.known[static_cast<std::size_t>(operand)]});
     type = closed(opcode, op.types.empty() ? xla::Type{"opaque"} : op.types[0], views, given);
-    if (is_open(type)) fail(op.line, fmt::format("the sizes of what {} makes do not follow from its operands", op.name));
+    if (is_open(type))
+      fail(op.line, fmt::format("the sizes of what {} makes do not follow from its operands", op.name));
   }
   const int made = emit(frame, op, opcode, type, operands);
   if (shaped && opcode != "reshape" && opcode != "iota") {
@@ -194,8 +200,10 @@ void Translator::broadcast(Frame& frame, const Op& op) {
     kept_sizes.push_back(from.sizes[d]);
   }
   if (kept.size() != dims.size()) {
-    xla::Instruction flat{printable(op.results.empty() ? op.name : op.results[0].name) + ".flat", "reshape",
-                          {from.element, kept_sizes}, operands};
+    xla::Instruction flat{printable(op.results.empty() ? op.name : op.results[0].name) + ".flat",
+                          "reshape",
+                          {from.element, kept_sizes},
+                          operands};
     flat.line = op.line;
     operands = {emit(frame, std::move(flat))};
   }
@@ -207,13 +215,15 @@ void Translator::broadcast(Frame& frame, const Op& op) {
 // CHLO's binary ops stretch as NumPy's do.
 void Translator::numpy_binary(Frame& frame, const Op& op) {
   std::vector<int> operands = resolve_all(frame, op);
-  if (operands.size() != 2 || op.types.size() != 1) fail(op.line, fmt::format("{} has two operands and one result", op.name));
+  if (operands.size() != 2 || op.types.size() != 1)
+    fail(op.line, fmt::format("{} has two operands and one result", op.name));
   const xla::Type& result = op.types[0];
   for (int& operand : operands) {
     const xla::Type from = type_of(frame, operand);
     const std::size_t rank = from.sizes.size();
     if (from.sizes == result.sizes) continue;
-    if (is_open(result) || rank > result.sizes.size()) fail(op.line, fmt::format("operands of {} do not fit its result", op.name));
+    if (is_open(result) || rank > result.sizes.size())
+      fail(op.line, fmt::format("operands of {} do not fit its result", op.name));
     std::vector<std::int64_t> dims, sizes;
     for (std::size_t d = 0; d < rank; ++d) {
       const std::size_t to = result.sizes.size() - rank + d;

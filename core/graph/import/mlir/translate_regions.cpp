@@ -111,12 +111,14 @@ void Translator::loop(Frame& frame, const Op& op) {
   frame.computation.instructions.back().calls = calls;
   define(frame, op, instruction);
   // Of a loop over one value the state is a tuple too.
-  for (const Result& result : op.results) frame.names[result.name].first = std::max<std::int64_t>(0, frame.names[result.name].first);
+  for (const Result& result : op.results)
+    frame.names[result.name].first = std::max<std::int64_t>(0, frame.names[result.name].first);
 }
 
 void Translator::branches(Frame& frame, const Op& op) {
   std::vector<int> operands = resolve_all(frame, op);
-  if (op.regions.empty() || operands.size() != 1) fail(op.line, "a conditional has one operand and a region for each case");
+  if (op.regions.empty() || operands.size() != 1)
+    fail(op.line, "a conditional has one operand and a region for each case");
   const Captured outside = captured(frame, op);
   const int handed = tuple(frame, outside.values, op.line);
   std::vector<int> calls;
@@ -146,8 +148,8 @@ int Translator::applied(const Op& op, const xla::Type& type) {
   Frame frame;
   frame.computation.name = printable(name);
   const xla::Type number{type.element};
-  xla::Instruction root{"result", opcode_of(Op{name}), number,
-                        {parameter(frame, "x", number, {}), parameter(frame, "y", number, {})}};
+  xla::Instruction root{
+      "result", opcode_of(Op{name}), number, {parameter(frame, "x", number, {}), parameter(frame, "y", number, {})}};
   root.line = op.line;
   frame.computation.root = emit(frame, std::move(root));
   return applied_[key] = add(frame);
@@ -194,8 +196,9 @@ void Translator::named(Frame& frame, const Op& op) {
   operands.insert(operands.end(), outside.values.begin(), outside.values.end());
   uses.insert(uses.end(), outside.uses.begin(), outside.uses.end());
   for (std::size_t k = 0; k < uses.size(); ++k)
-    bind(inner, uses[k], parameter(inner, printable(uses[k].name), type_of(frame, operands[k]),
-                                   frame.known[static_cast<std::size_t>(operands[k])]));
+    bind(inner, uses[k],
+         parameter(inner, printable(uses[k].name), type_of(frame, operands[k]),
+                   frame.known[static_cast<std::size_t>(operands[k])]));
   bind_constants(inner, outside, frame);
   body(inner, op.regions[0]);
   const xla::Type type = inner.computation.instructions[static_cast<std::size_t>(inner.computation.root)].type;

@@ -46,7 +46,8 @@ std::string path_name(std::string_view path) {
       name += c;
   }
   end_part();
-  if (numbers > 1 && parts.size() > 2 && std::all_of(parts[1].begin(), parts[1].end(), [](char c) { return c >= '0' && c <= '9'; }))
+  if (numbers > 1 && parts.size() > 2 &&
+      std::all_of(parts[1].begin(), parts[1].end(), [](char c) { return c >= '0' && c <= '9'; }))
     parts.erase(parts.begin() + 1);
   return printable(join(parts, "."));
 }
@@ -182,7 +183,8 @@ void Translator::add_aliases(const Function& function, xla::Computation& computa
     }
   std::map<std::string, std::vector<std::int64_t>> free;  // by type, the first at the back
   for (std::size_t r = results.size(); r-- > 0;)
-    if (!program_.aliases.contains(static_cast<std::int64_t>(r))) free[key_of(results[r])].push_back(static_cast<std::int64_t>(r));
+    if (!program_.aliases.contains(static_cast<std::int64_t>(r)))
+      free[key_of(results[r])].push_back(static_cast<std::int64_t>(r));
   for (const std::size_t k : donated) {
     xla::Instruction& made = computation.instructions[static_cast<std::size_t>(computation.parameters[k])];
     std::vector<std::int64_t>& fitting = free[key_of(made.type)];
@@ -214,7 +216,8 @@ int Translator::function(const Function& function, const std::vector<xla::Type>&
   for (std::size_t k = 0; k < arguments.size(); ++k) {
     const Argument& argument = function.body.arguments[k];
     bind(frame, {argument.name},
-         parameter(frame, printable(argument.name), open ? arguments[k] : argument.type, open ? known[k] : KnownNumbers{}));
+         parameter(frame, printable(argument.name), open ? arguments[k] : argument.type,
+                   open ? known[k] : KnownNumbers{}));
   }
   body(frame, function.body);
   return made_[key] = add(frame);
@@ -227,13 +230,15 @@ int Translator::add(Frame& frame) {
 
 void Translator::body(Frame& frame, const Region& region) {
   if (++depth_ > kMaxDepth)
-    fail(region.ops.empty() ? 1 : region.ops[0].line, fmt::format("functions call one another more than {} deep", kMaxDepth));
+    fail(region.ops.empty() ? 1 : region.ops[0].line,
+         fmt::format("functions call one another more than {} deep", kMaxDepth));
   for (const Op& each : region.ops) {
     frame.computation.root = op(frame, each);
     if (frame.computation.root >= 0) break;
   }
   if (frame.computation.root < 0)
-    fail(region.ops.empty() ? 1 : region.ops.back().line, fmt::format("'{}' ends without a return", frame.computation.name));
+    fail(region.ops.empty() ? 1 : region.ops.back().line,
+         fmt::format("'{}' ends without a return", frame.computation.name));
   --depth_;
 }
 
@@ -256,8 +261,10 @@ int Translator::element(Frame& frame, int tuple, std::int64_t index) {
   const xla::Instruction& of = frame.computation.instructions[static_cast<std::size_t>(tuple)];
   if (!of.type.is_tuple() || index < 0 || index >= static_cast<std::int64_t>(of.type.parts.size()))
     fail(of.line, fmt::format("'%{}' has no element {}", of.name, index));
-  xla::Instruction instruction{fmt::format("{}#{}", of.name, index), "get-tuple-element",
-                               of.type.parts[static_cast<std::size_t>(index)], {tuple}};
+  xla::Instruction instruction{fmt::format("{}#{}", of.name, index),
+                               "get-tuple-element",
+                               of.type.parts[static_cast<std::size_t>(index)],
+                               {tuple}};
   instruction.line = of.line;
   instruction.op_name = of.op_name;
   instruction.attributes.index = index;
@@ -284,7 +291,8 @@ int Translator::resolve(Frame& frame, const Use& use, int line) {
   if (const auto element = bound.elements.find(use.element); element != bound.elements.end()) return element->second;
   if (bound.base < 0 || use.element < 0 || use.element >= bound.count)
     fail(line, fmt::format("'%{}' has no result {}", printable(use.name), use.element));
-  return bound.elements[use.element] = bound.first < 0 ? bound.base : element(frame, bound.base, bound.first + use.element);
+  return bound.elements[use.element] =
+             bound.first < 0 ? bound.base : element(frame, bound.base, bound.first + use.element);
 }
 
 std::vector<int> Translator::resolve_all(Frame& frame, const Op& op) {
@@ -327,9 +335,11 @@ std::string Translator::location_name(std::string_view location, int line) const
   return {};
 }
 
-xla::Program read_mlir(std::string_view text, const std::map<std::string, std::int64_t>& dims, const std::string& place) {
-  require(!text.starts_with("ML\xef" "R"), "{}: this is MLIR's bytecode; give the text of the module (of an exported program: mlir_module()).",
-          place);
+xla::Program read_mlir(std::string_view text, const std::map<std::string, std::int64_t>& dims,
+                       const std::string& place) {
+  require(!text.starts_with("ML\xef"
+                            "R"),
+          "{}: this is MLIR's bytecode; give the text of the module (of an exported program: mlir_module()).", place);
   return Translator(read_syntax(text, place), dims, place).translate();
 }
 

@@ -11,8 +11,8 @@ namespace meshwright::mlir {
 
 // What a name stands for in one computation.
 struct Bound {
-  int base = -1;           // an instruction; -1: only the elements
-  std::int64_t count = 1;  // of the name's results
+  int base = -1;            // an instruction; -1: only the elements
+  std::int64_t count = 1;   // of the name's results
   std::int64_t first = -1;  // its first element in the tuple `base`; -1: `base` is no tuple of results
   std::map<std::int64_t, int> elements = {};  // instructions, as far as they are read
 };
@@ -59,8 +59,8 @@ class Translator {
 
   // What a region reads from outside: constants to copy, and others to hand in.
   struct Captured {
-    std::vector<Use> uses = {};      // of `values`
-    std::vector<int> values = {};    // in the frame outside
+    std::vector<Use> uses = {};    // of `values`
+    std::vector<int> values = {};  // in the frame outside
     std::vector<Use> constants = {};
     std::vector<int> constant_values = {};
   };
@@ -92,7 +92,7 @@ class Translator {
   const AttributeContext context_;
   xla::Program program_;
   std::map<std::string_view, const Function*> functions_;
-  std::map<std::string, int> made_;  // computations by function, types and known numbers of the arguments
+  std::map<std::string, int> made_;       // computations by function, types and known numbers of the arguments
   std::map<const Function*, bool> open_;  // whether sizes in it are open
   std::map<std::string, int> applied_;
   int depth_ = 0;

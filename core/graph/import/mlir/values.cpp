@@ -19,8 +19,7 @@ std::string element_name(std::string_view name) {
   static const std::map<std::string_view, const char*> kSpecial{{"i1", "pred"}, {"index", "s64"}, {"none", "token"}};
   if (const auto special = kSpecial.find(name); special != kSpecial.end()) return special->second;
   std::string text;
-  if (name.size() > 1 && name[0] == 'i' && name[1] >= '0' && name[1] <= '9')
-    return "s" + std::string(name.substr(1));
+  if (name.size() > 1 && name[0] == 'i' && name[1] >= '0' && name[1] <= '9') return "s" + std::string(name.substr(1));
   for (const std::string_view prefix : {"ui", "si"})
     if (name.size() > 2 && name.starts_with(prefix) && name[2] >= '0' && name[2] <= '9')
       return (prefix == "ui" ? "u" : "s") + std::string(name.substr(2));
@@ -116,9 +115,9 @@ double float_of_bits(std::uint64_t bits, int exponent_bits, int mantissa_bits) {
 
 // How many bits an element has, and how to read them; 0: not here.
 int bits_of(const std::string& element) {
-  static const std::map<std::string, int> kBits{{"f64", 64}, {"f32", 32}, {"f16", 16}, {"bf16", 16}, {"s8", 8},  {"s16", 16},
-                                                {"s32", 32}, {"s64", 64}, {"u8", 8},   {"u16", 16},  {"u32", 32}, {"u64", 64},
-                                                {"pred", 8}};
+  static const std::map<std::string, int> kBits{{"f64", 64}, {"f32", 32}, {"f16", 16}, {"bf16", 16}, {"s8", 8},
+                                                {"s16", 16}, {"s32", 32}, {"s64", 64}, {"u8", 8},    {"u16", 16},
+                                                {"u32", 32}, {"u64", 64}, {"pred", 8}};
   const auto bits = kBits.find(element);
   return bits == kBits.end() ? 0 : bits->second;
 }
