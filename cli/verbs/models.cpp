@@ -50,7 +50,7 @@ std::string other_models() {
   for (const std::string& example : example_sizes()) text += fmt::format("#   {}\n", example);
   text +=
       "# files of ops, for --model path/model.onnx: ONNX (.onnx), PyTorch's exported programs (.pt2), HLO text of XLA "
-      "(.hlo)\n";
+      "(.hlo), StableHLO (.mlir)\n";
   return text + fmt::format("# families of Hugging Face's config.json, for --model path/config.json: {}\n",
                             join(hf_model_types(), ", "));
 }
@@ -265,7 +265,7 @@ void print_model(const std::string& name, const std::vector<std::string>& dims, 
   try {
     config = find_model(name, dims_from_texts(dims));
   } catch (const InputError& error) {
-    const std::optional<xla::ProgramSummary> program = program_of_file(name);
+    const std::optional<xla::ProgramSummary> program = program_of_file(name, dims_from_texts(dims));
     if (!program) throw;
     return print_program(name, *program, error.what(), as_json);
   }
@@ -316,7 +316,7 @@ void add_models(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
   verb->add_option("model", options->model,
                    "describe this one: a built-in model, a family with sizes, a Hugging Face config.json, or a file of "
-                   "ops (.onnx, .pt2, .hlo)");
+                   "ops (.onnx, .pt2, .hlo, .mlir)");
   verb->add_option("--dim", options->dims, "NAME=SIZE: size of a dimension that the file leaves open; repeatable")
       ->allow_extra_args(false);
   verb->add_flag("--json", options->json, "print the result as JSON");

@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/base/zip.h"
+#include "core/graph/import/mlir/mlir_text.h"
 #include "core/graph/import/onnx/onnx_reader.h"
 #include "core/graph/import/primitive/axes.h"
 #include "core/graph/import/primitive/blocks.h"
@@ -30,12 +31,18 @@ using primitive::Node;
 
 constexpr const char *kOnnx = ".onnx", *kTorch = ".pt2";
 // Longer endings of a kind stand first.
-constexpr const char* kEndings[] = {".onnx", ".pt2", ".json.gz", ".hlo.txt", ".hlo", ".txt", ".js"};
+constexpr const char* kEndings[] = {".onnx", ".pt2", ".json.gz", ".hlo.txt",  ".hlo",
+                                    ".txt",  ".js",  ".mlir",    ".stablehlo"};
 constexpr const char* kHloEndings[] = {".hlo", ".txt", ".js"};
+constexpr const char* kMlirEndings[] = {".mlir", ".stablehlo"};
 constexpr std::uint64_t kMaxProgram = std::uint64_t{1} << 28;  // bytes of an exported program without its weights
 
 bool is_hlo_file(const std::string& path) {
   return std::any_of(std::begin(kHloEndings), std::end(kHloEndings),
+                     [&](const char* end) { return path.ends_with(end); });
+}
+bool is_mlir_file(const std::string& path) {
+  return std::any_of(std::begin(kMlirEndings), std::end(kMlirEndings),
                      [&](const char* end) { return path.ends_with(end); });
 }
 
@@ -150,7 +157,9 @@ struct ReadModule {
   std::optional<xla::ProgramSummary> program = {};
 };
 
-xla::Program read_hlo(std::string_view bytes, const std::string& path) {
+xla::Program read_program(std::string_view bytes, const std::string& path,
+                          const std::map<std::string, std::int64_t>& dims) {
+  if (is_mlir_file(path)) return mlir::read_mlir(bytes, dims, path);
   require(xla::is_hlo_text(bytes), "{}: the text holds no HloModule; give the text that XLA printed.", path);
   return xla::read_hlo_text(bytes, path);
 }
@@ -180,9 +189,10 @@ ReadModule read_module(std::string_view bytes, const std::string& path,
     onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
     return {std::move(read.module), read.default_batch, read.dtype};
   }
-  if (is_hlo_file(path)) {
-    const xla::Program program = read_hlo(bytes, path);
-    xla::ImportedProgram read = xla::module_of(program, dims, path);
+  if (is_hlo_file(path) || is_mlir_file(path)) {
+    const xla::Program program = read_program(bytes, path, dims);
+    xla::ImportedProgram read =
+        xla::module_of(program, is_mlir_file(path) ? std::map<std::string, std::int64_t>{} : dims, path);
     return {std::move(read.module), read.default_batch, read.dtype, xla::summary_of(program)};
   }
   torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), dims, path);
@@ -244,9 +254,10 @@ ModelConfig read_model_file(const std::string& path, const std::map<std::string,
   return read_model_bytes(read_file(path), path, dims);
 }
 
-std::optional<xla::ProgramSummary> program_of_file(const std::string& path) {
-  if (!is_hlo_file(path)) return std::nullopt;
-  return xla::summary_of(read_hlo(read_file(path), path));
+std::optional<xla::ProgramSummary> program_of_file(const std::string& path,
+                                                   const std::map<std::string, std::int64_t>& dims) {
+  if (!is_hlo_file(path) && !is_mlir_file(path)) return std::nullopt;
+  return xla::summary_of(read_program(read_file(path), path, dims));
 }
 
 const ModelFileSummary& summary_of(const ModelConfig& model) {

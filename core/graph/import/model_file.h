@@ -43,7 +43,8 @@ struct ModelFileSummary {
 };
 // What a program of XLA does as it stands, also where no model can be made of it; nothing for other files. Throws as
 // read_model_file does where the text cannot be read.
-[[nodiscard]] std::optional<xla::ProgramSummary> program_of_file(const std::string& path);
+[[nodiscard]] std::optional<xla::ProgramSummary> program_of_file(const std::string& path,
+                                                                 const std::map<std::string, std::int64_t>& dims);
 // REQUIRES: `model` has a file.
 [[nodiscard]] const ModelFileSummary& summary_of(const ModelConfig& model);
 

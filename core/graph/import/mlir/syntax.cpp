@@ -8,7 +8,7 @@ namespace meshwright::mlir {
 
 namespace {
 
-constexpr int kMaxDepth = 64;  // of regions within each other
+constexpr int kMaxRegionDepth = 64;  // of regions within each other
 
 }  // namespace
 
@@ -86,7 +86,7 @@ void Reader::read_arguments(std::vector<Argument>& arguments, std::string_view o
 
 Region Reader::read_region() {
   Region region;
-  if (++depth_ > kMaxDepth) scanner_.fail(fmt::format("at most {} regions within each other are expected", kMaxDepth));
+  if (++depth_ > kMaxRegionDepth) scanner_.fail(fmt::format("at most {} regions within each other are expected", kMaxRegionDepth));
   scanner_.expect("{");
   if (scanner_.accept("^")) {
     (void)scanner_.word();

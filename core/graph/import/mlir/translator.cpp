@@ -13,7 +13,7 @@ namespace meshwright::mlir {
 
 namespace {
 
-constexpr int kMaxDepth = 200;  // of functions and regions that call one another
+constexpr int kMaxCallDepth = 200;  // of functions and regions that call one another
 
 std::int64_t count_of(const xla::Type& type) {
   std::int64_t count = 1;
@@ -95,9 +95,8 @@ xla::Program Translator::translate() {
     if (!functions_.emplace(function.name, &function).second)
       fail(function.line, fmt::format("a second function '@{}'", printable(function.name)));
   program_.name = printable(tree_.name);
-  for (const Field& field : tree_.attributes)
-    if (field.name == "mhlo.num_partitions") program_.partitions = context_.value(field.text, 1).integer();
   read_entry(entry());
+  count_partitions();
   return std::move(program_);
 }
 
@@ -123,6 +122,19 @@ std::string Translator::argument_name(const Function& function, const Argument& 
       name = name_by_result(function, context_.value(field.text, function.line).integer());
   }
   return name.empty() ? printable(argument.name) : name;
+}
+
+// A module for several devices is only then already split when it holds what devices tell each other.
+void Translator::count_partitions() {
+  static const std::set<std::string_view> kCollectives{"all-gather",           "all-reduce",         "all-to-all",
+                                                       "collective-broadcast", "collective-permute", "partition-id",
+                                                       "reduce-scatter"};
+  bool split = false;
+  for (const xla::Computation& computation : program_.computations)
+    for (const xla::Instruction& instruction : computation.instructions)
+      split = split || kCollectives.contains(instruction.opcode);
+  for (const Field& field : tree_.attributes)
+    if (split && field.name == "mhlo.num_partitions") program_.partitions = context_.value(field.text, 1).integer();
 }
 
 void Translator::read_entry(const Function& function) {
@@ -229,9 +241,9 @@ int Translator::add(Frame& frame) {
 }
 
 void Translator::body(Frame& frame, const Region& region) {
-  if (++depth_ > kMaxDepth)
+  if (++depth_ > kMaxCallDepth)
     fail(region.ops.empty() ? 1 : region.ops[0].line,
-         fmt::format("functions call one another more than {} deep", kMaxDepth));
+         fmt::format("functions call one another more than {} deep", kMaxCallDepth));
   for (const Op& each : region.ops) {
     frame.computation.root = op(frame, each);
     if (frame.computation.root >= 0) break;

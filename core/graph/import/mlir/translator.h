@@ -34,6 +34,7 @@ class Translator {
   // Entry
   [[nodiscard]] const Function& entry() const;
   void read_entry(const Function& function);
+  void count_partitions();
   [[nodiscard]] std::string argument_name(const Function& function, const Argument& argument) const;
   [[nodiscard]] std::string name_by_result(const Function& function, std::int64_t result) const;
   void add_aliases(const Function& function, xla::Computation& computation);

@@ -12,7 +12,7 @@ namespace meshwright::mlir {
 
 namespace {
 
-constexpr int kMaxDepth = 64;  // of types and lists within each other
+constexpr int kMaxTypeDepth = 64;  // of types and lists within each other
 
 // HLO's name of an element.
 std::string element_name(std::string_view name) {
@@ -30,7 +30,7 @@ std::string element_name(std::string_view name) {
 std::vector<xla::Type> read_types(Scanner& scanner, Aliases& aliases, int depth);
 
 xla::Type read_type(Scanner& scanner, Aliases& aliases, int depth) {
-  if (depth > kMaxDepth) scanner.fail("a type of fewer levels is expected");
+  if (depth > kMaxTypeDepth) scanner.fail("a type of fewer levels is expected");
   if (--aliases.types_left < 0) scanner.fail("a module with fewer types is expected");
   if (scanner.accept("!")) {
     const std::string_view name = scanner.word();
