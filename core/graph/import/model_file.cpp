@@ -124,6 +124,10 @@ class FileSource : public ForwardSource {
     primitive::emit(module_, axes_, blocks_, graph, reduction);
   }
 
+  [[nodiscard]] primitive::KeptShardings shardings(const Graph& graph) const {
+    return primitive::kept_shardings(module_, axes_, graph);
+  }
+
   ModelFileSummary summary;
 
  private:
@@ -258,6 +262,19 @@ std::optional<xla::ProgramSummary> program_of_file(const std::string& path,
                                                    const std::map<std::string, std::int64_t>& dims) {
   if (!is_hlo_file(path) && !is_mlir_file(path)) return std::nullopt;
   return xla::summary_of(read_program(read_file(path), path, dims));
+}
+
+primitive::KeptShardings shardings_of(const ModelConfig& model) {
+  MW_CHECK(model.file.has_value(), "model '{}' has no file", model.name);
+  Graph graph;
+  graph.name = model.name;
+  graph.batch = 1;
+  model.file->source->build(graph, LossReduction::Mean);
+  try {
+    return static_cast<const FileSource&>(*model.file->source).shardings(graph);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", model.file->path, error.what()));
+  }
 }
 
 const ModelFileSummary& summary_of(const ModelConfig& model) {

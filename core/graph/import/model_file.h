@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/import/primitive/file_sharding.h"
 #include "core/graph/import/xla/xla_summary.h"
 #include "core/graph/models/models.h"
 
@@ -45,6 +46,10 @@ struct ModelFileSummary {
 // read_model_file does where the text cannot be read.
 [[nodiscard]] std::optional<xla::ProgramSummary> program_of_file(const std::string& path,
                                                                  const std::map<std::string, std::int64_t>& dims);
+// The layouts of the parameters that the file says, on the mesh that they share (no axes: it says none). Throws
+// InputError, beginning with the path, for one that no layout of the graph's parameter says. REQUIRES: `model` has a
+// file.
+[[nodiscard]] primitive::KeptShardings shardings_of(const ModelConfig& model);
 // REQUIRES: `model` has a file.
 [[nodiscard]] const ModelFileSummary& summary_of(const ModelConfig& model);
 

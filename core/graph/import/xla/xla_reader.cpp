@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/graph/import/names.h"
+#include "core/graph/import/primitive/file_sharding.h"
 #include "core/graph/import/xla/lowering.h"
 #include "core/graph/import/xla/xla_roles.h"
 #include "core/graph/import/xla/xla_summary.h"
@@ -198,22 +199,34 @@ class ProgramReader {
           lowering.set(value, {builder_.input(builder_.name, shape, lowering.is_integer(value)), shape});
           break;
         case Role::Weight:
-          lowering.set(value, {weight(shape, stacked_axis(flat, roles.needed, readers, value)), shape});
+          lowering.set(value, {weight(of, shape, stacked_axis(flat, roles.needed, readers, value)), shape});
           break;
       }
     }
   }
 
   // A stack of layers' weights is put together of them, and comes apart again where each is read.
-  int weight(const Shape& shape, int axis) {
+  int weight(const Instruction& of, const Shape& shape, int axis) {
     const std::string name = builder_.name;
     const std::int64_t layers = axis < 0 ? 1 : shape[static_cast<std::size_t>(axis)];
-    if (axis < 0 || shape.size() < 2) return builder_.parameter(name, shape);
+    const auto keep_sharding = [&](const std::string& called, auto change) {
+      if (of.attributes.sharding.empty()) return;
+      made_.module.shardings[called] = change(primitive::file_sharding(of.attributes.sharding, shape.size()));
+    };
+    if (axis < 0 || shape.size() < 2) {
+      keep_sharding(name, [](auto sharding) { return sharding; });
+      return builder_.parameter(name, shape);
+    }
     Shape one = shape;
     one.erase(one.begin() + axis);
     std::vector<int> pieces;
-    for (std::int64_t i = 0; i < layers; ++i)
-      pieces.push_back(builder_.unsqueeze(builder_.parameter(fmt::format("{}.{}", name, i), one), {axis}));
+    for (std::int64_t i = 0; i < layers; ++i) {
+      const std::string called = fmt::format("{}.{}", name, i);
+      keep_sharding(called, [&](auto sharding) {
+        return primitive::without_dim(std::move(sharding), static_cast<std::size_t>(axis));
+      });
+      pieces.push_back(builder_.unsqueeze(builder_.parameter(called, one), {axis}));
+    }
     return builder_.concat(pieces, axis);
   }
 
