@@ -9,7 +9,6 @@
 
 namespace meshwright::primitive {
 
-    to_.shardings = from.shardings;
 Recogniser::Found Recogniser::beside_scalar(int i, Kind kind, double* scalar) const {
   if (!is(i, kind)) return std::nullopt;
   for (const std::size_t k : {0, 1})

@@ -26,6 +26,7 @@ class Recogniser {
     to_.batch = from.batch;
     to_.file_ops = from.file_ops;
     to_.notes = from.notes;
+    to_.shardings = from.shardings;
   }
   Module run();
 
