@@ -23,7 +23,7 @@ std::string opcode_of(const Op& op) {
   if (dialect == "arith" && name == "constant") return "constant";
   if (op.name == "sdy.sharding_constraint" || op.name == "sdy.reshard") return "custom-call";
   if (op.name == "sdy.propagation_barrier" || op.name == "sdy.data_flow_edge") return "copy";
-  if (op.name == "sdy.named_computation" || name == "composite") return "call";
+  if (op.name == "sdy.named_computation" || op.name == "sdy.manual_computation" || name == "composite") return "call";
   if (dialect != "stablehlo" && dialect != "mhlo" && dialect != "chlo") return std::string(op.name);
   if (const auto known = kNames.find(name); known != kNames.end()) return known->second;
   std::string text(name);

@@ -86,7 +86,8 @@ void Reader::read_arguments(std::vector<Argument>& arguments, std::string_view o
 
 Region Reader::read_region() {
   Region region;
-  if (++depth_ > kMaxRegionDepth) scanner_.fail(fmt::format("at most {} regions within each other are expected", kMaxRegionDepth));
+  if (++depth_ > kMaxRegionDepth)
+    scanner_.fail(fmt::format("at most {} regions within each other are expected", kMaxRegionDepth));
   scanner_.expect("{");
   if (scanner_.accept("^")) {
     (void)scanner_.word();

@@ -38,10 +38,12 @@ int Translator::op(Frame& frame, const Op& op) {
     branches(frame, op);
   else if (known && has_reducer(name))
     reducing(frame, op);
-  else if (op.name == "sdy.named_computation")
+  else if (op.name == "sdy.named_computation" || op.name == "sdy.manual_computation")
     named(frame, op);
   else if (known && (name == "broadcast_in_dim" || name == "broadcast" || name == "dynamic_broadcast_in_dim"))
     broadcast(frame, op);
+  else if (op.name == "chlo.erfc")
+    complement(frame, op);
   else if (dialect == "chlo" && name.starts_with("broadcast_"))
     numpy_binary(frame, op);
   else
@@ -210,6 +212,21 @@ void Translator::broadcast(Frame& frame, const Op& op) {
   const int made = emit(frame, op, "broadcast", type, operands);
   frame.computation.instructions.back().attributes.dimensions = kept;
   define(frame, op, made);
+}
+
+// erfc(x) is 1 - erf(x).
+void Translator::complement(Frame& frame, const Op& op) {
+  const std::vector<int> operands = resolve_all(frame, op);
+  if (operands.size() != 1) fail(op.line, "chlo.erfc has one operand");
+  const xla::Type type = type_of(frame, operands[0]);
+  const auto add = [&](const char* opcode, const xla::Type& of, std::vector<int> from) {
+    xla::Instruction made{printable(op.results.empty() ? op.name : op.results[0].name), opcode, of, std::move(from)};
+    made.line = op.line;
+    if (made.opcode == "constant") made.attributes.values = {1.0};
+    return emit(frame, std::move(made));
+  };
+  const int one = add("broadcast", type, {add("constant", {type.element}, {})});
+  define(frame, op, add("subtract", type, {one, add("erf", type, operands)}));
 }
 
 // CHLO's binary ops stretch as NumPy's do.

@@ -183,16 +183,23 @@ void Translator::reducing(Frame& frame, const Op& op) {
   define(frame, op, instruction);
 }
 
-// A region with arguments that stands where it is called.
+// A region with arguments that stands where it is called. That of a "manual_computation" (shard_map) has the shapes of
+// one device.
 void Translator::named(Frame& frame, const Op& op) {
   std::vector<int> operands = resolve_all(frame, op);
   if (op.regions.size() != 1 || op.regions[0].arguments.size() != operands.size())
     fail(op.line, fmt::format("{} has one region that takes its operands", op.name));
+  const bool by_hand = op.name == "sdy.manual_computation";
+  by_hand_ = by_hand_ || by_hand;
   const Captured outside = captured(frame, op);
   Frame inner;
   inner.computation.name = fmt::format("region.{}", op.line);
   std::vector<Use> uses;
-  for (const Argument& argument : op.regions[0].arguments) uses.push_back({argument.name});
+  std::vector<xla::Type> types;
+  for (const Argument& argument : op.regions[0].arguments) {
+    uses.push_back({argument.name});
+    types.push_back(argument.type);
+  }
   operands.insert(operands.end(), outside.values.begin(), outside.values.end());
   uses.insert(uses.end(), outside.uses.begin(), outside.uses.end());
   for (std::size_t k = 0; k < uses.size(); ++k)
@@ -201,7 +208,9 @@ void Translator::named(Frame& frame, const Op& op) {
                    frame.known[static_cast<std::size_t>(operands[k])]));
   bind_constants(inner, outside, frame);
   body(inner, op.regions[0]);
-  const xla::Type type = inner.computation.instructions[static_cast<std::size_t>(inner.computation.root)].type;
+  xla::Type type = inner.computation.instructions[static_cast<std::size_t>(inner.computation.root)].type;
+  if (by_hand && op.types.size() == 1) type = op.types[0];
+  if (by_hand && op.types.size() > 1) type.parts = op.types;
   const int made = add(inner);
   const int instruction = emit(frame, op, "call", type, operands);
   frame.computation.instructions.back().calls = {made};

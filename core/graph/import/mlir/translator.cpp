@@ -124,17 +124,21 @@ std::string Translator::argument_name(const Function& function, const Argument& 
   return name.empty() ? printable(argument.name) : name;
 }
 
-// A module for several devices is only then already split when it holds what devices tell each other.
+// A module for several devices is only then already split when it holds what devices tell each other, or parts that
+// work on tiles.
 void Translator::count_partitions() {
   static const std::set<std::string_view> kCollectives{"all-gather",           "all-reduce",         "all-to-all",
                                                        "collective-broadcast", "collective-permute", "partition-id",
                                                        "reduce-scatter"};
-  bool split = false;
+  bool split = by_hand_;
   for (const xla::Computation& computation : program_.computations)
     for (const xla::Instruction& instruction : computation.instructions)
       split = split || kCollectives.contains(instruction.opcode);
+  if (!split) return;
+  program_.partitions = 2;  // at least
   for (const Field& field : tree_.attributes)
-    if (split && field.name == "mhlo.num_partitions") program_.partitions = context_.value(field.text, 1).integer();
+    if (field.name == "mhlo.num_partitions")
+      program_.partitions = std::max(program_.partitions, context_.value(field.text, 1).integer());
 }
 
 void Translator::read_entry(const Function& function) {

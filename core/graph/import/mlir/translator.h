@@ -57,6 +57,7 @@ class Translator {
   void plain(Frame& frame, const Op& op);
   void broadcast(Frame& frame, const Op& op);
   void numpy_binary(Frame& frame, const Op& op);
+  void complement(Frame& frame, const Op& op);
 
   // What a region reads from outside: constants to copy, and others to hand in.
   struct Captured {
@@ -96,6 +97,7 @@ class Translator {
   std::map<std::string, int> made_;       // computations by function, types and known numbers of the arguments
   std::map<const Function*, bool> open_;  // whether sizes in it are open
   std::map<std::string, int> applied_;
+  bool by_hand_ = false;  // parts of the module work on single devices' tiles
   int depth_ = 0;
   std::int64_t instructions_left_ = 4'000'000;
   std::int64_t types_left_ = std::int64_t{1} << 23;
