@@ -14,42 +14,45 @@ namespace meshwright {
 
 namespace {
 
-using Dims = std::map<std::string, std::int64_t>;
+using OpenDims = std::map<std::string, std::int64_t>;
 
-xla::Program read(const std::string& text, const Dims& dims = {}) { return mlir::read_mlir(text, dims, "m.mlir"); }
+xla::Program program_of_text(const std::string& text, const OpenDims& dims = {}) {
+  return mlir::read_mlir(text, dims, "m.mlir");
+}
 
-std::string type_text(const xla::Type& type) {
+std::string text_of_type(const xla::Type& type) {
   std::vector<std::string> parts;
-  for (const xla::Type& part : type.parts) parts.push_back(type_text(part));
+  for (const xla::Type& part : type.parts) parts.push_back(text_of_type(part));
   for (const std::int64_t size : type.sizes) parts.push_back(std::to_string(size));
   return type.is_tuple() ? fmt::format("({})", join(parts, " "))
                          : fmt::format("{}[{}]", type.element, join(parts, ","));
 }
 
 // "0 f32[2] parameter\n1 f32[2] add 0 0 -> root", with what an instruction calls in braces.
-std::string text_of(const xla::Program& program, const xla::Computation& computation, const std::string& indent = "") {
+std::string program_text(const xla::Program& program, const xla::Computation& computation,
+                         const std::string& indent = "") {
   std::string text;
   for (std::size_t i = 0; i < computation.instructions.size(); ++i) {
     const xla::Instruction& instruction = computation.instructions[i];
-    text += fmt::format("{}{} {} {}", indent, i, type_text(instruction.type), instruction.opcode);
+    text += fmt::format("{}{} {} {}", indent, i, text_of_type(instruction.type), instruction.opcode);
     for (const int operand : instruction.operands) text += fmt::format(" {}", operand);
     text += static_cast<int>(i) == computation.root ? " -> root\n" : "\n";
     for (const int call : instruction.calls)
-      text += text_of(program, program.computations[static_cast<std::size_t>(call)], indent + "  | ");
+      text += program_text(program, program.computations[static_cast<std::size_t>(call)], indent + "  | ");
   }
   return text;
 }
-std::string text_of(const xla::Program& program) {
-  return text_of(program, program.computations[static_cast<std::size_t>(program.entry)]);
+std::string program_text(const xla::Program& program) {
+  return program_text(program, program.computations[static_cast<std::size_t>(program.entry)]);
 }
 
-const xla::Computation& entry_of(const xla::Program& program) {
+const xla::Computation& entry_computation(const xla::Program& program) {
   return program.computations[static_cast<std::size_t>(program.entry)];
 }
 
-const xla::Instruction& only(const xla::Program& program, const std::string& opcode) {
+const xla::Instruction& only_of(const xla::Program& program, const std::string& opcode) {
   const xla::Instruction* found = nullptr;
-  for (const xla::Instruction& instruction : entry_of(program).instructions)
+  for (const xla::Instruction& instruction : entry_computation(program).instructions)
     if (instruction.opcode == opcode) {
       EXPECT_EQ(found, nullptr) << opcode;
       found = &instruction;
@@ -59,7 +62,8 @@ const xla::Instruction& only(const xla::Program& program, const std::string& opc
 }
 
 // A function of one op: its operands are %a, %b, ... of these types.
-std::string around(const std::string& op, const std::vector<std::string>& operands, const std::string& result) {
+std::string function_around(const std::string& op, const std::vector<std::string>& operands,
+                            const std::string& result) {
   std::vector<std::string> arguments;
   for (std::size_t i = 0; i < operands.size(); ++i)
     arguments.push_back(fmt::format("%{}: {}", static_cast<char>('a' + i), operands[i]));
@@ -67,7 +71,7 @@ std::string around(const std::string& op, const std::vector<std::string>& operan
                      op, result);
 }
 
-const char* const kPrinted = R"(
+const char* const kPrintedModule = R"(
 module @jit_f attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main(%arg0: tensor<4x8xf32>, %arg1: tensor<8x2xbf16>)
       -> (tensor<4xf32> {jax.result_info = "result"}) {
@@ -89,7 +93,7 @@ module @jit_f attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 :
 }
 )";
 
-const char* const kGeneric = R"(
+const char* const kGenericModule = R"(
 // The same, as "mhlo" wrote it.
 "builtin.module"() ({
   "func.func"() ({
@@ -117,11 +121,11 @@ const char* const kGeneric = R"(
 )";
 
 TEST(MlirText, ThePrintedFormIsAProgram) {
-  const xla::Program program = read(kPrinted);
+  const xla::Program program = program_of_text(kPrintedModule);
   EXPECT_EQ(program.name, "jit_f");
   EXPECT_EQ(program.partitions, 1);  // for 4 devices, but not yet split
   EXPECT_EQ(program.result_names, std::vector<std::string>{"result"});
-  EXPECT_EQ(text_of(program),
+  EXPECT_EQ(program_text(program),
             "0 f32[4,8] parameter\n"
             "1 bf16[8,2] parameter\n"
             "2 f32[8,2] convert 1\n"
@@ -139,20 +143,20 @@ TEST(MlirText, ThePrintedFormIsAProgram) {
 }
 
 TEST(MlirText, TheGenericFormIsTheSameProgram) {
-  EXPECT_EQ(text_of(read(kGeneric)), text_of(read(kPrinted)));
-  const xla::Program generic = read(kGeneric), printed = read(kPrinted);
+  EXPECT_EQ(program_text(program_of_text(kGenericModule)), program_text(program_of_text(kPrintedModule)));
+  const xla::Program generic = program_of_text(kGenericModule), printed = program_of_text(kPrintedModule);
   for (const char* opcode : {"dot", "reduce", "constant"}) {
-    const xla::Attributes &a = only(generic, opcode).attributes, &b = only(printed, opcode).attributes;
+    const xla::Attributes &a = only_of(generic, opcode).attributes, &b = only_of(printed, opcode).attributes;
     EXPECT_EQ(a.dimensions, b.dimensions);
     EXPECT_EQ(a.lhs_contracting, b.lhs_contracting);
     EXPECT_EQ(a.rhs_contracting, b.rhs_contracting);
     EXPECT_EQ(a.values, b.values);
   }
-  EXPECT_EQ(only(printed, "dot").line, 6);
+  EXPECT_EQ(only_of(printed, "dot").line, 6);
 }
 
 TEST(MlirText, ALoopHasOneStateForWhatItIteratesOverAndReads) {
-  const xla::Program program = read(R"(
+  const xla::Program program = program_of_text(R"(
 func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
   %c = stablehlo.constant dense<0> : tensor<i32>
   %n = stablehlo.constant dense<3> : tensor<i32>
@@ -168,7 +172,7 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
   }
   return %r#1 : tensor<4xf32>
 })");
-  EXPECT_EQ(text_of(program),
+  EXPECT_EQ(program_text(program),
             "0 f32[4] parameter\n"
             "1 f32[4] parameter\n"
             "2 s32[] constant\n"
@@ -192,11 +196,11 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
             "  | 8 (s32[] f32[4]) tuple 6 7\n"
             "  | 9 (s32[] f32[4] f32[4]) tuple 6 7 4 -> root\n"
             "6 f32[4] get-tuple-element 5 -> root\n");
-  EXPECT_EQ(entry_of(program).instructions[6].attributes.index, 1);
+  EXPECT_EQ(entry_computation(program).instructions[6].attributes.index, 1);
 }
 
 TEST(MlirText, ConditionalsTakeWhatTheirBranchesRead) {
-  const xla::Program program = read(R"(
+  const xla::Program program = program_of_text(R"(
 func.func @main(%x: tensor<4xf32>, %k: tensor<i32>) -> tensor<4xf32> {
   %r = "stablehlo.case"(%k) ({
     stablehlo.return %x : tensor<4xf32>
@@ -206,7 +210,7 @@ func.func @main(%x: tensor<4xf32>, %k: tensor<i32>) -> tensor<4xf32> {
   }) : (tensor<i32>) -> tensor<4xf32>
   return %r : tensor<4xf32>
 })");
-  EXPECT_EQ(text_of(program),
+  EXPECT_EQ(program_text(program),
             "0 f32[4] parameter\n"
             "1 s32[] parameter\n"
             "2 (f32[4]) tuple 0\n"
@@ -219,7 +223,7 @@ func.func @main(%x: tensor<4xf32>, %k: tensor<i32>) -> tensor<4xf32> {
 }
 
 TEST(MlirText, OpsOfSeveralResultsAreTuples) {
-  const xla::Program program = read(R"(
+  const xla::Program program = program_of_text(R"(
 func.func @main(%x: tensor<4xf32>, %k: tensor<4xi32>) -> (tensor<f32>, tensor<2xf32>) {
   %z = stablehlo.constant dense<0.0> : tensor<f32>
   %o = stablehlo.constant dense<0> : tensor<i32>
@@ -232,7 +236,7 @@ func.func @main(%x: tensor<4xf32>, %k: tensor<4xi32>) -> (tensor<f32>, tensor<2x
   %values, %indices = chlo.top_k(%x, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)
   return %r#0, %values : tensor<f32>, tensor<2xf32>
 })");
-  EXPECT_EQ(text_of(program),
+  EXPECT_EQ(program_text(program),
             "0 f32[4] parameter\n"
             "1 s32[4] parameter\n"
             "2 f32[] constant\n"
@@ -248,18 +252,18 @@ func.func @main(%x: tensor<4xf32>, %k: tensor<4xi32>) -> (tensor<f32>, tensor<2x
             "6 f32[] get-tuple-element 4\n"
             "7 f32[2] get-tuple-element 5\n"
             "8 (f32[] f32[2]) tuple 6 7 -> root\n");
-  EXPECT_EQ(only(program, "custom-call").attributes.target, "TopK");
+  EXPECT_EQ(only_of(program, "custom-call").attributes.target, "TopK");
 }
 
 TEST(MlirText, BroadcastsThatStretchASizeOfOneReshapeFirst) {
-  const xla::Program program =
-      read(around("stablehlo.broadcast_in_dim %a, dims = [0, 2] : (tensor<1x4xf32>) -> tensor<3x2x4xf32>",
-                  {"tensor<1x4xf32>"}, "tensor<3x2x4xf32>"));
-  EXPECT_EQ(text_of(program),
+  const xla::Program program = program_of_text(
+      function_around("stablehlo.broadcast_in_dim %a, dims = [0, 2] : (tensor<1x4xf32>) -> tensor<3x2x4xf32>",
+                      {"tensor<1x4xf32>"}, "tensor<3x2x4xf32>"));
+  EXPECT_EQ(program_text(program),
             "0 f32[1,4] parameter\n"
             "1 f32[4] reshape 0\n"
             "2 f32[3,2,4] broadcast 1 -> root\n");
-  EXPECT_EQ(only(program, "broadcast").attributes.dimensions, std::vector<std::int64_t>{2});
+  EXPECT_EQ(only_of(program, "broadcast").attributes.dimensions, std::vector<std::int64_t>{2});
 }
 
 TEST(MlirText, ConvolutionsHaveHlosLabelsAndWindow) {
@@ -278,8 +282,8 @@ TEST(MlirText, ConvolutionsHaveHlosLabelsAndWindow) {
         "rhs_dilation = dense<[1, 2]> : tensor<2xi64>, window_reversal = dense<[false, true]> : tensor<2xi1>, "
         "window_strides = array<i64: 2, 2>} : " +
             types}) {
-    const xla::Program program = read(around(op, operands, "tensor<2x4x3x8xf32>"));
-    const xla::Attributes& attributes = only(program, "convolution").attributes;
+    const xla::Program program = program_of_text(function_around(op, operands, "tensor<2x4x3x8xf32>"));
+    const xla::Attributes& attributes = only_of(program, "convolution").attributes;
     using Numbers = std::vector<std::int64_t>;
     EXPECT_EQ(attributes.dim_labels, "b01f_01io->b01f");
     EXPECT_EQ(attributes.window.size, (Numbers{3, 5}));
@@ -294,13 +298,13 @@ TEST(MlirText, ConvolutionsHaveHlosLabelsAndWindow) {
 
 TEST(MlirText, GathersSlicesAndPadsHaveHlosAttributes) {
   using Numbers = std::vector<std::int64_t>;
-  const xla::Program gather = read(around(
+  const xla::Program gather = program_of_text(function_around(
       "\"stablehlo.gather\"(%a, %b) <{dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = "
       "[1], "
       "operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, "
       "slice_sizes = array<i64: 1, 1, 7>}> : (tensor<2x5x7xf32>, tensor<2x3x1xi32>) -> tensor<2x3x7xf32>",
       {"tensor<2x5x7xf32>", "tensor<2x3x1xi32>"}, "tensor<2x3x7xf32>"));
-  const xla::Attributes& of_gather = only(gather, "gather").attributes;
+  const xla::Attributes& of_gather = only_of(gather, "gather").attributes;
   EXPECT_EQ(of_gather.offset_dims, Numbers{2});
   EXPECT_EQ(of_gather.collapsed_dims, Numbers{1});
   EXPECT_EQ(of_gather.operand_batch, Numbers{0});
@@ -313,46 +317,46 @@ TEST(MlirText, GathersSlicesAndPadsHaveHlosAttributes) {
        {"stablehlo.slice %a [1:5:2, 3:6] : (tensor<8x6xf32>) -> tensor<2x3xf32>",
         "\"mhlo.slice\"(%a) {start_indices = dense<[1, 3]> : tensor<2xi64>, limit_indices = dense<[5, 6]> : "
         "tensor<2xi64>, strides = dense<[2, 1]> : tensor<2xi64>} : (tensor<8x6xf32>) -> tensor<2x3xf32>"}) {
-    const xla::Program slice = read(around(op, {"tensor<8x6xf32>"}, "tensor<2x3xf32>"));
-    const xla::Attributes& attributes = only(slice, "slice").attributes;
+    const xla::Program slice = program_of_text(function_around(op, {"tensor<8x6xf32>"}, "tensor<2x3xf32>"));
+    const xla::Attributes& attributes = only_of(slice, "slice").attributes;
     EXPECT_EQ(attributes.start, (Numbers{1, 3}));
     EXPECT_EQ(attributes.limit, (Numbers{5, 6}));
     EXPECT_EQ(attributes.stride, (Numbers{2, 1}));
   }
 
-  const xla::Program pad =
-      read(around("stablehlo.pad %a, %b, low = [1, 0], high = [2, -1], interior = [0, 1] : (tensor<2x3xf32>, "
-                  "tensor<f32>) -> tensor<5x4xf32>",
-                  {"tensor<2x3xf32>", "tensor<f32>"}, "tensor<5x4xf32>"));
-  EXPECT_EQ(only(pad, "pad").attributes.low, (Numbers{1, 0}));
-  EXPECT_EQ(only(pad, "pad").attributes.high, (Numbers{2, -1}));
-  EXPECT_EQ(only(pad, "pad").attributes.interior, (Numbers{0, 1}));
+  const xla::Program pad = program_of_text(
+      function_around("stablehlo.pad %a, %b, low = [1, 0], high = [2, -1], interior = [0, 1] : (tensor<2x3xf32>, "
+                      "tensor<f32>) -> tensor<5x4xf32>",
+                      {"tensor<2x3xf32>", "tensor<f32>"}, "tensor<5x4xf32>"));
+  EXPECT_EQ(only_of(pad, "pad").attributes.low, (Numbers{1, 0}));
+  EXPECT_EQ(only_of(pad, "pad").attributes.high, (Numbers{2, -1}));
+  EXPECT_EQ(only_of(pad, "pad").attributes.interior, (Numbers{0, 1}));
 }
 
-std::optional<std::vector<double>> constant(const std::string& value, const std::string& type) {
-  const xla::Program program = read(around("stablehlo.constant " + value + " : " + type, {}, type));
-  return only(program, "constant").attributes.values;
+std::optional<std::vector<double>> numbers_of(const std::string& value, const std::string& type) {
+  const xla::Program program = program_of_text(function_around("stablehlo.constant " + value + " : " + type, {}, type));
+  return only_of(program, "constant").attributes.values;
 }
 
 TEST(MlirText, ConstantsHaveTheirNumbersOrNone) {
   using Values = std::vector<double>;
-  EXPECT_EQ(constant("dense<1.5>", "tensor<4xf32>"), Values{1.5});
-  EXPECT_EQ(constant("dense<[[1, 2], [-3, 4]]>", "tensor<2x2xi32>"), (Values{1, 2, -3, 4}));
-  EXPECT_EQ(constant("dense<true>", "tensor<i1>"), Values{1});
-  EXPECT_EQ(constant("dense<0xFF800000>", "tensor<f32>"), Values{-INFINITY});
-  EXPECT_EQ(constant("dense<0xFF80>", "tensor<bf16>"), Values{-INFINITY});
-  EXPECT_EQ(constant("dense<0x3C00>", "tensor<f16>"), Values{1});
-  EXPECT_TRUE(std::isnan(constant("dense<0x7FC00000>", "tensor<f32>")->at(0)));
-  EXPECT_EQ(constant("dense<\"0x0000803F000000C0\">", "tensor<2xf32>"), (Values{1, -2}));  // lowest byte first
-  EXPECT_EQ(constant("dense<\"0xFEFFFFFF00000000\">", "tensor<2xi32>"), (Values{-2, 0}));
-  EXPECT_EQ(constant("dense<>", "tensor<0xf32>"), Values{});
-  EXPECT_EQ(constant("dense_resource<blob>", "tensor<2xf32>"), std::nullopt);
-  EXPECT_EQ(constant("dense<(1.0,2.0)>", "tensor<complex<f32>>"), std::nullopt);
-  EXPECT_EQ(constant("dense<\"0x" + std::string(8 * 100'000, '0') + "\">", "tensor<100000xf32>"), std::nullopt);
+  EXPECT_EQ(numbers_of("dense<1.5>", "tensor<4xf32>"), Values{1.5});
+  EXPECT_EQ(numbers_of("dense<[[1, 2], [-3, 4]]>", "tensor<2x2xi32>"), (Values{1, 2, -3, 4}));
+  EXPECT_EQ(numbers_of("dense<true>", "tensor<i1>"), Values{1});
+  EXPECT_EQ(numbers_of("dense<0xFF800000>", "tensor<f32>"), Values{-INFINITY});
+  EXPECT_EQ(numbers_of("dense<0xFF80>", "tensor<bf16>"), Values{-INFINITY});
+  EXPECT_EQ(numbers_of("dense<0x3C00>", "tensor<f16>"), Values{1});
+  EXPECT_TRUE(std::isnan(numbers_of("dense<0x7FC00000>", "tensor<f32>")->at(0)));
+  EXPECT_EQ(numbers_of("dense<\"0x0000803F000000C0\">", "tensor<2xf32>"), (Values{1, -2}));  // lowest byte first
+  EXPECT_EQ(numbers_of("dense<\"0xFEFFFFFF00000000\">", "tensor<2xi32>"), (Values{-2, 0}));
+  EXPECT_EQ(numbers_of("dense<>", "tensor<0xf32>"), Values{});
+  EXPECT_EQ(numbers_of("dense_resource<blob>", "tensor<2xf32>"), std::nullopt);
+  EXPECT_EQ(numbers_of("dense<(1.0,2.0)>", "tensor<complex<f32>>"), std::nullopt);
+  EXPECT_EQ(numbers_of("dense<\"0x" + std::string(8 * 100'000, '0') + "\">", "tensor<100000xf32>"), std::nullopt);
 }
 
 TEST(MlirText, ArgumentsHaveTheNamesOfTheProgramThatWasTraced) {
-  const xla::Program program = read(R"(
+  const xla::Program program = program_of_text(R"(
 #loc1 = loc("p['h'][0]['w']")
 module @jit_step {
   func.func public @main(%arg0: tensor<4xf32> {tf.aliasing_output = 1 : i32} loc(#loc1),
@@ -364,38 +368,39 @@ module @jit_step {
   } loc(unknown)
 })");
   std::vector<std::string> names;
-  for (const int parameter : entry_of(program).parameters)
-    names.push_back(entry_of(program).instructions[static_cast<std::size_t>(parameter)].name);
+  for (const int parameter : entry_computation(program).parameters)
+    names.push_back(entry_computation(program).instructions[static_cast<std::size_t>(parameter)].name);
   EXPECT_EQ(names, (std::vector<std::string>{"p.h.0.w", "h.1.b", "scale", "x"}));
   EXPECT_EQ(program.aliases, (std::map<std::int64_t, std::int64_t>{{0, 1}, {1, 0}, {2, 2}}));
 }
 
-std::string sharding(const std::string& mesh, const std::string& dims, int rank) {
+std::string hlo_sharding_of(const std::string& mesh, const std::string& dims, int rank) {
   std::string type = "tensor<";
   for (int d = 0; d < rank; ++d) type += "64x";
-  const xla::Program program = read(
+  const xla::Program program = program_of_text(
       fmt::format("module {{\n sdy.mesh @m = <[{}]>\n func.func @main(%a: {}f32> {{sdy.sharding = #sdy.sharding<@m, "
                   "[{}]>}}) {{\n return\n }}\n}}",
                   mesh, type, dims));
-  return entry_of(program).instructions[0].attributes.sharding;
+  return entry_computation(program).instructions[0].attributes.sharding;
 }
 
 TEST(MlirText, ShardingsOfShardyAreThoseOfHlo) {
   const std::string mesh = R"("x"=2, "y"=4, "z"=3)";
-  EXPECT_EQ(sharding(mesh, R"({"x"}, {"y", "z"})", 2), "{devices=[2,12]<=[2,4,3]}");
-  EXPECT_EQ(sharding(mesh, R"({"y"}, {})", 2), "{devices=[4,1,6]<=[2,4,3]T(1,0,2) last_tile_dim_replicate}");
-  EXPECT_EQ(sharding(mesh, R"({}, {"z", ?}p1)", 2), "{devices=[1,3,8]<=[2,4,3]T(2,0,1) last_tile_dim_replicate}");
-  EXPECT_EQ(sharding(mesh, R"({}, {?})", 2), "{replicated}");
+  EXPECT_EQ(hlo_sharding_of(mesh, R"({"x"}, {"y", "z"})", 2), "{devices=[2,12]<=[2,4,3]}");
+  EXPECT_EQ(hlo_sharding_of(mesh, R"({"y"}, {})", 2), "{devices=[4,1,6]<=[2,4,3]T(1,0,2) last_tile_dim_replicate}");
+  EXPECT_EQ(hlo_sharding_of(mesh, R"({}, {"z", ?}p1)", 2),
+            "{devices=[1,3,8]<=[2,4,3]T(2,0,1) last_tile_dim_replicate}");
+  EXPECT_EQ(hlo_sharding_of(mesh, R"({}, {?})", 2), "{replicated}");
   // y is 2 times 2: its second half splits dimension 0.
-  EXPECT_EQ(sharding(mesh, R"({"y":(2)2})", 1), "{devices=[2,12]<=[2,2,2,3]T(2,0,1,3) last_tile_dim_replicate}");
-  EXPECT_EQ(refusal([&] { (void)sharding(mesh, R"({"w"})", 1); }),
+  EXPECT_EQ(hlo_sharding_of(mesh, R"({"y":(2)2})", 1), "{devices=[2,12]<=[2,2,2,3]T(2,0,1,3) last_tile_dim_replicate}");
+  EXPECT_EQ(refusal([&] { (void)hlo_sharding_of(mesh, R"({"w"})", 1); }),
             "m.mlir:3: the mesh has no axis 'w'; print the whole module.");
-  EXPECT_EQ(refusal([&] { (void)sharding(mesh, R"({"x"}, {"x"})", 2); }),
+  EXPECT_EQ(refusal([&] { (void)hlo_sharding_of(mesh, R"({"x"}, {"x"})", 2); }),
             "m.mlir:3: a sharding uses the axis 'x' twice; print the module again.");
 }
 
 TEST(MlirText, ConstraintsAreCallsOfSharding) {
-  const xla::Program program = read(R"(
+  const xla::Program program = program_of_text(R"(
 module {
   sdy.mesh @mesh = <["data"=2, "model"=2]> {stablehlo.mesh = {axes = []}}
   func.func @main(%a: tensor<4x4xf32>) -> tensor<4x4xf32> {
@@ -403,11 +408,11 @@ module {
     return %0 : tensor<4x4xf32>
   }
 })");
-  EXPECT_EQ(only(program, "custom-call").attributes.target, "Sharding");
-  EXPECT_EQ(only(program, "custom-call").attributes.sharding, "{devices=[2,2]<=[2,2]}");
+  EXPECT_EQ(only_of(program, "custom-call").attributes.target, "Sharding");
+  EXPECT_EQ(only_of(program, "custom-call").attributes.sharding, "{devices=[2,2]<=[2,2]}");
 }
 
-const char* const kOpen = R"(
+const char* const kOpenModule = R"(
 func.func public @main(%x: tensor<?x8xf32> loc("x"), %w: tensor<8x4xf32>) -> tensor<?x4xf32> {
   %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x8xf32>) -> tensor<i32>
   %r = call @f(%n, %x, %w) : (tensor<i32>, tensor<?x8xf32>, tensor<8x4xf32>) -> tensor<?x4xf32>
@@ -427,7 +432,7 @@ func.func private @f(%n: tensor<i32>, %x: tensor<?x8xf32>, %w: tensor<8x4xf32>) 
 )";
 
 TEST(MlirText, OpenSizesAreGivenByName) {
-  EXPECT_EQ(text_of(read(kOpen, {{"x.0", 6}})),
+  EXPECT_EQ(program_text(program_of_text(kOpenModule, {{"x.0", 6}})),
             "0 f32[6,8] parameter\n"
             "1 f32[8,4] parameter\n"
             "2 s32[] constant\n"
@@ -442,15 +447,16 @@ TEST(MlirText, OpenSizesAreGivenByName) {
             "  | 7 s32[2] concatenate 6 3\n"
             "  | 8 f32[6,4] broadcast 4\n"
             "  | 9 f32[6,4] add 5 8 -> root\n");
-  EXPECT_EQ(refusal([] { (void)read(kOpen); }), "m.mlir: the file leaves the size x.0 open; give --dim x.0=SIZE.");
+  EXPECT_EQ(refusal([] { (void)program_of_text(kOpenModule); }),
+            "m.mlir: the file leaves the size x.0 open; give --dim x.0=SIZE.");
   EXPECT_EQ(refusal([] {
-              (void)read(kOpen, {{"x.0", 6}, {"y", 2}});
+              (void)program_of_text(kOpenModule, {{"x.0", 6}, {"y", 2}});
             }),
             "--dim: 'm.mlir' has no open dimension 'y'; leave it out.");
 }
 
 TEST(MlirText, OpsOfOtherDialectsKeepTheirNames) {
-  const xla::Program program = read(R"(
+  const xla::Program program = program_of_text(R"(
 func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
   %0 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>]} ins(%a : tensor<4xf32>) outs(%a : tensor<4xf32>) {
   ^bb0(%x: f32, %y: f32):
@@ -460,57 +466,61 @@ func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
       (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %1 : tensor<4xf32>
 })");
-  EXPECT_EQ(text_of(program),
+  EXPECT_EQ(program_text(program),
             "0 f32[4] parameter\n"
             "1 opaque[] linalg.generic\n"
             "2 f32[4] tensor.insert_slice 1 0 -> root\n");
 }
 
-std::string why(const std::string& text) {
-  return refusal([&] { (void)read(text); });
+std::string why_no_program(const std::string& text) {
+  return refusal([&] { (void)program_of_text(text); });
 }
 
 TEST(MlirText, RefusalsNameTheLine) {
-  EXPECT_EQ(why(""), "m.mlir: the module has no function with a body; give a module of StableHLO or MHLO text.");
-  EXPECT_EQ(why("ML\xefR\x0dStableHLO"),
+  EXPECT_EQ(why_no_program(""),
+            "m.mlir: the module has no function with a body; give a module of StableHLO or MHLO text.");
+  EXPECT_EQ(why_no_program("ML\xefR\x0dStableHLO"),
             "m.mlir: this is MLIR's bytecode; give the text of the module (of an exported program: mlir_module()).");
-  EXPECT_EQ(why("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %b : tensor<4xf32>\n}"),
+  EXPECT_EQ(why_no_program("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %b : tensor<4xf32>\n}"),
             "m.mlir:2: nothing before makes '%b'; print the whole module again.");
-  EXPECT_EQ(why("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = call @f(%a) : (tensor<4xf32>) -> "
-                "tensor<4xf32>\n  return %0 : tensor<4xf32>\n}"),
-            "m.mlir:2: no function '@f' in the module; print the whole module again.");
-  EXPECT_EQ(why("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = call @main(%a) : (tensor<4xf32>) -> "
+  EXPECT_EQ(
+      why_no_program("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = call @f(%a) : (tensor<4xf32>) -> "
+                     "tensor<4xf32>\n  return %0 : tensor<4xf32>\n}"),
+      "m.mlir:2: no function '@f' in the module; print the whole module again.");
+  EXPECT_EQ(why_no_program(
+                "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = call @main(%a) : (tensor<4xf32>) -> "
                 "tensor<4xf32>\n  return %0 : tensor<4xf32>\n}"),
             "m.mlir:1: the function '@main' calls itself; print the whole module again.");
   EXPECT_EQ(
-      why("func.func @main(%a: tensor<4xf32>) {\n  %0 = stablehlo.add %a, %a : tensor<4xf32>\n"),
+      why_no_program("func.func @main(%a: tensor<4xf32>) {\n  %0 = stablehlo.add %a, %a : tensor<4xf32>\n"),
       "m.mlir:3: '}' is expected, not the end of the text; the text is damaged or cut off, print the module again.");
-  EXPECT_EQ(why("func.func @main(%a: tensor<*xf32>) {\n return\n}"),
+  EXPECT_EQ(why_no_program("func.func @main(%a: tensor<*xf32>) {\n return\n}"),
             "m.mlir:1: a tensor of known rank is expected, not 'xf32>) {'; the text is damaged or cut off, print the "
             "module again.");
-  EXPECT_EQ(why("func.func @main(%a: tensor<4xf32>) {\n  cf.br ^bb1\n^bb1:\n  return\n}"),
+  EXPECT_EQ(why_no_program("func.func @main(%a: tensor<4xf32>) {\n  cf.br ^bb1\n^bb1:\n  return\n}"),
             "m.mlir:3: one block is expected, not '^bb1:'; the text is damaged or cut off, print the module again.");
-  EXPECT_EQ(why(around("stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<3xf32>) -> tensor<4xf32>",
-                       {"tensor<3xf32>"}, "tensor<4xf32>")),
-            "m.mlir:2: a dimension of 3 is broadcast to 4; print the whole module again.");
+  EXPECT_EQ(
+      why_no_program(function_around("stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<3xf32>) -> tensor<4xf32>",
+                                     {"tensor<3xf32>"}, "tensor<4xf32>")),
+      "m.mlir:2: a dimension of 3 is broadcast to 4; print the whole module again.");
 }
 
 TEST(MlirText, ModulesThatGrowWithoutEndAreRefused) {
   std::string tuples = "!a0 = tuple<i1, i1>\n";
   for (int i = 1; i < 60; ++i) tuples += fmt::format("!a{} = tuple<!a{}, !a{}>\n", i, i - 1, i - 1);
-  EXPECT_NE(why(tuples).find("a module with fewer types is expected"), std::string::npos);
+  EXPECT_NE(why_no_program(tuples).find("a module with fewer types is expected"), std::string::npos);
   std::string nested;
   for (int i = 0; i < 100'000; ++i) nested += "\"a\"() ({\n";
-  EXPECT_NE(why(nested).find("at most 64 regions within each other are expected"), std::string::npos);
+  EXPECT_NE(why_no_program(nested).find("at most 64 regions within each other are expected"), std::string::npos);
   std::string calls = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n return %a : tensor<2xf32>\n}\n";
-  EXPECT_EQ(why(std::string(300'000, '(')).substr(0, 9), "m.mlir:1:");
+  EXPECT_EQ(why_no_program(std::string(300'000, '(')).substr(0, 9), "m.mlir:1:");
 }
 
 TEST(MlirText, NoCutAndNoChangedByteDoesMoreThanRefuse) {
-  for (const std::string text : {kPrinted, kGeneric, kOpen}) {
+  for (const std::string text : {kPrintedModule, kGenericModule, kOpenModule}) {
     for (std::size_t end = 0; end < text.size(); ++end) {
       try {
-        (void)read(text.substr(0, end), {{"x.0", 6}});
+        (void)program_of_text(text.substr(0, end), {{"x.0", 6}});
       } catch (const InputError&) {
       }
     }
@@ -519,7 +529,7 @@ TEST(MlirText, NoCutAndNoChangedByteDoesMoreThanRefuse) {
         std::string changed = text;
         changed[at] = letter;
         try {
-          (void)read(changed, {{"x.0", 6}});
+          (void)program_of_text(changed, {{"x.0", 6}});
         } catch (const InputError&) {
         }
       }
@@ -546,7 +556,7 @@ TEST(MlirText, PublicModulesHaveAllTheirOps) {
     EXPECT_EQ(counts["dot"], file.dots) << path;
     EXPECT_EQ(counts["constant"], file.constants) << path;
     EXPECT_EQ(counts["reduce"], file.reductions) << path;
-    EXPECT_EQ(static_cast<std::int64_t>(entry_of(program).parameters.size()), file.parameters) << path;
+    EXPECT_EQ(static_cast<std::int64_t>(entry_computation(program).parameters.size()), file.parameters) << path;
   }
 }
 
