@@ -109,6 +109,8 @@ void Translator::plain(Frame& frame, const Op& op) {
     type = type_of(frame, operands[0]);
   } else if (opcode == "tuple") {
     for (const int operand : operands) type.parts.push_back(type_of(frame, operand));
+  } else if (opcode == "rng" && operands.size() == 3) {
+    operands.pop_back();  // the shape, which is the result's
   } else if (opcode == "multiply" || name == "square") {
     if (name == "square" && operands.size() == 1) operands.push_back(operands[0]);
     opcode = "multiply";
