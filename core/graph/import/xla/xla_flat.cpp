@@ -15,6 +15,9 @@ constexpr std::size_t kMaxOps = std::size_t{1} << 19;     // of a flat program
 constexpr std::size_t kMaxLeaves = std::size_t{1} << 22;  // handed on by tuples and calls, all together
 constexpr std::int64_t kMaxTurns = 1 << 12;               // of one loop
 constexpr int kMaxNested = 200;                           // calls in calls
+// Of one loop: half of what there may be in all; of loops that are dropped again, together.
+constexpr std::size_t kMaxLoopOps = kMaxOps / 2, kMaxLoopLeaves = kMaxLeaves / 2;
+constexpr std::size_t kMaxDropped = std::size_t{1} << 24;
 
 using Leaves = std::vector<int>;
 
@@ -192,12 +195,33 @@ class Flattener {
     return made_.values[static_cast<std::size_t>(value)].number;
   }
 
+  // Where a loop takes too many turns, what was made of it is dropped and it stays one instruction: it may be of use to
+  // no result that is read.
+  struct Mark {
+    std::size_t ops, values, turns, spent;
+  };
+  [[nodiscard]] Mark mark() const { return {made_.ops.size(), made_.values.size(), made_.turns.size(), spent_}; }
+  void drop_to(const Mark& mark) {
+    dropped_ += made_.ops.size() - mark.ops + spent_ - mark.spent;
+    require(dropped_ < kMaxDropped, "{}: its loops take more turns than can be unrolled; give a model of fewer layers.",
+            place_);
+    made_.ops.resize(mark.ops);
+    made_.values.resize(mark.values);
+    made_.turns.resize(mark.turns);
+    spent_ = mark.spent;
+  }
+
   Leaves loop(const Instruction& of, Leaves state, int depth) {
     const int outer = turn_;
+    const Mark begin = mark();
+    const Leaves start = state;
     for (std::int64_t turn = 0;; ++turn) {
-      require(turn < kMaxTurns, "{}:{}: '{}' runs more than {} times; give a model of fewer layers.", place_, of.line,
-              of.name, kMaxTurns);
       spend(state.size() + 1);
+      if (turn == kMaxTurns || made_.ops.size() - begin.ops > kMaxLoopOps || spent_ - begin.spent > kMaxLoopLeaves) {
+        drop_to(begin);
+        turn_ = outer;
+        return make(of, start);
+      }
       const Leaves decision = frame(called(of, 0), {state}, depth + 1);
       if (decision.size() != 1) misfit(of, "has a condition that makes no truth value");
       std::optional<double> goes_on = number_of(decision[0]);
@@ -240,6 +264,7 @@ class Flattener {
   const std::string& place_;
   FlatProgram made_;
   std::size_t spent_ = 0;
+  std::size_t dropped_ = 0;                                         // of loops that were not unrolled after all
   std::unordered_map<const Type*, std::vector<std::size_t>> ends_;  // of a tuple's elements, in leaves
   int turn_ = -1;
 };

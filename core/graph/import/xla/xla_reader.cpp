@@ -170,8 +170,16 @@ class ProgramReader {
     }
     std::vector<std::string> texts;
     for (const auto& [name, count] : unknown) texts.push_back(fmt::format("{} ({})", name, count));
-    require(unknown.empty(), "{}: operations that have no equal here (with their number): {}; see docs/models.md.",
-            place_, join(texts, ", "));
+    // What only gradients need, in a module that returns no loss.
+    bool gradients = false;
+    for (const char* of_backward : {"scatter", "select-and-scatter", "batch-norm-grad"})
+      gradients = gradients || unknown.contains(of_backward);
+    require(unknown.empty(), "{}: operations that have no equal here (with their number): {}; {}.", place_,
+            join(texts, ", "),
+            gradients
+                ? "of a backward alone no model can be made: give the module of the forward, or of a whole training "
+                  "step that returns its loss"
+                : "see docs/models.md");
   }
 
   void add_arguments(const FlatProgram& flat, const Roles& roles, Lowering& lowering) {
@@ -189,6 +197,9 @@ class ProgramReader {
           break;
         case Role::Key:
           lowering.set(value, {.shape = shape, .random = true});
+          break;
+        case Role::Mask:
+          lowering.set(value, {builder_.constant(shape, false, std::nullopt), shape});
           break;
         case Role::Number:
           lowering.set(value, {builder_.scalar(1.0), shape});

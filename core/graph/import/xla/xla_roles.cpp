@@ -91,9 +91,9 @@ class RoleFinder {
   const FlatProgram& flat_;
   const std::string& place_;
   Roles made_;
-  std::set<std::int64_t> aliased_;              // numbers of parameters
-  std::vector<double> flops_;                   // [op]
-  std::vector<int> weight_votes_, data_votes_;  // [parameter]
+  std::set<std::int64_t> aliased_;                         // numbers of parameters
+  std::vector<double> flops_;                              // [op]
+  std::vector<int> weight_votes_, data_votes_, compared_;  // [parameter]
 };
 
 // A backward alone makes gradients: each result has the type of another argument.
@@ -185,6 +185,7 @@ void RoleFinder::choose_result() {
 void RoleFinder::vote() {
   weight_votes_.assign(flat_.parameters.size(), 0);
   data_votes_ = weight_votes_;
+  compared_.assign(flat_.parameters.size(), 0);
   std::vector<int> origin(flat_.values.size(), -1);
   for (std::size_t p = 0; p < flat_.parameters.size(); ++p)
     origin[static_cast<std::size_t>(flat_.parameters[p])] = static_cast<int>(p);
@@ -215,6 +216,11 @@ void RoleFinder::vote() {
                       before[0] == after[0];
       continue;
     }
+    for (std::size_t k = 0; k < op.operands.size(); ++k)
+      if (from(op, k) >= 0) {
+        int& compared = compared_[static_cast<std::size_t>(from(op, k))];
+        compared = opcode == "compare" && compared >= 0 ? 1 : -1;  // -1: read by others too
+      }
     if (opcode == "gather" && from(op, 0) >= 0) ++weight_votes_[static_cast<std::size_t>(from(op, 0))];
     if (op.operands.size() != 2) continue;
     const int x = from(op, 0), y = from(op, 1);
@@ -244,6 +250,8 @@ void RoleFinder::find_batch() {
       if (used && data && fits(p, type(v))) first = v;
     }
   };
+  // Positions and the like have one row for all samples.
+  consider([](std::size_t, const Type& of) { return !is_float(of) && of.sizes.size() >= 2 && of.sizes[0] > 1; });
   consider([](std::size_t, const Type& of) { return !is_float(of) && of.sizes.size() >= 2; });
   consider([](std::size_t, const Type& of) { return !is_float(of); });
   consider([&](std::size_t p, const Type&) { return data_votes_[p] > 0; });
@@ -271,6 +279,8 @@ void RoleFinder::give_roles() {
       role = Role::Batch;
     else if (of.sizes.empty())
       role = Role::Number;
+    else if (compared_[p] > 0)
+      role = Role::Mask;
     else if (aliased_.contains(static_cast<std::int64_t>(p)))
       role = Role::Weight;
     else if (weight_votes_[p] > 0 && data_votes_[p] == 0)

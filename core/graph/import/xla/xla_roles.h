@@ -16,6 +16,7 @@ enum class Role {
   Batch,   // data of a batch, or the same for all of its samples
   Number,  // a single floating-point number that the file leaves open
   Key,     // of random numbers
+  Mask,    // only tells which elements of others count
 };
 
 struct Roles {
