@@ -45,7 +45,7 @@ struct ModelFileSummary {
 // What a program of XLA does as it stands, also where no model can be made of it; nothing for other files. Throws as
 // read_model_file does where the text cannot be read.
 [[nodiscard]] std::optional<xla::ProgramSummary> program_of_file(const std::string& path,
-                                                                 const std::map<std::string, std::int64_t>& dims);
+                                                                 const std::map<std::string, std::int64_t>& dims = {});
 // The layouts of the parameters that the file says, on the mesh that they share (no axes: it says none). Throws
 // InputError, beginning with the path, for one that no layout of the graph's parameter says. REQUIRES: `model` has a
 // file.
