@@ -9,6 +9,7 @@
 #include <thread>
 #include <tuple>
 
+#include "cli/options/keep_shardings.h"
 #include "cli/options/stage_profiles.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
@@ -191,7 +192,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   const TextOptions add{verb};
   add("--model", options.model,
       "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, a Hugging Face "
-      "config.json, or a file of ops (.onnx, .pt2)");
+      "config.json, or a file of ops (.onnx, .pt2, .hlo)");
   verb.add_option("--dim", options.dims, "NAME=SIZE: size of a dimension that the model's file leaves open; repeatable")
       ->allow_extra_args(false);
   add("--cluster", options.cluster,
@@ -242,6 +243,9 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   verb.add_option("--force", options.forced,
                   "TENSOR=SPEC: force the sharding of a tensor, such as blk0.mlp.up=S0RS1; repeatable")
       ->take_all();
+  verb.add_flag(
+      "--keep-shardings", options.keep_shardings,
+      "force the shardings that the model's file (.mlir, .hlo) has for its parameters, on one mesh of all devices");
   add("--recompute", options.recompute,
       "what to recompute in the backward pass: none, full or selective; auto: search per layer (default: none; with "
       "--for all that the framework has)");
@@ -510,6 +514,9 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
   const Framework* framework = framework_of(options);
   const bool given = options.method != "megatron:auto";
   search.method = at_place("--method", [&] { return method_from_text(given ? options.method : "pipeshard"); });
+  // The file's shardings are those of one mesh of all devices.
+  if (options.keep_shardings && search.method.kind == Method::Kind::Pipeshard)
+    search.method = method_from_text("shard");
   const bool by_degrees = framework != nullptr && !framework->own_meshes;
   if (by_degrees && search.method.kind == Method::Kind::Pipeshard) search.launch_for = framework;
   read_recompute(search, options);
@@ -539,6 +546,7 @@ PlanRequest request_from_options(const PlanningOptions& options, const Cluster& 
       "option out.",
       search.method.text);
   for (const std::string& text : options.forced) at_place("--force", [&] { add_forced(search.forced, text); });
+  if (options.keep_shardings) keep_shardings(request);
   read_submeshes(search, options.submesh_space, cluster);
   search.logical_mesh_space =
       at_place("--logical-mesh-space", [&] { return logical_mesh_space_from_name(options.logical_mesh_space); });

@@ -30,6 +30,7 @@ struct PlanningOptions {
   std::string layer_cut, layer_starts;  // "": not given
   std::string logical_mesh, batch_axis, cross_mesh = "auto";
   std::vector<std::string> forced;  // "tensor=spec"
+  bool keep_shardings = false;
   std::string method = "pipeshard";
   std::string launch_for;                             // "": not given
   std::string schedule, recompute, recompute_layers;  // "": not given

@@ -48,7 +48,9 @@ Json to_json(const ModelRow& row) {
 std::string other_models() {
   std::string text = "# model families for --model, with the sizes that must be given:\n";
   for (const std::string& example : example_sizes()) text += fmt::format("#   {}\n", example);
-  text += "# files of ops, for --model path/model.onnx: ONNX (.onnx), PyTorch's exported programs (.pt2)\n";
+  text +=
+      "# files of ops, for --model path/model.onnx: ONNX (.onnx), PyTorch's exported programs (.pt2), HLO text of XLA "
+      "(.hlo), StableHLO (.mlir)\n";
   return text + fmt::format("# families of Hugging Face's config.json, for --model path/config.json: {}\n",
                             join(hf_model_types(), ", "));
 }
@@ -93,17 +95,18 @@ struct ParameterRow {
   std::int64_t count = 0, elements = 0;  // of all of them
 };
 
-// The name with a star for the number of its block, a number of its own between other characters.
+// The name with a star for the number of its block: one between dots, else one behind another character.
 std::string without_number(const std::string& name, int block) {
   const std::string number = fmt::format("{}", block);
   const auto is_digit = [&](std::size_t i) {
     return i < name.size() && std::isdigit(static_cast<unsigned char>(name[i])) != 0;
   };
-  for (std::size_t at = name.find(number); at != std::string::npos; at = name.find(number, at + 1)) {
-    const std::size_t end = at + number.size();
-    if ((at == 0 || !is_digit(at - 1)) && (end == name.size() || name[end] == '.'))
-      return name.substr(0, at) + "*" + name.substr(end);
-  }
+  for (const bool between_dots : {true, false})
+    for (std::size_t at = name.find(number); at != std::string::npos; at = name.find(number, at + 1)) {
+      const std::size_t end = at + number.size();
+      const bool begins = at == 0 || (between_dots ? name[at - 1] == '.' : !is_digit(at - 1));
+      if (begins && (end == name.size() || name[end] == '.')) return name.substr(0, at) + "*" + name.substr(end);
+    }
   return name;
 }
 
@@ -181,6 +184,56 @@ Bytes kept_by_parameters(const Graph& graph) {
   return total;
 }
 
+// What a program of XLA does, as it stands in its file.
+std::string program_text(const xla::ProgramSummary& program) {
+  std::string text =
+      fmt::format("# program of XLA: {} instructions in {} computations", program.instructions, program.computations);
+  if (program.partitions > 1) text += fmt::format(", already split for {} devices", program.partitions);
+  if (program.cut_off) text += "; the text ends inside a computation: what is there counts";
+  text += fmt::format("\n# work in the file{}: dots {:.4g} TFLOP ({} in the text), convolutions {:.4g} TFLOP ({})",
+                      program.partitions > 1 ? ", per device" : "", program.dot_flops / 1e12, program.dots,
+                      program.convolution_flops / 1e12, program.convolutions);
+  std::vector<std::string> loops;
+  for (const std::int64_t trips : program.trip_counts) loops.push_back(fmt::format("{}", trips));
+  if (!loops.empty()) text += fmt::format("; loops of {} turns counted", join(loops, ", "));
+  if (program.unknown_loops > 0)
+    text += fmt::format("; {} loops of unknown length counted once", program.unknown_loops);
+  text += "\n";
+  for (const auto& [kind, of] : program.collectives)
+    text += fmt::format("# {}: {} in the text, {:g} when run, {} on each device\n", kind, of.instructions, of.runs,
+                        human_bytes(Bytes(of.bytes)));
+  return text;
+}
+
+Json program_json(const xla::ProgramSummary& program) {
+  Json collectives = Json::object();
+  for (const auto& [kind, of] : program.collectives)
+    collectives[kind] = {{"instructions", of.instructions}, {"runs", of.runs}, {"bytes", of.bytes}};
+  return {{"instructions", program.instructions},
+          {"computations", program.computations},
+          {"partitions", program.partitions},
+          {"cut_off", program.cut_off},
+          {"dots", program.dots},
+          {"dot_tflop", program.dot_flops / 1e12},
+          {"convolutions", program.convolutions},
+          {"convolution_tflop", program.convolution_flops / 1e12},
+          {"trip_counts", program.trip_counts},
+          {"unknown_loops", program.unknown_loops},
+          {"collectives", std::move(collectives)}};
+}
+
+// A program that can be described but not planned: what it does, and why no model is made of it.
+void print_program(const std::string& name, const xla::ProgramSummary& program, const std::string& why, bool as_json) {
+  if (as_json)
+    return print(Json{{"verb", "models"},
+                      {"name", name},
+                      {"file_ops", program.opcodes},
+                      {"program", program_json(program)},
+                      {"no_model", why}});
+  print(fmt::format("# {}\n{}# operators in the file: {}\n# no model is made of it: {}\n", name, program_text(program),
+                    counts_text(program.opcodes), why));
+}
+
 std::string file_text(const ModelConfig& config, const Graph& graph) {
   const ModelFileSummary& summary = summary_of(config);
   std::string text = fmt::format(
@@ -188,24 +241,34 @@ std::string file_text(const ModelConfig& config, const Graph& graph) {
       "# recognised: {}\n# forward ops: {}\n",
       human_bytes(kept_by_parameters(graph)), human_bytes(made_by_forward(graph)), counts_text(summary.file_ops),
       counts_text(summary.recognised), counts_text(forward_histogram(graph)));
+  if (summary.program) text += program_text(*summary.program);
   for (const std::string& note : summary.notes) text += fmt::format("# note: {}\n", note);
   return text;
 }
 
 Json file_json(const ModelConfig& config, const Graph& graph) {
   const ModelFileSummary& summary = summary_of(config);
-  return {{"blocks", summary.blocks},
-          {"file_ops", summary.file_ops},
-          {"recognised", summary.recognised},
-          {"forward_ops", forward_histogram(graph)},
-          {"notes", summary.notes},
-          {"parameter_bytes", kept_by_parameters(graph).si()},
-          {"forward_bytes_per_sample", made_by_forward(graph).si()}};
+  Json file = {{"blocks", summary.blocks},
+               {"file_ops", summary.file_ops},
+               {"recognised", summary.recognised},
+               {"forward_ops", forward_histogram(graph)},
+               {"notes", summary.notes},
+               {"parameter_bytes", kept_by_parameters(graph).si()},
+               {"forward_bytes_per_sample", made_by_forward(graph).si()}};
+  if (summary.program) file["program"] = program_json(*summary.program);
+  return file;
 }
 
 // One model: its sizes, its work, and what it is made of.
 void print_model(const std::string& name, const std::vector<std::string>& dims, bool as_json) {
-  const ModelConfig config = find_model(name, dims_from_texts(dims));
+  ModelConfig config;
+  try {
+    config = find_model(name, dims_from_texts(dims));
+  } catch (const InputError& error) {
+    const std::optional<xla::ProgramSummary> program = program_of_file(name, dims_from_texts(dims));
+    if (!program) throw;
+    return print_program(name, *program, error.what(), as_json);
+  }
   const Graph graph = graph_of(config);
   const ModelRow row = measure(config, graph);
   const std::vector<ParameterRow> parameters = parameter_rows(graph);
@@ -253,7 +316,7 @@ void add_models(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
   verb->add_option("model", options->model,
                    "describe this one: a built-in model, a family with sizes, a Hugging Face config.json, or a file of "
-                   "ops (.onnx, .pt2)");
+                   "ops (.onnx, .pt2, .hlo, .mlir)");
   verb->add_option("--dim", options->dims, "NAME=SIZE: size of a dimension that the file leaves open; repeatable")
       ->allow_extra_args(false);
   verb->add_flag("--json", options->json, "print the result as JSON");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -88,6 +89,15 @@ bool has_master_copy(const Op& op) {
 
 InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType precision)
     : graph_(graph), seed_(seed), precision_(precision) {
+  std::set<TensorId> truths;  // what decides a selection, and what it is made of by moving elements
+  for (auto op = graph.ops().rbegin(); op != graph.ops().rend(); ++op) {
+    if (op->kind == OpKind::Select) truths.insert(op->inputs[0]);
+    const bool moves = op->kind == OpKind::Broadcast || op->kind == OpKind::Reshape || op->kind == OpKind::Transpose ||
+                       op->kind == OpKind::Slice;
+    if (moves && truths.contains(op->outputs[0])) truths.insert(op->inputs[0]);
+  }
+  for (const TensorId id : truths)
+    if (graph.tensor(id).dtype == DType::I32) index_bounds_.emplace(id, 2);
   for (const Op& op : graph.ops()) {
     if (has_master_copy(op)) masters_.insert(op.inputs[1]);
     const IterationSpace space = iteration_space(graph, op);

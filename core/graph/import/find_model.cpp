@@ -11,7 +11,7 @@ ModelConfig find_model(const std::string& name, const std::map<std::string, std:
   if (is_model_file(name)) return read_model_file(name, dims);
   require(dims.empty(), "--dim: model '{}' leaves no dimension open; --dim is for files of ops such as model.onnx.",
           name);
-  for (const char* other : {".textproto", ".pbtxt", ".pb", ".pt", ".pth", ".safetensors", ".hlo", ".mlir", ".gguf"})
+  for (const char* other : {".textproto", ".pbtxt", ".pb", ".pt", ".pth", ".safetensors", ".mlir", ".gguf"})
     require(!name.ends_with(other),
             "model '{}': files of ops in this format are not read; export the model as ONNX (.onnx) or with "
             "torch.export.save (.pt2).",

@@ -9,13 +9,17 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/base/zip.h"
+#include "core/graph/import/mlir/mlir_text.h"
 #include "core/graph/import/onnx/onnx_reader.h"
 #include "core/graph/import/primitive/axes.h"
 #include "core/graph/import/primitive/blocks.h"
 #include "core/graph/import/primitive/builder.h"
 #include "core/graph/import/primitive/emit.h"
+#include "core/graph/import/primitive/forward_half.h"
 #include "core/graph/import/primitive/recognise.h"
 #include "core/graph/import/torch/export_reader.h"
+#include "core/graph/import/xla/hlo_text.h"
+#include "core/graph/import/xla/xla_reader.h"
 
 namespace meshwright {
 
@@ -25,8 +29,22 @@ using primitive::Kind;
 using primitive::Module;
 using primitive::Node;
 
-constexpr const char *kOnnx = ".onnx", *kTorch = ".pt2", *kTorchJson = ".json.gz";
+constexpr const char *kOnnx = ".onnx", *kTorch = ".pt2";
+// Longer endings of a kind stand first.
+constexpr const char* kEndings[] = {".onnx", ".pt2", ".json.gz", ".hlo.txt",  ".hlo",
+                                    ".txt",  ".js",  ".mlir",    ".stablehlo"};
+constexpr const char* kHloEndings[] = {".hlo", ".txt", ".js"};
+constexpr const char* kMlirEndings[] = {".mlir", ".stablehlo"};
 constexpr std::uint64_t kMaxProgram = std::uint64_t{1} << 28;  // bytes of an exported program without its weights
+
+bool is_hlo_file(const std::string& path) {
+  return std::any_of(std::begin(kHloEndings), std::end(kHloEndings),
+                     [&](const char* end) { return path.ends_with(end); });
+}
+bool is_mlir_file(const std::string& path) {
+  return std::any_of(std::begin(kMlirEndings), std::end(kMlirEndings),
+                     [&](const char* end) { return path.ends_with(end); });
+}
 
 // Where a softmax or a product with parameters ends the model, its rows are logits: a cross entropy of new labels.
 void add_loss(Module& module) {
@@ -106,6 +124,10 @@ class FileSource : public ForwardSource {
     primitive::emit(module_, axes_, blocks_, graph, reduction);
   }
 
+  [[nodiscard]] primitive::KeptShardings shardings(const Graph& graph) const {
+    return primitive::kept_shardings(module_, axes_, graph);
+  }
+
   ModelFileSummary summary;
 
  private:
@@ -124,9 +146,11 @@ class FileSource : public ForwardSource {
 
 std::string model_name(const std::string& path) {
   std::string name = path.substr(path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
-  for (const char* end : {".onnx", ".pt2", ".json.gz"})
-    if (name.size() > std::string_view(end).size() && name.ends_with(end))
+  for (const char* end : kEndings)
+    if (name.size() > std::string_view(end).size() && name.ends_with(end)) {
       name.resize(name.size() - std::string_view(end).size());
+      break;
+    }
   return name;
 }
 
@@ -134,7 +158,15 @@ struct ReadModule {
   Module module;
   std::int64_t default_batch;
   DType dtype;
+  std::optional<xla::ProgramSummary> program = {};
 };
+
+xla::Program read_program(std::string_view bytes, const std::string& path,
+                          const std::map<std::string, std::int64_t>& dims) {
+  if (is_mlir_file(path)) return mlir::read_mlir(bytes, dims, path);
+  require(xla::is_hlo_text(bytes), "{}: the text holds no HloModule; give the text that XLA printed.", path);
+  return xla::read_hlo_text(bytes, path);
+}
 
 // The JSON of an exported program, in its archive or alone.
 std::string program_text(std::string_view bytes, const std::string& path) {
@@ -161,6 +193,12 @@ ReadModule read_module(std::string_view bytes, const std::string& path,
     onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
     return {std::move(read.module), read.default_batch, read.dtype};
   }
+  if (is_hlo_file(path) || is_mlir_file(path)) {
+    const xla::Program program = read_program(bytes, path, dims);
+    xla::ImportedProgram read =
+        xla::module_of(program, is_mlir_file(path) ? std::map<std::string, std::int64_t>{} : dims, path);
+    return {std::move(read.module), read.default_batch, read.dtype, xla::summary_of(program)};
+  }
   torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), dims, path);
   return {std::move(read.module), read.default_batch, read.dtype};
 }
@@ -183,7 +221,7 @@ void describe(ModelConfig& model) {
 }  // namespace
 
 bool is_model_file(const std::string& path) {
-  return path.ends_with(kOnnx) || path.ends_with(kTorch) || path.ends_with(kTorchJson);
+  return std::any_of(std::begin(kEndings), std::end(kEndings), [&](const char* end) { return path.ends_with(end); });
 }
 
 ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
@@ -193,7 +231,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   Module module;
   try {
     module = primitive::recognised(read.module);
-    add_loss(module);
+    if (!primitive::end_before_loss(module)) add_loss(module);
     make_constants_data(module);
     for (const Node& node : module.nodes)
       require(primitive::elements_of(node.shape) > 0, "op '{}' makes an empty tensor {}; give sizes above 0.",
@@ -203,6 +241,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
     throw InputError(fmt::format("{}: {}", path, error.what()));
   }
   source = std::make_shared<FileSource>(std::move(module), path);
+  source->summary.program = read.program;
   ModelConfig model{.name = model_name(path), .family = "file", .layers = source->summary.blocks};
   model.default_batch = read.default_batch;
   model.default_dtype = read.dtype;
@@ -217,6 +256,25 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
 
 ModelConfig read_model_file(const std::string& path, const std::map<std::string, std::int64_t>& dims) {
   return read_model_bytes(read_file(path), path, dims);
+}
+
+std::optional<xla::ProgramSummary> program_of_file(const std::string& path,
+                                                   const std::map<std::string, std::int64_t>& dims) {
+  if (!is_hlo_file(path) && !is_mlir_file(path)) return std::nullopt;
+  return xla::summary_of(read_program(read_file(path), path, dims));
+}
+
+primitive::KeptShardings shardings_of(const ModelConfig& model) {
+  MW_CHECK(model.file.has_value(), "model '{}' has no file", model.name);
+  Graph graph;
+  graph.name = model.name;
+  graph.batch = 1;
+  model.file->source->build(graph, LossReduction::Mean);
+  try {
+    return static_cast<const FileSource&>(*model.file->source).shardings(graph);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", model.file->path, error.what()));
+  }
 }
 
 const ModelFileSummary& summary_of(const ModelConfig& model) {

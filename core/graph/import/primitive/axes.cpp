@@ -139,6 +139,15 @@ void Axes::set(int node, std::vector<AxisList> dims) {
   dims_[static_cast<std::size_t>(node)] = std::move(dims);
 }
 
+// Whether dimension d has an axis that a dimension before it has.
+bool Axes::meets_itself(const std::vector<AxisList>& dims, std::size_t d) const {
+  const AxisList own = resolved(dims[d]);
+  for (std::size_t before = 0; before < d; ++before)
+    for (const int axis : resolved(dims[before]))
+      if (std::find(own.begin(), own.end(), axis) != own.end()) return true;
+  return false;
+}
+
 // The result's axes are those of the first activation that has the dimension.
 void Axes::elementwise(int n) {
   const Node& node = module_.nodes[static_cast<std::size_t>(n)];
@@ -166,6 +175,17 @@ void Axes::elementwise(int n) {
             k, own);
     }
     result[d] = having.empty() ? fresh(node.shape[d]) : input(n, having[0].first)[having[0].second];
+    if (meets_itself(result, d)) {
+      // A dimension that meets itself, as the positions of a mask do: the second one is another.
+      require(
+          !holds_batch(node.shape[d]),
+          "op '{}': each sample meets every other one, so that the batch cannot be cut into micro-batches; leave the "
+          "op out.",
+          node.name);
+      result[d] = fresh(node.shape[d]);
+      for (const auto& [operand, own] : having) see(n, operand, own, result[d]);
+      continue;
+    }
     for (std::size_t h = 1; h < having.size(); ++h) match(n, having[h].first, having[h].second, result[d]);
   }
   set(n, std::move(result));
@@ -272,7 +292,18 @@ void Axes::matmul(int n) {
   const Node& node = module_.nodes[static_cast<std::size_t>(n)];
   const std::vector<AxisList> x = input(n, 0), y = input(n, 1);
   const std::size_t rank = node.shape.size();
-  match(n, 1, y.size() - 2, x.back());
+  if (!unify(x.back(), y[y.size() - 2])) {
+    // One factor sees the other's axes: the one that does not have them already, as the keys' positions of weights that
+    // have their queries' too.
+    std::vector<AxisList> seen = y;
+    seen[y.size() - 2] = x.back();
+    bool twice = false;
+    for (std::size_t d = 0; d < seen.size(); ++d) twice = twice || meets_itself(seen, d);
+    if (twice)
+      see(n, 0, x.size() - 1, y[y.size() - 2]);
+    else
+      see(n, 1, y.size() - 2, x.back());
+  }
   std::vector<AxisList> result(rank);
   for (std::size_t d = 0; d + 2 < rank; ++d) {
     const auto dim_of = [&](const std::vector<AxisList>& of, std::size_t operand) -> std::optional<std::size_t> {

@@ -62,6 +62,7 @@ class Axes {
   void match(int node, std::size_t operand, std::size_t dim, const AxisList& axes);
   void set(int node, std::vector<AxisList> dims);
   [[nodiscard]] const std::vector<AxisList>& input(int node, std::size_t operand) const;
+  [[nodiscard]] bool meets_itself(const std::vector<AxisList>& dims, std::size_t d) const;
   void elementwise(int node);
   void reshape(int node);
   void broadcast(int node);

@@ -65,13 +65,17 @@ int Builder::parameter(const std::string& called, const Shape& of) {
 int Builder::constant(const Shape& of, bool integer, std::optional<std::vector<double>> given) {
   if (given && static_cast<std::int64_t>(given->size()) != elements_of(of))
     fail(fmt::format("a constant of shape {} has {} values", to_text(of), given->size()));
-  if (given && given->size() > static_cast<std::size_t>(kMaxValues)) given.reset();
+  // The numbers of a row, such as all ids of a table, are kept beyond that.
+  const bool row = std::count_if(of.begin(), of.end(), [](std::int64_t size) { return size != 1; }) <= 1;
+  const std::int64_t most = row ? kMaxRow : kMaxValues;
+  if (given && static_cast<std::int64_t>(given->size()) > most) given.reset();
+  if (given && given->size() > 16 && (kept_ += static_cast<std::int64_t>(given->size())) > kMaxKept) given.reset();
   std::string text;
-  if (given && given->size() <= 16) {
-    text = fmt::format("c{}{}", integer, to_text(of));
-    for (const double value : *given) text += fmt::format(",{:a}", value);
+  if (given) {
+    const std::string_view bytes(reinterpret_cast<const char*>(given->data()), given->size() * sizeof(double));
+    text = fmt::format("c{}{} {:x}", integer, to_text(of), stable_hash(bytes));
     const auto found = made_.find(text);
-    if (found != made_.end()) return found->second;
+    if (found != made_.end() && at(found->second).values == given) return found->second;
   }
   const int made = add(Kind::Constant, {}, of, integer);
   module_.nodes.back().constant = true;
@@ -154,7 +158,7 @@ int Builder::range(double start, double end, double step, bool integer) {
   const double count = std::ceil((end - start) / step);
   expect(step != 0.0 && count < 1e15, "its numbers have no end");
   const auto length = static_cast<std::int64_t>(std::max(count, 0.0));
-  if (length > kMaxValues) return constant({length}, integer, std::nullopt);
+  if (length > kMaxRow) return constant({length}, integer, std::nullopt);
   std::vector<double> values;
   for (std::int64_t i = 0; i < length; ++i) values.push_back(start + static_cast<double>(i) * step);
   return constant({length}, integer, std::move(values));
@@ -190,6 +194,7 @@ std::optional<int> Builder::simpler(Kind kind, int x, int y) {
   const bool same_shape = broadcast_shape(shape(x), shape(y)) == shape(x);
   if (kind == Kind::Multiply && b == 1.0 && same_shape) return x;
   if (kind == Kind::Add && b == 0.0 && same_shape) return x;
+  if (kind == Kind::Multiply && b == 0.0 && same_shape) return broadcast(scalar(0.0), shape(x));
   return std::nullopt;
 }
 

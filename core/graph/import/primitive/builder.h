@@ -17,7 +17,13 @@ namespace meshwright::primitive {
 
 // Constants of more elements have a shape and no values.
 inline constexpr std::int64_t kMaxValues = 1 << 16;
+inline constexpr std::int64_t kMaxRow = 1 << 20;  // the same of those of one dimension
+// All values that are kept, but for those of the smallest constants.
+inline constexpr std::int64_t kMaxKept = 1 << 25;
 inline constexpr std::size_t kMaxRank = 64;
+
+// What a binary op of primitive kind, or a comparison, makes of two numbers.
+[[nodiscard]] double binary_value(Kind kind, double x, double y, Comparison comparison, bool integer);
 
 class Builder {
  public:
@@ -98,10 +104,11 @@ class Builder {
   [[nodiscard]] Shape rescaled(const Shape& from, Shape to) const;
   [[nodiscard]] Shape completed(const Shape& from, Shape to) const;
   [[nodiscard]] std::optional<int> unmerged_transpose(int x, const Shape& to);
-  void compute(Node& node) const;
+  void compute(Node& node);
   [[nodiscard]] std::int64_t slid(std::int64_t size, const Windows& windows, std::size_t d) const;
 
   Module& module_;
+  std::int64_t kept_ = 0;            // elements of constants
   std::map<std::string, int> made_;  // by a text of what the node does
 };
 

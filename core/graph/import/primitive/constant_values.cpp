@@ -32,6 +32,40 @@ std::size_t index_of(std::int64_t at, const Shape& shape, const Shape& strides) 
   return static_cast<std::size_t>(index);
 }
 
+// Nothing for functions that no shape or mask is made with.
+std::optional<double> unary_value(Kind kind, double x) {
+  switch (kind) {
+    case Kind::Exp:
+      return std::exp(x);
+    case Kind::Log:
+      return std::log(x);
+    case Kind::Sqrt:
+      return std::sqrt(x);
+    case Kind::Rsqrt:
+      return 1.0 / std::sqrt(x);
+    case Kind::Reciprocal:
+      return 1.0 / x;
+    case Kind::Square:
+      return x * x;
+    case Kind::Abs:
+      return std::abs(x);
+    case Kind::Sin:
+      return std::sin(x);
+    case Kind::Cos:
+      return std::cos(x);
+    case Kind::Not:
+      return x == 0.0 ? 1.0 : 0.0;
+    case Kind::ToFloat:
+      return x;
+    case Kind::ToInteger:
+      return std::trunc(x);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
 double binary_value(Kind kind, double x, double y, Comparison comparison, bool integer) {
   switch (kind) {
     case Kind::Add:
@@ -68,45 +102,20 @@ double binary_value(Kind kind, double x, double y, Comparison comparison, bool i
   return 0.0;
 }
 
-// Nothing for functions that no shape or mask is made with.
-std::optional<double> unary_value(Kind kind, double x) {
-  switch (kind) {
-    case Kind::Exp:
-      return std::exp(x);
-    case Kind::Log:
-      return std::log(x);
-    case Kind::Sqrt:
-      return std::sqrt(x);
-    case Kind::Rsqrt:
-      return 1.0 / std::sqrt(x);
-    case Kind::Reciprocal:
-      return 1.0 / x;
-    case Kind::Square:
-      return x * x;
-    case Kind::Abs:
-      return std::abs(x);
-    case Kind::Sin:
-      return std::sin(x);
-    case Kind::Cos:
-      return std::cos(x);
-    case Kind::Not:
-      return x == 0.0 ? 1.0 : 0.0;
-    case Kind::ToFloat:
-      return x;
-    case Kind::ToInteger:
-      return std::trunc(x);
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
-
-void Builder::compute(Node& node) const {
+void Builder::compute(Node& node) {
   const std::int64_t count = elements_of(node.shape);
-  if (count > kMaxValues) return;
+  const bool row =
+      std::count_if(node.shape.begin(), node.shape.end(), [](std::int64_t size) { return size != 1; }) <= 1;
+  if (count > (row ? kMaxRow : kMaxValues) || (count > 16 && kept_ + count > kMaxKept)) return;
   for (const int input : node.inputs)
     if (!at(input).values) return;
+  // What the file made for its own batch has no values for any other.
+  const bool repeats = is_binary(node.kind) || node.kind == Kind::Select || node.kind == Kind::Broadcast;
+  for (const int input : node.inputs) {
+    const Shape& shape = at(input).shape;
+    for (std::size_t d = 0; repeats && d < shape.size(); ++d)
+      if (shape[d] != 1 && shape[d] != node.shape[d + node.shape.size() - shape.size()]) return;
+  }
   std::vector<const std::vector<double>*> from;
   std::vector<Shape> strides;
   for (const int input : node.inputs) {
@@ -154,13 +163,13 @@ void Builder::compute(Node& node) const {
     node.values = std::move(made);
   } else if (node.kind == Kind::Gather) {
     const Shape& table = at(node.inputs[0]).shape;
-    const std::int64_t row = table[0] == 0 ? 0 : elements_of(table) / table[0];
-    if (row == 0) return;
+    const std::int64_t width = table[0] == 0 ? 0 : elements_of(table) / table[0];
+    if (width == 0) return;
     each([&](std::int64_t i) {
-      double id = (*from[1])[static_cast<std::size_t>(i / row)];
+      double id = (*from[1])[static_cast<std::size_t>(i / width)];
       if (id < 0) id += static_cast<double>(table[0]);
       if (!(id >= 0 && id < static_cast<double>(table[0]))) fail(fmt::format("index {} is beyond its table", id));
-      return (*from[0])[static_cast<std::size_t>(static_cast<std::int64_t>(id) * row + i % row)];
+      return (*from[0])[static_cast<std::size_t>(static_cast<std::int64_t>(id) * width + i % width)];
     });
   } else if (node.kind == Kind::ReduceSum && node.shape.size() == 1 && count == 1) {
     node.values = std::vector<double>{std::accumulate(from[0]->begin(), from[0]->end(), 0.0)};

@@ -344,7 +344,7 @@ void Emitter::add_loss(LossReduction reduction) {
     rows.pop_back();
     TensorId labels{0};
     const Node& given = node(result.inputs[1]);
-    if (given.inputs.empty()) {
+    if (only_labels(result.inputs[1])) {
       labels =
           graph_.add_tensor(unique(given.name.empty() ? "labels" : given.name), TensorKind::Input, DType::I32, rows);
     } else {
@@ -371,7 +371,7 @@ void Emitter::run(const std::vector<int>& blocks, LossReduction reduction) {
   for (int n = 0; n < static_cast<int>(module_.nodes.size()); ++n) {
     if (ends_in_loss && n == module_.result) continue;
     // Labels are made with the loss, whose rows they have.
-    if (ends_in_loss && n == node(module_.result).inputs[1] && node(n).inputs.empty()) continue;
+    if (ends_in_loss && n == node(module_.result).inputs[1] && only_labels(n)) continue;
     graph_.current_block = blocks[static_cast<std::size_t>(n)];
     emit(n);
   }

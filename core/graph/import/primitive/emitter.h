@@ -93,6 +93,8 @@ class Emitter {
   [[nodiscard]] Value rotary(int n);
   [[nodiscard]] std::optional<double> scalar(int n) const;
   [[nodiscard]] std::vector<Wanted> image(const std::vector<AxisList>& dims, bool grouped) const;
+  // Whether n is an input that the loss alone reads.
+  [[nodiscard]] bool only_labels(int n) const { return node(n).inputs.empty() && readers_of_.at(n).size() == 1; }
   void add_loss(LossReduction reduction);
 
   const Module& module_;

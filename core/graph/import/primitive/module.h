@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -110,13 +111,29 @@ struct Node {
   std::optional<std::vector<double>> values = {};  // of small constants
 };
 
+// A factor of the number of devices: devices whose numbers differ by a multiple of (all / (begin * size)) are in
+// different pieces of it.
+struct MeshFactor {
+  std::int64_t begin, size;
+};
+
+// How a file says that a tensor lies on devices (file_sharding.h).
+struct FileSharding {
+  std::string text = {};                           // as the file has it
+  std::int64_t devices = 0;                        // 0: of any number, the same everywhere
+  std::vector<std::vector<MeshFactor>> dims = {};  // outermost factor first
+  std::set<std::int64_t> cuts = {};                // where factors begin
+  std::string problem = {};                        // why no layout on a mesh says it; empty: one does
+};
+
 struct Module {
   std::vector<Node> nodes;
-  int result = -1;                                 // the loss where it is a CrossEntropy
-  std::int64_t batch = 0;                          // the file's, 0: open
-  std::map<std::string, std::int64_t> file_ops;    // by the file's names
-  std::map<std::string, std::int64_t> recognised;  // patterns that became one op
-  std::vector<std::string> notes;                  // what differs from the file
+  int result = -1;                                     // the loss where it is a CrossEntropy
+  std::int64_t batch = 0;                              // the file's, 0: open
+  std::map<std::string, std::int64_t> file_ops;        // by the file's names
+  std::map<std::string, std::int64_t> recognised;      // patterns that became one op
+  std::vector<std::string> notes;                      // what differs from the file
+  std::map<std::string, FileSharding> shardings = {};  // of parameters, by name, where the file has them
 };
 
 [[nodiscard]] std::int64_t elements_of(const Shape& shape);  // throws InputError beyond 2^62

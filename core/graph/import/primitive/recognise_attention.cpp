@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/primitive/recogniser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/base/errors.h"
+
+namespace meshwright::primitive {
+
+// --- attention ---
+
+namespace {
+
+constexpr double kHidden = -1000.0;    // scores at most this are masked
+constexpr std::int64_t kSamples = 24;  // rows and columns that are looked at in a large mask
+
+// One element of a constant that is too large to be kept; nothing where it is made of what the file does not tell.
+std::optional<double> element_of(const Builder& b, int n, Shape index, int& budget) {
+  while (--budget > 0) {
+    const Node& node = b.at(n);
+    index.erase(index.begin(), index.end() - static_cast<std::ptrdiff_t>(node.shape.size()));
+    for (std::size_t d = 0; d < index.size(); ++d)
+      if (node.shape[d] == 1) index[d] = 0;
+    if (node.values) {
+      std::size_t at = 0;
+      for (std::size_t d = 0; d < index.size(); ++d)
+        at = at * static_cast<std::size_t>(node.shape[d]) + static_cast<std::size_t>(index[d]);
+      return (*node.values)[at];
+    }
+    const auto operand = [&](std::size_t k) { return element_of(b, node.inputs[k], index, budget); };
+    switch (node.kind) {
+      case Kind::Broadcast:
+        n = node.inputs[0];
+        continue;
+      case Kind::Transpose: {
+        Shape from(index.size());
+        for (std::size_t d = 0; d < index.size(); ++d) from[static_cast<std::size_t>(node.details.axes[d])] = index[d];
+        index = from;
+        n = node.inputs[0];
+        continue;
+      }
+      case Kind::Slice:
+        if (!node.details.stride.empty()) return std::nullopt;
+        index[static_cast<std::size_t>(node.details.axes[0])] += node.details.start[0];
+        n = node.inputs[0];
+        continue;
+      case Kind::Reshape: {
+        std::int64_t flat = 0;
+        for (std::size_t d = 0; d < index.size(); ++d) flat = flat * node.shape[d] + index[d];
+        const Shape& from = b.shape(node.inputs[0]);
+        index.assign(from.size(), 0);
+        for (std::size_t d = from.size(); d-- > 0; flat /= from[d]) index[d] = flat % from[d];
+        n = node.inputs[0];
+        continue;
+      }
+      case Kind::Select: {
+        const auto chosen = operand(0);
+        return chosen ? operand(*chosen != 0.0 ? 1 : 2) : std::nullopt;
+      }
+      case Kind::Not:
+      case Kind::ToFloat:
+      case Kind::ToInteger: {
+        const auto x = operand(0);
+        return !x ? std::nullopt : node.kind == Kind::Not ? std::optional(*x == 0.0 ? 1.0 : 0.0) : x;
+      }
+      default:
+        break;
+    }
+    if (node.inputs.size() != 2 || node.kind > Kind::Compare) return std::nullopt;
+    const auto x = operand(0), y = operand(1);
+    if (!x || !y) return std::nullopt;
+    return binary_value(node.kind, *x, *y, node.details.comparison, false);
+  }
+  return std::nullopt;
+}
+
+// Rows and columns that tell one mask from another: the first, the last, and some between, with their neighbours.
+std::vector<std::int64_t> sampled(std::int64_t size) {
+  std::set<std::int64_t> found;
+  for (std::int64_t k = 0; k < kSamples; ++k)
+    for (const std::int64_t near : {-1, 0, 1})
+      found.insert(std::clamp<std::int64_t>(k * size / kSamples + near, 0, size - 1));
+  found.insert(size - 1);
+  return {found.begin(), found.end()};
+}
+
+// Whether the square constant hides what is above its diagonal and nothing else. `keeps`: of 0 and 1, whether 1 is
+// kept; none: any of the two, or numbers to be added. What the file does not tell is taken as such a mask.
+bool hides_later(const Builder& b, int mask, std::optional<bool> keeps) {
+  const Node& node = b.at(mask);
+  const std::int64_t n = node.shape.back();
+  if (elements_of(node.shape) != n * n) return false;
+  bool added = true, kept = true, hidden = true;
+  const std::vector<std::int64_t> samples = sampled(n);
+  const bool all = n * n <= kMaxValues;
+  Shape index(node.shape.size(), 0);
+  const std::int64_t rows = all ? n : static_cast<std::int64_t>(samples.size());
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < rows; ++j) {
+      const std::int64_t row = all ? i : samples[static_cast<std::size_t>(i)],
+                         column = all ? j : samples[static_cast<std::size_t>(j)];
+      index[index.size() - 2] = row;
+      index[index.size() - 1] = column;
+      int budget = 64;
+      const auto value = element_of(b, mask, index, budget);
+      if (!value) return true;
+      const bool later = column > row;
+      added = added && (*value <= kHidden) == later;
+      kept = kept && (*value != 0.0) == !later;
+      hidden = hidden && (*value != 0.0) == later;
+    }
+  return keeps ? (*keeps ? kept : hidden) : added || kept || hidden;
+}
+
+}  // namespace
+
+// keeps: of a mask that selects, whether what is not 0 is kept; none: the mask is added.
+bool Recogniser::is_causal(int mask, std::optional<bool> keeps) {
+  const auto [known, is_new] = causal_.emplace(std::pair{mask, keeps ? (*keeps ? 1 : 0) : -1}, false);
+  if (!is_new) return known->second;
+  std::vector<int> open = {mask};
+  std::set<int> met;
+  while (!open.empty() && met.size() < 256) {
+    const int i = open.back();
+    open.pop_back();
+    if (!met.insert(i).second) continue;
+    const Node& node = at(i);
+    const std::size_t rank = node.shape.size();
+    const bool square = rank >= 2 && node.shape[rank - 1] == node.shape[rank - 2] && node.shape[rank - 1] > 1;
+    if (node.constant && square && hides_later(b_, i, i == mask ? keeps : std::nullopt)) return known->second = true;
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return false;
+}
+
+void Recogniser::note_mask(int mask, std::optional<bool> keeps, Scores& scores) {
+  const bool causal = is_causal(mask, keeps);
+  if (causal) scores.causal = true;
+  if (!causal || !at(mask).constant) scores.hidden = true;
+}
+
+// A transposed product as a product of transposed factors, its last dimension still the columns.
+Recogniser::Found Recogniser::untransposed_product(int i) {
+  Shape axes = at(i).details.axes;
+  const int product = at(i).inputs[0];
+  if (!is(product, Kind::MatMul)) return std::nullopt;
+  int x = at(product).inputs[0], y = at(product).inputs[1];
+  const std::size_t rank = axes.size();
+  for (int* factor : {&x, &y}) {
+    Shape wide(rank - at(*factor).shape.size(), 1);
+    wide.insert(wide.end(), at(*factor).shape.begin(), at(*factor).shape.end());
+    *factor = b_.reshape(*factor, wide);
+  }
+  const auto rows = static_cast<std::int64_t>(rank) - 2, columns = rows + 1;
+  if (axes.back() == rows) {  // the product of the factors the other way round
+    const int turned = b_.swap(y, -1, -2);
+    y = b_.swap(x, -1, -2);
+    x = turned;
+    for (std::int64_t& axis : axes)
+      if (axis >= rows) axis = axis == rows ? columns : rows;
+  }
+  if (axes.back() != columns) return std::nullopt;
+  // Another dimension becomes the rows: one that the right factor lacks, which gets the old rows in its place.
+  const std::int64_t taken = axes[rank - 2];
+  if (taken != rows && at(y).shape[static_cast<std::size_t>(taken)] != 1) return std::nullopt;
+  Shape of_y = axes;
+  for (std::size_t d = 0; d + 2 < rank; ++d)
+    if (of_y[d] == rows) of_y[d] = taken;
+  of_y[rank - 2] = rows;
+  return b_.matmul(b_.transpose(x, axes), b_.transpose(y, of_y));
+}
+
+std::optional<Recogniser::Scores> Recogniser::scores_of(int i) {
+  Scores scores{i};
+  for (int steps = 0; steps < 24; ++steps) {
+    const Node node = at(i);
+    double scalar = 1.0;
+    if (node.kind == Kind::MatMul) {
+      scores.product = i;
+      return scores;
+    }
+    const bool parted = node.kind == Kind::Reshape && is(node.inputs[0], Kind::MatMul) &&
+                        node.shape.back() == at(node.inputs[0]).shape.back();
+    if (node.kind == Kind::Transpose) {
+      const Found straight = untransposed_product(i);
+      if (!straight) return std::nullopt;
+      i = *straight;
+    } else if (node.kind == Kind::Reshape && core(i) != i && !is(core(i), Kind::Broadcast)) {
+      i = core(i);        // dimensions of one element
+    } else if (parted) {  // heads that were merged for the product
+      i = node.inputs[0];
+    } else if (const Found inner = beside_scalar(i, Kind::Multiply, &scalar)) {
+      scores.scale *= scalar;
+      i = *inner;
+    } else if (node.kind == Kind::Add || node.kind == Kind::Subtract || node.kind == Kind::Multiply) {
+      const bool left = at(node.inputs[0]).trained;
+      const int mask = node.inputs[left ? 1 : 0];
+      if (at(mask).trained || (!left && node.kind == Kind::Subtract)) return std::nullopt;
+      note_mask(mask, std::nullopt, scores);
+      i = node.inputs[left ? 0 : 1];
+    } else if (node.kind == Kind::Select && !at(node.inputs[0]).trained) {
+      const bool keeps = at(node.inputs[1]).trained;
+      if (at(node.inputs[keeps ? 2 : 1]).trained) return std::nullopt;
+      note_mask(node.inputs[0], keeps, scores);
+      i = node.inputs[keeps ? 1 : 2];
+    } else {
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+// Keys or values before each head was repeated for its group: reshape(broadcast(x (b, kv, 1, s, d))).
+int Recogniser::unrepeated(int i) {
+  const Node merged = at(i);
+  if (merged.kind != Kind::Reshape || merged.shape.size() != 4) return i;
+  const Node wide = at(merged.inputs[0]);
+  if (wide.kind != Kind::Broadcast || wide.shape.size() != 5) return i;
+  const Shape narrow = at(wide.inputs[0]).shape;
+  const bool repeats = narrow.size() == 5 && narrow[2] == 1 && narrow[1] == wide.shape[1] &&
+                       merged.shape[1] == wide.shape[1] * wide.shape[2] && merged.shape[2] == wide.shape[3];
+  return repeats ? b_.reshape(wide.inputs[0], {narrow[0], narrow[1], narrow[3], narrow[4]}) : i;
+}
+
+// (batch, heads, s, d) of what was merged to (batch * heads, s, d).
+int Recogniser::with_heads(int i) {
+  const Node node = at(i);
+  if (node.kind != Kind::Reshape || node.shape.size() != 3) return i;
+  const Shape before = at(node.inputs[0]).shape;
+  const std::size_t rank = before.size();
+  const bool merged = rank >= 4 && before[rank - 2] == node.shape[1] && before[rank - 1] == node.shape[2] &&
+                      before[0] > 0 && node.shape[0] % before[0] == 0;
+  return merged ? b_.reshape(node.inputs[0], {before[0], node.shape[0] / before[0], node.shape[1], node.shape[2]}) : i;
+}
+
+// What is below factors and merged heads.
+Recogniser::Scaled Recogniser::peeled(int i) {
+  Scaled whole{i, 1.0};
+  for (int before = -1; before != whole.node;) {
+    before = whole.node;
+    const Scaled inner = unscaled(whole.node);
+    whole = {with_heads(inner.node), whole.factor * inner.factor};
+  }
+  return whole;
+}
+
+// The softmax of attention weights, below what drops some, merges heads, or sets rows to 0 in which all is masked.
+int Recogniser::softmax_below(int i) {
+  for (int steps = 0; steps < 4 && !is(i, Kind::Softmax); ++steps) {
+    if (is(i, Kind::Dropout))
+      i = at(i).inputs[0];
+    else if (is(i, Kind::Select))
+      i = at(i).inputs[is(at(i).inputs[1], Kind::Softmax) ? 1 : 2];
+    else if (is(i, Kind::Reshape) && core(i) != i)
+      i = core(i);
+    else
+      i = with_heads(i);  // the same where nothing was merged
+  }
+  return i;
+}
+
+// The product of weights and values, written either way round.
+Recogniser::Found Recogniser::attention(int weights, int values) {
+  if (const Found found = attention_of(weights, values)) return found;
+  if (at(values).shape.size() < 2 || at(weights).shape.size() < 2 || !is(values, Kind::Transpose)) return std::nullopt;
+  const int turned = b_.swap(values, -1, -2);
+  if (!is(softmax_below(turned), Kind::Softmax)) return std::nullopt;
+  const int straight = b_.swap(weights, -1, -2);
+  const Found found = attention_of(turned, straight);
+  if (!found) return std::nullopt;
+  Shape shape = at(turned).shape;
+  shape.back() = at(straight).shape.back();
+  return b_.swap(b_.reshape(*found, shape), -1, -2);
+}
+
+Recogniser::Found Recogniser::attention_of(int weights, int values) {
+  weights = softmax_below(weights);
+  if (!is(weights, Kind::Softmax) || !over_last(weights)) return std::nullopt;
+  const std::optional<Scores> scores = scores_of(at(weights).inputs[0]);
+  if (!scores) return std::nullopt;
+  const std::vector<int> factors = at(scores->product).inputs;
+  const Scaled q = peeled(factors[0]), turned = peeled(factors[1]);
+  if (at(turned.node).shape.size() < 2) return std::nullopt;
+  const Scaled k = peeled(b_.swap(turned.node, -1, -2));
+  const double scale = scores->scale * q.factor * turned.factor * k.factor;
+  int queries = q.node, keys = k.node, of_values = with_heads(values);
+  const auto all = [&](std::size_t rank) {
+    return at(queries).shape.size() == rank && at(keys).shape.size() == rank && at(of_values).shape.size() == rank;
+  };
+  if (all(3)) {  // a single head
+    for (int* part : {&queries, &keys, &of_values}) *part = b_.unsqueeze(*part, {1});
+  } else if (all(5) && at(keys).shape[2] == 1 && at(of_values).shape[2] == 1) {  // heads by group
+    const Shape grouped = at(queries).shape;
+    queries = b_.reshape(queries, {grouped[0], grouped[1] * grouped[2], grouped[3], grouped[4]});
+    keys = b_.squeeze(keys, {2});
+    of_values = b_.squeeze(of_values, {2});
+  } else {
+    keys = unrepeated(keys);
+    of_values = unrepeated(of_values);
+  }
+  const Shape &a = at(queries).shape, &b = at(keys).shape, &c = at(of_values).shape;
+  const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && b[0] == c[0] && b[1] == c[1] &&
+                    b[1] > 0 && a[1] % b[1] == 0 && b[2] == c[2] && a[3] == b[3] && scale > 0.0;
+  if (!fits) return std::nullopt;
+  const double usual = 1.0 / std::sqrt(static_cast<double>(a[3]));
+  const bool causal = scores->causal && a[2] <= b[2];
+  if (scores->hidden && masks_++ == 0) first_mask_ = b_.name;
+  return b_.attention(queries, keys, of_values, near(scale, usual) ? 0.0 : scale, causal);
+}
+
+}  // namespace meshwright::primitive

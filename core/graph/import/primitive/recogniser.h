@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds patterns (recognise.h). Its parts by file: recognise.cpp the whole; recognise_norms.cpp normalisations;
+// recognise_functions.cpp activations; recognise_rotary.cpp rotary embedding; recognise_attention.cpp attention;
+// recognise_losses.cpp softmax and cross entropy.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/graph/import/primitive/builder.h"
+
+namespace meshwright::primitive {
+
+[[nodiscard]] inline bool near(double a, double b) { return std::abs(a - b) <= 1e-4 * std::max(1.0, std::abs(b)); }
+
+// Makes the new module node by node; patterns are looked for below each node that is about to be made.
+class Recogniser {
+ public:
+  // `lone`: also norms without a scale of their own, whose scale then is all ones. A scale may follow a norm, so that
+  // these are looked for once everything else is found.
+  Recogniser(const Module& from, bool lone) : from_(from), lone_(lone), b_(to_) {
+    to_.batch = from.batch;
+    to_.file_ops = from.file_ops;
+    to_.notes = from.notes;
+    to_.shardings = from.shardings;
+  }
+  Module run();
+
+ private:
+  using Found = std::optional<int>;
+  struct Scaled {
+    int node;
+    double factor;
+  };
+  // Scores before their mask and scale.
+  struct Scores {
+    int product;
+    double scale = 1.0;
+    bool causal = false, hidden = false;  // hidden: masks were left out
+  };
+
+  [[nodiscard]] const Node& at(int i) const { return b_.at(i); }
+  [[nodiscard]] bool is(int i, Kind kind) const { return at(i).kind == kind; }
+  [[nodiscard]] bool over_last(int i) const {
+    return at(i).details.axes == std::vector<std::int64_t>{static_cast<std::int64_t>(at(i).shape.size()) - 1};
+  }
+  // The operand that is no scalar, of a `kind` with a scalar.
+  [[nodiscard]] Found beside_scalar(int i, Kind kind, double* scalar) const;
+  [[nodiscard]] Scaled unscaled(int i) const;
+
+  [[nodiscard]] Found find(Kind kind, const std::vector<int>& inputs);
+  // Below dimensions of one element that were put in or taken away, and below repetition.
+  [[nodiscard]] int core(int i) const;
+  [[nodiscard]] Found mean_of_sum(int x, int y);
+
+  // The factors of a product, however it is nested; numbers are multiplied.
+  struct Product {
+    std::vector<int> factors = {};
+    double number = 1.0;
+  };
+  // `scaled`: a tensor times a number stays one factor.
+  [[nodiscard]] Product product_of(std::vector<int> open, bool scaled = false) const;
+  // A product that holds 1 / sqrt(variance + epsilon) once.
+  struct Normalised {
+    int inverse;   // 1 / sqrt(...), as the product has it
+    int variance;  // a core
+    double epsilon;
+    std::vector<int> others;
+  };
+  [[nodiscard]] std::optional<Normalised> normalised(const std::vector<int>& open) const;
+  // The mean of x's squares, or of those of x without its mean.
+  struct Moment {
+    int x;
+    bool centred;
+    std::vector<std::int64_t> axes;
+  };
+  [[nodiscard]] std::optional<Moment> moment_of(int variance) const;
+  [[nodiscard]] bool is_mean(int mean, int x, const std::vector<std::int64_t>& axes) const;
+  [[nodiscard]] Found uncentred(int i, const std::vector<std::int64_t>& axes) const;
+  [[nodiscard]] bool is_row(int i) const;
+  [[nodiscard]] int row(int i);
+  [[nodiscard]] int filled(std::int64_t size, double value);
+  [[nodiscard]] Found rms_norm(const std::vector<int>& factors);
+  [[nodiscard]] Found layer_norm(int x, int y);
+  [[nodiscard]] Found folded_norm(int scaled, int shift);
+  [[nodiscard]] Found shifted_norm(int x, int mean, const Normalised& norm, Found gamma, Found beta);
+  [[nodiscard]] Found normalised_over(int x, const std::vector<std::int64_t>& axes, double epsilon);
+  [[nodiscard]] Found batch_norm(int x, std::size_t channel, Found gamma, Found beta, double epsilon);
+
+  [[nodiscard]] Found activation(int x, int y);
+  [[nodiscard]] bool tanh_argument(int i, int x) const;
+  [[nodiscard]] Found function(int i);
+
+  [[nodiscard]] Found quotient(int x, int y);
+  [[nodiscard]] Found softmax(int numerator, int denominator);
+  [[nodiscard]] Found weighted_values(int numerator, int denominator);
+  // e^z summed over one axis; s, where z is s without its maximum.
+  struct Exponentials {
+    int power, shifted, scores;
+    std::int64_t axis;
+  };
+  [[nodiscard]] std::optional<Exponentials> sum_of_exponentials(int i) const;
+  // The logarithm of such a sum; `whole`: the maximum is added again.
+  struct LogSum {
+    Exponentials of;
+    bool whole;
+  };
+  [[nodiscard]] std::optional<LogSum> log_sum(int i) const;
+  [[nodiscard]] Found log_softmax(int x, int y);
+  [[nodiscard]] Found one_hot(int i);
+  [[nodiscard]] Found picked_by_one_hot(int sum, const std::vector<std::int64_t>& axes);
+
+  [[nodiscard]] Found rotary(int x, int y);
+  [[nodiscard]] Found rotary_of_halves(const std::vector<int>& halves);
+  [[nodiscard]] Found turned(int x, int cosines, int sines);
+  [[nodiscard]] Found rotated_half(int i) const;
+  [[nodiscard]] double base_of(int sines, std::int64_t dims) const;
+  [[nodiscard]] Found attention(int weights, int values);
+  [[nodiscard]] Found attention_of(int weights, int values);
+  [[nodiscard]] Found untransposed_product(int i);
+  [[nodiscard]] std::optional<Scores> scores_of(int i);
+  void note_mask(int mask, std::optional<bool> keeps, Scores& scores);
+  [[nodiscard]] bool is_causal(int mask, std::optional<bool> keeps);
+  [[nodiscard]] int unrepeated(int i);
+  [[nodiscard]] int with_heads(int i);
+  [[nodiscard]] Scaled peeled(int i);
+  [[nodiscard]] int softmax_below(int i);
+  [[nodiscard]] Found cross_entropy(int loss);
+  [[nodiscard]] Found logarithms_of(int loss, int* others) const;
+
+  const Module& from_;
+  const bool lone_;
+  Module to_;
+  Builder b_;
+  std::int64_t function_budget_ = 1 << 21;      // nodes whose values are computed to tell activations
+  std::map<std::pair<int, int>, bool> causal_;  // by mask, and how it is applied
+  bool shifted_ = false;                        // a scale of a norm had a number added
+  bool cut_ = false;                            // an activation had an upper bound
+  int masks_ = 0;                               // left out
+  std::string first_mask_;
+};
+
+}  // namespace meshwright::primitive

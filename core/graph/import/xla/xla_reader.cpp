@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/xla/xla_reader.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/import/names.h"
+#include "core/graph/import/primitive/file_sharding.h"
+#include "core/graph/import/xla/lowering.h"
+#include "core/graph/import/xla/xla_roles.h"
+#include "core/graph/import/xla/xla_summary.h"
+
+namespace meshwright::xla {
+
+namespace {
+
+using primitive::Builder;
+using primitive::kBatchProbe;
+using primitive::Shape;
+
+// "p__layers____w1__.1", as JAX prints "p['layers']['w1']" -> "p.layers.w1"
+std::string unescaped(std::string name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot != std::string::npos && name.find_first_not_of("0123456789", dot + 1) == std::string::npos) name.resize(dot);
+  std::string plain;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const std::size_t end = std::min(name.find_first_not_of('_', i), name.size());
+    if (end - i >= 2 && end < name.size() && !plain.empty()) plain += '.';
+    if (end - i == 1 && end < name.size()) plain += '_';
+    i = end;
+    if (i < name.size()) plain += name[i];
+  }
+  return plain;
+}
+
+// "state.params['decoder']['mlp']" -> "state.params.decoder.mlp"; the instruction's name where the path is none of an
+// argument.
+std::string name_of_argument(const Instruction& of) {
+  const std::string path = printable(of.op_name);
+  if (path.empty() || path.find_first_of("/( ") != std::string::npos)
+    return of.name.find("__") == std::string::npos ? of.name : unescaped(of.name);
+  std::string name;
+  for (const char letter : path) {
+    const bool between =
+        letter == '[' || letter == ']' || letter == '\'' || letter == '"' || letter == '\\' || letter == '.';
+    if (!between)
+      name += letter;
+    else if (!name.empty() && name.back() != '.')
+      name += '.';
+  }
+  while (name.ends_with('.')) name.pop_back();
+  return name.empty() ? of.name : name;
+}
+
+// The numbered part of a module's path in the framework's name: "h.3" of "jit(step)/jvp(GPT)/h_3/attn/dot_general".
+std::string block_of_path(const std::string& path) {
+  const std::vector<std::string> parts = split(path, '/');
+  for (std::size_t k = 0; k + 1 < parts.size(); ++k) {
+    const std::string& part = parts[k];
+    std::size_t digits = part.size();
+    while (digits > 0 && std::isdigit(static_cast<unsigned char>(part[digits - 1])) != 0) --digits;
+    if (digits == part.size() || digits < 2 || part.size() - digits > 6) continue;
+    if (part[digits - 1] != '_' && part[digits - 1] != '.') continue;
+    return printable(part.substr(0, digits - 1)) + "." + part.substr(digits);
+  }
+  return {};
+}
+
+class ProgramReader {
+ public:
+  ProgramReader(const Program& program, std::string place)
+      : program_(program), place_(std::move(place)), builder_(made_.module) {}
+
+  ImportedProgram read() {
+    expect_plannable();
+    const FlatProgram flat = flattened(program_, place_);
+    expect_sane(flat);
+    const Roles roles = roles_of(program_, flat, place_);
+    made_.module.batch = roles.batch;
+    made_.module.notes = roles.notes;
+    made_.module.file_ops = summary_of(program_).opcodes;
+    made_.default_batch = roles.batch;
+    made_.dtype = roles.dtype;
+    expect_known(flat, roles.needed);
+    Lowering lowering(program_, flat, builder_);
+    add_arguments(flat, roles, lowering);
+    for (std::size_t i = 0; i < flat.ops.size(); ++i)
+      if (roles.needed[i]) lower(flat, flat.ops[i], lowering);
+    builder_.name = "result";
+    builder_.block.clear();
+    const Lowered& result = lowering.of(roles.result);
+    require(!result.random, "{}: the module's result is made of random numbers alone; give the module of a model.",
+            place_);
+    int node = lowering.whole(result);
+    if (primitive::elements_of(builder_.shape(node)) == 1) node = builder_.reshape(node, {});
+    made_.module.result = node;
+    return std::move(made_);
+  }
+
+ private:
+  void expect_plannable() const {
+    require(
+        !program_.cut_off && program_.entry >= 0,
+        "{}: the text ends inside a computation, so that the module is not whole; `meshwright models FILE` describes "
+        "what is there, give the whole module to plan it.",
+        place_);
+    require(
+        program_.partitions <= 1,
+        "{}: the module is already split for {} devices and holds their collectives; give the module before the "
+        "SPMD partitioner (in XLA's dumps: before_optimizations; in JAX: lower().as_text(\"hlo\")), and `meshwright "
+        "models FILE` to describe this one.",
+        place_, program_.partitions);
+  }
+
+  // Sizes that can be multiplied, numbers of attributes that can be added.
+  void expect_sane(const FlatProgram& flat) const {
+    constexpr std::int64_t kMost = std::int64_t{1} << 40;
+    for (const FlatValue& value : flat.values) (void)primitive::elements_of(value.type->sizes);
+    for (const FlatOp& op : flat.ops) {
+      const Attributes& a = op.instruction->attributes;
+      for (const auto* list : {&a.dimensions,
+                               &a.lhs_contracting,
+                               &a.rhs_contracting,
+                               &a.lhs_batch,
+                               &a.rhs_batch,
+                               &a.start,
+                               &a.limit,
+                               &a.stride,
+                               &a.sizes,
+                               &a.low,
+                               &a.high,
+                               &a.interior,
+                               &a.offset_dims,
+                               &a.collapsed_dims,
+                               &a.index_map,
+                               &a.operand_batch,
+                               &a.index_batch,
+                               &a.window.size,
+                               &a.window.stride,
+                               &a.window.before,
+                               &a.window.after,
+                               &a.window.base_dilation,
+                               &a.window.window_dilation})
+        for (const std::int64_t number : *list)
+          require(number <= kMost && number >= -kMost,
+                  "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
+                  "unchanged.",
+                  place_, op.instruction->line, op.instruction->name, number);
+      for (const std::int64_t number : {a.feature_groups, a.batch_groups, a.index_vector_dim})
+        require(number >= 0 && number <= kMost,
+                "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
+                "unchanged.",
+                place_, op.instruction->line, op.instruction->name, number);
+      for (const auto* list : {&a.window.size, &a.window.stride})
+        for (const std::int64_t number : *list)
+          require(number >= 1, "{}:{}: '{}' has a window of {}; give the text that XLA printed, unchanged.", place_,
+                  op.instruction->line, op.instruction->name, number);
+    }
+  }
+
+  void expect_known(const FlatProgram& flat, const std::vector<bool>& needed) const {
+    std::map<std::string, std::int64_t> unknown;
+    for (std::size_t i = 0; i < flat.ops.size(); ++i) {
+      const Instruction& of = *flat.ops[i].instruction;
+      const bool told = flat.ops[i].results.size() == 1 &&
+                        flat.values[static_cast<std::size_t>(flat.ops[i].results[0])].number.has_value();
+      if (needed[i] && !told && of.opcode != "parameter" && rule_of(of) == nullptr) ++unknown[printable(called(of))];
+    }
+    std::vector<std::string> texts;
+    for (const auto& [name, count] : unknown) texts.push_back(fmt::format("{} ({})", name, count));
+    // What only gradients need, in a module that returns no loss.
+    bool gradients = false;
+    for (const char* of_backward : {"scatter", "select-and-scatter", "batch-norm-grad"})
+      gradients = gradients || unknown.contains(of_backward);
+    require(unknown.empty(), "{}: operations that have no equal here (with their number): {}; {}.", place_,
+            join(texts, ", "),
+            gradients
+                ? "of a backward alone no model can be made: give the module of the forward, or of a whole training "
+                  "step that returns its loss"
+                : "see docs/models.md");
+  }
+
+  void add_arguments(const FlatProgram& flat, const Roles& roles, Lowering& lowering) {
+    const std::vector<std::vector<int>> readers = readers_of(flat, roles.needed);
+    for (std::size_t p = 0; p < flat.parameters.size(); ++p) {
+      const int value = flat.parameters[p];
+      const Type& type = *flat.values[static_cast<std::size_t>(value)].type;
+      const Instruction& of =
+          *flat.ops[static_cast<std::size_t>(flat.values[static_cast<std::size_t>(value)].op)].instruction;
+      builder_.name = name_of_argument(of);
+      builder_.block = block_of(builder_.name);
+      Shape shape = type.sizes;
+      switch (roles.roles[p]) {
+        case Role::Unused:
+          break;
+        case Role::Key:
+          lowering.set(value, {.shape = shape, .random = true});
+          break;
+        case Role::Mask:
+          lowering.set(value, {builder_.constant(shape, false, std::nullopt), shape});
+          break;
+        case Role::Number:
+          lowering.set(value, {builder_.scalar(1.0), shape});
+          break;
+        case Role::Batch:
+          if (!shape.empty() && shape[0] == roles.batch) shape[0] = kBatchProbe;
+          lowering.learn(type.sizes, shape);
+          lowering.set(value, {builder_.input(builder_.name, shape, lowering.is_integer(value)), shape});
+          break;
+        case Role::Weight:
+          lowering.set(value, {weight(of, shape, stacked_axis(flat, roles.needed, readers, value)), shape});
+          break;
+      }
+    }
+  }
+
+  // A stack of layers' weights is put together of them, and comes apart again where each is read.
+  int weight(const Instruction& of, const Shape& shape, int axis) {
+    const std::string name = builder_.name;
+    const std::int64_t layers = axis < 0 ? 1 : shape[static_cast<std::size_t>(axis)];
+    const auto keep_sharding = [&](const std::string& called, auto change) {
+      if (of.attributes.sharding.empty()) return;
+      made_.module.shardings[called] = change(primitive::file_sharding(of.attributes.sharding, shape.size()));
+    };
+    if (axis < 0 || shape.size() < 2) {
+      keep_sharding(name, [](auto sharding) { return sharding; });
+      return builder_.parameter(name, shape);
+    }
+    Shape one = shape;
+    one.erase(one.begin() + axis);
+    std::vector<int> pieces;
+    for (std::int64_t i = 0; i < layers; ++i) {
+      const std::string called = fmt::format("{}.{}", name, i);
+      keep_sharding(called, [&](auto sharding) {
+        return primitive::without_dim(std::move(sharding), static_cast<std::size_t>(axis));
+      });
+      pieces.push_back(builder_.unsqueeze(builder_.parameter(called, one), {axis}));
+    }
+    return builder_.concat(pieces, axis);
+  }
+
+  void lower(const FlatProgram& flat, const FlatOp& op, Lowering& lowering) {
+    const Instruction& of = *op.instruction;
+    if (of.opcode == "parameter") return;
+    builder_.name = of.name;
+    builder_.block = op.turn >= 0 ? flat.turns[static_cast<std::size_t>(op.turn)] : block_of_path(of.op_name);
+    try {
+      const auto number =
+          op.results.size() == 1 ? flat.values[static_cast<std::size_t>(op.results[0])].number : std::nullopt;
+      if (number) {
+        const int value = op.results[0];
+        const int node = builder_.constant({}, lowering.is_integer(value), std::vector<double>{*number});
+        return lowering.set(value, {node, lowering.type(value).sizes});
+      }
+      if (lower_random(lowering, op)) return;
+      rule_of(of)(lowering, op);
+    } catch (const InputError& error) {
+      // XLA takes dimensions of one element away, so that a batch of 1 cannot be told from none.
+      const char* hint = made_.module.batch == 1 ? " (its batch of 1 hides which dimension is the batch: lower it with "
+                                                   "2 samples or more)"
+                                                 : "";
+      throw InputError(fmt::format("{}:{}: {} {}{}; see docs/models.md.", place_, of.line, printable(called(of)),
+                                   error.what(), hint));
+    }
+  }
+
+  const Program& program_;
+  const std::string place_;
+  ImportedProgram made_;
+  Builder builder_;
+};
+
+}  // namespace
+
+ImportedProgram module_of(const Program& program, const std::map<std::string, std::int64_t>& dims,
+                          const std::string& place) {
+  for (const auto& [name, size] : dims)
+    throw InputError(
+        fmt::format("--dim: '{}' leaves no dimension open, '{}' neither; leave the option out.", place, name));
+  return ProgramReader(program, place).read();
+}
+
+}  // namespace meshwright::xla

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products, convolutions, pooling, and batch normalisation as an operation.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/graph/import/xla/lowering.h"
+
+namespace meshwright::xla {
+
+namespace {
+
+using primitive::Builder;
+using primitive::Kind;
+using primitive::Shape;
+using Numbers = std::vector<std::int64_t>;
+
+// --- dot ---
+
+bool holds(const Numbers& list, std::size_t d) {
+  return std::find(list.begin(), list.end(), static_cast<std::int64_t>(d)) != list.end();
+}
+
+std::int64_t product_of(const Shape& shape, const Numbers& axes) {
+  Shape sizes;
+  for (const std::int64_t axis : axes) sizes.push_back(shape[static_cast<std::size_t>(axis)]);
+  return primitive::elements_of(sizes);
+}
+
+Numbers joined(std::initializer_list<Numbers> lists) {
+  Numbers all;
+  for (const Numbers& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+// A weight alone, perhaps turned and cut.
+bool is_weight(const Builder& b, int node) {
+  while (true) {
+    const primitive::Node& of = b.at(node);
+    if (of.kind == Kind::Parameter) return true;
+    if (of.kind != Kind::Transpose && of.kind != Kind::Reshape && of.kind != Kind::Slice) return false;
+    node = of.inputs[0];
+  }
+}
+
+// One operand of a product: its batch, its own dimensions and those that are summed over.
+struct Side {
+  int node;
+  Shape shape;
+  Numbers batch, own, summed;
+  // Only dimensions of more than one element matter for how the product is written.
+  [[nodiscard]] Numbers wide() const {
+    Numbers found;
+    for (const std::int64_t axis : own)
+      if (shape[static_cast<std::size_t>(axis)] != 1) found.push_back(axis);
+    return found;
+  }
+};
+
+// Dimensions of one element move for free, so that only the others are put in order.
+int turned(Builder& b, int node, const Numbers& axes) {
+  const Shape shape = b.shape(node);
+  Shape to, dropped;
+  Numbers position(axes.size(), -1), kept;
+  std::int64_t count = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1)
+      dropped.push_back(static_cast<std::int64_t>(d));
+    else
+      position[d] = count++;
+  }
+  for (const std::int64_t axis : axes) {
+    to.push_back(shape[static_cast<std::size_t>(axis)]);
+    if (to.back() != 1) kept.push_back(position[static_cast<std::size_t>(axis)]);
+  }
+  if (!dropped.empty()) node = b.squeeze(node, dropped);
+  node = b.transpose(node, kept);
+  return b.shape(node) == to ? node : b.reshape(node, to);
+}
+
+// The product (batch, own of x, own of y), each own dimension as it is.
+int product(Builder& b, const Side& x, const Side& y) {
+  // Rows: x's own dimensions but the last are handed through as a batch that y lacks; y's are one.
+  const Numbers rows = x.wide();
+  Shape turned_x, turned_y, result;
+  const std::int64_t summed = product_of(x.shape, x.summed), columns = product_of(y.shape, y.own);
+  int left = turned(b, x.node, joined({x.batch, x.own, x.summed}));
+  int right = turned(b, y.node, joined({y.batch, y.summed, y.own}));
+  const bool single = y.batch.empty();  // a matrix for all: x keeps its dimensions
+  for (const std::int64_t axis : x.batch) {
+    turned_x.push_back(x.shape[static_cast<std::size_t>(axis)]);
+    result.push_back(turned_x.back());
+  }
+  for (const std::int64_t axis : y.batch) turned_y.push_back(y.shape[static_cast<std::size_t>(axis)]);
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    turned_x.push_back(x.shape[static_cast<std::size_t>(rows[k])]);
+    if (k + 1 < rows.size() && !single) turned_y.push_back(1);
+  }
+  if (rows.empty()) turned_x.push_back(1);
+  turned_x.push_back(summed);
+  turned_y.insert(turned_y.end(), {summed, columns});
+  left = b.reshape(left, turned_x);
+  right = b.reshape(right, turned_y);
+  const int made = b.matmul(left, right);
+  for (const std::int64_t axis : x.own) result.push_back(x.shape[static_cast<std::size_t>(axis)]);
+  for (const std::int64_t axis : y.own) result.push_back(y.shape[static_cast<std::size_t>(axis)]);
+  return b.reshape(made, result);
+}
+
+void dot(Lowering& l, const FlatOp& op) {
+  l.b.expect(op.operands.size() == 2, "it has no two operands");
+  const Attributes& a = op.instruction->attributes;
+  const Lowered &one = l.operand(op, 0), &two = l.operand(op, 1);
+  Side x{l.whole(one), one.shape, a.lhs_batch, {}, a.lhs_contracting};
+  Side y{l.whole(two), two.shape, a.rhs_batch, {}, a.rhs_contracting};
+  for (Side* side : {&x, &y}) {
+    side->shape = l.b.shape(side->node);
+    std::set<std::int64_t> met;
+    for (const std::int64_t axis : joined({side->batch, side->summed}))
+      l.b.expect(axis >= 0 && axis < static_cast<std::int64_t>(side->shape.size()) && met.insert(axis).second,
+                 "its dimensions are none of its operands");
+    for (std::size_t d = 0; d < side->shape.size(); ++d)
+      if (!holds(side->batch, d) && !holds(side->summed, d)) side->own.push_back(static_cast<std::int64_t>(d));
+  }
+  l.b.expect(x.batch.size() == y.batch.size() && x.summed.size() == y.summed.size(), "its operands do not fit");
+  const auto order = [](const Side& first, const Side& second, std::size_t batch) {
+    // Axes of HLO's result (batch, own of x, own of y) in one made with the operands swapped.
+    Numbers axes(batch);
+    std::iota(axes.begin(), axes.end(), 0);
+    const auto of_first = static_cast<std::int64_t>(first.own.size()),
+               of_second = static_cast<std::int64_t>(second.own.size());
+    const auto begin = static_cast<std::int64_t>(batch);
+    for (std::int64_t k = 0; k < of_second; ++k) axes.push_back(begin + of_first + k);
+    for (std::int64_t k = 0; k < of_first; ++k) axes.push_back(begin + k);
+    return axes;
+  };
+  // Weights are the right factor; of two activations, the one with more dimensions of its own is the left one.
+  const bool weight_left = x.batch.empty() && is_weight(l.b, x.node) && !is_weight(l.b, y.node);
+  const bool more_right = !x.batch.empty() && y.wide().size() > 1 && x.wide().size() <= 1;
+  Lowered made;
+  if (weight_left || more_right) {
+    const int node = product(l.b, y, x);
+    const Lowered straight{node, l.b.shape(node)};
+    made = l.transposed(straight, order(y, x, x.batch.size()));
+  } else {
+    const int node = product(l.b, x, y);
+    made = {node, l.b.shape(node)};
+  }
+  l.learn(l.type(op.results[0]).sizes, made.shape);
+  l.set(op.results[0], made);
+}
+
+// --- images ---
+
+// "b01f": the place of each letter; spatial dimensions in order.
+struct Labels {
+  Numbers order;  // batch, feature, then space: axes of the tensor
+  bool fits = false;
+};
+
+Labels labels_of(const std::string& text, char first, char second) {
+  Labels labels;
+  const std::size_t a = text.find(first), b = text.find(second);
+  if (a == std::string::npos || b == std::string::npos) return labels;
+  labels.order = {static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)};
+  for (std::size_t k = 0; k + 2 < text.size(); ++k) {
+    const std::size_t at = text.find(static_cast<char>('0' + k));
+    if (at == std::string::npos) return labels;
+    labels.order.push_back(static_cast<std::int64_t>(at));
+  }
+  labels.fits = text.size() >= 3 && text.size() <= 4;
+  return labels;
+}
+
+// Axes that bring a tensor of that order back.
+Numbers inverse(const Numbers& order) {
+  Numbers back(order.size());
+  for (std::size_t k = 0; k < order.size(); ++k)
+    back[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
+  return back;
+}
+
+bool all_are(const Numbers& list, std::int64_t value) {
+  return std::all_of(list.begin(), list.end(), [&](std::int64_t number) { return number == value; });
+}
+
+void convolution(Lowering& l, const FlatOp& op) {
+  const Attributes& a = op.instruction->attributes;
+  const std::size_t underscore = a.dim_labels.find('_'), arrow = a.dim_labels.find("->");
+  l.b.expect(
+      op.operands.size() == 2 && underscore != std::string::npos && arrow != std::string::npos && arrow > underscore,
+      "it lacks dim_labels");
+  const Labels in = labels_of(a.dim_labels.substr(0, underscore), 'b', 'f'),
+               weight = labels_of(a.dim_labels.substr(underscore + 1, arrow - underscore - 1), 'o', 'i'),
+               out = labels_of(a.dim_labels.substr(arrow + 2), 'b', 'f');
+  l.b.expect(in.fits && weight.fits && out.fits,
+             "convolutions over other than one or two dimensions have no equal here");
+  l.b.expect(all_are(a.window.base_dilation, 1) && all_are(a.window.window_dilation, 1),
+             "dilated and transposed convolutions have no equal here");
+  l.b.expect(
+      a.batch_groups == 1 && std::none_of(a.window.reversed.begin(), a.window.reversed.end(), [](bool r) { return r; }),
+      "convolutions of a backward (in groups of the batch, or reversed) have no equal here");
+  Numbers before = a.window.before, after = a.window.after, stride = a.window.stride;
+  const std::size_t space = in.order.size() - 2;
+  before.resize(space, 0), after.resize(space, 0), stride.resize(space, 1);
+  int of_x = op.operands[0];
+  if (const Padded* padded = l.padded(of_x); padded != nullptr && padded->fill == 0.0) {
+    bool only_space = true;
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto d = static_cast<std::size_t>(in.order[k]);
+      only_space = only_space && padded->low[d] == 0 && padded->high[d] == 0;
+    }
+    if (only_space) {
+      of_x = padded->value;
+      for (std::size_t k = 0; k < space; ++k) {
+        before[k] += padded->low[static_cast<std::size_t>(in.order[k + 2])];
+        after[k] += padded->high[static_cast<std::size_t>(in.order[k + 2])];
+      }
+    }
+  }
+  for (const Numbers* pads : {&before, &after})
+    for (const std::int64_t size : *pads) l.b.expect(size >= 0, "a negative padding has no equal here");
+  const Lowered &image = l.of(of_x), &kernel = l.operand(op, 1);
+  l.b.expect(image.shape.size() == in.order.size() && kernel.shape.size() == weight.order.size(),
+             "its dim_labels are none of its operands");
+  int x = l.b.transpose(l.whole(image), in.order), w = l.b.transpose(l.whole(kernel), weight.order);
+  if (space == 1) {
+    x = l.b.unsqueeze(x, {2});
+    w = l.b.unsqueeze(w, {2});
+    before.insert(before.begin(), 0), after.insert(after.begin(), 0), stride.insert(stride.begin(), 1);
+  }
+  int made = l.b.convolution(x, w, {{}, stride, before, after}, a.feature_groups);
+  if (space == 1) made = l.b.squeeze(made, {2});
+  made = l.b.transpose(made, inverse(out.order));
+  l.set(op, made, l.b.shape(made));
+  l.learn(l.type(op.results[0]).sizes, l.b.shape(made));
+}
+
+// Which two dimensions a window of (1, h, w, 1) or (1, 1, h, w) goes over: axes of (batch, channels, height, width).
+std::optional<Numbers> image_order(const Window& window) {
+  if (window.size.size() != 4 || window.size[0] != 1) return std::nullopt;
+  const auto moves = [&](std::size_t d) {
+    return window.size[d] != 1 || (d < window.stride.size() && window.stride[d] != 1);
+  };
+  if (moves(0)) return std::nullopt;
+  if (!moves(3)) return Numbers{0, 3, 1, 2};
+  if (!moves(1)) return Numbers{0, 1, 2, 3};
+  return std::nullopt;
+}
+
+void reduce_window(Lowering& l, const FlatOp& op) {
+  l.b.expect(op.operands.size() == 2 && op.results.size() == 1, "pooling of several tensors at once has no equal here");
+  const Window& window = op.instruction->attributes.window;
+  const std::string applied = l.applied(*op.instruction);
+  l.b.expect(applied == "maximum" || applied == "add",
+             "pooling that neither adds nor takes the maximum has no equal here");
+  l.b.expect(all_are(window.base_dilation, 1) && all_are(window.window_dilation, 1),
+             "dilated pooling has no equal here");
+  const std::optional<Numbers> order = image_order(window);
+  l.b.expect(order.has_value(), "a window over other than the height and width of images has no equal here");
+  Numbers before = window.before, after = window.after, stride = window.stride;
+  before.resize(4, 0), after.resize(4, 0), stride.resize(4, 1);
+  const bool maximum = applied == "maximum";
+  int of_x = op.operands[0];
+  if (const Padded* padded = l.padded(of_x); padded != nullptr && maximum) {
+    // What is not negative has a maximum of at least 0.
+    const bool from_zero = padded->fill == 0.0 && l.b.at(l.of(padded->value).node).kind == Kind::Relu;
+    if (from_zero || padded->fill <= -1e30) {
+      of_x = padded->value;
+      for (std::size_t d = 0; d < 4; ++d) before[d] += padded->low[d], after[d] += padded->high[d];
+    }
+  }
+  const Lowered& image = l.of(of_x);
+  l.b.expect(image.shape.size() == 4, "pooling of other than images has no equal here");
+  if (l.b.scalar_of(image.node) && !maximum) {  // how many elements each window has: all ones
+    const double count = static_cast<double>(window.size[1] * window.size[2] * window.size[3]);
+    const double one = *l.b.scalar_of(image.node);
+    const bool padded = !all_are(before, 0) || !all_are(after, 0);
+    l.b.expect(one == 1.0, "a sum over windows of a number has no equal here");
+    // Padding is not counted, as AveragePool does not: the sum was made as the average times the whole window.
+    if (padded) l.b.note_padding({{}, {}, before, after});
+    return l.set(op, l.b.scalar(count), l.type(op.results[0]).sizes);
+  }
+  const auto two = [&](const Numbers& list) {
+    return Numbers{list[static_cast<std::size_t>((*order)[2])], list[static_cast<std::size_t>((*order)[3])]};
+  };
+  for (const std::size_t k : {0u, 1u}) {
+    const auto d = static_cast<std::size_t>((*order)[k]);
+    l.b.expect(before[d] == 0 && after[d] == 0, "it pads the batch or the channels");
+  }
+  const int x = l.b.transpose(l.whole(image), *order);
+  int made = l.b.pool(maximum ? Kind::MaxPool : Kind::AveragePool, x,
+                      {two(window.size), two(stride), two(before), two(after)});
+  if (!maximum)
+    made = l.b.binary(Kind::Multiply, made,
+                      l.b.scalar(static_cast<double>(window.size[static_cast<std::size_t>((*order)[2])] *
+                                                     window.size[static_cast<std::size_t>((*order)[3])])));
+  made = l.b.transpose(made, inverse(*order));
+  l.set(op, made, l.b.shape(made));
+}
+
+// --- batch normalisation ---
+
+double epsilon_of(const Instruction& of) {
+  const auto found = of.attributes.other.find("epsilon");
+  return found == of.attributes.other.end() ? 0.0 : std::strtod(found->second.c_str(), nullptr);
+}
+
+std::size_t feature_of(Lowering& l, const FlatOp& op, std::size_t rank) {
+  const auto& other = op.instruction->attributes.other;
+  const auto found = other.find("feature_index");
+  const double index = found == other.end() ? -1.0 : std::strtod(found->second.c_str(), nullptr);
+  l.b.expect(index >= 0.0 && index < static_cast<double>(rank), "its feature_index is none of its operand");
+  return static_cast<std::size_t>(index);
+}
+
+// A scale or bias, one for each feature, as the norm reads it.
+int row(Lowering& l, const Lowered& of) { return l.whole(of); }
+
+// (x - mean) / sqrt(variance + epsilon) over all dimensions but the feature's.
+void batch_norm(Lowering& l, const FlatOp& op) {
+  const Lowered x = l.operand(op, 0);
+  const std::size_t feature = feature_of(l, op, x.shape.size());
+  const double epsilon = epsilon_of(*op.instruction);
+  if (x.shape.size() == 4) {
+    Numbers order = {0, static_cast<std::int64_t>(feature)};
+    for (std::int64_t d = 1; d < 4; ++d)
+      if (d != static_cast<std::int64_t>(feature)) order.push_back(d);
+    l.b.expect(feature != 0, "a normalisation by sample has no equal here");
+    const int made = l.b.transpose(
+        l.b.batch_norm(l.b.transpose(l.whole(x), order), row(l, l.operand(op, 1)), row(l, l.operand(op, 2)), epsilon),
+        inverse(order));
+    return l.set(op, made, l.b.shape(made));
+  }
+  Numbers axes;
+  Shape by_feature(x.shape.size(), 1);
+  for (std::size_t d = 0; d < x.shape.size(); ++d)
+    if (d != feature && x.shape[d] != 1) axes.push_back(static_cast<std::int64_t>(d));
+  l.b.expect(!axes.empty(), "it normalises single elements");
+  const int whole = l.whole(x);
+  const int centred = l.b.binary(Kind::Subtract, whole, l.b.reduce(Kind::ReduceMean, whole, axes, true));
+  const int variance = l.b.reduce(Kind::ReduceMean, l.b.unary(Kind::Square, centred), axes, true);
+  const int root = l.b.unary(Kind::Rsqrt, l.b.binary(Kind::Add, variance, l.b.scalar(epsilon)));
+  int made = l.b.binary(Kind::Multiply, centred, root);
+  const auto along = [&](const Lowered& of) {
+    if (l.b.shape(of.node).empty()) return of.node;
+    Shape to = by_feature;
+    to[feature] = of.shape[0];
+    return l.b.reshape(of.node, to);
+  };
+  made = l.b.binary(Kind::Multiply, made, along(l.operand(op, 1)));
+  made = l.b.binary(Kind::Add, made, along(l.operand(op, 2)));
+  l.set(op, made, x.shape);
+}
+
+const std::map<std::string, Rule>& product_rules() {
+  static const std::map<std::string, Rule> kRules = {
+      {"dot", dot},
+      {"convolution", convolution},
+      {"reduce-window", reduce_window},
+      {"batch-norm-training", batch_norm},
+      {"batch-norm-inference", batch_norm},
+  };
+  return kRules;
+}
+
+}  // namespace
+
+Rule product_rule(const std::string& name) {
+  const auto found = product_rules().find(name);
+  return found == product_rules().end() ? nullptr : found->second;
+}
+
+}  // namespace meshwright::xla

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs of HLO text compute what JAX computed of the same programs: losses that jax/make.py printed (JAX 0.10), with
+// its weights and inputs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/graph/import/model_file.h"
+#include "executor/check/graph_interpreter.h"
+
+namespace meshwright {
+
+namespace {
+
+// As jax/make.py fills a parameter "p.h.0.gain1", or layer 2 of a stack "p.layers.w1.2".
+double number(std::vector<std::string> words, std::int64_t elements, std::int64_t i) {
+  const std::set<std::string> scales = {"ln1", "ln2", "norm", "gain", "gain1", "gain2"};
+  words.erase(words.begin());
+  if (words.back().find_first_not_of("0123456789") == std::string::npos) {
+    i += std::stoi(words.back()) * elements;
+    words.pop_back();
+  }
+  int sum = 0;
+  for (const char letter : join(words, ".")) sum += static_cast<unsigned char>(letter);
+  return 0.3 * std::sin(0.37 * static_cast<double>(i) + 1.3 * (sum % 97)) + (scales.contains(words.back()) ? 1.0 : 0.0);
+}
+
+double loss_of(const std::string& name, std::int64_t classes) {
+  const std::filesystem::path folder = std::filesystem::path(__FILE__).parent_path() / "jax";
+  const std::string path = (folder / (name + ".hlo")).string();
+  const Graph graph = build_training_graph(read_model_file(path, {}), {.batch = 2, .dtype = DType::F64});
+  GraphInterpreter interpreter(graph, 1, DType::F64);
+  interpreter.load_inputs(0, 0);
+  for (const Tensor& tensor : graph.tensors()) {
+    std::vector<double> values(static_cast<std::size_t>(tensor.elements()));
+    const auto fill = [&](auto value) {
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(static_cast<std::int64_t>(i));
+      interpreter.set(tensor.id, values);
+    };
+    if (tensor.kind == TensorKind::Parameter)
+      fill([&](std::int64_t i) { return number(split(tensor.name, '.'), tensor.elements(), i); });
+    if (tensor.name.starts_with("images"))
+      fill([](std::int64_t i) { return 0.3 * std::sin(0.37 * static_cast<double>(i)); });
+    if (tensor.name.starts_with("ids"))
+      fill([&](std::int64_t i) { return static_cast<double>((7 * i + 3) % classes); });
+    if (tensor.name.starts_with("labels"))
+      fill([&](std::int64_t i) { return static_cast<double>((5 * i + 1) % classes); });
+  }
+  interpreter.run(Phase::Forward);
+  return interpreter.get(*graph.loss)[0];
+}
+
+TEST(HloNumbers, OfScannedLayersWithGroupedHeadsAreThoseOfJax) {
+  EXPECT_NEAR(loss_of("llama_step", 50), 8.09753704071045, 1e-4);
+}
+TEST(HloNumbers, OfLayerNormsAndTheExactGeluAreThoseOfJax) {
+  EXPECT_NEAR(loss_of("gpt_loss", 50), 10.306388854980469, 1e-4);
+}
+TEST(HloNumbers, OfConvolutionsAndABatchNormAreThoseOfJax) {
+  EXPECT_NEAR(loss_of("cnn_loss", 5), 1.6876702308654785, 1e-4);
+}
+// A mask that is no attention's becomes an input of truth values.
+TEST(HloNumbers, OfSelectionsByAMaskCanBeComputed) {
+  const std::string text = R"(HloModule m
+ENTRY main {
+  w = f32[8,3] parameter(0)
+  x = f32[4,8] parameter(1)
+  y = f32[4,3] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  keep = pred[3] constant({1, 0, 1})
+  kb = pred[4,3] broadcast(keep), dimensions={1}
+  x3 = f32[4,3] slice(x), slice={[0:4], [0:3]}
+  ROOT s = f32[4,3] select(kb, y, x3)
+}
+)";
+  const Graph graph = build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 2, .dtype = DType::F64});
+  GraphInterpreter interpreter(graph, 1, DType::F64);
+  interpreter.load_inputs(0, 0);
+  interpreter.run(Phase::Forward);
+  EXPECT_TRUE(std::isfinite(interpreter.get(*graph.loss)[0]));
+}
+
+TEST(HloNumbers, OfExpertsAreThoseOfJax) { EXPECT_NEAR(loss_of("moe_loss", 50), 4.415048122406006, 1e-4); }
+
+}  // namespace
+
+}  // namespace meshwright

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the HLO texts beside it and prints the losses that JAX computes: those in hlo_numbers_test.cpp.
+
+Needs JAX 0.10 or later: python3 make.py. Weights are sines of their index, with a phase that their path tells; scales of norms
+have 1 added. Run with another folder as argument, it writes there.
+"""
+import pathlib
+import re
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+FOLDER = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
+BATCH, SEQ, WIDTH, HEADS, KV_HEADS, MLP, VOCAB, LAYERS = 2, 8, 32, 4, 2, 64, 50, 3
+HEAD = WIDTH // HEADS
+SCALES = ("ln1", "ln2", "norm", "gain", "gain1", "gain2")
+
+
+def filled(shapes):
+    """Numbers for a tree of shapes."""
+    def leaf(path, shape):
+        words = re.findall("[A-Za-z0-9]+", jax.tree_util.keystr(path))
+        wave = 0.3 * np.sin(0.37 * np.arange(np.prod(shape)) + 1.3 * (sum(map(ord, ".".join(words))) % 97))
+        return jnp.array(wave.reshape(shape) + (words[-1] in SCALES), jnp.float32)
+    return jax.tree_util.tree_map_with_path(leaf, shapes, is_leaf=lambda node: isinstance(node, tuple))
+
+
+IDS = jnp.array((7 * np.arange(BATCH * SEQ) + 3) % VOCAB, jnp.int32).reshape(BATCH, SEQ)
+LABELS = jnp.array((5 * np.arange(BATCH * SEQ) + 1) % VOCAB, jnp.int32).reshape(BATCH, SEQ)
+CAUSAL = jnp.tril(jnp.ones((SEQ, SEQ), bool))
+
+
+def picked(logits, labels):
+    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1))
+
+
+# --- scanned and recomputed layers, grouped heads, rotary embedding; a whole step of SGD ---
+
+def rms_norm(x, scale):
+    return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-6) * scale
+
+
+def rotary(x):
+    half = HEAD // 2
+    angles = jnp.arange(SEQ)[:, None] * 10000.0 ** (-jnp.arange(half) / half)
+    cosines, sines = jnp.cos(angles)[None, :, None], jnp.sin(angles)[None, :, None]
+    first, second = x[..., :half], x[..., half:]
+    return jnp.concatenate([first * cosines - second * sines, second * cosines + first * sines], -1)
+
+
+def llama_layer(x, layer):
+    h = rms_norm(x, layer["ln1"])
+    q = rotary((h @ layer["wq"]).reshape(BATCH, SEQ, HEADS, HEAD)).reshape(BATCH, SEQ, KV_HEADS, HEADS // KV_HEADS, HEAD)
+    k = rotary((h @ layer["wk"]).reshape(BATCH, SEQ, KV_HEADS, HEAD))
+    v = (h @ layer["wv"]).reshape(BATCH, SEQ, KV_HEADS, HEAD)
+    scores = jnp.where(CAUSAL, jnp.einsum("bskgd,btkd->bkgst", q, k) / jnp.sqrt(HEAD), -1e9)
+    x = x + jnp.einsum("bkgst,btkd->bskgd", jax.nn.softmax(scores), v).reshape(BATCH, SEQ, WIDTH) @ layer["wo"]
+    h = rms_norm(x, layer["ln2"])
+    return x + (jax.nn.silu(h @ layer["w1"]) * (h @ layer["w3"])) @ layer["w2"], None
+
+
+def llama_loss(p, ids, labels):
+    x, _ = jax.lax.scan(jax.checkpoint(llama_layer), p["emb"][ids], p["layers"])
+    return picked(rms_norm(x, p["norm"]) @ p["head"], labels)
+
+
+def llama_step(p, ids, labels):
+    loss, gradients = jax.value_and_grad(llama_loss)(p, ids, labels)
+    return jax.tree.map(lambda weight, gradient: weight - 0.1 * gradient, p, gradients), loss
+
+
+LLAMA = {
+    "emb": (VOCAB, WIDTH), "norm": (WIDTH,), "head": (WIDTH, VOCAB),
+    "layers": {"ln1": (LAYERS, WIDTH), "ln2": (LAYERS, WIDTH), "wq": (LAYERS, WIDTH, WIDTH), "wk": (LAYERS, WIDTH, KV_HEADS * HEAD),
+               "wv": (LAYERS, WIDTH, KV_HEADS * HEAD), "wo": (LAYERS, WIDTH, WIDTH), "w1": (LAYERS, WIDTH, MLP),
+               "w3": (LAYERS, WIDTH, MLP), "w2": (LAYERS, MLP, WIDTH)}}
+
+
+# --- layer norms in two forms, biases, tied embedding, a fused projection, the exact GELU, log-sum-exp ---
+
+def layer_norm(x, scale, bias):
+    mean, variance = x.mean(-1, keepdims=True), jnp.var(x, -1, keepdims=True)
+    return (x - mean) / jnp.sqrt(variance + 1e-5) * scale + bias
+
+
+def folded_norm(x, scale, bias):
+    mean = x.mean(-1, keepdims=True)
+    factor = jax.lax.rsqrt((x * x).mean(-1, keepdims=True) - mean * mean + 1e-5) * scale
+    return x * factor + (bias - mean * factor)
+
+
+def gpt_loss(p, ids, labels):
+    x = p["wte"][ids] + p["wpe"][None, :SEQ]
+    for layer in p["h"]:
+        h = layer_norm(x, layer["gain1"], layer["bias1"])
+        q, k, v = [part.reshape(BATCH, SEQ, HEADS, HEAD).transpose(0, 2, 1, 3)
+                   for part in jnp.split(h @ layer["wqkv"] + layer["bqkv"], 3, -1)]
+        scores = jnp.where(CAUSAL[None, None], q @ k.transpose(0, 1, 3, 2) * (1 / np.sqrt(HEAD)), jnp.finfo(jnp.float32).min)
+        x = x + (jax.nn.softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(BATCH, SEQ, WIDTH) @ layer["wo"] + layer["bo"]
+        h = folded_norm(x, layer["gain2"], layer["bias2"])
+        x = x + jax.nn.gelu(h @ layer["wu"] + layer["bu"], approximate=False) @ layer["wd"] + layer["bd"]
+    logits = layer_norm(x, p["gain"], p["bias"]) @ p["wte"].T
+    return jnp.mean(jax.nn.logsumexp(logits, -1) - jnp.take_along_axis(logits, labels[..., None], -1)[..., 0])
+
+
+GPT = {
+    "wte": (VOCAB, WIDTH), "wpe": (SEQ, WIDTH), "gain": (WIDTH,), "bias": (WIDTH,),
+    "h": [{"gain1": (WIDTH,), "bias1": (WIDTH,), "wqkv": (WIDTH, 3 * WIDTH), "bqkv": (3 * WIDTH,), "wo": (WIDTH, WIDTH),
+           "bo": (WIDTH,), "gain2": (WIDTH,), "bias2": (WIDTH,), "wu": (WIDTH, MLP), "bu": (MLP,), "wd": (MLP, WIDTH),
+           "bd": (WIDTH,)} for _ in range(2)]}
+
+
+# --- convolutions with the channels last, batch norm, pooling; labels as one-hot rows ---
+
+def cnn_loss(p, images, labels):
+    def convolved(x, weight, stride):
+        return jax.lax.conv_general_dilated(x, weight, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    h = convolved(images, p["c1"], 1)
+    mean = h.mean((0, 1, 2))
+    h = jax.nn.relu((h - mean) / jnp.sqrt(((h - mean) ** 2).mean((0, 1, 2)) + 1e-5) * p["gain"] + p["bias"])
+    h = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    h = jax.nn.relu(convolved(h, p["c2"], 2)).mean((1, 2))
+    return -jnp.sum(jax.nn.one_hot(labels, 5) * jax.nn.log_softmax(h @ p["wd"] + p["bd"])) / BATCH
+
+
+CNN = {"c1": (3, 3, 3, 8), "gain": (8,), "bias": (8,), "c2": (3, 3, 8, 16), "wd": (16, 5), "bd": (5,)}
+
+
+# --- experts that all see each token ---
+
+def moe_loss(p, ids, labels):
+    x = p["emb"][ids]
+    gates = jax.nn.softmax(x @ p["gate"])
+    experts = jnp.einsum("bsef,efd->bsed", jax.nn.silu(jnp.einsum("bsd,edf->bsef", x, p["w1"])), p["w2"])
+    return picked((x + jnp.einsum("bsed,bse->bsd", experts, gates)) @ p["head"], labels)
+
+
+MOE = {"emb": (VOCAB, WIDTH), "gate": (WIDTH, 4), "w1": (4, WIDTH, MLP), "w2": (4, MLP, WIDTH), "head": (WIDTH, VOCAB)}
+
+
+def write(name, function, arguments, donated=()):
+    text = jax.jit(function, donate_argnums=donated).lower(*arguments).as_text(dialect="hlo")
+    (FOLDER / f"{name}.hlo").write_text(text)
+    loss = function(*arguments)
+    print(name, repr(float(loss[1] if isinstance(loss, tuple) else loss)))
+
+
+write("llama_step", llama_step, (filled(LLAMA), IDS, LABELS), (0,))
+write("gpt_loss", gpt_loss, (filled(GPT), IDS, LABELS))
+IMAGES = jnp.array(0.3 * np.sin(0.37 * np.arange(BATCH * 8 * 8 * 3)).reshape(BATCH, 8, 8, 3), jnp.float32)
+write("cnn_loss", cnn_loss, (filled(CNN), IMAGES, jnp.array((5 * np.arange(BATCH) + 1) % 5, jnp.int32)))
+write("moe_loss", moe_loss, (filled(MOE), IDS, LABELS))
