@@ -176,9 +176,9 @@ TEST(HloModel, ALossOfAnotherKindGivesWayToASquaredError) {
   const Graph graph = hlo_forward(model);
   EXPECT_EQ(ops_of(graph, OpKind::SquaredErrorLoss), 1);
   EXPECT_EQ(tensor_names(graph, TensorKind::Input), (std::vector<std::string>{"target", "x"}));
-  EXPECT_EQ(
-      summary_of(model).notes,
-      (std::vector<std::string>{"the loss of the file is no cross entropy: the squared error of 'y' stands for it"}));
+  EXPECT_EQ(summary_of(model).notes,
+            (std::vector<std::string>{
+                "the loss of the file is no cross entropy of labels: the squared error of 'y' stands for it"}));
 }
 
 TEST(HloModel, WhatIsNoForwardIsRefusedWithWhatToGiveInstead) {
