@@ -100,7 +100,8 @@ ENTRY main {
   n = f32[] constant(-4)
   loss = f32[] divide(su, n)
   back = f32[2,4,8] get-tuple-element(l), index=3
-  g1 = f32[2,8,8] dot(back, back), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+  g1 = f32[2,8,8] dot(back, back), lhs_batch_dims={0}, lhs_contracting_dims={1},
+    rhs_batch_dims={0}, rhs_contracting_dims={1}
   g2 = f32[2,8,8] dot(g1, w), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
   nw = f32[2,8,8] subtract(w, g2)
   ROOT o = (f32[2,8,8], f32[]) tuple(nw, loss)
