@@ -85,6 +85,7 @@ std::int64_t Lowering::lifted(std::int64_t size, std::size_t d) const {
 }
 
 void Lowering::learn(const Shape& sizes_of_file, const Shape& shape) {
+  b.expect(sizes_of_file.size() == shape.size(), "its type has another number of dimensions than what it makes");
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (primitive::holds_batch(shape[d]) && sizes_of_file[d] > 1) known_.emplace(sizes_of_file[d], shape[d]);
 }
