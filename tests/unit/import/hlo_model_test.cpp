@@ -100,7 +100,8 @@ ENTRY main {
   n = f32[] constant(-4)
   loss = f32[] divide(su, n)
   back = f32[2,4,8] get-tuple-element(l), index=3
-  g1 = f32[2,8,8] dot(back, back), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+  g1 = f32[2,8,8] dot(back, back), lhs_batch_dims={0}, lhs_contracting_dims={1},
+    rhs_batch_dims={0}, rhs_contracting_dims={1}
   g2 = f32[2,8,8] dot(g1, w), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
   nw = f32[2,8,8] subtract(w, g2)
   ROOT o = (f32[2,8,8], f32[]) tuple(nw, loss)
@@ -176,9 +177,9 @@ TEST(HloModel, ALossOfAnotherKindGivesWayToASquaredError) {
   const Graph graph = hlo_forward(model);
   EXPECT_EQ(ops_of(graph, OpKind::SquaredErrorLoss), 1);
   EXPECT_EQ(tensor_names(graph, TensorKind::Input), (std::vector<std::string>{"target", "x"}));
-  EXPECT_EQ(
-      summary_of(model).notes,
-      (std::vector<std::string>{"the loss of the file is no cross entropy: the squared error of 'y' stands for it"}));
+  EXPECT_EQ(summary_of(model).notes,
+            (std::vector<std::string>{
+                "the loss of the file is no cross entropy of labels: the squared error of 'y' stands for it"}));
 }
 
 TEST(HloModel, WhatIsNoForwardIsRefusedWithWhatToGiveInstead) {

@@ -33,11 +33,17 @@ bool end_before_loss(Module& module) {
   // Nodes that are needed and lie above what is met; when one alone is left, all of the loss goes through it.
   std::set<int> open = {module.result};
   int found = -1;
+  bool below_softmax = false;
+  bool of_logits = false;  // the loss is made of logarithms of probabilities
   while (!open.empty()) {
     const int next = *open.rbegin();
     const Node& node = at(module, next);
     const bool samples = std::any_of(node.shape.begin(), node.shape.end(), holds_batch);
-    if (open.size() == 1 && samples) found = next;
+    if (open.size() == 1 && samples) {
+      found = next;
+      of_logits = below_softmax;
+    }
+    below_softmax = node.kind == Kind::Softmax && open.size() == 1;
     if (belongs_to_model(module, next)) break;
     open.erase(next);
     for (const int input : node.inputs)
@@ -46,10 +52,9 @@ bool end_before_loss(Module& module) {
   if (found < 0) return false;
   module.result = found;
   drop_unused(module);
-  module.notes.push_back(
-      fmt::format("the loss of the file is no cross entropy: the squared error of '{}' stands for it",
-                  at(module, module.result).name));
-  return true;
+  module.notes.push_back(fmt::format("the loss of the file is no cross entropy of labels: the {} of '{}' stands for it",
+                                     of_logits ? "cross entropy" : "squared error", at(module, module.result).name));
+  return !of_logits;
 }
 
 }  // namespace meshwright::primitive

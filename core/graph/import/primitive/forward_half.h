@@ -7,8 +7,8 @@
 namespace meshwright::primitive {
 
 // A result of one element that is no cross entropy gives way to the last tensor of samples that all of it goes through
-// and that a parameter or a product made; the notes say so. Of the square of a difference to data, that is what the
-// data is subtracted from. Other modules stay as they are: false.
+// and that a parameter or a product made; the notes say so. False: the module is as it was, or its result now are
+// logits of which a cross entropy can be made.
 bool end_before_loss(Module& module);
 
 }  // namespace meshwright::primitive

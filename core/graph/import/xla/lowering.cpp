@@ -13,6 +13,13 @@ using primitive::Kind;
 using primitive::Node;
 using primitive::Shape;
 
+namespace {
+
+constexpr int kMaxDepth = 64;             // of pieces put together in pieces, that a slice looks into
+constexpr std::size_t kMaxPieces = 4096;  // of one tensor
+
+}  // namespace
+
 std::string Lowering::applied(const Instruction& reduction) const {
   if (reduction.calls.empty()) return {};
   const Computation& called = program_.computations[static_cast<std::size_t>(reduction.calls.back())];
@@ -78,6 +85,7 @@ std::int64_t Lowering::lifted(std::int64_t size, std::size_t d) const {
 }
 
 void Lowering::learn(const Shape& sizes_of_file, const Shape& shape) {
+  b.expect(sizes_of_file.size() == shape.size(), "its type has another number of dimensions than what it makes");
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (primitive::holds_batch(shape[d]) && sizes_of_file[d] > 1) known_.emplace(sizes_of_file[d], shape[d]);
 }
@@ -176,19 +184,24 @@ Lowered Lowering::sliced(const Lowered& x, std::size_t axis, std::int64_t start,
     for (std::size_t k = 0; k < axes.size(); ++k) turned.shape[static_cast<std::size_t>(axes[k])] = x.shape[k];
     return transposed(sliced(turned, static_cast<std::size_t>(axes[axis]), start, stop, 1), axes);
   }
-  // A slice of what was put together is a slice of one piece.
-  if (of.kind == Kind::Concat && of.details.axes[0] == d && step == 1) {
+  // A slice of what was put together is put together of slices of its pieces.
+  if (of.kind == Kind::Concat && of.details.axes[0] == d && step == 1 && depth_ < kMaxDepth) {
+    ++depth_;
+    std::vector<Lowered> pieces;
     std::int64_t begin = 0;
     for (const int piece : of.inputs) {
       const std::int64_t end = begin + b.shape(piece)[axis];
-      if (start >= begin && stop <= end) {
+      const std::int64_t low = std::max(start, begin), high = std::min(stop, end);
+      if (low < high) {
         Lowered inner = found;
         inner.node = piece;
         inner.shape[axis] = end - begin;
-        return sliced(inner, axis, start - begin, stop - begin, 1);
+        pieces.push_back(sliced(inner, axis, low - begin, high - begin, 1));
       }
       begin = end;
     }
+    --depth_;
+    if (!pieces.empty()) return pieces.size() == 1 ? pieces[0] : joined(pieces, axis);
   }
   if (step > 1 && size % step == 0 && start < step && length == size / step && !primitive::holds_batch(size)) {
     Shape parted = b.shape(x.node), to = parted;  // every step-th element is an index of an inner dimension
@@ -228,7 +241,8 @@ Lowered Lowering::joined(const std::vector<Lowered>& pieces, std::size_t axis) {
     to[axis] += piece.shape[axis];
     // What was put together before goes on.
     const Node& of = b.at(wide.node);
-    if (of.kind == Kind::Concat && of.details.axes[0] == static_cast<std::int64_t>(axis))
+    if (of.kind == Kind::Concat && of.details.axes[0] == static_cast<std::int64_t>(axis) &&
+        nodes.size() + of.inputs.size() <= kMaxPieces)
       nodes.insert(nodes.end(), of.inputs.begin(), of.inputs.end());
     else if (b.shape(wide.node)[axis] > 0)
       nodes.push_back(wide.node);

@@ -78,6 +78,7 @@ class Lowering {
   const FlatProgram& flat_;
   std::vector<Lowered> values_;
   std::map<int, Padded> padded_;
+  int depth_ = 0;                               // of slices of pieces
   std::map<std::int64_t, std::int64_t> known_;  // by the file's size of dimension 0
 };
 
