@@ -120,7 +120,8 @@ constexpr std::int64_t kManyPassesOfPlan = 1 << 14;
 bool is_to_fold(const Plan& plan, const StepRequest& conditions) {
   if (!keeps_devices_alike(conditions)) return false;
   const std::int64_t passes = plan.cluster.devices() * plan.training.microbatches;
-  return worth_folding(plan) || (can_fold(plan) && conditions.network == NetworkModel::Static && passes >= kManyPassesOfPlan);
+  return worth_folding(plan) ||
+         (can_fold(plan) && conditions.network == NetworkModel::Static && passes >= kManyPassesOfPlan);
 }
 
 void take_peaks(ProgramCheck& check, const std::vector<Bytes>& peaks) {

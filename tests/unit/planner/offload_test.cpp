@@ -35,8 +35,7 @@ Planned planned_with(const PlanRequest& request) {
 }
 
 TEST(Offload, FreesTheDevicesOfAllOptimizerState) {
-  const Planned here = planned_with(request_of(Offload::None)),
-                       there = planned_with(request_of(Offload::Optimizer));
+  const Planned here = planned_with(request_of(Offload::None)), there = planned_with(request_of(Offload::Optimizer));
   const Bytes state = state_of(here.graph);
   EXPECT_GT(state.si(), 0.0);
   for (const std::size_t d : {0u, 1u}) {

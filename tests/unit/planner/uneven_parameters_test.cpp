@@ -18,7 +18,7 @@ namespace {
 const char* const kGpt = "gpt:layers=2,hidden=32,heads=4,seq=8,vocab=33";
 
 Planned plan_of(const char* model, const std::string& cluster, const std::string& method, std::int64_t batch,
-                       std::int64_t microbatches = 1) {
+                std::int64_t microbatches = 1) {
   PlanRequest request = ask(model, cluster, method, batch, microbatches);
   if (!request.search.method.one_stage()) request.search.layers = 2;
   Planned result = planned(request);
