@@ -88,6 +88,19 @@ OneMicrobatch fold_one(const Plan& plan, const Program& one, const CostModel& co
   return found;
 }
 
+// Program::stood_for of the part that is kept of this program of one microbatch.
+std::vector<Transfer> stood_for(const Program& one, const KeptPart& kept) {
+  std::vector<bool> first(one.devices.size());
+  for (const ProgramStage& stage : one.stages) first[stage.devices.front().index()] = true;
+  std::vector<Transfer> found;
+  for (std::size_t t = 0; t < one.transfers.size(); ++t) {
+    const Transfer& transfer = one.transfers[t];
+    if (!kept.transfers[t] && (first[transfer.source.index()] || first[transfer.destination.index()]))
+      found.push_back(transfer);
+  }
+  return found;
+}
+
 // `wrong`: what check_plan says.
 FoldedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, const std::vector<std::string>& wrong,
                         const CostModel& costs, const NetworkToFold* network = nullptr) {
@@ -100,7 +113,9 @@ FoldedPlan load_checked(const Plan& plan, std::shared_ptr<const Graph> graph, co
   const OneMicrobatch found = fold_one(plan, one, costs, network);
   const FoldedDevices& of_one = found.folded.devices;
   const KeptPart kept{representatives(of_one), transfers_of_representatives(one, of_one)};
+  std::vector<Transfer> others = stood_for(one, kept);
   PartialProgram part = std::move(stages).take_part(kept);
+  part.program.stood_for = std::move(others);
 
   result.folded = {of_one.representative, messages_of(part, of_one), of_one.classes};
   result.events = count_events(part, result.folded, of_one);

@@ -87,8 +87,8 @@ int copies_in_host(const Program& program, const Transfer& transfer) {
 }
 
 // A share of each message's time goes from the message to the Runs that send and receive it, on the first device of
-// each stage.
-void block(const Program& program, double share, ProgramTimes& times) {
+// each stage. `stood_for`: the times of the program's messages of that name.
+void block(const Program& program, double share, const std::vector<SimTime>& stood_for, ProgramTimes& times) {
   const auto none = std::numeric_limits<std::size_t>::max();
   std::vector<std::size_t> makes(program.buffers.size(), none), reads(program.buffers.size(), none);
   for (std::size_t e = 0; e < program.executables.size(); ++e) {
@@ -102,18 +102,21 @@ void block(const Program& program, double share, ProgramTimes& times) {
   const auto is_first = [&](StageId stage, DeviceId device) {
     return program.stages[stage.index()].devices.front() == device;
   };
-  for (std::size_t t = 0; t < program.transfers.size(); ++t) {
-    const Transfer& transfer = program.transfers[t];
-    if (transfer.source == transfer.destination) continue;
+  // Returns what is taken off the message's time.
+  const auto charge = [&](const Transfer& transfer, SimTime time) -> std::int64_t {
+    if (transfer.source == transfer.destination) return 0;
     const std::size_t from = makes[transfer.source_buffer.index()], to = reads[transfer.destination_buffer.index()];
-    if (from == none || to == none) continue;
-    const SimTime blocked{std::llround(share * static_cast<double>(times.transfer[t].ps))};
-    times.transfer[t].ps -= blocked.ps;
+    if (from == none || to == none) return 0;
+    const std::int64_t blocked = std::llround(share * static_cast<double>(time.ps));
     // All micro-batches send alike.
-    if (transfer.microbatch.value != 0) continue;
-    if (is_first(program.executables[from].stage, transfer.source)) times.executable[from].ps += blocked.ps;
-    if (is_first(program.executables[to].stage, transfer.destination)) times.executable[to].ps += blocked.ps;
-  }
+    if (transfer.microbatch.value != 0) return blocked;
+    if (is_first(program.executables[from].stage, transfer.source)) times.executable[from].ps += blocked;
+    if (is_first(program.executables[to].stage, transfer.destination)) times.executable[to].ps += blocked;
+    return blocked;
+  };
+  for (std::size_t t = 0; t < program.transfers.size(); ++t)
+    times.transfer[t].ps -= charge(program.transfers[t], times.transfer[t]);
+  for (std::size_t t = 0; t < stood_for.size(); ++t) charge(program.stood_for[t], stood_for[t]);
 }
 
 // How often each executable runs on the first device of its stage.
@@ -348,14 +351,13 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
   const auto submesh_of = [&](DeviceId device) -> const Submesh& {
     return program.stages[program.stage_of_device[device.index()].index()].mesh.of;
   };
-  for (const Transfer& transfer : program.transfers) {
+  const auto message_time = [&](const Transfer& transfer) {
     // On one physical device a message is copies in its memory, each of which reads and writes the bytes.
     if (place_of(transfer.source) == place_of(transfer.destination)) {
       const DType dtype = program.buffers[transfer.source_buffer.index()].local.dtype;
       const double copies = transfer.source == transfer.destination ? 1.0 : 2.0;  // packed, and unpacked
-      result.times.transfer.push_back(to_sim_time(
-          passes_cost(copies * 2.0 * transfer.bytes, dtype, costs.on(submesh_of(transfer.source).group)).time));
-      continue;
+      return to_sim_time(
+          passes_cost(copies * 2.0 * transfer.bytes, dtype, costs.on(submesh_of(transfer.source).group)).time);
     }
     const Submesh &source = submesh_of(transfer.source), &destination = submesh_of(transfer.destination);
     // All devices of a stage finish a Run together and then send: those of one host share its network.
@@ -368,9 +370,14 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
     };
     Seconds time = time_on(source.group);
     if (destination.group != source.group) time = std::max(time, time_on(destination.group));  // the slower network
-    result.times.transfer.push_back(to_sim_time(time));
+    return to_sim_time(time);
+  };
+  for (const Transfer& transfer : program.transfers) result.times.transfer.push_back(message_time(transfer));
+  if (const double blocking = costs.messages().blocking; blocking > 0) {
+    std::vector<SimTime> stood_for;
+    for (const Transfer& transfer : program.stood_for) stood_for.push_back(message_time(transfer));
+    block(program, blocking, stood_for, result.times);
   }
-  if (const double blocking = costs.messages().blocking; blocking > 0) block(program, blocking, result.times);
   return result;
 }
 

@@ -135,6 +135,9 @@ struct Program {
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   std::vector<Bytes> persistent_bytes;  // [device] of its own memory
   std::vector<Bytes> host_bytes = {};   // [device] of buffers on its host; empty: there are none
+  // Of a part (core/plan/lowering/lower.h): messages of the first microbatch from or to a stage's first device for
+  // which others stand.
+  std::vector<Transfer> stood_for = {};
 
   // The first stage on the devices of `stage`: equal for stages of one rank. REQUIRES: it has devices.
   [[nodiscard]] StageId first_of_rank(StageId stage) const {
