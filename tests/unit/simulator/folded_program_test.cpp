@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "costmodel/cost_models.h"
+#include "costmodel/sheets/software_profile.h"
 #include "simulator/fold/folded_plan.h"
 #include "simulator/program/program_graph.h"
 #include "simulator/what_if/prediction.h"
@@ -81,9 +83,9 @@ bool equal_lists(const std::vector<Instruction>& a, const std::vector<Instructio
 }
 
 // The part that is lowered is what is left of the whole, list by list, and every figure is the same.
-void expect_folds(const Plan& plan) {
+void expect_folds(const Plan& plan, std::unique_ptr<CostModel> costs = nullptr) {
   ASSERT_TRUE(can_fold(plan));
-  const auto costs = make_analytic_cost_model(plan.cluster);
+  if (costs == nullptr) costs = make_analytic_cost_model(plan.cluster);
   const LoadedPlan whole = load_plan(plan, *costs);
   const ProgramCosts whole_costs = program_costs(whole.program, *costs);
   const FoldedProgram truth = fold_program(whole.program, whole_costs.times);
@@ -100,6 +102,7 @@ void expect_folds(const Plan& plan) {
   const Program& part = folded.loaded.program;
   const ProgramCosts own = program_costs(part, *costs);
   EXPECT_EQ(own.times.transfer, truth.times.transfer);
+  EXPECT_EQ(own.times.executable, truth.times.executable);
   const Prediction all = prediction_of_all(whole, whole_costs);
   expect_same_figures(prediction_of(part, own, simulate_plain_step(part, own.times, &folded.folded), &folded.folded),
                       all);
@@ -124,6 +127,17 @@ TEST(FoldedPlan, IsWhatIsLeftOfTheWhole) {
                            {{"", {1, 1}, {}}, {"blk1.ln1", {2, 2}, kBoth}, {"blk2.ln1", {2, 1}, kData}}, kind)
                        .plan);
     }
+  }
+}
+
+// A software whose messages hold up the Runs beside them: those of the first device count, whoever stands for them.
+TEST(FoldedPlan, OfMessagesThatBlockIsWhatIsLeftOfTheWhole) {
+  const SoftwareProfile software = find_software_profile("megatron-deepspeed");
+  for (const char* method : {"megatron:tp=2,pp=4", "megatron:tp=4,pp=2"}) {
+    const PlanRequest request = ask("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=64", "p4d.24xlarge:2", method, 64, 4);
+    const auto made = planned(request);
+    ASSERT_GT(make_physical_cost_model(request.cluster, software)->messages().blocking, 0.0);
+    expect_folds(*made.plan, make_physical_cost_model(request.cluster, software));
   }
 }
 
