@@ -138,6 +138,8 @@ std::string deepspeed_text(LaunchProperty property, const Degrees& d) {
       return fmt::format("PipelineModule(num_stages={})", d.pp);
     case LaunchProperty::Expert:
       return fmt::format("expert_parallel.autoep_size: {}", d.ep);
+    case LaunchProperty::Sequence:  // as GPT-NeoX calls it
+      return fmt::format("sequence_parallel: {}", d.sequence_parallel);
     case LaunchProperty::Zero:
       return fmt::format("zero_optimization.stage: {}", d.zero);
     case LaunchProperty::Recompute:
