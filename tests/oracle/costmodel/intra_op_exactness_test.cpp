@@ -104,6 +104,12 @@ constexpr std::array kTiny = {
     Model{"deepseek_v3:layers=3,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
           "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
           32},
+    Model{"hybrid:layers=5,hidden=64,heads=4,kv_heads=2,head_dim=16,intermediate=128,seq=32,vocab=128,scan_heads=4,"
+          "scan_groups=2,scan_head_dim=16,state=8,scan_chunk=8,group_norm=1,kinds_0=584",
+          32},
+    Model{"delta:layers=4,hidden=64,heads=4,kv_heads=2,head_dim=16,intermediate=128,seq=32,vocab=128,delta_heads=2,"
+          "delta_value_heads=4,key_dim=16,rotary_dims=8,scan_chunk=8",
+          32},
     Model{"t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128", 32},
     Model{"wresnet:layers=50,channels=8,width=2,image=32,classes=10", 32},
     Model{"vit:layers=3,hidden=64,heads=4,image=32,patch=8,classes=10", 32},
