@@ -134,7 +134,7 @@ TEST(FoldedPlan, IsWhatIsLeftOfTheWhole) {
 TEST(FoldedPlan, OfMessagesThatBlockIsWhatIsLeftOfTheWhole) {
   const SoftwareProfile software = find_software_profile("megatron-deepspeed");
   for (const char* method : {"megatron:tp=2,pp=4", "megatron:tp=4,pp=2"}) {
-    const PlanRequest request = ask("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=64", "p4d.24xlarge:2", method, 64, 4);
+    const PlanRequest request = ask("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=64", "p4d.24xlarge:4", method, 768, 4);
     const auto made = planned(request);
     ASSERT_GT(make_physical_cost_model(request.cluster, software)->messages().blocking, 0.0);
     expect_folds(*made.plan, make_physical_cost_model(request.cluster, software));
