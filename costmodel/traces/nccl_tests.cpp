@@ -148,7 +148,7 @@ class LogReader {
     }
   }
 
-  // Of group 0, where the ranks form several.
+  // Those of group 0, where the ranks form several.
   void rank(std::string_view line, const Words& words) {
     std::string_view host;
     for (std::size_t i = 1; i + 1 < words.size(); ++i) {

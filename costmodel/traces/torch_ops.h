@@ -42,7 +42,7 @@ using CallMeaning = std::variant<TracedOp, NoRow>;
 
 // The type of a tensor; nullopt: none of ours.
 [[nodiscard]] std::optional<DType> torch_dtype(std::string_view name);
-// Of a collective: "Float", "BFloat16", ...: bytes of an element, 0 for a type that is not known.
+// The type of a collective, "Float", "BFloat16", ...: bytes of an element, 0 for a type that is not known.
 [[nodiscard]] int torch_element_size(std::string_view name);
 
 // What a collective of torch.distributed is to us: "allreduce", "_allgather_base", ... nullopt: none of ours.

@@ -10,8 +10,6 @@
 //
 // Dimensions besides a transformer's: (batch, seq, delta_heads, key_dim) of queries and keys; (batch, seq, delta_heads,
 // delta_group, delta_dim) of values.
-#include <algorithm>
-
 #include "core/graph/models/families.h"
 #include "core/graph/models/scan_builder.h"
 
@@ -125,18 +123,9 @@ TensorId DeltaBuilder::layer(std::int64_t number, TensorId x) {
 void build_delta(Graph& graph, const ModelConfig& model, LossReduction reduction) {
   const Transformer transformer = gated_decoder(model);
   DeltaBuilder builder(graph, model, transformer);
-  const TensorId tokens = builder.token_input("tokens"), labels = builder.token_input("labels");
-  TensorId x = builder.embed_tokens("embed", tokens);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) x = builder.layer(layer, x);
-  graph.current_block = -1;
-  x = builder.norm("blk.final_norm", x, builder.embed);
-  graph.loss = builder.cross_entropy(builder.logits(x), labels, reduction);
+  build_layers(builder, graph, model, reduction);
 }
 
-std::int64_t all_heads(const ModelConfig& model, const std::string&) { return model.heads; }
-std::int64_t head_width(const ModelConfig& model, const std::string&) {
-  return std::max<std::int64_t>(1, model.hidden / model.heads);
-}
 std::int64_t key_heads(const ModelConfig& model, const std::string&) { return size_of(model, "delta_heads"); }
 std::int64_t width_of_keys(const ModelConfig& model, const std::string&) { return size_of(model, "key_dim"); }
 std::int64_t dense_width(const ModelConfig& model, const std::string&) { return size_of(model, "intermediate"); }

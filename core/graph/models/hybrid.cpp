@@ -142,17 +142,7 @@ TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
 void build_hybrid(Graph& graph, const ModelConfig& model, LossReduction reduction) {
   const Transformer transformer = transformer_of(model);
   HybridBuilder builder(graph, model, transformer);
-  const TensorId tokens = builder.token_input("tokens"), labels = builder.token_input("labels");
-  TensorId x = builder.embed_tokens("embed", tokens);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) x = builder.layer(layer, x);
-  graph.current_block = -1;
-  x = builder.norm("blk.final_norm", x, builder.embed);
-  graph.loss = builder.cross_entropy(builder.logits(x), labels, reduction);
-}
-
-std::int64_t heads_of_attention(const ModelConfig& model, const std::string&) { return model.heads; }
-std::int64_t width_of_head(const ModelConfig& model, const std::string&) {
-  return std::max<std::int64_t>(1, model.hidden / model.heads);
+  build_layers(builder, graph, model, reduction);
 }
 
 std::vector<SizeField> hybrid_sizes() {
@@ -174,8 +164,8 @@ std::vector<SizeField> hybrid_sizes() {
                                   {"shared_intermediate", kMaxWidth, 0, 0},
                                   {"normalized", 1, 0, 1},
                                   {.key = "intermediate", .maximum = kMaxWidth, .derived = four_times_hidden},
-                                  {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of_attention},
-                                  {.key = "head_dim", .maximum = kMaxWidth, .derived = width_of_head}};
+                                  {.key = "kv_heads", .maximum = kMaxHeads, .derived = all_heads},
+                                  {.key = "head_dim", .maximum = kMaxWidth, .derived = head_width}};
   for (const char* off : {"group_norm", "scan_bias", "qkv_bias", "out_bias", "mlp_bias", "tied"})
     sizes.push_back({off, 1, 0, 0});
   sizes.push_back({"conv_bias", 1, 0, 1});

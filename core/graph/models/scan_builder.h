@@ -2,6 +2,7 @@
 // What models with scans share: convolutions of channels, and the sequence as chunks.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,22 @@ struct ScanBuilder : TransformerBuilder {
 
   const Dim chunk, chunks;
 };
+
+// A decoder whose layers are those of `builder.layer(number, x)`, with its loss.
+template <class Builder>
+void build_layers(Builder& builder, Graph& graph, const ModelConfig& model, LossReduction reduction) {
+  const TensorId tokens = builder.token_input("tokens"), labels = builder.token_input("labels");
+  TensorId x = builder.embed_tokens("embed", tokens);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) x = builder.layer(layer, x);
+  graph.current_block = -1;
+  x = builder.norm("blk.final_norm", x, builder.embed);
+  graph.loss = builder.cross_entropy(builder.logits(x), labels, reduction);
+}
+
+// Sizes that follow from others.
+inline std::int64_t all_heads(const ModelConfig& model, const std::string& /*key*/) { return model.heads; }
+inline std::int64_t head_width(const ModelConfig& model, const std::string& /*key*/) {
+  return std::max<std::int64_t>(1, model.hidden / model.heads);
+}
 
 }  // namespace meshwright

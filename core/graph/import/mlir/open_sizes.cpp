@@ -185,7 +185,7 @@ xla::Type closed(const std::string& opcode, xla::Type type, const std::vector<Op
                  const xla::Attributes& attributes) {
   if (operands.empty()) return type;
   if (type.is_tuple()) {
-    // Of several results each follows its own operand.
+    // Each of several results follows its own operand.
     for (std::size_t k = 0; k < type.parts.size(); ++k) {
       std::vector<OperandView> own(operands);
       if (k < own.size()) std::rotate(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(k), own.end());

@@ -161,7 +161,7 @@ std::string sharding_of(const std::vector<Field>& attributes, std::size_t rank, 
     if (field.name == "mhlo.sharding") return context.value(field.text, line).string();
     if (field.name == "sdy.sharding" || (field.name == "sharding" && !field.text.starts_with("\""))) {
       const Value value = context.value(field.text, line);
-      // Of an op with several results there is a list, one for each.
+      // An op with several results has a list, one for each.
       if (value.text.find("sharding_per_value") != std::string_view::npos) {
         const std::vector<std::string_view> items = context.value(value.inside(), line).items();
         return items.size() == 1 ? hlo_sharding(context.value(items[0], line), rank, context) : std::string();

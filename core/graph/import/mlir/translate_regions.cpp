@@ -110,7 +110,7 @@ void Translator::loop(Frame& frame, const Op& op) {
   const int instruction = emit(frame, op, "while", type, {start});
   frame.computation.instructions.back().calls = calls;
   define(frame, op, instruction);
-  // Of a loop over one value the state is a tuple too.
+  // The state of a loop over one value is a tuple, too.
   for (const Result& result : op.results)
     frame.names[result.name].first = std::max<std::int64_t>(0, frame.names[result.name].first);
 }

@@ -23,6 +23,8 @@ inline constexpr std::int64_t kMaxKept = 1 << 25;
 inline constexpr std::size_t kMaxRank = 64;
 
 // What a binary op of primitive kind, or a comparison, makes of two numbers.
+// The value of a function of one number; of other kinds no number.
+[[nodiscard]] double unary_value(Kind kind, double x);
 [[nodiscard]] double binary_value(Kind kind, double x, double y, Comparison comparison, bool integer);
 
 class Builder {

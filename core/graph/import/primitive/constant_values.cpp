@@ -3,6 +3,7 @@
 #include "core/graph/import/primitive/builder.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -32,8 +33,16 @@ std::size_t index_of(std::int64_t at, const Shape& shape, const Shape& strides) 
   return static_cast<std::size_t>(index);
 }
 
-// Nothing for functions that no shape or mask is made with.
-std::optional<double> unary_value(Kind kind, double x) {
+// Whether shapes or masks are made with the function; of others no values are kept.
+bool makes_shapes(Kind kind) {
+  constexpr std::array kMade = {Kind::Exp, Kind::Log, Kind::Sqrt, Kind::Rsqrt, Kind::Reciprocal, Kind::Square,
+                                Kind::Abs, Kind::Sin, Kind::Cos,  Kind::Not,   Kind::ToFloat,    Kind::ToInteger};
+  return std::find(kMade.begin(), kMade.end(), kind) != kMade.end();
+}
+
+}  // namespace
+
+double unary_value(Kind kind, double x) {
   switch (kind) {
     case Kind::Exp:
       return std::exp(x);
@@ -53,6 +62,20 @@ std::optional<double> unary_value(Kind kind, double x) {
       return std::sin(x);
     case Kind::Cos:
       return std::cos(x);
+    case Kind::Erf:
+      return std::erf(x);
+    case Kind::Tanh:
+      return std::tanh(x);
+    case Kind::Sigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
+    case Kind::Relu:
+      return std::max(x, 0.0);
+    case Kind::Gelu:
+      return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Kind::GeluErf:
+      return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+    case Kind::Silu:
+      return x / (1.0 + std::exp(-x));
     case Kind::Not:
       return x == 0.0 ? 1.0 : 0.0;
     case Kind::ToFloat:
@@ -60,11 +83,9 @@ std::optional<double> unary_value(Kind kind, double x) {
     case Kind::ToInteger:
       return std::trunc(x);
     default:
-      return std::nullopt;
+      return std::nan("");
   }
 }
-
-}  // namespace
 
 double binary_value(Kind kind, double x, double y, Comparison comparison, bool integer) {
   switch (kind) {
@@ -134,7 +155,7 @@ void Builder::compute(Node& node) {
       return binary_value(node.kind, operand(0, i), operand(1, i), node.details.comparison, whole);
     });
   } else if (is_unary(node.kind)) {
-    if (unary_value(node.kind, 1.0)) each([&](std::int64_t i) { return *unary_value(node.kind, operand(0, i)); });
+    if (makes_shapes(node.kind)) each([&](std::int64_t i) { return unary_value(node.kind, operand(0, i)); });
   } else if (node.kind == Kind::Select) {
     each([&](std::int64_t i) { return operand(0, i) != 0.0 ? operand(1, i) : operand(2, i); });
   } else if (node.kind == Kind::Broadcast) {

@@ -13,8 +13,8 @@ namespace meshwright::primitive {
 
 namespace {
 
-constexpr std::int64_t kMostDevices = std::int64_t{1} << 24;
-constexpr std::size_t kMostAxes = 8;
+constexpr std::int64_t kMaxDevices = std::int64_t{1} << 24;
+constexpr std::size_t kMaxAxes = 8;
 
 // "[2,4]" behind `mark`; nullopt: there is none.
 std::optional<std::vector<std::int64_t>> list_behind(std::string_view text, std::string_view mark, char close) {
@@ -26,7 +26,7 @@ std::optional<std::vector<std::int64_t>> list_behind(std::string_view text, std:
   for (const std::string& part : split(text, ',')) {
     std::int64_t number = 0;
     const auto [rest, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (error != std::errc{} || rest != part.data() + part.size() || number < 0 || number > kMostDevices)
+    if (error != std::errc{} || rest != part.data() + part.size() || number < 0 || number > kMaxDevices)
       return std::nullopt;
     numbers.push_back(number);
   }
@@ -36,7 +36,7 @@ std::optional<std::vector<std::int64_t>> list_behind(std::string_view text, std:
 std::optional<std::int64_t> product_of(const std::vector<std::int64_t>& sizes) {
   std::int64_t product = 1;
   for (const std::int64_t size : sizes)
-    if (size < 1 || __builtin_mul_overflow(product, size, &product) || product > kMostDevices) return std::nullopt;
+    if (size < 1 || __builtin_mul_overflow(product, size, &product) || product > kMaxDevices) return std::nullopt;
   return product;
 }
 
@@ -181,8 +181,8 @@ void Keeper::find_mesh() {
     begins_.push_back(*cut);
     made_.mesh.push_back(*std::next(cut) / *cut);
   }
-  require(made_.mesh.size() <= kMostAxes, "the file's shardings need a mesh of {} axes; meshes have at most {}.",
-          made_.mesh.size(), kMostAxes);
+  require(made_.mesh.size() <= kMaxAxes, "the file's shardings need a mesh of {} axes; meshes have at most {}.",
+          made_.mesh.size(), kMaxAxes);
 }
 
 // The dimension of the graph's tensor that axis `axis` of one of the file's dimensions is in: it has its name, or is

@@ -15,9 +15,9 @@
 
 namespace meshwright::primitive {
 
-// Of a tensor of `rank` dimensions.
+// The sharding of a tensor of `rank` dimensions.
 [[nodiscard]] FileSharding file_sharding(const std::string& text, std::size_t rank);
-// Of one piece of the tensor along `axis`, as a layer's own weight is one of a stack.
+// That of one piece of the tensor along `axis`, as a layer's own weight is one of a stack.
 [[nodiscard]] FileSharding without_dim(FileSharding sharding, std::size_t axis);
 
 // What a parameter of the graph has: the mesh axes that split each dimension, ascending.

@@ -73,84 +73,6 @@ using Values = std::array<double, kPoints.size()>;
 
 bool is_elementwise(Kind kind) { return (kind >= Kind::Add && kind <= Kind::ToFloat) || kind == Kind::Select; }
 
-double known_value(Kind kind, double x) {
-  switch (kind) {
-    case Kind::Exp:
-      return std::exp(x);
-    case Kind::Log:
-      return std::log(x);
-    case Kind::Sqrt:
-      return std::sqrt(x);
-    case Kind::Rsqrt:
-      return 1.0 / std::sqrt(x);
-    case Kind::Reciprocal:
-      return 1.0 / x;
-    case Kind::Square:
-      return x * x;
-    case Kind::Abs:
-      return std::abs(x);
-    case Kind::Sin:
-      return std::sin(x);
-    case Kind::Cos:
-      return std::cos(x);
-    case Kind::Erf:
-      return std::erf(x);
-    case Kind::Tanh:
-      return std::tanh(x);
-    case Kind::Sigmoid:
-      return 1.0 / (1.0 + std::exp(-x));
-    case Kind::Relu:
-      return std::max(x, 0.0);
-    case Kind::Gelu:
-      return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Kind::GeluErf:
-      return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
-    case Kind::Silu:
-      return x / (1.0 + std::exp(-x));
-    case Kind::Not:
-      return x == 0.0 ? 1.0 : 0.0;
-    case Kind::ToFloat:
-      return x;
-    default:
-      return std::nan("");
-  }
-}
-
-double known_value(const Node& node, double x, double y) {
-  switch (node.kind) {
-    case Kind::Add:
-      return x + y;
-    case Kind::Subtract:
-      return x - y;
-    case Kind::Multiply:
-      return x * y;
-    case Kind::Divide:
-      return x / y;
-    case Kind::Power:
-      return std::pow(x, y);
-    case Kind::Maximum:
-      return std::max(x, y);
-    case Kind::Minimum:
-      return std::min(x, y);
-    default:
-      break;
-  }
-  switch (node.details.comparison) {
-    case Comparison::Less:
-      return x < y ? 1.0 : 0.0;
-    case Comparison::LessEqual:
-      return x <= y ? 1.0 : 0.0;
-    case Comparison::Equal:
-      return x == y ? 1.0 : 0.0;
-    case Comparison::NotEqual:
-      return x != y ? 1.0 : 0.0;
-    case Comparison::GreaterEqual:
-      return x >= y ? 1.0 : 0.0;
-    default:
-      return x > y ? 1.0 : 0.0;
-  }
-}
-
 // What the nodes compute of x, by node: those of `nodes` in order.
 Values values_of(const Builder& b, const std::set<int>& nodes, int x) {
   std::map<int, Values> made;
@@ -164,8 +86,9 @@ Values values_of(const Builder& b, const std::set<int>& nodes, int x) {
         return number ? *number : made[node.inputs[k]][p];
       };
       into[p] = node.kind == Kind::Select ? (operand(0) != 0.0 ? operand(1) : operand(2))
-                : node.inputs.size() == 2 ? known_value(node, operand(0), operand(1))
-                                          : known_value(node.kind, operand(0));
+                : node.inputs.size() == 2
+                    ? binary_value(node.kind, operand(0), operand(1), node.details.comparison, false)
+                    : unary_value(node.kind, operand(0));
     }
   }
   return made[*nodes.rbegin()];
@@ -191,7 +114,7 @@ Recogniser::Found Recogniser::function(int i) {
       for (const Kind kind : {Kind::Sigmoid, Kind::Silu, Kind::Gelu, Kind::GeluErf, Kind::Tanh}) {
         double error = 0.0;
         for (std::size_t p = 0; p < kPoints.size(); ++p) {
-          const double off = std::abs(values[p] - known_value(kind, kPoints[p]));
+          const double off = std::abs(values[p] - unary_value(kind, kPoints[p]));
           error = off >= 0.0 ? std::max(error, off) : kRounding;  // no number: none
         }
         if (error < least) nearest = kind, least = error;

@@ -15,7 +15,7 @@ constexpr std::size_t kMaxOps = std::size_t{1} << 19;     // of a flat program
 constexpr std::size_t kMaxLeaves = std::size_t{1} << 22;  // handed on by tuples and calls, all together
 constexpr std::int64_t kMaxTurns = 1 << 12;               // of one loop
 constexpr int kMaxNested = 200;                           // calls in calls
-// Of one loop: half of what there may be in all; of loops that are dropped again, together.
+// One loop may have half of what there may be in all; so may loops that are dropped again, together.
 constexpr std::size_t kMaxLoopOps = kMaxOps / 2, kMaxLoopLeaves = kMaxLeaves / 2;
 constexpr std::size_t kMaxDropped = std::size_t{1} << 24;
 

@@ -35,7 +35,7 @@ struct Attributes {
   std::vector<std::int64_t> start = {}, limit = {}, stride = {};                                         // of slice
   std::vector<std::int64_t> sizes = {};                          // of dynamic-slice
   std::vector<std::int64_t> low = {}, high = {}, interior = {};  // of pad
-  // Of gather (collapsed_slice_dims, slice sizes in `sizes`) and scatter (inserted_window_dims, update_window_dims,
+  // For gather (collapsed_slice_dims, slice sizes in `sizes`) and scatter (inserted_window_dims, update_window_dims,
   // scatter_dims_to_operand_dims).
   std::vector<std::int64_t> offset_dims = {}, collapsed_dims = {}, index_map = {}, operand_batch = {}, index_batch = {};
   std::int64_t index_vector_dim = 0;

@@ -225,7 +225,7 @@ void RoleFinder::vote() {
     if (op.operands.size() != 2) continue;
     const int x = from(op, 0), y = from(op, 1);
     if (opcode == "dot" || opcode == "convolution") {
-      // Of two arguments the left one is the data, unless the right one alone has as many samples as is expected.
+      // The left one of two arguments is the data, unless the right one alone has as many samples as is expected.
       const bool turned = x >= 0 && y >= 0 && !has_samples(x) && has_samples(y);
       if (y >= 0) ++(turned ? data_votes_ : weight_votes_)[static_cast<std::size_t>(y)];
       if (x >= 0) ++(y >= 0 && !turned ? data_votes_ : weight_votes_)[static_cast<std::size_t>(x)];
