@@ -164,10 +164,8 @@ PredictedLaunch predict_launch(const PlanRequest& request, const Costs& costs) {
   PlanOfGraph made = given_plan(request, *costs.model);
   made.plan.software = request.software;
   PredictedLaunch predicted;
-  const std::int64_t passes = made.plan.cluster.devices() * made.plan.training.microbatches;
-  constexpr std::int64_t kManyPasses = 1 << 14;
   std::optional<FoldedDevices> folded;
-  if (worth_folding(made.plan) || (can_fold(made.plan) && passes >= kManyPasses)) {
+  if (is_to_fold(made.plan, {})) {
     FoldedPlan small = load_folded_plan(made, *costs.model);
     predicted.program = std::move(small.loaded.program);
     predicted.check = std::move(small.loaded.check);

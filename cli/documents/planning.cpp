@@ -13,20 +13,10 @@
 #include "core/base/text_table.h"
 #include "core/plan/lowering/adapt_plan.h"
 #include "core/planner/method/uneven_parameters.h"
+#include "core/planner/search/plan_program.h"
 #include "simulator/what_if/evaluator.h"
 
 namespace meshwright {
-
-namespace {
-
-Seconds latency_of(const Plan& plan, const std::shared_ptr<const Graph>& graph, const PlanEvaluator& evaluator) {
-  Plan alone = plan;
-  alone.training.batch /= alone.training.microbatches;
-  alone.training.microbatches = 1;
-  return evaluator.outcome({std::move(alone), graph}).step;
-}
-
-}  // namespace
 
 PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
   Progress progress;

@@ -117,18 +117,18 @@ namespace {
 // Programs of more devices times micro-batches are lowered in part, where that changes nothing.
 constexpr std::int64_t kManyPassesOfPlan = 1 << 14;
 
+void take_peaks(ProgramCheck& check, const std::vector<Bytes>& peaks) {
+  for (std::size_t d = 0; d < peaks.size(); ++d) check.peak_memory[d] = std::max(check.peak_memory[d], peaks[d]);
+}
+
+}  // namespace
+
 bool is_to_fold(const Plan& plan, const StepRequest& conditions) {
   if (!keeps_devices_alike(conditions)) return false;
   const std::int64_t passes = plan.cluster.devices() * plan.training.microbatches;
   return worth_folding(plan) ||
          (can_fold(plan) && conditions.network == NetworkModel::Static && passes >= kManyPassesOfPlan);
 }
-
-void take_peaks(ProgramCheck& check, const std::vector<Bytes>& peaks) {
-  for (std::size_t d = 0; d < peaks.size(); ++d) check.peak_memory[d] = std::max(check.peak_memory[d], peaks[d]);
-}
-
-}  // namespace
 
 StepOfPlan predict(const PlanOfGraph& made, const CostModel& model, const StepRequest& conditions) {
   StepOfPlan predicted;

@@ -51,6 +51,9 @@ struct StepOfPlan {
   Prediction prediction;
   [[nodiscard]] const FoldedDevices* alike() const { return folded ? &*folded : nullptr; }
 };
+// Whether predict folds the plan: it has many devices, or many passes of micro-batches on few, and no condition makes
+// devices differ.
+[[nodiscard]] bool is_to_fold(const Plan& plan, const StepRequest& conditions);
 // The step under conditions, the plain step where there are none; peaks of the memory are those of the plain step or of
 // this one, whichever are higher. Throws InputError as load_plan and simulate_step. REQUIRES:
 // conditions.is_of_a_plan().

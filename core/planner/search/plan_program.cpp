@@ -96,15 +96,6 @@ std::optional<PlanningResult::TooLarge> host_excess(const Plan& plan, const std:
   return worst;
 }
 
-// The time of one micro-batch from end to end, alone on the devices.
-Seconds latency_of(const SearchContext& context, const PlanProgram& found) {
-  // The micro-batch keeps its size, so the stages compute the same shapes as in the plan.
-  Plan alone = found.plan;
-  alone.training.batch /= alone.training.microbatches;
-  alone.training.microbatches = 1;
-  return context.evaluator.trial({std::move(alone), found.graph})->step().step;
-}
-
 }  // namespace
 
 const PlanGraphs::GraphOfPlan& PlanGraphs::of(const TrainingOptions& training) {
@@ -155,6 +146,14 @@ PlanProgram on_trial(Plan plan, std::shared_ptr<const Graph> graph, const PlanEv
   return lowered;
 }
 
+Seconds latency_of(const Plan& plan, const std::shared_ptr<const Graph>& graph, const PlanEvaluator& evaluator) {
+  // The micro-batch keeps its size, so the stages compute the same shapes as in the plan.
+  Plan alone = plan;
+  alone.training.batch /= alone.training.microbatches;
+  alone.training.microbatches = 1;
+  return evaluator.trial({std::move(alone), graph})->step().step;
+}
+
 void take_peaks(Plan& plan, const std::vector<Bytes>& peaks) {
   Bytes& largest = plan.predicted.peak_memory;
   for (std::size_t s = 0; s < peaks.size(); ++s) {
@@ -203,7 +202,7 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   verdict.lower_bound = std::min(verdict.step, bounds.modelled);
   verdict.score = verdict.step;
   if (goal.objective != Goal::Objective::StepTime) {
-    verdict.latency = latency_of(context, found);
+    verdict.latency = latency_of(found.plan, found.graph, context.evaluator);
     verdict.throughput = static_cast<double>(found.plan.training.batch) / verdict.step.si();
     if ((goal.min_throughput && verdict.throughput < *goal.min_throughput) ||
         (goal.max_latency && verdict.latency > *goal.max_latency)) {

@@ -22,6 +22,10 @@ struct PlanProgram {
 // Lowered and checked by the evaluator, so that the plan knows its peak memory. Throws InputError as its trial.
 [[nodiscard]] PlanProgram on_trial(Plan plan, std::shared_ptr<const Graph> graph, const PlanEvaluator& evaluator);
 
+// The time of one micro-batch from end to end, alone on the devices. Throws InputError as the evaluator's trial.
+[[nodiscard]] Seconds latency_of(const Plan& plan, const std::shared_ptr<const Graph>& graph,
+                                 const PlanEvaluator& evaluator);
+
 // The graphs of a point's plans, one for each recomputation. REQUIRES: the point outlives this.
 class PlanGraphs {
  public:
