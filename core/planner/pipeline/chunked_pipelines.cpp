@@ -29,10 +29,14 @@ ChunkedSchedule::ChunkedSchedule(const ChunkedShape& of) : shape(of) {
 }
 
 StageTable table_of_slice(const StageTable& table, int slice, const std::vector<int>& configs) {
-  StageTable own(table.layers(), {table.slices()[slice]}, static_cast<int>(configs.size()));
+  StageTable own(table.layers(), {table.slices()[slice]}, static_cast<int>(configs.size()), table.spans());
   for (int first = 0; first < table.layers(); ++first)
-    for (int last = first; last < table.layers(); ++last)
-      for (int c = 0; c < own.configs(); ++c) own.at(first, last, 0, c) = table.at(first, last, slice, configs[c]);
+    for (int last = first; last < table.layers(); ++last) {
+      if (!table.spans().is_first(first, last)) continue;
+      const std::optional<StageCost>* from = table.configs_of(first, last, slice);
+      std::optional<StageCost>* to = &own.at(first, last, 0, 0);
+      for (std::size_t c = 0; c < configs.size(); ++c) to[c] = from[configs[c]];
+    }
   return own;
 }
 

@@ -179,42 +179,61 @@ void Space::read_costs() {
   changes_.resize(levels_.size());
   levels_differ_.assign(levels_.size(), 0);
   for (int first = 0; first < layers_; ++first)
-    for (int last = first; last < layers_; ++last)
+    for (int last = first; last < layers_; ++last) {
+      for (int s = 0; s < static_cast<int>(shapes_.size()) && table_.spans().is_first(first, last); ++s)
+        read_configs(first, last, shapes_[s].slice);
       for (int s = 0; s < static_cast<int>(shapes_.size()); ++s) read_cell(first, last, s);
+    }
+  read_ = {}, fastest_ = {}, slowest_ = {}, readings_ = {};
 }
 
-// A configuration is reduced to its time and the highest level at which it fits. Only changes of the fastest time from
-// one level to the next are stored: few configurations, many levels.
-void Space::read_cell(int first, int last, int shape) {
-  const int lowest = lowest_level_[layers_ - 1 - last], highest = highest_level_[layers_ - 1 - last];
-  const int slice = shapes_[shape].slice;
+// A configuration is reduced to its time and the highest level at which it fits. Numbers of spans come in order.
+void Space::read_configs(int first, int last, int slice) {
   const std::optional<StageCost>* cost = table_.configs_of(first, last, slice);
   const Bytes memory = table_.slices()[slice].memory;
-  of_cell_.clear();
+  Reading reading{.begin = read_.size(), .fastest_begin = fastest_.size()};
   for (int c = 0; c < table_.configs(); ++c) {
     if (!cost[c]) continue;
     require(is_sound(*cost[c]),
             "stage search: layers {}..{} on slice {}, configuration {}: a time or size that is negative or not finite; "
             "leave an infeasible stage out.",
             first, last, slice, c);
-    Config config = read(*cost[c], memory);
-    if (config.level < lowest || lowest > highest) continue;
-    config.level = std::min(config.level, highest);
-    largest_time_ = std::max(largest_time_, config.time);
-    if (keep_ == Keep::All && config.level < highest) levels_differ_[config.level] = 1;
-    // Insertion by level, highest first: a cell has few configurations.
-    auto place = of_cell_.end();
-    while (place != of_cell_.begin() && (place - 1)->level < config.level) --place;
-    of_cell_.insert(place, config);
+    const Config config = read(*cost[c], memory);
+    if (config.level >= 0) read_.push_back(config);
   }
-  // From the highest level down, only configurations faster than all of higher levels matter.
-  double fastest = kNever;
+  reading.end = read_.size();
+  const auto begin = read_.begin() + static_cast<std::ptrdiff_t>(reading.begin);
+  std::sort(begin, read_.end(),
+            [](const Config& a, const Config& b) { return a.level != b.level ? a.level > b.level : a.time < b.time; });
+  double largest = 0.0;
+  for (auto config = begin; config != read_.end(); ++config) {
+    largest = std::max(largest, config->time);
+    slowest_.push_back(largest);
+    if (config == begin || config->time < fastest_.back().time) fastest_.push_back(*config);
+  }
+  reading.fastest_end = fastest_.size();
+  readings_.push_back(reading);
+}
+
+// Only changes of the fastest time from one level to the next are stored: few configurations, many levels.
+void Space::read_cell(int first, int last, int shape) {
+  const int lowest = lowest_level_[layers_ - 1 - last], highest = highest_level_[layers_ - 1 - last];
+  if (lowest > highest) return;
+  const Reading& reading = readings_[table_.spans().of(first, last) * shapes_.size() + shape];
+  const auto occurs = [&](const Config& config) { return config.level >= lowest; };
+  const auto all = read_.begin() + static_cast<std::ptrdiff_t>(reading.begin);
+  const auto all_end = std::partition_point(all, read_.begin() + static_cast<std::ptrdiff_t>(reading.end), occurs);
+  if (all == all_end) return;
+  largest_time_ = std::max(largest_time_, slowest_[all_end - read_.begin() - 1]);
+  if (keep_ == Keep::All)
+    for (auto config = all; config != all_end; ++config)
+      if (config->level < highest) levels_differ_[config->level] = 1;
+  // Levels above the highest that occurs count as it: the last of them is the fastest.
   const std::size_t here = cell(shape, first) + last - first;
-  for (std::size_t c = 0; c < of_cell_.size();) {
-    const int level = of_cell_[c].level;
-    double time = kNever;
-    for (; c < of_cell_.size() && of_cell_[c].level == level; ++c) time = std::min(time, of_cell_[c].time);
-    if (time >= fastest) continue;
+  double fastest = kNever;
+  for (std::size_t c = reading.fastest_begin; c < reading.fastest_end && fastest_[c].level >= lowest; ++c) {
+    const auto [time, level] = fastest_[c];
+    if (c + 1 < reading.fastest_end && fastest_[c + 1].level >= highest) continue;
     if (level < highest) {
       changes_[level].push_back({here, fastest});
       levels_differ_[level] = 1;

@@ -136,6 +136,12 @@ class Space {
   void count_devices();
   void find_levels();
   [[nodiscard]] Config read(const StageCost& cost, Bytes memory) const;
+  // The configurations of spans of one number on a slice, the highest level first, one after the other in read_.
+  struct Reading {
+    std::size_t begin = 0, end = 0;
+    std::size_t fastest_begin = 0, fastest_end = 0;  // in fastest_: those that are faster than all of higher levels
+  };
+  void read_configs(int first, int last, int slice);
   void read_costs();
   void read_cell(int first, int last, int shape);
   void merge_classes();
@@ -159,8 +165,11 @@ class Space {
   std::vector<std::size_t> start_;            // first layer -> its cells
   std::vector<double> anywhere_;              // [cell]
   std::vector<std::vector<Change>> changes_;  // [level]
-  std::vector<Config> of_cell_;               // scratch
-  std::vector<std::uint64_t> states_;         // bit d - 1: a state
+  // While costs are read.
+  std::vector<Config> read_, fastest_;
+  std::vector<double> slowest_;        // [as read_] the largest time up to here
+  std::vector<Reading> readings_;      // [number of the span * shapes + shape]
+  std::vector<std::uint64_t> states_;  // bit d - 1: a state
 };
 
 // The fastest times at one level after the other; going up is cheap.

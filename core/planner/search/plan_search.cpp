@@ -32,7 +32,8 @@ constexpr double kPromiseHidden = 0.93;  // the same where communication hides: 
 constexpr double kGain = 0.9995;         // a number near the best must promise this share of the best's prediction
 constexpr int kMaxNearby = 2;            // numbers near the best that are searched
 constexpr int kMaxLayers = 64;
-constexpr int kFewDevices = 16;  // their first plan comes before anyone could ask for it
+constexpr std::int64_t kMaxHalves = 1 << 20;  // devices times the square of twice the blocks, for a cut of half blocks
+constexpr int kFewDevices = 16;               // their first plan comes before anyone could ask for it
 
 // Divisors of the batch, each the first that is at least twice the one before; one sample per micro-batch is the last.
 std::vector<std::int64_t> microbatch_counts(std::int64_t batch) {
@@ -292,6 +293,13 @@ std::vector<SearchPoint> PlanSearch::other_cuts(SearchPoint at) const {
   blocks.layer_cut.cut = LayerOptions::Cut::Blocks;
   const int block_count = static_cast<int>(block_starts(graph).size());
   if (block_count >= std::max(2, least) && block_count <= kMaxLayers) cuts.push_back(blocks);
+  // Half blocks part the embedding and the loss from the first and the last stage more evenly. Their spans repeat.
+  const std::int64_t halves = 2 * block_count;
+  if (halves > kMaxLayers / 2 && request_.cluster.devices() * halves * halves <= kMaxHalves &&
+      halves <= static_cast<int>(forward_ops(graph).size())) {
+    at.layers = static_cast<int>(halves);
+    cuts.push_back(at);
+  }
   even_count.layers = first;
   even_count.layer_cut.cut = LayerOptions::Cut::EvenCount;
   cuts.push_back(even_count);

@@ -147,7 +147,14 @@ PointBounds find_bounds(const PlanRequest& request, const StageSearch& search, b
 }
 
 std::int64_t entries_of(const StageTable& table) {
-  return std::count_if(table.costs().begin(), table.costs().end(), [](const auto& cost) { return cost.has_value(); });
+  const auto per_number = static_cast<std::ptrdiff_t>(table.slices().size()) * table.configs();
+  std::vector<std::int64_t> entries;  // [number of a span]
+  for (auto cost = table.costs().begin(); cost != table.costs().end(); cost += per_number)
+    entries.push_back(std::count_if(cost, cost + per_number, [](const auto& of) { return of.has_value(); }));
+  std::int64_t all = 0;
+  for (int first = 0; first < table.layers(); ++first)
+    for (int last = first; last < table.layers(); ++last) all += entries[table.spans().of(first, last)];
+  return all;
 }
 
 }  // namespace
@@ -318,20 +325,21 @@ StageTable stage_table(const SearchContext& context, const Point& point, double 
                        const Subspace& of) {
   const StageSearch& search = *point.spans.search;
   const std::vector<Method::ManualStage>& fixed = point.space.fixed;
-  const auto is_given = [&](int first, int last, const StageSearch::MeshRequest& mesh) {
-    return fixed.empty() || std::any_of(fixed.begin(), fixed.end(), [&](const Method::ManualStage& stage) {
-             return stage.first_layer == first && stage.last_layer == last && stage.logical_shape == mesh.shape &&
-                    stage.batch_axis == mesh.batch_axis && stage.submesh == search.submeshes()[mesh.submesh];
-           });
+  const auto is_given = [&](int first, int last, const StageChoice& choice) {
+    const StageSearch::MeshRequest& mesh = search.meshes()[choice.mesh];
+    return std::any_of(fixed.begin(), fixed.end(), [&](const Method::ManualStage& stage) {
+      return stage.first_layer == first && stage.last_layer == last && stage.logical_shape == mesh.shape &&
+             stage.batch_axis == mesh.batch_axis && stage.submesh == search.submeshes()[mesh.submesh];
+    });
   };
-  const auto allowed = [&](int first, int last, const StageChoice& choice) {
-    return (of.meshes == nullptr || (*of.meshes)[choice.mesh]) && (!of.way || search.way(choice) == of.way) &&
-           is_given(first, last, search.meshes()[choice.mesh]);
+  const auto is_of_part = [&](const StageChoice& choice) {
+    return (of.meshes == nullptr || (*of.meshes)[choice.mesh]) && (!of.way || search.way(choice) == of.way);
   };
-  const auto run = [&] {
-    const bool all = fixed.empty() && of.meshes == nullptr && !of.way;
-    return all ? search.table(memory_share, keep) : search.table(memory_share, keep, allowed);
-  };
+  StageSearch::Allowed allowed;
+  if (of.meshes != nullptr || of.way) allowed = is_of_part;
+  StageSearch::Given given;
+  if (!fixed.empty()) given = is_given;
+  const auto run = [&] { return search.table(memory_share, keep, allowed, given); };
   return context.step("cost", run, [&](const StageTable& table) {
     return fmt::format("{} stages within {:.1f} % of the memory", entries_of(table), 100.0 * memory_share);
   });

@@ -37,7 +37,7 @@ std::optional<Seconds> predict_point(SearchContext& context, const Point& own, c
                                      std::int64_t microbatches, ScheduleKind schedule, double memory_share) {
   const StageSearch &own_search = *own.spans.search, &other_search = *other.spans.search;
   if (own_search.interrupted() || other_search.interrupted()) return std::nullopt;
-  StageTable table = stage_table(context, own, memory_share, StageSearch::Keep::All);
+  StageTable table = stage_table(context, own, memory_share, StageSearch::Keep::All).apart();
   const StageTable others = stage_table(context, other, memory_share, StageSearch::Keep::All);
   MW_CHECK(table.layers() == others.layers(), "points of {} and {} layers", table.layers(), others.layers());
   const Extension extend(samples_share(own.microbatches()), samples_share(other.microbatches()),

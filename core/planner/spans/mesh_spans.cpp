@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
+#include "core/planner/spans/equal_spans.h"
 #include "core/planner/spans/memory_fit.h"
 #include "core/planner/spans/recompute_levels.h"
 
@@ -42,6 +42,7 @@ struct MeshSpans::State {
   LayerClasses layers_;
   SpanSolver solver_;
   RecomputeLevels levels_;
+  std::optional<EqualSpans> equal_;  // where all spans are solved
 
   IndexedVector<int, SpanOption> options_;   // but for the mixture, the last option where there is one
   IndexedVector<int, SpanCostTable> costs_;  // [option]
@@ -65,6 +66,7 @@ struct MeshSpans::State {
       add_price(0.0);
       costs_.push_back(cost_table(options_.front(), only_from));
     } else if (!layers_.impossible()) {
+      equal_.emplace(layers_);
       add_price(0.0);
       find_min_times();
       if (budget_.one_stage)
@@ -180,10 +182,18 @@ struct MeshSpans::State {
     return found;
   }
 
+  // Spans that equal others have their costs.
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option) {
-    std::vector<int> all(static_cast<std::size_t>(layers_.layers()));
-    std::iota(all.begin(), all.end(), 0);
-    return cost_table(option, all);
+    const int end = layers_.layers();
+    SpanCostTable table(static_cast<std::size_t>(end) * end);
+    for (int first = 0; first < end; ++first) {
+      const EqualSpans::Twin twin = equal_->twin_of(first);
+      const auto own = table.begin() + first * end + first, of_twin = table.begin() + twin.first * end + twin.first;
+      std::copy(of_twin, of_twin + twin.length, own);
+      const std::vector<StepCost> costs = levels_.costs_from(option, first, twin.length);
+      std::copy(costs.begin(), costs.end(), own + twin.length);
+    }
+    return table;
   }
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option, const std::vector<int>& from) {
     const int end = layers_.layers();
@@ -227,6 +237,8 @@ int MeshSpans::options() const { return state_->options(); }
 const StepCost& MeshSpans::cost(int first, int last, int option) const { return state_->cost(first, last, option); }
 Seconds MeshSpans::min_time(int first, int last) const { return state_->min_time(first, last); }
 Seconds MeshSpans::bound() const { return state_->bound_; }
+
+std::vector<int> MeshSpans::span_marks() const { return state_->equal_->marks(); }
 
 std::optional<int> MeshSpans::way(int option) const { return state_->way(option); }
 

@@ -62,6 +62,9 @@ class MeshSpans {
   // The number of options, the same for every span. Option 0 has no memory price.
   [[nodiscard]] int options() const;
   [[nodiscard]] const StepCost& cost(int first, int last, int option) const;
+  // Spans with equal marks have the same cost in every option, [row of the upper triangle, (0, 0), (0, 1), ...].
+  // REQUIRES: all spans are solved.
+  [[nodiscard]] std::vector<int> span_marks() const;
   // No sharding of the span takes less per microbatch, whatever its memory: forward + backward + step / microbatches.
   [[nodiscard]] Seconds min_time(int first, int last) const;
   [[nodiscard]] StagePlan plan(int first, int last, int option) const;

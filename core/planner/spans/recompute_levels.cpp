@@ -65,14 +65,15 @@ SpanVariants RecomputeLevels::variants(const SpanOption& option, int first, int 
   return found;
 }
 
-std::vector<StepCost> RecomputeLevels::costs_from(const SpanOption& option, int first) {
+std::vector<StepCost> RecomputeLevels::costs_from(const SpanOption& option, int first, int known) {
   const int end = layers_.layers();
   std::vector<StepCost> costs;
+  if (first + known == end) return costs;
   // Paths to all ends begin alike, unless the layers that a mixture changes depend on the end.
   std::optional<BorderPaths> shared;
   if (!is_mixture(option))
     shared = solver_.paths(option.price, first, end - 1, SpanSolver::Entering::Paid, variants(option, first, end - 1));
-  for (int last = first; last < end; ++last) {
+  for (int last = first + known; last < end; ++last) {
     const SpanVariants chosen = variants(option, first, last);
     costs.push_back(solver_.cost(shared ? solver_.sharding(option.price, *shared, first, last, chosen)
                                         : solver_.sharding(option.price, first, last, chosen),

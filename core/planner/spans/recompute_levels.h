@@ -41,8 +41,8 @@ class RecomputeLevels {
   // cost. REQUIRES: price 0 was added with all variants.
   [[nodiscard]] Seconds min_time(int way) const;
   [[nodiscard]] SpanVariants variants(const SpanOption& option, int first, int last);
-  // All ends of an option: [last - first] of the spans that begin at `first`.
-  [[nodiscard]] std::vector<StepCost> costs_from(const SpanOption& option, int first);
+  // All ends of an option: [last - first] of the spans that begin at `first`; those of up to `known` layers left out.
+  [[nodiscard]] std::vector<StepCost> costs_from(const SpanOption& option, int first, int known = 0);
 
  private:
   [[nodiscard]] std::optional<double> bytes_per_second(int price, int layer);

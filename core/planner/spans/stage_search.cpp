@@ -67,10 +67,25 @@ StageSearch::StageSearch(const StepStructure& structure, const Cluster& cluster,
       wanted_(std::move(wanted)),
       meshes_(wanted_.size()),
       replaced_(wanted_.size()),
-      meshes_of_(submeshes_.size()) {
+      meshes_of_(submeshes_.size()),
+      spans_(structure.layers().count) {
   solve_meshes(costs);
   for (int mesh = 0; mesh < meshes_.count(); ++mesh)
     if (meshes_[mesh]) note_mesh(mesh);
+  spans_ = number_spans();
+}
+
+SpanNumbers StageSearch::number_spans() const {
+  const bool solved = !options_.one_stage && options_.only_from.empty();
+  if (!solved || has_known_costs()) return SpanNumbers(layers());
+  SpanNumbers numbers = SpanNumbers::all_alike(layers());
+  // Stages that begin with the first layer hold nothing between the halves of a backward (stage_cost).
+  std::vector<int> marks;
+  for (int first = 0; first < layers(); ++first) marks.insert(marks.end(), layers() - first, first == 0 ? 0 : 1);
+  numbers.tell_apart(marks);
+  for (int mesh = 0; mesh < meshes_.count(); ++mesh)
+    if (usable(mesh)) numbers.tell_apart(meshes_[mesh]->span_marks());
+  return numbers;
 }
 
 void StageSearch::solve_meshes(const CostModel& costs) {
@@ -105,7 +120,7 @@ void StageSearch::note_mesh(int mesh) {
   entries_ += std::int64_t{options_.one_stage ? 1 : layers() * (layers() + 1) / 2} * spans.options();
 }
 
-StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& allowed) const {
+StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& allowed, const Given& given) const {
   std::vector<DeviceSlice> slices;
   std::size_t max_meshes = 0;
   for (int s = 0; s < meshes_of_.count(); ++s) {
@@ -115,15 +130,17 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
     slices.push_back({std::move(devices), memory_share * cluster_.group(submesh.group).usable_memory()});
     max_meshes = std::max(max_meshes, meshes_of_[s].size());
   }
-  StageTable table(layers(), std::move(slices), std::max(1, static_cast<int>(max_meshes) * options_per_mesh_));
+  const int configs = std::max(1, static_cast<int>(max_meshes) * options_per_mesh_);
+  StageTable table(layers(), std::move(slices), configs, given ? SpanNumbers(layers()) : spans_);
   for (int slice = 0; slice < meshes_of_.count(); ++slice)
     for (int first = 0; first < (options_.one_stage ? 1 : layers()); ++first)
       for (int last = options_.one_stage ? layers() - 1 : first; last < layers(); ++last) {
+        if (!table.spans().is_first(first, last)) continue;
         for (int c = 0; c < static_cast<int>(meshes_of_[slice].size()) * options_per_mesh_; ++c) {
           const StageChoice chosen = choice(slice, c);
           // Meshes of one slice may have different numbers of options: the entries beyond stay empty.
           if (chosen.option >= meshes_[chosen.mesh]->options()) continue;
-          if (allowed && !allowed(first, last, chosen)) continue;
+          if ((allowed && !allowed(chosen)) || (given && !given(first, last, chosen))) continue;
           table.at(first, last, slice, c) = stage_cost(cost(first, last, chosen), first);
         }
         if (keep == Keep::Best) drop_dominated(table, first, last, slice);

@@ -39,10 +39,12 @@ class StageSearch {
 
   // Slice s is submesh s; a configuration stands for a StageChoice on its submesh. Devices have `memory_share` of their
   // usable memory. Best drops configurations that another one matches or beats in time and in every kind of bytes. With
-  // `allowed`, only the spans and choices for which it returns true.
+  // `allowed`, only the choices for which it returns true; with `given`, only these spans and choices.
   enum class Keep { Best, All };
-  using Allowed = std::function<bool(int first, int last, const StageChoice& choice)>;
-  [[nodiscard]] StageTable table(double memory_share, Keep keep = Keep::Best, const Allowed& allowed = {}) const;
+  using Allowed = std::function<bool(const StageChoice& choice)>;
+  using Given = std::function<bool(int first, int last, const StageChoice& choice)>;
+  [[nodiscard]] StageTable table(double memory_share, Keep keep = Keep::Best, const Allowed& allowed = {},
+                                 const Given& given = {}) const;
   [[nodiscard]] StageChoice choice(int slice, int config) const;
   // nullopt: the choice is not on the submesh.
   [[nodiscard]] std::optional<int> config_of(int slice, const StageChoice& choice) const;
@@ -80,6 +82,7 @@ class StageSearch {
   [[nodiscard]] SpanCosts span_costs(int mesh, const StageCostOptions& options) const;
   void solve_meshes(const CostModel& costs);
   void note_mesh(int mesh);
+  [[nodiscard]] SpanNumbers number_spans() const;
   [[nodiscard]] bool usable(int mesh) const { return meshes_[mesh] && !meshes_[mesh]->impossible(); }
 
   const StepStructure& structure_;
@@ -90,6 +93,7 @@ class StageSearch {
   IndexedVector<int, std::optional<MeshSpans>> meshes_;    // [wanted]; nullopt: interrupted before
   IndexedVector<int, std::optional<SpanCosts>> replaced_;  // [wanted] what replaces the costs of meshes_, if anything
   IndexedVector<int, std::vector<int>> meshes_of_;         // [submesh] usable ones
+  SpanNumbers spans_;                                      // those of one number have the same costs on all meshes
   int options_per_mesh_ = 0;                               // the maximum over meshes
   std::int64_t entries_ = 0;
   std::vector<std::string> reasons_;
