@@ -27,8 +27,9 @@ void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
   if (verdict.share) {
     // With several schedules to compare, a share above 1 tells one from another.
     const double share = request_.any_schedule() ? *verdict.share : std::min(1.0, *verdict.share);
-    const auto [seen, is_new] = min_shares_.emplace(std::pair{found.plan.schedule, verdict.chunks}, share);
-    if (!is_new) seen->second = std::min(seen->second, share);
+    MinShare& seen = min_shares_.try_emplace({found.plan.schedule, verdict.chunks}, MinShare{share, 0}).first->second;
+    seen.share = std::min(seen.share, share);
+    ++seen.programs;
   }
   // The front also takes plans that are slower than the best: they may use less memory or fewer devices.
   if (request_.goal.front) fitting_.push_back({found.plan, used_devices(found.plan)});
@@ -67,7 +68,7 @@ void PlanIncumbent::note_miss(const Verdict& verdict) {
                       *max_throughput_);
 }
 
-std::optional<double> PlanIncumbent::min_share(ScheduleKind schedule, int chunks) const {
+std::optional<PlanIncumbent::MinShare> PlanIncumbent::min_share(ScheduleKind schedule, int chunks) const {
   const auto seen = min_shares_.find({schedule, chunks});
   return seen == min_shares_.end() ? std::nullopt : std::optional(seen->second);
 }

@@ -28,8 +28,12 @@ class PlanIncumbent {
   // A plan that lacks so many bytes is nearer to the memory than any before: the reason speaks of it.
   [[nodiscard]] bool would_explain(Bytes excess) const;
   // The minimum, over the whole programs of this schedule with this many stages on each rank, of the step as a share of
-  // the time of the stages alone. nullopt: none was simulated.
-  [[nodiscard]] std::optional<double> min_share(ScheduleKind schedule, int chunks) const;
+  // what the candidate's stages take alone; nullopt: there were none.
+  struct MinShare {
+    double share;
+    std::int64_t programs;  // that it is the minimum of
+  };
+  [[nodiscard]] std::optional<MinShare> min_share(ScheduleKind schedule, int chunks) const;
 
   // Why no plan was found. A plan, also one that is too large, explains itself.
   void explain_unless_too_large(std::string reason) {
@@ -59,7 +63,7 @@ class PlanIncumbent {
   std::string reason_;
   std::optional<PlanningResult::TooLarge> too_large_;
   std::optional<PlanningResult::Sharding> sharding_;
-  std::map<std::pair<ScheduleKind, int>, double> min_shares_;
+  std::map<std::pair<ScheduleKind, int>, MinShare> min_shares_;
   std::optional<double> max_throughput_;  // of the plans that miss the goal: samples per second
   std::optional<Seconds> min_latency_;    // of the plans that miss the goal
   std::vector<FrontPoint> fitting_;       // every plan that fits, if a front is asked for

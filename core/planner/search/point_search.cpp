@@ -13,10 +13,13 @@ namespace meshwright {
 namespace {
 
 constexpr std::int64_t kLarge = 2048;  // devices times micro-batches of a program that takes long to lower
-constexpr double kTwin = 1e-3;         // relative difference of times that are taken for equal
-constexpr double kSpareMemory = 1.1;   // small programs: the table's estimate may be too large by this factor
-constexpr int kMaxMemoryTries = 5;     // stage tables for ever less memory
-constexpr std::size_t kMaxLike = 8;    // candidates of one schedule that are tried with the others
+// Relative difference of times that are taken for equal; where programs are small they are, to their rounding, and
+// so many of them are lowered.
+constexpr double kTwin = 1e-3, kSmallTwin = 1e-6;
+constexpr std::ptrdiff_t kMaxSmallTwins = 4;
+constexpr double kSpareMemory = 1.1;  // small programs: the table's estimate may be too large by this factor
+constexpr int kMaxMemoryTries = 5;    // stage tables for ever less memory
+constexpr std::size_t kMaxLike = 8;   // candidates of one schedule that are tried with the others
 
 // How many candidates are lowered.
 struct Patience {
@@ -26,6 +29,7 @@ struct Patience {
   double doubt;         // times the minimum share seen: the next may be less
 };
 constexpr Patience kForLarge{6, 2, 0.97, 0.995}, kForSmall{32, 6, 0.94, 0.96};
+constexpr std::int64_t kFirstSeen = 32;  // so many programs leave all of the doubt
 constexpr double kExpectedHidden = 0.9;  // where communication hides, times what is expected before one was seen
 
 }  // namespace
@@ -155,7 +159,11 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
 double PointSearch::expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const {
   const Patience& patience = is_large() ? kForLarge : kForSmall;
   const auto seen = incumbent.min_share(schedule, chunks);
-  if (seen) return patience.doubt * *seen;
+  if (seen) {
+    // The more programs were seen, the less is the next one expected to fall below all of them.
+    const double certain = std::clamp(static_cast<double>(kFirstSeen) / static_cast<double>(seen->programs), 0.25, 1.0);
+    return (1.0 - (1.0 - patience.doubt) * certain) * seen->share;
+  }
   return context_.evaluator.hides_communication() ? kExpectedHidden * patience.expected : patience.expected;
 }
 
@@ -201,9 +209,10 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
       continue;
     }
     auto& times = times_tried_[{schedule, pipeline.stages.size()}];
-    const bool twin = is_large() && std::any_of(times.begin(), times.end(),
-                                                [&](Seconds other) { return std::abs(alone / other - 1.0) < kTwin; });
-    if (twin) {
+    const double equal = is_large() ? kTwin : kSmallTwin;
+    const auto twins =
+        std::count_if(times.begin(), times.end(), [&](Seconds other) { return std::abs(alone / other - 1.0) < equal; });
+    if (twins >= (is_large() ? 1 : kMaxSmallTwins)) {
       note(candidate, schedule, ConsideredPlan::Fate::Twin);
       continue;
     }
