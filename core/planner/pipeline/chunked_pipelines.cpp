@@ -4,6 +4,7 @@
 #include "core/planner/pipeline/chunked_pipelines.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/base/errors.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
@@ -38,6 +39,25 @@ StageTable table_of_slice(const StageTable& table, int slice, const std::vector<
       for (std::size_t c = 0; c < configs.size(); ++c) to[c] = from[configs[c]];
     }
   return own;
+}
+
+Seconds least_sum(const StageTable& table, int slice, const std::vector<int>& configs) {
+  constexpr Seconds kNever(std::numeric_limits<double>::infinity());
+  std::vector<Seconds> of_span(table.spans().count(), kNever);  // by number
+  std::vector<Seconds> from(table.layers() + 1, kNever);        // [layer] of it and all after it
+  from.back() = Seconds(0.0);
+  for (int first = 0; first < table.layers(); ++first)
+    for (int last = first; last < table.layers(); ++last) {
+      if (!table.spans().is_first(first, last)) continue;
+      Seconds& least = of_span[table.spans().of(first, last)];
+      const std::optional<StageCost>* costs = table.configs_of(first, last, slice);
+      for (const int config : configs)
+        if (costs[config]) least = std::min(least, costs[config]->time);
+    }
+  for (int first = table.layers() - 1; first >= 0; --first)
+    for (int last = first; last < table.layers(); ++last)
+      from[first] = std::min(from[first], of_span[table.spans().of(first, last)] + from[last + 1]);
+  return from.front();
 }
 
 std::vector<TablePipeline> best_on_slice(const StageTable& of_slice, const StageDpRequest& request, int slice,

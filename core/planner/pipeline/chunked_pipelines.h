@@ -38,6 +38,9 @@ struct ChunkedSchedule {
 
 // The table of one slice with some of its configurations, which become 0, 1, ....
 [[nodiscard]] StageTable table_of_slice(const StageTable& table, int slice, const std::vector<int>& configs);
+// No stages of these configurations take less together, times alone, whatever their number and memory; infinity: they
+// do not hold all layers.
+[[nodiscard]] Seconds least_sum(const StageTable& table, int slice, const std::vector<int>& configs);
 // The best `max` pipelines by T of such a table, told in the slice and the configurations of the whole.
 [[nodiscard]] std::vector<TablePipeline> best_on_slice(const StageTable& of_slice, const StageDpRequest& request,
                                                        int slice, const std::vector<int>& configs, int max);

@@ -5,6 +5,7 @@
 // of micro-batches. A device of the slowest stage is busy for B m, so a step takes at least B m; and T = sum of t +
 // (B - 1) m <= (n + B - 1) m. So a step takes at least T B / (n + B - 1), whatever the schedule.
 #include <algorithm>
+#include <cmath>
 
 #include "core/planner/pipeline/stage_dp_branches.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
@@ -22,6 +23,7 @@ constexpr int kMaxOnOneMesh = 16;
 constexpr int kMaxRounds = 16;
 constexpr int kMaxOfStages = 8, kFewOfStages = 1;  // by T, of one number of stages
 constexpr int kMaxOfShape = 16, kFewOfShape = 2;   // by T, of a chunked shape on one logical mesh
+constexpr double kLastBits = 1.0 - 1e-9;           // sums in another order differ in their last bits
 constexpr double kHopeful = 1.3;                   // of the memory: stages that are no larger may still share a rank
 
 Seconds score(const Candidate& candidate, const CandidateRequest& request) {
@@ -247,13 +249,14 @@ void CandidateRanking::each_shape(const StageTable& table, const CandidateReques
   for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()); ++mesh) {
     const int slice = search_.meshes()[mesh].submesh;
     const std::vector<int> configs = configs_on(table, mesh);
-    if (configs.empty()) continue;
+    const Seconds least = least_sum(table, slice, configs);
+    if (!std::isfinite(least.si())) continue;
     const Submesh& submesh = search_.submeshes()[slice];
     // All ranks have the same submesh, so the devices of its group limit their number. Each stage needs a layer.
     const int room = request.devices[submesh.group] / submesh.devices();
     for (int chunks = min_chunks; chunks <= max_chunks; ++chunks)
       for (int ranks = std::min(room, table.layers() / chunks); ranks >= 2 && !stopped(request); --ranks)
-        visit(slice, configs, schedule_of(ChunkedShape{request.schedule, ranks, chunks, request.microbatches}));
+        visit(slice, configs, ChunkedShape{request.schedule, ranks, chunks, request.microbatches}, least);
   }
 }
 
@@ -261,7 +264,10 @@ void CandidateRanking::rank_chunked(const StageTable& table, const CandidateRequ
   const int most = request.few ? kFewOfShape : kMaxOfShape;
   const double microbatches = static_cast<double>(request.microbatches);
   const StageTable sure = careful(table);
-  each_shape(table, request, [&](int slice, const std::vector<int>& configs, const ChunkedSchedule& schedule) {
+  const auto visit = [&](int slice, const std::vector<int>& configs, const ChunkedShape& shape, Seconds least) {
+    // The busiest rank has at least an equal share of the least that all stages take.
+    if (ranking.best && kLastBits * microbatches / shape.ranks * least >= *ranking.best) return;
+    const ChunkedSchedule& schedule = schedule_of(shape);
     for (const double share : {1.0, kHopeful})
       for (const TablePipeline& pipeline :
            best_chunked(share > 1.0 ? table : sure, slice, configs, schedule, most, share)) {
@@ -270,7 +276,8 @@ void CandidateRanking::rank_chunked(const StageTable& table, const CandidateRequ
         if (ranking.best && microbatches * *std::max_element(busy.begin(), busy.end()) >= *ranking.best) continue;
         if (fits_ranks(pipeline, table, schedule)) add(pipeline, request, ranking);
       }
-  });
+  };
+  each_shape(table, request, visit);
 }
 
 std::optional<TablePipeline> CandidateRanking::first_by_cost(const StageTable& table, const CandidateRequest& request) {
@@ -281,10 +288,15 @@ std::optional<TablePipeline> CandidateRanking::first_by_cost(const StageTable& t
   const ScheduleTraits traits = traits_of(request.schedule);
   const StageTable sure = traits.splits_backward ? careful(table) : table;
   if (traits.chunks != 1) {
-    each_shape(table, request, [&](int slice, const std::vector<int>& configs, const ChunkedSchedule& schedule) {
+    const auto visit = [&](int slice, const std::vector<int>& configs, const ChunkedShape& shape, Seconds least) {
+      // T of chunked_pipelines.h, with the largest t at least an equal share of the sum.
+      const double times = 1.0 + static_cast<double>(request.microbatches - 1) / shape.ranks;
+      if (first && kLastBits * times * least >= first->cost) return;
+      const ChunkedSchedule& schedule = schedule_of(shape);
       for (TablePipeline& pipeline : best_chunked(sure, slice, configs, schedule, 1))
         if (fits_ranks(pipeline, table, schedule)) take(std::move(pipeline));
-    });
+    };
+    each_shape(table, request, visit);
     return first;
   }
   StageDpRequest dp = dp_request(request, in_flight_of(request.schedule), request.stages);

@@ -113,7 +113,8 @@ class CandidateRanking {
   void rank_others(const StageTable& table, const CandidateRequest& request, StageDpRequest dp, Ranking& ranking);
   void rank_by_stages(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
   void rank_chunked(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
-  // Calls visit(slice, configurations of one logical mesh, schedule) for the shapes of ranks with several stages.
+  // Calls visit(slice, configurations of one logical mesh, shape, least_sum of these) for the shapes of ranks with
+  // several stages.
   template <class Visit>
   void each_shape(const StageTable& table, const CandidateRequest& request, const Visit& visit);
   void improve(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
