@@ -96,11 +96,27 @@ void add_methods(std::vector<Case>& cases, const char* name, const char* model,
 
 std::vector<Case> methods() {
   std::vector<Case> cases;
-  add_methods(
-      cases, "llama", kLlama,
-      {"data", "zero1", "zero2", "zero3", "largest", "shard", "context:cp=2", "context:cp=4",
-       "context:cp=2,cp-comm=a2a", "megatron:cp=2,pp=2,cp-comm=a2a", "megatron:tp=2,cp=2", "megatron:tp=2,sp=1",
-       "megatron:tp=2,cp=2,sp=1", "megatron:cp=2,pp=2", "rules:batch=0,kv_heads=1,mlp=1", "rules:seq=0,batch=1"});
+  add_methods(cases, "llama", kLlama,
+              {"data",
+               "zero1",
+               "zero2",
+               "zero3",
+               "largest",
+               "shard",
+               "context:cp=2",
+               "context:cp=4",
+               "context:cp=2,cp-comm=a2a",
+               "megatron:cp=2,pp=2,cp-comm=a2a",
+               "context:cp=2,cp-comm=p2p",
+               "context:cp=4,cp-comm=p2p",
+               "megatron:tp=2,cp=2,cp-comm=p2p",
+               "megatron:cp=2,pp=2,cp-comm=p2p",
+               "megatron:tp=2,cp=2",
+               "megatron:tp=2,sp=1",
+               "megatron:tp=2,cp=2,sp=1",
+               "megatron:cp=2,pp=2",
+               "rules:batch=0,kv_heads=1,mlp=1",
+               "rules:seq=0,batch=1"});
   add_methods(cases, "mixtral", kMixtral,
               {"data",
                "zero1",
@@ -166,7 +182,8 @@ std::vector<Case> ways_of_training() {
   const Recompute recomputations[] = {Recompute::None, Recompute::Selective, Recompute::Full};
   const Optimizer::Kind optimizers[] = {Optimizer::Kind::Sgd, Optimizer::Kind::Momentum, Optimizer::Kind::Adam};
   std::vector<Case> cases;
-  for (const char* method : {"zero1", "zero2", "zero3", "shard", "context:cp=2", "context:cp=2,cp-comm=a2a"})
+  for (const char* method :
+       {"zero1", "zero2", "zero3", "shard", "context:cp=2", "context:cp=2,cp-comm=a2a", "context:cp=4,cp-comm=p2p"})
     for (std::size_t i = 0; i < 3; ++i)
       for (std::size_t j = 0; j < 3; ++j) {
         Case c{fmt::format("{}_{}_{}", method, i, j), kLlama, 4, method, static_cast<int>(cases.size() % 2) + 1};
