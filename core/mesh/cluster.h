@@ -31,8 +31,8 @@ struct DeviceKind {
   // No cost depends on these two: they are what the user says. nullopt: not said, as in all presets.
   std::optional<double> price_per_device_hour = std::nullopt;  // in any currency
   std::optional<double> watts = std::nullopt;                  // drawn in training, its share of the host's included
-  // Where optimizer state may be kept: the device's share of its host's memory, and the rate between the two in either
-  // direction. 0: not known.
+  // Where optimizer state, activations and weights may be kept: the device's share of its host's memory, and the rate
+  // between the two in either direction. 0: not known.
   Bytes host_memory{0.0};
   BytesPerSecond host_bandwidth{0.0};
 };

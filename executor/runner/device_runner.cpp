@@ -186,7 +186,7 @@ void DeviceRunner::issue() {
         for (const BufferId buffer : instruction.buffers) {
           Value& freed = value(buffer, instruction.microbatch);
           MW_CHECK(freed.block, "device {} frees '{}' twice", device_.value, program_.buffers[buffer.index()].name);
-          pool_.release(*freed.block);
+          (program_.buffers[buffer.index()].on_host ? host_pool_ : pool_).release(*freed.block);
           freed.block.reset();
         }
         break;
@@ -286,12 +286,18 @@ void DeviceRunner::run(const Instruction& instruction) {
   bind(executable, prepared, instruction.microbatch);
   for (int i = 0; i < prepared.ops.count(); ++i) {
     const LocalOp& op = executable.ops[static_cast<std::size_t>(i)];
-    for (const int s : prepared.ops[i].allocate) storage_[s] = allocate(local_of(executable, s));
+    for (const int s : prepared.ops[i].allocate) {
+      const StageExecutable::Slot& made = executable.slots[static_cast<std::size_t>(s)];
+      storage_[s] =
+          made.on_host ? host_pool_.allocate(stored_size(made.local), made.local.bytes()) : allocate(made.local);
+    }
     const std::string* name = context_.work_name(instruction.executable, i);
     if (name != nullptr) backend_->begin_work(*name);
     if (op.kind == LocalOp::Kind::Compute)
       compute(executable, op, prepared.ops[i], begins_[instruction.executable][static_cast<std::size_t>(i)],
               instruction.microbatch.value);
+    else if (op.kind == LocalOp::Kind::HostCopy)
+      backend_->copy(data(op.outputs[0]), data(op.inputs[0]), stored_size(local_of(executable, op.inputs[0])));
     else
       reshard(executable, op);
     if (name != nullptr) backend_->end_work();
