@@ -137,7 +137,7 @@ std::vector<Case> cases() {
       {llama, "megatron:tp=2,zero=1", 2, kAdafactor},
       {llama, "zero3", 1, kAdafactor},
       {llama, "zero1", 1, kAdam, Recompute::None, Offload::Optimizer},
-      {llama, "megatron:tp=2,pp=2", 2, kAdam, Recompute::None, Offload::Activations | Offload::Weights},
+      {llama, "megatron:tp=2,pp=2,zero=1", 2, kAdam, Recompute::None, Offload::Activations | Offload::Weights},
       {"bert:layers=1,hidden=16,heads=4,seq=8,vocab=32", "data", 1},
       {"bloom:layers=1,hidden=16,heads=4,seq=8,vocab=32", "shard", 1},
       {"t5:layers=2,hidden=16,heads=4,intermediate=32,seq=8,vocab=32", "pipeshard"},
