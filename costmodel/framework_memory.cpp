@@ -458,7 +458,9 @@ constexpr double kContextGib = 2.0;
 }  // namespace
 
 bool knows_memory(const SoftwareProfile& software, const Plan& plan) {
-  return plan.schedule != ScheduleKind::Inference && plan.cluster.uniform() && software.memory_spread > 0.0;
+  const Offload offload = plan.training.offload;
+  return plan.schedule != ScheduleKind::Inference && plan.cluster.uniform() && software.memory_spread > 0.0 &&
+         !has(offload, Offload::Activations) && !has(offload, Offload::Weights);
 }
 
 Bytes allocator_room(Bytes device) { return device - gibibytes(kContextGib); }

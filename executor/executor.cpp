@@ -15,6 +15,7 @@
 #include "executor/runner/assemble.h"
 #include "executor/runner/device_runner.h"
 #include "executor/runner/device_threads.h"
+#include "executor/runner/prepared_program.h"
 #include "executor/runner/run_part.h"
 #include "executor/runner/step_log.h"
 
@@ -87,13 +88,16 @@ std::vector<RunPart> gather_parts(RunPart own, Peers* peers, const Abort& abort)
   return parts;
 }
 
-// Throws InputError for a step that is simulated alone.
-void expect_collectives(const Program& program) {
-  for (const StageExecutable& executable : program.executables)
+// Throws InputError for a program that the backend does not run.
+void expect_runnable(const Graph& graph, const Program& program, const Backend& backend) {
+  for (const StageExecutable& executable : program.executables) {
+    expect_rings_of_attention(graph, program.stages[executable.stage.index()].mesh, executable);
     for (const LocalOp& op : executable.ops)
-      require(!op.step || !op.step->ring,
-              "the plan passes keys and values around a ring (cp-comm=p2p), which is simulated, but not run; plan with "
-              "cp-comm=all-gather or a2a.");
+      require(
+          !op.step || !op.step->ring || backend.runs_blocks(),
+          "the plan passes keys and values around a ring (cp-comm=p2p), which runs on CPU threads, but not on GPUs; "
+          "run it with --backend cpu, or plan with cp-comm=all-gather or a2a.");
+  }
 }
 
 // One run of a program, from the initial values to the result.
@@ -167,7 +171,7 @@ class ProgramRun {
 RunResult run_program(const Graph& graph, const Program& program, const ProgramCheck& check, const RunOptions& options,
                       Backend& backend) {
   require_valid(options);
-  expect_collectives(program);
+  expect_runnable(graph, program, backend);
   MW_CHECK(check.violations.empty(), "an unsound program is not run: {}", check.violations.front());
   MW_CHECK(!program.devices.empty(), "a program without devices");
   MW_CHECK(0 <= options.steps_with_work && options.steps_with_work <= options.steps,

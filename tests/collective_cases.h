@@ -129,6 +129,10 @@ inline std::vector<Collective> collectives(int members, DType stored) {
   add_scatters_and_gathers(all, members);
   add_padded_scatters_and_gathers(all, members);
   add_exchanges(all, members);
+  for (const Around way : {Around::Forwards, Around::Backwards})
+    for (const std::int64_t n : {1, 700})
+      all.push_back({fmt::format("pass_on of {} {}", n, way == Around::Forwards ? "forwards" : "backwards"), n, n,
+                     [=](Group& group, const CollectiveCall& call) { group.pass_on(call, n, way); }});
   for (int root = 0; root < members; ++root)
     all.push_back({fmt::format("broadcast by {}", root), 29, 29, [=](Group& group, const CollectiveCall& call) {
                      call.device.copy(call.out, call.in, static_cast<std::size_t>(29 * size_of(stored)));

@@ -46,6 +46,11 @@ std::pair<Term, std::string> compute_text(const OpWork& work) {
   }
 }
 
+std::string host_text(const StageExecutable& executable, const LocalOp& op) {
+  const Bytes bytes = executable.slots[static_cast<std::size_t>(op.outputs[0])].local.bytes();
+  return fmt::format("copies of {} between device and host", human_bytes(bytes));
+}
+
 std::pair<Term, std::string> collective_text(const StageExecutable& executable, const LocalOp& op,
                                              const LogicalMesh& mesh) {
   const CollectiveOp collective = collective_of(executable, op, mesh);
@@ -72,7 +77,9 @@ void add_executable(const Program& program, int number, double weight, const Cos
   for (const LocalOp& op : executable.ops) {
     const Seconds time = op_cost(executable, op, mesh, costs).time;
     if (time <= Seconds(0.0)) continue;
-    const auto key = op.kind == LocalOp::Kind::Compute ? compute_text(op.work) : collective_text(executable, op, mesh);
+    const auto key = op.kind == LocalOp::Kind::Compute ? compute_text(op.work)
+                     : op.is_collective()              ? collective_text(executable, op, mesh)
+                                                       : std::pair{Term::Passes, host_text(executable, op)};
     times.emplace(key, Seconds(0.0)).first->second += weight * time;
     if (op.kind == LocalOp::Kind::Compute)
       times.emplace(std::pair{Term::Host, "the host's dispatch of ops"}, Seconds(0.0)).first->second += weight * time;

@@ -126,16 +126,28 @@ void add_cross_mesh(Json& json, const Plan& plan) {
   for (const auto& [form, boundaries] : boundaries_by_form(plan)) json["cross_mesh"][name_of(form)] = boundaries;
 }
 
+namespace {
+
+std::string on_hosts(Offload offload) {
+  std::vector<std::string> what;
+  for (const auto& [part, name] : {std::pair{Offload::Optimizer, "optimizer state"},
+                                   {Offload::Activations, "activations"},
+                                   {Offload::Weights, "weights"}})
+    if (has(offload, part)) what.emplace_back(name);
+  return what.empty() ? "" : join(what, " and ") + " on hosts, ";
+}
+
+}  // namespace
+
 std::string header_lines(const std::string& verb, const Plan& plan) {
   const TrainingOptions& training = plan.training;
   const Cluster& cluster = plan.cluster;
   const std::string seq = plan.model.seq > 0 ? fmt::format("seq {}, ", plan.model.seq) : "";
   const bool trains = plan.schedule != ScheduleKind::Inference;
-  const std::string optimizer = trains
-                                    ? fmt::format("{} at {}, recompute {}, ", name_of(training.optimizer.kind),
-                                                  training.optimizer.learning_rate, recompute_text(training)) +
-                                          (training.offload == Offload::Optimizer ? "optimizer state on hosts, " : "")
-                                    : "";
+  const std::string optimizer = trains ? fmt::format("{} at {}, recompute {}, ", name_of(training.optimizer.kind),
+                                                     training.optimizer.learning_rate, recompute_text(training)) +
+                                             on_hosts(training.offload)
+                                       : "";
   std::vector<std::string> hosts;
   for (const HostGroup& group : cluster.groups)
     hosts.push_back(fmt::format("{} x {} {}", group.hosts, group.devices_per_host, group.device.name));

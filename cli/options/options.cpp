@@ -263,7 +263,8 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   add("--loss-scale-interval", options.loss_scale_interval,
       "with --loss-scale: steps without overflow after which the scale doubles");
   add("--offload", options.offload,
-      "what is kept in the hosts' memory instead of the devices': none or optimizer (its state)");
+      "what is kept in the hosts' memory instead of the devices': none, or some of optimizer (its state), activations "
+      "(from forward to backward) and weights (fetched by every pass), separated by commas");
   add("--loss", options.loss, "how the samples' losses are reduced: mean, sum or token_weighted");
   add("--submesh-space", options.submesh_space,
       "submeshes that stages may take: power_of_two, small_power_of_two, all, or a list of HOSTSxDEVICES "
@@ -427,6 +428,11 @@ void read_training(PlanRequest& request, const PlanningOptions& options) {
             "--offload: cluster {} does not say what memory of its host a {} has, and how fast it gets there; give a "
             "cluster file with host_memory_bytes and host_bandwidth_bytes_per_s.",
             request.cluster.name, group.device.name);
+  require(options.launch_for.empty() ||
+              (!has(training.offload, Offload::Activations) && !has(training.offload, Offload::Weights)),
+          "--offload {}: launch files of frameworks keep optimizer state alone on the hosts; give --offload optimizer, "
+          "or leave --for out.",
+          options.offload);
   training.loss = at_place("--loss", [&] { return loss_reduction_from_name(options.loss); });
 }
 

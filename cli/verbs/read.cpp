@@ -73,12 +73,12 @@ std::string heading(const OpenedLaunch& opened) {
   text += fmt::format("# cluster {} ({} x {} {})\n", opened.cluster.name, hosts.hosts, hosts.devices_per_host,
                       hosts.device.name);
   text += fmt::format("# {}\n", degrees_words(setup));
-  text +=
-      fmt::format("# batch {} in {} micro-batch{} of {}, {}{}, recompute {}, {}{}\n", setup.global_batch(),
-                  setup.degrees.micro_batches, setup.degrees.micro_batches == 1 ? "" : "es", setup.degrees.micro_batch,
-                  name_of(setup.dtype), setup.matmul_dtype.empty() ? "" : " with products in " + setup.matmul_dtype,
-                  setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers),
-                  name_of(setup.optimizer.kind), setup.offload == Offload::None ? "" : ", optimizer state on the host");
+  text += fmt::format(
+      "# batch {} in {} micro-batch{} of {}, {}{}, recompute {}, {}{}\n", setup.global_batch(),
+      setup.degrees.micro_batches, setup.degrees.micro_batches == 1 ? "" : "es", setup.degrees.micro_batch,
+      name_of(setup.dtype), setup.matmul_dtype.empty() ? "" : " with products in " + setup.matmul_dtype,
+      setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers),
+      name_of(setup.optimizer.kind), has(setup.offload, Offload::Optimizer) ? ", optimizer state on the host" : "");
   return text;
 }
 

@@ -231,6 +231,8 @@ std::string canonical_text(const Graph& graph) {
   if (graph.loss_weights)
     text += fmt::format(" weights {} total {}", graph.loss_weights->weights.value, graph.loss_weights->total.value);
   if (graph.states_on_host) text += " states on host";
+  if (graph.activations_on_host) text += " activations on host";
+  if (graph.weights_on_host) text += " weights on host";
   text += "\n";
   for (const Tensor& tensor : graph.tensors()) {
     text += fmt::format("tensor {} {} {} {} [{}] of {}\n", tensor.id.value, quoted(tensor.name), name_of(tensor.kind),

@@ -310,7 +310,8 @@ class Graph {
  public:
   std::optional<LossWeights> loss_weights = {};  // set by models whose loss weighs its terms
   std::optional<LossScaling> loss_scaling = {};  // set by append_training_step
-  bool states_on_host = false;                   // optimizer state lies in the memory of the devices' hosts
+  // What lies in the memory of the devices' hosts: optimizer state, values that wait for their backward, parameters.
+  bool states_on_host = false, activations_on_host = false, weights_on_host = false;
 };
 
 // --- what follows from the op table (core/graph/op_table.cpp) ---

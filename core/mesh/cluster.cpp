@@ -38,6 +38,7 @@ HostGroup make_p3(int hosts) {
   group.device.matmul_efficiency = 0.55;
   group.within_host = link(microseconds(8), gigabytes_per_second(60));
   group.between_hosts = link(microseconds(30), gigabytes_per_second(25.0 / 8));  // 25 Gb/s for the whole host
+  group.adapters = 1;
   return group;
 }
 
@@ -83,13 +84,14 @@ HostGroup make_dgx_h200(int hosts) {
   return group;
 }
 
-// EC2 p4d.24xlarge: A100 of 40 GB, one EFA network of 400 Gb/s.
+// EC2 p4d.24xlarge: A100 of 40 GB, EFA of four adapters of 100 Gb/s.
 HostGroup make_p4d(int hosts) {
   HostGroup group = make_dgx_a100(hosts);
   group.device.name = "A100-SXM4-40GB";
   group.device.memory_bandwidth = gigabytes_per_second(1555);
   group.device.memory = gibibytes(40);
   group.between_hosts = link(microseconds(25), gigabytes_per_second(50 * kInfiniBandEfficiency));
+  group.adapters = 4;
   return group;
 }
 
@@ -127,6 +129,7 @@ HostGroup make_nvl72(int domains) {
 HostGroup make_jean_zay(int hosts) {
   HostGroup group = make_dgx_a100(hosts);
   group.between_hosts = link(microseconds(15), gigabytes_per_second(4 * 12.5 * kInfiniBandEfficiency));
+  group.adapters = 4;
   return group;
 }
 
@@ -311,6 +314,12 @@ int Cluster::group_of_device(int device) const {
 int Cluster::host_of_device(int device) const {
   const int g = group_of_device(device);
   return first_host(g) + (device - first_device(g)) / group(g).devices_per_host;
+}
+int Cluster::adapters_of(int g) const {
+  if (!network) return group(g).adapters.value_or(group(g).devices_per_host);
+  if (network->groups.empty()) return 1;
+  const std::optional<NetworkAdapters>& nics = network->groups[static_cast<std::size_t>(g)].nics;
+  return nics ? nics->count : 1;
 }
 Bytes Cluster::usable_memory_of(int device) const { return group(group_of_device(device)).usable_memory(); }
 

@@ -31,8 +31,8 @@ struct DeviceKind {
   // No cost depends on these two: they are what the user says. nullopt: not said, as in all presets.
   std::optional<double> price_per_device_hour = std::nullopt;  // in any currency
   std::optional<double> watts = std::nullopt;                  // drawn in training, its share of the host's included
-  // Where optimizer state may be kept: the device's share of its host's memory, and the rate between the two in either
-  // direction. 0: not known.
+  // Where optimizer state, activations and weights may be kept: the device's share of its host's memory, and the rate
+  // between the two in either direction. 0: not known.
   Bytes host_memory{0.0};
   BytesPerSecond host_bandwidth{0.0};
 };
@@ -50,6 +50,9 @@ struct HostGroup {
   DeviceKind device;
   LinkCost within_host;    // one device to another on the same host
   LinkCost between_hosts;  // one host to another: the whole host's network, shared by its devices
+  // Into how many adapters that network is divided, each for as many devices; nullopt: one for each device. One device
+  // that sends alone has the rate of one. Cluster::network, where it is given, says it instead.
+  std::optional<int> adapters = std::nullopt;
 
   [[nodiscard]] int devices() const { return hosts * devices_per_host; }
   [[nodiscard]] Bytes usable_memory() const { return device.usable_memory * device.memory; }
@@ -78,6 +81,7 @@ struct Cluster {
   [[nodiscard]] int group_of_host(int host) const;
   [[nodiscard]] int group_of_device(int device) const;
   [[nodiscard]] int host_of_device(int device) const;
+  [[nodiscard]] int adapters_of(int group) const;  // of each of its hosts
   [[nodiscard]] Bytes usable_memory_of(int device) const;
   [[nodiscard]] Bytes usable_memory() const { return only().usable_memory(); }  // REQUIRES: uniform()
 };

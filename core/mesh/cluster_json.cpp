@@ -17,7 +17,8 @@
 // All members are required and none other is taken: a misspelled one must not fall back to something else. A bandwidth
 // of null is a link on which size costs nothing.
 //
-// These may be left out: "network" beside "name", in either form (see topology_json.cpp); and in "device" its
+// These may be left out: "network" beside "name", in either form (see topology_json.cpp); "adapters_per_host" beside
+// "hosts", where devices share adapters and "network" does not say how; and in "device" its
 // "price_per_device_hour", in any currency, its "watts", its "host_memory_bytes" and "host_bandwidth_bytes_per_s".
 #include <cstdlib>
 
@@ -88,7 +89,7 @@ Json link_to_json(const LinkCost& link) {
 }
 
 std::vector<std::string> group_members() {
-  return {"hosts", "devices_per_host", "device", "within_host", "between_hosts"};
+  return {"hosts", "devices_per_host", "adapters_per_host", "device", "within_host", "between_hosts"};
 }
 
 // Adds the members of a group to `json`.
@@ -112,6 +113,7 @@ void write_group(Json& json, const HostGroup& group) {
 
   json["hosts"] = group.hosts;
   json["devices_per_host"] = group.devices_per_host;
+  if (group.adapters) json["adapters_per_host"] = *group.adapters;
   json["device"] = std::move(device);
   json["within_host"] = link_to_json(group.within_host);
   json["between_hosts"] = link_to_json(group.between_hosts);
@@ -121,6 +123,7 @@ HostGroup read_group(const Json& json, const std::string& place) {
   HostGroup group;
   group.hosts = count(json, "hosts", place, kMaxHosts);
   group.devices_per_host = count(json, "devices_per_host", place, 1024);
+  if (json.contains("adapters_per_host")) group.adapters = count(json, "adapters_per_host", place, 1024);
   group.device = device_from_json(member(json, "device", place), place + ": device");
   group.within_host = link_from_json(member(json, "within_host", place), place + ": within_host");
   group.between_hosts = link_from_json(member(json, "between_hosts", place), place + ": between_hosts");

@@ -41,7 +41,7 @@ bool lies_evenly(int stride, int size, int devices_per_host) {
          (devices_per_host % span == 0 || span % devices_per_host == 0);  // and no group cut short
 }
 
-MeshAxis make_axis(const HostGroup& group, const Submesh& submesh, int stride, int size) {
+MeshAxis make_axis(const HostGroup& group, int adapters, const Submesh& submesh, int stride, int size) {
   MeshAxis axis;
   axis.inner = std::min(size, std::max(1, submesh.devices_per_host / stride));
   axis.outer = size / axis.inner;
@@ -49,6 +49,10 @@ MeshAxis make_axis(const HostGroup& group, const Submesh& submesh, int stride, i
   axis.outer_link.alpha = group.between_hosts.alpha;
   // All devices of the host send at once and share its network.
   axis.outer_link.beta = submesh.devices_per_host * group.between_hosts.beta;
+  // A device has its adapter, and shares it with those of other groups that send at the same time.
+  const int sending = submesh.devices_per_host / axis.inner;
+  axis.alone = static_cast<double>(std::max(sending, std::min(adapters, submesh.devices_per_host))) /
+               static_cast<double>(submesh.devices_per_host);
   return axis;
 }
 
@@ -158,7 +162,8 @@ LogicalMesh make_logical_mesh(const Cluster& cluster, const Submesh& submesh, co
             "logical mesh {}: axis {} does not divide evenly over {} hosts of {} devices; choose sizes that divide a "
             "host's devices or are a multiple of them.",
             shape_text(shape), i, submesh.hosts, submesh.devices_per_host);
-    mesh.axes.insert(mesh.axes.begin(), make_axis(cluster.group(submesh.group), submesh, stride, shape[i]));
+    mesh.axes.insert(mesh.axes.begin(), make_axis(cluster.group(submesh.group), cluster.adapters_of(submesh.group),
+                                                  submesh, stride, shape[i]));
   }
   return mesh;
 }

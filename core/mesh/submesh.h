@@ -40,6 +40,8 @@ struct MeshAxis {
   int outer = 1;
   LinkCost inner_link;  // between two devices of the axis on one host
   LinkCost outer_link;  // per device, between hosts, while all devices of the submesh's host send at once
+  // How many times outer_link.beta a byte takes while one device of each group sends from each host, as in a ring.
+  double alone = 1.0;
   [[nodiscard]] int size() const { return inner * outer; }
 };
 

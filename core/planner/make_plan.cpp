@@ -106,7 +106,7 @@ PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, c
                             PlanEvaluator& evaluator) {
   PlanRequest of = request;
   Framework framework = find_framework("megatron");
-  // Rings are not run by this program, whose own plans may be.
+  // This program runs no rings on GPUs, where its own plans may be run.
   std::erase(framework.context_exchanges, ContextExchange::PointToPoint);
   of.search.launch_for = &framework;
   of.stage_profile.keep = false;

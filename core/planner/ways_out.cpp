@@ -52,7 +52,7 @@ HeldBytes held_by(const PlanRequest& request) {
   const Graph graph = build_step_graph(request.model, request.training_with(1), request.first_schedule());
   HeldBytes held;
   for (const Tensor& tensor : graph.tensors()) {
-    if (tensor.kind == TensorKind::Parameter) held.weights += tensor.bytes();
+    if (tensor.kind == TensorKind::Parameter && !graph.weights_on_host) held.weights += tensor.bytes();
     if (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host) held.state += tensor.bytes();
   }
   return held;

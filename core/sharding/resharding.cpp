@@ -84,8 +84,10 @@ bool reorders_heads(const std::vector<Dim>& dims, const ShardingSpec& spec, cons
 Seconds ring_time(Bytes whole, bool sums, int axis, const LogicalMesh& mesh, const CostModel& costs) {
   MeshAxis of = mesh.axes[static_cast<std::size_t>(axis)];
   const double devices = of.size();
-  // One device of a host sends to the next host, and all wait for that block: as if every device were on a host alone.
+  // One device of a host sends to the next host, and all wait for that block: as if every device were on a host alone,
+  // but with the adapters of its own.
   if (of.outer > 1) {
+    of.outer_link.beta = of.alone * of.outer_link.beta;
     of.outer = of.size();
     of.inner = 1;
   }

@@ -56,8 +56,8 @@ struct Resharding {
 
 // What a ring takes for all its steps: keys or values of `whole` bytes, of all devices of the axis together, n - 1
 // steps; their gradients (`sums`), which come back to where they began, n. In a host a step is one of the collective,
-// which goes around a ring, too; between hosts it is a message from one device to another, where a collective uses the
-// adapters of all devices.
+// which goes around a ring, too; between hosts it is a message from one device to another, over its adapter, where a
+// collective uses the adapters of all devices.
 [[nodiscard]] Seconds ring_time(Bytes whole, bool sums, int axis, const LogicalMesh& mesh, const CostModel& costs);
 
 // For several targets: result[t] is the cheapest sequence from `from` to `targets[t]`.

@@ -10,7 +10,7 @@ namespace meshwright {
 
 std::string work_name(const ProgramStage& stage, const StageExecutable& executable, const LocalOp& op) {
   if (op.kind == LocalOp::Kind::Compute) return range_text(op.work);
-  if (op.step.value().kind == ReshardStep::Kind::Slice) return "";
+  if (!op.is_collective()) return "";
   const CollectiveOp moved = collective_of(executable, op, stage.mesh);
   const MeshAxis& axis = stage.mesh.axes[static_cast<std::size_t>(op.step->axis)];
   return range_text(

@@ -159,6 +159,14 @@ void CudaGroup::broadcast(const CollectiveCall& call, std::int64_t n, int root) 
   meet(call.member, device, &Member::done);
 }
 
+void CudaGroup::pass_on(const CollectiveCall& call, std::int64_t n, Around way) {
+  CudaDevice& device = on_cuda(call.device);
+  publish(device, call);
+  const Member& from = of(previous_in_ring(call.member, members(), way));
+  if (n > 0) cuda::copy(call.out, from.in, static_cast<std::size_t>(n * size_of(call.dtype)), device.stream());
+  meet(call.member, device, &Member::done);
+}
+
 // --- CudaMessages ---
 
 CudaMessages::CudaMessages(Abort& abort) : abort_(abort) { abort.watch(posted_); }

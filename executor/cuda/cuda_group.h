@@ -31,6 +31,7 @@ class CudaGroup final : public Group {
   void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
                   int join_dim) override;
   void broadcast(const CollectiveCall& call, std::int64_t n, int root) override;
+  void pass_on(const CollectiveCall& call, std::int64_t n, Around way) override;
 
  private:
   struct Member {

@@ -180,6 +180,15 @@ class NcclGroup final : public Group {
     });
   }
 
+  void pass_on(const CollectiveCall& call, std::int64_t n, Around way) override {
+    CudaDevice& device = begin(call.device);
+    const int to = next_in_ring(call.member, members(), way), from = previous_in_ring(call.member, members(), way);
+    start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
+      expect(ncclSend(call.in, count(n), type_of(call.dtype), to, own, queue), "passing on");
+      expect(ncclRecv(call.out, count(n), type_of(call.dtype), from, own, queue), "passing on");
+    });
+  }
+
  private:
   [[nodiscard]] int members() const { return communicators_.count(); }
   [[nodiscard]] ncclComm_t of(int member) const { return communicators_[member]; }

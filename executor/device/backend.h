@@ -20,6 +20,7 @@
 #include "executor/base/memory_pool.h"
 #include "executor/base/scratch.h"
 #include "executor/base/work_recorder.h"
+#include "executor/ops/attention_blocks.h"
 #include "executor/ops/op_kernels.h"
 #include "kernels/cpu/layout/tiles.h"
 
@@ -70,6 +71,9 @@ class Device : public Storage {
   // may hold an op back to run it together with the next.
   virtual void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
                       const OpMoment& moment) = 0;
+  // As run_op, for a block of the keys of an attention. REQUIRES: Backend::runs_blocks().
+  virtual void run_attention_block(const OpCallPlan& call, const AttentionBlock& block, std::span<void* const> inputs,
+                                   std::span<void* const> outputs, const OpMoment& moment);
   virtual void copy_box(const BoxCopy& box) = 0;
   // Adds the elements to those of the destination.
   virtual void add_box(const BoxCopy& box) = 0;
@@ -113,6 +117,16 @@ struct CollectiveCall {
   [[nodiscard]] CollectiveCall as(int other_member) const { return {other_member, device, dtype, in, out}; }
 };
 
+// Which neighbour gets what a member passes on: the next one, of the last the first; or the one before.
+enum class Around { Forwards, Backwards };
+// The neighbour to whom it goes, and the one from whom it comes.
+[[nodiscard]] constexpr int next_in_ring(int member, int members, Around way) {
+  return (member + (way == Around::Forwards ? 1 : members - 1)) % members;
+}
+[[nodiscard]] constexpr int previous_in_ring(int member, int members, Around way) {
+  return next_in_ring(member, members, way == Around::Forwards ? Around::Backwards : Around::Forwards);
+}
+
 // The devices along one axis of a mesh; members call the same operations in the same order, each with its own Device.
 // Shapes are those of Communicator (executor/host/communicator.h). `out` may be `in` of an all_reduce. `padding`: by
 // how many elements the members' parts of a row are together longer than the row.
@@ -128,6 +142,8 @@ class Group {
                           int join_dim) = 0;
   // The n elements in `out` of member `root`, to `out` of all; `in` is not read.
   virtual void broadcast(const CollectiveCall& call, std::int64_t n, int root) = 0;
+  // `in` (n) of each member, to `out` (n) of its neighbour in the ring of members.
+  virtual void pass_on(const CollectiveCall& call, std::int64_t n, Around way) = 0;
 };
 
 // Messages from one device to another. Sending waits for nobody; the box is free again when the sender's work so far is
@@ -158,6 +174,8 @@ class Backend {
   // Whether this process runs the device; its peers run the others. Null where there are none.
   [[nodiscard]] virtual bool runs_here(DeviceId) const { return true; }
   [[nodiscard]] virtual Peers* peers() { return nullptr; }
+  // Whether its devices run attention to keys that come in blocks.
+  [[nodiscard]] virtual bool runs_blocks() const { return false; }
   // How the elements of a tensor lie in memory.
   [[nodiscard]] virtual DType stored(DType type) const = 0;
   [[nodiscard]] virtual std::unique_ptr<Device> make_device(DeviceId device) = 0;

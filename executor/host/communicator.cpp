@@ -106,13 +106,21 @@ void Communicator::broadcast(int rank, T* data, std::int64_t n, int root) {
   barrier_.arrive_and_wait();
 }
 
+template <class T>
+void Communicator::fetch(int rank, const T* in, T* out, std::int64_t n, int from) {
+  publish(rank, in, out);
+  std::copy_n(static_cast<const T*>(inputs_[from]), n, out);
+  barrier_.arrive_and_wait();
+}
+
 #define MW_INSTANTIATE(T)                                                                                          \
   template void Communicator::all_reduce<T>(int, const T*, T*, std::int64_t, kernels::Reduction);                  \
   template void Communicator::reduce_scatter<T>(int, const T*, T*, std::int64_t, std::int64_t, kernels::Reduction, \
                                                 std::int64_t);                                                     \
   template void Communicator::all_gather<T>(int, const T*, T*, std::int64_t, std::int64_t, std::int64_t);          \
   template void Communicator::all_to_all<T>(int, const T*, T*, std::span<const std::int64_t>, int, int);           \
-  template void Communicator::broadcast<T>(int, T*, std::int64_t, int);
+  template void Communicator::broadcast<T>(int, T*, std::int64_t, int);                                            \
+  template void Communicator::fetch<T>(int, const T*, T*, std::int64_t, int);
 MW_INSTANTIATE(float)
 MW_INSTANTIATE(double)
 MW_INSTANTIATE(std::int32_t)

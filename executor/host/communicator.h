@@ -47,6 +47,10 @@ class Communicator {
   template <class T>
   void broadcast(int rank, T* data, std::int64_t n, int root);
 
+  // in (n) of rank `from` -> out (n).
+  template <class T>
+  void fetch(int rank, const T* in, T* out, std::int64_t n, int from);
+
  private:
   void publish(int rank, const void* in, void* out);
   template <class T>

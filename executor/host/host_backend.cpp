@@ -33,6 +33,14 @@ class HostDevice final : public Device {
       meshwright::run_op<float>(call, inputs, outputs, moment);
   }
 
+  void run_attention_block(const OpCallPlan& call, const AttentionBlock& block, std::span<void* const> inputs,
+                           std::span<void* const> outputs, const OpMoment& moment) override {
+    if (precision_ == DType::F64)
+      meshwright::run_attention_block<double>(call, block, inputs, outputs, moment);
+    else
+      meshwright::run_attention_block<float>(call, block, inputs, outputs, moment);
+  }
+
   void copy_box(const BoxCopy& box) override {
     with_element_type(box.dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -100,6 +108,10 @@ class HostGroup final : public Group {
   }
   void broadcast(const CollectiveCall& call, std::int64_t n, int root) override {
     of_type(call, [&](auto*, auto* values) { group_.broadcast(call.member, values, n, root); });
+  }
+  void pass_on(const CollectiveCall& call, std::int64_t n, Around way) override {
+    const int from = previous_in_ring(call.member, group_.ranks(), way);
+    of_type(call, [&](auto* in, auto* out) { group_.fetch(call.member, in, out, n, from); });
   }
 
  private:

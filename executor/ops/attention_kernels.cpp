@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include "executor/ops/attention_call.h"
-#include "executor/ops/kernel_table.h"
+#include "executor/ops/attention_rule.h"
 #include "kernels/cpu/attention/rotary.h"
 
 namespace meshwright {
@@ -11,22 +10,11 @@ namespace {
 
 using Extra = Attributes::Extra;
 
-// A bias by distance is laid out in `bias`, which must live as long as the call.
 template <class T>
 kernels::AttentionCall<T> attention_call(const Operands<T>& o, std::vector<T>& bias) {
   const kernels::AttentionShape shape = attention_shape(o);
-  kernels::AttentionRule<T> rule = attention_rule<T>(o, shape);
-  const Extra extra = o.attributes().extra;
-  if (extra == Extra::Sink) rule.sink = o.in(3);
-  if (extra == Extra::RelativeBias || extra == Extra::Alibi) {
-    bias.resize(static_cast<std::size_t>(shape.heads() * shape.distances()));
-    if (extra == Extra::RelativeBias)
-      kernels::relative_bias(o.in(3), {o.in_size(3, 0), !rule.causal}, bias.data(), shape, rule.first_position);
-    else
-      kernels::alibi_bias(bias.data(), shape, rule.first_position, attention_heads(o));
-    rule.distance_bias = bias.data();
-  }
-  return {shape, attention_views<const T>(o, shape, [&](std::size_t i) { return o.in(i); }), rule};
+  return {shape, attention_views<const T>(o, shape, [&](std::size_t i) { return o.in(i); }),
+          whole_attention_rule(o, shape, bias)};
 }
 
 template <class T>

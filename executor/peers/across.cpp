@@ -92,4 +92,6 @@ void GroupAcross::broadcast(const CollectiveCall& call, std::int64_t n, int root
   leaders_->broadcast(call, n, root);
 }
 
+void GroupAcross::pass_on(const CollectiveCall& call, std::int64_t n, Around way) { leaders_->pass_on(call, n, way); }
+
 }  // namespace meshwright

@@ -39,6 +39,8 @@ class Across {
   virtual void all_to_all(const CollectiveCall& call, std::int64_t unit) = 0;
   // out (n) of part `root`, to all; `in` is not read.
   virtual void broadcast(const CollectiveCall& call, std::int64_t n, int root) = 0;
+  // in (n) of each part, to out (n) of its neighbour in the ring of parts.
+  virtual void pass_on(const CollectiveCall& call, std::int64_t n, Around way) = 0;
 
  private:
   IndexedVector<int, int> weights_, before_;
@@ -55,6 +57,7 @@ class GroupAcross final : public Across {
   void all_gather(const CollectiveCall& call, std::int64_t unit) override;
   void all_to_all(const CollectiveCall& call, std::int64_t unit) override;
   void broadcast(const CollectiveCall& call, std::int64_t n, int root) override;
+  void pass_on(const CollectiveCall& call, std::int64_t n, Around way) override;
 
  private:
   const std::shared_ptr<Group> leaders_;

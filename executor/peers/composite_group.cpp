@@ -202,4 +202,20 @@ void CompositeGroup::broadcast(const CollectiveCall& call, std::int64_t n, int r
   if (group != nullptr && part != root_part) group->broadcast(call.as(local), n, 0);
 }
 
+// Forwards, a part's last member gives its elements to its leader, as if the part were a ring of its own, and the
+// leader passes them on; backwards the leader passes on its own, and gives what comes to the part's last member.
+void CompositeGroup::pass_on(const CollectiveCall& call, std::int64_t n, Around way) {
+  const auto [part, local, group] = place_of(call.member);
+  if (group == nullptr) return leaders_->pass_on(call.as(part), n, way);
+  if (local != 0) return group->pass_on(call.as(local), n, way);
+  const Blocks passed(call, 1, n);
+  if (way == Around::Forwards) {
+    group->pass_on(call.as(local).with(call.in, passed.at(0)), n, way);
+    leaders_->pass_on(call.as(part).with(passed.at(0), call.out), n, way);
+  } else {
+    leaders_->pass_on(call.as(part).with(call.in, passed.at(0)), n, way);
+    group->pass_on(call.as(local).with(passed.at(0), call.out), n, way);
+  }
+}
+
 }  // namespace meshwright

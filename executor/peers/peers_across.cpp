@@ -154,4 +154,10 @@ void PeersAcross::broadcast(const CollectiveCall& call, std::int64_t n, int root
   for (const int other : leader.others()) leader.send(other, whole);
 }
 
+void PeersAcross::pass_on(const CollectiveCall& call, std::int64_t n, Around way) {
+  Leader leader(*this, call);
+  leader.send(next_in_ring(call.member, parts(), way), leader.take(call.in, {0, n}));
+  leader.put(call.out, {0, n}, leader.receive(previous_in_ring(call.member, parts(), way), n));
+}
+
 }  // namespace meshwright

@@ -24,6 +24,7 @@ class PeersAcross final : public Across {
   void all_gather(const CollectiveCall& call, std::int64_t unit) override;
   void all_to_all(const CollectiveCall& call, std::int64_t unit) override;
   void broadcast(const CollectiveCall& call, std::int64_t n, int root) override;
+  void pass_on(const CollectiveCall& call, std::int64_t n, Around way) override;
 
  private:
   // One leader, during one operation.

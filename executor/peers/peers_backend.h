@@ -26,6 +26,7 @@ class PeersBackend final : public Backend {
 
   [[nodiscard]] bool runs_here(DeviceId device) const override { return process_of(device) == peers_.rank(); }
   [[nodiscard]] Peers* peers() override { return &peers_; }
+  [[nodiscard]] bool runs_blocks() const override { return local_.runs_blocks(); }
   [[nodiscard]] DType stored(DType type) const override { return local_.stored(type); }
   [[nodiscard]] std::unique_ptr<Device> make_device(DeviceId device) override;
   [[nodiscard]] std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) override;

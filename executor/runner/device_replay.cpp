@@ -20,7 +20,7 @@ std::vector<void*> DeviceRunner::addresses() const {
 // have been released, and given to other values, before the step ends.
 bool DeviceRunner::capture_step(StepReplayer& replayer) {
   const std::vector<void*> before = addresses();
-  const std::int64_t changes = pool_.changes();
+  const std::int64_t changes = pool_.changes() + host_pool_.changes();
   captured_inputs_.clear();
   record_ = true;
   replayer_ = &replayer;
@@ -28,7 +28,7 @@ bool DeviceRunner::capture_step(StepReplayer& replayer) {
   replayer_ = nullptr;
   captured_spans_ = std::exchange(marked_, {});
   if (addresses() != before) throw SystemError("a step moved values to other addresses, so it cannot be replayed");
-  return pool_.changes() == changes;
+  return pool_.changes() + host_pool_.changes() == changes;
 }
 
 void DeviceRunner::capture_input(const Input& input, void* to) {

@@ -36,6 +36,12 @@ struct AroundDim {
   std::int64_t outer = 1, inner = 1;
 };
 
+// A ring's two blocks lie one after the other; what travels is moved by the attention between the two reshardings,
+// which begins and ends with the device's own block in the first place.
+void take_own_block(const LocalTensor& block, const CollectiveCall& call) {
+  call.device.copy(call.out, call.in, static_cast<std::size_t>(block.elements() * size_of(call.dtype)));
+}
+
 }  // namespace
 
 DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
@@ -180,7 +186,7 @@ void DeviceRunner::issue() {
         for (const BufferId buffer : instruction.buffers) {
           Value& freed = value(buffer, instruction.microbatch);
           MW_CHECK(freed.block, "device {} frees '{}' twice", device_.value, program_.buffers[buffer.index()].name);
-          pool_.release(*freed.block);
+          (program_.buffers[buffer.index()].on_host ? host_pool_ : pool_).release(*freed.block);
           freed.block.reset();
         }
         break;
@@ -280,12 +286,18 @@ void DeviceRunner::run(const Instruction& instruction) {
   bind(executable, prepared, instruction.microbatch);
   for (int i = 0; i < prepared.ops.count(); ++i) {
     const LocalOp& op = executable.ops[static_cast<std::size_t>(i)];
-    for (const int s : prepared.ops[i].allocate) storage_[s] = allocate(local_of(executable, s));
+    for (const int s : prepared.ops[i].allocate) {
+      const StageExecutable::Slot& made = executable.slots[static_cast<std::size_t>(s)];
+      storage_[s] =
+          made.on_host ? host_pool_.allocate(stored_size(made.local), made.local.bytes()) : allocate(made.local);
+    }
     const std::string* name = context_.work_name(instruction.executable, i);
     if (name != nullptr) backend_->begin_work(*name);
     if (op.kind == LocalOp::Kind::Compute)
-      compute(op, prepared.ops[i], begins_[instruction.executable][static_cast<std::size_t>(i)],
+      compute(executable, op, prepared.ops[i], begins_[instruction.executable][static_cast<std::size_t>(i)],
               instruction.microbatch.value);
+    else if (op.kind == LocalOp::Kind::HostCopy)
+      backend_->copy(data(op.outputs[0]), data(op.inputs[0]), stored_size(local_of(executable, op.inputs[0])));
     else
       reshard(executable, op);
     if (name != nullptr) backend_->end_work();
@@ -328,8 +340,8 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
   }
 }
 
-void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::span<const std::int64_t> begin,
-                           std::int64_t microbatch) {
+void DeviceRunner::compute(const StageExecutable& executable, const LocalOp& op, const PreparedOp& prepared,
+                           std::span<const std::int64_t> begin, std::int64_t microbatch) {
   if (prepared.first_touch) {
     Value* accumulator = bound_[root(op.inputs[0])];
     if (accumulator != nullptr && accumulator->clear) {
@@ -347,6 +359,7 @@ void DeviceRunner::compute(const LocalOp& op, const PreparedOp& prepared, std::s
   for (const int s : op.outputs) outputs_.push_back(data(s));
   // Steps count from 1: Adam divides by 1 - beta^step.
   const OpMoment moment{begin, step_ + 1, microbatch};
+  if (prepared.ring) return attend_in_ring(executable, op, prepared, moment);
   backend_->run_op(*prepared.call, inputs_, outputs_, moment);
 }
 
@@ -371,10 +384,12 @@ void DeviceRunner::reshard(const StageExecutable& executable, const LocalOp& op)
     case ReshardStep::Kind::AllReduce:
       return group.all_reduce(call, in.elements(), reduction);
     case ReshardStep::Kind::ReduceScatter: {
+      if (step.ring) return take_own_block(out, call);
       const AroundDim part(out.shape, step.to_dim);
       return group.reduce_scatter(call, part.outer, part.inner, reduction, padding(out, in, step.to_dim));
     }
     case ReshardStep::Kind::AllGather: {
+      if (step.ring) return take_own_block(in, call);
       const AroundDim part(in.shape, step.from_dim);
       return group.all_gather(call, part.outer, part.inner, padding(in, out, step.from_dim));
     }

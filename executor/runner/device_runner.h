@@ -82,9 +82,12 @@ class DeviceRunner {
   void complete();
   void run(const Instruction& instruction);
   void bind(const StageExecutable& executable, const PreparedExecutable& prepared, MicrobatchId microbatch);
-  void compute(const LocalOp& op, const PreparedOp& prepared, std::span<const std::int64_t> begin,
-               std::int64_t microbatch);
+  void compute(const StageExecutable& executable, const LocalOp& op, const PreparedOp& prepared,
+               std::span<const std::int64_t> begin, std::int64_t microbatch);
   void reshard(const StageExecutable& executable, const LocalOp& op);
+  // Attention whose keys and values travel around a ring (ring_attention.cpp). REQUIRES: inputs_ and outputs_ are set.
+  void attend_in_ring(const StageExecutable& executable, const LocalOp& op, const PreparedOp& prepared,
+                      const OpMoment& moment);
   void exchange(const Instruction& instruction);
   void await(const std::vector<int>& receives);
   void define_received(BufferId buffer, const std::vector<int>& receives);

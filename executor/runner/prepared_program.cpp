@@ -9,6 +9,30 @@ namespace meshwright {
 
 namespace {
 
+constexpr std::size_t kKeys = 1, kValues = 2;  // operands of an attention, and the places of their gradients
+
+bool is_ring(const LocalOp& op) { return op.kind == LocalOp::Kind::Reshard && op.step && op.step->ring; }
+
+bool is_attention(const LocalOp& op) {
+  return op.kind == LocalOp::Kind::Compute &&
+         (op.work.kind == OpKind::GroupedAttention || op.work.kind == OpKind::GroupedAttentionBackward);
+}
+
+// The ring that brings the slot's value, if one does.
+std::optional<int> ring_that_brings(const StageExecutable& executable, int slot) {
+  for (const LocalOp& op : executable.ops)
+    if (is_ring(op) && op.step->kind == ReshardStep::Kind::AllGather && op.outputs[0] == slot) return op.step->axis;
+  return std::nullopt;
+}
+
+std::optional<int> ring_of_attention(const StageExecutable& executable, const LocalOp& op) {
+  if (!is_attention(op)) return std::nullopt;
+  const std::optional<int> keys = ring_that_brings(executable, op.inputs[kKeys]);
+  MW_CHECK(keys == ring_that_brings(executable, op.inputs[kValues]), "keys and values of op {} travel apart",
+           op.op.value);
+  return keys;
+}
+
 class Preparation {
  public:
   Preparation(const Graph& graph, const StageExecutable& executable)
@@ -24,6 +48,7 @@ class Preparation {
     find_definitions();
     for (int i = 0; i < ops(); ++i) result_.ops.push_back(prepare_op(i));
     find_releases();
+    find_rings();
     find_loss();
     find_only_next_reads();
     return std::move(result_);
@@ -121,6 +146,20 @@ class Preparation {
     }
   }
 
+  void find_rings() {
+    for (int i = 0; i < ops(); ++i) {
+      const std::optional<int> axis = ring_of_attention(executable_, op(i));
+      if (!axis) continue;
+      PreparedOp& prepared = result_.ops[i];
+      prepared.ring = axis;
+      const auto released = [&](std::size_t input) {
+        const std::vector<int>& last = prepared.release;
+        return std::find(last.begin(), last.end(), result_.root[op(i).inputs[input]]) != last.end();
+      };
+      prepared.last_of_ring = released(1) && released(2);
+    }
+  }
+
   void find_loss() {
     if (executable_.phase != Phase::Forward || !graph_.loss) return;
     for (int i = 0; i < ops(); ++i)
@@ -158,6 +197,26 @@ class Preparation {
 
 PreparedExecutable prepare(const Graph& graph, const StageExecutable& executable) {
   return Preparation(graph, executable).run();
+}
+
+void expect_rings_of_attention(const Graph& graph, const LogicalMesh& mesh, const StageExecutable& executable) {
+  const auto in_blocks = [&](int s) {
+    const LocalTensor& local = executable.slots[static_cast<std::size_t>(s)].local;
+    const std::vector<Dim>& dims = graph.tensor(local.tensor).dims;
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      if (dims[d].name == kKeySequence)
+        return shards(static_cast<AxisMask>(mesh.contexts.rings & ~local.spec.dims[d]), mesh) > 1;
+    return false;
+  };
+  for (const LocalOp& op : executable.ops) {
+    if (is_ring(op) || is_attention(op)) continue;
+    for (const std::vector<int>* slots : {&op.inputs, &op.outputs})
+      for (const int s : *slots)
+        require(!in_blocks(s),
+                "the plan uses '{}' apart from attention while it travels around a ring (cp-comm=p2p), which is "
+                "simulated, but not run; plan with cp-comm=all-gather.",
+                graph.tensor(executable.slots[static_cast<std::size_t>(s)].local.tensor).name);
+  }
 }
 
 }  // namespace meshwright

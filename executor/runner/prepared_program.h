@@ -18,6 +18,8 @@ struct PreparedOp {
   std::vector<int> allocate;       // slots whose storage is allocated before the op
   std::vector<int> release;        // temporaries whose storage is released after it
   bool first_touch = false;        // Accumulate: nothing before it in the executable touches the accumulator
+  std::optional<int> ring;         // attention, or its backward: keys and values travel around the ring of this axis
+  bool last_of_ring = false;       // nothing after it reads them
 };
 
 struct PreparedExecutable {
@@ -32,5 +34,9 @@ struct PreparedExecutable {
 };
 
 [[nodiscard]] PreparedExecutable prepare(const Graph& graph, const StageExecutable& executable);
+
+// Throws InputError for an executable in which another op than attention reads or makes keys that travel around a ring:
+// what a device has of them is two blocks, and not what that op expects.
+void expect_rings_of_attention(const Graph& graph, const LogicalMesh& mesh, const StageExecutable& executable);
 
 }  // namespace meshwright

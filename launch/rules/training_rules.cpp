@@ -60,6 +60,9 @@ bool has_optimizer(const std::string& framework, Optimizer::Kind kind) {
 
 void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   if (setup.offload == Offload::None) return;
+  for (const auto& [part, what] : {std::pair{Offload::Activations, "activations"}, {Offload::Weights, "weights"}})
+    rules.expect_told(!has(setup.offload, part),
+                      fmt::format("the launch files of {} do not say that {} wait on the host", target.release, what));
   const Degrees& d = setup.degrees;
   rules.expect_told(
       target.framework != "fsdp" && target.framework != "torchtitan",

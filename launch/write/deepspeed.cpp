@@ -22,7 +22,7 @@ std::string config(const LaunchJob& job) {
   json["train_micro_batch_size_per_gpu"] = d.micro_batch;
   json["gradient_accumulation_steps"] = d.micro_batches;
   // Offloading is ZeRO's, also of a single replica.
-  const bool offload = setup.offload == Offload::Optimizer;
+  const bool offload = has(setup.offload, Offload::Optimizer);
   Json zero = {{"stage", offload ? std::max(1, d.zero) : d.zero},
                {"overlap_comm", setup.overlap_gradients},
                {"contiguous_gradients", true}};

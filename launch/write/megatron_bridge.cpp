@@ -111,7 +111,7 @@ FlagGroup parallel_overrides(const LaunchSetup& setup) {
   o.set("model.context_parallel_size", d.cp);
   if (d.cp > 1)
     o.set("model.cp_comm_type", d.context == ContextExchange::AllGather ? "all_gather" : name_of(d.context));
-  o.set("ddp.use_distributed_optimizer", d.zero > 0 || setup.offload == Offload::Optimizer);
+  o.set("ddp.use_distributed_optimizer", d.zero > 0 || has(setup.offload, Offload::Optimizer));
   if (setup.shard && d.zero > 0) o.set("ddp.num_distributed_optimizer_instances", d.dp * d.cp / *setup.shard);
   o.set("ddp.overlap_grad_reduce", setup.overlap_gradients);
   o.set("ddp.overlap_param_gather", setup.overlap_weights && d.zero > 0);
@@ -133,7 +133,7 @@ FlagGroup training_overrides(const LaunchSetup& setup) {
   o.set("optimizer.clip_grad", decimal(setup.optimizer.max_norm));
   o.set("scheduler.lr_warmup_iters", 0);
   o.set("logger.log_interval", 1);
-  if (setup.offload == Offload::Optimizer) {
+  if (has(setup.offload, Offload::Optimizer)) {
     o.set("optimizer.optimizer_cpu_offload", true);
     o.set("optimizer.use_precision_aware_optimizer", true);
   }

@@ -147,7 +147,7 @@ FlagGroup megatron_parallel_flags(const LaunchSetup& setup) {
   if (d.cp > 1)
     flags.add("--cp-comm-type", d.context == ContextExchange::AllGather ? "all_gather" : name_of(d.context));
   // Offloading is the distributed optimizer's, also of a single replica.
-  if (d.zero > 0 || setup.offload == Offload::Optimizer) flags.add("--use-distributed-optimizer");
+  if (d.zero > 0 || has(setup.offload, Offload::Optimizer)) flags.add("--use-distributed-optimizer");
   if (setup.shard && d.zero > 0) flags.add("--num-distributed-optimizer-instances", d.dp * d.cp / *setup.shard);
   if (setup.overlap_gradients) flags.add("--overlap-grad-reduce");
   if (setup.overlap_weights && setup.overlap_gradients && d.zero > 0) flags.add("--overlap-param-gather");
@@ -196,7 +196,7 @@ FlagGroup megatron_training_flags(const LaunchSetup& setup) {
   flags.add("--lr-decay-style", "constant");
   flags.add("--weight-decay", decimal(o.weight_decay));
   flags.add("--clip-grad", decimal(o.max_norm));
-  if (setup.offload == Offload::Optimizer) {
+  if (has(setup.offload, Offload::Optimizer)) {
     flags.add("--optimizer-cpu-offload");
     flags.add("--use-precision-aware-optimizer");
   }

@@ -23,6 +23,8 @@ const char* name_of(TaskKind kind) {
       return "message";
     case TaskKind::Collective:
       return "collective";
+    case TaskKind::HostCopy:
+      return "host-copy";
     case TaskKind::Dispatch:
       return "dispatch";
     case TaskKind::Join:

@@ -34,6 +34,7 @@ enum class TaskKind : std::uint8_t {
   Update,
   Message,     // from one device to another
   Collective,  // a group of devices at once
+  HostCopy,    // between a device and the memory of its host
   Dispatch,    // a controller, or a host, that issues work
   Join,        // nothing: where several tasks meet
 };
@@ -41,9 +42,9 @@ enum class TaskKind : std::uint8_t {
 
 // Whether such a task is work of a device's own, which a slow device does slowly.
 [[nodiscard]] constexpr bool is_compute(TaskKind kind) { return kind <= TaskKind::Update; }
-// Whether such a task moves bytes from or to other devices.
+// Whether such a task moves bytes from or to other devices, or the host.
 [[nodiscard]] constexpr bool is_communication(TaskKind kind) {
-  return kind == TaskKind::Message || kind == TaskKind::Collective;
+  return kind == TaskKind::Message || kind == TaskKind::Collective || kind == TaskKind::HostCopy;
 }
 
 struct TaskClass {

@@ -13,8 +13,8 @@ namespace meshwright {
 class BufferUses {
  public:
   // The streams of a device, each of which runs one task at a time: waiting for the latest is waiting for all.
-  enum Side : std::size_t { kCompute, kPasses, kGradients };
-  static constexpr std::size_t kSides = 3;
+  enum Side : std::size_t { kCompute, kPasses, kGradients, kHost };
+  static constexpr std::size_t kSides = 4;
   // A buffer on a device whose values of the buffer's stage are those from `first` on. A persistent buffer is the same
   // in every microbatch.
   struct At {
@@ -40,7 +40,7 @@ class BufferUses {
   struct Value {
     std::int32_t wrote = -1;  // task
     // Since then:
-    std::array<std::int32_t, kSides> read = {-1, -1, -1};
+    std::array<std::int32_t, kSides> read = {-1, -1, -1, -1};
     std::int32_t messages = -1;  // in messages_
   };
   struct Messages {

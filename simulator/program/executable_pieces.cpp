@@ -16,9 +16,7 @@ namespace {
 
 using Slot = StageExecutable::Slot;
 
-bool is_collective(const LocalOp& op) {
-  return op.kind == LocalOp::Kind::Reshard && op.step && op.step->kind != ReshardStep::Kind::Slice;
-}
+bool is_collective(const LocalOp& op) { return op.is_collective(); }
 bool sums(const LocalOp& op) {
   return is_collective(op) &&
          (op.step->kind == ReshardStep::Kind::AllReduce || op.step->kind == ReshardStep::Kind::ReduceScatter);
@@ -98,7 +96,7 @@ class Cutter {
     SummedFirst,  // sums gradients of the backwards and waits for nothing: an update begins with it
     SumOfPass,    // sums a gradient of this pass that is afterwards only accumulated, so nothing waits for the sum
     Accumulated,  // adds such a sum to its accumulator, at the end of the pass
-    Gather,       // gathers a parameter, before its first reader
+    Gather,       // gathers a parameter, or fetches from the host, before its first reader
   };
   int ops() const { return static_cast<int>(executable_.ops.size()); }
   const LocalOp& op(int o) const { return executable_.ops[static_cast<std::size_t>(o)]; }
@@ -110,6 +108,7 @@ class Cutter {
   void find_roles() {
     const bool updates = executable_.phase == Phase::Update;
     for (int o = 0; o < ops(); ++o) {
+      if (is_host_copy(op(o)) && slot(op(o).inputs[0]).on_host) role_[o] = Role::Gather;
       if (!is_collective(op(o))) continue;
       const Slot& operand = slot(op(o).inputs[0]);
       // The first sum of a chain reads a buffer; each later one waits for sums of the same role only.
@@ -136,6 +135,12 @@ class Cutter {
     }
   }
 
+  // Whether it goes on beside the computations.
+  bool is_host_copy(const LocalOp& op) const {
+    return op.kind == LocalOp::Kind::HostCopy && options_.parameters == ParameterTime::Apart;
+  }
+  bool moves(int o) const { return is_collective(op(o)) || is_host_copy(op(o)); }
+
   Bytes bytes_of(int o) const { return collective_of(executable_, op(o), mesh_).bytes; }
 
   // --- pieces ---
@@ -152,15 +157,23 @@ class Cutter {
     piece.ops = std::move(its_ops);
     return piece;
   }
+  // Of an op that goes on beside the computations.
+  Piece moving(int o) const {
+    if (is_collective(op(o))) return collective({o});
+    Piece piece;
+    piece.kind = Piece::Kind::HostCopy;
+    piece.ops = {o};
+    return piece;
+  }
   void add_piece(Piece piece) {
     for (const int o : piece.ops) piece_of_[o] = pieces_.count();
     pieces_.push_back(std::move(piece));
   }
 
   void add_op(int o) {
-    if (is_collective(op(o))) {
+    if (moves(o)) {
       close();
-      add_piece(collective({o}));
+      add_piece(moving(o));
       return;
     }
     const bool receives = note_received(o);
@@ -170,14 +183,13 @@ class Cutter {
     open_->ops.push_back(o);
     piece_of_[o] = pieces_.count();
     for (const int other : order_.after[o])
-      if (is_collective(op(other))) waited_.push_back(other);
+      if (moves(other)) waited_.push_back(other);
     // The collective must not wait for the ops after this one.
     if (leads_on(o)) close();
   }
   // To a collective that may begin when this op has ended.
   bool leads_on(int o) const {
-    return std::any_of(order_.before[o].begin(), order_.before[o].end(),
-                       [&](int reader) { return is_collective(op(reader)); }) ||
+    return std::any_of(order_.before[o].begin(), order_.before[o].end(), [&](int reader) { return moves(reader); }) ||
            std::any_of(op(o).outputs.begin(), op(o).outputs.end(), [&](int s) {
              return slot(s).buffer && around_.summed[slot(s).buffer->index()] && executable_.phase != Phase::Update;
            });
@@ -197,7 +209,7 @@ class Cutter {
   // For a collective that no computation before it has waited for.
   bool waits_anew(int o) const {
     return std::any_of(order_.after[o].begin(), order_.after[o].end(), [&](int other) {
-      return is_collective(op(other)) && std::find(waited_.begin(), waited_.end(), other) == waited_.end();
+      return moves(other) && std::find(waited_.begin(), waited_.end(), other) == waited_.end();
     });
   }
 
@@ -260,7 +272,7 @@ class Cutter {
       if (role_[o] != Role::Gather) continue;
       const int reader = first_reader(o);
       const auto number = std::lower_bound(computations.begin(), computations.end(), reader) - computations.begin();
-      Piece piece = collective({o});
+      Piece piece = moving(o);
       // The gather may begin when the computation `prefetch` + 1 before its reader has ended.
       piece.not_before = static_cast<int>(number) - options_.prefetch - 1;
       const auto place = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, number - options_.prefetch));

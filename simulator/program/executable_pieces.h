@@ -4,8 +4,9 @@
 // A computation is a stretch of the op list; it ends where a collective can begin, and a new one begins where the
 // result of a collective is read. Collectives that sum gradients come together in buckets: those of an update that wait
 // for nothing but what backwards have left, in the order in which the backwards leave it; those within a backward whose
-// sums are only accumulated, which then is done at the end of the Run. All-gathers of parameters stand a number of
-// computations before the one that reads them.
+// sums are only accumulated, which then is done at the end of the Run. All-gathers of parameters, and copies from the
+// host, stand a number of computations before the one that reads them; a copy to the host begins when what it copies is
+// made. Pieces that come one after the other (ParameterTime::Inside) have copies in their computations.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ enum class ParameterTime { Inside, Apart };
                                    ParameterTime parameters = ParameterTime::Inside);
 
 struct Piece {
-  enum class Kind : std::uint8_t { Compute, Collective } kind = Kind::Compute;
+  enum class Kind : std::uint8_t { Compute, Collective, HostCopy } kind = Kind::Compute;
   // For a collective of gradients that nothing in the pass waits for.
   bool of_gradients = false;
   std::vector<int> ops;  // of the executable, in the order in which they are done
@@ -46,8 +47,8 @@ struct Piece {
   SimTime duration{0};
   std::vector<int> after;               // earlier pieces whose results it reads, or whose operands it overwrites
   std::vector<BufferId> reads, writes;  // each once
-  // Gathers of parameters: the computation of the Run after which it may begin, counted on into the Runs before it
-  // where it is negative (-1: the last one of the Run before).
+  // Gathers of parameters and copies from the host: the computation of the Run after which it may begin, counted on
+  // into the Runs before it where it is negative (-1: the last one of the Run before).
   std::optional<int> not_before;
   // Bytes on the device, relative to what lay there before it.
   std::int64_t memory_at_begin = 0, memory_at_end = 0;

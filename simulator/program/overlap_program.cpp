@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graph with overlap: Runs in pieces, on the compute and communication streams of a device. What a piece waits for
-// follows from its buffers: which task wrote a buffer last, which tasks have read it since, which messages bring and
-// take it. Nothing else orders tasks of different streams.
+// The graph with overlap: Runs in pieces, on the compute, communication and host streams of a device. What a piece
+// waits for follows from its buffers: which task wrote a buffer last, which tasks have read it since, which messages
+// bring and take it. Nothing else orders tasks of different streams.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -21,6 +21,7 @@ constexpr std::size_t kSides = BufferUses::kSides;
 
 Side side_of(const Piece& piece) {
   if (piece.kind == Piece::Kind::Compute) return kCompute;
+  if (piece.kind == Piece::Kind::HostCopy) return kHost;
   return piece.of_gradients ? kGradients : kPasses;
 }
 
@@ -178,7 +179,7 @@ class RunsInPieces final : public ProgramWalk {
       device.first_computation = static_cast<int>(device.computations.size());
     }
     for (std::size_t p = 0; p < pieces.size(); ++p) {
-      if (pieces[p].kind == Piece::Kind::Compute) {
+      if (pieces[p].kind != Piece::Kind::Collective) {
         for (const AtStop& place : places) {
           after_.clear();
           wait_for_piece(place, pieces[p], after_);
@@ -244,7 +245,8 @@ class RunsInPieces final : public ProgramWalk {
     const Piece& piece = pieces_[e][p];
     const StageExecutable& executable = tasks_.program.executables[e];
     const bool computes = piece.kind == Piece::Kind::Compute;
-    TaskClass wanted{computes ? kind_of(executable) : TaskKind::Collective, executable.stage, piece.duration};
+    const TaskKind moves = piece.kind == Piece::Kind::HostCopy ? TaskKind::HostCopy : TaskKind::Collective;
+    TaskClass wanted{computes ? kind_of(executable) : moves, executable.stage, piece.duration};
     if (!computes) wanted.part_of = kind_of(executable);
     wanted.memory_at_begin = bytes.begin;
     wanted.memory_at_end = bytes.end;

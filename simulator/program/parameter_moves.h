@@ -26,7 +26,7 @@ class ParameterMoves {
   }
   [[nodiscard]] bool is_parameter(int s) const {
     for (const LocalOp& op : executable_.ops)
-      if (op.kind == LocalOp::Kind::Reshard && op.outputs[0] == s) return is_parameter(op.inputs[0]);
+      if (op.kind != LocalOp::Kind::Compute && op.outputs[0] == s) return is_parameter(op.inputs[0]);
     return slot(s).input && slot(s).buffer && program_.buffers[slot(s).buffer->index()].persistent;
   }
   [[nodiscard]] bool is_accumulated(int s) const {

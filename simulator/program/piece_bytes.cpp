@@ -20,7 +20,7 @@ class PieceBytes {
     for (const StageExecutable::Slot& own : executable.slots) {
       if (!own.buffer || !own.output || read_before[own.buffer->index()]) continue;
       read_before[own.buffer->index()] = true;
-      if (!program.buffers[own.buffer->index()].persistent) leaves_ += bytes(own);
+      if (!program.buffers[own.buffer->index()].persistent && !own.on_host) leaves_ += bytes(own);
     }
   }
 
@@ -70,7 +70,7 @@ class PieceBytes {
     std::int64_t live = batch, peak = batch;
     for (const int o : piece.ops) {
       for (const int s : op(o).outputs) {
-        if (slot(s).input || slot(s).alias_of || allocated_[s]) continue;
+        if (slot(s).input || slot(s).alias_of || slot(s).on_host || allocated_[s]) continue;
         allocated_[s] = true;
         live += bytes(slot(s));
       }
@@ -79,7 +79,7 @@ class PieceBytes {
       if (piece.kind == Piece::Kind::Compute) live -= ends_[position];
       ++position;
     }
-    if (piece.kind == Piece::Kind::Collective)
+    if (piece.kind != Piece::Kind::Compute)
       for (int i = position - static_cast<int>(piece.ops.size()); i < position; ++i) live -= ends_[i];
     return {peak, live};
   }

@@ -53,8 +53,7 @@ TimeEstimate passes_cost(Bytes bytes, DType dtype, const CostModel& costs) {
 
 TimeEstimate op_cost_in_one_memory(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                                    const CostModel& all_costs) {
-  if (op.kind == LocalOp::Kind::Compute || (op.step && op.step->kind == ReshardStep::Kind::Slice))
-    return op_cost(executable, op, mesh, all_costs);
+  if (!op.is_collective()) return op_cost(executable, op, mesh, all_costs);
   const DType dtype = executable.slots[static_cast<std::size_t>(op.inputs[0])].local.dtype;
   const int members = mesh.shape()[static_cast<std::size_t>(op.step->axis)];
   return passes_cost(moved_by(collective_of(executable, op, mesh), members), dtype, all_costs.on(mesh.of.group));
@@ -217,7 +216,7 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
   for (std::size_t o = 0; o < executable.ops.size(); ++o) {
     const LocalOp& op = executable.ops[o];
     const Seconds time = times[o];
-    if (op.kind == LocalOp::Kind::Compute) {
+    if (!op.is_collective()) {
       work.ops += time;
       if (time > Seconds(0.0)) ++work.op_count;
       continue;
@@ -295,12 +294,16 @@ Seconds run_overhead(const Program& program, const StageExecutable& executable, 
 Seconds host_transfers(const StageExecutable& executable, const LocalOp& op, const LogicalMesh& mesh,
                        const CostModel& all_costs) {
   Seconds time(0.0);
-  if (op.kind != LocalOp::Kind::Compute) return time;
   const CostModel& costs = all_costs.on(mesh.of.group);
-  for (const std::vector<int>* slots : {&op.inputs, &op.outputs})
-    for (const int s : *slots)
-      if (const auto& slot = executable.slots[static_cast<std::size_t>(s)]; slot.on_host)
-        time += costs.host_transfer(slot.local.bytes()).time;
+  const auto slot_of = [&](int s) -> const StageExecutable::Slot& {
+    return executable.slots[static_cast<std::size_t>(s)];
+  };
+  // A slice reads from the host no more than it keeps.
+  const bool slices = op.kind == LocalOp::Kind::Reshard && !op.is_collective();
+  for (const int s : op.inputs)
+    if (slot_of(s).on_host) time += costs.host_transfer(slot_of(slices ? op.outputs[0] : s).local.bytes()).time;
+  for (const int s : op.outputs)
+    if (slot_of(s).on_host) time += costs.host_transfer(slot_of(s).local.bytes()).time;
   return time;
 }
 
@@ -312,12 +315,16 @@ TimeEstimate op_cost(const StageExecutable& executable, const LocalOp& op, const
     time.time += host_transfers(executable, op, mesh, all_costs);
     return time;
   }
-  if (op.step && op.step->kind == ReshardStep::Kind::Slice) return {Seconds(0.0), Basis::Modelled};
+  const Seconds across = host_transfers(executable, op, mesh, all_costs);
+  if (!op.is_collective()) return {across, Basis::Modelled};
   const CollectiveOp collective = collective_of(executable, op, mesh);
   if (op.step->ring)
     return {ring_time(collective.bytes, collective.kind == CollectiveKind::ReduceScatter, op.step->axis, mesh, costs),
             Basis::Modelled};
-  return costs.collective(collective.kind, collective.bytes, mesh.axes[static_cast<std::size_t>(op.step->axis)]);
+  TimeEstimate time =
+      costs.collective(collective.kind, collective.bytes, mesh.axes[static_cast<std::size_t>(op.step->axis)]);
+  time.time += across;
+  return time;
 }
 
 ProgramCosts program_costs(const Program& program, const CostModel& costs) {

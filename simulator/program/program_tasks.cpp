@@ -109,7 +109,7 @@ ProgramWalk::ProgramWalk(ProgramTasks& tasks)
       device_(tasks.program.devices.size()),
       queue_(tasks.program.devices.size(), DeviceId(0)) {
   for (const Buffer& buffer : tasks_.program.buffers)
-    bytes_.push_back(buffer.persistent ? 0 : static_cast<std::int64_t>(buffer.local.bytes().si()));
+    bytes_.push_back(buffer.persistent || buffer.on_host ? 0 : static_cast<std::int64_t>(buffer.local.bytes().si()));
   for (const StageExecutable& executable : tasks_.program.executables) meets_.push_back(executable.has_collectives());
   // Folded devices are left out: one of their class stands for them.
   for (int d = 0; d < device_.count(); ++d)

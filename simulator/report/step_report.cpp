@@ -236,6 +236,7 @@ Span::Kind span_kind(TaskKind kind) {
     case TaskKind::Message:
       return Span::Kind::Send;
     case TaskKind::Collective:
+    case TaskKind::HostCopy:  // bytes that move beside the computation, too
       return Span::Kind::Collective;
     case TaskKind::Dispatch:
       return Span::Kind::Dispatch;

@@ -51,7 +51,7 @@ StepTerm term_of(const Program& program, const Graph& graph, const StageExecutab
     if (executable.phase == Phase::Update) return StepTerm::Update;
     return is_recomputation(graph, graph.op(op.op)) ? StepTerm::Recompute : StepTerm::Compute;
   }
-  if (op.step->kind == ReshardStep::Kind::Slice) return StepTerm::Compute;
+  if (!op.is_collective()) return StepTerm::Compute;  // slices, and what host_transfers takes apart
   if (!ParameterMoves(program, executable).is_one(op)) return StepTerm::Collectives;
   return op.step->kind == ReshardStep::Kind::AllGather ? StepTerm::WeightGathers : StepTerm::GradientSync;
 }

@@ -26,7 +26,7 @@ enum class StepTerm : std::uint8_t {
   GradientSync,   // collectives that sum gradients of parameters, and the norm of them
   WeightGathers,  // all-gathers of parameters
   Update,         // ops of the optimizer
-  HostTransfers,  // optimizer state that lies on the hosts: there and back
+  HostTransfers,  // what lies on the hosts: there and back
   Overhead,       // of Runs beyond their ops; negative where a software hides part of these
   Messages,       // between stages, as far as no Run hides them
   Fill,           // waiting before the first Run

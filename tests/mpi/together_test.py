@@ -43,8 +43,8 @@ class Together(unittest.TestCase):
         return subprocess.run(self.command(processes, *arguments), cwd=self.folder.name, capture_output=True, text=True,
                               env=self.environment, timeout=SECONDS)
 
-    def plan(self, name, *options):
-        made = self.meshwright("plan", "--model", MODEL, "--dtype", "f32", "--batch", "8", "--cluster", "cpu:4", *options, "-o",
+    def plan(self, name, *options, model=MODEL):
+        made = self.meshwright("plan", "--model", model, "--dtype", "f32", "--batch", "8", "--cluster", "cpu:4", *options, "-o",
                                f"{name}.json")
         self.assertEqual(made.returncode, 0, made.stderr)
         return f"{name}.json"
@@ -66,6 +66,13 @@ class Together(unittest.TestCase):
                     self.assertEqual(run.get("processes", 1), processes)
                     if processes == 4:  # each sum is made in the same order then
                         self.assertEqual(run["losses"], expected)
+
+    def test_keys_travel_around_a_ring_of_processes(self):
+        model = "llama:layers=1,hidden=32,heads=4,kv_heads=2,intermediate=64,seq=32,vocab=32"
+        plan = self.plan("ring", "--method", "context:cp=4,cp-comm=p2p", "--micro-batches", "2", model=model)
+        for processes in (2, 3, 4):
+            with self.subTest(processes=processes):
+                self.assertLess(self.ran(processes, plan, "--check")["max_relative_difference"], 1e-12)
 
     def test_the_first_process_says_what_is_wrong_and_says_it_once(self):
         plan = self.plan("refused", "--method", "data")

@@ -246,17 +246,40 @@ Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& optio
   return graph;
 }
 
-const char* name_of(Offload offload) { return offload == Offload::None ? "none" : "optimizer"; }
+namespace {
+
+constexpr std::pair<Offload, const char*> kOffloads[] = {
+    {Offload::Optimizer, "optimizer"}, {Offload::Activations, "activations"}, {Offload::Weights, "weights"}};
+
+}  // namespace
+
+std::string name_of(Offload offload) {
+  std::vector<std::string> parts;
+  for (const auto& [part, name] : kOffloads)
+    if (has(offload, part)) parts.emplace_back(name);
+  return parts.empty() ? "none" : join(parts, ",");
+}
 
 Offload offload_from_name(const std::string& name) {
-  for (const Offload offload : {Offload::None, Offload::Optimizer})
-    if (name == name_of(offload)) return offload;
-  throw InputError(fmt::format("unknown offload '{}'; expected none or optimizer.", name));
+  Offload all = Offload::None;
+  if (name == name_of(all)) return all;
+  for (const std::string& text : split(name, ',')) {
+    const auto* known = std::find_if(std::begin(kOffloads), std::end(kOffloads),
+                                     [&](const auto& offload) { return text == offload.second; });
+    require(known != std::end(kOffloads),
+            "unknown offload '{}'; expected none, or some of optimizer, activations and weights, separated by commas.",
+            text);
+    require(!has(all, known->first), "offload '{}': '{}' is given twice; give it once.", name, text);
+    all = all | known->first;
+  }
+  return all;
 }
 
 Graph build_training_graph(const ModelConfig& model, const TrainingOptions& options) {
   Graph graph = build_forward_graph(model, options);
-  graph.states_on_host = options.offload == Offload::Optimizer;
+  graph.states_on_host = has(options.offload, Offload::Optimizer);
+  graph.activations_on_host = has(options.offload, Offload::Activations);
+  graph.weights_on_host = has(options.offload, Offload::Weights);
   append_training_step(graph, options.optimizer, options.recompute, options.recompute_ranges);
   return graph;
 }

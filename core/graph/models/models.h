@@ -54,9 +54,15 @@ struct ModelConfig {
 
 // What lies in the memory of the devices' hosts instead of their own: nothing, or all optimizer state (moments and
 // master copies), which every update fetches before its work and sends back after it.
-enum class Offload { None, Optimizer };
-[[nodiscard]] const char* name_of(Offload offload);                // "none", "optimizer"
-[[nodiscard]] Offload offload_from_name(const std::string& name);  // throws InputError
+enum class Offload : std::uint8_t { None = 0, Optimizer = 1, Activations = 2, Weights = 4 };
+[[nodiscard]] constexpr Offload operator|(Offload a, Offload b) {
+  return static_cast<Offload>(static_cast<int>(a) | static_cast<int>(b));
+}
+[[nodiscard]] constexpr bool has(Offload offload, Offload part) {
+  return (static_cast<int>(offload) & static_cast<int>(part)) != 0;
+}
+[[nodiscard]] std::string name_of(Offload offload);                // "none", "optimizer", "activations,weights"
+[[nodiscard]] Offload offload_from_name(const std::string& name);  // in any order; throws InputError
 
 struct TrainingOptions {
   std::int64_t batch = 0;         // samples per step

@@ -80,6 +80,22 @@ class ExecutableBuilder {
     return i;
   }
 
+  // Brings a value to the device, or back to its host.
+  void copy_across(int from, int to) {
+    LocalOp op;
+    op.kind = LocalOp::Kind::HostCopy;
+    op.inputs = {from};
+    op.outputs = {to};
+    executable_.ops.push_back(std::move(op));
+  }
+  // The slot from which a pass reads: of what lies on the host, a copy on the device. An update works on it there.
+  int fetched(int i) {
+    if (!slot(i).on_host || executable_.phase == Phase::Update) return i;
+    const int here = add_slot(slot(i).local.tensor, slot(i).local.spec);
+    copy_across(i, here);
+    return here;
+  }
+
   // The buffer that holds a value made outside this executable.
   BufferId buffer_of(TensorId tensor) const {
     const auto value = state_.values.find({stage_, tensor});
@@ -93,7 +109,7 @@ class ExecutableBuilder {
   int base(TensorId tensor) {
     const auto known = base_.find(tensor);
     if (known != base_.end()) return known->second;
-    const int i = add_input_slot(tensor, buffer_of(tensor));
+    const int i = fetched(add_input_slot(tensor, buffer_of(tensor)));
     remember(tensor, i, true);
     return i;
   }
@@ -156,8 +172,9 @@ class ExecutableBuilder {
   int parameter_slot(const Op& reader, TensorId parameter) {
     const ShardingSpec& spec = state_.parameter_sharding(reader, parameter).weight;
     const auto known = at_hand_.find({parameter, spec});
-    const int i = known != at_hand_.end() ? known->second
-                                          : add_input_slot(parameter, state_.weights.at({stage_, parameter, spec}));
+    const int i = known != at_hand_.end()
+                      ? known->second
+                      : fetched(add_input_slot(parameter, state_.weights.at({stage_, parameter, spec})));
     remember(parameter, i, true);  // the base of this reader's reshardings
     return i;
   }
@@ -207,7 +224,11 @@ class ExecutableBuilder {
     // A whole backward keeps to itself what a split one passes from its first half to its second.
     if (value == state_.values.end() || (is_whole_backward() && state_.stages.between_halves(stage_, tensor, graph_)))
       return;
-    bind_output(kept, value->second);
+    if (!state_.program.buffers[value->second.index()].on_host) return bind_output(kept, value->second);
+    const int there = add_slot(tensor, slot(kept).local.spec);
+    slot(there).on_host = true;
+    copy_across(kept, there);
+    bind_output(there, value->second);
   }
   [[nodiscard]] bool is_whole_backward() const {
     return executable_.phase == Phase::Backward && executable_.backward_part == Pass::Backward;
@@ -323,6 +344,7 @@ class ExecutableBuilder {
     MW_CHECK(executable_.ops.size() > before, "{} needs no resharding", graph_.tensor(parameter).name);
     const int last = executable_.ops.back().outputs[0];
     slot(last).alias_of = to;
+    slot(last).on_host = slot(to).on_host;
     bind_output(last, *slot(to).buffer);
     slot(to).output = true;
   }

@@ -85,6 +85,16 @@ ShardingSpec LoweringState::kept_as(int stage, TensorId tensor) const {
 
 namespace {
 
+// Whether a value of the forward waits on the host for the backward of its stage. What another stage reads, too, stays
+// on the device from which it is sent.
+bool waits_on_host(const LoweringState& state, const Tensor& tensor, int stage) {
+  if (!state.graph.activations_on_host || state.graph.op(*tensor.producer).phase != Phase::Forward) return false;
+  const auto& readers = state.stages.readers[tensor.id.index()];
+  return std::all_of(readers.begin(), readers.end(), [&](const auto& reader) {
+    return reader == std::pair{stage, Phase::Backward};
+  });
+}
+
 // Values made by one Run and read by another: saved for the backward, or on another stage.
 void declare_values(LoweringState& state) {
   const Graph& graph = state.graph;
@@ -104,6 +114,7 @@ void declare_values(LoweringState& state) {
       return id;
     };
     const BufferId source = declare(from);
+    state.program.buffers[source.index()].on_host = waits_on_host(state, tensor, from);
     // A stage that reads the tensor in several Runs receives it once.
     std::set<int> sent_to;
     for (const auto& [to, phase] : state.stages.readers[tensor.id.index()])
@@ -126,7 +137,9 @@ void declare_persistent(LoweringState& state) {
       // The first reader's copy has the parameter's own name; the others add their reader's.
       const bool owner = state.stages.first_reader[input.index()] == op.id;
       const std::string name = owner ? tensor.name : tensor.name + "@" + op.name;
-      state.weights.emplace(std::tuple{stage, input, spec}, state.add_buffer(stage, input, spec, true, name));
+      const BufferId buffer = state.add_buffer(stage, input, spec, true, name);
+      state.program.buffers[buffer.index()].on_host = graph.weights_on_host;
+      state.weights.emplace(std::tuple{stage, input, spec}, buffer);
     }
   }
   for (const Op& op : graph.ops()) {

@@ -42,7 +42,7 @@ Bytes find_peak(const StageExecutable& executable) {
   for (std::size_t i = 0; i < executable.ops.size(); ++i) {
     for (const int s : executable.ops[i].outputs) {
       const Slot& result = executable.slots[static_cast<std::size_t>(s)];
-      const bool in_place = result.input || result.alias_of || allocated[static_cast<std::size_t>(s)];
+      const bool in_place = result.input || result.alias_of || result.on_host || allocated[static_cast<std::size_t>(s)];
       if (in_place) continue;
       allocated[static_cast<std::size_t>(s)] = true;
       live += result.local.bytes();

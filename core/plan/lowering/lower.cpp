@@ -38,14 +38,41 @@ void add_stages(LoweringState& state) {
   }
 }
 
-void add_persistent_bytes(Program& program, bool states_on_host) {
+void add_persistent_bytes(Program& program) {
   std::vector<Bytes> of_rank(program.stages.size(), Bytes(0)), on_host = of_rank;  // [first stage of a rank]
   for (const Buffer& buffer : program.buffers)
     if (buffer.persistent)
       (buffer.on_host ? on_host : of_rank)[program.first_of_rank(buffer.stage).index()] += buffer.local.bytes();
   for (const StageId first : program.stage_of_device) program.persistent_bytes.push_back(of_rank[first.index()]);
-  if (!states_on_host) return;
+  const bool any = std::any_of(program.buffers.begin(), program.buffers.end(), [](const auto& b) { return b.on_host; });
+  if (!any) return;
   for (const StageId first : program.stage_of_device) program.host_bytes.push_back(on_host[first.index()]);
+}
+
+// The most that values of microbatches have on the host of each device at a time, beside what is always there. A buffer
+// is there from the Run that writes it to the Free.
+void add_waiting_bytes(Program& program) {
+  if (program.host_bytes.empty()) return;
+  std::vector<std::vector<BufferId>> written;  // [executable]
+  for (const StageExecutable& executable : program.executables) {
+    std::vector<BufferId>& list = written.emplace_back();
+    for (const StageExecutable::Slot& slot : executable.slots)
+      if (slot.buffer && slot.output && slot.on_host && !program.buffers[slot.buffer->index()].persistent)
+        list.push_back(*slot.buffer);
+  }
+  const auto bytes = [&](BufferId buffer) { return program.buffers[buffer.index()].local.bytes(); };
+  for (std::size_t d = 0; d < program.devices.size(); ++d) {
+    Bytes live(0.0), most(0.0);
+    for (const Instruction& instruction : program.devices[d]) {
+      if (instruction.kind == Instruction::Kind::Run)
+        for (const BufferId buffer : written[static_cast<std::size_t>(instruction.executable)]) live += bytes(buffer);
+      if (instruction.kind == Instruction::Kind::Free)
+        for (const BufferId buffer : instruction.buffers)
+          if (program.buffers[buffer.index()].on_host) live -= bytes(buffer);
+      most = std::max(most, live);
+    }
+    program.host_bytes[d] += most;
+  }
 }
 
 }  // namespace
@@ -67,13 +94,14 @@ LoweredStages::LoweredStages(const Plan& plan, const Graph& graph, const CostMod
   declare_buffers(state);
   // From here the set of buffers is fixed; executables only bind to them.
   for (std::size_t s = 0; s < plan.stages.size(); ++s) build_executables(state, static_cast<int>(s));
-  add_persistent_bytes(state.program, graph.states_on_host);
+  add_persistent_bytes(state.program);
 }
 
 LoweredStages::~LoweredStages() = default;
 
 Program LoweredStages::take_program() && {
   (void)build_instructions(state_->lowering, state_->microbatches());
+  add_waiting_bytes(state_->lowering.program);
   return std::move(state_->lowering.program);
 }
 
@@ -84,6 +112,7 @@ const Program& LoweredStages::of_one_microbatch() {
 
 PartialProgram LoweredStages::take_part(const KeptPart& part) && {
   std::vector<int> like = build_instructions(state_->lowering, state_->microbatches(), &part);
+  add_waiting_bytes(state_->lowering.program);
   return {std::move(state_->lowering.program), std::move(like)};
 }
 

@@ -19,7 +19,7 @@ class BufferWalk {
     std::vector<std::size_t> states(program.stages.size(), 0);  // [first stage of a rank] one per buffer and microbatch
     for (const Buffer& buffer : program.buffers) {
       std::size_t& of_rank = states[program.first_of_rank(buffer.stage).index()];
-      size_.push_back(buffer.local.bytes());
+      size_.push_back(buffer.on_host ? Bytes(0.0) : buffer.local.bytes());
       first_state_.push_back(of_rank);
       of_rank += buffer.persistent ? 1 : static_cast<std::size_t>(program.microbatches);
     }

@@ -57,6 +57,7 @@ class LiveBuffers {
     return defined;
   }
   void add(BufferId buffer, int times) {
+    if (program_.buffers[buffer.index()].on_host) return;
     count_[buffer.index()] += times;
     bytes_ += static_cast<double>(times) * program_.buffers[buffer.index()].local.bytes();
   }
@@ -91,7 +92,7 @@ std::vector<bool> slots_at_peak(const StageExecutable& executable) {
     for (const int output : executable.ops[o].outputs) {
       const auto s = static_cast<std::size_t>(output);
       const StageExecutable::Slot& result = executable.slots[s];
-      if (result.input || result.alias_of || allocated[s]) continue;
+      if (result.input || result.alias_of || result.on_host || allocated[s]) continue;
       allocated[s] = live[s] = true;
       bytes += result.local.bytes();
     }

@@ -14,9 +14,7 @@ std::int64_t LocalTensor::elements() const {
 Bytes LocalTensor::bytes() const { return Bytes(static_cast<double>(elements() * size_of(dtype))); }
 
 bool StageExecutable::has_collectives() const {
-  return std::any_of(ops.begin(), ops.end(), [](const LocalOp& op) {
-    return op.kind == LocalOp::Kind::Reshard && op.step && op.step->kind != ReshardStep::Kind::Slice;
-  });
+  return std::any_of(ops.begin(), ops.end(), [](const LocalOp& op) { return op.is_collective(); });
 }
 
 Channels find_channels(const Program& program) {

@@ -41,11 +41,15 @@ struct Buffer {
   // flight.
   bool persistent;
   std::string name;      // "blk3.mlp.up.weight", for messages and traces
-  bool on_host = false;  // persistent, and in the memory of the device's host
+  bool on_host = false;  // in the memory of the device's host
 };
 
 struct LocalOp {
-  enum class Kind { Compute, Reshard } kind;
+  enum class Kind {
+    Compute,
+    Reshard,
+    HostCopy,  // inputs[0] -> outputs[0], the same tile, of which one is on the host
+  } kind;
   // Slots of the executable. In-place ops (accumulate, updates) list the overwritten slots as outputs too.
   std::vector<int> inputs, outputs;
   // Compute
@@ -56,6 +60,9 @@ struct LocalOp {
   // Reshard: inputs[0] -> outputs[0]
   std::optional<ReshardStep> step;
   std::optional<IterationSpace::Reduce> reduce;  // for AllReduce and ReduceScatter
+  [[nodiscard]] bool is_collective() const {
+    return kind == Kind::Reshard && step && step->kind != ReshardStep::Kind::Slice;
+  }
 };
 
 struct StageExecutable {
@@ -134,7 +141,7 @@ struct Program {
   int microbatches = 1;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   std::vector<Bytes> persistent_bytes;  // [device] of its own memory
-  std::vector<Bytes> host_bytes = {};   // [device] of buffers on its host; empty: there are none
+  std::vector<Bytes> host_bytes = {};   // [device] the most that its buffers on its host have; empty: there are none
   // Of a part (core/plan/lowering/lower.h): messages of the first microbatch from or to a stage's first device for
   // which others stand.
   std::vector<Transfer> stood_for = {};

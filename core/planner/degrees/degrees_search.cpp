@@ -86,7 +86,7 @@ ReplicaBytes bytes_of_replica(const GivenModel& model) {
   ReplicaBytes replica;
   const Graph& graph = model.cut->graph;
   for (const Tensor& tensor : graph.tensors()) {
-    if (tensor.kind == TensorKind::Parameter) replica.weights += tensor.bytes();
+    if (tensor.kind == TensorKind::Parameter && !graph.weights_on_host) replica.weights += tensor.bytes();
     if (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host) replica.states += tensor.bytes();
   }
   return replica;

@@ -48,7 +48,7 @@ void LayerModel::Builder::add_in() {
     for (std::size_t t = 0; t < state.size(); ++t) {
       const Tensor& tensor = graph_.tensor(model_.in_.tensors[t]);
       name += state[t].to_text() + " ";
-      if (saved_in_this_layer(tensor.id)) cost.saved += local_bytes(tensor, state[t], mesh_);
+      if (saved_in_this_layer(tensor.id)) keep_saved(local_bytes(tensor, state[t], mesh_), cost);
       // The border is node 0.
       made_by_[tensor.id] = 0;
     }
@@ -110,8 +110,19 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
   if (group.result_gradient_read)
     cost.backward += resharding_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
   for (const TensorId output : op.outputs)
-    if (saved_in_this_layer(output)) cost.saved += local_bytes(graph_.tensor(output), strategy.result, mesh_);
+    if (saved_in_this_layer(output)) keep_saved(local_bytes(graph_.tensor(output), strategy.result, mesh_), cost);
   return cost;
+}
+
+// On the device, or on its host, to which it goes and from which it comes back.
+void LayerModel::Builder::keep_saved(Bytes bytes, StepCost& cost) const {
+  if (!graph_.activations_on_host) {
+    cost.saved += bytes;
+    return;
+  }
+  const Seconds across = costs_.host_transfer(bytes).time;
+  cost.forward += across;
+  cost.backward += across;
 }
 
 StepCost LayerModel::Builder::sum_cost(const Group& group, const ShardingSpec& spec) const {
@@ -254,7 +265,9 @@ Seconds LayerModel::Builder::host_time(const Op& op, const AxesByName& axes) con
   Seconds time(0.0);
   for (const std::vector<TensorId>* tensors : {&op.inputs, &op.outputs})
     for (const TensorId id : *tensors)
-      if (const Tensor& tensor = graph_.tensor(id); tensor.kind == TensorKind::OptimizerState)
+      if (const Tensor& tensor = graph_.tensor(id);
+          (tensor.kind == TensorKind::OptimizerState && graph_.states_on_host) ||
+          (tensor.kind == TensorKind::Parameter && graph_.weights_on_host))
         time += costs_.host_transfer(local_bytes(tensor, spec_by_name(tensor.dims, axes), mesh_)).time;
   return time;
 }
@@ -262,7 +275,7 @@ Seconds LayerModel::Builder::host_time(const Op& op, const AxesByName& axes) con
 StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& parameter,
                                              const ParameterSharding& sharding) const {
   StepCost cost;
-  cost.resident = local_bytes(parameter, sharding.weight, mesh_);
+  if (!graph_.weights_on_host) cost.resident = local_bytes(parameter, sharding.weight, mesh_);
   // The update and the optimizer state belong to the first reader.
   if (!structure_.is_first_reader(group.forward, parameter.id)) return cost;
   // The update runs where the optimizer state is.
@@ -285,11 +298,9 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
                      local_bytes(parameter, sharding.state, mesh_);
   // The updated weights go from the state's spec to their own.
   cost.step += resharding_(parameter, sharding.state, sharding.weight);
-  if (graph_.states_on_host) {
-    for (const OpId id : group.updates)
-      if (updated_parameter(graph_, graph_.op(id)) == parameter.id) cost.step += host_time(graph_.op(id), axes);
-    return cost;
-  }
+  for (const OpId id : group.updates)
+    if (updated_parameter(graph_, graph_.op(id)) == parameter.id) cost.step += host_time(graph_.op(id), axes);
+  if (graph_.states_on_host) return cost;
   for (const TensorId state : structure_.optimizer_state(parameter.id))
     cost.resident += local_bytes(graph_.tensor(state), spec_by_name(graph_.tensor(state).dims, axes), mesh_);
   return cost;
@@ -372,6 +383,11 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
     const Seconds gather = resharding_(parameter, sharding.weight, read.wanted);
     cost.forward = exposed(gather, hidden.forward);
     if (operand.read_in_backward) cost.backward = exposed(gather, hidden.backward);
+    if (graph_.weights_on_host) {
+      const Seconds fetch = costs_.host_transfer(local_bytes(parameter, sharding.weight, mesh_)).time;
+      cost.forward += fetch;
+      if (operand.read_in_backward) cost.backward += fetch;
+    }
     if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding, hidden.sums);
     return cost;
   };

@@ -123,6 +123,7 @@ class LayerModel::Builder {
   [[nodiscard]] SplitCost split_cost(const Group& group, const std::vector<AxisMask>& axes) const;
   // What a strategy of `group`'s forward op costs apart from its operands; `split` is that of its axes.
   [[nodiscard]] StepCost op_cost(const Group& group, const OpStrategy& strategy, const SplitCost& split) const;
+  void keep_saved(Bytes bytes, StepCost& cost) const;
   // What adding the contributions to the gradient of `group`'s result costs where each has the layout `spec`.
   [[nodiscard]] StepCost sum_cost(const Group& group, const ShardingSpec& spec) const;
   [[nodiscard]] Seconds inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const;

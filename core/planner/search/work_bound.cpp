@@ -131,10 +131,10 @@ Bytes held_bytes(const Graph& graph) {
   Bytes held(0.0);
   for (const Tensor& tensor : graph.tensors()) {
     const Op* maker = tensor.producer ? &graph.op(*tensor.producer) : nullptr;
-    const bool kept =
-        tensor.kind == TensorKind::Parameter || (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host);
-    const bool saved = maker != nullptr && maker->phase == Phase::Forward && maker->kind == OpKind::Contract &&
-                       read_back[tensor.id.index()];
+    const bool kept = (tensor.kind == TensorKind::Parameter && !graph.weights_on_host) ||
+                      (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host);
+    const bool saved = !graph.activations_on_host && maker != nullptr && maker->phase == Phase::Forward &&
+                       maker->kind == OpKind::Contract && read_back[tensor.id.index()];
     if (kept || saved) held += tensor.bytes();
   }
   return held;

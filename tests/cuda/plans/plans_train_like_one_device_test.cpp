@@ -74,6 +74,20 @@ constexpr Case kMlp = {"mlp:layers=4,hidden=16", "shard"};
 
 TEST(PlansOnCuda, FollowsFloatInHalfPrecisionWithScaledLosses) { expect_to_follow(kMlp, DType::F16); }
 
+// A form that is not run is refused, never exchanged for another.
+TEST(PlansOnCuda, DoNotRunRings) {
+  const Planned planned = plan_of(
+      {"llama:layers=1,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32", "context:cp=2,cp-comm=p2p"},
+      DType::F32);
+  CudaBackend cuda({}, static_cast<int>(planned.program.devices.size()));
+  try {
+    (void)run_program(planned.graph, planned.program, planned.check, kTwoSteps, cuda);
+    FAIL() << "it ran";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("around a ring (cp-comm=p2p)"), std::string::npos) << error.what();
+  }
+}
+
 // Messages and collectives then go from the memory of one to that of another.
 TEST(PlansOnCuda, MayLieOnSeveralGpus) {
   if (kernels::cuda::device_count() < 2) GTEST_SKIP() << "there is one GPU alone";
@@ -123,6 +137,7 @@ std::vector<Case> cases() {
       {llama, "megatron:tp=2,zero=1", 2, kAdafactor},
       {llama, "zero3", 1, kAdafactor},
       {llama, "zero1", 1, kAdam, Recompute::None, Offload::Optimizer},
+      {llama, "megatron:tp=2,pp=2,zero=1", 2, kAdam, Recompute::None, Offload::Activations | Offload::Weights},
       {"bert:layers=1,hidden=16,heads=4,seq=8,vocab=32", "data", 1},
       {"bloom:layers=1,hidden=16,heads=4,seq=8,vocab=32", "shard", 1},
       {"t5:layers=2,hidden=16,heads=4,intermediate=32,seq=8,vocab=32", "pipeshard"},

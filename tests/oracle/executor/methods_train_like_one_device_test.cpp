@@ -96,11 +96,27 @@ void add_methods(std::vector<Case>& cases, const char* name, const char* model,
 
 std::vector<Case> methods() {
   std::vector<Case> cases;
-  add_methods(
-      cases, "llama", kLlama,
-      {"data", "zero1", "zero2", "zero3", "largest", "shard", "context:cp=2", "context:cp=4",
-       "context:cp=2,cp-comm=a2a", "megatron:cp=2,pp=2,cp-comm=a2a", "megatron:tp=2,cp=2", "megatron:tp=2,sp=1",
-       "megatron:tp=2,cp=2,sp=1", "megatron:cp=2,pp=2", "rules:batch=0,kv_heads=1,mlp=1", "rules:seq=0,batch=1"});
+  add_methods(cases, "llama", kLlama,
+              {"data",
+               "zero1",
+               "zero2",
+               "zero3",
+               "largest",
+               "shard",
+               "context:cp=2",
+               "context:cp=4",
+               "context:cp=2,cp-comm=a2a",
+               "megatron:cp=2,pp=2,cp-comm=a2a",
+               "context:cp=2,cp-comm=p2p",
+               "context:cp=4,cp-comm=p2p",
+               "megatron:tp=2,cp=2,cp-comm=p2p",
+               "megatron:cp=2,pp=2,cp-comm=p2p",
+               "megatron:tp=2,cp=2",
+               "megatron:tp=2,sp=1",
+               "megatron:tp=2,cp=2,sp=1",
+               "megatron:cp=2,pp=2",
+               "rules:batch=0,kv_heads=1,mlp=1",
+               "rules:seq=0,batch=1"});
   add_methods(cases, "mixtral", kMixtral,
               {"data",
                "zero1",
@@ -166,7 +182,8 @@ std::vector<Case> ways_of_training() {
   const Recompute recomputations[] = {Recompute::None, Recompute::Selective, Recompute::Full};
   const Optimizer::Kind optimizers[] = {Optimizer::Kind::Sgd, Optimizer::Kind::Momentum, Optimizer::Kind::Adam};
   std::vector<Case> cases;
-  for (const char* method : {"zero1", "zero2", "zero3", "shard", "context:cp=2", "context:cp=2,cp-comm=a2a"})
+  for (const char* method :
+       {"zero1", "zero2", "zero3", "shard", "context:cp=2", "context:cp=2,cp-comm=a2a", "context:cp=4,cp-comm=p2p"})
     for (std::size_t i = 0; i < 3; ++i)
       for (std::size_t j = 0; j < 3; ++j) {
         Case c{fmt::format("{}_{}_{}", method, i, j), kLlama, 4, method, static_cast<int>(cases.size() % 2) + 1};
@@ -243,6 +260,32 @@ std::vector<Case> states_on_hosts() {
   return cases;
 }
 
+// What passes read is copied to the device first, and what the backward needs to the host: of every schedule's halves,
+// of recomputed layers, of weights that are gathered from their parts, and of both stages of a tied table.
+std::vector<Case> passes_from_hosts() {
+  std::vector<Case> cases;
+  for (const Offload offload :
+       {Offload::Activations, Offload::Weights, Offload::Optimizer | Offload::Activations | Offload::Weights})
+    for (const auto& [model, method, devices] :
+         {std::tuple{kLlama, "data", 4}, std::tuple{kLlama, "zero1", 3}, std::tuple{kLlama, "zero3", 4},
+          std::tuple{kLlama, "shard", 4}, std::tuple{kMixtral, "megatron:ep=2,pp=2", 4},
+          std::tuple{kGpt, "megatron:tp=2,pp=2,zero=1", 8}, std::tuple{kLlama, "context:cp=4,cp-comm=p2p", 4}})
+      for (const Recompute recompute : {Recompute::None, Recompute::Full}) {
+        Case c{fmt::format("{}_{}_{}_{}", name_of(offload),
+                           model == kLlama ? "llama"
+                           : model == kGpt ? "gpt"
+                                           : "mixtral",
+                           method, name_of(recompute)),
+               model, devices, method, 2};
+        c.batch = 4 * devices;
+        c.optimizer = {.kind = Optimizer::Kind::Adam, .learning_rate = 1e-3, .max_norm = 0.5};
+        c.offload = offload;
+        c.recompute = recompute;
+        cases.push_back(std::move(c));
+      }
+  return cases;
+}
+
 // Two samples for each device, and gradients whose norm is above what it is clipped to: the norm needs every shard.
 Case clipped(const std::string& method, const char* model, int devices) {
   Case c{fmt::format("{}_of_{}", method, devices), model, devices, method, 2};
@@ -310,6 +353,7 @@ INSTANTIATE_TEST_SUITE_P(Adafactor, MethodProgram, testing::ValuesIn(adafactor()
 INSTANTIATE_TEST_SUITE_P(StatesOnHosts, MethodProgram, testing::ValuesIn(states_on_hosts()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Padded, MethodProgram, testing::ValuesIn(padded_parameters()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(PaddedInMegatron, MethodProgram, testing::ValuesIn(padded_in_megatron()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(PassesFromHosts, MethodProgram, testing::ValuesIn(passes_from_hosts()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Hybrid, MethodProgram, testing::ValuesIn(hybrid_sharding()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Forced, MethodProgram, testing::ValuesIn(forced_specs()), name_of_case);
 
@@ -328,14 +372,6 @@ TEST(PartialSums, GoThroughTheSumOfRoutedAndSharedExperts) {
   ASSERT_TRUE(planned.plan) << planned.reason;
   EXPECT_EQ(count_ops(*planned.plan, [](const OpSharding& op) { return op.partial != 0; }), 1);
   EXPECT_EQ(planned.plan->stages.at(0).ops.at("blk0.moe.sum").partial, 2);
-}
-// A form that is not run is refused, never exchanged for another.
-TEST(ContextParallelism, InARingIsNotRun) {
-  const Planned planned = meshwright::planned(request_of({"", kLlama, 4, "context:cp=2,cp-comm=p2p", 2}));
-  ASSERT_TRUE(planned.plan) << planned.reason;
-  const std::string told =
-      refusal([&] { (void)run_program(planned.graph, planned.program, planned.check, kTwoSteps); });
-  EXPECT_NE(told.find("around a ring (cp-comm=p2p)"), std::string::npos) << told;
 }
 // No dimension of these models is a multiple of 7.
 TEST(PaddedParameters, AreSplitOverAllDevices) {

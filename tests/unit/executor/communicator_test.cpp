@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "executor/device/backend.h"
 #include "executor/host/mailbox.h"
 
 namespace meshwright::communicator_test {
@@ -179,6 +180,23 @@ TEST(AllToAll, TurnsRowsIntoColumns) {
 }
 
 // The rows and columns of a 2x2 mesh are four groups of which each device is in two.
+TEST(Fetch, BringsWhatAnotherRankHas) {
+  Abort abort;
+  Communicator group(3, abort);
+  std::vector<Values> out(3, Values(5, -1.0f));
+  on_ranks(3, [&](int rank) {
+    const Values in = numbers(rank, 5);
+    group.fetch(rank, in.data(), out[static_cast<std::size_t>(rank)].data(), 5, (rank + 2) % 3);
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(out[static_cast<std::size_t>(rank)], numbers((rank + 2) % 3, 5));
+}
+TEST(Ring, PassesToTheNextMemberOrToTheOneBefore) {
+  EXPECT_EQ(next_in_ring(2, 3, Around::Forwards), 0);
+  EXPECT_EQ(previous_in_ring(2, 3, Around::Forwards), 1);
+  EXPECT_EQ(next_in_ring(0, 3, Around::Backwards), 2);
+  EXPECT_EQ(previous_in_ring(0, 3, Around::Backwards), 1);
+}
+
 TEST(Groups, ThatOverlapDoNotMixTheirData) {
   Abort abort;
   Communicator row0(2, abort), row1(2, abort), column0(2, abort), column1(2, abort);

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer state in the memory of the hosts: what it frees, what it costs, and when it does not fit there either.
+// Optimizer state, activations and weights in the memory of the hosts: what it frees, what it costs, and when it does
+// not fit there either.
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "core/plan/program/peak_memory.h"
 #include "core/planner/given_plan.h"
+#include "simulator/program/program_graph.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::offload_test {
@@ -76,6 +80,93 @@ TEST(Offload, TakesTheStateThereAndBackInEveryUpdate) {
   EXPECT_NEAR((there.plan->stages[0].update - here.plan->stages[0].update).si(), 2.0 * way, 1e-9);
 }
 
+// Of one microbatch: values that wait for the backward.
+Bytes waiting(const Program& program) {
+  Bytes bytes(0.0);
+  for (const Buffer& buffer : program.buffers)
+    if (!buffer.persistent && buffer.on_host) bytes += buffer.local.bytes();
+  return bytes;
+}
+Bytes persistent(const Program& program, TensorKind kind, const Graph& graph) {
+  Bytes bytes(0.0);
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.persistent && graph.tensor(buffer.local.tensor).kind == kind) bytes += buffer.local.bytes();
+  return bytes;
+}
+Seconds time_of(const Planned& made, const CostModel& costs, const std::optional<int>& executable) {
+  return to_seconds(program_costs(made.program, costs).times.executable[static_cast<std::size_t>(*executable)]);
+}
+
+TEST(OffloadOfActivations, FreesTheDevicesAndFillsTheHostsByThem) {
+  const Planned here = planned_with(request_of(Offload::None)), there = planned_with(request_of(Offload::Activations));
+  EXPECT_GT(waiting(there.program), Bytes(0.0));
+  EXPECT_EQ(waiting(here.program), Bytes(0.0));
+  EXPECT_EQ(there.program.host_bytes[0], waiting(there.program));  // one microbatch at a time
+  EXPECT_LT(there.check.peak_memory[0], here.check.peak_memory[0]);
+  EXPECT_EQ(there.program.persistent_bytes, here.program.persistent_bytes);
+  Bytes held(0.0);
+  for (const MemoryPart& part : peak_memory(there.program, DeviceId(0)).parts) held += part.bytes_at_peak();
+  EXPECT_EQ(held, there.check.peak_memory[0]);
+}
+// GPipe has both microbatches' at once.
+TEST(OffloadOfActivations, HasThoseOfAllMicrobatchesInFlightOnTheHost) {
+  PlanRequest request = request_of(Offload::Activations, "megatron:pp=2");
+  request.search.schedule = ScheduleKind::GPipe;
+  const Planned there = planned_with(request);
+  Bytes of_stage(0.0);
+  for (const Buffer& buffer : there.program.buffers)
+    if (!buffer.persistent && buffer.on_host && buffer.stage == StageId(0)) of_stage += buffer.local.bytes();
+  EXPECT_EQ(there.program.host_bytes[0], 2.0 * of_stage);
+}
+TEST(OffloadOfActivations, TakesThemThereInTheForwardAndBackInTheBackward) {
+  const PlanRequest request = request_of(Offload::Activations);
+  const auto costs = make_analytic_cost_model(request.cluster);
+  const Planned here = planned_with(request_of(Offload::None)), there = planned_with(request);
+  const double way = waiting(there.program).si() / kHostRate;
+  const ProgramStage &one = here.program.stages[0], &other = there.program.stages[0];
+  EXPECT_NEAR((time_of(there, *costs, other.forward) - time_of(here, *costs, one.forward)).si(), way, 1e-9);
+  EXPECT_NEAR((time_of(there, *costs, other.backward) - time_of(here, *costs, one.backward)).si(), way, 1e-9);
+  // The planner expects the same.
+  EXPECT_NEAR((there.plan->stages[0].forward - here.plan->stages[0].forward).si(), way, 1e-9);
+  EXPECT_NEAR((there.plan->stages[0].backward - here.plan->stages[0].backward).si(), way, 1e-9);
+}
+
+TEST(OffloadOfWeights, LeavesOnTheDeviceWhatAPassReadsOfThem) {
+  const Planned here = planned_with(request_of(Offload::None)), there = planned_with(request_of(Offload::Weights));
+  const Bytes weights = persistent(here.program, TensorKind::Parameter, here.graph);
+  EXPECT_EQ(here.program.persistent_bytes[0] - there.program.persistent_bytes[0], weights);
+  EXPECT_EQ(there.program.host_bytes[0], weights);
+  EXPECT_LT(there.check.peak_memory[0], here.check.peak_memory[0]);
+}
+// Every forward fetches all of them. The update reads and writes them where they lie.
+TEST(OffloadOfWeights, FetchesThemInEveryPass) {
+  const PlanRequest request = request_of(Offload::Weights);
+  const auto costs = make_analytic_cost_model(request.cluster);
+  const Planned here = planned_with(request_of(Offload::None)), there = planned_with(request);
+  const double way = there.program.host_bytes[0].si() / kHostRate;
+  const ProgramStage &one = here.program.stages[0], &other = there.program.stages[0];
+  EXPECT_NEAR((time_of(there, *costs, other.forward) - time_of(here, *costs, one.forward)).si(), way, 1e-9);
+  EXPECT_NEAR((time_of(there, *costs, other.update) - time_of(here, *costs, one.update)).si(), 2.0 * way, 1e-9);
+  EXPECT_NEAR((there.plan->stages[0].forward - here.plan->stages[0].forward).si(), way, 1e-9);
+  EXPECT_NEAR((there.plan->stages[0].update - here.plan->stages[0].update).si(), 2.0 * way, 1e-9);
+}
+// Without overlap every copy is waited for.
+TEST(OffloadOfActivations, GoesOnBesideTheComputation) {
+  PlanRequest request = request_of(Offload::Activations);
+  const auto costs = make_analytic_cost_model(request.cluster);
+  const Planned made = planned_with(request);
+  const ProgramTimes times = program_costs(made.program, *costs).times;
+  const auto pieces = cut_executables(made.program, times, *costs, {});
+  ProgramGraphOptions beside;
+  beside.overlap = &pieces;
+  const auto step = [&](const ProgramGraphOptions& options) {
+    const ProgramGraph graph = program_graph(made.program, times, options);
+    const TaskTimes when = run_in_order(graph.graph);
+    return *std::max_element(when.end.begin(), when.end.end());
+  };
+  EXPECT_LT(step(beside), step({}));
+}
+
 TEST(Offload, DoesNotFitASmallHost) {
   PlanRequest request = request_of(Offload::Optimizer);
   request.cluster.only().device.host_memory = Bytes(1e5);
@@ -89,7 +180,10 @@ TEST(Offload, DoesNotFitASmallHost) {
 TEST(Offload, IsReadFromWhatItWrites) {
   EXPECT_EQ(offload_from_name("optimizer"), Offload::Optimizer);
   EXPECT_EQ(offload_from_name(name_of(Offload::None)), Offload::None);
-  EXPECT_THROW((void)offload_from_name("weights"), InputError);
+  EXPECT_EQ(offload_from_name("weights,activations"), Offload::Activations | Offload::Weights);
+  EXPECT_EQ(name_of(Offload::Weights | Offload::Activations), "activations,weights");
+  for (const char* wrong : {"gradients", "", "none,weights", "weights,weights"})
+    EXPECT_THROW((void)offload_from_name(wrong), InputError) << wrong;
   const Planned made = planned_with(request_of(Offload::Optimizer));
   const Plan again = plan_from_json(to_json(*made.plan), "plan.json");
   EXPECT_EQ(again.training.offload, Offload::Optimizer);

@@ -58,6 +58,30 @@ TEST(Ring, WaitsForTheDeviceThatSendsToTheNextHost) {
   mesh.of = {2, 2};
   EXPECT_EQ(ring_time(Bytes(40), false, 0, mesh, RingPrices()), Seconds(40 * 4));
 }
+// A byte takes a second. Two of four devices on a host: the rings of the other two send at the same time.
+TEST(Ring, HasTheAdapterThatItsDevicesShare) {
+  struct ByBandwidth final : HandPrices {
+    [[nodiscard]] TimeEstimate collective(CollectiveKind, Bytes bytes, const MeshAxis& axis) const override {
+      return {axis.outer_link.beta * bytes, Basis::Modelled};
+    }
+  };
+  Cluster cluster{"hosts", {{}}};
+  cluster.only().hosts = 2;
+  cluster.only().devices_per_host = 4;
+  cluster.only().between_hosts.beta = SecondsPerByte(1.0);
+  const auto ring = [&](std::vector<int> shape, int axis) {
+    return ring_time(Bytes(1), false, axis, make_logical_mesh(cluster, {2, 4}, shape), ByBandwidth());
+  };
+  EXPECT_EQ(ring({8}, 0), Seconds(4));  // an adapter for each device, of a fourth of the network
+  cluster.only().adapters = 2;
+  EXPECT_EQ(ring({8}, 0), Seconds(2));
+  cluster.only().adapters = 1;
+  EXPECT_EQ(ring({8}, 0), Seconds(1));
+  EXPECT_EQ(ring({4, 2}, 0), Seconds(2));  // two rings
+  EXPECT_EQ(ring({2, 4}, 0), Seconds(4));  // all four devices send
+  cluster.network.emplace().groups = {HostNetwork{.nics = NetworkAdapters{4, BytesPerSecond(0.25)}}};
+  EXPECT_EQ(ring({8}, 0), Seconds(4));  // what the network says counts
+}
 TEST(Ring, KeepsTwoBlocksOfAllKeys) {
   EXPECT_EQ(local_shape(kKeys, spec("RRRR"), ring_of(4)), (std::vector<std::int64_t>{1, 4, 2, 1}));
   EXPECT_EQ(local_shape(kKeys, spec("RRRR+P0"), ring_of(4)), (std::vector<std::int64_t>{1, 4, 2, 1}));

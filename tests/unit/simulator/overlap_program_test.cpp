@@ -86,11 +86,15 @@ void expect_dataflow(const Program& program, const std::vector<std::vector<Piece
 
 struct Lowered {
   const char *model, *cluster, *method;
+  Offload offload = Offload::None;
 };
 class OverlapOfPlans : public testing::TestWithParam<Lowered> {};
 TEST_P(OverlapOfPlans, IsNoSlowerAndReadsWhatIsThere) {
-  const auto& [model, cluster, method] = GetParam();
+  const auto& [model, cluster, method, offload] = GetParam();
   PlanRequest request = ask(model, cluster, method, 64, 4);
+  request.training.offload = offload;
+  request.cluster.only().device.host_memory = Bytes(1e9);
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(1e9);
   request.search.layers = 4;
   const Planned result = planned(request);
   ASSERT_TRUE(result.plan) << result.reason;
@@ -121,6 +125,10 @@ INSTANTIATE_TEST_SUITE_P(All, OverlapOfPlans,
                                          Lowered{"gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64", "cpu:8", "pipeshard"},
                                          Lowered{"gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64", "cpu:8", "zero3"},
                                          Lowered{"gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64", "cpu:4", "zero2"},
+                                         Lowered{"gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64", "cpu:4", "zero3",
+                                                 Offload::Activations | Offload::Weights},
+                                         Lowered{"mlp:layers=4,hidden=32", "cpu:4", "megatron:tp=2,pp=2",
+                                                 Offload::Activations | Offload::Optimizer},
                                          Lowered{"gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64", "cpu:8",
                                                  "megatron:tp=2,pp=2"}),
                          [](const auto& of) { return fmt::format("Case{}", of.index); });
