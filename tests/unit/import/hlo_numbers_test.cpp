@@ -84,6 +84,68 @@ ENTRY main {
   EXPECT_TRUE(std::isfinite(interpreter.get(*graph.loss)[0]));
 }
 
+// No pattern: each operation is an op by itself, with the numbers of the file.
+TEST(HloNumbers, OfFormulasWithoutAPatternAreTheFormulas) {
+  const std::string text = R"(HloModule m
+ENTRY main {
+  w = f32[8,3] parameter(0)
+  v = f32[8,3] parameter(1)
+  x = f32[4,8] parameter(2)
+  p = f32[4,3] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  q = f32[4,3] dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[] constant(1.5)
+  cb = f32[4,3] broadcast(c), dimensions={}
+  two = f32[] constant(2)
+  tb = f32[4,3] broadcast(two), dimensions={}
+  three = f32[] constant(3)
+  hb = f32[4,3] broadcast(three), dimensions={}
+  e = f32[4,3] exponential(p)
+  e1 = f32[4,3] add(e, cb)
+  l = f32[4,3] log(e1)
+  co = f32[4,3] cosine(p)
+  d = f32[4,3] add(co, tb)
+  a = f32[4,3] divide(l, d)
+  top = f32[4,3] maximum(p, q)
+  low = f32[4,3] minimum(q, cb)
+  si = f32[4,3] sine(q)
+  ab = f32[4,3] abs(p)
+  root = f32[4,3] power(ab, cb)
+  cube = f32[4,3] power(q, hb)
+  under = f32[4,3] divide(cb, e1)
+  s1 = f32[4,3] add(a, top)
+  s2 = f32[4,3] subtract(s1, low)
+  s3 = f32[4,3] multiply(s2, si)
+  s4 = f32[4,3] add(s3, root)
+  s5 = f32[4,3] subtract(cb, s4)
+  s6 = f32[4,3] add(s5, cube)
+  ROOT s = f32[4,3] add(s6, under)
+}
+)";
+  const Graph graph = build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 4, .dtype = DType::F64});
+  GraphInterpreter interpreter(graph, 1, DType::F64);
+  interpreter.load_inputs(0, 0);
+  const auto w = [](std::size_t i) { return 0.4 * std::sin(0.9 * static_cast<double>(i) + 0.2); };
+  const auto v = [](std::size_t i) { return 0.5 * std::cos(1.1 * static_cast<double>(i)); };
+  const auto x = [](std::size_t i) { return std::sin(0.7 * static_cast<double>(i)); };
+  for (const Tensor& tensor : graph.tensors()) {
+    std::vector<double> values(static_cast<std::size_t>(tensor.elements()), 0.0);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = tensor.name == "w" ? w(i) : tensor.name == "v" ? v(i) : tensor.name == "x" ? x(i) : 0.0;
+    if (tensor.kind == TensorKind::Parameter || tensor.kind == TensorKind::Input) interpreter.set(tensor.id, values);
+  }
+  interpreter.run(Phase::Forward);
+  double sum = 0.0;
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t k = 0; k < 3; ++k) {
+      double p = 0.0, q = 0.0;
+      for (std::size_t j = 0; j < 8; ++j) p += x(r * 8 + j) * w(j * 3 + k), q += x(r * 8 + j) * v(j * 3 + k);
+      const double e = std::exp(p) + 1.5;
+      const double inner = (std::log(e) / (std::cos(p) + 2) + std::max(p, q) - std::min(q, 1.5)) * std::sin(q);
+      sum += std::pow(1.5 - (inner + std::pow(std::abs(p), 1.5)) + q * q * q + 1.5 / e, 2);
+    }
+  EXPECT_NEAR(interpreter.get(*graph.loss)[0], sum / 12, 1e-12);
+}
+
 TEST(HloNumbers, OfExpertsAreThoseOfJax) { EXPECT_NEAR(loss_of("moe_loss", 50), 4.415048122406006, 1e-4); }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "core/graph/import/primitive/emit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/base/errors.h"
@@ -27,34 +28,32 @@ std::optional<OpKind> unary_kind(Kind kind) {
       return OpKind::Tanh;
     case Kind::Sigmoid:
       return OpKind::Sigmoid;
+    case Kind::Exp:
+      return OpKind::Exp;
+    case Kind::Log:
+      return OpKind::Log;
+    case Kind::Sqrt:
+      return OpKind::Sqrt;
+    case Kind::Rsqrt:
+      return OpKind::Rsqrt;
+    case Kind::Reciprocal:
+      return OpKind::Reciprocal;
+    case Kind::Abs:
+      return OpKind::Abs;
+    case Kind::Sin:
+      return OpKind::Sin;
+    case Kind::Cos:
+      return OpKind::Cos;
+    case Kind::Erf:
+      return OpKind::Erf;
     default:
       return std::nullopt;
   }
 }
 
-bool is_emittable(Kind kind) {
-  switch (kind) {
-    case Kind::Divide:
-    case Kind::Power:
-    case Kind::Maximum:
-    case Kind::Minimum:
-    case Kind::Exp:
-    case Kind::Log:
-    case Kind::Sqrt:
-    case Kind::Rsqrt:
-    case Kind::Reciprocal:
-    case Kind::Abs:
-    case Kind::Sin:
-    case Kind::Cos:
-    case Kind::Erf:
-    case Kind::Not:
-    case Kind::ToInteger:
-    case Kind::PickLabel:
-      return false;
-    default:
-      return true;
-  }
-}
+// The exponents that powers are products for.
+constexpr double kMaxPower = 16.0;
+bool is_whole_power(double exponent) { return exponent == std::floor(exponent) && std::abs(exponent) <= kMaxPower; }
 
 }  // namespace
 
@@ -216,19 +215,54 @@ std::optional<double> Emitter::scalar(int n) const {
 
 // --- elementwise ---
 
-Value Emitter::scaled(int n, int x, double scale) {
-  const std::size_t k = node(n).inputs[0] == x ? 0 : 1;
-  const Value value = operand(n, k);
-  const Value made{add(OpKind::Scale, "", {value.tensor}, {.scale = scale}), value.order};
+// Of x and y one is a number.
+Value Emitter::with_number(int n) {
+  const Node& of = node(n);
+  const bool first = scalar(of.inputs[0]).has_value();
+  const double number = *scalar(of.inputs[first ? 0 : 1]);
+  const Value x = operand(n, first ? 1 : 0);
+  const auto scale = [&](TensorId y, double by) { return by == 1.0 ? y : add(OpKind::Scale, "", {y}, {.scale = by}); };
+  const auto shift = [&](TensorId y, double by) { return by == 0.0 ? y : add(OpKind::Shift, "", {y}, {.value = by}); };
+  const auto made = [&]() -> TensorId {
+    switch (of.kind) {
+      case Kind::Add:
+        return shift(x.tensor, number);
+      case Kind::Subtract:
+        return first ? shift(scale(x.tensor, -1.0), number) : shift(x.tensor, -number);
+      case Kind::Multiply:
+        return add(OpKind::Scale, "", {x.tensor}, {.scale = number});
+      case Kind::Divide:
+        return first ? scale(add(OpKind::Reciprocal, "", {x.tensor}), number) : scale(x.tensor, 1.0 / number);
+      case Kind::Maximum:  // relu(x - c) + c
+        return shift(add(OpKind::Relu, "", {shift(x.tensor, -number)}), number);
+      case Kind::Minimum:  // c - relu(c - x)
+        return shift(scale(add(OpKind::Relu, "", {shift(scale(x.tensor, -1.0), number)}), -1.0), number);
+      default:
+        return first ? add(OpKind::Exp, "", {scale(x.tensor, std::log(number))}) : power(x.tensor, number);
+    }
+  };
+  const Value value{made(), x.order};
   const AxisList all = joined(axes_.of(n));
-  return made.order.size() == all.size() ? made : widened(made, all);
+  return value.order.size() == all.size() ? value : widened(value, all);
+}
+
+// Whole powers by squaring; others as exp(c log x), which like them are no numbers for x below 0.
+TensorId Emitter::power(TensorId x, double exponent) {
+  if (!is_whole_power(exponent))
+    return add(OpKind::Exp, "", {add(OpKind::Scale, "", {add(OpKind::Log, "", {x})}, {.scale = exponent})});
+  auto left = static_cast<int>(std::abs(exponent));
+  std::optional<TensorId> made;
+  for (TensorId square = x; left > 0; left /= 2) {
+    if (left % 2 == 1) made = made ? add(OpKind::Multiply, "", {*made, square}) : square;
+    if (left > 1) square = add(OpKind::Multiply, "", {square, square});
+  }
+  if (!made) return add(OpKind::Shift, "", {add(OpKind::Scale, "", {x}, {.scale = 0.0})}, {.value = 1.0});
+  return exponent < 0 ? add(OpKind::Reciprocal, "", {*made}) : *made;
 }
 
 Value Emitter::binary(int n) {
   const Node& of = node(n);
-  if (of.kind == Kind::Multiply)
-    for (const std::size_t k : {0, 1})
-      if (const auto factor = scalar(of.inputs[k])) return scaled(n, of.inputs[1 - k], *factor);
+  if (of.kind != Kind::Compare && (scalar(of.inputs[0]) || scalar(of.inputs[1]))) return with_number(n);
   Value x = operand(n, 0), y = operand(n, 1);
   const AxisList all = joined(axes_.of(n));
   const bool y_larger = y.order.size() > x.order.size();
@@ -242,11 +276,28 @@ Value Emitter::binary(int n) {
   }
   x = widened(x, order);
   y = widened(y, order);
-  const OpKind kind = of.kind == Kind::Add        ? OpKind::Add
-                      : of.kind == Kind::Subtract ? OpKind::Subtract
-                      : of.kind == Kind::Multiply ? OpKind::Multiply
-                                                  : OpKind::Compare;
-  return {add(kind, "", {x.tensor, y.tensor}, {.comparison = of.details.comparison}), order};
+  const auto both = [&](OpKind kind, TensorId a, TensorId b) {
+    return add(kind, "", {a, b}, {.comparison = of.details.comparison});
+  };
+  switch (of.kind) {
+    case Kind::Maximum:  // y + relu(x - y)
+    case Kind::Minimum: {
+      const bool larger = of.kind == Kind::Maximum;
+      const TensorId more =
+          add(OpKind::Relu, "", {both(OpKind::Subtract, larger ? x.tensor : y.tensor, larger ? y.tensor : x.tensor)});
+      return {both(larger ? OpKind::Add : OpKind::Subtract, y.tensor, more), order};
+    }
+    case Kind::Add:
+      return {both(OpKind::Add, x.tensor, y.tensor), order};
+    case Kind::Subtract:
+      return {both(OpKind::Subtract, x.tensor, y.tensor), order};
+    case Kind::Multiply:
+      return {both(OpKind::Multiply, x.tensor, y.tensor), order};
+    case Kind::Divide:
+      return {both(OpKind::Divide, x.tensor, y.tensor), order};
+    default:
+      return {both(OpKind::Compare, x.tensor, y.tensor), order};
+  }
 }
 
 Value Emitter::select(int n) {
@@ -286,6 +337,10 @@ void Emitter::emit(int n) {
       case Kind::Add:
       case Kind::Subtract:
       case Kind::Multiply:
+      case Kind::Divide:
+      case Kind::Power:
+      case Kind::Maximum:
+      case Kind::Minimum:
       case Kind::Compare:
         return binary(n);
       case Kind::Select:
@@ -380,10 +435,40 @@ void Emitter::run(const std::vector<int>& blocks, LossReduction reduction) {
   add_loss(reduction);
 }
 
+namespace {
+
+// Of powers one side is a number; integers are compared and looked up, and no more.
+bool is_emittable(const Module& module, const Node& node) {
+  const auto number = [&](int of) {
+    const Node* at = &module.nodes[static_cast<std::size_t>(of)];
+    while (at->kind == Kind::Broadcast || at->kind == Kind::Reshape)
+      at = &module.nodes[static_cast<std::size_t>(at->inputs[0])];
+    return at->values && at->values->size() == 1 ? std::optional(at->values->front()) : std::nullopt;
+  };
+  switch (node.kind) {
+    case Kind::Not:
+    case Kind::ToInteger:
+    case Kind::PickLabel:
+      return false;
+    case Kind::Power: {
+      const std::optional<double> base = number(node.inputs[0]), exponent = number(node.inputs[1]);
+      return exponent || (base && *base > 0.0);
+    }
+    case Kind::Divide:
+    case Kind::Maximum:
+    case Kind::Minimum:
+      return !node.integer;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
 void expect_emittable(const Module& module) {
   std::map<std::string, std::pair<int, std::string>> unknown;  // their number and the first one's name
   for (const Node& node : module.nodes) {
-    if (is_emittable(node.kind) || node.constant) continue;
+    if (is_emittable(module, node) || node.constant) continue;
     auto& [count, first] = unknown[name_of(node.kind)];
     if (count++ == 0) first = node.name;
   }

@@ -75,7 +75,8 @@ class Emitter {
   [[nodiscard]] Value number(int n);
   [[nodiscard]] TensorId parameter_of(int n, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value binary(int n);
-  [[nodiscard]] Value scaled(int n, int x, double scale);
+  [[nodiscard]] Value with_number(int n);
+  [[nodiscard]] TensorId power(TensorId x, double exponent);
   [[nodiscard]] Value select(int n);
   [[nodiscard]] Value unary(int n);
   [[nodiscard]] Value matmul(int n);
