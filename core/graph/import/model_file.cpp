@@ -48,7 +48,7 @@ bool is_mlir_file(const std::string& path) {
 
 // Where a softmax or a product with parameters ends the model, its rows are logits: a cross entropy of new labels.
 void add_loss(Module& module) {
-  if (module.nodes[static_cast<std::size_t>(module.result)].kind == Kind::CrossEntropy) return;
+  if (!primitive::cross_entropies_of(module, module.result).empty()) return;
   const auto at = [&](int i) -> const Node& { return module.nodes[static_cast<std::size_t>(i)]; };
   int logits = module.result;
   if (at(logits).kind == Kind::Log) logits = at(logits).inputs[0];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -386,30 +387,34 @@ void Emitter::emit(int n) {
   if (!scalar(n)) values_[static_cast<std::size_t>(n)] = made();
 }
 
+// The labels of a cross entropy whose logits have these rows.
+TensorId Emitter::labels_of(int loss, const std::vector<Wanted>& wanted, const std::vector<Dim>& rows) {
+  const int labels = node(loss).inputs[1];
+  const Node& given = node(labels);
+  if (only_labels(labels))
+    return graph_.add_tensor(unique(given.name.empty() ? "labels" : given.name), TensorKind::Input, DType::I32, rows);
+  AxisList order;
+  for (std::size_t k = 0; k + 1 < wanted.size(); ++k) order.push_back(wanted[k].axes[0]);
+  return ordered(operand(loss, 1), order).tensor;
+}
+
 void Emitter::add_loss(LossReduction reduction) {
   const ModelConfig none;
   ModelWriter writer(graph_, none);
-  const Node& result = node(module_.result);
-  if (result.kind == Kind::CrossEntropy) {
+  require(losses_.size() < 2 || reduction != LossReduction::TokenWeighted,
+          "model '{}': its {} losses have tokens of their own, which no one weight is for; choose the mean or the sum.",
+          graph_.name, losses_.size());
+  for (std::size_t k = 0; k < losses_.size(); ++k) {
+    const int loss = losses_[k];
     std::vector<Wanted> wanted;
-    const Value logits =
-        with_last(module_.result, operand(module_.result, 0), node(result.inputs[0]).shape.size() - 1, wanted);
+    const Value logits = with_last(loss, operand(loss, 0), node(node(loss).inputs[0]).shape.size() - 1, wanted);
     const TensorId x = shaped(logits, wanted);
     std::vector<Dim> rows = graph_.tensor(x).dims;
     rows.pop_back();
-    TensorId labels{0};
-    const Node& given = node(result.inputs[1]);
-    if (only_labels(result.inputs[1])) {
-      labels =
-          graph_.add_tensor(unique(given.name.empty() ? "labels" : given.name), TensorKind::Input, DType::I32, rows);
-    } else {
-      AxisList order;
-      for (std::size_t k = 0; k + 1 < wanted.size(); ++k) order.push_back(wanted[k].axes[0]);
-      labels = ordered(operand(module_.result, 1), order).tensor;
-    }
-    graph_.loss = writer.cross_entropy(x, labels, reduction);
-    return;
+    const TensorId made = writer.cross_entropy(x, labels_of(loss, wanted, rows), reduction, head_name(k));
+    graph_.loss = k == 0 ? made : graph_.add_op(OpKind::Add, head_name(k) + ".total", {*graph_.loss, made})[0];
   }
+  if (!losses_.empty()) return;
   require(reduction != LossReduction::TokenWeighted,
           "model '{}': its loss has no tokens that could be weighted; choose the mean or the sum.", graph_.name);
   const Value& made = values_[static_cast<std::size_t>(module_.result)];
@@ -420,13 +425,18 @@ void Emitter::add_loss(LossReduction reduction) {
 }
 
 void Emitter::run(const std::vector<int>& blocks, LossReduction reduction) {
-  for (const char* taken : {"head.row_max", "head.sum_exp", "head.pick_label", "head.loss", "loss_weights"})
-    used_[taken] = 1;
-  const bool ends_in_loss = node(module_.result).kind == Kind::CrossEntropy;
+  losses_ = cross_entropies_of(module_, module_.result);
+  used_["loss_weights"] = 1;
+  for (std::size_t k = 0; k < std::max<std::size_t>(losses_.size(), 1); ++k)
+    for (const char* taken : {".row_max", ".sum_exp", ".pick_label", ".loss", ".total"})
+      used_[head_name(k) + taken] = 1;
+  std::set<int> left_out;  // what is made with the losses: these, their sums, and labels, which have their rows
+  for (int n = 0; n < static_cast<int>(module_.nodes.size()); ++n)
+    if (!cross_entropies_of(module_, n).empty()) left_out.insert(n);
+  for (const int loss : losses_)
+    if (only_labels(node(loss).inputs[1])) left_out.insert(node(loss).inputs[1]);
   for (int n = 0; n < static_cast<int>(module_.nodes.size()); ++n) {
-    if (ends_in_loss && n == module_.result) continue;
-    // Labels are made with the loss, whose rows they have.
-    if (ends_in_loss && n == node(module_.result).inputs[1] && only_labels(n)) continue;
+    if (left_out.contains(n)) continue;
     graph_.current_block = blocks[static_cast<std::size_t>(n)];
     emit(n);
   }

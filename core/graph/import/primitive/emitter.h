@@ -97,6 +97,10 @@ class Emitter {
   // Whether n is an input that the loss alone reads.
   [[nodiscard]] bool only_labels(int n) const { return node(n).inputs.empty() && readers_of_.at(n).size() == 1; }
   void add_loss(LossReduction reduction);
+  [[nodiscard]] TensorId labels_of(int loss, const std::vector<Wanted>& wanted, const std::vector<Dim>& rows);
+  [[nodiscard]] static std::string head_name(std::size_t loss) {
+    return loss == 0 ? "head" : "head" + std::to_string(loss + 1);
+  }
 
   const Module& module_;
   const Axes& axes_;
@@ -108,6 +112,7 @@ class Emitter {
   std::map<int, int> part_axis_;  // of products that only slices read, and of what lies between; -1 of their weights
   std::map<int, TensorId> numbers_;
   std::map<std::string, int> used_;
+  std::vector<int> losses_;  // cross entropies that the result is the sum of
   std::string name_;
 };
 
