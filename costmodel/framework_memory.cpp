@@ -208,6 +208,7 @@ class ActivationWalk {
         break;
       case OpKind::Attention:
       case OpKind::GroupedAttention:
+      case OpKind::SelectedAttention:
         keep_attention(op);
         break;
       case OpKind::Add:
@@ -284,7 +285,8 @@ class ActivationWalk {
 
   // The results of attention and of every second product, from which the rest of the block is recomputed.
   void keep_result_by_op(const Op& op) {
-    const bool attends = op.kind == OpKind::Attention || op.kind == OpKind::GroupedAttention;
+    const bool attends =
+        op.kind == OpKind::Attention || op.kind == OpKind::GroupedAttention || op.kind == OpKind::SelectedAttention;
     if (attends || (op.kind == OpKind::Contract && ++block_->products % 2 == 1))
       block_->kept += element_ * stage_.kept_elements(op.outputs[0]);
   }

@@ -51,7 +51,7 @@ inline std::map<std::string, Values> model_gradients(const Graph& graph, GraphIn
 }  // namespace op_bench
 
 // Of every parameter, the element of the largest gradient and two others: within `tolerance` of the largest. A
-// parameter without influence fails, for it proves nothing, unless its name ends in `inert`: those must have none.
+// parameter without influence fails, for it proves nothing, unless its name holds `inert`: those must have none.
 inline void expect_true_model_gradients(const std::string& model, TrainingOptions options,
                                         const std::string& inert = "none", double tolerance = 1e-5) {
   options.dtype = DType::F64;
@@ -62,7 +62,7 @@ inline void expect_true_model_gradients(const std::string& model, TrainingOption
     if (tensor.kind != TensorKind::Parameter) continue;
     const Values& analytic = gradients.at(tensor.name);
     const double largest = op_bench::largest(analytic);
-    if (tensor.name.ends_with(inert)) {
+    if (tensor.name.find(inert) != std::string::npos) {
       EXPECT_LT(largest, 1e-15) << tensor.name;
       continue;
     }

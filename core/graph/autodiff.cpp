@@ -182,6 +182,20 @@ void Backward::differentiate(const Op& op, std::optional<TensorId> dy) {
   derivative(*this, op, *dy);
 }
 
+void Backward::find_objectives(TensorId output) {
+  const Tensor& sum = tensor(output);
+  const Op* op = sum.producer ? &graph_.op(*sum.producer) : nullptr;
+  if (op != nullptr && op->kind == OpKind::Add && sum.dims.empty()) {
+    for (const TensorId part : op->inputs) find_objectives(part);
+    return;
+  }
+  require(op != nullptr && row_of(op->kind).loss_derivative != nullptr,
+          "tensor '{}': is made by op '{}' ({}), which is not a loss; give its cotangent as the seed.", sum.name,
+          op == nullptr ? "none" : op->name, op == nullptr ? "none" : name_of(op->kind));
+  require(objectives_.insert(op->id).second,
+          "tensor '{}': is added to the objective twice; scale the loss where it is made.", sum.name);
+}
+
 void Backward::run(TensorId output, std::optional<TensorId> seed) {
   const std::optional<OpId> last = tensor(output).producer;
   require(last.has_value(),
@@ -194,9 +208,7 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
             tensor(output).name, tensor(*seed).name, to_text(tensor(*seed).dims), to_text(tensor(output).dims));
     cotangents_[output].push_back(*seed);
   } else {
-    require(row_of(graph_.op(*last).kind).loss_derivative != nullptr,
-            "tensor '{}': is made by op '{}' ({}), which is not a loss; give its cotangent as the seed.",
-            tensor(output).name, graph_.op(*last).name, name_of(graph_.op(*last).kind));
+    find_objectives(output);
   }
   if (std::find(recompute_of_.begin(), recompute_of_.end(), Recompute::Selective) != recompute_of_.end()) {
     Graph kept = graph_;  // its backward, without recomputation, shows which tensors would be kept
@@ -206,7 +218,7 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
   // In reverse topological order: all contributions to a cotangent have been made when its op is reached.
   for (auto id = forward_.rbegin(); id != forward_.rend(); ++id) {
     const Op op = graph_.op(*id);
-    const bool objective = !seed && op.id == *last;
+    const bool objective = objectives_.contains(op.id);
     // No parameter is upstream, or nothing downstream reaches the output: there is no gradient to compute.
     if (!depends_[op.outputs[0].index()]) continue;
     if (!objective && cotangents_.count(op.outputs[0]) == 0) continue;

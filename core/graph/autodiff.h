@@ -70,7 +70,8 @@ void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute re
 // append_training_step's two halves.
 //
 // Appends the backward of `output` and the accumulation of parameter gradients. `seed` = d(objective)/d(`output`), for
-// graphs whose objective is not part of the graph; without it `output` is the result of a loss op.
+// graphs whose objective is not part of the graph; without it `output` is the result of a loss op or
+// a sum (Add) of such.
 void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute,
                      const std::vector<RecomputeRange>& ranges = {});
 // Appends, for every parameter that has accumulators, their sum and the optimizer's update. Gradients that are clipped

@@ -54,6 +54,8 @@ class Backward {
   }
   void set_ranges(Recompute recompute, const std::vector<RecomputeRange>& ranges);
   void find_dependencies();
+  // The loss that makes `output`, or the losses that it is the sum of.
+  void find_objectives(TensorId output);
   void repeat(const Piece& piece);
   [[nodiscard]] TensorId total_cotangent(const Op& op);
   void differentiate(const Op& op, std::optional<TensorId> dy);
@@ -69,6 +71,7 @@ class Backward {
       cotangents_;                         // by forward tensor: contributions in the order they were made
   std::map<TensorId, TensorId> repeated_;  // by forward tensor: its recomputed value
   std::set<Piece> repeated_pieces_;
+  std::set<OpId> objectives_;
   std::set<OpId> selected_;  // what Recompute::Selective repeats
 };
 

@@ -73,7 +73,9 @@ enum class OpKind {
   Add,       // x + y, same names
   Subtract,  // x - y
   Multiply,  // x y
+  Divide,    // x / y
   Scale,     // Attributes::scale x
+  Shift,     // x + Attributes::value
   Relu,
   ReluBackward,  // (x) ; (x, dy)
   Gelu,          // the tanh form
@@ -86,6 +88,24 @@ enum class OpKind {
   TanhBackward,
   Sigmoid,
   SigmoidBackward,
+  Exp,
+  ExpBackward,
+  Log,
+  LogBackward,
+  Sqrt,
+  SqrtBackward,
+  Rsqrt,  // 1 / sqrt(x)
+  RsqrtBackward,
+  Reciprocal,
+  ReciprocalBackward,
+  Abs,
+  AbsBackward,
+  Sin,
+  SinBackward,
+  Cos,
+  CosBackward,
+  Erf,
+  ErfBackward,
   Cast,             // to Attributes::dtype
   Compare,          // (x, y) -> 1 where x `comparison` y, else 0 (i32)
   Select,           // (p, x, y) -> x where p is not 0, else y
@@ -112,10 +132,16 @@ enum class OpKind {
   GroupedAttention,          // q (batch, seq, kv_heads, group, d), k (batch, kv_seq, kv_heads, d),
                              // v (batch, kv_seq, kv_heads, e), [extra] -> (batch, seq, kv_heads, group, e)
   GroupedAttentionBackward,  // (q, k, v, [extra], dout) -> dq, dk, dv, [dextra]
-  Rotary,                    // x (batch, seq, ..., head_dim): rotates pairs by angles of the position along `seq`
-  RotaryBackward,            // (dy)
+  IndexScores,               // q (batch, seq, index_heads, d), k (batch, kv_seq, d), weights (batch, seq, index_heads)
+                             // -> (batch, seq, kv_seq): sum over heads of weight relu(q k^T)
+  TopKKeys,                  // scores (batch, seq, kv_seq) -> i32 (batch, seq, selected=top_k): the keys of the highest
+                             // scores that a causal query sees, in order; -1: it sees no more
+  SelectedAttention,         // (q, k, v, keys (batch, seq, selected)): of each query to the keys chosen for it
+  SelectedAttentionBackward,  // (q, k, v, keys, dout) -> dq, dk, dv
+  Rotary,                     // x (batch, seq, ..., head_dim): rotates pairs by angles of the position along `seq`
+  RotaryBackward,             // (dy)
   // scan.cpp
-  SelectiveScan,          // x (batch, chunks, chunk, groups, heads, d), dt (.., heads), a_log (groups, heads),
+  SelectiveScan,          // x (batch, chunks, chunk, groups, heads, d), dt (.., heads), a_log (groups, heads, [state]),
                           // b, c (.., groups, state), d, dt_bias (groups, heads) -> like x
   SelectiveScanBackward,  // (x, dt, a_log, b, c, d, dt_bias, dy) -> the gradients of the seven
   GatedDelta,             // q, k (batch, chunks, chunk, heads, d), v (.., heads, group, e), b, a (.., heads, group),
@@ -204,7 +230,7 @@ struct Attributes {
   std::vector<std::int64_t> window = {}, stride = {};  // per spatial dimension
   std::vector<std::int64_t> pad_before = {}, pad_after = {};
   std::int64_t start = 0;                    // Slice, Pad
-  double value = 0.0;                        // Pad
+  double value = 0.0;                        // Pad, Shift
   DType dtype = DType::F32;                  // Cast, OneHotSlots
   Comparison comparison = Comparison::Less;  // Compare
   double probability = 0.0;                  // Dropout
@@ -214,10 +240,10 @@ struct Attributes {
   enum class Extra { None, Sink, RelativeBias, Alibi } extra = Extra::None;  // GroupedAttention
   double rotary_base = 10000.0;                                              // Rotary
   std::int64_t rotary_dims = 0;                                              // Rotary: of head_dim; 0: all
-  std::int64_t top_k = 0, capacity = 0;                                      // TopKSlots, Dispatch, OneHotSlots
-  bool normalize = false;                                                    // GateWeights
-  double momentum = 0.0, weight_decay = 0.0;                                 // updates
-  double max_norm = 0.0;                                                     // updates: 0: gradients are not clipped
+  std::int64_t top_k = 0, capacity = 0;       // TopKSlots, TopKKeys, Dispatch, OneHotSlots
+  bool normalize = false;                     // GateWeights
+  double momentum = 0.0, weight_decay = 0.0;  // updates
+  double max_norm = 0.0;                      // updates: 0: gradients are not clipped
   // Updates and backwards of losses: the first loss scale; 0: losses are not scaled, there is no operand `scaling`.
   double loss_scale = 0.0;
   std::int64_t growth_interval = 0;  // ScalingUpdate

@@ -24,6 +24,8 @@ double depth_of(OpKind kind) {
     case OpKind::AttentionBackward:
     case OpKind::GroupedAttention:
     case OpKind::GroupedAttentionBackward:
+    case OpKind::SelectedAttention:
+    case OpKind::SelectedAttentionBackward:
       return 2.0;
     default:
       return 0.0;

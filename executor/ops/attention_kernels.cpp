@@ -3,6 +3,7 @@
 
 #include "executor/ops/attention_rule.h"
 #include "kernels/cpu/attention/rotary.h"
+#include "kernels/cpu/attention/selected_attention.h"
 
 namespace meshwright {
 
@@ -44,6 +45,37 @@ void run_attention_backward(const Operands<T>& o) {
     for (std::size_t h = 0; h < extra_gradient.size(); ++h) o.out(3)[h] = static_cast<T>(extra_gradient[h]);
 }
 
+template <class T>
+void run_index_scores(const Operands<T>& o) {
+  kernels::index_scores(o.in(0), o.in(1), o.in(2), o.out(0),
+                        {o.in_size(0, 0), o.in_size(0, 1), o.in_size(1, 1), o.in_size(0, 2), o.in_size(0, 3)});
+}
+
+// The queries are the last positions of the keys.
+template <class T>
+void run_top_k_keys(const Operands<T>& o) {
+  const std::vector<int>& scores = o.call.space.inputs[0];
+  kernels::top_k_keys(o.in(0), o.integers_out(0),
+                      {o.in_size(0, 0), o.in_size(0, 1), o.in_size(0, 2), o.attributes().top_k,
+                       o.begin(scores[1]) + o.whole(scores[2]) - o.whole(scores[1])});
+}
+
+template <class T>
+kernels::SelectedCall<T> selected_call(const Operands<T>& o) {
+  const kernels::AttentionShape shape = attention_shape(o);
+  return {shape, o.in_size(3, 2), attention_rule<T>(o, shape).scale, o.in(0), o.in(1), o.in(2), o.integers(3)};
+}
+
+template <class T>
+void run_selected(const Operands<T>& o) {
+  kernels::selected_attention(selected_call(o), o.out(0));
+}
+
+template <class T>
+void run_selected_backward(const Operands<T>& o) {
+  kernels::selected_attention_backward(selected_call(o), o.in(4), o.out(0), o.out(1), o.out(2));
+}
+
 template <class T, bool back>
 void run_rotary(const Operands<T>& o) {
   const std::vector<int>& dims = o.call.space.inputs[0];
@@ -65,6 +97,10 @@ OpKernel<T> attention_kernel(OpKind kind) {
       {K::GroupedAttention, run_attention<T>},
       {K::AttentionBackward, run_attention_backward<T>},
       {K::GroupedAttentionBackward, run_attention_backward<T>},
+      {K::IndexScores, run_index_scores<T>},
+      {K::TopKKeys, run_top_k_keys<T>},
+      {K::SelectedAttention, run_selected<T>},
+      {K::SelectedAttentionBackward, run_selected_backward<T>},
       {K::Rotary, run_rotary<T, false>},
       {K::RotaryBackward, run_rotary<T, true>},
   };

@@ -29,6 +29,11 @@ void run_scale(const Operands<T>& o) {
   kernels::scale(o.in(0), o.out(0), o.elements(0), o.attributes().scale);
 }
 
+template <class T>
+void run_shift(const Operands<T>& o) {
+  kernels::shift(o.in(0), o.out(0), o.elements(0), o.attributes().value);
+}
+
 // All floating-point types are T here: a cast between them copies.
 template <class T>
 void run_cast(const Operands<T>& o) {
@@ -89,7 +94,9 @@ OpKernel<T> elementwise_kernel(OpKind kind) {
       {K::Add, arithmetic<T, Arithmetic::Add>},
       {K::Subtract, arithmetic<T, Arithmetic::Subtract>},
       {K::Multiply, arithmetic<T, Arithmetic::Multiply>},
+      {K::Divide, arithmetic<T, Arithmetic::Divide>},
       {K::Scale, run_scale<T>},
+      {K::Shift, run_shift<T>},
       {K::Relu, activation<T, Activation::Relu>},
       {K::ReluBackward, activation_backward<T, Activation::Relu>},
       {K::Gelu, activation<T, Activation::Gelu>},
@@ -102,6 +109,24 @@ OpKernel<T> elementwise_kernel(OpKind kind) {
       {K::TanhBackward, activation_backward<T, Activation::Tanh>},
       {K::Sigmoid, activation<T, Activation::Sigmoid>},
       {K::SigmoidBackward, activation_backward<T, Activation::Sigmoid>},
+      {K::Exp, activation<T, Activation::Exp>},
+      {K::ExpBackward, activation_backward<T, Activation::Exp>},
+      {K::Log, activation<T, Activation::Log>},
+      {K::LogBackward, activation_backward<T, Activation::Log>},
+      {K::Sqrt, activation<T, Activation::Sqrt>},
+      {K::SqrtBackward, activation_backward<T, Activation::Sqrt>},
+      {K::Rsqrt, activation<T, Activation::Rsqrt>},
+      {K::RsqrtBackward, activation_backward<T, Activation::Rsqrt>},
+      {K::Reciprocal, activation<T, Activation::Reciprocal>},
+      {K::ReciprocalBackward, activation_backward<T, Activation::Reciprocal>},
+      {K::Abs, activation<T, Activation::Abs>},
+      {K::AbsBackward, activation_backward<T, Activation::Abs>},
+      {K::Sin, activation<T, Activation::Sin>},
+      {K::SinBackward, activation_backward<T, Activation::Sin>},
+      {K::Cos, activation<T, Activation::Cos>},
+      {K::CosBackward, activation_backward<T, Activation::Cos>},
+      {K::Erf, activation<T, Activation::Erf>},
+      {K::ErfBackward, activation_backward<T, Activation::Erf>},
       {K::Cast, run_cast<T>},
       {K::Compare, run_compare<T>},
       {K::Select, run_select<T>},

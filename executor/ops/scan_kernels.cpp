@@ -10,7 +10,7 @@ namespace {
 template <class T>
 kernels::ScanShape scan_shape(const Operands<T>& o) {
   return {o.in_size(0, 0), o.in_size(0, 1), o.in_size(0, 2), o.in_size(0, 3),
-          o.in_size(0, 4), o.in_size(0, 5), o.in_size(3, 4)};
+          o.in_size(0, 4), o.in_size(0, 5), o.in_size(3, 4), o.call.space.inputs[2].size() == 3};
 }
 
 template <class T>

@@ -138,6 +138,9 @@ Decoder deepseek(const ModelConfig& model) {
   of.experts = experts_of(model);
   of.experts->sigmoid = true;
   say_capacity(of, model);
+  if (is_on(model, "index_heads")) of.unusual.emplace_back("an indexer that chooses keys (sparse attention)");
+  if (is_on(model, "mtp"))
+    of.unusual.emplace_back("layers that predict further tokens (without them: num_nextn_predict_layers 0, mtp=0)");
   return of;
 }
 

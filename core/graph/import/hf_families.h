@@ -16,10 +16,53 @@ struct HfFamily {
   ModelConfig (*read)(const HfReader& config);
 };
 
+namespace hf {
+
+// hf_plain_families.cpp
+[[nodiscard]] ModelConfig read_gpt2(const HfReader& config);
+[[nodiscard]] ModelConfig read_opt(const HfReader& config);
+[[nodiscard]] ModelConfig read_bloom(const HfReader& config);
+[[nodiscard]] ModelConfig read_gpt_neox(const HfReader& config);
+[[nodiscard]] ModelConfig read_bert(const HfReader& config);
+[[nodiscard]] ModelConfig read_t5(const HfReader& config);
+
+// hf_decoder_families.cpp
+[[nodiscard]] ModelConfig read_llama(const HfReader& config);
+[[nodiscard]] ModelConfig read_mistral(const HfReader& config);
+[[nodiscard]] ModelConfig read_qwen2(const HfReader& config);
+[[nodiscard]] ModelConfig read_qwen3(const HfReader& config);
+[[nodiscard]] ModelConfig read_phi(const HfReader& config);
+[[nodiscard]] ModelConfig read_phi3(const HfReader& config);
+[[nodiscard]] ModelConfig read_falcon(const HfReader& config);
+[[nodiscard]] ModelConfig read_gptj(const HfReader& config);
+[[nodiscard]] ModelConfig read_granite(const HfReader& config);
+[[nodiscard]] ModelConfig read_starcoder2(const HfReader& config);
+[[nodiscard]] ModelConfig read_stablelm(const HfReader& config);
+[[nodiscard]] ModelConfig read_olmo2(const HfReader& config);
+[[nodiscard]] ModelConfig read_smollm3(const HfReader& config);
+
+// hf_mixture_families.cpp
+[[nodiscard]] ModelConfig read_mixtral(const HfReader& config);
+[[nodiscard]] ModelConfig read_qwen3_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_gpt_oss(const HfReader& config);
+[[nodiscard]] ModelConfig read_llama4(const HfReader& config);
+[[nodiscard]] ModelConfig read_glm4_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_minimax_m2(const HfReader& config);
+[[nodiscard]] ModelConfig read_deepseek_v3(const HfReader& config);
+[[nodiscard]] ModelConfig read_deepseek_v32(const HfReader& config);
+
+// hf_gemma_families.cpp
+[[nodiscard]] ModelConfig read_gemma(const HfReader& config);
+[[nodiscard]] ModelConfig read_gemma3(const HfReader& config);
+[[nodiscard]] ModelConfig read_gemma4(const HfReader& config);
+
 // hf_hybrid_families.cpp
+[[nodiscard]] ModelConfig read_mamba(const HfReader& config);
 [[nodiscard]] ModelConfig read_mamba2(const HfReader& config);
 [[nodiscard]] ModelConfig read_nemotron_h(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen3_next(const HfReader& config);  // and Qwen3.5
+
+}  // namespace hf
 
 [[nodiscard]] const std::vector<HfFamily>& hf_families();  // by name
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families with scans beside attention: Mamba-2 and Nemotron-H; Qwen3-Next and Qwen3.5.
+// Families with scans beside attention: Mamba, Mamba-2 and Nemotron-H; Qwen3-Next and Qwen3.5.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -7,7 +7,7 @@
 #include "core/graph/import/hf_families.h"
 #include "core/graph/models/families.h"
 
-namespace meshwright {
+namespace meshwright::hf {
 
 namespace {
 
@@ -81,6 +81,43 @@ void read_gated_experts(ModelConfig& model, const HfReader& config) {
 }
 
 }  // namespace
+
+// Every channel is a head of its own; its state is a row.
+ModelConfig read_mamba(const HfReader& config) {
+  expect_activation(config, "hidden_act", "silu");
+  require(config.flag_or("rms_norm", true), "{}: 'rms_norm' is false, which is not supported; true is.",
+          config.place());
+  ModelConfig model;
+  model.family = "hybrid";
+  model.layers = config.size({"num_hidden_layers", "n_layer"});
+  model.hidden = config.size({"hidden_size", "d_model"});
+  model.heads = 1;  // it has no attention; the number only has to fit
+  model.seq = std::min(config.size_or({"max_position_embeddings"}, 2048), kLongestSequence);
+  model.vocab = config.size({"vocab_size"});
+  const std::int64_t inner = config.size_or({"expand"}, 2) * model.hidden;
+  for (const auto& [key, expected] : {std::pair<const char*, std::int64_t>{"intermediate_size", inner},
+                                      {"d_inner", inner},
+                                      {"d_model", model.hidden},
+                                      {"n_layer", model.layers}})
+    require(config.size_or({key}, expected) == expected,
+            "{}: '{}' is {}, but other members make it {}; check the sizes.", config.place(), key,
+            config.size_or({key}, expected), expected);
+  const bool automatic = !config.has("time_step_rank") || config.at("time_step_rank") == "auto";
+  constexpr std::int64_t kChannelsOfRank = 16;
+  model.more["scan_rank"] =
+      automatic ? (model.hidden + kChannelsOfRank - 1) / kChannelsOfRank : config.size({"time_step_rank"});
+  model.more["scan_heads"] = inner;
+  model.more["scan_head_dim"] = 1;
+  model.more["state"] = config.size_or({"state_size"}, 16);
+  model.more["conv"] = config.size_or({"conv_kernel"}, 4);
+  model.more["conv_bias"] = config.flag_or("use_conv_bias", true);
+  model.more["scan_bias"] = config.flag_or("use_bias", false);
+  model.more["tied"] = config.flag_or("tie_word_embeddings", true);
+  model.factors["epsilon"] = config.positive_or("layer_norm_epsilon", 1e-5);
+  set_layer_kinds(model, std::string(static_cast<std::size_t>(std::min<std::int64_t>(model.layers, 1000)), 'M'),
+                  config.place());
+  return model;
+}
 
 ModelConfig read_mamba2(const HfReader& config) {
   expect_activation(config, "hidden_act", "silu");
@@ -170,10 +207,12 @@ ModelConfig read_qwen3_next(const HfReader& config) {
   model.more["rotary_dims"] =
       static_cast<std::int64_t>(std::min(1.0, share) * static_cast<double>(model.more["head_dim"]));
   model.factors["epsilon"] = config.positive_or("rms_norm_eps", 1e-6);
+  model.more["mtp"] = config.size_or({"mtp_num_hidden_layers"}, 0, 0);
+  config.refuse("mtp_use_dedicated_embeddings");
   const bool experts = config.has("num_experts") && config.at("num_experts") != 0;
   if (experts) read_gated_experts(model, config);
   if (!experts || config.has("intermediate_size")) model.more["intermediate"] = config.size({"intermediate_size"});
   return model;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hf

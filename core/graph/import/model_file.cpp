@@ -48,7 +48,7 @@ bool is_mlir_file(const std::string& path) {
 
 // Where a softmax or a product with parameters ends the model, its rows are logits: a cross entropy of new labels.
 void add_loss(Module& module) {
-  if (module.nodes[static_cast<std::size_t>(module.result)].kind == Kind::CrossEntropy) return;
+  if (!primitive::cross_entropies_of(module, module.result).empty()) return;
   const auto at = [&](int i) -> const Node& { return module.nodes[static_cast<std::size_t>(i)]; };
   int logits = module.result;
   if (at(logits).kind == Kind::Log) logits = at(logits).inputs[0];
@@ -94,13 +94,14 @@ void make_constants_data(Module& module) {
     if (numbers[i]) node.values = std::vector<double>{*numbers[i]};
   }
   primitive::drop_unused(module);
-  // What is read as a tensor: not the numbers that only scale one.
+  // What is read as a tensor: not the numbers of sums, products, powers and bounds, which are the ops' own.
   std::set<int> read;
   for (const Node& node : module.nodes)
     for (const int input : node.inputs) {
       const Node& of = module.nodes[static_cast<std::size_t>(input)];
       const bool number = of.values && of.values->size() == 1;
-      if (of.kind == Kind::Constant && !(number && node.kind == Kind::Multiply)) read.insert(input);
+      const bool own = number && !node.integer && node.kind >= Kind::Add && node.kind <= Kind::Minimum;
+      if (of.kind == Kind::Constant && !own) read.insert(input);
     }
   std::vector<std::string> names;
   for (const int constant : read) names.push_back(module.nodes[static_cast<std::size_t>(constant)].name);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "core/base/errors.h"
 #include "core/graph/models/transformer_builder.h"
 
 namespace meshwright {
@@ -84,7 +86,25 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   k_rope = add(OpKind::Broadcast, name + ".k_rope.heads", {k_rope}, {.result_dims = {batch, seq, kv_heads, rope}});
   const TensorId k =
       add(OpKind::Concat, name + ".k", {k_nope, k_rope}, {.result_dims = {batch, seq, kv_heads, head_dim}});
-  return {q, k, project(name + ".v", kv, {kv_rank, kv_heads, value}, {"batch", "seq", "kv_heads", "v_dim"})};
+  const TensorId v = project(name + ".v", kv, {kv_rank, kv_heads, value}, {"batch", "seq", "kv_heads", "v_dim"});
+  return {q, k, v, part.q_rank > 0 ? std::optional(from) : std::nullopt};
+}
+
+// The indexer's scale is left out: it changes no order.
+TensorId TransformerBuilder::index_scores(const std::string& name, TensorId x, TensorId low_rank) {
+  const IndexPart& part = *transformer.attention.index;
+  const LatentPart& latent = *transformer.attention.latent;
+  const Dim rank{"q_rank", latent.q_rank}, heads{"index_heads", part.heads}, dim{"index_dim", part.dim};
+  const auto turned = [&](const std::string& which, TensorId made) {
+    return add(OpKind::Rotary, name + which + ".rotary", {made},
+               {.rotary_base = transformer.rotary_base, .rotary_dims = latent.rope});
+  };
+  const TensorId q =
+      turned(".q", project(name + ".q", low_rank, {rank, heads, dim}, {"batch", "seq", "index_heads", "index_dim"}));
+  const TensorId keys = project(name + ".k", x, {embed, dim}, {"batch", "seq", "index_dim"});
+  const TensorId k = turned(".k", layer_norm(name + ".k_norm", keys, dim, 1e-6));
+  const TensorId weights = project(name + ".weights", x, {embed, heads}, {"batch", "seq", "index_heads"});
+  return add(OpKind::IndexScores, name + ".scores", {q, as_keys(name + ".k", k), weights});
 }
 
 TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x, TensorId memory,
@@ -92,6 +112,14 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
   const AttentionPart& part = transformer.attention;
   const Projections p = part.latent ? latent_projections(name, x) : plain_projections(name, x, memory, use.rotary);
   std::vector<TensorId> operands = {p.q, as_keys(name + ".k", p.k), as_keys(name + ".v", p.v)};
+  if (part.index) {
+    MW_CHECK(p.low_rank && use.causal && use.window == 0, "'{}' has an indexer, but is no causal latent attention",
+             name);
+    const TensorId scores = index_scores(name + ".index", x, *p.low_rank);
+    const std::int64_t top_k = std::min(part.index->top_k, seq.size);
+    operands.push_back(add(OpKind::TopKKeys, name + ".index.keys", {scores}, {.top_k = top_k}));
+    return add(OpKind::SelectedAttention, name + ".core", operands);
+  }
   Attributes attributes{.causal = use.causal, .attention_window = use.window < seq.size ? use.window : 0};
   // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
   if (!part.scaled) attributes.scale = std::nextafter(1.0, 2.0);

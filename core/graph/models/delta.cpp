@@ -35,7 +35,8 @@ Transformer gated_decoder(const ModelConfig& model) {
       .positions = Positions::Rotary,
       .rotary_base = model.factors.at("rotary_base"),
       .rotary_dims = size_of(model, "rotary_dims"),
-      .tied = is_on(model, "tied")};
+      .tied = is_on(model, "tied"),
+      .further = {size_of(model, "mtp"), model.factors.at("mtp_weight")}};
   if (is_on(model, "experts"))
     made.mixture = MixturePart{.experts = size_of(model, "experts"),
                                .top_k = size_of(model, "top_k"),
@@ -55,6 +56,7 @@ struct DeltaBuilder : ScanBuilder {
         value{"delta_dim", size_of(of, "value_dim")} {}
 
   [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
+  [[nodiscard]] TensorId layer(const std::string& name, TensorId x, bool attends);
   [[nodiscard]] TensorId delta(const std::string& name, TensorId x);
   [[nodiscard]] TensorId gated_attention(const std::string& name, TensorId x);
   [[nodiscard]] TensorId gated_mixture(const std::string& name, TensorId x);
@@ -103,27 +105,28 @@ TensorId DeltaBuilder::gated_mixture(const std::string& name, TensorId x) {
   return add(OpKind::Add, name + ".sum", {routed, add(OpKind::Multiply, name + ".shared_gated", {shared, gate})});
 }
 
-TensorId DeltaBuilder::layer(std::int64_t number, TensorId x) {
-  graph.current_block = static_cast<int>(number);
-  const std::string name = fmt::format("blk{}", number);
+TensorId DeltaBuilder::layer(const std::string& name, TensorId x, bool attends) {
   const auto plus = [&](const std::string& part, TensorId y) {
     return add(OpKind::Add, name + part + ".residual", {x, y});
   };
   const TensorId read = norm(name + ".ln1", x, embed);
-  const std::int64_t every = size_of(model, "full_every");
-  if (every > 0 && (number + 1) % every == 0)
-    x = plus(".attn", gated_attention(name + ".attn", read));
-  else
-    x = plus(".delta", delta(name + ".delta", read));
+  x = attends ? plus(".attn", gated_attention(name + ".attn", read)) : plus(".delta", delta(name + ".delta", read));
   const TensorId inner = norm(name + ".ln2", x, embed);
   if (transformer.mixture) return plus(".moe", gated_mixture(name + ".moe", inner));
   return plus(".mlp", feed_forward(name + ".mlp", inner, transformer.feed_forward.width));
 }
 
+TensorId DeltaBuilder::layer(std::int64_t number, TensorId x) {
+  graph.current_block = static_cast<int>(number);
+  const std::int64_t every = size_of(model, "full_every");
+  return layer(fmt::format("blk{}", number), x, every > 0 && (number + 1) % every == 0);
+}
+
 void build_delta(Graph& graph, const ModelConfig& model, LossReduction reduction) {
   const Transformer transformer = gated_decoder(model);
   DeltaBuilder builder(graph, model, transformer);
-  build_layers(builder, graph, model, reduction);
+  build_layers(builder, graph, model, reduction,
+               [&](const std::string& name, TensorId x) { return builder.layer(name, x, true); });
 }
 
 std::int64_t key_heads(const ModelConfig& model, const std::string&) { return size_of(model, "delta_heads"); }
@@ -153,6 +156,7 @@ std::vector<SizeField> delta_sizes() {
           {.key = "expert_intermediate", .maximum = kMaxWidth, .derived = dense_width},
           {"shared_intermediate", kMaxWidth, 0, 0},
           {"normalized", 1, 0, 1},
+          {"mtp", 100, 0, 0},
           {"qkv_bias", 1, 0, 0},
           {"out_bias", 1, 0, 0},
           {"tied", 1, 0, 0}};
@@ -163,7 +167,7 @@ std::vector<SizeField> delta_sizes() {
 std::vector<Family> delta_families() {
   return {{"delta",
            delta_sizes(),
-           {{"rotary_base", 10000.0}, {"epsilon", 1e-6}, {"capacity_factor", 1.0}},
+           {{"rotary_base", 10000.0}, {"epsilon", 1e-6}, {"capacity_factor", 1.0}, {"mtp_weight", 0.3}},
            "delta:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,delta_heads=2,"
            "delta_value_heads=4,key_dim=16,rotary_dims=4",
            1024,

@@ -96,13 +96,14 @@ std::vector<Family> image_families() {
 // Sizes that are fine one by one can make more parameters than 64 bits count.
 void check_total(const ModelConfig& model, const std::string& place) {
   const auto size = [&](const char* key) { return static_cast<double>(size_of(model, key)); };
-  const double hidden = size("hidden"), heads = size("heads");
+  const double hidden = std::max(1.0, size("hidden")), heads = size("heads");
   const double expert = model.more.contains("expert_intermediate") ? size("expert_intermediate") : 4 * hidden;
-  const double widest =
-      std::max({4 * hidden, heads * size("head_dim"), heads * (size("nope_dim") + size("rope_dim")),
-                heads * size("value_dim"), size("intermediate"), size("shared_intermediate"),
-                size("scan_heads") * size("scan_head_dim"), size("scan_groups") * size("state"),
-                size("delta_value_heads") * (size("key_dim") + size("value_dim")), size("experts") * expert});
+  const double widest = std::max(
+      {4 * hidden, heads * size("head_dim"), heads * (size("nope_dim") + size("rope_dim")), heads * size("value_dim"),
+       size("intermediate"), size("shared_intermediate"), size("scan_heads") * size("scan_head_dim"),
+       size("scan_groups") * size("state"), size("delta_value_heads") * (size("key_dim") + size("value_dim")),
+       size("experts") * expert, heads * size("full_head_dim"), size("index_heads") * size("index_dim"),
+       size("scan_heads") * (size("scan_rank") + size("state")), size("layer_vocab") * size("layer_embed") / hidden});
   require(size("layers") * hidden * widest <= 1e17,
           "{}: its layers would have more than 10^17 parameters; give smaller sizes.", place);
 }
@@ -127,10 +128,34 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(!has("scan_groups") || size("scan_heads") % size("scan_groups") == 0,
           "{}: scan_heads={} is not a multiple of scan_groups={}; every group has the same number of heads.", place,
           size("scan_heads"), size("scan_groups"));
+  require(size("scan_rank") == 0 || (size("scan_groups") == 1 && size("scan_head_dim") == 1),
+          "{}: with a scan_rank, scan_groups and scan_head_dim are 1; each channel is a head of its own.", place);
+  require(size("index_heads") == 0 || (size("index_dim") >= 1 && size("index_top_k") >= 1 && size("q_rank") >= 1),
+          "{}: an indexer of index_heads={} needs index_dim, index_top_k and q_rank, each at least 1.", place,
+          size("index_heads"));
+  require(size("index_heads") == 0 || size("rope_dim") <= size("index_dim"),
+          "{}: rope_dim={} is more than the index_dim={} dimensions of the indexer's heads.", place, size("rope_dim"),
+          size("index_dim"));
   require(
       !has("delta_heads") || size("delta_value_heads") % size("delta_heads") == 0,
       "{}: delta_value_heads={} is not a multiple of delta_heads={}; every key is read by the same number of values.",
       place, size("delta_value_heads"), size("delta_heads"));
+  require(!has("full_kv_heads") || model.heads % size("full_kv_heads") == 0,
+          "{}: heads={} is not a multiple of full_kv_heads={}; every key is read by the same number of queries.", place,
+          model.heads, size("full_kv_heads"));
+  if (has("shared_layers") && size("shared_layers") > 0) {
+    // A layer of each kind that shares must come after one that does not.
+    const std::int64_t own = model.layers - size("shared_layers"), every = size("full_every");
+    require(own >= 1 && (every <= 1 || model.layers < every || own >= every),
+            "{}: shared_layers={} of {} layers leaves no earlier layer of each kind to share keys with; give fewer.",
+            place, size("shared_layers"), model.layers);
+  }
+  require(!has("full_rotary_dims") || (size("full_rotary_dims") % 2 == 0 && size("full_head_dim") % 2 == 0 &&
+                                       size("full_rotary_dims") <= size("full_head_dim")),
+          "{}: full_rotary_dims={} must be even and at most full_head_dim={}, which is even.", place,
+          size("full_rotary_dims"), size("full_head_dim"));
+  require(!has("full_kv_heads") || size("experts") == 0 || size("expert_intermediate") >= 1,
+          "{}: expert_intermediate is 0; give the width of the {} experts.", place, size("experts"));
   require(!has("positions") || model.seq <= size("positions"),
           "{}: seq={} is more than the {} positions it has learned; give at most those.", place, model.seq,
           size("positions"));
@@ -171,6 +196,7 @@ const std::vector<Family>& families() {
     for (Family& family : transformer_families()) found.push_back(std::move(family));
     for (Family& family : hybrid_families()) found.push_back(std::move(family));
     for (Family& family : delta_families()) found.push_back(std::move(family));
+    for (Family& family : gemma4_families()) found.push_back(std::move(family));
     for (Family& family : image_families()) found.push_back(std::move(family));
     return found;
   }();

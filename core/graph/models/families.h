@@ -58,6 +58,7 @@ void build_two_tower(Graph& graph, const ModelConfig& model, LossReduction reduc
 void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::string& place);
 
 [[nodiscard]] std::vector<Family> delta_families();
+[[nodiscard]] std::vector<Family> gemma4_families();
 
 // All of them.
 [[nodiscard]] const std::vector<Family>& families();

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of scans, attention, feed-forward layers and mixtures of experts in any order: Mamba-2 (T. Dao, A. Gu,
-// arXiv:2405.21060) and Nemotron-H (NVIDIA, arXiv:2504.03624). A layer is one of the four behind an RMS norm, added to
-// its input; there are no positions, as a scan knows the order of its tokens.
+// Decoders of scans, attention, feed-forward layers and mixtures of experts in any order: Mamba (A. Gu, T. Dao,
+// arXiv:2312.00752), Mamba-2 (T. Dao, A. Gu, arXiv:2405.21060) and Nemotron-H (NVIDIA, arXiv:2504.03624). A layer is
+// one of the four behind an RMS norm, added to its input; there are no positions, as a scan knows the order of its
+// tokens.
 //
 // A scan layer has projections to its gate z, its input x, the group's b and c, and the steps dt, each apart so that it
 // splits along its own groups and heads; x, b and c go through a causal convolution of each channel by itself and SiLU;
 // the result, times SiLU of the gate, is normalised, over all heads or over those of each group. Ops are named
 // "blk<layer>.scan.z", ".scan.x", ".scan.x.conv", ..., ".scan.core", ".scan.out".
+//
+// With a `scan_rank` (Mamba) each channel is a head of width 1 in one group, with a rate for each number of its state;
+// b, c and the steps are made from x behind the convolution, the steps through that rank, and there is no norm.
 //
 // Dimensions besides a transformer's: (batch, seq, scan_groups, scan_heads, scan_dim), where scan_heads are those of a
 // group; (batch, seq, scan_groups, state). Around the scan seq is (chunks, chunk).
@@ -75,6 +79,7 @@ struct HybridBuilder : ScanBuilder {
 
   [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
   [[nodiscard]] TensorId scan(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId channel_scan(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scan_norm(const std::string& name, TensorId x);
 
   const ModelConfig& model;
@@ -117,6 +122,33 @@ TensorId HybridBuilder::scan(const std::string& name, TensorId x) {
   return bias ? add_bias(name + ".out", y, {embed}) : y;
 }
 
+// Of what the convolution made, the steps come through a low rank, and b and c are all channels'.
+TensorId HybridBuilder::channel_scan(const std::string& name, TensorId x) {
+  const std::vector<Dim> channels = {groups, heads, width};
+  const Dim rank{"scan_rank", size_of(model, "scan_rank")};
+  const bool bias = has_flag(model, "scan_bias");
+  const TensorId gate = add(OpKind::Silu, name + ".z.silu", {widen(name + ".z", x, channels, bias)});
+  const TensorId input = convolve(name + ".x", widen(name + ".x", x, channels, bias), size_of(model, "conv"),
+                                  has_flag(model, "conv_bias"));
+  const auto of_group = [&](const char* which, const Dim& last) {
+    return project(name + which, input, {groups, heads, width, last}, {"batch", "seq", "scan_groups", last.name});
+  };
+  const TensorId steps = project(name + ".dt", of_group(".dt_down", rank), {groups, rank, heads},
+                                 {"batch", "seq", "scan_groups", "scan_heads"});
+  const std::vector<TensorId> operands = {in_chunks(name + ".x", input),
+                                          in_chunks(name + ".dt", steps),
+                                          parameter(name + ".a_log", {groups, heads, state}),
+                                          in_chunks(name + ".b", of_group(".b", state)),
+                                          in_chunks(name + ".c", of_group(".c", state)),
+                                          parameter(name + ".d", {groups, heads}),
+                                          parameter(name + ".dt_bias", {groups, heads})};
+  TensorId y = add(OpKind::SelectiveScan, name + ".core", operands);
+  y = add(OpKind::Reshape, name + ".core.seq", {y}, {.result_dims = {batch, seq, groups, heads, width}});
+  y = add(OpKind::Multiply, name + ".gated", {y, gate});
+  y = project(name + ".out", y, {groups, heads, width, embed}, {"batch", "seq", "embed"});
+  return bias ? add_bias(name + ".out", y, {embed}) : y;
+}
+
 TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
   graph.current_block = static_cast<int>(number);
   const std::string name = fmt::format("blk{}", number);
@@ -126,7 +158,8 @@ TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
   };
   switch (kind_of(model, number)) {
     case LayerKind::Scan:
-      return plus(".scan", scan(name + ".scan", read));
+      return plus(".scan",
+                  size_of(model, "scan_rank") > 0 ? channel_scan(name + ".scan", read) : scan(name + ".scan", read));
     case LayerKind::Attention:
       return plus(".attn", attention(name + ".attn", read, read, {.causal = true}));
     case LayerKind::Mixture:
@@ -156,6 +189,7 @@ std::vector<SizeField> hybrid_sizes() {
                                   {"scan_head_dim", kMaxWidth},
                                   {"scan_groups", kMaxHeads, 1, 1},
                                   {"state", kMaxWidth},
+                                  {"scan_rank", kMaxWidth, 0, 0},
                                   {"scan_chunk", kMaxWidth, 1, 256},
                                   {"conv", 1'000, 1, 4},
                                   {"experts", 100'000, 0, 0},

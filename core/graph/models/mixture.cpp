@@ -28,6 +28,12 @@ TransformerBuilder::Routing TransformerBuilder::route(const std::string& name, T
   const TensorId slots =
       add(OpKind::TopKSlots, name + ".slots", {chosen_by}, {.top_k = part.top_k, .capacity = capacity});
   TensorId weights = add(OpKind::GateWeights, name + ".weights", {scores, slots}, {.normalize = part.normalize});
+  if (part.scaled_experts) {
+    const TensorId each =
+        add(OpKind::Broadcast, name + ".expert_scale.tokens", {parameter(name + ".expert_scale.gamma", {expert})},
+            {.result_dims = {batch, seq, expert}});
+    weights = add(OpKind::Multiply, name + ".weights.by_expert", {weights, each});
+  }
   if (part.scale != 1.0) weights = add(OpKind::Scale, name + ".weights.scaled", {weights}, {.scale = part.scale});
   return {slots, weights, capacity};
 }
@@ -52,9 +58,9 @@ TensorId TransformerBuilder::expert_layer(const std::string& name, TensorId x) {
              {.result_names = {"expert", "batch", "capacity", "embed"}});
 }
 
-TensorId TransformerBuilder::mixture(const std::string& name, TensorId x) {
+TensorId TransformerBuilder::mixture(const std::string& name, TensorId x, std::optional<TensorId> routed_by) {
   const MixturePart& part = *transformer.mixture;
-  const Routing routing = route(name, x);
+  const Routing routing = route(name, routed_by.value_or(x));
   const TensorId sent = add(OpKind::Dispatch, name + ".dispatch", {x, routing.slots}, {.capacity = routing.capacity});
   const TensorId made = expert_layer(name, sent);
   const TensorId out = add(OpKind::Combine, name + ".combine", {made, routing.slots, routing.weights});

@@ -38,20 +38,22 @@ TensorId ModelWriter::layer_norm(const std::string& name, TensorId x, const Dim&
              {.epsilon = epsilon});
 }
 
-TensorId ModelWriter::cross_entropy(TensorId logits, TensorId labels, LossReduction reduction) {
-  const TensorId max = add(OpKind::RowMax, "head.row_max", {logits});
-  const TensorId sum = add(OpKind::SumExp, "head.sum_exp", {logits, max});
-  const TensorId picked = add(OpKind::PickLabel, "head.pick_label", {logits, labels});
+TensorId ModelWriter::cross_entropy(TensorId logits, TensorId labels, LossReduction reduction, const std::string& name,
+                                    double factor) {
+  const TensorId max = add(OpKind::RowMax, name + ".row_max", {logits});
+  const TensorId sum = add(OpKind::SumExp, name + ".sum_exp", {logits, max});
+  const TensorId picked = add(OpKind::PickLabel, name + ".pick_label", {logits, labels});
   std::vector<TensorId> terms = {max, sum, picked};
   if (reduction == LossReduction::TokenWeighted) {
     const DType type = accumulation_dtype(graph.dtype);
-    graph.loss_weights = {graph.add_tensor("loss_weights", TensorKind::Input, type, graph.tensor(labels).dims),
-                          graph.add_tensor("loss_weights.total", TensorKind::Input, type, {})};
+    if (!graph.loss_weights)
+      graph.loss_weights = {graph.add_tensor("loss_weights", TensorKind::Input, type, graph.tensor(labels).dims),
+                            graph.add_tensor("loss_weights.total", TensorKind::Input, type, {})};
     terms.insert(terms.end(), {graph.loss_weights->weights, graph.loss_weights->total});
   }
   const double count = static_cast<double>(graph.microbatches) * static_cast<double>(graph.tensor(labels).elements());
-  return add(OpKind::CrossEntropyLoss, "head.loss", std::move(terms),
-             {.scale = reduction == LossReduction::Mean ? 1.0 / count : 1.0});
+  return add(OpKind::CrossEntropyLoss, name + ".loss", std::move(terms),
+             {.scale = factor * (reduction == LossReduction::Mean ? 1.0 / count : 1.0)});
 }
 
 }  // namespace meshwright

@@ -27,9 +27,11 @@ struct ModelWriter {
   // "<name>.gamma" and "<name>.beta" over `last`, the last dimension of x.
   [[nodiscard]] TensorId layer_norm(const std::string& name, TensorId x, const Dim& last,
                                     double epsilon = kNormEpsilon);
-  // Cross entropy of logits, such as (batch, seq, vocab), over their last name, which may be split: "head.row_max",
-  // "head.sum_exp", "head.pick_label", "head.loss". Adds the inputs that `reduction` needs.
-  [[nodiscard]] TensorId cross_entropy(TensorId logits, TensorId labels, LossReduction reduction);
+  // Cross entropy of logits, such as (batch, seq, vocab), over their last name, which may be split, times `factor`:
+  // "<name>.row_max", "<name>.sum_exp", "<name>.pick_label", "<name>.loss". Adds the inputs that `reduction` needs,
+  // once for all losses of the graph.
+  [[nodiscard]] TensorId cross_entropy(TensorId logits, TensorId labels, LossReduction reduction,
+                                       const std::string& name = "head", double factor = 1.0);
 
   Graph& graph;
   const Dim batch, seq, embed, vocab;

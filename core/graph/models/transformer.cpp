@@ -104,12 +104,16 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
     x = block(fmt::format("{}{}", prefix, l), x, {use, layer.mixture, memory});
   }
   graph.current_block = -1;
+  return x;
+}
+
+TensorId TransformerBuilder::final_norm(const std::string& prefix, TensorId x) {
   return transformer.final_norm ? norm(prefix + ".final_norm", x, embed) : x;
 }
 
 // --- after the blocks ---
 
-TensorId TransformerBuilder::logits(TensorId x) {
+TensorId TransformerBuilder::logits(TensorId x, const std::string& name) {
   if (transformer.transformed_head) {
     const Dim dense{"transform", embed.size};
     x = project("head.transform", x, {embed, dense}, {"batch", "seq", "transform"});
@@ -120,17 +124,22 @@ TensorId TransformerBuilder::logits(TensorId x) {
   if (word != embed) x = project("head.out", x, {embed, word}, {"batch", "seq", word.name});
   if (transformer.scaled_head)
     x = add(OpKind::Scale, "head.scaled", {x}, {.scale = 1.0 / std::sqrt(static_cast<double>(embed.size))});
-  const TensorId table = transformer.tied ? words.value() : parameter("head.weight", {vocab, word});
-  x = add(OpKind::Contract, "head.logits", {x, table}, {.result_names = {"batch", "seq", "vocab"}});
+  if (!head) head = transformer.tied ? words.value() : parameter("head.weight", {vocab, word});
+  x = add(OpKind::Contract, name + ".logits", {x, *head}, {.result_names = {"batch", "seq", "vocab"}});
   if (transformer.transformed_head || transformer.head_bias) x = add_bias("head", x, {vocab});
-  return scaled("head.logits", x, transformer.logit_scale);
+  x = scaled(name + ".logits", x, transformer.logit_scale);
+  if (transformer.logit_cap == 0.0) return x;
+  x = add(OpKind::Scale, name + ".logits.of_cap", {x}, {.scale = 1.0 / transformer.logit_cap});
+  x = add(OpKind::Tanh, name + ".logits.tanh", {x});
+  return add(OpKind::Scale, name + ".logits.capped", {x}, {.scale = transformer.logit_cap});
 }
 
 TensorId TransformerBuilder::stacks(TensorId tokens) {
   if (transformer.encoder.empty())
     return stack("blk", embed_tokens("embed", tokens), transformer.layers, transformer.attention.causal, std::nullopt);
   const TensorId before = token_input("decoder_tokens");
-  const TensorId memory = stack("enc", embed_tokens("embed", tokens), transformer.encoder, false, std::nullopt);
+  const TensorId memory =
+      final_norm("enc", stack("enc", embed_tokens("embed", tokens), transformer.encoder, false, std::nullopt));
   return stack("dec", embed_tokens("decoder.embed", before), transformer.layers, true, memory);
 }
 
@@ -139,8 +148,13 @@ void build_transformer(Graph& graph, const ModelConfig& model, const Transformer
   TransformerBuilder builder(graph, model, transformer);
   const TensorId tokens = builder.token_input("tokens");
   const TensorId labels = builder.token_input("labels");
-  const TensorId logits = builder.logits(builder.stacks(tokens));
-  graph.loss = builder.cross_entropy(logits, labels, reduction);
+  const TensorId x = builder.stacks(tokens);
+  const auto like_the_last = [&](const std::string& name, TensorId from) {
+    const LayerPart& layer = transformer.layers.back();
+    const bool rotary = transformer.positions == Positions::Rotary && layer.rotary;
+    return builder.block(name, from, {{transformer.attention.causal, layer.window, rotary}, layer.mixture});
+  };
+  graph.loss = builder.losses(x, transformer.encoder.empty() ? "blk" : "dec", labels, reduction, like_the_last);
 }
 
 }  // namespace meshwright

@@ -37,9 +37,26 @@ struct LatentPart {
   std::int64_t kv_rank, nope, rope, value;
 };
 
+// Sparse attention (DeepSeek-AI, DeepSeek-V3.2-Exp, 2025): each query reads the `top_k` keys that an indexer of
+// `heads` heads of `dim` scores highest. The scores only choose: no gradient of the loss reaches the indexer, which its
+// publisher trains by a loss of its own.
+struct IndexPart {
+  std::int64_t heads, dim, top_k;
+};
+
+// Modules behind the blocks that predict further tokens (F. Gloeckle et al., 2024; DeepSeek-AI, DeepSeek-V3, 2024):
+// module k reads what is before it and the embedding of the k-th token after each, through a norm each and a projection
+// of both, in one more block; the word table and the head are the model's own. Its loss is added, times
+// weight / modules.
+struct FurtherTokens {
+  std::int64_t modules = 0;
+  double weight = 0.3;
+};
+
 struct AttentionPart {
   std::int64_t kv_heads, group, head_dim;
   std::optional<LatentPart> latent = {};  // head_dim = nope + rope
+  std::optional<IndexPart> index = {};    // of latent attention with a q_rank
   bool qkv_bias = false, out_bias = false;
   bool norm = false;       // of each query and key over head_dim, RMS
   bool wide_norm = false;  // the same over all heads at once
@@ -67,6 +84,7 @@ struct MixturePart {
   bool normalize = true;        // weights of a token add up to 1 before they are scaled
   bool selection_bias = false;  // added to the scores to choose by, not to weigh with; gradients do not reach it
   bool router_bias = false, expert_bias = false;
+  bool scaled_experts = false;  // a number for each expert, trained, times its weights
   double scale = 1.0;
 };
 
@@ -104,7 +122,9 @@ struct Transformer {
   bool head_bias = false;       // a bias per word
   // Factors of the embedding, of what attention and feed-forward add to their input, and of the logits.
   double embed_scale = 1.0, residual_scale = 1.0, logit_scale = 1.0;
+  double logit_cap = 0.0;         // logits x become cap tanh(x / cap); 0: they stay
   bool transformed_head = false;  // dense, activation, norm before the head, and a bias per word (BERT)
+  FurtherTokens further = {};     // of a decoder alone; their blocks are like the last layer
 };
 
 // REQUIRES: `graph` holds the options' batch, microbatches and dtype; `model` has been checked.

@@ -23,15 +23,19 @@ struct TransformerBuilder : ModelWriter {
     std::optional<TensorId> relative_bias = {};
   };
   struct Projections {
-    TensorId q, k, v;  // keys and values with seq, not yet kv_seq
+    TensorId q, k, v;                       // keys and values with seq, not yet kv_seq
+    std::optional<TensorId> low_rank = {};  // what latent queries are made from, if not x
   };
 
   // All (batch, seq, embed) -> (batch, seq, embed). Keys and values come from `memory`.
   [[nodiscard]] TensorId attention(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use);
   [[nodiscard]] TensorId feed_forward(const std::string& name, TensorId x, std::int64_t width);
-  [[nodiscard]] TensorId mixture(const std::string& name, TensorId x);
+  // Tokens are routed by x, or by what another tensor holds of them.
+  [[nodiscard]] TensorId mixture(const std::string& name, TensorId x, std::optional<TensorId> routed_by = {});
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last);
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
+  // (batch, seq, ...) -> (batch, kv_seq, ...).
+  [[nodiscard]] TensorId as_keys(const std::string& name, TensorId x);
 
   // The first two up to their last product, (batch, seq, kv_heads, group, ...) and (batch, seq, mlp); and that product
   // without its bias.
@@ -48,28 +52,37 @@ struct TransformerBuilder : ModelWriter {
   };
   [[nodiscard]] TensorId block(const std::string& name, TensorId x, const BlockUse& use);
   [[nodiscard]] TensorId parallel_block(const std::string& name, TensorId x, const BlockUse& use);
-  // A whole stack with its last norm. Its result is (batch, seq, embed).
+  // A whole stack without its last norm. Its result is (batch, seq, embed).
   [[nodiscard]] TensorId stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers, bool causal,
                                std::optional<TensorId> memory);
 
-  [[nodiscard]] TensorId stacks(TensorId tokens);  // the encoder's and the decoder's, or the only one
+  [[nodiscard]] TensorId final_norm(const std::string& prefix, TensorId x);  // of a stack
+  [[nodiscard]] TensorId stacks(TensorId tokens);  // the encoder's and the decoder's, or the only one, as stack()
   [[nodiscard]] TensorId embed_tokens(const std::string& name, TensorId tokens);
-  [[nodiscard]] TensorId logits(TensorId x);
+  [[nodiscard]] TensorId logits(TensorId x, const std::string& name = "head");
+  // further_tokens.cpp. The loss of what the blocks made, x, which the norm of stack `prefix` ends, and those of the
+  // modules for further tokens, each with the block that `further_block` adds.
+  using Block = std::function<TensorId(const std::string& name, TensorId x)>;
+  [[nodiscard]] TensorId losses(TensorId x, const std::string& prefix, TensorId labels, LossReduction reduction,
+                                const Block& further_block);
 
   const Transformer& transformer;
   const Dim kv_heads, group, head_dim;
   const Dim word;                 // the word table's second dimension
   std::optional<TensorId> words;  // the word table (vocab, word), if there is a vocabulary
+  std::optional<TensorId> head;   // the head's table, which is made with the first logits
   int next_block = 0;
 
  private:
   [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory, bool rotary);
   [[nodiscard]] Projections latent_projections(const std::string& name, TensorId x);
   [[nodiscard]] TensorId rotate(const std::string& name, TensorId x);
+  // (batch, seq, kv_seq): how much each query wants each key.
+  [[nodiscard]] TensorId index_scores(const std::string& name, TensorId x, TensorId low_rank);
+  [[nodiscard]] TensorId further_module(const std::string& name, TensorId x, TensorId tokens, const Block& block);
   // Over all dimensions behind batch and seq, which are joined as `all`.
   [[nodiscard]] TensorId wide_norm(const std::string& name, TensorId x, const Dim& all);
   [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);
-  [[nodiscard]] TensorId as_keys(const std::string& name, TensorId x);
   // activation(gate) * up, or activation(up); `widen` projects to the inner width and is told which: ".gate" or ".up".
   using Widen = std::function<TensorId(const std::string& which)>;
   [[nodiscard]] TensorId inner_layer(const std::string& name, const Widen& widen);

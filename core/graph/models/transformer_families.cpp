@@ -9,8 +9,7 @@
 //   mixtral       llama with a mixture of experts (A. Jiang et al., 2024); Qwen3-MoE, Llama 4, gpt-oss
 //   decoder       llama with other norms, factors, and blocks side by side: Gemma, Phi, Falcon, Granite, OLMo 2, ...
 //   decoder_moe   the same with a mixture of experts: GLM-4.5, MiniMax-M2
-//   deepseek_v3   latent attention, sigmoid scores, a shared expert (DeepSeek-AI, 2024), without its layers for several
-//                 tokens at once
+//   deepseek_v3   latent attention, sigmoid scores, a shared expert (DeepSeek-AI, 2024); DeepSeek-V3.2 with an indexer
 //   t5            encoder and decoder, relative biases (C. Raffel et al., 2020)
 #include <algorithm>
 
@@ -124,6 +123,8 @@ std::vector<SizeField> expert_sizes() {
           {"mixture_every", kMaxLayers, 1, 1},
           flag("normalized", 1)};
 }
+// Modules that predict further tokens.
+SizeField further_tokens() { return {"mtp", 100, 0, 0}; }
 // no_rotary_every: each of these layers has no positions.
 std::vector<SizeField> mixtral_sizes() {
   return with(with(llama_sizes(), expert_sizes()), {flag("sigmoid", 0),
@@ -143,18 +144,31 @@ std::vector<SizeField> decoder_sizes() {
   return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0}});
 }
 std::vector<SizeField> decoder_moe_sizes() {
-  return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0)});
+  return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0), further_tokens()});
 }
 std::vector<SizeField> deepseek_sizes() {
-  return with(with(with(core_sizes(), {width("intermediate")}), expert_sizes()),
-              {width_or_none("q_rank"), width("kv_rank"), width("nope_dim"), width("rope_dim"), width("value_dim"),
-               flag("selection_bias", 1), flag("tied", 0)});
+  return with(with(with(core_sizes(), {width("intermediate")}), expert_sizes()), {width_or_none("q_rank"),
+                                                                                  width("kv_rank"),
+                                                                                  width("nope_dim"),
+                                                                                  width("rope_dim"),
+                                                                                  width("value_dim"),
+                                                                                  {"index_heads", kMaxHeads, 0, 0},
+                                                                                  width_or_none("index_dim"),
+                                                                                  {"index_top_k", 10'000'000, 0, 0},
+                                                                                  flag("selection_bias", 1),
+                                                                                  further_tokens(),
+                                                                                  flag("tied", 0)});
 }
 
 FactorField epsilon(double otherwise) { return {"epsilon", otherwise}; }
 std::vector<FactorField> rotated() { return {{"rotary_base", 10000.0}, epsilon(1e-5)}; }
 std::vector<FactorField> rotated_mixture() {
   return {{"rotary_base", 10000.0}, epsilon(1e-5), {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
+}
+
+std::vector<FactorField> with_further_tokens(std::vector<FactorField> factors) {
+  factors.push_back({"mtp_weight", 0.3});
+  return factors;
 }
 
 std::vector<FactorField> with_scales(std::vector<FactorField> factors) {
@@ -332,9 +346,14 @@ Transformer decoder(const ModelConfig& model) {
   return made;
 }
 
+FurtherTokens further_tokens_of(const ModelConfig& model) {
+  return {size_of(model, "mtp"), model.factors.at("mtp_weight")};
+}
+
 Transformer decoder_moe(const ModelConfig& model) {
   Transformer made = mixtral(model);
   apply_decoder_keys(made, model);
+  made.further = further_tokens_of(model);
   return made;
 }
 
@@ -347,7 +366,11 @@ Transformer deepseek_v3(const ModelConfig& model) {
                           .value = size_of(model, "value_dim")};
   made.attention = {.kv_heads = model.heads, .group = 1, .head_dim = latent.nope + latent.rope, .latent = latent};
   made.mixture = experts_of(model);
+  if (is_set(model, "index_heads"))
+    made.attention.index =
+        IndexPart{size_of(model, "index_heads"), size_of(model, "index_dim"), size_of(model, "index_top_k")};
   made.mixture->sigmoid = true;
+  made.further = further_tokens_of(model);
   return made;
 }
 
@@ -398,11 +421,11 @@ std::vector<Family> transformer_families() {
       {"decoder", decoder_sizes(), with_scales(rotated()),
        "decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1", kBatch, kType,
        build<decoder>},
-      {"decoder_moe", decoder_moe_sizes(), with_scales(rotated_mixture()),
+      {"decoder_moe", decoder_moe_sizes(), with_further_tokens(with_scales(rotated_mixture())),
        "decoder_moe:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
        "rotary_dims=8",
        kBatch, kType, build<decoder_moe>},
-      {"deepseek_v3", deepseek_sizes(), rotated_mixture(),
+      {"deepseek_v3", deepseek_sizes(), with_further_tokens(rotated_mixture()),
        "deepseek_v3:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
        "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
        kBatch, kType, build<deepseek_v3>},

@@ -78,7 +78,7 @@ void build_vit(Graph& graph, const ModelConfig& model, LossReduction reduction) 
   const TensorId images = graph.add_tensor("images", TensorKind::Input, graph.dtype, {vit.batch, h, w, rgb});
   const TensorId labels = graph.add_tensor("labels", TensorKind::Input, DType::I32, {vit.batch});
   TensorId x = vit.with_class_token(vit.embed_patches(images, size_of(model, "patch")));
-  x = vit.stack("blk", x, encoder.layers, encoder.attention.causal, std::nullopt);
+  x = vit.final_norm("blk", vit.stack("blk", x, encoder.layers, encoder.attention.causal, std::nullopt));
   graph.loss = vit.cross_entropy(vit.classify(x, classes), labels, reduction);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, of packed operands (qkv) or of separate ones with a group of queries per key, and the rotation of queries
-// and keys.
+// Attention, of packed operands (qkv) or of separate ones with a group of queries per key, to all keys or to those that
+// an indexer chose, and the rotation of queries and keys.
 #include <optional>
 
 #include "core/base/errors.h"
@@ -65,12 +65,8 @@ void expect_extra(const OpCall& call) {
              : "extra must have an even number of buckets from 4 to 510, half of them per direction");
 }
 
-// The dimensions of the result, once q, k, v and the extra operand fit.
-Dims expect_grouped(const OpCall& call) {
-  const Attributes& a = call.attributes;
-  const std::size_t rest = call.kind == OpKind::GroupedAttention ? 0 : 1;
-  expect(call, call.inputs.size() == 3 + rest + (has_operand(a.extra) ? 1 : 0),
-         "it takes an extra operand exactly when its attribute extra is a sink or relative biases");
+// The dimensions of the result, once q, k and v fit.
+Dims expect_heads(const OpCall& call) {
   expect_one_float_type(call, {0, 1, 2});
   const Dims &q = dims(call, 0), &k = dims(call, 1), &v = dims(call, 2);
   expect(call, q.size() == 5, "q must have five dimensions (batch, seq, kv_heads, group, d)");
@@ -82,13 +78,24 @@ Dims expect_grouped(const OpCall& call) {
          "kv_seq must have a name that q has not, because a query meets every key; rename it by a reshape");
   expect(call, v[3] == q[4] || (find(q, v[3].name) == nullptr && v[3].name != k[1].name),
          "e must be the dimension d or have a name of its own");
+  return {q[0], q[1], q[2], q[3], v[3]};
+}
+
+// The same with the extra operand.
+Dims expect_grouped(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const std::size_t rest = call.kind == OpKind::GroupedAttention ? 0 : 1;
+  expect(call, call.inputs.size() == 3 + rest + (has_operand(a.extra) ? 1 : 0),
+         "it takes an extra operand exactly when its attribute extra is a sink or relative biases");
+  const Dims result = expect_heads(call);
+  const Dims &q = dims(call, 0), &k = dims(call, 1);
   expect(call, a.scale > 0.0, "its scale must be above 0");
   expect(call, !a.causal || q[1].size <= k[1].size,
          "a causal one must have at least as many keys as queries, the last of them the queries' own positions");
   expect(call, a.attention_window == 0 || (a.attention_window > 0 && a.causal),
          "its attention_window must be 0, or above 0 and causal");
   expect_extra(call);
-  return {q[0], q[1], q[2], q[3], v[3]};
+  return result;
 }
 
 std::vector<ResultShape> grouped_attention(const OpCall& call) {
@@ -106,7 +113,68 @@ std::vector<ResultShape> grouped_attention_backward(const OpCall& call) {
   return results;
 }
 
-// --- what both kinds share ---
+// --- attention to keys that an indexer chose ---
+
+std::vector<ResultShape> index_scores(const OpCall& call) {
+  expect_one_float_type(call, {0, 1, 2});
+  const Dims &q = dims(call, 0), &k = dims(call, 1);
+  expect(call, q.size() == 4, "q must have four dimensions (batch, seq, index_heads, d)");
+  expect(call, k.size() == 3 && k[0] == q[0] && k[2] == q[3] && find(q, k[1].name) == nullptr,
+         "k must have the dimensions (batch, kv_seq, d), all but kv_seq those of q");
+  expect(call, dims(call, 2) == without_last(q), "weights must have the dimensions of q but its last");
+  return {{accumulation_dtype(dtype(call, 0)), {q[0], q[1], k[1]}}};
+}
+
+constexpr const char* kSelected = "selected";
+
+std::vector<ResultShape> top_k_keys(const OpCall& call) {
+  expect_one_float_type(call, {0});
+  const Dims& scores = dims(call, 0);
+  const std::int64_t top_k = call.attributes.top_k;
+  expect(call, scores.size() == 3 && scores[1].size <= scores[2].size,
+         "scores must have three dimensions (batch, seq, kv_seq), with at least as many keys as queries");
+  expect(call, top_k >= 1 && top_k <= scores[2].size, "its top_k must be from 1 to the number of keys");
+  expect(call, find(scores, kSelected) == nullptr, "scores may not have a dimension named 'selected'");
+  return {{DType::I32, {scores[0], scores[1], {kSelected, top_k}}}};
+}
+
+Dims expect_selected(const OpCall& call) {
+  const Dims result = expect_heads(call);
+  const Dims &q = dims(call, 0), &keys = dims(call, 3);
+  expect(call, dtype(call, 3) == DType::I32 && keys.size() == 3 && keys[0] == q[0] && keys[1] == q[1],
+         "keys must be i32 of the dimensions (batch, seq) of q and that of the chosen keys");
+  expect(call, call.attributes.scale > 0.0, "its scale must be above 0");
+  return result;
+}
+
+std::vector<ResultShape> selected_attention(const OpCall& call) {
+  const Dims result = expect_selected(call);
+  return {{dtype(call, 0), result}};
+}
+
+std::vector<ResultShape> selected_attention_backward(const OpCall& call) {
+  const Dims result = expect_selected(call);
+  expect_one_float_type(call, {0, 4});
+  expect(call, dims(call, 4) == result, "dout must have the dimensions (batch, seq, kv_heads, group, e)");
+  std::vector<ResultShape> results;
+  for (std::size_t i = 0; i < 3; ++i) results.push_back({dtype(call, i), dims(call, i)});
+  return results;
+}
+
+// The rectifier needs the whole of a head's product; heads add up.
+bool all_but_width(const Op&, const IterationSpace& space, int axis) { return axis != space.inputs[0][3]; }
+bool batches_and_queries(const Op&, const IterationSpace& space, int axis) {
+  return axis == space.inputs[0][0] || axis == space.inputs[0][1];
+}
+int keys_of_attention(const IterationSpace& space) { return space.inputs[1][1]; }
+
+double index_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  const std::vector<int>& q = space.inputs[0];
+  const auto size = [&](int axis) { return sizes[static_cast<std::size_t>(axis)]; };
+  return 2.0 * product({size(q[0]), size(q[1]), size(q[2]), size(q[3]), size(space.inputs[1][1])});
+}
+
+// --- what all kinds share ---
 
 // The axes of an attention, whose operands are packed into one or separate.
 struct AttentionAxes {
@@ -131,12 +199,21 @@ bool queries(const Op&, const IterationSpace& space, int axis) {
 }
 
 // Scores and weighted values, 2 FLOPs for each product with each key; what a mask leaves out is not taken off.
-double attention_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
-  const AttentionAxes axes = axes_of(space);
+double flops_of_keys(const AttentionAxes& axes, int keys, const std::vector<std::int64_t>& sizes) {
   const auto size = [&](int axis) { return sizes[static_cast<std::size_t>(axis)]; };
   const std::int64_t group = axes.group ? size(*axes.group) : 1;
-  return 2.0 * product({size(axes.batch), size(axes.queries), size(axes.keys), size(axes.kv_heads), group,
+  return 2.0 * product({size(axes.batch), size(axes.queries), size(keys), size(axes.kv_heads), group,
                         size(axes.key_dim) + size(axes.value_dim)});
+}
+double attention_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  const AttentionAxes axes = axes_of(space);
+  return flops_of_keys(axes, axes.keys, sizes);
+}
+double selected_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  return flops_of_keys(axes_of(space), space.inputs[3][2], sizes);
+}
+double selected_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
+  return 2.0 * selected_flops(space, sizes);
 }
 double attention_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
   return 2.0 * attention_flops(space, sizes);
@@ -151,6 +228,16 @@ void attention_derivative(Backward& backward, const Op& op, TensorId dy) {
       backward.derive(op, packed ? OpKind::AttentionBackward : OpKind::GroupedAttentionBackward,
                       packed ? "grad_qkv" : "grad", inputs, op.attributes);
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    if (backward.wants(op, i)) backward.contribute(op, i, gradients[i]);
+}
+
+void selected_derivative(Backward& backward, const Op& op, TensorId dy) {
+  std::vector<TensorId> inputs;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(backward.read(op, i));
+  inputs.push_back(dy);
+  const std::vector<TensorId> gradients =
+      backward.derive(op, OpKind::SelectedAttentionBackward, "grad", inputs, op.attributes);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
     if (backward.wants(op, i)) backward.contribute(op, i, gradients[i]);
 }
 
@@ -200,6 +287,20 @@ std::vector<OpRow> attention_rows() {
        grouped_attention_backward,
        queries,
        {.flops = attention_backward_flops, .results = {"q", "k", "v", "extra"}, .optional_operands = 1}},
+      {K::IndexScores, "index_scores", {"q", "k", "weights"}, index_scores, all_but_width, {.flops = index_flops}},
+      {K::TopKKeys, "top_k_keys", {"scores"}, top_k_keys, batches_and_queries},
+      {K::SelectedAttention,
+       "selected_attention",
+       {"q", "k", "v", "keys"},
+       selected_attention,
+       queries,
+       {.position_axis = keys_of_attention, .flops = selected_flops, .derivative = selected_derivative}},
+      {K::SelectedAttentionBackward,
+       "selected_attention_backward",
+       {"q", "k", "v", "keys", "dout"},
+       selected_attention_backward,
+       queries,
+       {.position_axis = keys_of_attention, .flops = selected_backward_flops, .results = {"q", "k", "v"}}},
       {K::Rotary,
        "rotary",
        {"x"},

@@ -73,6 +73,19 @@ void multiply_derivative(Backward& backward, const Op& op, TensorId dy) {
   backward.derive_gradient(op, 1, OpKind::Multiply, "grad_y", {x, dy});
 }
 
+void shift_derivative(Backward& backward, const Op& op, TensorId dy) {
+  if (backward.wants(op, 0)) backward.contribute(op, 0, dy);
+}
+
+// q = x / y: dx = dy / y, and that of y is -q dx.
+void divide_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const TensorId of_x = backward.derive(op, OpKind::Divide, "grad_x", {dy, backward.read(op, 1)})[0];
+  if (backward.wants(op, 0)) backward.contribute(op, 0, of_x);
+  if (!backward.wants(op, 1)) return;
+  const TensorId product = backward.derive(op, OpKind::Multiply, "grad_product", {of_x, backward.result(op)})[0];
+  backward.derive_gradient(op, 1, OpKind::Scale, "grad_y", {product}, {.scale = -1.0});
+}
+
 void cast_derivative(Backward& backward, const Op& op, TensorId dy) {
   const DType type = backward.tensor(op.inputs[0]).dtype;
   if (!is_float(type)) return;
@@ -103,12 +116,14 @@ std::vector<OpRow> elementwise_rows() {
        any_axis,
        {.derivative = subtract_derivative, .passes_gradient = 0b01, .linear_operands = 0b11}},
       {K::Multiply, "multiply", {"x", "y"}, elementwise, any_axis, {.derivative = multiply_derivative}},
+      {K::Divide, "divide", {"x", "y"}, elementwise, any_axis, {.derivative = divide_derivative}},
       {K::Scale,
        "scale",
        {"x"},
        elementwise,
        any_axis,
        {.derivative = derivative_of_dy<K::Scale>, .linear_operands = 0b1}},
+      {K::Shift, "shift", {"x"}, elementwise, any_axis, {.derivative = shift_derivative, .passes_gradient = 0b1}},
       {K::Relu, "relu", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::ReluBackward>}},
       {K::ReluBackward, "relu_backward", {"x", "dy"}, elementwise, any_axis},
       {K::Gelu, "gelu", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::GeluBackward>}},
@@ -121,6 +136,29 @@ std::vector<OpRow> elementwise_rows() {
       {K::TanhBackward, "tanh_backward", {"x", "dy"}, elementwise, any_axis},
       {K::Sigmoid, "sigmoid", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::SigmoidBackward>}},
       {K::SigmoidBackward, "sigmoid_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Exp, "exp", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::ExpBackward>}},
+      {K::ExpBackward, "exp_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Log, "log", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::LogBackward>}},
+      {K::LogBackward, "log_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Sqrt, "sqrt", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::SqrtBackward>}},
+      {K::SqrtBackward, "sqrt_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Rsqrt, "rsqrt", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::RsqrtBackward>}},
+      {K::RsqrtBackward, "rsqrt_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Reciprocal,
+       "reciprocal",
+       {"x"},
+       elementwise,
+       any_axis,
+       {.derivative = derivative_at_x<K::ReciprocalBackward>}},
+      {K::ReciprocalBackward, "reciprocal_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Abs, "abs", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::AbsBackward>}},
+      {K::AbsBackward, "abs_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Sin, "sin", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::SinBackward>}},
+      {K::SinBackward, "sin_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Cos, "cos", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::CosBackward>}},
+      {K::CosBackward, "cos_backward", {"x", "dy"}, elementwise, any_axis},
+      {K::Erf, "erf", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::ErfBackward>}},
+      {K::ErfBackward, "erf_backward", {"x", "dy"}, elementwise, any_axis},
       {K::Cast, "cast", {"x"}, cast, any_axis, {.derivative = cast_derivative}},
       {K::Compare, "compare", {"x", "y"}, compare, any_axis},
       {K::Select, "select", {"p", "x", "y"}, select, any_axis, {.derivative = select_derivative}},

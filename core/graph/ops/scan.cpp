@@ -4,7 +4,8 @@
 //
 //   dt_t = softplus(dt_t + dt_bias),  H_t = exp(-dt_t exp(a_log)) H_(t-1) + dt_t x_t b_t^T,  y_t = H_t c_t + d x_t
 //
-// b and c are a group's, shared by its heads.
+// b and c are a group's, shared by its heads. With a rate for each number of the state, a_log (groups, heads, state),
+// it is the scan of Mamba (A. Gu, T. Dao, arXiv:2312.00752): column n of H decays by exp(-dt_t exp(a_log_n)).
 //
 // The gated delta rule (S. Yang et al., Gated Delta Networks, arXiv:2412.06464): a state S (d, e) along the sequence,
 // with q and k of length 1 (1e-6 is added to their squares),
@@ -38,12 +39,15 @@ void expect_scan(const OpCall& call) {
   expect(call, x.size() == 6, "x must have six dimensions (batch, chunks, chunk, groups, heads, d)");
   expect(call, dims(call, kDt) == without_last(x), "dt must have the dimensions of x but its last");
   const Dims per_head = {x[kGroups], x[kHeads]};
-  for (const std::size_t operand : {kALog, kD, kDtBias})
-    expect(call, dims(call, operand) == per_head, "a_log, d and dt_bias must have the dimensions (groups, heads)");
+  for (const std::size_t operand : {kD, kDtBias})
+    expect(call, dims(call, operand) == per_head, "d and dt_bias must have the dimensions (groups, heads)");
   expect(call,
          b.size() == 5 && std::equal(b.begin(), b.begin() + kState, x.begin()) && find(x, b[kState].name) == nullptr,
          "b must have the dimensions (batch, chunks, chunk, groups) of x, and one of the state");
   expect_same_dims(call, kB, kC);
+  const Dims per_number = {x[kGroups], x[kHeads], b[kState]};
+  expect(call, dims(call, kALog) == per_head || dims(call, kALog) == per_number,
+         "a_log must have the dimensions (groups, heads), or those and that of the state");
 }
 
 std::vector<ResultShape> selective_scan(const OpCall& call) {
@@ -66,12 +70,16 @@ bool batches_and_heads(const Op&, const IterationSpace& space, int axis) {
   return axis == x[0] || axis == x[kGroups] || axis == x[kHeads];
 }
 
+// With one rate per number nothing is a product: 9 operations for each number of a state (Mamba's own count).
+constexpr double kScanStep = 9.0;
+
 // Per token: within its chunk the scores c b^T of a group and their products with x; to and from the chunk's state.
 double scan_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
   const std::vector<int>& x = space.inputs[kX];
   const auto size = [&](int axis) { return static_cast<double>(sizes[static_cast<std::size_t>(axis)]); };
   const double tokens = size(x[0]) * size(x[1]) * size(x[2]), chunk = size(x[2]), groups = size(x[kGroups]),
                heads = groups * size(x[kHeads]), width = size(x[kWidth]), state = size(space.inputs[kB][kState]);
+  if (space.inputs[kALog].size() == 3) return kScanStep * tokens * heads * width * state;
   return 2.0 * tokens * (groups * chunk * state + heads * width * (chunk + 2.0 * state));
 }
 double scan_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {

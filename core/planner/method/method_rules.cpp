@@ -41,7 +41,9 @@ bool takes_sequence(const IterationSpace& space, const std::vector<AxisMask>& ax
   return takes(space, axes, "seq", cp);
 }
 
-bool is_attention(OpKind kind) { return kind == OpKind::Attention || kind == OpKind::GroupedAttention; }
+bool is_attention(OpKind kind) {
+  return kind == OpKind::Attention || kind == OpKind::GroupedAttention || kind == OpKind::SelectedAttention;
+}
 
 // The axis of the heads that have keys of their own; nullopt: the op is no attention.
 std::optional<int> key_heads(const Op& op, const IterationSpace& space) {
@@ -265,6 +267,11 @@ void check_contexts(const Method& method, const Graph& graph) {
             "method '{}': '{}' reads queries, keys and values as one tensor, so no keys can travel around a ring; give "
             "cp-comm=a2a.",
             method.text, op.name);
+    require(
+        method.context == ContextExchange::AllGather || op.kind != OpKind::SelectedAttention,
+        "method '{}': an indexer chooses the keys that '{}' reads among all of them, so each device needs all; give "
+        "cp-comm=all-gather.",
+        method.text, op.name);
     if (method.context != ContextExchange::AllToAll) continue;
     require(method.tp == 1 || op.attributes.extra == Attributes::Extra::None,
             "method '{}': '{}' tells its heads from each other, which cp-comm=a2a reorders with tp={}; give tp=1, or "

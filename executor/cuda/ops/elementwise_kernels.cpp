@@ -37,6 +37,12 @@ void run_scale(const CudaOperands& o) {
   });
 }
 
+void run_shift(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    cuda::shift(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0), o.attributes().value);
+  });
+}
+
 void run_cast(const CudaOperands& o) {
   with_cuda_type(o.output_types[0], [&]<class To>(To) {
     if (o.input_types[0] == DType::I32) return cuda::convert(o.stream, o.integers(0), o.out<To>(0), o.elements(0));
@@ -98,7 +104,9 @@ CudaKernel cuda_elementwise_kernel(OpKind kind) {
       {K::Add, arithmetic<Arithmetic::Add>},
       {K::Subtract, arithmetic<Arithmetic::Subtract>},
       {K::Multiply, arithmetic<Arithmetic::Multiply>},
+      {K::Divide, arithmetic<Arithmetic::Divide>},
       {K::Scale, run_scale},
+      {K::Shift, run_shift},
       {K::Relu, activation<Activation::Relu>},
       {K::ReluBackward, activation_backward<Activation::Relu>},
       {K::Gelu, activation<Activation::Gelu>},
@@ -111,6 +119,24 @@ CudaKernel cuda_elementwise_kernel(OpKind kind) {
       {K::TanhBackward, activation_backward<Activation::Tanh>},
       {K::Sigmoid, activation<Activation::Sigmoid>},
       {K::SigmoidBackward, activation_backward<Activation::Sigmoid>},
+      {K::Exp, activation<Activation::Exp>},
+      {K::ExpBackward, activation_backward<Activation::Exp>},
+      {K::Log, activation<Activation::Log>},
+      {K::LogBackward, activation_backward<Activation::Log>},
+      {K::Sqrt, activation<Activation::Sqrt>},
+      {K::SqrtBackward, activation_backward<Activation::Sqrt>},
+      {K::Rsqrt, activation<Activation::Rsqrt>},
+      {K::RsqrtBackward, activation_backward<Activation::Rsqrt>},
+      {K::Reciprocal, activation<Activation::Reciprocal>},
+      {K::ReciprocalBackward, activation_backward<Activation::Reciprocal>},
+      {K::Abs, activation<Activation::Abs>},
+      {K::AbsBackward, activation_backward<Activation::Abs>},
+      {K::Sin, activation<Activation::Sin>},
+      {K::SinBackward, activation_backward<Activation::Sin>},
+      {K::Cos, activation<Activation::Cos>},
+      {K::CosBackward, activation_backward<Activation::Cos>},
+      {K::Erf, activation<Activation::Erf>},
+      {K::ErfBackward, activation_backward<Activation::Erf>},
       {K::Cast, run_cast},
       {K::Compare, run_compare},
       {K::Select, run_select},

@@ -11,15 +11,19 @@
 // The last two are rounded in different places on the two machines, whose recorded results keep their bits.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/elementwise/on_device.h"
 
 // The instantiations of both machines: arithmetic(f, T), activation(f, T) and relation(f, T) for every f.
-#define MW_KERNELS_OF_ELEMENTS(arithmetic, activation, relation, T)                                           \
-  arithmetic(Add, T) arithmetic(Subtract, T) arithmetic(Multiply, T) activation(Relu, T) activation(Gelu, T)  \
-      activation(GeluErf, T) activation(Silu, T) activation(Tanh, T) activation(Sigmoid, T) relation(Less, T) \
-          relation(LessEqual, T) relation(Equal, T) relation(NotEqual, T) relation(GreaterEqual, T)           \
-              relation(Greater, T)
+#define MW_KERNELS_OF_ELEMENTS(arithmetic, activation, relation, T)                                                \
+  arithmetic(Add, T) arithmetic(Subtract, T) arithmetic(Multiply, T) arithmetic(Divide, T) activation(Relu, T)     \
+      activation(Gelu, T) activation(GeluErf, T) activation(Silu, T) activation(Tanh, T) activation(Sigmoid, T)    \
+          activation(Exp, T) activation(Log, T) activation(Sqrt, T) activation(Rsqrt, T) activation(Reciprocal, T) \
+              activation(Abs, T) activation(Sin, T) activation(Cos, T) activation(Erf, T) relation(Less, T)        \
+                  relation(LessEqual, T) relation(Equal, T) relation(NotEqual, T) relation(GreaterEqual, T)        \
+                      relation(Greater, T)
 
 namespace meshwright::kernels {
 
@@ -52,7 +56,7 @@ MW_DEVICE W sigmoid_slope_of(W x) {
 
 // gelu's 2u = 2 sqrt(2/pi) (x + 0.044715 x^3).
 inline constexpr double kTwoRootTwoOverPi = 1.5957691216057308, kCubic = 0.044715,
-                        kRootOneOverTwoPi = 0.39894228040143267794;
+                        kRootOneOverTwoPi = 0.39894228040143267794, kTwoOverRootPi = 1.12837916709551257390;
 template <class W>
 MW_DEVICE W two_u_of(W x) {
   return W(kTwoRootTwoOverPi) * (x + W(kCubic) * x * x * x);
@@ -70,8 +74,26 @@ MW_DEVICE W activation_of(W x) {
     return Math::times_sigmoid(x);
   else if constexpr (f == Activation::Tanh)
     return Math::tanh(x);
-  else
+  else if constexpr (f == Activation::Sigmoid)
     return sigmoid_of<Math>(x);
+  else if constexpr (f == Activation::Exp)
+    return Math::exponential(x);
+  else if constexpr (f == Activation::Log)
+    return std::log(x);
+  else if constexpr (f == Activation::Sqrt)
+    return std::sqrt(x);
+  else if constexpr (f == Activation::Rsqrt)
+    return 1 / std::sqrt(x);
+  else if constexpr (f == Activation::Reciprocal)
+    return 1 / x;
+  else if constexpr (f == Activation::Abs)
+    return x < 0 ? -x : x;
+  else if constexpr (f == Activation::Sin)
+    return std::sin(x);
+  else if constexpr (f == Activation::Cos)
+    return std::cos(x);
+  else
+    return std::erf(x);
 }
 
 // dy f'(x).
@@ -89,8 +111,26 @@ MW_DEVICE W activation_gradient(W x, W dy) {
     return dy * (sigmoid_of<Math>(x) + x * sigmoid_slope_of<Math>(x));
   } else if constexpr (f == Activation::Tanh) {
     return dy * 4 * sigmoid_slope_of<Math>(x + x);  // tanh'(x) = 4 sigmoid'(2x)
-  } else {
+  } else if constexpr (f == Activation::Sigmoid) {
     return dy * sigmoid_slope_of<Math>(x);
+  } else if constexpr (f == Activation::Exp) {
+    return dy * Math::exponential(x);
+  } else if constexpr (f == Activation::Log) {
+    return dy / x;
+  } else if constexpr (f == Activation::Sqrt) {
+    return dy / (2 * std::sqrt(x));
+  } else if constexpr (f == Activation::Rsqrt) {
+    return -dy / (2 * x * std::sqrt(x));
+  } else if constexpr (f == Activation::Reciprocal) {
+    return -dy / (x * x);
+  } else if constexpr (f == Activation::Abs) {
+    return x < 0 ? -dy : x > 0 ? dy : 0;
+  } else if constexpr (f == Activation::Sin) {
+    return dy * std::cos(x);
+  } else if constexpr (f == Activation::Cos) {
+    return -dy * std::sin(x);
+  } else {
+    return dy * W(kTwoOverRootPi) * Math::exponential(-x * x);
   }
 }
 
@@ -100,8 +140,10 @@ MW_DEVICE W combination_of(W x, W y) {
     return x + y;
   else if constexpr (f == Arithmetic::Subtract)
     return x - y;
-  else
+  else if constexpr (f == Arithmetic::Multiply)
     return x * y;
+  else
+    return x / y;
 }
 
 template <Relation f, class W>

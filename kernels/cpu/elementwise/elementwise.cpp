@@ -45,6 +45,12 @@ void scale(const T* x, T* out, std::int64_t n, double factor) {
 }
 
 template <class T>
+void shift(const T* x, T* out, std::int64_t n, double by) {
+  map(
+      n, [more = static_cast<T>(by)](T a) { return a + more; }, out, x);
+}
+
+template <class T>
 void bias_add(const T* x, const T* bias, T* out, const BiasShape& shape) {
   const std::int64_t width = shape.width, bias_width = shape.bias_width;
   for (std::int64_t r = 0; r < shape.rows; ++r) {
@@ -111,6 +117,7 @@ void select_backward(const std::int32_t* p, const T* dy, T* out, std::int64_t n,
 #define MW_INSTANTIATE(T)                                                             \
   MW_KERNELS_OF_ELEMENTS(MW_ARITHMETIC, MW_ACTIVATION, MW_RELATION, T)                \
   template void scale<T>(const T*, T*, std::int64_t, double);                         \
+  template void shift<T>(const T*, T*, std::int64_t, double);                         \
   template void bias_add<T>(const T*, const T*, T*, const BiasShape&);                \
   template void bias_gradient<T>(const T*, T*, const BiasShape&);                     \
   template void convert<T, T>(const T*, T*, std::int64_t);                            \

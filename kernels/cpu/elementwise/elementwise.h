@@ -7,11 +7,13 @@
 
 namespace meshwright::kernels {
 
-enum class Arithmetic { Add, Subtract, Multiply };
+enum class Arithmetic { Add, Subtract, Multiply, Divide };
 template <Arithmetic f, class T>
 void combine(const T* x, const T* y, T* out, std::int64_t n);
 template <class T>
 void scale(const T* x, T* out, std::int64_t n, double factor);
+template <class T>
+void shift(const T* x, T* out, std::int64_t n, double by);
 
 // Rows of `width` elements with a bias on the first `bias_width` of each.
 struct BiasShape {
@@ -28,7 +30,24 @@ void bias_gradient(const T* dy, T* out, const BiasShape& shape);
 //   Gelu      x/2 (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): the sigmoid has no cancellation
 //   GeluErf   the exact form: x F(x), F the normal distribution's cumulative function, (1 + erf(x / sqrt 2)) / 2
 //   Silu      x sigmoid(x)
-enum class Activation { Relu, Gelu, GeluErf, Silu, Tanh, Sigmoid };
+// and functions by their names; Rsqrt is 1 / sqrt(x), Abs has the slope 0 at 0.
+enum class Activation {
+  Relu,
+  Gelu,
+  GeluErf,
+  Silu,
+  Tanh,
+  Sigmoid,
+  Exp,
+  Log,
+  Sqrt,
+  Rsqrt,
+  Reciprocal,
+  Abs,
+  Sin,
+  Cos,
+  Erf
+};
 template <Activation f, class T>
 void activate(const T* x, T* out, std::int64_t n);
 // out = dy f'(x).

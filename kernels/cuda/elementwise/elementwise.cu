@@ -60,6 +60,11 @@ struct TimesConstant {
   MW_DEVICE W operator()(W x) const { return by * x; }
 };
 template <class W>
+struct PlusConstant {
+  W more;
+  MW_DEVICE W operator()(W x) const { return x + more; }
+};
+template <class W>
 struct As {
   template <class From>
   MW_DEVICE W operator()(From x) const {
@@ -98,10 +103,13 @@ struct Passed {
 };
 
 // Names of launches, in the order of the enumerators.
-constexpr const char* kArithmeticNames[] = {"add", "subtract", "multiply"};
-constexpr const char* kActivationNames[] = {"relu", "gelu", "gelu_erf", "silu", "tanh", "sigmoid"};
-constexpr const char* kGradientNames[] = {"relu_backward", "gelu_backward", "gelu_erf_backward",
-                                          "silu_backward", "tanh_backward", "sigmoid_backward"};
+constexpr const char* kArithmeticNames[] = {"add", "subtract", "multiply", "divide"};
+constexpr const char* kActivationNames[] = {"relu", "gelu",  "gelu_erf",   "silu", "tanh", "sigmoid", "exp", "log",
+                                            "sqrt", "rsqrt", "reciprocal", "abs",  "sin",  "cos",     "erf"};
+constexpr const char* kGradientNames[] = {"relu_backward", "gelu_backward",    "gelu_erf_backward",   "silu_backward",
+                                          "tanh_backward", "sigmoid_backward", "exp_backward",        "log_backward",
+                                          "sqrt_backward", "rsqrt_backward",   "reciprocal_backward", "abs_backward",
+                                          "sin_backward",  "cos_backward",     "erf_backward"};
 
 }  // namespace
 
@@ -112,6 +120,10 @@ void combine(Stream stream, const T* x, const T* y, T* out, std::int64_t n) {
 template <class T>
 void scale(Stream stream, const T* x, T* out, std::int64_t n, double factor) {
   map("scale", stream, n, TimesConstant<Wide<T>>{static_cast<Wide<T>>(factor)}, out, x);
+}
+template <class T>
+void shift(Stream stream, const T* x, T* out, std::int64_t n, double by) {
+  map("shift", stream, n, PlusConstant<Wide<T>>{static_cast<Wide<T>>(by)}, out, x);
 }
 
 template <Activation f, class T>
@@ -154,6 +166,7 @@ void select_backward(Stream stream, const std::int32_t* p, const T* dy, T* out, 
 #define MW_INSTANTIATE(T)                                                                     \
   MW_KERNELS_OF_ELEMENTS(MW_ARITHMETIC, MW_ACTIVATION, MW_RELATION, T)                        \
   template void scale<T>(Stream, const T*, T*, std::int64_t, double);                         \
+  template void shift<T>(Stream, const T*, T*, std::int64_t, double);                         \
   template void convert<std::int32_t, T>(Stream, const std::int32_t*, T*, std::int64_t);      \
   template void convert<float, T>(Stream, const float*, T*, std::int64_t);                    \
   template void convert<double, T>(Stream, const double*, T*, std::int64_t);                  \

@@ -18,6 +18,8 @@ template <Arithmetic f, class T>
 void combine(Stream stream, const T* x, const T* y, T* out, std::int64_t n);
 template <class T>
 void scale(Stream stream, const T* x, T* out, std::int64_t n, double factor);
+template <class T>
+void shift(Stream stream, const T* x, T* out, std::int64_t n, double by);
 
 template <Activation f, class T>
 void activate(Stream stream, const T* x, T* out, std::int64_t n);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "tests/cuda/flat_ops.h"
 
@@ -106,6 +108,35 @@ TYPED_TEST(CudaElementwise, ActivationsAndTheirGradientsAreTheProcessors) {
     activation.device_backward(kNoStream, on_x.data(), on_dy.data(), out.data(), n);
     activation.processor_backward(x.data(), dy.data(), expected.data(), n);
     expect_rounded<T>(out.values(), expected, kSlack<T>, times_exponent(dy, x));
+  }
+}
+
+// Where all of them are smooth and of the size of 1.
+TYPED_TEST(CudaElementwise, FunctionsOfPositiveNumbersAreTheProcessors) {
+  using T = TypeParam;
+  const ActivationCase<T> functions[] = {case_of<T, Activation::Exp>("exp"),
+                                         case_of<T, Activation::Log>("log"),
+                                         case_of<T, Activation::Sqrt>("sqrt"),
+                                         case_of<T, Activation::Rsqrt>("rsqrt"),
+                                         case_of<T, Activation::Reciprocal>("reciprocal"),
+                                         case_of<T, Activation::Abs>("abs"),
+                                         case_of<T, Activation::Sin>("sin"),
+                                         case_of<T, Activation::Cos>("cos"),
+                                         case_of<T, Activation::Erf>("erf")};
+  const std::int64_t n = 515;
+  const Values x = numbers<T>(n, 9, 0.5, 3.0), dy = numbers<T>(n, 10);
+  const DeviceArray<T> on_x(x), on_dy(dy);
+  auto out = DeviceArray<T>::of_size(n);
+  const Values sizes(x.size(), 32.0);  // exp(3), and slopes of up to 4
+  for (const ActivationCase<T>& function : functions) {
+    SCOPED_TRACE(function.name);
+    Values expected(x.size());
+    function.device(kNoStream, on_x.data(), out.data(), n);
+    function.processor(x.data(), expected.data(), n);
+    expect_rounded<T>(out.values(), expected, kSlack<T>, sizes);
+    function.device_backward(kNoStream, on_x.data(), on_dy.data(), out.data(), n);
+    function.processor_backward(x.data(), dy.data(), expected.data(), n);
+    expect_rounded<T>(out.values(), expected, kSlack<T>, sizes);
   }
 }
 
@@ -223,6 +254,45 @@ TEST(CudaElementwise_, EveryKindOfOpHasItsKernel) {
     expect_rounded<float>(values(kind, {}, {flat(on_x), flat(on_y)}), expected, kSlack<float>, times_exponent(y, x));
   }
   EXPECT_EQ(cuda_elementwise_kernel(K::AdamUpdate), nullptr);
+}
+
+TEST(CudaElementwise_, FunctionsQuotientsAndShiftsAreFoundByTheirKinds) {
+  using K = OpKind;
+  const Values x = {0.5, 1.0, 2.0, 4.0}, y = {2.0, -4.0, 0.5, 8.0};
+  DeviceArray<float> on_x(x), on_y(y), out = DeviceArray<float>::of_size(4);
+  const auto values = [&](K kind, const Attributes& attributes, const std::vector<FlatTensor>& operands) {
+    run_flat(cuda_elementwise_kernel(kind), kind, attributes, operands, {flat(out)});
+    return out.values();
+  };
+  EXPECT_EQ(values(K::Divide, {}, {flat(on_x), flat(on_y)}), (Values{0.25, -0.25, 4.0, 0.5}));
+  EXPECT_EQ(values(K::Shift, {.value = -1.5}, {flat(on_x)}), (Values{-1.0, -0.5, 0.5, 2.5}));
+  EXPECT_EQ(values(K::Reciprocal, {}, {flat(on_x)}), (Values{2.0, 1.0, 0.5, 0.25}));
+  EXPECT_EQ(values(K::ReciprocalBackward, {}, {flat(on_x), flat(on_y)}), (Values{-8.0, 4.0, -0.125, -0.5}));
+  EXPECT_EQ(values(K::Abs, {}, {flat(on_y)}), (Values{2.0, 4.0, 0.5, 8.0}));
+  const struct {
+    K kind, backward;
+    double (*value)(double);
+    double (*slope)(double);
+  } functions[] = {
+      {K::Exp, K::ExpBackward, [](double a) { return std::exp(a); }, [](double a) { return std::exp(a); }},
+      {K::Log, K::LogBackward, [](double a) { return std::log(a); }, [](double a) { return 1 / a; }},
+      {K::Sqrt, K::SqrtBackward, [](double a) { return std::sqrt(a); }, [](double a) { return 0.5 / std::sqrt(a); }},
+      {K::Rsqrt, K::RsqrtBackward, [](double a) { return 1 / std::sqrt(a); },
+       [](double a) { return -0.5 / (a * std::sqrt(a)); }},
+      {K::Sin, K::SinBackward, [](double a) { return std::sin(a); }, [](double a) { return std::cos(a); }},
+      {K::Cos, K::CosBackward, [](double a) { return std::cos(a); }, [](double a) { return -std::sin(a); }},
+      {K::Erf, K::ErfBackward, [](double a) { return std::erf(a); },
+       [](double a) { return 2 / std::sqrt(M_PI) * std::exp(-a * a); }}};
+  for (const auto& function : functions) {
+    const Values found = values(function.kind, {}, {flat(on_x)}),
+                 slopes = values(function.backward, {}, {flat(on_x), flat(on_y)});
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double value = function.value(x[i]), slope = y[i] * function.slope(x[i]);
+      EXPECT_NEAR(found[i], value, 1e-6 * std::max(1.0, std::abs(value))) << name_of(function.kind) << i;
+      EXPECT_NEAR(slopes[i], slope, 1e-6 * std::max(1.0, std::abs(slope))) << name_of(function.kind) << i;
+    }
+  }
+  EXPECT_EQ(values(K::AbsBackward, {}, {flat(on_y), flat(on_x)}), (Values{0.5, -1.0, 2.0, 4.0}));
 }
 
 TEST(CudaElementwise_, ACastReadsAndWritesTensorsAsTheyAreStored) {

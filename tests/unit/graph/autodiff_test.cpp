@@ -283,6 +283,30 @@ TEST(Recompute, ComesBeforeItsBlocksGradientsAndAfterTheLaterBlocks) {
 
 // --- refusals ---
 
+// d (sum of squares of x - t + 2 of x - u) / dx = 2 (x - t) + 4 (x - u): each loss gives its share.
+TEST(Backward, OfASumOfLossesIsTheSumOfTheirs) {
+  Graph graph;
+  graph.batch = 1;
+  graph.dtype = DType::F64;
+  const std::vector<Dim> dims = {{"embed", 3}};
+  const TensorId x = graph.add_tensor("x", TensorKind::Parameter, DType::F64, dims),
+                 t = graph.add_tensor("t", TensorKind::Input, DType::F64, dims),
+                 u = graph.add_tensor("u", TensorKind::Input, DType::F64, dims);
+  const TensorId first = graph.add_op(OpKind::SquaredErrorLoss, "first", {x, t})[0],
+                 second = graph.add_op(OpKind::SquaredErrorLoss, "second", {x, u}, {.scale = 2.0})[0];
+  const TensorId sum = graph.add_op(OpKind::Add, "sum", {first, second})[0];
+  Graph twice = graph;
+  append_backward(graph, sum, std::nullopt, Recompute::None);
+  EXPECT_EQ(op_named(graph, "first.grad_x").attributes.scale, 1.0);
+  EXPECT_EQ(op_named(graph, "second.grad_x").attributes.scale, 2.0);
+  EXPECT_EQ(tensors_of(graph, TensorKind::Accumulator, "x"), (Names{"x.acc.second", "x.acc"}));
+  const TensorId again = twice.add_op(OpKind::Add, "again", {sum, first})[0];
+  EXPECT_NE(refusal([&] {
+              append_backward(twice, again, std::nullopt, Recompute::None);
+            }).find("added to the objective twice"),
+            std::string::npos);
+}
+
 TEST(Backward, RefusesAnObjectiveThatIsNoLoss) {
   Graph graph;
   const TensorId w = graph.add_tensor("w", TensorKind::Parameter, DType::F32, {{"a", 2}});

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "core/graph/import/model_file.h"
-#include "executor/check/graph_interpreter.h"
+#include "tests/unit/import/loss_of.h"
 #include "tests/unit/import/tiny_models.h"
 
 namespace meshwright {
@@ -35,26 +35,17 @@ std::int64_t index_in_file(const Tensor& tensor, std::int64_t i) {
 }
 
 // The loss of a model, with all tensors as in its file.
-double loss_of(const std::string& bytes, std::int64_t batch, std::int64_t vocab) {
+double loss_of_model(const std::string& bytes, std::int64_t batch, std::int64_t vocab) {
   const ModelConfig model = read_model_bytes(bytes, "m.onnx", {});
   const Graph graph = build_training_graph(model, {.batch = batch, .dtype = DType::F64});
-  GraphInterpreter interpreter(graph, 1, DType::F64);
-  interpreter.load_inputs(0, 0);
-  for (const Tensor& tensor : graph.tensors()) {
-    std::vector<double> values(static_cast<std::size_t>(tensor.elements()));
-    const auto fill = [&](auto value) {
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(static_cast<std::int64_t>(i));
-      interpreter.set(tensor.id, values);
-    };
-    if (tensor.name == "images" || tensor.name == "c1" || tensor.name == "c2")
-      fill([&](std::int64_t i) { return weight(tensor.name, index_in_file(tensor, i)); });
-    else if (tensor.kind == TensorKind::Parameter)
-      fill([&](std::int64_t i) { return weight(tensor.name, i); });
-    if (tensor.name == "ids") fill([&](std::int64_t i) { return static_cast<double>((7 * i + 3) % vocab); });
-    if (tensor.name == "labels") fill([&](std::int64_t i) { return static_cast<double>((5 * i + 1) % vocab); });
-  }
-  interpreter.run(Phase::Forward);
-  return interpreter.get(*graph.loss)[0];
+  return loss_of(graph, [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+    const bool image = tensor.name == "images" || tensor.name == "c1" || tensor.name == "c2";
+    if (image) return weight(tensor.name, index_in_file(tensor, i));
+    if (tensor.kind == TensorKind::Parameter) return weight(tensor.name, i);
+    if (tensor.name == "ids") return static_cast<double>((7 * i + 3) % vocab);
+    if (tensor.name == "labels") return static_cast<double>((5 * i + 1) % vocab);
+    return std::nullopt;
+  });
 }
 
 TEST(ImportedNumbers, AreThoseOfOnnxRuntime) {
@@ -63,12 +54,12 @@ TEST(ImportedNumbers, AreThoseOfOnnxRuntime) {
     std::ofstream(std::string(folder) + "/grouped.onnx", std::ios::binary) << tiny_llama(grouped);
     std::ofstream(std::string(folder) + "/single.onnx", std::ios::binary) << tiny_llama(single);
   }
-  EXPECT_NEAR(loss_of(tiny_llama(grouped), 2, grouped.vocab), 3.0511447112370997, 1e-5);
-  EXPECT_NEAR(loss_of(tiny_llama(single), 2, single.vocab), 3.3492585116892317, 1e-5);
+  EXPECT_NEAR(loss_of_model(tiny_llama(grouped), 2, grouped.vocab), 3.0511447112370997, 1e-5);
+  EXPECT_NEAR(loss_of_model(tiny_llama(single), 2, single.vocab), 3.3492585116892317, 1e-5);
 }
 
 TEST(ImportedNumbers, OfANetworkOfConvolutionsAreThoseOfNumPy) {
-  EXPECT_NEAR(loss_of(tiny_cnn(), 2, 5), 7.387273716217146, 1e-9);
+  EXPECT_NEAR(loss_of_model(tiny_cnn(), 2, 5), 7.387273716217146, 1e-9);
 }
 
 }  // namespace

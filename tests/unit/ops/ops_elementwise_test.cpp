@@ -26,12 +26,13 @@ struct Function {
   OpKind kind;
   Attributes attributes;
   double (*value)(double);
+  double low = -4.0, high = 4.0;
 };
 void PrintTo(const Function& function, std::ostream* out) { *out << name_of(function.kind); }
 
 OpCase unary(const Function& f) {
   OpCase c;
-  c.add(f.kind, {c.parameter("x", kDims, -4, 4)}, f.attributes, "y");
+  c.add(f.kind, {c.parameter("x", kDims, f.low, f.high)}, f.attributes, "y");
   return c;
 }
 
@@ -63,6 +64,16 @@ INSTANTIATE_TEST_SUITE_P(
         Function{OpKind::GeluErf, {}, [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); }},
         Function{OpKind::Silu, {}, [](double x) { return x * logistic(x); }},
         Function{OpKind::Tanh, {}, [](double x) { return std::tanh(x); }}, Function{OpKind::Sigmoid, {}, logistic},
+        Function{OpKind::Exp, {}, [](double x) { return std::exp(x); }, -2, 2},
+        Function{OpKind::Log, {}, [](double x) { return std::log(x); }, 0.5, 4},
+        Function{OpKind::Sqrt, {}, [](double x) { return std::sqrt(x); }, 0.5, 4},
+        Function{OpKind::Rsqrt, {}, [](double x) { return 1 / std::sqrt(x); }, 0.5, 4},
+        Function{OpKind::Reciprocal, {}, [](double x) { return 1 / x; }, 0.5, 4},
+        Function{OpKind::Abs, {}, [](double x) { return std::abs(x); }},
+        Function{OpKind::Sin, {}, [](double x) { return std::sin(x); }},
+        Function{OpKind::Cos, {}, [](double x) { return std::cos(x); }},
+        Function{OpKind::Erf, {}, [](double x) { return std::erf(x); }},
+        Function{OpKind::Shift, {.value = 1.5}, [](double x) { return x + 1.5; }},
         Function{OpKind::Scale, {.scale = -2.5}, [](double x) { return -2.5 * x; }},
         Function{OpKind::Cast, {.dtype = DType::F32}, [](double x) { return x; }}),
     [](const auto& function) { return name_of(function.param.kind); });
@@ -132,10 +143,11 @@ OpCase with_itself(OpKind kind) {
   return c;
 }
 
-TEST(TwoOperands, AreAddedSubtractedAndMultiplied) {
+TEST(TwoOperands, AreAddedSubtractedMultipliedAndDivided) {
   for (const auto& [kind, value] : {std::pair{OpKind::Add, +[](double x, double y) { return x + y; }},
                                     std::pair{OpKind::Subtract, +[](double x, double y) { return x - y; }},
-                                    std::pair{OpKind::Multiply, +[](double x, double y) { return x * y; }}}) {
+                                    std::pair{OpKind::Multiply, +[](double x, double y) { return x * y; }},
+                                    std::pair{OpKind::Divide, +[](double x, double y) { return x / y; }}}) {
     const OpCase c = binary(kind);
     const Values found = computed(c), narrow = computed(c, c.result(), DType::F32);
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -147,7 +159,8 @@ TEST(TwoOperands, AreAddedSubtractedAndMultiplied) {
 }
 
 TEST(TwoOperands, HaveTheirDerivatives) {
-  for (const OpKind kind : {OpKind::Add, OpKind::Subtract, OpKind::Multiply}) expect_true_vjp(binary(kind));
+  for (const OpKind kind : {OpKind::Add, OpKind::Subtract, OpKind::Multiply, OpKind::Divide})
+    expect_true_vjp(binary(kind));
   for (const OpKind kind : {OpKind::Add, OpKind::Multiply}) expect_true_vjp(with_itself(kind));
 }
 
@@ -168,7 +181,7 @@ TEST(Multiply, OfAParameterWithItselfIsItsSquare) {
 }
 
 TEST(TwoOperands, CanBeSplitAlongEveryName) {
-  for (const OpKind kind : {OpKind::Add, OpKind::Subtract, OpKind::Multiply})
+  for (const OpKind kind : {OpKind::Add, OpKind::Subtract, OpKind::Multiply, OpKind::Divide})
     expect_sharded_equals_whole(binary(kind), 0.0);
 }
 

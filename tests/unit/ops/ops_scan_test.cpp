@@ -12,6 +12,7 @@ namespace {
 struct Example {
   const char* name;
   std::int64_t batch, chunks, chunk, groups, heads, width, state;
+  bool rate_per_number = false;  // of a state, as in Mamba
 };
 void PrintTo(const Example& example, std::ostream* out) { *out << example.name; }
 
@@ -22,7 +23,9 @@ OpCase scan(const Example& s) {
   c.add(
       OpKind::SelectiveScan,
       {c.parameter("x", {batch, chunks, chunk, groups, heads, width}),
-       c.parameter("dt", {batch, chunks, chunk, groups, heads}, -2, 2), c.parameter("a_log", {groups, heads}),
+       c.parameter("dt", {batch, chunks, chunk, groups, heads}, -2, 2),
+       c.parameter("a_log",
+                   s.rate_per_number ? std::vector<Dim>{groups, heads, state} : std::vector<Dim>{groups, heads}),
        c.parameter("b", {batch, chunks, chunk, groups, state}), c.parameter("c", {batch, chunks, chunk, groups, state}),
        c.parameter("d", {groups, heads}), c.parameter("dt_bias", {groups, heads})},
       {}, "y");
@@ -50,9 +53,10 @@ Values by_sums(const Example& s, const OpCase& c) {
             for (std::int64_t u = t; u >= 0; --u) {
               double along = 0.0;
               for (std::int64_t n = 0; n < s.state; ++n)
-                along +=
-                    at(4, (token(t) * s.groups + g) * s.state + n) * at(3, (token(u) * s.groups + g) * s.state + n);
-              sum += along * std::exp(-std::exp(at(2, head)) * elapsed) * step(u) * at(0, per_head(u) * s.width + p);
+                along += at(4, (token(t) * s.groups + g) * s.state + n) *
+                         at(3, (token(u) * s.groups + g) * s.state + n) *
+                         std::exp(-std::exp(at(2, s.rate_per_number ? head * s.state + n : head)) * elapsed);
+              sum += along * step(u) * at(0, per_head(u) * s.width + p);
               elapsed += step(u);
             }
             y.push_back(sum);
@@ -65,6 +69,8 @@ const Example kExamples[] = {
     {"chunks", 2, 3, 2, 2, 2, 2, 3},
     {"one_token_a_chunk", 1, 4, 1, 2, 1, 2, 2},
     {"many_heads", 2, 2, 2, 2, 4, 1, 1},
+    {"rates_of_numbers", 2, 2, 3, 1, 4, 1, 3, true},
+    {"rates_of_numbers_of_wide_heads", 1, 3, 2, 2, 2, 2, 2, true},
 };
 
 class SelectiveScans : public testing::TestWithParam<Example> {};
@@ -96,6 +102,11 @@ INSTANTIATE_TEST_SUITE_P(, SelectiveScans, testing::ValuesIn(kExamples),
 TEST(SelectiveScan, CountsTheProductsOfItsChunks) {
   const OpCase c = scan({"", 1, 3, 4, 2, 2, 8, 16});
   EXPECT_EQ(graph_flops(c.graph).si(), 12 * 2 * (128 + 1152));
+}
+
+// With a rate for each number: 9 for each of 4 heads, 8 wide, with a state of 16.
+TEST(SelectiveScan, CountsTheNumbersOfItsStates) {
+  EXPECT_EQ(graph_flops(scan({"", 1, 3, 4, 2, 2, 8, 16, true}).graph).si(), 12 * 9 * 4 * 8 * 16);
 }
 
 TEST(SelectiveScan, RefusesOperandsThatDoNotFit) {

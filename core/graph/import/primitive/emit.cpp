@@ -2,7 +2,9 @@
 #include "core/graph/import/primitive/emit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -27,34 +29,32 @@ std::optional<OpKind> unary_kind(Kind kind) {
       return OpKind::Tanh;
     case Kind::Sigmoid:
       return OpKind::Sigmoid;
+    case Kind::Exp:
+      return OpKind::Exp;
+    case Kind::Log:
+      return OpKind::Log;
+    case Kind::Sqrt:
+      return OpKind::Sqrt;
+    case Kind::Rsqrt:
+      return OpKind::Rsqrt;
+    case Kind::Reciprocal:
+      return OpKind::Reciprocal;
+    case Kind::Abs:
+      return OpKind::Abs;
+    case Kind::Sin:
+      return OpKind::Sin;
+    case Kind::Cos:
+      return OpKind::Cos;
+    case Kind::Erf:
+      return OpKind::Erf;
     default:
       return std::nullopt;
   }
 }
 
-bool is_emittable(Kind kind) {
-  switch (kind) {
-    case Kind::Divide:
-    case Kind::Power:
-    case Kind::Maximum:
-    case Kind::Minimum:
-    case Kind::Exp:
-    case Kind::Log:
-    case Kind::Sqrt:
-    case Kind::Rsqrt:
-    case Kind::Reciprocal:
-    case Kind::Abs:
-    case Kind::Sin:
-    case Kind::Cos:
-    case Kind::Erf:
-    case Kind::Not:
-    case Kind::ToInteger:
-    case Kind::PickLabel:
-      return false;
-    default:
-      return true;
-  }
-}
+// The exponents that powers are products for.
+constexpr double kMaxPower = 16.0;
+bool is_whole_power(double exponent) { return exponent == std::floor(exponent) && std::abs(exponent) <= kMaxPower; }
 
 }  // namespace
 
@@ -216,19 +216,54 @@ std::optional<double> Emitter::scalar(int n) const {
 
 // --- elementwise ---
 
-Value Emitter::scaled(int n, int x, double scale) {
-  const std::size_t k = node(n).inputs[0] == x ? 0 : 1;
-  const Value value = operand(n, k);
-  const Value made{add(OpKind::Scale, "", {value.tensor}, {.scale = scale}), value.order};
+// Of x and y one is a number.
+Value Emitter::with_number(int n) {
+  const Node& of = node(n);
+  const bool first = scalar(of.inputs[0]).has_value();
+  const double number = *scalar(of.inputs[first ? 0 : 1]);
+  const Value x = operand(n, first ? 1 : 0);
+  const auto scale = [&](TensorId y, double by) { return by == 1.0 ? y : add(OpKind::Scale, "", {y}, {.scale = by}); };
+  const auto shift = [&](TensorId y, double by) { return by == 0.0 ? y : add(OpKind::Shift, "", {y}, {.value = by}); };
+  const auto made = [&]() -> TensorId {
+    switch (of.kind) {
+      case Kind::Add:
+        return shift(x.tensor, number);
+      case Kind::Subtract:
+        return first ? shift(scale(x.tensor, -1.0), number) : shift(x.tensor, -number);
+      case Kind::Multiply:
+        return add(OpKind::Scale, "", {x.tensor}, {.scale = number});
+      case Kind::Divide:
+        return first ? scale(add(OpKind::Reciprocal, "", {x.tensor}), number) : scale(x.tensor, 1.0 / number);
+      case Kind::Maximum:  // relu(x - c) + c
+        return shift(add(OpKind::Relu, "", {shift(x.tensor, -number)}), number);
+      case Kind::Minimum:  // c - relu(c - x)
+        return shift(scale(add(OpKind::Relu, "", {shift(scale(x.tensor, -1.0), number)}), -1.0), number);
+      default:
+        return first ? add(OpKind::Exp, "", {scale(x.tensor, std::log(number))}) : power(x.tensor, number);
+    }
+  };
+  const Value value{made(), x.order};
   const AxisList all = joined(axes_.of(n));
-  return made.order.size() == all.size() ? made : widened(made, all);
+  return value.order.size() == all.size() ? value : widened(value, all);
+}
+
+// Whole powers by squaring; others as exp(c log x), which like them are no numbers for x below 0.
+TensorId Emitter::power(TensorId x, double exponent) {
+  if (!is_whole_power(exponent))
+    return add(OpKind::Exp, "", {add(OpKind::Scale, "", {add(OpKind::Log, "", {x})}, {.scale = exponent})});
+  auto left = static_cast<int>(std::abs(exponent));
+  std::optional<TensorId> made;
+  for (TensorId square = x; left > 0; left /= 2) {
+    if (left % 2 == 1) made = made ? add(OpKind::Multiply, "", {*made, square}) : square;
+    if (left > 1) square = add(OpKind::Multiply, "", {square, square});
+  }
+  if (!made) return add(OpKind::Shift, "", {add(OpKind::Scale, "", {x}, {.scale = 0.0})}, {.value = 1.0});
+  return exponent < 0 ? add(OpKind::Reciprocal, "", {*made}) : *made;
 }
 
 Value Emitter::binary(int n) {
   const Node& of = node(n);
-  if (of.kind == Kind::Multiply)
-    for (const std::size_t k : {0, 1})
-      if (const auto factor = scalar(of.inputs[k])) return scaled(n, of.inputs[1 - k], *factor);
+  if (of.kind != Kind::Compare && (scalar(of.inputs[0]) || scalar(of.inputs[1]))) return with_number(n);
   Value x = operand(n, 0), y = operand(n, 1);
   const AxisList all = joined(axes_.of(n));
   const bool y_larger = y.order.size() > x.order.size();
@@ -242,11 +277,28 @@ Value Emitter::binary(int n) {
   }
   x = widened(x, order);
   y = widened(y, order);
-  const OpKind kind = of.kind == Kind::Add        ? OpKind::Add
-                      : of.kind == Kind::Subtract ? OpKind::Subtract
-                      : of.kind == Kind::Multiply ? OpKind::Multiply
-                                                  : OpKind::Compare;
-  return {add(kind, "", {x.tensor, y.tensor}, {.comparison = of.details.comparison}), order};
+  const auto both = [&](OpKind kind, TensorId a, TensorId b) {
+    return add(kind, "", {a, b}, {.comparison = of.details.comparison});
+  };
+  switch (of.kind) {
+    case Kind::Maximum:  // y + relu(x - y)
+    case Kind::Minimum: {
+      const bool larger = of.kind == Kind::Maximum;
+      const TensorId more =
+          add(OpKind::Relu, "", {both(OpKind::Subtract, larger ? x.tensor : y.tensor, larger ? y.tensor : x.tensor)});
+      return {both(larger ? OpKind::Add : OpKind::Subtract, y.tensor, more), order};
+    }
+    case Kind::Add:
+      return {both(OpKind::Add, x.tensor, y.tensor), order};
+    case Kind::Subtract:
+      return {both(OpKind::Subtract, x.tensor, y.tensor), order};
+    case Kind::Multiply:
+      return {both(OpKind::Multiply, x.tensor, y.tensor), order};
+    case Kind::Divide:
+      return {both(OpKind::Divide, x.tensor, y.tensor), order};
+    default:
+      return {both(OpKind::Compare, x.tensor, y.tensor), order};
+  }
 }
 
 Value Emitter::select(int n) {
@@ -286,6 +338,10 @@ void Emitter::emit(int n) {
       case Kind::Add:
       case Kind::Subtract:
       case Kind::Multiply:
+      case Kind::Divide:
+      case Kind::Power:
+      case Kind::Maximum:
+      case Kind::Minimum:
       case Kind::Compare:
         return binary(n);
       case Kind::Select:
@@ -331,30 +387,34 @@ void Emitter::emit(int n) {
   if (!scalar(n)) values_[static_cast<std::size_t>(n)] = made();
 }
 
+// The labels of a cross entropy whose logits have these rows.
+TensorId Emitter::labels_of(int loss, const std::vector<Wanted>& wanted, const std::vector<Dim>& rows) {
+  const int labels = node(loss).inputs[1];
+  const Node& given = node(labels);
+  if (only_labels(labels))
+    return graph_.add_tensor(unique(given.name.empty() ? "labels" : given.name), TensorKind::Input, DType::I32, rows);
+  AxisList order;
+  for (std::size_t k = 0; k + 1 < wanted.size(); ++k) order.push_back(wanted[k].axes[0]);
+  return ordered(operand(loss, 1), order).tensor;
+}
+
 void Emitter::add_loss(LossReduction reduction) {
   const ModelConfig none;
   ModelWriter writer(graph_, none);
-  const Node& result = node(module_.result);
-  if (result.kind == Kind::CrossEntropy) {
+  require(losses_.size() < 2 || reduction != LossReduction::TokenWeighted,
+          "model '{}': its {} losses have tokens of their own, which no one weight is for; choose the mean or the sum.",
+          graph_.name, losses_.size());
+  for (std::size_t k = 0; k < losses_.size(); ++k) {
+    const int loss = losses_[k];
     std::vector<Wanted> wanted;
-    const Value logits =
-        with_last(module_.result, operand(module_.result, 0), node(result.inputs[0]).shape.size() - 1, wanted);
+    const Value logits = with_last(loss, operand(loss, 0), node(node(loss).inputs[0]).shape.size() - 1, wanted);
     const TensorId x = shaped(logits, wanted);
     std::vector<Dim> rows = graph_.tensor(x).dims;
     rows.pop_back();
-    TensorId labels{0};
-    const Node& given = node(result.inputs[1]);
-    if (only_labels(result.inputs[1])) {
-      labels =
-          graph_.add_tensor(unique(given.name.empty() ? "labels" : given.name), TensorKind::Input, DType::I32, rows);
-    } else {
-      AxisList order;
-      for (std::size_t k = 0; k + 1 < wanted.size(); ++k) order.push_back(wanted[k].axes[0]);
-      labels = ordered(operand(module_.result, 1), order).tensor;
-    }
-    graph_.loss = writer.cross_entropy(x, labels, reduction);
-    return;
+    const TensorId made = writer.cross_entropy(x, labels_of(loss, wanted, rows), reduction, head_name(k));
+    graph_.loss = k == 0 ? made : graph_.add_op(OpKind::Add, head_name(k) + ".total", {*graph_.loss, made})[0];
   }
+  if (!losses_.empty()) return;
   require(reduction != LossReduction::TokenWeighted,
           "model '{}': its loss has no tokens that could be weighted; choose the mean or the sum.", graph_.name);
   const Value& made = values_[static_cast<std::size_t>(module_.result)];
@@ -365,13 +425,18 @@ void Emitter::add_loss(LossReduction reduction) {
 }
 
 void Emitter::run(const std::vector<int>& blocks, LossReduction reduction) {
-  for (const char* taken : {"head.row_max", "head.sum_exp", "head.pick_label", "head.loss", "loss_weights"})
-    used_[taken] = 1;
-  const bool ends_in_loss = node(module_.result).kind == Kind::CrossEntropy;
+  losses_ = cross_entropies_of(module_, module_.result);
+  used_["loss_weights"] = 1;
+  for (std::size_t k = 0; k < std::max<std::size_t>(losses_.size(), 1); ++k)
+    for (const char* taken : {".row_max", ".sum_exp", ".pick_label", ".loss", ".total"})
+      used_[head_name(k) + taken] = 1;
+  std::set<int> left_out;  // what is made with the losses: these, their sums, and labels, which have their rows
+  for (int n = 0; n < static_cast<int>(module_.nodes.size()); ++n)
+    if (!cross_entropies_of(module_, n).empty()) left_out.insert(n);
+  for (const int loss : losses_)
+    if (only_labels(node(loss).inputs[1])) left_out.insert(node(loss).inputs[1]);
   for (int n = 0; n < static_cast<int>(module_.nodes.size()); ++n) {
-    if (ends_in_loss && n == module_.result) continue;
-    // Labels are made with the loss, whose rows they have.
-    if (ends_in_loss && n == node(module_.result).inputs[1] && only_labels(n)) continue;
+    if (left_out.contains(n)) continue;
     graph_.current_block = blocks[static_cast<std::size_t>(n)];
     emit(n);
   }
@@ -380,10 +445,40 @@ void Emitter::run(const std::vector<int>& blocks, LossReduction reduction) {
   add_loss(reduction);
 }
 
+namespace {
+
+// Of powers one side is a number; integers are compared and looked up, and no more.
+bool is_emittable(const Module& module, const Node& node) {
+  const auto number = [&](int of) {
+    const Node* at = &module.nodes[static_cast<std::size_t>(of)];
+    while (at->kind == Kind::Broadcast || at->kind == Kind::Reshape)
+      at = &module.nodes[static_cast<std::size_t>(at->inputs[0])];
+    return at->values && at->values->size() == 1 ? std::optional(at->values->front()) : std::nullopt;
+  };
+  switch (node.kind) {
+    case Kind::Not:
+    case Kind::ToInteger:
+    case Kind::PickLabel:
+      return false;
+    case Kind::Power: {
+      const std::optional<double> base = number(node.inputs[0]), exponent = number(node.inputs[1]);
+      return exponent || (base && *base > 0.0);
+    }
+    case Kind::Divide:
+    case Kind::Maximum:
+    case Kind::Minimum:
+      return !node.integer;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
 void expect_emittable(const Module& module) {
   std::map<std::string, std::pair<int, std::string>> unknown;  // their number and the first one's name
   for (const Node& node : module.nodes) {
-    if (is_emittable(node.kind) || node.constant) continue;
+    if (is_emittable(module, node) || node.constant) continue;
     auto& [count, first] = unknown[name_of(node.kind)];
     if (count++ == 0) first = node.name;
   }

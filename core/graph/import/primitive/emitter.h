@@ -75,7 +75,8 @@ class Emitter {
   [[nodiscard]] Value number(int n);
   [[nodiscard]] TensorId parameter_of(int n, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value binary(int n);
-  [[nodiscard]] Value scaled(int n, int x, double scale);
+  [[nodiscard]] Value with_number(int n);
+  [[nodiscard]] TensorId power(TensorId x, double exponent);
   [[nodiscard]] Value select(int n);
   [[nodiscard]] Value unary(int n);
   [[nodiscard]] Value matmul(int n);
@@ -96,6 +97,10 @@ class Emitter {
   // Whether n is an input that the loss alone reads.
   [[nodiscard]] bool only_labels(int n) const { return node(n).inputs.empty() && readers_of_.at(n).size() == 1; }
   void add_loss(LossReduction reduction);
+  [[nodiscard]] TensorId labels_of(int loss, const std::vector<Wanted>& wanted, const std::vector<Dim>& rows);
+  [[nodiscard]] static std::string head_name(std::size_t loss) {
+    return loss == 0 ? "head" : "head" + std::to_string(loss + 1);
+  }
 
   const Module& module_;
   const Axes& axes_;
@@ -107,6 +112,7 @@ class Emitter {
   std::map<int, int> part_axis_;  // of products that only slices read, and of what lies between; -1 of their weights
   std::map<int, TensorId> numbers_;
   std::map<std::string, int> used_;
+  std::vector<int> losses_;  // cross entropies that the result is the sum of
   std::string name_;
 };
 

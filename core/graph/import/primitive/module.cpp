@@ -63,6 +63,19 @@ void drop_unused(Module& module) {
   module.result = renumbered[static_cast<std::size_t>(module.result)];
 }
 
+std::vector<int> cross_entropies_of(const Module& module, int i) {
+  const Node& node = module.nodes[static_cast<std::size_t>(i)];
+  if (node.kind == Kind::CrossEntropy) return {i};
+  std::vector<int> found;
+  if (node.kind != Kind::Add || !node.shape.empty()) return found;
+  for (const int input : node.inputs) {
+    const std::vector<int> inner = cross_entropies_of(module, input);
+    if (inner.empty()) return {};
+    found.insert(found.end(), inner.begin(), inner.end());
+  }
+  return found;
+}
+
 std::vector<int> uses_of(const Module& module) {
   std::vector<int> uses(module.nodes.size(), 0);
   for (const Node& node : module.nodes)

@@ -128,7 +128,7 @@ struct FileSharding {
 
 struct Module {
   std::vector<Node> nodes;
-  int result = -1;                                     // the loss where it is a CrossEntropy
+  int result = -1;                                     // the loss where it is a CrossEntropy, or a sum of such
   std::int64_t batch = 0;                              // the file's, 0: open
   std::map<std::string, std::int64_t> file_ops;        // by the file's names
   std::map<std::string, std::int64_t> recognised;      // patterns that became one op
@@ -141,6 +141,8 @@ struct Module {
 
 // Drops the nodes that the result does not depend on; inputs and parameters too.
 void drop_unused(Module& module);
+// The cross entropies that node i is, or is the sum of; none: it is something else.
+[[nodiscard]] std::vector<int> cross_entropies_of(const Module& module, int i);
 // How many nodes read each.
 [[nodiscard]] std::vector<int> uses_of(const Module& module);
 

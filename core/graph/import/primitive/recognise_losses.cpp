@@ -249,12 +249,12 @@ int labels_below(const Builder& b, int i) {
   return i;
 }
 
-// The logarithm of a softmax of which labels pick, however it is weighed, counted and added to other terms: these are
-// counted in `others`.
-Recogniser::Found Recogniser::logarithms_of(int loss, int* others) const {
+// What labels pick of the logarithms of a softmax, of each, in the module's order, however they are weighed, counted
+// and added to other terms: these are counted in `others`.
+std::vector<int> Recogniser::logarithms_of(int loss, int* others) const {
   constexpr std::size_t kMaxNodes = 512;
   std::set<int> open = {loss}, met;
-  Found picked;
+  std::vector<int> picked;
   while (!open.empty() && met.size() < kMaxNodes) {
     const int i = *open.rbegin();
     open.erase(i);
@@ -264,7 +264,7 @@ Recogniser::Found Recogniser::logarithms_of(int loss, int* others) const {
       const int logarithm = node.inputs[0];
       const bool fits =
           is(logarithm, Kind::Log) && is(at(logarithm).inputs[0], Kind::Softmax) && over_last(at(logarithm).inputs[0]);
-      if (fits && !picked) picked = i;
+      if (fits) picked.insert(picked.begin(), i);
       if (!fits) ++*others;
       continue;
     }
@@ -284,12 +284,21 @@ Recogniser::Found Recogniser::logarithms_of(int loss, int* others) const {
 Recogniser::Found Recogniser::cross_entropy(int loss) {
   if (!at(loss).shape.empty() || is(loss, Kind::CrossEntropy)) return std::nullopt;
   int others = 0;
-  const Found picked = logarithms_of(loss, &others);
-  if (!picked) return std::nullopt;
+  const std::vector<int> picked = logarithms_of(loss, &others);
+  if (picked.empty()) return std::nullopt;
   if (others > 0)
     to_.notes.push_back("the loss is the cross entropy alone; other terms that the file adds to it are left out");
-  const int softmax_of = at(at(*picked).inputs[0]).inputs[0], labels = labels_below(b_, at(*picked).inputs[1]);
-  return b_.cross_entropy(at(softmax_of).inputs[0], labels);
+  std::set<int> terms;  // those of the same logits and labels are one
+  Found sum;
+  for (const int one : picked) {
+    const int softmax_of = at(at(one).inputs[0]).inputs[0], labels = labels_below(b_, at(one).inputs[1]);
+    const int term = b_.cross_entropy(at(softmax_of).inputs[0], labels);
+    if (terms.insert(term).second) sum = sum ? b_.binary(Kind::Add, *sum, term) : term;
+  }
+  if (terms.size() > 1)
+    to_.notes.push_back(
+        fmt::format("the loss is the sum of {} cross entropies, each the mean of its own rows", terms.size()));
+  return sum;
 }
 
 }  // namespace meshwright::primitive

@@ -130,7 +130,7 @@ class Recogniser {
   [[nodiscard]] Scaled peeled(int i);
   [[nodiscard]] int softmax_below(int i);
   [[nodiscard]] Found cross_entropy(int loss);
-  [[nodiscard]] Found logarithms_of(int loss, int* others) const;
+  [[nodiscard]] std::vector<int> logarithms_of(int loss, int* others) const;
 
   const Module& from_;
   const bool lone_;

@@ -10,6 +10,7 @@
 #include "core/graph/import/names.h"
 #include "core/graph/import/xla/hlo_attributes.h"
 #include "core/graph/import/xla/hlo_cursor.h"
+#include "core/graph/import/xla/library_calls.h"
 #include "core/graph/import/xla/xla_order.h"
 #include "core/graph/import/xla/xla_summary.h"
 
@@ -307,6 +308,7 @@ Program HloReader::read() {
   order_computations(program_, cursor_.place());
   match_donors();
   count_partitions(partitions_);
+  expand_library_calls(program_);
   return std::move(program_);
 }
 

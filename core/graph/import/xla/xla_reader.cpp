@@ -9,6 +9,7 @@
 #include "core/graph/import/names.h"
 #include "core/graph/import/primitive/file_sharding.h"
 #include "core/graph/import/xla/lowering.h"
+#include "core/graph/import/xla/sampled_program.h"
 #include "core/graph/import/xla/xla_roles.h"
 #include "core/graph/import/xla/xla_summary.h"
 
@@ -70,20 +71,27 @@ std::string block_of_path(const std::string& path) {
 
 class ProgramReader {
  public:
-  ProgramReader(const Program& program, std::string place)
-      : program_(program), place_(std::move(place)), builder_(made_.module) {}
+  // `several`: a program of one sample is read as one of several.
+  ProgramReader(const Program& program, std::string place, bool several)
+      : program_(program), place_(std::move(place)), several_(several), builder_(made_.module) {}
 
   ImportedProgram read() {
     expect_plannable();
-    const FlatProgram flat = flattened(program_, place_);
+    FlatProgram flat = flattened(program_, place_);
     expect_sane(flat);
-    const Roles roles = roles_of(program_, flat, place_);
-    made_.module.batch = roles.batch;
-    made_.module.notes = roles.notes;
-    made_.module.file_ops = summary_of(program_).opcodes;
+    Roles roles = roles_of(program_, flat, place_);
     made_.default_batch = roles.batch;
     made_.dtype = roles.dtype;
     expect_known(flat, roles.needed);
+    SampledProgram several;
+    has_one_sample_ = roles.batch == 1;
+    if (several_ && has_one_sample_) {
+      several = one_of_several(flat, roles);
+      flat = several.flat;
+    }
+    made_.module.batch = roles.batch;
+    made_.module.notes = roles.notes;
+    made_.module.file_ops = summary_of(program_).opcodes;
     Lowering lowering(program_, flat, builder_);
     add_arguments(flat, roles, lowering);
     for (std::size_t i = 0; i < flat.ops.size(); ++i)
@@ -94,12 +102,36 @@ class ProgramReader {
     require(!result.random, "{}: the module's result is made of random numbers alone; give the module of a model.",
             place_);
     int node = lowering.whole(result);
+    if (several.has_samples && result.shape.size() == 1)
+      node = builder_.reduce(primitive::Kind::ReduceMean, node, {0}, false);
     if (primitive::elements_of(builder_.shape(node)) == 1) node = builder_.reshape(node, {});
     made_.module.result = node;
     return std::move(made_);
   }
 
+  [[nodiscard]] bool has_one_sample() const { return has_one_sample_; }
+
  private:
+  // Makes the roles those of the program of several samples, too.
+  SampledProgram one_of_several(const FlatProgram& flat, Roles& roles) const {
+    std::vector<bool> data;
+    for (std::size_t p = 0; p < roles.roles.size(); ++p) {
+      const FlatValue& of = flat.values[static_cast<std::size_t>(flat.parameters[p])];
+      data.push_back(roles.roles[p] == Role::Batch && !of.type->sizes.empty());  // not the state of random numbers
+    }
+    SampledProgram several = with_samples(flat, roles.needed, data, roles.result, place_);
+    require(several.has_samples, "{}: the module's result is made of weights alone; give the module of a model.",
+            place_);
+    roles.result = several.result;
+    roles.needed.assign(several.flat.ops.size(), true);
+    roles.batch = kSamples;
+    roles.notes.emplace_back(
+        "the module has one sample: each argument of data gets a dimension of samples in front, and the loss is the "
+        "mean "
+        "of theirs");
+    return several;
+  }
+
   void expect_plannable() const {
     require(
         !program_.cut_off && program_.entry >= 0,
@@ -257,17 +289,15 @@ class ProgramReader {
       if (lower_random(lowering, op)) return;
       rule_of(of)(lowering, op);
     } catch (const InputError& error) {
-      // XLA takes dimensions of one element away, so that a batch of 1 cannot be told from none.
-      const char* hint = made_.module.batch == 1 ? " (its batch of 1 hides which dimension is the batch: lower it with "
-                                                   "2 samples or more)"
-                                                 : "";
-      throw InputError(fmt::format("{}:{}: {} {}{}; see docs/models.md.", place_, of.line, printable(called(of)),
-                                   error.what(), hint));
+      throw InputError(
+          fmt::format("{}:{}: {} {}; see docs/models.md.", place_, of.line, printable(called(of)), error.what()));
     }
   }
 
   const Program& program_;
   const std::string place_;
+  const bool several_;
+  bool has_one_sample_ = false;
   ImportedProgram made_;
   Builder builder_;
 };
@@ -279,7 +309,14 @@ ImportedProgram module_of(const Program& program, const std::map<std::string, st
   for (const auto& [name, size] : dims)
     throw InputError(
         fmt::format("--dim: '{}' leaves no dimension open, '{}' neither; leave the option out.", place, name));
-  return ProgramReader(program, place).read();
+  ProgramReader plain(program, place, false);
+  try {
+    return plain.read();
+  } catch (const InputError&) {
+    // XLA takes dimensions of one element away, so that a batch of 1 may not be told from none.
+    if (!plain.has_one_sample()) throw;
+  }
+  return ProgramReader(program, place, true).read();
 }
 
 }  // namespace meshwright::xla

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/base/errors.h"
+#include "core/graph/import/xla/library_calls.h"
 #include "core/graph/import/xla/lowering.h"
 
 namespace meshwright::xla {
@@ -159,6 +160,8 @@ const std::map<std::string, Rule>& call_rules() {
       {"mhlo.erf", activation<Kind::Erf>},
       {"chlo.erf", activation<Kind::Erf>},
       {"te_fused_attn_forward_ffi", fused_attention},
+      {kAttentionCall, fused_attention},
+      {kGeluCall, activation<Kind::Gelu>},
   };
   return kRules;
 }

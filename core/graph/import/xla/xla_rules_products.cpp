@@ -337,6 +337,9 @@ void batch_norm(Lowering& l, const FlatOp& op) {
         inverse(order));
     return l.set(op, made, l.b.shape(made));
   }
+  // PyTorch writes a layer norm of (batch, rows, width) as a batch norm of (1, batch rows, width).
+  l.b.expect(l.b.module().batch != 1 || x.shape.empty() || !primitive::holds_batch(x.shape[0]),
+             "a normalisation of one sample over its rows does not tell whether it is that of a batch");
   Numbers axes;
   Shape by_feature(x.shape.size(), 1);
   for (std::size_t d = 0; d < x.shape.size(); ++d)

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoders with rotated heads: Llama and its like, and those with other norms, factors, and blocks side by side.
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf_parts.h"
+
+namespace meshwright::hf {
+
+ModelConfig read_llama(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  set_attention_bias(model, config, false);
+  return model;
+}
+
+ModelConfig read_mistral(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  return model;
+}
+
+ModelConfig read_qwen2(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  set(model, "qkv_bias", 1);
+  read_qwen_window(model, config);
+  return model;
+}
+
+ModelConfig read_qwen3(const HfReader& config) { return read_qwen3_decoder("llama", config); }
+
+// Phi-1 to Phi-2: side by side behind one norm, biases everywhere.
+ModelConfig read_phi(const HfReader& config) {
+  config.refuse("qk_layernorm");
+  ModelConfig model = made_with_groups("decoder", config);
+  set(model, "gelu", 1);
+  set_activation(model, config, "hidden_act", "gelu_new", {Act::Gelu, Act::GeluErf});
+  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias", "head_bias", "layer_norm"}) set(model, key, 1);
+  set(model, "gated", 0);
+  set(model, "parallel", 2);
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  read_rotation(model, config, 1e-5);
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  set_rotated_share(model, config, "partial_rotary_factor", 0.5);
+  return model;
+}
+
+ModelConfig read_phi3(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config, 1e-5);
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set_rotated_share(model, config, "partial_rotary_factor", 1.0);
+  return model;
+}
+
+// Falcon-7B has one key and value head and one norm, the larger ones groups and two; side by side in both.
+ModelConfig read_falcon(const HfReader& config) {
+  config.refuse("alibi");
+  const std::int64_t positions = config.size_or({"max_position_embeddings"}, 2048);
+  ModelConfig model =
+      made("decoder", Core{config.size({"num_hidden_layers", "n_layer"}), config.size({"hidden_size"}),
+                           config.size({"num_attention_heads", "n_head"}), positions, config.size({"vocab_size"})});
+  const bool groups = config.flag_or("new_decoder_architecture", false);
+  const bool parallel = groups || config.flag_or("parallel_attn", true);
+  const std::int64_t norms = config.size_or({"num_ln_in_parallel_attn"}, groups ? 2 : 1);
+  set(model, "intermediate", config.size_or({"ffn_hidden_size"}, 4 * model.hidden));
+  const std::int64_t heads = config.size_or({"num_kv_heads", "n_head_kv"}, model.heads);
+  set(model, "kv_heads", groups ? heads : config.flag_or("multi_query", true) ? 1 : model.heads);
+  set(model, "gelu", 1);
+  set_activation(model, config, "activation", "gelu", {Act::Gelu, Act::GeluErf});
+  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias"}) set(model, key, config.flag_or("bias", false));
+  set(model, "layer_norm", 1);
+  set(model, "gated", 0);
+  set(model, "parallel", !parallel ? 0 : norms == 1 ? 2 : 1);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  read_rotation(model, config, 1e-5);
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  return model;
+}
+
+ModelConfig read_gptj(const HfReader& config) {
+  const std::int64_t positions = config.size({"n_positions", "n_ctx"});
+  ModelConfig model = made("decoder", Core{config.size({"n_layer"}), config.size({"n_embd"}), config.size({"n_head"}),
+                                           positions, config.size({"vocab_size"})});
+  set(model, "intermediate", config.size_or({"n_inner"}, 4 * model.hidden));
+  set(model, "gelu", 1);
+  set_activation(model, config, "activation_function", "gelu_new", {Act::Gelu, Act::GeluErf});
+  for (const char* key : {"mlp_bias", "head_bias", "layer_norm"}) set(model, key, 1);
+  set(model, "gated", 0);
+  set(model, "parallel", 2);
+  set(model, "rotary_dims", config.size_or({"rotary_dim"}, 64));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  return model;
+}
+
+ModelConfig read_granite(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config);
+  set_attention_bias(model, config, false);
+  model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
+  model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
+  model.factors["logit_scale"] = 1.0 / config.positive_or("logits_scaling", 1.0);
+  set_score_scale(model, config.positive_or("attention_multiplier", 1.0));
+  return model;
+}
+
+ModelConfig read_starcoder2(const HfReader& config) {
+  ModelConfig model = made_with_groups("decoder", config);
+  set(model, "gelu", 1);
+  set_activation(model, config, "hidden_act", "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf});
+  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias"}) set(model, key, config.flag_or("use_bias", true));
+  set(model, "layer_norm", 1);
+  set(model, "gated", 0);
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  read_rotation(model, config, 1e-5);
+  set_epsilon(model, config, "norm_epsilon", 1e-5);
+  return model;
+}
+
+ModelConfig read_stablelm(const HfReader& config) {
+  config.refuse("qk_layernorm");
+  ModelConfig model = read_decoder("decoder", config);
+  set(model, "qkv_bias", config.flag_or("use_qkv_bias", false));
+  set(model, "layer_norm", 1);
+  set(model, "parallel", config.flag_or("use_parallel_residual", false) ? 2 : 0);
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  set_rotated_share(model, config, "partial_rotary_factor", 0.25);
+  return model;
+}
+
+// Norms of what attention and feed-forward make, and of all queries and keys at once.
+ModelConfig read_olmo2(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "norms", 2);
+  set(model, "wide_qk_norm", 1);
+  return model;
+}
+
+// Every fourth layer has no positions.
+ModelConfig read_smollm3(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config);
+  set_attention_bias(model, config, false);
+  read_qwen_window(model, config);
+  const std::int64_t every = config.size_or({"no_rope_layer_interval"}, 4, 0);
+  set(model, "no_rotary_every", every);
+  if (!config.has("no_rope_layers")) return model;
+  const Json& rotated = config.at("no_rope_layers");  // 1: the layer has positions
+  bool as_told = rotated.is_array() && rotated.size() == static_cast<std::size_t>(model.layers);
+  for (std::int64_t layer = 0; as_told && layer < model.layers; ++layer)
+    as_told = rotated[static_cast<std::size_t>(layer)] == (every == 0 || (layer + 1) % every != 0 ? 1 : 0);
+  require(as_told,
+          "{}: 'no_rope_layers' are other layers than each 'no_rope_layer_interval'-th, which is not supported.",
+          config.place());
+  return model;
+}
+
+}  // namespace meshwright::hf

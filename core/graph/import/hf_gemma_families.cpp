@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gemma: a scaled embedding, norms of what attention and feed-forward make, windows in most layers.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf_parts.h"
+
+namespace meshwright::hf {
+
+// Gemma's norms weigh by 1 + w, which is as many weights and as much work.
+ModelConfig read_gemma(const HfReader& config) {
+  ModelConfig model = made_with_groups("decoder", config);
+  set(model, "head_dim", config.size_or({"head_dim"}, 256));
+  const char* act = config.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  set(model, "gelu", 1);
+  set(model, "erf", one_of(config, act, "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf}) == Act::GeluErf);
+  set_attention_bias(model, config, false);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  read_rotation(model, config, 1e-6);
+  model.factors["embed_scale"] = std::sqrt(static_cast<double>(model.hidden));
+  return model;
+}
+
+// Five layers of windows to one without: `layer_types`, or a pattern's length in older files.
+ModelConfig read_gemma3(const HfReader& config) {
+  if (config.text_or("model_type", "") == "gemma3") {
+    require(config.has("text_config"),
+            "{}: 'text_config' is missing; it describes the text model of the family gemma3.", config.place());
+    return read_gemma3(config.part("text_config"));
+  }
+  for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"})
+    require(!config.has(cap), "{}: '{}' is given, which is not supported; models of this family without it are.",
+            config.place(), cap);
+  ModelConfig model = read_gemma(config);
+  set(model, "norms", 1);
+  set(model, "qk_norm", 1);
+  set(model, "window", config.size_or({"sliding_window"}, 4096));
+  set(model, "full_every", config.size_or({"sliding_window_pattern"}, 6));
+  read_layer_types(model, config);
+  set_score_scale(model, 1.0 / std::sqrt(config.positive_or("query_pre_attn_scalar", 256.0)));
+  return model;
+}
+
+namespace {
+
+struct Rotation {
+  double base, share;
+};
+// Of one kind of layer; what the file leaves out is as in `otherwise`.
+Rotation rotation_of(const HfReader* rotations, const char* kind, Rotation otherwise) {
+  if (rotations == nullptr || !rotations->has(kind)) return otherwise;
+  const HfReader rotation = rotations->part(kind);
+  return {rotation.positive_or("rope_theta", otherwise.base),
+          std::min(1.0, rotation.positive_or("partial_rotary_factor", otherwise.share))};
+}
+
+}  // namespace
+
+// Layers without windows have wider heads, and may have keys that are values too.
+ModelConfig read_gemma4(const HfReader& config) {
+  if (config.text_or("model_type", "") == "gemma4") {
+    require(config.has("text_config"),
+            "{}: 'text_config' is missing; it describes the text model of the family gemma4.", config.place());
+    return read_gemma4(config.part("text_config"));
+  }
+  const std::string both_ways = config.text_or("use_bidirectional_attention", "vision");
+  require(both_ways == "vision",
+          "{}: 'use_bidirectional_attention' is \"{}\", which is not supported; \"vision\" and null are.",
+          config.place(), both_ways);
+  require(!config.has("per_layer_config"),
+          "{}: 'per_layer_config' is given, which is not supported; 'global_head_dim' and 'num_global_key_value_heads' "
+          "are.",
+          config.place());
+  ModelConfig model = made_with_groups("gemma4", config);
+  set(model, "head_dim", config.size_or({"head_dim"}, 256));
+  set(model, "erf",
+      one_of(config, "hidden_activation", "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf}) == Act::GeluErf);
+  set_attention_bias(model, config, false);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set(model, "window", config.size_or({"sliding_window"}, 512));
+  set(model, "full_every", 6);
+  if (config.has("layer_types")) {
+    read_layer_types(model, config);
+    require(model.more["first_window_layer"] == 0 || model.more["full_every"] != 0,
+            "{}: 'layer_types' has no windows in its first layers, which is not supported for this family.",
+            config.place());
+    // Without any window, every layer sees all keys.
+    if (model.more["first_window_layer"] == model.layers) set(model, "full_every", 1);
+    model.more.erase("first_window_layer");
+  }
+  const bool tied_keys = config.flag_or("attention_k_eq_v", false);
+  const std::int64_t full_keys = config.size_or({"num_global_key_value_heads"}, model.more["kv_heads"]);
+  set(model, "kv_tied", tied_keys);
+  set(model, "full_kv_heads", tied_keys ? full_keys : model.more["kv_heads"]);
+  set(model, "full_head_dim", config.size_or({"global_head_dim"}, 512));
+  const std::optional<HfReader> rotations =
+      config.has("rope_parameters") ? std::optional(config.part("rope_parameters")) : std::nullopt;
+  const HfReader* by_kind = rotations ? &*rotations : nullptr;
+  const Rotation windowed = rotation_of(by_kind, "sliding_attention", {10000.0, 1.0}),
+                 full = rotation_of(by_kind, "full_attention", {1e6, 0.25});
+  require(windowed.share == 1.0,
+          "{}: 'rope_parameters' rotate a part of the heads with windows, which is not supported; all of each is.",
+          config.place());
+  model.factors["rotary_base"] = windowed.base;
+  model.factors["full_rotary_base"] = full.base;
+  set(model, "full_rotary_dims",
+      static_cast<std::int64_t>(full.share * static_cast<double>(model.more["full_head_dim"])));
+  set_epsilon(model, config, "rms_norm_eps", 1e-6);
+  set(model, "capped", config.has("final_logit_softcapping"));
+  model.factors["logit_cap"] = config.positive_or("final_logit_softcapping", 30.0);
+  set(model, "shared_layers", config.size_or({"num_kv_shared_layers"}, 0, 0));
+  set(model, "wide_shared", config.flag_or("use_double_wide_mlp", false));
+  set(model, "layer_embed", config.size_or({"hidden_size_per_layer_input"}, 256, 0));
+  set(model, "layer_vocab", config.size_or({"vocab_size_per_layer_input"}, 262144));
+  if (config.flag_or("enable_moe_block", false)) {
+    set(model, "experts", config.size({"num_experts"}));
+    set(model, "top_k", config.size({"top_k_experts"}));
+    set(model, "expert_intermediate", config.size({"moe_intermediate_size"}));
+  }
+  return model;
+}
+
+}  // namespace meshwright::hf

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/hf_parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/import/hf_config.h"
+
+namespace meshwright::hf {
+
+Act activation_from(const HfReader& config, const char* key, const std::string& name) {
+  if (name == "relu") return Act::Relu;
+  if (name == "silu" || name == "swish") return Act::Silu;
+  if (name == "gelu" || name == "gelu_python") return Act::GeluErf;
+  for (const char* gelu : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"})
+    if (name == gelu) return Act::Gelu;
+  throw InputError(
+      fmt::format("{}: '{}' is \"{}\", which is not supported; relu, gelu and silu are.", config.place(), key, name));
+}
+
+Act one_of(const HfReader& config, const char* key, const char* otherwise, std::initializer_list<Act> supported) {
+  const std::string name = config.text_or(key, otherwise);
+  const Act act = activation_from(config, key, name);
+  require(std::find(supported.begin(), supported.end(), act) != supported.end(),
+          "{}: '{}' is \"{}\", which this family is not built with; it is with \"{}\".", config.place(), key, name,
+          otherwise);
+  return act;
+}
+
+ModelConfig made(const char* family, const Core& core) {
+  return {.name = "",
+          .family = family,
+          .layers = core.layers,
+          .hidden = core.hidden,
+          .heads = core.heads,
+          .seq = std::min(core.positions, kLongestSequence),
+          .vocab = core.vocab};
+}
+
+ModelConfig made(const char* family, const HfReader& config) {
+  return made(family, Core{config.size({"num_hidden_layers"}), config.size({"hidden_size"}),
+                           config.size({"num_attention_heads"}), config.size({"max_position_embeddings"}),
+                           config.size({"vocab_size"})});
+}
+
+void set(ModelConfig& model, const char* key, std::int64_t value) { model.more[key] = value; }
+
+Act set_activation(ModelConfig& model, const HfReader& config, const char* key, const char* otherwise,
+                   std::initializer_list<Act> supported) {
+  const Act act = one_of(config, key, otherwise, supported);
+  set(model, "erf", act == Act::GeluErf);
+  return act;
+}
+
+void expect_text(const HfReader& config, const char* key, const char* only) {
+  const std::string text = config.text_or(key, only);
+  require(text == only, "{}: '{}' is \"{}\", which is not supported; \"{}\" is.", config.place(), key, text, only);
+}
+
+std::int64_t head_of(const ModelConfig& model) {
+  const auto given = model.more.find("head_dim");
+  return given != model.more.end() ? given->second : model.hidden / model.heads;
+}
+
+void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise) {
+  const double share = std::min(1.0, config.positive_or(key, otherwise));
+  set(model, "rotary_dims", static_cast<std::int64_t>(share * static_cast<double>(head_of(model))));
+}
+
+void set_epsilon(ModelConfig& model, const HfReader& config, const char* key, double otherwise) {
+  model.factors["epsilon"] = config.positive_or(key, otherwise);
+}
+
+void set_score_scale(ModelConfig& model, double scale) {
+  model.factors["attention_scale"] = scale * std::sqrt(static_cast<double>(head_of(model)));
+}
+
+void read_rotation(ModelConfig& model, const HfReader& config, double epsilon) {
+  double base = config.positive_or("rope_theta", 10000.0);
+  if (!config.has("rope_theta") && config.has("rope_parameters"))
+    base = config.part("rope_parameters").positive_or("rope_theta", base);
+  model.factors["rotary_base"] = base;
+  set_epsilon(model, config, "rms_norm_eps", epsilon);
+}
+
+ModelConfig made_with_groups(const char* family, const HfReader& config) {
+  ModelConfig model = made(family, config);
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  return model;
+}
+
+ModelConfig read_decoder(const char* family, const HfReader& config, double epsilon) {
+  ModelConfig model = made_with_groups(family, config);
+  if (config.has("head_dim")) set(model, "head_dim", config.size({"head_dim"}));
+  set(model, "gelu",
+      set_activation(model, config, "hidden_act", "silu", {Act::Silu, Act::Gelu, Act::GeluErf}) != Act::Silu);
+  set(model, "mlp_bias", config.flag_or("mlp_bias", false));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  read_rotation(model, config, epsilon);
+  return model;
+}
+
+void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwise) {
+  for (const char* key : {"qkv_bias", "out_bias"}) set(model, key, config.flag_or("attention_bias", otherwise));
+}
+
+void read_layer_types(ModelConfig& model, const HfReader& config) {
+  if (!config.has("layer_types")) return;
+  const Json& types = config.at("layer_types");
+  std::vector<bool> windowed;
+  require(types.is_array() && types.size() == static_cast<std::size_t>(model.layers),
+          "{}: 'layer_types' must be a list of one type for each of the {} layers.", config.place(), model.layers);
+  for (const Json& type : types) {
+    const bool known = type == "full_attention" || type == "sliding_attention";
+    require(known,
+            "{}: 'layer_types' has {}, which is not supported; \"full_attention\" and \"sliding_attention\" are.",
+            config.place(), type.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
+    windowed.push_back(type == "sliding_attention");
+  }
+  const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();
+  const auto full = std::find(windowed.begin() + first, windowed.end(), false) - windowed.begin();
+  const bool in_turns = first == 0 && full < model.layers;
+  const std::int64_t period = in_turns ? full + 1 : 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const bool expected = layer >= first && (period == 0 || (layer + 1) % period != 0);
+    require(
+        windowed[static_cast<std::size_t>(layer)] == expected,
+        "{}: 'layer_types' follow no order that is supported; windows from some layer on, or in all layers but every "
+        "n-th, are.",
+        config.place());
+  }
+  set(model, "first_window_layer", first);
+  set(model, "full_every", period);
+}
+
+void read_qwen_window(ModelConfig& model, const HfReader& config) {
+  if (!config.flag_or("use_sliding_window", false)) return;
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set(model, "first_window_layer", config.size_or({"max_window_layers"}, 0, 0));
+  read_layer_types(model, config);
+}
+
+ModelConfig read_qwen3_decoder(const char* family, const HfReader& config) {
+  ModelConfig model = read_decoder(family, config);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set_attention_bias(model, config, false);
+  set(model, "qk_norm", 1);
+  read_qwen_window(model, config);
+  return model;
+}
+
+}  // namespace meshwright::hf

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the readers of several families share: members that mean the same in all of them. Errors name the file and the
+// member. Internal to the readers of config.json.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "core/graph/import/hf_reader.h"
+#include "core/graph/models/models.h"
+
+namespace meshwright::hf {
+
+enum class Act { Relu, Gelu, GeluErf, Silu };  // Gelu: the tanh form
+
+// Throws InputError for an activation of another name.
+[[nodiscard]] Act activation_from(const HfReader& config, const char* key, const std::string& name);
+// The activation `key` names, `otherwise` where it is missing. Throws InputError unless it is one of `supported`.
+[[nodiscard]] Act one_of(const HfReader& config, const char* key, const char* otherwise,
+                         std::initializer_list<Act> supported);
+
+// Written in braces, so that the first of several missing members is the one that is named.
+struct Core {
+  std::int64_t layers, hidden, heads, positions, vocab;
+};
+[[nodiscard]] ModelConfig made(const char* family, const Core& core);
+// From the names that most families use.
+[[nodiscard]] ModelConfig made(const char* family, const HfReader& config);
+
+void set(ModelConfig& model, const char* key, std::int64_t value);
+// The activation; notes which form of GELU it is.
+Act set_activation(ModelConfig& model, const HfReader& config, const char* key, const char* otherwise,
+                   std::initializer_list<Act> supported);
+// Throws InputError unless the member is missing or has this value.
+void expect_text(const HfReader& config, const char* key, const char* only);
+
+[[nodiscard]] std::int64_t head_of(const ModelConfig& model);
+// The dimensions of a head that are rotated, where the file gives their share.
+void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise);
+void set_epsilon(ModelConfig& model, const HfReader& config, const char* key, double otherwise);
+// What a file calls a factor of the scores instead of 1 / sqrt(head_dim).
+void set_score_scale(ModelConfig& model, double scale);
+
+// --- rotated decoders ---
+
+void read_rotation(ModelConfig& model, const HfReader& config, double epsilon);
+[[nodiscard]] ModelConfig made_with_groups(const char* family, const HfReader& config);
+// `epsilon`: the family's own, where the file has none.
+[[nodiscard]] ModelConfig read_decoder(const char* family, const HfReader& config, double epsilon = 1e-6);
+void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwise);
+// Which layers `layer_types` says are windowed, as first_window_layer and full_every can say it.
+void read_layer_types(ModelConfig& model, const HfReader& config);
+// Windows are off unless `use_sliding_window`, and never in the first layers.
+void read_qwen_window(ModelConfig& model, const HfReader& config);
+// What is the same with and without a mixture of experts.
+[[nodiscard]] ModelConfig read_qwen3_decoder(const char* family, const HfReader& config);
+
+}  // namespace meshwright::hf

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families with learned positions, linear biases or relative ones, and their like: GPT-2, OPT, BLOOM, GPT-NeoX, BERT,
+// T5.
+#include <string_view>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf_parts.h"
+
+namespace meshwright::hf {
+
+ModelConfig read_gpt2(const HfReader& config) {
+  config.refuse("scale_attn_by_inverse_layer_idx");
+  const std::int64_t positions = config.size({"n_positions", "n_ctx", "max_position_embeddings"});
+  ModelConfig model =
+      made("gpt2", Core{config.size({"n_layer", "num_hidden_layers"}), config.size({"n_embd", "hidden_size"}),
+                        config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"})});
+  set(model, "positions", positions);
+  set(model, "intermediate", config.size_or({"n_inner"}, 4 * model.hidden));
+  const Act act =
+      set_activation(model, config, "activation_function", "gelu_new", {Act::Gelu, Act::GeluErf, Act::Relu});
+  set(model, "relu", act == Act::Relu);
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+// Positions are counted from 2 (row 1 once stood for padding). The norms' epsilon is no member: it is always 1e-5.
+ModelConfig read_opt(const HfReader& config) {
+  ModelConfig model = made("gpt2", config);
+  const bool before = config.flag_or("do_layer_norm_before", true);
+  require(
+      config.flag_or("layer_norm_elementwise_affine", true),
+      "{}: 'layer_norm_elementwise_affine' is false, which is not supported; models with weights in their norms are.",
+      config.place());
+  set(model, "positions", config.size({"max_position_embeddings"}));
+  set(model, "position_offset", 2);
+  set(model, "intermediate", config.size({"ffn_dim"}));
+  set(model, "word_embed", config.size_or({"word_embed_proj_dim"}, model.hidden));
+  const Act act = set_activation(model, config, "activation_function", "relu", {Act::Relu, Act::Gelu, Act::GeluErf});
+  set(model, "relu", act == Act::Relu);
+  set(model, "bias", config.flag_or("enable_bias", true));
+  set(model, "post_norm", !before);
+  set(model, "final_norm", before && !config.flag_or("_remove_final_layer_norm", false));
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+// Its GELU is the tanh form.
+ModelConfig read_bloom(const HfReader& config) {
+  config.refuse("apply_residual_connection_post_layernorm");
+  const std::int64_t positions = config.size_or({"seq_length", "max_position_embeddings"}, 2048);
+  ModelConfig model =
+      made("bloom", Core{config.size({"n_layer", "num_hidden_layers"}), config.size({"hidden_size", "n_embed"}),
+                         config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"})});
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  return model;
+}
+
+ModelConfig read_gpt_neox(const HfReader& config) {
+  ModelConfig model = made("gpt_neox", config);
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  require(config.flag_or("attention_bias", true),
+          "{}: 'attention_bias' is false, which is not supported for this family; true is.", config.place());
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set_rotated_share(model, config, "rotary_pct", 0.25);
+  set(model, "parallel", config.flag_or("use_parallel_residual", true));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  model.factors["rotary_base"] = config.positive_or("rotary_emb_base", 10000.0);
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  return model;
+}
+
+ModelConfig read_bert(const HfReader& config) {
+  config.refuse("is_decoder");
+  config.refuse("add_cross_attention");
+  expect_text(config, "position_embedding_type", "absolute");
+  ModelConfig model = made("bert", config);
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  set_epsilon(model, config, "layer_norm_eps", 1e-12);
+  set(model, "positions", config.size({"max_position_embeddings"}));
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "token_types", config.size_or({"type_vocab_size"}, 2));
+  return model;
+}
+
+// --- encoder and decoder ---
+
+// "gated-gelu" is the tanh form, a plain "gelu" the exact one.
+
+ModelConfig read_t5(const HfReader& config) {
+  ModelConfig model = made("t5", Core{config.size({"num_layers"}), config.size({"d_model"}), config.size({"num_heads"}),
+                                      config.size_or({"n_positions"}, 512), config.size({"vocab_size"})});
+  const std::string forward = config.text_or("feed_forward_proj", "relu");
+  constexpr std::string_view kGated = "gated-";
+  const bool gated = forward.starts_with(kGated);
+  const std::string name = gated ? forward.substr(kGated.size()) : forward;
+  const Act act = activation_from(config, "feed_forward_proj", gated && name == "gelu" ? "gelu_new" : name);
+  require(act != Act::Silu, "{}: 'feed_forward_proj' is \"{}\", which is not supported; relu and gated-gelu are.",
+          config.place(), forward);
+  const std::int64_t distance = config.size_or({"relative_attention_max_distance"}, 128);
+  require(distance == 128, "{}: 'relative_attention_max_distance' is {}, which is not supported; 128 is.",
+          config.place(), distance);
+  set(model, "intermediate", config.size({"d_ff"}));
+  set(model, "head_dim", config.size({"d_kv"}));
+  set(model, "decoder_layers", config.size_or({"num_decoder_layers"}, model.layers));
+  set(model, "buckets", config.size_or({"relative_attention_num_buckets"}, 32));
+  set(model, "gated", gated);
+  set(model, "relu", act == Act::Relu);
+  set(model, "erf", act == Act::GeluErf);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-6);
+  return model;
+}
+
+}  // namespace meshwright::hf

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules that were lowered with one sample: XLA has dropped dimensions of one element, and nothing in the text tells
+// where the batch was.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "core/graph/import/model_file.h"
+#include "tests/refusal.h"
+#include "tests/unit/import/loss_of.h"
+
+namespace meshwright::hlo_one_sample_test {
+namespace {
+
+double weight(const std::string& name, std::size_t i) {
+  return 0.4 * std::sin(0.9 * static_cast<double>(i) + static_cast<double>(name.back()));
+}
+
+// With the weights, ids and data by the formulas here, one label, and a target of 0.
+double loss_with(const Graph& graph, std::int64_t vocab) {
+  return loss_of(graph, [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+    if (tensor.kind == TensorKind::Parameter || tensor.name == "x")
+      return weight(tensor.name, static_cast<std::size_t>(i));
+    if (tensor.name == "ids") return static_cast<double>((7 * i + 3) % vocab);
+    if (tensor.name == "labels") return 3.0;
+    return tensor.name == "target" ? 0.0 : 1.0;  // a norm's weights of 1
+  });
+}
+
+Graph graph_of(const std::string& text) {
+  return build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 4, .dtype = DType::F64});
+}
+
+int ops_of(const Graph& graph, OpKind kind) {
+  return static_cast<int>(
+      std::count_if(graph.ops().begin(), graph.ops().end(), [&](const Op& op) { return op.kind == kind; }));
+}
+
+const std::string kSum = R"(HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+)";
+
+// A product with one row becomes a sum of products; the row has no dimension of samples any more.
+std::string one_row(const std::string& between) {
+  return kSum + R"(ENTRY main {
+  x = f32[1,8] parameter(0)
+  w = f32[5,8] parameter(1)
+  u = f32[8,8] parameter(2)
+  zero = f32[] constant(0)
+  p = f32[1,8] dot(x, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  row = f32[8] reshape(p)
+)" + between +
+         R"(  rows = f32[5,8] broadcast(last), dimensions={1}
+  m = f32[5,8] multiply(rows, w)
+  s = f32[5] reduce(m, zero), dimensions={1}, to_apply=add
+  ROOT y = f32[5] tanh(s)
+})";
+}
+
+TEST(OneSample, ThatLostItsDimensionGetsItBack) {
+  const Graph graph = graph_of(one_row("  last = f32[8] copy(row)\n"));
+  double sum = 0.0;
+  for (std::size_t b = 0; b < 4; ++b)
+    for (std::size_t o = 0; o < 5; ++o) {
+      double y = 0.0;
+      for (std::size_t i = 0; i < 8; ++i)
+        for (std::size_t j = 0; j < 8; ++j)
+          y += weight("x", b * 8 + j) * weight("u", j * 8 + i) * weight("w", o * 8 + i);
+      sum += std::pow(std::tanh(y), 2);
+    }
+  EXPECT_NEAR(loss_with(graph, 2), sum / 20, 1e-12);
+}
+
+// A table, a norm that is written as a batch norm of rows, a product, and a loss of one number: as with 3 samples.
+std::string tokens(std::int64_t samples) {
+  const std::int64_t rows = samples * 6;
+  const std::string b = std::to_string(samples), r = std::to_string(rows);
+  return kSum + R"(ENTRY main {
+  ids = s32[)" +
+         b + R"(,6] parameter(0)
+  t = f32[11,8] parameter(1)
+  g = f32[8] parameter(2)
+  u = f32[8,8] parameter(3)
+  zero = f32[] constant(0)
+  one = f32[] constant(1)
+  e = f32[)" +
+         b +
+         R"(,6,8] gather(t, ids), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,8}
+  er = f32[1,)" +
+         r + R"(,8] reshape(e)
+  ones = f32[)" +
+         r + R"(] broadcast(one), dimensions={}
+  zeros = f32[)" +
+         r + R"(] broadcast(zero), dimensions={}
+  n = (f32[1,)" +
+         r + R"(,8], f32[)" + r + R"(], f32[)" + r +
+         R"(]) batch-norm-training(er, ones, zeros), epsilon=1e-05, feature_index=1
+  n0 = f32[1,)" +
+         r + R"(,8] get-tuple-element(n), index=0
+  nr = f32[)" +
+         r + R"(,8] reshape(n0)
+  gb = f32[)" +
+         r + R"(,8] broadcast(g), dimensions={1}
+  ng = f32[)" +
+         r + R"(,8] multiply(nr, gb)
+  ROOT y = f32[)" +
+         r + R"(,8] dot(ng, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})";
+}
+
+TEST(OneSample, MakesTheModelThatSeveralSamplesMake) {
+  const Graph one = graph_of(tokens(1)), three = graph_of(tokens(3));
+  EXPECT_EQ(parameter_count(one), 11 * 8 + 8 + 64);
+  EXPECT_EQ(graph_flops(one).si(), graph_flops(three).si());
+  EXPECT_NEAR(loss_with(one, 11), loss_with(three, 11), 1e-12);
+}
+
+TEST(OneSample, IsNoted) {
+  const ModelConfig model = read_model_bytes(one_row("  last = f32[8] copy(row)\n"), "m.hlo", {});
+  const std::vector<std::string> notes = summary_of(model).notes;
+  const bool said = std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
+    return note.find("the module has one sample: each argument of data gets a dimension of samples") == 0;
+  });
+  EXPECT_TRUE(said);
+  EXPECT_EQ(model.default_batch, 1);
+}
+
+TEST(OneSample, ThatCannotBecomeSeveralIsRefused) {
+  const std::string text = refusal([] { (void)graph_of(one_row("  last = f32[8] reverse(row), dimensions={0}\n")); });
+  EXPECT_NE(
+      text.find("reverse has no form for several samples, so that the module's one sample does not become several; "
+                "lower it with 2 samples or more"),
+      std::string::npos)
+      << text;
+}
+
+TEST(OneSample, OfThePublicBertIsPlanned) {
+  const char* data = std::getenv("MESHWRIGHT_DATA");
+  if (data == nullptr) GTEST_SKIP() << "MESHWRIGHT_DATA is not set: the published files are not there.";
+  const ModelConfig model =
+      read_model_file(std::string(data) + "/models/hlo_torchxla/bert_pretrain_tp=1_dp=1_pp=1_fwd+bwd.js", {});
+  const Graph graph = build_training_graph(model, {.batch = 4, .dtype = DType::F32});
+  EXPECT_EQ(ops_of(graph, OpKind::GroupedAttention), 1);
+  EXPECT_EQ(ops_of(graph, OpKind::GeluErf), 2);  // of the feed-forward layer and of the head
+  // Of masked words and of the next sentence.
+  EXPECT_EQ(ops_of(graph, OpKind::CrossEntropyLoss), 2);
+}
+
+}  // namespace
+}  // namespace meshwright::hlo_one_sample_test
