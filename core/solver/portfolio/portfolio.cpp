@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/solver/bound/bound.h"
+#include "core/solver/branch_and_bound/branch_and_bound_hubs.h"
 #include "core/solver/elimination/elimination.h"
 #include "core/solver/local_search/local_search.h"
 #include "core/solver/portfolio/finish.h"
@@ -31,7 +32,11 @@ constexpr double kMaxWorkUntimed = 1e10;             // of its last try where no
 constexpr double kPresolveShare = 0.5;               // of the budget, before any labels are known
 constexpr double kSearchShare = 0.5;                 // of what is then left, for finding some
 constexpr double kFirstAim = 2e-4;                   // above the bound, relative: where the optimum is supposed first
-constexpr int kMinPasses = 128;                      // of the last turn of a round in which nothing moved
+constexpr double kAimShare = 0.5, kFirstAimShare = 0.3;  // of the time left, for one such try; before branching on hubs
+constexpr int kBranchingPasses = 256;                    // that one slice of branching on hubs takes as long as
+constexpr int kSlicesPerLook = 8;                        // between looks at what branching gains
+constexpr double kMinGainOfGap = 0.02;                   // from look to look; below, branching stops
+constexpr int kMinPasses = 128;                          // of the last turn of a round in which nothing moved
 constexpr double kSettled = 1e-9;  // relative gap that counts as none when costs are not whole numbers
 
 bool is_whole(double x) { return x == kForbidden || (std::floor(x) == x && std::abs(x) < 1e15); }
@@ -114,11 +119,15 @@ class Portfolio {
   void search_only();
   bool round();
   void turn(DualBound& bound, LocalSearch& guided, LocalSearch& search, int length);
-  [[nodiscard]] bool drop_labels(const DualBound& bound);
+  void search_beside(LocalSearch& search, int length, const std::function<void()>& other_work);
+  void walk(LocalSearch& walker, std::size_t max_steps) const;
+  void branch_on_hubs(const DualBound& bound, LocalSearch& guided, LocalSearch& search);
+  [[nodiscard]] bool drop_labels(const DualBound& bound, const Reduced& from);
   [[nodiscard]] std::vector<std::vector<bool>> hopeless_labels(const DualBound& bound) const;
   [[nodiscard]] bool aim_low(const DualBound& bound);
   [[nodiscard]] bool tighten(DualBound& bound);
   [[nodiscard]] bool suits_finish() const;
+  [[nodiscard]] bool is_large() const { return entry_count(reduced_.field) >= kLargeField; }
   void finish_off(bool allow_glpk);
 
   const Field& field_;
@@ -131,6 +140,7 @@ class Portfolio {
   Result result_;
   bool settled_ = false;
   double aimed_at_ = -kForbidden;  // the bound when the optimum was last supposed to be close to it
+  bool branched_ = false;          // on hubs
   int rounds_ = 0, searches_ = 0, idle_tightenings_ = 0;
   double tightened_at_ = -kForbidden;  // the bound when nodes were merged last
   double finish_work_ = kFirstWork;    // that the finish may do next
@@ -147,17 +157,30 @@ void Portfolio::search_only() {
   say("search");
 }
 
-// One turn: `length` passes of messages, a short search along them, and the long search, whose steps grow with the
-// field; where a second thread pays, it runs beside the others as long as they take.
+void Portfolio::walk(LocalSearch& walker, std::size_t max_steps) const {
+  std::size_t steps = 0;
+  walker.run([&] { return ++steps > max_steps || budget_.over(); });
+}
+
+// The long search, whose steps grow with the field, and other work that takes about as long as `length` passes of
+// messages; where a second thread pays, the search runs beside the work, as long as that takes.
+void Portfolio::search_beside(LocalSearch& search, int length, const std::function<void()>& other_work) {
+  if (options_.threads > 1 && entry_count(reduced_.field) > kLargeField) {
+    std::atomic<bool> done = false;
+    std::thread other([&] { search.run([&] { return done || budget_.over(); }); });
+    other_work();
+    done = true;
+    other.join();
+  } else {
+    other_work();
+    walk(search, static_cast<std::size_t>(length) * (1 + reduced_.field.nodes.size() / 500));
+  }
+}
+
+// One turn: `length` passes of messages, a short search along them, and the long search.
 void Portfolio::turn(DualBound& bound, LocalSearch& guided, LocalSearch& search, int length) {
-  const std::size_t nodes = reduced_.field.nodes.size();
-  const std::size_t few_steps = static_cast<std::size_t>(length) / (1 + nodes / 500);
-  const std::size_t many_steps = static_cast<std::size_t>(length) * (1 + nodes / 500);
-  const auto walk = [&](LocalSearch& walker, std::size_t max_steps) {
-    std::size_t steps = 0;
-    walker.run([&] { return ++steps > max_steps || budget_.over(); });
-  };
-  const auto pass = [&] {
+  const std::size_t few_steps = static_cast<std::size_t>(length) / (1 + reduced_.field.nodes.size() / 500);
+  search_beside(search, length, [&] {
     double longest = 0.0;  // pass so far, in seconds: the last one must not begin when the time is short
     for (int i = 0; i < length && budget_.left() > longest; ++i) {
       const double before = budget_.used();
@@ -166,20 +189,39 @@ void Portfolio::turn(DualBound& bound, LocalSearch& guided, LocalSearch& search,
     }
     guided.start_from(&bound.guide());
     walk(guided, few_steps);
-  };
-  if (options_.threads > 1 && entry_count(reduced_.field) > kLargeField) {
-    std::atomic<bool> done = false;
-    std::thread other([&] { search.run([&] { return done || budget_.over(); }); });
-    pass();
-    done = true;
-    other.join();
-  } else {
-    pass();
-    walk(search, many_steps);
-  }
+  });
   for (const LocalSearch* walker : {&search, &guided})
     if (walker->best()) take(*walker->best(), "local search");
   take_bound(bound.value());
+}
+
+// Where the bound has come to rest far below the cost: parts of the search space in which hubs are decided have better
+// bounds. Ends where that helps too little; labels that are in no part are dropped then.
+void Portfolio::branch_on_hubs(const DualBound& bound, LocalSearch& guided, LocalSearch& search) {
+  branched_ = true;
+  HubBranching hubs(reduced_, bound);
+  const double work = 2.0 * kBranchingPasses * entry_count(reduced_.field);
+  const std::size_t few_steps = static_cast<std::size_t>(kBranchingPasses) / (1 + reduced_.field.nodes.size() / 500);
+  double before = bound.value();
+  for (int slice = 1; !settled_ && !budget_.over() && !hubs.stuck(); ++slice) {
+    search_beside(search, kBranchingPasses, [&] {
+      hubs.run(cutoff(), work, budget_);
+      guided.start_from(&hubs.guide());
+      walk(guided, few_steps);
+    });
+    for (const LocalSearch* walker : {&search, &guided})
+      if (walker->best()) take(*walker->best(), "local search");
+    take_bound(hubs.lower_bound());
+    say("branching on hubs");
+    if (slice % kSlicesPerLook != 0) continue;
+    if (hubs.lower_bound() - before < kMinGainOfGap * (cutoff() - before)) break;
+    before = hubs.lower_bound();
+  }
+  if (settled_ || budget_.over()) return;
+  std::vector<std::vector<bool>> hopeless = hubs.kept();
+  for (std::vector<bool>& of_node : hopeless) of_node.flip();
+  reduced_ = presolve(reduced_, hopeless, budget_);
+  say("fixing");
 }
 
 // False: nothing is left to do.
@@ -197,20 +239,29 @@ bool Portfolio::round() {
   DualBound bound(reduced_, multipliers_);
   LocalSearch guided(reduced_, options_.seed + static_cast<std::uint64_t>(++searches_));
   LocalSearch search(reduced_, options_.seed + static_cast<std::uint64_t>(++searches_));
-  const std::optional<Labels> known = result_.labels ? reduced_.project(*result_.labels) : std::nullopt;
-  if (known)
-    search.start_from(*known);
-  else
-    search.start_from(nullptr);
+  const auto start_from_known = [&] {
+    const std::optional<Labels> known = result_.labels ? reduced_.project(*result_.labels) : std::nullopt;
+    if (known) search.start_from(*known);
+    return known.has_value();
+  };
+  if (!start_from_known()) search.start_from(nullptr);
   double before = -kForbidden, cost_before = kForbidden;
   for (int length = 16;; length = std::min(2 * length, 1024)) {
     turn(bound, guided, search, length);
     say("bound and search");
     if (settled_ || budget_.over()) return false;
     multipliers_ = bound.multipliers_by_step();
-    if (drop_labels(bound)) return true;
+    if (drop_labels(bound, reduced_)) return true;
     const double step = 1e-5 * std::abs(bound.value());
-    if (bound.value() <= before + 50.0 * step && aim_low(bound)) return !settled_;  // `reduced_` is another one now
+    if (bound.value() <= before + 50.0 * step) {
+      const double best_before = result_.cost;
+      if (aim_low(bound)) return !settled_;  // `reduced_` is another one now
+      if (result_.cost < best_before) (void)start_from_known();
+      if (!branched_ && target_ == kForbidden && is_large()) {
+        branch_on_hubs(bound, guided, search);
+        return !settled_;
+      }
+    }
     if (length >= kMinPasses && bound.value() <= before + step && result_.cost >= cost_before - step) break;
     before = bound.value();
     cost_before = result_.cost;
@@ -233,14 +284,14 @@ std::vector<std::vector<bool>> Portfolio::hopeless_labels(const DualBound& bound
   return hopeless;
 }
 
-// Whether so many labels could be dropped that presolve was worth its time; `reduced_` is then what is left.
-bool Portfolio::drop_labels(const DualBound& bound) {
+// Whether so many labels of `from` could be dropped that presolve was worth its time; `reduced_` is then what is left.
+bool Portfolio::drop_labels(const DualBound& bound, const Reduced& from) {
   const std::vector<std::vector<bool>> hopeless = hopeless_labels(bound);
   double count = 0.0;
   for (const std::vector<bool>& of_node : hopeless)
     count += static_cast<double>(std::count(of_node.begin(), of_node.end(), true));
-  if (count < 0.05 * label_count(reduced_.field)) return false;
-  reduced_ = presolve(reduced_, hopeless, budget_);
+  if (count < 0.05 * label_count(from.field)) return false;
+  reduced_ = presolve(from, hopeless, budget_);
   say("fixing");
   return true;
 }
@@ -263,33 +314,37 @@ bool Portfolio::tighten(DualBound& bound) {
 
 // Where the bound may be far closer to the optimum than the best known labels are: supposes that the optimum is a
 // little above the bound, which drops most labels, and solves what is left. Labels found so are optimal; if there are
-// none, the supposed optimum is a new bound, and the next supposition is bolder. False: not tried.
+// none, the supposed optimum is a new bound, and the next supposition is bolder. False: not tried, or in vain: then
+// `reduced_` is what it was.
 bool Portfolio::aim_low(const DualBound& bound) {
   // Not inside of another such try, not again at about the same bound, and only for large fields.
   const bool again = bound.value() < aimed_at_ + 1e-3 * std::abs(bound.value());
-  if (target_ < kForbidden || again || entry_count(reduced_.field) < kLargeField) return false;
+  if (target_ < kForbidden || again || !is_large()) return false;
   double above = kFirstAim;
   if (result_.lower_bound + above * std::abs(result_.lower_bound) > result_.cost) return false;
   aimed_at_ = bound.value();
-  const Reduced all = reduced_;
+  Reduced all = std::move(reduced_);  // its tables stay where they are: `bound` goes on pointing to them
   const Budget whole_budget = budget_;
-  for (; !whole_budget.over(); above *= 4.0) {
+  const double share = branched_ ? kAimShare : kFirstAimShare;
+  bool found = false, in_vain = false;
+  for (; !found && !in_vain && !whole_budget.over(); above *= 4.0) {
     target_ = result_.lower_bound + above * std::abs(result_.lower_bound);
     if (target_ > result_.cost) break;
     budget_ = whole_budget;
-    budget_ = part_of_budget(0.5);
-    if (drop_labels(bound)) {
-      while (!settled_ && !budget_.over() && round()) {
-      }
+    budget_ = part_of_budget(share);
+    const bool dropped = drop_labels(bound, all);
+    while (dropped && !settled_ && !budget_.over() && round()) {
     }
-    if (result_.cost <= target_) break;  // all that may be better is in what is left
+    found = dropped && result_.cost <= target_;  // all that may be better is in what is left
+    // A bolder try would take longer than this one, which has not come to an end.
+    in_vain = dropped && !found && !settled_ && !branched_;
     // If the part was settled, the target is a lower bound now. The next try starts from all labels.
-    settled_ = false;
-    reduced_ = all;
+    if (!found) settled_ = false;
   }
   target_ = kForbidden;
   budget_ = whole_budget;
-  return true;
+  if (!found) reduced_ = std::move(all);
+  return found;
 }
 
 // Whether the exact finish may settle it without anyone's help.
