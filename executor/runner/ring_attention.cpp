@@ -5,8 +5,7 @@
 //
 //   forward    n - 1 steps forwards: at step s member m works on block m - s
 //   backward   the same once more for the sums of each row of scores, which nobody keeps from the forward; then member
-//   m
-//              has block m + 1, and n - 1 steps backwards, with the blocks' gradients, bring every block home
+//              m has block m + 1, and n - 1 steps backwards, with the blocks' gradients, bring every block home
 #include <algorithm>
 #include <array>
 
