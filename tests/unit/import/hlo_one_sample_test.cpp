@@ -142,6 +142,17 @@ TEST(OneSample, ThatCannotBecomeSeveralIsRefused) {
       << text;
 }
 
+// As a mutated module has it.
+TEST(OneSample, OfANormWhoseStatisticsAreReadIsRefused) {
+  std::string module = tokens(1);
+  const std::string read = "get-tuple-element(n), index=0", type = "n0 = f32[1,6,8]";
+  module.replace(module.find(read), read.size(), "get-tuple-element(n), index=1");
+  module.replace(module.find(type), type.size(), "n0 = f32[6]");
+  module.replace(module.find("nr = f32[6,8] reshape(n0)"), 25, "nr = f32[6,8] broadcast(n0), dimensions={0}");
+  const std::string text = refusal([&] { (void)graph_of(module); });
+  EXPECT_NE(text.find("reads the statistics of a normalisation"), std::string::npos) << text;
+}
+
 TEST(OneSample, OfThePublicBertIsPlanned) {
   const char* data = std::getenv("MESHWRIGHT_DATA");
   if (data == nullptr) GTEST_SKIP() << "MESHWRIGHT_DATA is not set: the published files are not there.";

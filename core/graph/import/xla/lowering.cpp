@@ -49,7 +49,7 @@ const Lowered& Lowering::of(int value) {
   Lowered& found = values_[static_cast<std::size_t>(value)];
   if (found.node >= 0 || found.random) return found;
   const Padded* waiting = padded(value);
-  MW_CHECK(waiting != nullptr, "value {} is read before it is made", value);
+  b.expect(waiting != nullptr, "it reads a result, such as the statistics of a normalisation, that has no equal here");
   return found = written_out(*waiting);
 }
 

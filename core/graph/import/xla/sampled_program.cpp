@@ -258,7 +258,8 @@ class Sampler {
   // What a value of equal elements repeats.
   [[nodiscard]] std::optional<int> number_of(int value) const {
     const FlatOp& op = made_.flat.ops[static_cast<std::size_t>(made_.flat.values[static_cast<std::size_t>(value)].op)];
-    const bool repeats = op.instruction->opcode == "broadcast" && sizes(op.operands[0]).empty();
+    const bool repeats =
+        op.instruction->opcode == "broadcast" && op.operands.size() == 1 && sizes(op.operands[0]).empty();
     return repeats ? std::optional(op.operands[0]) : std::nullopt;
   }
   int repeated(int number, const Numbers& to) { return add("broadcast", {number}, {element(number), to}); }
