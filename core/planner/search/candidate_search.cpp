@@ -22,9 +22,13 @@ constexpr int kMaxBranching = 8;
 constexpr int kMaxOnOneMesh = 16;
 constexpr int kMaxRounds = 16;
 constexpr int kMaxOfStages = 8, kFewOfStages = 1;  // by T, of one number of stages
-constexpr int kMaxOfShape = 16, kFewOfShape = 2;   // by T, of a chunked shape on one logical mesh
-constexpr double kLastBits = 1.0 - 1e-9;           // sums in another order differ in their last bits
-constexpr double kHopeful = 1.3;                   // of the memory: stages that are no larger may still share a rank
+// Of several schedules, all but the first: after so many numbers of stages in a row whose best T is so much worse, more
+// stages are not looked at.
+constexpr int kMaxWorse = 8;
+constexpr double kWorse = 1.02;
+constexpr int kMaxOfShape = 16, kFewOfShape = 2;  // by T, of a chunked shape on one logical mesh
+constexpr double kLastBits = 1.0 - 1e-9;          // sums in another order differ in their last bits
+constexpr double kHopeful = 1.3;                  // of the memory: stages that are no larger may still share a rank
 
 Seconds score(const Candidate& candidate, const CandidateRequest& request) {
   return request.goal.objective == Goal::Objective::Latency ? candidate.alone : candidate.step;
@@ -226,16 +230,24 @@ void CandidateRanking::rank_by_stages(const StageTable& table, const CandidateRe
   // adds pipelines that surely fit.
   std::vector<const StageTable*> tables = {&table};
   if (splits) tables.push_back(&sure);
+  std::optional<Seconds> least;
+  int worse = 0;  // numbers of stages in a row
   for (int n = request.stages.value_or(1); n <= max_stages_of(table, request) && !stopped(request); ++n) {
+    if (request.few && worse == kMaxWorse) break;
     const StageDpRequest dp = dp_request(request, in_flight_of(request.schedule, n), n);
+    std::optional<Seconds> own;
     for (const StageTable* each : tables) {
       PipelineRanking order = PipelineRanking::by_training_time(*each, dp);
       for (int k = 0; k < most && !stopped(request); ++k) {
         const auto pipeline = order.next();
         if (!pipeline) break;
+        own = std::min(own.value_or(pipeline->cost), pipeline->cost);
         if (fits(*pipeline, table, request)) add(*pipeline, request, ranking);
       }
     }
+    if (!own) continue;
+    least = std::min(least.value_or(*own), *own);
+    worse = *own > kWorse * *least ? worse + 1 : 0;
   }
 }
 

@@ -33,7 +33,8 @@ constexpr double kGain = 0.9995;         // a number near the best must promise 
 constexpr int kMaxNearby = 2;            // numbers near the best that are searched
 constexpr int kMaxLayers = 64;
 constexpr std::int64_t kMaxHalves = 1 << 20;  // devices times the square of twice the blocks, for a cut of half blocks
-constexpr int kFewDevices = 16;               // their first plan comes before anyone could ask for it
+constexpr double kNear = 1.1;    // times the best by stages alone: schedules that are tried with half blocks
+constexpr int kFewDevices = 16;  // their first plan comes before anyone could ask for it
 
 // Divisors of the batch, each the first that is at least twice the one before; one sample per micro-batch is the last.
 std::vector<std::int64_t> microbatch_counts(std::int64_t batch) {
@@ -88,7 +89,8 @@ class PlanSearch {
   [[nodiscard]] std::unique_ptr<PointSearch> prepare(const SearchPoint& at);
   void note_profile(const PointSearch& search);
   // Whether the point has a better plan.
-  bool search_point(const SearchPoint& at, PointSearch& search);
+  bool search_point(const SearchPoint& at, PointSearch& search) { return search_point(at, search, schedules_); }
+  bool search_point(const SearchPoint& at, PointSearch& search, const std::vector<ScheduleKind>& schedules);
   bool search_point(const SearchPoint& at) { return search_point(at, *prepare(at)); }
   void search_every_count(SearchPoint at);
   void search_counts_in_order(SearchPoint at, const std::vector<std::int64_t>& counts);
@@ -96,6 +98,8 @@ class PlanSearch {
   void search_predicted(SearchPoint at, const std::vector<std::int64_t>& counts);
   Predictions predict_around(const std::vector<std::int64_t>& counts, const Points& points);
   [[nodiscard]] std::vector<SearchPoint> other_cuts(SearchPoint at) const;
+  [[nodiscard]] std::optional<SearchPoint> half_blocks(SearchPoint at) const;
+  [[nodiscard]] std::vector<ScheduleKind> near_schedules() const;
   [[nodiscard]] std::string how_it_stopped() const;
   void note_ruled_out(std::vector<int> layer_starts, std::int64_t microbatches, Seconds estimated,
                       const char* why) const {
@@ -136,8 +140,9 @@ class PlanSearch {
   SearchContext context_;
   PlanIncumbent incumbent_;
   std::vector<ScheduleKind> schedules_;
-  std::optional<int> first_layers_;  // of the first point searched
-  SearchPoint best_;                 // the incumbent's
+  std::optional<int> first_layers_;           // of the first point searched
+  SearchPoint best_;                          // the incumbent's
+  std::map<ScheduleKind, Seconds> promised_;  // where there are several: the least of all points, by stages alone
   std::optional<StageProfileTable> stage_profile_;
   bool profile_used_ = false;                  // the request's stage profile has entries for some point
   std::optional<StageProfileKey> unused_key_;  // of the last point that it has none for
@@ -151,7 +156,7 @@ std::unique_ptr<PointSearch> PlanSearch::prepare(const SearchPoint& at) {
   return search;
 }
 
-bool PlanSearch::search_point(const SearchPoint& at, PointSearch& search) {
+bool PlanSearch::search_point(const SearchPoint& at, PointSearch& search, const std::vector<ScheduleKind>& schedules) {
   if (!first_layers_) first_layers_ = search.point().layers();
   if (request_.goal.objective == Goal::Objective::StepTime && incumbent_.score() &&
       search.point().bounds.known >= *incumbent_.score()) {
@@ -162,12 +167,17 @@ bool PlanSearch::search_point(const SearchPoint& at, PointSearch& search) {
   }
   bool better = false;
   const bool several = schedules_.size() > 1;
-  for (const ScheduleKind schedule : several ? search.rank(schedules_) : schedules_) {
+  for (const ScheduleKind schedule : several ? search.rank(schedules) : schedules) {
     if (context_.stopped()) break;
     if (several && !search.is_promising(schedule, incumbent_)) continue;
     if (search.run(schedule, incumbent_)) better = true;
     if (request_.goal.front) search.widen(schedule, incumbent_);
   }
+  for (const ScheduleKind schedule : schedules)
+    if (const auto promised = search.promised(schedule)) {
+      Seconds& least = promised_.try_emplace(schedule, *promised).first->second;
+      least = std::min(least, *promised);
+    }
   note_profile(search);  // one-stage methods may have asked for other memory
   if (better) best_ = at;
   if (request_.stage_profile.keep && incumbent_.plan() && (better || !stage_profile_))
@@ -293,17 +303,35 @@ std::vector<SearchPoint> PlanSearch::other_cuts(SearchPoint at) const {
   blocks.layer_cut.cut = LayerOptions::Cut::Blocks;
   const int block_count = static_cast<int>(block_starts(graph).size());
   if (block_count >= std::max(2, least) && block_count <= kMaxLayers) cuts.push_back(blocks);
-  // Half blocks part the embedding and the loss from the first and the last stage more evenly. Their spans repeat.
-  const std::int64_t halves = 2 * block_count;
-  if (halves > kMaxLayers / 2 && request_.cluster.devices() * halves * halves <= kMaxHalves &&
-      halves <= static_cast<int>(forward_ops(graph).size())) {
-    at.layers = static_cast<int>(halves);
-    cuts.push_back(at);
-  }
   even_count.layers = first;
   even_count.layer_cut.cut = LayerOptions::Cut::EvenCount;
   cuts.push_back(even_count);
   return cuts;
+}
+
+// Half blocks part the embedding and the loss from the first and the last stage more evenly. Their spans repeat.
+std::optional<SearchPoint> PlanSearch::half_blocks(SearchPoint at) const {
+  const Graph& graph = *incumbent_.best()->graph;
+  const std::int64_t halves = 2 * std::ssize(block_starts(graph));
+  if (halves <= kMaxLayers / 2 || request_.cluster.devices() * halves * halves > kMaxHalves ||
+      halves > std::ssize(forward_ops(graph)))
+    return std::nullopt;
+  at.microbatches = best_.microbatches;
+  at.layers = static_cast<int>(halves);
+  return at;
+}
+
+// Those whose pipelines came near the best at some point.
+std::vector<ScheduleKind> PlanSearch::near_schedules() const {
+  if (promised_.empty()) return schedules_;
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const Seconds best = std::min_element(promised_.begin(), promised_.end(), less)->second;
+  std::vector<ScheduleKind> near;
+  for (const ScheduleKind schedule : schedules_) {
+    const auto promised = promised_.find(schedule);
+    if (promised != promised_.end() && promised->second <= kNear * best) near.push_back(schedule);
+  }
+  return near;
 }
 
 void PlanSearch::search_layers(SearchPoint at) {
@@ -314,6 +342,8 @@ void PlanSearch::search_layers(SearchPoint at) {
     if (context_.stopped()) return;
     search_point(other);
   }
+  const std::optional<SearchPoint> halves = half_blocks(at);
+  if (halves && !context_.stopped()) search_point(*halves, *prepare(*halves), near_schedules());
 }
 
 // --- the first plan ---

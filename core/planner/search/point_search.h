@@ -31,6 +31,11 @@ class PointSearch {
   // The schedules that suit the model and the cluster and have candidates: the first of `schedules`, then
   // the others by the time of their stages alone. All but the first are searched with less effort.
   [[nodiscard]] std::vector<ScheduleKind> rank(const std::vector<ScheduleKind>& schedules);
+  // The least step of its pipelines by their stages alone; nullopt: `rank` found none of this schedule.
+  [[nodiscard]] std::optional<Seconds> promised(ScheduleKind schedule) const {
+    const auto found = candidates_.find(schedule);
+    return found == candidates_.end() ? std::nullopt : std::optional(found->second.ranked.front().step);
+  }
   // The best candidate that `rank` found for the schedule may beat the incumbent.
   [[nodiscard]] bool is_promising(ScheduleKind schedule, const PlanIncumbent& incumbent) const;
   // Looks for plans that beat the incumbent; whether one was found.
