@@ -123,7 +123,7 @@ std::string reason_text(const ConsideredPlan& plan, const ConsideredPlan* chosen
     case Fate::Bound:
       return with("bound: not expected to beat the best plan found before");
     case Fate::Twin:
-      return "twin: as fast by its stages as another with as many, to a thousandth";
+      return "twin: as fast by its stages as others with as many";
     case Fate::Limit:
       return "limit: enough better ones were simulated";
     case Fate::Inexpressible:

@@ -182,8 +182,8 @@ bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incum
 }
 
 // In order of the time of their stages alone, until the next is not expected to win: no whole program has taken a
-// smaller share of that time than the minimum seen. Where programs are large, candidates with as many stages whose
-// times are equal to a thousandth are taken for one.
+// smaller share of that time than the minimum seen. Candidates with as many stages whose times are equal (kTwin) are
+// twins: where programs are large one of them is lowered, else kMaxSmallTwins.
 PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, ScheduleKind schedule,
                                                   std::size_t& budget, PlanIncumbent& incumbent) {
   Progress progress;

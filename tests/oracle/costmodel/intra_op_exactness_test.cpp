@@ -104,6 +104,9 @@ constexpr std::array kTiny = {
     Model{"deepseek_v3:layers=3,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
           "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
           32},
+    Model{"gemma4:layers=4,hidden=64,heads=4,kv_heads=2,full_kv_heads=1,head_dim=16,full_head_dim=32,intermediate=128,"
+          "seq=32,vocab=128,window=8,layer_embed=16,shared_layers=2,full_every=2",
+          32},
     Model{"hybrid:layers=5,hidden=64,heads=4,kv_heads=2,head_dim=16,intermediate=128,seq=32,vocab=128,scan_heads=4,"
           "scan_groups=2,scan_head_dim=16,state=8,scan_chunk=8,group_norm=1,kinds_0=584",
           32},
