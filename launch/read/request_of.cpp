@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/degrees/degrees_search.h"
+#include "core/planner/degrees/degrees_plans.h"
 #include "launch/read/launch_reading.h"
 #include "launch/setup/stage_layout.h"
 

@@ -157,7 +157,7 @@ class Cutter {
     piece.ops = std::move(its_ops);
     return piece;
   }
-  // Of an op that goes on beside the computations.
+  // An op that goes on beside the computations.
   Piece moving(int o) const {
     if (is_collective(op(o))) return collective({o});
     Piece piece;

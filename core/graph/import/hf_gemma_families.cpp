@@ -26,11 +26,7 @@ ModelConfig read_gemma(const HfReader& config) {
 
 // Five layers of windows to one without: `layer_types`, or a pattern's length in older files.
 ModelConfig read_gemma3(const HfReader& config) {
-  if (config.text_or("model_type", "") == "gemma3") {
-    require(config.has("text_config"),
-            "{}: 'text_config' is missing; it describes the text model of the family gemma3.", config.place());
-    return read_gemma3(config.part("text_config"));
-  }
+  if (const auto text = text_part(config, "gemma3")) return read_gemma3(*text);
   for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"})
     require(!config.has(cap), "{}: '{}' is given, which is not supported; models of this family without it are.",
             config.place(), cap);
@@ -49,7 +45,7 @@ namespace {
 struct Rotation {
   double base, share;
 };
-// Of one kind of layer; what the file leaves out is as in `otherwise`.
+// The rotation of one kind of layer, as in `otherwise` where the file leaves it out.
 Rotation rotation_of(const HfReader* rotations, const char* kind, Rotation otherwise) {
   if (rotations == nullptr || !rotations->has(kind)) return otherwise;
   const HfReader rotation = rotations->part(kind);
@@ -61,11 +57,7 @@ Rotation rotation_of(const HfReader* rotations, const char* kind, Rotation other
 
 // Layers without windows have wider heads, and may have keys that are values too.
 ModelConfig read_gemma4(const HfReader& config) {
-  if (config.text_or("model_type", "") == "gemma4") {
-    require(config.has("text_config"),
-            "{}: 'text_config' is missing; it describes the text model of the family gemma4.", config.place());
-    return read_gemma4(config.part("text_config"));
-  }
+  if (const auto text = text_part(config, "gemma4")) return read_gemma4(*text);
   const std::string both_ways = config.text_or("use_bidirectional_attention", "vision");
   require(both_ways == "vision",
           "{}: 'use_bidirectional_attention' is \"{}\", which is not supported; \"vision\" and null are.",

@@ -49,11 +49,7 @@ ModelConfig read_gpt_oss(const HfReader& config) {
 }
 
 ModelConfig read_llama4(const HfReader& config) {
-  if (config.text_or("model_type", "") == "llama4") {
-    require(config.has("text_config"),
-            "{}: 'text_config' is missing; it describes the text model of the family llama4.", config.place());
-    return read_llama4(config.part("text_config"));
-  }
+  if (const auto text = text_part(config, "llama4")) return read_llama4(*text);
   ModelConfig model = read_decoder("mixtral", config, 1e-5);
   set_attention_bias(model, config, false);
   set(model, "experts", config.size({"num_local_experts"}));

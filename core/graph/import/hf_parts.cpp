@@ -59,6 +59,13 @@ void expect_text(const HfReader& config, const char* key, const char* only) {
   require(text == only, "{}: '{}' is \"{}\", which is not supported; \"{}\" is.", config.place(), key, text, only);
 }
 
+std::optional<HfReader> text_part(const HfReader& config, const std::string& family) {
+  if (config.text_or("model_type", "") != family) return std::nullopt;
+  require(config.has("text_config"), "{}: 'text_config' is missing; it describes the text model of the family {}.",
+          config.place(), family);
+  return config.part("text_config");
+}
+
 std::int64_t head_of(const ModelConfig& model) {
   const auto given = model.more.find("head_dim");
   return given != model.more.end() ? given->second : model.hidden / model.heads;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 
 #include "core/graph/import/hf_reader.h"
@@ -33,6 +34,9 @@ Act set_activation(ModelConfig& model, const HfReader& config, const char* key, 
                    std::initializer_list<Act> supported);
 // Throws InputError unless the member is missing or has this value.
 void expect_text(const HfReader& config, const char* key, const char* only);
+// `text_config`, where the file is of the family that wraps the text model in it; nullopt for the text model itself.
+// Throws InputError where it is missing.
+[[nodiscard]] std::optional<HfReader> text_part(const HfReader& config, const std::string& family);
 
 [[nodiscard]] std::int64_t head_of(const ModelConfig& model);
 // The dimensions of a head that are rotated, where the file gives their share.

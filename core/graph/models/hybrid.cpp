@@ -122,7 +122,7 @@ TensorId HybridBuilder::scan(const std::string& name, TensorId x) {
   return bias ? add_bias(name + ".out", y, {embed}) : y;
 }
 
-// Of what the convolution made, the steps come through a low rank, and b and c are all channels'.
+// The convolution made x and what b, c and the steps come from: the steps through a low rank, b and c for all channels.
 TensorId HybridBuilder::channel_scan(const std::string& name, TensorId x) {
   const std::vector<Dim> channels = {groups, heads, width};
   const Dim rank{"scan_rank", size_of(model, "scan_rank")};

@@ -11,8 +11,8 @@
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
 #include "core/base/text.h"
-#include "core/planner/degrees/computing_costs.h"
 #include "core/planner/degrees/degrees_bounds.h"
+#include "core/planner/degrees/degrees_plans.h"
 #include "core/planner/degrees/first_degrees.h"
 #include "core/planner/degrees/too_large_degrees.h"
 #include "core/planner/search/considered.h"
@@ -43,25 +43,6 @@ WorkKey work_key(const Degrees& d) {
   return {d.tp, d.cp, d.ep, d.context, d.whole_experts, d.folded_experts, d.micro_batch, d.recompute};
 }
 
-// What all degrees of this many micro-batches share.
-struct GraphKey {
-  std::int64_t micro_batches;
-  Recompute recompute;
-  LayerOptions::Cut cut;
-  auto operator<=>(const GraphKey&) const = default;
-};
-
-// A plan of given degrees, as far as it was followed up.
-struct Planned {
-  std::string wrong;  // why no plan expresses the degrees; "" where one does
-  std::optional<PlanOfGraph> plan;
-  Bytes needs{0.0}, usable{0.0};  // of the device that lacks the most memory: at least, until it is counted
-  bool counted = false;
-  std::optional<Seconds> step;               // of a plan that fits
-  std::vector<ConsideredStage> stages = {};  // where the request has a record
-  Seconds floor{0.0};                        // of its stages' times: hardly any step takes less
-};
-
 // Legal degrees, and bounds on their step and memory.
 struct Ordered {
   Degrees degrees;
@@ -82,9 +63,8 @@ std::map<ProbeKey, Ordered> probes_of(const std::vector<Ordered>& all) {
   return probes;
 }
 
-ReplicaBytes bytes_of_replica(const GivenModel& model) {
+ReplicaBytes bytes_of_replica(const Graph& graph) {
   ReplicaBytes replica;
-  const Graph& graph = model.cut->graph;
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind == TensorKind::Parameter && !graph.weights_on_host) replica.weights += tensor.bytes();
     if (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host) replica.states += tensor.bytes();
@@ -98,10 +78,8 @@ class DegreesSearch {
                 std::optional<Seconds> to_beat)
       : request_(request),
         to_beat_(to_beat),
-        costs_(costs),
-        computing_(costs),
         evaluator_(evaluator),
-        hides_(evaluator.hides_communication()),
+        plans_(request, costs, evaluator),
         shape_(shape_of(request.model)) {}
 
   PlanningResult run();
@@ -117,22 +95,11 @@ class DegreesSearch {
   [[nodiscard]] bool is_beaten(Seconds step) const {
     return (best_ && step >= *best_->step) || (to_beat_ && step >= *to_beat_);
   }
-  [[nodiscard]] GraphKey graph_key(const Degrees& d) const {
-    return {d.micro_batches, d.recompute, cut_of(d, shape_.blocks)};
-  }
-  [[nodiscard]] GivenModel build_graph(const Degrees& degrees) const;
-  void build_graphs(const std::vector<Degrees>& all);
-  [[nodiscard]] Point point_of(SearchContext& context, const Degrees& degrees) const {
-    return prepare_given_point(context, graphs_.at(graph_key(degrees)));
-  }
-  [[nodiscard]] std::optional<Work> work_of(Degrees degrees) const;
   [[nodiscard]] std::vector<Ordered> in_order(const std::vector<Degrees>& all);
-  [[nodiscard]] Planned plan_of(const Degrees& degrees) const;
-  void judge(Planned& planned) const;
-  void take(const Degrees& degrees, Planned planned);
+  void take(const Degrees& degrees, PlanOfDegrees planned);
   // For the request's record.
   [[nodiscard]] static ConsideredPlan considered(const Degrees& degrees);
-  void note(const Degrees& degrees, const Planned& planned) const;
+  void note(const Degrees& degrees, const PlanOfDegrees& planned) const;
   void note_rest(const std::vector<Ordered>& ordered) const;
   // When the search is to stop, the rest is left. Those that may fit wait to be simulated.
   void plan_wave(const std::vector<Ordered>& wave);
@@ -154,78 +121,24 @@ class DegreesSearch {
 
   const PlanRequest& request_;
   const std::optional<Seconds> to_beat_;
-  const CostModel& costs_;
-  const ComputingCosts computing_;
   PlanEvaluator& evaluator_;
-  const bool hides_;
+  DegreesPlans plans_;
   const ModelShape shape_;
-  std::map<GraphKey, GivenModel> graphs_;
   SearchLog log_;
-  std::optional<Planned> best_;
+  std::optional<PlanOfDegrees> best_;
   TooLargeDegrees too_large_;
   std::map<ProbeKey, Ordered> probes_;  // of kinds not met yet
   struct Waiting {
     Degrees degrees;
-    Planned planned;
+    PlanOfDegrees planned;
   };
   std::map<std::pair<Seconds, std::size_t>, Waiting> waiting_;  // planned, not simulated: by bound, then by number
   std::size_t planned_ = 0, lighter_ = 0;                       // the latter: with lighter ends
   std::vector<std::pair<Seconds, Degrees>> fitting_;            // what was simulated
   std::set<std::string> taken_;                                 // texts of the degrees that were planned
-  std::optional<std::pair<Degrees, Planned>> smallest_;  // of those that do not fit, the one that lacks the least
-  std::string wrong_;                                    // the first
+  std::optional<std::pair<Degrees, PlanOfDegrees>> smallest_;  // of those that do not fit, the one that lacks the least
+  std::string wrong_;                                          // the first
 };
-
-GivenModel DegreesSearch::build_graph(const Degrees& degrees) const {
-  const PlanRequest of = request_of(request_, degrees);
-  SearchContext context(of, costs_, evaluator_);
-  return given_model(context,
-                     {.layers = std::nullopt, .layer_cut = of.search.layer_cut, .microbatches = degrees.micro_batches});
-}
-
-void DegreesSearch::build_graphs(const std::vector<Degrees>& all) {
-  std::map<GraphKey, const Degrees*> wanted;
-  for (const Degrees& degrees : all)
-    if (!graphs_.contains(graph_key(degrees))) wanted.emplace(graph_key(degrees), &degrees);
-  std::vector<std::pair<GraphKey, const Degrees*>> list(wanted.begin(), wanted.end());
-  std::vector<std::optional<GivenModel>> made(list.size());
-  for_each_index(list.size(), request_.threads, [&](std::size_t i) {
-    if (!is_to_stop()) made[i] = build_graph(*list[i].second);
-  });
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (made[i]) graphs_.emplace(list[i].first, *std::move(made[i]));
-}
-
-// nullopt: no plan expresses the degrees.
-std::optional<Work> DegreesSearch::work_of(Degrees degrees) const {
-  // Without ZeRO nothing is gathered, and the bytes on a device are those of any number of replicas.
-  degrees.zero = 0;
-  const PlanRequest of = request_of(request_, degrees);
-  // Under conditions that hide communication only computing is sure to take time.
-  SearchContext context(of, hides_ ? computing_ : costs_, evaluator_);
-  try {
-    const Point point = point_of(context, degrees);
-    const TablePipeline pipeline = given_pipeline(of, point);
-    const StageSearch& search = *point.spans.search;
-    std::vector<StepCost> layers;
-    for (const TableStage& stage : pipeline.stages) {
-      const StageChoice choice = search.choice(stage.slice, stage.config);
-      StepCost before;  // of the stage's layers so far
-      for (int layer = stage.first; layer <= stage.last; ++layer) {
-        const StepCost& cost = search.cost(stage.first, layer, choice);
-        StepCost& own = layers.emplace_back();
-        own.forward = cost.forward - before.forward;
-        own.backward = cost.backward - before.backward;
-        own.resident = cost.resident - before.resident;
-        own.saved = cost.saved - before.saved;
-        before = cost;
-      }
-    }
-    return work_of_layers(std::move(layers), shape_.blocks);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
-}
 
 std::vector<Ordered> DegreesSearch::in_order(const std::vector<Degrees>& all) {
   // Each kind of work is computed for its degrees with the fewest stages: these move the least.
@@ -237,14 +150,14 @@ std::vector<Ordered> DegreesSearch::in_order(const std::vector<Degrees>& all) {
   const std::vector<std::pair<WorkKey, Degrees>> list(kinds.begin(), kinds.end());
   std::vector<std::optional<Work>> found(list.size());
   for_each_index(list.size(), request_.threads, [&](std::size_t i) {
-    if (!is_to_stop()) found[i] = work_of(list[i].second);
+    if (!is_to_stop()) found[i] = plans_.work_of(list[i].second);
   });
   std::map<WorkKey, Work> work;
   for (std::size_t i = 0; i < list.size(); ++i) work.emplace(list[i].first, found[i].value_or(Work{}));
   log_.points = static_cast<std::int64_t>(list.size());
 
   std::vector<Ordered> ordered;
-  const ReplicaBytes replica = all.empty() ? ReplicaBytes{} : bytes_of_replica(graphs_.at(graph_key(all.front())));
+  const ReplicaBytes replica = all.empty() ? ReplicaBytes{} : bytes_of_replica(plans_.graph_of(all.front()));
   for (const Degrees& degrees : all) {
     const Work& of = work.at(work_key(degrees));
     Ordered& next = ordered.emplace_back(Ordered{degrees, bound_of_work(of, degrees, shape_.blocks)});
@@ -262,42 +175,6 @@ std::vector<Ordered> DegreesSearch::in_order(const std::vector<Degrees>& all) {
   return ordered;
 }
 
-Planned DegreesSearch::plan_of(const Degrees& degrees) const {
-  Planned planned;
-  const PlanRequest of = request_of(request_, degrees);
-  SearchContext context(of, costs_, evaluator_);
-  try {
-    const Point point = point_of(context, degrees);
-    PlanGraphs graphs(of, point);
-    const TablePipeline pipeline = given_pipeline(of, point);
-    if (request_.record != nullptr) planned.stages = considered_stages(point, pipeline);
-    auto plan = plan_of_pipeline(of, point, graphs, pipeline, degrees.schedule);
-    require(plan.has_value(), "the stages have no place side by side");
-    std::shared_ptr<const Graph> graph = graphs.of(plan->training).graph;
-    // What ZeRO gathers and scatters in several passes a program may move at once.
-    if (!hides_ && degrees.zero <= 1) planned.floor = bound_of_stages(*plan, degrees);
-    planned.needs = least_memory(degrees, *point.spans.search, pipeline);
-    planned.usable = request_.cluster.usable_memory();
-    planned.plan = PlanOfGraph{*std::move(plan), std::move(graph)};
-  } catch (const InputError& error) {
-    planned.wrong = error.what();
-    return planned;
-  }
-  // Exactly where the software says how it counts it; otherwise simulating does.
-  if (const auto memory = evaluator_.software_memory(planned.plan->plan, *planned.plan->graph)) {
-    planned.needs = memory->needs;
-    planned.usable = memory->usable;
-    planned.counted = true;
-  }
-  return planned;
-}
-
-void DegreesSearch::judge(Planned& planned) const {
-  const PlanOutcome outcome = evaluator_.outcome(*planned.plan);
-  if (!planned.counted) planned.needs = outcome.peak;
-  if (planned.needs <= planned.usable) planned.step = outcome.step;
-}
-
 ConsideredPlan DegreesSearch::considered(const Degrees& degrees) {
   ConsideredPlan of;
   of.microbatches = degrees.micro_batches;
@@ -307,7 +184,7 @@ ConsideredPlan DegreesSearch::considered(const Degrees& degrees) {
   return of;
 }
 
-void DegreesSearch::note(const Degrees& degrees, const Planned& planned) const {
+void DegreesSearch::note(const Degrees& degrees, const PlanOfDegrees& planned) const {
   using Fate = ConsideredPlan::Fate;
   ConsideredPlan of = considered(degrees);
   of.stages = planned.stages;
@@ -325,7 +202,7 @@ void DegreesSearch::note(const Degrees& degrees, const Planned& planned) const {
 
 // The degrees that were not planned, and the plans that were not simulated.
 void DegreesSearch::note_rest(const std::vector<Ordered>& ordered) const {
-  const auto note = [&](const Ordered& left, const Planned* planned) {
+  const auto note = [&](const Ordered& left, const PlanOfDegrees* planned) {
     using Fate = ConsideredPlan::Fate;
     const Bytes usable = request_.cluster.usable_memory();
     ConsideredPlan of = considered(left.degrees);
@@ -345,7 +222,7 @@ void DegreesSearch::note_rest(const std::vector<Ordered>& ordered) const {
 }
 
 // In order of the bounds, so that of equal steps the first stays.
-void DegreesSearch::take(const Degrees& degrees, Planned planned) {
+void DegreesSearch::take(const Degrees& degrees, PlanOfDegrees planned) {
   taken_.insert(text_of(degrees));
   if (request_.record != nullptr) note(degrees, planned);
   if (!planned.plan) {
@@ -408,7 +285,7 @@ PlanningResult DegreesSearch::run() {
   if (request_.progress)
     request_.progress(fmt::format("{} launches {} of {} combinations of degrees", request_.search.launch_for->name,
                                   all.legal.size(), all.tried));
-  build_graphs(all.legal);
+  plans_.build_graphs(all.legal);
   std::optional<Seconds> bound = Seconds(0.0);
   const std::vector<Ordered> ordered = stopped() ? std::vector<Ordered>{} : in_order(all.legal);
   if (!stopped()) {
@@ -466,10 +343,10 @@ void DegreesSearch::plan_next(const std::vector<Ordered>& ordered, std::size_t& 
 }
 
 void DegreesSearch::plan_wave(const std::vector<Ordered>& wave) {
-  std::vector<std::optional<Planned>> found(wave.size());
+  std::vector<std::optional<PlanOfDegrees>> found(wave.size());
   for_each_index(wave.size(), request_.threads, [&](std::size_t i) {
     if (is_to_stop()) return;
-    found[i] = plan_of(wave[i].degrees);
+    found[i] = plans_.plan_of(wave[i].degrees);
   });
   for (std::size_t i = 0; i < wave.size(); ++i) {
     if (!found[i]) continue;
@@ -490,7 +367,7 @@ void DegreesSearch::judge_some() {
     if (is_beaten(waiting_.begin()->first.first)) break;
     some.push_back(std::move(waiting_.begin()->second));
   }
-  for_each_index(some.size(), request_.threads, [&](std::size_t i) { judge(some[i].planned); });
+  for_each_index(some.size(), request_.threads, [&](std::size_t i) { plans_.judge(some[i].planned); });
   for (Waiting& of : some) take(of.degrees, std::move(of.planned));
 }
 
@@ -499,8 +376,8 @@ void DegreesSearch::plan_smallest(const std::vector<Ordered>& ordered) {
   const auto smallest = std::min_element(ordered.begin(), ordered.end(),
                                          [](const Ordered& a, const Ordered& b) { return a.needs < b.needs; });
   if (smallest == ordered.end() || smallest->needs <= request_.cluster.usable_memory()) return;
-  Planned planned = plan_of(smallest->degrees);
-  if (planned.plan) judge(planned);
+  PlanOfDegrees planned = plans_.plan_of(smallest->degrees);
+  if (planned.plan) plans_.judge(planned);
   take(smallest->degrees, std::move(planned));
   ++planned_;
 }
@@ -536,7 +413,7 @@ std::vector<Degrees> DegreesSearch::lighter_ends_of_fastest() const {
 void DegreesSearch::plan_lighter_ends() {
   if (!request_.search.launch_for->splits_ends) return;
   const std::vector<Degrees> wanted = lighter_ends_of_fastest();
-  build_graphs(wanted);
+  plans_.build_graphs(wanted);
   std::vector<Ordered> wave;
   for (const Degrees& degrees : wanted) wave.push_back({degrees});
   waiting_.clear();
@@ -548,19 +425,14 @@ void DegreesSearch::plan_lighter_ends() {
 
 void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
   if (all.empty()) return;
-  const auto build = [&](const Degrees& degrees) -> const GivenModel& {
-    const auto known = graphs_.find(graph_key(degrees));
-    return known != graphs_.end() ? known->second
-                                  : graphs_.emplace(graph_key(degrees), build_graph(degrees)).first->second;
-  };
-  const ReplicaBytes replica = bytes_of_replica(build(all.front()));
+  const ReplicaBytes replica = bytes_of_replica(plans_.graph_of(all.front()));
   std::size_t tried = 0;
   for (const Degrees& degrees : in_order_of_trial(all, replica, request_.cluster.usable_memory())) {
     if (best_ || tried == kMaxTrials) return;
     if (too_large_.rule_out(degrees) || taken_.contains(text_of(degrees))) continue;
-    build(degrees);
-    Planned planned = plan_of(degrees);
-    if (planned.plan && planned.needs <= planned.usable) judge(planned);
+    plans_.graph_of(degrees);
+    PlanOfDegrees planned = plans_.plan_of(degrees);
+    if (planned.plan && planned.needs <= planned.usable) plans_.judge(planned);
     take(degrees, std::move(planned));
     ++planned_;
     ++tried;
@@ -568,27 +440,6 @@ void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
 }
 
 }  // namespace
-
-PlanRequest request_of(const PlanRequest& request, const Degrees& degrees) {
-  PlanRequest of = request;
-  SearchOptions& search = of.search;
-  search.launch_for = nullptr;
-  search.method = method_from_text(method_text(degrees));
-  search.microbatches = degrees.micro_batches;
-  search.schedule = degrees.schedule;
-  search.chunks = std::max(2, degrees.chunks);
-  search.recompute = degrees.recompute;
-  search.layers = ModelDefault{};
-  search.layer_cut = {};
-  search.layer_cut.cut = cut_of(degrees, shape_of(request.model).blocks);
-  of.goal = {};
-  of.threads = 1;
-  of.progress = {};
-  of.steps = nullptr;
-  of.record = nullptr;
-  of.stop = {};
-  return of;
-}
 
 PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
                               std::optional<Seconds> to_beat) {

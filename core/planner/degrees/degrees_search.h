@@ -20,7 +20,4 @@ namespace meshwright {
 [[nodiscard]] PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs,
                                             PlanEvaluator& evaluator, std::optional<Seconds> to_beat = std::nullopt);
 
-// The request of one set of degrees: method, schedule, micro-batches, recomputation and layers are given.
-[[nodiscard]] PlanRequest request_of(const PlanRequest& request, const Degrees& degrees);
-
 }  // namespace meshwright

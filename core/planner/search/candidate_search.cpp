@@ -22,8 +22,8 @@ constexpr int kMaxBranching = 8;
 constexpr int kMaxOnOneMesh = 16;
 constexpr int kMaxRounds = 16;
 constexpr int kMaxOfStages = 8, kFewOfStages = 1;  // by T, of one number of stages
-// Of several schedules, all but the first: after so many numbers of stages in a row whose best T is so much worse, more
-// stages are not looked at.
+// Where several schedules are searched, all but the first stop after so many numbers of stages in a row whose best T is
+// so much worse.
 constexpr int kMaxWorse = 8;
 constexpr double kWorse = 1.02;
 constexpr int kMaxOfShape = 16, kFewOfShape = 2;  // by T, of a chunked shape on one logical mesh

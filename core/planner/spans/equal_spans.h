@@ -18,7 +18,7 @@ class EqualSpans {
   // asked for, in their models and in where a block goes on in the next layer.
   struct Twin {
     int first = 0;
-    int length = 0;  // 0: there is none
+    int length = 0;  // 0 without a twin
   };
   // The longest of the layers before, the first of several.
   [[nodiscard]] Twin twin_of(int layer) const { return twins_[layer]; }

@@ -32,7 +32,7 @@ class HubBranching {
   [[nodiscard]] bool stuck() const;
   // [node][label]: may be below the cut.
   [[nodiscard]] std::vector<std::vector<bool>> kept() const;
-  // Of the part examined last: what a search for good labels may follow.
+  // What a search for good labels may follow, from the part examined last.
   [[nodiscard]] const Guide& guide() const { return guide_; }
   [[nodiscard]] int parts() const { return parts_; }  // examined
 

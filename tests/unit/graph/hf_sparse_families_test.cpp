@@ -113,7 +113,7 @@ TEST(HfDeepseekV32, HasAnIndexerInEachLayer) {
   EXPECT_EQ(count(graph, OpKind::GroupedAttention), 0);
 }
 
-// Of a sequence of 4096 a query reads 2048 keys, of 192 and 128 numbers in 128 heads, after 64 heads of 128 read all.
+// In a sequence of 4096 a query reads 2048 keys, of 192 and 128 numbers in 128 heads, after 64 heads of 128 read all.
 TEST(HfDeepseekV32, CountsTheKeysThatAreChosen) {
   const Graph graph = graph_of(read(kV32));
   for (const Op& op : graph.ops()) {

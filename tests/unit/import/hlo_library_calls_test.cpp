@@ -8,17 +8,13 @@
 #include "core/graph/import/xla/hlo_text.h"
 #include "core/graph/import/xla/xla_summary.h"
 #include "tests/refusal.h"
+#include "tests/unit/import/hlo_parts.h"
 
 namespace meshwright::hlo_library_calls_test {
 namespace {
 
 Graph graph_of(const std::string& text) {
   return build_forward_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 6, .microbatches = 2});
-}
-
-int ops_of(const Graph& graph, OpKind kind) {
-  return static_cast<int>(
-      std::count_if(graph.ops().begin(), graph.ops().end(), [&](const Op& op) { return op.kind == kind; }));
 }
 
 std::string gemm(const std::string& more, const std::string& epilogue,

@@ -7,6 +7,7 @@
 
 #include "core/graph/import/model_file.h"
 #include "tests/refusal.h"
+#include "tests/unit/import/hlo_parts.h"
 #include "tests/unit/import/loss_of.h"
 
 namespace meshwright::hlo_losses_test {
@@ -32,21 +33,7 @@ std::string head(const std::string& n, std::int64_t classes, int first_parameter
 }
 
 std::string two_heads() {
-  return R"(HloModule m
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-
-top {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] maximum(a, b)
-}
-
-ENTRY main {
+  return "HloModule m\n\n" + kHloAdd + kHloTop + R"(ENTRY main {
   x = f32[4,8] parameter(0)
   zero = f32[] constant(0)
   low = f32[] constant(-inf)

@@ -8,6 +8,7 @@
 #include "core/graph/import/find_model.h"
 #include "core/graph/import/model_file.h"
 #include "tests/refusal.h"
+#include "tests/unit/import/hlo_parts.h"
 
 namespace meshwright {
 
@@ -24,29 +25,10 @@ std::vector<std::string> tensor_names(const Graph& graph, TensorKind kind) {
   return found;
 }
 
-int ops_of(const Graph& graph, OpKind kind) {
-  return static_cast<int>(
-      std::count_if(graph.ops().begin(), graph.ops().end(), [&](const Op& op) { return op.kind == kind; }));
-}
-
-const std::string kReducers = R"(add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-
-top {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] maximum(a, b)
-}
-
-)";
-
 // Two scanned layers, a cross entropy by one-hot rows, and an update of the weights by their gradient's stand-in.
 const std::string kStep = R"(HloModule step, input_output_alias={ {0}: (0, {}, may-alias) }
 
-)" + kReducers + R"(body {
+)" + kHloAdd + kHloTop + R"(body {
   t = (s32[], f32[4,8], f32[2,8,8], f32[2,4,8]) parameter(0)
   i = s32[] get-tuple-element(t), index=0
   one = s32[] constant(1)
@@ -163,7 +145,7 @@ ENTRY main {
 }
 
 TEST(HloModel, ALossOfAnotherKindGivesWayToASquaredError) {
-  const ModelConfig model = read_hlo_model("HloModule m\n" + kReducers + R"(ENTRY main {
+  const ModelConfig model = read_hlo_model("HloModule m\n" + kHloAdd + kHloTop + R"(ENTRY main {
   w = f32[8,5] parameter(0)
   x = f32[4,8] parameter(1)
   t = f32[4,5] parameter(2)
@@ -198,7 +180,7 @@ TEST(HloModel, WhatIsNoForwardIsRefusedWithWhatToGiveInstead) {
             "m.hlo: the text ends inside a computation, so that the module is not whole; `meshwright models FILE` "
             "describes what is there, give the whole module to plan it.");
   EXPECT_EQ(
-      why("HloModule m, num_partitions=2\n" + kReducers +
+      why("HloModule m, num_partitions=2\n" + kHloAdd + kHloTop +
           "ENTRY e {\n  x = f32[4,4] parameter(0)\n"
           "  ROOT r = f32[4,4] all-reduce(x), replica_groups={{0,1}}, to_apply=add\n}\n"),
       "m.hlo: the module is already split for 2 devices and holds their collectives; give the module before the SPMD "

@@ -9,6 +9,7 @@
 
 #include "core/graph/import/model_file.h"
 #include "tests/refusal.h"
+#include "tests/unit/import/hlo_parts.h"
 #include "tests/unit/import/loss_of.h"
 
 namespace meshwright::hlo_one_sample_test {
@@ -33,20 +34,7 @@ Graph graph_of(const std::string& text) {
   return build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 4, .dtype = DType::F64});
 }
 
-int ops_of(const Graph& graph, OpKind kind) {
-  return static_cast<int>(
-      std::count_if(graph.ops().begin(), graph.ops().end(), [&](const Op& op) { return op.kind == kind; }));
-}
-
-const std::string kSum = R"(HloModule m
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-
-)";
+const std::string kSum = "HloModule m\n\n" + kHloAdd;
 
 // A product with one row becomes a sum of products; the row has no dimension of samples any more.
 std::string one_row(const std::string& between) {
@@ -160,9 +148,8 @@ TEST(OneSample, OfThePublicBertIsPlanned) {
       read_model_file(std::string(data) + "/models/hlo_torchxla/bert_pretrain_tp=1_dp=1_pp=1_fwd+bwd.js", {});
   const Graph graph = build_training_graph(model, {.batch = 4, .dtype = DType::F32});
   EXPECT_EQ(ops_of(graph, OpKind::GroupedAttention), 1);
-  EXPECT_EQ(ops_of(graph, OpKind::GeluErf), 2);  // of the feed-forward layer and of the head
-  // Of masked words and of the next sentence.
-  EXPECT_EQ(ops_of(graph, OpKind::CrossEntropyLoss), 2);
+  EXPECT_EQ(ops_of(graph, OpKind::GeluErf), 2);           // of the feed-forward layer and of the head
+  EXPECT_EQ(ops_of(graph, OpKind::CrossEntropyLoss), 2);  // masked words, and the next sentence
 }
 
 }  // namespace

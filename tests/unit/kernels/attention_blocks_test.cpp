@@ -9,16 +9,10 @@
 #include <vector>
 
 #include "kernels/cpu/elementwise/random.h"
+#include "tests/unit/kernels/drawn_numbers.h"
 
 namespace meshwright::kernels::attention_blocks_test {
 namespace {
-
-template <class T>
-std::vector<T> numbers(std::int64_t n, std::uint64_t key) {
-  std::vector<T> values(static_cast<std::size_t>(n));
-  fill_uniform(values.data(), n, key, 0, -1.0, 1.0);
-  return values;
-}
 
 // 2 samples, 2 heads of keys with 3 queries each; 60 queries, which are two row blocks, and 150 keys.
 struct Rule {

@@ -17,16 +17,10 @@
 #include "kernels/cpu/products/gemm.h"
 #include "kernels/cpu/tokens/embedding.h"
 #include "kernels/cpu/tokens/loss.h"
+#include "tests/unit/kernels/drawn_numbers.h"
 
 namespace meshwright::kernels::kernels_test {
 namespace {
-
-template <class T>
-std::vector<T> numbers(std::int64_t n, std::uint64_t key, double low = -1.0, double high = 1.0) {
-  std::vector<T> values(static_cast<std::size_t>(n));
-  fill_uniform(values.data(), n, key, 0, low, high);
-  return values;
-}
 
 // Small integers: sums of products stay exact in float.
 template <class T>

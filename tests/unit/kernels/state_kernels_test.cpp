@@ -10,16 +10,10 @@
 #include "kernels/cpu/elementwise/random.h"
 #include "kernels/cpu/layout/tiles.h"
 #include "kernels/cpu/optimizer/optimizer.h"
+#include "tests/unit/kernels/drawn_numbers.h"
 
 namespace meshwright::kernels::state_kernels_test {
 namespace {
-
-template <class T>
-std::vector<T> numbers(std::int64_t n, std::uint64_t key) {
-  std::vector<T> values(static_cast<std::size_t>(n));
-  fill_uniform(values.data(), n, key, 0, -1.0, 1.0);
-  return values;
-}
 
 // --- optimizer ---
 

@@ -138,7 +138,7 @@ TEST(SelectedAttention, CanBeSplitAlongBatchQueriesAndHeads) {
   expect_sharded_equals_whole(c);
 }
 
-// Of 2 samples with 4 queries of 4 heads, each reads 2 keys of 3 and 2 numbers.
+// 2 samples have 4 queries of 4 heads; each reads 2 keys of 3 and 2 numbers.
 TEST(SelectedAttention, CountsTheChosenKeysAlone) {
   EXPECT_EQ(graph_flops(attention(kSome).graph).si(), 2.0 * 2 * 4 * 4 * 2 * (3 + 2));
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/planner/considered_plans.h"
+#include "core/planner/degrees/degrees_plans.h"
 #include "core/planner/degrees/degrees_search.h"
 #include "core/planner/degrees/first_degrees.h"
 #include "costmodel/framework_memory.h"

@@ -80,7 +80,7 @@ TEST(Offload, TakesTheStateThereAndBackInEveryUpdate) {
   EXPECT_NEAR((there.plan->stages[0].update - here.plan->stages[0].update).si(), 2.0 * way, 1e-9);
 }
 
-// Of one microbatch: values that wait for the backward.
+// The values of one microbatch that wait for the backward.
 Bytes waiting(const Program& program) {
   Bytes bytes(0.0);
   for (const Buffer& buffer : program.buffers)

@@ -216,7 +216,7 @@ std::optional<double> Emitter::scalar(int n) const {
 
 // --- elementwise ---
 
-// Of x and y one is a number.
+// One input is a number.
 Value Emitter::with_number(int n) {
   const Node& of = node(n);
   const bool first = scalar(of.inputs[0]).has_value();
@@ -447,7 +447,7 @@ void Emitter::run(const std::vector<int>& blocks, LossReduction reduction) {
 
 namespace {
 
-// Of powers one side is a number; integers are compared and looked up, and no more.
+// A power has a number on one side; integers are compared and looked up, and no more.
 bool is_emittable(const Module& module, const Node& node) {
   const auto number = [&](int of) {
     const Node* at = &module.nodes[static_cast<std::size_t>(of)];

@@ -212,7 +212,7 @@ class Sampler {
     const Numbers& shape = type_of(op_->results[0]).sizes;
     return std::all_of(op_->operands.begin(), op_->operands.end(), [&](int of) { return type_of(of).sizes == shape; });
   }
-  // Of a choice and of bounds, some may be single numbers.
+  // A choice and bounds may have single numbers among their inputs.
   void elementwise(const Instruction& made) {
     const Numbers& shape = type_of(op_->results[0]).sizes;
     std::vector<int> operands;
