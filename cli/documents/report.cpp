@@ -12,23 +12,50 @@
 
 namespace meshwright {
 
+namespace {
+
+Flops work_of_step(const Plan& plan, const TrainingOptions& training) {
+  return static_cast<double>(training.microbatches) *
+         graph_flops(build_step_graph(plan.model, training, plan.schedule));
+}
+
+// Of all devices; nullopt: one has none for the type.
+std::optional<FlopsPerSecond> peak_of(const Cluster& cluster, DType dtype) {
+  FlopsPerSecond sum(0.0);
+  for (const HostGroup& group : cluster.groups) {
+    const auto own = group.device.peak.find(name_of(dtype));
+    if (own == group.device.peak.end()) return std::nullopt;
+    sum += static_cast<double>(group.devices()) * own->second;
+  }
+  return sum;
+}
+
+}  // namespace
+
 Throughput throughput(const Plan& plan, Seconds step, int replicas) {
   TrainingOptions training = plan.training;
   training.recompute = Recompute::None;
   training.recompute_ranges.clear();
-  const Graph graph = build_step_graph(plan.model, training, plan.schedule);
-  const auto microbatches = static_cast<double>(training.microbatches);
+  const Flops work = work_of_step(plan, training);
   Throughput rate;
   rate.samples_per_s = replicas * static_cast<double>(training.batch) / step.si();
   if (plan.model.seq > 0) rate.tokens_per_s = rate.samples_per_s * static_cast<double>(plan.model.seq);
-  rate.tflops_per_device = microbatches * graph_flops(graph).si() / step.si() / 1e12 / plan.cluster.devices();
+  rate.tflops_per_device = work.si() / step.si() / 1e12 / plan.cluster.devices();
+  const auto peak = peak_of(plan.cluster, training.dtype);
+  if (!peak || peak->si() <= 0.0) return rate;
+  const Seconds at_peak = work / *peak;
+  rate.mfu = at_peak / step;
+  const bool repeats = plan.training.recompute != Recompute::None || !plan.training.recompute_ranges.empty();
+  rate.hfu = repeats ? work_of_step(plan, plan.training) / *peak / step : *rate.mfu;
   return rate;
 }
 
 std::string to_text(const Throughput& rate) {
   const std::string tokens = rate.tokens_per_s ? fmt::format(", {:.6g} tokens/s", *rate.tokens_per_s) : "";
-  return fmt::format("{:.6g} samples/s{}, {:.4g} TFLOPS per device", rate.samples_per_s, tokens,
-                     rate.tflops_per_device);
+  const std::string utilization =
+      rate.mfu ? fmt::format(", MFU {} %, HFU {} %", in_percent(*rate.mfu), in_percent(*rate.hfu)) : "";
+  return fmt::format("{:.6g} samples/s{}, {:.4g} TFLOPS per device{}", rate.samples_per_s, tokens,
+                     rate.tflops_per_device, utilization);
 }
 
 Seconds median(std::vector<Seconds> times) {
@@ -222,6 +249,8 @@ void add_throughput(Json& json, const Throughput& rate) {
   json["samples_per_s"] = rate.samples_per_s;
   if (rate.tokens_per_s) json["tokens_per_s"] = *rate.tokens_per_s;
   json["tflops_per_device"] = rate.tflops_per_device;
+  if (rate.mfu) json["mfu"] = *rate.mfu;
+  if (rate.hfu) json["hfu"] = *rate.hfu;
 }
 
 std::string layers_text(const StagePlan& stage) { return fmt::format("{}..{}", stage.first_layer, stage.last_layer); }

@@ -19,10 +19,14 @@ struct Throughput {
   std::optional<double> tokens_per_s;  // models with a sequence
   // Work of the model itself (recomputed ops are not counted) per device.
   double tflops_per_device = 0.0;
+  // Work beside what all devices of the cluster could do at their peaks for the plan's type: of the model, and with
+  // what is computed again. nullopt where a device has no peak for the type.
+  std::optional<double> mfu = {}, hfu = {};
 };
 // The throughput of `replicas` copies of the plan, each on its own devices.
 [[nodiscard]] Throughput throughput(const Plan& plan, Seconds step, int replicas = 1);
-[[nodiscard]] std::string to_text(const Throughput& rate);  // "12.5 samples/s, 12800 tokens/s, 38.1 TFLOPS per device"
+[[nodiscard]] std::string to_text(
+    const Throughput& rate);  // "12.5 samples/s, 12800 tokens/s, 38.1 TFLOPS per device, MFU 30.5 %, HFU 40.6 %"
 
 [[nodiscard]] Seconds median(std::vector<Seconds> times);  // REQUIRES: at least one
 

@@ -133,14 +133,16 @@ std::string links_text(const StepSimulation& step) {
 
 }  // namespace
 
-std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
+std::string shares_text(const StepSimulation& step, const LoadedPlan& loaded) {
   TextTable shares({{"stage", ""}, {"compute", "(%)"}, {"communication", "(%)"}, {"bubble", "(%)"}, {"idle", "(%)"}});
   const std::vector<StageShares> stages = stage_shares(step, loaded.program);
   for (std::size_t s = 0; s < stages.size(); ++s)
     shares.add_row({fmt::format("{}", s), in_percent(stages[s].compute), in_percent(stages[s].communication),
                     in_percent(stages[s].bubble), in_percent(stages[s].idle)});
-  std::string text = "# where each device's time goes\n" + shares.to_text();
+  return "# where each device's time goes\n" + shares.to_text();
+}
 
+std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
   const CriticalPath path = critical_path_of(step);
   TextTable critical({{"tasks", ""}, {"time", "(ms)"}, {"share", "(%)"}, {"waits", "(ms)"}, {"what", ""}});
   for (std::size_t i = 0; i < std::min(kRows, path.shares.size()); ++i) {
@@ -150,7 +152,7 @@ std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
                       in_percent(share_of(share.time, step.times.step)), in_milliseconds(to_seconds(share.stretched)),
                       fmt::format("{} of stage {}", name_of(share.kind), share.stage.value)});
   }
-  text += fmt::format("# the critical path has {} tasks\n", path.tasks) + critical.to_text();
+  std::string text = fmt::format("# the critical path has {} tasks\n", path.tasks) + critical.to_text();
   text += links_text(step);
 
   TextTable memory({{"stage", ""}, {"device", ""}, {"peak", "(GiB)"}, {"at", "(ms)"}, {"with", ""}});

@@ -11,7 +11,9 @@
 
 namespace meshwright {
 
-// Tables of the shares of every stage, the critical path, the fullest links and the memory.
+// A table of the shares of every stage: of steps that run into one another, which cannot be taken apart further.
+[[nodiscard]] std::string shares_text(const StepSimulation& step, const LoadedPlan& loaded);
+// Tables of the critical path, the fullest links and the memory.
 [[nodiscard]] std::string report_text(const StepSimulation& step, const LoadedPlan& loaded);
 // What only some circumstances have: quantiles, goodput, what fetching the loss costs.
 [[nodiscard]] std::string outcome_text(const StepSimulation& step, const StepRequest& request,

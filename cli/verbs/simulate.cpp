@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/documents/breakdown_text.h"
 #include "cli/documents/forecast.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
@@ -18,6 +19,7 @@
 #include "core/plan/ranks.h"
 #include "core/schedule/schedule_csv.h"
 #include "simulator/fold/folded_plan.h"
+#include "simulator/what_if/breakdown.h"
 
 namespace meshwright {
 
@@ -62,6 +64,7 @@ struct Result {
   std::optional<Goodput> goodput = {};
   Reuse reuse = {};
   PlanForecast forecast = {};
+  std::optional<Breakdown> breakdown = {};  // where it is asked for; not with a controller
 };
 
 // Idle share of a stage's devices: both means over the devices of the stage.
@@ -79,7 +82,7 @@ StageUse stage_use(const Result& result, std::size_t s) {
 }
 
 std::string document(const Result& result, const Costs& costs, const SimulateOptions& options) {
-  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast] = result;
+  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast, breakdown] = result;
   std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
   text += cost_line(costs.source, prediction.costs);
   for (const std::string& sentence : to_sentences(request)) text += fmt::format("# {}\n", sentence);
@@ -110,7 +113,9 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
                       interval_text(forecast), in_percent(prediction.summary.bubble), to_text(prediction.stage_idle));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
   text += memory_line(memory_use(plan, loaded.program, loaded.check)) + memory_line(forecast);
-  if (options.report) text += report_text(step, loaded);
+  if (options.report)
+    text += (breakdown ? breakdown_text(*breakdown, loaded.program) : shares_text(step, loaded)) +
+            report_text(step, loaded);
   text += outcome_text(step, request, goodput);
   text += !request.plain()
               ? fmt::format("# {} tasks, {}\n", step.tasks.graph.size(),
@@ -123,7 +128,7 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
 }
 
 Json to_json(const Result& result, const Costs& costs) {
-  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast] = result;
+  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast, breakdown] = result;
   Json json = header_json("simulate", plan);
   add_reuse(json, made, reuse);
   json["costs"] = costs.source;
@@ -138,6 +143,7 @@ Json to_json(const Result& result, const Costs& costs) {
   json["fits"] = std::all_of(uses.begin(), uses.end(), [](const MemoryUse& use) { return use.fits(); });
   json["events"] = prediction.events;
   add_step(json, step, loaded, request, goodput);
+  if (breakdown) add_breakdown(json, *breakdown, loaded.program);
   Json& stages = json["stages"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StageTimes& times = prediction.stages[s];
@@ -181,7 +187,7 @@ void simulate_plainly(Result& result, const std::string& path, const Costs& cost
   }
   const FoldedDevices* const folded = result.folded ? &*result.folded : nullptr;
   ProgramCosts own = program_costs_within_clock(result.loaded.program, *costs.model);
-  result.step = simulate_plain_step(result.loaded.program, own.times, folded);
+  result.step = simulate_plain_step(result.loaded.program, own.times, folded, result.request.name_tasks);
   result.prediction = prediction_of(result.loaded.program, std::move(own), result.step, folded);
   if (fold) result.prediction.events = events;
 }
@@ -209,6 +215,15 @@ void simulate_under_circumstances(Result& result, const std::string& path, const
     result.goodput = at_place("--failures", [&] { return goodput_of(result.step, program, request); });
 }
 
+std::optional<Breakdown> find_breakdown(const Result& result, const Costs& costs) {
+  const Program& program = result.loaded.program;
+  const FoldedDevices* const folded = result.folded ? &*result.folded : nullptr;
+  const RunParts parts(program, *result.loaded.graph, result.plan.cluster, *costs.model);
+  auto step = breakdown_of(result.step, program, parts, folded);
+  if (!step) return std::nullopt;
+  return Breakdown{*std::move(step), top_ops(program, *result.loaded.graph, parts, *costs.model, folded)};
+}
+
 // The plan's own, unless measured costs take its place.
 std::string software_of(const SimulateOptions& options, const Plan& plan) {
   const std::string own = options.profile.empty() ? plan.software : "";
@@ -234,7 +249,8 @@ void simulate_plan(const SimulateOptions& options) {
   expect_writable(options.trace, {options.plan, options.profile.path, options.reuse.cluster, csv});
   expect_writable(options.schedule, {options.plan, options.profile.path, options.reuse.cluster, csv, options.trace});
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
-  const StepRequest request = step_request(conditions_with(options.step, plan));
+  StepRequest request = step_request(conditions_with(options.step, plan));
+  request.name_tasks = options.report || options.json;
   Result result{.made = std::move(made), .plan = std::move(plan), .request = request};
   expect_experts(request.expert_load, result.plan.model);
   result.plan.cluster.expert_load = request.expert_load;
@@ -247,6 +263,7 @@ void simulate_plan(const SimulateOptions& options) {
   } else {
     simulate_under_circumstances(result, options.plan, costs, fold, threads);
   }
+  if (request.name_tasks) result.breakdown = find_breakdown(result, costs);
   if (!options.schedule.empty()) write_schedule(options.schedule, result.plan, *result.loaded.graph);
   result.reuse = reuse_of(result.made, result.plan, result.loaded, *costs.model);
   result.forecast = forecast_of(result.plan, *result.loaded.graph, result.loaded.program,

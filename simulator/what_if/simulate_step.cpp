@@ -150,10 +150,13 @@ void draw_samples(StepSimulation& step, const StepRequest& request, int threads)
 
 }  // namespace
 
-StepSimulation simulate_plain_step(const Program& program, const ProgramTimes& times, const FoldedDevices* folded) {
+StepSimulation simulate_plain_step(const Program& program, const ProgramTimes& times, const FoldedDevices* folded,
+                                   bool name_tasks) {
   StepSimulation step;
   ProgramGraphOptions options;
   options.folded = folded;
+  options.name_tasks = name_tasks;
+  if (name_tasks) step.run_times = times.executable;
   step.tasks = program_graph(program, times, options);
   step.times = run_in_order(step.tasks.graph);
   step.step = step.times.step;
@@ -190,11 +193,16 @@ StepSimulation simulate(const Plan& plan, const Graph& graph, const Program& pro
   if (folded != nullptr) inputs.options.folded = &folded->folded;
   issue_work(inputs, plan.cluster, in_cluster, request);
 
+  inputs.options.name_tasks = request.name_tasks;
   step.tasks = program_graph(program, times, inputs.options);
   expect_within_clock(step.tasks.graph, step.conditions, request.drawn_jitter());
   run_step(step, request.controller);
   run_without_fetches(step, program, times, inputs.options);
   draw_samples(step, request, threads);
+  if (request.name_tasks) {
+    step.run_times = times.executable;
+    step.pieces = std::move(inputs.pieces);
+  }
   return step;
 }
 

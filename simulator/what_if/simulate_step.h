@@ -32,6 +32,9 @@ struct StepSimulation {
   std::vector<NetworkLinkId> link_of;        // [link of the graph] what it is there
   std::optional<BroadcastCount> broadcasts;  // where they are asked for
   std::vector<SimTime> samples;              // sorted; with jitter. The times above are of a step without
+  // Where tasks are named: what a Run takes, and its pieces where it has some. [executable]
+  std::vector<SimTime> run_times = {};
+  std::vector<std::vector<Piece>> pieces = {};
 
   [[nodiscard]] int steps() const { return static_cast<int>(tasks.first_of_step.size()) - 1; }
 };
@@ -39,7 +42,7 @@ struct StepSimulation {
 // By both engines; throws InternalError unless they agree to the picosecond. `folded`: the devices of the program that
 // stand for others (simulator/fold/folded_program.h); null: each stands for itself. REQUIRES: the program is sound.
 [[nodiscard]] StepSimulation simulate_plain_step(const Program& program, const ProgramTimes& times,
-                                                 const FoldedDevices* folded = nullptr);
+                                                 const FoldedDevices* folded = nullptr, bool name_tasks = false);
 
 // The step of simulate_plain_step by one engine alone.
 [[nodiscard]] SimTime plain_step(const Program& program, const ProgramTimes& times,

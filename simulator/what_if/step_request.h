@@ -43,6 +43,7 @@ struct StepRequest {
   static constexpr int kMeanOf = 20;
   std::optional<FailureModel> failures;  // its devices and step are those of the simulation
   int replicas = 1;                      // of the whole plan, each on devices of its own
+  bool name_tasks = false;               // to tell of each task what it does (ProgramGraph::of)
 
   // That of the simulations that are drawn; 0: none are.
   [[nodiscard]] double drawn_jitter() const { return mean_jitter.value_or(samples > 0 ? conditions.jitter : 0.0); }

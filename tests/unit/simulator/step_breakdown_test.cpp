@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a step's time goes, held against other readings of the same step.
+#include "simulator/report/step_breakdown.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "simulator/report/step_report.h"
+#include "simulator/report/step_terms.h"
+#include "simulator/report/top_ops.h"
+#include "simulator/what_if/breakdown.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::step_breakdown_test {
+namespace {
+
+constexpr const char* kModel = "gpt:layers=4,hidden=64,heads=4,seq=32,vocab=128";
+constexpr const char* kMixture = "mixtral:layers=2,hidden=32,heads=2,intermediate=64,seq=16,vocab=64,experts=4,top_k=2";
+
+struct Made {
+  PlanRequest request;
+  std::unique_ptr<CostModel> costs;
+  Planned planned;
+
+  explicit Made(PlanRequest asked) : request(std::move(asked)), costs(make_analytic_cost_model(request.cluster)) {
+    SimulatedStep evaluator(*costs);
+    planned = with_program(make_plan(request, *costs, evaluator), *costs);
+    MW_CHECK(planned.plan.has_value(), "no plan: {}", planned.reason);
+  }
+  [[nodiscard]] RunParts parts() const { return {planned.program, planned.graph, request.cluster, *costs}; }
+  [[nodiscard]] StepSimulation simulate(StepRequest conditions) const {
+    conditions.name_tasks = true;
+    const ProgramTimes times = program_costs(planned.program, *costs).times;
+    return simulate_step(*planned.plan, planned.graph, planned.program, times, *costs, conditions, 1);
+  }
+  [[nodiscard]] StepBreakdown breakdown(const StepSimulation& step) const {
+    return breakdown_of(step, planned.program, parts()).value();
+  }
+};
+
+PlanRequest request_of(const char* method, std::int64_t microbatches = 4,
+                       ScheduleKind schedule = ScheduleKind::OneFOneB, Recompute recompute = Recompute::None,
+                       const char* model = kModel) {
+  PlanRequest request = ask(model, "cpu:4", method, 32, microbatches);
+  request.search.schedule = schedule;
+  request.search.recompute = recompute;
+  return request;
+}
+
+StepRequest overlapping() {
+  StepRequest request;
+  request.overlap.emplace();
+  return request;
+}
+StepRequest on_links(StepRequest request) {
+  request.network = NetworkModel::Fluid;
+  return request;
+}
+
+template <class Wanted>
+SimTime exposed(const TimeParts& parts, Wanted wanted) {
+  SimTime sum{0};
+  for (const auto& [part, time] : parts)
+    if (wanted(part)) sum += time.exposed;
+  return sum;
+}
+SimTime exposed_as(const TimeParts& parts, TimeKind kind) {
+  return exposed(parts, [&](const TimePart& part) { return part.kind == kind; });
+}
+SimTime hidden_as(const TimeParts& parts, TimeKind kind) {
+  SimTime sum{0};
+  for (const auto& [part, time] : parts)
+    if (part.kind == kind) sum += time.hidden;
+  return sum;
+}
+
+std::vector<Made> drawn_plans(int count) {
+  std::mt19937 random(11);
+  const std::vector<const char*> methods = {"data",  "zero2",     "zero3",         "shard",
+                                            "shard", "pipeshard", "megatron:pp=4", "megatron:tp=2,pp=2"};
+  const std::vector<ScheduleKind> schedules = {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::ZeroBubbleH1};
+  const std::vector<Recompute> recomputes = {Recompute::None, Recompute::Full, Recompute::Selective};
+  const std::vector<const char*> models = {kModel, kMixture};
+  const auto any = [&](const auto& list) { return list[random() % list.size()]; };
+  std::vector<Made> plans;
+  for (int i = 0; i < count; ++i)
+    plans.emplace_back(request_of(any(methods), 1 << random() % 4, any(schedules), any(recomputes), any(models)));
+  return plans;
+}
+
+// simulator/report/device_shares.cpp reads the same off the gaps of each device.
+TEST(StepBreakdown, AgreesWithTheSharesOfDevices) {
+  for (const Made& made : drawn_plans(12))
+    for (const StepRequest& conditions : {StepRequest{}, overlapping()}) {
+      const StepSimulation step = made.simulate(conditions);
+      const std::vector<DeviceShares> shares = device_shares(step.tasks.graph, step.times);
+      const bool in_runs = !conditions.overlap;
+      for (const DeviceBreakdown& device : made.breakdown(step).devices) {
+        const DeviceShares& own = shares[device.device.index()];
+        EXPECT_EQ(exposed_as(device.parts, TimeKind::Bubble), own.bubble);
+        EXPECT_EQ(exposed_as(device.parts, TimeKind::Idle), own.idle);
+        const SimTime moves = exposed(device.parts, [&](const TimePart& part) {
+          return part.kind == TimeKind::Message || part.kind == TimeKind::HostCopy ||
+                 (!in_runs && is_collective(part.kind));
+        });
+        EXPECT_EQ(moves, own.communication);
+        EXPECT_EQ(exposed_of(device.parts), step.times.step);
+      }
+    }
+}
+
+// simulator/report/step_terms.cpp adds up the same ops by other terms. Every end of an op is rounded to a picosecond.
+TEST(StepBreakdown, AgreesWithTheTermsOfThePlainStep) {
+  for (const Made& made : drawn_plans(12)) {
+    const TermsOfStep terms = terms_of_step(made.planned.program, made.planned.graph, *made.costs);
+    const TimeParts all = made.breakdown(made.simulate({})).of_all();
+    double runs = 0.0;
+    for (const auto& list : made.planned.program.devices) runs += static_cast<double>(list.size());
+    for (const StageExecutable& executable : made.planned.program.executables)
+      runs += 2.0 * static_cast<double>(executable.ops.size()) * static_cast<double>(terms.devices);
+    const double rounding = 8.0 * runs;
+    const auto near = [&](SimTime found, StepTerm term) {
+      EXPECT_NEAR(static_cast<double>(found.ps), static_cast<double>(terms.of_all[term].ps), rounding) << name_of(term);
+    };
+    near(exposed_as(all, TimeKind::TensorCollective) + exposed_as(all, TimeKind::ExpertCollective),
+         StepTerm::Collectives);
+    near(exposed_as(all, TimeKind::GradientCollective), StepTerm::GradientSync);
+    near(exposed_as(all, TimeKind::WeightGather), StepTerm::WeightGathers);
+    near(exposed(all, [](const TimePart& part) { return part.pass == TimePass::Recompute; }), StepTerm::Recompute);
+    near(exposed_as(all, TimeKind::Message), StepTerm::Messages);
+  }
+}
+
+TEST(StepBreakdown, AddsUpToTheStepOnSharedLinks) {
+  for (const Made& made : drawn_plans(6))
+    for (const StepRequest& conditions : {on_links({}), on_links(overlapping())}) {
+      const StepSimulation step = made.simulate(conditions);
+      for (const DeviceBreakdown& device : made.breakdown(step).devices) {
+        EXPECT_EQ(exposed_of(device.parts), step.times.step);
+        for (const auto& [part, time] : device.parts) {
+          EXPECT_GE(time.exposed.ps, 0);
+          EXPECT_GE(time.hidden.ps, 0);
+        }
+      }
+    }
+}
+
+// What is hidden and what is exposed of the gradients' sums is all of them, as long as buckets save nothing.
+TEST(StepBreakdown, OverlapHidesSumsOfGradients) {
+  const Made made(request_of("data", 1));
+  StepRequest beside = overlapping();
+  beside.overlap->bucket = Bytes(0.0);
+  const TimeParts plain = made.breakdown(made.simulate({})).of_all();
+  const TimeParts hidden = made.breakdown(made.simulate(beside)).of_all();
+  EXPECT_EQ(hidden_as(plain, TimeKind::GradientCollective), SimTime{0});
+  EXPECT_GT(hidden_as(hidden, TimeKind::GradientCollective), SimTime{0});
+  const SimTime whole =
+      hidden_as(hidden, TimeKind::GradientCollective) + exposed_as(hidden, TimeKind::GradientCollective);
+  EXPECT_NEAR(static_cast<double>(whole.ps), static_cast<double>(exposed_as(plain, TimeKind::GradientCollective).ps),
+              1e4);
+}
+
+TEST(StepBreakdown, TellsTheCollectivesThatBringTokensToExperts) {
+  const Made dense(request_of("megatron:tp=4,pp=1"));
+  const Made experts(request_of("megatron:tp=1,pp=1,ep=4", 1, ScheduleKind::OneFOneB, Recompute::None, kMixture));
+  const TimeParts without = dense.breakdown(dense.simulate({})).of_all();
+  const TimeParts with = experts.breakdown(experts.simulate({})).of_all();
+  EXPECT_GT(exposed_as(without, TimeKind::TensorCollective), SimTime{0});
+  EXPECT_EQ(exposed_as(without, TimeKind::ExpertCollective), SimTime{0});
+  EXPECT_GT(exposed_as(with, TimeKind::ExpertCollective), SimTime{0});
+}
+
+// 128 devices as those that stand for all, and one by one.
+TEST(StepBreakdown, OfFoldedDevicesIsThatOfAll) {
+  const Made made(ask(kModel, "p3.16xlarge:16", "megatron:tp=4,pp=2", 64, std::int64_t{4}));
+  const FoldedPlan small = load_folded_plan(*made.planned.plan, *made.costs);
+  const ProgramTimes times = program_costs(small.loaded.program, *made.costs).times;
+  const StepSimulation folded = simulate_plain_step(small.loaded.program, times, &small.folded, true);
+  const RunParts parts(small.loaded.program, *small.loaded.graph, made.request.cluster, *made.costs);
+  const StepBreakdown few = breakdown_of(folded, small.loaded.program, parts, &small.folded).value();
+  const StepBreakdown all = made.breakdown(made.simulate({}));
+  EXPECT_LT(few.devices.size(), all.devices.size());
+  EXPECT_EQ(few.count(), all.count());
+  const TimeParts one = few.of_all(), other = all.of_all();
+  ASSERT_EQ(one.size(), other.size());
+  for (const auto& [part, time] : other) EXPECT_EQ(one.at(part).exposed, time.exposed) << name_of(part.kind);
+}
+
+// All of the computing time that is not the cost of a Run itself, which is a launch in the analytic model.
+TEST(TopOps, AddUpToTheComputingTime) {
+  const Made made(request_of("megatron:tp=2,pp=2"));
+  const RunParts parts = made.parts();
+  Seconds ops(0.0);
+  std::int64_t runs = 0;
+  for (const TopOp& op : top_ops(made.planned.program, made.planned.graph, parts, *made.costs)) {
+    ops += op.device_time;
+    EXPECT_LE(op.roofline, 1.0 + 1e-9);
+  }
+  for (const auto& list : made.planned.program.devices)
+    for (const Instruction& instruction : list) runs += instruction.kind == Instruction::Kind::Run ? 1 : 0;
+  const TimeParts all = made.breakdown(made.simulate({})).of_all();
+  const SimTime computing = exposed(all, [](const TimePart& part) { return part.kind <= TimeKind::Launch; });
+  const Seconds launches = static_cast<double>(runs) * made.costs->run_overhead();
+  EXPECT_NEAR((ops + launches).si(), to_seconds(computing).si(), 1e-9);
+}
+
+}  // namespace
+}  // namespace meshwright::step_breakdown_test
