@@ -8,6 +8,7 @@
 
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -74,7 +75,7 @@ void refuse_unknown_names(const CLI::App& app, int argc, char** argv) {
     verbs.push_back(known->get_name());
   if (verb == nullptr) throw InputError(unknown_name("verb", argv[1], verbs, "`meshwright --help` lists all of them."));
 
-  std::vector<std::string> options;
+  std::vector<std::string> options = {"--quiet"};
   for (const CLI::Option* option : verb->get_options())
     for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
   for (int i = 2; i < argc; ++i) {
@@ -122,7 +123,9 @@ int run(Context& context, int argc, char** argv) {
       "feasible plan, 6 an interrupted sweep.\nExample:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o "
       "plan.json");
   context.command_line = command_line(argc, argv);
+  app.add_flag_callback("--quiet", be_quiet, "say nothing on stderr but warnings and errors: no progress, no times");
   add_verbs(app, context);
+  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) verb->fallthrough();
   refuse_unknown_names(app, argc, argv);
   if (parse(app, argc, argv)) return 0;
   require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all of them.");

@@ -154,6 +154,7 @@ class ProgramRun {
       log_.add_times(device, step, {begin, Clock::now()});
       if (!runner.losses().empty()) log_.add_loss(step, runner.losses());
       if (step + 1 < options.steps) replay_.prepare(number, runner);
+      if (number == 0 && options.on_step) options.on_step(step + 1);
     }
   }
 

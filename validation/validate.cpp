@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <numeric>
 
 #include "core/base/errors.h"
@@ -60,10 +61,17 @@ std::vector<double> ranks_of(const std::vector<double>& values) {
 
 }  // namespace
 
-std::vector<ValidatedRun> predict_runs(const std::vector<PublishedRun>& runs, const std::string& software,
-                                       int threads) {
+std::vector<ValidatedRun> predict_runs(const std::vector<PublishedRun>& runs, const std::string& software, int threads,
+                                       const std::function<void(std::size_t)>& progress) {
   std::vector<ValidatedRun> results(runs.size());
-  for_each_index(runs.size(), threads, [&](std::size_t i) { results[i] = predict_run(runs[i], software); });
+  std::mutex one_at_a_time;
+  std::size_t done = 0;
+  for_each_index(runs.size(), threads, [&](std::size_t i) {
+    results[i] = predict_run(runs[i], software);
+    const std::lock_guard lock(one_at_a_time);
+    ++done;
+    if (progress) progress(done);
+  });
   return results;
 }
 

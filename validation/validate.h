@@ -2,6 +2,7 @@
 // Holds predictions against published runs: every row as a plan, predicted by the planner's core and the simulator.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,8 +30,10 @@ struct ValidatedRun {
 };
 
 // In the order of the runs, each on one of `threads`. `software`: of all of them; "": of each one's framework.
+// `progress`: called with the number of runs that are done, by any thread and one at a time.
 [[nodiscard]] std::vector<ValidatedRun> predict_runs(const std::vector<PublishedRun>& runs, const std::string& software,
-                                                     int threads);
+                                                     int threads,
+                                                     const std::function<void(std::size_t)>& progress = {});
 
 // Rows with both a prediction and a published value, of one source or group.
 struct ValidationSummary {

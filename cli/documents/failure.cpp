@@ -2,6 +2,7 @@
 #include "cli/documents/failure.h"
 
 #include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "core/planner/ways_out.h"
 #include "simulator/what_if/evaluator.h"
 

@@ -9,6 +9,7 @@
 #include "cli/options/stage_profiles.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/plan/lowering/adapt_plan.h"
@@ -298,7 +299,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
     throw NoFeasiblePlan(outcome.interrupted
                              ? "no plan: the search was interrupted before it found one; let it run for longer."
                              : fmt::format("no feasible plan: {}", outcome.reason));
-  if (outcome.interrupted) tell("interrupted: this is the best plan found so far");
+  if (outcome.interrupted) warn("interrupted: this is the best plan found so far");
   const PredictedPlan& planned = *outcome.planned;
   extras.forecast = forecast_of(planned.plan, planned.result.graph, planned.loaded.program, planned.alike(), costs,
                                 planned.plan.predicted.step_time);

@@ -341,7 +341,7 @@ ModelConfig model_from_options(const PlanningOptions& options) {
   require(!options.model.empty(), "--model is missing; `meshwright models` lists the built-in ones.");
   ModelConfig model = find_model(options.model, dims_from_texts(options.dims));
   if (const std::vector<std::string> left_out = left_out_of_model(options.model); !left_out.empty())
-    tell(fmt::format("{}: not understood, and left out of the model: {}", options.model, join(left_out, ", ")));
+    warn(fmt::format("{}: not understood, and left out of the model: {}", options.model, join(left_out, ", ")));
   if (options.seq.empty()) return model;
   require(!model.file, "--seq: '{}' has its own sequence; give the dimensions that it leaves open by --dim.",
           options.model);

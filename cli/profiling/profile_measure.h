@@ -10,6 +10,7 @@
 
 #include "cli/profiling/profile_work.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "costmodel/profile_fit.h"
 #include "executor/measure/measurer.h"
 

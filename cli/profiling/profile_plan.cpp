@@ -11,6 +11,7 @@
 #include "cli/machine/provenance.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/planner/make_plan.h"

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "cli/terminal/progress.h"
 #include "core/base/errors.h"
 
 namespace meshwright {
@@ -20,7 +21,11 @@ void print(const std::string& text) {
 
 void print(const Json& json) { print(json.dump(2) + "\n"); }
 
-void tell(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+void tell(const std::string& line) {
+  if (!is_quiet()) warn(line);
+}
+
+void warn(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
 
 void expect_writable(const std::string& path, const std::vector<std::string>& others) {
   if (path.empty()) return;
@@ -39,22 +44,6 @@ void expect_writable(const std::string& path, const std::vector<std::string>& ot
   const fs::path folder = fs::path(path).parent_path();
   if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
     throw SystemError(fmt::format("{}: cannot be written ({}).", path, std::strerror(errno)));
-}
-
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
-
-Progress::~Progress() {
-  if (open_) std::fputs("\r\033[K", stderr);
-}
-
-void Progress::operator()(const std::string& text) {
-  if (terminal_) {
-    std::fputs(fmt::format("\r\033[K{}", text.substr(0, 118)).c_str(), stderr);
-    open_ = true;
-  } else {
-    std::fputs((text + "\n").c_str(), stderr);
-  }
-  std::fflush(stderr);
 }
 
 Seconds now() {

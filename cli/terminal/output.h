@@ -14,27 +14,14 @@ namespace meshwright {
 void print(const std::string& text);
 void print(const Json& json);
 
-// One line on stderr: what varies from run to run, such as how long something took.
+// One line on stderr: what varies from run to run, such as how long something took. Not after be_quiet().
 void tell(const std::string& line);
+// One line on stderr that the user has to know of.
+void warn(const std::string& line);
 
 // To be asked before minutes of work end in the file `path`; "" is no file. Throws SystemError unless one can be
 // written there, InputError when it is one of the files the command reads or keeps (`others`; "" stands for none).
 void expect_writable(const std::string& path, const std::vector<std::string>& others);
-
-// One updating line on a terminal, plain lines elsewhere. The line is ended by the destructor, so that what follows
-// starts afresh.
-class Progress {
- public:
-  Progress();
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void operator()(const std::string& text);
-
- private:
-  const bool terminal_;
-  bool open_ = false;
-};
 
 // Wall clock of the command itself.
 [[nodiscard]] Seconds now();

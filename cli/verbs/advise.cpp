@@ -105,7 +105,7 @@ Found find(const OpenedLaunch& opened, const AdviseOptions& options) {
   if (!searched.planned)
     throw NoFeasiblePlan(
         fmt::format("no plan that {} launches fits: {}", opened.reading.framework.name, searched.reason));
-  if (searched.interrupted) tell("interrupted: the best plan found so far is advised");
+  if (searched.interrupted) warn("interrupted: the best plan found so far is advised");
   Found found{{}, degrees_of_plan(searched.planned->plan), std::move(searched.planned->plan)};
   const LaunchJudge of = [&](const LaunchSetup& setup) { return judge(setup, opened, costs); };
   found.advice = advise(opened.reading.setup, found.best, opened.reading.framework, of);

@@ -14,6 +14,7 @@
 #include "cli/machine/provenance.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/planner/make_plan.h"
@@ -170,7 +171,13 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   if (run.plan.software.ends_with(kEightBitProducts))
     say(peers, fmt::format("the plan is priced with products of 8 bits; they run in {}", name_of(run.machine.numbers)));
   const OtherLoad others;
+  Progress progress;
+  if (speaks(peers))
+    run.options.on_step = [&](int done) {
+      progress("steps", static_cast<std::size_t>(done), static_cast<std::size_t>(run.options.steps));
+    };
   run.result = run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
+  run.options.on_step = {};
   if (!speaks(peers)) return run;
   run.product_algorithms = count_usable_algorithms(run.machine);
   if (peers == nullptr) run.other_load_cores = others.cores();  // these would not be told from our other processes

@@ -6,6 +6,7 @@
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"

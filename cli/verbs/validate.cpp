@@ -7,6 +7,7 @@
 #include "cli/documents/validation_page.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
@@ -32,7 +33,10 @@ Validation run_validation(const ValidateOptions& options) {
   Validation validation;
   validation.read = read_published_runs(options.rows);
   validation.wrong = validation.read.wrong;
-  validation.results = predict_runs(validation.read.runs, options.software, threads_from_text(options.threads));
+  Progress progress;
+  const std::size_t runs = validation.read.runs.size();
+  validation.results = predict_runs(validation.read.runs, options.software, threads_from_text(options.threads),
+                                    [&](std::size_t done) { progress("runs predicted", done, runs); });
   for (const ValidatedRun& result : validation.results)
     if (result.wrong) validation.wrong.push_back({result.run->id, result.run->place, result.reason});
   return validation;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "core/graph/graph.h"
 
@@ -18,6 +19,9 @@ struct RunOptions {
   // The number of steps, counted from the end, in which the devices' work is recorded. REQUIRES: Backend::recorder(),
   // unless 0.
   int steps_with_work = 0;
+  // Called with the number of steps that are done, after each of them and before the next begins, by the thread of one
+  // of the process's devices: no step counts the time that it takes.
+  std::function<void(int)> on_step = {};
 };
 
 // Throws InputError for numbers of steps below 1, and for a precision that the host cannot compute in.
