@@ -12,6 +12,7 @@
 #include "tests/unit/import/hlo_mixture.h"
 #include "tests/unit/import/hlo_parts.h"
 #include "tests/unit/import/loss_of.h"
+#include "tests/unit/import/onnx_writer.h"
 
 namespace meshwright::hlo_mixture_test {
 namespace {
@@ -138,6 +139,51 @@ TEST(HloMixture, IsMadeOfTheOpsOfTheFamily) {
       std::find_if(graph.ops().begin(), graph.ops().end(), [](const Op& op) { return op.kind == OpKind::OneHotSlots; });
   const std::vector<Dim> dims = {{"batch", 3}, {"seq", 8}, {"capacity", 3}, {"expert", 4}};
   EXPECT_EQ(graph.tensor(mask->outputs[0]).dims, dims);
+}
+
+// One choice of each token, of the same weights, in ONNX.
+std::string onnx_mixture(const HloMixture& z) {
+  OnnxWriter w;
+  const std::int64_t b = z.batch, s = z.seq, e = z.experts, c = z.capacity, d = z.width;
+  const OnnxWriter::Given last{.numbers = {{"axis", -1}}}, dropped{.numbers = {{"axis", -1}, {"keepdims", 0}}},
+      sum{.numbers = {{"keepdims", 0}}}, integer{.numbers = {{"to", 7}}}, real{.numbers = {{"to", 1}}};
+  const auto unsqueeze = [&](const std::string& x, std::int64_t axis) {
+    return w.node("Unsqueeze", {x, w.integers({axis})});
+  };
+  w.input("ids", {std::to_string(b), std::to_string(s)});
+  const std::string values = w.integers({0, 1});
+  const std::string x = w.node("Gather", {w.weight("wte", {z.vocab, d}), "ids"});
+  const std::string p = w.node("Softmax", {w.node("MatMul", {x, w.weight("router", {d, e})})}, last);
+  const std::string hot = w.node("OneHot", {w.node("ArgMax", {p}, dropped), w.integers({e}), values}, last);
+  const std::string count = w.node("CumSum", {hot, w.integers({1})});
+  const std::string fits = w.node("Cast", {w.node("LessOrEqual", {count, w.scalar(static_cast<float>(c))})}, real);
+  const std::string place = w.node("ReduceSum", {w.node("Mul", {count, hot}), w.integers({-1})}, sum);
+  const std::string slot = w.node("Cast", {w.node("Sub", {place, w.scalar(1.0f)})}, integer);
+  const std::string slots = unsqueeze(w.node("OneHot", {slot, w.integers({c}), values}, last), 2);
+  const std::string mask = w.node("Mul", {unsqueeze(w.node("Mul", {hot, fits}), 3), slots});
+  const std::string best = w.node("ReduceMax", {p, w.integers({-1})}, {.numbers = {{"keepdims", 1}}});
+  const std::string combine = w.node("Mul", {mask, unsqueeze(best, 3)});
+  const std::string turned =
+      w.node("Transpose", {w.node("Reshape", {mask, w.integers({b, s, e * c})})}, {.lists = {{"perm", {0, 2, 1}}}});
+  const std::string sent = w.node("Reshape", {w.node("MatMul", {turned, x}), w.integers({b, e, c, d})});
+  const std::string wide = w.node("MatMul", {sent, w.weight("up", {e, d, z.mlp})});
+  const std::string inner = w.node("Relu", {w.node("Add", {wide, unsqueeze(w.weight("up.bias", {e, z.mlp}), 1)})});
+  const std::string made = w.node("MatMul", {inner, w.weight("down", {e, z.mlp, d})});
+  const std::string out = w.node("MatMul", {w.node("Reshape", {combine, w.integers({b, s, e * c})}),
+                                            w.node("Reshape", {made, w.integers({b, e * c, d})})});
+  return w.finish(w.node("MatMul", {w.node("Add", {x, out}), w.weight("head", {d, z.vocab})}));
+}
+
+TEST(OnnxMixture, OfOneChoiceComputesWhatLoopsDoAlsoWhereSlotsRunOut) {
+  for (const std::int64_t capacity : {2, 8}) {
+    const HloMixture z{.router = HloRouter::Switch, .capacity = capacity};
+    const Graph graph =
+        build_training_graph(read_model_bytes(onnx_mixture(z), "m.onnx", {}), {.batch = z.batch, .dtype = DType::F64});
+    EXPECT_EQ(ops_of(graph, OpKind::OneHotSlots), 1);
+    const double loss =
+        loss_of(graph, [](const Tensor& tensor, std::int64_t i) { return std::optional(number(tensor.name, i)); });
+    EXPECT_NEAR(loss, loss_by_loops(z), 1e-9) << capacity;
+  }
 }
 
 // Every other layer a mixture: parameters and work are those of the family, also where a capacity is far from the
