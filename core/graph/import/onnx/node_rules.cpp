@@ -195,6 +195,40 @@ Made some_constant(const NodeReader& r) {
 }
 Made gather(const NodeReader& r) { return {r.b.gather(r.in(0), r.in(1), r.number("axis", 0))}; }
 
+// --- choices, as routers of experts make them ---
+
+void expect_last_axis(const NodeReader& r, const char* what) {
+  const int x = r.in(0);
+  r.b.expect(r.b.axis_of(x, r.number("axis", -1)) + 1 == static_cast<std::int64_t>(r.b.shape(x).size()),
+             fmt::format("{} along other than the last dimension has no equal here", what));
+}
+Made top_k(const NodeReader& r) {
+  expect_last_axis(r, "a choice");
+  r.b.expect(r.number("largest", 1) != 0, "a choice of the smallest has no equal here");
+  const auto [values, indices] = r.b.top_k(r.in(0), r.b.integers_of(r.in(1), "K").at(0));
+  return {values, indices};
+}
+Made arg_max(const NodeReader& r) {
+  const int x = r.in(0);
+  const auto last = static_cast<std::int64_t>(r.b.shape(x).size()) - 1;
+  r.b.expect(r.b.axis_of(x, r.number("axis", 0)) == last,
+             "an arg max over other than the last dimension has no equal here");
+  const int index = r.b.top_k(x, 1).indices;
+  return {r.number("keepdims", 1) != 0 ? index : r.b.squeeze(index, {last})};
+}
+Made one_hot(const NodeReader& r) {
+  r.b.expect(r.number("axis", -1) == -1 && r.b.values(r.in(2), "values") == std::vector<double>({0.0, 1.0}),
+             "one-hot rows of other than 0 and 1 along the last dimension have no equal here");
+  return {r.b.one_hot(r.in(0), r.b.integers_of(r.in(1), "depth").at(0))};
+}
+Made cumulative_sum(const NodeReader& r) {
+  const int x = r.in(0);
+  if (r.b.at(x).constant) return some_constant(r);
+  r.b.expect(r.number("reverse", 0) == 0, "a cumulative sum from the end has no equal here");
+  const int sum = r.b.cumulative_sum(x, r.b.integers_of(r.in(1), "axis").at(0));
+  return {r.number("exclusive", 0) != 0 ? r.b.binary(Kind::Subtract, sum, x) : sum};
+}
+
 // --- reductions ---
 
 template <Kind kind>
@@ -408,7 +442,10 @@ std::map<std::string, Rule> other_rules() {
           {"Size", size},
           {"Range", range},
           {"Trilu", some_constant},
-          {"CumSum", some_constant},
+          {"CumSum", cumulative_sum},
+          {"TopK", top_k},
+          {"ArgMax", arg_max},
+          {"OneHot", one_hot},
           {"ScatterND", some_constant},
           {"Gather", gather},
           {"ReduceSum", reduce<Kind::ReduceSum>},

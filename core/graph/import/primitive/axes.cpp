@@ -424,6 +424,25 @@ void Axes::attention(int n) {
   set(n, std::move(result));
 }
 
+// Scores over (batch, seq, expert), with slots or a mask of them.
+void Axes::slots(int n) {
+  const std::vector<AxisList> x = input(n, 0);
+  for (std::size_t k = 1; k < module_.nodes[static_cast<std::size_t>(n)].inputs.size(); ++k)
+    for (std::size_t d = 0; d < 3; ++d) match(n, k, d, x[d]);
+  set(n, x);
+}
+
+void Axes::slot_mask(int n) {
+  std::vector<AxisList> result = input(n, 0);
+  give_role(result[1], "seq", 2);
+  give_role(result[2], "expert", 6);
+  for (const AxisList& dim : result) keep_whole(dim);
+  result.push_back(fresh(module_.nodes[static_cast<std::size_t>(n)].shape.back()));
+  give_role(result[3], "capacity", 6);
+  keep_whole(result[3]);
+  set(n, std::move(result));
+}
+
 void Axes::walk(int n) {
   const Node& node = module_.nodes[static_cast<std::size_t>(n)];
   std::vector<AxisList> result;
@@ -471,6 +490,12 @@ void Axes::walk(int n) {
     case Kind::Rotary:
       keep_whole(input(n, 0).back());
       return set(n, input(n, 0));
+    case Kind::Slots:
+    case Kind::GateWeights:
+    case Kind::WeightedMask:
+      return slots(n);
+    case Kind::SlotMask:
+      return slot_mask(n);
     case Kind::CrossEntropy:
       for (std::size_t d = 0; d < input(n, 1).size(); ++d) match(n, 1, d, input(n, 0)[d]);
       give_role(input(n, 0).back(), input(n, 1).size() >= 2 ? "vocab" : "class", 2);
@@ -487,48 +512,6 @@ Axes::Axes(const Module& module) : module_(module), axes_{{kBatchProbe}} {
   dims_.resize(module.nodes.size());
   for (std::size_t n = 0; n < module.nodes.size(); ++n) walk(static_cast<int>(n));
   name_all();
-}
-
-// The first free name of its role, in the order of appearance: free of axes that meet it in an op, and of other sizes.
-void Axes::name_all() {
-  std::map<int, std::set<int>> neighbours;
-  std::vector<int> order;
-  for (std::size_t n = 0; n < module_.nodes.size(); ++n) {
-    std::set<int> met;
-    const auto meet = [&](const std::vector<AxisList>& dims) {
-      for (const AxisList& dim : dims)
-        for (const int axis : dim) {
-          met.insert(axis);
-          if (!neighbours.contains(axis)) {
-            neighbours[axis];
-            order.push_back(axis);
-          }
-        }
-    };
-    for (std::size_t k = 0; k < module_.nodes[n].inputs.size(); ++k) {
-      meet(of(module_.nodes[n].inputs[k]));
-      meet(of_operand(static_cast<int>(n), k));
-    }
-    meet(of(static_cast<int>(n)));
-    for (const int a : met) neighbours[a].insert(met.begin(), met.end());
-  }
-  std::map<std::string, std::int64_t> sizes;
-  for (const int axis : order) {
-    const Axis& what = axes_[static_cast<std::size_t>(axis)];
-    const std::string role = what.role.empty() ? "dim" : what.role;
-    std::string name = role;
-    const auto taken = [&] {
-      const auto other = sizes.find(name);
-      if (other != sizes.end() && other->second != what.size) return true;
-      return std::any_of(neighbours[axis].begin(), neighbours[axis].end(), [&](int met) {
-        const auto named = names_.find(met);
-        return met != axis && named != names_.end() && named->second == name;
-      });
-    };
-    for (int number = 2; taken(); ++number) name = fmt::format("{}{}", role, number);
-    names_[axis] = name;
-    sizes[name] = what.size;
-  }
 }
 
 }  // namespace meshwright::primitive

@@ -74,6 +74,8 @@ class Axes {
   void pool(int node);
   void norm(int node, std::size_t dim);
   void attention(int node);
+  void slots(int node);
+  void slot_mask(int node);
   void name_all();
 
   const Module& module_;

@@ -76,6 +76,14 @@ class Builder {
   void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);
   int pick_label(int x, int labels);
+  int one_hot(int ids, std::int64_t classes);  // (..., classes): 1.0 at the id
+  // The elements of x's last dimension at the last dimension of `ids`, as many as these.
+  int pick_each(int x, int ids);
+  struct Best {
+    int values, indices;
+  };
+  Best top_k(int x, std::int64_t k);  // of the last dimension, largest first
+  int cumulative_sum(int x, std::int64_t axis);
   int softmax(int x, std::int64_t axis);
   int layer_norm(int x, int gamma, int beta, double epsilon);
   int rms_norm(int x, int gamma, double epsilon);
@@ -84,6 +92,12 @@ class Builder {
   int rotary(int x, std::int64_t axis, std::int64_t dims, double base);
   int attention(int q, int k, int v, double scale, bool causal);
   int cross_entropy(int logits, int labels);
+  // A mixture of experts: slots of `capacity` for the `top_k` best experts of each token by scores (batch, seq,
+  // expert).
+  int slots(int scores, std::int64_t top_k, std::int64_t capacity);
+  int slot_mask(int slots);
+  int gate_weights(int scores, int slots, bool normalize);
+  int weighted_mask(int mask, int weights);
 
   [[nodiscard]] const std::vector<double>& values(int node, const char* what) const;      // throws where unknown
   [[nodiscard]] std::vector<std::int64_t> integers_of(int node, const char* what) const;  // the same

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a Graph of a module, node by node (emit.h). Its parts by file: emit.cpp the whole, leaves and elementwise ops;
-// emit_shapes.cpp what moves elements, and products of which only slices are read; emit_layers.cpp the rest.
+// emit_shapes.cpp what moves elements, and products of which only slices are read; emit_layers.cpp the rest but
+// for emit_mixture.cpp, mixtures of experts.
 #pragma once
 
 #include <map>
@@ -92,6 +93,11 @@ class Emitter {
   [[nodiscard]] Value softmax(int n);
   [[nodiscard]] Value attention(int n);
   [[nodiscard]] Value rotary(int n);
+  [[nodiscard]] std::vector<Wanted> by_expert(int n, std::size_t k) const;
+  [[nodiscard]] Value slots(int n);
+  [[nodiscard]] Value slot_mask(int n);
+  [[nodiscard]] Value gate_weights(int n);
+  [[nodiscard]] Value weighted_mask(int n);
   [[nodiscard]] std::optional<double> scalar(int n) const;
   [[nodiscard]] std::vector<Wanted> image(const std::vector<AxisList>& dims, bool grouped) const;
   // Whether n is an input that the loss alone reads.

@@ -11,14 +11,16 @@ namespace meshwright::primitive {
 
 const char* name_of(Kind kind) {
   constexpr std::array kNames = {
-      "input",    "parameter",   "constant",  "add",          "subtract",     "multiply",   "divide",      "power",
-      "maximum",  "minimum",     "compare",   "exp",          "log",          "sqrt",       "rsqrt",       "reciprocal",
-      "square",   "abs",         "sin",       "cos",          "erf",          "tanh",       "sigmoid",     "relu",
-      "gelu",     "gelu_erf",    "silu",      "not",          "to_float",     "to_int",     "dropout",     "select",
-      "reshape",  "transpose",   "broadcast", "slice",        "concat",       "reduce_sum", "reduce_mean", "reduce_max",
-      "matmul",   "convolution", "max_pool",  "average_pool", "gather",       "pick_label", "softmax",     "layer_norm",
-      "rms_norm", "batch_norm",  "attention", "rotary",       "cross_entropy"};
-  static_assert(kNames.size() == static_cast<std::size_t>(Kind::CrossEntropy) + 1);
+      "input",    "parameter",    "constant",     "add",          "subtract",   "multiply",    "divide",
+      "power",    "maximum",      "minimum",      "compare",      "exp",        "log",         "sqrt",
+      "rsqrt",    "reciprocal",   "square",       "abs",          "sin",        "cos",         "erf",
+      "tanh",     "sigmoid",      "relu",         "gelu",         "gelu_erf",   "silu",        "not",
+      "to_float", "to_int",       "dropout",      "select",       "reshape",    "transpose",   "broadcast",
+      "slice",    "concat",       "reduce_sum",   "reduce_mean",  "reduce_max", "matmul",      "convolution",
+      "max_pool", "average_pool", "gather",       "pick_label",   "top_k",      "top_k_index", "cumulative_sum",
+      "softmax",  "layer_norm",   "rms_norm",     "batch_norm",   "attention",  "rotary",      "cross_entropy",
+      "slots",    "slot_mask",    "gate_weights", "weighted_mask"};
+  static_assert(kNames.size() == static_cast<std::size_t>(Kind::WeightedMask) + 1);
   return kNames[static_cast<std::size_t>(kind)];
 }
 

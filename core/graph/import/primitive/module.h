@@ -76,6 +76,9 @@ enum class Kind {
   AveragePool,
   Gather,     // (table (rows, ...), ids) -> (ids..., ...)
   PickLabel,  // (x, labels) -> x at the label, over x's last dimension
+  TopK,       // the Details::groups largest of the last dimension, largest first
+  TopKIndex,  // where these are
+  CumSum,     // along Details::axes[0]: each element with all before it
   // normalisations
   Softmax,    // over Details::axes[0]
   LayerNorm,  // (x, gamma, beta) over the last dimension; Details::number: epsilon, as of all norms
@@ -85,6 +88,12 @@ enum class Kind {
   Attention,     // q (batch, heads, seq, d), k (batch, kv_heads, keys, d), v (batch, kv_heads, keys, e); number: scale
   Rotary,        // x; Details::axes[0]: positions; window[0]: dims turned; number: base
   CrossEntropy,  // (logits, labels) -> scalar: the mean
+  // a mixture of experts
+  Slots,         // scores (batch, seq, expert) -> which slot of an expert each token has (OpKind::TopKSlots);
+                 // Details::groups: experts of a token; window[0]: the capacity
+  SlotMask,      // slots -> (batch, seq, expert, capacity): 1 where a token has the slot
+  GateWeights,   // (scores, slots) -> (batch, seq, expert); number: 1 where normalised over the slots of a token
+  WeightedMask,  // (mask, weights) -> the mask times the weight of its token and expert
 };
 [[nodiscard]] const char* name_of(Kind kind);
 

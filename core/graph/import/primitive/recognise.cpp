@@ -75,6 +75,7 @@ Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
     case Kind::MatMul:
       if (const Found ids = one_hot(inputs[0]); ids && at(inputs[1]).shape.size() == 2)
         return b_.gather(inputs[1], *ids, 0);
+      if (const Found mixture = dispatch(inputs[0], inputs[1])) return mixture;
       return attention(inputs[0], inputs[1]);
     default:
       return std::nullopt;
@@ -83,6 +84,8 @@ Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
 
 Module Recogniser::run() {
   std::vector<int> made;
+  chooses_ = std::any_of(from_.nodes.begin(), from_.nodes.end(),
+                         [](const Node& node) { return node.kind == Kind::TopK || node.kind == Kind::TopKIndex; });
   for (const Node& node : from_.nodes) {
     b_.name = node.name;
     b_.block = node.block;
@@ -109,6 +112,12 @@ Module Recogniser::run() {
         "the masks of {} attention{} (the first '{}') are left out, but for a causal part: batches are taken as full",
         masks_, masks_ == 1 ? "" : "s", first_mask_));
   if (shifted_) to_.notes.push_back("scales of norms that the file adds a number to are the parameters themselves");
+  if (by_token_ > 0)
+    to_.notes.push_back(
+        fmt::format("{} mixture{} of experts give{} slots to one token after the other in the file, and to all first "
+                    "choices before "
+                    "the second ones here: where an expert's slots run out, other tokens lose theirs",
+                    by_token_, by_token_ == 1 ? "" : "s", by_token_ == 1 ? "s" : ""));
   if (cut_) to_.notes.push_back("activations that are cut at an upper bound, as ReLU6, are taken as not cut");
   to_.result = made[static_cast<std::size_t>(from_.result)];
   if (const Found loss = cross_entropy(to_.result)) to_.result = *loss;

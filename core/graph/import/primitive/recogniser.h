@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds patterns (recognise.h). Its parts by file: recognise.cpp the whole; recognise_norms.cpp normalisations;
 // recognise_functions.cpp activations; recognise_rotary.cpp rotary embedding; recognise_attention.cpp attention;
-// recognise_losses.cpp softmax and cross entropy.
+// recognise_losses.cpp softmax and cross entropy; recognise_mixture.cpp mixtures of
+// experts.
 #pragma once
 
 #include <cmath>
@@ -132,6 +133,30 @@ class Recogniser {
   [[nodiscard]] Found cross_entropy(int loss);
   [[nodiscard]] std::vector<int> logarithms_of(int loss, int* others) const;
 
+  // The scores that experts are chosen by, and what is made of them, alike for the same formula.
+  struct Router {
+    int scores;
+    std::string text;
+  };
+  enum class Sums { None, OfSlots, OfChosen };  // what a token's weights are divided by
+  struct Routing {
+    std::int64_t top_k, capacity;
+    bool expert_first;              // the mask is (batch, seq, expert, capacity)
+    bool by_token;                  // slots go to one token after the other
+    bool plain = false;             // ones: it does not weigh
+    Kind function = Kind::Reshape;  // of the scores: none (Reshape), softmax, sigmoid
+    Sums sums = Sums::None;
+    double factor = 1.0;
+  };
+  [[nodiscard]] std::optional<Router> router_below(int mask) const;
+  [[nodiscard]] std::optional<Routing> routing_of(int mask, int scores);
+  [[nodiscard]] static bool weighed(const std::vector<double>& scores, std::int64_t experts,
+                                    const std::vector<std::int64_t>& slots, const std::vector<std::int64_t>& tokens,
+                                    const std::vector<double>& weights, Routing& routing);
+  [[nodiscard]] int mask_of(const Routing& routing, int scores);
+  [[nodiscard]] Found with_slots(int factor);
+  [[nodiscard]] Found dispatch(int x, int y);
+
   const Module& from_;
   const bool lone_;
   Module to_;
@@ -140,7 +165,12 @@ class Recogniser {
   std::map<std::pair<int, int>, bool> causal_;  // by mask, and how it is applied
   bool shifted_ = false;                        // a scale of a norm had a number added
   bool cut_ = false;                            // an activation had an upper bound
-  int masks_ = 0;                               // left out
+  bool chooses_ = false;                        // the module takes the largest of some numbers
+  std::int64_t routing_budget_ = 1 << 26;       // elements that are computed to tell masks of slots
+  std::map<std::string, std::optional<Routing>> routings_;
+  std::map<int, Found> masks_of_slots_;
+  int by_token_ = 0;  // mixtures that give slots in another order than ours
+  int masks_ = 0;     // left out
   std::string first_mask_;
 };
 

@@ -35,6 +35,26 @@ std::string Lowering::applied(const Instruction& reduction) const {
   return at(x).opcode == "parameter" && at(y).opcode == "parameter" && x != y ? root.opcode : std::string();
 }
 
+std::string Lowering::compared(const Instruction& sorting) const {
+  if (sorting.calls.empty()) return {};
+  const Computation& called = program_.computations[static_cast<std::size_t>(sorting.calls.back())];
+  if (called.root < 0 || called.parameters.size() < 2) return {};
+  const auto at = [&](int i) -> const Instruction& { return called.instructions[static_cast<std::size_t>(i)]; };
+  // JAX lets numbers pass a few choices first, that make all zeros, and all that are no numbers, alike.
+  const auto reads = [&](int i, int parameter) {
+    for (int steps = 0; steps < 8; ++steps) {
+      if (i == parameter) return true;
+      if (at(i).operands.empty()) return false;
+      i = at(i).operands.back();
+    }
+    return false;
+  };
+  const Instruction& root = at(called.root);
+  if (root.opcode != "compare" || root.operands.size() != 2) return {};
+  const int x = called.parameters[0], y = called.parameters[1];
+  return reads(root.operands[0], x) && reads(root.operands[1], y) ? root.attributes.direction : std::string();
+}
+
 bool Lowering::is_integer(int value) const {
   const std::string& element = type(value).element;
   return element.front() == 's' || element.front() == 'u' || element == "pred";
@@ -279,7 +299,7 @@ std::string called(const Instruction& instruction) {
 
 Rule rule_of(const Instruction& instruction) {
   if (instruction.opcode == "custom-call") return call_rule(instruction.attributes.target);
-  for (const auto find : {elementwise_rule, shape_rule, product_rule})
+  for (const auto find : {elementwise_rule, shape_rule, product_rule, choice_rule})
     if (const Rule rule = find(instruction.opcode)) return rule;
   return nullptr;
 }

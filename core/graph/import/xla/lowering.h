@@ -39,6 +39,8 @@ class Lowering {
 
   // The opcode that a reduction's computation applies to its two numbers; empty: it does more.
   [[nodiscard]] std::string applied(const Instruction& reduction) const;
+  // How its computation compares the two numbers that it is given first: "GT", "LT"; empty: it does other things.
+  [[nodiscard]] std::string compared(const Instruction& sorting) const;
   [[nodiscard]] const Type& type(int value) const { return *flat_.values[static_cast<std::size_t>(value)].type; }
   [[nodiscard]] bool is_integer(int value) const;
   [[nodiscard]] std::optional<double> number(int value) const {
@@ -94,5 +96,10 @@ using Rule = void (*)(Lowering&, const FlatOp&);
 [[nodiscard]] Rule shape_rule(const std::string& name);
 [[nodiscard]] Rule product_rule(const std::string& name);
 [[nodiscard]] Rule call_rule(const std::string& target);
+[[nodiscard]] Rule choice_rule(const std::string& name);
+// A reduction of numbers with their places (arg max), and one over windows that is a cumulative sum: true where the op
+// is such and is done.
+[[nodiscard]] bool lower_arg_max(Lowering& l, const FlatOp& op);
+[[nodiscard]] bool lower_cumulative_sum(Lowering& l, const FlatOp& op);
 
 }  // namespace meshwright::xla

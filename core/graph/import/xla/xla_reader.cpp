@@ -192,13 +192,21 @@ class ProgramReader {
     }
   }
 
+  // A scatter of a forward writes over what is there; those of gradients add.
+  [[nodiscard]] bool overwrites(const Instruction& scatter) const {
+    if (scatter.calls.empty()) return false;
+    const Computation& called = program_.computations[static_cast<std::size_t>(scatter.calls.back())];
+    return called.parameters.size() == 2 && called.root == called.parameters[1];
+  }
+
   void expect_known(const FlatProgram& flat, const std::vector<bool>& needed) const {
     std::map<std::string, std::int64_t> unknown;
     for (std::size_t i = 0; i < flat.ops.size(); ++i) {
       const Instruction& of = *flat.ops[i].instruction;
       const bool told = flat.ops[i].results.size() == 1 &&
                         flat.values[static_cast<std::size_t>(flat.ops[i].results[0])].number.has_value();
-      if (needed[i] && !told && of.opcode != "parameter" && rule_of(of) == nullptr) ++unknown[printable(called(of))];
+      const bool known = of.opcode == "scatter" ? overwrites(of) : rule_of(of) != nullptr;
+      if (needed[i] && !told && of.opcode != "parameter" && !known) ++unknown[printable(called(of))];
     }
     std::vector<std::string> texts;
     for (const auto& [name, count] : unknown) texts.push_back(fmt::format("{} ({})", name, count));

@@ -136,6 +136,8 @@ void fused_attention(Lowering& l, const FlatOp& op) {
 const std::map<std::string, Rule>& call_rules() {
   static const std::map<std::string, Rule> kRules = {
       {"Sharding", identity},
+      {"TopK", choice_rule("topk")},
+      {"mhlo.topk", choice_rule("topk")},
       {"SPMDFullToShardShape", identity},
       {"SPMDShardToFullShape", identity},
       {"xla.sdy.FuncResultSharding", identity},

@@ -254,6 +254,7 @@ std::optional<Numbers> image_order(const Window& window) {
 }
 
 void reduce_window(Lowering& l, const FlatOp& op) {
+  if (lower_cumulative_sum(l, op)) return;
   l.b.expect(op.operands.size() == 2 && op.results.size() == 1, "pooling of several tensors at once has no equal here");
   const Window& window = op.instruction->attributes.window;
   const std::string applied = l.applied(*op.instruction);

@@ -197,6 +197,7 @@ Sum sum_of(const std::string& opcode) {
 }
 
 void reduce(Lowering& l, const FlatOp& op) {
+  if (lower_arg_max(l, op)) return;
   l.b.expect(op.operands.size() == 2 && op.results.size() == 1,
              "a reduction of several tensors at once (as of an arg max) has no equal here");
   const Lowered x = l.operand(op, 0);

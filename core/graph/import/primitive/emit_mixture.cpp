@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/primitive/emitter.h"
+
+namespace meshwright::primitive {
+
+// (batch, seq, expert): scores, slots or weights, operand k of node n.
+std::vector<Wanted> Emitter::by_expert(int n, std::size_t k) const {
+  const std::vector<AxisList> of = axes_.of_operand(n, k);
+  return {{of[0], "batch"}, {of[1], "seq"}, {of[2], "expert"}};
+}
+
+Value Emitter::slots(int n) {
+  const Details& details = node(n).details;
+  const std::vector<Wanted> wanted = by_expert(n, 0);
+  const TensorId scores = shaped(operand(n, 0), wanted);
+  return unshaped(add(OpKind::TopKSlots, ".slots", {scores}, {.top_k = details.groups, .capacity = details.window[0]}),
+                  wanted);
+}
+
+// The op calls its dimension "capacity", and has it in front of the expert.
+Value Emitter::slot_mask(int n) {
+  std::vector<Wanted> has = by_expert(n, 0);
+  const AxisList capacity = axes_.of(n)[3];
+  const TensorId slots = shaped(operand(n, 0), has);
+  has.insert(has.begin() + 2, {capacity, "capacity"});
+  TensorId mask = add(OpKind::OneHotSlots, ".mask", {slots}, {.dtype = graph_.dtype, .capacity = size(capacity.at(0))});
+  std::vector<Dim> dims = graph_.tensor(mask).dims;
+  if (dims[2] != dim(capacity[0])) {
+    dims[2] = dim(capacity[0]);
+    mask = add(OpKind::Reshape, ".renamed", {mask}, {.result_dims = dims});
+  }
+  return unshaped(mask, has);
+}
+
+Value Emitter::gate_weights(int n) {
+  const std::vector<Wanted> wanted = by_expert(n, 0);
+  const TensorId scores = shaped(operand(n, 0), wanted), slots = shaped(operand(n, 1), by_expert(n, 1));
+  return unshaped(add(OpKind::GateWeights, ".weights", {scores, slots}, {.normalize = node(n).details.number != 0.0}),
+                  wanted);
+}
+
+Value Emitter::weighted_mask(int n) {
+  const Value mask = operand(n, 0), weights = operand(n, 1);
+  return {add(OpKind::Contract, ".weighted", {weights.tensor, mask.tensor}, {.result_names = names(mask.order)}),
+          mask.order};
+}
+
+}  // namespace meshwright::primitive
