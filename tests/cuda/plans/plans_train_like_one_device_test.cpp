@@ -17,7 +17,7 @@ namespace meshwright::plans_train_like_one_device_test {
 namespace {
 
 constexpr double kSame = 1e-11;
-constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
+const RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 
 struct Case {
   const char *model, *method;

@@ -12,7 +12,7 @@
 namespace meshwright::replayed_steps_test {
 namespace {
 
-constexpr RunOptions kFiveSteps{.steps = 5, .seed = 3, .recorded_steps = 2};
+const RunOptions kFiveSteps{.steps = 5, .seed = 3, .recorded_steps = 2};
 
 CudaOptions with_graphs(bool graphs, int gpus) {
   CudaOptions options;

@@ -19,7 +19,7 @@ namespace meshwright::methods_train_like_one_device_test {
 namespace {
 
 constexpr double kSame = 1e-12;
-constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
+const RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 
 const char* const kLlama = "llama:layers=2,hidden=32,heads=4,kv_heads=2,intermediate=64,seq=8,vocab=32";
 // With as many heads of keys as of queries.

@@ -17,7 +17,7 @@
 namespace meshwright::schedules_train_like_one_device_test {
 namespace {
 
-constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
+const RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 constexpr double kSame = 1e-12;
 
 constexpr const char* kMlp = "mlp:layers=8,hidden=16";

@@ -11,7 +11,7 @@
 namespace meshwright::tied_parameters_test {
 namespace {
 
-constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
+const RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 
 // Rows of the table are words: whole, by word over the only mesh axis that has devices, or by column.
 const ShardingSpec kWhole{{0, 0}, 0}, kByWord{{2, 0}, 0}, kByColumn{{0, 2}, 0};

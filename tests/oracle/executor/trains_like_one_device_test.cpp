@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kSame = 1e-12;
 constexpr double kWrong = 1e-6;  // a lost or doubled term changes more than this in two steps
-constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
+const RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 constexpr int kBatch = 8;
 
 struct Case {

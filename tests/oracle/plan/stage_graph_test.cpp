@@ -21,7 +21,7 @@ namespace {
 using Feeds = std::vector<std::vector<int>>;
 
 constexpr double kSame = 1e-12;
-constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
+const RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 constexpr ScheduleKind kKinds[] = {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::Inference};
 
 // The program of the plan is sound, its memory and numbers are those of one device, and both engines agree about it.

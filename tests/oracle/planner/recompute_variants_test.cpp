@@ -305,7 +305,7 @@ TEST(RecomputePerLayer, FitsOneStageAtLeastAsWellAsOneChoiceForAll) {
 
 // Three steps on four devices with layers that choose differently, against one device that keeps everything.
 TEST(RecomputePerLayer, TrainsLikeOneDevice) {
-  constexpr RunOptions kThreeSteps{.steps = 3, .seed = 7, .precision = DType::F32};
+  const RunOptions kThreeSteps{.steps = 3, .seed = 7, .precision = DType::F32};
   int runs = 0;
   for (const char* name : {kMlp, kGpt}) {
     const Setting of(name, block_starts_of(name), {2, 2});

@@ -17,7 +17,7 @@ namespace meshwright::check_run_test {
 namespace {
 
 constexpr double kU = 1.0 / (1 << 24);  // rounding of a float
-constexpr RunOptions kThreeSteps{.steps = 3, .seed = 7, .precision = DType::F32};
+const RunOptions kThreeSteps{.steps = 3, .seed = 7, .precision = DType::F32};
 
 // --- the bound ---
 

@@ -143,7 +143,7 @@ double difference(const RunResult& a, const RunResult& b) {
   return worst;
 }
 
-constexpr RunOptions kThreeSteps{.steps = 3, .seed = 5, .precision = DType::F64};
+const RunOptions kThreeSteps{.steps = 3, .seed = 5, .precision = DType::F64};
 
 void expect_equal_to_reference(const Scenario& scenario) {
   const Built built = build(scenario);

@@ -21,7 +21,7 @@
 namespace meshwright::gradient_noise_test {
 namespace {
 
-constexpr RunOptions kSteps{.steps = 3, .seed = 7, .precision = DType::F32};
+const RunOptions kSteps{.steps = 3, .seed = 7, .precision = DType::F32};
 const char* const kGpt2 = "gpt2:layers=2,hidden=32,heads=4,seq=16,vocab=64";
 
 CheckedWork work(const std::string& model) {

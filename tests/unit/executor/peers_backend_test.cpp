@@ -171,7 +171,7 @@ TEST(PeersBackend, AFailingProcessEndsTheWaitsOfTheOthers) {
 
 // --- whole programs ---
 
-constexpr RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
+const RunOptions kTwoSteps{.steps = 2, .seed = 3, .precision = DType::F64};
 
 Planned plan_of(const std::string& model, const std::string& method) {
   PlanRequest request = ask(model, "cpu:4", method, 16, 4);
