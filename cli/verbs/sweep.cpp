@@ -280,25 +280,25 @@ Sweep finish(std::vector<Point> points, const Costs& costs, const std::string& d
   const auto stop = [&] { return interruption.requested(); };
   ProfileDb db(db_path, ProfileDb::Mode::ReadWrite);
   Sweep sweep;
-  Progress progress;
   const Seconds begin = now();
   std::size_t searched = 0;
   for (std::size_t i = 0; i < points.size(); ++i) {
     Point& point = points[i];
-    // Points that are stored take no time: those that were searched tell how long the rest may take.
-    const std::string left =
-        searched == 0 ? ""
-                      : fmt::format(" (about {} left)", roughly(static_cast<double>(points.size() - i) /
-                                                                static_cast<double>(searched) * (now() - begin)));
-    const std::string lead = fmt::format("point {}/{}{} {}: ", i + 1, points.size(), left, name_of_point(point));
+    const std::string number = fmt::format("point {}/{}", i + 1, points.size());
+    const std::string name = fmt::format(" {}: ", name_of_point(point));
     const std::string key = key_of(point, costs);
     std::optional<Plan> plan;
     if (const std::optional<std::string> stored = db.sweep_result(key)) {
-      progress(lead + "stored");
+      Progress()(number + name + "stored");
       point.result = stored_result(*stored, db_path);
     } else {
       std::optional<Json> result;
-      if (!stop()) result = plan_point(point, costs, lead, stop, &plan);
+      // Points that are stored take no time: those that were searched tell how long the rest may take.
+      const std::string left =
+          searched == 0 ? ""
+                        : fmt::format(" (about {} left)", roughly(static_cast<double>(points.size() - i) /
+                                                                  static_cast<double>(searched) * (now() - begin)));
+      if (!stop()) result = plan_point(point, costs, number + left + name, stop, &plan);
       ++searched;
       if (!result) continue;
       point.result = *std::move(result);

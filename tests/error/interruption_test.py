@@ -25,7 +25,7 @@ PLAN = ["plan", *SMALL, "--layers", "2", "--micro-batches", "2", "-o", "plan.jso
 OTHER = ["plan", *SMALL, "--layers", "1", "--micro-batches", "4", "-o", "plan.json"]
 SWEEP = ["sweep", *SMALL, "--layers", "1,2,4", "--micro-batches", "2,4", "--db", "sweep.db"]
 # Seconds of search; the first plan is found in the first of them.
-LONG = ["plan", "--model", "gpt:layers=8,hidden=256,heads=8,seq=64,vocab=512", "--cluster", "p3.16xlarge:1", "--batch", "1024",
+LONG = ["plan", "--model", "gpt:layers=16,hidden=256,heads=8,seq=64,vocab=512", "--cluster", "p3.16xlarge:2", "--batch", "1024",
         "--layers", "auto", "--schedule", "auto", "--threads", "1", "--json", "-o", "long.json"]
 # A minute of search and more, in which the first complete plan takes long to come.
 LARGE = ["plan", "--model", "llama-3.1-70b", "--cluster", "dgx-h100:32", "--threads", "1", "--json", "-o", "long.json"]
