@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The colours of every picture: one hue per kind of work, in a light and a dark form.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace meshwright {
+
+enum class Hue : std::uint8_t {
+  Forward,
+  Backward,
+  WeightGradient,
+  Update,
+  Message,
+  Collective,
+  Recompute,
+  Idle,
+};
+inline constexpr int kHues = 8;
+
+// A hue on a white (#ffffff) and on a dark (#14171a) background. Each has at least 3:1 contrast to its background, but
+// Idle, which is meant to recede; no two are closer than 9 in OKLab (times 100) under the three kinds of colour
+// blindness. Colour is never the only sign: the letter says the same.
+struct Shade {
+  std::string_view light, dark;  // "#1c5089"
+  char letter;                   // "F"; ' ': none
+};
+[[nodiscard]] Shade shade_of(Hue hue);
+
+}  // namespace meshwright
