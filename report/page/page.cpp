@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "core/base/base64.h"
 #include "core/base/sha256.h"
@@ -67,10 +68,17 @@ std::string head(const Page& page, const std::string& style_text, const std::str
       hash_of(script), hash_of(style_text), escaped(page.answer), style_text);
 }
 
+// "what-if" is "What if" in the bar, which has no room for titles.
+std::string short_name(std::string id) {
+  std::replace(id.begin(), id.end(), '-', ' ');
+  if (!id.empty()) id.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(id.front())));
+  return id;
+}
+
 std::string bar(const Page& page) {
   std::string links;
   for (const PageSection& section : page.sections)
-    links += fmt::format("<a href=\"#{}\">{}</a>", escaped(section.id), escaped(section.title));
+    links += fmt::format("<a href=\"#{}\">{}</a>", escaped(section.id), escaped(short_name(section.id)));
   return fmt::format(
       "<a class=\"skip\" href=\"#answer\">Skip to the answer</a>\n<header><b>meshwright</b> <span>{}</span><nav "
       "aria-label=\"Sections\">{}</nav><button id=\"theme\" type=\"button\" hidden>Auto</button></header>\n",

@@ -47,8 +47,8 @@ std::string more_time(Seconds time) {
 }
 
 std::string more_bytes(Bytes bytes) {
-  if (bytes.si() == 0.0) return "0";
-  return fmt::format("{:+.1f}", bytes.si() / (1 << 20));
+  const std::string text = fmt::format("{:+.1f}", bytes.si() / (1 << 20));
+  return text == "+0.0" || text == "-0.0" ? "0" : text;
 }
 
 struct Row {
@@ -102,7 +102,7 @@ std::string spec_in_words(const ShardingSpec& spec, const std::vector<Dim>& dims
 
 std::optional<PageSection> sharding_section(Page& page, const std::vector<Explanation>& found, const Plan& plan,
                                             const Graph& graph) {
-  constexpr std::size_t kListed = 200;
+  constexpr std::size_t kListed = 120;
   const std::vector<Row> rows = rows_of(found);
   if (rows.empty()) return std::nullopt;
   std::map<std::string, const Tensor*> tensors;

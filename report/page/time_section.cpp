@@ -15,7 +15,8 @@ constexpr std::size_t kListedOps = 20;
 
 // What bubbles are filled with.
 const std::string kHatch =
-    "<svg width=\"0\" height=\"0\" aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" "
+    "<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" "
+    "height=\"6\" "
     "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect class=\"t-idle\" width=\"6\" "
     "height=\"6\"/><rect class=\"hatch\" width=\"2\" height=\"6\"/></pattern></defs></svg>\n";
 
@@ -210,13 +211,12 @@ PageSection time_section(const StepOfPage& of) {
   });
   std::string lead = fmt::format(
       "Each bar is one device and adds up to the step of {}. Of all devices' time {} % goes into {}, and {} % is "
-      "bubble "
-      "and idle.",
+      "bubble and idle.",
       time_text(to_seconds(breakdown.step)), share(all[most]), name_of(static_cast<TimeKind>(most)),
       share(waiting_of(all)));
   if (rows.size() > 1)
-    lead += fmt::format(" In {} {}, least is waited: {} the pace.", stage_text(busiest->stage),
-                        devices_text(busiest->devices), busiest->devices.size() == 1 ? "it sets" : "they set");
+    lead += fmt::format(" Stage {} ({}) waits least and sets the pace.", busiest->stage.value,
+                        devices_text(busiest->devices));
   return {"time", "Where the time goes", lead,
           kHatch + legend_of(all) + bars(rows, breakdown.step) +
               details_html("As a table, to the picosecond", kinds_html(rows, all, breakdown)) + moves_html(rows, of) +

@@ -128,10 +128,11 @@ page.parts.push(() => {
     }
     return sums;
   }
-  let image = null;
+  let image = null, room = new Float64Array(0);
   function draw_shares(context, row, y, height, plot, scale) {
     const count = Math.round(plot.width * scale), tall = Math.round(height * scale), kinds = data.kinds.length;
-    const sums = shares_of(row.track, state.from, state.to, count, new Float64Array(count * kinds));
+    if (room.length !== count * kinds) room = new Float64Array(count * kinds);
+    const sums = shares_of(row.track, state.from, state.to, count, room.fill(0));
     if (!image || image.width !== count || image.height !== tall) image = context.createImageData(count, tall);
     const pixels = new Uint32Array(image.data.buffer);
     pixels.fill(colours.packed_idle);
@@ -226,6 +227,25 @@ page.parts.push(() => {
     context.lineWidth = 2;
     context.strokeRect(a, y - 1, Math.max(2, b - a), height + 2);
   }
+  function draw_row(context, row, y, tall, plot, scale) {
+    if (row.track.shares || tasks_in_view(row.track.compute) * kExact > plot.width) draw_shares(context, row, y, tall, plot, scale);
+    else draw_blocks(context, row, y, tall, plot);
+    draw_moves(context, row, y, tall, plot);
+  }
+  // Devices that do the same look alike: each such row is drawn once a frame.
+  const strips = new Map();
+  function strip_of(row, width, tall, plot, scale) {
+    let strip = strips.get(row.track);
+    if (!strip) strips.set(row.track, strip = { canvas: document.createElement("canvas"), fresh: false });
+    if (strip.fresh) return strip.canvas;
+    strip.canvas.width = Math.round(width * scale);
+    strip.canvas.height = Math.round(tall * scale);
+    const context = strip.canvas.getContext("2d");
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    draw_row(context, row, 0, tall, plot, scale);
+    strip.fresh = true;
+    return strip.canvas;
+  }
   function draw_rows() {
     asked = false;
     const begun = performance.now();
@@ -234,13 +254,13 @@ page.parts.push(() => {
     context.fillStyle = colour("bg");
     context.fillRect(0, 0, width, height);
     const first = Math.floor(state.top / (tall + kGap));
+    for (const strip of strips.values()) strip.fresh = false;
     for (let r = first; r < rows.length; ++r) {
       const y = kAxis + 2 + r * (tall + kGap) - state.top;
       if (y > height) break;
       const row = rows[r];
-      if (row.track.shares || tasks_in_view(row.track.compute) * kExact > plot.width) draw_shares(context, row, y, tall, plot, scale);
-      else draw_blocks(context, row, y, tall, plot);
-      draw_moves(context, row, y, tall, plot);
+      if (state.every) context.drawImage(strip_of(row, width, tall, plot, scale), 0, y, width, tall);
+      else draw_row(context, row, y, tall, plot, scale);
       draw_mark(context, row, y, tall, plot);
       draw_labels(context, row, y, tall, plot, r === state.row);
     }
