@@ -129,6 +129,7 @@ Decoder mixtral(const ModelConfig& model) {
   if (is_on(model, "expert_bias")) of.unusual.emplace_back("biases of the experts");
   if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
   if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
+  if (is_on(model, "attention_chunk")) of.unusual.emplace_back("attention within chunks");
   return of;
 }
 
