@@ -7,6 +7,7 @@
 #include "cli/documents/measured_run.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
+#include "cli/documents/run_data.h"
 #include "cli/documents/run_page.h"
 #include "cli/machine/machine.h"
 #include "cli/machine/other_load.h"
@@ -34,6 +35,7 @@ struct RunVerbOptions {
   MachineOptions machine;
   std::string steps = "3", warmup = "1", seed = "1";
   ReuseOptions reuse;
+  RunDataOptions data;
   bool check = false, json = false;
 };
 
@@ -153,7 +155,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   MachineOptions machine = options.machine;
   machine.check = options.check;
   run.machine = find_machine(machine, run.plan.cluster.devices(), peers);
-  run.options.keep_tensors = options.check;
+  run.options.keep_tensors = options.check || !options.data.save_weights.empty();
   run.options.precision = run.machine.numbers;
   require(run.plan.cluster.devices() <= kMaxDevices * run.machine.processes,
           "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
@@ -164,6 +166,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   take_product_algorithms(run.machine, {costs.db.get(), db});
   run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
   run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
+  const RunData data(options.data, run.plan.model, *run.loaded.graph, run.options);
   add_prediction(run, costs);
   expect_enough_memory(run, options.plan, options.check && speaks(peers), peers);
   expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);
@@ -186,6 +189,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.fastest = *std::min_element(run.result.step_times.begin() + run.warmup, run.result.step_times.end());
   run.measured_stages = mean_stage_times(run.result.timeline, run.loaded.program, 1);
   if (options.check) run.checked = check(run);
+  run.data_lines = data.read() + data.write(run.result, run.machine.numbers);
   return run;
 }
 
@@ -249,6 +253,7 @@ void add_run(CLI::App& app, Context& context) {
                    "how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, "
                    "on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl")
       ->capture_default_str();
+  add_run_data_options(*verb, options->data);
   add_profile_options(*verb, options->profile,
                       "profile database for the prediction (default: the plan's own figures); with --backend cuda also "
                       "the product algorithms stored for this GPU");
