@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/terminal/interruption.h"
+#include "cli/terminal/memory_limit.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
@@ -19,18 +20,21 @@ namespace {
 
 constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5, kInterrupted = 6;
 
-// What the input holds is quoted in sentences: it may neither end one nor steer a terminal.
-std::string printable(const std::string& text) {
-  std::string shown;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    shown += (code >= 0x20 && code != 0x7f) || c == '\n' ? std::string(1, c) : fmt::format("\\x{:02x}", code);
-  }
-  return shown;
+// The sentence with no word longer than a name is.
+std::string with_short_words(const std::string& sentence) {
+  constexpr std::size_t kMaxWord = 300;
+  std::vector<std::string> words = split(sentence, ' ');
+  for (std::string& word : words) word = shortened(word, kMaxWord);
+  return join(words, " ");
 }
 
+// What the input holds is quoted in sentences: it may neither end one nor steer a terminal, nor bury it.
 int fail(const Context& context, int code, const std::string& sentence) {
-  if (!context.quiet) std::fputs(fmt::format("meshwright: error: {}\n", printable(sentence)).c_str(), stderr);
+  constexpr std::size_t kMaxSentence = 4000;
+  if (!context.quiet)
+    std::fputs(
+        fmt::format("meshwright: error: {}\n", shortened(with_short_words(printable(sentence)), kMaxSentence)).c_str(),
+        stderr);
   return code;
 }
 
@@ -57,7 +61,7 @@ void add_verbs(CLI::App& app, Context& context) {
 std::string command_line(int argc, char** argv) {
   std::string text = "meshwright";
   for (int i = 1; i < argc; ++i) text += std::string(" ") + argv[i];
-  return text;
+  return printable(text);
 }
 
 const CLI::App* find_verb(const CLI::App& app, const std::string& name) {
@@ -105,11 +109,16 @@ bool parse(CLI::App& app, int argc, char** argv) {
   }
 }
 
-// An empty text is what an unset shell variable leaves behind; taking it for "not given" would drop it silently.
-void refuse_empty_values(const CLI::App& verb) {
+// An empty text is what an unset shell variable leaves behind; taking it for "not given" would drop it silently. A
+// value with a line break would write lines of its own into what is printed; names of files may hold any other byte.
+void refuse_odd_values(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options())
-    for (const std::string& value : option->results())
+    for (const std::string& value : option->results()) {
       require(!value.empty(), "{}: the value is empty; give a value, or leave the option out.", option->get_name());
+      require(printable(value) == escaped_bytes(value),
+              "{}: the value '{}' holds a control character; give one without.", option->get_name(),
+              shortened(printable(value)));
+    }
 }
 
 int run(Context& context, int argc, char** argv) {
@@ -120,7 +129,8 @@ int run(Context& context, int argc, char** argv) {
   app.require_subcommand(0, 1);
   app.footer(
       "Exit codes: 0 success, 2 wrong input, 3 a bug in meshwright, 4 a system error (file, memory, output), 5 no "
-      "feasible plan, 6 an interrupted sweep.\nExample:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o "
+      "feasible plan, 6 an interrupted sweep or profile.\nExample:\n  meshwright plan --model gpt-2.6b --cluster "
+      "p3.16xlarge:2 -o "
       "plan.json");
   context.command_line = command_line(argc, argv);
   app.add_flag_callback("--quiet", be_quiet, "say nothing on stderr but warnings and errors: no progress, no times");
@@ -129,7 +139,7 @@ int run(Context& context, int argc, char** argv) {
   refuse_unknown_names(app, argc, argv);
   if (parse(app, argc, argv)) return 0;
   require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all of them.");
-  for (const CLI::App* verb : app.get_subcommands()) refuse_empty_values(*verb);
+  for (const CLI::App* verb : app.get_subcommands()) refuse_odd_values(*verb);
   context.action();
   return 0;
 }
@@ -149,9 +159,10 @@ int blame(const Context& context) {
   } catch (const std::bad_alloc&) {
     return fail(context, kSystem, "this machine has run out of memory; give a smaller model or fewer micro-batches.");
   } catch (const std::exception& error) {
-    return fail(context, kOurFault,
-                fmt::format("{}\nThis is a bug in meshwright; please report it with the command that led to it.",
-                            error.what()));
+    (void)fail(context, kOurFault, error.what());
+    if (!context.quiet)
+      std::fputs("This is a bug in meshwright; please report it with the command that led to it.\n", stderr);
+    return kOurFault;
   }
 }
 
@@ -175,5 +186,6 @@ int run_and_blame(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A reader that goes away is a failed write with a sentence and exit code 4, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
+  meshwright::blame_memory_limit();
   return meshwright::run_and_blame(argc, argv);
 }

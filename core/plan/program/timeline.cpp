@@ -190,7 +190,7 @@ std::string to_chrome_trace(const Timeline& timeline, const std::string& title) 
     fmt::format_to(out, R"({{"ph":"e",{},"ts":{}}})", same, in_microseconds(span.end));
   }
   return fmt::format("{{\"otherData\":{{\"title\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[{}\n]}}\n",
-                     Json(title).dump(), events);
+                     json_text(title), events);
 }
 
 std::string draw(const Timeline& timeline, int devices, int width) {
