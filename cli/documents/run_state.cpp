@@ -77,7 +77,7 @@ RunState::RunState(const RunStateOptions& options, const Plan& plan, const Graph
     checkpoint.folder = options.checkpoint;
     checkpoint.every = static_cast<int>(count_from_text(options.every, "--every", kMaxStepsOfTraining));
     checkpoint.keep = static_cast<int>(parse_integer(options.keep, "--keep", 0, 1'000'000));
-    checkpoint.plan = to_json(plan).dump();
+    checkpoint.plan = json_text(to_json(plan));
     interruption_.emplace();
     checkpoint.stops = [this] { return interruption_->requested(); };
     run.checkpoint = std::move(checkpoint);
@@ -134,7 +134,7 @@ void RunState::tell_steps(RunOptions& run, const Plan& plan, Seconds predicted) 
                        {"predicted_s", predicted.si()},
                        {fmt::format("{}_per_s", unit), tokens / step.time.si()},
                        {"learning_rate_factor", run.learning_rate.factor(number)}};
-    log_ << line.dump() << '\n' << std::flush;
+    log_ << json_text(line) << '\n' << std::flush;
   };
 }
 

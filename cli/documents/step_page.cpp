@@ -74,7 +74,7 @@ void add_provenance(Page& page, const std::string& command_line, const ProfileSo
                                                            {"Intervals", document.value("interval_basis", "")}};
   if (!profile.empty()) {
     rows.emplace_back("Database", profile.path);
-    rows.emplace_back("SHA-256 of it", hex(sha256(read_file(profile.path))));
+    rows.emplace_back("SHA-256 of it", hex(sha256(read_file(profile.path, kMaxFileBytes))));
   }
   if (document.contains("seed")) rows.emplace_back("Seed", document.at("seed").dump());
   if (document.contains("search")) rows.emplace_back("Search", document.at("search").get<std::string>());

@@ -100,7 +100,7 @@ void finish_checkpoint(const CheckpointOptions& options, const CheckpointHead& h
                          {"precision", name_of(head.precision)},
                          {"plan", head.plan},
                          {"files", files}};
-  write_file((part / kManifest).string(), manifest.dump(1) + "\n");
+  write_file((part / kManifest).string(), json_text(manifest, 1) + "\n");
   sync_folder(part);
   fs::remove_all(whole, error);  // of an earlier run
   fs::rename(part, whole, error);

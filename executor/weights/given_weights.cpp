@@ -210,7 +210,7 @@ void write_weights(const std::string& folder, const NamedValues& values, const G
     for (std::size_t i = begin; i < ends[f]; ++i) index["weight_map"][made[i].stored.name] = name;
     begin = ends[f];
   }
-  write_file(index_path, index.dump(1) + "\n");
+  write_file(index_path, json_text(index, 1) + "\n");
   remove_file(single);
 }
 
