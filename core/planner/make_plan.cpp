@@ -36,10 +36,10 @@ bool may_fit_one_stage(const PlanRequest& request, const PlanningResult& result)
          used_devices(*result.plan) == request.cluster.devices();
 }
 
-// The same point as one stage of method shard.
-PlanRequest one_stage_request(const PlanRequest& request, const Plan& plan) {
+// The same point as one stage of a method.
+PlanRequest one_stage_request(const PlanRequest& request, const Plan& plan, Method::Kind method) {
   PlanRequest one = request;
-  one.search.method.kind = Method::Kind::Shard;
+  one.search.method.kind = method;
   one.search.microbatches = plan.training.microbatches;
   one.search.layers = ModelDefault{};
   if (!one.search.layer_cut.fixes_count()) one.search.layers = static_cast<int>(plan.layer_starts.size());
@@ -123,16 +123,30 @@ PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, c
   return degrees;
 }
 
+// The sharding of one stage fits the memory more closely than the stages of pipelines do. Data parallelism and its ZeRO
+// levels are among these shardings. But their costs count a resharding once per reader, and the program once per value,
+// so that one of them may be faster by a hair.
+PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result, const CostModel& costs,
+                              PlanEvaluator& evaluator) {
+  using Kind = Method::Kind;
+  std::vector<Kind> methods = {Kind::Shard};
+  if (leaves_all_open(request) && request.search.forced.empty() && request.cluster.devices() > 1)
+    methods.insert(methods.end(), {Kind::Data, Kind::Zero1, Kind::Zero2, Kind::Zero3});
+  const Plan found = *result.plan;
+  for (const Kind method : methods) {
+    PlanningResult one_stage = search_plans(one_stage_request(request, found, method), costs, evaluator);
+    add_work(result.log, one_stage.log);
+    if (one_stage.log.interrupted) break;
+    result = better_of(std::move(result), std::move(one_stage));
+  }
+  return result;
+}
+
 // As make_plan, with the bounds of the search alone.
 PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   PlanningResult result = request.search.launch_for != nullptr ? search_degrees(request, costs, evaluator)
                                                                : search_plans(request, costs, evaluator);
-  // The sharding of one stage fits the memory more closely than the stages of pipelines do.
-  if (may_fit_one_stage(request, result)) {
-    PlanningResult one_stage = search_plans(one_stage_request(request, *result.plan), costs, evaluator);
-    add_work(result.log, one_stage.log);
-    result = better_of(std::move(result), std::move(one_stage));
-  }
+  if (may_fit_one_stage(request, result)) result = with_one_stage(request, std::move(result), costs, evaluator);
   if (leaves_degrees_open(request) && !result.log.interrupted)
     result = with_degrees(request, std::move(result), costs, evaluator);
   return result;
