@@ -2,6 +2,7 @@
 #include "cli/documents/measured_run.h"
 
 #include "cli/documents/report.h"
+#include "cli/documents/step_page.h"
 #include "cli/machine/other_load.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
@@ -90,6 +91,7 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
   }
   text += run.data_lines;
   if (!files.trace.empty()) text += fmt::format("# trace of the last step written to {}\n", files.trace);
+  if (!files.html.empty()) text += html_line(files.html);
   if (!files.db.empty())
     text += fmt::format(
         "# run stored in {}{}\n", files.db,

@@ -51,7 +51,7 @@ struct MeasuredRun {
 
 // Files that were written; "": none.
 struct RunFiles {
-  std::string trace, db;
+  std::string trace, db, html;
 };
 
 [[nodiscard]] std::string to_text(const MeasuredRun& run, const RunFiles& files);

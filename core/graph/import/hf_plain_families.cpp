@@ -109,7 +109,10 @@ ModelConfig read_t5(const HfReader& config) {
   set(model, "gated", gated);
   set(model, "relu", act == Act::Relu);
   set(model, "erf", act == Act::GeluErf);
-  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  const bool tied = config.flag_or("tie_word_embeddings", true);
+  set(model, "tied", tied);
+  // Files of transformers 5 say apart whether what the head reads is scaled; older ones mean both by the tied table.
+  set(model, "scaled_head", config.flag_or("scale_decoder_outputs", tied));
   set_epsilon(model, config, "layer_norm_epsilon", 1e-6);
   return model;
 }
