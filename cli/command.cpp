@@ -82,11 +82,16 @@ bool parse(CLI::App& app, const std::vector<std::string>& words) {
   }
 }
 
-// An empty text is what an unset shell variable leaves behind; taking it for "not given" would drop it silently.
-void refuse_empty_values(const CLI::App& verb) {
+// An empty text is what an unset shell variable leaves behind; taking it for "not given" would drop it silently. A
+// value with a line break would write lines of its own into what is printed; names of files may hold any other byte.
+void refuse_odd_values(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options())
-    for (const std::string& value : option->results())
+    for (const std::string& value : option->results()) {
       require(!value.empty(), "{}: the value is empty; give a value, or leave the option out.", option->get_name());
+      require(printable(value) == escaped_bytes(value),
+              "{}: the value '{}' holds a control character; give one without.", option->get_name(),
+              shortened(printable(value)));
+    }
 }
 
 }  // namespace
@@ -99,16 +104,16 @@ void run_command(Context& context, const std::vector<std::string>& words) {
   app.require_subcommand(0, 1);
   app.footer(
       "Exit codes: 0 success, 2 wrong input, 3 a bug in meshwright, 4 a system error (file, memory, output), 5 no "
-      "feasible plan, 6 an interrupted sweep.\nExample:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o "
-      "plan.json");
-  context.command_line = join({"meshwright", join(words, " ")}, words.empty() ? "" : " ");
+      "feasible plan, 6 an interrupted sweep or profile.\nExample:\n  meshwright plan --model gpt-2.6b --cluster "
+      "p3.16xlarge:2 -o plan.json");
+  context.command_line = printable(join({"meshwright", join(words, " ")}, words.empty() ? "" : " "));
   app.add_flag_callback("--quiet", be_quiet, "say nothing on stderr but warnings and errors: no progress, no times");
   add_verbs(app, context);
   for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) verb->fallthrough();
   refuse_unknown_names(app, words);
   if (parse(app, words)) return;
   require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all of them.");
-  for (const CLI::App* verb : app.get_subcommands()) refuse_empty_values(*verb);
+  for (const CLI::App* verb : app.get_subcommands()) refuse_odd_values(*verb);
   context.action();
 }
 

@@ -7,7 +7,9 @@
 
 #include "cli/command.h"
 #include "cli/terminal/interruption.h"
+#include "cli/terminal/memory_limit.h"
 #include "core/base/errors.h"
+#include "core/base/text.h"
 
 namespace meshwright {
 
@@ -15,18 +17,21 @@ namespace {
 
 constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5, kInterrupted = 6;
 
-// What the input holds is quoted in sentences: it may neither end one nor steer a terminal.
-std::string printable(const std::string& text) {
-  std::string shown;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    shown += (code >= 0x20 && code != 0x7f) || c == '\n' ? std::string(1, c) : fmt::format("\\x{:02x}", code);
-  }
-  return shown;
+// The sentence with no word longer than a name is.
+std::string with_short_words(const std::string& sentence) {
+  constexpr std::size_t kMaxWord = 300;
+  std::vector<std::string> words = split(sentence, ' ');
+  for (std::string& word : words) word = shortened(word, kMaxWord);
+  return join(words, " ");
 }
 
+// What the input holds is quoted in sentences: it may neither end one nor steer a terminal, nor bury it.
 int fail(const Context& context, int code, const std::string& sentence) {
-  if (!context.quiet) std::fputs(fmt::format("meshwright: error: {}\n", printable(sentence)).c_str(), stderr);
+  constexpr std::size_t kMaxSentence = 4000;
+  if (!context.quiet)
+    std::fputs(
+        fmt::format("meshwright: error: {}\n", shortened(with_short_words(printable(sentence)), kMaxSentence)).c_str(),
+        stderr);
   return code;
 }
 
@@ -45,9 +50,10 @@ int blame(const Context& context) {
   } catch (const std::bad_alloc&) {
     return fail(context, kSystem, "this machine has run out of memory; give a smaller model or fewer micro-batches.");
   } catch (const std::exception& error) {
-    return fail(context, kOurFault,
-                fmt::format("{}\nThis is a bug in meshwright; please report it with the command that led to it.",
-                            error.what()));
+    (void)fail(context, kOurFault, error.what());
+    if (!context.quiet)
+      std::fputs("This is a bug in meshwright; please report it with the command that led to it.\n", stderr);
+    return kOurFault;
   }
 }
 
@@ -72,5 +78,6 @@ int run_and_blame(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A reader that goes away is a failed write with a sentence and exit code 4, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
+  meshwright::blame_memory_limit();
   return meshwright::run_and_blame(argc, argv);
 }

@@ -221,7 +221,7 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
   if (!options.html.empty()) write_run_page(run, files, {options.html, options.profile, command_line});
   if (db) {
     const std::int64_t session = db->add_session(make_session(run.plan.cluster, command_line));
-    db->put_run(session, to_json(run.plan).dump(), run.predicted, run.measured, json.dump());
+    db->put_run(session, json_text(to_json(run.plan)), run.predicted, run.measured, json_text(json));
     if (run.measures_stages())
       db->put_stage_profile(session, measured_stages(run.plan, *run.loaded.graph, run.result.timelines));
   }
