@@ -169,6 +169,7 @@ def make(family, folder):
         model = WideResNet(4, 2, 10).double()
         with torch.no_grad():
             for parameter in model.parameters():
+                parameter += 0.1 * torch.randn(parameter.shape, dtype=torch.float64)
                 parameter.copy_(parameter.bfloat16())
         safetensors.torch.save_file({k: v for k, v in model.state_dict().items() if "num_batches" not in k}, folder / "model.safetensors")
         return model.train(), "wresnet:layers=14,channels=4,width=2,image=32,classes=10"
