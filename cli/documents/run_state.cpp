@@ -91,9 +91,8 @@ RunState::RunState(const RunStateOptions& options, const Plan& plan, const Graph
 
 void RunState::resume(const Plan& plan, const Graph& graph, RunOptions& run) {
   require(run.given.start == nullptr, "--resume: the weights are those of the checkpoint; leave out --weights.");
-  std::vector<std::string> passed_over;
-  const std::shared_ptr<const Checkpoint> found = Checkpoint::newest(options_.resume, passed_over);
-  for (const std::string& sentence : passed_over)
+  const std::shared_ptr<const Checkpoint> found = Checkpoint::newest(options_.resume, passed_over_);
+  for (const std::string& sentence : passed_over_)
     lines_ +=
         fmt::format("# {}; an older checkpoint is used\n", sentence.substr(0, sentence.find_last_not_of('.') + 1));
   const CheckpointHead& head = found->head();

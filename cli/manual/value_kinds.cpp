@@ -90,7 +90,9 @@ Rows all_rows() {
             "rows",
             "problem",
             "db"});
-  add_rows(rows, folder, {"--pareto-dir", "--dump", "export --output", "folder"});
+  add_rows(rows, folder,
+           {"--pareto-dir", "--dump", "export --output", "folder", "--weights", "--save-weights", "--checkpoint",
+            "--resume"});
   add_rows(rows, count,
            {"--nodes",
             "--devices-per-node",
@@ -110,13 +112,17 @@ Rows all_rows() {
             "--vocab",
             "--micro-batch",
             "--budget",
+            "--every",
+            "--keep",
+            "--lr-warmup",
+            "--lr-steps",
             "simulate --micro-batches",
             "run --micro-batches"});
   add_rows(rows, number,
            {"--min-throughput", "--max-latency", "--learning-rate", "--momentum",    "--weight-decay",  "--max-norm",
             "--loss-scale",     "--bucket-mib",  "--call-ms",       "--dispatch-us", "--launch-us",     "--fetch-ms",
             "--jitter",         "--failures",    "--checkpoint-s",  "--restart-s",   "--deadline-days", "--max-price",
-            "--holdout",        "--time-limit",  "--tokens"});
+            "--holdout",        "--time-limit",  "--tokens",        "--lr-least"});
   add_rows(rows, any_count, {"--micro-batches", "--checkpoint-every"});
   add_rows(rows, any_counts, {"sweep --micro-batches", "sweep --layers"});
   add_rows(rows, {"NUMBER,...", Paths::None, {}}, {"--price-per-device-hour", "--slowdown"});
@@ -139,6 +145,9 @@ Rows all_rows() {
   rows["--stage-profile-mode"] = one_of({"partly", "wholly"});
   rows["--stage-costs"] = one_of({"composition", "individual"});
   rows["--layer-cut"] = one_of({"flops", "bytes", "count", "uniform", "blocks", "follow:"});
+  rows["run --dump"] = {"WHAT FILE", Paths::Files, {"logits", "loss", "gradients"}};
+  rows["--inputs"] = {"FILE|INPUT=FILE", Paths::Files, {"tokens=", "labels=", "images="}};
+  rows["--lr-schedule"] = one_of({"constant", "linear", "cosine"});
   rows["--layer-starts"] = {"OP,...|FILE", Paths::Files, {}};
   rows["--logical-mesh"] = {"SHAPE", Paths::None, {}};
   rows["--cross-mesh"] = one_of({"auto", "send", "gather", "broadcast"});
