@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cli/manual/value_kinds.h"
+#include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
@@ -14,6 +15,18 @@
 namespace meshwright {
 
 namespace {
+
+constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5, kInterrupted = 6;
+
+// What the input holds is quoted in sentences: it may neither end one nor steer a terminal.
+std::string printable(const std::string& text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    shown += (code >= 0x20 && code != 0x7f) || c == '\n' ? std::string(1, c) : fmt::format("\\x{:02x}", code);
+  }
+  return shown;
+}
 
 void add_verbs(CLI::App& app, Context& context) {
   add_models(app, context);
@@ -110,6 +123,27 @@ void run_command(Context& context, const std::vector<std::string>& words) {
   require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all of them.");
   for (const CLI::App* verb : app.get_subcommands()) refuse_empty_values(*verb);
   context.action();
+}
+
+Failure current_failure() {
+  const auto of = [](int code, const std::string& sentence) { return Failure{code, printable(sentence)}; };
+  try {
+    throw;
+  } catch (const InputError& error) {
+    return of(kInputIsWrong, error.what());
+  } catch (const NoFeasiblePlan& error) {
+    return of(kNoPlan, error.what());
+  } catch (const Interrupted& error) {
+    return of(kInterrupted, error.what());
+  } catch (const SystemError& error) {
+    return of(kSystem, error.what());
+  } catch (const std::bad_alloc&) {
+    return of(kSystem, "this machine has run out of memory; give a smaller model or fewer micro-batches.");
+  } catch (const std::exception& error) {
+    return of(kOurFault,
+              fmt::format("{}\nThis is a bug in meshwright; please report it with the command that led to it.",
+                          error.what()));
+  }
 }
 
 }  // namespace meshwright

@@ -1,54 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program: runs the command (command.h) and turns each kind of failure into one sentence on stderr and its exit
 // code (core/base/errors.h).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 
 #include "cli/command.h"
-#include "cli/terminal/interruption.h"
-#include "core/base/errors.h"
 
 namespace meshwright {
 
 namespace {
 
-constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5, kInterrupted = 6;
-
-// What the input holds is quoted in sentences: it may neither end one nor steer a terminal.
-std::string printable(const std::string& text) {
-  std::string shown;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    shown += (code >= 0x20 && code != 0x7f) || c == '\n' ? std::string(1, c) : fmt::format("\\x{:02x}", code);
-  }
-  return shown;
-}
-
-int fail(const Context& context, int code, const std::string& sentence) {
-  if (!context.quiet) std::fputs(fmt::format("meshwright: error: {}\n", printable(sentence)).c_str(), stderr);
-  return code;
-}
-
-// The exit code of the exception that is being handled, which is said.
+// Says the exception that is being handled; its exit code.
 int blame(const Context& context) {
-  try {
-    throw;
-  } catch (const InputError& error) {
-    return fail(context, kInputIsWrong, error.what());
-  } catch (const NoFeasiblePlan& error) {
-    return fail(context, kNoPlan, error.what());
-  } catch (const Interrupted& error) {
-    return fail(context, kInterrupted, error.what());
-  } catch (const SystemError& error) {
-    return fail(context, kSystem, error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(context, kSystem, "this machine has run out of memory; give a smaller model or fewer micro-batches.");
-  } catch (const std::exception& error) {
-    return fail(context, kOurFault,
-                fmt::format("{}\nThis is a bug in meshwright; please report it with the command that led to it.",
-                            error.what()));
-  }
+  const Failure failure = current_failure();
+  if (!context.quiet) std::fputs(fmt::format("meshwright: error: {}\n", failure.sentence).c_str(), stderr);
+  return failure.code;
 }
 
 int run_and_blame(int argc, char** argv) {

@@ -133,8 +133,8 @@ Rows all_rows() {
   rows["--to"] = one_of(target_words());
   rows["--as"] =
       one_of({"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "maxtext", "flagscale"});
-  rows["--schedule"] = one_of(schedule_words());
-  rows["sweep --schedule"] = {"NAME,...", Paths::None, schedule_words()};
+  rows["--schedule"] = {"SCHEDULE", Paths::None, schedule_words()};
+  rows["sweep --schedule"] = {"SCHEDULE,...", Paths::None, schedule_words()};
   rows["--objective"] = one_of({"step-time", "latency", "throughput"});
   rows["--stage-profile-mode"] = one_of({"partly", "wholly"});
   rows["--stage-costs"] = one_of({"composition", "individual"});

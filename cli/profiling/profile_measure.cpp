@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/machine/other_load.h"
+#include "cli/terminal/interruption.h"
 #include "core/base/text.h"
 
 namespace meshwright {
@@ -60,6 +61,7 @@ class Ticker {
  public:
   explicit Ticker(Progress& progress) : progress_(progress) {}
   void operator()(const std::string& text) {
+    end_if_caller_asks();
     if (now() < next_) return;
     next_ = now() + Seconds(2.0);
     progress_(text);

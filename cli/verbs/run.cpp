@@ -13,6 +13,7 @@
 #include "cli/machine/product_algorithms.h"
 #include "cli/machine/provenance.h"
 #include "cli/options/options.h"
+#include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
@@ -174,6 +175,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   Progress progress;
   if (speaks(peers))
     run.options.on_step = [&](int done) {
+      end_if_caller_asks();
       progress("steps", static_cast<std::size_t>(done), static_cast<std::size_t>(run.options.steps));
     };
   run.result = run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
