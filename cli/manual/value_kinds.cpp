@@ -78,6 +78,7 @@ Rows all_rows() {
             "--output",
             "--db",
             "--html",
+            "--svg",
             "--from-run",
             "--log",
             "solve --check",
@@ -148,7 +149,7 @@ Rows all_rows() {
   rows["--dtype"] = one_of({"f64", "f32", "bf16", "f16"});
   rows["--matmul-dtype"] = one_of({"fp8"});
   rows["--optimizer"] = one_of({"adam", "adafactor", "momentum", "sgd"});
-  rows["--offload"] = {"NAME,...", Paths::None, {"none", "optimizer", "activations", "weights"}};
+  rows["--offload"] = {"NAME,...", Paths::None, {"none", "auto", "optimizer", "activations", "weights"}};
   rows["--loss"] = one_of({"mean", "sum", "token_weighted"});
   rows["--submesh-space"] = one_of({"power_of_two", "small_power_of_two", "all", "manual:"});
   rows["--logical-mesh-space"] = one_of({"same_as_physical", "data_parallel_only", "model_parallel_only",
@@ -174,6 +175,7 @@ Rows all_rows() {
   rows["--by"] = one_of({"source", "group"});
   rows["--source"] = rows["--licence"] = {"SENTENCE", Paths::None, {}};
   rows["--progress"] = one_of({"auto", "line", "plain", "none"});
+  rows["--chart"] = one_of({"timeline", "memory"});
   rows["--color"] = one_of({"auto", "always", "never"});
   return rows;
 }

@@ -103,6 +103,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
     key["loss_scale_interval"] = optimizer.loss_scale_interval;
   }
   if (request.training.loss != LossReduction::Mean) key["loss"] = name_of(request.training.loss);
+  if (search.any_offload) key["offload"] = "auto";
   if (request.training.offload != Offload::None) key["offload"] = name_of(request.training.offload);
 }
 

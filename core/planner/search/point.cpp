@@ -345,7 +345,8 @@ StageTable stage_table(const SearchContext& context, const Point& point, double 
   });
 }
 
-CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule) {
+CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule,
+                                   const Subspace& of) {
   const TrainingOptions& training = point.cut->training;
   CandidateRequest wanted{.schedule = schedule,
                           .microbatches = training.microbatches,
@@ -355,7 +356,8 @@ CandidateRequest candidate_request(SearchContext& context, const Point& point, S
                           .devices = {},
                           .stop = [&context] { return context.stopped(); },
                           .chunks = context.request.search.chunks};
-  for (const HostGroup& group : context.request.cluster.groups) wanted.devices.push_back(group.devices());
+  for (const HostGroup& group : context.request.cluster.groups)
+    wanted.devices.push_back(group.hosts / of.fewer_hosts * group.devices_per_host);
   return wanted;
 }
 
