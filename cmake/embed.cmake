@@ -1,6 +1,6 @@
-# mw_embed(TARGET NAME FILE): defines `kNAME` of costmodel/sheets/embedded.h as the text of FILE. A string literal may hold 64 KiB at
+# mw_embed(TARGET HEADER NAME FILE): defines `kNAME`, which HEADER declares, as the text of FILE. A string literal may hold 64 KiB at
 # the least, so that a text is a list of literals of 8 KiB, which the compiler joins.
-function(mw_embed target name file)
+function(mw_embed target header name file)
   set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${file})
   file(READ ${CMAKE_SOURCE_DIR}/${file} text)
   string(LENGTH "${text}" length)
@@ -13,7 +13,7 @@ function(mw_embed target name file)
   endwhile()
   set(source ${CMAKE_BINARY_DIR}/embedded/${name}.cpp)
   file(CONFIGURE OUTPUT ${source} @ONLY CONTENT
-       "#include \"costmodel/sheets/embedded.h\"\nnamespace meshwright {\nconst std::string_view k${name} = @literals@;\n}\n")
+       "#include \"${header}\"\nnamespace meshwright {\nconst std::string_view k${name} = @literals@;\n}\n")
   target_sources(${target} PRIVATE ${source})
   set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

@@ -63,6 +63,8 @@ RunPart own_part(const RunContext& context, const Runners& runners, const StepLo
            {span.kind, device, span.stage, span.microbatch, since(origin, span.begin), since(origin, span.end)}});
     }
   }
+  for (const auto& [device, runner] : runners)
+    part.kept.insert(part.kept.end(), runner->kept().begin(), runner->kept().end());
   for (const WantedTile& wanted : wanted_tiles(context.graph, context.program, context.options))
     if (const auto found = runners.find(wanted.device); found != runners.end())
       part.tiles.push_back(found->second->persistent(wanted.buffer));
@@ -180,6 +182,7 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
   MW_CHECK(options.steps_with_work == 0 || backend.recorder() != nullptr,
            "the backend cannot record what its devices do");
   std::string op_by_op = options.steps_with_work > 0 ? "what devices do is recorded by the names of ops" : "";
+  if (options.keep_logits || options.keep_gradients) op_by_op = "values are kept between the ops of a step";
   {
     ProgramRun run(graph, program, options, backend, op_by_op);
     try {

@@ -32,7 +32,7 @@ def options_of(text):
     found, name = {}, None
     section = text.split("Options:\n")[1].split("\n\n")[0]
     for line in section.splitlines():
-        start = re.match(r"  (-\S+)( \S+(?: (?:\.\.\.|REQUIRED|Excludes:|Needs:|--\S+))*| )?(?: {2,}|$)?(.*)", line)
+        start = re.match(r"  (-\S+)( \S+(?: FILE)?(?: (?:\.\.\.|REQUIRED|Excludes:|Needs:|--\S+))*| )?(?: {2,}|$)?(.*)", line)
         if start:
             name = start.group(1).split(",")[-1]
             value = (start.group(2) or "").strip()

@@ -21,7 +21,7 @@ KEYWORDS = {"for", "as"}
 TYPES = {"COUNT": "int", "NUMBER": "float", "FILE": "StrPath", "FOLDER": "StrPath", "NAME|FILE": "StrPath", "MODEL": "StrPath", "CLUSTER": "StrPath",
          "COUNT,...": "int | str | Sequence[int]", "COUNT,...|auto": "int | str | Sequence[int | str]", "NUMBER,...": "float | str | Sequence[float]",
          "NUMBER,...|FILE": "float | StrPath | Sequence[float]", "NAME,...": "str | Sequence[str]", "SCHEDULE,...": "str | Sequence[str]",
-         "OP,...|FILE": "StrPath | Sequence[str]", "SIZE": "Mapping[str, int]", "SPEC": "Mapping[str, str]", "SPEED": "Mapping[str, float]"}
+         "OP,...|FILE": "StrPath | Sequence[str]", "SIZE": "Mapping[str, int]", "SPEC": "Mapping[str, str]", "SPEED": "Mapping[str, float]", "WHAT FILE": "Mapping[str, StrPath]"}
 DEVICE_SPEEDS = {"--slow-device": "Mapping[int, float]"}
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
 """The options of the functions, written by tests/python_options_test.py from what the command says of its own."""

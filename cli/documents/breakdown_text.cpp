@@ -8,6 +8,7 @@
 
 #include "cli/terminal/output.h"
 #include "core/base/text_table.h"
+#include "report/page/html.h"
 
 namespace meshwright {
 
@@ -131,18 +132,6 @@ std::string ops_table(const Breakdown& breakdown) {
          table.to_text();
 }
 
-// [[first, last], ...]
-Json ranges_of(const std::vector<int>& numbers) {
-  Json ranges = Json::array();
-  for (std::size_t i = 0; i < numbers.size();) {
-    std::size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    ranges.push_back({numbers[i], numbers[last]});
-    i = last + 1;
-  }
-  return ranges;
-}
-
 Json parts_json(const TimeParts& parts, const LogicalMesh& mesh) {
   Json list = Json::array();
   for (const auto& [part, time] : parts) {
@@ -165,7 +154,7 @@ std::string breakdown_text(const Breakdown& breakdown, const Program& program) {
          passes_table(breakdown.step) + moves_table(breakdown.step, program) + ops_table(breakdown);
 }
 
-void add_breakdown(Json& json, const Breakdown& breakdown, const Program& program) {
+void add_breakdown(Json& json, const Breakdown& breakdown, const Program& program, const FoldedDevices* folded) {
   Json& time = json["time"];
   time["step_ps"] = breakdown.step.step.ps;
   Json& groups = time["devices"] = Json::array();
@@ -178,9 +167,18 @@ void add_breakdown(Json& json, const Breakdown& breakdown, const Program& progra
       numbers.emplace_back();
       groups.push_back({{"stage", device.stage.value}, {"parts", std::move(parts)}});
     }
-    numbers[same->second].push_back(device.device.value);
+    std::vector<int>& own = numbers[same->second];
+    if (folded == nullptr) {
+      own.push_back(device.device.value);
+      continue;
+    }
+    for (std::size_t d = 0; d < folded->representative.size(); ++d)
+      if (folded->representative[d] == device.device) own.push_back(static_cast<int>(d));
   }
-  for (std::size_t i = 0; i < numbers.size(); ++i) groups[i]["devices"] = ranges_of(numbers[i]);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    std::sort(numbers[i].begin(), numbers[i].end());
+    groups[i]["devices"] = ranges_json(numbers[i]);
+  }
   Json& ops = json["top_ops"] = Json::array();
   for (std::size_t i = 0; i < std::min(kOps, breakdown.ops.size()); ++i) {
     const TopOp& op = breakdown.ops[i];

@@ -18,7 +18,8 @@ struct Breakdown {
 
 // Shares of each stage, collectives by what they are, and the ops that take the most time.
 [[nodiscard]] std::string breakdown_text(const Breakdown& breakdown, const Program& program);
-// `time` and `top_ops` of the document.
-void add_breakdown(Json& json, const Breakdown& breakdown, const Program& program);
+// `time` and `top_ops` of the document. `folded`: as the step was simulated.
+void add_breakdown(Json& json, const Breakdown& breakdown, const Program& program,
+                   const FoldedDevices* folded = nullptr);
 
 }  // namespace meshwright

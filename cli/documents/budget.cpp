@@ -352,6 +352,8 @@ void report_sizes(PlanningOptions options, const Cluster& cluster, PlanReport re
   expect_writable(report.output, files);
   files.push_back(report.output);
   expect_new_folder(folder, report.output);
+  expect_writable(report.html, files);
+  files.push_back(report.html);
   expect_dump_folder(report.dump, files);
   const DevicePrices prices = device_prices_from_text(options.price, cluster);
   SizeRequest wanted{.max_hosts = cluster.hosts(),
@@ -368,7 +370,7 @@ void report_sizes(PlanningOptions options, const Cluster& cluster, PlanReport re
   std::vector<FrontPoint> points;
   {
     const Interruption interruption;
-    HostPlanner hosts(options, cluster, !report.dump.empty(), interruption);
+    HostPlanner hosts(options, cluster, !report.dump.empty() || !report.html.empty(), interruption);
     sizes = search_sizes(wanted, hosts.planner());
     if (!sizes.fastest && hosts.refused()) throw InputError(*hosts.refused());
     report.finished = hosts.kept();

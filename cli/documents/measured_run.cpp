@@ -2,6 +2,7 @@
 #include "cli/documents/measured_run.h"
 
 #include "cli/documents/report.h"
+#include "cli/documents/step_page.h"
 #include "cli/machine/other_load.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
@@ -88,7 +89,9 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
         run.checked->worst.difference, run.checked->worst.bound);
     text += noise_line(*run.checked);
   }
+  text += run.data_lines;
   if (!files.trace.empty()) text += fmt::format("# trace of the last step written to {}\n", files.trace);
+  if (!files.html.empty()) text += html_line(files.html);
   if (!files.db.empty())
     text += fmt::format(
         "# run stored in {}{}\n", files.db,

@@ -5,7 +5,9 @@
 #include "cli/documents/failure.h"
 #include "cli/documents/forecast.h"
 #include "cli/documents/front.h"
+#include "cli/documents/step_page.h"
 #include "cli/documents/step_times.h"
+#include "cli/documents/what_if_points.h"
 #include "cli/options/stage_profiles.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
@@ -15,6 +17,7 @@
 #include "core/plan/lowering/adapt_plan.h"
 #include "core/planner/method/uneven_parameters.h"
 #include "core/planner/search/plan_program.h"
+#include "report/page/lost_section.h"
 #include "simulator/what_if/evaluator.h"
 
 namespace meshwright {
@@ -182,6 +185,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   text += search_line(planned.result.log);
   if (!report.output.empty()) text += fmt::format("# written to {}\n", report.output);
   if (!report.dump.empty()) text += fmt::format("# search and program written to {}\n", report.dump);
+  if (!report.html.empty()) text += html_line(report.html);
   if (extras.front) text += front_table(planned.result.front, extras.prices, extras.front_folder);
   if (report.note) text += report.note(plan).text;
   return text + rivals_line("front 1", extras.rivals, plan.software);
@@ -260,6 +264,24 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   return json;
 }
 
+// The step again with the names of its tasks, which a search does without.
+void write_page(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, Json document,
+                const ConsideredPlans& considered, const ProfileSource& profile) {
+  StepRequest request = conditions_of(conditions_from_plan(planned.plan.conditions));
+  request.name_tasks = true;
+  const SimulatedPlan simulated = simulated_plan(planned.plan, "--html", costs, request, DeviceFolding::WherePossible);
+  document.erase("planning_wall_s");  // the only member that differs from run to run
+  Page page{.verb = report.verb, .document = std::move(document)};
+  add_step_page(page, planned.plan, simulated, find_breakdown(simulated, planned.plan, costs));
+  add_sharding(page, planned.plan, *simulated.loaded.graph, costs);
+  page.sections.push_back(lost_section(considered));
+  const CostChoice choice{profile, planned.plan.software};
+  if (auto what_if = what_if_section(page, what_if_axes(planned.plan, simulated, costs, request, choice)))
+    page.sections.push_back(*std::move(what_if));
+  add_provenance(page, report.command_line, profile);
+  write_file(report.html, to_html(page));
+}
+
 }  // namespace
 
 void write_plan(const Plan& plan, const std::string& path) { write_file(path, to_json(plan).dump(1) + "\n"); }
@@ -276,12 +298,12 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   const StageProfileUse stage_profiles(options, cluster, costs, files);
   stage_profiles.put_into(request);
   expect_new_folder(extras.front_folder, report.output);
+  expect_writable(report.html, files);
+  files.push_back(report.html);
   expect_dump_folder(report.dump, files);
   const auto considered = report.finished ? report.finished->considered : std::make_shared<ConsideredPlans>();
-  if (!report.dump.empty()) {
-    request.record = considered.get();
-    request.stage_profile.keep = true;
-  }
+  if (!report.dump.empty() || !report.html.empty()) request.record = considered.get();
+  if (!report.dump.empty()) request.stage_profile.keep = true;
   const PlanningOutcome outcome = [&] {
     const Interruption interruption;
     std::optional<StepTimes> steps;
@@ -313,6 +335,8 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   stage_profiles.store(planned.result);
   if (!report.dump.empty()) write_dump(report.dump, planned, *considered, *costs.model);
   if (!extras.front_folder.empty()) write_front(planned.result.front, extras.front_folder);
+  if (!report.html.empty())
+    write_page(planned, costs, report, to_json(planned, costs, report, extras, seed), *considered, options.profile);
   if (options.json) return print(to_json(planned, costs, report, extras, seed));
   print(document(planned, costs, report, extras));
   tell(fmt::format("planning took {:.3f} s", planned.wall.si()));

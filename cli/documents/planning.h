@@ -48,7 +48,9 @@ struct PlanNote {
 struct PlanReport {
   std::string verb;
   std::string output;
-  std::string dump = {};  // "": no folder; else as write_dump
+  std::string dump = {};          // "": no folder; else as write_dump
+  std::string html = {};          // "": no page
+  std::string command_line = {};  // that the page tells
   std::string provenance;
   Json extra = Json::object();
   std::function<PlanNote(const Plan& plan)> note = {};  // what else is to be said of the plan

@@ -193,8 +193,8 @@ std::string outcome_text(const StepSimulation& step, const StepRequest& request,
   return text;
 }
 
-void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, const StepRequest& request,
-              const std::optional<Goodput>& goodput) {
+void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, const FoldedDevices* folded,
+              const StepRequest& request, const std::optional<Goodput>& goodput) {
   json["tasks"] = step.tasks.graph.size();
   json["by_events"] = step.by_events;
   Json& circumstances = json["circumstances"] = Json::array();
@@ -202,15 +202,17 @@ void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, 
   Json& devices = json["devices"] = Json::array();
   const std::vector<MemoryPeak> peaks = memory_peaks(step.tasks.graph, step.times);
   const std::vector<DeviceShares> shares = device_shares(step.tasks.graph, step.times);
-  for (std::size_t d = 0; d < shares.size(); ++d)
+  for (std::size_t d = 0; d < shares.size(); ++d) {
+    const std::size_t like = folded == nullptr ? d : folded->representative[d].index();
     devices.push_back({{"device", d},
-                       {"compute_s", to_seconds(shares[d].compute).si()},
-                       {"communication_s", to_seconds(shares[d].communication).si()},
-                       {"bubble_s", to_seconds(shares[d].bubble).si()},
-                       {"idle_s", to_seconds(shares[d].idle).si()},
+                       {"compute_s", to_seconds(shares[like].compute).si()},
+                       {"communication_s", to_seconds(shares[like].communication).si()},
+                       {"bubble_s", to_seconds(shares[like].bubble).si()},
+                       {"idle_s", to_seconds(shares[like].idle).si()},
                        {"peak_memory_bytes",
-                        bytes_json(loaded.program.persistent_bytes[d] + Bytes(static_cast<double>(peaks[d].bytes)))},
-                       {"peak_at_s", to_seconds(peaks[d].time).si()}});
+                        bytes_json(loaded.program.persistent_bytes[d] + Bytes(static_cast<double>(peaks[like].bytes)))},
+                       {"peak_at_s", to_seconds(peaks[like].time).si()}});
+  }
   Json& critical = json["critical_path"] = Json::array();
   for (const CriticalShare& share : critical_path_of(step).shares)
     critical.push_back({{"kind", name_of(share.kind)},

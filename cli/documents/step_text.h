@@ -18,8 +18,9 @@ namespace meshwright {
 // What only some circumstances have: quantiles, goodput, what fetching the loss costs.
 [[nodiscard]] std::string outcome_text(const StepSimulation& step, const StepRequest& request,
                                        const std::optional<Goodput>& goodput);
-void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, const StepRequest& request,
-              const std::optional<Goodput>& goodput);
+// `folded`: as the step was simulated; each device has the figures of the one that stands for it.
+void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, const FoldedDevices* folded,
+              const StepRequest& request, const std::optional<Goodput>& goodput);
 
 // A trace with a track per stream and the memory of every device.
 [[nodiscard]] std::string trace_text(const StepSimulation& step, const LoadedPlan& loaded, const std::string& title);

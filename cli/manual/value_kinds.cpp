@@ -91,7 +91,7 @@ Rows all_rows() {
             "rows",
             "problem",
             "db"});
-  add_rows(rows, folder, {"--pareto-dir", "--dump", "export --output", "folder"});
+  add_rows(rows, folder, {"--pareto-dir", "--dump", "--weights", "--save-weights", "export --output", "folder"});
   add_rows(rows, count,
            {"--nodes",
             "--devices-per-node",
@@ -159,6 +159,8 @@ Rows all_rows() {
   rows["--expert-imbalance"] = {"NUMBER,...|FILE", Paths::Files, {}};
   rows["--slow-device"] = {"SPEED", Paths::None, {}};
   rows["--slow-links"] = {"SPEED", Paths::None, {"within-host=", "between-hosts="}};
+  rows["run --dump"] = {"WHAT FILE", Paths::None, {"logits", "loss", "gradients"}};
+  rows["--inputs"] = {"FILE", Paths::Files, {}};
   rows["--dim"] = {"SIZE", Paths::None, {}};
   rows["--set"] = {"VALUE", Paths::None, {}};
   rows["--args"] = {"ARGUMENTS", Paths::None, {}};

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/documents/budget.h"
+#include "cli/documents/step_page.h"
 #include "cli/verbs/verbs.h"
 
 namespace meshwright {
@@ -11,7 +12,7 @@ void add_plan(CLI::App& app, Context& context) {
   struct Options {
     PlanningOptions planning;
     BudgetOptions budget;
-    std::string output, dump;
+    std::string output, dump, html;
     bool no_free_plan = false;
   };
   auto options = std::make_shared<Options>();
@@ -24,6 +25,7 @@ void add_plan(CLI::App& app, Context& context) {
   verb->add_flag("--no-free-plan", options->no_free_plan,
                  "with --for: do not also search for the plan that no framework restricts");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
+  verb->add_option("--html", options->html, kHtmlHelp);
   verb->add_option("--dump", options->dump,
                    "write what the search knew and what the plan consists of into this folder: candidates, layers, the "
                    "stage table, the program of each kind of device, collectives, resharding and memory");
@@ -31,12 +33,14 @@ void add_plan(CLI::App& app, Context& context) {
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 --micro-batches 64 --layers 16 -o "
       "plan.json");
   verb->callback([&context, options] {
-    context.action = [options] {
+    context.action = [&context, options] {
       complete(options->planning);
       const Cluster cluster = cluster_from_options(options->planning);
       const PlanReport report{.verb = "plan",
                               .output = options->output,
                               .dump = options->dump,
+                              .html = options->html,
+                              .command_line = context.command_line,
                               .provenance = "",
                               .free_plan = !options->no_free_plan};
       if (options->budget.given()) return plan_run_and_report(options->planning, options->budget, cluster, report);

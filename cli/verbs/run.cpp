@@ -7,6 +7,8 @@
 #include "cli/documents/measured_run.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
+#include "cli/documents/run_data.h"
+#include "cli/documents/run_page.h"
 #include "cli/machine/machine.h"
 #include "cli/machine/other_load.h"
 #include "cli/machine/processes.h"
@@ -29,11 +31,12 @@ namespace meshwright {
 namespace {
 
 struct RunVerbOptions {
-  std::string plan, trace, db;
+  std::string plan, trace, db, html;
   ProfileSource profile;
   MachineOptions machine;
   std::string steps = "3", warmup = "1", seed = "1";
   ReuseOptions reuse;
+  RunDataOptions data;
   bool check = false, json = false;
 };
 
@@ -153,7 +156,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   MachineOptions machine = options.machine;
   machine.check = options.check;
   run.machine = find_machine(machine, run.plan.cluster.devices(), peers);
-  run.options.keep_tensors = options.check;
+  run.options.keep_tensors = options.check || !options.data.save_weights.empty();
   run.options.precision = run.machine.numbers;
   require(run.plan.cluster.devices() <= kMaxDevices * run.machine.processes,
           "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
@@ -164,6 +167,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   take_product_algorithms(run.machine, {costs.db.get(), db});
   run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
   run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
+  const RunData data(options.data, run.plan.model, *run.loaded.graph, run.options);
   add_prediction(run, costs);
   expect_enough_memory(run, options.plan, options.check && speaks(peers), peers);
   expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);
@@ -187,25 +191,31 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.fastest = *std::min_element(run.result.step_times.begin() + run.warmup, run.result.step_times.end());
   run.measured_stages = mean_stage_times(run.result.timeline, run.loaded.program, 1);
   if (options.check) run.checked = check(run);
+  run.data_lines = data.read() + data.write(run.result, run.machine.numbers);
   return run;
 }
 
 // `peers`: the processes that do it together, or null.
 void run_plan(const RunVerbOptions& options, const std::string& command_line, Peers* peers) {
-  if (speaks(peers))
-    expect_writable(options.trace, {options.plan, options.profile.path, options.db, options.reuse.schedule_csv});
+  if (speaks(peers)) {
+    std::vector<std::string> files = {options.plan, options.profile.path, options.db, options.reuse.schedule_csv};
+    expect_writable(options.trace, files);
+    files.push_back(options.trace);
+    expect_writable(options.html, files);
+  }
   std::optional<ProfileDb> db;
   if (!options.db.empty() && speaks(peers))
     db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
   // Not what others do not read: all processes take the same algorithms.
   const MeasuredRun run = execute(options, db && peers == nullptr ? &*db : nullptr, peers);
   if (!speaks(peers)) return;
-  const RunFiles files{options.trace, options.db};
+  const RunFiles files{options.trace, options.db, options.html};
   const Json json = to_json(run, files);
   if (!options.trace.empty())
     write_file(options.trace,
                to_chrome_trace(run.result.timeline,
                                fmt::format("{} on {}, measured", run.plan.model.name, run.machine.devices)));
+  if (!options.html.empty()) write_run_page(run, files, {options.html, options.profile, command_line});
   if (db) {
     const std::int64_t session = db->add_session(make_session(run.plan.cluster, command_line));
     db->put_run(session, to_json(run.plan).dump(), run.predicted, run.measured, json.dump());
@@ -245,10 +255,12 @@ void add_run(CLI::App& app, Context& context) {
                    "how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, "
                    "on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl")
       ->capture_default_str();
+  add_run_data_options(*verb, options->data);
   add_profile_options(*verb, options->profile,
                       "profile database for the prediction (default: the plan's own figures); with --backend cuda also "
                       "the product algorithms stored for this GPU");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace of the last step to this file");
+  verb->add_option("--html", options->html, kRunHtmlHelp);
   verb->add_option("--db", options->db,
                    "store the run and its stage times in this profile database, for `meshwright plan --stage-profile`; "
                    "with --backend cuda also use the product algorithms stored there");

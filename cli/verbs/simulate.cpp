@@ -7,7 +7,10 @@
 #include "cli/documents/forecast.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
+#include "cli/documents/simulated_plan.h"
+#include "cli/documents/step_page.h"
 #include "cli/documents/step_text.h"
+#include "cli/documents/what_if_points.h"
 #include "cli/options/options.h"
 #include "cli/options/step_options.h"
 #include "cli/terminal/look.h"
@@ -22,8 +25,6 @@
 #include "report/charts/memory_svg.h"
 #include "report/charts/terminal_timeline.h"
 #include "report/charts/timeline_svg.h"
-#include "simulator/fold/folded_plan.h"
-#include "simulator/what_if/breakdown.h"
 
 namespace meshwright {
 
@@ -31,7 +32,7 @@ namespace {
 
 struct SimulateOptions {
   ProfileSource profile;
-  std::string plan, software, matmul_dtype, model, trace, schedule, color = "auto", svg, chart = "timeline";
+  std::string plan, software, matmul_dtype, model, trace, schedule, html, color = "auto", svg, chart = "timeline";
   ReuseOptions reuse;
   StepOptions step;
   std::string threads = "1";
@@ -59,10 +60,7 @@ void expect_model(const Plan& plan, const std::string& model, const std::string&
 struct Result {
   Plan made, plan;  // as read, as simulated
   StepRequest request;
-  LoadedPlan loaded = {};
-  std::optional<FoldedDevices> folded = {};  // where devices stand for others
-  StepSimulation step = {};
-  Prediction prediction = {};
+  SimulatedPlan simulated = {};
   std::optional<Goodput> goodput = {};
   Reuse reuse = {};
   PlanForecast forecast = {};
@@ -77,19 +75,21 @@ struct StageUse {
 
 StageUse stage_use(const Result& result, std::size_t s) {
   Seconds compute(0.0);
-  const std::vector<DeviceId>& devices = result.loaded.program.stages[s].devices;
-  for (const DeviceId device : devices) compute += result.prediction.summary.compute[device.index()];
+  const std::vector<DeviceId>& devices = result.simulated.loaded.program.stages[s].devices;
+  for (const DeviceId device : devices) compute += result.simulated.prediction.summary.compute[device.index()];
   compute = compute / static_cast<double>(devices.size());
-  return {compute, 1.0 - compute / result.prediction.summary.step};
+  return {compute, 1.0 - compute / result.simulated.prediction.summary.step};
 }
 
 TimelineTracks tracks_of_step(const Result& result, ShownMessages messages) {
-  return tracks_of(result.prediction.timeline, static_cast<int>(result.loaded.program.devices.size()),
-                   result.folded ? &*result.folded : nullptr, messages);
+  const SimulatedPlan& simulated = result.simulated;
+  return tracks_of(simulated.prediction.timeline, static_cast<int>(simulated.loaded.program.devices.size()),
+                   simulated.alike(), messages);
 }
 
 std::string picture(const Result& result, const std::string& chart) {
-  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast, breakdown] = result;
+  const Plan& plan = result.plan;
+  const auto& [loaded, folded, step, prediction] = result.simulated;
   const std::string title = fmt::format("{} on {}, simulated", plan.model.name, plan.cluster.name);
   if (chart == "timeline") return timeline_svg(tracks_of_step(result, ShownMessages::All), title).file();
   std::vector<Bytes> usable;  // [device]
@@ -101,7 +101,8 @@ std::string picture(const Result& result, const std::string& chart) {
 }
 
 std::string document(const Result& result, const Costs& costs, const SimulateOptions& options) {
-  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast, breakdown] = result;
+  const auto& [made, plan, request, simulated, goodput, reuse, forecast, breakdown] = result;
+  const auto& [loaded, folded, step, prediction] = simulated;
   std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
   text += cost_line(costs.source, prediction.costs);
   for (const std::string& sentence : to_sentences(request)) text += fmt::format("# {}\n", sentence);
@@ -143,11 +144,13 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
   if (!options.schedule.empty()) text += fmt::format("# schedule written to {}\n", options.schedule);
   if (!options.svg.empty()) text += fmt::format("# {} drawn in {}\n", options.chart, options.svg);
   if (!options.trace.empty()) text += fmt::format("# trace written to {}; open it in ui.perfetto.dev\n", options.trace);
+  if (!options.html.empty()) text += html_line(options.html);
   return text;
 }
 
 Json to_json(const Result& result, const Costs& costs) {
-  const auto& [made, plan, request, loaded, folded, step, prediction, goodput, reuse, forecast, breakdown] = result;
+  const auto& [made, plan, request, simulated, goodput, reuse, forecast, breakdown] = result;
+  const auto& [loaded, folded, step, prediction] = simulated;
   Json json = header_json("simulate", plan);
   add_reuse(json, made, reuse);
   json["costs"] = costs.source;
@@ -161,8 +164,8 @@ Json to_json(const Result& result, const Costs& costs) {
   add_memory(json, uses);
   json["fits"] = std::all_of(uses.begin(), uses.end(), [](const MemoryUse& use) { return use.fits(); });
   json["events"] = prediction.events;
-  add_step(json, step, loaded, request, goodput);
-  if (breakdown) add_breakdown(json, *breakdown, loaded.program);
+  add_step(json, step, loaded, simulated.alike(), request, goodput);
+  if (breakdown) add_breakdown(json, *breakdown, loaded.program, simulated.alike());
   Json& stages = json["stages"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StageTimes& times = prediction.stages[s];
@@ -194,55 +197,6 @@ bool asks_for_all_devices(const SimulateOptions& options) {
   return options.report || options.json || !options.trace.empty();
 }
 
-void simulate_plainly(Result& result, const std::string& path, const Costs& costs, bool fold) {
-  std::int64_t events = 0;
-  if (fold) {
-    FoldedPlan folded = at_place(path, [&] { return load_folded_plan(result.plan, *costs.model); });
-    result.loaded = std::move(folded.loaded);
-    result.folded = std::move(folded.folded);
-    events = folded.events;
-  } else {
-    result.loaded = load_plan_of(path, result.plan, *costs.model);
-  }
-  const FoldedDevices* const folded = result.folded ? &*result.folded : nullptr;
-  ProgramCosts own = program_costs_within_clock(result.loaded.program, *costs.model);
-  result.step = simulate_plain_step(result.loaded.program, own.times, folded, result.request.name_tasks);
-  result.prediction = prediction_of(result.loaded.program, std::move(own), result.step, folded);
-  if (fold) result.prediction.events = events;
-}
-
-void simulate_under_circumstances(Result& result, const std::string& path, const Costs& costs, bool fold, int threads) {
-  const StepRequest& request = result.request;
-  at_place("--slow-device", [&] { check_slow_devices(request, result.plan); });
-  ProgramCosts own;
-  if (fold && keeps_devices_alike(request)) {
-    FoldedPlan folded = at_place(path, [&] { return load_folded_plan(result.plan, *costs.model, request); });
-    own = program_costs_within_clock(folded.loaded.program, *costs.model);
-    result.step = simulate_step(result.plan, folded, own.times, *costs.model, request);
-    result.loaded = std::move(folded.loaded);
-    result.folded = std::move(folded.folded);
-  } else {
-    result.loaded = load_plan_of(path, result.plan, *costs.model);
-    own = program_costs_within_clock(result.loaded.program, *costs.model);
-    result.step = simulate_step(result.plan, result.loaded, own.times, *costs.model, request, threads);
-  }
-  const Program& program = result.loaded.program;
-  const FoldedDevices* const folded = result.folded ? &*result.folded : nullptr;
-  result.prediction = prediction_of(program, std::move(own), result.step, folded);
-  result.loaded.check.peak_memory = peak_memory(result.step, program, folded);
-  if (request.failures)
-    result.goodput = at_place("--failures", [&] { return goodput_of(result.step, program, request); });
-}
-
-std::optional<Breakdown> find_breakdown(const Result& result, const Costs& costs) {
-  const Program& program = result.loaded.program;
-  const FoldedDevices* const folded = result.folded ? &*result.folded : nullptr;
-  const RunParts parts(program, *result.loaded.graph, result.plan.cluster, *costs.model);
-  auto step = breakdown_of(result.step, program, parts, folded);
-  if (!step) return std::nullopt;
-  return Breakdown{*std::move(step), top_ops(program, *result.loaded.graph, parts, *costs.model, folded)};
-}
-
 // The plan's own, unless measured costs take its place.
 std::string software_of(const SimulateOptions& options, const Plan& plan) {
   const std::string own = options.profile.empty() ? plan.software : "";
@@ -260,42 +214,61 @@ StepOptions conditions_with(StepOptions step, const Plan& plan) {
   return step;
 }
 
-void simulate_plan(const SimulateOptions& options) {
+void write_page(const Result& result, const Costs& costs, const SimulateOptions& options,
+                const std::string& command_line) {
+  const SimulatedPlan& simulated = result.simulated;
+  Page page{.verb = "simulate", .document = with_devices_together(to_json(result, costs))};
+  add_step_page(page, result.plan, simulated, result.breakdown);
+  add_sharding(page, result.plan, *simulated.loaded.graph, costs);
+  const CostChoice choice{options.profile, software_of(options, result.plan)};
+  if (auto what_if = what_if_section(page, what_if_axes(result.plan, simulated, costs, result.request, choice)))
+    page.sections.push_back(*std::move(what_if));
+  add_provenance(page, command_line, options.profile);
+  write_file(options.html, to_html(page));
+}
+
+void simulate_plan(const SimulateOptions& options, const std::string& command_line) {
   Plan made = read_plan(options.plan);
   if (!options.model.empty()) expect_model(made, options.model, options.plan);
   Plan plan = reuse_plan(made, options.plan, options.reuse);
   const std::string& csv = options.reuse.schedule_csv;
   expect_writable(options.trace, {options.plan, options.profile.path, options.reuse.cluster, csv});
   expect_writable(options.schedule, {options.plan, options.profile.path, options.reuse.cluster, csv, options.trace});
-  expect_writable(options.svg,
-                  {options.plan, options.profile.path, options.reuse.cluster, csv, options.trace, options.schedule});
+  const std::vector<std::string> given = {options.plan, options.profile.path, options.reuse.cluster,
+                                          csv,          options.trace,        options.schedule};
+  expect_writable(options.html, given);
+  expect_writable(options.svg, given);
+  require(options.svg.empty() || options.svg != options.html,
+          "--svg: {} is also what --html writes; give another file.", options.svg);
   require(options.chart == "timeline" || options.chart == "memory",
           "--chart: '{}' is none of timeline and memory; give one of them.", options.chart);
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
   StepRequest request = step_request(conditions_with(options.step, plan));
-  request.name_tasks = options.report || options.json;
+  request.name_tasks = options.report || options.json || !options.html.empty();
   Result result{.made = std::move(made), .plan = std::move(plan), .request = request};
   expect_experts(request.expert_load, result.plan.model);
   result.plan.cluster.expert_load = request.expert_load;
   const Costs costs = costs_for(cluster_of_step(result.plan.cluster, result.request), options.profile,
                                 software_of(options, result.plan));
   expect_software_can(result.request, costs);
-  const bool fold = worth_folding(result.plan) && !asks_for_all_devices(options);
-  if (result.request.plain()) {
-    simulate_plainly(result, options.plan, costs, fold);
-  } else {
-    simulate_under_circumstances(result, options.plan, costs, fold, threads);
-  }
-  if (request.name_tasks) result.breakdown = find_breakdown(result, costs);
-  if (!options.schedule.empty()) write_schedule(options.schedule, result.plan, *result.loaded.graph);
-  result.reuse = reuse_of(result.made, result.plan, result.loaded, *costs.model);
-  result.forecast = forecast_of(result.plan, *result.loaded.graph, result.loaded.program,
-                                result.folded ? &*result.folded : nullptr, costs, result.prediction.step);
+  result.simulated =
+      simulated_plan(result.plan, options.plan, costs, result.request,
+                     asks_for_all_devices(options) ? DeviceFolding::Never : DeviceFolding::WherePossible, threads);
+  const SimulatedPlan& simulated = result.simulated;
+  if (request.failures)
+    result.goodput =
+        at_place("--failures", [&] { return goodput_of(simulated.step, simulated.loaded.program, request); });
+  if (request.name_tasks) result.breakdown = find_breakdown(simulated, result.plan, costs);
+  if (!options.schedule.empty()) write_schedule(options.schedule, result.plan, *simulated.loaded.graph);
+  result.reuse = reuse_of(result.made, result.plan, simulated.loaded, *costs.model);
+  result.forecast = forecast_of(result.plan, *simulated.loaded.graph, simulated.loaded.program, simulated.alike(),
+                                costs, simulated.prediction.step);
   if (!options.trace.empty()) {
     const std::string title = fmt::format("{} on {}, simulated", result.plan.model.name, result.plan.cluster.name);
-    write_file(options.trace, trace_text(result.step, result.loaded, title));
+    write_file(options.trace, trace_text(simulated.step, simulated.loaded, title));
   }
   if (!options.svg.empty()) write_file(options.svg, picture(result, options.chart));
+  if (!options.html.empty()) write_page(result, costs, options, command_line);
   if (options.json) return print(to_json(result, costs));
   print(document(result, costs, options));
 }
@@ -315,6 +288,7 @@ void add_simulate(CLI::App& app, Context& context) {
   verb->add_option("--write-schedule", options->schedule,
                    "write the schedule to this CSV file: a row per rank, a cell per tick, in PyTorch's format");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
+  verb->add_option("--html", options->html, kHtmlHelp);
   verb->add_flag("--timeline", options->timeline, "draw the work of the devices over time, equal ones as one row");
   add_color_option(*verb, options->color);
   verb->add_option("--svg", options->svg, "draw the step as an SVG picture in this file");
@@ -330,7 +304,8 @@ void add_simulate(CLI::App& app, Context& context) {
       "  meshwright simulate plan.json --schedule zb-h1 --write-schedule zb-h1.csv\n"
       "  meshwright simulate plan.json --network fluid --overlap --report\n"
       "  meshwright simulate plan.json --slow-device 3=0.8 --jitter 0.05 --failures 50000");
-  verb->callback([&context, options] { context.action = [options] { simulate_plan(*options); }; });
+  verb->callback(
+      [&context, options] { context.action = [&context, options] { simulate_plan(*options, context.command_line); }; });
 }
 
 }  // namespace meshwright

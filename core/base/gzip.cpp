@@ -125,4 +125,30 @@ ByteSource unpacked(std::string_view bytes, const std::string& place) {
       place);
 }
 
+std::string deflated(std::string_view bytes) {
+  constexpr int kRaw = -15, kMemory = 9;  // zlib's window size without a header; the most memory
+  z_stream stream{};
+  MW_CHECK(deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kRaw, kMemory, Z_DEFAULT_STRATEGY) == Z_OK,
+           "zlib cannot begin to deflate");
+  std::string packed;
+  std::vector<Bytef> piece(kPiece);
+  int code = Z_OK;
+  std::size_t given = 0;
+  while (code != Z_STREAM_END) {
+    const std::string_view next = bytes.substr(given, kPiece);
+    given += next.size();
+    // zlib does not write what it reads.
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(next.data()));
+    stream.avail_in = static_cast<uInt>(next.size());
+    do {
+      stream.next_out = piece.data();
+      stream.avail_out = static_cast<uInt>(piece.size());
+      code = deflate(&stream, given == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
+      packed.append(reinterpret_cast<const char*>(piece.data()), piece.size() - stream.avail_out);
+    } while (stream.avail_out == 0);
+  }
+  deflateEnd(&stream);
+  return packed;
+}
+
 }  // namespace meshwright

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files and texts as streams of bytes, decompressed if they are gzip. The first two bytes (1f 8b) decide, never the
-// name.
+// name. And bytes made smaller.
 #pragma once
 
 #include <functional>
@@ -18,5 +18,8 @@ using ByteSource = std::function<std::string_view()>;
 
 // The same for bytes in memory, which must outlive the source; `place` is named in errors.
 [[nodiscard]] ByteSource unpacked(std::string_view bytes, const std::string& place);
+
+// As deflate (RFC 1951) without a header around it.
+[[nodiscard]] std::string deflated(std::string_view bytes);
 
 }  // namespace meshwright

@@ -87,8 +87,8 @@ bool has_master_copy(const Op& op) {
 
 }  // namespace
 
-InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType precision)
-    : graph_(graph), seed_(seed), precision_(precision) {
+InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given)
+    : graph_(graph), seed_(seed), precision_(precision), given_(std::move(given)) {
   std::set<TensorId> truths;  // what decides a selection, and what it is made of by moving elements
   for (auto op = graph.ops().rbegin(); op != graph.ops().rend(); ++op) {
     if (op->kind == OpKind::Select) truths.insert(op->inputs[0]);
@@ -109,12 +109,18 @@ InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType preci
       known->second = std::min(known->second, bound);
     }
   }
+  if (given_.samples)
+    for (const auto& [input, bound] : index_bounds_)
+      if (graph.tensor(input).kind == TensorKind::Input) given_.samples->check_bound(graph.tensor(input), bound);
 }
 
 void InitialValues::fill(const Tensor& tensor, std::span<const std::int64_t> offset,
                          std::span<const std::int64_t> shape, void* out) const {
   const bool is_weight = tensor.kind == TensorKind::Parameter || masters_.count(tensor.id) > 0;
   const Tensor& source = is_weight && tensor.parameter ? graph_.tensor(*tensor.parameter) : tensor;
+  if (given_.start && (given_.start->fill(tensor, offset, shape, precision_, out) ||
+                       (is_weight && given_.start->fill(source, offset, shape, precision_, out))))
+    return;
   with_element_type(precision_, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, std::int32_t>) {
@@ -151,6 +157,11 @@ double InitialValues::total_weight(int step) const {
 
 void InitialValues::fill_input(const Tensor& tensor, int step, int microbatch, std::span<const std::int64_t> offset,
                                std::span<const std::int64_t> shape, void* out) const {
+  if (given_.samples) {
+    const std::int64_t samples = graph_.batch / graph_.microbatches;  // of a microbatch
+    const std::int64_t first = step * graph_.batch + microbatch * samples + (offset.empty() ? 0 : offset[0]);
+    if (given_.samples->fill(tensor, first, offset, shape, precision_, out)) return;
+  }
   const std::uint64_t key = input_key(tensor, step);
   const std::int64_t before = microbatch * tensor.elements();
   if (tensor.dtype == DType::I32) {

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "core/graph/graph.h"
+#include "executor/base/given_values.h"
 
 namespace meshwright {
 
@@ -22,6 +23,9 @@ struct RunOptions {
   // Called with the number of steps that are done, after each of them and before the next begins, by the thread of one
   // of the process's devices: no step counts the time that it takes.
   std::function<void(int)> on_step = {};
+  GivenValues given = {};
+  // Whether the result has what the loss was computed from, and the gradients that the updates read, of the last step.
+  bool keep_logits = false, keep_gradients = false;
 };
 
 // Throws InputError for numbers of steps below 1, and for a precision that the host cannot compute in.

@@ -18,8 +18,8 @@ std::vector<std::int64_t> shape_of(const Tensor& tensor) {
 
 }  // namespace
 
-GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision)
-    : graph_(graph), precision_(precision), initial_(graph, seed, precision) {
+GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given)
+    : graph_(graph), precision_(precision), initial_(graph, seed, precision, std::move(given)) {
   for (const Tensor& tensor : graph.tensors()) {
     // Every tensor has memory of its own, so that all values can be read after a step.
     values_.push_back(pool_.allocate(storage_size(tensor.elements(), tensor.dtype, precision), tensor.bytes()));

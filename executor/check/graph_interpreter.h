@@ -16,7 +16,7 @@ namespace meshwright {
 class GraphInterpreter {
  public:
   // Parameters, optimizer state and accumulators get their initial values.
-  GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision);
+  GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given = {});
 
   [[nodiscard]] std::vector<double> get(TensorId tensor) const;
   void set(TensorId tensor, const std::vector<double>& values);

@@ -136,6 +136,9 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
   if (!graph.loss) result.losses.assign(static_cast<std::size_t>(options.steps), 0.0);
   add_times(parts, options, result);
 
+  const std::map<OpId, KeptOperand> kept = kept_operands(graph, options);
+  for (const RunPart& part : parts)
+    for (const KeptTile& tile : part.kept) place_kept(graph, kept, tile, result);
   const Names parameters = parameters_of(graph), moments = second_moments_of(graph);
   // wanted_tiles gives the same order in every process, so that tiles travel without names: a part's next one is meant.
   std::map<const RunPart*, std::size_t> taken;

@@ -293,6 +293,8 @@ void DeviceRunner::run(const Instruction& instruction) {
     }
     const std::string* name = context_.work_name(instruction.executable, i);
     if (name != nullptr) backend_->begin_work(*name);
+    if (op.kind == LocalOp::Kind::Compute && step_ + 1 == context_.options.steps && !context_.kept.empty())
+      keep(executable, op, instruction.microbatch);
     if (op.kind == LocalOp::Kind::Compute)
       compute(executable, op, prepared.ops[i], begins_[instruction.executable][static_cast<std::size_t>(i)],
               instruction.microbatch.value);
@@ -361,6 +363,25 @@ void DeviceRunner::compute(const StageExecutable& executable, const LocalOp& op,
   const OpMoment moment{begin, step_ + 1, microbatch};
   if (prepared.ring) return attend_in_ring(executable, op, prepared, moment);
   backend_->run_op(*prepared.call, inputs_, outputs_, moment);
+}
+
+// Reads an operand that the result has, before the op overwrites or frees it.
+void DeviceRunner::keep(const StageExecutable& executable, const LocalOp& op, MicrobatchId microbatch) {
+  const auto wanted = context_.kept.find(op.op);
+  if (wanted == context_.kept.end()) return;
+  const int slot = op.inputs[wanted->second.operand];
+  const LocalTensor& local = local_of(executable, slot);
+  const TilePlace place = tile_place(program_, context_.graph, executable.stage, device_, local);
+  if (place.is_empty()) return;
+  std::vector<std::byte> raw(stored_size(local));
+  backend_->read(raw.data(), data(slot), raw.size());
+  const std::vector<double> values = numbers(raw.data(), context_.backend.stored(local.dtype), local.elements());
+  KeptTile& tile = kept_.emplace_back(KeptTile{op.op, microbatch.value, place.offset, place.extent, {}});
+  std::int64_t elements = 1;
+  for (const std::int64_t size : place.extent) elements *= size;
+  tile.values.resize(static_cast<std::size_t>(elements));
+  kernels::copy_tile<double>(place.extent, values.data(), kernels::row_major_strides(local.shape), tile.values.data(),
+                             kernels::row_major_strides(place.extent));
 }
 
 // One step of a resharding: a collective of the device's group along one mesh axis, or for a Slice a copy of this

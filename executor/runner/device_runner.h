@@ -43,6 +43,7 @@ class DeviceRunner {
   // [microbatch] of the last step; empty unless this device reports the loss: the first of the stage that owns it.
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
+  [[nodiscard]] const std::vector<KeptTile>& kept() const { return kept_; }  // of the last step
   // The elements of a persistent buffer's tile. Waits for the device.
   [[nodiscard]] std::vector<double> persistent(BufferId buffer) const;
 
@@ -84,6 +85,7 @@ class DeviceRunner {
   void bind(const StageExecutable& executable, const PreparedExecutable& prepared, MicrobatchId microbatch);
   void compute(const StageExecutable& executable, const LocalOp& op, const PreparedOp& prepared,
                std::span<const std::int64_t> begin, std::int64_t microbatch);
+  void keep(const StageExecutable& executable, const LocalOp& op, MicrobatchId microbatch);
   void reshard(const StageExecutable& executable, const LocalOp& op);
   // Attention whose keys and values travel around a ring (ring_attention.cpp). REQUIRES: inputs_ and outputs_ are set.
   void attend_in_ring(const StageExecutable& executable, const LocalOp& op, const PreparedOp& prepared,
@@ -154,6 +156,7 @@ class DeviceRunner {
   int made_inputs_of_ = -1;         // the step whose inputs are in captured_inputs_
   std::vector<std::byte> staging_;  // elements on the way from the host to the device
   std::vector<double> losses_;
+  std::vector<KeptTile> kept_;
 };
 
 }  // namespace meshwright

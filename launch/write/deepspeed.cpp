@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/base/json.h"
-#include "launch/setup/stage_layout.h"
+#include "core/planner/method/stage_layout.h"
 #include "launch/write/script.h"
 #include "launch/write/torch_model.h"
 #include "launch/write/writers.h"

@@ -24,15 +24,22 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-def words_of(options: Mapping[str, object]) -> list[str]:
+# Options whose mapping is not NAME=VALUE, but two words.
+_TWO_WORDS = {("run", "dump")}
+
+
+def words_of(verb: str, options: Mapping[str, object]) -> list[str]:
     """`micro_batches=4` is `--micro-batches=4`; True is a flag; None and False are left out; a mapping is one NAME=VALUE each."""
-    words = []
+    words: list[str] = []
     for key, value in options.items():
         name = "--" + key.rstrip("_").replace("_", "-")
         if value is None or value is False:
             continue
         if value is True:
             words.append(name)
+        elif isinstance(value, Mapping) and (verb, key) in _TWO_WORDS:
+            for of, item in value.items():
+                words += [name, text_of(of), text_of(item)]
         elif isinstance(value, Mapping):
             words += [f"{name}={text_of(of)}={text_of(item)}" for of, item in value.items()]
         else:
@@ -48,7 +55,7 @@ def argument(path: StrPath) -> str:
 
 def call_text(verb: str, *arguments: StrPath, **options: object) -> str:
     """What the command prints. Raises the error that it would print."""
-    code, document, sentence, lines = _core.call([verb, *(argument(path) for path in arguments), *words_of(options)])
+    code, document, sentence, lines = _core.call([verb, *(argument(path) for path in arguments), *words_of(verb, options)])
     for line in lines:
         warnings.warn(line, MeshwrightWarning, stacklevel=4)
     if code == 6:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages in a notebook."""
+"""Reports in a notebook."""
 from __future__ import annotations
 
 import html
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+def framed(page: str, answer: str) -> str:
+    """The page in a frame of its own, which reaches nothing of the notebook; before it the answer, for viewers without frames."""
+    return (
+        f"<p>{html.escape(answer)}</p>"
+        f'<iframe sandbox="allow-scripts" style="width:100%;height:720px;border:0" srcdoc="{html.escape(page)}"></iframe>'
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import html
 import json
 import os
 import pathlib
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._call import Document, StrPath, call, call_text
-from ._html import table
+from ._html import framed
 from ._options import RunOptions, SimulateOptions
 from ._timeline import Timeline, read_trace
 
@@ -223,6 +222,14 @@ class Prediction:
             return read_trace(trace)
 
     @functools.cached_property
+    def html(self) -> str:
+        """The report as one page, as `meshwright simulate --html` writes it."""
+        with tempfile.TemporaryDirectory(prefix="meshwright-") as folder, self.plan.as_file() as path:
+            page = os.path.join(folder, "report.html")
+            call("simulate", path, **{**self._options, "html": page})
+            return pathlib.Path(page).read_text(encoding="utf-8")
+
+    @functools.cached_property
     def text(self) -> str:
         """What `meshwright simulate` prints."""
         with self.plan.as_file() as path:
@@ -232,12 +239,7 @@ class Prediction:
         return f"<Prediction: {self.plan.model} on {self.plan.cluster}: {_milliseconds(self.step_time_s)} a step>"
 
     def _repr_html_(self) -> str:
-        rows = [
-            [str(stage.index), f"{stage.first_layer}..{stage.last_layer}", "x".join(map(str, stage.logical_shape)), _milliseconds(stage.forward_s), _milliseconds(stage.backward_s)]
-            for stage in self.plan.stages
-        ]
-        head = ["stage", "layers", "logical mesh", "forward", "backward"]
-        return f"<p>{html.escape(self.plan.answer)}</p>" + table(head, rows)
+        return framed(self.html, self.plan.answer)
 
 
 class Measurement:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the installed Python package; run by `./dev wheel` in a clean virtual environment: python api_test.py"""
+import html
 import pathlib
 import signal
 import subprocess
@@ -60,7 +61,13 @@ class Plans(unittest.TestCase):
         self.assertAlmostEqual(float(slow.timeline.end_s.max()), slow.step_time_s, delta=1e-12)
 
     def test_report_is_shown_in_a_notebook(self):
-        self.assertIn(self.plan.answer.split(":")[0], self.plan._repr_html_())
+        shown = self.plan._repr_html_()
+        self.assertTrue(shown.startswith(f"<p>{self.plan.answer}</p><iframe sandbox"))
+        page = html.unescape(shown.split('srcdoc="')[1].split('"')[0])
+        with tempfile.TemporaryDirectory() as folder:
+            self.plan.save(pathlib.Path(folder) / "plan.json")
+            self.assertEqual(command("simulate", f"{folder}/plan.json", "--html", f"{folder}/page.html").returncode, 0)
+            self.assertEqual(page, (pathlib.Path(folder) / "page.html").read_text())
         self.assertIn("stage", repr(self.plan))
 
     def test_run_measures_what_was_predicted(self):

@@ -19,7 +19,7 @@ ModelConfig read_mixtral(const HfReader& config) {
 
 ModelConfig read_qwen3_moe(const HfReader& config) {
   ModelConfig model = read_qwen3_decoder("mixtral", config);
-  set(model, "experts", config.size({"num_experts"}));
+  set(model, "experts", config.size({"num_experts", "num_local_experts"}));
   set(model, "top_k", config.size({"num_experts_per_tok"}));
   set(model, "expert_intermediate", config.size({"moe_intermediate_size"}));
   set(model, "mixture_every", config.size_or({"decoder_sparse_step"}, 1));

@@ -33,6 +33,7 @@ HfReader::HfReader(const Json& object, std::string place) : object_(object), pla
 }
 
 HfReader HfReader::part(const char* key) const {
+  if (const auto known = used_->parts.find(key); known != used_->parts.end()) return *known->second;
   HfReader found(at(key), fmt::format("{}: {}", place_, key));
   used_->parts.insert_or_assign(key, std::make_shared<const HfReader>(found));
   return found;

@@ -94,13 +94,15 @@ void make_constants_data(Module& module) {
     if (numbers[i]) node.values = std::vector<double>{*numbers[i]};
   }
   primitive::drop_unused(module);
-  // What is read as a tensor: not the numbers of sums, products, powers and bounds, which are the ops' own.
+  // What is read as a tensor: not the numbers of sums, products, powers, bounds and comparisons, which are the ops'
+  // own.
   std::set<int> read;
   for (const Node& node : module.nodes)
     for (const int input : node.inputs) {
       const Node& of = module.nodes[static_cast<std::size_t>(input)];
       const bool number = of.values && of.values->size() == 1;
-      const bool own = number && !node.integer && node.kind >= Kind::Add && node.kind <= Kind::Minimum;
+      const bool own = number && (node.kind == Kind::Compare ||
+                                  (!node.integer && node.kind >= Kind::Add && node.kind <= Kind::Minimum));
       if (of.kind == Kind::Constant && !own) read.insert(input);
     }
   std::vector<std::string> names;

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What else a search considered, and by how much it lost.
+#pragma once
+
+#include "core/planner/considered_plans.h"
+#include "report/page/page.h"
+
+namespace meshwright {
+
+// The plans that came next, then the fastest of each other reason; counts of all.
+[[nodiscard]] PageSection lost_section(const ConsideredPlans& considered);
+
+}  // namespace meshwright

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sections about a simulated step: where the time goes, the timeline, which devices hold what, memory, links.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "report/page/page.h"
+#include "report/page/tracks.h"
+#include "simulator/report/step_breakdown.h"
+#include "simulator/report/top_ops.h"
+#include "simulator/what_if/prediction.h"
+
+namespace meshwright {
+
+// What a page tells of a step; all of it outlives the page's making.
+struct StepOfPage {
+  const Plan& plan;
+  const Program& program;
+  const Graph& graph;
+  const StepSimulation& step;
+  const Prediction& prediction;
+  const FoldedDevices* folded = nullptr;     // as the step was simulated
+  const StepBreakdown* breakdown = nullptr;  // null: steps run into one another, and are not taken apart
+  const std::vector<TopOp>* ops = nullptr;   // as `breakdown`
+};
+
+// All of them, with their data. Throws InputError as add_tracks.
+void add_step_sections(Page& page, const StepOfPage& of);
+
+// Where the time goes: a bar per kind of device, tables of kinds, collectives and ops.
+[[nodiscard]] PageSection time_section(const StepOfPage& of);
+[[nodiscard]] PageSection timeline_section(const Tracks& tracks);
+// With the critical path.
+[[nodiscard]] PageSection timeline_section(const StepOfPage& of, const Tracks& tracks);
+[[nodiscard]] PageSection stages_section(const StepOfPage& of, const Tracks& tracks);
+[[nodiscard]] PageSection memory_section(const StepOfPage& of, const Tracks& tracks);
+// [stage] its layers, hosts, devices and mesh: the member "stages" of the data.
+[[nodiscard]] Json stages_json(const StepOfPage& of);
+// nullopt: nothing is sent.
+[[nodiscard]] std::optional<PageSection> links_section(const StepOfPage& of);
+
+// "F 88.453 ms": names of stages and rows, as all sections say them.
+[[nodiscard]] std::string stage_text(StageId stage);                        // "stage 0"
+[[nodiscard]] std::string devices_text(const std::vector<int>& ascending);  // "devices 0-127"
+
+}  // namespace meshwright

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "report/page/html.h"
+#include "report/page/step_sections.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::size_t kListedOps = 20;
+
+// What bubbles are filled with.
+const std::string kHatch =
+    "<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" "
+    "height=\"6\" "
+    "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><rect class=\"t-idle\" width=\"6\" "
+    "height=\"6\"/><rect class=\"hatch\" width=\"2\" height=\"6\"/></pattern></defs></svg>\n";
+
+using KindTimes = std::array<std::int64_t, kTimeKinds>;
+
+KindTimes kinds_of(const TimeParts& parts) {
+  KindTimes sums{};
+  for (const auto& [part, time] : parts) sums[static_cast<std::size_t>(part.kind)] += time.exposed.ps;
+  return sums;
+}
+
+// Devices of one stage that spend their time alike.
+struct AlikeDevices {
+  StageId stage;
+  std::vector<int> devices;  // of the cluster
+  TimeParts parts;           // of one
+};
+
+std::vector<AlikeDevices> alike_devices(const StepOfPage& of) {
+  const std::vector<std::vector<int>> stood_for = devices_stood_for(of.plan, of.program, of.folded);
+  std::vector<AlikeDevices> rows;
+  const auto same_parts = [](const TimeParts& a, const TimeParts& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+      return one.first == other.first && one.second.exposed == other.second.exposed &&
+             one.second.hidden == other.second.hidden;
+    });
+  };
+  for (const DeviceBreakdown& device : of.breakdown->devices) {
+    auto same = std::find_if(rows.begin(), rows.end(), [&](const AlikeDevices& row) {
+      return row.stage == device.stage && same_parts(row.parts, device.parts);
+    });
+    if (same == rows.end()) same = rows.insert(rows.end(), {device.stage, {}, device.parts});
+    const std::vector<int>& devices = stood_for[device.device.index()];
+    same->devices.insert(same->devices.end(), devices.begin(), devices.end());
+  }
+  for (AlikeDevices& row : rows) std::sort(row.devices.begin(), row.devices.end());
+  std::stable_sort(rows.begin(), rows.end(), [](const AlikeDevices& a, const AlikeDevices& b) {
+    return std::pair(a.stage, a.devices.front()) < std::pair(b.stage, b.devices.front());
+  });
+  return rows;
+}
+
+std::string class_of_kind(TimeKind kind) {
+  std::string name = name_of(kind);
+  std::replace(name.begin(), name.end(), ' ', '-');
+  return "t-" + name;
+}
+
+double share_of_step(std::int64_t ps, SimTime step) {
+  return step.ps == 0 ? 0.0 : static_cast<double>(ps) / static_cast<double>(step.ps);
+}
+
+// The widths are SVG attributes: a page has no style attributes. Labels of narrow parts show on wide screens alone, or
+// not at all.
+std::string time_bar(const KindTimes& times, SimTime step) {
+  constexpr double kLabel = 0.08, kLabelOnPhones = 0.2;
+  std::string parts;
+  double x = 0.0;
+  for (std::size_t k = 0; k < times.size(); ++k) {
+    if (times[k] == 0) continue;
+    const auto kind = static_cast<TimeKind>(k);
+    const double share = share_of_step(times[k], step);
+    parts += fmt::format(
+        "<rect class=\"{}\" x=\"{:.4f}%\" width=\"{:.4f}%\" height=\"100%\"><title>{}: {}, {} %</title></rect>",
+        class_of_kind(kind), 100.0 * x, 100.0 * share, name_of(kind), time_text(to_seconds(SimTime{times[k]})),
+        percent_text(share));
+    if (share >= kLabel)
+      parts += fmt::format("<text class=\"{}{}\" x=\"{:.4f}%\" y=\"50%\">{} %</text>",
+                           kind >= TimeKind::Bubble ? "dark" : "light", share < kLabelOnPhones ? " roomy" : "",
+                           100.0 * (x + share / 2), percent_text(share));
+    x += share;
+  }
+  return "<svg class=\"bar\" aria-hidden=\"true\">" + parts + "</svg>";
+}
+
+std::string legend_of(const KindTimes& all) {
+  std::string text = "<ul class=\"legend\">";
+  for (std::size_t k = 0; k < all.size(); ++k)
+    if (all[k] > 0)
+      text +=
+          fmt::format("<li><svg aria-hidden=\"true\"><rect class=\"{}\" width=\"100%\" height=\"100%\"/></svg>{}</li>",
+                      class_of_kind(static_cast<TimeKind>(k)), name_of(static_cast<TimeKind>(k)));
+  return text + "</ul>\n";
+}
+
+std::int64_t waiting_of(const KindTimes& times) {
+  return times[static_cast<std::size_t>(TimeKind::Bubble)] + times[static_cast<std::size_t>(TimeKind::Idle)];
+}
+
+std::string bars(const std::vector<AlikeDevices>& rows, SimTime step) {
+  std::string text = "<div class=\"bars\">\n";
+  for (const AlikeDevices& row : rows) {
+    const KindTimes times = kinds_of(row.parts);
+    text += fmt::format("<div><b>{}</b><span>{}</span>{}<span class=\"n\">{} % at work</span></div>\n",
+                        stage_text(row.stage), devices_text(row.devices), time_bar(times, step),
+                        percent_text(1.0 - share_of_step(waiting_of(times), step)));
+  }
+  return text + "</div>\n";
+}
+
+// To the picosecond, in milliseconds: the columns add up to the step.
+std::string exact_milliseconds(std::int64_t ps) {
+  const std::string sign = ps < 0 ? "-" : "";
+  const std::int64_t whole = std::abs(ps) / 1'000'000'000, rest = std::abs(ps) % 1'000'000'000;
+  return fmt::format("{}{}.{:09}", sign, grouped(whole), rest);
+}
+
+std::string kinds_html(const std::vector<AlikeDevices>& rows, const KindTimes& all, const StepBreakdown& breakdown) {
+  std::vector<HtmlTable::Column> columns = {{"one device, ms", HtmlTable::Align::Text}};
+  for (const AlikeDevices& row : rows)
+    columns.push_back({fmt::format("{}, {}", stage_text(row.stage), devices_text(row.devices))});
+  columns.push_back({"all, %"});
+  HtmlTable table("Where the time of a device of each stage goes", columns);
+  const double whole = static_cast<double>(breakdown.step.ps) * breakdown.count();
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (all[k] == 0) continue;
+    std::vector<std::string> cells = {name_of(static_cast<TimeKind>(k))};
+    for (const AlikeDevices& row : rows) cells.push_back(exact_milliseconds(kinds_of(row.parts)[k]));
+    cells.push_back(percent_text(whole == 0.0 ? 0.0 : static_cast<double>(all[k]) / whole));
+    table.add_row(cells);
+  }
+  std::vector<std::string> sums = {"step"};
+  for (std::size_t i = 0; i < rows.size(); ++i) sums.push_back(exact_milliseconds(exposed_of(rows[i].parts).ps));
+  sums.emplace_back("100.0");
+  table.add_row(sums);
+  return table.html();
+}
+
+std::string moves_html(const std::vector<AlikeDevices>& rows, const StepOfPage& of) {
+  HtmlTable table("What moves, exposed and hidden", {{"stage", HtmlTable::Align::Text},
+                                                     {"what", HtmlTable::Align::Text},
+                                                     {"pass", HtmlTable::Align::Text},
+                                                     {"collective", HtmlTable::Align::Text},
+                                                     {"mesh axis"},
+                                                     {"over devices"},
+                                                     {"exposed, ms"},
+                                                     {"hidden, ms"}});
+  for (const AlikeDevices& row : rows)
+    for (const auto& [part, time] : row.parts) {
+      const bool collective = is_collective(part.kind);
+      if (!collective && part.kind != TimeKind::HostCopy && part.kind != TimeKind::Message) continue;
+      if (time.exposed.ps + time.hidden.ps == 0) continue;
+      const LogicalMesh& mesh = of.program.stages[row.stage.index()].mesh;
+      table.add_row({fmt::format("{}, {}", stage_text(row.stage), devices_text(row.devices)), name_of(part.kind),
+                     name_of(part.pass), collective ? name_of(part.collective) : "",
+                     collective ? fmt::format("{}", part.axis) : "",
+                     collective ? fmt::format("{}", mesh.axes[static_cast<std::size_t>(part.axis)].size()) : "",
+                     milliseconds_text(to_seconds(time.exposed)), milliseconds_text(to_seconds(time.hidden))});
+    }
+  return table.rows() == 0
+             ? ""
+             : details_html("Collectives and messages: exposed while a device waits, hidden beside computation",
+                            table.html());
+}
+
+std::string ops_html(const StepOfPage& of) {
+  HtmlTable table("The ops that take the most time", {{"op", HtmlTable::Align::Code},
+                                                      {"pass", HtmlTable::Align::Text},
+                                                      {"of all devices' time, %"},
+                                                      {"runs"},
+                                                      {"one, us"},
+                                                      {"GFLOP"},
+                                                      {"MB"},
+                                                      {"of roofline, %"},
+                                                      {"cost", HtmlTable::Align::Text}});
+  const double whole = to_seconds(of.breakdown->step).si() * of.breakdown->count();
+  for (std::size_t i = 0; i < std::min(kListedOps, of.ops->size()); ++i) {
+    const TopOp& op = (*of.ops)[i];
+    table.add_row({op.others == 0 ? op.name : fmt::format("{} and {} alike", op.name, op.others), name_of(op.part.pass),
+                   percent_text(whole == 0.0 ? 0.0 : op.device_time.si() / whole), grouped(op.runs),
+                   fmt::format("{:.1f}", 1e6 * op.time.si()), fmt::format("{:.4g}", op.work.flops.si() / 1e9),
+                   fmt::format("{:.4g}", op.work.bytes.si() / 1e6), percent_text(op.roofline), name_of(op.basis)});
+  }
+  return details_html(fmt::format("The {} that take the most time, equal ones together",
+                                  counted(static_cast<std::int64_t>(table.rows()), "op")),
+                      table.html());
+}
+
+}  // namespace
+
+PageSection time_section(const StepOfPage& of) {
+  const StepBreakdown& breakdown = *of.breakdown;
+  const std::vector<AlikeDevices> rows = alike_devices(of);
+  const KindTimes all = kinds_of(breakdown.of_all());
+  const double whole = static_cast<double>(breakdown.step.ps) * breakdown.count();
+  const auto share = [&](std::int64_t ps) {
+    return percent_text(whole == 0.0 ? 0.0 : static_cast<double>(ps) / whole);
+  };
+  const auto most = static_cast<std::size_t>(std::max_element(all.begin(), all.end()) - all.begin());
+  const auto busiest = std::min_element(rows.begin(), rows.end(), [](const AlikeDevices& a, const AlikeDevices& b) {
+    return waiting_of(kinds_of(a.parts)) < waiting_of(kinds_of(b.parts));
+  });
+  std::string lead = fmt::format(
+      "Each bar is one device and adds up to the step of {}. Of all devices' time {} % goes into {}, and {} % is "
+      "bubble and idle.",
+      time_text(to_seconds(breakdown.step)), share(all[most]), name_of(static_cast<TimeKind>(most)),
+      share(waiting_of(all)));
+  if (rows.size() > 1)
+    lead += fmt::format(" Stage {} ({}) waits least and sets the pace.", busiest->stage.value,
+                        devices_text(busiest->devices));
+  return {"time", "Where the time goes", lead,
+          kHatch + legend_of(all) + bars(rows, breakdown.step) +
+              details_html("As a table, to the picosecond", kinds_html(rows, all, breakdown)) + moves_html(rows, of) +
+              ops_html(of)};
+}
+
+}  // namespace meshwright
