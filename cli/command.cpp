@@ -18,14 +18,18 @@ namespace {
 
 constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5, kInterrupted = 6;
 
-// What the input holds is quoted in sentences: it may neither end one nor steer a terminal.
-std::string printable(const std::string& text) {
-  std::string shown;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    shown += (code >= 0x20 && code != 0x7f) || c == '\n' ? std::string(1, c) : fmt::format("\\x{:02x}", code);
-  }
-  return shown;
+// The sentence with no word longer than a name is.
+std::string with_short_words(const std::string& sentence) {
+  constexpr std::size_t kMaxWord = 300;
+  std::vector<std::string> words = split(sentence, ' ');
+  for (std::string& word : words) word = shortened(word, kMaxWord);
+  return join(words, " ");
+}
+
+// What the input holds is quoted in sentences: it may neither end one nor steer a terminal, nor bury it.
+std::string said(const std::string& sentence) {
+  constexpr std::size_t kMaxSentence = 4000;
+  return shortened(with_short_words(printable(sentence)), kMaxSentence);
 }
 
 void add_verbs(CLI::App& app, Context& context) {
@@ -95,11 +99,16 @@ bool parse(CLI::App& app, const std::vector<std::string>& words) {
   }
 }
 
-// An empty text is what an unset shell variable leaves behind; taking it for "not given" would drop it silently.
-void refuse_empty_values(const CLI::App& verb) {
+// An empty text is what an unset shell variable leaves behind; taking it for "not given" would drop it silently. A
+// value with a line break would write lines of its own into what is printed; names of files may hold any other byte.
+void refuse_odd_values(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options())
-    for (const std::string& value : option->results())
+    for (const std::string& value : option->results()) {
       require(!value.empty(), "{}: the value is empty; give a value, or leave the option out.", option->get_name());
+      require(printable(value) == escaped_bytes(value),
+              "{}: the value '{}' holds a control character; give one without.", option->get_name(),
+              shortened(printable(value)));
+    }
 }
 
 }  // namespace
@@ -112,21 +121,21 @@ void run_command(Context& context, const std::vector<std::string>& words) {
   app.require_subcommand(0, 1);
   app.footer(
       "Exit codes: 0 success, 2 wrong input, 3 a bug in meshwright, 4 a system error (file, memory, output), 5 no "
-      "feasible plan, 6 an interrupted sweep.\nExample:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 -o "
-      "plan.json");
-  context.command_line = join({"meshwright", join(words, " ")}, words.empty() ? "" : " ");
+      "feasible plan, 6 an interrupted sweep or profile.\nExample:\n  meshwright plan --model gpt-2.6b --cluster "
+      "p3.16xlarge:2 -o plan.json");
+  context.command_line = printable(join({"meshwright", join(words, " ")}, words.empty() ? "" : " "));
   app.add_flag_callback("--quiet", be_quiet, "say nothing on stderr but warnings and errors: no progress, no times");
   add_verbs(app, context);
   for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) verb->fallthrough();
   refuse_unknown_names(app, words);
   if (parse(app, words)) return;
   require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all of them.");
-  for (const CLI::App* verb : app.get_subcommands()) refuse_empty_values(*verb);
+  for (const CLI::App* verb : app.get_subcommands()) refuse_odd_values(*verb);
   context.action();
 }
 
 Failure current_failure() {
-  const auto of = [](int code, const std::string& sentence) { return Failure{code, printable(sentence)}; };
+  const auto of = [](int code, const std::string& sentence) { return Failure{code, said(sentence)}; };
   try {
     throw;
   } catch (const InputError& error) {
@@ -140,9 +149,8 @@ Failure current_failure() {
   } catch (const std::bad_alloc&) {
     return of(kSystem, "this machine has run out of memory; give a smaller model or fewer micro-batches.");
   } catch (const std::exception& error) {
-    return of(kOurFault,
-              fmt::format("{}\nThis is a bug in meshwright; please report it with the command that led to it.",
-                          error.what()));
+    return {kOurFault,
+            said(error.what()) + "\nThis is a bug in meshwright; please report it with the command that led to it."};
   }
 }
 

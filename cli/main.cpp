@@ -9,6 +9,7 @@
 #include <exception>
 
 #include "cli/command.h"
+#include "cli/terminal/memory_limit.h"
 
 namespace meshwright {
 
@@ -42,5 +43,6 @@ int run_and_blame(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A reader that goes away is a failed write with a sentence and exit code 4, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
+  meshwright::blame_memory_limit();
   return meshwright::run_and_blame(argc, argv);
 }

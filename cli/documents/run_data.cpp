@@ -90,6 +90,7 @@ RunData::RunData(const RunDataOptions& options, const ModelConfig& model, const 
     run.keep_logits |= what == "logits";
     run.keep_gradients |= what == "gradients";
   }
+  run.given.labels = GivenValues::Labels::FollowingWord;  // where no file gives any
   if (!options.weights.empty()) open_weights(model, run);
   if (!options.inputs.empty()) open_samples(model, run);
 }
@@ -125,7 +126,9 @@ std::string RunData::write(const RunResult& result, DType precision) const {
   std::string lines;
   for (const auto& [what, file] : options_.dumps) {
     if (what == "gradients") {
-      write_weight_file(file, result.gradients, graph_, HfTensorNames(model_type_, file).places(graph_), precision);
+      std::vector<ParameterPlace> places = HfTensorNames(model_type_, file).places(graph_);
+      for (ParameterPlace& place : places) place.shift = 0.0;  // theirs plus a number has the same gradient
+      write_weight_file(file, result.gradients, graph_, places, precision);
     } else {
       const bool loss = what == "loss";
       const std::vector<double>& values = loss ? result.losses : result.logits.values;

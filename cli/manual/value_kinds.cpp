@@ -91,7 +91,9 @@ Rows all_rows() {
             "rows",
             "problem",
             "db"});
-  add_rows(rows, folder, {"--pareto-dir", "--dump", "--weights", "--save-weights", "export --output", "folder"});
+  add_rows(rows, folder,
+           {"--pareto-dir", "--dump", "--weights", "--save-weights", "--checkpoint", "--resume", "export --output",
+            "folder"});
   add_rows(rows, count,
            {"--nodes",
             "--devices-per-node",
@@ -101,6 +103,10 @@ Rows all_rows() {
             "--seed",
             "--threads",
             "--loss-scale-interval",
+            "--every",
+            "--keep",
+            "--lr-warmup",
+            "--lr-steps",
             "--prefetch",
             "--fetch-every",
             "--samples",
@@ -117,7 +123,7 @@ Rows all_rows() {
            {"--min-throughput", "--max-latency", "--learning-rate", "--momentum",    "--weight-decay",  "--max-norm",
             "--loss-scale",     "--bucket-mib",  "--call-ms",       "--dispatch-us", "--launch-us",     "--fetch-ms",
             "--jitter",         "--failures",    "--checkpoint-s",  "--restart-s",   "--deadline-days", "--max-price",
-            "--holdout",        "--time-limit",  "--tokens"});
+            "--holdout",        "--lr-least",    "--time-limit",    "--tokens"});
   add_rows(rows, any_count, {"--micro-batches", "--checkpoint-every"});
   add_rows(rows, any_counts, {"sweep --micro-batches", "sweep --layers"});
   add_rows(rows, {"NUMBER,...", Paths::None, {}}, {"--price-per-device-hour", "--slowdown"});
@@ -150,6 +156,7 @@ Rows all_rows() {
   rows["--matmul-dtype"] = one_of({"fp8"});
   rows["--optimizer"] = one_of({"adam", "adafactor", "momentum", "sgd"});
   rows["--offload"] = {"NAME,...", Paths::None, {"none", "auto", "optimizer", "activations", "weights"}};
+  rows["--lr-schedule"] = one_of({"constant", "linear", "cosine"});
   rows["--loss"] = one_of({"mean", "sum", "token_weighted"});
   rows["--submesh-space"] = one_of({"power_of_two", "small_power_of_two", "all", "manual:"});
   rows["--logical-mesh-space"] = one_of({"same_as_physical", "data_parallel_only", "model_parallel_only",

@@ -20,7 +20,7 @@ namespace meshwright {
 namespace {
 
 constexpr long kMaxBatch = 1L << 40;
-constexpr long kMaxMicrobatches = 1L << 20;
+constexpr long kMaxMicrobatches = 1L << 16;
 
 double learning_rate_from_text(const std::string& text) {
   return number_from_text(text, "--learning-rate", std::numeric_limits<double>::min(),

@@ -44,7 +44,7 @@ std::string sizes_text(const ModelConfig& model) {
   std::vector<std::string> sizes;
   const Json members = to_json(model);
   for (const auto& [key, value] : members.items())
-    if (value.is_number() && key != "default_batch") sizes.push_back(fmt::format("{}={}", key, value.dump()));
+    if (value.is_number() && key != "default_batch") sizes.push_back(fmt::format("{}={}", key, brief(value)));
   return sizes.empty() ? model.name : fmt::format("{} ({})", model.name, join(sizes, ", "));
 }
 

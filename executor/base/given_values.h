@@ -36,6 +36,9 @@ class GivenSamples {
 struct GivenValues {
   std::shared_ptr<const GivenStart> start = {};
   std::shared_ptr<const GivenSamples> samples = {};
+  // What labels of tokens are made: Random ones teach nothing; FollowingWord is learnable, as each is the word that
+  // follows its token in the vocabulary (the k-th one for modules that predict the k-th further token).
+  enum class Labels { Random, FollowingWord } labels = Labels::Random;
 };
 
 }  // namespace meshwright

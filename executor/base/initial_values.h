@@ -35,6 +35,7 @@ class InitialValues {
                   std::span<const std::int64_t> shape, void* out) const;
 
  private:
+  void find_followed();
   [[nodiscard]] std::uint64_t input_key(const Tensor& tensor, int step) const;
   [[nodiscard]] double total_weight(int step) const;  // added up once per step, by whoever asks first
 
@@ -44,6 +45,11 @@ class InitialValues {
   GivenValues given_;
   std::set<TensorId> masters_;
   std::map<TensorId, std::int64_t> index_bounds_;  // of I32 inputs
+  struct Followed {
+    TensorId tokens;
+    std::int64_t words;  // how far behind them
+  };
+  std::map<TensorId, Followed> followed_;  // by the labels that follow tokens
 
   // Guards the total of the step that was asked for last. Devices ask for that of the same step.
   mutable std::mutex total_mutex_;

@@ -71,7 +71,7 @@ void GraphInterpreter::clear_accumulators() {
       std::memset(values_[tensor.id.index()].data, 0, values_[tensor.id.index()].size);
 }
 
-void GraphInterpreter::run(Phase phase, std::int64_t step) {
+void GraphInterpreter::run(Phase phase, std::int64_t step, double rate) {
   for (const Op& op : graph_.ops()) {
     if (op.phase != phase) continue;
     std::vector<void*> inputs, outputs;
@@ -79,9 +79,9 @@ void GraphInterpreter::run(Phase phase, std::int64_t step) {
     for (const TensorId id : op.outputs) outputs.push_back(values_[id.index()].data);
     const OpCallPlan& call = calls_[op.id.index()];
     if (precision_ == DType::F64)
-      run_op<double>(call, inputs, outputs, {.step = step, .microbatch = microbatch_});
+      run_op<double>(call, inputs, outputs, {.step = step, .microbatch = microbatch_, .rate = rate});
     else
-      run_op<float>(call, inputs, outputs, {.step = step, .microbatch = microbatch_});
+      run_op<float>(call, inputs, outputs, {.step = step, .microbatch = microbatch_, .rate = rate});
   }
 }
 

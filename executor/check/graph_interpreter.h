@@ -23,7 +23,7 @@ class GraphInterpreter {
 
   void load_inputs(int step, int microbatch);
   void clear_accumulators();
-  void run(Phase phase, std::int64_t step = 1);  // every op of the phase, in order
+  void run(Phase phase, std::int64_t step = 1, double rate = 1.0);  // every op of the phase, in order
   [[nodiscard]] DType precision() const { return precision_; }
   [[nodiscard]] Bytes allocated() const { return pool_.peak(); }
 

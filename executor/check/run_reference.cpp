@@ -51,7 +51,7 @@ RunResult run_reference(const Graph& graph, const RunOptions& options, const Ste
     interpreter.clear_accumulators();
     for (int m = 0; m < static_cast<int>(graph.microbatches); ++m) {
       Clock::time_point begin = Clock::now();
-      interpreter.load_inputs(step, m);
+      interpreter.load_inputs(options.first_step + step, m);
       interpreter.run(Phase::Forward);
       add_span(timeline, Span::Kind::Forward, m, origin, begin);
       if (step + 1 == options.steps) keep_operands(graph, kept, Phase::Forward, interpreter, m, result);
@@ -63,7 +63,8 @@ RunResult run_reference(const Graph& graph, const RunOptions& options, const Ste
     if (after_backward) after_backward(interpreter);
     const Clock::time_point begin = Clock::now();
     // Steps count from 1: Adam divides by 1 - beta^step.
-    interpreter.run(Phase::Update, step + 1);
+    const std::int64_t number = options.first_step + step + 1;
+    interpreter.run(Phase::Update, number, options.learning_rate.factor(number));
     add_span(timeline, Span::Kind::Update, 0, origin, begin);
     if (step + 1 == options.steps) keep_operands(graph, kept, Phase::Update, interpreter, 0, result);
     timeline.end = timeline.spans.back().end;

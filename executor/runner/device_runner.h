@@ -14,6 +14,7 @@
 #include "executor/base/memory_pool.h"
 #include "executor/device/step_replayer.h"
 #include "executor/runner/run_context.h"
+#include "executor/weights/checkpoint.h"
 
 namespace meshwright {
 
@@ -42,8 +43,11 @@ class DeviceRunner {
   [[nodiscard]] const std::vector<TimedSpan>& spans() const { return spans_; }
   // [microbatch] of the last step; empty unless this device reports the loss: the first of the stage that owns it.
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
+  [[nodiscard]] DeviceId device() const { return device_; }
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
   [[nodiscard]] const std::vector<KeptTile>& kept() const { return kept_; }  // of the last step
+  // The parts of parameters and states that no device before this one has. Waits for the device.
+  [[nodiscard]] std::vector<StateTile> state() const;
   // The elements of a persistent buffer's tile. Waits for the device.
   [[nodiscard]] std::vector<double> persistent(BufferId buffer) const;
 

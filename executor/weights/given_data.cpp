@@ -81,6 +81,12 @@ TokenRows token_rows(const MappedFile& file, std::int64_t vocab) {
 GivenData::GivenData(const std::vector<InputFile>& files, const Graph& graph, std::int64_t vocab, std::int64_t samples)
     : samples_(samples) {
   for (const InputFile& file : files) file.input.empty() ? add_tokens(file.path, graph, vocab) : add_array(file, graph);
+  for (const Tensor* input : inputs_of(graph)) {
+    if (graph.loss_weights && input->id == graph.loss_weights->weights) continue;
+    require(find(*input) != nullptr,
+            "--inputs: the model also reads '{}', which would not belong to what is given; give --inputs {}=FILE.npy.",
+            input->name, input->name);
+  }
   for (const Source& source : sources_)
     require(source.samples >= graph.batch,
             "{}: the file has {} samples for '{}', but a step takes {}; give more, or plan for a smaller --batch.",

@@ -86,7 +86,7 @@ class PlanOptions(TypedDict, total=False):
     loss_scale_interval: int
     """with --loss-scale: steps without overflow after which the scale doubles"""
     offload: str | Sequence[str]
-    """what is kept in the hosts' memory instead of the devices': none, or some of optimizer (its state), activations (from forward to backward) and weights (fetched by every pass), separated by commas"""
+    """what is kept in the hosts' memory instead of the devices': none, or some of optimizer (its state), activations (from forward to backward) and weights (fetched by every pass), separated by commas; auto: what makes the fastest plan"""
     loss: Literal["mean", "sum", "token_weighted"]
     """how the samples' losses are reduced: mean, sum or token_weighted"""
     submesh_space: str
@@ -143,6 +143,8 @@ class PlanOptions(TypedDict, total=False):
     """with --for: do not also search for the plan that no framework restricts"""
     output: StrPath
     """write the plan to this file"""
+    html: StrPath
+    """write a report to this HTML file: one file that opens from disk, with timeline, memory and tables"""
     dump: StrPath
     """write what the search knew and what the plan consists of into this folder: candidates, layers, the stage table, the program of each kind of device, collectives, resharding and memory"""
 
@@ -176,6 +178,12 @@ class SimulateOptions(TypedDict, total=False):
     """write the schedule to this CSV file: a row per rank, a cell per tick, in PyTorch's format"""
     trace: StrPath
     """write a Chrome/Perfetto trace to this file"""
+    html: StrPath
+    """write a report to this HTML file: one file that opens from disk, with timeline, memory and tables"""
+    svg: StrPath
+    """draw the step as an SVG picture in this file"""
+    chart: Literal["timeline", "memory"]
+    """what --svg draws: timeline or memory (default: timeline)"""
     report: bool
     """print where the time goes, the critical path, the busiest links and the memory peak"""
     network: Literal["static", "fluid", "fifo"]
@@ -280,7 +288,7 @@ class SweepOptions(TypedDict, total=False):
     loss_scale_interval: int
     """with --loss-scale: steps without overflow after which the scale doubles"""
     offload: str | Sequence[str]
-    """what is kept in the hosts' memory instead of the devices': none, or some of optimizer (its state), activations (from forward to backward) and weights (fetched by every pass), separated by commas"""
+    """what is kept in the hosts' memory instead of the devices': none, or some of optimizer (its state), activations (from forward to backward) and weights (fetched by every pass), separated by commas; auto: what makes the fastest plan"""
     loss: Literal["mean", "sum", "token_weighted"]
     """how the samples' losses are reduced: mean, sum or token_weighted"""
     submesh_space: str
@@ -368,12 +376,40 @@ class RunOptions(TypedDict, total=False):
     """with --backend cuda: auto: capture the step as a CUDA graph and replay it where possible; off: issue every op by itself under its name, as a recording with nsys needs"""
     transport: Literal["inproc", "mpi", "nccl", "mpi+nccl"]
     """how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl"""
+    weights: StrPath
+    """start from the weights in this folder: model.safetensors, or the files of its index, with the names and layouts of Hugging Face's models"""
+    save_weights: StrPath
+    """write the weights after the last step to this folder, with the same names and layouts"""
+    inputs: StrPath
+    """train on samples from a file: tokens from a .npy, a .bin of 16-bit numbers or the bytes of any other file, each with the token after it as label; or INPUT=FILE.npy, once for each input"""
+    dump: Mapping[str, StrPath]
+    """two words, what and a file: logits (.npy) or gradients (.safetensors) of the last step, or the loss of each step (.npy); once for each"""
+    checkpoint: StrPath
+    """keep the state of the training in this folder: after every --every steps, after the last one, and when a signal ends the run"""
+    every: int
+    """with --checkpoint: steps from one checkpoint to the next"""
+    keep: int
+    """with --checkpoint: how many checkpoints stay, the newest; 0: all"""
+    resume: StrPath
+    """go on behind the newest whole checkpoint in this folder, also under another plan of the same training"""
+    lr_schedule: Literal["constant", "linear", "cosine"]
+    """how the learning rate falls: constant (not at all), linear or cosine"""
+    lr_warmup: int
+    """steps over which the learning rate grows at first"""
+    lr_steps: int
+    """step at which the learning rate has fallen, counted from the first of the training (default: the last of this run)"""
+    lr_least: float
+    """share of the learning rate that is left then"""
+    log: StrPath
+    """write a line of JSON for each step to this file: step, loss, time, rate"""
     profile: StrPath
     """profile database for the prediction (default: the plan's own figures); with --backend cuda also the product algorithms stored for this GPU"""
     profile_as: str
     """with --profile: the device of the cluster that its measurements stand for (default: they are refused unless they were taken on a device of that name)"""
     trace: StrPath
     """write a Chrome/Perfetto trace of the last step to this file"""
+    html: StrPath
+    """write a report to this HTML file: the measured timeline of the last step, and what was predicted"""
     db: StrPath
     """store the run and its stage times in this profile database, for `meshwright plan --stage-profile`; with --backend cuda also use the product algorithms stored there"""
 

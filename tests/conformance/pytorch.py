@@ -7,7 +7,7 @@ double precision, and has `meshwright run` do the same from the same files, on o
 layers, optimizer states and experts. Logits, the loss of every step, every gradient of the first step and every weight after five must
 agree.
 
-    pytorch.py MESHWRIGHT [--only FAMILY ...] [--plans one data ...] [--fixtures FOLDER]
+    pytorch.py MESHWRIGHT [--only FAMILY ...] [--plans one data ...] [--fixtures tests/conformance/fixtures]
 """
 import argparse
 import json
@@ -37,7 +37,7 @@ PLANS = {
     "zero3": (4, ["--method", "zero3", "--micro-batches", "1"]),
     "expert": (4, ["--method", "expert:ep=2", "--micro-batches", "1"]),
 }
-MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3"}
+MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2"}
 
 
 class DoubleTorch:
@@ -91,13 +91,36 @@ def families():
         "deepseek_v3": (t.DeepseekV3ForCausalLM, t.DeepseekV3Config(**{**decoder(), "num_key_value_heads": 4}, n_routed_experts=4,
                                                                     num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1,
                                                                     first_k_dense_replace=1, n_group=1, topk_group=1, q_lora_rank=16,
-                                                                    kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)),
+                                                                    kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8,
+                                                                    num_nextn_predict_layers=0)),
         "t5": (t.T5ForConditionalGeneration, t.T5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2,
                                                         num_heads=4, feed_forward_proj="relu", dropout_rate=0.0, n_positions=SEQ,
                                                         tie_word_embeddings=True)),
         "vit": (t.ViTForImageClassification, t.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
                                                          image_size=8, patch_size=4, num_labels=10, hidden_dropout_prob=0.0,
                                                          attention_probs_dropout_prob=0.0)),
+        # Further ones that are read and written.
+        "gemma": (t.GemmaForCausalLM, t.GemmaConfig(**{**decoder(head_dim=8), "tie_word_embeddings": True})),
+        "gemma3_text": (t.Gemma3ForCausalLM, t.Gemma3TextConfig(**{**decoder(head_dim=8, sliding_window=4,
+                                                                             layer_types=["sliding_attention", "full_attention"],
+                                                                             query_pre_attn_scalar=8,
+                                                                             rope_parameters={kind: {"rope_type": "default", "rope_theta": 10000.0}
+                                                                                              for kind in ("sliding_attention", "full_attention")}),
+                                                                   "tie_word_embeddings": True})),
+        "olmo2": (t.Olmo2ForCausalLM, t.Olmo2Config(**decoder())),
+        "phi": (t.PhiForCausalLM, t.PhiConfig(**decoder())),
+        "phi3": (t.Phi3ForCausalLM, t.Phi3Config(**decoder(pad_token_id=0, original_max_position_embeddings=SEQ))),
+        "falcon": (t.FalconForCausalLM, t.FalconConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                                                       num_kv_heads=2, new_decoder_architecture=True, alibi=False, **no_drop)),
+        "granite": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
+                                                                    attention_multiplier=0.25))),
+        "starcoder2": (t.Starcoder2ForCausalLM, t.Starcoder2Config(**decoder(sliding_window=4, residual_dropout=0.0, embedding_dropout=0.0))),
+        "stablelm": (t.StableLmForCausalLM, t.StableLmConfig(**decoder(partial_rotary_factor=0.5))),
+        "smollm3": (t.SmolLM3ForCausalLM, t.SmolLM3Config(**decoder(no_rope_layers=[1, 0], no_rope_layer_interval=2, pad_token_id=0))),
+        "glm4_moe": (t.Glm4MoeForCausalLM, t.Glm4MoeConfig(**decoder(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                                     n_shared_experts=1, first_k_dense_replace=1, head_dim=8, n_group=1,
+                                                                     topk_group=1, num_nextn_predict_layers=0))),
+        "minimax_m2": (t.MiniMaxM2ForCausalLM, t.MiniMaxM2Config(**decoder(num_local_experts=4, num_experts_per_tok=2, head_dim=8))),
     }
 
 
@@ -143,9 +166,12 @@ def make(family, folder):
     torch.manual_seed(7)
     folder.mkdir(parents=True, exist_ok=True)
     if family == "wide_resnet":
-        model = WideResNet(8, 2, 10).double()
+        model = WideResNet(4, 2, 10).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(parameter.bfloat16())
         safetensors.torch.save_file({k: v for k, v in model.state_dict().items() if "num_batches" not in k}, folder / "model.safetensors")
-        return model.train(), "wresnet:layers=14,channels=8,width=2,image=32,classes=10"
+        return model.train(), "wresnet:layers=14,channels=4,width=2,image=32,classes=10"
     kind, config = families()[family]
     config._attn_implementation = config._experts_implementation = "eager"
     compute_in_double()  # of the families that have been made, and below of this one
@@ -156,10 +182,11 @@ def make(family, folder):
     with torch.no_grad():  # transformers begins with zero biases and equal norms, by which no mistake shows
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-    if family == "deepseek_v3":
+            parameter.copy_(parameter.bfloat16())  # so that 16 bits store it
+    if family in MIXTURES:
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
-                buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator, dtype=torch.float64))
+                buffer.copy_((0.1 * torch.randn(buffer.shape, generator=generator, dtype=torch.float64)).bfloat16())
     model.save_pretrained(folder)
     if family == "vit":
         return model.train(), "vit:layers=2,hidden=32,heads=4,intermediate=64,image=8,patch=4,classes=10,epsilon=1e-12,erf=1"
@@ -178,7 +205,7 @@ def make_inputs(family, folder):
 
     if family in ("vit", "wide_resnet"):
         size = 8 if family == "vit" else 32
-        images, labels = draw.standard_normal((count, 3, size, size)), draw.integers(0, 10, count)
+        images, labels = draw.integers(-8, 9, (count, 3, size, size)) / 4, draw.integers(0, 10, count)
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.
     tokens, labels = draw.integers(3, VOCAB, (count, SEQ)), draw.integers(0, VOCAB, (count, SEQ))
@@ -252,7 +279,9 @@ def difference(ours, theirs):
 
 
 def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
-    names = {k for k in theirs if not (k.endswith(("running_mean", "running_var", "embed_tokens.weight")) and k not in ours)}
+    # Running statistics, further names of one tensor, and what is trained by no gradient.
+    more = ("running_mean", "running_var", "embed_tokens.weight", "e_score_correction_bias")
+    names = {k for k in theirs if not (k.endswith(more) and k not in ours)}
     for name in sorted(set(ours) ^ names):
         rows.append((f"{what} of {name} is not in both", float("inf")))
     scale = max(float(numpy.abs(theirs[n].numpy()).max()) for n in names)
@@ -268,6 +297,33 @@ def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
                 rows.append((f"{what} of {name}, moved by rounding", float("inf")))
         tiny = float(numpy.abs(b).max()) < 1e-12 * scale
         rows.append((f"{what} of {name}", float(numpy.abs(a - b).max()) / scale if tiny else difference(a, b)))
+
+
+def sample(values):
+    """Three numbers that another tensor is not likely to have."""
+    flat = numpy.asarray(values, dtype=numpy.float64).reshape(-1)
+    return [float(flat.sum()), float(numpy.linalg.norm(flat)), float(flat @ numpy.cos(numpy.arange(1, flat.size + 1)))]
+
+
+def write_fixture(family, model_name, inputs, folder, theirs, fixture):
+    """What fixtures_test.py needs, without PyTorch, to hold the executor against what PyTorch made."""
+    fixture.mkdir(parents=True, exist_ok=True)
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    safetensors.torch.save_file({k: v.bfloat16().contiguous() for k, v in tensors.items() if not k.endswith(("running_mean", "running_var"))},
+                                fixture / "model.safetensors")
+    if (folder / "config.json").exists():
+        shutil.copy(folder / "config.json", fixture)
+    names = []
+    for option in inputs[1::2]:
+        name, _, path = option.rpartition("=")
+        array = numpy.load(path)
+        numpy.save(fixture / pathlib.Path(path).name, array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.uint8))
+        names.append([name, pathlib.Path(path).name])
+    expected = {"model": model_name if ":" in model_name else "config.json", "mixture": family in MIXTURES, "inputs": names, "batch": BATCH,
+                "seq": 0 if family in ("vit", "wide_resnet") else SEQ, "steps": STEPS, "learning_rate": RATE,
+                "losses": theirs["losses"].tolist(), "logits": sample(theirs["logits"]),
+                "gradients": {k: sample(v) for k, v in sorted(theirs["gradients"].items())}}
+    (fixture / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 
 def run(command, place):
@@ -311,7 +367,8 @@ def main():
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--plans", nargs="*", default=list(PLANS))
     parser.add_argument("--precisions", nargs="*", default=list(BOUNDS))
-    parser.add_argument("--keep")
+    parser.add_argument("--keep", help="folder for the models and what is made of them")
+    parser.add_argument("--fixtures", help="write what fixtures_test.py reads to this folder")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
@@ -331,6 +388,9 @@ def main():
             except Exception as error:  # of PyTorch or transformers
                 print(f"{family:12} FAILED in PyTorch: {error}", flush=True)
                 good = False
+                continue
+            if arguments.fixtures:
+                write_fixture(family, model_name, options, folder, theirs, pathlib.Path(arguments.fixtures) / family)
                 continue
             for plan in arguments.plans:
                 if plan == "expert" and family not in MIXTURES:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes at all are either refused by an InputError or become the header of a file of tensors, whose bytes all lie in
-// the file, or of an array.
+// Any bytes at all are either refused by an InputError or become the header of a file of tensors, whose bytes all lie
+// in the file, or of an array.
 #include <cstddef>
 #include <cstdint>
 

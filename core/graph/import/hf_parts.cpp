@@ -132,7 +132,7 @@ void read_layer_types(ModelConfig& model, const HfReader& config) {
     const bool known = type == "full_attention" || type == "sliding_attention";
     require(known,
             "{}: 'layer_types' has {}, which is not supported; \"full_attention\" and \"sliding_attention\" are.",
-            config.place(), type.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
+            config.place(), brief(type));
     windowed.push_back(type == "sliding_attention");
   }
   const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();

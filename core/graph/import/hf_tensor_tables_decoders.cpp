@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What decoders with rotated heads call their tensors, and how they lay them out. Linear layers are (out, in).
 #include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include "core/graph/import/hf_tensors.h"
@@ -159,21 +160,42 @@ Rows minimax_m2_rows() {
           {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
 }
 
+// Modules for further tokens: blocks behind the others, with what joins a token's embedding to what is before them.
+HfTensorTable with_further_tokens(HfTensorTable table) {
+  Rows further = {{"mtp#.embed_norm.gamma", "model.layers.%.enorm.weight", "embed"},
+                  {"mtp#.hidden_norm.gamma", "model.layers.%.hnorm.weight", "embed"},
+                  {"mtp#.in.weight", "model.layers.%.eh_proj.weight", "embed embed_pair"},
+                  {"mtp#.final_norm.gamma", "model.layers.%.shared_head.norm.weight", "embed"}};
+  constexpr std::string_view kOurs = "blk#.", kTheirs = "model.layers.#.";
+  for (HfTensorRow row : table.rows) {
+    if (!row.ours.starts_with(kOurs)) continue;
+    row.ours.replace(0, kOurs.size(), "mtp#.");
+    row.theirs.replace(0, kTheirs.size(), "model.layers.%.");
+    further.push_back(row);
+  }
+  table.rows.insert(table.rows.end(), further.begin(), further.end());
+  for (const char* name : {"model.layers.#.embed_tokens.weight", "model.layers.#.shared_head.head.weight"})
+    table.left_out.emplace_back(name);
+  return table;
+}
+
 }  // namespace
 
 std::vector<HfTensorTable> hf_decoder_tables() {
-  return {like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3"}, {}),
-          like_llama({"gemma", "gemma3_text"}, {gemma_rows()}),
-          like_llama({"olmo2"}, {olmo2_rows()}),
-          like_llama({"stablelm"}, {layer_norm_rows()}),
-          like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
-          like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
-          like_llama({"phi3"}, {phi3_rows()}),
-          like_llama({"mixtral"}, {mixtral_rows()}),
-          like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
-          like_llama({"qwen3_moe", "glm4_moe"}, {expert_rows()}),
-          like_llama({"gpt_oss"}, {gpt_oss_rows()}),
-          like_llama({"deepseek_v3", "kimi_k2"}, {latent_rows(), plain_latent_rows(), expert_rows()})};
+  return {
+      like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3"}, {}),
+      like_llama({"gemma", "gemma3_text"}, {gemma_rows()}),
+      like_llama({"olmo2"}, {olmo2_rows()}),
+      like_llama({"stablelm"}, {layer_norm_rows()}),
+      like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
+      like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
+      like_llama({"phi3"}, {phi3_rows()}),
+      like_llama({"mixtral"}, {mixtral_rows()}),
+      like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
+      like_llama({"qwen3_moe"}, {expert_rows()}),
+      with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
+      like_llama({"gpt_oss"}, {gpt_oss_rows()}),
+      with_further_tokens(like_llama({"deepseek_v3", "kimi_k2"}, {latent_rows(), plain_latent_rows(), expert_rows()}))};
 }
 
 }  // namespace meshwright

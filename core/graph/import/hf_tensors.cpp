@@ -224,6 +224,8 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
   std::set<std::string> names;
   for (const Tensor& tensor : graph.tensors())
     if (tensor.kind == TensorKind::Parameter) names.insert(tensor.name);
+  std::int64_t blocks = 0;
+  while (names.contains(fmt::format("blk{}.ln1.gamma", blocks))) ++blocks;
   std::map<std::string, std::vector<Part>> parts;  // by the tensor's name, with its "{expert}"
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind != TensorKind::Parameter) continue;
@@ -233,7 +235,12 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
       if (!matches(table_->rows[row].ours, tensor.name, number)) continue;
       const Layout layout = layout_from(table_->rows[row].layout);
       found = fits(layout, tensor) && holds(table_->rows[row].beside, number, names);
-      if (found) parts[with(table_->rows[row].theirs, "#", number)].push_back({&tensor, row, layout});
+      if (!found) continue;
+      std::string theirs = with(table_->rows[row].theirs, "#", number);
+      // '%': blocks for further tokens are numbered on behind the others.
+      if (theirs.find('%') != std::string::npos)
+        theirs = with(theirs, "%", fmt::format("{}", blocks + std::stoll(number) - 1));
+      parts[theirs].push_back({&tensor, row, layout});
     }
     require(found, "the model's parameter '{}' has no counterpart in the files of '{}' models.", tensor.name,
             model_type_);

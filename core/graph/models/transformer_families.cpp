@@ -133,6 +133,7 @@ std::vector<SizeField> mixtral_sizes() {
                                                     flag("router_bias", 0),
                                                     flag("expert_bias", 0),
                                                     flag("sinks", 0),
+                                                    flag("clipped_gate", 0),
                                                     {"no_rotary_every", kMaxLayers, 0, 0},
                                                     width_or_none("attention_chunk")});
 }
@@ -322,6 +323,7 @@ MixturePart experts_of(const ModelConfig& model) {
 Transformer mixtral(const ModelConfig& model) {
   Transformer made = llama(model);
   made.attention.sinks = is_set(model, "sinks");
+  if (is_set(model, "clipped_gate")) made.feed_forward.activation = Activation::ClippedSilu;
   made.mixture = experts_of(model);
   return made;
 }

@@ -188,7 +188,7 @@ std::string to_chrome_trace(const Timeline& timeline, const std::string& title) 
     fmt::format_to(out, R"({{"ph":"e",{},"ts":{}}})", same, in_microseconds(span.end));
   }
   return fmt::format("{{\"otherData\":{{\"title\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[{}\n]}}\n",
-                     Json(title).dump(), events);
+                     json_text(title), events);
 }
 
 }  // namespace meshwright

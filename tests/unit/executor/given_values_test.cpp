@@ -196,14 +196,19 @@ TEST(GivenData, ImagesMayHaveTheirChannelsFirst) {
   std::vector<float> numbers(2 * 3 * 16);
   std::iota(numbers.begin(), numbers.end(), 0.0F);
   write_array<float>(folder.path("i.npy"), "f4", {2, 3, 4, 4}, numbers);
-  const GivenData data({{"images", folder.path("i.npy")}}, graph, 0, 2);
+  const InputFile images{"images", folder.path("i.npy")};
+  EXPECT_NE(refusal([&] { return GivenData({images}, graph, 0, 2); }).find("the model also reads 'labels'"),
+            std::string::npos);
+  write_array<std::uint8_t>(folder.path("l.npy"), "u1", {2}, {3, 4});
+  const GivenData data({images, {"labels", folder.path("l.npy")}}, graph, 0, 2);
   const std::vector<std::int64_t> offset = {1, 2, 3, 0}, shape = {1, 1, 1, 3};
   std::vector<float> pixel(3);
   EXPECT_TRUE(data.fill(input(graph, "images"), 1, offset, shape, DType::F32, pixel.data()));
   EXPECT_EQ(pixel, (std::vector<float>{48 + 2 * 4 + 3, 48 + 16 + 11, 48 + 32 + 11}));
   const std::vector<std::int64_t> labels_at = {0}, two = {2};
   std::vector<std::int32_t> labels(2);
-  EXPECT_FALSE(data.fill(input(graph, "labels"), 0, labels_at, two, DType::F32, labels.data()));
+  EXPECT_TRUE(data.fill(input(graph, "labels"), 0, labels_at, two, DType::F32, labels.data()));
+  EXPECT_EQ(labels, (std::vector<std::int32_t>{3, 4}));
 }
 
 TEST(GivenData, FilesThatDoNotFitAreRefused) {

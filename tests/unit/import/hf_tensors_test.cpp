@@ -88,6 +88,16 @@ TEST(HfTensors, RotatedDimensionsOfDeepseekAreInterleaved) {
   EXPECT_EQ(at(graph, "blk0.attn.k_rope.weight", found[0], {0, 2}), (6 + 1) * 8);
 }
 
+TEST(HfTensors, BlocksForFurtherTokensAreNumberedOn) {
+  const Graph graph = graph_of(
+      "deepseek_v3:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,experts=2,top_k=1,dense_layers=1,q_rank=8,"
+      "kv_rank=6,nope_dim=4,rope_dim=4,value_dim=4,mtp=2");
+  const auto joined = pieces(graph, "deepseek_v3", "mtp2.in.weight");
+  ASSERT_EQ(joined.size(), 1U);
+  EXPECT_EQ(joined[0].name, "model.layers.3.eh_proj.weight");
+  EXPECT_EQ(pieces(graph, "deepseek_v3", "mtp1.moe.up.weight")[1].name, "model.layers.2.mlp.experts.1.up_proj.weight");
+}
+
 // Every element of every tensor is some parameter's, and only one's.
 TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
   for (const auto& [type, model] : std::map<std::string, std::string>{
@@ -105,7 +115,7 @@ TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
             "out_bias=1,router_bias=1,expert_bias=1,sinks=1"},
            {"deepseek_v3",
             "deepseek_v3:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,experts=4,top_k=2,dense_layers=1,"
-            "q_rank=8,kv_rank=6,nope_dim=4,rope_dim=4,value_dim=4"},
+            "q_rank=8,kv_rank=6,nope_dim=4,rope_dim=4,value_dim=4,mtp=1"},
            {"t5", "t5:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16"},
            {"vit", "vit:layers=2,hidden=8,heads=2,image=8,patch=4,classes=5"},
            {"resnet14", "wresnet:layers=14,channels=2,width=2,image=32,classes=5"}}) {
