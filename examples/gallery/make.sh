@@ -17,7 +17,8 @@ page() {
   "$meshwright" plan --quiet "$@" -o "$name.json" --html "$name.html" >"$name.txt"
 }
 
-page gpt-39b "GPT-39B on 64 V100" --model gpt-39b --cluster p3.16xlarge:8 --batch 1024 --layers 16 --micro-batches 64
+page gpt-39b "GPT-39B on 64 V100" --model gpt-39b --cluster p3.16xlarge:8 --batch 1024 --layers 16 \
+  --micro-batches 1024 --recompute full
 page llama-70b "Llama 3.1 70B on 512 H100, as Megatron-LM runs it" --model llama-3.1-70b --cluster dgx-h100:64 --batch 512 --for megatron
 page mixtral "Mixtral 8x7B on 64 H100" --model mixtral-8x7b --cluster dgx-h100:8 --batch 256 --for megatron
 page wresnet "Wide-ResNet of 2B parameters on 16 V100" --model wresnet-2b --cluster p3.16xlarge:2 --batch 1536 --layers 16 --micro-batches 32
