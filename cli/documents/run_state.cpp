@@ -121,6 +121,7 @@ void RunState::tell_steps(RunOptions& run, const Plan& plan, Seconds predicted) 
   }
   const int first = run.first_step, all = run.steps;
   run.on_report = [this, &run, tokens, unit, predicted, first, all](const StepReport& step) {
+    if (options_.checkpoint.empty()) end_if_caller_asks();  // else the state is written first
     const std::string loss = step.loss ? fmt::format("loss {:.4g}, ", *step.loss) : "";
     progress_(fmt::format("steps, {}{:.3g} {}/s, {} measured of {} predicted", loss, tokens / step.time.si(), unit,
                           human_seconds(step.time), human_seconds(predicted)),

@@ -78,6 +78,7 @@ Rows all_rows() {
             "--output",
             "--db",
             "--html",
+            "--svg",
             "--from-run",
             "--log",
             "solve --check",
@@ -102,6 +103,10 @@ Rows all_rows() {
             "--seed",
             "--threads",
             "--loss-scale-interval",
+            "--every",
+            "--keep",
+            "--lr-warmup",
+            "--lr-steps",
             "--prefetch",
             "--fetch-every",
             "--samples",
@@ -139,8 +144,8 @@ Rows all_rows() {
   rows["--to"] = one_of(target_words());
   rows["--as"] =
       one_of({"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "maxtext", "flagscale"});
-  rows["--schedule"] = one_of(schedule_words());
-  rows["sweep --schedule"] = {"NAME,...", Paths::None, schedule_words()};
+  rows["--schedule"] = {"SCHEDULE", Paths::None, schedule_words()};
+  rows["sweep --schedule"] = {"SCHEDULE,...", Paths::None, schedule_words()};
   rows["--objective"] = one_of({"step-time", "latency", "throughput"});
   rows["--stage-profile-mode"] = one_of({"partly", "wholly"});
   rows["--stage-costs"] = one_of({"composition", "individual"});
@@ -157,7 +162,8 @@ Rows all_rows() {
   rows["--dtype"] = one_of({"f64", "f32", "bf16", "f16"});
   rows["--matmul-dtype"] = one_of({"fp8"});
   rows["--optimizer"] = one_of({"adam", "adafactor", "momentum", "sgd"});
-  rows["--offload"] = {"NAME,...", Paths::None, {"none", "optimizer", "activations", "weights"}};
+  rows["--offload"] = {"NAME,...", Paths::None, {"none", "auto", "optimizer", "activations", "weights"}};
+  rows["--lr-schedule"] = one_of({"constant", "linear", "cosine"});
   rows["--loss"] = one_of({"mean", "sum", "token_weighted"});
   rows["--submesh-space"] = one_of({"power_of_two", "small_power_of_two", "all", "manual:"});
   rows["--logical-mesh-space"] = one_of({"same_as_physical", "data_parallel_only", "model_parallel_only",
@@ -167,6 +173,8 @@ Rows all_rows() {
   rows["--expert-imbalance"] = {"NUMBER,...|FILE", Paths::Files, {}};
   rows["--slow-device"] = {"SPEED", Paths::None, {}};
   rows["--slow-links"] = {"SPEED", Paths::None, {"within-host=", "between-hosts="}};
+  rows["run --dump"] = {"WHAT FILE", Paths::None, {"logits", "loss", "gradients"}};
+  rows["--inputs"] = {"FILE", Paths::Files, {}};
   rows["--dim"] = {"SIZE", Paths::None, {}};
   rows["--set"] = {"VALUE", Paths::None, {}};
   rows["--args"] = {"ARGUMENTS", Paths::None, {}};
@@ -183,6 +191,7 @@ Rows all_rows() {
   rows["--by"] = one_of({"source", "group"});
   rows["--source"] = rows["--licence"] = {"SENTENCE", Paths::None, {}};
   rows["--progress"] = one_of({"auto", "line", "plain", "none"});
+  rows["--chart"] = one_of({"timeline", "memory"});
   rows["--color"] = one_of({"auto", "always", "never"});
   return rows;
 }
