@@ -120,8 +120,9 @@ class Reader {
   [[nodiscard]] Interval interval_of(Statement& row) const {
     constexpr std::int64_t kMax = std::int64_t{1} << 61;  // 73 years: times may count from 1970
     const Interval interval{row.integer(), row.integer()};
-    require(-kMax <= interval.start && interval.start <= interval.end && interval.end <= kMax,
-            "{}: an event lasts from {} to {} ns; {}.", path_, interval.start, interval.end, kExport.when_damaged);
+    require(0 <= interval.start && interval.start <= interval.end && interval.end <= kMax,
+            "{}: an event lasts from {} to {} ns, and a recording begins at 0; {}.", path_, interval.start,
+            interval.end, kExport.when_damaged);
     return interval;
   }
 
@@ -137,7 +138,9 @@ class Reader {
     while (rows.step()) {
       const Interval interval = interval_of(rows);
       const std::int64_t thread = rows.integer();
-      std::optional<MarkedRange> range = range_of(rows.text());
+      const std::string label = rows.text();
+      std::optional<MarkedRange> range = range_of(label);
+      if (range) require_printable(label, path_ + ": table NVTX_EVENTS");
       if (range)
         ranges_.add(thread, interval, std::move(*range));
       else
@@ -245,7 +248,14 @@ class Reader {
   [[nodiscard]] std::string value_of(const std::string& table, const std::string& name) {
     if (!has(table, "name") || !has(table, "value")) return "";
     Statement row = db_.prepare(fmt::format("SELECT value FROM {} WHERE name = ?1 ORDER BY rowid LIMIT 1", table));
-    return row.bind(name).step() ? row.text() : "";
+    return row.bind(name).step() ? name_in(row, table) : "";
+  }
+
+  // A text that reports will show.
+  [[nodiscard]] std::string name_in(Statement& row, const std::string& table) const {
+    std::string name = row.text();
+    require_printable(name, fmt::format("{}: table {}", path_, table));
+    return name;
   }
 
   [[nodiscard]] std::string device() {
@@ -270,7 +280,7 @@ class Reader {
     std::vector<std::string> names;
     Statement rows = db_.prepare(query + " ORDER BY 1, 2");
     while (rows.step()) {
-      names.push_back(rows.text());
+      names.push_back(name_in(rows, "TARGET_INFO_GPU"));
       if (const auto count = rows.integer_or_null()) names.back() += fmt::format(", {} multiprocessors", *count);
     }
     return names;
@@ -296,7 +306,7 @@ class Reader {
     Statement row = db_.prepare(
         "SELECT strftime('%Y-%m-%dT%H:%M:%SZ', utcEpochNs / 1000000000, 'unixepoch') FROM "
         "TARGET_INFO_SESSION_START_TIME");
-    return row.step() ? row.text() : "";
+    return row.step() ? name_in(row, "TARGET_INFO_SESSION_START_TIME") : "";
   }
 
   std::string path_;

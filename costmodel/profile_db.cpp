@@ -25,9 +25,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "costmodel/profile_db_handle.h"
 #include "costmodel/sqlite.h"
 
@@ -161,9 +163,79 @@ Statement& bind(Statement& statement, const Measurement& time) {
   return statement.bind(time.median.si()).bind(time.spread.si()).bind(time.samples);
 }
 
-Measurement read_measurement(Statement& row) {
-  const double median = row.real(), spread = row.real();
-  return {Seconds(median), Seconds(spread), static_cast<int>(row.integer())};
+// What a measured row may hold. SQLite's own checks let infinities and sizes below 0 pass, and whoever opens the file
+// with another program may drop them.
+struct RowLimits {
+  static constexpr double kMaxSeconds = 86400.0;  // a day; no op, message or launch takes as long
+  static constexpr double kMaxAmount = 1e30;      // flops or bytes of an op
+  static constexpr std::int64_t kMaxCount = 1 << 24;
+  static constexpr std::int64_t kMaxBytes = std::int64_t{1} << 53;
+};
+
+// Reads the columns of one row and refuses what no measurement is, naming database, table, row and column.
+class RowReader {
+ public:
+  RowReader(Statement& row, const Database& db, const char* table) : row_(row), db_(db), table_(table) {}
+
+  [[nodiscard]] std::string key_text(const char* column) {
+    std::string value = row_.text();
+    add_key(column, value);
+    return value;
+  }
+  [[nodiscard]] std::int64_t key_integer(const char* column, std::int64_t low, std::int64_t high) {
+    const std::int64_t value = row_.integer();
+    add_key(column, fmt::format("{}", value));
+    if (value < low || value > high) refuse(column, fmt::format("{}", value), fmt::format("{} to {}", low, high));
+    return value;
+  }
+  [[nodiscard]] double real(const char* column, double high) {
+    const double value = row_.real();
+    if (!(value >= 0.0 && value <= high)) refuse(column, fmt::format("{}", value), fmt::format("0 to {}", high));
+    return value;
+  }
+  [[nodiscard]] Measurement measurement() {
+    const Seconds median(real("median_s", RowLimits::kMaxSeconds)), spread(real("mad_s", RowLimits::kMaxSeconds));
+    const std::int64_t samples = row_.integer();
+    if (samples < 0 || samples > std::numeric_limits<int>::max())
+      refuse("samples", fmt::format("{}", samples), fmt::format("0 to {}", std::numeric_limits<int>::max()));
+    return {median, spread, static_cast<int>(samples)};
+  }
+
+ private:
+  void add_key(const char* column, const std::string& value) {
+    key_ += fmt::format("{}{} {}", key_.empty() ? "" : ", ", column, shortened(printable(value), 60));
+  }
+  [[noreturn]] void refuse(const char* column, const std::string& value, const std::string& expected) const {
+    throw InputError(
+        fmt::format("{}: table {}, row with {}: {} is {}; a number from {} was expected. Delete the row, or profile "
+                    "into a new file.",
+                    db_.path(), table_, key_, column, value, expected));
+  }
+
+  Statement& row_;
+  const Database& db_;
+  const char* table_;
+  std::string key_;  // "ranks 2, hosts 1"
+};
+
+std::vector<OpProfile> read_ops(Database& db, const std::string& where, const std::vector<std::string>& values) {
+  Statement rows = db.prepare(
+      fmt::format("SELECT signature, concurrency, flops, bytes, median_s, mad_s, samples FROM op_time {} ORDER BY "
+                  "signature, concurrency",
+                  where));
+  for (const std::string& value : values) rows.bind(value);
+  std::vector<OpProfile> ops;
+  while (rows.step()) {
+    RowReader row(rows, db, "op_time");
+    OpProfile op;
+    op.signature = row.key_text("signature");
+    op.concurrency = static_cast<int>(row.key_integer("concurrency", 1, RowLimits::kMaxCount));
+    op.flops = row.real("flops", RowLimits::kMaxAmount);
+    op.bytes = row.real("bytes", RowLimits::kMaxAmount);
+    op.time = row.measurement();
+    ops.push_back(std::move(op));
+  }
+  return ops;
 }
 
 }  // namespace
@@ -202,10 +274,47 @@ ProfileDb::~ProfileDb() {
   }
 }
 
+void ProfileDb::put_together(const std::function<void()>& write) {
+  Transaction transaction(*handle_->db);
+  write();
+  transaction.commit();
+}
+
+namespace {
+
+constexpr const char* kUnfinished = ", unfinished";  // after the date
+
+// What could not be read back is not written.
+std::string cluster_text(const Cluster& cluster) {
+  const Json json = to_json(cluster);
+  static_cast<void>(cluster_from_json(json, "the session's cluster"));
+  return json_text(json);
+}
+
+}  // namespace
+
+std::int64_t ProfileDb::begin_session(ProfileSession session) {
+  session.date_utc += kUnfinished;
+  return add_session(session);
+}
+
+void ProfileDb::finish_session(std::int64_t id, const ProfileSession& session) {
+  handle_->db->prepare("UPDATE session SET date_utc = ?1, cluster_json = ?2 WHERE id = ?3")
+      .bind(session.date_utc)
+      .bind(cluster_text(session.cluster))
+      .bind(id)
+      .run();
+}
+
+std::vector<OpProfile> ProfileDb::unfinished_ops(const ProfileSession& like) const {
+  return read_ops(*handle_->db,
+                  fmt::format("WHERE session_id IN (SELECT id FROM session WHERE date_utc LIKE '%{}' AND "
+                              "device = ?1 AND host = ?2 AND libraries = ?3)",
+                              kUnfinished),
+                  {like.device, like.host, like.libraries});
+}
+
 std::int64_t ProfileDb::add_session(const ProfileSession& session) {
-  const Json cluster = to_json(session.cluster);
-  // What could not be read back is not written.
-  static_cast<void>(cluster_from_json(cluster, "the session's cluster"));
   handle_->db
       ->prepare(
           "INSERT INTO session (device, host, libraries, date_utc, command, cluster_json) VALUES (?1, ?2, ?3, ?4, ?5, "
@@ -215,7 +324,7 @@ std::int64_t ProfileDb::add_session(const ProfileSession& session) {
       .bind(session.libraries)
       .bind(session.date_utc)
       .bind(session.command)
-      .bind(cluster.dump())
+      .bind(cluster_text(session.cluster))
       .run();
   return handle_->db->last_insert_id();
 }
@@ -285,22 +394,7 @@ std::vector<std::string> ProfileDb::measured_devices() const {
   return {devices.begin(), devices.end()};
 }
 
-std::vector<OpProfile> ProfileDb::ops() const {
-  Statement rows = handle_->db->prepare(
-      "SELECT signature, concurrency, flops, bytes, median_s, mad_s, samples FROM op_time ORDER BY signature, "
-      "concurrency");
-  std::vector<OpProfile> ops;
-  while (rows.step()) {
-    OpProfile op;
-    op.signature = rows.text();
-    op.concurrency = static_cast<int>(rows.integer());
-    op.flops = rows.real();
-    op.bytes = rows.real();
-    op.time = read_measurement(rows);
-    ops.push_back(std::move(op));
-  }
-  return ops;
-}
+std::vector<OpProfile> ProfileDb::ops() const { return read_ops(*handle_->db, "", {}); }
 
 std::vector<CollectiveProfile> ProfileDb::collectives() const {
   Statement rows = handle_->db->prepare(
@@ -308,12 +402,13 @@ std::vector<CollectiveProfile> ProfileDb::collectives() const {
       "hosts, size_bytes");
   std::vector<CollectiveProfile> collectives;
   while (rows.step()) {
+    RowReader row(rows, *handle_->db, "collective_time");
     CollectiveProfile collective;
-    collective.kind = collective_from_name(rows.text(), handle_->db->path());
-    collective.ranks = static_cast<int>(rows.integer());
-    collective.hosts = static_cast<int>(rows.integer());
-    collective.size_bytes = rows.integer();
-    collective.time = read_measurement(rows);
+    collective.kind = collective_from_name(row.key_text("kind"), handle_->db->path());
+    collective.ranks = static_cast<int>(row.key_integer("ranks", 1, RowLimits::kMaxCount));
+    collective.hosts = static_cast<int>(row.key_integer("hosts", 1, collective.ranks));
+    collective.size_bytes = row.key_integer("size_bytes", 1, RowLimits::kMaxBytes);
+    collective.time = row.measurement();
     collectives.push_back(collective);
   }
   return collectives;
@@ -324,10 +419,11 @@ std::vector<TransferProfile> ProfileDb::transfers() const {
       "SELECT hosts_apart, size_bytes, median_s, mad_s, samples FROM transfer_time ORDER BY hosts_apart, size_bytes");
   std::vector<TransferProfile> transfers;
   while (rows.step()) {
+    RowReader row(rows, *handle_->db, "transfer_time");
     TransferProfile transfer;
-    transfer.hosts_apart = rows.integer() != 0;
-    transfer.size_bytes = rows.integer();
-    transfer.time = read_measurement(rows);
+    transfer.hosts_apart = row.key_integer("hosts_apart", 0, 1) != 0;
+    transfer.size_bytes = row.key_integer("size_bytes", 1, RowLimits::kMaxBytes);
+    transfer.time = row.measurement();
     transfers.push_back(transfer);
   }
   return transfers;
@@ -337,8 +433,9 @@ std::map<std::string, Measurement> ProfileDb::overheads() const {
   Statement rows = handle_->db->prepare("SELECT name, median_s, mad_s, samples FROM overhead_time ORDER BY name");
   std::map<std::string, Measurement> overheads;
   while (rows.step()) {
-    std::string name = rows.text();
-    overheads.emplace(std::move(name), read_measurement(rows));
+    RowReader row(rows, *handle_->db, "overhead_time");
+    std::string name = row.key_text("name");
+    overheads.emplace(std::move(name), row.measurement());
   }
   return overheads;
 }

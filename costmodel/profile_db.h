@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -81,7 +82,18 @@ class ProfileDb {
 
   static constexpr int kSchemaVersion = 4;
 
+  // All that `write` puts is there, or, where it throws, nothing of it. REQUIRES: it calls none of the functions that
+  // promise the same of their own.
+  void put_together(const std::function<void()>& write);
+
   std::int64_t add_session(const ProfileSession& session);
+  // A session whose measurements are only being taken: its date says that it is unfinished, until finish_session writes
+  // the date and the cluster anew. The process may end in between.
+  std::int64_t begin_session(ProfileSession session);
+  void finish_session(std::int64_t id, const ProfileSession& session);
+  // What unfinished sessions of this device, host and libraries have measured of ops.
+  [[nodiscard]] std::vector<OpProfile> unfinished_ops(const ProfileSession& like) const;
+
   // A later measurement of the same thing replaces the earlier one.
   void put(std::int64_t session, const OpProfile& op);
   void put(std::int64_t session, const CollectiveProfile& collective);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 
 namespace meshwright::sqlite {
 
@@ -50,9 +51,16 @@ Database::Database(const std::string& path, Access access, const FileKind& kind)
   check(sqlite3_busy_timeout(connection, kBusyTimeoutMs), "busy_timeout");
 }
 
-void Database::throw_damaged() const {
-  throw InputError(fmt::format("{}: the {} is damaged ({}); {}.", path_, kind_.name, sqlite3_errmsg(connection_.get()),
-                               kind_.when_damaged));
+void Database::throw_damaged() const { throw_damaged(message()); }
+
+void Database::throw_damaged(const std::string& reason) const {
+  throw InputError(fmt::format("{}: the {} is damaged ({}); {}.", path_, kind_.name, reason, kind_.when_damaged));
+}
+
+// SQLite quotes whole statements of a schema.
+std::string Database::message() const {
+  constexpr std::size_t kQuoted = 160;
+  return shortened(printable(sqlite3_errmsg(connection_.get())), kQuoted);
 }
 
 void Database::check(int code, const std::string& call) const {
@@ -64,7 +72,7 @@ void Database::check(int code, const std::string& call) const {
     throw SystemError(fmt::format(
         "{}: another process has locked the database; try again when it has finished, or give another file.", path_));
   throw SystemError(fmt::format("{}: SQLite: {} failed: {} (code {}).", path_, call,
-                                connection_ ? sqlite3_errmsg(connection_.get()) : sqlite3_errstr(code), code));
+                                connection_ ? message() : sqlite3_errstr(code), code));
 }
 
 void Database::run(const std::string& sql) {
@@ -96,7 +104,7 @@ Statement::Statement(Database& database, const std::string& sql) : database_(dat
   statement_.reset(statement);
   // Our statements are fixed texts: if one is an error, the file is not as this program made it.
   if (code == SQLITE_ERROR) database.throw_damaged();
-  database.check(code, "prepare " + sql);
+  database.check(code, "prepare " + shortened(printable(sql)));
 }
 
 void Statement::check_bind(int code) const { database_.check(code, fmt::format("bind ?{} of {}", bound_, sql_)); }
@@ -124,7 +132,7 @@ Statement& Statement::bind(std::nullopt_t) {
 
 bool Statement::step() {
   const int code = sqlite3_step(statement_.get());
-  database_.check(code, sql_);
+  database_.check(code, shortened(printable(sql_)));
   next_column_ = 0;
   return code == SQLITE_ROW;
 }
@@ -137,9 +145,24 @@ void Statement::run() {
   bound_ = 0;
 }
 
-std::int64_t Statement::integer() { return sqlite3_column_int64(statement_.get(), next_column_++); }
+// SQLite would make 0 of a text, and a whole number of a fraction.
+std::int64_t Statement::integer() {
+  const int type = sqlite3_column_type(statement_.get(), next_column_);
+  if (type != SQLITE_INTEGER && type != SQLITE_NULL) refuse_column("a whole number");
+  return sqlite3_column_int64(statement_.get(), next_column_++);
+}
 
-double Statement::real() { return sqlite3_column_double(statement_.get(), next_column_++); }
+double Statement::real() {
+  const int type = sqlite3_column_type(statement_.get(), next_column_);
+  if (type == SQLITE_TEXT || type == SQLITE_BLOB) refuse_column("a number");
+  return sqlite3_column_double(statement_.get(), next_column_++);
+}
+
+void Statement::refuse_column(const char* expected) const {
+  const char* name = sqlite3_column_name(statement_.get(), next_column_);
+  database_.throw_damaged(
+      fmt::format("a row has no value of the right type in column '{}': {} was expected", name ? name : "?", expected));
+}
 
 bool Statement::next_is_null() const { return sqlite3_column_type(statement_.get(), next_column_) == SQLITE_NULL; }
 

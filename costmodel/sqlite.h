@@ -44,7 +44,8 @@ class Statement {
   // Runs a statement that returns no rows, after which it can be bound and run anew. REQUIRES: it returns none.
   void run();
 
-  // Reads the columns of the row from left to right.
+  // Reads the columns of the row from left to right. Throws InputError where a number was expected and there is a text;
+  // NULL is 0 or "".
   [[nodiscard]] std::int64_t integer();
   [[nodiscard]] double real();
   [[nodiscard]] std::string text();
@@ -56,6 +57,7 @@ class Statement {
   Statement(Database& database, const std::string& sql);
   void check_bind(int code) const;
   [[nodiscard]] bool next_is_null() const;
+  [[noreturn]] void refuse_column(const char* expected) const;
 
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const;
@@ -84,7 +86,8 @@ class Database {
   [[nodiscard]] std::int64_t last_insert_id() const;
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  [[noreturn]] void throw_damaged() const;
+  [[noreturn]] void throw_damaged() const;  // says what SQLite says
+  [[noreturn]] void throw_damaged(const std::string& reason) const;
   // Throws unless `code` is SQLITE_OK, SQLITE_ROW or SQLITE_DONE; `call` is what was tried.
   void check(int code, const std::string& call) const;
 
@@ -92,6 +95,8 @@ class Database {
   struct Close {
     void operator()(sqlite3* connection) const;
   };
+  [[nodiscard]] std::string message() const;
+
   std::string path_;
   FileKind kind_;
   std::unique_ptr<sqlite3, Close> connection_;

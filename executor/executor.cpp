@@ -18,6 +18,7 @@
 #include "executor/runner/prepared_program.h"
 #include "executor/runner/run_part.h"
 #include "executor/runner/step_log.h"
+#include "executor/weights/checkpoint.h"
 
 namespace meshwright {
 
@@ -63,6 +64,8 @@ RunPart own_part(const RunContext& context, const Runners& runners, const StepLo
            {span.kind, device, span.stage, span.microbatch, since(origin, span.begin), since(origin, span.end)}});
     }
   }
+  for (const auto& [device, runner] : runners)
+    part.kept.insert(part.kept.end(), runner->kept().begin(), runner->kept().end());
   for (const WantedTile& wanted : wanted_tiles(context.graph, context.program, context.options))
     if (const auto found = runners.find(wanted.device); found != runners.end())
       part.tiles.push_back(found->second->persistent(wanted.buffer));
@@ -120,6 +123,7 @@ class ProgramRun {
     run_on_threads(
         devices_of(runners_), [this](DeviceId device) { run_device(device); }, context_.abort, peers_,
         [this] { cancel(); });
+    if (stopped_after_ > 0) throw RunStopped(stopped_after_);
     WorkRecording work;  // stopped before the devices do anything else
     if (context_.options.steps_with_work > 0) work = context_.backend.recorder()->stop();
     std::vector<RunPart> parts = gather_parts(own_part(context_, runners_, log_), peers_, context_.abort);
@@ -154,11 +158,40 @@ class ProgramRun {
       log_.add_times(device, step, {begin, Clock::now()});
       if (!runner.losses().empty()) log_.add_loss(step, runner.losses());
       if (step + 1 < options.steps) replay_.prepare(number, runner);
-      if (number == 0 && options.on_step) options.on_step(step + 1);
+      if (options.on_report) report(number, step);
+      if (options.checkpoint && keep_state(number, runner, step)) return;
     }
   }
 
+  void report(int number, int step) {
+    steps_begin_.arrive_and_wait(number == 0);
+    if (number == 0) context_.options.on_report(log_.report(step));
+    steps_begin_.arrive_and_wait(number == 0);
+  }
+
+  // Writes a checkpoint where one is due; true where the run is to stop.
+  bool keep_state(int number, DeviceRunner& runner, int step) {
+    const RunOptions& options = context_.options;
+    const CheckpointOptions& checkpoint = *options.checkpoint;
+    const bool leads = number == 0 && (peers_ == nullptr || peers_->rank() == 0);
+    const bool stops = steps_begin_.agree(number == 0, leads && checkpoint.stops && checkpoint.stops());
+    const int done = options.first_step + step + 1;
+    const bool due = checkpoint.every > 0 && done % checkpoint.every == 0;
+    if (!due && !stops && step + 1 < options.steps) return false;
+    if (leads) begin_checkpoint(checkpoint, done);
+    steps_begin_.arrive_and_wait(number == 0);
+    write_checkpoint_part(checkpoint, done, runner.device().value, runner.state());
+    steps_begin_.arrive_and_wait(number == 0);
+    if (leads)
+      finish_checkpoint(checkpoint, {done, options.seed, options.precision, parse_json(checkpoint.plan, "plan")});
+    if (!stops || step + 1 == options.steps) return false;
+    steps_begin_.arrive_and_wait(number == 0);  // no process ends before the checkpoint is whole
+    if (number == 0) stopped_after_ = done;
+    return true;
+  }
+
   RunContext context_;
+  int stopped_after_ = 0;  // steps; 0: the run was not stopped
   Peers* const peers_;
   const std::unique_ptr<PeerWatch> watched_;
   const Runners runners_;  // of this process
@@ -180,6 +213,8 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
   MW_CHECK(options.steps_with_work == 0 || backend.recorder() != nullptr,
            "the backend cannot record what its devices do");
   std::string op_by_op = options.steps_with_work > 0 ? "what devices do is recorded by the names of ops" : "";
+  if (options.learning_rate.changes()) op_by_op = "the learning rate changes from step to step";
+  if (options.keep_logits || options.keep_gradients) op_by_op = "values are kept between the ops of a step";
   {
     ProgramRun run(graph, program, options, backend, op_by_op);
     try {

@@ -3,6 +3,7 @@
 """Holds README.md and docs/ against the command: docs_test.py MESHWRIGHT   (ACCEPT=1: rewrites the tables of docs/verbs.md)
 
 - The tables of options in docs/verbs.md are those of `meshwright VERB --help`, word for word.
+- Every option that takes a value says what it is.
 - Every method and schedule that the help names, and every exit code, has a row in its page.
 - A page names no option that does not exist, and no command line gives a verb an option that it does not take.
 - Commands in blocks marked `sh` succeed, each page in a folder of its own.
@@ -16,9 +17,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "explain", "export", "read", "advise", "import", "calibrate", "validate", "solve", "models", "clusters"]
+VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "explain", "export", "read", "advise", "import", "calibrate", "validate", "solve", "models", "clusters", "manual"]
 # Options of other programs that the pages name.
-OTHERS = {"--hostfile", "--trace=cuda,nvtx", "--type", "--recurse-submodules"}
+OTHERS = {"--hostfile", "--preset", "--build", "--install", "--prefix", "--trace=cuda,nvtx", "--type", "--recurse-submodules"}
 BEGIN, END = "<!-- options of {}: written by tests/docs_test.py -->", "<!-- end -->"
 
 
@@ -31,7 +32,7 @@ def options_of(text):
     found, name = {}, None
     section = text.split("Options:\n")[1].split("\n\n")[0]
     for line in section.splitlines():
-        start = re.match(r"  (-\S+)( (?:TEXT|\.\.\.|[A-Za-z]+:|--)\S*(?: (?:\.\.\.|REQUIRED|Excludes:|Needs:|--\S+))*| )?(?: {2,}|$)?(.*)", line)
+        start = re.match(r"  (-\S+)( \S+(?: (?:\.\.\.|REQUIRED|Excludes:|Needs:|--\S+))*| )?(?: {2,}|$)?(.*)", line)
         if start:
             name = start.group(1).split(",")[-1]
             value = (start.group(2) or "").strip()
@@ -97,6 +98,12 @@ def check_names(every, main_help):
     return found
 
 
+def check_values(every):
+    """What a value may be is known for every option, so that completions can offer it."""
+    return [f"cli/manual/value_kinds.cpp: no row for {name} of {verb}, which takes a value"
+            for verb, options in every.items() for name, (value, _) in options.items() if value.split("=")[0].split(" ")[0] == "TEXT"]
+
+
 def commands_of(block):
     return re.sub(r"\\\n\s*", " ", block).splitlines()
 
@@ -140,7 +147,7 @@ def main():
     main_help = subprocess.run([meshwright, "--help"], capture_output=True, text=True, check=True).stdout
     listed = set(re.findall(r"^  ([a-z]+)  ", main_help.split("Subcommands:")[1], re.M))
     found = [f"tests/docs_test.py: the verbs are {sorted(listed)}"] if listed != set(VERBS) else []
-    found += check_tables(every) + check_names(every, main_help)
+    found += check_tables(every) + check_names(every, main_help) + check_values(every)
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         name = page.relative_to(ROOT)

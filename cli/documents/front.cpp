@@ -89,7 +89,7 @@ void write_front(const std::vector<FrontPoint>& front, const std::string& folder
   std::filesystem::create_directories(folder, error);
   if (error) throw SystemError(fmt::format("{}: cannot be created ({}).", folder, error.message()));
   for (std::size_t i = 0; i < front.size(); ++i)
-    write_file(plan_file(folder, i + 1), to_json(front[i].plan).dump(1) + "\n");
+    write_file(plan_file(folder, i + 1), json_text(to_json(front[i].plan), 1) + "\n");
 }
 
 }  // namespace meshwright

@@ -89,6 +89,7 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
         run.checked->worst.difference, run.checked->worst.bound);
     text += noise_line(*run.checked);
   }
+  text += run.data_lines;
   if (!files.trace.empty()) text += fmt::format("# trace of the last step written to {}\n", files.trace);
   if (!files.html.empty()) text += html_line(files.html);
   if (!files.db.empty())

@@ -37,6 +37,7 @@ struct MeasuredRun {
   std::string prediction_source;
   std::optional<RunCheck> checked;
   std::optional<double> other_load_cores;
+  std::string data_lines;              // "# ...": what was read and written (cli/documents/run_data.h)
   std::size_t product_algorithms = 0;  // taken from the databases and accepted by the GPU
 
   [[nodiscard]] double error() const { return (predicted - measured) / measured; }

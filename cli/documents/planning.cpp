@@ -284,7 +284,7 @@ void write_page(const PredictedPlan& planned, const Costs& costs, const PlanRepo
 
 }  // namespace
 
-void write_plan(const Plan& plan, const std::string& path) { write_file(path, to_json(plan).dump(1) + "\n"); }
+void write_plan(const Plan& plan, const std::string& path) { write_file(path, json_text(to_json(plan), 1) + "\n"); }
 
 void plan_and_report(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,
                      const PlanReport& report) {

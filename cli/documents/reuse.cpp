@@ -18,7 +18,7 @@ namespace meshwright {
 namespace {
 
 constexpr long kMaxSamples = 1L << 40;
-constexpr long kMaxMicrobatches = 1L << 20;
+constexpr long kMaxMicrobatches = 1L << 16;
 constexpr long kMaxTokens = 10'000'000;
 
 std::optional<std::int64_t> given(const std::string& text, const char* flag, long high) {

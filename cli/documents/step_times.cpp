@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/terminal/output.h"
+#include "core/base/text.h"
 #include "core/base/text_table.h"
 
 namespace meshwright {
@@ -39,7 +40,7 @@ StepTimes::~StepTimes() {
   add("other", "-", rest);
   std::string text = table.to_text();
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  tell(text);
+  for (const std::string& line : split(text, '\n')) tell(line);
 }
 
 }  // namespace meshwright

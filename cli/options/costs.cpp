@@ -63,7 +63,7 @@ Costs costs_for(const Cluster& cluster, const ProfileSource& profile, const std:
     costs.model = make_physical_cost_model(cluster, of, costs.kernels.get());
     costs.source = costs.db ? fmt::format("physical, as {} spends them, and {}", of.name, profile.path)
                             : fmt::format("physical, as {} spends them", of.name);
-    costs.fingerprint = fmt::format("software {} {:016x}", of.name, stable_hash(to_json(of).dump()));
+    costs.fingerprint = fmt::format("software {} {:016x}", of.name, stable_hash(json_text(to_json(of))));
     if (costs.db) costs.fingerprint += ", " + fingerprint(*costs.db);
     costs.software = of;
     return costs;

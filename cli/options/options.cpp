@@ -20,7 +20,7 @@ namespace meshwright {
 namespace {
 
 constexpr long kMaxBatch = 1L << 40;
-constexpr long kMaxMicrobatches = 1L << 20;
+constexpr long kMaxMicrobatches = 1L << 16;
 
 double learning_rate_from_text(const std::string& text) {
   return number_from_text(text, "--learning-rate", std::numeric_limits<double>::min(),
@@ -264,7 +264,8 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
       "with --loss-scale: steps without overflow after which the scale doubles");
   add("--offload", options.offload,
       "what is kept in the hosts' memory instead of the devices': none, or some of optimizer (its state), activations "
-      "(from forward to backward) and weights (fetched by every pass), separated by commas");
+      "(from forward to backward) and weights (fetched by every pass), separated by commas; auto: what makes the "
+      "fastest plan");
   add("--loss", options.loss, "how the samples' losses are reduced: mean, sum or token_weighted");
   add("--submesh-space", options.submesh_space,
       "submeshes that stages may take: power_of_two, small_power_of_two, all, or a list of HOSTSxDEVICES "
@@ -421,9 +422,11 @@ void read_training(PlanRequest& request, const PlanningOptions& options) {
             request.cluster.uniform() ? "" : fmt::format(", on {}", group.device.name), types_of(group.device));
   expect_products_of(options.software, training.dtype);
   training.optimizer = optimizer_of(options);
-  training.offload = at_place("--offload", [&] { return offload_from_name(options.offload); });
+  request.search.any_offload = options.offload == "auto";
+  if (!request.search.any_offload)
+    training.offload = at_place("--offload", [&] { return offload_from_name(options.offload); });
   for (const HostGroup& group : request.cluster.groups)
-    require(training.offload == Offload::None ||
+    require((training.offload == Offload::None && !request.search.any_offload) ||
                 (group.device.host_memory.si() > 0 && group.device.host_bandwidth.si() > 0),
             "--offload: cluster {} does not say what memory of its host a {} has, and how fast it gets there; give a "
             "cluster file with host_memory_bytes and host_bandwidth_bytes_per_s.",

@@ -24,17 +24,7 @@ namespace {
 constexpr std::size_t kMaxBytes = std::size_t{1} << 31;  // of a trace that is read whole
 constexpr std::size_t kShown = 5;                        // reasons in the text
 
-std::string read_unpacked(const std::string& path) {
-  const ByteSource source = open_unpacked(path);
-  std::string bytes;
-  for (std::string_view piece = source(); !piece.empty(); piece = source()) {
-    require(bytes.size() + piece.size() <= kMaxBytes,
-            "{}: the file unpacks to more than {}; give a trace of fewer steps.", path,
-            human_bytes(Bytes(static_cast<double>(kMaxBytes))));
-    bytes += piece;
-  }
-  return bytes;
-}
+std::string read_unpacked(const std::string& path) { return read_all(open_unpacked(path, kMaxBytes)); }
 
 // The data sheet of a GPU by the name that its driver reports: of the sheets of its model, the one that has most other
 // words of the name.
@@ -136,9 +126,11 @@ std::string shares_line(const TraceImport& trace) {
 }
 
 void store_profile(ProfileDb& db, const ProfileSession& session, const TraceImport& trace) {
-  const std::int64_t id = db.add_session(session);
-  for (const OpProfile& op : trace.ops) db.put(id, op);
-  for (const CollectiveProfile& collective : trace.collectives) db.put(id, collective);
+  db.put_together([&] {
+    const std::int64_t id = db.add_session(session);
+    for (const OpProfile& op : trace.ops) db.put(id, op);
+    for (const CollectiveProfile& collective : trace.collectives) db.put(id, collective);
+  });
 }
 
 Cluster recorded_cluster(const std::string& name) {

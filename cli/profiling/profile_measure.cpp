@@ -70,6 +70,8 @@ class Ticker {
   Seconds next_{0.0};
 };
 
+bool is_to_stop(const MeasurementPlan& plan) { return plan.stop && plan.stop(); }
+
 constexpr CollectiveKind kCollectives[] = {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter,
                                            CollectiveKind::AllGather, CollectiveKind::AllToAll};
 
@@ -81,6 +83,7 @@ void measure_communication(const MeasurementPlan& plan, Measurer& measurer, Seco
   results.run_overhead =
       budget.spend_on([&](const MeasureOptions& options) { return measurer.measure_run_overhead(options); });
   for (const std::int64_t size : plan.sizes_bytes) {
+    if (is_to_stop(plan)) return;
     const Measurement time =
         budget.spend_on([&](const MeasureOptions& options) { return measurer.measure_transfer(size, options); });
     results.transfers.push_back({false, size, time});
@@ -88,6 +91,7 @@ void measure_communication(const MeasurementPlan& plan, Measurer& measurer, Seco
   for (const CollectiveKind kind : kCollectives)
     for (const int ranks : plan.ranks)
       for (const std::int64_t size : plan.sizes_bytes) {
+        if (is_to_stop(plan)) return;
         // Every rank scatters or gathers whole elements.
         const std::int64_t divisible = (size + ranks * 8 - 1) / (ranks * 8) * (ranks * 8);
         tell(fmt::format("{} over {} ranks, {}", name_of(kind), ranks,
@@ -126,12 +130,22 @@ void measure_device(const MeasurementPlan& plan, Measurer& measurer, Measurement
     results.launch = stored(*launch);
 }
 
-void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length, Ticker& tell, Measurements& results) {
+// In the first round, what is known need not be measured, and what is measured is told.
+void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length, Ticker& tell, bool first,
+                 Measurements& results) {
   Budget budget(length, plan.ops.size(), plan.samples);
   const Bytes most = measurer.memory_for_operands();
   Foresight foresight;
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    if (is_to_stop(plan)) return;
     const OpToMeasure& item = plan.ops[i];
+    OpProfile profile{item.work.signature, measurer.concurrency(), item.work.flops.si(), item.work.bytes.si(), {}};
+    if (const auto known = plan.known.find(item.work.signature); first && known != plan.known.end()) {
+      profile.time = known->second;
+      results.ops.push_back({std::move(profile), item.work.kind, item.work.dtype, false});
+      budget.skip();
+      continue;
+    }
     const bool too_large = measurer.concurrency() * item.work.bytes > most;
     const bool too_long = i > 0 && 2.0 * foresight.estimate(item.work) > budget.remaining();
     if (too_large || too_long) {
@@ -152,11 +166,9 @@ void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length
       continue;
     }
     if (!added) foresight.learn(item.work, time->median);
-    results.ops.push_back(
-        {{item.work.signature, measurer.concurrency(), item.work.flops.si(), item.work.bytes.si(), *time},
-         item.work.kind,
-         item.work.dtype,
-         added});
+    profile.time = *time;
+    if (first && plan.on_op) plan.on_op(profile);
+    results.ops.push_back({std::move(profile), item.work.kind, item.work.dtype, added});
   }
 }
 
@@ -186,7 +198,7 @@ void keep_calmest(Measurements& known, Measurements other) {
 
 }  // namespace
 
-Measurements measure(const MeasurementPlan& plan, Measurer& measurer, Progress& progress) {
+std::optional<Measurements> measure(const MeasurementPlan& plan, Measurer& measurer, Progress& progress) {
   Ticker tell(progress);
   const OtherLoad others;
   const Seconds end = now() + plan.budget;
@@ -196,14 +208,15 @@ Measurements measure(const MeasurementPlan& plan, Measurer& measurer, Progress& 
     const Seconds round_end = now() + (end - now()) / static_cast<double>(kRounds - round);
     measure_device(plan, measurer, results);
     measure_communication(plan, measurer, round_end - now(), tell, results);
-    measure_ops(plan, measurer, round_end - now(), tell, results);
+    measure_ops(plan, measurer, round_end - now(), tell, round == 0, results);
+    if (is_to_stop(plan)) return std::nullopt;
     if (calmest)
       keep_calmest(*calmest, std::move(results));
     else
       calmest = std::move(results);
   }
   calmest->other_load_cores = others.cores();
-  return std::move(*calmest);
+  return calmest;
 }
 
 }  // namespace meshwright

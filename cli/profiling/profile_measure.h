@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +24,11 @@ struct MeasurementPlan {
   std::vector<std::int64_t> sizes_bytes;  // of messages and collectives; none with a single device
   int samples = 7;
   Seconds budget{120.0};
+  // By signature, of the same concurrency: taken as the first of two measurements.
+  std::map<std::string, Measurement> known = {};
+  // Told of each op once, as soon as it has been measured; what is told is kept when the process ends.
+  std::function<void(const OpProfile&)> on_op = {};
+  std::function<bool()> stop = {};  // asked between measurements
 };
 
 struct Measurements {
@@ -36,6 +43,7 @@ struct Measurements {
   int left_out_for_memory = 0;                   // ops: their operands would fill this machine, or a GPU
 };
 
-[[nodiscard]] Measurements measure(const MeasurementPlan& plan, Measurer& measurer, Progress& progress);
+// nullopt: `stop` ended it.
+[[nodiscard]] std::optional<Measurements> measure(const MeasurementPlan& plan, Measurer& measurer, Progress& progress);
 
 }  // namespace meshwright

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal/interruption.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -17,7 +19,14 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not 
 
 // From here on either signal does again what it does by default; one that is ignored stays so.
 void request(int) {
-  requested_by_signal.store(true);
+  // Said at once: the work may take a while to come to a place where it can stop.
+  constexpr char kHeard[] =
+      "\nmeshwright: interrupted; ending with what there is so far. Interrupt again to end at once.\n";
+  if (!requested_by_signal.exchange(true)) {
+    const int before = errno;
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kHeard, sizeof kHeard - 1);
+    errno = before;
+  }
   for (const int number : {SIGINT, SIGTERM}) {
     struct sigaction current {};
     if (sigaction(number, nullptr, &current) == 0 && current.sa_handler == request) std::signal(number, SIG_DFL);

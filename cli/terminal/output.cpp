@@ -11,21 +11,23 @@
 
 #include "cli/terminal/progress.h"
 #include "core/base/errors.h"
+#include "core/base/text.h"
 
 namespace meshwright {
 
 void print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  const std::string shown = printable_lines(text);
+  const bool written = std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size() && std::fflush(stdout) == 0;
   if (!written) throw SystemError(fmt::format("standard output cannot be written ({}).", std::strerror(errno)));
 }
 
-void print(const Json& json) { print(json.dump(2) + "\n"); }
+void print(const Json& json) { print(json_text(json, 2) + "\n"); }
 
 void tell(const std::string& line) {
   if (!is_quiet()) warn(line);
 }
 
-void warn(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+void warn(const std::string& line) { std::fputs((printable(line) + "\n").c_str(), stderr); }
 
 void expect_writable(const std::string& path, const std::vector<std::string>& others) {
   if (path.empty()) return;
@@ -41,7 +43,7 @@ void expect_writable(const std::string& path, const std::vector<std::string>& ot
   // A file is replaced, not overwritten: a device or a pipe of that name would be gone.
   if (fs::exists(path, error) && !fs::is_regular_file(path, error))
     throw SystemError(fmt::format("{}: cannot be written (it is not a file); give another path.", path));
-  const fs::path folder = fs::path(path).parent_path();
+  const fs::path folder = fs::path(write_target(path)).parent_path();
   if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
     throw SystemError(fmt::format("{}: cannot be written ({}).", path, std::strerror(errno)));
 }

@@ -10,7 +10,8 @@
 
 namespace meshwright {
 
-// Writes to stdout at once; throws SystemError when nobody can receive it (a full disk, a closed pipe).
+// Writes to stdout at once, without what could steer a terminal (core/base/text.h); throws SystemError when nobody can
+// receive it (a full disk, a closed pipe).
 void print(const std::string& text);
 void print(const Json& json);
 

@@ -57,12 +57,16 @@ void Progress::operator()(const std::string& text) {
   const Seconds time = now();
   if (shown_ && time - *shown_ < (terminal_ ? kBetweenUpdates : kBetweenLines)) return;
   shown_ = time;
+  const std::string line = printable(text);
   if (terminal_) {
     // The last column stays free: a line that fills it would wrap.
-    std::fputs(fmt::format("\r\033[K{}", text.substr(0, width_of_terminal() - 1)).c_str(), stderr);
+    std::fputs(
+        fmt::format("\r\033[K{}", shortened(line, width_of_terminal() - std::min<std::size_t>(4, width_of_terminal())))
+            .c_str(),
+        stderr);
     open_ = true;
   } else {
-    std::fputs((text + "\n").c_str(), stderr);
+    std::fputs((line + "\n").c_str(), stderr);
   }
   std::fflush(stderr);
 }

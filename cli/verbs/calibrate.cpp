@@ -187,7 +187,7 @@ void calibrate(const CalibrateOptions& options) {
   const CalibrationRows rows = read_rows(options.rows);
   const KernelFits fits = fit_kernels(rows.read.rows, fit);
   const Json json = to_json(rows, fits, fit);
-  if (!options.output.empty()) write_file(options.output, json.dump(1) + "\n");
+  if (!options.output.empty()) write_file(options.output, json_text(json, 1) + "\n");
   if (options.json)
     print(json);
   else

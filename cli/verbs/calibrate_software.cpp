@@ -144,7 +144,7 @@ void calibrate_software(const SoftwareCalibration& calibration) {
   if (own) fit.kept_back = errors_on(runs.judged.runs, start, fit, calibration.threads);
   Json profile = to_json(fit.profile);
   profile["fitted"] = record_of(fit, calibration, runs);
-  if (!calibration.output.empty()) write_file(calibration.output, profile.dump(1) + "\n");
+  if (!calibration.output.empty()) write_file(calibration.output, json_text(profile, 1) + "\n");
   const std::vector<WrongRow> wrong = runs.wrong();
   if (calibration.json) {
     print(Json{{"program", "meshwright"},

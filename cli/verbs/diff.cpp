@@ -41,8 +41,10 @@ Timing timing_from_json(const Json& json, const std::string& place) {
   timing.step_s = time_in(json, prefix + "step_time_s", place, 1.0);
   if (prefix.empty() && json.contains("interval_s") && !json.at("interval_s").is_null()) {
     const auto ends = get<std::vector<double>>(json, "interval_s", place);
-    require(ends.size() == 2 && ends[0] <= timing.step_s && timing.step_s <= ends[1],
-            "{}: 'interval_s' must be the two ends of an interval that holds 'step_time_s'.", place);
+    require(ends.size() == 2 && ends[0] >= 0.0 && ends[0] <= timing.step_s && timing.step_s <= ends[1] &&
+                ends[1] <= kMaxStepSeconds,
+            "{}: 'interval_s' must be the two ends of an interval that holds 'step_time_s', within 0 to {}.", place,
+            kMaxStepSeconds);
     timing.interval = StepInterval{Seconds(ends[0]), Seconds(ends[1])};
   }
   const Json& stages = member(json, "stages", place);

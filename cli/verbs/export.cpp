@@ -177,7 +177,7 @@ void export_plan(const ExportOptions& options) {
       launch_files({target, setup, figures, exported.plan, *exported.loaded.graph, launcher});
   if (options.nearest)
     files.push_back(
-        {"plan.json", to_json(exported.plan).dump(1) + "\n", false, "the nearest plan, which these files run"});
+        {"plan.json", json_text(to_json(exported.plan), 1) + "\n", false, "the nearest plan, which these files run"});
   write_files(options.folder, files);
   if (options.json) return print(json_of(exported, setup, files, options));
   print(text_of(exported, setup, files, options));

@@ -26,10 +26,12 @@ struct ImportOptions {
 
 void store(const std::string& path, const ProfileSession& session, const NsightExport& recording) {
   ProfileDb db(path, ProfileDb::Mode::ReadWrite);
-  const std::int64_t id = db.add_session(session);
-  for (const OpProfile& op : recording.ops) db.put(id, op);
-  for (const CollectiveProfile& collective : recording.collectives) db.put(id, collective);
-  for (const TransferProfile& transfer : recording.transfers) db.put(id, transfer);
+  db.put_together([&] {
+    const std::int64_t id = db.add_session(session);
+    for (const OpProfile& op : recording.ops) db.put(id, op);
+    for (const CollectiveProfile& collective : recording.collectives) db.put(id, collective);
+    for (const TransferProfile& transfer : recording.transfers) db.put(id, transfer);
+  });
 }
 
 struct RecordedKind {

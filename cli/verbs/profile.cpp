@@ -15,6 +15,7 @@
 #include "cli/profiling/profile_machine.h"
 #include "cli/profiling/profile_measure.h"
 #include "cli/profiling/profile_plan.h"
+#include "cli/terminal/interruption.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
@@ -94,14 +95,37 @@ std::vector<std::int64_t> message_sizes(const ProfiledMachine& machine, bool qui
   return sizes;
 }
 
-std::int64_t store(ProfileDb& db, const ProfileSession& session, const Measurements& results) {
-  const std::int64_t id = db.add_session(session);
-  for (const MeasuredOp& op : results.ops) db.put(id, op.profile);
-  for (const CollectiveProfile& collective : results.collectives) db.put(id, collective);
-  for (const TransferProfile& transfer : results.transfers) db.put(id, transfer);
-  db.put_overhead(id, "run", results.run_overhead);
-  if (results.launch) db.put_overhead(id, "launch", *results.launch);
-  return id;
+void store(ProfileDb& db, std::int64_t id, const ProfileSession& session, const Measurements& results) {
+  db.put_together([&] {
+    for (const MeasuredOp& op : results.ops) db.put(id, op.profile);
+    for (const CollectiveProfile& collective : results.collectives) db.put(id, collective);
+    for (const TransferProfile& transfer : results.transfers) db.put(id, transfer);
+    db.put_overhead(id, "run", results.run_overhead);
+    if (results.launch) db.put_overhead(id, "launch", *results.launch);
+    db.finish_session(id, session);
+  });
+}
+
+// Measures with what an unfinished profile of this machine has left, and keeps each op as soon as it is measured.
+Measurements measure_into(ProfileDb& db, std::int64_t id, const ProfileSession& session, MeasurementPlan plan,
+                          Measurer& measurer, const std::string& path) {
+  for (const OpProfile& op : db.unfinished_ops(session))
+    if (op.concurrency == measurer.concurrency()) plan.known.emplace(op.signature, op.time);
+  if (!plan.known.empty()) tell(fmt::format("going on with {} ops of an unfinished profile", plan.known.size()));
+  std::size_t kept = plan.known.size();
+  const Interruption interruption;
+  plan.on_op = [&](const OpProfile& op) {
+    db.put(id, op);
+    ++kept;
+  };
+  plan.stop = [&] { return interruption.requested(); };
+  Progress progress;
+  std::optional<Measurements> results = measure(plan, measurer, progress);
+  if (!results)
+    throw Interrupted(fmt::format(
+        "the profile was interrupted with {} of {} ops measured; they are stored in {}, and the same command goes on.",
+        std::min(kept, plan.ops.size()), plan.ops.size(), path));
+  return std::move(*results);
 }
 
 struct KindSummary {
@@ -239,16 +263,15 @@ void profile(const ProfileOptions& options, const std::string& command_line) {
   if (machine.product_choices != nullptr)
     import_product_algorithms(db, device, machine.product_library, *machine.product_choices);
 
-  const Measurements results = [&] {
-    Progress progress;
-    return measure(plan, *machine.measurer, progress);
-  }();
-  Cluster fitted = fit_cluster(machine.cluster, results.ops, results.transfers, results.copy_bandwidth);
-  fitted.only().device.name = device;
-  ProfileSession session = make_session(fitted, command_line);
+  ProfileSession session = make_session(machine.cluster, command_line);
   session.device = device;
   session.libraries = machine.measurer->describe_libraries();
-  const std::int64_t id = store(db, session, results);
+  const std::int64_t id = db.begin_session(session);
+  const Measurements results = measure_into(db, id, session, std::move(plan), *machine.measurer, options.db);
+  Cluster fitted = fit_cluster(machine.cluster, results.ops, results.transfers, results.copy_bandwidth);
+  fitted.only().device.name = device;
+  session.cluster = std::move(fitted);
+  store(db, id, session, results);
   if (machine.product_choices != nullptr) {
     tell_refused(machine.product_library, *machine.product_choices);
     store_product_algorithms(db, id, device, machine.product_library, *machine.product_choices);

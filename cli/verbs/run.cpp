@@ -7,7 +7,9 @@
 #include "cli/documents/measured_run.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
+#include "cli/documents/run_data.h"
 #include "cli/documents/run_page.h"
+#include "cli/documents/run_state.h"
 #include "cli/machine/machine.h"
 #include "cli/machine/other_load.h"
 #include "cli/machine/processes.h"
@@ -34,6 +36,8 @@ struct RunVerbOptions {
   MachineOptions machine;
   std::string steps = "3", warmup = "1", seed = "1";
   ReuseOptions reuse;
+  RunDataOptions data;
+  RunStateOptions state;
   bool check = false, json = false;
 };
 
@@ -153,7 +157,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   MachineOptions machine = options.machine;
   machine.check = options.check;
   run.machine = find_machine(machine, run.plan.cluster.devices(), peers);
-  run.options.keep_tensors = options.check;
+  run.options.keep_tensors = options.check || !options.data.save_weights.empty();
   run.options.precision = run.machine.numbers;
   require(run.plan.cluster.devices() <= kMaxDevices * run.machine.processes,
           "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
@@ -164,6 +168,8 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   take_product_algorithms(run.machine, {costs.db.get(), db});
   run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
   run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
+  const RunData data(options.data, run.plan.model, *run.loaded.graph, run.options);
+  RunState state(options.state, run.plan, *run.loaded.graph, run.options, speaks(peers));
   add_prediction(run, costs);
   expect_enough_memory(run, options.plan, options.check && speaks(peers), peers);
   expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);
@@ -172,13 +178,14 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   if (run.plan.software.ends_with(kEightBitProducts))
     say(peers, fmt::format("the plan is priced with products of 8 bits; they run in {}", name_of(run.machine.numbers)));
   const OtherLoad others;
-  Progress progress;
-  if (speaks(peers))
-    run.options.on_step = [&](int done) {
-      progress("steps", static_cast<std::size_t>(done), static_cast<std::size_t>(run.options.steps));
-    };
-  run.result = run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
-  run.options.on_step = {};
+  state.tell_steps(run.options, run.plan, run.predicted);
+  try {
+    run.result =
+        run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
+  } catch (const RunStopped& stopped) {
+    state.stopped(stopped, options.plan);
+  }
+  run.options.on_report = {};
   if (!speaks(peers)) return run;
   run.product_algorithms = count_usable_algorithms(run.machine);
   if (peers == nullptr) run.other_load_cores = others.cores();  // these would not be told from our other processes
@@ -186,6 +193,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.fastest = *std::min_element(run.result.step_times.begin() + run.warmup, run.result.step_times.end());
   run.measured_stages = mean_stage_times(run.result.timeline, run.loaded.program, 1);
   if (options.check) run.checked = check(run);
+  run.data_lines = state.lines() + data.read() + data.write(run.result, run.machine.numbers);
   return run;
 }
 
@@ -212,7 +220,7 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
   if (!options.html.empty()) write_run_page(run, files, {options.html, options.profile, command_line});
   if (db) {
     const std::int64_t session = db->add_session(make_session(run.plan.cluster, command_line));
-    db->put_run(session, to_json(run.plan).dump(), run.predicted, run.measured, json.dump());
+    db->put_run(session, json_text(to_json(run.plan)), run.predicted, run.measured, json_text(json));
     if (run.measures_stages())
       db->put_stage_profile(session, measured_stages(run.plan, *run.loaded.graph, run.result.timelines));
   }
@@ -249,6 +257,8 @@ void add_run(CLI::App& app, Context& context) {
                    "how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, "
                    "on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl")
       ->capture_default_str();
+  add_run_data_options(*verb, options->data);
+  add_run_state_options(*verb, options->state);
   add_profile_options(*verb, options->profile,
                       "profile database for the prediction (default: the plan's own figures); with --backend cuda also "
                       "the product algorithms stored for this GPU");

@@ -13,6 +13,7 @@
 #include "cli/documents/what_if_points.h"
 #include "cli/options/options.h"
 #include "cli/options/step_options.h"
+#include "cli/terminal/look.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
@@ -21,6 +22,9 @@
 #include "core/graph/import/model_file.h"
 #include "core/plan/ranks.h"
 #include "core/schedule/schedule_csv.h"
+#include "report/charts/memory_svg.h"
+#include "report/charts/terminal_timeline.h"
+#include "report/charts/timeline_svg.h"
 
 namespace meshwright {
 
@@ -28,21 +32,19 @@ namespace {
 
 struct SimulateOptions {
   ProfileSource profile;
-  std::string plan, software, matmul_dtype, model, trace, schedule, html;
+  std::string plan, software, matmul_dtype, model, trace, schedule, html, color = "auto", svg, chart = "timeline";
   ReuseOptions reuse;
   StepOptions step;
   std::string threads = "1";
   bool timeline = false, report = false, json = false;
 };
 
-constexpr int kTimelineColumns = 96;
-
 // "mlp (layers=2, hidden=64)": the name alone is that of the family where the size is the user's own.
 std::string sizes_text(const ModelConfig& model) {
   std::vector<std::string> sizes;
   const Json members = to_json(model);
   for (const auto& [key, value] : members.items())
-    if (value.is_number() && key != "default_batch") sizes.push_back(fmt::format("{}={}", key, value.dump()));
+    if (value.is_number() && key != "default_batch") sizes.push_back(fmt::format("{}={}", key, brief(value)));
   return sizes.empty() ? model.name : fmt::format("{} ({})", model.name, join(sizes, ", "));
 }
 
@@ -79,6 +81,25 @@ StageUse stage_use(const Result& result, std::size_t s) {
   return {compute, 1.0 - compute / result.simulated.prediction.summary.step};
 }
 
+TimelineTracks tracks_of_step(const Result& result, ShownMessages messages) {
+  const SimulatedPlan& simulated = result.simulated;
+  return tracks_of(simulated.prediction.timeline, static_cast<int>(simulated.loaded.program.devices.size()),
+                   simulated.alike(), messages);
+}
+
+std::string picture(const Result& result, const std::string& chart) {
+  const Plan& plan = result.plan;
+  const auto& [loaded, folded, step, prediction] = result.simulated;
+  const std::string title = fmt::format("{} on {}, simulated", plan.model.name, plan.cluster.name);
+  if (chart == "timeline") return timeline_svg(tracks_of_step(result, ShownMessages::All), title).file();
+  std::vector<Bytes> usable;  // [device]
+  for (const StageId stage : loaded.program.stage_of_device)
+    usable.push_back(plan.cluster.group(plan.stages[stage.index()].submesh.group).usable_memory());
+  return memory_svg(memory_tracks_of(step.tasks.graph, step.times, loaded.program, usable, folded ? &*folded : nullptr),
+                    prediction.timeline.end, title)
+      .file();
+}
+
 std::string document(const Result& result, const Costs& costs, const SimulateOptions& options) {
   const auto& [made, plan, request, simulated, goodput, reuse, forecast, breakdown] = result;
   const auto& [loaded, folded, step, prediction] = simulated;
@@ -105,8 +126,7 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
   }
   text += table.to_text();
   if (options.timeline) {
-    const int devices = static_cast<int>(loaded.program.devices.size());
-    text += draw(prediction.timeline, devices, kTimelineColumns);
+    text += terminal_timeline(tracks_of_step(result, ShownMessages::None), look_of_stdout(options.color));
   }
   text += fmt::format("# step time {} ms{}, idle share {} %, {}\n", in_milliseconds(prediction.step),
                       interval_text(forecast), in_percent(prediction.summary.bubble), to_text(prediction.stage_idle));
@@ -122,6 +142,7 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
                                            : "none share a link: simulated in order")
               : fmt::format("# {} events; the event simulation and the in-order simulation agree\n", prediction.events);
   if (!options.schedule.empty()) text += fmt::format("# schedule written to {}\n", options.schedule);
+  if (!options.svg.empty()) text += fmt::format("# {} drawn in {}\n", options.chart, options.svg);
   if (!options.trace.empty()) text += fmt::format("# trace written to {}; open it in ui.perfetto.dev\n", options.trace);
   if (!options.html.empty()) text += html_line(options.html);
   return text;
@@ -173,7 +194,7 @@ void write_schedule(const std::string& path, const Plan& plan, const Graph& grap
 
 // Lists of all devices, for what is said of each of them.
 bool asks_for_all_devices(const SimulateOptions& options) {
-  return options.report || options.timeline || options.json || !options.trace.empty();
+  return options.report || options.json || !options.trace.empty();
 }
 
 // The plan's own, unless measured costs take its place.
@@ -213,8 +234,14 @@ void simulate_plan(const SimulateOptions& options, const std::string& command_li
   const std::string& csv = options.reuse.schedule_csv;
   expect_writable(options.trace, {options.plan, options.profile.path, options.reuse.cluster, csv});
   expect_writable(options.schedule, {options.plan, options.profile.path, options.reuse.cluster, csv, options.trace});
-  expect_writable(options.html,
-                  {options.plan, options.profile.path, options.reuse.cluster, csv, options.trace, options.schedule});
+  const std::vector<std::string> given = {options.plan, options.profile.path, options.reuse.cluster,
+                                          csv,          options.trace,        options.schedule};
+  expect_writable(options.html, given);
+  expect_writable(options.svg, given);
+  require(options.svg.empty() || options.svg != options.html,
+          "--svg: {} is also what --html writes; give another file.", options.svg);
+  require(options.chart == "timeline" || options.chart == "memory",
+          "--chart: '{}' is none of timeline and memory; give one of them.", options.chart);
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
   StepRequest request = step_request(conditions_with(options.step, plan));
   request.name_tasks = options.report || options.json || !options.html.empty();
@@ -240,6 +267,7 @@ void simulate_plan(const SimulateOptions& options, const std::string& command_li
     const std::string title = fmt::format("{} on {}, simulated", result.plan.model.name, result.plan.cluster.name);
     write_file(options.trace, trace_text(simulated.step, simulated.loaded, title));
   }
+  if (!options.svg.empty()) write_file(options.svg, picture(result, options.chart));
   if (!options.html.empty()) write_page(result, costs, options, command_line);
   if (options.json) return print(to_json(result, costs));
   print(document(result, costs, options));
@@ -261,7 +289,10 @@ void add_simulate(CLI::App& app, Context& context) {
                    "write the schedule to this CSV file: a row per rank, a cell per tick, in PyTorch's format");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
   verb->add_option("--html", options->html, kHtmlHelp);
-  verb->add_flag("--timeline", options->timeline, "draw each device's work over time");
+  verb->add_flag("--timeline", options->timeline, "draw the work of the devices over time, equal ones as one row");
+  add_color_option(*verb, options->color);
+  verb->add_option("--svg", options->svg, "draw the step as an SVG picture in this file");
+  verb->add_option("--chart", options->chart, "what --svg draws: timeline or memory (default: timeline)");
   verb->add_flag("--report", options->report,
                  "print where the time goes, the critical path, the busiest links and the memory peak");
   add_step_options(*verb, options->step);

@@ -87,8 +87,7 @@ Json header_json(const ProblemFile& file) {
 
 // The name is the user's: quoted and escaped, it can neither end the line nor steer a terminal.
 std::string header_line(const ProblemFile& file) {
-  return fmt::format("# meshwright {}  solve  {}\n", MESHWRIGHT_VERSION,
-                     Json(file.name).dump(-1, ' ', /*ensure_ascii=*/true));
+  return fmt::format("# meshwright {}  solve  {}\n", MESHWRIGHT_VERSION, json_text(shortened(file.name, 200)));
 }
 
 // What is common to a solved and a checked choice.
@@ -162,12 +161,23 @@ portfolio::Options portfolio_options(const SolveOptions& options, double time_li
   return asked;
 }
 
+// Throws NoFeasiblePlan when reading alone takes the time.
+ProblemFile read_within(const std::string& path, const portfolio::Budget& budget) {
+  const ByteSource bytes = open_unpacked(path);
+  const ByteSource in_time = [&] {
+    if (budget.over())
+      throw NoFeasiblePlan(fmt::format("{}: reading the problem took all of --time-limit; give more seconds.", path));
+    return bytes();
+  };
+  return read_problem(in_time, path);
+}
+
 void solve_problem(const SolveOptions& options) {
   const Seconds start = now();  // reading counts: the limit is the command's, not the search's
   const double time_limit = seconds_from_text(options.time_limit);
   portfolio::Options asked = portfolio_options(options, time_limit, start);
   expect_writable(options.output, {options.problem});
-  const ProblemFile file = read_problem_file(options.problem);
+  const ProblemFile file = read_within(options.problem, asked.budget);
   portfolio::Result result;
   {
     const portfolio::Field field = portfolio::make_field(file.problem);

@@ -103,6 +103,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
     key["loss_scale_interval"] = optimizer.loss_scale_interval;
   }
   if (request.training.loss != LossReduction::Mean) key["loss"] = name_of(request.training.loss);
+  if (search.any_offload) key["offload"] = "auto";
   if (request.training.offload != Offload::None) key["offload"] = name_of(request.training.offload);
 }
 
@@ -138,7 +139,7 @@ std::string key_of(const Point& point, const Costs& costs) {
               {"logical_mesh_space", point.options.logical_mesh_space},
               {"profile", costs.fingerprint + (costs.profile_as.empty() ? "" : " as " + costs.profile_as)}};
   add_used_options(key, request);
-  return key.dump();
+  return json_text(key);
 }
 
 // What points are compared by; kept in the database, and no part of the output.
@@ -302,7 +303,7 @@ Sweep finish(std::vector<Point> points, const Costs& costs, const std::string& d
       ++searched;
       if (!result) continue;
       point.result = *std::move(result);
-      db.put_sweep_point({key, point.result.dump()});
+      db.put_sweep_point({key, json_text(point.result)});
     }
     sweep.points.push_back(std::move(point));
     const Point& done = sweep.points.back();

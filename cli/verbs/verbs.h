@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs of the command. Each add_* function adds one subcommand with its options; parsing it leaves the work to be
-// done in Context::action, which main runs once the whole command line has been understood.
+// done in Context::action, which run_command runs once the whole command line has been understood.
 #pragma once
 
 #include "cli/terminal/context.h"
@@ -28,5 +28,6 @@ void add_export(CLI::App& app, Context& context);
 void add_read(CLI::App& app, Context& context);
 void add_advise(CLI::App& app, Context& context);
 void add_solve(CLI::App& app, Context& context);
+void add_manual(CLI::App& app, Context& context);  // of all that `app` has when it runs
 
 }  // namespace meshwright

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/file.h"
 #include "core/base/gzip.h"
 #include "core/base/text.h"
 
@@ -112,12 +113,7 @@ CsvTable::CsvTable(CsvTable&& other) noexcept
   for (Row& row : rows_) row.table_ = this;
 }
 
-CsvTable CsvTable::read(const std::string& path) {
-  std::string text;
-  const ByteSource bytes = open_unpacked(path);
-  for (std::string_view piece = bytes(); !piece.empty(); piece = bytes()) text += piece;
-  return parse(text, path);
-}
+CsvTable CsvTable::read(const std::string& path) { return parse(read_all(open_unpacked(path, kMaxTextBytes)), path); }
 
 CsvTable CsvTable::parse(std::string_view text, const std::string& place) {
   CsvTable table(place);

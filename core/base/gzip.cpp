@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 
 namespace meshwright {
 
@@ -98,7 +99,7 @@ class Inflater {
 
 bool is_gzip(std::string_view first) { return first.starts_with("\x1f\x8b"); }
 
-ByteSource unpacked(ByteSource bytes, const std::string& place) {
+ByteSource unpacked_without_limit(ByteSource bytes, const std::string& place) {
   const std::string_view first = bytes();
   if (is_gzip(first)) {
     auto inflater = std::make_shared<Inflater>(std::move(bytes), first, place);
@@ -111,18 +112,36 @@ ByteSource unpacked(ByteSource bytes, const std::string& place) {
   };
 }
 
+ByteSource unpacked_within(ByteSource bytes, const std::string& place, std::uint64_t most) {
+  return [source = unpacked_without_limit(std::move(bytes), place), place, most, total = std::uint64_t{0}]() mutable {
+    const std::string_view piece = source();
+    total += piece.size();
+    require(total <= most, "{}: the file holds more than {} when unpacked; give a smaller one.", place,
+            human_bytes(Bytes(static_cast<double>(most))));
+    return piece;
+  };
+}
+
 }  // namespace
 
-ByteSource open_unpacked(const std::string& path) { return unpacked(file_bytes(path), path); }
+ByteSource open_unpacked(const std::string& path, std::uint64_t most) {
+  return unpacked_within(file_bytes(path), path, most);
+}
 
-ByteSource unpacked(std::string_view bytes, const std::string& place) {
-  return unpacked(
+ByteSource unpacked(std::string_view bytes, const std::string& place, std::uint64_t most) {
+  return unpacked_within(
       [bytes, given = false]() mutable {
         const std::string_view piece = given ? std::string_view() : bytes;
         given = true;
         return piece;
       },
-      place);
+      place, most);
+}
+
+std::string read_all(const ByteSource& source) {
+  std::string text;
+  for (std::string_view piece = source(); !piece.empty(); piece = source()) text += piece;
+  return text;
 }
 
 std::string deflated(std::string_view bytes) {

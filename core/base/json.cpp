@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/json.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
+#include <algorithm>
 #include <iterator>
 #include <limits>
-#include <sstream>
+#include <vector>
+
+#include "core/base/text.h"
 
 namespace meshwright {
 
@@ -105,9 +101,97 @@ struct VisitorAdapter {
 
 }  // namespace
 
+namespace {
+
+// Builds the document that the parser walks over, within limits: what reads a document may then descend it by
+// recursion, and no name hides behind an equal one.
+class DocumentBuilder {
+ public:
+  explicit DocumentBuilder(const std::string& place) : place_(place) {}
+
+  [[nodiscard]] Json take() { return std::move(root_); }
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(std::int64_t value) { return put(value); }
+  bool number_unsigned(std::uint64_t value) { return put(value); }
+  bool number_float(double value, const std::string&) { return put(value); }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(Json::binary_t&) { return false; }  // only in other formats than text
+  bool start_object(std::size_t) { return open(Json::value_t::object); }
+  bool start_array(std::size_t) { return open(Json::value_t::array); }
+  bool key(std::string& name) {
+    name_ = std::move(name);
+    return true;
+  }
+  bool end_object() {
+    expect_names_once(open_.back()->get_ref<const Json::object_t&>());
+    open_.pop_back();
+    return true;
+  }
+  bool end_array() {
+    open_.pop_back();
+    return true;
+  }
+  template <class Error>
+  bool parse_error(std::size_t, const std::string&, const Error& error) {
+    throw error;
+  }
+
+ private:
+  bool open(Json::value_t kind) {
+    require(open_.size() < kMaxJsonDepth, "{}: the JSON is nested deeper than {} levels; no format of this program is.",
+            place_, kMaxJsonDepth);
+    put(kind);
+    open_.push_back(latest_);
+    return true;
+  }
+  bool put(Json value) {
+    require(++count_ <= kMaxJsonValues, "{}: the JSON holds more than {} values; give a smaller file.", place_,
+            kMaxJsonValues);
+    if (open_.empty()) {
+      root_ = std::move(value);
+      latest_ = &root_;
+    } else if (open_.back()->is_array()) {
+      auto& list = open_.back()->get_ref<Json::array_t&>();
+      list.push_back(std::move(value));
+      latest_ = &list.back();
+    } else {
+      // Its own insertion looks for the name among all members, which takes hours for many of them.
+      Json::object_t::Container& members = open_.back()->get_ref<Json::object_t&>();
+      members.emplace_back(std::move(name_), std::move(value));
+      latest_ = &members.back().second;
+    }
+    return true;
+  }
+  void expect_names_once(const Json::object_t& object) const {
+    std::vector<std::string_view> names;
+    names.reserve(object.size());
+    for (const auto& member : object) names.push_back(member.first);
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    require(twice == names.end(), "{}: the member '{}' is given twice in one object; give it once.", place_,
+            twice == names.end() ? "" : shortened(*twice));
+  }
+
+  const std::string& place_;
+  Json root_;
+  std::string name_;         // of the next member
+  std::vector<Json*> open_;  // none of them grows while a value inside it is open
+  Json* latest_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
 Json parse_json(const std::string& text, const std::string& place) {
+  require(text.size() <= kMaxTextBytes, "{}: the JSON has more than {}; give a smaller file.", place,
+          human_bytes(Bytes(static_cast<double>(kMaxTextBytes))));
   try {
-    return Json::parse(text);
+    DocumentBuilder builder(place);
+    const bool whole = Json::sax_parse(text, &builder);
+    MW_CHECK(whole, "{}: the JSON parser stopped without saying why", place);
+    return builder.take();
   } catch (const nlohmann::json::parse_error& error) {
     const std::size_t at = std::min<std::size_t>(error.byte, text.size());
     const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
@@ -120,6 +204,47 @@ Json parse_json(const std::string& text, const std::string& place) {
   }
 }
 
+namespace {
+
+bool all_utf8(const Json& json) {
+  if (json.is_string()) return is_utf8(json.get_ref<const std::string&>());
+  if (json.is_object())
+    for (const auto& [name, value] : json.get_ref<const Json::object_t&>())
+      if (!is_utf8(name) || !all_utf8(value)) return false;
+  if (json.is_array())
+    for (const Json& value : json)
+      if (!all_utf8(value)) return false;
+  return true;
+}
+
+Json with_bytes_escaped(const Json& json) {
+  if (json.is_string()) return escaped_bytes(json.get_ref<const std::string&>());
+  if (json.is_array()) {
+    Json list = Json::array();
+    for (const Json& value : json) list.push_back(with_bytes_escaped(value));
+    return list;
+  }
+  if (!json.is_object()) return json;
+  Json object = Json::object();
+  for (const auto& [name, value] : json.get_ref<const Json::object_t&>())
+    object[escaped_bytes(name)] = with_bytes_escaped(value);
+  return object;
+}
+
+}  // namespace
+
+std::string json_text(const Json& json, int indent) {
+  return all_utf8(json) ? json.dump(indent) : with_bytes_escaped(json).dump(indent);
+}
+
+std::string brief(const Json& value) {
+  if (value.is_object() && value.empty()) return "an empty object";
+  if (value.is_object()) return fmt::format("an object with the member '{}'", shortened(value.begin().key()));
+  if (value.is_array()) return fmt::format("a list of {}", value.size());
+  if (value.is_string()) return fmt::format("\"{}\"", shortened(value.get_ref<const std::string&>()));
+  return value.dump();
+}
+
 void visit_json(const std::function<std::string_view()>& next_piece, JsonVisitor& visitor, const std::string& place) {
   PieceIterator::Pieces pieces{next_piece};
   VisitorAdapter adapter{visitor, place};
@@ -127,73 +252,7 @@ void visit_json(const std::function<std::string_view()>& next_piece, JsonVisitor
   MW_CHECK(whole, "{}: the JSON parser stopped without saying why", place);
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw SystemError(fmt::format("{}: cannot be opened ({}).", path, std::strerror(errno)));
-  std::ostringstream text;
-  // Inserting nothing counts as a failure, and an empty file has nothing.
-  if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
-  if (file.bad() || text.fail()) throw SystemError(fmt::format("{}: cannot be read ({}).", path, std::strerror(errno)));
-  return text.str();
-}
-
 Json read_json_file(const std::string& path) { return parse_json(read_file(path), path); }
-
-namespace {
-
-[[noreturn]] void fail_to_write(const std::string& path, int error) {
-  throw SystemError(fmt::format("{}: cannot be written ({}).", path, std::strerror(error)));
-}
-
-// A new file beside `path`, open for writing; closed and, unless it took the place of `path`, removed by the
-// destructor. What a killed process leaves behind only takes up a name.
-class PartialFile {
- public:
-  explicit PartialFile(const std::string& path) : path_(path) {
-    for (int number = 1; file_ < 0; ++number) {
-      name_ = path + (number == 1 ? ".part" : fmt::format(".part{}", number));
-      file_ = open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (file_ < 0 && errno != EEXIST) fail_to_write(path_, errno);
-    }
-  }
-  ~PartialFile() {
-    if (file_ >= 0) close(file_);
-    if (!name_.empty()) std::remove(name_.c_str());
-  }
-  PartialFile(const PartialFile&) = delete;
-  PartialFile& operator=(const PartialFile&) = delete;
-
-  void write_all(std::string_view rest) {
-    while (!rest.empty()) {
-      const ssize_t written = write(file_, rest.data(), rest.size());
-      if (written < 0 && errno != EINTR) fail_to_write(path_, errno);
-      if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
-    }
-  }
-
-  // On the disk before it has the name: a power failure leaves the old file or the new one.
-  void take_the_place() {
-    if (fsync(file_) != 0 && errno != EINVAL) fail_to_write(path_, errno);
-    const int closed = close(file_);
-    file_ = -1;
-    if (closed != 0) fail_to_write(path_, errno);
-    if (std::rename(name_.c_str(), path_.c_str()) != 0)
-      throw SystemError(fmt::format("{}: cannot be replaced ({}).", path_, std::strerror(errno)));
-    name_.clear();
-  }
-
- private:
-  std::string path_, name_;
-  int file_ = -1;
-};
-
-}  // namespace
-
-void write_file(const std::string& path, const std::string& contents) {
-  PartialFile file(path);
-  file.write_all(contents);
-  file.take_the_place();
-}
 
 const Json& member(const Json& object, std::string_view key, const std::string& place) {
   require(object.is_object(), "{}: an object was expected.", place);

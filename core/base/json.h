@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and writing JSON with errors that name the file and the place in it.
 //
-// Every reader takes a `place` ("plan.json: stages[2]") that is put in front of what was expected. Files are written
-// whole or not at all (temporary file, then rename).
+// Every reader takes a `place` ("plan.json: stages[2]") that is put in front of what was expected. What is read is
+// bounded in size, depth and number of values, and gives every member of an object once.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,25 @@
 #include <vector>
 
 #include "core/base/errors.h"
+#include "core/base/file.h"
 
 namespace meshwright {
 
 using Json = nlohmann::ordered_json;
 
-// Throws SystemError when the file cannot be read, InputError when it is not JSON (with line and column).
+inline constexpr std::size_t kMaxJsonDepth = 128;
+inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 24;
+
+// Throws SystemError when the file cannot be read, InputError when it is not JSON (with line and column), exceeds the
+// limits above, or gives a member twice.
 [[nodiscard]] Json read_json_file(const std::string& path);
 [[nodiscard]] Json parse_json(const std::string& text, const std::string& place);
+
+// The text of a document. Bytes that are not UTF-8, as names of files may hold, are written as "\xff" is.
+[[nodiscard]] std::string json_text(const Json& json, int indent = -1);
+
+// A value in an error's sentence: numbers and the beginning of a text as they are, others by their size.
+[[nodiscard]] std::string brief(const Json& value);
 
 // What a text of JSON consists of, in the order in which it stands there.
 class JsonVisitor {
@@ -37,11 +48,6 @@ class JsonVisitor {
 // Walks over a text that need never be whole in memory: `next_piece` returns its next bytes, or none at the end. Throws
 // InputError naming the byte when it is not JSON, and what the visitor throws. Nesting costs a bit per level, no stack.
 void visit_json(const std::function<std::string_view()>& next_piece, JsonVisitor& visitor, const std::string& place);
-
-// The bytes of a file. Throws SystemError when it cannot be read.
-[[nodiscard]] std::string read_file(const std::string& path);
-// Throws SystemError; an existing file is replaced only once the new one is complete on disk.
-void write_file(const std::string& path, const std::string& contents);
 
 // The member `key` of `object`; throws InputError "PLACE: 'key' is missing".
 [[nodiscard]] const Json& member(const Json& object, std::string_view key, const std::string& place);
@@ -75,8 +81,8 @@ template <class T>
       return value.get<T>();
     }
   } catch (const std::exception&) {
-    throw InputError(fmt::format("{}: '{}' has the wrong type ({}); see docs/files.md for the format.", place, key,
-                                 value.dump().substr(0, 40)));
+    throw InputError(
+        fmt::format("{}: '{}' has the wrong type ({}); see docs/files.md for the format.", place, key, brief(value)));
   }
 }
 

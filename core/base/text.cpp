@@ -23,6 +23,93 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
+namespace {
+
+constexpr std::uint32_t kNoCharacter = 0xffffffff;
+
+struct Character {
+  std::uint32_t code;  // kNoCharacter: a byte that begins no character of UTF-8
+  std::size_t bytes;
+};
+
+// The first character of a text that is not empty; neither overlong forms nor surrogates are characters.
+Character first_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  constexpr std::uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (lead < 0xc0 || lead > 0xf4 || text.size() < bytes) return {kNoCharacter, 1};
+  std::uint32_t code = lead & (0x7fu >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {kNoCharacter, 1};
+    code = code << 6 | (byte(i) & 0x3fu);
+  }
+  const bool valid = code >= kSmallest[bytes] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+  return valid ? Character{code, bytes} : Character{kNoCharacter, 1};
+}
+
+bool steers(std::uint32_t code) {
+  const auto within = [code](std::uint32_t low, std::uint32_t high) { return low <= code && code <= high; };
+  return code < 0x20 || within(0x7f, 0x9f) || within(0x200e, 0x200f) || within(0x2028, 0x202e) ||
+         within(0x2066, 0x2069) || code == 0xfeff;
+}
+
+// Characters for which `is_kept` holds stay; others are escaped.
+template <class Kept>
+std::string escaped(std::string_view text, Kept is_kept) {
+  std::string shown;
+  shown.reserve(text.size());
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    if (character.code == kNoCharacter)
+      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+    else if (is_kept(character.code))
+      shown += text.substr(0, character.bytes);
+    else
+      shown +=
+          character.code < 0x80 ? fmt::format("\\x{:02x}", character.code) : fmt::format("\\u{{{:x}}}", character.code);
+    text.remove_prefix(character.bytes);
+  }
+  return shown;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  return escaped(text, [](std::uint32_t code) { return !steers(code); });
+}
+
+std::string printable_lines(std::string_view text) {
+  return escaped(text, [](std::uint32_t code) { return code == '\n' || !steers(code); });
+}
+
+std::string escaped_bytes(std::string_view text) {
+  return escaped(text, [](std::uint32_t) { return true; });
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    if (character.code == kNoCharacter) return false;
+    text.remove_prefix(character.bytes);
+  }
+  return true;
+}
+
+std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return std::string(text);
+  std::size_t end = most;
+  while (end > 0 && end + 4 > most && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
+
+void require_printable(std::string_view name, std::string_view place) {
+  const std::string shown = printable(name);
+  require(shown == name, "{}: the name '{}' holds a control character or bytes that are not UTF-8; leave them out.",
+          place, shortened(shown));
+}
+
 std::string lower_case(std::string_view text) {
   std::string lowered(text);
   for (char& c : lowered) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

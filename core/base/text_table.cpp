@@ -6,12 +6,14 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 
 namespace meshwright {
 
 void TextTable::add_row(std::vector<std::string> cells) {
   MW_CHECK(cells.size() == columns_.size(), "a row of {} cells in a table of {} columns", cells.size(),
            columns_.size());
+  for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
 }
 

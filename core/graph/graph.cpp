@@ -70,6 +70,7 @@ Bytes Tensor::bytes() const { return Bytes(static_cast<double>(elements()) * siz
 
 TensorId Graph::add_tensor(const std::string& tensor_name, TensorKind kind, DType tensor_dtype, std::vector<Dim> dims,
                            std::optional<TensorId> parameter) {
+  require_printable(tensor_name, "a tensor of the model");
   for (auto dim = dims.begin(); dim != dims.end(); ++dim) {
     require(!dim->name.empty() && dim->size >= 1,
             "tensor '{}': dimension '{}' of size {}; give a name and a size of at least 1.", tensor_name, dim->name,
@@ -106,6 +107,7 @@ std::vector<ResultShape> infer_on(const Graph& graph, OpKind kind, const std::st
 
 std::vector<TensorId> Graph::add_op(OpKind kind, const std::string& op_name, std::vector<TensorId> inputs,
                                     Attributes attributes) {
+  require_printable(op_name, "an op of the model");
   const OpRow& row = row_of(kind);
   MW_CHECK(!row.in_place, "op '{}' ({}) overwrites operands", op_name, row.name);
   const std::vector<ResultShape> shapes = infer_on(*this, kind, op_name, inputs, attributes);

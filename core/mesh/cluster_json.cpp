@@ -23,6 +23,7 @@
 #include <cstdlib>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "core/mesh/cluster.h"
 #include "core/mesh/cluster_members.h"
 
@@ -41,6 +42,7 @@ DeviceKind device_from_json(const Json& json, const std::string& place) {
                place);
   DeviceKind device;
   device.name = get<std::string>(json, "name", place);
+  require_printable(device.name, place);
   const Json& peaks = member(json, "peak_flops_per_s", place);
   const std::string peaks_place = place + ".peak_flops_per_s";
   require(peaks.is_object() && !peaks.empty(), "{}: an object of dtype to flop/s was expected.", peaks_place);
@@ -186,6 +188,7 @@ Cluster cluster_from_json(const Json& json, const std::string& place) {
     cluster.name = get<std::string>(json, "name", place);
     cluster.only() = read_group(json, place);
   }
+  require_printable(cluster.name, place);
   if (json.contains("network"))
     cluster.network = network_from_json(json["network"], cluster.groups, place + ": network");
   return cluster;

@@ -129,10 +129,10 @@ const Json& object_member(const Json& object, const char* key, const std::string
 }
 
 int integer(const Json& value, const std::string& place, int low, int high) {
-  require(value.is_number_integer(), "{}: a whole number was expected, not {}.", place, value.dump().substr(0, 40));
+  require(value.is_number_integer(), "{}: a whole number was expected, not {}.", place, brief(value));
   const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(high);
   const std::int64_t number = too_large ? std::int64_t{high} + 1 : value.get<std::int64_t>();
-  require(number >= low && number <= high, "{}: {} is out of range; give a number from {} to {}.", place, value.dump(),
+  require(number >= low && number <= high, "{}: {} is out of range; give a number from {} to {}.", place, brief(value),
           low, high);
   return static_cast<int>(number);
 }
@@ -225,7 +225,10 @@ TrainingOptions training_from_json(const Json& json, const std::string& place) {
 
 AxisMask mask_from_json(const Json& json, const char* key, const std::string& place) {
   AxisMask mask = 0;
-  for (const int axis : integers(json, key, place, 0, 7)) mask = static_cast<AxisMask>(mask | 1 << axis);
+  for (const int axis : integers(json, key, place, 0, 7)) {
+    require((mask >> axis & 1) == 0, "{}: axis {} is given twice; give each mesh axis once.", at(place, key), axis);
+    mask = static_cast<AxisMask>(mask | 1 << axis);
+  }
   return mask;
 }
 
@@ -308,7 +311,7 @@ Schedule schedule_from_json(const Json& ranks, const std::string& place) {
       const auto run = cell.is_string() ? run_from_text(cell.get<std::string>()) : std::nullopt;
       require(run.has_value(),
               "{}[{}][{}]: {} is not a run; expected stage, F, B, I or W, and microbatch, such as \"0F0\".", place,
-              rank, i, cell.dump());
+              rank, i, brief(cell));
       schedule.back().push_back(*run);
     }
   }
@@ -385,6 +388,7 @@ Plan plan_from_json(const Json& json, const std::string& place) {
   plan.training = training_from_json(object_member(json, "training", place), place + ": training");
   plan.cluster = cluster_from_json(object_member(json, "cluster", place), place + ": cluster");
   plan.method = get<std::string>(json, "method", place);
+  require_printable(plan.method, place);
   if (json.contains("software")) plan.software = get<std::string>(json, "software", place);
   if (json.contains("conditions")) plan.conditions = conditions_from_json(json["conditions"], place + ": conditions");
   plan.schedule = named(json, "schedule", place, plan_schedule_from_name);

@@ -8,6 +8,7 @@
 #include "core/plan/ranks.h"
 #include "core/planner/cross_mesh_search.h"
 #include "core/planner/degrees/degrees_search.h"
+#include "core/planner/offload_search.h"
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_search.h"
 #include "core/planner/search/work_bound.h"
@@ -21,6 +22,9 @@ void expect_consistent(const PlanRequest& request) {
   require(request.training.batch >= 1, "the batch must be at least 1 sample; it is {}.", request.training.batch);
   require(request.goal.objective == Goal::Objective::StepTime || !request.trains(),
           "latency and throughput are for serving; give --schedule inference.");
+  require(!request.search.any_offload || request.trains(),
+          "what the hosts keep is searched for training, and --schedule inference serves a trained model; give "
+          "--offload none, or what is to be kept.");
   require(
       request.search.launch_for == nullptr || request.trains(),
       "frameworks are launched for training, and --schedule inference serves a trained model; leave one of them out.");
@@ -36,23 +40,16 @@ bool may_fit_one_stage(const PlanRequest& request, const PlanningResult& result)
          used_devices(*result.plan) == request.cluster.devices();
 }
 
-// The same point as one stage of method shard.
-PlanRequest one_stage_request(const PlanRequest& request, const Plan& plan) {
+// The same point as one stage of a method.
+PlanRequest one_stage_request(const PlanRequest& request, const Plan& plan, Method::Kind method) {
   PlanRequest one = request;
-  one.search.method.kind = Method::Kind::Shard;
+  one.search.method.kind = method;
   one.search.microbatches = plan.training.microbatches;
   one.search.layers = ModelDefault{};
   if (!one.search.layer_cut.fixes_count()) one.search.layers = static_cast<int>(plan.layer_starts.size());
   one.search.schedule = request.first_schedule();
   one.stage_profile.keep = false;
   return one;
-}
-
-void add_work(SearchLog& log, const SearchLog& more) {
-  log.points += more.points;
-  log.simulations += more.simulations;
-  log.stages_costed += more.stages_costed;
-  log.interrupted = log.interrupted || more.interrupted;
 }
 
 PlanningResult better_of(PlanningResult result, PlanningResult one_stage) {
@@ -112,7 +109,7 @@ PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, c
   of.stage_profile.keep = false;
   const auto to_beat = result.plan ? std::optional(result.plan->predicted.step_time) : std::nullopt;
   PlanningResult degrees = search_degrees(of, costs, evaluator, to_beat);
-  add_work(result.log, degrees.log);
+  result.log.add(degrees.log);
   if (!degrees.plan) return result;
   const std::string method = degrees.plan->method;
   degrees.plan->method = request.search.method.text;
@@ -123,16 +120,30 @@ PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, c
   return degrees;
 }
 
+// The sharding of one stage fits the memory more closely than the stages of pipelines do. Data parallelism and its ZeRO
+// levels are among these shardings. But their costs count a resharding once per reader, and the program once per value,
+// so that one of them may be faster by a hair.
+PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result, const CostModel& costs,
+                              PlanEvaluator& evaluator) {
+  using Kind = Method::Kind;
+  std::vector<Kind> methods = {Kind::Shard};
+  if (leaves_all_open(request) && request.search.forced.empty() && request.cluster.devices() > 1)
+    methods.insert(methods.end(), {Kind::Data, Kind::Zero1, Kind::Zero2, Kind::Zero3});
+  const Plan found = *result.plan;
+  for (const Kind method : methods) {
+    PlanningResult one_stage = search_plans(one_stage_request(request, found, method), costs, evaluator);
+    result.log.add(one_stage.log);
+    if (one_stage.log.interrupted) break;
+    result = better_of(std::move(result), std::move(one_stage));
+  }
+  return result;
+}
+
 // As make_plan, with the bounds of the search alone.
 PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
   PlanningResult result = request.search.launch_for != nullptr ? search_degrees(request, costs, evaluator)
                                                                : search_plans(request, costs, evaluator);
-  // The sharding of one stage fits the memory more closely than the stages of pipelines do.
-  if (may_fit_one_stage(request, result)) {
-    PlanningResult one_stage = search_plans(one_stage_request(request, *result.plan), costs, evaluator);
-    add_work(result.log, one_stage.log);
-    result = better_of(std::move(result), std::move(one_stage));
-  }
+  if (may_fit_one_stage(request, result)) result = with_one_stage(request, std::move(result), costs, evaluator);
   if (leaves_degrees_open(request) && !result.log.interrupted)
     result = with_degrees(request, std::move(result), costs, evaluator);
   return result;
@@ -193,10 +204,7 @@ void choose_forms(PlanningResult& result, const PlanRequest& request, const Cost
   result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
 }
 
-}  // namespace
-
-PlanningResult make_plan(const PlanRequest& asked, const CostModel& costs, PlanEvaluator& evaluator) {
-  expect_consistent(asked);
+PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, PlanEvaluator& evaluator) {
   PlanRequest request = asked;
   std::optional<AnswerRecord> record;
   if (asked.record != nullptr) request.record = &record.emplace(*asked.record);
@@ -211,6 +219,14 @@ PlanningResult make_plan(const PlanRequest& asked, const CostModel& costs, PlanE
   choose_forms(result, request, costs, evaluator, record ? &*record : nullptr);
   if (result.plan) set_lower_bounds(result, bound);
   return result;
+}
+
+}  // namespace
+
+PlanningResult make_plan(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
+  expect_consistent(request);
+  const OffloadPlanner planner = [&](const PlanRequest& of) { return plan_and_bound(of, costs, evaluator); };
+  return request.search.any_offload ? search_offload(request, planner) : planner(request);
 }
 
 PlanOutcome PlanEvaluator::outcome(const PlanOfGraph& made) const {

@@ -181,6 +181,7 @@ struct SearchOptions {
   // Only plans of one set of degrees that this framework launches; method, layers and their cut are not read
   // (degrees/degrees_search.h).
   const Framework* launch_for = nullptr;
+  bool any_offload = false;  // training only: what hosts keep is chosen, too; that of the training is not read
 };
 
 // What is known of the stages' costs besides the models, and whether the search keeps its stage table.
@@ -241,6 +242,14 @@ struct SearchLog {
   std::int64_t stages_costed = 0;     // stage table entries
   bool interrupted = false;
   std::string how;  // why the search stopped, in words
+
+  // Adds the work of a search that was made beside this one.
+  void add(const SearchLog& more) {
+    points += more.points;
+    simulations += more.simulations;
+    stages_costed += more.stages_costed;
+    interrupted = interrupted || more.interrupted;
+  }
 };
 
 struct PlanningResult {

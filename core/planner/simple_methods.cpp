@@ -142,12 +142,6 @@ class Rivals {
   // Tells the request's record of a plan that is the answer, or was judged and is not.
   void note_answer(const PlanProgram& program, const std::string& method, PlanEvaluator& searched_by) const;
   void note_loser(const Judged& rival) const;
-  void add(const SearchLog& log) {
-    found_.log.points += log.points;
-    found_.log.simulations += log.simulations;
-    found_.log.stages_costed += log.stages_costed;
-    found_.log.interrupted = found_.log.interrupted || log.interrupted;
-  }
 
   const PlanRequest& request_;
   PlanningResult found_;
@@ -232,7 +226,7 @@ void Rivals::search_by(const std::string& method) {
   if (stopped()) return;
   try {
     PlanningResult result = planner_(by_method(request_, method), evaluator_);
-    add(result.log);
+    found_.log.add(result.log);
     if (!result.plan || !beats(result.plan->predicted.step_time)) return;
     take({std::make_shared<const Graph>(std::move(result.graph)), *std::move(result.plan), nullptr}, method,
          evaluator_);
@@ -242,7 +236,7 @@ void Rivals::search_by(const std::string& method) {
 }
 
 void Rivals::compare(std::vector<Judged> rivals) {
-  for (const Judged& rival : rivals) add(rival.log);
+  for (const Judged& rival : rivals) found_.log.add(rival.log);
   std::erase_if(rivals, [](const Judged& rival) { return !rival.made; });
   std::stable_sort(rivals.begin(), rivals.end(), [](const Judged& a, const Judged& b) { return a.step < b.step; });
   for (const Judged& rival : rivals) {

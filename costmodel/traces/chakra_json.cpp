@@ -54,8 +54,7 @@ class ObjectReader {
     std::int64_t read = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), read);
     require(!digits.empty() && error == std::errc() && end == digits.data() + digits.size(),
-            "{}: {} is no whole number; give what Chakra's jsonizer wrote.", place_,
-            value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
+            "{}: {} is no whole number; give what Chakra's jsonizer wrote.", place_, brief(value));
     return static_cast<std::uint64_t>(read);
   }
   [[nodiscard]] std::uint64_t number(const char* key) const {

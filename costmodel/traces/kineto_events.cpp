@@ -14,7 +14,6 @@ namespace meshwright {
 namespace {
 
 // What a trace may hold; beyond that it is no recording of a step.
-constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 33;
 constexpr std::size_t kMaxEvents = 20'000'000, kMaxNodes = 1 << 18, kMaxMembers = 1 << 9, kMaxDepth = 16;
 
 // Builds one value after the other from what the parser finds.
@@ -65,7 +64,7 @@ class ValueBuilder {
   std::size_t nodes_ = 0;
 };
 
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : brief(value); }
 
 const Json* find(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -323,15 +322,7 @@ class EventReader final : public JsonVisitor {
 
 KinetoEvents read_kineto_events(const ByteSource& bytes, const std::string& place) {
   EventReader reader(place);
-  std::uint64_t total = 0;
-  const ByteSource counted = [&]() {
-    const std::string_view piece = bytes();
-    total += piece.size();
-    require(total <= kMaxBytes, "{}: the trace unpacks to more than {}; record fewer steps.", place,
-            human_bytes(Bytes(static_cast<double>(kMaxBytes))));
-    return piece;
-  };
-  visit_json(counted, reader, place);
+  visit_json(bytes, reader, place);
   return reader.finish();
 }
 

@@ -23,6 +23,9 @@
 
 namespace meshwright {
 
+// A trace may be large, as it is read event by event; beyond that it is no recording of a step.
+inline constexpr std::uint64_t kMaxKinetoBytes = std::uint64_t{1} << 33;
+
 struct CollectiveArgs {
   std::string name, dtype;               // "allreduce", "BFloat16"
   std::int64_t in = 0, out = 0;          // elements

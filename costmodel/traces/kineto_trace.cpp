@@ -188,7 +188,7 @@ TraceImport read_kineto_trace(const ByteSource& bytes, const std::string& place,
 }
 
 TraceImport read_kineto_trace(const std::string& path, int devices_per_host) {
-  return read_kineto_trace(open_unpacked(path), path, devices_per_host);
+  return read_kineto_trace(open_unpacked(path, kMaxKinetoBytes), path, devices_per_host);
 }
 
 }  // namespace meshwright

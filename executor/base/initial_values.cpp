@@ -87,8 +87,8 @@ bool has_master_copy(const Op& op) {
 
 }  // namespace
 
-InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType precision)
-    : graph_(graph), seed_(seed), precision_(precision) {
+InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given)
+    : graph_(graph), seed_(seed), precision_(precision), given_(std::move(given)) {
   std::set<TensorId> truths;  // what decides a selection, and what it is made of by moving elements
   for (auto op = graph.ops().rbegin(); op != graph.ops().rend(); ++op) {
     if (op->kind == OpKind::Select) truths.insert(op->inputs[0]);
@@ -109,12 +109,34 @@ InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType preci
       known->second = std::min(known->second, bound);
     }
   }
+  if (given_.labels == GivenValues::Labels::FollowingWord) find_followed();
+  if (given_.samples)
+    for (const auto& [input, bound] : index_bounds_)
+      if (graph.tensor(input).kind == TensorKind::Input) given_.samples->check_bound(graph.tensor(input), bound);
+}
+
+// Labels of a decoder follow what the decoder reads, where it reads other tokens than an encoder does.
+void InitialValues::find_followed() {
+  const auto input = [&](const std::string& name) -> const Tensor* {
+    for (const Tensor& tensor : graph_.tensors())
+      if (tensor.kind == TensorKind::Input && tensor.dtype == DType::I32 && tensor.name == name) return &tensor;
+    return nullptr;
+  };
+  const Tensor* tokens = input("decoder_tokens") != nullptr ? input("decoder_tokens") : input("tokens");
+  if (tokens == nullptr) return;
+  const Tensor* labels = input("labels");
+  for (std::int64_t words = 1; labels != nullptr && labels->dims == tokens->dims;
+       labels = input(fmt::format("labels_{}", ++words)))
+    followed_.emplace(labels->id, Followed{tokens->id, words});
 }
 
 void InitialValues::fill(const Tensor& tensor, std::span<const std::int64_t> offset,
                          std::span<const std::int64_t> shape, void* out) const {
   const bool is_weight = tensor.kind == TensorKind::Parameter || masters_.count(tensor.id) > 0;
   const Tensor& source = is_weight && tensor.parameter ? graph_.tensor(*tensor.parameter) : tensor;
+  if (given_.start && (given_.start->fill(tensor, offset, shape, precision_, out) ||
+                       (is_weight && given_.start->fill(source, offset, shape, precision_, out))))
+    return;
   with_element_type(precision_, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, std::int32_t>) {
@@ -151,14 +173,26 @@ double InitialValues::total_weight(int step) const {
 
 void InitialValues::fill_input(const Tensor& tensor, int step, int microbatch, std::span<const std::int64_t> offset,
                                std::span<const std::int64_t> shape, void* out) const {
-  const std::uint64_t key = input_key(tensor, step);
+  if (given_.samples) {
+    const std::int64_t samples = graph_.batch / graph_.microbatches;  // of a microbatch
+    const std::int64_t first = step * graph_.batch + microbatch * samples + (offset.empty() ? 0 : offset[0]);
+    if (given_.samples->fill(tensor, first, offset, shape, precision_, out)) return;
+  }
+  const auto followed = followed_.find(tensor.id);
+  const Tensor& source = followed == followed_.end() ? tensor : graph_.tensor(followed->second.tokens);
+  const std::uint64_t key = input_key(source, step);
   const std::int64_t before = microbatch * tensor.elements();
   if (tensor.dtype == DType::I32) {
     const auto bound = index_bounds_.find(tensor.id);
     require(bound != index_bounds_.end(), "input '{}' is i32, but no op uses it as an index; its range is unknown.",
             tensor.name);
+    const std::int64_t of_source = index_bounds_.at(source.id),
+                       words = followed == followed_.end() ? 0 : followed->second.words;
     for_each_run(tensor.dims, offset, shape, [&](std::int64_t position, std::int64_t index, std::int64_t length) {
-      kernels::fill_integers(static_cast<std::int32_t*>(out) + position, length, key, before + index, bound->second);
+      std::int32_t* values = static_cast<std::int32_t*>(out) + position;
+      kernels::fill_integers(values, length, key, before + index, of_source);
+      for (std::int64_t i = 0; words > 0 && i < length; ++i)
+        values[i] = static_cast<std::int32_t>((values[i] + words) % bound->second);
     });
     return;
   }

@@ -12,12 +12,14 @@
 #include <utility>
 
 #include "core/graph/graph.h"
+#include "executor/base/given_values.h"
 
 namespace meshwright {
 
 class InitialValues {
  public:
-  InitialValues(const Graph& graph, std::uint64_t seed, DType precision);
+  // What is `given` is not made. Throws InputError where given samples do not fit the graph.
+  InitialValues(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given = {});
 
   // A tile, at `offset` of the whole tensor, of a parameter, a state or an accumulator.
   // Weights: uniform with variance 1 / fan-in; gammas 1; other vectors (biases) uniform in +-0.1, so that a lost one
@@ -33,14 +35,21 @@ class InitialValues {
                   std::span<const std::int64_t> shape, void* out) const;
 
  private:
+  void find_followed();
   [[nodiscard]] std::uint64_t input_key(const Tensor& tensor, int step) const;
   [[nodiscard]] double total_weight(int step) const;  // added up once per step, by whoever asks first
 
   const Graph& graph_;
   std::uint64_t seed_;
   DType precision_;
+  GivenValues given_;
   std::set<TensorId> masters_;
   std::map<TensorId, std::int64_t> index_bounds_;  // of I32 inputs
+  struct Followed {
+    TensorId tokens;
+    std::int64_t words;  // how far behind them
+  };
+  std::map<TensorId, Followed> followed_;  // by the labels that follow tokens
 
   // Guards the total of the step that was asked for last. Devices ask for that of the same step.
   mutable std::mutex total_mutex_;

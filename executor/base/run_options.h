@@ -4,10 +4,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "core/graph/graph.h"
+#include "executor/base/checkpoint_options.h"
+#include "executor/base/given_values.h"
+#include "executor/base/learning_rate.h"
 
 namespace meshwright {
+
+// A step that all devices of the process have done.
+struct StepReport {
+  int step;                    // of this run, from 0
+  std::optional<double> loss;  // unset where another process has it
+  Seconds time;                // from the process's first device's begin to its last one's end
+};
 
 struct RunOptions {
   int steps = 1;
@@ -19,9 +30,16 @@ struct RunOptions {
   // The number of steps, counted from the end, in which the devices' work is recorded. REQUIRES: Backend::recorder(),
   // unless 0.
   int steps_with_work = 0;
-  // Called with the number of steps that are done, after each of them and before the next begins, by the thread of one
-  // of the process's devices: no step counts the time that it takes.
-  std::function<void(int)> on_step = {};
+  // Called after each step and before the next begins, by one thread of the process: no step counts the time that it
+  // takes. Set in all processes of a run or in none.
+  std::function<void(const StepReport&)> on_report = {};
+  GivenValues given = {};
+  // Steps that an earlier run has done: samples, the optimizer and the learning rate go on behind them.
+  int first_step = 0;
+  LearningRate learning_rate = {};
+  std::optional<CheckpointOptions> checkpoint = {};
+  // Whether the result has what the loss was computed from, and the gradients that the updates read, of the last step.
+  bool keep_logits = false, keep_gradients = false;
 };
 
 // Throws InputError for numbers of steps below 1, and for a precision that the host cannot compute in.

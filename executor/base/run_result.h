@@ -18,6 +18,12 @@ struct StepReplaySummary {
   std::string why_none;  // why no step was replayed, if the backend could have; else empty
 };
 
+// What the last step's loss was computed from, of all samples of the step in order.
+struct KeptLogits {
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;
+};
+
 struct RunResult {
   std::vector<double> losses;       // [step], sum over microbatches
   std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
@@ -25,6 +31,8 @@ struct RunResult {
   std::vector<Timeline> timelines;  // of the recorded steps but run_reference's, the last one included
   std::map<std::string, std::vector<double>> weights;         // by parameter name, whole tensor, after the last step
   std::map<std::string, std::vector<double>> second_moments;  // the same of Adam's second moments; empty without Adam
+  std::map<std::string, std::vector<double>> gradients;       // the same, by RunOptions::keep_gradients
+  KeptLogits logits;                                          // by RunOptions::keep_logits
   // The loss scale of each device that keeps one, after the last step; empty unless losses are scaled.
   std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes

@@ -231,11 +231,35 @@ bool mixes_samples(const Graph& graph) {
   });
 }
 
+// Whether both compute the same of each sample: their tensors differ in the size of the batch alone. A mixture's groups
+// of tokens, and with them the capacity of its experts, are cut to the microbatch.
+bool alike_per_sample(const Graph& a, const Graph& b) {
+  const auto same_dims = [](const Tensor& x, const Tensor& y) {
+    return std::equal(x.dims.begin(), x.dims.end(), y.dims.begin(), y.dims.end(), [](const Dim& d, const Dim& e) {
+      return d.name == e.name && (d.size == e.size || d.name == "batch");
+    });
+  };
+  for (const Op& op : a.ops()) {
+    if (op.phase != Phase::Forward) break;
+    const Op& other = b.op(op.id);
+    for (std::size_t i = 0; i < op.outputs.size(); ++i)
+      if (other.outputs.size() != op.outputs.size() || !same_dims(a.tensor(op.outputs[i]), b.tensor(other.outputs[i])))
+        return false;
+  }
+  return true;
+}
+
+// Whether another number of microbatches trains another model.
+bool depends_on_microbatches(const CheckedWork& work) {
+  const Graph whole = reference_graph(work, 1, 0.0);
+  if (mixes_samples(whole)) return true;
+  return !alike_per_sample(whole, reference_graph(work, work.training.microbatches, 0.0));
+}
+
 // The truth: no microbatches, unless they change what is trained.
 Graph reference_graph(const CheckedWork& work, double learning_rate) {
-  Graph graph = reference_graph(work, 1, learning_rate);
-  if (work.training.microbatches == 1 || !mixes_samples(graph)) return graph;
-  return reference_graph(work, work.training.microbatches, learning_rate);
+  const bool cut = work.training.microbatches > 1 && depends_on_microbatches(work);
+  return reference_graph(work, cut ? work.training.microbatches : 1, learning_rate);
 }
 
 // Every weight a few last places larger or smaller than it was: the rounding of all sums comes from that.
@@ -255,7 +279,7 @@ RunResult run_with_other_rounding(const CheckedWork& work, const RunOptions& opt
   // The smallest number above one that divides the batch.
   std::int64_t microbatches = std::min<std::int64_t>(2, work.training.batch);
   while (work.training.batch % microbatches != 0) ++microbatches;
-  const bool mixes = mixes_samples(reference_graph(work, 1, 0.0));
+  const bool mixes = depends_on_microbatches(work);
   if (mixes) microbatches = work.training.microbatches;
   const double nudge = options.precision == DType::F64 ? kNudgeF64 : kNudgeF32;
   const Graph graph = reference_graph(work, microbatches, work.training.optimizer.learning_rate * (1.0 + nudge));

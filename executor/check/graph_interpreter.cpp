@@ -18,8 +18,8 @@ std::vector<std::int64_t> shape_of(const Tensor& tensor) {
 
 }  // namespace
 
-GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision)
-    : graph_(graph), precision_(precision), initial_(graph, seed, precision) {
+GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given)
+    : graph_(graph), precision_(precision), initial_(graph, seed, precision, std::move(given)) {
   for (const Tensor& tensor : graph.tensors()) {
     // Every tensor has memory of its own, so that all values can be read after a step.
     values_.push_back(pool_.allocate(storage_size(tensor.elements(), tensor.dtype, precision), tensor.bytes()));
@@ -71,7 +71,7 @@ void GraphInterpreter::clear_accumulators() {
       std::memset(values_[tensor.id.index()].data, 0, values_[tensor.id.index()].size);
 }
 
-void GraphInterpreter::run(Phase phase, std::int64_t step) {
+void GraphInterpreter::run(Phase phase, std::int64_t step, double rate) {
   for (const Op& op : graph_.ops()) {
     if (op.phase != phase) continue;
     std::vector<void*> inputs, outputs;
@@ -79,9 +79,9 @@ void GraphInterpreter::run(Phase phase, std::int64_t step) {
     for (const TensorId id : op.outputs) outputs.push_back(values_[id.index()].data);
     const OpCallPlan& call = calls_[op.id.index()];
     if (precision_ == DType::F64)
-      run_op<double>(call, inputs, outputs, {.step = step, .microbatch = microbatch_});
+      run_op<double>(call, inputs, outputs, {.step = step, .microbatch = microbatch_, .rate = rate});
     else
-      run_op<float>(call, inputs, outputs, {.step = step, .microbatch = microbatch_});
+      run_op<float>(call, inputs, outputs, {.step = step, .microbatch = microbatch_, .rate = rate});
   }
 }
 

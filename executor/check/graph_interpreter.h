@@ -16,14 +16,14 @@ namespace meshwright {
 class GraphInterpreter {
  public:
   // Parameters, optimizer state and accumulators get their initial values.
-  GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision);
+  GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given = {});
 
   [[nodiscard]] std::vector<double> get(TensorId tensor) const;
   void set(TensorId tensor, const std::vector<double>& values);
 
   void load_inputs(int step, int microbatch);
   void clear_accumulators();
-  void run(Phase phase, std::int64_t step = 1);  // every op of the phase, in order
+  void run(Phase phase, std::int64_t step = 1, double rate = 1.0);  // every op of the phase, in order
   [[nodiscard]] DType precision() const { return precision_; }
   [[nodiscard]] Bytes allocated() const { return pool_.peak(); }
 

@@ -7,6 +7,7 @@
 #include "executor/base/clock.h"
 #include "executor/check/graph_interpreter.h"
 #include "executor/runner/assemble.h"
+#include "executor/runner/kept_tiles.h"
 
 namespace meshwright {
 
@@ -18,13 +19,30 @@ void add_span(Timeline& timeline, Span::Kind kind, int microbatch, Clock::time_p
       {kind, DeviceId(0), StageId(0), MicrobatchId(microbatch), since(origin, begin), since(origin, Clock::now())});
 }
 
+KeptTile whole_tile(const Graph& graph, const GraphInterpreter& interpreter, OpId reader, std::size_t operand,
+                    int microbatch) {
+  const TensorId id = graph.op(reader).inputs[operand];
+  KeptTile tile{reader, microbatch, {}, {}, interpreter.get(id)};
+  for (const Dim& dim : graph.tensor(id).dims) tile.extent.push_back(dim.size);
+  tile.offset.assign(tile.extent.size(), 0);
+  return tile;
+}
+
+void keep_operands(const Graph& graph, const std::map<OpId, KeptOperand>& kept, Phase phase,
+                   const GraphInterpreter& interpreter, int microbatch, RunResult& result) {
+  for (const auto& [op, operand] : kept)
+    if (graph.op(op).phase == phase)
+      place_kept(graph, kept, whole_tile(graph, interpreter, op, operand.operand, microbatch), result);
+}
+
 }  // namespace
 
 RunResult run_reference(const Graph& graph, const RunOptions& options, const StepObserver& after_backward,
                         const StartChange& before_first) {
   require_valid(options);
-  GraphInterpreter interpreter(graph, options.seed, options.precision);
+  GraphInterpreter interpreter(graph, options.seed, options.precision, options.given);
   if (before_first) before_first(interpreter);
+  const std::map<OpId, KeptOperand> kept = kept_operands(graph, options);
   RunResult result;
   for (int step = 0; step < options.steps; ++step) {
     Timeline timeline;
@@ -33,9 +51,10 @@ RunResult run_reference(const Graph& graph, const RunOptions& options, const Ste
     interpreter.clear_accumulators();
     for (int m = 0; m < static_cast<int>(graph.microbatches); ++m) {
       Clock::time_point begin = Clock::now();
-      interpreter.load_inputs(step, m);
+      interpreter.load_inputs(options.first_step + step, m);
       interpreter.run(Phase::Forward);
       add_span(timeline, Span::Kind::Forward, m, origin, begin);
+      if (step + 1 == options.steps) keep_operands(graph, kept, Phase::Forward, interpreter, m, result);
       if (graph.loss) loss += interpreter.get(*graph.loss)[0];
       begin = Clock::now();
       interpreter.run(Phase::Backward);
@@ -44,8 +63,10 @@ RunResult run_reference(const Graph& graph, const RunOptions& options, const Ste
     if (after_backward) after_backward(interpreter);
     const Clock::time_point begin = Clock::now();
     // Steps count from 1: Adam divides by 1 - beta^step.
-    interpreter.run(Phase::Update, step + 1);
+    const std::int64_t number = options.first_step + step + 1;
+    interpreter.run(Phase::Update, number, options.learning_rate.factor(number));
     add_span(timeline, Span::Kind::Update, 0, origin, begin);
+    if (step + 1 == options.steps) keep_operands(graph, kept, Phase::Update, interpreter, 0, result);
     timeline.end = timeline.spans.back().end;
     result.losses.push_back(loss);
     result.step_times.push_back(to_seconds(timeline.end));

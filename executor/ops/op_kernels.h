@@ -35,6 +35,7 @@ struct OpMoment {
   std::span<const std::int64_t> begin = {};  // [axis]: where the shard begins along it; empty: the op is whole
   std::int64_t step = 1;                     // number of this optimizer step, 1 for the first
   std::int64_t microbatch = 0;
+  double rate = 1.0;  // factor of the learning rate
 };
 
 // T: float or double. Floating-point operands are arrays of T, integer operands of int32. In-place ops: each output

@@ -51,20 +51,20 @@ struct Update {
 template <class T>
 void run_sgd(const Operands<T>& o) {
   const Attributes& a = o.attributes();
-  Update<T>{o, 0}.run(kernels::SgdSettings{a.learning_rate, a.weight_decay});
+  Update<T>{o, 0}.run(kernels::SgdSettings{a.learning_rate * o.moment.rate, a.weight_decay});
 }
 
 template <class T>
 void run_momentum(const Operands<T>& o) {
   const Attributes& a = o.attributes();
-  Update<T>{o, 1}.run(kernels::MomentumSettings{a.learning_rate, a.momentum, a.weight_decay});
+  Update<T>{o, 1}.run(kernels::MomentumSettings{a.learning_rate * o.moment.rate, a.momentum, a.weight_decay});
 }
 
 template <class T>
 void run_adam(const Operands<T>& o) {
   const Attributes& a = o.attributes();
   const Update<T> u{o, 2};
-  u.run(kernels::AdamSettings{a.learning_rate, a.beta1, a.beta2, a.epsilon, u.step(), a.weight_decay});
+  u.run(kernels::AdamSettings{a.learning_rate * o.moment.rate, a.beta1, a.beta2, a.epsilon, u.step(), a.weight_decay});
 }
 
 // --- Adafactor ---
@@ -112,11 +112,12 @@ void run_adafactor(const Operands<T>& o) {
   const std::size_t gradient = o.outputs.size(), squares = gradient + (a.factored ? 4 : 2);
   std::int64_t whole = 1;
   for (const int axis : o.call.space.inputs[0]) whole *= o.whole(axis);
-  const double rate = kernels::limited_rate(a.learning_rate, static_cast<double>(*o.in(squares)), whole, a.move_limit);
+  const double learning_rate = a.learning_rate * o.moment.rate;
+  const double rate = kernels::limited_rate(learning_rate, static_cast<double>(*o.in(squares)), whole, a.move_limit);
   // With a master copy the master is what is updated; the weight follows it.
   T* const weight = o.out(gradient - 1);
   kernels::follow_move(weight, o.in(gradient), moments_of(o, gradient), static_cast<T>(step.factor()),
-                       {rate, 1 - a.learning_rate * a.weight_decay});
+                       {rate, 1 - learning_rate * a.weight_decay});
   if (gradient == 2) std::copy_n(weight, o.elements(0), o.out(0));
 }
 

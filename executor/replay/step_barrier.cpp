@@ -16,16 +16,25 @@ void StepBarrier::arrive_and_wait(bool first) {
   released_.arrive_and_wait();
 }
 
+bool StepBarrier::agree(bool first, bool wish) {
+  if (first) wish_ = wish;
+  arrive_and_wait(first);
+  const bool agreed = wish_;
+  arrived_.arrive_and_wait();  // nobody wishes again before all have read
+  return agreed;
+}
+
 void StepBarrier::meet_peers() {
   const std::uint64_t tag = peer_tag(PeerTag::Step, 0);
   // Process 0 waits for all others, and then releases them.
   if (peers_->rank() != 0) {
     peers_->send(0, tag, {});
-    static_cast<void>(peers_->receive(0, tag, abort_));
+    const std::vector<std::byte> wish = peers_->receive(0, tag, abort_);
+    wish_ = wish.size() == 1 && wish[0] != std::byte{0};
     return;
   }
   for (int other = 1; other < peers_->size(); ++other) static_cast<void>(peers_->receive(other, tag, abort_));
-  for (int other = 1; other < peers_->size(); ++other) peers_->send(other, tag, {});
+  for (int other = 1; other < peers_->size(); ++other) peers_->send(other, tag, {std::byte{wish_}});
 }
 
 }  // namespace meshwright

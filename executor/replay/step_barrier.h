@@ -13,6 +13,8 @@ class StepBarrier {
   StepBarrier(int devices, Abort& abort, Peers* peers);
   // By each device's thread; `first` by one of them.
   void arrive_and_wait(bool first);
+  // The same; all get what the first device of the first process wishes.
+  [[nodiscard]] bool agree(bool first, bool wish);
 
  private:
   void meet_peers();
@@ -20,6 +22,7 @@ class StepBarrier {
   const Abort& abort_;
   Peers* const peers_;
   Barrier arrived_, released_;
+  bool wish_ = false;
 };
 
 }  // namespace meshwright

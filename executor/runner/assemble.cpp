@@ -117,6 +117,24 @@ std::vector<WantedTile> wanted_tiles(const Graph& graph, const Program& program,
   return wanted;
 }
 
+std::vector<WantedTile> state_tiles(const Graph& graph, const Program& program) {
+  std::vector<WantedTile> wanted;
+  std::set<std::pair<TensorId, std::vector<std::int64_t>>> seen;
+  for (const Buffer& buffer : program.buffers) {
+    const Tensor& tensor = graph.tensor(buffer.local.tensor);
+    const bool lasts = tensor.kind == TensorKind::Parameter || tensor.kind == TensorKind::OptimizerState ||
+                       tensor.kind == TensorKind::StepState;
+    if (!buffer.persistent || !lasts) continue;
+    // A tied parameter has copies in other stages, which may be cut in other ways: its own buffer counts.
+    if (tensor.kind != TensorKind::StepState && buffer.name != tensor.name) continue;
+    for (const DeviceId device : program.stages[buffer.stage.index()].devices) {
+      const TilePlace place = tile_place(program, graph, buffer.stage, device, buffer.local);
+      if (!place.is_empty() && seen.insert({tensor.id, place.offset}).second) wanted.push_back({buffer.id, device});
+    }
+  }
+  return wanted;
+}
+
 RunResult assemble(const Graph& graph, const Program& program, const RunOptions& options, std::vector<RunPart>& parts) {
   RunResult result;
   std::vector<RunPart*> part_of(program.devices.size(), nullptr);
@@ -136,6 +154,9 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
   if (!graph.loss) result.losses.assign(static_cast<std::size_t>(options.steps), 0.0);
   add_times(parts, options, result);
 
+  const std::map<OpId, KeptOperand> kept = kept_operands(graph, options);
+  for (const RunPart& part : parts)
+    for (const KeptTile& tile : part.kept) place_kept(graph, kept, tile, result);
   const Names parameters = parameters_of(graph), moments = second_moments_of(graph);
   // wanted_tiles gives the same order in every process, so that tiles travel without names: a part's next one is meant.
   std::map<const RunPart*, std::size_t> taken;

@@ -27,6 +27,9 @@ struct WantedTile {
 [[nodiscard]] std::vector<WantedTile> wanted_tiles(const Graph& graph, const Program& program,
                                                    const RunOptions& options);
 
+// Every part of every parameter and state once: what training goes on from.
+[[nodiscard]] std::vector<WantedTile> state_tiles(const Graph& graph, const Program& program);
+
 // `parts`: of all processes, in any order; their tiles are taken out.
 [[nodiscard]] RunResult assemble(const Graph& graph, const Program& program, const RunOptions& options,
                                  std::vector<RunPart>& parts);

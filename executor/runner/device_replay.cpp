@@ -48,7 +48,7 @@ void DeviceRunner::replay_step(StepReplayer& replayer, int step, bool record) {
   if (made_inputs_of_ != step) make_captured_inputs(step);
   for (const CapturedInput& captured : captured_inputs_)
     std::copy(captured.next.begin(), captured.next.end(), static_cast<std::byte*>(captured.host));
-  replayer.replay(device_.value, *backend_, step + 1, record);
+  replayer.replay(device_.value, *backend_, context_.options.first_step + step + 1, record);
   // After replay(), which only queues work: the device computes in the meantime.
   if (step + 1 < context_.options.steps) make_captured_inputs(step + 1);
   if (record) marked_ = captured_spans_;

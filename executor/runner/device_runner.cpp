@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "executor/base/element_type.h"
 #include "executor/base/tile_place.h"
+#include "executor/runner/assemble.h"
 
 namespace meshwright {
 
@@ -154,9 +155,9 @@ void DeviceRunner::write(const LocalTensor& local, void* to, Fill fill) {
 }
 
 void DeviceRunner::make_input(const Input& input, int step, void* numbers) const {
-  context_.initial_values.fill_input(context_.graph.tensor(input.local->tensor), step, input.microbatch.value,
-                                     tile_place(program_, context_.graph, input.stage, device_, *input.local).offset,
-                                     input.local->shape, numbers);
+  context_.initial_values.fill_input(
+      context_.graph.tensor(input.local->tensor), context_.options.first_step + step, input.microbatch.value,
+      tile_place(program_, context_.graph, input.stage, device_, *input.local).offset, input.local->shape, numbers);
 }
 void DeviceRunner::make_input(const Input& input, int step, std::vector<std::byte>& bytes) const {
   make(
@@ -214,6 +215,27 @@ void DeviceRunner::date_spans() {
     spans_.push_back(
         {step_, span.kind, span.stage, span.microbatch, backend_->time_of(span.begin), backend_->time_of(span.end)});
   marked_.clear();
+}
+
+std::vector<StateTile> DeviceRunner::state() const {
+  std::vector<StateTile> tiles;
+  for (const WantedTile& wanted : state_tiles(context_.graph, program_)) {
+    if (wanted.device != device_) continue;
+    const Buffer& buffer = program_.buffers[wanted.buffer.index()];
+    const TilePlace place = tile_place(program_, context_.graph, buffer.stage, device_, buffer.local);
+    const std::vector<double> values = persistent(wanted.buffer);
+    StateTile& tile = tiles.emplace_back(StateTile{context_.graph.tensor(buffer.local.tensor).name,
+                                                   place.offset,
+                                                   place.extent,
+                                                   {},
+                                                   context_.backend.stored(buffer.local.dtype)});
+    std::int64_t elements = 1;
+    for (const std::int64_t size : place.extent) elements *= size;
+    tile.values.resize(static_cast<std::size_t>(elements));
+    kernels::copy_tile<double>(place.extent, values.data(), kernels::row_major_strides(buffer.local.shape),
+                               tile.values.data(), kernels::row_major_strides(place.extent));
+  }
+  return tiles;
 }
 
 std::vector<double> DeviceRunner::persistent(BufferId buffer) const {
@@ -293,6 +315,8 @@ void DeviceRunner::run(const Instruction& instruction) {
     }
     const std::string* name = context_.work_name(instruction.executable, i);
     if (name != nullptr) backend_->begin_work(*name);
+    if (op.kind == LocalOp::Kind::Compute && step_ + 1 == context_.options.steps && !context_.kept.empty())
+      keep(executable, op, instruction.microbatch);
     if (op.kind == LocalOp::Kind::Compute)
       compute(executable, op, prepared.ops[i], begins_[instruction.executable][static_cast<std::size_t>(i)],
               instruction.microbatch.value);
@@ -358,9 +382,29 @@ void DeviceRunner::compute(const StageExecutable& executable, const LocalOp& op,
   for (const int s : op.inputs) inputs_.push_back(data(s));
   for (const int s : op.outputs) outputs_.push_back(data(s));
   // Steps count from 1: Adam divides by 1 - beta^step.
-  const OpMoment moment{begin, step_ + 1, microbatch};
+  const std::int64_t step = context_.options.first_step + step_ + 1;
+  const OpMoment moment{begin, step, microbatch, context_.options.learning_rate.factor(step)};
   if (prepared.ring) return attend_in_ring(executable, op, prepared, moment);
   backend_->run_op(*prepared.call, inputs_, outputs_, moment);
+}
+
+// Reads an operand that the result has, before the op overwrites or frees it.
+void DeviceRunner::keep(const StageExecutable& executable, const LocalOp& op, MicrobatchId microbatch) {
+  const auto wanted = context_.kept.find(op.op);
+  if (wanted == context_.kept.end()) return;
+  const int slot = op.inputs[wanted->second.operand];
+  const LocalTensor& local = local_of(executable, slot);
+  const TilePlace place = tile_place(program_, context_.graph, executable.stage, device_, local);
+  if (place.is_empty()) return;
+  std::vector<std::byte> raw(stored_size(local));
+  backend_->read(raw.data(), data(slot), raw.size());
+  const std::vector<double> values = numbers(raw.data(), context_.backend.stored(local.dtype), local.elements());
+  KeptTile& tile = kept_.emplace_back(KeptTile{op.op, microbatch.value, place.offset, place.extent, {}});
+  std::int64_t elements = 1;
+  for (const std::int64_t size : place.extent) elements *= size;
+  tile.values.resize(static_cast<std::size_t>(elements));
+  kernels::copy_tile<double>(place.extent, values.data(), kernels::row_major_strides(local.shape), tile.values.data(),
+                             kernels::row_major_strides(place.extent));
 }
 
 // One step of a resharding: a collective of the device's group along one mesh axis, or for a Slice a copy of this

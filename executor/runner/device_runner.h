@@ -14,6 +14,7 @@
 #include "executor/base/memory_pool.h"
 #include "executor/device/step_replayer.h"
 #include "executor/runner/run_context.h"
+#include "executor/weights/checkpoint.h"
 
 namespace meshwright {
 
@@ -42,7 +43,11 @@ class DeviceRunner {
   [[nodiscard]] const std::vector<TimedSpan>& spans() const { return spans_; }
   // [microbatch] of the last step; empty unless this device reports the loss: the first of the stage that owns it.
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
+  [[nodiscard]] DeviceId device() const { return device_; }
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
+  [[nodiscard]] const std::vector<KeptTile>& kept() const { return kept_; }  // of the last step
+  // The parts of parameters and states that no device before this one has. Waits for the device.
+  [[nodiscard]] std::vector<StateTile> state() const;
   // The elements of a persistent buffer's tile. Waits for the device.
   [[nodiscard]] std::vector<double> persistent(BufferId buffer) const;
 
@@ -84,6 +89,7 @@ class DeviceRunner {
   void bind(const StageExecutable& executable, const PreparedExecutable& prepared, MicrobatchId microbatch);
   void compute(const StageExecutable& executable, const LocalOp& op, const PreparedOp& prepared,
                std::span<const std::int64_t> begin, std::int64_t microbatch);
+  void keep(const StageExecutable& executable, const LocalOp& op, MicrobatchId microbatch);
   void reshard(const StageExecutable& executable, const LocalOp& op);
   // Attention whose keys and values travel around a ring (ring_attention.cpp). REQUIRES: inputs_ and outputs_ are set.
   void attend_in_ring(const StageExecutable& executable, const LocalOp& op, const PreparedOp& prepared,
@@ -154,6 +160,7 @@ class DeviceRunner {
   int made_inputs_of_ = -1;         // the step whose inputs are in captured_inputs_
   std::vector<std::byte> staging_;  // elements on the way from the host to the device
   std::vector<double> losses_;
+  std::vector<KeptTile> kept_;
 };
 
 }  // namespace meshwright

@@ -11,6 +11,7 @@
 #include "executor/base/initial_values.h"
 #include "executor/base/run_options.h"
 #include "executor/device/backend.h"
+#include "executor/runner/kept_tiles.h"
 #include "executor/runner/prepared_program.h"
 
 namespace meshwright {
@@ -30,6 +31,7 @@ struct RunContext {
   const RunOptions options;
   Backend& backend;
   const InitialValues initial_values;
+  const std::map<OpId, KeptOperand> kept;  // of the last step
   const IndexedVector<int, PreparedExecutable> executables;
   const IndexedVector<int, WorkNames> work_names;  // [executable]; empty where work is not named
   Abort abort;

@@ -85,6 +85,14 @@ std::vector<std::byte> to_bytes(const RunPart& part) {
   writer.put(part.losses);
   writer.put(static_cast<std::uint64_t>(part.tiles.size()));
   for (const std::vector<double>& tile : part.tiles) writer.put(tile);
+  writer.put(static_cast<std::uint64_t>(part.kept.size()));
+  for (const KeptTile& tile : part.kept) {
+    writer.put(tile.reader);
+    writer.put(tile.microbatch);
+    writer.put(tile.offset);
+    writer.put(tile.extent);
+    writer.put(tile.values);
+  }
   return writer.take();
 }
 
@@ -101,6 +109,14 @@ RunPart run_part_from_bytes(std::span<const std::byte> bytes) {
   reader.get(part.losses);
   part.tiles.resize(reader.length(sizeof(std::uint64_t)));
   for (std::vector<double>& tile : part.tiles) reader.get(tile);
+  part.kept.resize(reader.length(sizeof(OpId)));
+  for (KeptTile& tile : part.kept) {
+    reader.get(tile.reader);
+    reader.get(tile.microbatch);
+    reader.get(tile.offset);
+    reader.get(tile.extent);
+    reader.get(tile.values);
+  }
   MW_CHECK(reader.at_end(), "a part of a run is too long");
   return part;
 }

@@ -15,6 +15,15 @@ void StepLog::add_loss(int step, const std::vector<double>& of_microbatches) {
   losses_[step] = std::accumulate(of_microbatches.begin(), of_microbatches.end(), 0.0);
 }
 
+StepReport StepLog::report(int step) const {
+  Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();
+  for (const auto& [device, times] : times_) {
+    begin = std::min(begin, times[step].begin);
+    end = std::max(end, times[step].end);
+  }
+  return {step, owns_loss_ ? std::optional(losses_[step]) : std::nullopt, to_seconds(since(begin, end))};
+}
+
 IndexedVector<int, Clock::time_point> StepLog::origins() const {
   IndexedVector<int, Clock::time_point> origins(losses_.size(), Clock::time_point::max());
   for (const auto& [device, times] : times_)

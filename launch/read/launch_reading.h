@@ -43,9 +43,6 @@ struct LaunchReading {
 [[nodiscard]] LaunchReading read_launch(const LaunchText& text, const LaunchDevices& devices,
                                         const LaunchAnswers& answers);
 
-// The setup's degrees, with a layout of the stages where they are other than the planner would cut them by itself.
-[[nodiscard]] Degrees degrees_with_layout(const LaunchSetup& setup);
-
 // The plan as the file gives it. REQUIRES: `cluster` has the setup's devices; reading.why_no_plan is empty.
 [[nodiscard]] PlanRequest request_of(const LaunchSetup& setup, const Cluster& cluster);
 

@@ -223,6 +223,21 @@ class MaxtextReader {
       facts.top_k = s_.integer("num_experts_per_tok").value_or(usual("top_k", 1));
       facts.expert_ffn = s_.integer("base_moe_mlp_dim");
       facts.dense_layers = s_.integer("first_num_dense_layers", 0).value_or(0);
+      facts.sigmoid = s_.text("routed_score_func").value_or("") == "sigmoid";
+      facts.selection_bias = s_.boolean("routed_bias").value_or(false);
+      if (const auto shared = s_.integer("shared_experts", 0); shared && facts.expert_ffn)
+        facts.shared_ffn = *shared * *facts.expert_ffn;
+    }
+    facts.further = s_.integer("mtp_num_layers", 0).value_or(0);
+    if (const auto weight = s_.number("mtp_loss_scaling_factor"); weight && *weight > 0.0)
+      facts.further_weight = *weight;
+    if (s_.text("attention_type").value_or("") == "mla") {
+      facts.latent = true;
+      facts.q_rank = s_.integer("q_lora_rank", 0).value_or(0);
+      facts.kv_rank = s_.integer("kv_lora_rank").value_or(512);
+      facts.nope_dim = s_.integer("qk_nope_head_dim").value_or(128);
+      facts.rope_dim = s_.integer("qk_rope_head_dim").value_or(64);
+      facts.value_dim = s_.integer("v_head_dim").value_or(128);
     }
     (void)s_.take("decoder_block");
     return facts;

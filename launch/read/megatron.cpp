@@ -5,29 +5,13 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/planner/method/stage_layout.h"
 #include "launch/read/megatron_keys.h"
 #include "launch/read/megatron_parts.h"
 #include "launch/read/readers.h"
-#include "launch/setup/stage_layout.h"
 
 namespace meshwright {
 
-namespace {
-
-constexpr std::int64_t kMaxDegree = 1 << 20;
-
-int degree(Settings& settings, const char* key) {
-  const std::int64_t value = settings.integer(key).value_or(1);
-  require(value <= kMaxDegree, "{}: {} is more than any cluster has.", settings.where(key), value);
-  return static_cast<int>(value);
-}
-
-// --- model ---
-
-// "[0]*3+[1]*58", "([0]*3+[1]*58)", "2": {the first layers without experts, every so many layers}.
-struct ExpertLayers {
-  std::int64_t dense = 0, every = 1;
-};
 ExpertLayers expert_layers(ReadingJob& job, const std::string& text, std::int64_t layers) {
   const std::string where = job.settings().where("moe-layer-freq");
   if (text.find('[') == std::string::npos) {
@@ -61,6 +45,18 @@ ExpertLayers expert_layers(ReadingJob& job, const std::string& text, std::int64_
   return found;
 }
 
+namespace {
+
+constexpr std::int64_t kMaxDegree = 1 << 20;
+
+int degree(Settings& settings, const char* key) {
+  const std::int64_t value = settings.integer(key).value_or(1);
+  require(value <= kMaxDegree, "{}: {} is more than any cluster has.", settings.where(key), value);
+  return static_cast<int>(value);
+}
+
+// --- model ---
+
 void read_experts(ReadingJob& job, ModelFacts& facts) {
   Settings& s = job.settings();
   // Megatron-DeepSpeed takes a number for each layer: the last one.
@@ -71,7 +67,9 @@ void read_experts(ReadingJob& job, ModelFacts& facts) {
   if (facts.experts == 0) return;
   facts.top_k = s.integer("moe-router-topk").value_or(job.text.variant.empty() ? 2 : 1);
   facts.expert_ffn = s.integer("moe-ffn-hidden-size");
-  facts.shared_ffn = s.integer("moe-shared-expert-intermediate-size");
+  facts.shared_ffn = s.integer("moe-shared-expert-intermediate-size", 0);
+  facts.sigmoid = s.text("moe-router-score-function").value_or("softmax") == "sigmoid";
+  facts.selection_bias = s.flag("moe-router-enable-expert-bias");
   const ExpertLayers layers = expert_layers(job, pattern, facts.layers);
   facts.dense_layers = layers.dense;
   facts.mixture_every = layers.every;
@@ -82,7 +80,7 @@ void read_latent(ReadingJob& job, ModelFacts& facts) {
   Settings& s = job.settings();
   facts.latent = s.flag("multi-latent-attention");
   if (!facts.latent) return;
-  facts.q_rank = s.integer("q-lora-rank").value_or(0);
+  facts.q_rank = s.integer("q-lora-rank", 0).value_or(0);
   facts.kv_rank = s.integer("kv-lora-rank").value_or(32);
   facts.nope_dim = s.integer("qk-head-dim").value_or(128);
   facts.rope_dim = s.integer("qk-pos-emb-head-dim").value_or(64);
@@ -105,8 +103,6 @@ void read_positions(ReadingJob& job, ModelFacts& facts) {
                                                                                               : Positions::None;
   facts.rotary_base = s.number("rotary-base").value_or(10000.0);
   facts.rotary_share = s.number("rotary-percent").value_or(1.0);
-  if (facts.positions == Positions::Rotary && facts.rotary_share != 1.0 && (facts.gated || facts.rms_norm))
-    job.assume("whole heads are rotated");
 }
 
 ModelFacts model_facts(ReadingJob& job) {
@@ -148,8 +144,13 @@ ModelFacts model_facts(ReadingJob& job) {
   read_experts(job, facts);
   if (facts.latent && s.flag("group-query-attention") && job.text.target != "flagscale")
     job.broken("--multi-latent-attention and --group-query-attention exclude each other");
-  if (const auto more = s.integer("mtp-num-layers", 0); more && *more > 0)
-    job.assume(fmt::format("without the layers that predict further tokens (--mtp-num-layers {})", *more));
+  facts.further = s.integer("mtp-num-layers", 0).value_or(0);
+  if (facts.further > 0 && !job.reading.setup.stages.empty()) {
+    job.assume(
+        fmt::format("without the {} modules that predict further tokens, beside meshes of stages", facts.further));
+    facts.further = 0;
+  }
+  if (const auto weight = s.number("mtp-loss-scaling-factor"); weight && *weight > 0.0) facts.further_weight = *weight;
   return facts;
 }
 
@@ -269,11 +270,12 @@ std::vector<int> blocks_with_ends(std::int64_t blocks, int stages, bool embeddin
 
 void read_layout(ReadingJob& job, std::string layout) {
   Degrees& d = job.degrees();
-  // Layers that predict further tokens are left out of the model.
+  // Modules for further tokens that the model lacks are left out.
+  const std::int64_t further = shape_of(job.reading.setup.model).further;
   std::string known;
   for (std::size_t i = 0; i < layout.size(); ++i) {
     if (layout[i] == ',' || layout[i] == ' ' || layout[i] == '\'' || layout[i] == '"') continue;
-    if (layout[i] == 'm') {
+    if (layout[i] == 'm' && further == 0) {
       while (i + 1 < layout.size() && (layout[i + 1] == '*' || (layout[i + 1] >= '0' && layout[i + 1] <= '9'))) ++i;
       continue;
     }
@@ -296,8 +298,15 @@ void read_layout(ReadingJob& job, std::string layout) {
   }
   d.chunks = static_cast<int>(stages.size()) / d.pp;
   job.reading.setup.stage_blocks.clear();
-  for (const std::string& stage : stages)
-    job.reading.setup.stage_blocks.push_back(static_cast<int>(std::count(stage.begin(), stage.end(), 't')));
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const std::string& letters = stages[stage];
+    job.reading.setup.stage_blocks.push_back(static_cast<int>(std::count(letters.begin(), letters.end(), 't')));
+    if (letters.find('m') != std::string::npos && stage + 1 < stages.size())
+      job.reading.setup.further_stage = static_cast<int>(stage);
+  }
+  const auto modules = std::count_if(known.begin(), known.end(), [](char c) { return c == 'm'; });
+  if (further > 0 && modules == 0)
+    job.broken(fmt::format("the layout names no m, and --mtp-num-layers is {}", further));
 }
 
 void read_chunks(ReadingJob& job, std::int64_t layers) {

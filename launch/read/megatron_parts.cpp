@@ -51,7 +51,13 @@ void name_as_megatron(Settings& settings) {
   for (const Setting& setting : settings.all()) {
     ConfigValue value = setting.value;
     const std::string key = megatron_name(setting.key);
-    if (value.is_scalar() && (value.text == "None" || value.text == "null")) continue;
+    if (value.is_scalar() && (value.text == "None" || value.text == "null")) {
+      // Of what a recipe may have, none is 0.
+      const bool counts =
+          key == "moe-shared-expert-intermediate-size" || key == "mtp-num-layers" || key == "q-lora-rank";
+      if (counts) renamed.add(key, setting.shown, ConfigValue::scalar("0", value.line), setting.place);
+      continue;
+    }
     const bool off = value.is_scalar() && lower_case(value.text) == "false";
     // A flag that is off is not given, but where the recipe may have it on.
     if (!off || key == "share-embeddings-and-output-weights" || key == "qk-layernorm")
@@ -81,9 +87,10 @@ void override_sizes(Settings& s, ModelConfig& model) {
       {"kv-lora-rank", "kv_rank"},
       {"qk-head-dim", "nope_dim"},
       {"qk-pos-emb-head-dim", "rope_dim"},
-      {"v-head-dim", "value_dim"}};
+      {"v-head-dim", "value_dim"},
+      {"mtp-num-layers", "mtp"}};
   for (const auto& [key, name] : sizes)
-    if (const auto value = s.integer(key); value && model.more.contains(name)) model.more[name] = *value;
+    if (const auto value = s.integer(key, 0); value && model.more.contains(name)) model.more[name] = *value;
   const auto set = [&](const char* key, std::int64_t& into) {
     if (const auto value = s.integer(key)) into = *value;
   };
@@ -98,9 +105,10 @@ void override_sizes(Settings& s, ModelConfig& model) {
     model.more["qk_norm"] = *norm ? 1 : 0;
   if (const auto base = s.number("rotary-base"); base && model.factors.contains("rotary_base"))
     model.factors["rotary_base"] = *base;
-  for (const char* key :
-       {"position-embedding-type", "norm-epsilon", "group-query-attention", "add-qkv-bias", "moe-layer-freq",
-        "max-position-embeddings", "normalization", "swiglu", "make-vocab-size-divisible-by"})
+  if (const auto weight = s.number("mtp-loss-scaling-factor"); weight && model.factors.contains("mtp_weight"))
+    model.factors["mtp_weight"] = *weight;
+  for (const char* key : {"position-embedding-type", "norm-epsilon", "group-query-attention", "add-qkv-bias",
+                          "max-position-embeddings", "normalization", "swiglu", "make-vocab-size-divisible-by"})
     (void)s.take(key);
 }
 
@@ -114,6 +122,11 @@ void recipe_model(ReadingJob& job) {
   ModelConfig& model = job.reading.setup.model = model_by_name(name, s.where("recipe"));
   const ModelConfig named = model;
   override_sizes(s, model);
+  if (const Setting* layers = s.take("moe-layer-freq"); layers != nullptr && model.more.contains("dense_layers")) {
+    const ExpertLayers of = expert_layers(job, to_text(layers->value), model.layers);
+    model.more["dense_layers"] = of.dense;
+    model.more["mixture_every"] = of.every;
+  }
   if (job.answers.seq) model.seq = *job.answers.seq;
   if (job.answers.vocab) model.vocab = *job.answers.vocab;
   job.assume(model == named ? fmt::format("the sizes of {} for the recipe '{}'", named.name, name)

@@ -11,6 +11,12 @@ namespace meshwright {
 void name_as_megatron(Settings& settings);
 // The model that the recipe's name speaks of ("llama3_70b_pretrain_config").
 void recipe_model(ReadingJob& job);
+// --moe-layer-freq: "[0]*3+[1]*58", "([0]*3+[1]*58)", "2"; the first layers have no experts, of the others every so
+// many has.
+struct ExpertLayers {
+  std::int64_t dense = 0, every = 1;
+};
+[[nodiscard]] ExpertLayers expert_layers(ReadingJob& job, const std::string& text, std::int64_t layers);
 // hetero_process_meshes and hetero_pipeline_layer_split of FlagScale (16a2dd5b5c41): LaunchSetup::stages.
 void read_meshes(ReadingJob& job);
 

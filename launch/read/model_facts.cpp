@@ -20,6 +20,11 @@ std::string experts_text(const ModelFacts& facts, std::int64_t ffn) {
   return text;
 }
 
+// REQUIRES: a mixture of the families decoder_moe or deepseek_v3, which alone have such modules.
+std::string further_text(const ModelFacts& facts) {
+  return facts.further == 0 ? "" : fmt::format(",mtp={},mtp_weight={}", facts.further, facts.further_weight);
+}
+
 std::string latent_text(const ModelFacts& facts, std::int64_t ffn) {
   ModelFacts of = facts;
   if (of.experts == 0) {
@@ -30,15 +35,26 @@ std::string latent_text(const ModelFacts& facts, std::int64_t ffn) {
       fmt::format("deepseek_v3:{},intermediate={}{},kv_rank={},nope_dim={},rope_dim={},value_dim={}", core_of(of), ffn,
                   experts_text(of, ffn), of.kv_rank, of.nope_dim, of.rope_dim, of.value_dim);
   if (of.q_rank > 0) text += fmt::format(",q_rank={}", of.q_rank);
-  return text + fmt::format(",tied={}", of.tied ? 1 : 0);
+  return text + fmt::format(",tied={}", of.tied ? 1 : 0) + further_text(of);
 }
 
-// llama, and mixtral with experts.
+// llama, and mixtral with experts; with what these lack the families decoder and decoder_moe.
 std::string decoder_text(const ModelFacts& facts, std::int64_t ffn, std::vector<std::string>& assumed) {
   using Activation = ModelFacts::Activation;
   const std::int64_t kv_heads = facts.kv_heads.value_or(facts.heads);
-  std::string text = fmt::format("{}:{},kv_heads={},intermediate={}", facts.experts > 0 ? "mixtral" : "llama",
-                                 core_of(facts), kv_heads, ffn);
+  const bool mixture = facts.experts > 0;
+  const bool partly_rotated = facts.positions == ModelFacts::Positions::Rotary && facts.rotary_share != 1.0;
+  const bool more = partly_rotated || (mixture && (facts.further > 0 || facts.selection_bias));
+  const char* family = mixture ? (more ? "decoder_moe" : "mixtral") : more ? "decoder" : "llama";
+  std::string text = fmt::format("{}:{},kv_heads={},intermediate={}", family, core_of(facts), kv_heads, ffn);
+  if (partly_rotated) {
+    const std::int64_t head = facts.head_dim.value_or(facts.heads > 0 ? facts.hidden / facts.heads : 0);
+    const auto rotated = static_cast<std::int64_t>(static_cast<double>(head) * facts.rotary_share + 0.5) / 2 * 2;
+    text += fmt::format(",rotary_dims={}", rotated);
+  }
+  if (mixture && facts.sigmoid) text += ",sigmoid=1";
+  if (mixture && facts.selection_bias) text += ",selection_bias=1";
+  if (mixture) text += further_text(facts);
   if (facts.experts > 0) text += experts_text(facts, ffn);
   if (facts.experts > 0 && facts.mixture_every > 1) text += fmt::format(",mixture_every={}", facts.mixture_every);
   if (facts.head_dim) text += fmt::format(",head_dim={}", *facts.head_dim);
@@ -58,6 +74,9 @@ std::string decoder_text(const ModelFacts& facts, std::int64_t ffn, std::vector<
 std::string text_of(const ModelFacts& facts, std::vector<std::string>& assumed) {
   using Positions = ModelFacts::Positions;
   const std::int64_t ffn = facts.ffn.value_or(4 * facts.hidden);
+  if (facts.further > 0 && facts.experts == 0 && !facts.latent)
+    assumed.push_back(fmt::format(
+        "without the {} modules that predict further tokens, which only mixtures of ours have", facts.further));
   if (facts.latent) return latent_text(facts, ffn);
   const bool plain = facts.experts == 0 && !facts.gated && !facts.rms_norm && !facts.head_dim && !facts.qk_norm &&
                      facts.kv_heads.value_or(facts.heads) == facts.heads;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/planner/degrees/degrees_plans.h"
 #include "launch/read/launch_reading.h"
-#include "launch/setup/stage_layout.h"
 
 namespace meshwright {
 
@@ -44,20 +43,6 @@ void set_recomputed_layers(PlanRequest& request, const LaunchSetup& setup) {
 }
 
 }  // namespace
-
-Degrees degrees_with_layout(const LaunchSetup& setup) {
-  Degrees degrees = setup.degrees;
-  const std::int64_t blocks = setup.model.layers, stages = degrees.stages();
-  if (setup.stage_blocks.empty() || degrees.pp == 1) return degrees;
-  if (degrees.split.layout.empty()) {
-    const bool even = blocks >= stages && (blocks % stages == 0 || (blocks + 2) % stages == 0);
-    if ((even || degrees.split.uneven()) &&
-        setup.stage_blocks == blocks_of_stages(degrees.split, blocks, degrees.pp, degrees.chunks))
-      return degrees;
-  }
-  degrees.split = {.layout = layout_of(setup.stage_blocks)};
-  return degrees;
-}
 
 PlanRequest request_of(const LaunchSetup& setup, const Cluster& cluster) {
   PlanRequest request;

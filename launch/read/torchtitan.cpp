@@ -238,7 +238,8 @@ class TorchtitanReader {
     std::string mode = lower_case(s_.text("activation_checkpoint.mode").value_or(""));
     const std::string option = s_.text("activation_checkpoint.selective_ac_option").value_or("op");
     const char* whole = s_.has("activation_checkpoint()") ? "activation_checkpoint()" : "activation_checkpoint";
-    if (const Setting* made = s_.take(whole); made != nullptr && (made->value.is_map() || made->value.is_scalar())) {
+    // Python's None is a value, which a missing one is not.
+    if (const Setting* made = s_.take(whole); made != nullptr) {
       const std::string kind = lower_case(made->value.text);
       mode = kind.starts_with("full")        ? "full"
              : kind.starts_with("selective") ? "selective"

@@ -35,6 +35,7 @@ void torchtitan_model(const Decoder& d, RuleList& rules) {
   rules.expect(is_swiglu(d) && d.rms_norm && d.positions == Decoder::Positions::Rotary && !d.bias && !d.qkv_bias,
                "torchtitan's models have SwiGLU, RMS norms, rotated heads and no biases");
   rules.expect(d.window == 0, "torchtitan's models have no attention windows");
+  rules.expect(d.rotary_share == 1.0, "torchtitan's models rotate whole heads");
   if (d.latent) return;
   if (d.experts) {
     rules.expect(d.experts->every == 1 && d.experts->dense_layers == 0,
@@ -66,6 +67,11 @@ void model_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList&
   const Decoder decoder = decoder_of(setup.model);
   for (const std::string& what : decoder.unusual)
     rules.untold(fmt::format("model {} has {}, which {} cannot be told", setup.model.name, what, target.release));
+  const bool further_told = target.framework == "maxtext" || (target.framework == "megatron" && !target.own_stages);
+  rules.expect_told(decoder.further == 0 || further_told,
+                    fmt::format("model {} has {} modules that predict further tokens, which {} cannot be told (without "
+                                "them: mtp=0, num_nextn_predict_layers 0)",
+                                setup.model.name, decoder.further, target.release));
   if (target.framework == "megatron") megatron_model(target.release, decoder, rules);
   if (target.framework == "torchtitan") torchtitan_model(decoder, rules);
   if (target.framework == "deepspeed" || target.framework == "fsdp") plain_torch_model(decoder, rules);

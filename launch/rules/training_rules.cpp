@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/planner/method/stage_layout.h"
 #include "launch/rules/rule_lists.h"
-#include "launch/setup/stage_layout.h"
 
 namespace meshwright {
 

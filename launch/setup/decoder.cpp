@@ -105,8 +105,13 @@ Decoder::Experts experts_of(const ModelConfig& model) {
           .every = size_of(model, "mixture_every"),
           .sigmoid = is_on(model, "sigmoid"),
           .normalized = is_on(model, "normalized"),
-          .selection_bias = is_on(model, "selection_bias"),
+          .selection_bias = model.more.contains("selection_bias") && is_on(model, "selection_bias"),
           .scale = factor_of(model, "routed_scale", 1.0)};
+}
+
+void add_further_tokens(Decoder& of, const ModelConfig& model) {
+  of.further = size_of(model, "mtp");
+  of.further_weight = of.further > 0 ? model.factors.at("mtp_weight") : 0.0;
 }
 
 void say_capacity(Decoder& of, const ModelConfig& model) {
@@ -124,6 +129,7 @@ Decoder mixtral(const ModelConfig& model) {
   if (is_on(model, "expert_bias")) of.unusual.emplace_back("biases of the experts");
   if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
   if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
+  if (is_on(model, "attention_chunk")) of.unusual.emplace_back("attention within chunks");
   return of;
 }
 
@@ -139,8 +145,37 @@ Decoder deepseek(const ModelConfig& model) {
   of.experts->sigmoid = true;
   say_capacity(of, model);
   if (is_on(model, "index_heads")) of.unusual.emplace_back("an indexer that chooses keys (sparse attention)");
-  if (is_on(model, "mtp"))
-    of.unusual.emplace_back("layers that predict further tokens (without them: num_nextn_predict_layers 0, mtp=0)");
+  add_further_tokens(of, model);
+  return of;
+}
+
+// What the families decoder and decoder_moe have beside llama and mixtral.
+void add_decoder_keys(Decoder& of, const ModelConfig& model) {
+  if (const std::int64_t rotated = size_of(model, "rotary_dims"); rotated > 0)
+    of.rotary_share = static_cast<double>(rotated) / static_cast<double>(of.head_dim);
+  of.rms_norm = !is_on(model, "layer_norm");
+  const auto unusual = [&](const char* key, const char* what) {
+    if (is_on(model, key)) of.unusual.emplace_back(what);
+  };
+  unusual("parallel", "attention and feed-forward side by side");
+  unusual("norms", "norms of what attention and feed-forward make");
+  unusual("wide_qk_norm", "norms of queries and keys over all heads at once");
+  unusual("head_bias", "biases of the last product");
+  for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
+    if (factor_of(model, scale, 1.0) != 1.0) of.unusual.emplace_back(fmt::format("a factor '{}'", scale));
+}
+
+Decoder decoder(const ModelConfig& model) {
+  Decoder of = llama(model);
+  add_decoder_keys(of, model);
+  if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
+  return of;
+}
+
+Decoder decoder_moe(const ModelConfig& model) {
+  Decoder of = mixtral(model);
+  add_decoder_keys(of, model);
+  add_further_tokens(of, model);
   return of;
 }
 
@@ -157,10 +192,13 @@ Decoder decoder_of(const ModelConfig& model) {
   if (model.family == "gpt_neox") return gpt_neox(model);
   if (model.family == "llama") return llama(model);
   if (model.family == "mixtral") return mixtral(model);
+  if (model.family == "decoder") return decoder(model);
+  if (model.family == "decoder_moe") return decoder_moe(model);
   if (model.family == "deepseek_v3") return deepseek(model);
   throw InputError(fmt::format(
       "model {} of family {} is no stack of decoder blocks, and the frameworks' launch files describe these "
-      "(gpt, gpt2, bloom, gpt_neox, llama, mixtral, deepseek_v3); write --to jax or alpa, which take any.",
+      "(gpt, gpt2, bloom, gpt_neox, llama, mixtral, decoder, decoder_moe, deepseek_v3); write --to jax or alpa, which "
+      "take any.",
       model.name, model.family));
 }
 

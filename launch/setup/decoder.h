@@ -39,6 +39,9 @@ struct Decoder {
   };
   std::optional<Latent> latent = {};  // multi-head latent attention (DeepSeek-AI, 2024)
 
+  std::int64_t further = 0;     // modules behind the blocks that predict further tokens
+  double further_weight = 0.0;  // of the mean of their losses, which is added
+
   // Where the frameworks' models differ a little from this program's: sentences for the files. The work is nearly the
   // same.
   std::vector<std::string> differences = {};

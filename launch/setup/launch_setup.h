@@ -40,6 +40,8 @@ struct LaunchSetup {
   // Blocks of every stage, in the order of the layers, where the file names them one by one; the embedding is with the
   // first stage and the loss with the last. Empty: as degrees.split says, or evenly.
   std::vector<int> stage_blocks = {};
+  // The stage that has the modules for further tokens (ModelShape::further); nullopt: the last, with the loss.
+  std::optional<int> further_stage = {};
   std::vector<StageSetup> stages = {};  // of frameworks whose stages may differ; empty: all are as `degrees`
   // Weights, gradients and states are split within groups of so many neighbouring replicas, and the groups have copies
   // of one another (HSDP); nullopt: over all replicas.
@@ -57,5 +59,8 @@ struct LaunchSetup {
     return batch.value_or(degrees.micro_batch * degrees.micro_batches * degrees.dp);
   }
 };
+
+// The setup's degrees, with a layout of the stages where they are other than the planner would cut them by itself.
+[[nodiscard]] Degrees degrees_with_layout(const LaunchSetup& setup);
 
 }  // namespace meshwright

@@ -39,6 +39,7 @@ Framework framework_of(const LaunchTarget& target) {
     framework.schedules = {ScheduleKind::OneFOneB};
     framework.recompute = {Recompute::None, Recompute::Full};
     framework.contexts = framework.whole_experts = false;
+    framework.further = Framework::FurtherTokens::Never;
   }
   return framework;
 }

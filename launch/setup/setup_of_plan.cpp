@@ -8,7 +8,6 @@
 #include "core/plan/ranks.h"
 #include "core/planner/method/method.h"
 #include "launch/setup/stage_degrees.h"
-#include "launch/setup/stage_layout.h"
 
 namespace meshwright {
 
@@ -39,9 +38,10 @@ std::vector<StageOps> ops_of_stages(const Plan& plan, int forward) {
   return of;
 }
 
-// [stage] its blocks, which it has whole and in order. What comes before the first block is with the first stage, and
-// what comes after the last with the last one.
-std::vector<int> stage_blocks_of(const Plan& plan, const Graph& graph, const LaunchTarget& target) {
+// [stage] its blocks, which it has whole and in order, and the stage with the modules for further tokens. What comes
+// before the first block is with the first stage, and what comes after the last with the last one.
+void read_blocks(LaunchSetup& setup, const Plan& plan, const Graph& graph, const LaunchTarget& target) {
+  const std::int64_t further = shape_of(plan.model).further;
   const std::vector<OpId> ops = forward_ops(graph);
   std::vector<int> blocks(plan.stages.size(), 0);
   std::vector<int> stage_of_block;
@@ -58,13 +58,20 @@ std::vector<int> stage_blocks_of(const Plan& plan, const Graph& graph, const Lau
       }
       if (block == static_cast<int>(stage_of_block.size())) {
         stage_of_block.push_back(static_cast<int>(s));
-        ++blocks[s];
+        if (further > 0 && block > plan.model.layers)
+          refuse_unless(stage_of_block[stage_of_block.size() - 2] == static_cast<int>(s), target,
+                        "stage {} begins within the modules for further tokens: one stage has all of them", s);
+        if (further > 0 && block >= plan.model.layers)
+          setup.further_stage = static_cast<int>(s);
+        else
+          ++blocks[s];
       }
       refuse_unless(block < static_cast<int>(stage_of_block.size()) &&
                         stage_of_block[static_cast<std::size_t>(block)] == static_cast<int>(s),
                     target, "stage {} begins within block {}: stages are whole blocks", s, block);
     }
-  return blocks;
+  if (setup.further_stage == static_cast<int>(ranges.size()) - 1) setup.further_stage.reset();
+  setup.stage_blocks = std::move(blocks);
 }
 
 // Recomputation of each block, from the ranges of forward ops.
@@ -201,7 +208,7 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
   }
   refuse_unless(plan.schedule != ScheduleKind::Inference, target,
                 "the plan serves a model, and launch files train one");
-  setup.stage_blocks = stage_blocks_of(plan, graph, target);
+  read_blocks(setup, plan, graph, target);
   if (target.own_stages) {
     read_stages(setup, plan, graph, target);
   } else {
@@ -218,6 +225,7 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
   setup.degrees.micro_batches = plan.training.microbatches;
   setup.degrees.micro_batch = plan.training.batch / plan.training.microbatches / setup.degrees.dp;
   if (!target.own_stages) read_recompute(setup, plan, graph, target);
+  if (shape_of(plan.model).further > 0) setup.degrees = degrees_with_layout(setup);
   setup.overlap_gradients = setup.degrees.dp * setup.degrees.cp > 1;
   setup.overlap_weights = setup.overlap_gradients && setup.degrees.zero > 0;
   return setup;

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/base/json.h"
-#include "launch/setup/stage_layout.h"
+#include "core/planner/method/stage_layout.h"
 #include "launch/write/script.h"
 #include "launch/write/torch_model.h"
 #include "launch/write/writers.h"
@@ -39,7 +39,7 @@ std::string config(const LaunchJob& job) {
   // The script checkpoints the blocks; this tells whoever reads the settings alone.
   if (setup.degrees.recompute == Recompute::Full) json["activation_checkpointing"] = {{"partition_activations", false}};
   json["steps_per_print"] = 1;
-  return json.dump(2) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 constexpr const char* kConfigFile = R"PY(

@@ -54,7 +54,7 @@ std::string hetero(const LaunchSetup& setup) {
   for (const ProcessMesh& mesh : meshes) {
     numbers += fmt::format("{}{}, {}, {}, {}, {}", numbers.empty() ? "" : ", ", mesh.of.tp, mesh.of.cp, mesh.of.ep,
                            mesh.of.dp, mesh.stages);
-    devices += fmt::format("{}{}", devices.empty() ? "" : ", ", Json(mesh.of.device).dump());
+    devices += fmt::format("{}{}", devices.empty() ? "" : ", ", json_text(mesh.of.device));
     experts += fmt::format("{}{}", experts.empty() ? "" : ", ", mesh.of.tp);
   }
   for (const StageSetup& stage : setup.stages) blocks += fmt::format("{}{}", blocks.empty() ? "" : ", ", stage.blocks);
@@ -64,7 +64,7 @@ std::string hetero(const LaunchSetup& setup) {
   text += fmt::format("  hetero_pipeline_layer_split: [{}]\n", blocks);
   text += fmt::format("  hetero_device_types: [{}]\n", devices);
   text += "  # --- the site: each host is started with the type of its own devices ---\n";
-  text += fmt::format("  hetero_current_device_type: {}\n", Json(setup.stages.front().device).dump());
+  text += fmt::format("  hetero_current_device_type: {}\n", json_text(setup.stages.front().device));
   text += "  standalone_embedding_stage: false\n";
   if (decoder_of(setup.model).experts)
     text += fmt::format("  expert_tensor_parallel_size_per_process_mesh: [{}]\n", experts);

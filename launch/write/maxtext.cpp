@@ -32,6 +32,8 @@ std::string model_keys(const Decoder& d) {
         "attention_type: \"mla\"\nq_lora_rank: {}\nkv_lora_rank: {}\nqk_nope_head_dim: {}\nqk_rope_head_dim: {}\n"
         "v_head_dim: {}\n",
         d.latent->q_rank, d.latent->kv_rank, d.latent->nope, d.latent->rope, d.latent->value);
+  if (d.further > 0)
+    text += fmt::format("mtp_num_layers: {}\nmtp_loss_scaling_factor: {}\n", d.further, decimal(d.further_weight));
   if (d.window > 0) text += fmt::format("attention_type: \"local_sliding\"\nsliding_window_size: {}\n", d.window);
   if (!d.experts) return text;
   const Decoder::Experts& e = *d.experts;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Megatron-Bridge: a recipe of the same kind of model, and every size and degree as an override.
-#include "launch/setup/stage_layout.h"
+#include "core/planner/method/stage_layout.h"
 #include "launch/write/megatron_flags.h"
 #include "launch/write/writers.h"
 
@@ -44,13 +44,14 @@ FlagGroup model_overrides(const Decoder& d) {
     o.set("model.qk_head_dim", d.latent->nope);
     o.set("model.qk_pos_emb_head_dim", d.latent->rope);
     o.set("model.v_head_dim", d.latent->value);
-    o.set("model.mtp_num_layers", "null");
   } else {
     o.set("model.num_query_groups", d.kv_heads);
     o.set("model.kv_channels", d.head_dim);
     o.set("model.qk_layernorm", d.qk_norm);
     o.set("model.add_qkv_bias", d.qkv_bias && !d.bias);
   }
+  o.set("model.mtp_num_layers", d.further > 0 ? fmt::format("{}", d.further) : "null");
+  if (d.further > 0) o.set("model.mtp_loss_scaling_factor", decimal(d.further_weight));
   if (d.positions == Decoder::Positions::Rotary) {
     o.set("model.position_embedding_type", "rope");
     o.set("model.rotary_base", static_cast<std::int64_t>(d.rotary_base));

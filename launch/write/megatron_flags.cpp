@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/planner/method/layer_options.h"
-#include "launch/setup/stage_layout.h"
+#include "core/planner/method/stage_layout.h"
 
 namespace meshwright {
 
@@ -47,6 +47,12 @@ void add_positions(FlagGroup& flags, const Decoder& d) {
   }
 }
 
+void add_further_tokens(FlagGroup& flags, const Decoder& d) {
+  if (d.further == 0) return;
+  flags.add("--mtp-num-layers", d.further);
+  flags.add("--mtp-loss-scaling-factor", decimal(d.further_weight));
+}
+
 }  // namespace
 
 FlagGroup megatron_model_flags(const Decoder& d) {
@@ -66,6 +72,7 @@ FlagGroup megatron_model_flags(const Decoder& d) {
   if (!d.bias) flags.add("--disable-bias-linear");
   if (d.qkv_bias && !d.bias) flags.add("--add-qkv-bias");
   if (!d.tied) flags.add("--untie-embeddings-and-output-weights");
+  add_further_tokens(flags, d);
   flags.add("--hidden-dropout", "0.0");
   flags.add("--attention-dropout", "0.0");
   return flags;
@@ -120,9 +127,10 @@ std::string megatron_layout(const LaunchSetup& setup) {
   if (d.pp == 1) return "";
   if (setup.stage_blocks.empty()) return d.split.layout;
   const bool even = setup.model.layers % d.stages() == 0 || ends_count_as_layers(setup);
-  const bool by_itself = d.split.layout.empty() && (d.split.uneven() || even) &&
+  const bool by_itself = d.split.layout.empty() && !setup.further_stage && (d.split.uneven() || even) &&
                          setup.stage_blocks == blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks);
-  return by_itself ? "" : layout_of(setup.stage_blocks);
+  const auto further = static_cast<int>(shape_of(setup.model).further);
+  return by_itself ? "" : layout_of(setup.stage_blocks, {further, setup.further_stage});
 }
 
 FlagGroup megatron_parallel_flags(const LaunchSetup& setup) {

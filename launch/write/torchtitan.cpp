@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // torchtitan: a TOML file for 0.2.2, a Python module that registers the model's sizes, and for pipelines the module
-// names of every stage and the schedule as a CSV file.
+// names of every stage and the schedule as a CSV file; beside them the Python configuration of later trees.
 #include <cmath>
 
 #include "core/plan/ranks.h"
 #include "core/plan/stage_graph.h"
 #include "core/schedule/schedule_csv.h"
 #include "launch/write/script.h"
+#include "launch/write/torchtitan_python.h"
 #include "launch/write/writers.h"
 
 namespace meshwright {
@@ -42,17 +43,22 @@ std::string toml_list(const std::vector<std::string>& items) {
   return "[" + text + "]";
 }
 
-// The modules of every stage, one list each.
-std::string modules_of_stages(const LaunchSetup& setup) {
-  std::string text = "module_fqns_per_model_part = [\n";
+// [stage] its modules.
+std::vector<std::vector<std::string>> modules_of_stages(const LaunchSetup& setup) {
+  std::vector<std::vector<std::string>> stages;
   int layer = 0;
   for (std::size_t s = 0; s < setup.stage_blocks.size(); ++s) {
-    std::vector<std::string> names;
+    std::vector<std::string>& names = stages.emplace_back();
     if (s == 0) names.emplace_back("tok_embeddings");
     for (int b = 0; b < setup.stage_blocks[s]; ++b) names.push_back(fmt::format("layers.{}", layer++));
     if (s + 1 == setup.stage_blocks.size()) names.insert(names.end(), {"norm", "output"});
-    text += "  " + toml_list(names) + ",\n";
   }
+  return stages;
+}
+
+std::string toml_modules(const std::vector<std::vector<std::string>>& stages) {
+  std::string text = "module_fqns_per_model_part = [\n";
+  for (const std::vector<std::string>& names : stages) text += "  " + toml_list(names) + ",\n";
   return text + "]\n";
 }
 
@@ -101,7 +107,7 @@ std::string parallelism(const LaunchSetup& setup) {
               : "# schedule.csv is the same schedule run by run; to run it as written there, add\n"
                 "# pipeline_parallel_schedule_csv = \"schedule.csv\"\n";
   text += fmt::format("pipeline_parallel_microbatch_size = {}\n", d.micro_batch);
-  return text + modules_of_stages(setup);
+  return text + toml_modules(modules_of_stages(setup));
 }
 
 std::string config(const LaunchJob& job, const Decoder& decoder) {
@@ -215,6 +221,18 @@ std::string model_module(const LaunchJob& job, const Decoder& decoder) {
   return text;
 }
 
+TorchtitanParts parts_of(const LaunchJob& job, const Decoder& decoder) {
+  TorchtitanParts parts;
+  parts.flavor = known_flavor(decoder);
+  parts.compiled = job.plan.software == "torchtitan";
+  if (job.setup.degrees.pp == 1) return parts;
+  const ScheduleClass schedule = class_of(job.setup.degrees.schedule, job.setup.degrees.chunks);
+  parts.schedule = schedule.name;
+  parts.schedule_from_csv = schedule.from_csv;
+  parts.modules = modules_of_stages(job.setup);
+  return parts;
+}
+
 }  // namespace
 
 WrittenJob write_torchtitan(const LaunchJob& job) {
@@ -229,6 +247,8 @@ WrittenJob write_torchtitan(const LaunchJob& job) {
     made.files.push_back({"schedule.csv", schedule_to_csv(schedule), false,
                           "the schedule, one row for each pipeline rank, as torch.distributed.pipelining reads it"});
   }
+  const std::string why_not = why_no_python(job.setup);
+  if (why_not.empty()) made.files.push_back(torchtitan_python(job, decoder, parts_of(job, decoder)));
   made.script.site = {{"TORCHTITAN_PATH", "a clone of pytorch/torchtitan at v0.2.2", "/path/to/torchtitan"}};
   made.script.environment = {{"PYTORCH_ALLOC_CONF", "expandable_segments:True"},
                              {"PYTHONPATH", "\"$PWD:$TORCHTITAN_PATH:${PYTHONPATH:-}\""}};
@@ -242,6 +262,7 @@ WrittenJob write_torchtitan(const LaunchJob& job) {
       "TFLOPS per device and MFU: `tflops` and `mfu` of the log",
       "memory: `memory` of the log, the reserved peak of a device"};
   made.differences = decoder.differences;
+  if (!why_not.empty()) made.differences.push_back("no Python configuration is written: " + why_not);
   if (job.setup.optimizer.max_norm == 0)
     made.differences.emplace_back("torchtitan always clips gradients; the plan does not");
   return made;

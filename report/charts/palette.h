@@ -22,9 +22,11 @@ inline constexpr int kHues = 8;
 // A hue on a white (#ffffff) and on a dark (#14171a) background. Each has at least 3:1 contrast to its background, but
 // Idle, which is meant to recede; no two are closer than 9 in OKLab (times 100) under the three kinds of colour
 // blindness. Colour is never the only sign: the letter says the same.
+enum class Ground : std::uint8_t { Light, Dark };
 struct Shade {
   std::string_view light, dark;  // "#1c5089"
   char letter;                   // "F"; ' ': none
+  [[nodiscard]] std::string_view on(Ground ground) const { return ground == Ground::Light ? light : dark; }
 };
 [[nodiscard]] Shade shade_of(Hue hue);
 

@@ -35,7 +35,7 @@ class TraceWriter {
     for (int t = 0; t < static_cast<int>(graph_.size()); ++t) add_task(TaskId(t));
     add_memory(base_bytes);
     return fmt::format("{{\"otherData\":{{\"title\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[{}\n]}}\n",
-                       Json(title).dump(), events_);
+                       json_text(title), events_);
   }
 
  private:

@@ -31,6 +31,9 @@ except ImportError:
 LLAMA = "llama:layers=10,hidden=64,heads=4,kv_heads=2,intermediate=160,seq=64,vocab=256"
 DEEPSEEK = ("deepseek_v3:layers=4,hidden=64,heads=4,intermediate=128,seq=64,vocab=256,experts=4,top_k=2,dense_layers=1,"
             "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16")
+FURTHER = DEEPSEEK + ",mtp=1"
+GLM = ("decoder_moe:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=64,vocab=256,experts=4,top_k=2,dense_layers=1,"
+       "rotary_dims=8,sigmoid=1,selection_bias=1,shared_intermediate=128,mtp=1,mtp_weight=0.3")
 MIXTRAL = "mixtral:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=64,vocab=256,experts=4,top_k=2"
 GPT = "gpt:layers=8,hidden=64,heads=4,seq=64,vocab=256"
 ON8 = ["--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "8"]
@@ -48,6 +51,11 @@ PLANS = [
                 "megatron:tp=2,pp=2,sp=1,exact=1,zero=2"], ["torchtitan"], "slurm"),
     ("latent", ["--model", DEEPSEEK, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method",
                 "megatron:tp=1,pp=1,ep=4,exact=1,zero=2", "--recompute", "full"], ["torchtitan"], "k8s"),
+    ("further", ["--model", FURTHER, *ON8, "--method", "megatron:tp=2,pp=2,layout=Et*3|tmL,sp=1,exact=1,zero=1"],
+     ["megatron", "megatron-bridge"], "slurm"),
+    ("glm", ["--model", GLM, *ON8, "--method", "megatron:tp=1,pp=4,layout=Et*2|t*2|m|L,exact=1,zero=1"], ["megatron"], "torchrun"),
+    ("beside", ["--model", FURTHER, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--schedule", "gpipe", "--method",
+                "megatron:tp=1,pp=1,ep=4,exact=1,zero=1"], ["maxtext"], "slurm"),
     ("vectors", ["--model", DEEPSEEK, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method", "zero3"],
      ["fsdp2", "deepspeed"], "torchrun"),
     ("experts", ["--model", MIXTRAL, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method",
@@ -102,12 +110,21 @@ def expand(layout):
     for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
         layout = re.sub(pattern, lambda found: found.group(1) * int(found.group(2)), layout)
     assert layout.count("E") == 1 and layout.startswith("E") and layout.count("L") == 1 and layout.endswith("L"), layout
-    return [stage.count("t") for stage in layout.split("|")]
+    stages = layout.split("|")
+    assert sum("m" in stage for stage in stages) <= 1 and "t" not in layout[layout.find("m"):] or "m" not in layout, layout
+    return [stage.count("t") for stage in stages]
 
 
 def blocks_of_plan(plan):
     """[stage] blocks of a plan whose layers are blocks, with or without layers of their own for the ends."""
     layers = [stage["layers"][1] - stage["layers"][0] + 1 for stage in plan["stages"]]
+    # Modules for further tokens are layers before the loss.
+    further = plan["model"].get("mtp", 0)
+    for stage in range(len(layers) - 1, -1, -1) if further else []:
+        others = 1 if stage == len(layers) - 1 else 0
+        if layers[stage] >= further + others:
+            layers[stage] -= further
+            break
     more = sum(layers) - plan["model"]["layers"]
     assert more in (0, 2), layers
     if more:
@@ -125,6 +142,7 @@ def check_megatron(folder, plan, environment):
     assert int(flags["--micro-batch-size"]) * dp * plan["training"]["microbatches"] == plan["training"]["batch"], flags
     pp, chunks = size["pipeline-model-parallel"], int(flags.get("--num-virtual-stages-per-pipeline-rank", "1"))
     layers = plan["model"]["layers"]
+    assert int(flags.get("--mtp-num-layers", "0")) == plan["model"].get("mtp", 0), flags
     if "--pipeline-model-parallel-layout" in flags:
         blocks = expand(flags["--pipeline-model-parallel-layout"])
     elif "--account-for-embedding-in-pipeline-split" in flags:
@@ -141,7 +159,52 @@ def check_megatron(folder, plan, environment):
     assert blocks == blocks_of_plan(plan), (blocks, blocks_of_plan(plan))
 
 
+class Settings:
+    """A configuration whose groups come to be when they are named."""
+
+    def __getattr__(self, name):
+        self.__dict__[name] = Settings()
+        return self.__dict__[name]
+
+
+def fake_torchtitan():
+    def module(name, **members):
+        made = types.ModuleType(name)
+        vars(made).update(members)
+        sys.modules[name] = made
+
+    for name in ("torchtitan", "torchtitan.distributed", "torchtitan.models", "torchtitan.models.llama3"):
+        module(name)
+    kinds = {name: types.SimpleNamespace(Config=lambda of=name: of) for name in ("FullAC", "SelectiveAC")}
+    module("torchtitan.distributed.activation_checkpoint", **kinds)
+    module("torchtitan.models.llama3.config_registry", llama3_8b=Settings, llama3_70b=Settings, llama3_405b=Settings)
+    module("plan_model", plan_model=Settings)
+
+
+def check_torchtitan_python(folder, plan):
+    """plan.py says, in tokens, what the plan says."""
+    if not (folder / "plan.py").exists():
+        assert "no Python configuration" in (folder / "README.md").read_text()
+        return
+    fake_torchtitan()
+    c = load(folder, "plan").plan()
+    p, t, seq = c.parallelism, c.training, plan["model"]["seq"]
+    dp = p.data_parallel_replicate_degree * p.data_parallel_shard_degree
+    devices = plan["cluster"]["hosts"] * plan["cluster"]["devices_per_host"]
+    assert dp * p.tensor_parallel_degree * p.context_parallel_degree * p.pipeline_parallel_degree == devices, vars(p)
+    assert t.max_context_length == seq and t.num_tokens_per_train_step == plan["training"]["batch"] * seq, vars(t)
+    assert t.num_tokens_per_microbatch_per_dp_rank * dp * plan["training"]["microbatches"] == t.num_tokens_per_train_step
+    if p.pipeline_parallel_degree > 1:
+        parts = p.module_fqns_per_model_part
+        blocks = [sum(name.startswith("layers.") for name in part) for part in parts]
+        assert blocks == blocks_of_plan(plan) and parts[-1][-2:] == ["norm", "lm_head"], parts
+        assert p.num_pp_microbatches == plan["training"]["microbatches"] and t.disable_cuda_graphs is True
+    wanted = {"full": "FullAC", "selective": "SelectiveAC", "none": None}[plan["training"]["recompute"]]
+    assert c.activation_checkpoint == wanted, c.activation_checkpoint
+
+
 def check_torchtitan(folder, plan):
+    check_torchtitan_python(folder, plan)
     if tomllib is None:
         return
     config = tomllib.loads((folder / "plan.toml").read_text())

@@ -8,6 +8,8 @@ changed, run and explained. Of each:
 - a plan is in no less time than its lower bound, fits into the memory, and is simulated in the time that was promised;
 - the number of threads changes no byte of the plan.
 With --wider, N requests with one option left open instead (auto): the open one is never worse than any value of it.
+With --worse, N requests on a cluster and on worse ones (slower links or devices, less memory, fewer hosts): a plan takes no longer on the better cluster.
+With --strict, the search is held to it, too: no plan of a worse cluster beats the better's own, on either.
 A request that fails is printed as a command, without the options that have no part in it. Exit code 1 then.
 """
 import argparse
@@ -196,6 +198,12 @@ class Driver:
     def planned(self, request, options, *more):
         return self.call("plan", *request.base, *words(options), *more)
 
+    def step_of(self, plan):
+        code, text, error = self.call("simulate", plan, "--json")
+        if code != OK:
+            raise Failure(f"a plan is not simulated: {error}")
+        return json.loads(text)["step_time_s"]
+
     def check(self, request, options, changes):
         """The exit code of the plan."""
         plan = f"{request.seed}.json"
@@ -274,6 +282,72 @@ def check_wider(driver, request, draw):
     return compared
 
 
+def scaled(cluster, path, factor):
+    """The cluster, each of its groups with the member at `path` so many times as large."""
+    worse = json.loads(json.dumps(cluster))
+    for group in worse.get("groups", [worse]):
+        at = group
+        for key in path[:-1]:
+            at = at[key]
+        value = at[path[-1]]
+        at[path[-1]] = {key: factor * one for key, one in value.items()} if isinstance(value, dict) else factor * value
+    return worse
+
+
+def with_half_the_hosts(cluster, _):
+    return dict(cluster, hosts=cluster["hosts"] // 2) if cluster.get("hosts", 1) >= 2 and "network" not in cluster else None
+
+
+WORSE = {
+    "slower links within hosts": lambda c, f: scaled(c, ["within_host", "bandwidth_bytes_per_s"], 1 / f),
+    "slower links between hosts": lambda c, f: scaled(c, ["between_hosts", "bandwidth_bytes_per_s"], 1 / f),
+    "later messages within hosts": lambda c, f: scaled(c, ["within_host", "alpha_s"], f),
+    "later messages between hosts": lambda c, f: scaled(c, ["between_hosts", "alpha_s"], f),
+    "slower products": lambda c, f: scaled(c, ["device", "peak_flops_per_s"], 1 / f),
+    "slower memory": lambda c, f: scaled(c, ["device", "memory_bandwidth_bytes_per_s"], 1 / f),
+    "later launches": lambda c, f: scaled(c, ["device", "launch_s"], f),
+    "less memory": lambda c, f: scaled(c, ["device", "memory_bytes"], 1 / f),
+    "fewer hosts": with_half_the_hosts,
+}
+# What does not depend on the cluster alone, or takes one that presets name.
+NOT_COMPARED = ("--software", "--for", "--matmul-dtype", "--nodes", "--devices-per-node", "--dump", "--pareto", "--objective", "--price-per-device-hour", "--tokens",
+                "--no-free-plan", "--logical-mesh")
+
+
+def check_worse(driver, request, draw, strict):
+    """How many worse clusters the request was compared on."""
+    options = [(name, value) for name, value in request.options if name not in NOT_COMPARED]
+    files = {name: str(driver.folder / f"{name}.json") for name in ("better", "worse", "moved", "cluster")}
+    if driver.planned(request, options, "--threads", "1", "-o", files["better"])[0] != OK:
+        return 0
+    cluster = json.loads(pathlib.Path(files["better"]).read_text(encoding="utf-8"))["cluster"]
+    better = driver.step_of(files["better"])
+    compared = 0
+    for what in draw.sample(sorted(WORSE), 3):
+        changed = WORSE[what](cluster, draw.choice([1.25, 2, 4]))
+        if changed is None:
+            continue
+        pathlib.Path(files["cluster"]).write_text(json.dumps(changed), encoding="utf-8")
+        base = [files["cluster"] if before == "--cluster" else word for before, word in zip([""] + request.base, request.base)]
+        if driver.call("plan", *base, *words(options), "--threads", "1", "-o", files["worse"])[0] != OK:
+            continue
+        compared += 1
+        plan = json.loads(pathlib.Path(files["worse"]).read_text(encoding="utf-8"))
+        worse = driver.step_of(files["worse"])
+        if strict and worse < better * (1 - 1e-9):
+            raise Failure(f"{what}: {worse} s instead of {better} s")
+        if what == "fewer hosts":
+            continue  # its plan leaves hosts of the better cluster out, which no plan may
+        plan["cluster"] = cluster
+        pathlib.Path(files["moved"]).write_text(json.dumps(plan), encoding="utf-8")
+        moved = driver.step_of(files["moved"])
+        if moved < better * (1 - 1e-9) and strict:
+            raise Failure(f"{what}: the plan for the worse cluster takes {moved} s on the better one, whose own takes {better} s")
+        if moved > worse * (1 + 1e-9):
+            raise Failure(f"{what}: one plan takes {moved} s on the better cluster, and {worse} s on the worse")
+    return compared
+
+
 def smaller(driver, request, failure):
     """The options without those that the failure does not need."""
     options, changes = list(request.options), list(request.changes)
@@ -296,6 +370,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="no large model")
     parser.add_argument("--wider", action="store_true")
+    parser.add_argument("--worse", action="store_true")
+    parser.add_argument("--strict", action="store_true", help="with --worse: the search itself misses no plan that the worse cluster shows")
     given = parser.parse_args()
 
     def one(number):
@@ -306,22 +382,24 @@ def main():
         with tempfile.TemporaryDirectory() as place:
             driver = Driver(given.meshwright, pathlib.Path(place))
             try:
+                if given.worse:
+                    return check_worse(driver, request, random.Random(-seed), given.strict)
                 if given.wider:
                     return check_wider(driver, request, random.Random(-seed))
                 return driver.check(request, request.options, request.changes)
             except Failure as failure:
                 options, changes = request.options, request.changes
-                if not given.wider and "took more than" not in str(failure):
+                if not given.wider and not given.worse and "took more than" not in str(failure):
                     options, changes, failure = smaller(driver, request, failure)
                 print(f"seed {seed}: {failure}\n  meshwright plan {' '.join(request.base + words(options))}"
-                      + (f"\n  meshwright simulate plan.json {' '.join(words(changes))}" if changes and not given.wider else ""), flush=True)
+                      + (f"\n  meshwright simulate plan.json {' '.join(words(changes))}" if changes and not (given.wider or given.worse) else ""), flush=True)
                 return "failed"
 
     ends = []
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         ends = [end for end in pool.map(one, range(given.count)) if end is not None]
     failed = ends.count("failed")
-    if given.wider:
+    if given.wider or given.worse:
         print(f"{len(ends)} requests, {sum(end for end in ends if end != 'failed')} comparisons, {failed} failed")
     else:
         print(f"{len(ends)} requests: {ends.count(OK)} planned, {ends.count(WRONG)} wrong, {ends.count(INFEASIBLE)} without a plan, {failed} failed")

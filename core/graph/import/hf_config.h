@@ -12,10 +12,10 @@
 //   deepseek_v3 chooses experts among all of them, not among those of the best groups; layers that predict further
 //   tokens are behind the others, with the weight 0.3 of DeepSeek-V3's paper (key "mtp_weight"), and the indexers of
 //   deepseek_v32 are not trained, as the loss has no gradient by them; llama4 weighs the experts' results instead of
-//   what they are given, and leaves out the norm of queries and keys, which has no weights; gpt_oss gates with SiLU,
-//   without limits; gemma's norms weigh by their weights alone, not by 1 more, all layers of gemma3 rotate by one base,
-//   and gemma4 lacks the norm of values, which has no weights, and the factor of each layer, which is not trained;
-//   minimax_m2 and qwen3_next lack the layers that predict further tokens.
+//   what they are given, and leaves out the norm of queries and keys, which has no weights; gemma's norms weigh by
+//   their weights alone, not by 1 more, all layers of gemma3 rotate by one base, and gemma4 lacks the norm of values,
+//   which has no weights, and the factor of each layer, which is not trained; minimax_m2 and qwen3_next lack the layers
+//   that predict further tokens.
 #pragma once
 
 #include <string>

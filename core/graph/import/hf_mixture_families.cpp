@@ -19,7 +19,7 @@ ModelConfig read_mixtral(const HfReader& config) {
 
 ModelConfig read_qwen3_moe(const HfReader& config) {
   ModelConfig model = read_qwen3_decoder("mixtral", config);
-  set(model, "experts", config.size({"num_experts"}));
+  set(model, "experts", config.size({"num_experts", "num_local_experts"}));
   set(model, "top_k", config.size({"num_experts_per_tok"}));
   set(model, "expert_intermediate", config.size({"moe_intermediate_size"}));
   set(model, "mixture_every", config.size_or({"decoder_sparse_step"}, 1));
@@ -44,7 +44,11 @@ ModelConfig read_gpt_oss(const HfReader& config) {
   read_layer_types(model, config);
   set(model, "experts", config.size({"num_local_experts"}));
   set(model, "top_k", config.size({"num_experts_per_tok", "experts_per_token"}));
-  for (const char* key : {"router_bias", "expert_bias", "sinks"}) set(model, key, 1);
+  for (const char* key : {"router_bias", "expert_bias", "sinks", "clipped_gate"}) set(model, key, 1);
+  for (const auto& [key, only] : {std::pair("swiglu_alpha", 1.702), std::pair("swiglu_limit", 7.0)}) {
+    const double given = config.positive_or(key, only);
+    require(given == only, "{}: '{}' is {}, which is not supported; {} is.", config.place(), key, given, only);
+  }
   return model;
 }
 

@@ -72,7 +72,11 @@ std::int64_t head_of(const ModelConfig& model) {
 }
 
 void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise) {
-  const double share = std::min(1.0, config.positive_or(key, otherwise));
+  double share = config.positive_or(key, otherwise);
+  // Where transformers 5 writes it, whatever the family calls it.
+  if (!config.has(key) && config.has("rope_parameters"))
+    share = config.part("rope_parameters").positive_or("partial_rotary_factor", share);
+  share = std::min(1.0, share);
   set(model, "rotary_dims", static_cast<std::int64_t>(share * static_cast<double>(head_of(model))));
 }
 
@@ -84,11 +88,15 @@ void set_score_scale(ModelConfig& model, double scale) {
   model.factors["attention_scale"] = scale * std::sqrt(static_cast<double>(head_of(model)));
 }
 
-void read_rotation(ModelConfig& model, const HfReader& config, double epsilon) {
-  double base = config.positive_or("rope_theta", 10000.0);
-  if (!config.has("rope_theta") && config.has("rope_parameters"))
+void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key) {
+  double base = config.positive_or(key, 10000.0);
+  if (!config.has(key) && config.has("rope_parameters"))
     base = config.part("rope_parameters").positive_or("rope_theta", base);
   model.factors["rotary_base"] = base;
+}
+
+void read_rotation(ModelConfig& model, const HfReader& config, double epsilon) {
+  set_rotary_base(model, config, "rope_theta");
   set_epsilon(model, config, "rms_norm_eps", epsilon);
 }
 
@@ -124,7 +132,7 @@ void read_layer_types(ModelConfig& model, const HfReader& config) {
     const bool known = type == "full_attention" || type == "sliding_attention";
     require(known,
             "{}: 'layer_types' has {}, which is not supported; \"full_attention\" and \"sliding_attention\" are.",
-            config.place(), type.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40));
+            config.place(), brief(type));
     windowed.push_back(type == "sliding_attention");
   }
   const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();

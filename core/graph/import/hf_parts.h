@@ -39,8 +39,10 @@ void expect_text(const HfReader& config, const char* key, const char* only);
 [[nodiscard]] std::optional<HfReader> text_part(const HfReader& config, const std::string& family);
 
 [[nodiscard]] std::int64_t head_of(const ModelConfig& model);
-// The dimensions of a head that are rotated, where the file gives their share.
+// The dimensions of a head that are rotated, where the file gives their share: under the key, or among
+// "rope_parameters".
 void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise);
+void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key);  // the same of the angles' base
 void set_epsilon(ModelConfig& model, const HfReader& config, const char* key, double otherwise);
 // What a file calls a factor of the scores instead of 1 / sqrt(head_dim).
 void set_score_scale(ModelConfig& model, double scale);

@@ -67,7 +67,7 @@ ModelConfig read_gpt_neox(const HfReader& config) {
   set_rotated_share(model, config, "rotary_pct", 0.25);
   set(model, "parallel", config.flag_or("use_parallel_residual", true));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
-  model.factors["rotary_base"] = config.positive_or("rotary_emb_base", 10000.0);
+  set_rotary_base(model, config, "rotary_emb_base");
   set_epsilon(model, config, "layer_norm_eps", 1e-5);
   return model;
 }
@@ -109,7 +109,10 @@ ModelConfig read_t5(const HfReader& config) {
   set(model, "gated", gated);
   set(model, "relu", act == Act::Relu);
   set(model, "erf", act == Act::GeluErf);
-  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  const bool tied = config.flag_or("tie_word_embeddings", true);
+  set(model, "tied", tied);
+  // Files of transformers 5 say apart whether what the head reads is scaled; older ones mean both by the tied table.
+  set(model, "scaled_head", config.flag_or("scale_decoder_outputs", tied));
   set_epsilon(model, config, "layer_norm_epsilon", 1e-6);
   return model;
 }

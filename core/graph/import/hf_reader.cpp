@@ -13,16 +13,12 @@ namespace {
 
 constexpr std::int64_t kMax = 1'000'000'000;
 
-std::string shown(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40);
-}
-
 std::int64_t whole(const Json& value, const char* key, std::int64_t minimum, const std::string& place) {
   const auto expected = fmt::format("a whole number from {} to {} was expected", minimum, kMax);
-  require(value.is_number_integer(), "{}: '{}' is {}; {}.", place, key, shown(value), expected);
+  require(value.is_number_integer(), "{}: '{}' is {}; {}.", place, key, brief(value), expected);
   const bool beyond = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMax);
   require(!beyond && value.get<std::int64_t>() >= minimum && value.get<std::int64_t>() <= kMax, "{}: '{}' is {}; {}.",
-          place, key, shown(value), expected);
+          place, key, brief(value), expected);
   return value.get<std::int64_t>();
 }
 
@@ -33,6 +29,7 @@ HfReader::HfReader(const Json& object, std::string place) : object_(object), pla
 }
 
 HfReader HfReader::part(const char* key) const {
+  if (const auto known = used_->parts.find(key); known != used_->parts.end()) return *known->second;
   HfReader found(at(key), fmt::format("{}: {}", place_, key));
   used_->parts.insert_or_assign(key, std::make_shared<const HfReader>(found));
   return found;
@@ -78,19 +75,19 @@ double HfReader::positive_or(const char* key, double otherwise) const {
   if (!has(key)) return otherwise;
   const Json& value = at(key);
   require(value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0.0,
-          "{}: '{}' is {}; a positive number was expected.", place_, key, shown(value));
+          "{}: '{}' is {}; a positive number was expected.", place_, key, brief(value));
   return value.get<double>();
 }
 
 bool HfReader::flag_or(const char* key, bool otherwise) const {
   if (!has(key)) return otherwise;
-  require(at(key).is_boolean(), "{}: '{}' is {}; true or false was expected.", place_, key, shown(at(key)));
+  require(at(key).is_boolean(), "{}: '{}' is {}; true or false was expected.", place_, key, brief(at(key)));
   return at(key).get<bool>();
 }
 
 std::string HfReader::text_or(const char* key, const std::string& otherwise) const {
   if (!has(key)) return otherwise;
-  require(at(key).is_string(), "{}: '{}' is {}; a text was expected.", place_, key, shown(at(key)));
+  require(at(key).is_string(), "{}: '{}' is {}; a text was expected.", place_, key, brief(at(key)));
   return at(key).get<std::string>();
 }
 

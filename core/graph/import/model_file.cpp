@@ -94,13 +94,15 @@ void make_constants_data(Module& module) {
     if (numbers[i]) node.values = std::vector<double>{*numbers[i]};
   }
   primitive::drop_unused(module);
-  // What is read as a tensor: not the numbers of sums, products, powers and bounds, which are the ops' own.
+  // What is read as a tensor: not the numbers of sums, products, powers, bounds and comparisons, which are the ops'
+  // own.
   std::set<int> read;
   for (const Node& node : module.nodes)
     for (const int input : node.inputs) {
       const Node& of = module.nodes[static_cast<std::size_t>(input)];
       const bool number = of.values && of.values->size() == 1;
-      const bool own = number && !node.integer && node.kind >= Kind::Add && node.kind <= Kind::Minimum;
+      const bool own = number && (node.kind == Kind::Compare ||
+                                  (!node.integer && node.kind >= Kind::Add && node.kind <= Kind::Minimum));
       if (of.kind == Kind::Constant && !own) read.insert(input);
     }
   std::vector<std::string> names;
@@ -152,7 +154,7 @@ std::string model_name(const std::string& path) {
       name.resize(name.size() - std::string_view(end).size());
       break;
     }
-  return name;
+  return printable(name);
 }
 
 struct ReadModule {
@@ -178,14 +180,7 @@ std::string program_text(std::string_view bytes, const std::string& path) {
     throw InputError(
         fmt::format("{}: the archive holds no exported program; give a file that torch.export.save wrote.", path));
   }
-  std::string text;
-  const ByteSource source = unpacked(bytes, path);
-  for (std::string_view piece = source(); !piece.empty(); piece = source()) {
-    text += piece;
-    require(text.size() <= kMaxProgram, "{}: unpacked it has more than {} bytes; give a model of fewer ops.", path,
-            kMaxProgram);
-  }
-  return text;
+  return read_all(unpacked(bytes, path, kMaxProgram));
 }
 
 ReadModule read_module(std::string_view bytes, const std::string& path,
@@ -256,13 +251,13 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
 }
 
 ModelConfig read_model_file(const std::string& path, const std::map<std::string, std::int64_t>& dims) {
-  return read_model_bytes(read_file(path), path, dims);
+  return read_model_bytes(read_file(path, kMaxFileBytes), path, dims);
 }
 
 std::optional<xla::ProgramSummary> program_of_file(const std::string& path,
                                                    const std::map<std::string, std::int64_t>& dims) {
   if (!is_hlo_file(path) && !is_mlir_file(path)) return std::nullopt;
-  return xla::summary_of(read_program(read_file(path), path, dims));
+  return xla::summary_of(read_program(read_file(path, kMaxFileBytes), path, dims));
 }
 
 primitive::KeptShardings shardings_of(const ModelConfig& model) {

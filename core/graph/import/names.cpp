@@ -26,11 +26,4 @@ std::string block_of(const std::string& path) {
   return {};
 }
 
-std::string printable(std::string_view name) {
-  std::string text(name);
-  std::replace_if(
-      text.begin(), text.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
-  return text;
-}
-
 }  // namespace meshwright

@@ -3,15 +3,13 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+
+#include "core/base/text.h"  // `printable`: names come from files and go into messages
 
 namespace meshwright {
 
 // The part of a path up to its first number of its own: "model.layers.0" of "model.layers.0.mlp.weight" and of
 // "/model/layers.0/mlp/MatMul", "layers.3" of PyTorch's "model: Llama/layers.3: Block/...". Empty: there is none.
 [[nodiscard]] std::string block_of(const std::string& path);
-
-// The name with '?' for every byte that is no printable ASCII character: names come from files and go into messages.
-[[nodiscard]] std::string printable(std::string_view name);
 
 }  // namespace meshwright

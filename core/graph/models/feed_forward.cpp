@@ -17,11 +17,34 @@ TensorId TransformerBuilder::activate(const std::string& name, TensorId x) {
     }
     case Activation::Silu:
       return add(OpKind::Silu, name + ".silu", {x});
+    case Activation::ClippedSilu:
+      break;  // only with a gate
   }
   return x;
 }
 
+// min(x, 7) = x - relu(x - 7), and likewise below.
+TensorId TransformerBuilder::clipped_gate(const std::string& name, TensorId gate, TensorId up) {
+  constexpr double kLimit = 7.0, kSlope = 1.702;
+  const auto beyond = [&](const std::string& which, TensorId x) {
+    return add(OpKind::Relu, which, {add(OpKind::Shift, which + ".of", {x}, {.value = -kLimit})});
+  };
+  gate = add(OpKind::Subtract, name + ".gate.clipped", {gate, beyond(name + ".gate.above", gate)});
+  const TensorId above = beyond(name + ".up.above", up);
+  const TensorId below = beyond(name + ".up.below", add(OpKind::Scale, name + ".up.negative", {up}, {.scale = -1.0}));
+  up = add(OpKind::Add, name + ".up.clipped", {add(OpKind::Subtract, name + ".up.clipped_above", {up, above}), below});
+  const TensorId slope =
+      add(OpKind::Sigmoid, name + ".sigmoid", {add(OpKind::Scale, name + ".steep", {gate}, {.scale = kSlope})});
+  const TensorId gated = add(OpKind::Multiply, name + ".swish", {gate, slope});
+  return add(OpKind::Multiply, name + ".gated",
+             {add(OpKind::Shift, name + ".up.shifted", {up}, {.value = 1.0}), gated});
+}
+
 TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& widen) {
+  if (transformer.feed_forward.activation == Activation::ClippedSilu) {
+    const TensorId gate = widen(".gate");
+    return clipped_gate(name, gate, widen(".up"));
+  }
   if (!transformer.feed_forward.gated) return activate(name, widen(".up"));
   const TensorId gate = activate(name, widen(".gate"));
   return add(OpKind::Multiply, name + ".gated", {gate, widen(".up")});

@@ -321,6 +321,7 @@ Json to_json(const ModelConfig& model) {
 
 ModelConfig model_from_json(const Json& json, const std::string& place) {
   ModelConfig model{.name = get<std::string>(json, "name", place), .family = get<std::string>(json, "family", place)};
+  require_printable(model.name, place);
   const Family& family = known_family(model.family, place);
   for (const SizeField& field : family.sizes)
     if (field.required() || json.contains(field.key))

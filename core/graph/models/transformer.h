@@ -24,7 +24,9 @@
 namespace meshwright {
 
 enum class Norm { Layer, Rms };
-enum class Activation { Relu, Gelu, GeluErf, Silu, ReluSquared };  // Gelu: the tanh form
+// Gelu: the tanh form. ClippedSilu: gpt-oss's, of gate and up both: (up + 1) gate sigmoid(1.702 gate), with gates of at
+// most 7 and ups of at most 7 either way.
+enum class Activation { Relu, Gelu, GeluErf, Silu, ReluSquared, ClippedSilu };
 
 // How a token learns where it stands. Rotary and Alibi need no table; Relative is one table of biases per stack,
 // (buckets, kv_heads, group), that all its layers share; Learned a table added to the embedding.

@@ -85,6 +85,7 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);
   // activation(gate) * up, or activation(up); `widen` projects to the inner width and is told which: ".gate" or ".up".
   using Widen = std::function<TensorId(const std::string& which)>;
+  [[nodiscard]] TensorId clipped_gate(const std::string& name, TensorId gate, TensorId up);
   [[nodiscard]] TensorId inner_layer(const std::string& name, const Widen& widen);
   [[nodiscard]] TensorId expert_layer(const std::string& name, TensorId x);
   struct Routing {

@@ -42,6 +42,7 @@ std::int64_t hidden_per_head(const ModelConfig& model, const std::string& place)
           model.hidden, model.heads);
   return model.hidden / model.heads;
 }
+std::int64_t tied_of(const ModelConfig& model, const std::string&) { return size_of(model, "tied"); }
 // A quarter of a head, in pairs.
 std::int64_t quarter_of_head(const ModelConfig& model, const std::string& place) {
   return std::max<std::int64_t>(2, hidden_per_head(model, place) / 8 * 2);
@@ -93,7 +94,8 @@ std::vector<SizeField> t5_sizes() {
                              flag("gated", 1),
                              flag("relu", 0),
                              erf(0),
-                             flag("tied", 0)});
+                             flag("tied", 0),
+                             {.key = "scaled_head", .maximum = 1, .minimum = 0, .derived = tied_of}});
 }
 
 // windows: queries of the layers from first_window_layer on see `window` keys back, but those of every full_every-th.
@@ -131,6 +133,7 @@ std::vector<SizeField> mixtral_sizes() {
                                                     flag("router_bias", 0),
                                                     flag("expert_bias", 0),
                                                     flag("sinks", 0),
+                                                    flag("clipped_gate", 0),
                                                     {"no_rotary_every", kMaxLayers, 0, 0},
                                                     width_or_none("attention_chunk")});
 }
@@ -259,7 +262,7 @@ Transformer t5(const ModelConfig& model) {
           .positions = Positions::Relative,
           .buckets = size_of(model, "buckets"),
           .tied = is_set(model, "tied"),
-          .scaled_head = is_set(model, "tied")};
+          .scaled_head = is_set(model, "scaled_head")};
 }
 
 // Every n-th layer, counted from 1; none for n = 0.
@@ -320,6 +323,7 @@ MixturePart experts_of(const ModelConfig& model) {
 Transformer mixtral(const ModelConfig& model) {
   Transformer made = llama(model);
   made.attention.sinks = is_set(model, "sinks");
+  if (is_set(model, "clipped_gate")) made.feed_forward.activation = Activation::ClippedSilu;
   made.mixture = experts_of(model);
   return made;
 }

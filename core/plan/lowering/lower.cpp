@@ -99,7 +99,22 @@ LoweredStages::LoweredStages(const Plan& plan, const Graph& graph, const CostMod
 
 LoweredStages::~LoweredStages() = default;
 
+namespace {
+
+// A program lists what each device does for each micro-batch: a kilobyte each, and more.
+void require_size(const Plan& plan, std::size_t devices) {
+  constexpr double kMaxRuns = 1 << 21;
+  const double runs = static_cast<double>(plan.training.microbatches) * static_cast<double>(devices);
+  require(
+      runs <= kMaxRuns,
+      "{} micro-batches on {} devices make a program of {} parts; at most {} can be held. Give fewer micro-batches.",
+      plan.training.microbatches, devices, runs, kMaxRuns);
+}
+
+}  // namespace
+
 Program LoweredStages::take_program() && {
+  require_size(state_->lowering.plan, state_->lowering.program.stage_of_device.size());
   (void)build_instructions(state_->lowering, state_->microbatches());
   add_waiting_bytes(state_->lowering.program);
   return std::move(state_->lowering.program);
@@ -111,6 +126,7 @@ const Program& LoweredStages::of_one_microbatch() {
 }
 
 PartialProgram LoweredStages::take_part(const KeptPart& part) && {
+  require_size(state_->lowering.plan, 1);
   std::vector<int> like = build_instructions(state_->lowering, state_->microbatches(), &part);
   add_waiting_bytes(state_->lowering.program);
   return {std::move(state_->lowering.program), std::move(like)};

@@ -2,11 +2,9 @@
 #include "core/plan/program/timeline.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <map>
 #include <set>
-#include <string_view>
 #include <tuple>
 
 #include "core/base/errors.h"
@@ -190,46 +188,7 @@ std::string to_chrome_trace(const Timeline& timeline, const std::string& title) 
     fmt::format_to(out, R"({{"ph":"e",{},"ts":{}}})", same, in_microseconds(span.end));
   }
   return fmt::format("{{\"otherData\":{{\"title\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[{}\n]}}\n",
-                     Json(title).dump(), events);
-}
-
-std::string draw(const Timeline& timeline, int devices, int width) {
-  MW_CHECK(devices >= 1 && width >= 1, "a drawing of {} devices and {} columns", devices, width);
-  // Column c shows [edge(c), edge(c + 1)); split so that the product cannot overflow.
-  const auto edge = [&](int column) {
-    return timeline.end.ps / width * column + timeline.end.ps % width * column / width;
-  };
-  constexpr std::string_view letters = "FBIWU";             // in the order of the kinds that compute
-  using Shares = std::array<std::int64_t, letters.size()>;  // picoseconds of each
-  const auto columns = static_cast<std::size_t>(width);
-  std::vector<std::vector<Shares>> busy(static_cast<std::size_t>(devices), std::vector<Shares>(columns, Shares{}));
-  for (const Span& span : timeline.spans) {
-    if (!is_compute(span.kind) || span.begin == span.end) continue;
-    MW_CHECK(span.device.value < devices, "a span of device {} in a drawing of {}", span.device.value, devices);
-    int column = static_cast<int>(static_cast<double>(span.begin.ps) / static_cast<double>(timeline.end.ps) * width);
-    column = std::min(column, width - 1);
-    while (column > 0 && edge(column) > span.begin.ps) --column;
-    for (; column < width && edge(column) < span.end.ps; ++column) {
-      const std::int64_t overlap = std::min(edge(column + 1), span.end.ps) - std::max(edge(column), span.begin.ps);
-      if (overlap > 0)
-        busy[span.device.index()][static_cast<std::size_t>(column)][static_cast<std::size_t>(span.kind)] += overlap;
-    }
-  }
-  const std::size_t name_width = fmt::formatted_size("{}", devices - 1);
-  std::string text;
-  for (std::size_t device = 0; device < busy.size(); ++device) {
-    text += fmt::format("device {:>{}} | ", device, name_width);
-    for (std::size_t c = 0; c < columns; ++c) {
-      const Shares& shares = busy[device][c];
-      const std::size_t longest =
-          static_cast<std::size_t>(std::max_element(shares.begin(), shares.end()) - shares.begin());
-      std::int64_t idle = edge(static_cast<int>(c) + 1) - edge(static_cast<int>(c));
-      for (const std::int64_t share : shares) idle -= share;
-      text += shares[longest] > 0 && shares[longest] >= idle ? letters[longest] : '.';
-    }
-    text += '\n';
-  }
-  return text;
+                     json_text(title), events);
 }
 
 }  // namespace meshwright

@@ -82,8 +82,4 @@ struct StageIdleShares {
 // Chrome/Perfetto trace ("traceEvents" JSON, microseconds), one track per device. Opens in ui.perfetto.dev.
 [[nodiscard]] std::string to_chrome_trace(const Timeline& timeline, const std::string& title);
 
-// One row per device, `width` columns, F/B/I/W/U for what ran longest in each column (I, W: the two parts of a
-// backward) and '.' for idle.
-[[nodiscard]] std::string draw(const Timeline& timeline, int devices, int width);
-
 }  // namespace meshwright

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/divisors.h"
+#include "core/planner/method/stage_layout.h"
 
 namespace meshwright {
 
@@ -84,16 +85,26 @@ class Enumeration {
       const auto fixed = traits_of(schedule).chunks;
       if (fixed) {
         degrees.chunks = *fixed;
-        with_states(degrees);
+        with_states(with_place_of_further(degrees));
         continue;
       }
       for (const int chunks : chunk_counts(degrees.pp)) {
         const auto* given = std::get_if<int>(&request_.search.chunks);
         if (chunks < 2 || (given != nullptr && chunks != *given)) continue;
         degrees.chunks = chunks;
-        with_states(degrees);
+        with_states(with_place_of_further(degrees));
       }
     }
+  }
+
+  // Modules for further tokens are beside the loss, where the framework parts the blocks alone.
+  [[nodiscard]] Degrees with_place_of_further(Degrees degrees) const {
+    const std::int64_t stages = degrees.stages();
+    const bool parted = degrees.chunks == 1 || shape_.blocks % stages == 0 || (shape_.blocks + 2) % stages == 0;
+    if (shape_.further > 0 && degrees.pp > 1 && framework_.splits_ends && parted && shape_.blocks >= stages)
+      degrees.split =
+          with_further_modules({}, shape_.blocks, degrees.pp, degrees.chunks, static_cast<int>(shape_.further));
+    return degrees;
   }
 
   // Those that part the blocks, or the blocks with the embedding and the loss, into equal stages.

@@ -29,6 +29,8 @@ std::vector<double> sums_of_stages(const Degrees& degrees, std::int64_t blocks, 
   std::vector<double> layers(static_cast<std::size_t>(blocks), block);
   if (cut_of(degrees, blocks) == LayerOptions::Cut::BlocksApart) {
     layers.insert(layers.begin(), before);
+    // Modules for further tokens are layers, too; their time is in what comes after.
+    layers.resize(layers.size() + static_cast<std::size_t>(further_modules_of(degrees.split)), 0.0);
     layers.push_back(after);
   } else {
     layers.front() += before;
@@ -66,15 +68,17 @@ LayerOptions::Cut cut_of(const Degrees& degrees, std::int64_t blocks) {
   return degrees.split.uneven() ? LayerOptions::Cut::BlocksApart : cut_for_stages(blocks, degrees.stages());
 }
 
-Work work_of_layers(std::vector<StepCost> layers, std::int64_t blocks) {
+Work work_of_layers(std::vector<StepCost> layers, std::int64_t blocks, std::int64_t further) {
   const auto time_of = [](const StepCost& layer) { return layer.forward + layer.backward; };
   Work work;
   for (const StepCost& layer : layers) work.all += time_of(layer);
-  if (std::ssize(layers) == blocks + 2) {
+  if (std::ssize(layers) == blocks + further + 2) {
     work.before = time_of(layers.front());
     work.after = time_of(layers.back());
     layers = {layers.begin() + 1, layers.end() - 1};
   }
+  if (std::ssize(layers) == blocks + further)
+    for (; std::ssize(layers) > blocks; layers.pop_back()) work.after += time_of(layers.back());
   // Models without blocks have one layer.
   if (std::ssize(layers) != blocks) return work;
   const auto least = [&](const auto& of) {

@@ -27,8 +27,9 @@ struct Work {
   Bytes resident{0.0}, saved{0.0};
 };
 // What single layers take and leave. REQUIRES: they are blocks, the first and the last with what is beside them or with
-// that as layers of their own; or any layers of a model without blocks.
-[[nodiscard]] Work work_of_layers(std::vector<StepCost> layers, std::int64_t blocks);
+// that as layers of their own, and `further` modules behind the blocks count to what comes after; or any layers of a
+// model without blocks.
+[[nodiscard]] Work work_of_layers(std::vector<StepCost> layers, std::int64_t blocks, std::int64_t further = 0);
 
 // The busiest rank, and the passes through the other stages that fill and drain the pipeline. The work may be that of
 // degrees with other stages and replicas, whose messages differ: two per cent are taken off.

@@ -59,7 +59,7 @@ std::optional<Work> DegreesPlans::work_of(Degrees degrees) const {
         before = cost;
       }
     }
-    return work_of_layers(std::move(layers), shape_.blocks);
+    return work_of_layers(std::move(layers), shape_.blocks, shape_.further);
   } catch (const InputError&) {
     return std::nullopt;
   }

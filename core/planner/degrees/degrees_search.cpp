@@ -15,6 +15,7 @@
 #include "core/planner/degrees/degrees_plans.h"
 #include "core/planner/degrees/first_degrees.h"
 #include "core/planner/degrees/too_large_degrees.h"
+#include "core/planner/method/stage_layout.h"
 #include "core/planner/search/considered.h"
 #include "core/planner/search/plan_program.h"
 
@@ -399,8 +400,10 @@ std::vector<Degrees> DegreesSearch::lighter_ends_of_fastest() const {
       if (degrees.schedule != base.schedule && !request_.any_schedule()) continue;
       const auto* given = std::get_if<int>(&request_.search.chunks);
       if (chunks > 1 && given != nullptr && chunks != *given) continue;
-      for (const StageSplit& split : lighter_ends(shape_.blocks, degrees.pp, chunks)) {
-        degrees.split = split;
+      for (const StageSplit& split : lighter_ends(shape_.blocks, degrees.pp, chunks, shape_.further)) {
+        degrees.split = shape_.further == 0 ? split
+                                            : with_further_modules(split, shape_.blocks, degrees.pp, chunks,
+                                                                   static_cast<int>(shape_.further));
         if (broken_rules(framework, shape_, degrees).empty() &&
             std::find(found.begin(), found.end(), degrees) == found.end())
           found.push_back(degrees);
@@ -451,6 +454,7 @@ PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs
   require(shape_of(request.model).heads > 0,
           "{} launches transformers, and model {} has no attention heads; leave the framework out.", framework.name,
           request.model.name);
+  expect_further_tokens(framework, request.model);
   return DegreesSearch(request, costs, evaluator, to_beat).run();
 }
 

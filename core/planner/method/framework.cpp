@@ -29,7 +29,8 @@ std::vector<Framework> make_frameworks() {
        .splits_ends = true,
        .whole_experts = true,
        .context_exchanges = {ContextExchange::AllGather, ContextExchange::PointToPoint, ContextExchange::AllToAll},
-       .sequences = Framework::Sequences::Either});
+       .sequences = Framework::Sequences::Either,
+       .further = Framework::FurtherTokens::ByLayout});
   // It has the zero-bubble schedules of one stage per rank only from a schedule file, which can be made of the plan.
   frameworks.push_back({.name = "torchtitan",
                         .release = "torchtitan 0.2.2",
@@ -70,7 +71,8 @@ std::vector<Framework> make_frameworks() {
                         .recompute = all_or_none,
                         .zero = {0, 1, 3},
                         .zero_in_pipes = {0, 1, 3},
-                        .even_microbatches = true});
+                        .even_microbatches = true,
+                        .further = Framework::FurtherTokens::OneStage});
   frameworks.push_back({.name = "alpa",
                         .release = "Alpa 0.2",
                         .software = "alpa",
@@ -104,6 +106,7 @@ class Rules {
 
   std::vector<std::string> broken() && {
     tensor();
+    further();
     pipeline();
     context();
     expert();
@@ -126,6 +129,22 @@ class Rules {
     else
       rule(shape_.kv_heads % tp == 0 || tp % shape_.kv_heads == 0,
            "neither of tp={} and the {} heads of keys and values divides the other", tp, shape_.kv_heads);
+  }
+
+  void further() {
+    using enum Framework::FurtherTokens;
+    if (shape_.further == 0) return;
+    const int pp = degrees_.pp;
+    rule(framework_.further != Never, "{} has no modules that predict further tokens, and the model has {}",
+         framework_.name, shape_.further);
+    if (framework_.further == Never || pp == 1) return;
+    rule(framework_.further == ByLayout, "{} has modules that predict further tokens only without pipeline stages",
+         framework_.name);
+    rule(
+        framework_.further != ByLayout || !degrees_.split.layout.empty(),
+        "pp={} without a layout parts the blocks and the {} modules for further tokens evenly, and {} has these beside "
+        "the loss; name the stages, as layout=Et*8|t*7mL",
+        pp, shape_.further, framework_.name);
   }
 
   void pipeline() {
@@ -152,7 +171,7 @@ class Rules {
     rule(!framework_.even_microbatches || degrees_.micro_batches % pp == 0,
          "pp={} does not divide the {} micro-batches", pp, degrees_.micro_batches);
     if (uneven)
-      for (const std::string& sentence : broken_split_rules(degrees_.split, shape_.blocks, pp, chunks))
+      for (const std::string& sentence : broken_split_rules(degrees_.split, shape_.blocks, pp, chunks, shape_.further))
         broken_.push_back(sentence);
     if (chunks == 1 || degrees_.schedule != ScheduleKind::Interleaved) return;
     // As cut_for_stages (layer_options.h) parts them.
@@ -235,7 +254,22 @@ const char* name_of(ContextExchange exchange) {
 
 ModelShape shape_of(const ModelConfig& model) {
   const std::int64_t kv_heads = more_of(model, "kv_heads", model.heads);
-  return {model.layers, model.heads, kv_heads, more_of(model, "experts", 0), model.seq, more_of(model, "tied", 0) == 1};
+  return {model.layers,
+          model.heads,
+          kv_heads,
+          more_of(model, "experts", 0),
+          model.seq,
+          more_of(model, "mtp", 0),
+          more_of(model, "tied", 0) == 1};
+}
+
+void expect_further_tokens(const Framework& framework, const ModelConfig& model) {
+  const std::int64_t modules = shape_of(model).further;
+  require(
+      modules == 0 || framework.own_meshes || framework.further != Framework::FurtherTokens::Never,
+      "{} has no modules that predict further tokens, and model {} has {}; plan for megatron or maxtext, or without "
+      "them (mtp=0 in a size, num_nextn_predict_layers or mtp_num_hidden_layers 0 in a config.json).",
+      framework.name, model.name, modules);
 }
 
 std::string method_text(const Degrees& degrees) {

@@ -19,7 +19,8 @@ namespace meshwright {
 // The sizes of a model that degrees have to divide. 0: the model has none.
 struct ModelShape {
   std::int64_t blocks = 0, heads = 0, kv_heads = 0, experts = 0, seq = 0;
-  bool tied = false;  // one tensor is the embedding and the last product
+  std::int64_t further = 0;  // modules behind the blocks that predict further tokens
+  bool tied = false;         // one tensor is the embedding and the last product
 };
 [[nodiscard]] ModelShape shape_of(const ModelConfig& model);
 
@@ -66,8 +67,11 @@ struct Framework {
   std::vector<ContextExchange> context_exchanges = {ContextExchange::AllGather};
   bool tied_in_pipes = true;  // the embedding may be tied in a pipeline
   enum class Sequences { Never, Either, Always } sequences = Sequences::Never;  // split over tp, between its products
-  bool even_sequences = false;                        // 2 cp x tp divides the sequence, whatever is split
-  bool even_microbatches = false;                     // pp divides the number of micro-batches
+  bool even_sequences = false;     // 2 cp x tp divides the sequence, whatever is split
+  bool even_microbatches = false;  // pp divides the number of micro-batches
+  // Modules that predict further tokens: it has none, none in a pipeline, or puts them where a layout of the stages
+  // says.
+  enum class FurtherTokens { Never, OneStage, ByLayout } further = FurtherTokens::Never;
   std::vector<int> zero_with_experts = {0, 1, 2, 3};  // of the levels above, those that ep may be above 1 with
   // Every stage may have its own mesh and shardings: the free search is what it launches, of its schedules.
   bool own_meshes = false;
@@ -80,6 +84,9 @@ struct Framework {
 // megatron, torchtitan, deepspeed, fsdp, maxtext, alpa. Throws InputError with the nearest names.
 [[nodiscard]] const Framework& find_framework(const std::string& name);
 [[nodiscard]] std::vector<std::string> framework_names();
+
+// Throws InputError where the framework has no modules that predict further tokens, and the model has.
+void expect_further_tokens(const Framework& framework, const ModelConfig& model);
 
 // All rules of the framework that the degrees break, as sentences with their numbers: "tp=6 does not divide the 32
 // heads". Empty: it launches them. REQUIRES: the framework has no own meshes.

@@ -144,8 +144,7 @@ LayerOptions layer_starts_from_text(const std::string& text) {
     require(names.is_array(), "{}: expected a list; write the first op of each layer as in [\"embed\", \"blk4.ln1\"].",
             text);
     for (const Json& name : names) {
-      require(name.is_string(), "{}: {} is not the name of an op; write names as in \"blk4.ln1\".", text,
-              name.dump().substr(0, 40));
+      require(name.is_string(), "{}: {} is not the name of an op; write names as in \"blk4.ln1\".", text, brief(name));
       options.starts.push_back(name.get<std::string>());
     }
   } else {

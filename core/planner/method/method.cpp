@@ -170,7 +170,9 @@ Method::ManualStage manual_stage(const Json& stage, const std::string& place, in
             key);
   const auto layers = get<std::vector<int>>(stage, "layers", place);
   const auto submesh = get<std::vector<int>>(stage, "submesh", place);
-  require(layers.size() == 2 && layers[0] >= 0 && layers[0] <= layers[1], "{}: 'layers' must be [first, last].", place);
+  constexpr int kMaxLayer = 1 << 20;
+  require(layers.size() == 2 && layers[0] >= 0 && layers[0] <= layers[1] && layers[1] <= kMaxLayer,
+          "{}: 'layers' must be [first, last], of 0 to {}.", place, kMaxLayer);
   require((submesh.size() == 2 || submesh.size() == 3) && submesh[0] >= 1 && submesh[1] >= 1,
           "{}: 'submesh' must be [hosts, devices per host], or [hosts, devices per host, group of hosts].", place);
   require(submesh.size() == 2 || submesh[2] >= 0, "{}: 'submesh' names group {}; groups are counted from 0.", place,

@@ -56,12 +56,19 @@ std::vector<std::string> stages_of_layout(const std::string& layout, const std::
   constexpr const char* kExample = "write one such as Et*3|t*4|t*4|t*3L";
   const std::string text = without_times(layout, place);
   for (const char letter : text)
-    require(letter == 'E' || letter == 't' || letter == 'L' || letter == '|',
-            "{}: layout: '{}' is none of E (embedding), t (block), L (loss), |, *, ( and ); {}.", place, letter,
-            kExample);
+    require(letter == 'E' || letter == 't' || letter == 'm' || letter == 'L' || letter == '|',
+            "{}: layout: '{}' is none of E (embedding), t (block), m (module for a further token), L (loss), |, *, ( "
+            "and ); {}.",
+            place, letter, kExample);
   const auto count = [&](char letter) { return std::count(text.begin(), text.end(), letter); };
   require(count('E') == 1 && text.front() == 'E', "{}: layout: E stands once, and first; {}.", place, kExample);
   require(count('L') == 1 && text.back() == 'L', "{}: layout: L stands once, and last; {}.", place, kExample);
+  const std::size_t first_m = text.find('m'), last_m = text.rfind('m');
+  if (first_m != std::string::npos)
+    require(text.find('t', first_m) == std::string::npos &&
+                text.substr(first_m, last_m - first_m).find('|') == std::string::npos,
+            "{}: layout: modules for further tokens (m) stand in one stage, behind all blocks; write it as Et|tmL.",
+            place);
   std::vector<std::string> stages = split(text, '|');
   for (std::size_t s = 0; s < stages.size(); ++s)
     require(!stages[s].empty(), "{}: layout: stage {} is empty, and a plan's stages are not; give it a layer.", place,
@@ -69,7 +76,14 @@ std::vector<std::string> stages_of_layout(const std::string& layout, const std::
   return stages;
 }
 
-std::vector<std::string> broken_split_rules(const StageSplit& split, std::int64_t blocks, int pp, int chunks) {
+int further_modules_of(const StageSplit& split) {
+  if (split.layout.find('m') == std::string::npos) return 0;
+  const std::string text = without_times(split.layout, "layout");
+  return static_cast<int>(std::count(text.begin(), text.end(), 'm'));
+}
+
+std::vector<std::string> broken_split_rules(const StageSplit& split, std::int64_t blocks, int pp, int chunks,
+                                            std::int64_t further) {
   std::vector<std::string> broken;
   const auto rule = [&](bool kept, std::string sentence) {
     if (!kept) broken.push_back(std::move(sentence));
@@ -81,9 +95,17 @@ std::vector<std::string> broken_split_rules(const StageSplit& split, std::int64_
     rule(std::ssize(stages) == std::ptrdiff_t{pp} * chunks,
          fmt::format("the layout's {} stages are not pp={} x vpp={}", stages.size(), pp, chunks));
     rule(named == blocks, fmt::format("the layout names {} blocks, and there are {}", named, blocks));
+    const int modules = further_modules_of(split);
+    rule(modules == further,
+         fmt::format("the layout names {} modules for further tokens (m), and there are {}", modules, further));
+    const auto with_modules = std::find_if(
+        stages.begin(), stages.end(), [](const std::string& stage) { return stage.find('m') != std::string::npos; });
+    rule(modules == 0 || with_modules - stages.begin() >= std::ptrdiff_t{pp} * (chunks - 1),
+         "modules for further tokens (m) are in the last stage of their rank");
     rule(split.first == 0 && split.last == 0, "a layout leaves no room for first= and last=");
     return broken;
   }
+  rule(further == 0, "first= and last= give modules for further tokens no place, which a layout does, as Et|tmL");
   const auto part = [&](const char* which, int given) {
     rule(given % chunks == 0, fmt::format("vpp={} does not divide {}={}", chunks, which, given));
   };
@@ -136,18 +158,18 @@ std::vector<int> first_layers_of_stages(const StageSplit& split, int layers, int
   return starts;
 }
 
-std::vector<StageSplit> lighter_ends(std::int64_t blocks, int pp, int chunks) {
+std::vector<StageSplit> lighter_ends(std::int64_t blocks, int pp, int chunks, std::int64_t further) {
   std::vector<StageSplit> splits;
   if (pp < 2) return splits;
-  // Blocks of a stage between the ends: with it, all ranks together have at most twice kMaxFewer stages' blocks too
-  // many.
-  const std::int64_t stages = std::int64_t{pp} * chunks;
-  for (std::int64_t each = blocks / stages; each * stages <= blocks + 2 * kMaxFewer * chunks; ++each) {
+  // Blocks of a stage between the ends: with it, all ranks together have at most as many too many as both ends may
+  // lack.
+  const std::int64_t stages = std::int64_t{pp} * chunks, fewer_at_last = kMaxFewer + further;
+  for (std::int64_t each = blocks / stages; each * stages <= blocks + (kMaxFewer + fewer_at_last) * chunks; ++each) {
     const std::int64_t fewer = each * stages - blocks;
     if (fewer <= 0 || fewer % chunks != 0) continue;
     for (std::int64_t at_first = 0; at_first <= fewer / chunks; ++at_first) {
       const std::int64_t at_last = fewer / chunks - at_first;
-      if (at_first > kMaxFewer || at_last > kMaxFewer || each <= std::max(at_first, at_last)) continue;
+      if (at_first > kMaxFewer || at_last > fewer_at_last || each <= std::max(at_first, at_last)) continue;
       if (pp == 2 && at_first == at_last) continue;  // nothing is between the ends: they are alike
       const StageSplit split{at_first > 0 ? static_cast<int>((each - at_first) * chunks) : 0,
                              at_last > 0 ? static_cast<int>((each - at_last) * chunks) : 0};

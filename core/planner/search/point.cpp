@@ -11,10 +11,19 @@ namespace meshwright {
 
 namespace {
 
+// The search's work grows with the ops, and where layers are cut, with their square: beyond this it takes many minutes.
+void require_size(const Graph& graph) {
+  constexpr std::size_t kMaxForwardOps = std::size_t{1} << 15;
+  const std::size_t ops = forward_ops(graph).size();
+  require(ops <= kMaxForwardOps, "{} has {} forward ops; at most {} can be planned. Give a model of fewer layers.",
+          graph.name, ops, kMaxForwardOps);
+}
+
 std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, const SearchPoint& at) {
   auto cut = std::make_shared<ModelCut>();
   cut->training = request.training_with(at.microbatches);
   cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
+  require_size(cut->graph);
   // Names that the user gave are checked here, before any cost is computed.
   check_forced(cut->graph, request.search.method.forced);
   check_forced(cut->graph, request.search.forced);
@@ -345,7 +354,8 @@ StageTable stage_table(const SearchContext& context, const Point& point, double 
   });
 }
 
-CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule) {
+CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule,
+                                   const Subspace& of) {
   const TrainingOptions& training = point.cut->training;
   CandidateRequest wanted{.schedule = schedule,
                           .microbatches = training.microbatches,
@@ -355,7 +365,8 @@ CandidateRequest candidate_request(SearchContext& context, const Point& point, S
                           .devices = {},
                           .stop = [&context] { return context.stopped(); },
                           .chunks = context.request.search.chunks};
-  for (const HostGroup& group : context.request.cluster.groups) wanted.devices.push_back(group.devices());
+  for (const HostGroup& group : context.request.cluster.groups)
+    wanted.devices.push_back(group.hosts / of.fewer_hosts * group.devices_per_host);
   return wanted;
 }
 

@@ -102,6 +102,7 @@ struct GivenModel {
 struct Subspace {
   const std::vector<bool>* meshes = nullptr;  // StageSpace::narrower; null: all
   std::optional<int> way;                     // of StageSearchOptions::variants alone; nullopt: all
+  int fewer_hosts = 1;                        // devices of one in so many hosts of each kind
 };
 // The narrower requests whose plans a search of this point has to match, the narrowest first; the last is the point
 // itself.
@@ -115,7 +116,8 @@ struct Subspace {
 // The costs of the point's spans as a table to be stored, under the key of this search.
 [[nodiscard]] StageProfileTable stage_profile_of(const PlanRequest& request, const Point& point);
 
-[[nodiscard]] CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule);
+[[nodiscard]] CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule,
+                                                 const Subspace& of = {});
 
 // The fewest layers of which the schedule makes a pipeline: two ranks with all their stages.
 [[nodiscard]] int least_layers(const PlanRequest& request, ScheduleKind schedule);

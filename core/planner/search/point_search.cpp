@@ -259,9 +259,31 @@ bool PointSearch::search_pipelines(ScheduleKind schedule, PlanIncumbent& incumbe
     if (progress.best && context_.stopped()) break;
     progress.add(search_subspace(of, schedule, incumbent));
   }
+  // Many pipelines that leave devices out are nearly equal by their stages' times.
+  if (progress.best && devices_of(progress.best->pipeline) < context_.request.cluster.devices() && !is_large())
+    progress.add(search_fewer_hosts(schedule, incumbent));
   if (!incumbent.plan() && !context_.stopped() && is_large())
     progress.better = explain_failure(subspaces_.back(), schedule, incumbent);
   return progress.better;
+}
+
+int PointSearch::devices_of(const TablePipeline& pipeline) const {
+  int devices = 0;
+  for (const TableStage& stage : pipeline.stages) devices += point_.space.submeshes[stage.slice].devices();
+  return devices / pipeline.chunks;
+}
+
+PointSearch::Progress PointSearch::search_fewer_hosts(ScheduleKind schedule, PlanIncumbent& incumbent) {
+  int hosts = 0;  // of the kind that has the most
+  for (const HostGroup& group : context_.request.cluster.groups) hosts = std::max(hosts, group.hosts);
+  Progress progress;
+  for (int fewer = 2; fewer <= hosts; fewer *= 2)
+    for (Subspace of : subspaces_) {
+      if (context_.stopped()) return progress;
+      of.fewer_hosts = fewer;
+      progress.add(search_subspace(of, schedule, incumbent));
+    }
+  return progress;
 }
 
 PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleKind schedule,
@@ -279,7 +301,8 @@ PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleK
     const Bytes usable = context_.request.cluster.usable_memory_of(0);
     share *= 0.99 * (usable / (usable + *progress.min_excess));
   }
-  if (!all.best && !is_large() && !context_.stopped()) all.better = explain_failure(of, schedule, incumbent);
+  if (!all.best && !is_large() && of.fewer_hosts == 1 && !context_.stopped())
+    all.better = explain_failure(of, schedule, incumbent);
   return all;
 }
 
@@ -290,13 +313,14 @@ double PointSearch::share_left(const std::optional<Fitting>& best) const {
 
 PointSearch::Progress PointSearch::search_within(const Subspace& of, double memory_share, ScheduleKind schedule,
                                                  PlanIncumbent& incumbent) {
-  CandidateRequest wanted = candidate_request(context_, point_, schedule);
+  CandidateRequest wanted = candidate_request(context_, point_, schedule, of);
   wanted.few = context_.request.any_schedule() && schedule != ScheduleKind::OneFOneB && is_large();
   const Patience& patience = is_large() ? kForLarge : kForSmall;
   std::size_t budget = wanted.few ? patience.few : patience.lowered;
   const auto known = candidates_.find(schedule);
   // `rank` used the table with all of the memory, so its candidates are those of share 1.
-  const bool ranked = known != candidates_.end() && memory_share == 1.0 && of.meshes == nullptr && !of.way;
+  const bool ranked =
+      known != candidates_.end() && memory_share == 1.0 && of.meshes == nullptr && !of.way && of.fewer_hosts == 1;
   Progress progress =
       try_candidates(ranked ? known->second : find_candidates(of, memory_share, wanted), schedule, budget, incumbent);
   // Configurations that the table leaves out as no better may fit where the others turned out too large.

@@ -77,6 +77,9 @@ class PointSearch {
   bool search_one_stage(ScheduleKind schedule, std::optional<int> way, PlanIncumbent& incumbent);
   bool search_pipelines(ScheduleKind schedule, PlanIncumbent& incumbent);
   Progress search_subspace(const Subspace& of, ScheduleKind schedule, PlanIncumbent& incumbent);
+  // What the same request on a part of the hosts would find.
+  Progress search_fewer_hosts(ScheduleKind schedule, PlanIncumbent& incumbent);
+  [[nodiscard]] int devices_of(const TablePipeline& pipeline) const;
   Progress search_within(const Subspace& of, double memory_share, ScheduleKind schedule, PlanIncumbent& incumbent);
   bool explain_failure(const Subspace& of, ScheduleKind schedule, PlanIncumbent& incumbent);
 

@@ -114,7 +114,9 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
   stages.resize(static_cast<std::size_t>(all), stages.front());
   if (method.split.uneven()) {
     // The embedding and the loss are layers of their own.
-    const std::vector<std::string> broken = broken_split_rules(method.split, layers - 2, method.pp, chunks);
+    const int further = further_modules_of(method.split);
+    const std::vector<std::string> broken =
+        broken_split_rules(method.split, layers - 2 - further, method.pp, chunks, further);
     require(broken.empty(), "method '{}': {}; give the model's blocks to the stages, and leave --layers out.",
             method.text, broken.empty() ? "" : broken.front());
   }

@@ -90,7 +90,7 @@ std::string to_text(const StageProfileKey& key) {
                {"optimizer", key.optimizer},
                {"cluster", key.cluster}};
   if (key.numbering) json["numbering"] = numbering_json(*key.numbering);
-  return json.dump();
+  return json_text(json);
 }
 
 StageProfileKey stage_profile_key_from_text(const std::string& text, const std::string& place) {

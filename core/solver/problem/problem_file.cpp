@@ -86,6 +86,7 @@ class TableReader : public JsonVisitor {
     if (where_ == Where::Table) {
       where_ = Where::Row;
       row_.clear();
+      count(kNumbersPerRow);
       return;
     }
     for (int kind = 0; where_ != Where::Row && kind < kTableKinds; ++kind)
@@ -110,29 +111,34 @@ class TableReader : public JsonVisitor {
   }
 
   void integer(std::int64_t value) override {
-    if (where_ == Where::Row)
+    if (where_ == Where::Row) {
+      count(1);
       row_.push_back(value);
-    else if (member_ == "problem.usage_limit" && where_ == Where::Problem)
+    } else if (member_ == "problem.usage_limit" && where_ == Where::Problem)
       tables_.limit = Bytes(in_range(value, 0, kLargestExact, [] { return std::string("problem.usage_limit"); }));
     else
       refuse(fmt::format("{}", value));
   }
 
   void other(const Json& value) override {
-    if (member_ != "problem.name" || !value.is_string()) refuse(shortened(value.dump(-1, ' ', true)));
+    if (member_ != "problem.name" || !value.is_string()) refuse(brief(value));
     tables_.name = value.get<std::string>();
   }
 
  private:
   enum class Where { Outside, Top, Problem, Nodes, Edges, Table, Row, Done };
 
-  static std::string shortened(const std::string& text) { return text.size() > 40 ? text.substr(0, 40) + "..." : text; }
-
   [[nodiscard]] std::vector<std::string> members() const {
     if (where_ == Where::Top) return {"problem"};
     if (where_ == Where::Problem) return {"name", "nodes", "edges", "usage_limit"};
     if (where_ == Where::Nodes) return {"intervals", "costs", "usages"};
     return {"nodes", "costs"};
+  }
+
+  // A byte or two of a file can become sixteen.
+  void count(std::int64_t numbers) {
+    require((numbers_ += numbers) <= kMaxNumbers, "{}: the tables hold more than {} numbers; give a smaller problem.",
+            place_, kMaxNumbers);
   }
 
   void require_seen(const char* member) const {
@@ -213,7 +219,10 @@ class TableReader : public JsonVisitor {
     return costs;
   }
 
+  static constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 27, kNumbersPerRow = 2;
+
   const std::string& place_;
+  std::int64_t numbers_ = 0;  // of all tables so far, and what a row takes beside its numbers
   Tables tables_;
   Where where_ = Where::Outside, before_table_ = Where::Outside;
   std::string path_, member_;      // of the object and of its member at hand: "problem.nodes", "problem.nodes.costs"
@@ -284,18 +293,18 @@ ProblemFile assemble(Tables tables, const std::string& place) {
   return file;
 }
 
-ProblemFile read(const ByteSource& source, const std::string& place) {
+}  // namespace
+
+ProblemFile read_problem(const ByteSource& source, const std::string& place) {
   TableReader reader(place);
   visit_json(source, reader, place);
   return assemble(reader.take(), place);
 }
 
-}  // namespace
-
-ProblemFile read_problem_file(const std::string& path) { return read(open_unpacked(path), path); }
+ProblemFile read_problem_file(const std::string& path) { return read_problem(open_unpacked(path), path); }
 
 ProblemFile parse_problem_file(std::string_view bytes, const std::string& place) {
-  return read(unpacked(bytes, place), place);
+  return read_problem(unpacked(bytes, place), place);
 }
 
 std::string solution_line(const ShardingChoice& choice) {
@@ -310,8 +319,8 @@ ShardingChoice read_solution_file(const std::string& path) {
     try {
       choice.strategy.push_back(exact_integer<int>(strategy));
     } catch (const InputError&) {
-      throw InputError(fmt::format("{}: [{}] is {}; give the number of a strategy.", path, choice.strategy.size(),
-                                   strategy.dump(-1, ' ', true).substr(0, 40)));
+      throw InputError(
+          fmt::format("{}: [{}] is {}; give the number of a strategy.", path, choice.strategy.size(), brief(strategy)));
     }
   }
   return choice;

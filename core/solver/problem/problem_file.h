@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/gzip.h"
 #include "core/solver/problem/sharding_problem.h"
 
 namespace meshwright {
@@ -30,7 +31,8 @@ struct ProblemFile {
 
 // Throws SystemError when the file cannot be read; InputError naming the place when it is damaged, when a member is
 // missing, unknown or given twice, or when sizes, indices, intervals or numbers do not fit. Members may stand in any
-// order. Memory grows with what has been read, never with what a file claims.
+// order. Memory grows with what has been read, never with what a file claims, and what may be read is bounded.
+[[nodiscard]] ProblemFile read_problem(const ByteSource& source, const std::string& place);
 [[nodiscard]] ProblemFile read_problem_file(const std::string& path);
 [[nodiscard]] ProblemFile parse_problem_file(std::string_view bytes, const std::string& place);
 

@@ -71,11 +71,12 @@ template <class Action>
 void with_settings(const CudaOperands& o, Action&& action) {
   const Attributes& a = o.attributes();
   if (o.call.kind == OpKind::SgdUpdate)
-    action(kernels::SgdSettings{a.learning_rate, a.weight_decay});
+    action(kernels::SgdSettings{a.learning_rate * o.moment.rate, a.weight_decay});
   else if (o.call.kind == OpKind::MomentumUpdate)
-    action(kernels::MomentumSettings{a.learning_rate, a.momentum, a.weight_decay});
+    action(kernels::MomentumSettings{a.learning_rate * o.moment.rate, a.momentum, a.weight_decay});
   else
-    action(kernels::AdamSettings{a.learning_rate, a.beta1, a.beta2, a.epsilon, o.moment.step, a.weight_decay});
+    action(kernels::AdamSettings{a.learning_rate * o.moment.rate, a.beta1, a.beta2, a.epsilon, o.moment.step,
+                                 a.weight_decay});
 }
 
 void run_update(const CudaOperands& o) {
@@ -231,7 +232,7 @@ void run_move_squares(const CudaOperands& o) {
 void run_adafactor(const CudaOperands& o) {
   const Attributes& a = o.attributes();
   const std::size_t gradient = o.outputs.size();
-  cuda::AdafactorSettings settings{a.learning_rate, a.weight_decay, a.move_limit, 1};
+  cuda::AdafactorSettings settings{a.learning_rate * o.moment.rate, a.weight_decay, a.move_limit, 1};
   for (const int axis : o.call.space.inputs[0]) settings.elements *= o.whole(axis);
   with_cuda_type(o.input_types[0], [&]<class T>(T) {
     with_cuda_type(o.input_types[gradient], [&]<class G>(G) {

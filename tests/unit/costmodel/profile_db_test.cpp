@@ -14,6 +14,7 @@
 
 #include "core/base/errors.h"
 #include "costmodel/sqlite.h"
+#include "tests/refusal.h"
 
 namespace meshwright::profile_db_test {
 namespace {
@@ -152,6 +153,65 @@ TEST_F(ProfileDbTest, ReplacesAMeasurementOfTheSameThing) {
   EXPECT_EQ(db.collectives()[0].time.median, Seconds(2));
   ASSERT_EQ(db.transfers().size(), 1u);
   EXPECT_EQ(db.transfers()[0].time.median, Seconds(2));
+}
+
+TEST_F(ProfileDbTest, RefusesRowsThatNoMeasurementIsAndNamesThem) {
+  {
+    ProfileDb db(path_, Mode::ReadWrite);
+    const std::int64_t id = db.add_session(session());
+    db.put(id, OpProfile{"add f32", 2, 1.0, 1.0, took(1)});
+    db.put(id, CollectiveProfile{CollectiveKind::AllReduce, 2, 1, 1024, took(1)});
+    db.put(id, TransferProfile{false, 1024, took(1)});
+    db.put_overhead(id, "run", took(1));
+  }
+  const std::string whole = bytes();
+  const auto refused = [&](const std::string& change) {
+    overwrite(whole);
+    sqlite::Database(path_, sqlite::Access::ReadWrite).run(change);
+    const ProfileDb db(path_, Mode::ReadOnly);
+    return meshwright::refusal([&] {
+      (void)db.ops();
+      (void)db.collectives();
+      (void)db.transfers();
+      (void)db.overheads();
+    });
+  };
+  EXPECT_EQ(refused("UPDATE op_time SET median_s = 9e999"),
+            path_ +
+                ": table op_time, row with signature add f32, concurrency 2: median_s is inf; a number from 0 to "
+                "86400 was expected. Delete the row, or profile into a new file.");
+  for (const auto& [change, column] :
+       std::vector<std::pair<std::string, std::string>>{{"op_time SET flops = 9e999", "flops is inf"},
+                                                        {"op_time SET samples = -1", "samples is -1"},
+                                                        {"collective_time SET size_bytes = 0", "size_bytes is 0"},
+                                                        {"collective_time SET hosts = 3", "hosts is 3"},
+                                                        {"transfer_time SET size_bytes = -1", "size_bytes is -1"},
+                                                        {"overhead_time SET mad_s = 1e308", "mad_s is 1e+308"}})
+    EXPECT_NE(refused("UPDATE " + change).find(column), std::string::npos) << change;
+}
+
+TEST_F(ProfileDbTest, KeepsWhatAnUnfinishedSessionMeasuredUntilItIsFinished) {
+  ProfileDb db(path_, Mode::ReadWrite);
+  const std::int64_t id = db.begin_session(session());
+  db.put(id, OpProfile{"add f32", 2, 1.0, 1.0, took(1)});
+  ProfileSession other = session();
+  other.libraries = "oneDNN 3";
+  EXPECT_EQ(db.unfinished_ops(session()).size(), 1u);
+  EXPECT_EQ(db.unfinished_ops(other).size(), 0u);
+  EXPECT_EQ(db.sessions().front().date_utc, "2026-11-20T18:03:42Z, unfinished");
+  db.finish_session(id, session());
+  EXPECT_EQ(db.unfinished_ops(session()).size(), 0u);
+  EXPECT_EQ(db.sessions().front().date_utc, "2026-11-20T18:03:42Z");
+}
+
+TEST_F(ProfileDbTest, PutsTogetherAllOrNothing) {
+  ProfileDb db(path_, Mode::ReadWrite);
+  EXPECT_THROW(db.put_together([&] {
+    db.put(db.add_session(session()), OpProfile{"add f32", 2, 1.0, 1.0, took(1)});
+    throw InputError("the rest is wrong");
+  }),
+               InputError);
+  EXPECT_TRUE(db.sessions().empty() && db.ops().empty());
 }
 
 TEST_F(ProfileDbTest, AddsToAFileThatIsAlreadyThere) {

@@ -183,11 +183,13 @@ TEST(MemoryOfReference, IsWhatTheReferenceAllocates) {
   EXPECT_EQ(memory_of_reference(checked, DType::F32), on_one_device(checked, kThreeSteps).peak_memory[0]);
 }
 
-// Batch norm, and scores of every pair of a batch's samples: another number of microbatches is another training.
+// Batch norm, scores of every pair of a batch's samples, and groups of tokens that are cut to the microbatch: another
+// number of microbatches is another training.
 TEST(CheckRun, ComparesWithTheSameMicrobatchesWhereTheLossDependsOnThem) {
   for (const char* model : {"wresnet:layers=14,channels=4,width=2,image=32,classes=8",
                             "two_tower:layers=1,hidden=16,heads=4,image=16,patch=4,text_layers=1,text_hidden=8,"
-                            "text_heads=2,seq=8,vocab=32,embed=16"}) {
+                            "text_heads=2,seq=8,vocab=32,embed=16",
+                            "moe:layers=2,hidden=32,heads=4,experts=4,seq=16,vocab=64"}) {
     CheckedWork checked;
     checked.model = find_model(model);
     checked.training.batch = 8;

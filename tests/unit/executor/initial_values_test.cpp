@@ -38,5 +38,29 @@ TEST(LossWeights, OfAStepAddUpToTheTotalOfEachOfItsMicrobatches) {
   EXPECT_NE(of_steps[0], of_steps[1]);
 }
 
+// The labels that are made for a tile in the middle, and the tokens that they belong to.
+void expect_following(const std::string& model, const std::string& tokens, const std::string& labels, int words) {
+  const Graph graph = build_forward_graph(find_model(model), {.batch = 6, .microbatches = 3, .dtype = DType::F32});
+  GivenValues given;
+  given.labels = GivenValues::Labels::FollowingWord;
+  const InitialValues values(graph, 7, DType::F64, given);
+  const std::vector<std::int64_t> offset = {1, 2}, shape = {1, 3};
+  std::vector<std::int32_t> read(3), followed(3);
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.name == tokens) values.fill_input(tensor, 4, 1, offset, shape, read.data());
+    if (tensor.name == labels) values.fill_input(tensor, 4, 1, offset, shape, followed.data());
+  }
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(followed[i], (read[i] + words) % 11) << model;
+}
+
+TEST(Labels, FollowTheirTokensInTheVocabulary) {
+  expect_following("gpt2:layers=1,hidden=8,heads=2,seq=5,vocab=11", "tokens", "labels", 1);
+  expect_following("t5:layers=1,hidden=8,heads=2,intermediate=8,seq=5,vocab=11", "decoder_tokens", "labels", 1);
+  expect_following(
+      "deepseek_v3:layers=1,hidden=8,heads=2,intermediate=8,seq=5,vocab=11,experts=2,top_k=1,q_rank=4,kv_rank=4,"
+      "nope_dim=4,rope_dim=4,value_dim=4,mtp=1",
+      "tokens", "labels_2", 2);
+}
+
 }  // namespace
 }  // namespace meshwright::initial_values_test

@@ -178,6 +178,22 @@ TEST(HfT5, HasItsParameters) {
             11 * 8 + 2 * (attention + plain + 16) + 3 * (2 * attention + plain + 24) + around);
 }
 
+// transformers 5 writes a key of its own for it; before, the tied table stood for both.
+TEST(HfT5, ScalesWhatTheHeadReadsWhereTheFileSaysSo) {
+  const auto scales = [](const std::string& more) {
+    const Graph graph = build_forward_graph(
+        read(R"({"model_type": "t5", "num_layers": 1, "d_model": 8, "d_kv": 3, "num_heads": 4, "d_ff": 20,
+             "vocab_size": 11)" +
+             more + "}"),
+        {.batch = 1});
+    return std::count_if(graph.ops().begin(), graph.ops().end(), [](const Op& op) { return op.kind == OpKind::Scale; });
+  };
+  EXPECT_EQ(scales(""), 1);
+  EXPECT_EQ(scales(R"(, "tie_word_embeddings": false)"), 0);
+  EXPECT_EQ(scales(R"(, "tie_word_embeddings": true, "scale_decoder_outputs": false)"), 0);
+  EXPECT_EQ(scales(R"(, "tie_word_embeddings": false, "scale_decoder_outputs": true)"), 1);
+}
+
 // --- what else is read ---
 
 TEST(HfConfig, GivesTheSequenceTheNameAndTheDtype) {

@@ -207,6 +207,23 @@ TEST(HloMixture, OfAWholeModelHasTheParametersAndTheWorkOfTheFamily) {
   EXPECT_NEAR(graph_flops(imported) / graph_flops(built), 1.0, 0.01);
 }
 
+// Heads of one query for each key get an axis for the group where the queries are made, so that only keys and values
+// have another name for their positions; renaming costs a pass of memory where costs are modelled.
+TEST(HloMixture, OfAWholeModelRenamesKeysAndValuesAlone) {
+  const HloMixture z{.batch = 5,
+                     .seq = 64,
+                     .width = 32,
+                     .experts = 4,
+                     .capacity = 32,
+                     .mlp = 256,
+                     .vocab = 96,
+                     .layers = 4,
+                     .heads = 4};
+  const Graph graph = build_forward_graph(read_model_bytes(hlo_mixture(z), "m.hlo", {}), {.batch = 5});
+  EXPECT_EQ(ops_of(graph, OpKind::GroupedAttention), 4);
+  EXPECT_EQ(ops_of(graph, OpKind::Reshape), 2 * 4);
+}
+
 // What chooses and is no mask of slots has no equal: the ops are named.
 TEST(HloMixture, ChoicesThatSendNoTokensAreNamed) {
   EXPECT_EQ(refusal([] {

@@ -134,6 +134,33 @@ TEST(ReadMegatron, MixturesAndLatentAttention) {
   EXPECT_EQ(latent.setup.model.more.at("kv_rank"), 64);
 }
 
+TEST(ReadMegatron, ModulesForFurtherTokensAreBesideTheLossOrWhereTheLayoutSays) {
+  std::string flags = kLlama;
+  flags.replace(flags.find("--group-query-attention --num-query-groups 4"), 44,
+                "--multi-latent-attention --kv-lora-rank 64");
+  flags +=
+      "--num-experts 8 --moe-router-topk 2 --mtp-num-layers 2 --mtp-loss-scaling-factor 0.2 "
+      "--pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 8 ";
+  const LaunchReading even = read_script(flags);
+  EXPECT_EQ(even.setup.model.more.at("mtp"), 2);
+  EXPECT_EQ(even.setup.model.factors.at("mtp_weight"), 0.2);
+  EXPECT_EQ(degrees_with_layout(even.setup).split.layout, "Et*4|t*4m*2L");
+  EXPECT_TRUE(even.broken.empty()) << even.broken.front();
+  const LaunchReading layout = read_script(flags + "--pipeline-model-parallel-layout 'Et*5|t*3|m*2|L'");
+  EXPECT_EQ(layout.setup.further_stage, 2);
+  EXPECT_EQ(degrees_with_layout(layout.setup).split.layout, "Et*5|t*3|m*2|L");
+  EXPECT_TRUE(says(read_script(flags + "--pipeline-model-parallel-layout 'Et*5|t*3L'").broken, "names no m"));
+  // Mixtures of other attention have them, too.
+  const LaunchReading mixture = read_script(
+      kLlama +
+      "--rotary-percent 0.5 --num-experts 8 --moe-router-topk 2 --mtp-num-layers 1 --moe-router-score-function "
+      "sigmoid --moe-router-enable-expert-bias --micro-batch-size 1 --global-batch-size 8");
+  EXPECT_EQ(mixture.setup.model.family, "decoder_moe");
+  EXPECT_EQ(mixture.setup.model.more.at("mtp"), 1);
+  EXPECT_EQ(mixture.setup.model.more.at("rotary_dims"), 32);
+  EXPECT_TRUE(says(read_script(kLlama + "--mtp-num-layers 1 --micro-batch-size 1").assumed, "only mixtures of ours"));
+}
+
 TEST(ReadMegatron, TestFilesAndRecipesSayTheSame) {
   const std::string yaml =
       "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n  --num-layers: 8 # eight\n  --hidden-size: 512\n"
@@ -302,7 +329,7 @@ TEST(PublishedLaunchFiles, HaveTheDegreesAndParametersThatTheirReadmesName) {
       {"megatron/train_gpt3_175b_distributed.sh", 16, "megatron:tp=8,pp=16,zero=0,exact=1", 1536, 174.6},
       {"megatron/train_mixtral_8x7b_distributed.sh", 4, "megatron:tp=1,pp=4,ep=8,zero=1,exact=1", 32, 46.7},
       {"megatron/tr11-176B-ml.slurm", 24, "megatron:tp=4,pp=12,zero=1,exact=1", 256, 176.2},
-      {"megatron/sbatch_mfsdp_deepseek_v3.sh", 16, "megatron:tp=1,pp=1,ep=8,zero=3,exact=1", 4, 671.0},
+      {"megatron/sbatch_mfsdp_deepseek_v3.sh", 16, "megatron:tp=1,pp=1,ep=8,zero=3,exact=1", 4, 682.6},  // with its MTP
       {"torchtitan/llama3_405b.toml", 16, "megatron:tp=8,pp=1,sp=1,zero=3,exact=1", 1, 405.9},
       {"torchtitan/llama3_70b.toml", 8, "megatron:tp=8,pp=1,sp=1,zero=3,exact=1", 1, 70.6},
       {"deepspeed/gpt-neox_20B.yml", 12, "megatron:tp=2,pp=4,zero=1,exact=1", 32, 20.6},

@@ -88,5 +88,48 @@ TEST(SetupOfPlan, TakesEveryPlanThatWasFoundForTheTarget) {
   }
 }
 
+constexpr const char* kFurther =
+    "deepseek_v3:layers=4,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
+    "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16,mtp=1";
+
+TEST(SetupOfPlan, PutsModulesForFurtherTokensWhereTheFrameworkHasThem) {
+  PlanRequest request =
+      ask(kFurther, "p3.16xlarge:1", "megatron:tp=2,pp=2,layout=Et*3|tmL,sp=1,zero=1,exact=1", 32, std::int64_t{4});
+  const PlanningResult beside = planned(request);
+  const LaunchSetup setup = setup_for("megatron", beside);
+  EXPECT_EQ(setup.stage_blocks, (std::vector<int>{3, 1}));
+  EXPECT_FALSE(setup.further_stage);
+  EXPECT_EQ(setup.degrees.split.layout, "Et*3|tmL");
+  EXPECT_TRUE(broken_launch_rules(setup).empty()) << broken_launch_rules(setup).front();
+  request.search.method = method_from_text("megatron:tp=2,pp=4,layout=Et*2|t*2|m|L,sp=1,zero=1,exact=1");
+  const LaunchSetup apart = setup_for("megatron", planned(request));
+  EXPECT_EQ(apart.stage_blocks, (std::vector<int>{2, 2, 0, 0}));
+  EXPECT_EQ(apart.further_stage, 2);
+  EXPECT_EQ(apart.degrees.split.layout, "Et*2|t*2|m|L");
+  // Others have none, and say so.
+  EXPECT_NE(refusal([&] { expect_model_told("torchtitan", beside.plan->model); }).find("predict further tokens"),
+            std::string::npos);
+}
+
+TEST(SetupOfPlan, FrameworksWithoutModulesForFurtherTokensRefuseToPlanThem) {
+  for (const char* name : {"torchtitan", "deepspeed", "fsdp"}) {
+    const Framework& framework = find_framework(name);
+    PlanRequest request = ask(kFurther, "p3.16xlarge:1", "pipeshard", 32, std::int64_t{4});
+    request.search.launch_for = &framework;
+    EXPECT_EQ(refusal([&] { (void)planned(request); }).find(std::string(name) + " has no modules that predict further"),
+              0U)
+        << name;
+  }
+  for (const char* name : {"megatron", "maxtext"}) {
+    const Framework& framework = find_framework(name);
+    PlanRequest request = ask(kFurther, "p3.16xlarge:1", "pipeshard", 32, std::int64_t{4});
+    request.search.schedule = Auto{};
+    request.search.launch_for = &framework;
+    const PlanningResult made = planned(request);
+    ASSERT_TRUE(made.plan) << name;
+    EXPECT_EQ(broken_launch_rules(setup_for(name, made)), std::vector<std::string>{}) << name;
+  }
+}
+
 }  // namespace setup_of_plan_test
 }  // namespace meshwright

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/setup/stage_layout.h"
+#include "core/planner/method/stage_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -21,6 +21,14 @@ TEST(StageLayout, IsWrittenWithRepetitions) {
   EXPECT_EQ(layout_of({8}), "Et*8L");
   EXPECT_EQ(layout_of({1, 2, 1}), "Et|t*2|tL");
   EXPECT_EQ(layout_of({0, 2, 2, 2, 0}), "E(|t*2)*3|L");
+}
+
+TEST(StageLayout, HasModulesForFurtherTokensBesideTheLossOrWhereItIsTold) {
+  EXPECT_EQ(layout_of({3, 4, 3}, {1}), "Et*3|t*4|t*3mL");
+  EXPECT_EQ(layout_of({2, 2, 2, 0, 0}, {2, 3}), "Et*2(|t*2)*2|m*2|L");
+  EXPECT_EQ(layout_of({4}, {1}), "Et*4mL");
+  EXPECT_EQ(with_further_modules({}, 30, 4, 1, 1).layout, "Et*7(|t*8)*2|t*7mL");
+  EXPECT_EQ(with_further_modules({0, 1, ""}, 10, 4, 1, 1).layout, "Et*3(|t*3)*2|tmL");
 }
 
 TEST(StageLayout, ExpandsToTheBlocksItWasMadeOf) {

@@ -101,20 +101,6 @@ TEST(StageIdleShares, AverageTheDevicesOfAStage) {
   EXPECT_EQ(stage_idle_shares(timeline), (StageIdleShares{0.25, 0.25}));
 }
 
-TEST(TimelineDrawing, ShowsWhatRanLongestInEachColumn) {
-  // Columns of 10; device 1 runs F from 31 to 51 and B from 51 to 81.
-  EXPECT_EQ(draw(two_stages(), 2, 10),
-            "device 0 | FFF...BBBB\n"
-            "device 1 | ...FFBBB..\n");
-}
-
-TEST(TimelineDrawing, OfAnEmptyTimelineIsIdle) { EXPECT_EQ(draw(make_timeline({}), 1, 3), "device 0 | ...\n"); }
-
-TEST(TimelineDrawing, SurvivesTheWholeRangeOfTheClock) {
-  const std::int64_t days = std::int64_t{100} * 24 * 3600 * 1000000000000;  // 8.64e18 ps
-  EXPECT_EQ(draw(make_timeline({span(Kind::Update, 0, 0, 0, days / 2, days)}), 1, 100).substr(11 + 48, 4), "..UU");
-}
-
 TEST(ChromeTrace, IsJsonWithOneTrackPerDeviceAndTimesToThePicosecond) {
   const Timeline timeline = make_timeline({
       span(Kind::Forward, 0, 0, 7, 1000001, 3500002),  // 1.000001 us, for 2.500001 us

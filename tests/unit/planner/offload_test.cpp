@@ -192,5 +192,35 @@ TEST(Offload, IsReadFromWhatItWrites) {
   EXPECT_NE(fingerprint_of(made.graph), fingerprint_of(planned_with(request_of(Offload::None)).graph));
 }
 
+// Without the optimizer's state on the hosts nothing fits; with less than all three parts there the plan is faster.
+TEST(Offload, LeftOpenIsAsGoodAsEachChoiceAlone) {
+  const Bytes whole = planned_with(request_of(Offload::None, "pipeshard")).plan->predicted.peak_memory;
+  for (const double share : {2.0, 0.7, 0.4}) {
+    PlanRequest open = request_of(Offload::None, "pipeshard");
+    open.cluster.only().device.memory = Bytes(share * whole.si());
+    open.cluster.only().device.usable_memory = 1.0;
+    open.search.any_offload = true;
+    const Planned best = planned(open);
+    int plans = 0;
+    for (int parts = 0; parts < 8; ++parts) {
+      PlanRequest one = open;
+      one.search.any_offload = false;
+      one.training.offload = static_cast<Offload>(parts);
+      const Planned found = planned(one);
+      if (!found.plan) continue;
+      ++plans;
+      ASSERT_TRUE(best.plan) << best.reason;
+      EXPECT_LE(best.plan->predicted.step_time, found.plan->predicted.step_time) << name_of(one.training.offload);
+      EXPECT_LE(best.plan->predicted.lower_bound, found.plan->predicted.step_time);
+    }
+    EXPECT_GT(plans, 0) << share;
+    if (share == 2.0) {
+      EXPECT_EQ(best.plan->training.offload, Offload::None);
+    } else if (share == 0.4) {
+      EXPECT_NE(best.plan->training.offload, Offload::None);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::offload_test

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/refusal.h"
@@ -26,6 +27,8 @@ TEST(Layout, IsWrittenOut) {
   EXPECT_EQ(stages("Et*2|(tt|)*5t|tL"), (Stages{"Ett", "tt", "tt", "tt", "tt", "tt", "t", "tL"}));
   EXPECT_EQ(stages("E|t*3|L"), (Stages{"E", "ttt", "L"}));
   EXPECT_EQ(stages("E(tt|t)*2L"), (Stages{"Ett", "ttt", "tL"}));
+  EXPECT_EQ(stages("Et|tm*2L"), (Stages{"Et", "tmmL"}));
+  EXPECT_EQ(stages("Et|m|L"), (Stages{"Et", "m", "L"}));
 }
 
 TEST(Layout, IsRefusedUnlessTheEndsAreEAndL) {
@@ -35,7 +38,11 @@ TEST(Layout, IsRefusedUnlessTheEndsAreEAndL) {
             "here: layout: L stands once, and last; write one such as Et*3|t*4|t*4|t*3L.");
   EXPECT_EQ(refusal([] { stages(""); }),
             "here: layout: E stands once, and first; write one such as Et*3|t*4|t*4|t*3L.");
-  EXPECT_EQ(refusal([] { stages("Et|mL"); }).find("here: layout: 'm' is none of E"), 0U);
+  EXPECT_EQ(refusal([] { stages("Et|nL"); }).find("here: layout: 'n' is none of E"), 0U);
+  for (const char* apart : {"Em|tL", "Etm|mL", "E|mt|L"})
+    EXPECT_EQ(refusal([&] { stages(apart); }),
+              "here: layout: modules for further tokens (m) stand in one stage, behind all blocks; write it as Et|tmL.")
+        << apart;
   EXPECT_EQ(refusal([] { stages("Et||tL"); }),
             "here: layout: stage 1 is empty, and a plan's stages are not; give it a layer.");
   EXPECT_EQ(refusal([] { stages("E(t|L"); }), "here: layout: '(' without ')'; close it, as in (tt|)*3.");
@@ -64,6 +71,26 @@ TEST(StageSplit, BreaksMegatronsRulesByTheirNumbers) {
   EXPECT_EQ(broken({6, 6, ""}, 10, 4, 1), "first=6 and last=6 are more than the 10 blocks");
   EXPECT_EQ(broken({0, 0, "Et|t|tL"}, 4, 3, 1), "the layout names 3 blocks, and there are 4");
   EXPECT_EQ(broken({0, 0, "Et|t|tL"}, 3, 2, 1), "the layout's 3 stages are not pp=2 x vpp=1");
+}
+
+// Two modules count as a layer each, and have their place beside the loss or in a stage of the last round before it.
+TEST(StageSplit, ALayoutNamesTheModulesForFurtherTokens) {
+  const auto with_two = [](const StageSplit& split, int pp, int chunks) {
+    const std::vector<std::string> all = broken_split_rules(split, 4, pp, chunks, 2);
+    return all.empty() ? "" : all.front();
+  };
+  EXPECT_EQ(with_two({0, 0, "Et*3|tm*2L"}, 2, 1), "");
+  EXPECT_EQ(further_modules_of({0, 0, "Et*3|tm*2L"}), 2);
+  EXPECT_EQ(layers_of_stages({0, 0, "Et*3|tm*2L"}, 4, 2, 1), (Layers{4, 4}));
+  EXPECT_EQ(with_two({0, 0, "Et*2|t*2|m*2|L"}, 2, 2), "");
+  EXPECT_EQ(broken_split_rules({0, 0, "Et*4m*2|L"}, 4, 1, 2, 2).front(),
+            "modules for further tokens (m) are in the last stage of their rank");
+  EXPECT_EQ(with_two({0, 0, "Et*3|tmL"}, 2, 1), "the layout names 1 modules for further tokens (m), and there are 2");
+  EXPECT_EQ(with_two({3, 0, ""}, 2, 1),
+            "first= and last= give modules for further tokens no place, which a layout does, as Et|tmL");
+  // The last rank may have three blocks fewer where it has a module.
+  const std::vector<StageSplit> lighter = lighter_ends(13, 4, 1, 1);
+  EXPECT_NE(std::find(lighter.begin(), lighter.end(), StageSplit{0, 1, ""}), lighter.end());
 }
 
 TEST(StageSplit, LighterEndsHaveOneOrTwoBlocksFewerInEveryStage) {

@@ -181,6 +181,39 @@ TEST(WiderSearch, OverStagesAndShardingsIsAsGoodAsAMethod) {
   });
 }
 
+// The costs of a sharding count a resharding once per reader, its program once per value: by its costs zero2 is slower
+// here than the best sharding, and its program is faster.
+TEST(WiderSearch, OverEverythingIsAsGoodAsAZeroLevelThatItsCostsMisjudge) {
+  PlanRequest wide =
+      ask("t5:layers=4,hidden=32,heads=2,seq=33,vocab=32,intermediate=128", "cpu:2", "pipeshard", 256, 1);
+  Against against(wide);
+  Against::plans = 0;
+  for (const char* method : {"data", "zero1", "zero2", "zero3"})
+    against.narrower(method, [&](PlanRequest& narrow) { narrow.search.method = method_from_text(method); });
+  EXPECT_EQ(Against::plans, 4);
+}
+
+// Half of the hosts can be left idle. Links between hosts are slow here, so that the best plans stay on one host.
+TEST(WiderSearch, OverMoreHostsIsAsGoodAsOverFewer) {
+  PlanRequest request = ask("llama:layers=8,hidden=256,heads=8,seq=1024,vocab=32000,kv_heads=4,intermediate=768",
+                            "p3.16xlarge:4", "pipeshard", 8, 4);
+  HostGroup& hosts = request.cluster.only();
+  hosts.device.memory_bandwidth = BytesPerSecond(1800e9);
+  hosts.device.memory = Bytes(1e12);
+  hosts.device.launch = Seconds(0.0);
+  hosts.within_host = {Seconds(8e-6), SecondsPerByte(1e-10)};
+  hosts.between_hosts = {Seconds(30e-6), SecondsPerByte(1e-9)};
+  request.training.dtype = DType::F16;
+  request.search.layers = 4;
+  request.search.recompute = Recompute::Full;
+  request.search.schedule = Auto{};
+  Against against(request);
+  Against::plans = 0;
+  for (const int fewer : {2, 1})
+    against.narrower(fmt::format("{} hosts", fewer), [&](PlanRequest& narrow) { narrow.cluster.only().hosts = fewer; });
+  EXPECT_EQ(Against::plans, 2);
+}
+
 TEST(WiderSearch, OverMeshesIsAsGoodAsOverFewer) {
   for_each_request(6, 6, [&](PlanRequest wide) {
     wide.search.logical_mesh_space = LogicalMeshSpace::ThreeDimensional;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/errors.h"
+#include "core/graph/import/onnx/einsum.h"
 #include "core/graph/import/onnx/node_reader.h"
 
 namespace meshwright::onnx {
@@ -81,6 +82,37 @@ Made swish(const NodeReader& r) {
   const double alpha = r.real("alpha", 1.0);
   r.b.expect(alpha == 1.0, fmt::format("a Swish with alpha = {} has no equal here, one with 1 has", alpha));
   return {r.b.unary(Kind::Silu, r.in(0))};
+}
+// Bounds are inputs, or attributes before operator set 11; one may be missing.
+Made clip(const NodeReader& r) {
+  int x = r.in(0);
+  if (r.has(1) || r.has("min")) x = r.b.binary(Kind::Maximum, x, r.has(1) ? r.in(1) : r.b.scalar(r.real("min", 0.0)));
+  if (r.has(2) || r.has("max")) x = r.b.binary(Kind::Minimum, x, r.has(2) ? r.in(2) : r.b.scalar(r.real("max", 0.0)));
+  return {x};
+}
+int clamped_line(const NodeReader& r, double slope, double offset) {
+  const int line = r.b.binary(Kind::Add, r.b.binary(Kind::Multiply, r.in(0), r.b.scalar(slope)), r.b.scalar(offset));
+  return r.b.binary(Kind::Minimum, r.b.binary(Kind::Maximum, line, r.b.scalar(0.0)), r.b.scalar(1.0));
+}
+Made hard_sigmoid(const NodeReader& r) { return {clamped_line(r, r.real("alpha", 0.2), r.real("beta", 0.5))}; }
+Made hard_swish(const NodeReader& r) { return {r.b.binary(Kind::Multiply, r.in(0), clamped_line(r, 1.0 / 6.0, 0.5))}; }
+// x for x > 0, alpha x below: what is kept of both halves.
+Made leaky_relu(const NodeReader& r) {
+  const int below = r.b.binary(Kind::Minimum, r.in(0), r.b.scalar(0.0));
+  return {r.b.binary(Kind::Add, r.b.unary(Kind::Relu, r.in(0)),
+                     r.b.binary(Kind::Multiply, below, r.b.scalar(r.real("alpha", 0.01))))};
+}
+Made elu(const NodeReader& r) {
+  const int below = r.b.unary(Kind::Exp, r.b.binary(Kind::Minimum, r.in(0), r.b.scalar(0.0)));
+  const int bent =
+      r.b.binary(Kind::Multiply, r.b.binary(Kind::Add, below, r.b.scalar(-1.0)), r.b.scalar(r.real("alpha", 1.0)));
+  return {r.b.binary(Kind::Add, r.b.unary(Kind::Relu, r.in(0)), bent)};
+}
+// log(1 + e^x), by e^-|x| so that no exponential grows.
+Made softplus(const NodeReader& r) {
+  const int small = r.b.unary(Kind::Exp, r.b.negated(r.b.unary(Kind::Abs, r.in(0))));
+  const int rest = r.b.unary(Kind::Log, r.b.binary(Kind::Add, small, r.b.scalar(1.0)));
+  return {r.b.binary(Kind::Add, r.b.unary(Kind::Relu, r.in(0)), rest)};
 }
 Made where(const NodeReader& r) { return {r.b.select(r.in(0), r.in(1), r.in(2))}; }
 Made cast(const NodeReader& r) {
@@ -237,6 +269,23 @@ Made reduce(const NodeReader& r) {
   if (axes.empty() && r.number("noop_with_empty_axes", 0) != 0) return {r.in(0)};
   return {r.b.reduce(kind, r.in(0), axes, r.number("keepdims", 1) != 0)};
 }
+Made reduce_min(const NodeReader& r) {
+  const Numbers axes = r.numbers("axes", 1);
+  if (axes.empty() && r.number("noop_with_empty_axes", 0) != 0) return {r.in(0)};
+  const int most = r.b.reduce(Kind::ReduceMax, r.b.negated(r.in(0)), axes, r.number("keepdims", 1) != 0);
+  return {r.b.negated(most)};
+}
+// The sum, or its root, of squares or absolute values.
+template <Kind function, bool root>
+Made norm_of(const NodeReader& r) {
+  const int each = r.b.unary(function, r.in(0));
+  const int sum = r.b.reduce(Kind::ReduceSum, each, r.numbers("axes", 1), r.number("keepdims", 1) != 0);
+  return {root ? r.b.unary(Kind::Sqrt, sum) : sum};
+}
+Made mean_of_operands(const NodeReader& r) {
+  const int sum = variadic<Kind::Add>(r)[0];
+  return {r.b.binary(Kind::Multiply, sum, r.b.scalar(1.0 / static_cast<double>(r.node.inputs.size())))};
+}
 Made product_of_all(const NodeReader& r) {
   double product = 1.0;
   for (const double value : r.b.values(r.in(0), "operand")) product *= value;
@@ -245,6 +294,11 @@ Made product_of_all(const NodeReader& r) {
 
 // --- products ---
 
+Made einsum_of(const NodeReader& r) {
+  std::vector<int> operands;
+  for (std::size_t k = 0; k < r.node.inputs.size(); ++k) operands.push_back(r.in(k));
+  return {einsum(r.b, r.text("equation", ""), operands)};
+}
 Made matmul(const NodeReader& r) { return {r.b.matmul(r.in(0), r.in(1))}; }
 Made fused_matmul(const NodeReader& r) {
   r.b.expect(r.number("transBatchA", 0) == 0 && r.number("transBatchB", 0) == 0, "its batches are transposed");
@@ -408,6 +462,13 @@ std::map<std::string, Rule> elementwise_rules() {
           {"Sigmoid", unary<Kind::Sigmoid>},
           {"Relu", unary<Kind::Relu>},
           {"Not", unary<Kind::Not>},
+          {"Clip", clip},
+          {"HardSigmoid", hard_sigmoid},
+          {"HardSwish", hard_swish},
+          {"LeakyRelu", leaky_relu},
+          {"Elu", elu},
+          {"Softplus", softplus},
+          {"Mean", mean_of_operands},
           {"Neg", negated},
           {"Gelu", gelu},
           {"Swish", swish},
@@ -451,7 +512,12 @@ std::map<std::string, Rule> other_rules() {
           {"ReduceSum", reduce<Kind::ReduceSum>},
           {"ReduceMean", reduce<Kind::ReduceMean>},
           {"ReduceMax", reduce<Kind::ReduceMax>},
+          {"ReduceMin", reduce_min},
+          {"ReduceL1", norm_of<Kind::Abs, false>},
+          {"ReduceL2", norm_of<Kind::Square, true>},
+          {"ReduceSumSquare", norm_of<Kind::Square, false>},
           {"ReduceProd", product_of_all},
+          {"Einsum", einsum_of},
           {"MatMul", matmul},
           {"com.microsoft:FusedMatMul", fused_matmul},
           {"Gemm", gemm},

@@ -58,6 +58,8 @@ class Reader {
   Reader(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, std::string place)
       : file_(file), given_(dims), place_(std::move(place)), builder_(made_.module) {
     for (const TensorValue& tensor : file.initializers) initializers_.emplace(tensor.name, &tensor);
+    for (const OnnxNode& node : file.nodes)
+      if (node.op == "OneHot" && node.inputs.size() == 3) numbers_.insert(node.inputs[2]);
     for (std::size_t i = 0; i < file.nodes.size(); ++i)
       for (const std::string& output : file.nodes[i].outputs)
         if (!output.empty())
@@ -99,6 +101,7 @@ class Reader {
   OnnxModule made_;
   Builder builder_;
   std::map<std::string, const TensorValue*> initializers_;
+  std::set<std::string> numbers_;  // initializers that are what an operator writes, and no weights
   std::map<std::string, std::size_t> makers_;
   std::map<std::string, int> values_;
   std::map<std::string, std::int64_t> sizes_;  // of named dimensions
@@ -232,7 +235,8 @@ int Reader::initializer(const TensorValue& tensor) {
   (void)primitive::elements_of(tensor.dims);
   const std::optional<std::vector<double>> values = values_of(tensor, 1 << 24, place_);
   const bool single = primitive::elements_of(tensor.dims) == 1;
-  const bool trained = !tensor.integer() && !(single && values) && primitive::elements_of(tensor.dims) > 0 &&
+  const bool trained = !tensor.integer() && !(single && values) && !numbers_.contains(tensor.name) &&
+                       primitive::elements_of(tensor.dims) > 0 &&
                        !(values && (is_mask(*values, tensor.dims) || is_turning_table(*values, tensor.dims)));
   if (trained && !typed_) {
     typed_ = true;

@@ -402,12 +402,24 @@ void Axes::norm(int n, std::size_t dim) {
   set(n, x);
 }
 
+// Attention of as many queries as keys and values has groups of one: an axis of the queries' heads, so that what makes
+// the queries has it, and nothing is renamed on the way. None where queries and keys are made together.
+AxisList Axes::group_of_one(const AxisList& queries, const AxisList& keys) {
+  const AxisList of_queries = resolved(queries);
+  if (of_queries.size() != 1 || of_queries == resolved(keys) || of_queries[0] == batch() ||
+      axes_[static_cast<std::size_t>(of_queries[0])].whole)
+    return {};
+  part(of_queries[0], size(of_queries[0]));
+  return {resolved(queries)[1]};
+}
+
 void Axes::attention(int n) {
   const std::vector<AxisList> q = input(n, 0), k = input(n, 1), v = input(n, 2);
   const Node& node = module_.nodes[static_cast<std::size_t>(n)];
   const Shape& keys = module_.nodes[static_cast<std::size_t>(node.inputs[1])].shape;
   for (const std::size_t operand : {1, 2}) match(n, operand, 0, q[0]);
-  const AxisList group = fresh(node.shape[1] / keys[1]);
+  const std::int64_t groups = node.shape[1] / keys[1];
+  const AxisList group = groups == 1 ? group_of_one(q[1], k[1]) : fresh(groups);
   AxisList heads = k[1];
   heads.insert(heads.end(), group.begin(), group.end());
   if (!unify(q[1], heads)) see(n, 0, 1, heads);

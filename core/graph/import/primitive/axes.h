@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names for the dimensions of a module.
 //
-// Each dimension of a tensor is a list of axes, outermost first; one of size 1 is an empty list. Ops that match
+// Each dimension of a tensor is a list of axes, outermost first; one of size 1 is an empty list, but for the group of
+// one query for each key. Ops that match
 // dimensions (sums, products, norms) make their axes the same. A reshape that merges dimensions puts their lists one
 // behind the other, one that parts a dimension parts its axis, everywhere: both cost nothing and need no op. Where that
 // cannot be - an axis that is normalised or looked up stays whole, and no tensor may get one axis twice - the op sees
@@ -73,6 +74,7 @@ class Axes {
   void convolution(int node);
   void pool(int node);
   void norm(int node, std::size_t dim);
+  [[nodiscard]] AxisList group_of_one(const AxisList& queries, const AxisList& keys);
   void attention(int node);
   void slots(int node);
   void slot_mask(int node);

@@ -261,9 +261,38 @@ TensorId Emitter::power(TensorId x, double exponent) {
   return exponent < 0 ? add(OpKind::Reciprocal, "", {*made}) : *made;
 }
 
+// Whole numbers are compared as floating-point ones of 32 bits, and with a single number by a tensor of it, made of the
+// other operand.
+Value Emitter::compare(int n) {
+  const Node& of = node(n);
+  const auto as_float = [&](TensorId x) {
+    return graph_.tensor(x).dtype == DType::I32 ? add(OpKind::Cast, ".float", {x}, {.dtype = DType::F32}) : x;
+  };
+  const auto made = [&](TensorId x, TensorId y) {
+    return add(OpKind::Compare, "", {x, y}, {.comparison = of.details.comparison});
+  };
+  const AxisList all = joined(axes_.of(n));
+  const bool first = scalar(of.inputs[0]).has_value();
+  if (first || scalar(of.inputs[1])) {
+    const double number = *scalar(of.inputs[first ? 0 : 1]);
+    const Value value = operand(n, first ? 1 : 0);
+    const TensorId x = as_float(value.tensor);
+    const TensorId zero = add(OpKind::Scale, ".zero", {x}, {.scale = 0.0});
+    const TensorId y = number == 0.0 ? zero : add(OpKind::Shift, ".number", {zero}, {.value = number});
+    const Value compared{first ? made(y, x) : made(x, y), value.order};
+    return value.order.size() == all.size() ? compared : widened(compared, all);
+  }
+  const Value x = operand(n, 0), y = operand(n, 1);
+  AxisList order = y.order.size() > x.order.size() ? y.order : x.order;
+  if (order.size() != all.size()) order = all;
+  const TensorId left = as_float(widened(x, order).tensor), right = as_float(widened(y, order).tensor);
+  return {made(left, right), order};
+}
+
 Value Emitter::binary(int n) {
   const Node& of = node(n);
-  if (of.kind != Kind::Compare && (scalar(of.inputs[0]) || scalar(of.inputs[1]))) return with_number(n);
+  if (of.kind == Kind::Compare) return compare(n);
+  if (scalar(of.inputs[0]) || scalar(of.inputs[1])) return with_number(n);
   Value x = operand(n, 0), y = operand(n, 1);
   const AxisList all = joined(axes_.of(n));
   const bool y_larger = y.order.size() > x.order.size();
@@ -277,9 +306,7 @@ Value Emitter::binary(int n) {
   }
   x = widened(x, order);
   y = widened(y, order);
-  const auto both = [&](OpKind kind, TensorId a, TensorId b) {
-    return add(kind, "", {a, b}, {.comparison = of.details.comparison});
-  };
+  const auto both = [&](OpKind kind, TensorId a, TensorId b) { return add(kind, "", {a, b}); };
   switch (of.kind) {
     case Kind::Maximum:  // y + relu(x - y)
     case Kind::Minimum: {
@@ -294,10 +321,8 @@ Value Emitter::binary(int n) {
       return {both(OpKind::Subtract, x.tensor, y.tensor), order};
     case Kind::Multiply:
       return {both(OpKind::Multiply, x.tensor, y.tensor), order};
-    case Kind::Divide:
-      return {both(OpKind::Divide, x.tensor, y.tensor), order};
     default:
-      return {both(OpKind::Compare, x.tensor, y.tensor), order};
+      return {both(OpKind::Divide, x.tensor, y.tensor), order};
   }
 }
 

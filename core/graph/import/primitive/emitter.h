@@ -76,6 +76,7 @@ class Emitter {
   [[nodiscard]] Value number(int n);
   [[nodiscard]] TensorId parameter_of(int n, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value binary(int n);
+  [[nodiscard]] Value compare(int n);
   [[nodiscard]] Value with_number(int n);
   [[nodiscard]] TensorId power(TensorId x, double exponent);
   [[nodiscard]] Value select(int n);

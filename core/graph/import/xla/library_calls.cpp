@@ -40,7 +40,7 @@ Numbers dims_in(const Json& config, const char* key) {
   Numbers dims;
   if (!config.contains(key) || !config.at(key).is_array()) return dims;
   for (const Json& dim : config.at(key)) {
-    const std::string text = dim.is_string() ? dim.get<std::string>() : dim.dump();
+    const std::string text = dim.is_string() ? dim.get<std::string>() : brief(dim);
     if (text.empty() || text.size() > 2 || text.find_first_not_of("0123456789") != std::string::npos) return {-1};
     dims.push_back(std::stoll(text));
   }

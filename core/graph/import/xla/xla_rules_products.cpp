@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/contraction.h"
 #include "core/graph/import/xla/lowering.h"
 
 namespace meshwright::xla {
@@ -24,133 +25,36 @@ bool holds(const Numbers& list, std::size_t d) {
   return std::find(list.begin(), list.end(), static_cast<std::int64_t>(d)) != list.end();
 }
 
-std::int64_t product_of(const Shape& shape, const Numbers& axes) {
-  Shape sizes;
-  for (const std::int64_t axis : axes) sizes.push_back(shape[static_cast<std::size_t>(axis)]);
-  return primitive::elements_of(sizes);
-}
-
-Numbers joined(std::initializer_list<Numbers> lists) {
-  Numbers all;
-  for (const Numbers& list : lists) all.insert(all.end(), list.begin(), list.end());
-  return all;
-}
-
-// A weight alone, perhaps turned and cut.
-bool is_weight(const Builder& b, int node) {
-  while (true) {
-    const primitive::Node& of = b.at(node);
-    if (of.kind == Kind::Parameter) return true;
-    if (of.kind != Kind::Transpose && of.kind != Kind::Reshape && of.kind != Kind::Slice) return false;
-    node = of.inputs[0];
-  }
-}
-
-// One operand of a product: its batch, its own dimensions and those that are summed over.
-struct Side {
-  int node;
-  Shape shape;
-  Numbers batch, own, summed;
-  // Only dimensions of more than one element matter for how the product is written.
-  [[nodiscard]] Numbers wide() const {
-    Numbers found;
-    for (const std::int64_t axis : own)
-      if (shape[static_cast<std::size_t>(axis)] != 1) found.push_back(axis);
-    return found;
-  }
-};
-
-// Dimensions of one element move for free, so that only the others are put in order.
-int turned(Builder& b, int node, const Numbers& axes) {
-  const Shape shape = b.shape(node);
-  Shape to, dropped;
-  Numbers position(axes.size(), -1), kept;
-  std::int64_t count = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 1)
-      dropped.push_back(static_cast<std::int64_t>(d));
-    else
-      position[d] = count++;
-  }
-  for (const std::int64_t axis : axes) {
-    to.push_back(shape[static_cast<std::size_t>(axis)]);
-    if (to.back() != 1) kept.push_back(position[static_cast<std::size_t>(axis)]);
-  }
-  if (!dropped.empty()) node = b.squeeze(node, dropped);
-  node = b.transpose(node, kept);
-  return b.shape(node) == to ? node : b.reshape(node, to);
-}
-
-// The product (batch, own of x, own of y), each own dimension as it is.
-int product(Builder& b, const Side& x, const Side& y) {
-  // Rows: x's own dimensions but the last are handed through as a batch that y lacks; y's are one.
-  const Numbers rows = x.wide();
-  Shape turned_x, turned_y, result;
-  const std::int64_t summed = product_of(x.shape, x.summed), columns = product_of(y.shape, y.own);
-  int left = turned(b, x.node, joined({x.batch, x.own, x.summed}));
-  int right = turned(b, y.node, joined({y.batch, y.summed, y.own}));
-  const bool single = y.batch.empty();  // a matrix for all: x keeps its dimensions
-  for (const std::int64_t axis : x.batch) {
-    turned_x.push_back(x.shape[static_cast<std::size_t>(axis)]);
-    result.push_back(turned_x.back());
-  }
-  for (const std::int64_t axis : y.batch) turned_y.push_back(y.shape[static_cast<std::size_t>(axis)]);
-  for (std::size_t k = 0; k < rows.size(); ++k) {
-    turned_x.push_back(x.shape[static_cast<std::size_t>(rows[k])]);
-    if (k + 1 < rows.size() && !single) turned_y.push_back(1);
-  }
-  if (rows.empty()) turned_x.push_back(1);
-  turned_x.push_back(summed);
-  turned_y.insert(turned_y.end(), {summed, columns});
-  left = b.reshape(left, turned_x);
-  right = b.reshape(right, turned_y);
-  const int made = b.matmul(left, right);
-  for (const std::int64_t axis : x.own) result.push_back(x.shape[static_cast<std::size_t>(axis)]);
-  for (const std::int64_t axis : y.own) result.push_back(y.shape[static_cast<std::size_t>(axis)]);
-  return b.reshape(made, result);
-}
-
 void dot(Lowering& l, const FlatOp& op) {
   l.b.expect(op.operands.size() == 2, "it has no two operands");
   const Attributes& a = op.instruction->attributes;
   const Lowered &one = l.operand(op, 0), &two = l.operand(op, 1);
   if (l.b.scalar_of(one.node) == 0.0 || l.b.scalar_of(two.node) == 0.0)  // as of a first state of zeros
     return l.set(op, l.b.scalar(0.0), l.type(op.results[0]).sizes);
-  Side x{l.whole(one), one.shape, a.lhs_batch, {}, a.lhs_contracting};
-  Side y{l.whole(two), two.shape, a.rhs_batch, {}, a.rhs_contracting};
-  for (Side* side : {&x, &y}) {
-    side->shape = l.b.shape(side->node);
+  primitive::ContractionSide x{l.whole(one), a.lhs_batch, {}, a.lhs_contracting};
+  primitive::ContractionSide y{l.whole(two), a.rhs_batch, {}, a.rhs_contracting};
+  for (primitive::ContractionSide* side : {&x, &y}) {
+    const std::size_t rank = l.b.shape(side->node).size();
     std::set<std::int64_t> met;
-    for (const std::int64_t axis : joined({side->batch, side->summed}))
-      l.b.expect(axis >= 0 && axis < static_cast<std::int64_t>(side->shape.size()) && met.insert(axis).second,
-                 "its dimensions are none of its operands");
-    for (std::size_t d = 0; d < side->shape.size(); ++d)
+    for (const Numbers* list : {&side->batch, &side->summed})
+      for (const std::int64_t axis : *list)
+        l.b.expect(axis >= 0 && axis < static_cast<std::int64_t>(rank) && met.insert(axis).second,
+                   "its dimensions are none of its operands");
+    for (std::size_t d = 0; d < rank; ++d)
       if (!holds(side->batch, d) && !holds(side->summed, d)) side->own.push_back(static_cast<std::int64_t>(d));
   }
   l.b.expect(x.batch.size() == y.batch.size() && x.summed.size() == y.summed.size(), "its operands do not fit");
-  const auto order = [](const Side& first, const Side& second, std::size_t batch) {
+  const auto order = [](std::size_t of_first, std::size_t of_second, std::size_t batch) {
     // Axes of HLO's result (batch, own of x, own of y) in one made with the operands swapped.
-    Numbers axes(batch);
+    Numbers axes(batch + of_first + of_second);
     std::iota(axes.begin(), axes.end(), 0);
-    const auto of_first = static_cast<std::int64_t>(first.own.size()),
-               of_second = static_cast<std::int64_t>(second.own.size());
-    const auto begin = static_cast<std::int64_t>(batch);
-    for (std::int64_t k = 0; k < of_second; ++k) axes.push_back(begin + of_first + k);
-    for (std::int64_t k = 0; k < of_first; ++k) axes.push_back(begin + k);
+    std::rotate(axes.begin() + static_cast<std::ptrdiff_t>(batch),
+                axes.begin() + static_cast<std::ptrdiff_t>(batch + of_first), axes.end());
     return axes;
   };
-  // Weights are the right factor; of two activations, the one with more dimensions of its own is the left one.
-  const bool weight_left = x.batch.empty() && is_weight(l.b, x.node) && !is_weight(l.b, y.node);
-  const bool more_right = !x.batch.empty() && y.wide().size() > 1 && x.wide().size() <= 1;
-  Lowered made;
-  if (weight_left || more_right) {
-    const int node = product(l.b, y, x);
-    const Lowered straight{node, l.b.shape(node)};
-    made = l.transposed(straight, order(y, x, x.batch.size()));
-  } else {
-    const int node = product(l.b, x, y);
-    made = {node, l.b.shape(node)};
-  }
+  const primitive::Contraction product = primitive::contract(l.b, x, y);
+  Lowered made{product.node, l.b.shape(product.node)};
+  if (product.swapped) made = l.transposed(made, order(y.own.size(), x.own.size(), x.batch.size()));
   l.learn(l.type(op.results[0]).sizes, made.shape);
   l.set(op.results[0], made);
 }

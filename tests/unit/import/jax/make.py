@@ -140,6 +140,34 @@ def moe_loss(p, ids, labels):
 MOE = {"emb": (VOCAB, WIDTH), "gate": (WIDTH, 4), "w1": (4, WIDTH, MLP), "w2": (4, MLP, WIDTH), "head": (WIDTH, VOCAB)}
 
 
+# --- experts that two choices of each token go to, by masks; three slots each, which do not suffice ---
+
+SLOTS = 3
+
+
+def masks_of(scores):
+    best, where = jax.lax.top_k(scores, 2)
+    best = best / best.sum(-1, keepdims=True)
+    sent = combined = 0.0
+    before = jnp.zeros((BATCH, 1, 4))
+    for k in range(2):
+        hot = jax.nn.one_hot(where[..., k], 4)
+        count = jnp.cumsum(hot, 1) + before
+        before = before + hot.sum(1, keepdims=True)
+        slot = jax.nn.one_hot(((count * hot).sum(-1) - 1).astype(jnp.int32), SLOTS)
+        mask = (hot * (count <= SLOTS))[..., None] * slot[:, :, None, :]
+        sent, combined = sent + mask, combined + mask * best[..., k][..., None, None]
+    return sent, combined
+
+
+def routed_loss(p, ids, labels):
+    x = p["emb"][ids]
+    sent, combined = masks_of(jax.nn.softmax(x @ p["gate"]))
+    inner = jax.nn.relu(jnp.einsum("becd,edf->becf", jnp.einsum("bsec,bsd->becd", sent, x), p["w1"]))
+    made = jnp.einsum("becf,efd->becd", inner, p["w2"])
+    return picked((x + jnp.einsum("bsec,becd->bsd", combined, made)) @ p["head"], labels)
+
+
 def write(name, function, arguments, donated=()):
     text = jax.jit(function, donate_argnums=donated).lower(*arguments).as_text(dialect="hlo")
     (FOLDER / f"{name}.hlo").write_text(text)
@@ -152,3 +180,6 @@ write("gpt_loss", gpt_loss, (filled(GPT), IDS, LABELS))
 IMAGES = jnp.array(0.3 * np.sin(0.37 * np.arange(BATCH * 8 * 8 * 3)).reshape(BATCH, 8, 8, 3), jnp.float32)
 write("cnn_loss", cnn_loss, (filled(CNN), IMAGES, jnp.array((5 * np.arange(BATCH) + 1) % 5, jnp.int32)))
 write("moe_loss", moe_loss, (filled(MOE), IDS, LABELS))
+write("routed_loss", routed_loss, (filled(MOE), IDS, LABELS))
+# The same as StableHLO, whose arguments have numbers for names.
+(FOLDER / "routed_loss.mlir").write_text(jax.jit(routed_loss).lower(filled(MOE), IDS, LABELS).as_text())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/setup/stage_layout.h"
+#include "core/planner/method/stage_layout.h"
 
 #include <fmt/format.h>
 
@@ -11,22 +11,25 @@ namespace meshwright {
 
 namespace {
 
-std::string blocks_text(int blocks) {
-  if (blocks == 0) return "";
-  return blocks == 1 ? "t" : fmt::format("t*{}", blocks);
+std::string letters(int count, char letter) {
+  if (count == 0) return "";
+  return count == 1 ? std::string(1, letter) : fmt::format("{}*{}", letter, count);
 }
 
 }  // namespace
 
-std::string layout_of(const std::vector<int>& stage_blocks) {
+std::string layout_of(const std::vector<int>& stage_blocks, const FurtherModules& further) {
   const std::size_t last = stage_blocks.size() - 1;
-  std::string text = "E" + blocks_text(stage_blocks.front());
+  std::vector<std::string> stages;
+  for (const int blocks : stage_blocks) stages.push_back(letters(blocks, 't'));
+  stages[further.stage ? static_cast<std::size_t>(*further.stage) : last] += letters(further.count, 'm');
+  std::string text = "E" + stages.front();
   for (std::size_t s = 1, end = s; s < last; s = end) {
-    while (end < last && stage_blocks[end] == stage_blocks[s]) ++end;
-    const std::string stage = "|" + blocks_text(stage_blocks[s]);
+    while (end < last && stages[end] == stages[s]) ++end;
+    const std::string stage = "|" + stages[s];
     text += end - s == 1 ? stage : fmt::format("({})*{}", stage, end - s);
   }
-  if (last > 0) text += "|" + blocks_text(stage_blocks[last]);
+  if (last > 0) text += "|" + stages[last];
   return text + "L";
 }
 
@@ -44,6 +47,10 @@ std::vector<int> blocks_of_stages(const StageSplit& split, std::int64_t blocks, 
   --own.front();
   --own.back();
   return own;
+}
+
+StageSplit with_further_modules(const StageSplit& split, std::int64_t blocks, int pp, int chunks, int modules) {
+  return {.layout = layout_of(blocks_of_stages(split, blocks, pp, chunks), {modules})};
 }
 
 }  // namespace meshwright

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command as a function: whoever calls it gives the words behind its name, and gets its failures as exceptions.
+// Read verbs.h for what there is to run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/terminal/context.h"
+
+namespace meshwright {
+
+// Finds the verb in `words` ("plan", "--model", "gpt-2.6b", ...), and runs it. Throws the errors of core/base/errors.h,
+// Interrupted (cli/terminal/interruption.h) and std::bad_alloc; anything else is a bug.
+void run_command(Context& context, const std::vector<std::string>& words);
+
+}  // namespace meshwright

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// What families with tables of positions or biases by distance call their tensors, how they lay them out, and what
+// torchvision's residual networks do. Linear layers are (out, in), the Conv1D of GPT-2 (in, out).
+#include "core/base/text.h"
+#include "core/graph/import/hf_tensors.h"
+#include "core/graph/models/families.h"
+
+namespace meshwright {
+
+namespace {
+
+HfTensorTable gpt2() {
+  return {{"gpt2"},
+          "transformer.",
+          {{"wte", "transformer.wte.weight", "vocab embed"},
+           {"wpe", "transformer.wpe.weight", "position embed"},
+           {"blk#.ln1.gamma", "transformer.h.#.ln_1.weight", "embed"},
+           {"blk#.ln1.beta", "transformer.h.#.ln_1.bias", "embed"},
+           {"blk#.attn.q.weight", "transformer.h.#.attn.c_attn.weight", "embed *(kv_heads group head_dim)"},
+           {"blk#.attn.k.weight", "transformer.h.#.attn.c_attn.weight", "embed *(kv_heads head_dim)"},
+           {"blk#.attn.v.weight", "transformer.h.#.attn.c_attn.weight", "embed *(kv_heads head_dim)"},
+           {"blk#.attn.q.bias", "transformer.h.#.attn.c_attn.bias", "*(kv_heads group head_dim)"},
+           {"blk#.attn.k.bias", "transformer.h.#.attn.c_attn.bias", "*(kv_heads head_dim)"},
+           {"blk#.attn.v.bias", "transformer.h.#.attn.c_attn.bias", "*(kv_heads head_dim)"},
+           {"blk#.attn.out.weight", "transformer.h.#.attn.c_proj.weight", "(kv_heads group head_dim) embed"},
+           {"blk#.attn.out.bias", "transformer.h.#.attn.c_proj.bias", "embed"},
+           {"blk#.ln2.gamma", "transformer.h.#.ln_2.weight", "embed"},
+           {"blk#.ln2.beta", "transformer.h.#.ln_2.bias", "embed"},
+           {"blk#.mlp.up.weight", "transformer.h.#.mlp.c_fc.weight", "embed mlp"},
+           {"blk#.mlp.up.bias", "transformer.h.#.mlp.c_fc.bias", "mlp"},
+           {"blk#.mlp.down.weight", "transformer.h.#.mlp.c_proj.weight", "mlp embed"},
+           {"blk#.mlp.down.bias", "transformer.h.#.mlp.c_proj.bias", "embed"},
+           {"blk.final_norm.gamma", "transformer.ln_f.weight", "embed"},
+           {"blk.final_norm.beta", "transformer.ln_f.bias", "embed"},
+           {"head.weight", "lm_head.weight", "vocab embed"}},
+          {"lm_head.weight", "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}};
+}
+
+HfTensorTable opt() {
+  return {
+      {"opt"},
+      "model.",
+      {{"wte", "model.decoder.embed_tokens.weight", "vocab word_embed"},
+       {"wte", "model.decoder.embed_tokens.weight", "vocab embed"},
+       {"wpe", "model.decoder.embed_positions.weight", "position embed"},
+       {"blk#.attn.q.weight", "model.decoder.layers.#.self_attn.q_proj.weight", "(kv_heads group head_dim) embed"},
+       {"blk#.attn.k.weight", "model.decoder.layers.#.self_attn.k_proj.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.v.weight", "model.decoder.layers.#.self_attn.v_proj.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.q.bias", "model.decoder.layers.#.self_attn.q_proj.bias", "(kv_heads group head_dim)"},
+       {"blk#.attn.k.bias", "model.decoder.layers.#.self_attn.k_proj.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.v.bias", "model.decoder.layers.#.self_attn.v_proj.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.out.weight", "model.decoder.layers.#.self_attn.out_proj.weight", "embed (kv_heads group head_dim)"},
+       {"blk#.attn.out.bias", "model.decoder.layers.#.self_attn.out_proj.bias", "embed"},
+       {"blk#.ln1.gamma", "model.decoder.layers.#.self_attn_layer_norm.weight", "embed"},
+       {"blk#.ln1.beta", "model.decoder.layers.#.self_attn_layer_norm.bias", "embed"},
+       {"blk#.mlp.up.weight", "model.decoder.layers.#.fc1.weight", "mlp embed"},
+       {"blk#.mlp.up.bias", "model.decoder.layers.#.fc1.bias", "mlp"},
+       {"blk#.mlp.down.weight", "model.decoder.layers.#.fc2.weight", "embed mlp"},
+       {"blk#.mlp.down.bias", "model.decoder.layers.#.fc2.bias", "embed"},
+       {"blk#.ln2.gamma", "model.decoder.layers.#.final_layer_norm.weight", "embed"},
+       {"blk#.ln2.beta", "model.decoder.layers.#.final_layer_norm.bias", "embed"},
+       {"blk.final_norm.gamma", "model.decoder.final_layer_norm.weight", "embed"},
+       {"blk.final_norm.beta", "model.decoder.final_layer_norm.bias", "embed"},
+       {"embed.in.weight", "model.decoder.project_in.weight", "embed word_embed"},
+       {"head.out.weight", "model.decoder.project_out.weight", "word_embed embed"},
+       {"head.weight", "lm_head.weight", "vocab word_embed"},
+       {"head.weight", "lm_head.weight", "vocab embed"}},
+      {"lm_head.weight"}};
+}
+
+HfTensorTable bloom() {
+  return {
+      {"bloom"},
+      "transformer.",
+      {{"wte", "transformer.word_embeddings.weight", "vocab embed"},
+       {"embed.norm.gamma", "transformer.word_embeddings_layernorm.weight", "embed"},
+       {"embed.norm.beta", "transformer.word_embeddings_layernorm.bias", "embed"},
+       {"blk#.ln1.gamma", "transformer.h.#.input_layernorm.weight", "embed"},
+       {"blk#.ln1.beta", "transformer.h.#.input_layernorm.bias", "embed"},
+       {"blk#.attn.q.weight", "transformer.h.#.self_attention.query_key_value.weight",
+        "(kv_heads group *1 head_dim) embed"},
+       {"blk#.attn.k.weight", "transformer.h.#.self_attention.query_key_value.weight", "(kv_heads *1 head_dim) embed"},
+       {"blk#.attn.v.weight", "transformer.h.#.self_attention.query_key_value.weight", "(kv_heads *1 head_dim) embed"},
+       {"blk#.attn.q.bias", "transformer.h.#.self_attention.query_key_value.bias", "(kv_heads group *1 head_dim)"},
+       {"blk#.attn.k.bias", "transformer.h.#.self_attention.query_key_value.bias", "(kv_heads *1 head_dim)"},
+       {"blk#.attn.v.bias", "transformer.h.#.self_attention.query_key_value.bias", "(kv_heads *1 head_dim)"},
+       {"blk#.attn.out.weight", "transformer.h.#.self_attention.dense.weight", "embed (kv_heads group head_dim)"},
+       {"blk#.attn.out.bias", "transformer.h.#.self_attention.dense.bias", "embed"},
+       {"blk#.ln2.gamma", "transformer.h.#.post_attention_layernorm.weight", "embed"},
+       {"blk#.ln2.beta", "transformer.h.#.post_attention_layernorm.bias", "embed"},
+       {"blk#.mlp.up.weight", "transformer.h.#.mlp.dense_h_to_4h.weight", "mlp embed"},
+       {"blk#.mlp.up.bias", "transformer.h.#.mlp.dense_h_to_4h.bias", "mlp"},
+       {"blk#.mlp.down.weight", "transformer.h.#.mlp.dense_4h_to_h.weight", "embed mlp"},
+       {"blk#.mlp.down.bias", "transformer.h.#.mlp.dense_4h_to_h.bias", "embed"},
+       {"blk.final_norm.gamma", "transformer.ln_f.weight", "embed"},
+       {"blk.final_norm.beta", "transformer.ln_f.bias", "embed"},
+       {"head.weight", "lm_head.weight", "vocab embed"}},
+      {"lm_head.weight"}};
+}
+
+HfTensorTable gpt_neox() {
+  return {{"gpt_neox"},
+          "gpt_neox.",
+          {{"wte", "gpt_neox.embed_in.weight", "vocab embed"},
+           {"blk#.ln1.gamma", "gpt_neox.layers.#.input_layernorm.weight", "embed"},
+           {"blk#.ln1.beta", "gpt_neox.layers.#.input_layernorm.bias", "embed"},
+           {"blk#.attn.q.weight", "gpt_neox.layers.#.attention.query_key_value.weight",
+            "(kv_heads group *1 head_dim) embed"},
+           {"blk#.attn.k.weight", "gpt_neox.layers.#.attention.query_key_value.weight", "(kv_heads *1 head_dim) embed"},
+           {"blk#.attn.v.weight", "gpt_neox.layers.#.attention.query_key_value.weight", "(kv_heads *1 head_dim) embed"},
+           {"blk#.attn.q.bias", "gpt_neox.layers.#.attention.query_key_value.bias", "(kv_heads group *1 head_dim)"},
+           {"blk#.attn.k.bias", "gpt_neox.layers.#.attention.query_key_value.bias", "(kv_heads *1 head_dim)"},
+           {"blk#.attn.v.bias", "gpt_neox.layers.#.attention.query_key_value.bias", "(kv_heads *1 head_dim)"},
+           {"blk#.attn.out.weight", "gpt_neox.layers.#.attention.dense.weight", "embed (kv_heads group head_dim)"},
+           {"blk#.attn.out.bias", "gpt_neox.layers.#.attention.dense.bias", "embed"},
+           {"blk#.ln2.gamma", "gpt_neox.layers.#.post_attention_layernorm.weight", "embed"},
+           {"blk#.ln2.beta", "gpt_neox.layers.#.post_attention_layernorm.bias", "embed"},
+           {"blk#.mlp.up.weight", "gpt_neox.layers.#.mlp.dense_h_to_4h.weight", "mlp embed"},
+           {"blk#.mlp.up.bias", "gpt_neox.layers.#.mlp.dense_h_to_4h.bias", "mlp"},
+           {"blk#.mlp.down.weight", "gpt_neox.layers.#.mlp.dense_4h_to_h.weight", "embed mlp"},
+           {"blk#.mlp.down.bias", "gpt_neox.layers.#.mlp.dense_4h_to_h.bias", "embed"},
+           {"blk.final_norm.gamma", "gpt_neox.final_layer_norm.weight", "embed"},
+           {"blk.final_norm.beta", "gpt_neox.final_layer_norm.bias", "embed"},
+           {"head.weight", "embed_out.weight", "vocab embed"}},
+          {"embed_out.weight", "gpt_neox.layers.#.attention.bias", "gpt_neox.layers.#.attention.masked_bias",
+           "gpt_neox.layers.#.attention.rotary_emb.inv_freq"}};
+}
+
+HfTensorTable bert() {
+  return {
+      {"bert"},
+      "bert.",
+      {{"wte", "bert.embeddings.word_embeddings.weight", "vocab embed"},
+       {"wpe", "bert.embeddings.position_embeddings.weight", "position embed"},
+       {"embed.types.weight", "bert.embeddings.token_type_embeddings.weight", "token_type embed"},
+       {"embed.norm.gamma", "bert.embeddings.LayerNorm.weight", "embed"},
+       {"embed.norm.beta", "bert.embeddings.LayerNorm.bias", "embed"},
+       {"blk#.attn.q.weight", "bert.encoder.layer.#.attention.self.query.weight", "(kv_heads group head_dim) embed"},
+       {"blk#.attn.k.weight", "bert.encoder.layer.#.attention.self.key.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.v.weight", "bert.encoder.layer.#.attention.self.value.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.q.bias", "bert.encoder.layer.#.attention.self.query.bias", "(kv_heads group head_dim)"},
+       {"blk#.attn.k.bias", "bert.encoder.layer.#.attention.self.key.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.v.bias", "bert.encoder.layer.#.attention.self.value.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.out.weight", "bert.encoder.layer.#.attention.output.dense.weight",
+        "embed (kv_heads group head_dim)"},
+       {"blk#.attn.out.bias", "bert.encoder.layer.#.attention.output.dense.bias", "embed"},
+       {"blk#.ln1.gamma", "bert.encoder.layer.#.attention.output.LayerNorm.weight", "embed"},
+       {"blk#.ln1.beta", "bert.encoder.layer.#.attention.output.LayerNorm.bias", "embed"},
+       {"blk#.mlp.up.weight", "bert.encoder.layer.#.intermediate.dense.weight", "mlp embed"},
+       {"blk#.mlp.up.bias", "bert.encoder.layer.#.intermediate.dense.bias", "mlp"},
+       {"blk#.mlp.down.weight", "bert.encoder.layer.#.output.dense.weight", "embed mlp"},
+       {"blk#.mlp.down.bias", "bert.encoder.layer.#.output.dense.bias", "embed"},
+       {"blk#.ln2.gamma", "bert.encoder.layer.#.output.LayerNorm.weight", "embed"},
+       {"blk#.ln2.beta", "bert.encoder.layer.#.output.LayerNorm.bias", "embed"},
+       {"head.transform.weight", "cls.predictions.transform.dense.weight", "transform embed"},
+       {"head.transform.bias", "cls.predictions.transform.dense.bias", "transform"},
+       {"head.norm.gamma", "cls.predictions.transform.LayerNorm.weight", "embed"},
+       {"head.norm.beta", "cls.predictions.transform.LayerNorm.bias", "embed"},
+       {"head.bias", "cls.predictions.bias", "vocab"}},
+      {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "cls.seq_relationship.*", "bert.pooler.*",
+       "bert.embeddings.position_ids"}};
+}
+
+// Each group of queries with its key and its value.
+HfTensorTable falcon() {
+  return {
+      {"falcon"},
+      "transformer.",
+      {{"wte", "transformer.word_embeddings.weight", "vocab embed"},
+       {"blk#.ln1.gamma", "transformer.h.#.ln_attn.weight", "embed", "blk#.ln2.gamma"},
+       {"blk#.ln1.beta", "transformer.h.#.ln_attn.bias", "embed", "blk#.ln2.gamma"},
+       {"blk#.ln1.gamma", "transformer.h.#.input_layernorm.weight", "embed"},
+       {"blk#.ln1.beta", "transformer.h.#.input_layernorm.bias", "embed"},
+       {"blk#.ln2.gamma", "transformer.h.#.ln_mlp.weight", "embed"},
+       {"blk#.ln2.beta", "transformer.h.#.ln_mlp.bias", "embed"},
+       {"blk#.attn.q.weight", "transformer.h.#.self_attention.query_key_value.weight",
+        "(kv_heads *group head_dim) embed"},
+       {"blk#.attn.k.weight", "transformer.h.#.self_attention.query_key_value.weight", "(kv_heads *1 head_dim) embed"},
+       {"blk#.attn.v.weight", "transformer.h.#.self_attention.query_key_value.weight", "(kv_heads *1 head_dim) embed"},
+       {"blk#.attn.q.bias", "transformer.h.#.self_attention.query_key_value.bias", "(kv_heads *group head_dim)"},
+       {"blk#.attn.k.bias", "transformer.h.#.self_attention.query_key_value.bias", "(kv_heads *1 head_dim)"},
+       {"blk#.attn.v.bias", "transformer.h.#.self_attention.query_key_value.bias", "(kv_heads *1 head_dim)"},
+       {"blk#.attn.out.weight", "transformer.h.#.self_attention.dense.weight", "embed (kv_heads group head_dim)"},
+       {"blk#.attn.out.bias", "transformer.h.#.self_attention.dense.bias", "embed"},
+       {"blk#.mlp.up.weight", "transformer.h.#.mlp.dense_h_to_4h.weight", "mlp embed"},
+       {"blk#.mlp.up.bias", "transformer.h.#.mlp.dense_h_to_4h.bias", "mlp"},
+       {"blk#.mlp.down.weight", "transformer.h.#.mlp.dense_4h_to_h.weight", "embed mlp"},
+       {"blk#.mlp.down.bias", "transformer.h.#.mlp.dense_4h_to_h.bias", "embed"},
+       {"blk.final_norm.gamma", "transformer.ln_f.weight", "embed"},
+       {"blk.final_norm.beta", "transformer.ln_f.bias", "embed"},
+       {"head.weight", "lm_head.weight", "vocab embed"}},
+      {"lm_head.weight"}};
+}
+
+HfTensorTable t5() {
+  return {
+      {"t5"},
+      "",
+      {{"wte", "shared.weight", "vocab embed"},
+       {"enc.relative_bias", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        "bucket (kv_heads group)"},
+       {"dec.relative_bias", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        "bucket (kv_heads group)"},
+       {"enc#.ln1.gamma", "encoder.block.#.layer.0.layer_norm.weight", "embed"},
+       {"enc#.attn.q.weight", "encoder.block.#.layer.0.SelfAttention.q.weight", "(kv_heads group head_dim) embed"},
+       {"enc#.attn.k.weight", "encoder.block.#.layer.0.SelfAttention.k.weight", "(kv_heads head_dim) embed"},
+       {"enc#.attn.v.weight", "encoder.block.#.layer.0.SelfAttention.v.weight", "(kv_heads head_dim) embed"},
+       {"enc#.attn.out.weight", "encoder.block.#.layer.0.SelfAttention.o.weight", "embed (kv_heads group head_dim)"},
+       {"enc#.ln2.gamma", "encoder.block.#.layer.1.layer_norm.weight", "embed"},
+       {"enc#.mlp.gate.weight", "encoder.block.#.layer.1.DenseReluDense.wi_0.weight", "mlp embed"},
+       {"enc#.mlp.up.weight", "encoder.block.#.layer.1.DenseReluDense.wi_1.weight", "mlp embed",
+        "enc#.mlp.gate.weight"},
+       {"enc#.mlp.up.weight", "encoder.block.#.layer.1.DenseReluDense.wi.weight", "mlp embed"},
+       {"enc#.mlp.down.weight", "encoder.block.#.layer.1.DenseReluDense.wo.weight", "embed mlp"},
+       {"enc.final_norm.gamma", "encoder.final_layer_norm.weight", "embed"},
+       {"dec#.ln1.gamma", "decoder.block.#.layer.0.layer_norm.weight", "embed"},
+       {"dec#.attn.q.weight", "decoder.block.#.layer.0.SelfAttention.q.weight", "(kv_heads group head_dim) embed"},
+       {"dec#.attn.k.weight", "decoder.block.#.layer.0.SelfAttention.k.weight", "(kv_heads head_dim) embed"},
+       {"dec#.attn.v.weight", "decoder.block.#.layer.0.SelfAttention.v.weight", "(kv_heads head_dim) embed"},
+       {"dec#.attn.out.weight", "decoder.block.#.layer.0.SelfAttention.o.weight", "embed (kv_heads group head_dim)"},
+       {"dec#.ln_cross.gamma", "decoder.block.#.layer.1.layer_norm.weight", "embed"},
+       {"dec#.cross.q.weight", "decoder.block.#.layer.1.EncDecAttention.q.weight", "(kv_heads group head_dim) embed"},
+       {"dec#.cross.k.weight", "decoder.block.#.layer.1.EncDecAttention.k.weight", "(kv_heads head_dim) embed"},
+       {"dec#.cross.v.weight", "decoder.block.#.layer.1.EncDecAttention.v.weight", "(kv_heads head_dim) embed"},
+       {"dec#.cross.out.weight", "decoder.block.#.layer.1.EncDecAttention.o.weight", "embed (kv_heads group head_dim)"},
+       {"dec#.ln2.gamma", "decoder.block.#.layer.2.layer_norm.weight", "embed"},
+       {"dec#.mlp.gate.weight", "decoder.block.#.layer.2.DenseReluDense.wi_0.weight", "mlp embed"},
+       {"dec#.mlp.up.weight", "decoder.block.#.layer.2.DenseReluDense.wi_1.weight", "mlp embed",
+        "dec#.mlp.gate.weight"},
+       {"dec#.mlp.up.weight", "decoder.block.#.layer.2.DenseReluDense.wi.weight", "mlp embed"},
+       {"dec#.mlp.down.weight", "decoder.block.#.layer.2.DenseReluDense.wo.weight", "embed mlp"},
+       {"dec.final_norm.gamma", "decoder.final_layer_norm.weight", "embed"},
+       {"head.weight", "lm_head.weight", "vocab embed"}},
+      {"lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+       "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"}};
+}
+
+// --- images ---
+
+HfTensorTable vit() {
+  return {
+      {"vit"},
+      "vit.",
+      {{"class_token", "vit.embeddings.cls_token", "1 class_token embed"},
+       {"wpe", "vit.embeddings.position_embeddings", "1 seq embed"},
+       {"embed.weight", "vit.embeddings.patch_embeddings.projection.weight", "embed rgb kh kw"},
+       {"embed.bias", "vit.embeddings.patch_embeddings.projection.bias", "embed"},
+       {"blk#.ln1.gamma", "vit.encoder.layer.#.layernorm_before.weight", "embed"},
+       {"blk#.ln1.beta", "vit.encoder.layer.#.layernorm_before.bias", "embed"},
+       {"blk#.attn.q.weight", "vit.encoder.layer.#.attention.attention.query.weight",
+        "(kv_heads group head_dim) embed"},
+       {"blk#.attn.k.weight", "vit.encoder.layer.#.attention.attention.key.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.v.weight", "vit.encoder.layer.#.attention.attention.value.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.q.bias", "vit.encoder.layer.#.attention.attention.query.bias", "(kv_heads group head_dim)"},
+       {"blk#.attn.k.bias", "vit.encoder.layer.#.attention.attention.key.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.v.bias", "vit.encoder.layer.#.attention.attention.value.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.out.weight", "vit.encoder.layer.#.attention.output.dense.weight", "embed (kv_heads group head_dim)"},
+       {"blk#.attn.out.bias", "vit.encoder.layer.#.attention.output.dense.bias", "embed"},
+       {"blk#.ln2.gamma", "vit.encoder.layer.#.layernorm_after.weight", "embed"},
+       {"blk#.ln2.beta", "vit.encoder.layer.#.layernorm_after.bias", "embed"},
+       {"blk#.mlp.up.weight", "vit.encoder.layer.#.intermediate.dense.weight", "mlp embed"},
+       {"blk#.mlp.up.bias", "vit.encoder.layer.#.intermediate.dense.bias", "mlp"},
+       {"blk#.mlp.down.weight", "vit.encoder.layer.#.output.dense.weight", "embed mlp"},
+       {"blk#.mlp.down.bias", "vit.encoder.layer.#.output.dense.bias", "embed"},
+       {"blk.final_norm.gamma", "vit.layernorm.weight", "embed"},
+       {"blk.final_norm.beta", "vit.layernorm.bias", "embed"},
+       {"head.logits.weight", "classifier.weight", "class embed"},
+       {"head.logits.bias", "classifier.bias", "class"}},
+      {"vit.pooler.*"}};
+}
+
+// torchvision's names: blocks are numbered in each of four stages. Running statistics are not trained.
+HfTensorTable resnet(std::int64_t layers) {
+  HfTensorTable table{{fmt::format("resnet{}", layers)}, "", {}, {"*"}};
+  const auto add = [&](const std::string& ours, const std::string& convolution, const std::string& norm) {
+    table.rows.push_back({ours + ".conv.weight", convolution + ".weight", "@3 @2 @0 @1"});
+    table.rows.push_back({ours + ".norm.gamma", norm + ".weight", "@0"});
+    table.rows.push_back({ours + ".norm.beta", norm + ".bias", "@0"});
+  };
+  add("stem", "conv1", "bn1");
+  const std::vector<int> stages = bottlenecks_per_stage(layers);
+  for (std::size_t stage = 0, block = 0; stage < stages.size(); ++stage)
+    for (int i = 0; i < stages[stage]; ++i, ++block) {
+      const std::string ours = fmt::format("blk{}", block), theirs = fmt::format("layer{}.{}", stage + 1, i);
+      for (int n = 1; n <= 3; ++n)
+        add(fmt::format("{}.{}", ours, n), fmt::format("{}.conv{}", theirs, n), fmt::format("{}.bn{}", theirs, n));
+      add(ours + ".shortcut", theirs + ".downsample.0", theirs + ".downsample.1");
+    }
+  table.rows.push_back({"head.logits.weight", "fc.weight", "@1 @0"});
+  table.rows.push_back({"head.logits.bias", "fc.bias", "@0"});
+  return table;
+}
+
+std::vector<HfTensorTable> all_tables() {
+  std::vector<HfTensorTable> all = {gpt2(), opt(), bloom(), gpt_neox(), bert(), falcon(), t5(), vit()};
+  for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
+  for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
+  return all;
+}
+
+}  // namespace
+
+const std::vector<HfTensorTable>& hf_tensor_tables() {
+  static const std::vector<HfTensorTable> all = all_tables();
+  return all;
+}
+
+}  // namespace meshwright

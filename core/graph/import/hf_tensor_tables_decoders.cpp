@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// What decoders with rotated heads call their tensors, and how they lay them out. Linear layers are (out, in).
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "core/graph/import/hf_tensors.h"
+
+namespace meshwright {
+
+namespace {
+
+using Rows = std::vector<HfTensorRow>;
+
+Rows joined(std::initializer_list<Rows> parts) {
+  Rows all;
+  for (const Rows& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+Rows llama_rows() {
+  return {{"wte", "model.embed_tokens.weight", "vocab embed"},
+          {"blk#.ln1.gamma", "model.layers.#.input_layernorm.weight", "embed"},
+          {"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads head_dim) embed"},
+          {"blk#.attn.v.weight", "model.layers.#.self_attn.v_proj.weight", "(kv_heads head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.self_attn.k_proj.bias", "(kv_heads head_dim)"},
+          {"blk#.attn.v.bias", "model.layers.#.self_attn.v_proj.bias", "(kv_heads head_dim)"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "head_dim"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "head_dim"},
+          {"blk#.attn.sinks", "model.layers.#.self_attn.sinks", "(kv_heads group)"},
+          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight", "embed (kv_heads group head_dim)"},
+          {"blk#.attn.out.bias", "model.layers.#.self_attn.o_proj.bias", "embed"},
+          {"blk#.ln2.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
+          {"blk#.mlp.gate.weight", "model.layers.#.mlp.gate_proj.weight", "mlp embed"},
+          {"blk#.mlp.gate.bias", "model.layers.#.mlp.gate_proj.bias", "mlp"},
+          {"blk#.mlp.up.weight", "model.layers.#.mlp.up_proj.weight", "mlp embed"},
+          {"blk#.mlp.up.bias", "model.layers.#.mlp.up_proj.bias", "mlp"},
+          {"blk#.mlp.down.weight", "model.layers.#.mlp.down_proj.weight", "embed mlp"},
+          {"blk#.mlp.down.bias", "model.layers.#.mlp.down_proj.bias", "embed"},
+          {"blk.final_norm.gamma", "model.norm.weight", "embed"},
+          {"head.weight", "lm_head.weight", "vocab embed"}};
+}
+
+// The rows of a family come before those that it shares with Llama.
+HfTensorTable like_llama(std::vector<std::string> types, std::initializer_list<Rows> own) {
+  HfTensorTable table{
+      std::move(types), "model.", joined(own), {"lm_head.weight", "model.layers.#.self_attn.rotary_emb.inv_freq"}};
+  for (const HfTensorRow& row : llama_rows()) table.rows.push_back(row);
+  return table;
+}
+
+Rows mixtral_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.block_sparse_moe.gate.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w1.weight", "mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w3.weight", "mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w2.weight", "embed mlp"}};
+}
+
+Rows expert_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
+          {"blk#.moe.selection.bias", "model.layers.#.mlp.gate.e_score_correction_bias", "expert"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_experts.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_experts.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_experts.down_proj.weight", "embed mlp"}};
+}
+
+// Gates and ups of an expert alternate.
+Rows gpt_oss_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.router.weight", "expert embed"},
+          {"blk#.moe.router.bias", "model.layers.#.mlp.router.bias", "expert"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed (mlp *1)"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed (mlp *1)"},
+          {"blk#.moe.gate.bias", "model.layers.#.mlp.experts.gate_up_proj_bias", "expert (mlp *1)"},
+          {"blk#.moe.up.bias", "model.layers.#.mlp.experts.gate_up_proj_bias", "expert (mlp *1)"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.down_proj", "expert mlp embed"},
+          {"blk#.moe.down.bias", "model.layers.#.mlp.experts.down_proj_bias", "expert embed"}};
+}
+
+// The dimensions that are rotated lie in pairs.
+Rows latent_rows() {
+  return {{"blk#.attn.q_down.weight", "model.layers.#.self_attn.q_a_proj.weight", "q_rank embed"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_a_layernorm.weight", "q_rank"},
+          {"blk#.attn.q_nope.weight", "model.layers.#.self_attn.q_b_proj.weight", "(kv_heads group *nope_dim) q_rank"},
+          {"blk#.attn.q_rope.weight", "model.layers.#.self_attn.q_b_proj.weight", "(kv_heads group *~rope_dim) q_rank"},
+          {"blk#.attn.kv_down.weight", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", "*kv_rank embed"},
+          {"blk#.attn.k_rope.weight", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", "*~rope_dim embed"},
+          {"blk#.attn.kv_norm.gamma", "model.layers.#.self_attn.kv_a_layernorm.weight", "kv_rank"},
+          {"blk#.attn.k_nope.weight", "model.layers.#.self_attn.kv_b_proj.weight", "(kv_heads *nope_dim) kv_rank"},
+          {"blk#.attn.v.weight", "model.layers.#.self_attn.kv_b_proj.weight", "(kv_heads *v_dim) kv_rank"},
+          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight", "embed (kv_heads group v_dim)"}};
+}
+
+// The same where queries are projected directly.
+Rows plain_latent_rows() {
+  return {{"blk#.attn.q_nope.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *nope_dim) embed"},
+          {"blk#.attn.q_rope.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *~rope_dim) embed"}};
+}
+
+// Norms whose weights are stored less one.
+Rows gemma_rows() {
+  return {{"blk#.ln1.gamma", "model.layers.#.input_layernorm.weight", "embed +1"},
+          {"blk#.ln2.gamma", "model.layers.#.pre_feedforward_layernorm.weight", "embed +1", "blk#.attn.norm.gamma"},
+          {"blk#.ln2.gamma", "model.layers.#.post_attention_layernorm.weight", "embed +1"},
+          {"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed +1"},
+          {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed +1"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "head_dim +1"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "head_dim +1"},
+          {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
+}
+
+Rows olmo2_rows() {
+  return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
+          {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
+}
+
+// Norms with a bias.
+Rows layer_norm_rows() {
+  return {{"blk#.ln1.beta", "model.layers.#.input_layernorm.bias", "embed"},
+          {"blk#.ln2.beta", "model.layers.#.post_attention_layernorm.bias", "embed"},
+          {"blk.final_norm.beta", "model.norm.bias", "embed"}};
+}
+
+Rows starcoder2_rows() {
+  return {{"blk#.mlp.up.weight", "model.layers.#.mlp.c_fc.weight", "mlp embed"},
+          {"blk#.mlp.up.bias", "model.layers.#.mlp.c_fc.bias", "mlp"},
+          {"blk#.mlp.down.weight", "model.layers.#.mlp.c_proj.weight", "embed mlp"},
+          {"blk#.mlp.down.bias", "model.layers.#.mlp.c_proj.bias", "embed"}};
+}
+
+Rows phi_rows() {
+  return {{"blk#.attn.out.weight", "model.layers.#.self_attn.dense.weight", "embed (kv_heads group head_dim)"},
+          {"blk#.attn.out.bias", "model.layers.#.self_attn.dense.bias", "embed"},
+          {"blk#.mlp.up.weight", "model.layers.#.mlp.fc1.weight", "mlp embed"},
+          {"blk#.mlp.up.bias", "model.layers.#.mlp.fc1.bias", "mlp"},
+          {"blk#.mlp.down.weight", "model.layers.#.mlp.fc2.weight", "embed mlp"},
+          {"blk#.mlp.down.bias", "model.layers.#.mlp.fc2.bias", "embed"},
+          {"blk.final_norm.gamma", "model.final_layernorm.weight", "embed"},
+          {"blk.final_norm.beta", "model.final_layernorm.bias", "embed"},
+          {"head.bias", "lm_head.bias", "vocab"}};
+}
+
+Rows phi3_rows() {
+  return {{"blk#.attn.q.weight", "model.layers.#.self_attn.qkv_proj.weight", "*(kv_heads group head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.qkv_proj.weight", "*(kv_heads head_dim) embed"},
+          {"blk#.attn.v.weight", "model.layers.#.self_attn.qkv_proj.weight", "*(kv_heads head_dim) embed"},
+          {"blk#.mlp.gate.weight", "model.layers.#.mlp.gate_up_proj.weight", "*mlp embed"},
+          {"blk#.mlp.up.weight", "model.layers.#.mlp.gate_up_proj.weight", "*mlp embed"}};
+}
+
+Rows minimax_m2_rows() {
+  return {{"blk#.moe.selection.bias", "model.layers.#.block_sparse_moe.e_score_correction_bias", "expert"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
+}
+
+// Modules for further tokens: blocks behind the others, with what joins a token's embedding to what is before them.
+HfTensorTable with_further_tokens(HfTensorTable table) {
+  Rows further = {{"mtp#.embed_norm.gamma", "model.layers.%.enorm.weight", "embed"},
+                  {"mtp#.hidden_norm.gamma", "model.layers.%.hnorm.weight", "embed"},
+                  {"mtp#.in.weight", "model.layers.%.eh_proj.weight", "embed embed_pair"},
+                  {"mtp#.final_norm.gamma", "model.layers.%.shared_head.norm.weight", "embed"}};
+  constexpr std::string_view kOurs = "blk#.", kTheirs = "model.layers.#.";
+  for (HfTensorRow row : table.rows) {
+    if (!row.ours.starts_with(kOurs)) continue;
+    row.ours.replace(0, kOurs.size(), "mtp#.");
+    row.theirs.replace(0, kTheirs.size(), "model.layers.%.");
+    further.push_back(row);
+  }
+  table.rows.insert(table.rows.end(), further.begin(), further.end());
+  for (const char* name : {"model.layers.#.embed_tokens.weight", "model.layers.#.shared_head.head.weight"})
+    table.left_out.emplace_back(name);
+  return table;
+}
+
+}  // namespace
+
+std::vector<HfTensorTable> hf_decoder_tables() {
+  return {
+      like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3"}, {}),
+      like_llama({"gemma", "gemma3_text"}, {gemma_rows()}),
+      like_llama({"olmo2"}, {olmo2_rows()}),
+      like_llama({"stablelm"}, {layer_norm_rows()}),
+      like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
+      like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
+      like_llama({"phi3"}, {phi3_rows()}),
+      like_llama({"mixtral"}, {mixtral_rows()}),
+      like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
+      like_llama({"qwen3_moe"}, {expert_rows()}),
+      with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
+      like_llama({"gpt_oss"}, {gpt_oss_rows()}),
+      with_further_tokens(like_llama({"deepseek_v3", "kimi_k2"}, {latent_rows(), plain_latent_rows(), expert_rows()}))};
+}
+
+}  // namespace meshwright

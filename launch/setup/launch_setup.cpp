@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/setup/launch_setup.h"
+
+#include "core/planner/method/stage_layout.h"
+
+namespace meshwright {
+
+Degrees degrees_with_layout(const LaunchSetup& setup) {
+  Degrees degrees = setup.degrees;
+  const int pp = degrees.pp, chunks = degrees.chunks;
+  const std::int64_t blocks = setup.model.layers, stages = degrees.stages();
+  if (pp == 1) return degrees;
+  const bool even = blocks >= stages && (chunks == 1 || blocks % stages == 0 || (blocks + 2) % stages == 0);
+  if (const std::int64_t further = shape_of(setup.model).further; further > 0) {
+    // Only a layout says where the modules are.
+    const auto modules = static_cast<int>(further);
+    if (!setup.stage_blocks.empty())
+      degrees.split = {.layout = layout_of(setup.stage_blocks, {modules, setup.further_stage})};
+    else if (degrees.split.layout.empty() &&
+             (degrees.split.uneven() ? broken_split_rules(degrees.split, blocks, pp, chunks).empty() : even))
+      degrees.split = with_further_modules(degrees.split, blocks, pp, chunks, modules);
+    return degrees;
+  }
+  if (setup.stage_blocks.empty()) return degrees;
+  if (degrees.split.layout.empty()) {
+    const bool parted = blocks >= stages && (blocks % stages == 0 || (blocks + 2) % stages == 0);
+    if ((parted || degrees.split.uneven()) && setup.stage_blocks == blocks_of_stages(degrees.split, blocks, pp, chunks))
+      return degrees;
+  }
+  degrees.split = {.layout = layout_of(setup.stage_blocks)};
+  return degrees;
+}
+
+}  // namespace meshwright

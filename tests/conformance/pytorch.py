@@ -1,0 +1,408 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the executor against PyTorch and transformers.
+
+Makes a tiny model of random weights for each family, saves it as Hugging Face does, trains it for five steps of Adam with PyTorch in
+double precision, and has `meshwright run` do the same from the same files, on one device and under plans that split batches, weights,
+layers, optimizer states and experts. Logits, the loss of every step, every gradient of the first step and every weight after five must
+agree.
+
+    pytorch.py MESHWRIGHT [--only FAMILY ...] [--plans one data ...] [--fixtures tests/conformance/fixtures]
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    import safetensors.torch
+    import torch
+    import transformers
+except ImportError as error:
+    print(f"skipped: {error}; `./dev conformance` installs PyTorch and transformers")
+    sys.exit(77)
+
+BATCH, SEQ, VOCAB, STEPS, RATE = 4, 8, 64, 5, 1e-3
+BOUNDS = {"f64": 1e-9, "f32": 1e-4}
+PLANS = {
+    "one": (1, ["--method", "data"]),
+    "data": (4, ["--method", "data", "--micro-batches", "1"]),
+    "tensor": (4, ["--method", "megatron:tp=2,pp=1", "--micro-batches", "1"]),
+    "pipeline": (2, ["--method", "megatron:tp=1,pp=2", "--micro-batches", "2"]),
+    "zero3": (4, ["--method", "zero3", "--micro-batches", "1"]),
+    "expert": (4, ["--method", "expert:ep=2", "--micro-batches", "1"]),
+}
+MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2"}
+
+
+class DoubleTorch:
+    """torch for transformers: where it computes in single precision whatever the model's, it computes in double."""
+
+    float32 = float = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+def compute_in_double():
+    torch.set_default_dtype(torch.float64)
+    torch.Tensor.float = torch.Tensor.double
+    for name, module in list(sys.modules.items()):
+        if name.startswith("transformers.") and ".modeling" in name and getattr(module, "torch", None) is torch:
+            module.torch = DoubleTorch()
+        if hasattr(module, "BloomGelu"):  # whose constant has 8 digits
+            module.BloomGelu.forward = lambda self, x: torch.nn.functional.gelu(x, approximate="tanh")
+
+
+def decoder(**more):
+    return dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, max_position_embeddings=SEQ, tie_word_embeddings=False, **more)
+
+
+def families():
+    t = transformers
+    small = dict(vocab_size=VOCAB, num_hidden_layers=2, num_attention_heads=4, hidden_size=32)
+    no_drop = dict(attention_dropout=0.0, hidden_dropout=0.0)
+    return {
+        "gpt2": (t.GPT2LMHeadModel, t.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=SEQ, resid_pdrop=0,
+                                                 embd_pdrop=0, attn_pdrop=0)),
+        "opt": (t.OPTForCausalLM, t.OPTConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64,
+                                              max_position_embeddings=SEQ, word_embed_proj_dim=16, dropout=0.0, attention_dropout=0.0)),
+        "bloom": (t.BloomForCausalLM, t.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4, seq_length=SEQ, **no_drop)),
+        "gpt_neox": (t.GPTNeoXForCausalLM, t.GPTNeoXConfig(**small, intermediate_size=64, max_position_embeddings=SEQ, rotary_pct=0.5,
+                                                           **no_drop)),
+        "bert": (t.BertForMaskedLM, t.BertConfig(**small, intermediate_size=64, max_position_embeddings=SEQ, hidden_dropout_prob=0.0,
+                                                 attention_probs_dropout_prob=0.0)),
+        "llama": (t.LlamaForCausalLM, t.LlamaConfig(**decoder())),
+        "mistral": (t.MistralForCausalLM, t.MistralConfig(**decoder(sliding_window=4))),
+        "qwen2": (t.Qwen2ForCausalLM, t.Qwen2Config(**decoder())),
+        "qwen3": (t.Qwen3ForCausalLM, t.Qwen3Config(**decoder(head_dim=16))),
+        "mixtral": (t.MixtralForCausalLM, t.MixtralConfig(**decoder(num_local_experts=4, num_experts_per_tok=2))),
+        "qwen3_moe": (t.Qwen3MoeForCausalLM, t.Qwen3MoeConfig(**decoder(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                                       norm_topk_prob=True, head_dim=8))),
+        "gpt_oss": (t.GptOssForCausalLM, t.GptOssConfig(**decoder(num_local_experts=4, num_experts_per_tok=2, head_dim=8,
+                                                                  sliding_window=4,
+                                                                  rope_parameters={"rope_type": "default", "rope_theta": 10000.0}))),
+        "deepseek_v3": (t.DeepseekV3ForCausalLM, t.DeepseekV3Config(**{**decoder(), "num_key_value_heads": 4}, n_routed_experts=4,
+                                                                    num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1,
+                                                                    first_k_dense_replace=1, n_group=1, topk_group=1, q_lora_rank=16,
+                                                                    kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8,
+                                                                    num_nextn_predict_layers=0)),
+        "t5": (t.T5ForConditionalGeneration, t.T5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2,
+                                                        num_heads=4, feed_forward_proj="relu", dropout_rate=0.0, n_positions=SEQ,
+                                                        tie_word_embeddings=True)),
+        "vit": (t.ViTForImageClassification, t.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+                                                         image_size=8, patch_size=4, num_labels=10, hidden_dropout_prob=0.0,
+                                                         attention_probs_dropout_prob=0.0)),
+        # Further ones that are read and written.
+        "gemma": (t.GemmaForCausalLM, t.GemmaConfig(**{**decoder(head_dim=8), "tie_word_embeddings": True})),
+        "gemma3_text": (t.Gemma3ForCausalLM, t.Gemma3TextConfig(**{**decoder(head_dim=8, sliding_window=4,
+                                                                             layer_types=["sliding_attention", "full_attention"],
+                                                                             query_pre_attn_scalar=8,
+                                                                             rope_parameters={kind: {"rope_type": "default", "rope_theta": 10000.0}
+                                                                                              for kind in ("sliding_attention", "full_attention")}),
+                                                                   "tie_word_embeddings": True})),
+        "olmo2": (t.Olmo2ForCausalLM, t.Olmo2Config(**decoder())),
+        "phi": (t.PhiForCausalLM, t.PhiConfig(**decoder())),
+        "phi3": (t.Phi3ForCausalLM, t.Phi3Config(**decoder(pad_token_id=0, original_max_position_embeddings=SEQ))),
+        "falcon": (t.FalconForCausalLM, t.FalconConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                                                       num_kv_heads=2, new_decoder_architecture=True, alibi=False, **no_drop)),
+        "granite": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
+                                                                    attention_multiplier=0.25))),
+        "starcoder2": (t.Starcoder2ForCausalLM, t.Starcoder2Config(**decoder(sliding_window=4, residual_dropout=0.0, embedding_dropout=0.0))),
+        "stablelm": (t.StableLmForCausalLM, t.StableLmConfig(**decoder(partial_rotary_factor=0.5))),
+        "smollm3": (t.SmolLM3ForCausalLM, t.SmolLM3Config(**decoder(no_rope_layers=[1, 0], no_rope_layer_interval=2, pad_token_id=0))),
+        "glm4_moe": (t.Glm4MoeForCausalLM, t.Glm4MoeConfig(**decoder(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                                     n_shared_experts=1, first_k_dense_replace=1, head_dim=8, n_group=1,
+                                                                     topk_group=1, num_nextn_predict_layers=0))),
+        "minimax_m2": (t.MiniMaxM2ForCausalLM, t.MiniMaxM2Config(**decoder(num_local_experts=4, num_experts_per_tok=2, head_dim=8))),
+    }
+
+
+class Bottleneck(torch.nn.Module):
+    """Of the wide residual networks of Alpa's benchmark: the second of three convolutions is the wide one."""
+
+    def __init__(self, into, base, width, stride, first):
+        super().__init__()
+        n = torch.nn
+        self.conv1, self.bn1 = n.Conv2d(into, base, 1, bias=False), n.BatchNorm2d(base)
+        self.conv2, self.bn2 = n.Conv2d(base, base * width, 3, stride, 1, bias=False), n.BatchNorm2d(base * width)
+        self.conv3, self.bn3 = n.Conv2d(base * width, 4 * base, 1, bias=False), n.BatchNorm2d(4 * base)
+        self.downsample = n.Sequential(n.Conv2d(into, 4 * base, 1, stride, bias=False), n.BatchNorm2d(4 * base)) if first else None
+
+    def forward(self, x):
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = self.bn3(self.conv3(torch.relu(self.bn2(self.conv2(y)))))
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class WideResNet(torch.nn.Module):
+    def __init__(self, channels, width, classes):
+        super().__init__()
+        n = torch.nn
+        self.conv1, self.bn1 = n.Conv2d(3, channels, 7, 2, 3, bias=False), n.BatchNorm2d(channels)
+        self.maxpool = n.MaxPool2d(3, 2, 1)
+        into = channels
+        for stage in range(4):
+            block = Bottleneck(into, channels << stage, width, 2 if stage > 0 else 1, True)
+            setattr(self, f"layer{stage + 1}", n.Sequential(block))
+            into = 4 * (channels << stage)
+        self.fc = n.Linear(into, classes)
+
+    def forward(self, x):
+        x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+        for stage in range(4):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+def make(family, folder):
+    """The model, saved, and the option that names it."""
+    torch.manual_seed(7)
+    folder.mkdir(parents=True, exist_ok=True)
+    if family == "wide_resnet":
+        model = WideResNet(4, 2, 10).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(parameter.bfloat16())
+        safetensors.torch.save_file({k: v for k, v in model.state_dict().items() if "num_batches" not in k}, folder / "model.safetensors")
+        return model.train(), "wresnet:layers=14,channels=4,width=2,image=32,classes=10"
+    kind, config = families()[family]
+    config._attn_implementation = config._experts_implementation = "eager"
+    compute_in_double()  # of the families that have been made, and below of this one
+    kind(config)
+    compute_in_double()
+    model = kind(config).double()
+    generator = torch.Generator().manual_seed(11)
+    with torch.no_grad():  # transformers begins with zero biases and equal norms, by which no mistake shows
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_(parameter.bfloat16())  # so that 16 bits store it
+    if family in MIXTURES:
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_((0.1 * torch.randn(buffer.shape, generator=generator, dtype=torch.float64)).bfloat16())
+    model.save_pretrained(folder)
+    if family == "vit":
+        return model.train(), "vit:layers=2,hidden=32,heads=4,intermediate=64,image=8,patch=4,classes=10,epsilon=1e-12,erf=1"
+    model.train()
+    return model, str(folder / "config.json")
+
+
+def make_inputs(family, folder):
+    """The files of five steps of samples, and the options that name them."""
+    draw = numpy.random.default_rng(3)
+    count = BATCH * STEPS
+
+    def save(name, array):
+        numpy.save(folder / f"{name}.npy", array)
+        return ["--inputs", f"{name}={folder / name}.npy"]
+
+    if family in ("vit", "wide_resnet"):
+        size = 8 if family == "vit" else 32
+        images, labels = draw.integers(-8, 9, (count, 3, size, size)) / 4, draw.integers(0, 10, count)
+        return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
+    # Not the padding, whose row of the table transformers leaves alone.
+    tokens, labels = draw.integers(3, VOCAB, (count, SEQ)), draw.integers(0, VOCAB, (count, SEQ))
+    if family == "bert":
+        types = draw.integers(0, 2, (count, SEQ))
+        return (save("tokens", tokens) + save("labels", labels) + save("token_types", types), dict(tokens=tokens, labels=labels, types=types))
+    if family == "t5":
+        before = draw.integers(3, VOCAB, (count, SEQ))
+        return (save("tokens", tokens) + save("decoder_tokens", before) + save("labels", labels),
+                dict(tokens=tokens, labels=labels, before=before))
+    rows = draw.integers(3, VOCAB, (count, SEQ + 1))
+    numpy.save(folder / "tokens.npy", rows)
+    return ["--inputs", str(folder / "tokens.npy")], dict(tokens=rows[:, :-1], labels=rows[:, 1:])
+
+
+def logits_of(family, model, inputs, part):
+    cut = {key: torch.as_tensor(value[part]) for key, value in inputs.items()}
+    if family == "wide_resnet":
+        return model(cut["images"]), cut["labels"]
+    if family == "vit":
+        return model(pixel_values=cut["images"]).logits, cut["labels"]
+    if family == "bert":
+        return model(input_ids=cut["tokens"], token_type_ids=cut["types"]).logits, cut["labels"]
+    if family == "t5":
+        return model(input_ids=cut["tokens"], decoder_input_ids=cut["before"]).logits, cut["labels"]
+    more = {} if family in ("bert",) else {"use_cache": False}
+    return model(input_ids=cut["tokens"], **more).logits, cut["labels"]
+
+
+def stored(family, model, folder, name, values):
+    """Values by parameter, as the family's files would have them."""
+    if family == "wide_resnet":
+        return values
+    copy = type(model)(model.config).double()
+    compute_in_double()
+    with torch.no_grad():
+        for key, parameter in copy.named_parameters():
+            parameter.copy_(values[key])
+        for key, buffer in copy.named_buffers():
+            if key.endswith("e_score_correction_bias"):
+                buffer.zero_() if name == "gradients" else buffer.copy_(dict(model.named_buffers())[key])
+    copy.save_pretrained(folder / name)
+    return safetensors.torch.load_file(folder / name / "model.safetensors")
+
+
+def train(family, model, inputs, folder):
+    """What PyTorch makes of it."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8)
+    losses, logits, gradients = [], None, None
+    for step in range(STEPS):
+        made, labels = logits_of(family, model, inputs, slice(step * BATCH, (step + 1) * BATCH))
+        loss = torch.nn.functional.cross_entropy(made.reshape(-1, made.shape[-1]), labels.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 0:
+            logits = made.detach().numpy().copy()
+            zero = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+            gradients = stored(family, model, folder, "gradients", zero)
+        optimizer.step()
+        losses.append(loss.item())
+    weights = stored(family, model, folder, "weights", {name: p.detach() for name, p in model.named_parameters()})
+    return dict(logits=logits, losses=numpy.array(losses), gradients=gradients, weights=weights)
+
+
+def difference(ours, theirs):
+    ours, theirs = numpy.asarray(ours, dtype=numpy.float64), numpy.asarray(theirs, dtype=numpy.float64)
+    if ours.shape != theirs.shape:
+        return float("inf")
+    size = numpy.linalg.norm(theirs)
+    return float(numpy.linalg.norm(ours - theirs) / size) if size > 0 else float(numpy.linalg.norm(ours))
+
+
+def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
+    # Running statistics, further names of one tensor, and what is trained by no gradient.
+    more = ("running_mean", "running_var", "embed_tokens.weight", "e_score_correction_bias")
+    names = {k for k in theirs if not (k.endswith(more) and k not in ours)}
+    for name in sorted(set(ours) ^ names):
+        rows.append((f"{what} of {name} is not in both", float("inf")))
+    scale = max(float(numpy.abs(theirs[n].numpy()).max()) for n in names)
+    for name in sorted(set(ours) & names):
+        a, b = ours[name].numpy(), theirs[name].numpy()
+        # The gradient of a key's bias is nothing but rounding: both are held against the largest gradient. Adam makes
+        # whole steps of it, whose direction means nothing.
+        if gradients is not None:
+            moved_by_rounding = numpy.abs(gradients[name].numpy()) < rounding * max(float(numpy.abs(g.numpy()).max()) for g in gradients.values())
+            far = float(numpy.abs(a - b)[moved_by_rounding].max(initial=0.0)) > 2.1 * STEPS * RATE
+            a, b = numpy.where(moved_by_rounding, 0.0, a), numpy.where(moved_by_rounding, 0.0, b)
+            if far:
+                rows.append((f"{what} of {name}, moved by rounding", float("inf")))
+        tiny = float(numpy.abs(b).max()) < 1e-12 * scale
+        rows.append((f"{what} of {name}", float(numpy.abs(a - b).max()) / scale if tiny else difference(a, b)))
+
+
+def sample(values):
+    """Three numbers that another tensor is not likely to have."""
+    flat = numpy.asarray(values, dtype=numpy.float64).reshape(-1)
+    return [float(flat.sum()), float(numpy.linalg.norm(flat)), float(flat @ numpy.cos(numpy.arange(1, flat.size + 1)))]
+
+
+def write_fixture(family, model_name, inputs, folder, theirs, fixture):
+    """What fixtures_test.py needs, without PyTorch, to hold the executor against what PyTorch made."""
+    fixture.mkdir(parents=True, exist_ok=True)
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    safetensors.torch.save_file({k: v.bfloat16().contiguous() for k, v in tensors.items() if not k.endswith(("running_mean", "running_var"))},
+                                fixture / "model.safetensors")
+    if (folder / "config.json").exists():
+        shutil.copy(folder / "config.json", fixture)
+    names = []
+    for option in inputs[1::2]:
+        name, _, path = option.rpartition("=")
+        array = numpy.load(path)
+        numpy.save(fixture / pathlib.Path(path).name, array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.uint8))
+        names.append([name, pathlib.Path(path).name])
+    expected = {"model": model_name if ":" in model_name else "config.json", "mixture": family in MIXTURES, "inputs": names, "batch": BATCH,
+                "seq": 0 if family in ("vit", "wide_resnet") else SEQ, "steps": STEPS, "learning_rate": RATE,
+                "losses": theirs["losses"].tolist(), "logits": sample(theirs["logits"]),
+                "gradients": {k: sample(v) for k, v in sorted(theirs["gradients"].items())}}
+    (fixture / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
+def run(command, place):
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise RuntimeError(f"{place}: {' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def hold(meshwright, family, plan, precision, model_name, inputs, folder, theirs):
+    devices, method = PLANS[plan]
+    here = folder / f"{plan}-{precision}"
+    here.mkdir()
+    sizes = [] if family in ("vit", "wide_resnet") else ["--seq", str(SEQ)]
+    planning = ["--cluster", f"cpu:{devices}", *method, "--batch", str(BATCH), *sizes, "--dtype", "f64", "--learning-rate", str(RATE), "-o",
+                here / "plan.json"]
+    run([meshwright, "plan", "--model", model_name, *planning], f"{family} {plan}")
+    if family in MIXTURES:  # the same model, with a place at every expert for all tokens: 2 of 4 are chosen
+        model = json.loads((here / "plan.json").read_text())["model"]
+        numbers = {key: value for key, value in model.items() if isinstance(value, (int, float)) and not key.startswith("default")}
+        text = ",".join(f"{key}={value}" for key, value in {**numbers, "capacity_factor": 2}.items())
+        run([meshwright, "plan", "--model", f"{model['family']}:{text}", *planning], f"{family} {plan}")
+    common = [meshwright, "run", here / "plan.json", "--weights", folder, *inputs, "--warmup", "0", "--precision", precision]
+    run([*common, "--steps", "1", "--dump", "logits", here / "logits.npy", "--dump", "gradients", here / "gradients.safetensors"],
+        f"{family} {plan}")
+    run([*common, "--steps", str(STEPS), "--dump", "loss", here / "loss.npy", "--save-weights", here / "weights"], f"{family} {plan}")
+    rows = [("logits", difference(numpy.load(here / "logits.npy"), theirs["logits"])),
+            ("losses", difference(numpy.load(here / "loss.npy"), theirs["losses"]))]
+    compare("gradient", safetensors.torch.load_file(here / "gradients.safetensors"), theirs["gradients"], rows)
+    compare("weight", safetensors.torch.load_file(here / "weights" / "model.safetensors"), theirs["weights"], rows, theirs["gradients"], 1e-10 if precision == "f64" else 1e-4)
+    worst = max(rows, key=lambda row: row[1])
+    good = worst[1] <= BOUNDS[precision]
+    print(f"{family:12} {plan:9} {precision} {len(rows):3} values, worst {worst[1]:.2e} ({worst[0]}) {'ok' if good else 'TOO FAR'}",
+          flush=True)
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("meshwright")
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--plans", nargs="*", default=list(PLANS))
+    parser.add_argument("--precisions", nargs="*", default=list(BOUNDS))
+    parser.add_argument("--keep", help="folder for the models and what is made of them")
+    parser.add_argument("--fixtures", help="write what fixtures_test.py reads to this folder")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    logging = transformers.utils.logging
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    good = True
+    with tempfile.TemporaryDirectory() as temporary:
+        root = pathlib.Path(arguments.keep or temporary)
+        for family in arguments.only or [*families(), "wide_resnet"]:
+            folder = root / family
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                model, model_name = make(family, folder)
+                options, inputs = make_inputs(family, folder)
+                theirs = train(family, model, inputs, folder)
+            except Exception as error:  # of PyTorch or transformers
+                print(f"{family:12} FAILED in PyTorch: {error}", flush=True)
+                good = False
+                continue
+            if arguments.fixtures:
+                write_fixture(family, model_name, options, folder, theirs, pathlib.Path(arguments.fixtures) / family)
+                continue
+            for plan in arguments.plans:
+                if plan == "expert" and family not in MIXTURES:
+                    continue
+                for precision in arguments.precisions:
+                    try:
+                        good &= hold(arguments.meshwright, family, plan, precision, model_name, options, folder, theirs)
+                    except (RuntimeError, AssertionError, FileNotFoundError) as error:
+                        print(f"{family:12} {plan:9} {precision} FAILED: {error}", flush=True)
+                        good = False
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

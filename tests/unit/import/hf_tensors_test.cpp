@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/hf_tensors.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/graph/import/find_model.h"
+#include "tests/refusal.h"
+
+namespace meshwright::hf_tensors_test {
+namespace {
+
+Graph graph_of(const std::string& model) {
+  return build_forward_graph(find_model(model), {.batch = 1, .microbatches = 1, .dtype = DType::F32});
+}
+
+// The pieces of one parameter.
+std::vector<TensorPiece> pieces(const Graph& graph, const std::string& type, const std::string& parameter) {
+  for (const ParameterPlace& place : HfTensorNames(type, "f").places(graph))
+    if (graph.tensor(place.parameter).name == parameter) return place.pieces;
+  return {};
+}
+
+// Where an element of a parameter lies in a piece.
+std::int64_t at(const Graph& graph, const std::string& parameter, const TensorPiece& piece,
+                const std::vector<std::int64_t>& index) {
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.name != parameter) continue;
+    std::int64_t place = piece.first;
+    for (std::size_t d = 0; d < index.size(); ++d) place += piece.at(d, index[d], tensor.dims[d].size);
+    return place;
+  }
+  return -1;
+}
+
+// 2 heads of 4, width 8: c_attn is (8, 24), queries in columns 0 to 7, keys in 8 to 15.
+TEST(HfTensors, KeysOfGpt2ComeBehindItsQueries) {
+  const Graph graph = graph_of("gpt2:layers=1,hidden=8,heads=2,seq=4,vocab=16");
+  const auto found = pieces(graph, "gpt2", "blk0.attn.k.weight");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].name, "transformer.h.0.attn.c_attn.weight");
+  EXPECT_EQ(found[0].shape, (std::vector<std::int64_t>{8, 24}));
+  EXPECT_EQ(at(graph, "blk0.attn.k.weight", found[0], {0, 0, 0}), 8);
+  EXPECT_EQ(at(graph, "blk0.attn.k.weight", found[0], {3, 1, 2}), 3 * 24 + 8 + 4 + 2);
+}
+
+// Each head's query, key and value are three rows of 4: (2 heads, 3, 4) rows of 8.
+TEST(HfTensors, KeysOfGptNeoxStandBetweenQueryAndValueOfEachHead) {
+  const Graph graph = graph_of("gpt_neox:layers=1,hidden=8,heads=2,seq=4,vocab=16");
+  const auto found = pieces(graph, "gpt_neox", "blk0.attn.k.weight");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].shape, (std::vector<std::int64_t>{24, 8}));
+  EXPECT_EQ(at(graph, "blk0.attn.k.weight", found[0], {5, 1, 2}), ((1 * 3 + 1) * 4 + 2) * 8 + 5);
+}
+
+// (out, in) with out = (kv head, query of the group, dimension).
+TEST(HfTensors, LinearLayersOfLlamaAreTransposed) {
+  const Graph graph = graph_of("llama:layers=1,hidden=8,heads=4,kv_heads=2,intermediate=16,seq=4,vocab=16");
+  const auto found = pieces(graph, "llama", "blk0.attn.q.weight");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].shape, (std::vector<std::int64_t>{8, 8}));
+  EXPECT_EQ(at(graph, "blk0.attn.q.weight", found[0], {5, 1, 0, 1}), ((1 * 2 + 0) * 2 + 1) * 8 + 5);
+}
+
+TEST(HfTensors, ExpertsOfMixtralHaveATensorEach) {
+  const Graph graph =
+      graph_of("mixtral:layers=1,hidden=8,heads=2,kv_heads=2,intermediate=16,seq=4,vocab=16,experts=3,top_k=2");
+  const auto found = pieces(graph, "mixtral", "blk0.moe.up.weight");
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[2].name, "model.layers.0.block_sparse_moe.experts.2.w3.weight");
+  EXPECT_EQ(found[2].shape, (std::vector<std::int64_t>{16, 8}));
+  EXPECT_EQ(found[2].index, 2);
+  EXPECT_EQ(at(graph, "blk0.moe.up.weight", found[2], {2, 5, 7}), 7 * 8 + 5);
+}
+
+// Rotated pairs stand side by side: our dimension 1 of 4 is theirs 2, our 2 is theirs 1.
+TEST(HfTensors, RotatedDimensionsOfDeepseekAreInterleaved) {
+  const Graph graph = graph_of(
+      "deepseek_v3:layers=1,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,experts=2,top_k=1,dense_layers=1,q_rank=8,"
+      "kv_rank=6,nope_dim=4,rope_dim=4,value_dim=4");
+  const auto found = pieces(graph, "deepseek_v3", "blk0.attn.k_rope.weight");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].shape, (std::vector<std::int64_t>{10, 8}));
+  EXPECT_EQ(at(graph, "blk0.attn.k_rope.weight", found[0], {0, 1}), (6 + 2) * 8);
+  EXPECT_EQ(at(graph, "blk0.attn.k_rope.weight", found[0], {0, 2}), (6 + 1) * 8);
+}
+
+TEST(HfTensors, BlocksForFurtherTokensAreNumberedOn) {
+  const Graph graph = graph_of(
+      "deepseek_v3:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,experts=2,top_k=1,dense_layers=1,q_rank=8,"
+      "kv_rank=6,nope_dim=4,rope_dim=4,value_dim=4,mtp=2");
+  const auto joined = pieces(graph, "deepseek_v3", "mtp2.in.weight");
+  ASSERT_EQ(joined.size(), 1U);
+  EXPECT_EQ(joined[0].name, "model.layers.3.eh_proj.weight");
+  EXPECT_EQ(pieces(graph, "deepseek_v3", "mtp1.moe.up.weight")[1].name, "model.layers.2.mlp.experts.1.up_proj.weight");
+}
+
+// Every element of every tensor is some parameter's, and only one's.
+TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
+  for (const auto& [type, model] : std::map<std::string, std::string>{
+           {"gpt2", "gpt2:layers=2,hidden=8,heads=2,seq=4,vocab=16"},
+           {"opt", "gpt2:layers=2,hidden=8,heads=2,seq=4,vocab=16,position_offset=2,word_embed=4"},
+           {"bloom", "bloom:layers=2,hidden=8,heads=2,seq=4,vocab=16"},
+           {"gpt_neox", "gpt_neox:layers=2,hidden=8,heads=2,seq=4,vocab=16"},
+           {"bert", "bert:layers=2,hidden=8,heads=2,seq=4,vocab=16"},
+           {"phi3", "decoder:layers=2,hidden=8,heads=4,kv_heads=2,intermediate=16,seq=4,vocab=16"},
+           {"falcon",
+            "decoder:layers=2,hidden=8,heads=4,kv_heads=2,intermediate=16,seq=4,vocab=16,gated=0,layer_norm=1,"
+            "parallel=1"},
+           {"gpt_oss",
+            "mixtral:layers=2,hidden=8,heads=4,kv_heads=2,intermediate=16,seq=4,vocab=16,experts=4,top_k=2,qkv_bias=1,"
+            "out_bias=1,router_bias=1,expert_bias=1,sinks=1"},
+           {"deepseek_v3",
+            "deepseek_v3:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,experts=4,top_k=2,dense_layers=1,"
+            "q_rank=8,kv_rank=6,nope_dim=4,rope_dim=4,value_dim=4,mtp=1"},
+           {"t5", "t5:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16"},
+           {"vit", "vit:layers=2,hidden=8,heads=2,image=8,patch=4,classes=5"},
+           {"resnet14", "wresnet:layers=14,channels=2,width=2,image=32,classes=5"}}) {
+    const Graph graph = graph_of(model);
+    std::map<std::string, std::set<std::int64_t>> filled;
+    std::map<std::string, std::int64_t> sizes;
+    for (const ParameterPlace& place : HfTensorNames(type, "f").places(graph)) {
+      const Tensor& tensor = graph.tensor(place.parameter);
+      for (const TensorPiece& piece : place.pieces) {
+        std::int64_t size = 1;
+        for (const std::int64_t dim : piece.shape) size *= dim;
+        sizes[piece.name] = size;
+        for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+          std::int64_t lies = piece.first, rest = i;
+          bool other = false;
+          for (std::size_t d = tensor.dims.size(); d-- > 0;) {
+            const std::int64_t index = rest % tensor.dims[d].size;
+            rest /= tensor.dims[d].size;
+            lies += piece.at(d, index, tensor.dims[d].size);
+            other = other || (piece.dim_of_index == d && index != piece.index);
+          }
+          if (!other) {
+            EXPECT_TRUE(filled[piece.name].insert(lies).second) << type << " " << piece.name << " " << lies;
+          }
+        }
+      }
+    }
+    for (const auto& [name, size] : sizes) {
+      EXPECT_EQ(static_cast<std::int64_t>(filled[name].size()), size) << type << " " << name;
+      EXPECT_EQ(*filled[name].rbegin(), size - 1) << type << " " << name;
+    }
+  }
+}
+
+TEST(HfTensors, TypesWithoutATableAreRefused) {
+  EXPECT_NE(refusal([] { return HfTensorNames("gptj", "w"); }).find("w: the weights of models of the type 'gptj'"),
+            std::string::npos);
+}
+
+TEST(HfTensors, WhatFilesHaveBesidesIsKnownByPattern) {
+  const HfTensorNames names("bert", "f");
+  EXPECT_TRUE(names.may_be_left_out("bert.pooler.dense.weight"));
+  EXPECT_FALSE(names.may_be_left_out("bert.pool"));
+  EXPECT_TRUE(HfTensorNames("gpt2", "f").may_be_left_out("transformer.h.17.attn.bias"));
+  EXPECT_FALSE(HfTensorNames("gpt2", "f").may_be_left_out("transformer.h.x.attn.bias"));
+}
+
+}  // namespace
+}  // namespace meshwright::hf_tensors_test

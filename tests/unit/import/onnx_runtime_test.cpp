@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs of ONNX files compute what ONNX Runtime computed of the same files and inputs: those of the folder onnx, which
+// tests/conformance/onnx_test.py wrote, or those of $MESHWRIGHT_ONNX_FOLDER, which it writes anew.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/graph/import/model_file.h"
+#include "core/graph/import/onnx/einsum.h"
+#include "core/graph/import/onnx/onnx_file.h"
+#include "core/graph/import/onnx/onnx_reader.h"
+#include "tests/refusal.h"
+#include "tests/unit/import/loss_of.h"
+
+namespace meshwright::onnx_runtime_test {
+namespace {
+
+using Numbers = std::vector<double>;
+
+std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+std::map<std::string, Numbers> weights_of(const std::string& bytes) {
+  std::map<std::string, Numbers> weights;
+  const onnx::OnnxFile file = onnx::read_onnx(bytes, "file");
+  for (const onnx::TensorValue& tensor : file.initializers)
+    if (const auto values = onnx::values_of(tensor, 1 << 20, "file")) weights[tensor.name] = *values;
+  return weights;
+}
+
+// Images lie as (batch, h, w, channels), weights of convolutions as ([groups], kh, kw, in, out); in the file as (batch,
+// channels, h, w) and (out, in, kh, kw).
+std::int64_t index_in_file(const Tensor& tensor, std::int64_t i) {
+  if (tensor.dims.size() < 4 || tensor.dims.back().size == 1) return i;
+  std::vector<std::int64_t> at(tensor.dims.size());
+  for (std::size_t d = at.size(); d-- > 0; i /= tensor.dims[d].size) at[d] = i % tensor.dims[d].size;
+  const auto size = [&](std::size_t d) { return tensor.dims[d].size; };
+  if (tensor.kind == TensorKind::Input) return ((at[0] * size(3) + at[3]) * size(1) + at[1]) * size(2) + at[2];
+  const std::size_t k = at.size() - 4;  // 1 with groups
+  const std::int64_t out = (k == 1 ? at[0] * size(4) : 0) + at[k + 3];
+  return ((out * size(k + 2) + at[k + 2]) * size(k) + at[k]) * size(k + 1) + at[k + 1];
+}
+
+bool is_convolved(const Graph& graph, TensorId tensor) {
+  return std::any_of(graph.ops().begin(), graph.ops().end(), [&](const Op& op) {
+    return op.kind == OpKind::Convolution && (op.inputs[0] == tensor || op.inputs[1] == tensor);
+  });
+}
+
+// The number of a parameter's part "qkv.1": rows of the file's weight hold the parts one after the other.
+std::optional<double> part_of(const std::map<std::string, Numbers>& weights, const Tensor& tensor, std::int64_t i) {
+  const std::size_t dot = tensor.name.rfind('.');
+  const auto whole = weights.find(tensor.name.substr(0, dot));
+  if (dot == std::string::npos || whole == weights.end()) return std::nullopt;
+  const std::int64_t part = std::stoll(tensor.name.substr(dot + 1)), elements = tensor.elements(),
+                     parts = std::ssize(whole->second) / elements;
+  const std::int64_t rows = tensor.dims.size() > 2 ? tensor.dims[0].size : 1, columns = elements / rows;
+  return whole->second[static_cast<std::size_t>((i / columns * parts + part) * columns + i % columns)];
+}
+
+// Constants that no pattern takes are inputs of the graph, named as the op that reads them first: single numbers
+// "NAME.number".
+std::multimap<std::string, Numbers> constants_of(const std::string& bytes) {
+  std::multimap<std::string, Numbers> constants;
+  const onnx::OnnxFile file = onnx::read_onnx(bytes, "file");
+  const onnx::OnnxModule read = onnx::module_of(file, {}, "file");
+  for (const primitive::Node& node : read.module.nodes)
+    if (node.kind == primitive::Kind::Constant && node.values) constants.emplace(node.name, *node.values);
+  return constants;
+}
+
+std::optional<Numbers> constant_of(const std::multimap<std::string, Numbers>& constants, const Tensor& tensor) {
+  std::string name = tensor.name;
+  if (name.ends_with(".number")) name.resize(name.size() - std::string_view(".number").size());
+  const auto [first, last] = constants.equal_range(name);
+  for (auto found = first; found != last; ++found)
+    if (std::ssize(found->second) == tensor.elements()) return found->second;
+  return std::nullopt;
+}
+
+// What the loss is computed of.
+TensorId result_of(const Graph& graph) {
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::PickLabel || op.kind == OpKind::SquaredErrorLoss) return op.inputs[0];
+  ADD_FAILURE() << "no loss";
+  return graph.ops().back().outputs[0];
+}
+
+Numbers computed(const std::string& bytes, const Json& inputs) {
+  constexpr std::int64_t kBatch = 3;
+  const Graph graph =
+      build_training_graph(read_model_bytes(bytes, "m.onnx", {}), {.batch = kBatch, .dtype = DType::F64});
+  const std::map<std::string, Numbers> weights = weights_of(bytes);
+  const std::multimap<std::string, Numbers> constants = constants_of(bytes);
+  GraphInterpreter interpreter(graph, 1, DType::F64);
+  interpreter.load_inputs(0, 0);
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.kind != TensorKind::Parameter && tensor.kind != TensorKind::Input) continue;
+    const bool moved = is_convolved(graph, tensor.id);
+    const auto known = weights.find(tensor.name);
+    Numbers values;
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      const auto from = static_cast<std::size_t>(moved ? index_in_file(tensor, i) : i);
+      if (inputs.contains(tensor.name))
+        values.push_back(inputs[tensor.name][from].get<double>());
+      else if (known != weights.end())
+        values.push_back(known->second[from]);
+      else if (const auto part = part_of(weights, tensor, i))
+        values.push_back(*part);
+    }
+    if (values.empty()) values = constant_of(constants, tensor).value_or(Numbers{});
+    if (values.empty()) continue;  // labels
+    interpreter.set(tensor.id, values);
+  }
+  interpreter.run(Phase::Forward);
+  return interpreter.get(result_of(graph));
+}
+
+TEST(OnnxRuntime, ComputesTheSameOfEveryFile) {
+  const char* other = std::getenv("MESHWRIGHT_ONNX_FOLDER");
+  const std::filesystem::path folder =
+      other != nullptr ? std::filesystem::path(other) : std::filesystem::path(__FILE__).parent_path() / "onnx";
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".onnx") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  ASSERT_GE(files.size(), 9U);
+  for (const std::filesystem::path& path : files) {
+    SCOPED_TRACE(path.filename().string());
+    const Json expected = read_json_file(std::filesystem::path(path).replace_extension(".json").string());
+    Numbers found;
+    try {
+      found = computed(read_bytes(path), expected["inputs"]);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+      continue;
+    }
+    const auto wanted = expected["result"].get<Numbers>();
+    ASSERT_EQ(found.size(), wanted.size());
+    double largest = 0.0, apart = 0.0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      largest = std::max(largest, std::abs(wanted[i]));
+      apart = std::max(apart, std::abs(found[i] - wanted[i]));
+    }
+    EXPECT_LT(apart, 1e-4 * std::max(1.0, largest));
+  }
+}
+
+// Also of equations, choices and bounds: a changed byte makes another model or a sentence.
+TEST(OnnxFixtures, ChangedFilesAreReadOrRefused) {
+  int read = 0, refused = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(__FILE__).parent_path() / "onnx")) {
+    if (entry.path().extension() != ".onnx") continue;
+    const std::string whole = read_bytes(entry.path());
+    for (std::size_t at = 1; at < whole.size(); at += std::max<std::size_t>(1, whole.size() / 40)) {
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ 0x15);
+      try {
+        (void)build_forward_graph(read_model_bytes(changed, "m.onnx", {}), {.batch = 3});
+        ++read;
+      } catch (const InputError&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(read, 0);
+  EXPECT_GT(refused, 0);
+}
+
+// An equation names every dimension.
+TEST(OnnxEinsum, IsRefusedWhereItDoesNotFit) {
+  const auto refused = [](const std::string& equation) {
+    primitive::Module module;
+    primitive::Builder b(module);
+    b.name = "y";
+    const int x = b.input("x", {primitive::kBatchProbe, 4}, false), w = b.parameter("w", {4, 5});
+    return refusal([&] { (void)onnx::einsum(b, equation, {x, w}); });
+  };
+  EXPECT_NE(refused("bi,ij,jk->bk").find("is not of 2 operands"), std::string::npos);
+  EXPECT_NE(refused("bik,ij->bj").find("its term 'bik' is not of 2 dimensions"), std::string::npos);
+  EXPECT_NE(refused("bi,jj->b").find("a letter twice in one term"), std::string::npos);
+  EXPECT_NE(refused("bi,ij->bz").find("a letter that no operand has"), std::string::npos);
+  EXPECT_NE(refused("b1,1j->bj").find("other signs than letters"), std::string::npos);
+}
+
+// A choice of the two best experts of each token, as TopK makes it, is the mixture's.
+TEST(OnnxMixture, OfTwoChoicesByTopKIsOfTheFamilysOps) {
+  const std::filesystem::path path = std::filesystem::path(__FILE__).parent_path() / "onnx" / "mixture.onnx";
+  const Graph graph = build_forward_graph(read_model_bytes(read_bytes(path), "m.onnx", {}), {.batch = 3});
+  const auto count = [&](OpKind kind) {
+    return std::count_if(graph.ops().begin(), graph.ops().end(), [&](const Op& op) { return op.kind == kind; });
+  };
+  EXPECT_EQ(count(OpKind::OneHotSlots), 1);
+  EXPECT_EQ(count(OpKind::GateWeights), 1);
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::TopKSlots) {
+      EXPECT_EQ(op.attributes.top_k, 2);
+    }
+}
+
+}  // namespace
+}  // namespace meshwright::onnx_runtime_test
