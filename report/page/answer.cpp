@@ -123,11 +123,10 @@ void add_answer(Page& page, const Plan& plan) {
                           fmt::format("{:.4g} a million samples", *number(document, "price_per_million_samples"))});
 }
 
-PageSection provenance_section(const std::vector<std::pair<std::string, std::string>>& rows) {
+PageSection provenance_section(const std::string& lead, const std::vector<std::pair<std::string, std::string>>& rows) {
   std::string html = "<dl class=\"facts\">\n";
   for (const auto& [name, value] : rows) html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(value));
-  return {"provenance", "Provenance", "The same command with the same version and database writes the same page.",
-          html + "</dl>\n"};
+  return {"provenance", "Provenance", lead, html + "</dl>\n"};
 }
 
 }  // namespace meshwright
