@@ -121,6 +121,7 @@ Rows all_rows() {
             "--keep",
             "--lr-warmup",
             "--lr-steps",
+            "--trace-limit-mb",
             "simulate --micro-batches",
             "run --micro-batches"});
   add_rows(rows, number,
@@ -159,6 +160,9 @@ Rows all_rows() {
   rows["--force"] = {"SPEC", Paths::None, {}};
   rows["--recompute"] = one_of({"none", "full", "selective", "auto"});
   rows["--recompute-layers"] = {"LAYERS:NAME,...", Paths::None, {}};
+  rows["simulate --chart"] = one_of({"timeline", "memory"});
+  rows["sweep --chart"] = one_of({"heat-map", "front"});
+  rows["--axes"] = {"NAME,NAME", Paths::None, {"step,memory", "step,devices", "step,price", "memory,devices"}};
   rows["--dtype"] = one_of({"f64", "f32", "bf16", "f16"});
   rows["--matmul-dtype"] = one_of({"fp8"});
   rows["--optimizer"] = one_of({"adam", "adafactor", "momentum", "sgd"});
