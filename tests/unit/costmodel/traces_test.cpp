@@ -445,7 +445,8 @@ TEST(ChakraJson, RefusesObjectsThatAreNotWhole) {
   const std::string text = kChakraJson;
   EXPECT_EQ(refusal_of(text.substr(0, text.size() - 4)),
             "t.json: object 3 is not whole; check that the file is complete.");
-  EXPECT_NE(refusal_of("{} { \"id\": [] }").find("t.json: object 2: a list of 0 is no whole number"), std::string::npos);
+  EXPECT_NE(refusal_of("{} { \"id\": [] }").find("t.json: object 2: a list of 0 is no whole number"),
+            std::string::npos);
 }
 
 TEST(ChakraTrace, EveryCutIsReadOrRefused) {
