@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cli/manual/value_kinds.h"
+#include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
@@ -14,6 +15,22 @@
 namespace meshwright {
 
 namespace {
+
+constexpr int kInputIsWrong = 2, kOurFault = 3, kSystem = 4, kNoPlan = 5, kInterrupted = 6;
+
+// The sentence with no word longer than a name is.
+std::string with_short_words(const std::string& sentence) {
+  constexpr std::size_t kMaxWord = 300;
+  std::vector<std::string> words = split(sentence, ' ');
+  for (std::string& word : words) word = shortened(word, kMaxWord);
+  return join(words, " ");
+}
+
+// What the input holds is quoted in sentences: it may neither end one nor steer a terminal, nor bury it.
+std::string said(const std::string& sentence) {
+  constexpr std::size_t kMaxSentence = 4000;
+  return shortened(with_short_words(printable(sentence)), kMaxSentence);
+}
 
 void add_verbs(CLI::App& app, Context& context) {
   add_models(app, context);
@@ -115,6 +132,26 @@ void run_command(Context& context, const std::vector<std::string>& words) {
   require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all of them.");
   for (const CLI::App* verb : app.get_subcommands()) refuse_odd_values(*verb);
   context.action();
+}
+
+Failure current_failure() {
+  const auto of = [](int code, const std::string& sentence) { return Failure{code, said(sentence)}; };
+  try {
+    throw;
+  } catch (const InputError& error) {
+    return of(kInputIsWrong, error.what());
+  } catch (const NoFeasiblePlan& error) {
+    return of(kNoPlan, error.what());
+  } catch (const Interrupted& error) {
+    return of(kInterrupted, error.what());
+  } catch (const SystemError& error) {
+    return of(kSystem, error.what());
+  } catch (const std::bad_alloc&) {
+    return of(kSystem, "this machine has run out of memory; give a smaller model or fewer micro-batches.");
+  } catch (const std::exception& error) {
+    return {kOurFault,
+            said(error.what()) + "\nThis is a bug in meshwright; please report it with the command that led to it."};
+  }
 }
 
 }  // namespace meshwright

@@ -14,4 +14,11 @@ namespace meshwright {
 // Interrupted (cli/terminal/interruption.h) and std::bad_alloc; anything else is a bug.
 void run_command(Context& context, const std::vector<std::string>& words);
 
+// The exit code and the sentence of the exception that is being handled.
+struct Failure {
+  int code = 0;
+  std::string sentence;  // printable: what it quotes of the input cannot steer a terminal
+};
+[[nodiscard]] Failure current_failure();
+
 }  // namespace meshwright

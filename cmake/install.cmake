@@ -23,4 +23,7 @@ install(TARGETS meshwright RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT
 foreach(folder man bash-completion zsh fish)
   install(DIRECTORY ${manual_folder}/${folder} DESTINATION ${CMAKE_INSTALL_DATAROOTDIR} COMPONENT command)
 endforeach()
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command)
+# A Debian package has the licences' texts elsewhere, and says where.
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence)
+include(cmake/deb.cmake)
+include(cmake/python.cmake)

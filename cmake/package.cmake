@@ -8,9 +8,6 @@ if(MESHWRIGHT_PACKAGE)
   # Nothing of the module is called from outside but its one entry: calls inside need no table.
   set(CMAKE_CXX_VISIBILITY_PRESET hidden)
   set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
-  if(CMAKE_INSTALL_PREFIX_INITIALIZED_TO_DEFAULT AND NOT SKBUILD)
-    set(CMAKE_INSTALL_PREFIX /usr CACHE PATH "where packages install" FORCE)
-  endif()
   # No path of this machine in what is shipped.
   add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
 endif()

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "explain", "export", "read", "advise", "import", "calibrate", "validate", "solve", "models", "clusters", "manual"]
 # Options of other programs that the pages name.
-OTHERS = {"--hostfile", "--preset", "--build", "--install", "--prefix", "--trace=cuda,nvtx", "--type", "--recurse-submodules"}
+OTHERS = {"--hostfile", "--strict", "--preset", "--build", "--install", "--prefix", "--trace=cuda,nvtx", "--type", "--recurse-submodules"}
 BEGIN, END = "<!-- options of {}: written by tests/docs_test.py -->", "<!-- end -->"
 
 
@@ -32,7 +32,7 @@ def options_of(text):
     found, name = {}, None
     section = text.split("Options:\n")[1].split("\n\n")[0]
     for line in section.splitlines():
-        start = re.match(r"  (-\S+)( \S+(?: (?:\.\.\.|REQUIRED|Excludes:|Needs:|--\S+))*| )?(?: {2,}|$)?(.*)", line)
+        start = re.match(r"  (-\S+)( \S+(?: FILE)?(?: (?:\.\.\.|REQUIRED|Excludes:|Needs:|--\S+))*| )?(?: {2,}|$)?(.*)", line)
         if start:
             name = start.group(1).split(",")[-1]
             value = (start.group(2) or "").strip()

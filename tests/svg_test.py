@@ -59,6 +59,21 @@ class Pictures(unittest.TestCase):
         peak = max(stage["peak_memory_bytes"] for stage in said["stages"]) / 2**30
         self.assertIn(f"{peak:.2f} GiB", root.find(SVG + "desc").text)
 
+    def test_sweep_has_every_point_and_the_front_only_plans(self):
+        command = ("meshwright sweep --model mlp:layers=2,hidden=64 --cluster cpu:2 --batch 16 --layers 1,2,99 --micro-batches 2,4 "
+                   "--db sweep.db --json --svg picture.svg")
+        points = json.loads(self.run_line(command))["points"]
+        marked = {int(group.get("data-point")) for group in self.picture(command).iter(SVG + "g")}
+        self.assertEqual(marked, set(range(len(points))))
+        marked = {int(group.get("data-point")) for group in self.picture(command + " --chart front --axes memory,step").iter(SVG + "g")}
+        self.assertEqual(marked, {i for i, point in enumerate(points) if point["feasible"]})
+
+    def test_front_of_a_plan_has_its_points(self):
+        command = ("meshwright plan --model mlp:layers=4,hidden=256 --cluster cpu:4 --batch 64 --layers 4 --micro-batches 4 --pareto "
+                   "--json --svg picture.svg --axes memory,devices")
+        front = json.loads(self.run_line(command))["front"]
+        self.assertEqual(sum(1 for _ in self.picture(command).iter(SVG + "g")), len(front))
+
     def test_evil_names_stay_text(self):
         self.run_line(MAKE_PLAN.format("cpu:2"))
         plan = self.box.work / "plan.json"

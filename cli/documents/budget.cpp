@@ -132,7 +132,7 @@ void expect_options_of_sizes(const PlanningOptions& options, const TrainingRun& 
 // Plans numbers of hosts of a cluster.
 class HostPlanner {
  public:
-  // `dumps`: what the searches consider is recorded.
+  // `dumps`: the stage tables of the searches are kept.
   HostPlanner(PlanningOptions options, const Cluster& cluster, bool dumps, const Interruption& interruption)
       : options_(std::move(options)), cluster_(cluster), dumps_(dumps), interruption_(interruption) {}
 
@@ -155,7 +155,7 @@ class HostPlanner {
       PlanRequest request = request_from_options(options_, part);
       request.stop = [this] { return interruption_.requested(); };
       latest_ = std::make_shared<FinishedSearch>();
-      if (dumps_) request.record = latest_->considered.get();
+      request.record = latest_->considered.get();
       request.stage_profile.keep = dumps_;
       std::optional<StepTimes> steps;
       if (options_.log_steps) request.steps = &steps.emplace();

@@ -5,6 +5,7 @@
 #include "cli/documents/failure.h"
 #include "cli/documents/forecast.h"
 #include "cli/documents/front.h"
+#include "cli/documents/lost.h"
 #include "cli/documents/step_page.h"
 #include "cli/documents/step_times.h"
 #include "cli/documents/what_if_points.h"
@@ -17,10 +18,21 @@
 #include "core/plan/lowering/adapt_plan.h"
 #include "core/planner/method/uneven_parameters.h"
 #include "core/planner/search/plan_program.h"
+#include "report/charts/document_charts.h"
 #include "report/page/lost_section.h"
 #include "simulator/what_if/evaluator.h"
 
 namespace meshwright {
+
+// The search adds up ops; a program's Runs have overheads and messages besides.
+void take_stage_times(Plan& plan, const Prediction& prediction) {
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StageTimes& times = prediction.stages[s];
+    plan.stages[s].forward = times.forward;
+    plan.stages[s].backward = times.backward;
+    plan.stages[s].update = times.update;
+  }
+}
 
 PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
   Progress progress;
@@ -39,6 +51,7 @@ PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::
   MW_CHECK(to_sim_time(of.prediction.step) == to_sim_time(plan.predicted.step_time),
            "the plan promises a step of {} s, its program takes {} s", plan.predicted.step_time.si(),
            of.prediction.step.si());
+  take_stage_times(plan, of.prediction);
   std::optional<Seconds> latency;
   if (plan.schedule == ScheduleKind::Inference) latency = latency_of(plan, graph, evaluator);
   of.loaded.graph.reset();  // the result has it
@@ -174,8 +187,8 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
         in_milliseconds(planned.result.sharding->cost), in_milliseconds(planned.result.sharding->bound),
         in_percent(planned.result.sharding->gap()));
   text += free_line(planned, extras);
-  text += fmt::format("# idle share {} %, {}; {} events simulated\n", in_percent(prediction.summary.bubble),
-                      to_text(prediction.stage_idle), prediction.events);
+  text += fmt::format("# {}, {}; {} events simulated\n", to_text(prediction.waiting), to_text(prediction.stage_waits),
+                      prediction.events);
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.loaded.program, planned.loaded.check));
@@ -187,6 +200,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   if (!report.dump.empty()) text += fmt::format("# search and program written to {}\n", report.dump);
   if (!report.html.empty()) text += html_line(report.html);
   if (extras.front) text += front_table(planned.result.front, extras.prices, extras.front_folder);
+  if (!report.svg.empty()) text += fmt::format("# front drawn in {}\n", report.svg);
   if (report.note) text += report.note(plan).text;
   return text + rivals_line("front 1", extras.rivals, plan.software);
 }
@@ -216,7 +230,7 @@ Json stages_json(const PredictedPlan& planned) {
 }
 
 Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, const Extras& extras,
-             std::uint64_t seed) {
+             std::uint64_t seed, const ConsideredPlans& considered) {
   const Plan& plan = planned.plan;
   const Prediction& prediction = planned.prediction;
   Json json = header_json(report.verb, plan);
@@ -235,8 +249,8 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
     json["sharding_bound_s"] = sharding->bound.si();
     json["sharding_gap"] = sharding->gap();
   }
-  json["idle_share"] = prediction.summary.bubble;
-  add_stage_idle(json, prediction.stage_idle);
+  add_waiting(json, prediction.waiting);
+  add_stage_waits(json, prediction.stage_waits);
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   if (planned.latency) json["latency_s"] = planned.latency->si();
   add_memory(json, memory_use(plan, planned.loaded.program, planned.loaded.check));
@@ -253,6 +267,7 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
     json["front"] = front_json(planned.result.front, extras.prices, extras.front_folder);
     json["undecided"] = rivals_json(extras.rivals, plan.software);
   }
+  json["lost"] = lost_json(considered);
   for (const auto& [key, value] : report.extra.items()) json[key] = value;
   if (report.note) {
     const PlanNote note = report.note(plan);
@@ -286,6 +301,15 @@ void write_page(const PredictedPlan& planned, const Costs& costs, const PlanRepo
 
 void write_plan(const Plan& plan, const std::string& path) { write_file(path, json_text(to_json(plan), 1) + "\n"); }
 
+namespace {
+
+Prediction prediction_of_plan(const Plan& plan, const Costs& costs) {
+  const auto graph = std::make_shared<const Graph>(build_step_graph(plan.model, plan.training, plan.schedule));
+  return predict({plan, graph}, *costs.model, conditions_of(conditions_from_plan(plan.conditions))).prediction;
+}
+
+}  // namespace
+
 void plan_and_report(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,
                      const PlanReport& report) {
   const std::uint64_t seed = seed_from_text(options.seed);
@@ -301,8 +325,12 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   expect_writable(report.html, files);
   files.push_back(report.html);
   expect_dump_folder(report.dump, files);
+  require(report.svg.empty() || request.goal.front,
+          "--svg: draws the front of plans, which only --pareto finds; add --pareto, or draw the plan with simulate "
+          "--svg.");
+  expect_writable(report.svg, files);
   const auto considered = report.finished ? report.finished->considered : std::make_shared<ConsideredPlans>();
-  if (!report.dump.empty() || !report.html.empty()) request.record = considered.get();
+  request.record = considered.get();
   if (!report.dump.empty()) request.stage_profile.keep = true;
   const PlanningOutcome outcome = [&] {
     const Interruption interruption;
@@ -334,10 +362,19 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
   if (!report.output.empty()) write_plan(planned.plan, report.output);
   stage_profiles.store(planned.result);
   if (!report.dump.empty()) write_dump(report.dump, planned, *considered, *costs.model);
-  if (!extras.front_folder.empty()) write_front(planned.result.front, extras.front_folder);
-  if (!report.html.empty())
-    write_page(planned, costs, report, to_json(planned, costs, report, extras, seed), *considered, options.profile);
-  if (options.json) return print(to_json(planned, costs, report, extras, seed));
+  if (!extras.front_folder.empty()) {
+    std::vector<FrontPoint> front = planned.result.front;
+    for (FrontPoint& point : front) take_stage_times(point.plan, prediction_of_plan(point.plan, costs));
+    write_front(front, extras.front_folder);
+  }
+  if (!report.svg.empty()) {
+    const Json points = front_json(planned.result.front, extras.prices, "");
+    const std::string title = fmt::format("Plans of {} on {}", planned.plan.model.name, planned.plan.cluster.name);
+    write_file(report.svg, front_chart(points, axes_from_text(report.axes, points, "--axes"), title).file());
+  }
+  const Json json = to_json(planned, costs, report, extras, seed, *considered);
+  if (!report.html.empty()) write_page(planned, costs, report, json, *considered, options.profile);
+  if (options.json) return print(json);
   print(document(planned, costs, report, extras));
   tell(fmt::format("planning took {:.3f} s", planned.wall.si()));
 }

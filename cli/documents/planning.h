@@ -31,6 +31,9 @@ struct PlanningOutcome {
 };
 [[nodiscard]] PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead);
 
+// The plan's stages take what the prediction says that they do, so that all documents say the same of them.
+void take_stage_times(Plan& plan, const Prediction& prediction);
+
 // One command that ends with a plan: searches, writes the plan file (unless `output` is empty) and the files of the
 // front (if asked for), and prints the document as text or JSON. A first SIGINT or SIGTERM ends the search; the best
 // plan found by then is the answer. `provenance` ("" or whole lines) follows the header; `extra` joins the JSON. Throws
@@ -38,7 +41,7 @@ struct PlanningOutcome {
 // A search that was made before its plan is reported.
 struct FinishedSearch {
   PlanningOutcome outcome;
-  std::shared_ptr<ConsideredPlans> considered = std::make_shared<ConsideredPlans>();  // filled for a dump alone
+  std::shared_ptr<ConsideredPlans> considered = std::make_shared<ConsideredPlans>();
 };
 
 struct PlanNote {
@@ -55,6 +58,8 @@ struct PlanReport {
   Json extra = Json::object();
   std::function<PlanNote(const Plan& plan)> note = {};  // what else is to be said of the plan
   std::shared_ptr<FinishedSearch> finished = {};        // of the same options and cluster, in the place of a search
+  std::string svg = {};                                 // where the front is drawn; "": nowhere
+  std::string axes = {};                                // of the picture
   bool free_plan = true;  // with a framework: also search for the plan without its restrictions
 };
 void plan_and_report(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,

@@ -95,14 +95,26 @@ std::string memory_line(const std::vector<MemoryUse>& uses) {
   return fmt::format("# peak memory {}\n", join(parts, "; "));
 }
 
-std::string to_text(const StageIdleShares& shares) {
-  return fmt::format("stages idle {} % between their first and last pass, the idlest {} %", in_percent(shares.mean),
-                     in_percent(shares.idlest));
+std::string to_text(const WaitShares& shares) {
+  return fmt::format("waiting {} % (messages {}, bubble {}, idle {})", in_percent(shares.total()),
+                     in_percent(shares.messages), in_percent(shares.bubble), in_percent(shares.idle));
 }
 
-void add_stage_idle(Json& json, const StageIdleShares& shares) {
-  json["mean_stage_idle_share"] = shares.mean;
-  json["idlest_stage_idle_share"] = shares.idlest;
+void add_waiting(Json& json, const WaitShares& shares) {
+  json["waiting"] = {{"share", shares.total()},
+                     {"messages_share", shares.messages},
+                     {"bubble_share", shares.bubble},
+                     {"idle_share", shares.idle}};
+}
+
+std::string to_text(const StageWaits& waits) {
+  return fmt::format("stages wait {} % between their first and last pass, the longest {} %", in_percent(waits.mean),
+                     in_percent(waits.longest));
+}
+
+void add_stage_waits(Json& json, const StageWaits& waits) {
+  json["mean_stage_wait_share"] = waits.mean;
+  json["longest_stage_wait_share"] = waits.longest;
 }
 
 void add_memory(Json& json, const std::vector<MemoryUse>& uses) {

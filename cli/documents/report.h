@@ -44,10 +44,13 @@ struct MemoryUse {
 };
 [[nodiscard]] std::vector<MemoryUse> memory_use(const Plan& plan, const Program& program, const ProgramCheck& check);
 [[nodiscard]] std::string memory_line(const std::vector<MemoryUse>& uses);
-// "stages idle 9.0 % between their first and last pass, the idlest 13.3 %"; the same as mean_stage_idle_share and
-// idlest_stage_idle_share.
-[[nodiscard]] std::string to_text(const StageIdleShares& shares);
-void add_stage_idle(Json& json, const StageIdleShares& shares);
+// "waiting 21.5 % (messages 0.3, bubble 16.2, idle 5.0)"; the same as the members of "waiting".
+[[nodiscard]] std::string to_text(const WaitShares& shares);
+void add_waiting(Json& json, const WaitShares& shares);
+// "stages wait 9.0 % between their first and last pass, the longest 13.3 %"; the same as mean_stage_wait_share and
+// longest_stage_wait_share.
+[[nodiscard]] std::string to_text(const StageWaits& shares);
+void add_stage_waits(Json& json, const StageWaits& shares);
 // peak_memory_bytes and usable_memory_bytes: of the kind of device that has least to spare in proportion; `memory`: of
 // each kind, where there are several.
 void add_memory(Json& json, const std::vector<MemoryUse>& uses);

@@ -91,9 +91,8 @@ RunState::RunState(const RunStateOptions& options, const Plan& plan, const Graph
 
 void RunState::resume(const Plan& plan, const Graph& graph, RunOptions& run) {
   require(run.given.start == nullptr, "--resume: the weights are those of the checkpoint; leave out --weights.");
-  std::vector<std::string> passed_over;
-  const std::shared_ptr<const Checkpoint> found = Checkpoint::newest(options_.resume, passed_over);
-  for (const std::string& sentence : passed_over)
+  const std::shared_ptr<const Checkpoint> found = Checkpoint::newest(options_.resume, passed_over_);
+  for (const std::string& sentence : passed_over_)
     lines_ +=
         fmt::format("# {}; an older checkpoint is used\n", sentence.substr(0, sentence.find_last_not_of('.') + 1));
   const CheckpointHead& head = found->head();
@@ -122,6 +121,7 @@ void RunState::tell_steps(RunOptions& run, const Plan& plan, Seconds predicted) 
   }
   const int first = run.first_step, all = run.steps;
   run.on_report = [this, &run, tokens, unit, predicted, first, all](const StepReport& step) {
+    if (options_.checkpoint.empty()) end_if_caller_asks();  // else the state is written first
     const std::string loss = step.loss ? fmt::format("loss {:.4g}, ", *step.loss) : "";
     progress_(fmt::format("steps, {}{:.3g} {}/s, {} measured of {} predicted", loss, tokens / step.time.si(), unit,
                           human_seconds(step.time), human_seconds(predicted)),

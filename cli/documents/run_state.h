@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/progress.h"
@@ -35,6 +36,8 @@ class RunState {
 
   // Before the run, once its prediction is known: where steps are told of.
   void tell_steps(RunOptions& run, const Plan& plan, Seconds predicted);
+  // A sentence for each checkpoint that was damaged or not finished, and so not resumed from.
+  [[nodiscard]] const std::vector<std::string>& passed_over() const { return passed_over_; }
   // Lines "# ..." about what was read and written.
   [[nodiscard]] std::string lines() const;
   // Throws Interrupted for a run that a signal stopped.
@@ -45,6 +48,7 @@ class RunState {
 
   const RunStateOptions& options_;
   std::string lines_;
+  std::vector<std::string> passed_over_;
   std::optional<Interruption> interruption_;  // while checkpoints are written
   std::ofstream log_;
   Progress progress_;

@@ -79,7 +79,10 @@ void add_provenance(Page& page, const std::string& command_line, const ProfileSo
   if (document.contains("seed")) rows.emplace_back("Seed", document.at("seed").dump());
   if (document.contains("search")) rows.emplace_back("Search", document.at("search").get<std::string>());
   std::erase_if(rows, [](const auto& row) { return row.second.empty(); });
-  page.sections.push_back(provenance_section(rows));
+  const char* const lead = page.verb == "run"
+                               ? "The same command runs the same steps; what is measured differs from run to run."
+                               : "The same command with the same version and database writes the same page.";
+  page.sections.push_back(provenance_section(lead, rows));
 }
 
 }  // namespace meshwright

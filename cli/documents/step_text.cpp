@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "cli/documents/report.h"
 #include "cli/options/step_options.h"
@@ -16,7 +17,8 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::size_t kRows = 8;  // of the longest lists
+constexpr std::size_t kRows = 8;       // of the longest lists
+constexpr std::size_t kPathRows = 24;  // of the critical path
 constexpr double kQuantiles[] = {0.5, 0.9, 0.99};
 
 double share_of(SimTime part, SimTime whole) {
@@ -47,12 +49,43 @@ std::vector<StageShares> stage_shares(const StepSimulation& step, const Program&
 
 struct CriticalPath {
   std::vector<CriticalShare> shares;
+  std::vector<CriticalSegment> segments;
   std::size_t tasks = 0;
 };
 
 CriticalPath critical_path_of(const StepSimulation& step) {
   const std::vector<CriticalTask> path = critical_path(step.tasks.graph, step.times);
-  return {critical_shares(step.tasks.graph, path, step.times), path.size()};
+  return {critical_shares(step.tasks.graph, path, step.times), critical_segments(step.tasks.graph, path, step.times),
+          path.size()};
+}
+
+// The path in the order of time: a row for as long as it stays on one stage.
+std::string segments_text(const std::vector<CriticalSegment>& segments) {
+  struct Row {
+    StageId stage;
+    SimTime begin, end;
+    std::map<TaskKind, int> tasks;
+  };
+  std::vector<Row> rows;
+  for (const CriticalSegment& segment : segments) {
+    if (rows.empty() || rows.back().stage != segment.stage) rows.push_back({segment.stage, segment.begin, {0}, {}});
+    rows.back().end = segment.end;
+    rows.back().tasks[segment.kind] += segment.tasks;
+  }
+  const auto row_text = [](const Row& row) {
+    std::vector<std::string> kinds;
+    for (const auto& [kind, tasks] : row.tasks) kinds.push_back(fmt::format("{} x {}", tasks, name_of(kind)));
+    return join(kinds, ", ");
+  };
+  TextTable table({{"begin", "(ms)"}, {"end", "(ms)"}, {"stage", ""}, {"tasks", ""}});
+  const std::size_t left_out = rows.size() > kPathRows ? rows.size() - kPathRows : 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    if (left_out > 0 && r >= kPathRows / 2 && r < kPathRows / 2 + left_out) continue;
+    table.add_row({in_milliseconds(to_seconds(rows[r].begin)), in_milliseconds(to_seconds(rows[r].end)),
+                   fmt::format("{}", rows[r].stage.value), row_text(rows[r])});
+  }
+  const std::string rest = left_out == 0 ? "" : fmt::format(" ({} rows in the middle are left out)", left_out);
+  return fmt::format("# the critical path in order{}\n", rest) + table.to_text();
 }
 
 struct NamedLink {
@@ -152,7 +185,8 @@ std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
                       in_percent(share_of(share.time, step.times.step)), in_milliseconds(to_seconds(share.stretched)),
                       fmt::format("{} of stage {}", name_of(share.kind), share.stage.value)});
   }
-  std::string text = fmt::format("# the critical path has {} tasks\n", path.tasks) + critical.to_text();
+  std::string text =
+      fmt::format("# the critical path has {} tasks\n", path.tasks) + critical.to_text() + segments_text(path.segments);
   text += links_text(step);
 
   TextTable memory({{"stage", ""}, {"device", ""}, {"peak", "(GiB)"}, {"at", "(ms)"}, {"with", ""}});
@@ -214,12 +248,23 @@ void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, 
                        {"peak_at_s", to_seconds(peaks[like].time).si()}});
   }
   Json& critical = json["critical_path"] = Json::array();
-  for (const CriticalShare& share : critical_path_of(step).shares)
+  const CriticalPath path = critical_path_of(step);
+  for (const CriticalShare& share : path.shares)
     critical.push_back({{"kind", name_of(share.kind)},
                         {"stage", share.stage.value},
                         {"tasks", share.tasks},
                         {"time_s", to_seconds(share.time).si()},
                         {"stretched_s", to_seconds(share.stretched).si()}});
+  Json& segments = json["critical_segments"] = Json::array();
+  for (const CriticalSegment& segment : path.segments)
+    segments.push_back({{"begin_s", to_seconds(segment.begin).si()},
+                        {"end_s", to_seconds(segment.end).si()},
+                        {"kind", name_of(segment.kind)},
+                        {"stage", segment.stage.value},
+                        {"device", segment.device.value},
+                        {"tasks", segment.tasks},
+                        {"micro_batches", {segment.first.value, segment.last.value}},
+                        {"stretched_s", to_seconds(segment.stretched).si()}});
   if (step.network) {
     Json& links = json["links"] = Json::array();
     for (const NamedLink& link : named_links(step))
@@ -243,9 +288,15 @@ void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, 
                        {"between_failures_s", goodput->between_failures.si()}};
 }
 
-std::string trace_text(const StepSimulation& step, const LoadedPlan& loaded, const std::string& title) {
+std::string trace_text(const StepSimulation& step, const LoadedPlan& loaded, const std::string& title, Bytes limit) {
   std::vector<std::int64_t> base;
   for (const Bytes bytes : loaded.program.persistent_bytes) base.push_back(static_cast<std::int64_t>(bytes.si()));
+  const Bytes size = size_of_chrome_trace(step.tasks.graph, step.times, base);
+  constexpr double kMegabyte = 1e6;
+  require(size <= limit,
+          "--trace: the trace of {} tasks on {} devices would have about {:.0f} MB, more than --trace-limit-mb {:.0f}; "
+          "raise the limit, or draw it with --svg or --timeline, where equal devices are one row.",
+          step.tasks.graph.size(), step.tasks.graph.devices, size.si() / kMegabyte, limit.si() / kMegabyte);
   return to_chrome_trace(step.tasks.graph, step.times, base, title);
 }
 

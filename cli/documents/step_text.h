@@ -23,6 +23,8 @@ void add_step(Json& json, const StepSimulation& step, const LoadedPlan& loaded, 
               const StepRequest& request, const std::optional<Goodput>& goodput);
 
 // A trace with a track per stream and the memory of every device.
-[[nodiscard]] std::string trace_text(const StepSimulation& step, const LoadedPlan& loaded, const std::string& title);
+// Throws InputError, which names the size, when it would be larger than `limit`.
+[[nodiscard]] std::string trace_text(const StepSimulation& step, const LoadedPlan& loaded, const std::string& title,
+                                     Bytes limit);
 
 }  // namespace meshwright

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/manual/value_kinds.h"
+#include "core/base/json.h"
 
 namespace CLI {
 class App;
@@ -52,6 +53,9 @@ struct ManualFile {
 // roff, for `man`: of the command, and of a verb.
 [[nodiscard]] std::string man_page(const Manual& manual);
 [[nodiscard]] std::string man_page(const Manual& manual, const ManualVerb& verb);
+
+// What other programs need to call the command: each verb's arguments and options, and what these take.
+[[nodiscard]] Json to_json(const Manual& manual);
 
 [[nodiscard]] std::string bash_completion(const Manual& manual);
 [[nodiscard]] std::string zsh_completion(const Manual& manual);

@@ -78,6 +78,7 @@ Rows all_rows() {
             "--output",
             "--db",
             "--html",
+            "--svg",
             "--from-run",
             "--log",
             "solve --check",
@@ -90,7 +91,9 @@ Rows all_rows() {
             "rows",
             "problem",
             "db"});
-  add_rows(rows, folder, {"--pareto-dir", "--dump", "export --output", "folder"});
+  add_rows(rows, folder,
+           {"--pareto-dir", "--dump", "export --output", "folder", "--weights", "--save-weights", "--checkpoint",
+            "--resume"});
   add_rows(rows, count,
            {"--nodes",
             "--devices-per-node",
@@ -100,6 +103,10 @@ Rows all_rows() {
             "--seed",
             "--threads",
             "--loss-scale-interval",
+            "--every",
+            "--keep",
+            "--lr-warmup",
+            "--lr-steps",
             "--prefetch",
             "--fetch-every",
             "--samples",
@@ -110,13 +117,18 @@ Rows all_rows() {
             "--vocab",
             "--micro-batch",
             "--budget",
+            "--every",
+            "--keep",
+            "--lr-warmup",
+            "--lr-steps",
+            "--trace-limit-mb",
             "simulate --micro-batches",
             "run --micro-batches"});
   add_rows(rows, number,
            {"--min-throughput", "--max-latency", "--learning-rate", "--momentum",    "--weight-decay",  "--max-norm",
             "--loss-scale",     "--bucket-mib",  "--call-ms",       "--dispatch-us", "--launch-us",     "--fetch-ms",
             "--jitter",         "--failures",    "--checkpoint-s",  "--restart-s",   "--deadline-days", "--max-price",
-            "--holdout",        "--time-limit",  "--tokens"});
+            "--holdout",        "--time-limit",  "--tokens",        "--lr-least"});
   add_rows(rows, any_count, {"--micro-batches", "--checkpoint-every"});
   add_rows(rows, any_counts, {"sweep --micro-batches", "sweep --layers"});
   add_rows(rows, {"NUMBER,...", Paths::None, {}}, {"--price-per-device-hour", "--slowdown"});
@@ -133,22 +145,29 @@ Rows all_rows() {
   rows["--to"] = one_of(target_words());
   rows["--as"] =
       one_of({"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "maxtext", "flagscale"});
-  rows["--schedule"] = one_of(schedule_words());
-  rows["sweep --schedule"] = {"NAME,...", Paths::None, schedule_words()};
+  rows["--schedule"] = {"SCHEDULE", Paths::None, schedule_words()};
+  rows["sweep --schedule"] = {"SCHEDULE,...", Paths::None, schedule_words()};
   rows["--objective"] = one_of({"step-time", "latency", "throughput"});
   rows["--stage-profile-mode"] = one_of({"partly", "wholly"});
   rows["--stage-costs"] = one_of({"composition", "individual"});
   rows["--layer-cut"] = one_of({"flops", "bytes", "count", "uniform", "blocks", "follow:"});
+  rows["run --dump"] = {"WHAT FILE", Paths::Files, {"logits", "loss", "gradients"}};
+  rows["--inputs"] = {"FILE|INPUT=FILE", Paths::Files, {"tokens=", "labels=", "images="}};
+  rows["--lr-schedule"] = one_of({"constant", "linear", "cosine"});
   rows["--layer-starts"] = {"OP,...|FILE", Paths::Files, {}};
   rows["--logical-mesh"] = {"SHAPE", Paths::None, {}};
   rows["--cross-mesh"] = one_of({"auto", "send", "gather", "broadcast"});
   rows["--force"] = {"SPEC", Paths::None, {}};
   rows["--recompute"] = one_of({"none", "full", "selective", "auto"});
   rows["--recompute-layers"] = {"LAYERS:NAME,...", Paths::None, {}};
+  rows["simulate --chart"] = one_of({"timeline", "memory"});
+  rows["sweep --chart"] = one_of({"heat-map", "front"});
+  rows["--axes"] = {"NAME,NAME", Paths::None, {"step,memory", "step,devices", "step,price", "memory,devices"}};
   rows["--dtype"] = one_of({"f64", "f32", "bf16", "f16"});
   rows["--matmul-dtype"] = one_of({"fp8"});
   rows["--optimizer"] = one_of({"adam", "adafactor", "momentum", "sgd"});
-  rows["--offload"] = {"NAME,...", Paths::None, {"none", "optimizer", "activations", "weights"}};
+  rows["--offload"] = {"NAME,...", Paths::None, {"none", "auto", "optimizer", "activations", "weights"}};
+  rows["--lr-schedule"] = one_of({"constant", "linear", "cosine"});
   rows["--loss"] = one_of({"mean", "sum", "token_weighted"});
   rows["--submesh-space"] = one_of({"power_of_two", "small_power_of_two", "all", "manual:"});
   rows["--logical-mesh-space"] = one_of({"same_as_physical", "data_parallel_only", "model_parallel_only",
@@ -158,6 +177,8 @@ Rows all_rows() {
   rows["--expert-imbalance"] = {"NUMBER,...|FILE", Paths::Files, {}};
   rows["--slow-device"] = {"SPEED", Paths::None, {}};
   rows["--slow-links"] = {"SPEED", Paths::None, {"within-host=", "between-hosts="}};
+  rows["run --dump"] = {"WHAT FILE", Paths::None, {"logits", "loss", "gradients"}};
+  rows["--inputs"] = {"FILE", Paths::Files, {}};
   rows["--dim"] = {"SIZE", Paths::None, {}};
   rows["--set"] = {"VALUE", Paths::None, {}};
   rows["--args"] = {"ARGUMENTS", Paths::None, {}};
@@ -174,6 +195,7 @@ Rows all_rows() {
   rows["--by"] = one_of({"source", "group"});
   rows["--source"] = rows["--licence"] = {"SENTENCE", Paths::None, {}};
   rows["--progress"] = one_of({"auto", "line", "plain", "none"});
+  rows["--chart"] = one_of({"timeline", "memory"});
   rows["--color"] = one_of({"auto", "always", "never"});
   return rows;
 }

@@ -17,6 +17,8 @@ namespace {
 std::atomic<bool> requested_by_signal{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait for a lock");
 
+std::atomic<bool> signals_are_callers{false};
+
 // From here on either signal does again what it does by default; one that is ignored stays so.
 void request(int) {
   // Said at once: the work may take a while to come to a place where it can stop.
@@ -50,14 +52,24 @@ struct sigaction take(int number) {
 }  // namespace
 
 Interruption::Interruption() {
+  if (signals_are_callers.load()) return;
   requested_by_signal.store(false);
   interrupt_before_ = take(SIGINT);
   terminate_before_ = take(SIGTERM);
 }
 
 Interruption::~Interruption() {
+  if (signals_are_callers.load()) return;
   sigaction(SIGINT, &interrupt_before_, nullptr);
   sigaction(SIGTERM, &terminate_before_, nullptr);
+}
+
+void leave_signals_to_caller() { signals_are_callers.store(true); }
+void request_interruption() { requested_by_signal.store(true); }
+void forget_interruption() { requested_by_signal.store(false); }
+
+void end_if_caller_asks() {
+  if (signals_are_callers.load() && requested_by_signal.load()) throw Interrupted("interrupted.");
 }
 
 bool Interruption::requested() const { return requested_by_signal.load(); }

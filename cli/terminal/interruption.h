@@ -23,6 +23,15 @@ class Interruption {
   struct sigaction terminate_before_ {};
 };
 
+// For a process whose signals are its own, such as an interpreter's: from here on Interruption takes none, and the
+// caller tells by request_interruption() that one has come, to all that runs until forget_interruption().
+void leave_signals_to_caller();
+void request_interruption();
+void forget_interruption();
+
+// Throws Interrupted if the caller has told so: between pieces of work that has no answer before its end.
+void end_if_caller_asks();
+
 // A signal ended the work before it was done: exit code 6. The sentence says what is kept and how to go on.
 struct Interrupted : std::runtime_error {
   using runtime_error::runtime_error;

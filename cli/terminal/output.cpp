@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 
 #include "cli/terminal/progress.h"
 #include "core/base/errors.h"
@@ -15,8 +16,36 @@
 
 namespace meshwright {
 
+namespace {
+
+std::mutex receivers_mutex;
+Redirection::Receive receive_data, receive_warning;  // empty: stdout, stderr
+
+// False: nobody receives, so the text is to be written.
+bool received(const Redirection::Receive& receiver, const std::string& text) {
+  const std::lock_guard<std::mutex> lock(receivers_mutex);
+  if (!receiver) return false;
+  receiver(text);
+  return true;
+}
+
+}  // namespace
+
+Redirection::Redirection(Receive data, Receive warning) {
+  const std::lock_guard<std::mutex> lock(receivers_mutex);
+  MW_CHECK(!receive_data && !receive_warning, "two callers of one command");
+  receive_data = std::move(data);
+  receive_warning = std::move(warning);
+}
+
+Redirection::~Redirection() {
+  const std::lock_guard<std::mutex> lock(receivers_mutex);
+  receive_data = receive_warning = {};
+}
+
 void print(const std::string& text) {
   const std::string shown = printable_lines(text);
+  if (received(receive_data, shown)) return;
   const bool written = std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size() && std::fflush(stdout) == 0;
   if (!written) throw SystemError(fmt::format("standard output cannot be written ({}).", std::strerror(errno)));
 }
@@ -27,7 +56,10 @@ void tell(const std::string& line) {
   if (!is_quiet()) warn(line);
 }
 
-void warn(const std::string& line) { std::fputs((printable(line) + "\n").c_str(), stderr); }
+void warn(const std::string& line) {
+  const std::string shown = printable(line);
+  if (!received(receive_warning, shown)) std::fputs((shown + "\n").c_str(), stderr);
+}
 
 void expect_writable(const std::string& path, const std::vector<std::string>& others) {
   if (path.empty()) return;

@@ -2,6 +2,7 @@
 // What the command says: data on stdout (a document or its JSON form, whole, at the end), progress on stderr.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,17 @@ void print(const Json& json);
 void tell(const std::string& line);
 // One line on stderr that the user has to know of.
 void warn(const std::string& line);
+
+// Where data and warnings go while it lives, in the place of stdout and stderr: for a caller that is a program.
+// REQUIRES: no other lives.
+class Redirection {
+ public:
+  using Receive = std::function<void(const std::string& text)>;
+  Redirection(Receive data, Receive warning);  // called from any thread, one call at a time each
+  ~Redirection();
+  Redirection(const Redirection&) = delete;
+  Redirection& operator=(const Redirection&) = delete;
+};
 
 // To be asked before minutes of work end in the file `path`; "" is no file. Throws SystemError unless one can be
 // written there, InputError when it is one of the files the command reads or keeps (`others`; "" stands for none).

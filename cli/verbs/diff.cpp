@@ -7,9 +7,11 @@
 #include <set>
 
 #include "cli/documents/forecast.h"
+#include "cli/documents/step_page.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text_table.h"
+#include "report/page/document_pages.h"
 
 namespace meshwright {
 
@@ -125,7 +127,14 @@ std::string held_text(const Timing& first, const Timing& second) {
                      first.interval ? "first" : "second");
 }
 
-void compare(const std::string& first_path, const std::string& second_path, bool as_json) {
+struct DiffOptions {
+  std::string first, second, html;
+  bool json = false;
+};
+
+void compare(const DiffOptions& options, const std::string& command_line) {
+  const auto& [first_path, second_path, html, as_json] = options;
+  expect_writable(html, {first_path, second_path});
   const Timing first = read_timing(first_path), second = read_timing(second_path);
   require(first.stages.size() == second.stages.size(),
           "{} has {} stages, {} has {}; they are not timings of the same plan.", first_path, first.stages.size(),
@@ -148,43 +157,49 @@ void compare(const std::string& first_path, const std::string& second_path, bool
     }
     stages.push_back(std::move(row));
   }
-  if (as_json)
-    return print(Json{{"verb", "diff"},
-                      {"first", first_path},
-                      {"second", second_path},
-                      {"step_time",
-                       {{"first_s", first.step_s},
-                        {"first_interval_s", interval_json(first.interval)},
-                        {"second_s", second.step_s},
-                        {"second_interval_s", interval_json(second.interval)},
-                        {"relative_difference", step}}},
-                      {"stages", std::move(stages)}});
+  const Json json = {{"program", "meshwright"},
+                     {"version", MESHWRIGHT_VERSION},
+                     {"verb", "diff"},
+                     {"first", first_path},
+                     {"second", second_path},
+                     {"step_time",
+                      {{"first_s", first.step_s},
+                       {"first_interval_s", interval_json(first.interval)},
+                       {"second_s", second.step_s},
+                       {"second_interval_s", interval_json(second.interval)},
+                       {"relative_difference", step}}},
+                     {"stages", std::move(stages)}};
+  if (!html.empty()) {
+    Page page = diff_page(json);
+    add_provenance(page, command_line, {});
+    write_file(html, to_html(page));
+  }
+  if (as_json) return print(json);
   print(fmt::format("# first {}  second {}\n", first_path, second_path) + table.to_text() +
         fmt::format("# step time {} ms{} against {} ms{}, {} %\n", in_milliseconds(Seconds(first.step_s)),
                     interval_text(first.interval), in_milliseconds(Seconds(second.step_s)),
                     interval_text(second.interval), percent(step)) +
-        held_text(first, second));
+        held_text(first, second) + (html.empty() ? "" : html_line(html)));
 }
 
 }  // namespace
 
 void add_diff(CLI::App& app, Context& context) {
-  struct Options {
-    std::string first, second;
-    bool json = false;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DiffOptions>();
   CLI::App* verb = app.add_subcommand("diff", "Compare two timings of a step, predicted or measured.");
   verb->add_option("first", options->first, "output of simulate --json or run --json, or a trace file")->required();
   verb->add_option("second", options->second, "the same kind of file; differences are relative to this one")
       ->required();
+  verb->add_option(
+      "--html", options->html,
+      "write a report to this HTML file: one file that opens from disk, with both timings and where they differ");
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Example:\n  meshwright simulate plan.json --json > predicted.json\n  meshwright run plan.json --json > "
       "measured.json\n"
       "  meshwright diff predicted.json measured.json");
   verb->callback(
-      [&context, options] { context.action = [options] { compare(options->first, options->second, options->json); }; });
+      [&context, options] { context.action = [&context, options] { compare(*options, context.command_line); }; });
 }
 
 }  // namespace meshwright

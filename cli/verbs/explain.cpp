@@ -6,11 +6,13 @@
 
 #include "cli/documents/forecast.h"
 #include "cli/documents/report.h"
+#include "cli/documents/step_page.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "core/plan/ranks.h"
 #include "simulator/report/step_terms.h"
 
 namespace meshwright {
@@ -18,7 +20,7 @@ namespace meshwright {
 namespace {
 
 struct ExplainOptions {
-  std::string plan, other, tensor;
+  std::string plan, other, tensor, html;
   ProfileSource profile;
   bool json = false;
 };
@@ -190,15 +192,40 @@ void compare(const ExplainOptions& options, const Plan& plan, const Plan& other,
   print(text);
 }
 
-void explain(const ExplainOptions& options) {
+// Of all tensors, whatever --tensor lists.
+void write_page(const ExplainOptions& options, const Plan& plan, const LoadedPlan& loaded, const Costs& costs,
+                const std::string& command_line) {
+  Page page{.verb = "explain"};
+  page.answer = fmt::format("How the tensors of {} are split over {}, and what other ways would cost.", plan.model.name,
+                            plan.cluster.name);
+  page.lead = "Times are of a micro-batch, by the costs that the plan was searched with.";
+  page.tiles = {{"Step time", human_seconds(plan.predicted.step_time), "as the plan promises"},
+                {"Stages", fmt::format("{}", plan.stages.size()), ""},
+                {"Devices", fmt::format("{}", used_devices(plan)), ""}};
+  page.document = {{"program", "meshwright"},
+                   {"version", MESHWRIGHT_VERSION},
+                   {"verb", "explain"},
+                   {"model", plan.model.name},
+                   {"cluster", plan.cluster.name},
+                   {"costs", costs.source},
+                   {"step_time_s", plan.predicted.step_time.si()}};
+  add_sharding(page, plan, *loaded.graph, costs);
+  add_provenance(page, command_line, options.profile);
+  write_file(options.html, to_html(page));
+}
+
+void explain(const ExplainOptions& options, const std::string& command_line) {
   const Plan plan = read_plan(options.plan);
   const Costs costs = costs_of(options, plan);
+  expect_writable(options.html, {options.plan, options.other, options.profile.path});
   const LoadedPlan loaded = load_plan_of(options.plan, plan, *costs.model);
   if (!options.other.empty()) {
+    require(options.html.empty(), "--html: is of a single plan; leave out '{}'.", options.other);
     require(options.tensor.empty(), "--tensor: explains a single plan; leave out '{}'.", options.other);
     const Plan other = read_plan(options.other);
     return compare(options, plan, other, loaded, costs);
   }
+  if (!options.html.empty()) write_page(options, plan, loaded, costs, command_line);
   const PlanForecast forecast = forecast_of_plan(plan, loaded, costs);
   const auto found = explain_plan(plan, *loaded.graph, *costs.model, options.tensor);
   if (options.json) {
@@ -216,6 +243,7 @@ void explain(const ExplainOptions& options) {
         fmt::format("# step time {} ms{}\n", in_milliseconds(plan.predicted.step_time), interval_text(forecast.step)) +
         memory_line(forecast);
   text += cross_mesh_line(plan);
+  if (!options.html.empty()) text += html_line(options.html);
   if (options.tensor.empty()) return print(text + overview(found, plan));
   for (const Explanation& one : found) text += details(one);
   print(text);
@@ -233,9 +261,13 @@ void add_explain(CLI::App& app, Context& context) {
   verb->add_option("--tensor", options->tensor,
                    "list every possible sharding of this tensor or parameter and its cost");
   add_profile_options(*verb, options->profile, kProfileHelp);
+  verb->add_option(
+      "--html", options->html,
+      "write a report to this HTML file: one file that opens from disk, with every tensor and its other ways");
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright explain plan.json --tensor blk0.mlp.up.weight");
-  verb->callback([&context, options] { context.action = [options] { explain(*options); }; });
+  verb->callback(
+      [&context, options] { context.action = [&context, options] { explain(*options, context.command_line); }; });
 }
 
 }  // namespace meshwright

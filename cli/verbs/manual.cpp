@@ -22,7 +22,8 @@ struct ManualOptions {
 void write_manual(const CLI::App& app, const ManualOptions& options) {
   namespace fs = std::filesystem;
   std::vector<std::string> written;
-  for (const ManualFile& file : manual_files(manual_of(app, MESHWRIGHT_VERSION))) {
+  const Manual manual = manual_of(app, MESHWRIGHT_VERSION);
+  for (const ManualFile& file : manual_files(manual)) {
     const fs::path path = fs::path(options.folder) / file.path;
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
@@ -31,7 +32,11 @@ void write_manual(const CLI::App& app, const ManualOptions& options) {
     write_file(path.string(), file.text);
     written.push_back(path.string());
   }
-  if (options.json) return print(Json{{"verb", "manual"}, {"files", written}});
+  if (options.json) {
+    Json json = to_json(manual);
+    json["files"] = written;
+    return print(json);
+  }
   print(join(written, "\n") + "\n");
 }
 
@@ -44,7 +49,7 @@ void add_manual(CLI::App& app, Context& context) {
                    "write below this folder, as /usr/share has them: man/man1, bash-completion/completions, "
                    "zsh/vendor-completions and fish/vendor_completions.d")
       ->required();
-  verb->add_flag("--json", options->json, "print the result as JSON");
+  verb->add_flag("--json", options->json, "print every verb with its options, and what they take, as JSON");
   verb->footer("Example:\n  meshwright manual ~/.local/share");
   verb->callback([&app, &context, options] { context.action = [&app, options] { write_manual(app, *options); }; });
 }

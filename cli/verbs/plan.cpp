@@ -12,7 +12,7 @@ void add_plan(CLI::App& app, Context& context) {
   struct Options {
     PlanningOptions planning;
     BudgetOptions budget;
-    std::string output, dump, html;
+    std::string output, dump, html, svg, axes = "step,memory";
     bool no_free_plan = false;
   };
   auto options = std::make_shared<Options>();
@@ -29,6 +29,8 @@ void add_plan(CLI::App& app, Context& context) {
   verb->add_option("--dump", options->dump,
                    "write what the search knew and what the plan consists of into this folder: candidates, layers, the "
                    "stage table, the program of each kind of device, collectives, resharding and memory");
+  verb->add_option("--svg", options->svg, "with --pareto: draw the front as an SVG picture in this file");
+  verb->add_option("--axes", options->axes, "of --svg: two of step, memory, devices and price")->capture_default_str();
   verb->footer(
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 --micro-batches 64 --layers 16 -o "
       "plan.json");
@@ -42,6 +44,8 @@ void add_plan(CLI::App& app, Context& context) {
                               .html = options->html,
                               .command_line = context.command_line,
                               .provenance = "",
+                              .svg = options->svg,
+                              .axes = options->axes,
                               .free_plan = !options->no_free_plan};
       if (options->budget.given()) return plan_run_and_report(options->planning, options->budget, cluster, report);
       const Costs costs = costs_for(cluster, options->planning.profile, options->planning.software);

@@ -170,6 +170,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
   const RunData data(options.data, run.plan.model, *run.loaded.graph, run.options);
   RunState state(options.state, run.plan, *run.loaded.graph, run.options, speaks(peers));
+  for (const std::string& sentence : state.passed_over()) say(peers, sentence);  // also where the result is JSON
   add_prediction(run, costs);
   expect_enough_memory(run, options.plan, options.check && speaks(peers), peers);
   expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);

@@ -32,12 +32,15 @@ namespace {
 
 struct SimulateOptions {
   ProfileSource profile;
-  std::string plan, software, matmul_dtype, model, trace, schedule, html, color = "auto", svg, chart = "timeline";
+  std::string plan, software, matmul_dtype, model, trace, schedule, html, svg;
+  std::string color = "auto", chart = "timeline", trace_limit = "500";
   ReuseOptions reuse;
   StepOptions step;
   std::string threads = "1";
   bool timeline = false, report = false, json = false;
 };
+
+constexpr long kMaxTrace = 1'000'000;  // megabytes
 
 // "mlp (layers=2, hidden=64)": the name alone is that of the family where the size is the user's own.
 std::string sizes_text(const ModelConfig& model) {
@@ -67,10 +70,10 @@ struct Result {
   std::optional<Breakdown> breakdown = {};  // where it is asked for; not with a controller
 };
 
-// Idle share of a stage's devices: both means over the devices of the stage.
+// How long a stage's devices compute and what share of the step they wait: both means over the devices of the stage.
 struct StageUse {
   Seconds compute{0.0};
-  double idle = 0.0;
+  double waiting = 0.0;
 };
 
 StageUse stage_use(const Result& result, std::size_t s) {
@@ -95,7 +98,7 @@ std::string picture(const Result& result, const std::string& chart) {
   std::vector<Bytes> usable;  // [device]
   for (const StageId stage : loaded.program.stage_of_device)
     usable.push_back(plan.cluster.group(plan.stages[stage.index()].submesh.group).usable_memory());
-  return memory_svg(memory_tracks_of(step.tasks.graph, step.times, loaded.program, usable, folded ? &*folded : nullptr),
+  return memory_svg(memory_tracks_of(step.tasks.graph, step.times, loaded.program, usable, result.simulated.alike()),
                     prediction.timeline.end, title)
       .file();
 }
@@ -114,22 +117,22 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
                    {"backward", "(ms)"},
                    {"update", "(ms)"},
                    {"compute", "(ms)"},
-                   {"idle", "(%)"},
+                   {"waiting", "(%)"},
                    {"memory", "(GiB)"}});
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StageTimes& times = prediction.stages[s];
     const StageUse use = stage_use(result, s);
     table.add_row({fmt::format("{}", s), fmt::format("{}", plan.stages[s].devices.size()),
                    in_milliseconds(times.forward), in_milliseconds(times.backward), in_milliseconds(times.update),
-                   in_milliseconds(use.compute), in_percent(use.idle),
+                   in_milliseconds(use.compute), in_percent(use.waiting),
                    in_gibibytes(stage_peak(loaded.program.stages[s], loaded.check.peak_memory))});
   }
   text += table.to_text();
   if (options.timeline) {
     text += terminal_timeline(tracks_of_step(result, ShownMessages::None), look_of_stdout(options.color));
   }
-  text += fmt::format("# step time {} ms{}, idle share {} %, {}\n", in_milliseconds(prediction.step),
-                      interval_text(forecast), in_percent(prediction.summary.bubble), to_text(prediction.stage_idle));
+  text += fmt::format("# step time {} ms{}, {}, {}\n", in_milliseconds(prediction.step), interval_text(forecast),
+                      to_text(prediction.waiting), to_text(prediction.stage_waits));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
   text += memory_line(memory_use(plan, loaded.program, loaded.check)) + memory_line(forecast);
   if (options.report)
@@ -157,8 +160,8 @@ Json to_json(const Result& result, const Costs& costs) {
   json["cost_basis"] = basis_json(prediction.costs);
   json["step_time_s"] = prediction.step.si();
   add_forecast(json, forecast);
-  json["idle_share"] = prediction.summary.bubble;
-  add_stage_idle(json, prediction.stage_idle);
+  add_waiting(json, prediction.waiting);
+  add_stage_waits(json, prediction.stage_waits);
   add_throughput(json, throughput(plan, prediction.step, request.replicas));
   const std::vector<MemoryUse> uses = memory_use(plan, loaded.program, loaded.check);
   add_memory(json, uses);
@@ -177,7 +180,7 @@ Json to_json(const Result& result, const Costs& costs) {
          {"backward_s", times.backward.si()},
          {"update_s", times.update.si()},
          {"compute_s", use.compute.si()},
-         {"idle_share", use.idle},
+         {"waiting_share", use.waiting},
          {"peak_memory_bytes", bytes_json(stage_peak(loaded.program.stages[s], loaded.check.peak_memory))}});
   }
   return json;
@@ -242,6 +245,8 @@ void simulate_plan(const SimulateOptions& options, const std::string& command_li
           "--svg: {} is also what --html writes; give another file.", options.svg);
   require(options.chart == "timeline" || options.chart == "memory",
           "--chart: '{}' is none of timeline and memory; give one of them.", options.chart);
+  const Bytes trace_limit(1e6 *
+                          static_cast<double>(count_from_text(options.trace_limit, "--trace-limit-mb", kMaxTrace)));
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));
   StepRequest request = step_request(conditions_with(options.step, plan));
   request.name_tasks = options.report || options.json || !options.html.empty();
@@ -265,7 +270,7 @@ void simulate_plan(const SimulateOptions& options, const std::string& command_li
                                 costs, simulated.prediction.step);
   if (!options.trace.empty()) {
     const std::string title = fmt::format("{} on {}, simulated", result.plan.model.name, result.plan.cluster.name);
-    write_file(options.trace, trace_text(simulated.step, simulated.loaded, title));
+    write_file(options.trace, trace_text(simulated.step, simulated.loaded, title, trace_limit));
   }
   if (!options.svg.empty()) write_file(options.svg, picture(result, options.chart));
   if (!options.html.empty()) write_page(result, costs, options, command_line);
@@ -288,6 +293,8 @@ void add_simulate(CLI::App& app, Context& context) {
   verb->add_option("--write-schedule", options->schedule,
                    "write the schedule to this CSV file: a row per rank, a cell per tick, in PyTorch's format");
   verb->add_option("--trace", options->trace, "write a Chrome/Perfetto trace to this file");
+  verb->add_option("--trace-limit-mb", options->trace_limit,
+                   "with --trace: refuse a longer file, before it is written (default: 500)");
   verb->add_option("--html", options->html, kHtmlHelp);
   verb->add_flag("--timeline", options->timeline, "draw the work of the devices over time, equal ones as one row");
   add_color_option(*verb, options->color);

@@ -2,15 +2,21 @@
 // meshwright sweep: plan every point of a grid; finished points are kept in a database, so a sweep that was killed or
 // interrupted goes on where it was.
 #include <CLI/CLI.hpp>
+#include <set>
 
 #include "cli/documents/forecast.h"
 #include "cli/documents/planning.h"
+#include "cli/documents/price.h"
+#include "cli/documents/step_page.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "core/plan/ranks.h"
+#include "report/charts/document_charts.h"
+#include "report/page/document_pages.h"
 
 namespace meshwright {
 
@@ -20,6 +26,7 @@ struct SweepOptions {
   PlanningOptions planning;
   std::string layers = "default", micro_batches = "auto", schedules;
   std::string db, output;
+  std::string html, svg, chart = "heat-map", axes = "step,memory";
 };
 
 struct Point {
@@ -122,7 +129,7 @@ std::string key_of(const Point& point, const Costs& costs) {
     if (stage.submesh.group != 0) stages.back().push_back(stage.submesh.group);
   }
   Json key = {{"version", MESHWRIGHT_VERSION},
-              {"results", 2},  // which members a result has, and what they mean
+              {"results", 3},  // which members a result has, and what they mean
               {"model", to_json(request.model)},
               {"cluster", to_json(request.cluster)},
               {"batch", request.training.batch},
@@ -145,6 +152,18 @@ std::string key_of(const Point& point, const Costs& costs) {
 // What points are compared by; kept in the database, and no part of the output.
 constexpr const char* kUncertainty = "uncertainty";
 
+constexpr const char* kDevicesOfGroups = "devices_of_groups";  // what a price is made of; no part of the output
+constexpr double kSecondsPerHour = 3600.0;
+
+// [host group] how many of its devices the plan uses.
+std::vector<int> devices_of_groups(const Plan& plan) {
+  std::vector<int> counts(plan.cluster.groups.size());
+  std::set<int> devices;
+  for (const StagePlan& stage : plan.stages) devices.insert(stage.devices.begin(), stage.devices.end());
+  for (const int device : devices) ++counts[static_cast<std::size_t>(plan.cluster.group_of_device(device))];
+  return counts;
+}
+
 Json result_of(const PredictedPlan& planned, const Costs& costs) {
   const Plan& plan = planned.plan;
   Json json = {{"feasible", true},
@@ -156,8 +175,10 @@ Json result_of(const PredictedPlan& planned, const Costs& costs) {
                {"num_layers", plan.layer_starts.size()},
                {"num_micro_batches", plan.training.microbatches},
                {"num_stages", plan.stages.size()},
-               {"idlest_stage_idle_share", planned.prediction.stage_idle.idlest},
-               {"mean_stage_idle_share", planned.prediction.stage_idle.mean},
+               {"num_devices", used_devices(plan)},
+               {kDevicesOfGroups, devices_of_groups(plan)},
+               {"longest_stage_wait_share", planned.prediction.stage_waits.longest},
+               {"mean_stage_wait_share", planned.prediction.stage_waits.mean},
                {"peak_memory_bytes", bytes_json(planned.loaded.check.largest_peak())},
                {"simulations", planned.result.log.simulations}};
   add_throughput(json, throughput(plan, plan.predicted.step_time));
@@ -193,9 +214,9 @@ std::string interval_of(const Json& result, const std::string& place) {
 }
 
 constexpr const char* kReals[] = {
-    "step_time_s",       "lower_bound_s",    "gap", "idlest_stage_idle_share", "mean_stage_idle_share",
+    "step_time_s",       "lower_bound_s",    "gap", "longest_stage_wait_share", "mean_stage_wait_share",
     "peak_memory_bytes", "tflops_per_device"};
-constexpr const char* kCounts[] = {"num_layers", "num_micro_batches", "num_stages"};
+constexpr const char* kCounts[] = {"num_layers", "num_micro_batches", "num_stages", "num_devices"};
 
 // Reads what result_of or plan_point wrote; every member that is used later is looked at here.
 Json stored_result(const std::string& text, const std::string& db) {
@@ -206,6 +227,7 @@ Json stored_result(const std::string& text, const std::string& db) {
       for (const char* key : kReals) (void)get<double>(result, key, place);
       for (const char* key : kCounts) (void)get<std::int64_t>(result, key, place);
       (void)get<std::string>(result, "schedule", place);
+      (void)get<std::vector<int>>(result, kDevicesOfGroups, place);
       if (result.contains(kUncertainty)) {
         (void)uncertainty_from_json(result.at(kUncertainty), place);
         (void)interval_of(result, place);
@@ -225,7 +247,7 @@ std::string table_text(const std::vector<Point>& points, std::optional<std::size
   constexpr std::ptrdiff_t kAfterStep = 5;
   std::vector<TextTable::Column> columns = {
       {"best", ""},   {"schedule", ""}, {"layers", ""},          {"micro-batches", ""}, {"step", "(ms)"},
-      {"gap", "(%)"}, {"stages", ""},   {"idlest stage", "(%)"}, {"memory", "(GiB)"},   {"per device", "(TFLOPS)"},
+      {"gap", "(%)"}, {"stages", ""},   {"longest wait", "(%)"}, {"memory", "(GiB)"},   {"per device", "(TFLOPS)"},
       {"remark", ""}};
   if (intervals) columns.insert(columns.begin() + kAfterStep, {"90 %", "(ms)"});
   TextTable table(columns);
@@ -247,21 +269,28 @@ std::string table_text(const std::vector<Point>& points, std::optional<std::size
          fmt::format("{}", r.at("num_layers").get<std::int64_t>()),
          fmt::format("{}", r.at("num_micro_batches").get<std::int64_t>()),
          in_milliseconds(Seconds(number("step_time_s"))), in_percent(number("gap")),
-         fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("idlest_stage_idle_share")),
+         fmt::format("{}", r.at("num_stages").get<std::int64_t>()), in_percent(number("longest_stage_wait_share")),
          in_gibibytes(Bytes(number("peak_memory_bytes"))), fmt::format("{:.4g}", number("tflops_per_device")), ""},
         interval_of(r, "a point"));
   }
   return table.to_text();
 }
 
-Json points_json(const std::vector<Point>& points) {
+// `prices`: of a device of each host group for an hour; empty: not known.
+Json points_json(const std::vector<Point>& points, const DevicePrices& prices) {
   Json rows = Json::array();
   for (const Point& point : points) {
     Json row = {{"schedule", point.options.schedule},
                 {"layers", point.options.layers},
                 {"micro_batches", point.options.micro_batches}};
     for (const auto& [key, value] : point.result.items())
-      if (key != kUncertainty) row[key] = value;
+      if (key != kUncertainty && key != kDevicesOfGroups) row[key] = value;
+    if (!prices.empty() && point.feasible()) {
+      double per_hour = 0.0;
+      for (std::size_t g = 0; g < prices.size(); ++g)
+        per_hour += prices[g] * point.result.at(kDevicesOfGroups).at(g).get<double>();
+      row["price_per_step"] = per_hour * point.step() / kSecondsPerHour;
+    }
     rows.push_back(std::move(row));
   }
   return rows;
@@ -344,7 +373,7 @@ void write_best(const Sweep& sweep, const Costs& costs, const SweepOptions& opti
   write_plan(*plan, options.output);
 }
 
-Json to_json(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
+Json to_json(const Sweep& sweep, const PlanRequest& request, const Costs& costs, const DevicePrices& prices) {
   Json json = {{"program", "meshwright"},
                {"version", MESHWRIGHT_VERSION},
                {"verb", "sweep"},
@@ -353,7 +382,7 @@ Json to_json(const Sweep& sweep, const PlanRequest& request, const Costs& costs)
                {"batch", request.training.batch},
                {"method", request.search.method.text},
                {"costs", costs.source},
-               {"points", points_json(sweep.points)}};
+               {"points", points_json(sweep.points, prices)}};
   json["best"] = sweep.best ? Json(*sweep.best) : Json(nullptr);
   if (sweep.best) json["step_time_s"] = sweep.points[*sweep.best].step();
   json["undecided"] = rivals_json(rivals_of(sweep), request.software);
@@ -362,34 +391,58 @@ Json to_json(const Sweep& sweep, const PlanRequest& request, const Costs& costs)
   return json;
 }
 
-std::string document(const Sweep& sweep, const PlanRequest& request, const Costs& costs) {
+std::string picture_of_sweep(const Json& document, const SweepOptions& options) {
+  if (options.chart == "heat-map") return sweep_heat_map(document).file();
+  const Json& points = document.at("points");
+  const std::string title = fmt::format("Plans of {} on {}", document.at("model").get<std::string>(),
+                                        document.at("cluster").get<std::string>());
+  return front_chart(points, axes_from_text(options.axes, points, "--axes"), title).file();
+}
+
+std::string document(const Sweep& sweep, const PlanRequest& request, const Costs& costs, const SweepOptions& options) {
   const std::string left = sweep.left > 0 ? fmt::format("# interrupted: {} points are missing\n", sweep.left) : "";
+  const std::string drawn = options.svg.empty() ? "" : fmt::format("# {} drawn in {}\n", options.chart, options.svg);
   return fmt::format("# meshwright {}  sweep  model {}  cluster {}  batch {}  method {}\n# costs: {}\n",
                      MESHWRIGHT_VERSION, request.model.name, request.cluster.name, request.training.batch,
                      request.search.method.text, costs.source) +
          condition_lines(request.conditions) + table_text(sweep.points, sweep.best, costs.software.has_value()) +
-         (sweep.best ? rivals_line("the best point", rivals_of(sweep), request.software) : "") + left;
+         (sweep.best ? rivals_line("the best point", rivals_of(sweep), request.software) : "") + drawn +
+         (options.html.empty() ? "" : html_line(options.html)) + left;
 }
 
-void sweep(SweepOptions options) {
+void sweep(SweepOptions options, const std::string& command_line) {
   complete(options.planning);
   require(!options.db.empty(), "--db is missing; give the database for the finished points, such as --db sweep.db.");
   (void)seed_from_text(options.planning.seed);
   const Cluster cluster = cluster_from_options(options.planning);
   const Costs costs = costs_for(cluster, options.planning.profile, options.planning.software);
+  const DevicePrices prices = device_prices_from_text(options.planning.price, cluster);
+  require(options.chart == "heat-map" || options.chart == "front",
+          "--chart: '{}' is neither heat-map nor front; give one of them.", options.chart);
   std::vector<Point> points = grid(options, cluster);
   std::vector<std::string> others = files_read(options.planning);
   others.push_back(options.db);
   expect_writable(options.output, others);
+  others.push_back(options.output);
+  expect_writable(options.svg, others);
+  others.push_back(options.svg);
+  expect_writable(options.html, others);
   const PlanRequest request = points.front().request;  // what does not change over the grid
   const Sweep done = finish(std::move(points), costs, options.db);
+  const Json json = to_json(done, request, costs, prices);
   const bool all_refused =
       done.left == 0 && std::all_of(done.points.begin(), done.points.end(), [](const Point& point) {
         return !point.feasible() && point.result.at("refused").get<bool>();
       });
   if (all_refused) throw InputError(done.points.front().reason());
   if (done.left == 0 && done.best && !options.output.empty()) write_best(done, costs, options);
-  options.planning.json ? print(to_json(done, request, costs)) : print(document(done, request, costs));
+  if (!options.html.empty()) {
+    Page page = sweep_page(json);
+    add_provenance(page, command_line, options.planning.profile);
+    write_file(options.html, to_html(page));
+  }
+  if (!options.svg.empty()) write_file(options.svg, picture_of_sweep(json, options));
+  options.planning.json ? print(json) : print(document(done, request, costs, options));
   if (done.left > 0)
     throw Interrupted(
         fmt::format("the sweep was interrupted with {} of {} points finished; they are stored in {}, and the same "
@@ -418,10 +471,26 @@ void add_sweep(CLI::App& app, Context& context) {
   verb->add_option("--db", options->db,
                    "database for the finished points, required; a rerun of the same command resumes from it");
   verb->add_option("-o,--output", options->output, "write the best plan of the whole grid to this file");
+  verb->add_option(
+      "--html", options->html,
+      "write a report to this HTML file: one file that opens from disk, with heat maps, fronts and all points");
+  verb->add_option("--svg", options->svg, "draw the points as an SVG picture in this file");
+  verb->add_option(
+          "--chart", options->chart,
+          "what --svg draws: heat-map (a grid of layers and micro-batches per schedule) or front (points by two "
+          "numbers, and those that no other beats)")
+      ->capture_default_str();
+  verb->add_option(
+      "--price-per-device-hour", options->planning.price,
+      "price of one device for one hour, such as 2.5, one per host group where the cluster has several: plans "
+      "then have a price per step");
+  verb->add_option("--axes", options->axes, "of --chart front: two of step, memory, devices and price")
+      ->capture_default_str();
   verb->footer(
       "Example:\n  meshwright sweep --model gpt-1.3b --cluster p3.16xlarge:1 --layers 4,8 --micro-batches 16,32 --db "
       "sweep.db");
-  verb->callback([&context, options] { context.action = [options] { sweep(*options); }; });
+  verb->callback(
+      [&context, options] { context.action = [&context, options] { sweep(*options, context.command_line); }; });
 }
 
 }  // namespace meshwright

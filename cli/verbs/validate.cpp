@@ -4,13 +4,15 @@
 
 #include "cli/documents/errors.h"
 #include "cli/documents/forecast.h"
-#include "cli/documents/validation_page.h"
+#include "cli/documents/step_page.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "report/charts/document_charts.h"
+#include "report/page/document_pages.h"
 #include "validation/validate.h"
 
 namespace meshwright {
@@ -19,7 +21,7 @@ namespace {
 
 struct ValidateOptions {
   std::vector<std::string> rows;
-  std::string by = "source", software, threads, html;
+  std::string by = "source", software, threads, html, svg;
   bool json = false, each = false;
 };
 
@@ -153,13 +155,20 @@ Json validation_json(const Validation& validation, const ValidateOptions& option
           {"wrong", wrong_rows_json(validation.wrong)}};
 }
 
-void validate(const ValidateOptions& options) {
-  const SummaryKey key = key_of(options);
+void validate(const ValidateOptions& options, const std::string& command_line) {
+  (void)key_of(options);  // before minutes of work
   expect_writable(options.html, options.rows);
+  expect_writable(options.svg, options.rows);
   const Validation validation = run_validation(options);
-  if (!options.html.empty()) write_file(options.html, validation_page(validation.results, key));
+  const Json json = validation_json(validation, options);
+  if (!options.svg.empty()) write_file(options.svg, validation_chart(json).file());
+  if (!options.html.empty()) {
+    Page page = validation_page(json);
+    add_provenance(page, command_line, {});
+    write_file(options.html, to_html(page));
+  }
   if (options.json)
-    print(validation_json(validation, options));
+    print(json);
   else
     print(validation_document(validation, options));
   require(validation.wrong.empty(), "{} of {} rows are wrong; the first: {}", validation.wrong.size(),
@@ -178,10 +187,14 @@ void add_validate(CLI::App& app, Context& context) {
   verb->add_option("--threads", options->threads, "threads (default: all cores); the result does not depend on it");
   verb->add_flag("--each", options->each, "print every row");
   verb->add_option("--html", options->html,
-                   "write a page with a plot of predicted against published times to this file");
+                   "write a report to this HTML file: one file that opens from disk, with predicted against published "
+                   "times, errors and "
+                   "all runs");
+  verb->add_option("--svg", options->svg, "draw predicted against published step times as an SVG picture in this file");
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright validate runs.csv --by source");
-  verb->callback([options, &context] { context.action = [options] { validate(*options); }; });
+  verb->callback(
+      [options, &context] { context.action = [&context, options] { validate(*options, context.command_line); }; });
 }
 
 }  // namespace meshwright

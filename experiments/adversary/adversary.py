@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -161,7 +162,7 @@ class Adversary:
         draw = random.Random(f"{self.seed} option {number}")
         verb = draw.choice(VERBS)
         text = self.run([verb, "--help"], self.folder)[1].decode()
-        names = [line.split()[0].split(",")[-1] for line in text.splitlines() if line.startswith("  -") and " TEXT" in line]
+        names = [line.split()[0].split(",")[-1] for line in text.splitlines() if re.match(r"  -\S+ (?!Excludes:|Needs:)\S", line)]
         files = {"simulate": ["plan.json"], "run": ["plan.json"], "explain": ["plan.json"], "export": ["plan.json"], "diff": ["plan.json", "plan.json"], "replay": ["profile.db"],
                  "plan": SMALL, "sweep": SMALL, "solve": ["plan.json"], "read": ["plan.json"], "advise": ["plan.json"]}
         arguments = [verb, *files.get(verb, [])]

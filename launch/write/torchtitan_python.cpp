@@ -8,7 +8,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr const char* kRelease = "torchtitan of August 2026 (b5bcd76c)";
+constexpr const char* kRelease = "torchtitan 0.3.0";
 
 std::string base_import(const Decoder& decoder, const TorchtitanParts& parts) {
   if (!parts.flavor.empty())
@@ -35,7 +35,10 @@ std::string modules_text(const TorchtitanParts& parts) {
   return text + "    ]\n";
 }
 
-std::string parallelism(const LaunchSetup& setup, const TorchtitanParts& parts) {
+// 0.3.0 counts samples, trees of August 2026 (b5bcd76c) tokens.
+enum class Batch { InSamples, InTokens };
+
+std::string parallelism(const LaunchSetup& setup, const TorchtitanParts& parts, Batch batch) {
   const Degrees& d = setup.degrees;
   const int shard = d.zero == 0 ? 1 : setup.shard.value_or(d.dp);
   std::string text = "    p = c.parallelism\n";
@@ -51,8 +54,9 @@ std::string parallelism(const LaunchSetup& setup, const TorchtitanParts& parts) 
       d.tp, d.cp, d.ep, d.pp);
   if (d.tp > 1) text += "    p.enable_sequence_parallel = True\n";
   if (d.pp == 1) return text;
-  text += fmt::format("    p.pipeline_parallel_schedule = \"{}\"\n    p.num_pp_microbatches = {}\n", parts.schedule,
-                      d.micro_batches);
+  text += fmt::format("    p.pipeline_parallel_schedule = \"{}\"\n", parts.schedule);
+  text += batch == Batch::InSamples ? fmt::format("    p.pipeline_parallel_microbatch_size = {}\n", d.micro_batch)
+                                    : fmt::format("    p.num_pp_microbatches = {}\n", d.micro_batches);
   if (parts.schedule_from_csv) text += "    p.pipeline_parallel_schedule_csv = \"schedule.csv\"\n";
   return text + modules_text(parts) +
          "    c.training.disable_cuda_graphs = True  # graphs and stages exclude each other\n";
@@ -70,48 +74,69 @@ const char* checkpointing(Recompute recompute) {
   return "None";
 }
 
+std::string batch_text(const LaunchSetup& setup, const Decoder& decoder, Batch batch) {
+  const Degrees& d = setup.degrees;
+  if (batch == Batch::InTokens)
+    return fmt::format(
+        "    c.training.max_context_length = {0}\n"
+        "    c.training.num_tokens_per_microbatch_per_dp_rank = {1} * {0}  # samples times their tokens\n"
+        "    c.training.num_tokens_per_train_step = {2} * {0}\n",
+        decoder.seq, d.micro_batch, setup.global_batch());
+  // In a pipeline the local batch is cut into micro-batches; without one gradients are accumulated.
+  const std::int64_t local = d.pp > 1 ? d.micro_batch * d.micro_batches : d.micro_batch;
+  return fmt::format(
+      "    c.training.seq_len = {}\n    c.training.local_batch_size, c.training.global_batch_size = {}, {}\n",
+      decoder.seq, local, setup.global_batch());
+}
+
+std::string function_text(const LaunchSetup& setup, const Decoder& decoder, const TorchtitanParts& parts, Batch batch) {
+  const std::string base = parts.flavor.empty() ? std::string("plan_model") : "llama3_" + lower_case(parts.flavor);
+  std::string text =
+      fmt::format("def {}():\n    c = {}()\n", batch == Batch::InSamples ? "plan" : "plan_in_tokens", base);
+  text += batch_text(setup, decoder, batch);
+  text += fmt::format(
+      "    c.training.steps = {}\n    c.training.max_norm = {}\n    c.training.mixed_precision_param = \"{}\"\n",
+      setup.steps, setup.optimizer.max_norm > 0 ? decimal(setup.optimizer.max_norm) : "1.0",
+      setup.dtype == DType::BF16 ? "bfloat16" : "float32");
+  text += fmt::format("    c.optimizer = default_adamw(lr={}, weight_decay={})\n",
+                      decimal(setup.optimizer.learning_rate), decimal(setup.optimizer.weight_decay));
+  text += parallelism(setup, parts, batch);
+  text += fmt::format("    c.activation_checkpoint = {}\n", checkpointing(setup.degrees.recompute));
+  text += fmt::format("    c.compile.enable = {}\n", parts.compiled ? "True" : "False");
+  if (decoder.experts) text += "    c.debug.moe_force_load_balance = True  # an even load, as it is predicted\n";
+  return text + "    return c\n";
+}
+
 }  // namespace
 
 std::string why_no_python(const LaunchSetup& setup) {
   const Degrees& d = setup.degrees;
-  if (d.cp > 1) return "trees of 2026 split sequences (cp) only in models with FlexAttention, which their llama3 lacks";
-  if (d.ep > 1 && d.tp > 1) return "trees of 2026 have no degree that splits an expert over tp beside ep";
-  if (!setup.matmul_dtype.empty()) return "the converters of 8-bit products have other names in trees of 2026";
+  if (d.cp > 1)
+    return "torchtitan 0.3.0 splits sequences (cp) only in models with FlexAttention, which a model of this kind need "
+           "not be";
+  if (d.ep > 1 && d.tp > 1) return "torchtitan 0.3.0 has no degree that splits an expert over tp beside ep";
+  if (!setup.matmul_dtype.empty()) return "products of 8 bits are part of the model in torchtitan 0.3.0";
   return "";
 }
 
 LaunchFile torchtitan_python(const LaunchJob& job, const Decoder& decoder, const TorchtitanParts& parts) {
   const LaunchSetup& setup = job.setup;
-  const Degrees& d = setup.degrees;
   LaunchTarget newer = job.target;
   newer.release = kRelease;
   const LaunchJob as_newer{newer, setup, job.figures, job.plan, job.graph, job.launcher};
-  const std::string base = parts.flavor.empty() ? std::string("plan_model") : "llama3_" + lower_case(parts.flavor);
   std::string text = commented(heading(as_newer));
   text +=
       "#\n# In the place of plan.toml: torchrun ... -m torchtitan.train --module plan --config plan, with this folder "
       "on "
-      "PYTHONPATH.\n\n";
-  if (d.recompute != Recompute::None)
+      "PYTHONPATH.\n# Trees of August 2026 (b5bcd76c) count the batch in tokens: --config plan_in_tokens.\n\n";
+  text += "from torchtitan.components.optimizer import default_adamw\n";
+  if (setup.degrees.recompute != Recompute::None)
     text += fmt::format("from torchtitan.distributed.activation_checkpoint import {}\n",
-                        d.recompute == Recompute::Full ? "FullAC" : "SelectiveAC");
+                        setup.degrees.recompute == Recompute::Full ? "FullAC" : "SelectiveAC");
   text += base_import(decoder, parts);
-  text += fmt::format("\n\ndef plan():\n    c = {}()\n", base);
-  text += fmt::format(
-      "    c.training.max_context_length = {0}\n"
-      "    c.training.num_tokens_per_microbatch_per_dp_rank = {1} * {0}  # samples times their tokens\n"
-      "    c.training.num_tokens_per_train_step = {2} * {0}\n    c.training.steps = {3}\n"
-      "    c.training.max_norm = {4}\n    c.training.mixed_precision_param = \"{5}\"\n",
-      decoder.seq, d.micro_batch, setup.global_batch(), setup.steps,
-      setup.optimizer.max_norm > 0 ? decimal(setup.optimizer.max_norm) : "1.0",
-      setup.dtype == DType::BF16 ? "bfloat16" : "float32");
-  text += fmt::format("    c.optimizer.lr, c.optimizer.weight_decay = {}, {}\n", decimal(setup.optimizer.learning_rate),
-                      decimal(setup.optimizer.weight_decay));
-  text += parallelism(setup, parts);
-  text += fmt::format("    c.activation_checkpoint = {}\n", checkpointing(d.recompute));
-  text += fmt::format("    c.compile.enable = {}\n", parts.compiled ? "True" : "False");
-  if (decoder.experts) text += "    c.debug.moe_force_load_balance = True  # an even load, as it is predicted\n";
-  return {"plan.py", text + "    return c\n", false,
+  text += "\n\n" + function_text(setup, decoder, parts, Batch::InTokens);
+  text += "\n\n" + function_text(setup, decoder, parts, Batch::InSamples);
+  return {"plan.py", text, false,
           std::string("the same settings for ") + kRelease + ", whose configurations are Python"};
 }
 

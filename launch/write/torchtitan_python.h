@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same job for torchtitan's trees of 2026, whose configurations are Python functions and count tokens.
+// The same job for torchtitan 0.3.0 and the trees of August 2026 (b5bcd76c), whose configurations are Python functions.
 #pragma once
 
 #include <string>
@@ -18,11 +18,12 @@ struct TorchtitanParts {
   bool compiled = false;
 };
 
-// Why those trees cannot be told the job, as a sentence; "": they can.
+// Why these cannot be told the job, as a sentence; "": they can.
 [[nodiscard]] std::string why_no_python(const LaunchSetup& setup);
 
-// plan.py, whose function `plan` returns the job's configuration. Where torchtitan's tables lack the model's sizes, it
-// changes what the user's own `plan_model` returns. REQUIRES: why_no_python(job.setup) is "".
+// plan.py, whose functions `plan` and, with the batch in tokens, `plan_in_tokens` return the job's configuration. Where
+// torchtitan's tables lack the model's sizes, it changes what the user's own `plan_model` returns. REQUIRES:
+// why_no_python(job.setup) is "".
 [[nodiscard]] LaunchFile torchtitan_python(const LaunchJob& job, const Decoder& decoder, const TorchtitanParts& parts);
 
 }  // namespace meshwright

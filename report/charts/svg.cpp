@@ -38,6 +38,9 @@ Colours colours_on(Ground ground) {
                                  : Colours{"#14171a", "#e6e9ec", "#9aa4af", "#343b42", "#79b8ff"};
 }
 
+// The first level is nearly the ground, the last nearly the hue.
+double heat_share(int level) { return 0.1 + 0.8 * level / (kHeatLevels - 1); }
+
 std::string_view end_of(Anchor anchor) {
   return anchor == Anchor::Start ? "" : anchor == Anchor::Middle ? " text-anchor=\"middle\"" : " text-anchor=\"end\"";
 }
@@ -106,6 +109,13 @@ std::string chart_rules(std::string_view scope, Ground ground) {
   rule(".outline", fmt::format("stroke:{};fill:none;stroke-width:2", colours.text));
   rule("text.on", fmt::format("fill:{}", colours.ground));
   rule(".ground", fmt::format("fill:{}", colours.ground));
+  rule(".band", fmt::format("stroke:{};fill:none;stroke-dasharray:2 3", colours.soft));
+  for (int level = 0; level < kHeatLevels; ++level) {
+    const Rgb behind = mixed(rgb_of(shade_of(Hue::Forward).on(ground)), rgb_of(colours.ground), heat_share(level));
+    const bool own = contrast(rgb_of(colours.text), behind) >= contrast(rgb_of(colours.ground), behind);
+    rule(fmt::format(".heat-{}", level), fmt::format("fill:{}", hex_of(behind)));
+    rule(fmt::format(".on-heat-{}", level), fmt::format("fill:{}", own ? colours.text : colours.ground));
+  }
   for (int h = 0; h < kHues; ++h) {
     const Hue hue = static_cast<Hue>(h);
     const std::string_view colour = shade_of(hue).on(ground);

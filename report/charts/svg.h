@@ -17,6 +17,8 @@ namespace meshwright {
 
 // The style rules of all charts on one ground, each selector after `scope` ("" or ":root[data-theme=dark] ").
 [[nodiscard]] std::string chart_rules(std::string_view scope, Ground ground);
+// Steps of a sequential scale, of the classes "heat-0" to "heat-8", and texts on them: "on-heat-0".
+inline constexpr int kHeatLevels = 9;
 // The class of what is painted in a hue: "c-forward".
 [[nodiscard]] std::string_view class_of(Hue hue);
 
@@ -30,7 +32,7 @@ enum class Anchor { Start, Middle, End };
 
 // Coordinates are written to a hundredth; `tip` is what a pointer sees ("" for none). Classes are those of
 // chart_rules: "c-..." of a hue, "line", "grid", "limit", "soft" (secondary
-// text), "on" (text on a hue), "outline".
+// text), "on" (text on a hue), "outline", "band".
 class Svg {
  public:
   // `title`: what the picture is; `description`: what it shows, for who does not see it.

@@ -20,15 +20,6 @@ constexpr int kEighths = 8;
 constexpr int kLetterColumns = 3;  // from which on a block has room for a letter
 constexpr int kMeans = 2;          // activities of one character: what is printed and what is behind it
 
-struct Rgb {
-  int red, green, blue;
-};
-
-Rgb rgb_of(std::string_view hex) {  // "#1c5089"
-  const auto byte = [&](std::size_t at) { return std::stoi(std::string(hex.substr(at, 2)), nullptr, 16); };
-  return {byte(1), byte(3), byte(5)};
-}
-
 // The nearest of the 6 x 6 x 6 colours that terminals of 256 have at 16..231.
 int cube_colour(Rgb colour) {
   const auto level = [](int value) { return value < 48 ? 0 : value < 115 ? 1 : (value - 35) / 40; };
@@ -36,9 +27,8 @@ int cube_colour(Rgb colour) {
 }
 
 Rgb text_on(Rgb colour) {
-  const auto linear = [](int value) { return std::pow(value / 255.0, 2.2); };
-  const double light = 0.2126 * linear(colour.red) + 0.7152 * linear(colour.green) + 0.0722 * linear(colour.blue);
-  return light > 0.3 ? Rgb{0, 0, 0} : Rgb{255, 255, 255};
+  constexpr Rgb kBlack{0, 0, 0}, kWhite{255, 255, 255};
+  return contrast(kBlack, colour) >= contrast(kWhite, colour) ? kBlack : kWhite;
 }
 
 std::optional<Rgb> colour_of(Activity activity, Ground ground) {

@@ -8,7 +8,7 @@ namespace meshwright {
 namespace {
 
 constexpr double kLetterWidth = 6.6;
-constexpr int kTicks = 8;
+constexpr int kAxisTicks = 8;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ void add_time_axis(Svg& svg, const TimeAxis& axis, double top, double bottom) {
   const double whole = to_seconds(axis.end).si();
   const double unit = whole >= 1.0 ? 1.0 : whole >= 1e-3 ? 1e-3 : 1e-6;
   const std::string_view name = unit == 1.0 ? "s" : unit == 1e-3 ? "ms" : "us";
-  for (const double tick : round_ticks(0.0, whole / unit, kTicks)) {
+  for (const double tick : round_ticks(0.0, whole / unit, kAxisTicks)) {
     const double x = whole == 0.0 ? axis.left : axis.left + axis.width * tick * unit / whole;
     svg.line({x, top}, {x, bottom + 4}, "grid");
     svg.text({x, bottom + 16}, tick == 0.0 ? "0" : fmt::format("{:g} {}", tick, name), "soft", Anchor::Middle);

@@ -113,21 +113,22 @@ void add_answer(Page& page, const Plan& plan) {
     page.tiles.push_back(
         {"Peak memory", gibibytes_text(Bytes(*peak)) + " GiB",
          fmt::format("of {} GiB usable", gibibytes_text(Bytes(*number(document, "usable_memory_bytes"))))});
-  if (const auto idle = number(document, "idle_share"))
-    page.tiles.push_back({"Idle", percent_text(*idle) + " %",
-                          fmt::format("stages {} % between their passes, the idlest {} %",
-                                      percent_text(*number(document, "mean_stage_idle_share")),
-                                      percent_text(*number(document, "idlest_stage_idle_share")))});
+  if (document.contains("waiting")) {
+    const Json& waiting = document.at("waiting");
+    const auto percent = [&](const char* part) { return percent_text(waiting.at(part).get<double>()); };
+    page.tiles.push_back({"Waiting", percent("share") + " %",
+                          fmt::format("messages {}, bubble {}, idle {} % of all devices' time",
+                                      percent("messages_share"), percent("bubble_share"), percent("idle_share"))});
+  }
   if (const auto price = number(document, "price_per_step"))
     page.tiles.push_back({"Price of a step", fmt::format("{:.4g}", *price),
                           fmt::format("{:.4g} a million samples", *number(document, "price_per_million_samples"))});
 }
 
-PageSection provenance_section(const std::vector<std::pair<std::string, std::string>>& rows) {
+PageSection provenance_section(const std::string& lead, const std::vector<std::pair<std::string, std::string>>& rows) {
   std::string html = "<dl class=\"facts\">\n";
   for (const auto& [name, value] : rows) html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(value));
-  return {"provenance", "Provenance", "The same command with the same version and database writes the same page.",
-          html + "</dl>\n"};
+  return {"provenance", "Provenance", lead, html + "</dl>\n"};
 }
 
 }  // namespace meshwright

@@ -10,7 +10,8 @@ namespace meshwright {
 // Answer, lead and tiles of a page about a plan. `document`: of plan or simulate.
 void add_answer(Page& page, const Plan& plan);
 
-// How to get the page again: pairs of a name and what it was.
-[[nodiscard]] PageSection provenance_section(const std::vector<std::pair<std::string, std::string>>& rows);
+// How to get the page again: pairs of a name and what it was. `lead`: what the same command gives.
+[[nodiscard]] PageSection provenance_section(const std::string& lead,
+                                             const std::vector<std::pair<std::string, std::string>>& rows);
 
 }  // namespace meshwright

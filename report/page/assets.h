@@ -11,6 +11,7 @@ extern const std::string_view kFrameJs;  // data, theme, tables; every page has 
 extern const std::string_view kTimelineJs;
 extern const std::string_view kMemoryJs;
 extern const std::string_view kMapJs;
+extern const std::string_view kPointsJs;
 extern const std::string_view kShardingJs;
 extern const std::string_view kWhatIfJs;
 

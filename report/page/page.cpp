@@ -36,13 +36,13 @@ std::string properties(std::string_view Shade::*form) {
 }
 
 // A chosen theme goes before that of the system.
-std::string style() {
+std::string style(const std::string& more) {
   const std::string light = properties(&Shade::light), dark = properties(&Shade::dark);
   return fmt::format(
              ":root{{{0}}}\n@media (prefers-color-scheme:dark){{:root{{{1}}}}}\n:root[data-theme=light]{{{0}}}\n"
              ":root[data-theme=dark]{{{1}}}\n",
              light, dark) +
-         std::string(kPageCss);
+         std::string(kPageCss) + more;
 }
 
 std::string script_of(const Page& page) {
@@ -116,7 +116,7 @@ Json data_of(const Page& page) {
 }  // namespace
 
 std::string to_html(const Page& page) {
-  const std::string style_text = style(), script = script_of(page);
+  const std::string style_text = style(page.styles), script = script_of(page);
   return head(page, style_text, script) + "<body>\n" + bar(page) + body(page) +
          fmt::format("<script type=\"application/json\" id=\"meshwright-data\">{}</script>\n",
                      script_json(data_of(page))) +

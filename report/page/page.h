@@ -38,6 +38,7 @@ struct Page {
   Json document = {};                      // what --json prints
   Json members = Json::object();           // more of the data, beside "document"
   Columns columns = {};
+  std::string styles = {};  // rules beyond assets/page.css, for charts (report/page/chart_html.h)
 };
 
 // The file. The same page gives the same bytes.

@@ -51,10 +51,11 @@ int devices_of(const Tracks& tracks) {
 PageSection timeline_section(const Tracks& tracks) {
   const int devices = devices_of(tracks);
   PageSection section{"timeline", "Timeline", "", ""};
-  section.lead = fmt::format(
-      "{} in {}: the devices of a row do the same at the same time. Where blocks are narrower than a pixel, a column "
-      "shows the shares of its time.",
-      counted(devices, "device"), counted(static_cast<std::int64_t>(tracks.rows.size()), "row"));
+  const auto rows = static_cast<std::int64_t>(tracks.rows.size());
+  section.lead = rows == devices ? fmt::format("{}, each in a row of its own.", counted(devices, "device"))
+                                 : fmt::format("{} in {}: the devices of a row do the same at the same time.",
+                                               counted(devices, "device"), counted(rows, "row"));
+  section.lead += " Where blocks are narrower than a pixel, a column shows the shares of its time.";
   const auto thin =
       std::count_if(tracks.rows.begin(), tracks.rows.end(), [](const Track& row) { return row.shares.has_value(); });
   if (thin > 0)

@@ -115,6 +115,28 @@ std::vector<CriticalShare> critical_shares(const TaskGraph& graph, const std::ve
   return sorted;
 }
 
+std::vector<CriticalSegment> critical_segments(const TaskGraph& graph, const std::vector<CriticalTask>& path,
+                                               const TaskTimes& times) {
+  std::vector<CriticalSegment> segments;
+  for (const CriticalTask& critical : path) {
+    const TaskId task = critical.task;
+    const Interval when = of(times, task);
+    if (when.begin == when.end) continue;  // where tasks meet
+    const TaskClass& own = graph.of(task);
+    const DeviceId device = graph.streams[graph.stream_of(task).index()].device;
+    const MicrobatchId microbatch = graph.microbatch_of(task);
+    const bool goes_on = !segments.empty() && segments.back().kind == own.kind && segments.back().stage == own.stage &&
+                         segments.back().device == device;
+    if (!goes_on) segments.push_back({own.kind, own.stage, device, microbatch, microbatch, 0, when.begin, when.end});
+    CriticalSegment& segment = segments.back();
+    segment.last = microbatch;
+    ++segment.tasks;
+    segment.end = when.end;
+    segment.stretched += critical.stretched;
+  }
+  return segments;
+}
+
 std::vector<LinkUse> link_use(const TaskGraph& graph, const TaskTimes& times, LinkDiscipline discipline) {
   const std::size_t links = graph.links.capacity.size();
   std::vector<LinkUse> uses(links);

@@ -43,6 +43,21 @@ struct CriticalShare {
 [[nodiscard]] std::vector<CriticalShare> critical_shares(const TaskGraph& graph, const std::vector<CriticalTask>& path,
                                                          const TaskTimes& times);
 
+// A stretch of the critical path: tasks of one kind, one after the other on one device. The segments follow each other
+// without a gap from 0 to the end of the step.
+struct CriticalSegment {
+  TaskKind kind;
+  StageId stage;
+  DeviceId device;           // of a message its source
+  MicrobatchId first, last;  // of the first and the last task
+  int tasks = 0;
+  SimTime begin{0}, end{0};
+  SimTime stretched{0};
+};
+[[nodiscard]] std::vector<CriticalSegment> critical_segments(const TaskGraph& graph,
+                                                             const std::vector<CriticalTask>& path,
+                                                             const TaskTimes& times);
+
 struct LinkUse {
   Bytes carried{0.0};
   int flows = 0;
@@ -83,6 +98,9 @@ struct MemoryPeak {
 
 // Chrome/Perfetto trace with a track per stream and a counter per device for its memory (on top of `base_bytes`
 // [device]: what lies there all the time; empty: nothing).
+// `base_bytes` as above. About how long the trace would be, without making it: within a tenth.
+[[nodiscard]] Bytes size_of_chrome_trace(const TaskGraph& graph, const TaskTimes& times,
+                                         const std::vector<std::int64_t>& base_bytes);
 [[nodiscard]] std::string to_chrome_trace(const TaskGraph& graph, const TaskTimes& times,
                                           const std::vector<std::int64_t>& base_bytes, const std::string& title);
 

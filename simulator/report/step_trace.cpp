@@ -88,7 +88,27 @@ class TraceWriter {
   std::string events_;
 };
 
+// The writer's lines without their numbers, and the digits of a usual one.
+constexpr double kTaskLine = 140.0, kMemoryLine = 86.0, kTrackLine = 80.0;
+
 }  // namespace
+
+Bytes size_of_chrome_trace(const TaskGraph& graph, const TaskTimes& times,
+                           const std::vector<std::int64_t>& base_bytes) {
+  double size = kTrackLine * static_cast<double>(graph.streams.size() + static_cast<std::size_t>(graph.devices));
+  std::vector<SimTime> changed(graph.streams.size());  // [stream] when its latest task gave memory back
+  for (std::size_t t = 0; t < graph.size(); ++t) {
+    const TaskId task(static_cast<int>(t));
+    const TaskClass& own = graph.of(task);
+    if (own.kind != TaskKind::Join && times.begin[t] != times.end[t]) size += kTaskLine;
+    if (own.memory_at_begin == 0 && own.memory_at_end == 0) continue;
+    // What changes at one moment is one point.
+    SimTime& before = changed[graph.stream_of(task).index()];
+    size += before == times.begin[t] ? kMemoryLine : 2 * kMemoryLine;
+    before = times.end[t];
+  }
+  return Bytes(size + (base_bytes.empty() ? 0.0 : kMemoryLine * graph.devices));
+}
 
 std::string to_chrome_trace(const TaskGraph& graph, const TaskTimes& times, const std::vector<std::int64_t>& base_bytes,
                             const std::string& title) {

@@ -68,9 +68,26 @@ void unfold(TimelineSummary& summary, const FoldedDevices& folded) {
     summary.compute[d] = summary.compute[folded.representative[d].index()];
 }
 
-StageIdleShares stage_idle_of_plain_step(const Program& program, const ProgramTimes& times) {
+StageWaits stage_waits_of_plain_step(const Program& program, const ProgramTimes& times) {
   const ProgramGraph plain = program_graph(program, times);
-  return stage_idle_shares(to_timeline(plain.graph, run_in_order(plain.graph)));
+  return stage_waits(to_timeline(plain.graph, run_in_order(plain.graph)));
+}
+
+// Of all devices; the bubble and what is idle are those of the breakdown, and the rest of the waiting is for messages.
+WaitShares wait_shares(const StepSimulation& step, double waiting, const std::vector<int>& counts) {
+  std::int64_t bubble = 0, idle = 0, all = 0;
+  const std::vector<DeviceShares> devices = device_shares(step.tasks.graph, step.times);
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const std::int64_t count = counts.empty() ? 1 : counts[d];
+    bubble += count * devices[d].bubble.ps;
+    idle += count * devices[d].idle.ps;
+    all += count * step.times.step.ps;
+  }
+  if (all == 0) return {};
+  const double whole = static_cast<double>(all);
+  WaitShares shares{0.0, static_cast<double>(bubble) / whole, static_cast<double>(idle) / whole};
+  shares.messages = std::max(0.0, waiting - shares.bubble - shares.idle);
+  return shares;
 }
 
 }  // namespace
@@ -85,9 +102,10 @@ Prediction prediction_of(const Program& program, ProgramCosts costs, const StepS
   if (folded != nullptr) unfold(prediction.summary, *folded);
   for (Seconds& compute : prediction.summary.compute) compute = compute / static_cast<double>(steps);
   prediction.summary.step = prediction.summary.step / static_cast<double>(steps);
+  prediction.waiting = wait_shares(step, prediction.summary.waiting, counts);
   // Several steps run into one another: what stages wait is that of the plain step.
-  prediction.stage_idle =
-      steps == 1 ? stage_idle_shares(prediction.timeline, counts) : stage_idle_of_plain_step(program, costs.times);
+  prediction.stage_waits =
+      steps == 1 ? stage_waits(prediction.timeline, counts) : stage_waits_of_plain_step(program, costs.times);
   prediction.stages = mean_stage_times(prediction.timeline, program, steps, counts);
   prediction.step = to_seconds(step.step);
   if (folded == nullptr) prediction.events = count_events(program);

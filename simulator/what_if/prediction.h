@@ -20,11 +20,21 @@ struct StageTimes {
 [[nodiscard]] std::vector<StageTimes> mean_stage_times(const Timeline& timeline, const Program& program, int steps,
                                                        const std::vector<int>& counts = {});
 
+// What devices wait for, as shares of all devices' time: the parts of a step's breakdown
+// (simulator/report/step_breakdown.h) that are neither computing, nor collectives, nor copies.
+struct WaitShares {
+  double messages = 0.0;  // a message from or to the device is on its way
+  double bubble = 0.0;    // nothing is, between the device's first and last computation
+  double idle = 0.0;      // before the first and after the last
+  [[nodiscard]] double total() const { return messages + bubble + idle; }
+};
+
 struct Prediction {
   ProgramCosts costs;
-  Timeline timeline;           // of all steps of the simulation; of folded devices those that stand for others
-  TimelineSummary summary;     // of one step
-  StageIdleShares stage_idle;  // of the plain step
+  Timeline timeline;        // of all steps of the simulation; of folded devices those that stand for others
+  TimelineSummary summary;  // of one step
+  WaitShares waiting;       // sums to summary.waiting
+  StageWaits stage_waits;   // of the plain step
   std::vector<StageTimes> stages;
   Seconds step{0.0};
   std::int64_t events = 0;  // Runs and messages of the whole program

@@ -177,28 +177,41 @@ def fake_torchtitan():
         module(name)
     kinds = {name: types.SimpleNamespace(Config=lambda of=name: of) for name in ("FullAC", "SelectiveAC")}
     module("torchtitan.distributed.activation_checkpoint", **kinds)
+    for name in ("torchtitan.components",):
+        module(name)
+    module("torchtitan.components.optimizer", default_adamw=lambda lr, weight_decay: (lr, weight_decay))
     module("torchtitan.models.llama3.config_registry", llama3_8b=Settings, llama3_70b=Settings, llama3_405b=Settings)
     module("plan_model", plan_model=Settings)
 
 
 def check_torchtitan_python(folder, plan):
-    """plan.py says, in tokens, what the plan says."""
+    """Both functions of plan.py say what the plan says, one of them in tokens."""
     if not (folder / "plan.py").exists():
         assert "no Python configuration" in (folder / "README.md").read_text()
         return
     fake_torchtitan()
-    c = load(folder, "plan").plan()
+    module = load(folder, "plan")
+    for c in (module.plan_in_tokens(), module.plan()):
+        check_torchtitan_config(c, plan, c.training.__dict__.get("max_context_length") is not None)
+
+
+def check_torchtitan_config(c, plan, in_tokens):
     p, t, seq = c.parallelism, c.training, plan["model"]["seq"]
     dp = p.data_parallel_replicate_degree * p.data_parallel_shard_degree
     devices = plan["cluster"]["hosts"] * plan["cluster"]["devices_per_host"]
     assert dp * p.tensor_parallel_degree * p.context_parallel_degree * p.pipeline_parallel_degree == devices, vars(p)
-    assert t.max_context_length == seq and t.num_tokens_per_train_step == plan["training"]["batch"] * seq, vars(t)
-    assert t.num_tokens_per_microbatch_per_dp_rank * dp * plan["training"]["microbatches"] == t.num_tokens_per_train_step
+    if in_tokens:
+        assert t.max_context_length == seq and t.num_tokens_per_train_step == plan["training"]["batch"] * seq, vars(t)
+        assert t.num_tokens_per_microbatch_per_dp_rank * dp * plan["training"]["microbatches"] == t.num_tokens_per_train_step
+    else:
+        parts = 1 if p.pipeline_parallel_degree > 1 else plan["training"]["microbatches"]
+        assert t.seq_len == seq and t.local_batch_size * dp * parts == t.global_batch_size == plan["training"]["batch"], vars(t)
     if p.pipeline_parallel_degree > 1:
         parts = p.module_fqns_per_model_part
         blocks = [sum(name.startswith("layers.") for name in part) for part in parts]
         assert blocks == blocks_of_plan(plan) and parts[-1][-2:] == ["norm", "lm_head"], parts
-        assert p.num_pp_microbatches == plan["training"]["microbatches"] and t.disable_cuda_graphs is True
+        count = p.num_pp_microbatches if in_tokens else t.local_batch_size // p.pipeline_parallel_microbatch_size
+        assert count == plan["training"]["microbatches"] and t.disable_cuda_graphs is True
     wanted = {"full": "FullAC", "selective": "SelectiveAC", "none": None}[plan["training"]["recompute"]]
     assert c.activation_checkpoint == wanted, c.activation_checkpoint
 

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 
@@ -34,7 +35,7 @@ def run_calmly(commands, arguments):
 
 def value_options(commands, verb):
     text = commands.ok([verb, "--help"]).decode()
-    return sorted({line.split()[0].split(",")[-1] for line in text.splitlines() if line.startswith("  -") and " TEXT" in line.split("   ")[0] + " "})
+    return sorted({line.split()[0].split(",")[-1] for line in text.splitlines() if re.match(r"  -\S+ (?!Excludes:|Needs:)\S", line)})
 
 
 def option_texts_are_shown_escaped(commands):

@@ -26,7 +26,7 @@ OTHER = ["plan", *SMALL, "--layers", "1", "--micro-batches", "4", "-o", "plan.js
 SWEEP = ["sweep", *SMALL, "--layers", "1,2,4", "--micro-batches", "2,4", "--db", "sweep.db"]
 # Seconds of search; the first plan is found in the first of them.
 LONG = ["plan", "--model", "gpt:layers=16,hidden=256,heads=8,seq=64,vocab=512", "--cluster", "p3.16xlarge:2", "--batch", "1024",
-        "--layers", "auto", "--schedule", "auto", "--threads", "1", "--json", "-o", "long.json"]
+        "--layers", "auto", "--schedule", "auto", "--threads", "1", "--json", "-o", "long.json", "--html", "long.html"]
 # A minute of search and more, in which the first complete plan takes long to come.
 LARGE = ["plan", "--model", "llama-3.1-70b", "--cluster", "dgx-h100:32", "--threads", "1", "--json", "-o", "long.json"]
 LAUNCHED = ["plan", "--model", "llama-3.1-70b", "--cluster", "dgx-h100:8", "--for", "megatron", "--threads", "1", "--json", "-o",
@@ -142,6 +142,8 @@ def a_search_that_is_asked_to_stop_answers_with_what_it_has(commands):
         code, out, err = commands.end_long_search(FOUND, number)
         assert code == 0 and "interrupted: this is the best plan found so far" in err, f"exit code {code}\n{err}"
         assert json.loads(out)["interrupted"] is True
+        page = commands.contents("long.html").decode()
+        assert "The search was interrupted" in page and page.endswith("</html>\n"), "the page does not say so"
         commands.finish(["simulate", "long.json"])
         (commands.box.work / "long.json").unlink()
 
@@ -149,7 +151,7 @@ def a_search_that_is_asked_to_stop_answers_with_what_it_has(commands):
 def a_search_that_has_nothing_yet_says_so(commands):
     code, out, err = commands.end_long_search(BEGUN, signal.SIGINT)
     assert code == 5 and not out and "no plan: the search was interrupted" in err, f"exit code {code}\n{err}"
-    assert commands.contents("long.json") is None
+    assert commands.contents("long.json") is None and commands.contents("long.html") is None
 
 
 def a_search_on_many_devices_always_has_a_plan(commands):
@@ -166,7 +168,7 @@ def a_search_on_many_devices_always_has_a_plan(commands):
 def a_second_signal_ends_the_command(commands):
     code, out, _ = commands.end_long_search(FOUND, signal.SIGINT, signal.SIGTERM)
     assert code in (-signal.SIGINT, -signal.SIGTERM) and not out, f"exit code {code}"
-    assert commands.contents("long.json") is None
+    assert commands.contents("long.json") is None and commands.contents("long.html") is None
 
 
 def main():

@@ -93,12 +93,12 @@ TimelineSummary summarize(const Timeline& timeline, int devices, const std::vect
   summary.step = to_seconds(timeline.end);
   for (const SimTime time : compute) summary.compute.push_back(to_seconds(time));
   if (timeline.end.ps > 0)
-    summary.bubble =
+    summary.waiting =
         1.0 - static_cast<double>(all.ps) / (static_cast<double>(devices) * static_cast<double>(timeline.end.ps));
   return summary;
 }
 
-StageIdleShares stage_idle_shares(const Timeline& timeline, const std::vector<int>& counts) {
+StageWaits stage_waits(const Timeline& timeline, const std::vector<int>& counts) {
   struct Device {
     SimTime begin, end, compute;
   };
@@ -116,7 +116,7 @@ StageIdleShares stage_idle_shares(const Timeline& timeline, const std::vector<in
     device.end = std::max(device.end, work.end);
     device.compute += work.end - work.begin;
   });
-  StageIdleShares shares;
+  StageWaits shares;
   double all_computing = 0.0, all_available = 0.0;
   for (const auto& [id, rank] : ranks) {
     SimTime begin = rank.devices.begin()->second.begin;
@@ -129,7 +129,7 @@ StageIdleShares stage_idle_shares(const Timeline& timeline, const std::vector<in
       devices += count_of(counts, device_id);
     }
     const double available = static_cast<double>(devices) * static_cast<double>((end - begin).ps);
-    if (available > 0.0) shares.idlest = std::max(shares.idlest, 1.0 - static_cast<double>(compute) / available);
+    if (available > 0.0) shares.longest = std::max(shares.longest, 1.0 - static_cast<double>(compute) / available);
     all_computing += static_cast<double>(compute);
     all_available += available;
   }

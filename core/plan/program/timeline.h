@@ -58,23 +58,24 @@ void for_each_work(const Timeline& timeline, const std::function<void(const Work
 struct TimelineSummary {
   Seconds step{0.0};
   std::vector<Seconds> compute;  // [device] at work (for_each_work)
-  // 1 - (compute of all devices) / (devices * step): idle share of the whole.
-  double bubble = 0.0;
+  // 1 - (compute of all devices) / (devices * step): what devices wait for messages or for nothing that is on its way.
+  double waiting = 0.0;
 };
 // `counts` [device]: how many devices each stands for, where only some have spans; empty: each for itself alone.
 [[nodiscard]] TimelineSummary summarize(const Timeline& timeline, int devices, const std::vector<int>& counts = {});
 
-// How much of its time a rank's stages wait between the begin of their first forward and the end of their last
-// backward, where updates do not count: 1 - (compute) / (last backward's end - first forward's begin).
-struct StageIdleShares {
+// Not the bubble of a step's breakdown (simulator/report/step_breakdown.h), which messages on their way take from and
+// updates add to. How much of its time a rank's stages wait between the begin of their first forward and the end of
+// their last backward, where updates do not count: 1 - (compute) / (last backward's end - first forward's begin).
+struct StageWaits {
   // The rank that waits the most; with equal stages it is the first, and this is the bubble rate printed in "Zero
   // Bubble Pipeline Parallelism" (arXiv:2401.10241, Table 9).
-  double idlest = 0.0;
+  double longest = 0.0;
   double mean = 0.0;  // all ranks together, each by its devices and its time
-  bool operator==(const StageIdleShares&) const = default;
+  bool operator==(const StageWaits&) const = default;
 };
 // `counts`: as of summarize.
-[[nodiscard]] StageIdleShares stage_idle_shares(const Timeline& timeline, const std::vector<int>& counts = {});
+[[nodiscard]] StageWaits stage_waits(const Timeline& timeline, const std::vector<int>& counts = {});
 
 // Microseconds to the picosecond, in digits: the same bytes on every platform.
 [[nodiscard]] std::string in_microseconds(SimTime time);

@@ -8,7 +8,7 @@ page.parts.push(() => {
   const canvas = byId("memory-canvas"), info = byId("memory-info"), chooser = byId("memory-row");
   const kinds = [["weights", "forward"], ["gradients", "weight-gradient"], ["optimizer", "update"], ["other", "idle"],
                  ["activations", "backward"], ["temporary", "recompute"]];
-  const kHeight = 260, kLeft = 62, kBottom = 22, kTop = 10;
+  const kHeight = 260, kLeft = 62, kBottom = 22, kTop = 18, kNear = 0.2;
   let drawn = null, cursor = null;
 
   data.tracks.forEach((track, t) => chooser.add(new Option(`stage ${track.stage}, ${page.devices(track.devices)}`, t)));
@@ -36,7 +36,9 @@ page.parts.push(() => {
   function draw() {
     drawn = fit(canvas, kHeight);
     const track = data.tracks[Number(chooser.value)], { context, width } = drawn;
-    const high = Math.max(track.usable || 0, total(track, peak(track))) * 1.05 || 1, plot = width - kLeft - 4;
+    // A limit far above all that is held would leave nothing to see: then it is named, not drawn.
+    const held = total(track, peak(track)), near = track.usable > 0 && held > kNear * track.usable;
+    const high = Math.max(near ? track.usable : 0, held) * 1.05 || 1, plot = width - kLeft - 4;
     const x_of = (moment) => kLeft + moment / data.step_ps * plot, y_of = (bytes) => kTop + (1 - bytes / high) * (kHeight - kTop - kBottom);
     context.fillStyle = colour("bg");
     context.fillRect(0, 0, width, kHeight);
@@ -74,11 +76,11 @@ page.parts.push(() => {
       if (x < width - 40) context.fillText(`${+tick.toPrecision(6)} ${seconds[1]}`, x + 3, kHeight - kBottom / 2);
     }
     if (track.usable) {
-      const y = y_of(track.usable);
+      const y = near ? y_of(track.usable) : 0;
       context.fillStyle = colour("text");
-      for (let x = kLeft; x < width - 4; x += 9) context.fillRect(x, y, 5, 1.5);
+      for (let x = kLeft; near && x < width - 4; x += 9) context.fillRect(x, y, 5, 1.5);
       context.textAlign = "right";
-      context.fillText(`usable ${gib(track.usable)}`, width - 8, y + 10);
+      context.fillText(near ? `usable ${gib(track.usable)}` : `usable ${gib(track.usable)}, far above`, width - 8, y + 10);
     }
     if (cursor !== null) {
       context.fillStyle = colour("text");

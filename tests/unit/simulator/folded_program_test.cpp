@@ -64,8 +64,8 @@ void expect_same_figures(const Prediction& folded, const Prediction& whole) {
   EXPECT_EQ(folded.step, whole.step);
   EXPECT_EQ(folded.summary.step, whole.summary.step);
   EXPECT_EQ(folded.summary.compute, whole.summary.compute);
-  EXPECT_EQ(folded.summary.bubble, whole.summary.bubble);
-  EXPECT_EQ(folded.stage_idle, whole.stage_idle);
+  EXPECT_EQ(folded.summary.waiting, whole.summary.waiting);
+  EXPECT_EQ(folded.stage_waits, whole.stage_waits);
   EXPECT_EQ(folded.costs.basis.modelled, whole.costs.basis.modelled);
   ASSERT_EQ(folded.stages.size(), whole.stages.size());
   for (std::size_t s = 0; s < whole.stages.size(); ++s) {
@@ -237,8 +237,8 @@ TEST(FoldedPlan, IsAsBusyOnANetworkAsWithoutOne) {
   fluid.network = NetworkModel::Fluid;
   const Circumstances shared = of_all_devices(*result.plan, *costs, fluid);
   EXPECT_EQ(shared.step.step, plain.step.step);
-  EXPECT_NEAR(shared.prediction.summary.bubble, plain.prediction.summary.bubble, 1e-6);
-  EXPECT_NEAR(shared.prediction.stage_idle.idlest, plain.prediction.stage_idle.idlest, 1e-6);
+  EXPECT_NEAR(shared.prediction.summary.waiting, plain.prediction.summary.waiting, 1e-6);
+  EXPECT_NEAR(shared.prediction.stage_waits.longest, plain.prediction.stage_waits.longest, 1e-6);
   EXPECT_NEAR(shared.prediction.stages[0].forward / plain.prediction.stages[0].forward, 1.0, 1e-6);
   EXPECT_NEAR(shared.prediction.stages[0].update / plain.prediction.stages[0].update, 1.0, 1e-6);
 }

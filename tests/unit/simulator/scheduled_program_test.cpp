@@ -244,7 +244,7 @@ TEST(PipelineBubble, IsThatOfADeviceWithAllItsStages) {
   };
   // Device 0 is never idle between its stages 0 and 2; device 1 has 10 of 40 between 1 and 3.
   const Timeline timeline{{span(0, 0, 0, 10), span(0, 2, 10, 30), span(1, 1, 10, 30), span(1, 3, 40, 50)}, {50}};
-  EXPECT_DOUBLE_EQ(stage_idle_shares(timeline).idlest, 0.25);
+  EXPECT_DOUBLE_EQ(stage_waits(timeline).longest, 0.25);
   const std::string trace = to_chrome_trace(timeline, "chunks");
   EXPECT_NE(trace.find("device 0 (stages 0, 2)"), std::string::npos);
 }

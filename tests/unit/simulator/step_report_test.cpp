@@ -97,6 +97,27 @@ TEST(CriticalShares, AreTheStepByKindAndStage) {
   EXPECT_EQ(shares[1].stage, StageId(1));
 }
 
+TEST(CriticalSegments, FollowEachOtherFromTheBeginToTheEndOfTheStep) {
+  TwoStages step;
+  // Device 0 goes on with a second backward, which joins the segment of the first.
+  const TaskId last(step.add(TaskKind::Backward, 0, 0, 70, 80, 0, 0, {}));
+  step.times.step = SimTime{80};
+  const auto segments = critical_segments(step.graph, critical_path(step.graph, step.times), step.times);
+  ASSERT_EQ(segments.size(), 5u);
+  SimTime end{0};
+  for (const CriticalSegment& segment : segments) {
+    EXPECT_EQ(segment.begin, end);
+    end = segment.end;
+  }
+  EXPECT_EQ(end, step.times.step);
+  EXPECT_EQ(segments[1].kind, TaskKind::Message);
+  EXPECT_EQ(segments[1].begin.ps, 10);
+  EXPECT_EQ(segments[1].end.ps, 15);
+  EXPECT_EQ(segments[4].tasks, 2);
+  EXPECT_EQ(segments[4].device, DeviceId(0));
+  EXPECT_EQ(step.times.end[last.index()], segments[4].end);
+}
+
 TEST(CriticalPath, OfNothingIsEmpty) { EXPECT_TRUE(critical_path(TaskGraph(), TaskTimes()).empty()); }
 
 TEST(CriticalPath, RefusesTimesOfAnotherGraph) {
@@ -172,6 +193,16 @@ TEST(StepTimeline, HasASpanForEveryTaskThatTakesTimeAndForEveryWait) {
     if (span.kind == Span::Kind::Wait) waited += span.end - span.begin;
   EXPECT_EQ(waited.ps, 40 + 15);
   EXPECT_EQ(timeline.end.ps, 70);
+}
+
+TEST(StepTrace, HasAboutTheSizeThatIsSaidBefore) {
+  TwoStages step;
+  for (int i = 0; i < 1000; ++i) {
+    const std::int64_t begin = 70 + 1234567890 * std::int64_t{i};
+    step.add(i % 2 == 0 ? TaskKind::Forward : TaskKind::Backward, 0, 0, begin, begin + 987654321, 1 << 30, 1 << 29, {});
+  }
+  const double size = static_cast<double>(to_chrome_trace(step.graph, step.times, {1 << 30, 1 << 30}, "").size());
+  EXPECT_NEAR(size_of_chrome_trace(step.graph, step.times, {1 << 30, 1 << 30}).si() / size, 1.0, 0.15);
 }
 
 TEST(StepTrace, HasATrackPerStreamAndMemoryAsACounter) {

@@ -1,0 +1,3 @@
+from collections.abc import Sequence
+
+def call(words: Sequence[str]) -> tuple[int, str, str, list[str]]: ...

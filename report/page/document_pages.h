@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages of the verbs that are about many plans or runs: what --json says, as charts and tables.
+#pragma once
+
+#include "core/base/json.h"
+#include "report/page/page.h"
+
+namespace meshwright {
+
+// `document`: what --json of the verb prints. Pages lack their provenance, which is the caller's.
+
+// A heat map for each schedule, any two numbers of the plans against each other, and all points.
+[[nodiscard]] Page sweep_page(Json document);
+// Predicted against published, how the errors are spread, and all rows, the worst first.
+[[nodiscard]] Page validation_page(Json document);
+// Bars of both timings, and how far each kind of work of each stage is apart.
+[[nodiscard]] Page diff_page(Json document);
+
+}  // namespace meshwright
