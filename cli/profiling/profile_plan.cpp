@@ -111,10 +111,12 @@ ProfileSession session_of(const Machine& machine, const std::string& recorder, C
 }
 
 void store(ProfileDb& db, const ProfileSession& session, const RecordedSteps& found) {
-  const std::int64_t id = db.add_session(session);
-  for (const OpProfile& op : found.times.ops) db.put(id, op);
-  for (const CollectiveProfile& collective : found.times.collectives) db.put(id, collective);
-  for (const TransferProfile& transfer : found.transfers) db.put(id, transfer);
+  db.put_together([&] {
+    const std::int64_t id = db.add_session(session);
+    for (const OpProfile& op : found.times.ops) db.put(id, op);
+    for (const CollectiveProfile& collective : found.times.collectives) db.put(id, collective);
+    for (const TransferProfile& transfer : found.transfers) db.put(id, transfer);
+  });
 }
 
 // The run, and what is known after it.

@@ -240,7 +240,7 @@ TEST(HfConfig, AMemberThatDoesNotFitIsNamed) {
       decoder("llama", R"(, "num_key_value_heads": 18446744073709551615)"),
       "config.json: 'num_key_value_heads' is 18446744073709551615; a whole number from 1 to 1000000000 was expected.");
   expect(decoder("llama", R"(, "rope_theta": Infinity)"),
-         "config.json: 'rope_theta' is []; a positive number was expected.");
+         "config.json: 'rope_theta' is a list of 0; a positive number was expected.");
   expect(decoder("llama", R"(, "tie_word_embeddings": 1)"),
          "config.json: 'tie_word_embeddings' is 1; true or false was expected.");
   expect(decoder("llama", R"(, "hidden_act": "relu2")"),
