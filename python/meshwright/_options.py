@@ -147,6 +147,10 @@ class PlanOptions(TypedDict, total=False):
     """write a report to this HTML file: one file that opens from disk, with timeline, memory and tables"""
     dump: StrPath
     """write what the search knew and what the plan consists of into this folder: candidates, layers, the stage table, the program of each kind of device, collectives, resharding and memory"""
+    svg: StrPath
+    """with --pareto: draw the front as an SVG picture in this file"""
+    axes: str
+    """of --svg: two of step, memory, devices and price"""
 
 
 class SimulateOptions(TypedDict, total=False):
@@ -178,6 +182,8 @@ class SimulateOptions(TypedDict, total=False):
     """write the schedule to this CSV file: a row per rank, a cell per tick, in PyTorch's format"""
     trace: StrPath
     """write a Chrome/Perfetto trace to this file"""
+    trace_limit_mb: int
+    """with --trace: refuse a longer file, before it is written (default: 500)"""
     html: StrPath
     """write a report to this HTML file: one file that opens from disk, with timeline, memory and tables"""
     svg: StrPath
@@ -343,6 +349,16 @@ class SweepOptions(TypedDict, total=False):
     """with --profile: the device of the cluster that its measurements stand for (default: they are refused unless they were taken on a device of that name)"""
     output: StrPath
     """write the best plan of the whole grid to this file"""
+    html: StrPath
+    """write a report to this HTML file: one file that opens from disk, with heat maps, fronts and all points"""
+    svg: StrPath
+    """draw the points as an SVG picture in this file"""
+    chart: Literal["heat-map", "front"]
+    """what --svg draws: heat-map (a grid of layers and micro-batches per schedule) or front (points by two numbers, and those that no other beats)"""
+    price_per_device_hour: float | str | Sequence[float]
+    """price of one device for one hour, such as 2.5, one per host group where the cluster has several: plans then have a price per step"""
+    axes: str
+    """of --chart front: two of step, memory, devices and price"""
 
 
 class RunOptions(TypedDict, total=False):
