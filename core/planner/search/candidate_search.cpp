@@ -208,6 +208,7 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
   // Devices of one kind alone.
   if (request.devices.size() > 1 && !stopped(request) && by_step)
     for (std::size_t group = 0; group < request.devices.size(); ++group) {
+      if (request.devices[group] == 0) continue;
       StageDpRequest alone = dp;
       alone.stages = request.stages;
       for (std::size_t other = 0; other < alone.devices.size(); ++other)
