@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from sandbox import Sandbox  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
-EVIL = "</style><script>alert(1)</script>\"'&\u0007"
+EVIL = "</style><script>alert(1)</script>\"'&"
 MAKE_PLAN = ("meshwright plan --model mlp:layers=2,hidden=256 --cluster {} --batch 256 --layers 2 --micro-batches 4 "
              "--method megatron:pp=2 -o plan.json")
 

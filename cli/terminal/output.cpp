@@ -43,10 +43,12 @@ Redirection::~Redirection() {
   receive_data = receive_warning = {};
 }
 
-void print(const std::string& text) {
-  const std::string shown = printable_lines(text);
-  if (received(receive_data, shown)) return;
-  const bool written = std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size() && std::fflush(stdout) == 0;
+void print(const std::string& text) { print_drawing(printable_lines(text)); }
+
+void print_drawing(const std::string& drawing) {
+  if (received(receive_data, drawing)) return;
+  const bool written =
+      std::fwrite(drawing.data(), 1, drawing.size(), stdout) == drawing.size() && std::fflush(stdout) == 0;
   if (!written) throw SystemError(fmt::format("standard output cannot be written ({}).", std::strerror(errno)));
 }
 

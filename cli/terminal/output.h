@@ -15,6 +15,8 @@ namespace meshwright {
 // receive it (a full disk, a closed pipe).
 void print(const std::string& text);
 void print(const Json& json);
+// As print, with the colours of a drawing. REQUIRES: nothing in it is text of an input.
+void print_drawing(const std::string& drawing);
 
 // One line on stderr: what varies from run to run, such as how long something took. Not after be_quiet().
 void tell(const std::string& line);

@@ -103,7 +103,8 @@ std::string picture(const Result& result, const std::string& chart) {
       .file();
 }
 
-std::string document(const Result& result, const Costs& costs, const SimulateOptions& options) {
+// The lines up to the table of the stages.
+std::string stages_text(const Result& result, const Costs& costs) {
   const auto& [made, plan, request, simulated, goodput, reuse, forecast, breakdown] = result;
   const auto& [loaded, folded, step, prediction] = simulated;
   std::string text = header_lines("simulate", plan) + to_text(reuse, "simulated");
@@ -127,12 +128,15 @@ std::string document(const Result& result, const Costs& costs, const SimulateOpt
                    in_milliseconds(use.compute), in_percent(use.waiting),
                    in_gibibytes(stage_peak(loaded.program.stages[s], loaded.check.peak_memory))});
   }
-  text += table.to_text();
-  if (options.timeline) {
-    text += terminal_timeline(tracks_of_step(result, ShownMessages::None), look_of_stdout(options.color));
-  }
-  text += fmt::format("# step time {} ms{}, {}, {}\n", in_milliseconds(prediction.step), interval_text(forecast),
-                      to_text(prediction.waiting), to_text(prediction.stage_waits));
+  return text + table.to_text();
+}
+
+// The lines after it.
+std::string summary_text(const Result& result, const SimulateOptions& options) {
+  const auto& [made, plan, request, simulated, goodput, reuse, forecast, breakdown] = result;
+  const auto& [loaded, folded, step, prediction] = simulated;
+  std::string text = fmt::format("# step time {} ms{}, {}, {}\n", in_milliseconds(prediction.step),
+                                 interval_text(forecast), to_text(prediction.waiting), to_text(prediction.stage_waits));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
   text += memory_line(memory_use(plan, loaded.program, loaded.check)) + memory_line(forecast);
   if (options.report)
@@ -275,7 +279,10 @@ void simulate_plan(const SimulateOptions& options, const std::string& command_li
   if (!options.svg.empty()) write_file(options.svg, picture(result, options.chart));
   if (!options.html.empty()) write_page(result, costs, options, command_line);
   if (options.json) return print(to_json(result, costs));
-  print(document(result, costs, options));
+  print(stages_text(result, costs));
+  if (options.timeline)
+    print_drawing(terminal_timeline(tracks_of_step(result, ShownMessages::None), look_of_stdout(options.color)));
+  print(summary_text(result, options));
 }
 
 }  // namespace

@@ -73,8 +73,9 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
 }
 
 // Runs of layers, equal unless the method says other, over equal submeshes of dp x cp x ep x tp devices, `chunks` of
-// them on each submesh.
-std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers, int chunks) {
+// them on each submesh. `further`: modules of the model behind its blocks that predict further tokens.
+std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers, int chunks,
+                                                 std::int64_t further) {
   const int devices = cluster.devices();
   const int model = method.tp * method.cp * method.expert_axis();
   require(devices % (model * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}{}.",
@@ -114,7 +115,6 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
   stages.resize(static_cast<std::size_t>(all), stages.front());
   if (method.split.uneven()) {
     // The embedding and the loss are layers of their own.
-    const int further = further_modules_of(method.split);
     const std::vector<std::string> broken =
         broken_split_rules(method.split, layers - 2 - further, method.pp, chunks, further);
     require(broken.empty(), "method '{}': {}; give the model's blocks to the stages, and leave --layers out.",
@@ -196,8 +196,10 @@ StageSpace stage_space(const PlanRequest& request, int layers) {
   if (request.search.method.one_stage()) return one_stage(request);
   switch (request.search.method.kind) {
     case Method::Kind::Megatron:
-      return fixed_stages(cluster, megatron_stages(request.search.method, cluster, layers, chunks_of(request)),
-                          chunks_of(request));
+      return fixed_stages(
+          cluster,
+          megatron_stages(request.search.method, cluster, layers, chunks_of(request), shape_of(request.model).further),
+          chunks_of(request));
     case Method::Kind::Manual:
       require(request.search.method.stages.back().last_layer + 1 == layers,
               "method '{}': the stages hold layers 0..{}, but there are {} layers; cut the model into {}.",
