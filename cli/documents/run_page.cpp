@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-// Of devices that share GPUs the prediction is of other tasks, and is not taken apart.
+// Where devices share GPUs, the prediction has other tasks than the run, so it is not broken down.
 void add_predicted_sections(Page& page, const MeasuredRun& run, const ProfileSource& profile) {
   if (run.machine.shares_gpus()) return;
   const Costs costs = costs_for(run.plan.cluster, profile, profile.empty() ? run.plan.software : std::string{});

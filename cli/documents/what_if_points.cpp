@@ -38,7 +38,7 @@ class WhatIfs {
     return axis;
   }
 
-  // Of links between hosts, where the plan has several.
+  // Links between hosts, where the plan has several hosts.
   [[nodiscard]] WhatIfAxis links() const {
     const bool several = std::any_of(plan_.cluster.groups.begin(), plan_.cluster.groups.end(),
                                      [](const HostGroup& group) { return group.hosts > 1; });

@@ -30,7 +30,7 @@ bool is_set(const char* name) {
 
 bool shows_colours(const std::string& color, bool terminal) {
   require(color == "auto" || color == "always" || color == "never",
-          "--color: '{}' is none of auto, always and never; give one of them.", color);
+          "--color: unknown choice '{}'; give auto, always or never.", color);
   if (color != "auto") return color == "always";
   if (!variable("NO_COLOR").empty()) return false;
   if (is_set("CLICOLOR_FORCE") || is_set("FORCE_COLOR")) return true;
@@ -55,7 +55,7 @@ bool is_utf8() {
   return false;
 }
 
-// Of the terminals that tell: "15;0" is white on black.
+// Terminals that tell their colours write "15;0" for white on black.
 Ground ground_of_terminal() {
   const std::string colours = variable("COLORFGBG");
   const std::string behind = colours.substr(colours.rfind(';') + 1);

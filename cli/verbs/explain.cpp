@@ -192,7 +192,7 @@ void compare(const ExplainOptions& options, const Plan& plan, const Plan& other,
   print(text);
 }
 
-// Of all tensors, whatever --tensor lists.
+// The page has all tensors, whatever --tensor lists.
 void write_page(const ExplainOptions& options, const Plan& plan, const LoadedPlan& loaded, const Costs& costs,
                 const std::string& command_line) {
   Page page{.verb = "explain"};

@@ -248,7 +248,7 @@ void simulate_plan(const SimulateOptions& options, const std::string& command_li
   require(options.svg.empty() || options.svg != options.html,
           "--svg: {} is also what --html writes; give another file.", options.svg);
   require(options.chart == "timeline" || options.chart == "memory",
-          "--chart: '{}' is none of timeline and memory; give one of them.", options.chart);
+          "--chart: unknown chart '{}'; give timeline or memory.", options.chart);
   const Bytes trace_limit(1e6 *
                           static_cast<double>(count_from_text(options.trace_limit, "--trace-limit-mb", kMaxTrace)));
   const int threads = static_cast<int>(count_from_text(options.threads, "--threads", kMaxThreads));

@@ -18,7 +18,7 @@ struct LearningRate {
   double least = 0.0;
 
   [[nodiscard]] bool changes() const { return fall != Fall::None || warmup > 0; }
-  // Of step `step`, counted from 1.
+  // The rate of step `step`, counted from 1.
   [[nodiscard]] double factor(std::int64_t step) const {
     if (step <= warmup) return static_cast<double>(step) / static_cast<double>(warmup);
     if (fall == Fall::None) return 1.0;

@@ -28,7 +28,7 @@ class StepLog {
   [[nodiscard]] const IndexedVector<int, StepTimes>& times(DeviceId device) const { return times_.at(device); }
   // When the first device began each step.
   [[nodiscard]] IndexedVector<int, Clock::time_point> origins() const;
-  // Of a step that all devices of the process have done.
+  // Called for a step that all devices of the process have done.
   [[nodiscard]] StepReport report(int step) const;
   // [step]; empty where no device here owns the loss.
   [[nodiscard]] std::vector<double> losses() const { return owns_loss_ ? losses_.values() : std::vector<double>(); }

@@ -52,7 +52,7 @@ void name_as_megatron(Settings& settings) {
     ConfigValue value = setting.value;
     const std::string key = megatron_name(setting.key);
     if (value.is_scalar() && (value.text == "None" || value.text == "null")) {
-      // Of what a recipe may have, none is 0.
+      // No number that a recipe may have is 0.
       const bool counts =
           key == "moe-shared-expert-intermediate-size" || key == "mtp-num-layers" || key == "q-lora-rank";
       if (counts) renamed.add(key, setting.shown, ConfigValue::scalar("0", value.line), setting.place);

@@ -18,7 +18,7 @@ constexpr double kGibibyte = 1073741824.0;
 
 bool is_feasible(const Json& point) { return point.value("feasible", true); }
 
-// Of the point as it came out, or as it was asked for: "8", "auto".
+// A point's number as it came out, or as it was asked for: "8", "auto".
 std::string text_of(const Json& point, const char* out, const char* asked) {
   if (is_feasible(point) && point.contains(out)) return fmt::format("{}", point.at(out).get<std::int64_t>());
   return point.contains(asked) ? point.at(asked).get<std::string>() : "";

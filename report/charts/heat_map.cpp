@@ -17,7 +17,7 @@ constexpr double kCellWidth = 84, kCellHeight = 30, kGridEdge = 12, kGridHead = 
 
 struct Scale {
   double low, high;
-  // Of a logarithmic scale: a step twice as long is as far from one as four times is from twice.
+  // The scale is logarithmic: a step twice as long is as far from one as four times is from twice.
   [[nodiscard]] int level(double value) const {
     if (!(low > 0.0) || high <= low) return 0;
     const double share = std::log(value / low) / std::log(high / low);

@@ -110,7 +110,7 @@ void add_letters(Painter& painter, const std::vector<ActivityShares>& shares) {
   }
 }
 
-// Of two activities the later one is on top; idle is the last.
+// Where two activities share a column, the later one is on top; idle is the last.
 void add_eighths(Painter& painter, const std::vector<ActivityShares>& shares, const std::vector<char>& names,
                  Ground ground) {
   constexpr std::array<std::string_view, kEighths + 1> kBlocks = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

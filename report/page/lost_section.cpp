@@ -98,7 +98,7 @@ PageSection lost_section(const ConsideredPlans& considered) {
     const ConsideredPlan& plan = *ranked[i];
     const auto like = alike.find(likeness_of(plan));
     if (&plan == chosen || like == alike.end()) continue;  // or it is one of a row's
-    // Of what was not simulated to the end, three of each reason tell enough.
+    // Three plans of each reason say enough of what was not simulated to the end.
     if (table.rows() >= kNext && (plan.fate == ConsideredPlan::Fate::Fits || ++others[plan.fate] > 3)) continue;
     const std::int64_t plans = like->second;
     alike.erase(like);

@@ -51,10 +51,10 @@ struct Track {
   std::vector<int> devices;  // of the cluster, ascending
   DeviceId like{0};          // of the Program: one of them
   StageId stage{0};          // the first on these devices
-  // Of Tracks::tasks, each by begin. Messages are on their source; equal ones to several devices are one.
+  // Ranges of Tracks::tasks, each by begin. Messages are on their source; equal ones to several devices are one.
   IndexRange compute, communication, messages;
   IndexRange memory;  // of Tracks::memory
-  // Of Tracks::shares, where the row has no tasks (keep_within): per part of the step, in order, and kind of
+  // A range of Tracks::shares, where the row has no tasks (keep_within): per part of the step, in order, and kind of
   // computation how much of the part it takes, in 255ths.
   std::optional<IndexRange> shares = {};
   StandingMemory standing;

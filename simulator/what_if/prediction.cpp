@@ -73,7 +73,8 @@ StageWaits stage_waits_of_plain_step(const Program& program, const ProgramTimes&
   return stage_waits(to_timeline(plain.graph, run_in_order(plain.graph)));
 }
 
-// Of all devices; the bubble and what is idle are those of the breakdown, and the rest of the waiting is for messages.
+// Means over all devices; the bubble and what is idle are those of the breakdown, and the rest of the waiting is for
+// messages.
 WaitShares wait_shares(const StepSimulation& step, double waiting, const std::vector<int>& counts) {
   std::int64_t bubble = 0, idle = 0, all = 0;
   const std::vector<DeviceShares> devices = device_shares(step.tasks.graph, step.times);

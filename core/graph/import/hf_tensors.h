@@ -53,7 +53,7 @@ struct TensorPiece {
   std::vector<DimWalk> dims;                     // [dimension of the parameter]
   std::optional<std::size_t> dim_of_index = {};  // the dimension of which it holds one index alone
   std::int64_t index = 0;                        // that index
-  // Of element `i` of dimension `d`, behind `first`.
+  // The position of element `i` of dimension `d`, behind `first`.
   [[nodiscard]] std::int64_t at(std::size_t d, std::int64_t i, std::int64_t size) const {
     const DimWalk& walk = dims[d];
     if (!walk.interleaved) return i * walk.stride;
@@ -70,12 +70,12 @@ struct ParameterPlace {
 
 class HfTensorNames {
  public:
-  // Of a `model_type`; of an empty one: our own names and layouts. Throws InputError, with the place in front, for one
-  // without a table.
+  // The table of a `model_type`; an empty one has our own names and layouts. Throws InputError, with the place in
+  // front, for one without a table.
   HfTensorNames(const std::string& model_type, const std::string& place);
   [[nodiscard]] static bool knows(const std::string& model_type);
 
-  // Of every parameter, in the graph's order. Throws InputError for a parameter that the table lacks.
+  // An entry for every parameter, in the graph's order. Throws InputError for a parameter that the table lacks.
   [[nodiscard]] std::vector<ParameterPlace> places(const Graph& graph) const;
   // Whether files of the family may have a tensor of this name that is no parameter.
   [[nodiscard]] bool may_be_left_out(std::string_view name) const;
