@@ -279,10 +279,14 @@ void simulate_plan(const SimulateOptions& options, const std::string& command_li
   if (!options.svg.empty()) write_file(options.svg, picture(result, options.chart));
   if (!options.html.empty()) write_page(result, costs, options, command_line);
   if (options.json) return print(to_json(result, costs));
-  print(stages_text(result, costs));
+  // All is known before any of it is printed: what is refused prints nothing.
+  const std::string stages = stages_text(result, costs), summary = summary_text(result, options);
+  std::string drawing;
   if (options.timeline)
-    print_drawing(terminal_timeline(tracks_of_step(result, ShownMessages::None), look_of_stdout(options.color)));
-  print(summary_text(result, options));
+    drawing = terminal_timeline(tracks_of_step(result, ShownMessages::None), look_of_stdout(options.color));
+  print(stages);
+  print_drawing(drawing);
+  print(summary);
 }
 
 }  // namespace
