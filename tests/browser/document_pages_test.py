@@ -11,9 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from browser import Browser, find_browser  # noqa: E402
-from report_page_test import SKIPPED, WIDTHS, data_of, expect, expect_quiet, figure, make, take_screenshots, tile  # noqa: E402
-from sandbox import Sandbox  # noqa: E402
+from report_page_test import WIDTHS, data_of, expect, expect_quiet, figure, make, run_checks, take_screenshots, tile  # noqa: E402
 
 MLP = "--model mlp:layers=4,hidden=256 --cluster cpu:4 --batch 64"
 EVIL = "<img src=x onerror=alert(1)>&\"'"
@@ -116,23 +114,12 @@ def check_explain(browser, box, folder):
     expect(tab.evaluate("document.querySelectorAll('main table tbody tr').length") > 0, "no tensor is listed")
 
 
-def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    if find_browser() is None:
-        print("[SKIP] no Chromium: install the package chromium")
-        return SKIPPED
-    folder = pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else None
-    if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-    with Sandbox(sys.argv[1], pathlib.Path(__file__)) as box, Browser() as browser:
-        check_sweep(browser, box, folder)
-        check_validate(browser, box, folder)
-        check_diff(browser, box, folder)
-        check_explain(browser, box, folder)
-    print("document_pages_test: the pages are as they should be")
-    return 0
+def check_all(browser, box, folder):
+    check_sweep(browser, box, folder)
+    check_validate(browser, box, folder)
+    check_diff(browser, box, folder)
+    check_explain(browser, box, folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(pathlib.Path(__file__), __doc__, check_all))

@@ -361,24 +361,29 @@ def check_one_device(browser, box):
     check_layout(browser, path)
 
 
-def main():
+def run_checks(script, usage, check):
+    """The exit code of a test script: check(browser, box, folder) with the folder for pictures, or None."""
     if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
+        sys.exit(usage)
     if find_browser() is None:
         print("[SKIP] no Chromium: install the package chromium")
         return SKIPPED
     folder = pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else None
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
-    with Sandbox(sys.argv[1], pathlib.Path(__file__)) as box, Browser() as browser:
-        check_plan(browser, box, folder)
-        check_simulate(browser, box, folder)
-        check_names(browser, box)
-        check_one_device(browser, box)
-        check_run(browser, box)
-    print("report_page_test: the pages are as they should be")
+    with Sandbox(sys.argv[1], script) as box, Browser() as browser:
+        check(browser, box, folder)
+    print(f"{script.stem}: the pages are as they should be")
     return 0
 
 
+def check_all(browser, box, folder):
+    check_plan(browser, box, folder)
+    check_simulate(browser, box, folder)
+    check_names(browser, box)
+    check_one_device(browser, box)
+    check_run(browser, box)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_checks(pathlib.Path(__file__), __doc__, check_all))
