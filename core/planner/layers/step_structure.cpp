@@ -2,6 +2,7 @@
 #include "core/planner/layers/step_structure.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/base/errors.h"

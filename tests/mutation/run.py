@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How many small faults in the planner, the plan, the cost model and the simulator do the tests notice?
+
+    tests/mutation/run.py TREE [--count 500] [--seed 1] [--jobs 1] [--only core/planner]
+
+TREE is a copy of the repository that may be changed (`git worktree add TREE`), best with a built build/release. All mutants are compiled into
+one build; a number in the environment makes one of them active (mutate.py, mutant.h). Every test is run once to see which mutants it
+evaluates; then --count mutants are drawn, and each is run by the tests that evaluate it, until one fails or does not end. Prints the share
+caught per folder and each survivor; TREE/build/mutation.json keeps the answers. Needs git, cmake, libclang's Python module (python3-clang).
+Exit code 1 where a share is below --at-least.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import mutate  # noqa: E402
+
+FOLDERS = ("core/planner", "core/plan", "costmodel", "simulator")
+TESTS = [f"{label}_{folder}_test" for label in ("unit", "oracle") for folder in ("plan", "planner", "costmodel", "simulator", "sharding", "schedule")]
+MEMORY_BYTES = 4 << 30
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def sources_of(tree, only):
+    chosen = []
+    for folder in FOLDERS:
+        for path in sorted((tree / folder).rglob("*.cpp")):
+            name = str(path.relative_to(tree))
+            if not only or any(name.startswith(each) for each in only):
+                chosen.append(name)
+    return chosen
+
+
+def write_mutants(tree, sources, left_out):
+    mutants, number = [], 1
+    for source in sources:
+        body, more = source.mutated(left_out.get(source.path, set()), number)
+        path = tree / source.path
+        if path.read_bytes() != body:
+            path.write_bytes(body)
+        number += len(more)
+        mutants += more
+    return mutants
+
+
+def build(tree, targets):
+    return subprocess.run(["cmake", "--build", "--preset", "release", f"-j{os.cpu_count()}", "--target", *targets, "--", "-k0"], cwd=tree,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def sites_at_fault(sources, log, tree):
+    """The sites on lines that the compiler names. Every error names such a line, or the line that asked for a function of mutant.h."""
+    found = {}
+    for match in re.finditer(r"^(?:In file included from )?(\S+?):(\d+)(?::\d+)?[:,]", log, re.M):
+        name = match.group(1)
+        line = int(match.group(2))
+        for source in sources:
+            if name.endswith(source.path) and "Unity" not in name:
+                for index, site in enumerate(source.sites):
+                    if site["line"] <= line <= site["end_line"]:
+                        found.setdefault(source.path, set()).add(index)
+    return found
+
+
+def build_mutants(tree, sources, targets):
+    left_out = {}
+    for attempt in range(12):
+        mutants = write_mutants(tree, sources, left_out)
+        result = build(tree, targets)
+        if result.returncode == 0:
+            return mutants, sum(len(each) for each in left_out.values())
+        found = sites_at_fault(sources, result.stdout, tree)
+        new = {path: sites - left_out.get(path, set()) for path, sites in found.items()}
+        if not any(new.values()):
+            sys.exit("mutation: the tree does not compile, and no mutant's line is named:\n" + result.stdout[-4000:])
+        for path, sites in new.items():
+            left_out.setdefault(path, set()).update(sites)
+        say(f"mutation: attempt {attempt + 1}: {sum(len(s) for s in new.values())} more sites do not compile, left out")
+    sys.exit("mutation: the tree still does not compile; the last answers:\n" + result.stdout[-4000:])
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def run_tests(tree, program, names, seconds, extra):
+    """0, another exit code, or "late". """
+    environment = {**os.environ, **extra}
+    command = [str(tree / "build/release/tests" / program), "--gtest_fail_fast", "--gtest_brief=1", "--gtest_filter=" + ":".join(names)]
+    try:
+        return subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds,
+                              preexec_fn=limit_memory).returncode
+    except subprocess.TimeoutExpired:
+        return "late"
+
+
+def list_tests(tree, program):
+    text = subprocess.run([str(tree / "build/release/tests" / program), "--gtest_list_tests"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    suite, names = "", []
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            suite = line.split("#")[0].strip()
+        else:
+            names.append(suite + line.split("#")[0].strip())
+    return [name for name in names if ".DISABLED_" not in name]
+
+
+def reach(tree, program, name, slowest):
+    """Seconds and mutants of one test, or None where it takes longer than `slowest`, or fails as it is."""
+    with tempfile.NamedTemporaryFile() as seen:
+        start = time.monotonic()
+        if run_tests(tree, program, [name], slowest, {"MESHWRIGHT_MUTANTS_SEEN": seen.name}) != 0:
+            return None
+        return time.monotonic() - start, [int(line) for line in pathlib.Path(seen.name).read_text().split()]
+
+
+def judge(tree, mutant, tests):
+    """Who noticed: a test's program, or None. The quick tests of each program come first."""
+    by_program = {}
+    for program, name, seconds in tests:
+        by_program.setdefault(program, []).append((seconds, name))
+    for program, timed in sorted(by_program.items(), key=lambda item: sum(t for t, _ in item[1])):
+        timed.sort()
+        for at in range(0, len(timed), 40):
+            part = timed[at:at + 40]
+            result = run_tests(tree, program, [name for _, name in part], 20 + 10 * sum(t for t, _ in part), {"MESHWRIGHT_MUTANT": str(mutant["number"])})
+            if result != 0:
+                return f"{program} ({'does not end' if result == 'late' else 'fails'})"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tree", type=pathlib.Path)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--slowest", type=float, default=5, help="tests that take more seconds than this are left out")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--tests", action="append", default=[], help="these test programs alone")
+    parser.add_argument("--at-least", type=float, default=0, help="the share to be caught, in per cent")
+    arguments = parser.parse_args()
+    tree = arguments.tree.resolve()
+    programs = arguments.tests or TESTS
+    if tree == pathlib.Path(__file__).resolve().parents[2]:
+        sys.exit("mutation: TREE is this repository itself; give a copy, its sources are overwritten")
+    names = sources_of(tree, arguments.only)
+    subprocess.run(["git", "checkout", "-q", "--", *FOLDERS], cwd=tree, check=True)
+    if not (tree / "build/release/compile_commands.json").exists():
+        subprocess.run(["cmake", "--preset", "release", "-DMESHWRIGHT_CUDA=OFF"], cwd=tree, check=True, stdout=subprocess.DEVNULL)
+    sources = []
+    for source, broken in mutate.find_sites(tree, names):
+        if broken:
+            say(f"mutation: libclang cannot read all of {source.path}: {broken[0]}")
+        sources.append(source)
+    mutants, dropped = build_mutants(tree, sources, programs)
+    say(f"mutation: {len(mutants)} mutants in {len(sources)} sources; {dropped} sites do not compile")
+
+    pool = concurrent.futures.ThreadPoolExecutor(arguments.jobs)
+    listed = [(program, name) for program in programs for name in list_tests(tree, program)]
+    reached = list(pool.map(lambda each: reach(tree, *each, arguments.slowest), listed))
+    tests_of = {}
+    for (program, name), found in zip(listed, reached):
+        for number in found[1] if found else []:
+            tests_of.setdefault(number, []).append((program, name, found[0]))
+    say(f"mutation: {sum(1 for each in reached if each)} of {len(listed)} tests evaluate {len(tests_of)} of the mutants")
+
+    drawn = random.Random(arguments.seed).sample(mutants, min(arguments.count, len(mutants)))
+    answers = []
+
+    def answer(mutant):
+        by = judge(tree, mutant, tests_of.get(mutant["number"], []))
+        return {**mutant, "reached": mutant["number"] in tests_of, "caught_by": by}
+
+    for done, each in enumerate(pool.map(answer, drawn), 1):
+        answers.append(each)
+        (tree / "build/mutation.json").write_text(json.dumps(answers, indent=1))
+        if done % 25 == 0:
+            say(f"mutation: {done}/{len(drawn)}, {sum(1 for a in answers if a['caught_by'])} caught")
+    below = False
+    say("folder | drawn | caught | not reached | share")
+    for folder in (*FOLDERS, ""):
+        of = [a for a in answers if a["file"].startswith(folder)]
+        if not of:
+            continue
+        caught = sum(1 for a in of if a["caught_by"])
+        share = 100 * caught / len(of)
+        below = below or share < arguments.at_least
+        say(f"{folder or 'all'} | {len(of)} | {caught} | {sum(1 for a in of if not a['reached'])} | {share:.1f} %")
+    say("survivors:")
+    for a in sorted((a for a in answers if not a["caught_by"]), key=lambda a: (a["file"], a["line"])):
+        say(f"{a['file']}:{a['line']}: {a['kind']}{'' if a['reached'] else ' (no test evaluates it)'}: {a['text']}")
+    sys.exit(1 if below else 0)
+
+
+if __name__ == "__main__":
+    main()
