@@ -59,11 +59,11 @@ inline std::string drawn_model(Drawing& draw, std::string& family) {
     return one;
   };
   const Choices common = {{"layers", {1, 2, 3, 4}},
-                          {"hidden", {16, 16, 32, 24, 40}},
-                          {"heads", {4, 4, 2, 8}},
+                          {"hidden", {16, 16, 32, 24}},
+                          {"heads", {4, 4, 2}},
                           {"seq", {4, 8, 8}},
                           {"vocab", {16, 32, 33, 50}}};
-  const Choices gated = with(common, {{"kv_heads", {1, 2, 4}}, {"intermediate", {32, 32, 48}}});
+  const Choices gated = with(common, {{"kv_heads", {1, 2, 2}}, {"intermediate", {32, 32, 48}}});
   family = draw.any<std::string>({"gpt",    "gpt",   "gpt2",    "bloom",    "gpt_neox",    "bert",
                                   "llama",  "llama", "mixtral", "mixtral",  "decoder",     "moe",
                                   "t5",     "vit",   "wresnet", "mlp",      "decoder_moe", "deepseek_v3",
@@ -108,54 +108,82 @@ inline std::string drawn_model(Drawing& draw, std::string& family) {
   return family + ":" + sizes(of);
 }
 
-inline std::string drawn_method(Drawing& draw, const std::string& family) {
+// What decides whether a request has a plan is drawn together: degrees, devices, layers and samples.
+struct DrawnMethod {
+  std::string text, schedule = "1f1b";
+  int devices = 4, layers = 2, parts_of_batch = 1;
+};
+
+inline DrawnMethod drawn_pipeline(Drawing& draw, DrawnMethod drawn, int groups, bool may_be_single) {
+  const bool two_each = draw.once_in(2);
+  drawn.schedule = two_each ? draw.any<std::string>({"interleaved", "zb-v", "v-half", "dualpipe-v"})
+                            : draw.any<std::string>({"1f1b", "1f1b", "gpipe", "eager-1f1b", "zb-h1", "zb-h2"});
+  if (may_be_single && groups == 1) drawn.schedule = "1f1b";
+  drawn.layers = groups * (drawn.schedule == "1f1b" || !two_each ? 1 : 2) + static_cast<int>(draw.below(2));
+  return drawn;
+}
+
+inline DrawnMethod drawn_megatron(Drawing& draw, bool mixes) {
+  int tp = draw.any<int>({1, 1, 2, 2, 4}), pp = draw.any<int>({1, 2, 2, 2, 4}), cp = draw.any<int>({1, 1, 1, 2});
+  int ep = mixes ? draw.any<int>({1, 2, 2, 4}) : 1, dp = draw.any<int>({1, 1, 2, 3});
+  for (int* degree : {&dp, &cp, &ep, &pp, &tp})
+    if (tp * pp * cp * ep * dp > 8) *degree = 1;
+  DrawnMethod drawn;
+  drawn.text = fmt::format("megatron:tp={},pp={}", tp, pp);
+  if (ep > 1) drawn.text += fmt::format(",ep={}", ep);
+  if (cp > 1) drawn.text += fmt::format(",cp={}", cp) + draw.any<std::string>({"", ",cp-comm=a2a", ",cp-comm=p2p"});
+  if (draw.once_in(3)) drawn.text += ",sp=1";
+  if (draw.once_in(3)) drawn.text += fmt::format(",zero={}", draw.any<int>({1, 2, 3}));
+  if (draw.once_in(4)) drawn.text += ",exact=1";
+  if (drawn.text.ends_with("exact=1") && ep > 1 && ep % tp == 0 && draw.once_in(2)) drawn.text += ",etp=1";
+  if (drawn.text.find("exact=1") != std::string::npos && cp > 1 && ep > 1 && draw.once_in(2)) drawn.text += ",fold=1";
+  drawn.devices = tp * pp * cp * ep * dp;
+  drawn.parts_of_batch = ep * dp;
+  return drawn_pipeline(draw, drawn, pp, true);
+}
+
+inline DrawnMethod drawn_method(Drawing& draw, const std::string& family) {
   const bool mixes = family == "mixtral" || family == "moe" || family == "decoder_moe" || family == "deepseek_v3";
   const std::string kind =
       draw.any<std::string>({"data", "zero1", "zero2", "zero3", "zero", "megatron", "megatron", "megatron", "megatron",
-                             "context", "pipeshard", "shard", "largest", "rules", mixes ? "expert" : "megatron"});
-  if (kind == "zero") return fmt::format("zero{}:shard={}", draw.any<int>({1, 2, 3}), draw.any<int>({2, 3, 4}));
-  if (kind == "expert") return fmt::format("expert:ep={}", draw.any<int>({2, 4}));
-  if (kind == "context")
-    return fmt::format("context:cp={}{}", draw.any<int>({2, 4}),
-                       draw.any<std::string>({"", ",cp-comm=a2a", ",cp-comm=p2p"}));
+                             "megatron", "context", "pipeshard", "pipeshard", "shard", "largest", "rules",
+                             mixes ? "expert" : "megatron", mixes ? "expert" : "context"});
+  if (kind == "megatron") return drawn_megatron(draw, mixes);
+  DrawnMethod drawn;
+  drawn.text = kind;
+  drawn.devices = draw.any<int>({2, 3, 4, 4, 5, 6, 7, 8, 8});
+  if (kind == "data" || kind.starts_with("zero")) drawn.parts_of_batch = drawn.devices;
+  if (kind == "zero") {
+    const int shard = draw.any<int>({2, 3, 4}), copies = draw.any<int>({1, 2});
+    drawn.devices = drawn.parts_of_batch = shard * copies;
+    drawn.text = fmt::format("zero{}:shard={}", draw.any<int>({1, 2, 3}), shard);
+  }
+  if (kind == "expert" || kind == "context") {
+    const int degree = draw.any<int>({2, 2, 4}), copies = draw.any<int>({1, 2});
+    drawn.devices = degree * copies;
+    drawn.parts_of_batch = kind == "expert" ? drawn.devices : copies;
+    drawn.text = fmt::format("{}:{}={}", kind, kind == "expert" ? "ep" : "cp", degree);
+    if (kind == "context") drawn.text += draw.any<std::string>({"", ",cp-comm=a2a", ",cp-comm=p2p"});
+  }
+  if (kind == "shard" || kind == "largest" || kind == "rules" || kind == "pipeshard")
+    drawn.devices = draw.any<int>({2, 4, 4, 8});
   if (kind == "rules")
-    return draw.any<std::string>({"rules:batch=0,heads=1,mlp=1,vocab=1", "rules:batch=0,mlp=1", "rules:seq=0,batch=1",
-                                  "rules:embed=0,batch=1", "rules:vocab=0,batch=1", "rules:batch=0,kv_heads=1"});
-  if (kind != "megatron") return kind;
-  std::string text;
-  const auto add = [&](const char* name, const std::vector<int>& of, std::size_t times) {
-    if (draw.once_in(times)) text += fmt::format("{}{}={}", text.empty() ? "megatron:" : ",", name, draw.any(of));
-  };
-  add("tp", {2, 2, 4}, 2);
-  add("pp", {2, 2, 4}, 2);
-  if (text.empty()) add("tp", {2, 4}, 1);
-  if (text.find("pp=") != std::string::npos) add("vpp", {2}, 4);
-  if (mixes) add("ep", {2, 4}, 2);
-  if (draw.once_in(4)) {
-    add("cp", {2}, 1);
-    if (draw.once_in(2)) text += draw.any<std::string>({",cp-comm=a2a", ",cp-comm=p2p"});
-  }
-  add("sp", {1}, 3);
-  add("zero", {1, 2, 3}, 3);
-  if (draw.once_in(4)) {
-    add("exact", {1}, 1);
-    if (mixes) add("etp", {1}, 3);
-    if (mixes) add("fold", {1}, 3);
-  }
-  return text;
+    drawn.text =
+        draw.any<std::string>({"rules:batch=0,heads=1,mlp=1,vocab=1", "rules:batch=0,mlp=1", "rules:seq=0,batch=1",
+                               "rules:embed=0,batch=1", "rules:vocab=0,batch=1", "rules:batch=0,kv_heads=1"});
+  if (kind == "pipeshard") return drawn_pipeline(draw, drawn, drawn.devices > 2 ? draw.any<int>({2, 4}) : 2, false);
+  return drawn;
 }
 
 inline DrawnRequest drawn_request(Drawing& draw) {
   DrawnRequest drawn;
   const std::string model = drawn_model(draw, drawn.family);
-  drawn.method = drawn_method(draw, drawn.family);
-  const std::string cluster = fmt::format("cpu:{}", draw.any<int>({2, 3, 4, 4, 6, 8, 8}));
-  const int microbatches = draw.any<int>({1, 2, 2, 4, 4, 8});
-  const std::int64_t batch = draw.any<int>({8, 16, 24});
-  drawn.text = fmt::format("--model {} --cluster {} --batch {} --micro-batches {} --method {}", model, cluster, batch,
-                           microbatches, drawn.method);
+  const DrawnMethod method = drawn_method(draw, drawn.family);
+  const int microbatches = draw.any<int>({1, 2, 2, 4, 4, 6});
+  const std::int64_t batch = microbatches * method.parts_of_batch * draw.any<int>({1, 2});
+  drawn.method = method.text;
   PlanRequest& request = drawn.request;
-  request = ask(model, cluster, drawn.method, batch, microbatches);
+  request = ask(model, fmt::format("cpu:{}", method.devices), method.text, batch, microbatches);
   request.training.dtype = draw.any<DType>({DType::F32, DType::F32, DType::F64});
   request.training.optimizer.kind =
       draw.any<Optimizer::Kind>({Optimizer::Kind::Adam, Optimizer::Kind::Adam, Optimizer::Kind::Momentum,
@@ -166,21 +194,34 @@ inline DrawnRequest drawn_request(Drawing& draw) {
       {LossReduction::Mean, LossReduction::Mean, LossReduction::Sum, LossReduction::TokenWeighted});
   request.search.recompute =
       draw.any<Recompute>({Recompute::None, Recompute::None, Recompute::Full, Recompute::Selective});
-  if (draw.once_in(8)) {
+  if (draw.once_in(6)) {
     request.training.offload = draw.any<Offload>({Offload::Optimizer, Offload::Activations, Offload::Weights});
     request.cluster.only().device.host_memory = Bytes(1e9);
     request.cluster.only().device.host_bandwidth = BytesPerSecond(1e10);
   }
+  std::string more;
   if (!request.search.method.one_stage()) {
-    request.search.layers = draw.any<int>({2, 2, 3, 4});
-    request.search.schedule = draw.any<ScheduleKind>(
-        {ScheduleKind::OneFOneB, ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::EagerOneFOneB,
-         ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleH2, ScheduleKind::ZeroBubbleV, ScheduleKind::VHalf,
-         ScheduleKind::DualPipeV, ScheduleKind::Interleaved});
-    if (draw.once_in(3))
-      request.search.cross_mesh = draw.any<CrossMesh>({CrossMesh::Gather, CrossMesh::Broadcast});
-    drawn.schedule = name_of(std::get<ScheduleKind>(request.search.schedule));
+    drawn.schedule = method.schedule;
+    request.search.layers = method.layers;
+    request.search.schedule = schedule_from_name(method.schedule);
+    more = fmt::format(" --layers {} --schedule {}", method.layers, method.schedule);
+    if (draw.once_in(3)) request.search.cross_mesh = draw.any<CrossMesh>({CrossMesh::Gather, CrossMesh::Broadcast});
+    // Small steps are fastest in one stage: pipelines have to be asked for.
+    if (method.text == "pipeshard") {
+      const int stages = std::max(1, std::min(method.layers, method.devices));
+      int each = method.devices / stages;
+      while (method.devices % each != 0) --each;
+      request.search.submeshes = std::vector<Submesh>{{1, each}};
+      more += fmt::format(" --submesh-space manual:1x{}", each);
+    }
   }
+  drawn.text = fmt::format(
+      "--model {} --cluster cpu:{} --batch {} --micro-batches {} --method {}{} --optimizer {} --max-norm {} --loss {} "
+      "--recompute {} --offload {} --dtype {}",
+      model, method.devices, batch, microbatches, method.text, more, name_of(request.training.optimizer.kind),
+      request.training.optimizer.max_norm, name_of(request.training.loss),
+      name_of(std::get<Recompute>(request.search.recompute)), name_of(request.training.offload),
+      name_of(request.training.dtype));
   return drawn;
 }
 
@@ -194,9 +235,12 @@ inline std::optional<DrawnPlan> drawn_plan(Drawing& draw) {
   try {
     DrawnRequest drawn = drawn_request(draw);
     Planned found = planned(drawn.request);
+    if (!found.plan && std::getenv("EXACT_WHY"))
+      fmt::print("REFUSED {} {}: {}\n", drawn.text, drawn.schedule, found.reason);
     if (!found.plan) return std::nullopt;
     return DrawnPlan{std::move(drawn), std::move(found)};
-  } catch (const InputError&) {
+  } catch (const InputError& error) {
+    if (std::getenv("EXACT_WHY")) fmt::print("REFUSED {}\n", error.what());
     return std::nullopt;
   }
 }

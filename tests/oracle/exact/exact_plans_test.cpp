@@ -46,6 +46,7 @@ TEST(ExactPlans, DrawnOnesAreTheSingleDeviceProgram) {
     ++tally.requests;
     const std::optional<DrawnPlan> drawn = drawn_plan(draw);
     if (!drawn) continue;
+    if (std::getenv("EXACT_WHY")) std::cout << "number " << number << " " << drawn->text << std::endl;
     try {
       const RunResult run = run_exactly(drawn->planned.graph, drawn->planned.program, drawn->planned.check, seed);
       const ExactCheck check = compare_exactly(drawn->planned.graph, run, reference_of(*drawn, seed));
