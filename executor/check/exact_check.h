@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,9 +33,10 @@ struct ExactReference {
 
 struct ExactDifference {
   std::string tensor;
-  std::optional<DeviceId> device;    // unset: of the loss, or of what no device holds
-  std::vector<std::int64_t> index;   // in the whole tensor
-  std::optional<std::uint64_t> run;  // unset: no device holds it
+  std::optional<DeviceId> device;   // unset: of the loss, or of what no device holds
+  std::vector<std::int64_t> index;  // in the whole tensor
+  // Unset: no device holds it, or the device's memory there was never written.
+  std::optional<std::uint64_t> run;
   std::uint64_t reference;
 };
 // "'blk0.ln.gamma' at (3) on device 2: 17, but 18 on one device"
@@ -53,7 +55,9 @@ struct ExactCheck {
   [[nodiscard]] bool equal() const;
 };
 
-// How a program is run for it, over HostBackend(exact_ops()) or processes around that.
+// What a program is run on for it, on threads of this process, or processes around that.
+[[nodiscard]] std::unique_ptr<Backend> exact_backend();
+// How.
 [[nodiscard]] RunOptions exact_options(int steps, std::uint64_t seed);
 // `graph`: of the program that was run. REQUIRES: a run by exact_options of the reference's steps and seed.
 [[nodiscard]] ExactCheck compare_exactly(const Graph& graph, const RunResult& run, const ExactReference& reference);

@@ -54,11 +54,14 @@ constexpr Residue kPrime = (Residue{1} << 31) - 1;
   return scrambled(bits);
 }
 
-// An element of an array. REQUIRES: a whole number below 2^53 in magnitude.
+// Whether an element of an array can be a sum of residues: a whole number below 2^53 in magnitude.
+[[nodiscard]] inline bool is_stored(double value) {
+  constexpr double kLimit = 9007199254740992.0;
+  return value > -kLimit && value < kLimit && static_cast<double>(static_cast<std::int64_t>(value)) == value;
+}
 [[nodiscard]] inline Residue of_stored(double value) {
-  const auto whole = static_cast<std::int64_t>(value);
-  MW_CHECK(static_cast<double>(whole) == value, "{} is not a residue", value);
-  return of_integer(whole);
+  MW_CHECK(is_stored(value), "{} is read, which is no residue: memory that nothing was written to", value);
+  return of_integer(static_cast<std::int64_t>(value));
 }
 [[nodiscard]] inline std::vector<Residue> read(const double* values, std::int64_t count) {
   std::vector<Residue> found(static_cast<std::size_t>(count));

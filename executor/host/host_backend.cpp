@@ -17,7 +17,11 @@ class HostDevice final : public Device {
  public:
   explicit HostDevice(HostOps ops) : ops_(ops) {}
 
-  void* allocate(std::size_t size) override { return host_storage().allocate(size); }
+  void* allocate(std::size_t size) override {
+    void* data = host_storage().allocate(size);
+    if (ops_.marks_memory) std::memset(data, 0xff, size);
+    return data;
+  }
   void release(void* data) noexcept override { host_storage().release(data); }
   void clear(void* data, std::size_t size) override { std::memset(data, 0, size); }
   void copy(void* to, const void* from, std::size_t size) override { std::memcpy(to, from, size); }
@@ -138,8 +142,8 @@ class HostMessages final : public Messages {
 }  // namespace
 
 HostOps host_ops(DType precision) {
-  if (precision == DType::F64) return {run_op<double>, run_attention_block<double>};
-  return {run_op<float>, run_attention_block<float>};
+  if (precision == DType::F64) return {run_op<double>, run_attention_block<double>, false};
+  return {run_op<float>, run_attention_block<float>, false};
 }
 
 DType HostBackend::stored(DType type) const { return computed_type(type, precision_); }

@@ -13,6 +13,8 @@ struct HostOps {
                  const OpMoment& moment);
   void (*run_attention_block)(const OpCallPlan& call, const AttentionBlock& block, std::span<void* const> inputs,
                               std::span<void* const> outputs, const OpMoment& moment);
+  // Whether new memory begins as bytes of ones, which are no numbers, so that reading it before it is written shows.
+  bool marks_memory = false;
 };
 [[nodiscard]] HostOps host_ops(DType precision);  // in numbers, F32 or F64
 

@@ -14,9 +14,7 @@
 #include "core/base/errors.h"
 #include "executor/check/check_run.h"
 #include "executor/check/exact_check.h"
-#include "executor/exact/exact_ops.h"
 #include "executor/executor.h"
-#include "executor/host/host_backend.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -254,8 +252,7 @@ inline ExactReference reference_of(const DrawnPlan& drawn, std::uint64_t seed) {
 
 inline RunResult run_exactly(const Graph& graph, const Program& program, const ProgramCheck& check,
                              std::uint64_t seed) {
-  HostBackend backend(DType::F64, {exact::run_op, exact::run_attention_block});
-  return run_program(graph, program, check, exact_options(kExactSteps, seed), backend);
+  return run_program(graph, program, check, exact_options(kExactSteps, seed), *exact_backend());
 }
 
 // The first difference, in words; empty: there is none.
