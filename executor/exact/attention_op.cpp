@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: of query i and key j a number s_ij that depends on both, on their places and on the head; then
+// Attention: of query i and key j a number s_ij that depends on both, on their places and, with ALiBi, on the head's;
+// then
 //   forward    out_i = sum_j s_ij v_j + z_i^2 c,                        z_i = sum_j s_ij, plus the sink's
 //   backward   u_ij = t_ij (dout_i . v_j) + a_i,                        t_ij = s_ij (1 + z_i),
 //              dq_i += u_ij k_j, dk_j += u_ij q_i, dv_j += t_ij dout_i  a_i = sum_j s_ij (dout_i . v_j)
@@ -93,9 +94,15 @@ class BlockOfKeys {
     const Residue of_key = digest(k_.data() + key_number(r, j) * shape_.key_dim, shape_.key_dim, kKey);
     Residue both = plus(times(query, of_key), plus(query, of_key));
     if (const auto place = table_place(r, key)) both = plus(both, extra_[static_cast<std::size_t>(*place)]);
-    const std::int64_t whole_head = (part_.first_kv_head + r.h) * part_.whole_group + part_.first_group + r.g;
     const Residue of_places = scrambled(kScore, static_cast<std::uint64_t>(position), static_cast<std::uint64_t>(key));
-    return times(both, plus(of_places, scrambled(kHead, static_cast<std::uint64_t>(whole_head))));
+    return times(both, plus(of_places, place_of_head(r)));
+  }
+
+  // Heads that only their numbers tell from each other may be computed in any order.
+  [[nodiscard]] Residue place_of_head(const Row& r) const {
+    if (o_.attributes().extra != Extra::Alibi) return 0;
+    const std::int64_t whole_head = (part_.first_kv_head + r.h) * part_.whole_group + part_.first_group + r.g;
+    return scrambled(kHead, static_cast<std::uint64_t>(whole_head));
   }
 
   [[nodiscard]] Residue sink(const Row& r) const {

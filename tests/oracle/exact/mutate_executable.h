@@ -234,7 +234,16 @@ class ExecutableMutator {
     op_ = 0;
     if (!bound.output && !Reach(graph_, program_).of_slot(executable_, slot, 0))
       mutant.equivalent = "nothing that lasts depends on it";
+    if (bound.alias_of && is_bound(other))
+      mutant.equivalent = "the slot shares the storage of another, whose buffer counts";
     return true;
+  }
+
+  // Whether the executable finds the buffer defined.
+  [[nodiscard]] bool is_bound(BufferId buffer) const {
+    return std::any_of(executable().slots.begin(), executable().slots.end(), [&](const StageExecutable::Slot& slot) {
+      return slot.buffer == buffer && slot.input && !slot.alias_of;
+    });
   }
 
   // Axes along which an op reads where its shard begins.
@@ -245,7 +254,9 @@ class ExecutableMutator {
     if (space.position_axis) return {*space.position_axis};
     if (of.kind == OpKind::Rotary || of.kind == OpKind::RotaryBackward) return {space.inputs[0][1]};
     if (of.kind == OpKind::GroupedAttention || of.kind == OpKind::GroupedAttentionBackward)
-      return {space.inputs[0][1], space.inputs[0][2], space.inputs[0][3]};
+      return of.attributes.extra == Attributes::Extra::Alibi
+                 ? std::vector<int>{space.inputs[0][1], space.inputs[0][2], space.inputs[0][3]}
+                 : std::vector<int>{space.inputs[0][1]};
     return {};
   }
   [[nodiscard]] std::vector<int> split_placed_axes(const LocalOp& op) const {

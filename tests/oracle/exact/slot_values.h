@@ -56,8 +56,10 @@ class SlotValues {
     }
     for (std::size_t r = 0; r < op.outputs.size(); ++r)
       values_[root(op.outputs[r])] = fmt::format("{:x}:{}", stable_hash(made), r);
-    // A Reshard and a copy between memories have one result: what passes through unchanged stays the same value.
-    if (op.kind == LocalOp::Kind::HostCopy) values_[root(op.outputs[0])] = made;
+    // A copy, and new names for the same elements in the same order, are the same value.
+    const bool copies = op.kind == LocalOp::Kind::HostCopy ||
+                        (op.kind == LocalOp::Kind::Compute && graph.op(op.op).kind == OpKind::Reshape);
+    if (copies) values_[root(op.outputs[0])] = value(op.inputs[0]);
   }
   [[nodiscard]] std::string value(int slot) const {
     const auto found = values_.find(root(slot));
