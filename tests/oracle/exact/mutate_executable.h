@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,11 @@ namespace meshwright {
 class ExecutableMutator {
  public:
   ExecutableMutator(const Graph& graph, const Program& program, Drawing& draw)
-      : graph_(graph), program_(program), draw_(draw) {}
+      : graph_(graph), program_(program), draw_(draw) {
+    for (const auto& instructions : program.devices)
+      for (const Instruction& instruction : instructions)
+        if (instruction.kind == Instruction::Kind::Run) run_.insert(static_cast<std::size_t>(instruction.executable));
+  }
 
   std::optional<Mutant> mutate(const std::string& kind) {
     Mutant mutant{kind, "", program_, ""};
@@ -62,7 +67,7 @@ class ExecutableMutator {
   template <class Suits>
   bool choose(Suits suits) {
     std::vector<std::pair<int, int>> found;
-    for (std::size_t e = 0; e < program_.executables.size(); ++e)
+    for (const std::size_t e : run_)
       for (std::size_t i = 0; i < program_.executables[e].ops.size(); ++i)
         if (suits(program_.executables[e], program_.executables[e].ops[i]))
           found.emplace_back(static_cast<int>(e), static_cast<int>(i));
@@ -213,7 +218,7 @@ class ExecutableMutator {
   }
   bool change_buffer(Mutant& mutant) {
     std::vector<std::pair<int, int>> found;
-    for (std::size_t e = 0; e < program_.executables.size(); ++e)
+    for (const std::size_t e : run_)
       for (std::size_t s = 0; s < program_.executables[e].slots.size(); ++s)
         if (program_.executables[e].slots[s].buffer) found.emplace_back(static_cast<int>(e), static_cast<int>(s));
     int slot = 0;
@@ -310,6 +315,7 @@ class ExecutableMutator {
   const Graph& graph_;
   const Program& program_;
   Drawing& draw_;
+  std::set<std::size_t> run_;  // executables that some device runs: a schedule may leave whole backwards or halves out
   int executable_ = 0, op_ = 0;
 };
 
