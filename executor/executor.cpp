@@ -15,6 +15,7 @@
 #include "executor/runner/assemble.h"
 #include "executor/runner/device_runner.h"
 #include "executor/runner/device_threads.h"
+#include "executor/runner/held_tiles.h"
 #include "executor/runner/prepared_program.h"
 #include "executor/runner/run_part.h"
 #include "executor/runner/step_log.h"
@@ -66,6 +67,8 @@ RunPart own_part(const RunContext& context, const Runners& runners, const StepLo
   }
   for (const auto& [device, runner] : runners)
     part.kept.insert(part.kept.end(), runner->kept().begin(), runner->kept().end());
+  if (context.options.keep_held)
+    for (const auto& [device, runner] : runners) add_held(context, *runner, part.held);
   for (const WantedTile& wanted : wanted_tiles(context.graph, context.program, context.options))
     if (const auto found = runners.find(wanted.device); found != runners.end())
       part.tiles.push_back(found->second->persistent(wanted.buffer));

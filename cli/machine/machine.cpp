@@ -12,6 +12,7 @@
 #include "cli/machine/processes.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "executor/check/exact_check.h"
 #include "executor/host/host_backend.h"
 #include "executor/measure/profiler.h"
 #include "executor/peers/peer_tags.h"
@@ -60,7 +61,7 @@ Machine threads(const MachineOptions& options, const Share& share) {
   machine.kind = "cpu";
   machine.precision = options.precision.empty() ? "f32" : options.precision;
   machine.numbers = precision_from(machine.precision, {"f32", "f64"}, "f32 or f64");
-  machine.backend = std::make_unique<HostBackend>(machine.numbers);
+  machine.backend = options.exact ? exact_backend() : std::make_unique<HostBackend>(machine.numbers);
   machine.devices = fmt::format("{} threads", share.of);
   machine.device = describe_device();
   machine.libraries = describe_libraries();

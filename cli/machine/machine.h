@@ -21,6 +21,7 @@ struct MachineOptions {
   std::string backend = "cpu", transport = "inproc", precision, gpus;  // as given; "" where not
   std::string graphs = "auto";                                         // or "off"
   bool check = false;
+  bool exact = false;  // threads that compute over integers modulo a prime (executor/check/exact_check.h)
 };
 
 struct Machine {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/documents/exact_run.h"
 #include "cli/documents/measured_run.h"
 #include "cli/documents/report.h"
 #include "cli/documents/reuse.h"
@@ -23,6 +24,7 @@
 #include "core/planner/make_plan.h"
 #include "core/planner/stages/measured_stages.h"
 #include "executor/check/check_run.h"
+#include "executor/exact/exact_ops.h"
 #include "executor/executor.h"
 #include "executor/measure/profiler.h"
 
@@ -38,7 +40,7 @@ struct RunVerbOptions {
   ReuseOptions reuse;
   RunDataOptions data;
   RunStateOptions state;
-  bool check = false, json = false;
+  bool check = false, exact = false, json = false;
 };
 
 constexpr int kMaxDevices = 64;
@@ -145,24 +147,60 @@ void say(const Peers* peers, const std::string& what) {
   if (speaks(peers)) Progress()(what);
 }
 
-// `db`: of --db, where it gives algorithms; else null.
-MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
-  MeasuredRun run;
+// The plan's program, on what the options say.
+void load(MeasuredRun& run, const RunVerbOptions& options, Peers* peers) {
   run.made = read_plan(options.plan);
   run.plan = reuse_plan(run.made, options.plan, options.reuse);
-  run.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
-  run.options.steps = run.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
-  if (!options.db.empty()) run.options.recorded_steps = std::min(kMaxRecordedSteps, run.options.steps - run.warmup);
-  run.options.seed = seed_from_text(options.seed);
   MachineOptions machine = options.machine;
   machine.check = options.check;
+  machine.exact = options.exact;
+  if (options.exact) machine.precision = "f64";  // in which residues lie
   run.machine = find_machine(machine, run.plan.cluster.devices(), peers);
-  run.options.keep_tensors = options.check || !options.data.save_weights.empty();
-  run.options.precision = run.machine.numbers;
   require(run.plan.cluster.devices() <= kMaxDevices * run.machine.processes,
           "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
           "--devices-per-node, or start more processes.",
           options.plan, run.plan.cluster.devices(), kMaxDevices);
+}
+
+// --exact: nothing is measured or predicted.
+void run_exactly(const RunVerbOptions& options, Peers* peers) {
+  MeasuredRun run;
+  load(run, options, peers);
+  const int steps = static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
+  run.options = exact_options(steps, seed_from_text(options.seed));
+  const Costs costs = costs_for(run.plan.cluster, options.profile, "");
+  run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
+  run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
+  exact::expect_treated(*run.loaded.graph);
+  expect_enough_memory(run, options.plan, speaks(peers), peers);
+  say(peers, fmt::format("running {} steps on {} over integers modulo a prime", steps, run.machine.devices));
+  run.result = run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
+  if (!speaks(peers)) return;
+  check_memory(run);
+  say(peers, "reference: the same steps on one device");
+  const ExactReference reference = exact_reference(graph_of_reference(work_of(run.plan)), steps, run.options.seed);
+  const ExactRun found{run.made,
+                       run.plan,
+                       run.reuse,
+                       run.machine.devices,
+                       steps,
+                       run.options.seed,
+                       compare_exactly(*run.loaded.graph, run.result, reference)};
+  expect_equal(found);
+  if (options.json) return print(to_json(found));
+  print(to_text(found));
+}
+
+// `db`: of --db, where it gives algorithms; else null.
+MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* peers) {
+  MeasuredRun run;
+  load(run, options, peers);
+  run.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
+  run.options.steps = run.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
+  if (!options.db.empty()) run.options.recorded_steps = std::min(kMaxRecordedSteps, run.options.steps - run.warmup);
+  run.options.seed = seed_from_text(options.seed);
+  run.options.keep_tensors = options.check || !options.data.save_weights.empty();
+  run.options.precision = run.machine.numbers;
   const Costs costs =
       costs_for(run.plan.cluster, options.profile, options.profile.empty() ? run.plan.software : std::string{});
   take_product_algorithms(run.machine, {costs.db.get(), db});
@@ -200,6 +238,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
 
 // `peers`: the processes that do it together, or null.
 void run_plan(const RunVerbOptions& options, const std::string& command_line, Peers* peers) {
+  if (options.exact) return run_exactly(options, peers);
   if (speaks(peers)) {
     std::vector<std::string> files = {options.plan, options.profile.path, options.db, options.reuse.schedule_csv};
     expect_writable(options.trace, files);
@@ -229,6 +268,20 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
   print(to_text(run, files));
 }
 
+// What --exact neither measures nor reads.
+void expect_alone(const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = option->get_single_name();
+    constexpr const char* kKnown[] = {"plan",  "exact", "steps",         "seed",     "transport",    "json",
+                                      "batch", "seq",   "micro-batches", "schedule", "schedule-csv", "help"};
+    const bool known = std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
+    require(option->count() == 0 || known,
+            "--exact: it computes over integers modulo a prime, on threads, with values of its own, and measures "
+            "nothing; leave out --{}.",
+            name);
+  }
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Context& context) {
@@ -241,6 +294,9 @@ void add_run(CLI::App& app, Context& context) {
       ->capture_default_str();
   verb->add_flag("--check", options->check,
                  "compare losses and weights with a reference: the same steps on one device without a plan");
+  verb->add_flag("--exact", options->exact,
+                 "compute over the integers modulo a prime instead of in numbers, and compare every tensor of every "
+                 "device with one device alone, to the bit");
   verb->add_option("--precision", options->machine.precision,
                    "arithmetic: f32 (fast kernels) or f64 (reference kernels); with --backend cuda also plan (each "
                    "tensor in the plan's type), bf16 or f16 (default: f32 on cpu, plan on cuda)");
@@ -272,7 +328,8 @@ void add_run(CLI::App& app, Context& context) {
   verb->footer(
       "Examples:\n  meshwright run plan.json --steps 5 --check --precision f64\n  mpirun -n 2 meshwright run plan.json "
       "--transport mpi --check");
-  verb->callback([&context, options] {
+  verb->callback([&context, options, verb] {
+    if (options->exact) expect_alone(*verb);
     context.action = [&context, options] {
       if (!joins_processes(options->machine) || !knows_mpi())
         return run_plan(*options, context.command_line, nullptr);  // which says that this build has no MPI part

@@ -40,6 +40,8 @@ struct RunOptions {
   std::optional<CheckpointOptions> checkpoint = {};
   // Whether the result has what the loss was computed from, and the gradients that the updates read, of the last step.
   bool keep_logits = false, keep_gradients = false;
+  // Whether the result has what every single device holds in the end: RunResult::held.
+  bool keep_held = false;
 };
 
 // Throws InputError for numbers of steps below 1, and for a precision that the host cannot compute in.

@@ -24,6 +24,16 @@ struct KeptLogits {
   std::vector<double> values;
 };
 
+// A device's tile, without padding, in the end: of a parameter or a state, or, by RunOptions::keep_gradients, of the
+// gradient that an update read.
+struct HeldTile {
+  DeviceId device{0};
+  TensorId tensor{0};  // of the program's graph
+  bool is_gradient = false;
+  std::vector<std::int64_t> offset, extent;  // in the whole tensor
+  std::vector<double> values;
+};
+
 struct RunResult {
   std::vector<double> losses;       // [step], sum over microbatches
   std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
@@ -33,6 +43,7 @@ struct RunResult {
   std::map<std::string, std::vector<double>> second_moments;  // the same of Adam's second moments; empty without Adam
   std::map<std::string, std::vector<double>> gradients;       // the same, by RunOptions::keep_gradients
   KeptLogits logits;                                          // by RunOptions::keep_logits
+  std::vector<HeldTile> held;                                 // by RunOptions::keep_held, replicas and copies too
   // The loss scale of each device that keeps one, after the last step; empty unless losses are scaled.
   std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes

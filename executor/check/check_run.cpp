@@ -301,8 +301,12 @@ void expect_finite(const RunResult& reference) {
 
 }  // namespace
 
+Graph graph_of_reference(const CheckedWork& work) {
+  return reference_graph(work, work.training.optimizer.learning_rate);
+}
+
 Bytes memory_of_reference(const CheckedWork& work, DType precision) {
-  const Graph graph = reference_graph(work, work.training.optimizer.learning_rate);
+  const Graph graph = graph_of_reference(work);
   Bytes total(0.0);
   for (const Tensor& tensor : graph.tensors())
     total +=

@@ -110,6 +110,8 @@ struct CheckedWork {
   TrainingOptions training;
   bool trains = true;
 };
+// What one device does alone: no microbatches, unless they change what is trained, and nothing recomputed.
+[[nodiscard]] Graph graph_of_reference(const CheckedWork& work);
 // What the repetition on one device allocates: every tensor of the whole batch at once.
 [[nodiscard]] Bytes memory_of_reference(const CheckedWork& work, DType precision);
 

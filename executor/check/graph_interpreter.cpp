@@ -18,8 +18,9 @@ std::vector<std::int64_t> shape_of(const Tensor& tensor) {
 
 }  // namespace
 
-GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given)
-    : graph_(graph), precision_(precision), initial_(graph, seed, precision, std::move(given)) {
+GraphInterpreter::GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given,
+                                   HostOps ops)
+    : graph_(graph), precision_(precision), ops_(ops), initial_(graph, seed, precision, std::move(given)) {
   for (const Tensor& tensor : graph.tensors()) {
     // Every tensor has memory of its own, so that all values can be read after a step.
     values_.push_back(pool_.allocate(storage_size(tensor.elements(), tensor.dtype, precision), tensor.bytes()));
@@ -77,11 +78,7 @@ void GraphInterpreter::run(Phase phase, std::int64_t step, double rate) {
     std::vector<void*> inputs, outputs;
     for (const TensorId id : op.inputs) inputs.push_back(values_[id.index()].data);
     for (const TensorId id : op.outputs) outputs.push_back(values_[id.index()].data);
-    const OpCallPlan& call = calls_[op.id.index()];
-    if (precision_ == DType::F64)
-      run_op<double>(call, inputs, outputs, {.step = step, .microbatch = microbatch_, .rate = rate});
-    else
-      run_op<float>(call, inputs, outputs, {.step = step, .microbatch = microbatch_, .rate = rate});
+    ops_.run_op(calls_[op.id.index()], inputs, outputs, {.step = step, .microbatch = microbatch_, .rate = rate});
   }
 }
 

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/graph/graph.h"
 #include "executor/base/initial_values.h"
 #include "executor/base/memory_pool.h"
+#include "executor/host/host_backend.h"
 #include "executor/ops/op_kernels.h"
 
 namespace meshwright {
@@ -16,7 +18,9 @@ namespace meshwright {
 class GraphInterpreter {
  public:
   // Parameters, optimizer state and accumulators get their initial values.
-  GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given = {});
+  GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given = {})
+      : GraphInterpreter(graph, seed, precision, std::move(given), host_ops(precision)) {}
+  GraphInterpreter(const Graph& graph, std::uint64_t seed, DType precision, GivenValues given, HostOps ops);
 
   [[nodiscard]] std::vector<double> get(TensorId tensor) const;
   void set(TensorId tensor, const std::vector<double>& values);
@@ -31,6 +35,7 @@ class GraphInterpreter {
   const Graph& graph_;
   int microbatch_ = 0;  // of the inputs loaded last
   DType precision_;
+  HostOps ops_;
   InitialValues initial_;
   MemoryPool pool_;
   std::vector<Block> values_;      // [tensor]

@@ -22,7 +22,7 @@ void add_span(Timeline& timeline, Span::Kind kind, int microbatch, Clock::time_p
 KeptTile whole_tile(const Graph& graph, const GraphInterpreter& interpreter, OpId reader, std::size_t operand,
                     int microbatch) {
   const TensorId id = graph.op(reader).inputs[operand];
-  KeptTile tile{reader, microbatch, {}, {}, interpreter.get(id)};
+  KeptTile tile{reader, DeviceId(0), microbatch, {}, {}, interpreter.get(id)};
   for (const Dim& dim : graph.tensor(id).dims) tile.extent.push_back(dim.size);
   tile.offset.assign(tile.extent.size(), 0);
   return tile;

@@ -15,9 +15,13 @@ namespace {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(DType precision) : precision_(precision) {}
+  explicit HostDevice(HostOps ops) : ops_(ops) {}
 
-  void* allocate(std::size_t size) override { return host_storage().allocate(size); }
+  void* allocate(std::size_t size) override {
+    void* data = host_storage().allocate(size);
+    if (ops_.marks_memory) std::memset(data, 0xff, size);
+    return data;
+  }
   void release(void* data) noexcept override { host_storage().release(data); }
   void clear(void* data, std::size_t size) override { std::memset(data, 0, size); }
   void copy(void* to, const void* from, std::size_t size) override { std::memcpy(to, from, size); }
@@ -27,18 +31,12 @@ class HostDevice final : public Device {
 
   void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
               const OpMoment& moment) override {
-    if (precision_ == DType::F64)
-      meshwright::run_op<double>(call, inputs, outputs, moment);
-    else
-      meshwright::run_op<float>(call, inputs, outputs, moment);
+    ops_.run_op(call, inputs, outputs, moment);
   }
 
   void run_attention_block(const OpCallPlan& call, const AttentionBlock& block, std::span<void* const> inputs,
                            std::span<void* const> outputs, const OpMoment& moment) override {
-    if (precision_ == DType::F64)
-      meshwright::run_attention_block<double>(call, block, inputs, outputs, moment);
-    else
-      meshwright::run_attention_block<float>(call, block, inputs, outputs, moment);
+    ops_.run_attention_block(call, block, inputs, outputs, moment);
   }
 
   void copy_box(const BoxCopy& box) override {
@@ -80,7 +78,7 @@ class HostDevice final : public Device {
   Clock::time_point time_of(int mark) const override { return finished_.at(static_cast<std::size_t>(mark)); }
 
  private:
-  DType precision_;
+  HostOps ops_;
   Scratch scratch_{host_storage()};
   std::vector<Clock::time_point> marks_, finished_;
 };
@@ -143,8 +141,13 @@ class HostMessages final : public Messages {
 
 }  // namespace
 
+HostOps host_ops(DType precision) {
+  if (precision == DType::F64) return {run_op<double>, run_attention_block<double>, false};
+  return {run_op<float>, run_attention_block<float>, false};
+}
+
 DType HostBackend::stored(DType type) const { return computed_type(type, precision_); }
-std::unique_ptr<Device> HostBackend::make_device(DeviceId) { return std::make_unique<HostDevice>(precision_); }
+std::unique_ptr<Device> HostBackend::make_device(DeviceId) { return std::make_unique<HostDevice>(ops_); }
 std::shared_ptr<Group> HostBackend::make_group(const std::vector<DeviceId>& members, Abort& abort) {
   return std::make_shared<HostGroup>(static_cast<int>(members.size()), abort);
 }

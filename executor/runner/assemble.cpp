@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/graph/op_table.h"
 #include "executor/base/tile_place.h"
+#include "executor/runner/held_tiles.h"
 #include "kernels/cpu/layout/tiles.h"
 
 namespace meshwright {
@@ -157,6 +158,8 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
   const std::map<OpId, KeptOperand> kept = kept_operands(graph, options);
   for (const RunPart& part : parts)
     for (const KeptTile& tile : part.kept) place_kept(graph, kept, tile, result);
+  if (options.keep_held)
+    for (RunPart& part : parts) take_held(graph, kept, part, result.held);
   const Names parameters = parameters_of(graph), moments = second_moments_of(graph);
   // wanted_tiles gives the same order in every process, so that tiles travel without names: a part's next one is meant.
   std::map<const RunPart*, std::size_t> taken;

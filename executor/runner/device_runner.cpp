@@ -399,7 +399,7 @@ void DeviceRunner::keep(const StageExecutable& executable, const LocalOp& op, Mi
   std::vector<std::byte> raw(stored_size(local));
   backend_->read(raw.data(), data(slot), raw.size());
   const std::vector<double> values = numbers(raw.data(), context_.backend.stored(local.dtype), local.elements());
-  KeptTile& tile = kept_.emplace_back(KeptTile{op.op, microbatch.value, place.offset, place.extent, {}});
+  KeptTile& tile = kept_.emplace_back(KeptTile{op.op, device_, microbatch.value, place.offset, place.extent, {}});
   std::int64_t elements = 1;
   for (const std::int64_t size : place.extent) elements *= size;
   tile.values.resize(static_cast<std::size_t>(elements));

@@ -23,6 +23,7 @@ struct KeptOperand {
 // A device's tile of one, without padding.
 struct KeptTile {
   OpId reader{0};
+  DeviceId device{0};
   int microbatch = 0;
   std::vector<std::int64_t> offset, extent;
   std::vector<double> values;

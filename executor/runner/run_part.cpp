@@ -88,7 +88,17 @@ std::vector<std::byte> to_bytes(const RunPart& part) {
   writer.put(static_cast<std::uint64_t>(part.kept.size()));
   for (const KeptTile& tile : part.kept) {
     writer.put(tile.reader);
+    writer.put(tile.device);
     writer.put(tile.microbatch);
+    writer.put(tile.offset);
+    writer.put(tile.extent);
+    writer.put(tile.values);
+  }
+  writer.put(static_cast<std::uint64_t>(part.held.size()));
+  for (const HeldTile& tile : part.held) {
+    writer.put(tile.device);
+    writer.put(tile.tensor);
+    writer.put(tile.is_gradient);
     writer.put(tile.offset);
     writer.put(tile.extent);
     writer.put(tile.values);
@@ -112,7 +122,17 @@ RunPart run_part_from_bytes(std::span<const std::byte> bytes) {
   part.kept.resize(reader.length(sizeof(OpId)));
   for (KeptTile& tile : part.kept) {
     reader.get(tile.reader);
+    reader.get(tile.device);
     reader.get(tile.microbatch);
+    reader.get(tile.offset);
+    reader.get(tile.extent);
+    reader.get(tile.values);
+  }
+  part.held.resize(reader.length(sizeof(TensorId)));
+  for (HeldTile& tile : part.held) {
+    reader.get(tile.device);
+    reader.get(tile.tensor);
+    reader.get(tile.is_gradient);
     reader.get(tile.offset);
     reader.get(tile.extent);
     reader.get(tile.values);

@@ -380,6 +380,8 @@ class RunOptions(TypedDict, total=False):
     """number of training steps before the measured ones"""
     check: bool
     """compare losses and weights with a reference: the same steps on one device without a plan"""
+    exact: bool
+    """compute over the integers modulo a prime instead of in numbers, and compare every tensor of every device with one device alone, to the bit"""
     precision: Literal["f32", "f64", "plan", "bf16", "f16"]
     """arithmetic: f32 (fast kernels) or f64 (reference kernels); with --backend cuda also plan (each tensor in the plan's type), bf16 or f16 (default: f32 on cpu, plan on cuda)"""
     seed: int
