@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -237,9 +239,11 @@ struct Attributes {
   std::uint64_t seed = 0;                    // Dropout
   bool causal = false;                       // GroupedAttention
   std::int64_t attention_window = 0;         // GroupedAttention: keys seen back from the query; 0: all
-  enum class Extra { None, Sink, RelativeBias, Alibi } extra = Extra::None;  // GroupedAttention
-  double rotary_base = 10000.0;                                              // Rotary
-  std::int64_t rotary_dims = 0;                                              // Rotary: of head_dim; 0: all
+  // GroupedAttention. Mask: (batch, seq, kv_seq), or without some of the first two, added to the scaled scores; it has
+  // no gradient.
+  enum class Extra { None, Sink, RelativeBias, Alibi, Mask } extra = Extra::None;
+  double rotary_base = 10000.0;               // Rotary
+  std::int64_t rotary_dims = 0;               // Rotary: of head_dim; 0: all
   std::int64_t top_k = 0, capacity = 0;       // TopKSlots, TopKKeys, Dispatch, OneHotSlots
   bool normalize = false;                     // GateWeights
   double momentum = 0.0, weight_decay = 0.0;  // updates
@@ -338,6 +342,8 @@ class Graph {
   std::optional<LossScaling> loss_scaling = {};  // set by append_training_step
   // What lies in the memory of the devices' hosts: optimizer state, values that wait for their backward, parameters.
   bool states_on_host = false, activations_on_host = false, weights_on_host = false;
+  // The numbers, row-major, of inputs that are the same in every microbatch; these have no dimension of samples.
+  std::map<TensorId, std::shared_ptr<const std::vector<double>>> constants = {};
 };
 
 // --- what follows from the op table (core/graph/op_table.cpp) ---

@@ -97,7 +97,7 @@ InitialValues::InitialValues(const Graph& graph, std::uint64_t seed, DType preci
     if (moves && truths.contains(op->outputs[0])) truths.insert(op->inputs[0]);
   }
   for (const TensorId id : truths)
-    if (graph.tensor(id).dtype == DType::I32) index_bounds_.emplace(id, 2);
+    if (graph.tensor(id).dtype == DType::I32 && !graph.constants.contains(id)) index_bounds_.emplace(id, 2);
   for (const Op& op : graph.ops()) {
     if (has_master_copy(op)) masters_.insert(op.inputs[1]);
     const IterationSpace space = iteration_space(graph, op);
@@ -171,8 +171,26 @@ double InitialValues::total_weight(int step) const {
   return total;
 }
 
+namespace {
+
+// A tile of numbers that are the same in every microbatch.
+void copy_tile(const std::vector<double>& numbers, const Tensor& tensor, DType precision,
+               std::span<const std::int64_t> offset, std::span<const std::int64_t> shape, void* out) {
+  with_element_type(computed_type(tensor.dtype, precision), [&](auto zero) {
+    using T = decltype(zero);
+    for_each_run(tensor.dims, offset, shape, [&](std::int64_t position, std::int64_t index, std::int64_t length) {
+      for (std::int64_t i = 0; i < length; ++i)
+        static_cast<T*>(out)[position + i] = static_cast<T>(numbers[static_cast<std::size_t>(index + i)]);
+    });
+  });
+}
+
+}  // namespace
+
 void InitialValues::fill_input(const Tensor& tensor, int step, int microbatch, std::span<const std::int64_t> offset,
                                std::span<const std::int64_t> shape, void* out) const {
+  if (const auto constant = graph_.constants.find(tensor.id); constant != graph_.constants.end())
+    return copy_tile(*constant->second, tensor, precision_, offset, shape, out);
   if (given_.samples) {
     const std::int64_t samples = graph_.batch / graph_.microbatches;  // of a microbatch
     const std::int64_t first = step * graph_.batch + microbatch * samples + (offset.empty() ? 0 : offset[0]);
@@ -183,16 +201,19 @@ void InitialValues::fill_input(const Tensor& tensor, int step, int microbatch, s
   const std::uint64_t key = input_key(source, step);
   const std::int64_t before = microbatch * tensor.elements();
   if (tensor.dtype == DType::I32) {
-    const auto bound = index_bounds_.find(tensor.id);
-    require(bound != index_bounds_.end(), "input '{}' is i32, but no op uses it as an index; its range is unknown.",
-            tensor.name);
-    const std::int64_t of_source = index_bounds_.at(source.id),
+    // What is no index is computed with, as a mask of padding is.
+    constexpr std::int64_t kTruths = 2;
+    const auto bound_of = [&](TensorId id) {
+      const auto bound = index_bounds_.find(id);
+      return bound == index_bounds_.end() ? kTruths : bound->second;
+    };
+    const std::int64_t bound = bound_of(tensor.id), of_source = bound_of(source.id),
                        words = followed == followed_.end() ? 0 : followed->second.words;
     for_each_run(tensor.dims, offset, shape, [&](std::int64_t position, std::int64_t index, std::int64_t length) {
       std::int32_t* values = static_cast<std::int32_t*>(out) + position;
       kernels::fill_integers(values, length, key, before + index, of_source);
       for (std::int64_t i = 0; words > 0 && i < length; ++i)
-        values[i] = static_cast<std::int32_t>((values[i] + words) % bound->second);
+        values[i] = static_cast<std::int32_t>((values[i] + words) % bound);
     });
     return;
   }

@@ -28,9 +28,9 @@ class InitialValues {
             void* out) const;
 
   // A tile of an Input in `microbatch` of `step`. The first dimension counts samples: sample s of the step is the same
-  // however the batch is cut. Numbers in [-1, 1); integers in 0..(size of the axis they index)-1. A loss's weights are
-  // 0, 1/2, 1 or 3/2, the first of a step never 0, so that their total (the same in every microbatch) is exact and
-  // above 0.
+  // however the batch is cut. Numbers in [-1, 1); integers in 0..(size of the axis they index)-1, or 0 and 1
+  // where they index none. A loss's weights are 0, 1/2, 1 or 3/2, the first of a step never 0, so that their total (the
+  // same in every microbatch) is exact and above 0. The graph's constants are what they are.
   void fill_input(const Tensor& tensor, int step, int microbatch, std::span<const std::int64_t> offset,
                   std::span<const std::int64_t> shape, void* out) const;
 

@@ -15,7 +15,8 @@ namespace {
 std::vector<const Tensor*> inputs_of(const Graph& graph) {
   std::vector<const Tensor*> inputs;
   for (const Tensor& tensor : graph.tensors())
-    if (tensor.kind == TensorKind::Input && !tensor.dims.empty()) inputs.push_back(&tensor);
+    if (tensor.kind == TensorKind::Input && !tensor.dims.empty() && !graph.constants.contains(tensor.id))
+      inputs.push_back(&tensor);
   return inputs;
 }
 

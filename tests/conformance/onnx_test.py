@@ -298,7 +298,84 @@ def mixture(g):
     return g.op("MatMul", out, g.weight("head", embed, 5))
 
 
-KINDS = [bert, gpt2, t5, vit, resnet, mobilenet, einsums, functions, mixture]
+def padded_words(g, batch, seq, vocab, every=None):
+    """Words, and which of them are there: sample 1 is full, the others have holes. The first is there, and each `every`-th, so that
+    no row of a causal mask hides all: what becomes of such a row is the file's own."""
+    there = (g.random.random((batch, seq)) < 0.6).astype(np.int64)
+    there[:, ::every or seq], there[1] = 1, 1
+    return words_of(g, batch, seq, vocab), g.input("attention_mask", there)
+
+
+def masked_bert(g):
+    """As transformers writes it: (1 - mask) times the lowest number, or a selection that is repeated for all queries."""
+    batch, seq, heads, width, vocab = 3, g.pick(5, 7), g.pick(2, 4), g.pick(4, 6), g.pick(13, 17)
+    embed, form = heads * width, g.pick(0, 1, 2)
+    words, there = padded_words(g, batch, seq, vocab)
+    x = g.op("Gather", g.weight("wte", vocab, embed, scale=1.0), words)
+    mask = g.op("Cast", g.op("Unsqueeze", g.op("Unsqueeze", there, g.integers(1)), g.integers(2)), to=TensorProto.FLOAT)
+    lowest = g.number(np.finfo(np.float32).min)
+    if form > 0:
+        mask = g.op("Expand", mask, g.op("Concat", g.op("Slice", g.op("Shape", there), g.integers(0), g.integers(1)), g.integers(1, seq, seq), axis=0))
+    hidden = g.op("Sub", g.number(1.0), mask)
+    if form == 2:
+        hidden = g.op("Where", g.op("Cast", hidden, to=TensorProto.BOOL), lowest, hidden)
+    else:
+        hidden = g.op("Mul", hidden, g.number(-10000.0) if form == 0 else lowest)
+    for layer in range(2):
+        n = f"layer.{layer}."
+        q, k, v = (heads_of(g, linear(g, x, n + part, embed, embed), seq, heads, width) for part in "qkv")
+        a = linear(g, attend(g, q, k, v, seq, heads, width, np.sqrt(width), bias=hidden), n + "out", embed, embed)
+        x = layer_norm(g, g.op("Add", x, a), n + "ln1", embed)
+        x = layer_norm(g, g.op("Add", x, linear(g, gelu(g, linear(g, x, n + "up", embed, 3 * embed)), n + "down", 3 * embed, embed)), n + "ln2", embed)
+    return linear(g, x, "head", embed, vocab)
+
+
+def masked_gpt(g):
+    """Later words and padding hidden by one mask, as transformers makes it; or sequences that are packed into one."""
+    batch, seq, heads, width, vocab = 3, g.pick(5, 8), g.pick(2, 4), g.pick(4, 6), g.pick(11, 19)
+    embed, form, window = heads * width, g.pick(0, 1, 2), g.pick(0, 3)
+    words, there = padded_words(g, batch, seq, vocab, window)
+    x = g.op("Gather", g.weight("wte", vocab, embed, scale=1.0), words)
+    rows, columns = g.value(np.arange(seq, dtype=np.int64)[:, None]), g.value(np.arange(seq, dtype=np.int64)[None])
+    seen = g.op("LessOrEqual", columns, rows)
+    if window:
+        seen = g.op("And", seen, g.op("Greater", columns, g.op("Sub", rows, g.value(np.array(window, np.int64)))))
+    lowest, nothing = g.number(np.finfo(np.float32).min), g.number(0.0)
+    if form == 0:
+        kept = g.op("And", g.op("Cast", g.op("Unsqueeze", there, g.integers(1, 2)), to=TensorProto.BOOL), g.op("Unsqueeze", seen, g.integers(0, 1)))
+        hidden = g.op("Where", kept, nothing, lowest)
+    elif form == 1:
+        later = g.op("Unsqueeze", g.op("Where", seen, nothing, lowest), g.integers(0, 1))
+        padded = g.op("Equal", g.op("Add", later, g.op("Cast", g.op("Unsqueeze", there, g.integers(1, 2)), to=TensorProto.FLOAT)), nothing)
+        hidden = g.op("Where", padded, lowest, later)
+    else:
+        same = g.op("Equal", g.op("Unsqueeze", there, g.integers(2)), g.op("Unsqueeze", there, g.integers(1)))
+        hidden = g.op("Where", g.op("Unsqueeze", g.op("And", same, seen), g.integers(1)), nothing, lowest)
+    for layer in range(2):
+        n = f"h.{layer}."
+        fused = linear(g, layer_norm(g, x, n + "ln1", embed), n + "qkv", embed, 3 * embed)
+        q, k, v = (heads_of(g, part, seq, heads, width) for part in g.op("Split", fused, g.integers(embed, embed, embed), outputs=3, axis=2))
+        x = g.op("Add", x, linear(g, attend(g, q, k, v, seq, heads, width, np.sqrt(width), bias=hidden), n + "out", embed, embed))
+        x = g.op("Add", x, linear(g, gelu_tanh(g, linear(g, layer_norm(g, x, n + "ln2", embed), n + "up", embed, 2 * embed)), n + "down", 2 * embed, embed))
+    return g.op("MatMul", layer_norm(g, x, "ln_f", embed), g.weight("head", embed, vocab))
+
+
+def constants(g):
+    """Numbers that no weight and no pattern has: a window of attention both ways, factors of rows, places of all samples."""
+    batch, seq, heads, width, vocab = 3, g.pick(6, 8), g.pick(2, 3), g.pick(4, 6), g.pick(11, 13)
+    embed = heads * width
+    x = g.op("Gather", g.weight("wte", vocab, embed, scale=1.0), words_of(g, batch, seq, vocab))
+    places = g.op("Expand", g.value(np.arange(seq, dtype=np.int64)[None] % 3), g.op("Slice", g.op("Shape", "ids"), g.integers(0), g.integers(2)))
+    x = g.op("Add", x, g.op("Gather", g.weight("wpe", 3, embed, scale=1.0), places))
+    near = np.where(np.abs(np.arange(seq)[:, None] - np.arange(seq)[None]) < 3, 0.0, -1e9).astype(np.float32)
+    q, k, v = (heads_of(g, linear(g, x, "a." + part, embed, embed), seq, heads, width) for part in "qkv")
+    x = g.op("Add", x, linear(g, attend(g, q, k, v, seq, heads, width, np.sqrt(width), bias=g.value(near)), "a.out", embed, embed))
+    turning = np.concatenate([np.ones((1, 4)), np.cos(np.arange(1, seq)[:, None] * np.array([1.0, 0.5, 0.2, 0.1]))]).astype(np.float32)
+    x = g.op("Mul", x, g.op("Concat", g.value(turning), g.op("ConstantOfShape", g.integers(seq, embed - 4), value=numpy_helper.from_array(np.ones(1, np.float32))), axis=1))
+    return g.op("MatMul", layer_norm(g, x, "ln_f", embed), g.weight("head", embed, vocab))
+
+
+KINDS = [bert, gpt2, t5, vit, resnet, mobilenet, einsums, functions, mixture, masked_bert, masked_gpt, constants]
 
 
 def size_of(kind, seed):

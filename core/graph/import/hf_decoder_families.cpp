@@ -94,16 +94,6 @@ ModelConfig read_gptj(const HfReader& config) {
   return model;
 }
 
-ModelConfig read_granite(const HfReader& config) {
-  ModelConfig model = read_decoder("decoder", config);
-  set_attention_bias(model, config, false);
-  model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
-  model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
-  model.factors["logit_scale"] = 1.0 / config.positive_or("logits_scaling", 1.0);
-  set_score_scale(model, config.positive_or("attention_multiplier", 1.0));
-  return model;
-}
-
 ModelConfig read_starcoder2(const HfReader& config) {
   ModelConfig model = made_with_groups("decoder", config);
   set(model, "gelu", 1);

@@ -24,6 +24,8 @@ namespace hf {
 [[nodiscard]] ModelConfig read_bloom(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neox(const HfReader& config);
 [[nodiscard]] ModelConfig read_bert(const HfReader& config);
+[[nodiscard]] ModelConfig read_roberta(const HfReader& config);
+[[nodiscard]] ModelConfig read_distilbert(const HfReader& config);
 [[nodiscard]] ModelConfig read_t5(const HfReader& config);
 
 // hf_decoder_families.cpp
@@ -35,11 +37,29 @@ namespace hf {
 [[nodiscard]] ModelConfig read_phi3(const HfReader& config);
 [[nodiscard]] ModelConfig read_falcon(const HfReader& config);
 [[nodiscard]] ModelConfig read_gptj(const HfReader& config);
-[[nodiscard]] ModelConfig read_granite(const HfReader& config);
 [[nodiscard]] ModelConfig read_starcoder2(const HfReader& config);
 [[nodiscard]] ModelConfig read_stablelm(const HfReader& config);
 [[nodiscard]] ModelConfig read_olmo2(const HfReader& config);
 [[nodiscard]] ModelConfig read_smollm3(const HfReader& config);
+
+// hf_llama_likes.cpp
+[[nodiscard]] ModelConfig read_granite(const HfReader& config);
+[[nodiscard]] ModelConfig read_ministral(const HfReader& config);
+[[nodiscard]] ModelConfig read_mistral3(const HfReader& config);  // and Ministral 3
+[[nodiscard]] ModelConfig read_olmo3(const HfReader& config);
+[[nodiscard]] ModelConfig read_seed_oss(const HfReader& config);
+[[nodiscard]] ModelConfig read_ernie4_5(const HfReader& config);
+[[nodiscard]] ModelConfig read_glm(const HfReader& config);  // and GLM-4-0414
+[[nodiscard]] ModelConfig read_exaone4(const HfReader& config);
+[[nodiscard]] ModelConfig read_internlm(const HfReader& config);  // 2 and 3
+[[nodiscard]] ModelConfig read_minicpm(const HfReader& config);
+[[nodiscard]] ModelConfig read_hunyuan_dense(const HfReader& config);
+[[nodiscard]] ModelConfig read_qwen3_vl(const HfReader& config);
+[[nodiscard]] ModelConfig read_qwen3_vl_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_olmoe(const HfReader& config);
+[[nodiscard]] ModelConfig read_granitemoe(const HfReader& config);
+[[nodiscard]] ModelConfig read_ernie4_5_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_bailing_moe(const HfReader& config);  // Ling 1 and 2
 
 // hf_mixture_families.cpp
 [[nodiscard]] ModelConfig read_mixtral(const HfReader& config);
@@ -48,6 +68,9 @@ namespace hf {
 [[nodiscard]] ModelConfig read_llama4(const HfReader& config);
 [[nodiscard]] ModelConfig read_glm4_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_minimax_m2(const HfReader& config);
+[[nodiscard]] ModelConfig read_dots1(const HfReader& config);
+[[nodiscard]] ModelConfig read_phimoe(const HfReader& config);
+[[nodiscard]] ModelConfig read_deepseek_v2(const HfReader& config);
 [[nodiscard]] ModelConfig read_deepseek_v3(const HfReader& config);
 [[nodiscard]] ModelConfig read_deepseek_v32(const HfReader& config);
 

@@ -110,6 +110,34 @@ ModelConfig read_glm4_moe(const HfReader& config) {
   return model;
 }
 
+ModelConfig read_dots1(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config);
+  set_attention_bias(model, config, false);
+  set(model, "qk_norm", 1);
+  read_routed_experts(model, config, 0);
+  set(model, "normalized", config.flag_or("norm_topk_prob", false));
+  set(model, "sigmoid", 1);
+  set(model, "selection_bias", 1);
+  const std::int64_t first = config.size_or({"max_window_layers"}, model.layers, 0);
+  require(!config.has("sliding_window") || first >= model.layers,
+          "{}: 'sliding_window' is set for the layers from {} on, which is not supported; null is.", config.place(),
+          first);
+  return model;
+}
+
+// Layer norms and biases; weights of its two experts are taken from one softmax.
+ModelConfig read_phimoe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "layer_norm", 1);
+  set(model, "head_bias", config.flag_or("lm_head_bias", false));
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set(model, "experts", config.size({"num_local_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  set(model, "normalized", 0);
+  return model;
+}
+
 // MiniMax-M2: without its layers for further tokens.
 ModelConfig read_minimax_m2(const HfReader& config) {
   ModelConfig model = read_decoder("decoder_moe", config);
@@ -126,11 +154,9 @@ ModelConfig read_minimax_m2(const HfReader& config) {
   return model;
 }
 
-ModelConfig read_deepseek_v3(const HfReader& config) {
-  ModelConfig model = made("deepseek_v3", config);
-  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
-  config.refuse("attention_bias");
-  expect_text(config, "scoring_func", "sigmoid");
+namespace {
+
+void read_latent_decoder(ModelConfig& model, const HfReader& config) {
   set(model, "intermediate", config.size({"intermediate_size"}));
   read_routed_experts(model, config, 0);
   const std::int64_t step = config.size_or({"moe_layer_freq"}, 1);
@@ -144,6 +170,29 @@ ModelConfig read_deepseek_v3(const HfReader& config) {
   set(model, "value_dim", config.size({"v_head_dim"}));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
   read_rotation(model, config, 1e-6);
+}
+
+}  // namespace
+
+ModelConfig read_deepseek_v3(const HfReader& config) {
+  ModelConfig model = made("deepseek_v3", config);
+  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
+  config.refuse("attention_bias");
+  expect_text(config, "scoring_func", "sigmoid");
+  read_latent_decoder(model, config);
+  return model;
+}
+
+// Scores are a softmax, chosen by without a bias.
+ModelConfig read_deepseek_v2(const HfReader& config) {
+  ModelConfig model = made("deepseek_v3", config);
+  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
+  config.refuse("attention_bias");
+  expect_text(config, "scoring_func", "softmax");
+  read_latent_decoder(model, config);
+  set(model, "sigmoid", 0);
+  set(model, "selection_bias", 0);
+  set(model, "normalized", config.flag_or("norm_topk_prob", false));
   return model;
 }
 

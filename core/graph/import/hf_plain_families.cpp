@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Families with learned positions, linear biases or relative ones, and their like: GPT-2, OPT, BLOOM, GPT-NeoX, BERT,
 // T5.
+#include <algorithm>
 #include <string_view>
 
 #include "core/base/errors.h"
@@ -82,6 +83,33 @@ ModelConfig read_bert(const HfReader& config) {
   set(model, "positions", config.size({"max_position_embeddings"}));
   set(model, "intermediate", config.size({"intermediate_size"}));
   set(model, "token_types", config.size_or({"type_vocab_size"}, 2));
+  return model;
+}
+
+// BERT whose positions are counted from 2, row 1 being padding's.
+ModelConfig read_roberta(const HfReader& config) {
+  constexpr std::int64_t kRowsBefore = 2;
+  ModelConfig model = read_bert(config);
+  const std::int64_t rows = config.size({"max_position_embeddings"});
+  require(rows > kRowsBefore, "{}: 'max_position_embeddings' is {}, of which the first {} are no positions.",
+          config.place(), rows, kRowsBefore);
+  model.seq = std::min(model.seq, rows - kRowsBefore);
+  set(model, "positions", rows - kRowsBefore);
+  set(model, "position_offset", kRowsBefore);
+  return model;
+}
+
+// BERT without token types, under other names.
+ModelConfig read_distilbert(const HfReader& config) {
+  const std::int64_t positions = config.size_or({"max_position_embeddings"}, 512);
+  ModelConfig model = made("bert", Core{config.size({"n_layers"}), config.size({"dim"}), config.size({"n_heads"}),
+                                        positions, config.size({"vocab_size"})});
+  config.refuse("sinusoidal_pos_embds");
+  set_activation(model, config, "activation", "gelu", {Act::Gelu, Act::GeluErf});
+  model.factors["epsilon"] = 1e-12;
+  set(model, "positions", positions);
+  set(model, "intermediate", config.size({"hidden_dim"}));
+  set(model, "token_types", 0);
   return model;
 }
 

@@ -2,7 +2,6 @@
 #include "core/graph/import/model_file.h"
 
 #include <algorithm>
-#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/gzip.h"
@@ -14,6 +13,7 @@
 #include "core/graph/import/primitive/axes.h"
 #include "core/graph/import/primitive/blocks.h"
 #include "core/graph/import/primitive/builder.h"
+#include "core/graph/import/primitive/constants_of_file.h"
 #include "core/graph/import/primitive/emit.h"
 #include "core/graph/import/primitive/forward_half.h"
 #include "core/graph/import/primitive/recognise.h"
@@ -79,39 +79,6 @@ void add_loss(Module& module) {
   if (shape.back() < 2) return;
   shape.pop_back();
   module.result = builder.cross_entropy(logits, builder.input("labels", shape, true));
-}
-
-// What is computed from constants alone is data: an input of the graph where an op reads it, or a number.
-void make_constants_data(Module& module) {
-  const primitive::Builder builder(module);
-  std::vector<std::optional<double>> numbers;
-  for (std::size_t i = 0; i < module.nodes.size(); ++i) numbers.push_back(builder.scalar_of(static_cast<int>(i)));
-  for (std::size_t i = 0; i < module.nodes.size(); ++i) {
-    Node& node = module.nodes[i];
-    if (!node.constant) continue;
-    node.kind = Kind::Constant;
-    node.inputs.clear();
-    if (numbers[i]) node.values = std::vector<double>{*numbers[i]};
-  }
-  primitive::drop_unused(module);
-  // What is read as a tensor: not the numbers of sums, products, powers, bounds and comparisons, which are the ops'
-  // own.
-  std::set<int> read;
-  for (const Node& node : module.nodes)
-    for (const int input : node.inputs) {
-      const Node& of = module.nodes[static_cast<std::size_t>(input)];
-      const bool number = of.values && of.values->size() == 1;
-      const bool own = number && (node.kind == Kind::Compare ||
-                                  (!node.integer && node.kind >= Kind::Add && node.kind <= Kind::Minimum));
-      if (of.kind == Kind::Constant && !own) read.insert(input);
-    }
-  std::vector<std::string> names;
-  for (const int constant : read) names.push_back(module.nodes[static_cast<std::size_t>(constant)].name);
-  if (!names.empty())
-    module.notes.push_back(
-        fmt::format("{} constant{} of the file become{} input of the graph (the first '{}'): a run "
-                    "feeds other numbers",
-                    names.size(), names.size() == 1 ? "" : "s", names.size() == 1 ? "s" : "", names[0]));
 }
 
 class FileSource : public ForwardSource {
@@ -228,7 +195,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   try {
     module = primitive::recognised(read.module);
     if (!primitive::end_before_loss(module)) add_loss(module);
-    make_constants_data(module);
+    primitive::make_constants_data(module);
     for (const Node& node : module.nodes)
       require(primitive::elements_of(node.shape) > 0, "op '{}' makes an empty tensor {}; give sizes above 0.",
               node.name, primitive::to_text(node.shape));

@@ -83,6 +83,7 @@ std::vector<SizeField> gpt_neox_sizes() {
 std::vector<SizeField> bert_sizes() {
   return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
                              derived_width("positions", seq_of),
+                             {"position_offset", 1'000'000, 0, 0},
                              {"token_types", 1'000'000, 0, 2},
                              erf(1)});
 }
@@ -158,6 +159,7 @@ std::vector<SizeField> deepseek_sizes() {
                                                                                   {"index_heads", kMaxHeads, 0, 0},
                                                                                   width_or_none("index_dim"),
                                                                                   {"index_top_k", 10'000'000, 0, 0},
+                                                                                  flag("sigmoid", 1),
                                                                                   flag("selection_bias", 1),
                                                                                   further_tokens(),
                                                                                   flag("tied", 0)});
@@ -240,7 +242,8 @@ Transformer bert(const ModelConfig& model) {
           .norm_after = true,
           .final_norm = false,
           .positions = Positions::Learned,
-          .position_rows = size_of(model, "positions"),
+          .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
+          .first_position = size_of(model, "position_offset"),
           .token_types = size_of(model, "token_types"),
           .embedding_norm = true,
           .tied = true,
@@ -373,7 +376,6 @@ Transformer deepseek_v3(const ModelConfig& model) {
   if (is_set(model, "index_heads"))
     made.attention.index =
         IndexPart{size_of(model, "index_heads"), size_of(model, "index_dim"), size_of(model, "index_top_k")};
-  made.mixture->sigmoid = true;
   made.further = further_tokens_of(model);
   return made;
 }

@@ -40,17 +40,29 @@ std::vector<ResultShape> attention_backward(const OpCall& call) {
 
 using Extra = Attributes::Extra;
 
-bool has_operand(Extra extra) { return extra == Extra::Sink || extra == Extra::RelativeBias; }
+bool has_operand(Extra extra) { return extra == Extra::Sink || extra == Extra::RelativeBias || extra == Extra::Mask; }
 
 // Half of the buckets of a direction hold one distance each, and the others must have distances left, up to 128.
 bool buckets_fit(std::int64_t buckets, bool causal) {
   return causal ? buckets >= 2 && buckets <= 255 : buckets >= 4 && buckets <= 510 && buckets % 2 == 0;
 }
 
+// Samples and queries, where the mask tells them apart, and the keys.
+void expect_mask(const OpCall& call) {
+  const Dims &q = dims(call, 0), &k = dims(call, 1), &mask = dims(call, 3);
+  Dims fits;
+  for (const std::size_t d : {0, 1})
+    if (find(mask, q[d].name) != nullptr) fits.push_back(q[d]);
+  fits.push_back(k[1]);
+  expect(call, mask == fits,
+         "extra, a mask, must have the dimensions (batch, seq, kv_seq), or lack some of the first two");
+}
+
 void expect_extra(const OpCall& call) {
   if (!has_operand(call.attributes.extra)) return;
   const Dims &q = dims(call, 0), &extra = dims(call, 3);
   expect_one_float_type(call, {0, 3});
+  if (call.attributes.extra == Extra::Mask) return expect_mask(call);
   if (call.attributes.extra == Extra::Sink) {
     expect(call, extra == Dims{q[2], q[3]}, "extra, a sink per head, must have the dimensions (kv_heads, group) of q");
     return;
@@ -86,7 +98,7 @@ Dims expect_grouped(const OpCall& call) {
   const Attributes& a = call.attributes;
   const std::size_t rest = call.kind == OpKind::GroupedAttention ? 0 : 1;
   expect(call, call.inputs.size() == 3 + rest + (has_operand(a.extra) ? 1 : 0),
-         "it takes an extra operand exactly when its attribute extra is a sink or relative biases");
+         "it takes an extra operand exactly when its attribute extra is a sink, relative biases or a mask");
   const Dims result = expect_heads(call);
   const Dims &q = dims(call, 0), &k = dims(call, 1);
   expect(call, a.scale > 0.0, "its scale must be above 0");
@@ -108,8 +120,9 @@ std::vector<ResultShape> grouped_attention_backward(const OpCall& call) {
   const std::size_t dout = call.inputs.size() - 1;
   expect_one_float_type(call, {0, dout});
   expect(call, dims(call, dout) == result, "dout must have the dimensions (batch, seq, kv_heads, group, e)");
+  const std::size_t differentiated = call.attributes.extra == Extra::Mask ? 3 : dout;
   std::vector<ResultShape> results;
-  for (std::size_t i = 0; i < dout; ++i) results.push_back({dtype(call, i), dims(call, i)});
+  for (std::size_t i = 0; i < differentiated; ++i) results.push_back({dtype(call, i), dims(call, i)});
   return results;
 }
 
@@ -227,7 +240,7 @@ void attention_derivative(Backward& backward, const Op& op, TensorId dy) {
   const std::vector<TensorId> gradients =
       backward.derive(op, packed ? OpKind::AttentionBackward : OpKind::GroupedAttentionBackward,
                       packed ? "grad_qkv" : "grad", inputs, op.attributes);
-  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+  for (std::size_t i = 0; i < gradients.size(); ++i)
     if (backward.wants(op, i)) backward.contribute(op, i, gradients[i]);
 }
 

@@ -272,8 +272,12 @@ void check_contexts(const Method& method, const Graph& graph) {
         "method '{}': an indexer chooses the keys that '{}' reads among all of them, so each device needs all; give "
         "cp-comm=all-gather.",
         method.text, op.name);
+    require(method.context != ContextExchange::PointToPoint || op.attributes.extra != Attributes::Extra::Mask,
+            "method '{}': '{}' reads a mask of all keys, none of which travels around a ring; give cp-comm=all-gather.",
+            method.text, op.name);
     if (method.context != ContextExchange::AllToAll) continue;
-    require(method.tp == 1 || op.attributes.extra == Attributes::Extra::None,
+    require(method.tp == 1 || op.attributes.extra == Attributes::Extra::None ||
+                op.attributes.extra == Attributes::Extra::Mask,
             "method '{}': '{}' tells its heads from each other, which cp-comm=a2a reorders with tp={}; give tp=1, or "
             "cp-comm=p2p.",
             method.text, op.name, method.tp);

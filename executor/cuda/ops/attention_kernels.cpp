@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/base/errors.h"
 #include "executor/cuda/cuda_kernel_table.h"
 #include "executor/ops/attention_call.h"
 #include "kernels/cuda/attention/attention.h"
@@ -18,6 +19,7 @@ cuda::AttentionCall<T> attention_call(const CudaOperands& o) {
   const kernels::AttentionShape shape = attention_shape(o);
   cuda::AttentionRule<T> rule = attention_rule<T, cuda::Wide<T>>(o, shape);
   const Extra extra = o.attributes().extra;
+  require(extra != Extra::Mask, "the CUDA backend has no attention with a mask; run this model with --backend cpu.");
   if (extra == Extra::Sink) rule.sink = o.in<T>(3);
   if (extra == Extra::RelativeBias || extra == Extra::Alibi) {
     auto* const bias = o.workspace.take_array<cuda::Wide<T>>(shape.heads() * shape.distances());

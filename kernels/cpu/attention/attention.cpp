@@ -34,14 +34,14 @@ struct BlockSpace {
   T* product;  // (columns, max(key_dim, value_dim))
 };
 
-// Scores q k^T in space.p -> probabilities. The scale is applied to differences from the largest score, unless biases
-// or a sink need scaled scores.
+// Scores q k^T in space.p -> probabilities. The scale is applied to differences from the largest score, unless biases,
+// a mask or a sink need scaled scores.
 template <class T>
 void softmax_rows(const AttentionCall<T>& call, const Head& head, const Block& block, const BlockSpace<T>& space) {
   const AttentionShape& shape = call.shape;
   const AttentionRule<T>& rule = call.rule;
   const auto scale = static_cast<T>(rule.scale);
-  const bool scaled_first = rule.distance_bias != nullptr || rule.sink != nullptr;
+  const bool scaled_first = rule.distance_bias != nullptr || rule.sink != nullptr || rule.mask != nullptr;
   const T factor = scaled_first ? T(1) : scale;
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t query = block.first + r / shape.group, h = head.head * shape.group + r % shape.group;
@@ -58,6 +58,11 @@ void softmax_rows(const AttentionCall<T>& call, const Head& head, const Block& b
       const T* bias = bias_of_row(rule.distance_bias, shape, h, block, query) + from;
 #pragma GCC ivdep
       for (std::int64_t j = 0; j < seen; ++j) row[j] += bias[j];
+    }
+    if (rule.mask != nullptr) {
+      const T* mask = rule.mask + head.sample * rule.mask_sample + query * rule.mask_query + block.lo + from;
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < seen; ++j) row[j] += mask[j];
     }
     T largest = lane_max(row, seen);
     if (rule.sink != nullptr) largest = std::max(largest, rule.sink[h]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of `group` queries to each key and value head: softmax(scale q k^T + bias) v per sample and head, over the
-// keys a query sees. Scores are computed in blocks of queries: the workspace is a block of scores, never (seq, kv_seq).
+// Attention of `group` queries to each key and value head: softmax(scale q k^T + bias + mask) v per sample and head,
+// over the keys a query sees. Scores are computed in blocks of queries: the workspace is a block of scores, never (seq,
+// kv_seq).
 //
 // The queries are seq consecutive positions from `first_position` on, the keys are positions 0..kv_seq-1. A causal
 // query sees no key after its own position; a window w leaves it the w nearest of those, its own included. Every query
@@ -73,6 +74,10 @@ struct AttentionRule {
   const T* sink = nullptr;  // (kv_heads, group): one more logit in the softmax's denominator
   const Bias* distance_bias =
       nullptr;  // (kv_heads, group, distances): added to the scaled scores, least distance first
+  // Rows of kv_seq numbers, added to the scaled scores: that of a query is at sample * mask_sample + query *
+  // mask_query.
+  const T* mask = nullptr;
+  std::int64_t mask_sample = 0, mask_query = 0;
 };
 
 template <class T, class Bias = T>

@@ -211,10 +211,15 @@ TEST(HfConfig, GivesTheSequenceTheNameAndTheDtype) {
 
 TEST(HfConfig, AnUnsupportedFamilyIsRefusedByItsName) {
   const std::string list =
-      "supported are bert, bloom, deepseek_v3, deepseek_v32, falcon, gemma, gemma3, gemma3_text, gemma4, gemma4_text, "
-      "glm4_moe, gpt2, gpt_neox, gpt_oss, gptj, granite, kimi_k2, llama, llama4, llama4_text, mamba, mamba2, "
-      "minimax_m2, mistral, mixtral, nemotron_h, olmo2, opt, phi, phi3, qwen2, qwen3, qwen3_5, qwen3_5_moe, "
-      "qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, smollm3, stablelm, starcoder2, t5.";
+      "supported are bailing_moe, bailing_moe_v2, bert, bloom, camembert, codegen, deepseek_v2, "
+      "deepseek_v3, deepseek_v32, distilbert, dots1, ernie4_5, ernie4_5_moe, exaone4, falcon, gemma, "
+      "gemma3, gemma3_text, gemma4, gemma4_text, glm, glm4, glm4_moe, gpt2, gpt_neox, gpt_oss, gptj, "
+      "granite, granitemoe, granitemoeshared, hunyuan_v1_dense, internlm2, internlm3, kimi_k2, llama, "
+      "llama4, llama4_text, mamba, mamba2, minicpm, minimax_m2, ministral, ministral3, mistral, "
+      "mistral3, mixtral, nemotron_h, olmo2, olmo3, olmoe, opt, phi, phi3, phimoe, qwen2, qwen3, "
+      "qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, qwen3_vl, "
+      "qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, seed_oss, smollm3, stablelm, "
+      "starcoder2, t5, xlm-roberta.";
   EXPECT_EQ(refusal(R"({"model_type": "deepseek_v4"})"),
             "config.json: models of the family 'deepseek_v4' are not supported; " + list);
   EXPECT_EQ(refusal(R"({"model_type": "rwkv", "time_step_limit": [-Infinity, Infinity, NaN, "Infinity\""]})"),

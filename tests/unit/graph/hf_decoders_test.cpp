@@ -87,6 +87,196 @@ TEST(HfDecoders, HaveTheirPublishedParameters) {
             3'075'098'624);
 }
 
+// --- families that differ from Llama's or the mixtures' by a member or two: their checkpoints' metadata ---
+
+struct Published {
+  const char* name;
+  std::int64_t parameters;
+  const char* config;
+};
+void PrintTo(const Published& of, std::ostream* out) { *out << of.name; }
+
+const Published kPublished[] = {
+    {"olmo3_7b", 7'298'011'136,
+     R"("model_type": "olmo3", "hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 65536,
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "sliding_window": 4096,
+        "vocab_size": 100278)"},
+    {"olmoe_1b_7b", 6'919'161'856,
+     R"("model_type": "olmoe", "clip_qkv": null, "hidden_size": 2048, "intermediate_size": 1024,
+        "max_position_embeddings": 4096, "norm_topk_prob": false, "num_attention_heads": 16, "num_experts": 64,
+        "num_experts_per_tok": 8, "num_hidden_layers": 16, "num_key_value_heads": 16, "vocab_size": 50304)"},
+    {"seed_oss_36b", 36'151'104'512,
+     R"("model_type": "seed_oss", "attention_bias": true, "attention_out_bias": false, "head_dim": 128,
+        "hidden_size": 5120, "intermediate_size": 27648, "max_position_embeddings": 524288, "num_attention_heads": 80,
+        "num_hidden_layers": 64, "num_key_value_heads": 8, "vocab_size": 155136)"},
+    {"ernie4_5_0_3b", 360'748'032,
+     R"("model_type": "ernie4_5", "head_dim": 128, "hidden_size": 1024, "intermediate_size": 3072,
+        "max_position_embeddings": 131072, "num_attention_heads": 16, "num_hidden_layers": 18,
+        "num_key_value_heads": 2, "tie_word_embeddings": true, "use_bias": false, "vocab_size": 103424)"},
+    {"ernie4_5_21b_a3b", 21'825'437'888,
+     R"("model_type": "ernie4_5_moe", "hidden_size": 2560, "intermediate_size": 12288,
+        "max_position_embeddings": 131072, "moe_intermediate_size": 1536, "moe_k": 6, "moe_layer_interval": 1,
+        "moe_layer_start_index": 1, "moe_num_experts": 64, "moe_num_shared_experts": 2, "num_attention_heads": 20,
+        "num_hidden_layers": 28, "num_key_value_heads": 4, "tie_word_embeddings": true, "use_bias": false,
+        "vocab_size": 103424)"},
+    {"glm_4_9b_0414", 9'400'279'040,
+     R"("model_type": "glm4", "attention_bias": true, "head_dim": 128, "hidden_size": 4096,
+        "intermediate_size": 13696, "max_position_embeddings": 32768, "num_attention_heads": 32,
+        "num_hidden_layers": 40, "num_key_value_heads": 2, "partial_rotary_factor": 0.5, "vocab_size": 151552)"},
+    {"glm_4_9b", 9'399'951'360,
+     R"("model_type": "glm", "attention_bias": true, "head_dim": 128, "hidden_size": 4096, "intermediate_size": 13696,
+        "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers": 40,
+        "num_key_value_heads": 2, "vocab_size": 151552)"},
+    {"exaone_4_0_32b", 32'003'216'384,
+     R"("model_type": "exaone4", "head_dim": 128, "hidden_size": 5120, "intermediate_size": 27392,
+        "max_position_embeddings": 131072, "num_attention_heads": 40, "num_hidden_layers": 64,
+        "num_key_value_heads": 8, "sliding_window": 4096, "sliding_window_pattern": "LLLG", "vocab_size": 102400)"},
+    {"internlm2_5_7b", 7'737'708'544,
+     R"("model_type": "internlm2", "bias": false, "hidden_size": 4096, "intermediate_size": 14336,
+        "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32,
+        "num_key_value_heads": 8, "vocab_size": 92544)"},
+    {"minicpm_2b", 2'724'880'896,
+     R"("model_type": "minicpm", "dim_model_base": 256, "hidden_size": 2304, "intermediate_size": 5760,
+        "max_position_embeddings": 2048, "num_attention_heads": 36, "num_hidden_layers": 40,
+        "num_key_value_heads": 36, "scale_depth": 1.4, "scale_emb": 12, "vocab_size": 122753)"},
+    {"dots_llm1", 142'774'381'696,
+     R"("model_type": "dots1", "first_k_dense_replace": 1, "hidden_size": 4096, "intermediate_size": 10944,
+        "max_position_embeddings": 32768, "max_window_layers": 62, "moe_intermediate_size": 1408,
+        "n_routed_experts": 128, "n_shared_experts": 2, "norm_topk_prob": true, "num_attention_heads": 32,
+        "num_experts_per_tok": 6, "num_hidden_layers": 62, "num_key_value_heads": 32, "routed_scaling_factor": 2.5,
+        "vocab_size": 152064)"},
+    {"ling_lite", 16'801'974'272,
+     R"("model_type": "bailing_moe", "first_k_dense_replace": 0, "head_dim": 128, "hidden_size": 2048,
+        "intermediate_size": 5632, "max_position_embeddings": 16384, "moe_intermediate_size": 1408,
+        "norm_topk_prob": true, "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 6,
+        "num_hidden_layers": 28, "num_key_value_heads": 4, "num_shared_experts": 2, "vocab_size": 126464)"},
+    {"ling_mini_2_0", 16'255'643'392,
+     R"("model_type": "bailing_moe_v2", "first_k_dense_replace": 1, "head_dim": 128, "hidden_size": 2048,
+        "intermediate_size": 5120, "max_position_embeddings": 32768, "moe_intermediate_size": 512,
+        "moe_router_enable_expert_bias": true, "norm_topk_prob": true, "num_attention_heads": 16, "num_experts": 256,
+        "num_experts_per_tok": 8, "num_hidden_layers": 20, "num_key_value_heads": 4, "num_shared_experts": 1,
+        "partial_rotary_factor": 0.5, "routed_scaling_factor": 2.5, "use_qk_norm": true, "vocab_size": 157184)"},
+    {"deepseek_v2_lite", 15'706'484'224,
+     R"("model_type": "deepseek_v2", "first_k_dense_replace": 1, "hidden_size": 2048, "intermediate_size": 10944,
+        "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 1408, "n_routed_experts": 64,
+        "n_shared_experts": 2, "norm_topk_prob": false, "num_attention_heads": 16, "num_experts_per_tok": 6,
+        "num_hidden_layers": 27, "num_key_value_heads": 16, "q_lora_rank": null, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "scoring_func": "softmax", "v_head_dim": 128, "vocab_size": 102400)"},
+    {"deepseek_v2", 235'741'434'880,
+     R"("model_type": "deepseek_v2", "first_k_dense_replace": 1, "hidden_size": 5120, "intermediate_size": 12288,
+        "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 1536,
+        "n_routed_experts": 160, "n_shared_experts": 2, "norm_topk_prob": false, "num_attention_heads": 128,
+        "num_experts_per_tok": 6, "num_hidden_layers": 60, "num_key_value_heads": 128, "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "routed_scaling_factor": 16.0, "v_head_dim": 128,
+        "vocab_size": 102400)"},
+    {"phi_3_5_moe", 41'873'153'344,
+     R"("model_type": "phimoe", "attention_bias": true, "hidden_size": 4096, "intermediate_size": 6400,
+        "lm_head_bias": true, "max_position_embeddings": 131072, "num_attention_heads": 32,
+        "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 16,
+        "sliding_window": 131072, "vocab_size": 32064)"},
+    {"granite_3_1b_a400m", 1'334'628'352,
+     R"("model_type": "granitemoe", "attention_multiplier": 0.015625, "embedding_multiplier": 12.0,
+        "hidden_size": 1024, "intermediate_size": 512, "logits_scaling": 6.0, "max_position_embeddings": 4096,
+        "num_attention_heads": 16, "num_experts_per_tok": 8, "num_hidden_layers": 24, "num_key_value_heads": 8,
+        "num_local_experts": 32, "residual_multiplier": 0.22, "tie_word_embeddings": true, "vocab_size": 49155)"},
+    {"mistral_small_3_1_24b", 23'572'403'200,
+     R"("model_type": "mistral3", "vision_config": {"depth": 1}, "text_config": {"model_type": "mistral",
+        "head_dim": 128, "hidden_size": 5120, "intermediate_size": 32768, "max_position_embeddings": 131072,
+        "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8, "vocab_size": 131072})"},
+    {"qwen3_vl_8b", 8'190'735'360,
+     R"("model_type": "qwen3_vl", "vision_config": {"depth": 27}, "text_config": {"model_type": "qwen3_vl_text",
+        "head_dim": 128, "hidden_size": 4096, "intermediate_size": 12288, "max_position_embeddings": 262144,
+        "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "vocab_size": 151936})"},
+    {"codegen_350m", 356'712'448,
+     R"("model_type": "codegen", "activation_function": "gelu_new", "n_embd": 1024, "n_head": 16, "n_inner": null,
+        "n_layer": 20, "n_positions": 2048, "rotary_dim": 32, "vocab_size": 51200)"},
+    {"roberta_base", 124'697'433,
+     R"("model_type": "roberta", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072,
+        "layer_norm_eps": 1e-05, "max_position_embeddings": 514, "num_attention_heads": 12, "num_hidden_layers": 12,
+        "type_vocab_size": 1, "vocab_size": 50265)"},
+    {"xlm_roberta_base", 278'295'186,
+     R"("model_type": "xlm-roberta", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072,
+        "layer_norm_eps": 1e-05, "max_position_embeddings": 514, "num_attention_heads": 12, "num_hidden_layers": 12,
+        "type_vocab_size": 1, "vocab_size": 250002)"},
+    {"distilbert_base", 66'985'530,
+     R"("model_type": "distilbert", "activation": "gelu", "dim": 768, "hidden_dim": 3072,
+        "max_position_embeddings": 512, "n_heads": 12, "n_layers": 6, "sinusoidal_pos_embds": false,
+        "vocab_size": 30522)"},
+};
+
+class PublishedModels : public testing::TestWithParam<Published> {};
+
+TEST_P(PublishedModels, HaveTheirParameters) { EXPECT_EQ(parameters_of(GetParam().config), GetParam().parameters); }
+
+INSTANTIATE_TEST_SUITE_P(HfDecoders, PublishedModels, testing::ValuesIn(kPublished),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+const char* published(const std::string& name) {
+  for (const Published& one : kPublished)
+    if (one.name == name) return one.config;
+  throw InputError(name);
+}
+
+// Three layers with a window and positions, then one without either.
+TEST(HfDecoders, OfExaone4HaveNoPositionsWhereTheySeeAll) {
+  const ModelConfig model = read(published("exaone_4_0_32b"));
+  EXPECT_EQ(model.more.at("full_every"), 4);
+  EXPECT_EQ(count(model, OpKind::Rotary), 2 * 48);
+  const Graph graph = graph_of(model);
+  const auto windows = std::count_if(graph.ops().begin(), graph.ops().end(),
+                                     [](const Op& op) { return op.attributes.attention_window == 4096; });
+  EXPECT_EQ(windows, 0) << "the sequence of 4096 is no longer than the window";
+}
+
+// 1.4 / sqrt(40), and 256 / 2304.
+TEST(HfDecoders, OfMiniCpmHaveFactorsOfTheirDepthAndWidth) {
+  const ModelConfig model = read(published("minicpm_2b"));
+  EXPECT_NEAR(model.factors.at("residual_scale"), 0.22136, 1e-5);
+  EXPECT_NEAR(model.factors.at("logit_scale"), 0.11111, 1e-5);
+  EXPECT_EQ(model.factors.at("embed_scale"), 12.0);
+}
+
+TEST(HfDecoders, OfDeepSeekV2ScoreBySoftmax) {
+  const ModelConfig model = read(published("deepseek_v2_lite"));
+  EXPECT_EQ(count(model, OpKind::Sigmoid), 0);
+  EXPECT_EQ(count(model, OpKind::TopKSlots), 26);
+}
+
+// Behind two rows that are no positions.
+TEST(HfDecoders, OfRobertaCountPositionsFromTwo) {
+  const ModelConfig model = read(published("roberta_base"));
+  EXPECT_EQ(model.seq, 512);
+  EXPECT_EQ(model.more.at("position_offset"), 2);
+}
+
+TEST(HfDecoders, RefuseMembersThatChangeTheModel) {
+  const auto refusal_of = [](const std::string& name, const std::string& from, const std::string& to) {
+    std::string config = published(name);
+    config.replace(config.find(from), from.size(), to);
+    try {
+      (void)read(config);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  EXPECT_NE(refusal_of("olmoe_1b_7b", R"("clip_qkv": null)", R"("clip_qkv": 8.0)")
+                .find("'clip_qkv' bounds queries, keys and values"),
+            std::string::npos);
+  EXPECT_NE(refusal_of("dots_llm1", R"("max_window_layers": 62)", R"("sliding_window": 4096, "max_window_layers": 40)")
+                .find("'sliding_window' is set for the layers from 40 on"),
+            std::string::npos);
+  EXPECT_NE(refusal_of("mistral_small_3_1_24b", R"("model_type": "mistral",)", R"("model_type": "llama",)")
+                .find("'text_config' is of the family llama"),
+            std::string::npos);
+  EXPECT_NE(refusal_of("ernie4_5_21b_a3b", R"("moe_k": 6)", R"("moe_layer_end_index": 20, "moe_k": 6)")
+                .find("'moe_layer_end_index' is 20"),
+            std::string::npos);
+  EXPECT_NE(refusal_of("distilbert_base", R"("sinusoidal_pos_embds": false)", R"("sinusoidal_pos_embds": true)")
+                .find("sinusoidal_pos_embds"),
+            std::string::npos);
+}
+
 // --- scans ---
 
 constexpr const char* kCodestral =

@@ -113,8 +113,8 @@ TEST(OnnxModel, AttentionAsAnOperatorIsAttention) {
     }
 }
 
-// Masks that are constant but not causal, such as a window's, are left out, and that is said.
-TEST(OnnxModel, OtherMasksThanCausalOnesAreNoted) {
+// A causal mask and a window of 3 keys are attention's own.
+TEST(OnnxModel, CausalMasksAndWindowsAreNoOperands) {
   for (const bool window : {false, true}) {
     OnnxWriter w;
     w.input("x", {"2", "3", "6", "4"}, 1);
@@ -126,11 +126,13 @@ TEST(OnnxModel, OtherMasksThanCausalOnesAreNoted) {
     const std::string weights =
         w.node("Softmax", {w.node("Add", {scores, w.floats({6, 6}, mask)})}, {.numbers = {{"axis", -1}}});
     const ModelConfig model = read(w.finish(w.node("MatMul", {weights, projected("v")})));
-    EXPECT_EQ(summary_of(model).notes.size(), window ? 1u : 0u);
+    EXPECT_TRUE(summary_of(model).notes.empty());
     const Graph graph = forward(model);
     for (const Op& op : graph.ops())
       if (op.kind == OpKind::GroupedAttention) {
-        EXPECT_EQ(op.attributes.causal, !window);
+        EXPECT_TRUE(op.attributes.causal);
+        EXPECT_EQ(op.attributes.attention_window, window ? 3 : 0);
+        EXPECT_EQ(op.inputs.size(), 3u);
       }
   }
 }
@@ -163,17 +165,21 @@ TEST(OnnxModel, ScalesOfAttentionAreKept) {
   }
 }
 
-// A constant that no pattern takes is data of the graph, whatever it is computed with, and said to be.
-TEST(OnnxModel, ConstantsOutsideOfPatternsAreInputs) {
+// A constant that no pattern takes is data of the graph, with the numbers that it is computed to be.
+TEST(OnnxModel, ConstantsOutsideOfPatternsKeepTheirNumbers) {
   OnnxWriter w;
   w.input("x", {"2", "4"}, 1);
   const std::string table = w.node("Cos", {w.node("Cast", {w.integers({0, 1, 2, 3})}, {.numbers = {{"to", 1}}})});
   const std::string product = w.node("MatMul", {w.node("Mul", {"x", table}), w.weight("w", {4, 3})});
   const ModelConfig model = read(w.finish(w.node("Tanh", {product})));
-  ASSERT_EQ(summary_of(model).notes.size(), 1u);
-  EXPECT_NE(summary_of(model).notes[0].find("1 constant of the file becomes input of the graph"), std::string::npos)
-      << summary_of(model).notes[0];
-  EXPECT_EQ(parameter_count(forward(model)), 12);
+  EXPECT_TRUE(summary_of(model).notes.empty());
+  const Graph graph = forward(model);
+  EXPECT_EQ(parameter_count(graph), 12);
+  ASSERT_EQ(graph.constants.size(), 1u);
+  const std::vector<double>& numbers = *graph.constants.begin()->second;
+  ASSERT_EQ(numbers.size(), 4u);
+  EXPECT_EQ(numbers[0], 1.0);
+  EXPECT_NEAR(numbers[2], std::cos(2.0), 1e-12);
 }
 
 // What is compared with a number is compared with a tensor of it, so that a run has the file's.

@@ -20,6 +20,7 @@ struct Example {
   std::int64_t batch, seq, kv_seq, kv_heads, group, d, e;
   Attributes attributes = {};
   std::int64_t buckets = 0;
+  const char* mask = "";  // its dimensions: of samples, queries, keys
 };
 void PrintTo(const Example& example, std::ostream* out) { *out << example.name; }
 
@@ -30,6 +31,13 @@ std::vector<Dim> key_dims(const Example& s, const Dim& last) {
   return {{"batch", s.batch}, {"kv_seq", s.kv_seq}, {"kv_heads", s.kv_heads}, last};
 }
 
+std::vector<Dim> mask_dims(const Example& s) {
+  std::vector<Dim> dims;
+  for (const char* dim = s.mask; *dim != 0; ++dim)
+    dims.push_back(*dim == 'b' ? Dim{"batch", s.batch} : *dim == 'q' ? Dim{"seq", s.seq} : Dim{"kv_seq", s.kv_seq});
+  return dims;
+}
+
 OpCase attention(const Example& s) {
   OpCase c;
   std::vector<TensorId> operands = {c.parameter("q", query_dims(s), -2, 2), c.parameter("k", key_dims(s, {"d", s.d})),
@@ -38,6 +46,7 @@ OpCase attention(const Example& s) {
   if (s.attributes.extra == Extra::Sink) operands.push_back(c.parameter("extra", {heads, group}));
   if (s.attributes.extra == Extra::RelativeBias)
     operands.push_back(c.parameter("extra", {{"buckets", s.buckets}, heads, group}));
+  if (s.attributes.extra == Extra::Mask) operands.push_back(c.input("extra", mask_dims(s), -3, 3));
   c.add(OpKind::GroupedAttention, operands, s.attributes, "out");
   return c;
 }
@@ -76,6 +85,12 @@ Values by_loops(const Example& s, const OpCase& c) {
             for (std::int64_t x = 0; x < s.d; ++x) score += scale * at(q, row * s.d + x) * at(k, key * s.d + x);
             if (a.extra == Extra::RelativeBias)
               score += at(c.values.at(TensorId(3)), bucket_of(j - position, s) * s.kv_heads * s.group + head);
+            if (a.extra == Extra::Mask) {
+              std::int64_t place = 0;
+              for (const char* dim = s.mask; *dim != 0; ++dim)
+                place = *dim == 'b' ? b : *dim == 'q' ? place * s.seq + i : place * s.kv_seq + j;
+              score += at(c.values.at(TensorId(3)), place);
+            }
             if (a.extra == Extra::Alibi)
               score -= std::pow(2.0, -8.0 * static_cast<double>(head + 1) / static_cast<double>(s.kv_heads * s.group)) *
                        static_cast<double>(std::abs(position - j));
@@ -106,6 +121,10 @@ const Example kExamples[] = {
     {"relative_causal", 2, 8, 12, 2, 2, 2, 3, {.causal = true, .extra = Extra::RelativeBias}, 8},
     {"alibi", 2, 4, 4, 4, 2, 2, 3, {.causal = true, .extra = Extra::Alibi}},
     {"alibi_both_ways", 2, 4, 8, 2, 4, 2, 2, {.extra = Extra::Alibi}},
+    {"mask_of_samples", 2, 4, 6, 2, 2, 2, 3, {.extra = Extra::Mask}, 0, "bk"},
+    {"mask_of_queries", 2, 4, 4, 2, 1, 2, 3, {.causal = true, .extra = Extra::Mask}, 0, "qk"},
+    {"mask_of_both", 3, 4, 7, 1, 2, 2, 3, {.causal = true, .attention_window = 3, .extra = Extra::Mask}, 0, "bqk"},
+    {"mask_of_all_alike", 2, 3, 5, 2, 2, 2, 2, {.extra = Extra::Mask}, 0, "k"},
     // A block of queries is 128 / group long: these need several.
     {"blocks", 1, 6, 7, 1, 43, 1, 1, {.causal = true, .extra = Extra::Sink}},
     {"blocks_of_windows",
@@ -266,6 +285,12 @@ TEST(GroupedAttention, RefusesExtraOperandsThatDoNotFit) {
   says(refused(q, k, v, bias, table("buckets", 2)), "an even number of buckets from 4 to 510");
   says(refused(q, k, v, causal_bias, table("buckets", 1)), "from 2 to 255 buckets");
   says(refused(q, k, v, causal_bias, table("buckets", 256)), "from 2 to 255 buckets");
+  const Attributes mask{.extra = Extra::Mask};
+  says(refused(q, k, v, mask), "it takes an extra operand exactly when");
+  says(refused(q, k, v, mask, {{q[1], q[0], k[1]}}), "extra, a mask, must have the dimensions (batch, seq, kv_seq)");
+  says(refused(q, k, v, mask, {{q[0], q[1]}}), "extra, a mask, must have the dimensions (batch, seq, kv_seq)");
+  says(refused(q, k, v, mask, {{q[0], q[2], k[1]}}), "extra, a mask, must have the dimensions (batch, seq, kv_seq)");
+  EXPECT_EQ(refused(q, k, v, mask, {{q[0], q[1], k[1]}}), "not refused");
   EXPECT_EQ(refused(q, k, v, causal_bias, table("buckets", 255)), "not refused");
   EXPECT_EQ(refused(q, k, v, bias, table("buckets", 510)), "not refused");
 }

@@ -117,7 +117,10 @@ Made softplus(const NodeReader& r) {
 Made where(const NodeReader& r) { return {r.b.select(r.in(0), r.in(1), r.in(2))}; }
 Made cast(const NodeReader& r) {
   const std::int64_t to = r.number("to", 1);
-  const bool real = to == 1 || to == 10 || to == 11 || to == 16;
+  const bool real = to == 1 || to == 10 || to == 11 || to == 16, truth = to == 9;
+  if (truth && !r.b.at(r.in(0)).constant)
+    return {r.b.compare(Comparison::NotEqual, r.in(0),
+                        r.b.constant({}, r.b.at(r.in(0)).integer, std::vector<double>{0.0}))};
   return {r.b.unary(real ? Kind::ToFloat : Kind::ToInteger, r.in(0))};
 }
 Made cast_like(const NodeReader& r) {
@@ -418,8 +421,9 @@ Made attention(const NodeReader& r) {
   const int v = as_heads(r, r.in(2), r.number("kv_num_heads", 0));
   r.b.expect(!r.has(4) && !r.has(5), "keys of earlier steps have no place in training; export without a cache");
   r.b.expect(r.real("softcap", 0.0) == 0.0, "scores with a softcap have no equal here");
-  if (r.has(3)) r.b.module().notes.push_back(fmt::format("the mask of attention '{}' is left out", r.b.name));
-  int x = r.b.attention(q, k, v, r.real("scale", 0.0), r.number("is_causal", 0) != 0);
+  const bool causal = r.number("is_causal", 0) != 0;
+  int x = r.has(3) ? r.b.masked_attention(q, k, v, r.real("scale", 0.0), causal, r.in(3))
+                   : r.b.attention(q, k, v, r.real("scale", 0.0), {.causal = causal});
   if (flat) {
     const Shape of = r.b.shape(x);
     x = r.b.reshape(r.b.swap(x, 1, 2), {of[0], of[2], of[1] * of[3]});

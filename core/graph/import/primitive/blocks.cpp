@@ -60,12 +60,13 @@ std::vector<Part> parts_of(const Module& module) {
   std::vector<Part> parts;
   std::map<int, int> ending;  // how many of the live tensors are read last by which node
   int live = 0;
+  const std::vector<bool> aside = made_of_integers(module);  // masks, which lead to all layers
   Part part{0, -1, 0, {}};
   for (int n = 0; n < count; ++n) {
     const Node& node = module.nodes[static_cast<std::size_t>(n)];
     live -= ending[n];
     const bool data = node.kind == Kind::Input && !node.integer;  // a residual sum may be of the input itself
-    if (!data && (node.inputs.empty() || node.constant)) continue;
+    if (!data && (node.inputs.empty() || node.constant || aside[static_cast<std::size_t>(n)])) continue;
     const int end = last_read[static_cast<std::size_t>(n)];
     if (end > n) {
       ++live;

@@ -21,6 +21,8 @@ inline constexpr std::int64_t kMaxRow = 1 << 20;  // the same of those of one di
 // All values that are kept, but for those of the smallest constants.
 inline constexpr std::int64_t kMaxKept = 1 << 25;
 inline constexpr std::size_t kMaxRank = 64;
+inline constexpr double kHiddenScore =
+    -3e38;  // what hides a score: -infinity would leave no number where all are hidden
 
 // What a binary op of primitive kind, or a comparison, makes of two numbers.
 // The value of a function of one number; of other kinds no number.
@@ -90,7 +92,16 @@ class Builder {
   int batch_norm(int x, int gamma, int beta, double epsilon);
   // Turns the first `dims` elements of the last dimension by angles of the position along `axis`.
   int rotary(int x, std::int64_t axis, std::int64_t dims, double base);
-  int attention(int q, int k, int v, double scale, bool causal);
+  // mask: added to the scaled scores, (samples or 1, queries or 1, keys).
+  struct Attended {
+    bool causal = false;
+    std::int64_t window = 0;  // keys back from the query, where causal; 0: all
+    std::optional<int> mask = {};
+  };
+  int attention(int q, int k, int v, double scale, const Attended& attended);
+  // The same written out, for patterns to be found in, with a mask that broadcasts to (batch, heads, queries, keys):
+  // numbers that are added to the scores, or integers, 0 where a key is hidden. scale 0: 1 / sqrt(d).
+  int masked_attention(int q, int k, int v, double scale, bool causal, int mask);
   int cross_entropy(int logits, int labels);
   // A mixture of experts: slots of `capacity` for the `top_k` best experts of each token by scores (batch, seq,
   // expert).

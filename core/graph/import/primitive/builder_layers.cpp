@@ -147,13 +147,47 @@ int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, double base) {
   return add(Kind::Rotary, {x}, shape(x), false, {.axes = {axis_of(x, axis)}, .window = {dims}, .number = base});
 }
 
-int Builder::attention(int q, int k, int v, double scale, bool causal) {
+int Builder::attention(int q, int k, int v, double scale, const Attended& attended) {
   const Shape &a = shape(q), &b = shape(k), &c = shape(v);
   const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && a[0] == c[0] && b[1] == c[1] &&
                     b[1] > 0 && a[1] % b[1] == 0 && b[2] == c[2] && a[3] == b[3];
   expect(fits, fmt::format("queries {}, keys {} and values {} must be (batch, heads, positions, dimensions)",
                            to_text(a), to_text(b), to_text(c)));
-  return add(Kind::Attention, {q, k, v}, {a[0], a[1], a[2], c[3]}, false, {.number = scale, .causal = causal});
+  std::vector<int> inputs = {q, k, v};
+  if (attended.mask) {
+    const Shape& mask = shape(*attended.mask);
+    expect(
+        mask.size() == 3 && (mask[0] == 1 || mask[0] == a[0]) && (mask[1] == 1 || mask[1] == a[2]) && mask[2] == b[2],
+        fmt::format("a mask {} does not fit queries {} and keys {}", to_text(mask), to_text(a), to_text(b)));
+    inputs.push_back(*attended.mask);
+  }
+  Details details{.number = scale, .causal = attended.causal};
+  if (attended.window > 0) details.window = {attended.window};
+  return add(Kind::Attention, inputs, {a[0], a[1], a[2], c[3]}, false, details);
+}
+
+int Builder::masked_attention(int q, int k, int v, double scale, bool causal, int mask) {
+  const Shape a = shape(q), b = shape(k), c = shape(v);
+  expect(a.size() == 4 && b.size() == 4 && c.size() == 4 && b[1] > 0 && a[1] % b[1] == 0 && b[1] == c[1],
+         fmt::format("queries {}, keys {} and values {} must be (batch, heads, positions, dimensions)", to_text(a),
+                     to_text(b), to_text(c)));
+  const std::int64_t group = a[1] / b[1];
+  if (group > 1) {
+    k = repeat(k, 1, group);
+    v = repeat(v, 1, group);
+  }
+  const double factor = scale == 0.0 ? 1.0 / std::sqrt(static_cast<double>(a[3])) : scale;
+  int scores = binary(Kind::Multiply, matmul(q, swap(k, -1, -2)), scalar(factor));
+  if (causal) {
+    const auto positions = [&](std::int64_t count) { return range(0.0, static_cast<double>(count), 1.0, true); };
+    const int seen = compare(Comparison::LessEqual, positions(b[2]), unsqueeze(positions(a[2]), {1}));
+    scores = select(seen, scores, scalar(kHiddenScore));
+  }
+  if (at(mask).integer)
+    scores = select(mask, scores, scalar(kHiddenScore));
+  else
+    scores = binary(Kind::Add, scores, mask);
+  return matmul(softmax(scores, -1), v);
 }
 
 int Builder::cross_entropy(int logits, int labels) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <set>
 
@@ -189,7 +190,9 @@ Value Emitter::leaf(int n) {
   if (of_image) order = joined({by_dim[0], by_dim[2], by_dim[3], by_dim[1]});
   const TensorKind kind = of.kind == Kind::Parameter ? TensorKind::Parameter : TensorKind::Input;
   const std::string name = of.name.empty() ? "constant" : of.name;
-  return {graph_.add_tensor(unique(name), kind, of.integer ? DType::I32 : graph_.dtype, dims(order)), order};
+  const TensorId made = graph_.add_tensor(unique(name), kind, of.integer ? DType::I32 : graph_.dtype, dims(order));
+  if (of.values) graph_.constants.emplace(made, std::make_shared<const std::vector<double>>(*of.values));
+  return {made, order};
 }
 
 // A number that an op reads as a tensor; most are the factor of a Scale.
@@ -198,7 +201,9 @@ Value Emitter::number(int n) {
   if (known != numbers_.end()) return {known->second};
   const std::string name = node(n).name.empty() ? "number" : node(n).name + ".number";
   const DType type = node(n).integer ? DType::I32 : graph_.dtype;
-  return {numbers_.emplace(n, graph_.add_tensor(unique(name), TensorKind::Input, type, {})).first->second};
+  const TensorId made = graph_.add_tensor(unique(name), TensorKind::Input, type, {});
+  graph_.constants.emplace(made, std::make_shared<const std::vector<double>>(1, *scalar(n)));
+  return {numbers_.emplace(n, made).first->second};
 }
 
 TensorId Emitter::parameter_of(int n, const std::vector<Wanted>& wanted) {
@@ -221,7 +226,7 @@ Value Emitter::with_number(int n) {
   const Node& of = node(n);
   const bool first = scalar(of.inputs[0]).has_value();
   const double number = *scalar(of.inputs[first ? 0 : 1]);
-  const Value x = operand(n, first ? 1 : 0);
+  const Value given = operand(n, first ? 1 : 0), x{as_float(given.tensor), given.order};
   const auto scale = [&](TensorId y, double by) { return by == 1.0 ? y : add(OpKind::Scale, "", {y}, {.scale = by}); };
   const auto shift = [&](TensorId y, double by) { return by == 0.0 ? y : add(OpKind::Shift, "", {y}, {.value = by}); };
   const auto made = [&]() -> TensorId {
@@ -261,13 +266,21 @@ TensorId Emitter::power(TensorId x, double exponent) {
   return exponent < 0 ? add(OpKind::Reciprocal, "", {*made}) : *made;
 }
 
-// Whole numbers are compared as floating-point ones of 32 bits, and with a single number by a tensor of it, made of the
-// other operand.
+// Whole numbers are computed and compared as floating-point ones of 32 bits.
+TensorId Emitter::as_float(TensorId x) {
+  return graph_.tensor(x).dtype == DType::I32 ? add(OpKind::Cast, ".float", {x}, {.dtype = DType::F32}) : x;
+}
+
+// 1 where x is 0 (`zero`), or where it is not.
+TensorId Emitter::truth(TensorId x, bool zero) {
+  const TensorId number = as_float(x), none = add(OpKind::Scale, ".zero", {number}, {.scale = 0.0});
+  return add(OpKind::Compare, zero ? "" : ".truth", {number, none},
+             {.comparison = zero ? Comparison::Equal : Comparison::NotEqual});
+}
+
+// With a single number by a tensor of it, made of the other operand.
 Value Emitter::compare(int n) {
   const Node& of = node(n);
-  const auto as_float = [&](TensorId x) {
-    return graph_.tensor(x).dtype == DType::I32 ? add(OpKind::Cast, ".float", {x}, {.dtype = DType::F32}) : x;
-  };
   const auto made = [&](TensorId x, TensorId y) {
     return add(OpKind::Compare, "", {x, y}, {.comparison = of.details.comparison});
   };
@@ -304,8 +317,8 @@ Value Emitter::binary(int n) {
                           std::equal(small.order.rbegin(), small.order.rend(), large.order.rbegin());
     if (trailing) return {add(OpKind::BiasAdd, "", {large.tensor, small.tensor}), order};
   }
-  x = widened(x, order);
-  y = widened(y, order);
+  x = widened({as_float(x.tensor), x.order}, order);
+  y = widened({as_float(y.tensor), y.order}, order);
   const auto both = [&](OpKind kind, TensorId a, TensorId b) { return add(kind, "", {a, b}); };
   switch (of.kind) {
     case Kind::Maximum:  // y + relu(x - y)
@@ -329,7 +342,14 @@ Value Emitter::binary(int n) {
 Value Emitter::select(int n) {
   const AxisList order = joined(axes_.of(n));
   std::vector<TensorId> inputs;
-  for (const std::size_t k : {0, 1, 2}) inputs.push_back(widened(operand(n, k), order).tensor);
+  for (const std::size_t k : {0, 1, 2}) {
+    Value x = operand(n, k);
+    if (k > 0)
+      x.tensor = as_float(x.tensor);
+    else if (graph_.tensor(x.tensor).dtype != DType::I32)
+      x.tensor = truth(x.tensor, false);
+    inputs.push_back(widened(x, order).tensor);
+  }
   return {add(OpKind::Select, "", inputs), order};
 }
 
@@ -337,6 +357,7 @@ Value Emitter::unary(int n) {
   const Node& of = node(n);
   const Value x = operand(n, 0);
   if (of.kind == Kind::Square) return {add(OpKind::Multiply, "", {x.tensor, x.tensor}), x.order};
+  if (of.kind == Kind::Not) return {truth(x.tensor, true), x.order};
   if (of.kind == Kind::ToFloat) return {add(OpKind::Cast, "", {x.tensor}, {.dtype = graph_.dtype}), x.order};
   if (of.kind == Kind::Dropout)
     return {add(OpKind::Dropout, "", {x.tensor},

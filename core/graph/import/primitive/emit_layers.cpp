@@ -165,10 +165,32 @@ Value Emitter::attention(int n) {
   // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
   const double given = node(n).details.number;
   const double scale = given == 0.0 ? 1.0 : given == 1.0 ? std::nextafter(1.0, 2.0) : given;
-  const TensorId made =
-      add(OpKind::GroupedAttention, "", {queries, of_keys(1, width, ".keys"), of_keys(2, value, ".values")},
-          {.scale = scale, .causal = node(n).details.causal});
+  const Details& details = node(n).details;
+  std::vector<TensorId> inputs = {queries, of_keys(1, width, ".keys"), of_keys(2, value, ".values")};
+  Attributes attributes{
+      .scale = scale, .causal = details.causal, .attention_window = details.window.empty() ? 0 : details.window[0]};
+  if (node(n).inputs.size() > 3) {
+    inputs.push_back(attention_mask(n, graph_.tensor(inputs[0]).dims, graph_.tensor(inputs[1]).dims[1]));
+    attributes.extra = Attributes::Extra::Mask;
+  }
+  const TensorId made = add(OpKind::GroupedAttention, "", inputs, attributes);
   return unshaped(made, {batch, seq, heads, {group, "group"}, value});
+}
+
+// The mask by the names of queries and keys, without dimensions in which it is the same.
+TensorId Emitter::attention_mask(int n, const std::vector<Dim>& queries, const Dim& keys) {
+  const std::vector<AxisList> own = axes_.of_operand(n, 3);
+  std::vector<Wanted> wanted;
+  std::vector<Dim> to;
+  for (const std::size_t d : {0, 1})
+    if (!own[d].empty()) {
+      wanted.push_back({own[d], "mask_queries"});
+      to.push_back(queries[d]);
+    }
+  wanted.push_back({own[2], "mask_keys"});
+  to.push_back(keys);
+  const TensorId mask = shaped(operand(n, 3), wanted);
+  return graph_.tensor(mask).dims == to ? mask : add(OpKind::Reshape, ".mask", {mask}, {.result_dims = to});
 }
 
 Value Emitter::rotary(int n) {

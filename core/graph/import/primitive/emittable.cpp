@@ -9,7 +9,15 @@ namespace meshwright::primitive {
 
 namespace {
 
-// A power has a number on one side; integers are compared and looked up, and no more.
+// Whether integers are computed, not only moved: those that look up must be whole numbers to the last bit.
+bool is_computed(const Module& module, int i) {
+  const Node* at = &module.nodes[static_cast<std::size_t>(i)];
+  while (!at->inputs.empty() && at->kind >= Kind::Reshape && at->kind <= Kind::Slice)
+    at = &module.nodes[static_cast<std::size_t>(at->inputs[0])];
+  return !at->inputs.empty() && at->integer;
+}
+
+// A power has a number on one side.
 bool is_emittable(const Module& module, const Node& node) {
   const auto number = [&](int of) {
     const Node* at = &module.nodes[static_cast<std::size_t>(of)];
@@ -18,7 +26,6 @@ bool is_emittable(const Module& module, const Node& node) {
     return at->values && at->values->size() == 1 ? std::optional(at->values->front()) : std::nullopt;
   };
   switch (node.kind) {
-    case Kind::Not:
     case Kind::ToInteger:
     case Kind::PickLabel:
     case Kind::TopK:
@@ -30,9 +37,9 @@ bool is_emittable(const Module& module, const Node& node) {
       return exponent || (base && *base > 0.0);
     }
     case Kind::Divide:
-    case Kind::Maximum:
-    case Kind::Minimum:
       return !node.integer;
+    case Kind::Gather:
+      return !is_computed(module, node.inputs[1]);
     default:
       return true;
   }

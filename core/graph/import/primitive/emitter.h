@@ -76,6 +76,8 @@ class Emitter {
   [[nodiscard]] Value number(int n);
   [[nodiscard]] TensorId parameter_of(int n, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value binary(int n);
+  [[nodiscard]] TensorId as_float(TensorId x);
+  [[nodiscard]] TensorId truth(TensorId x, bool zero);
   [[nodiscard]] Value compare(int n);
   [[nodiscard]] Value with_number(int n);
   [[nodiscard]] TensorId power(TensorId x, double exponent);
@@ -93,6 +95,7 @@ class Emitter {
   [[nodiscard]] Value batch_norm(int n);
   [[nodiscard]] Value softmax(int n);
   [[nodiscard]] Value attention(int n);
+  [[nodiscard]] TensorId attention_mask(int n, const std::vector<Dim>& queries, const Dim& keys);
   [[nodiscard]] Value rotary(int n);
   [[nodiscard]] std::vector<Wanted> by_expert(int n, std::size_t k) const;
   [[nodiscard]] Value slots(int n);

@@ -78,6 +78,20 @@ std::vector<int> cross_entropies_of(const Module& module, int i) {
   return found;
 }
 
+std::vector<bool> made_of_integers(const Module& module) {
+  std::vector<bool> made;
+  for (const Node& node : module.nodes) {
+    bool all = !node.inputs.empty(), any = false;
+    for (const int input : node.inputs) {
+      const auto i = static_cast<std::size_t>(input);
+      all = all && (made[i] || module.nodes[i].constant);
+      any = any || made[i];
+    }
+    made.push_back(node.kind == Kind::Input ? node.integer : all && any);
+  }
+  return made;
+}
+
 std::vector<int> uses_of(const Module& module) {
   std::vector<int> uses(module.nodes.size(), 0);
   for (const Node& node : module.nodes)

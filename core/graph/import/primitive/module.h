@@ -85,7 +85,8 @@ enum class Kind {
   RmsNorm,    // (x, gamma)
   BatchNorm,  // (x, gamma, beta) of dimension 1
   // made by recognition, and by formats that have them as ops
-  Attention,     // q (batch, heads, seq, d), k (batch, kv_heads, keys, d), v (batch, kv_heads, keys, e); number: scale
+  Attention,  // q (batch, heads, seq, d), k (batch, kv_heads, keys, d), v (batch, kv_heads, keys, e), [mask (batch or
+              // 1, seq or 1, keys)]; number: scale; window[0]: keys back from the query
   Rotary,        // x; Details::axes[0]: positions; window[0]: dims turned; number: base
   CrossEntropy,  // (logits, labels) -> scalar: the mean
   // a mixture of experts
@@ -152,6 +153,8 @@ struct Module {
 void drop_unused(Module& module);
 // The cross entropies that node i is, or is the sum of; none: it is something else.
 [[nodiscard]] std::vector<int> cross_entropies_of(const Module& module, int i);
+// Whether each node is made of integer inputs and constants alone, of at least one input.
+[[nodiscard]] std::vector<bool> made_of_integers(const Module& module);
 // How many nodes read each.
 [[nodiscard]] std::vector<int> uses_of(const Module& module);
 

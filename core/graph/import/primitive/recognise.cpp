@@ -45,6 +45,30 @@ int Recogniser::core(int i) const {
 
 // --- all ---
 
+namespace {
+
+// Puts what is made of integers alone in front: all layers read the masks.
+void masks_first(Module& module) {
+  std::vector<bool> aside = made_of_integers(module);
+  for (std::size_t n = 0; n < module.nodes.size(); ++n) aside[n] = aside[n] || module.nodes[n].constant;
+  std::vector<int> order, place(module.nodes.size());
+  for (const bool first : {true, false})
+    for (std::size_t n = 0; n < module.nodes.size(); ++n)
+      if (aside[n] == first) {
+        place[n] = static_cast<int>(order.size());
+        order.push_back(static_cast<int>(n));
+      }
+  std::vector<Node> nodes;
+  for (const int n : order) {
+    nodes.push_back(std::move(module.nodes[static_cast<std::size_t>(n)]));
+    for (int& input : nodes.back().inputs) input = place[static_cast<std::size_t>(input)];
+  }
+  module.nodes = std::move(nodes);
+  module.result = place[static_cast<std::size_t>(module.result)];
+}
+
+}  // namespace
+
 Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
   switch (kind) {
     case Kind::Multiply:
@@ -108,9 +132,16 @@ Module Recogniser::run() {
     made.push_back(now);
   }
   if (masks_ > 0)
-    to_.notes.push_back(fmt::format(
-        "the masks of {} attention{} (the first '{}') are left out, but for a causal part: batches are taken as full",
-        masks_, masks_ == 1 ? "" : "s", first_mask_));
+    to_.notes.push_back(
+        fmt::format("the mask{} of {} attention{} (the first '{}') {} taken as causal: the file lacks {} numbers",
+                    masks_ == 1 ? "" : "s", masks_, masks_ == 1 ? "" : "s", first_mask_, masks_ == 1 ? "is" : "are",
+                    masks_ == 1 ? "its" : "their"));
+  if (masked_ > 0)
+    to_.notes.push_back(mask_input_.empty()
+                            ? fmt::format("{} attention{} add{} a mask to the scores", masked_, masked_ == 1 ? "" : "s",
+                                          masked_ == 1 ? "s" : "")
+                            : fmt::format("{} attention{} hide{} the keys for which the input '{}' is 0", masked_,
+                                          masked_ == 1 ? "" : "s", masked_ == 1 ? "s" : "", mask_input_));
   if (shifted_) to_.notes.push_back("scales of norms that the file adds a number to are the parameters themselves");
   if (by_token_ > 0)
     to_.notes.push_back(
@@ -122,6 +153,7 @@ Module Recogniser::run() {
   to_.result = made[static_cast<std::size_t>(from_.result)];
   if (const Found loss = cross_entropy(to_.result)) to_.result = *loss;
   drop_unused(to_);
+  if (masked_ > 0) masks_first(to_);
   for (const Node& node : to_.nodes)
     if (node.kind >= Kind::Softmax || node.kind == Kind::Gelu || node.kind == Kind::GeluErf || node.kind == Kind::Silu)
       ++to_.recognised[name_of(node.kind)];

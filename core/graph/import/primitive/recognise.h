@@ -2,8 +2,8 @@
 // Replaces groups of primitive ops by the ops they are together: layer and RMS normalisation, GELU in both forms, SiLU,
 // rotary embedding, attention with its scale, its masks and its repeated keys.
 //
-// Masks of attention: one that hides every later position makes the attention causal, also when its values are unknown
-// but it is constant and square. Other masks are left out, with a note: training batches are taken as full.
+// Masks of attention: what hides later positions, or those beyond a window, is the attention's own, also when the
+// mask's values are unknown but it is constant and square; what else a mask hides is an operand.
 #pragma once
 
 #include "core/graph/import/primitive/module.h"

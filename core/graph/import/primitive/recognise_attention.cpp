@@ -3,143 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "core/base/errors.h"
 
 namespace meshwright::primitive {
 
 // --- attention ---
-
-namespace {
-
-constexpr double kHidden = -1000.0;    // scores at most this are masked
-constexpr std::int64_t kSamples = 24;  // rows and columns that are looked at in a large mask
-
-// One element of a constant that is too large to be kept; nothing where it is made of what the file does not tell.
-std::optional<double> element_of(const Builder& b, int n, Shape index, int& budget) {
-  while (--budget > 0) {
-    const Node& node = b.at(n);
-    index.erase(index.begin(), index.end() - static_cast<std::ptrdiff_t>(node.shape.size()));
-    for (std::size_t d = 0; d < index.size(); ++d)
-      if (node.shape[d] == 1) index[d] = 0;
-    if (node.values) {
-      std::size_t at = 0;
-      for (std::size_t d = 0; d < index.size(); ++d)
-        at = at * static_cast<std::size_t>(node.shape[d]) + static_cast<std::size_t>(index[d]);
-      return (*node.values)[at];
-    }
-    const auto operand = [&](std::size_t k) { return element_of(b, node.inputs[k], index, budget); };
-    switch (node.kind) {
-      case Kind::Broadcast:
-        n = node.inputs[0];
-        continue;
-      case Kind::Transpose: {
-        Shape from(index.size());
-        for (std::size_t d = 0; d < index.size(); ++d) from[static_cast<std::size_t>(node.details.axes[d])] = index[d];
-        index = from;
-        n = node.inputs[0];
-        continue;
-      }
-      case Kind::Slice:
-        if (!node.details.stride.empty()) return std::nullopt;
-        index[static_cast<std::size_t>(node.details.axes[0])] += node.details.start[0];
-        n = node.inputs[0];
-        continue;
-      case Kind::Reshape: {
-        std::int64_t flat = 0;
-        for (std::size_t d = 0; d < index.size(); ++d) flat = flat * node.shape[d] + index[d];
-        const Shape& from = b.shape(node.inputs[0]);
-        index.assign(from.size(), 0);
-        for (std::size_t d = from.size(); d-- > 0; flat /= from[d]) index[d] = flat % from[d];
-        n = node.inputs[0];
-        continue;
-      }
-      case Kind::Select: {
-        const auto chosen = operand(0);
-        return chosen ? operand(*chosen != 0.0 ? 1 : 2) : std::nullopt;
-      }
-      case Kind::Not:
-      case Kind::ToFloat:
-      case Kind::ToInteger: {
-        const auto x = operand(0);
-        return !x ? std::nullopt : node.kind == Kind::Not ? std::optional(*x == 0.0 ? 1.0 : 0.0) : x;
-      }
-      default:
-        break;
-    }
-    if (node.inputs.size() != 2 || node.kind > Kind::Compare) return std::nullopt;
-    const auto x = operand(0), y = operand(1);
-    if (!x || !y) return std::nullopt;
-    return binary_value(node.kind, *x, *y, node.details.comparison, false);
-  }
-  return std::nullopt;
-}
-
-// Rows and columns that tell one mask from another: the first, the last, and some between, with their neighbours.
-std::vector<std::int64_t> sampled(std::int64_t size) {
-  std::set<std::int64_t> found;
-  for (std::int64_t k = 0; k < kSamples; ++k)
-    for (const std::int64_t near : {-1, 0, 1})
-      found.insert(std::clamp<std::int64_t>(k * size / kSamples + near, 0, size - 1));
-  found.insert(size - 1);
-  return {found.begin(), found.end()};
-}
-
-// Whether the square constant hides what is above its diagonal and nothing else. `keeps`: of 0 and 1, whether 1 is
-// kept; none: any of the two, or numbers to be added. What the file does not tell is taken as such a mask.
-bool hides_later(const Builder& b, int mask, std::optional<bool> keeps) {
-  const Node& node = b.at(mask);
-  const std::int64_t n = node.shape.back();
-  if (elements_of(node.shape) != n * n) return false;
-  bool added = true, kept = true, hidden = true;
-  const std::vector<std::int64_t> samples = sampled(n);
-  const bool all = n * n <= kMaxValues;
-  Shape index(node.shape.size(), 0);
-  const std::int64_t rows = all ? n : static_cast<std::int64_t>(samples.size());
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < rows; ++j) {
-      const std::int64_t row = all ? i : samples[static_cast<std::size_t>(i)],
-                         column = all ? j : samples[static_cast<std::size_t>(j)];
-      index[index.size() - 2] = row;
-      index[index.size() - 1] = column;
-      int budget = 64;
-      const auto value = element_of(b, mask, index, budget);
-      if (!value) return true;
-      const bool later = column > row;
-      added = added && (*value <= kHidden) == later;
-      kept = kept && (*value != 0.0) == !later;
-      hidden = hidden && (*value != 0.0) == later;
-    }
-  return keeps ? (*keeps ? kept : hidden) : added || kept || hidden;
-}
-
-}  // namespace
-
-// keeps: of a mask that selects, whether what is not 0 is kept; none: the mask is added.
-bool Recogniser::is_causal(int mask, std::optional<bool> keeps) {
-  const auto [known, is_new] = causal_.emplace(std::pair{mask, keeps ? (*keeps ? 1 : 0) : -1}, false);
-  if (!is_new) return known->second;
-  std::vector<int> open = {mask};
-  std::set<int> met;
-  while (!open.empty() && met.size() < 256) {
-    const int i = open.back();
-    open.pop_back();
-    if (!met.insert(i).second) continue;
-    const Node& node = at(i);
-    const std::size_t rank = node.shape.size();
-    const bool square = rank >= 2 && node.shape[rank - 1] == node.shape[rank - 2] && node.shape[rank - 1] > 1;
-    if (node.constant && square && hides_later(b_, i, i == mask ? keeps : std::nullopt)) return known->second = true;
-    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
-  }
-  return false;
-}
-
-void Recogniser::note_mask(int mask, std::optional<bool> keeps, Scores& scores) {
-  const bool causal = is_causal(mask, keeps);
-  if (causal) scores.causal = true;
-  if (!causal || !at(mask).constant) scores.hidden = true;
-}
 
 // A transposed product as a product of transposed factors, its last dimension still the columns.
 Recogniser::Found Recogniser::untransposed_product(int i) {
@@ -198,12 +67,19 @@ std::optional<Recogniser::Scores> Recogniser::scores_of(int i) {
       const bool left = at(node.inputs[0]).trained;
       const int mask = node.inputs[left ? 1 : 0];
       if (at(mask).trained || (!left && node.kind == Kind::Subtract)) return std::nullopt;
-      note_mask(mask, std::nullopt, scores);
+      if (node.kind == Kind::Multiply) {
+        if (!at(mask).constant || !is_causal(mask, std::nullopt)) return std::nullopt;
+        scores.causal = true;
+      } else {
+        scores.masks.push_back({node.kind == Kind::Subtract ? b_.negated(mask) : mask, scores.scale, node.shape});
+      }
       i = node.inputs[left ? 0 : 1];
     } else if (node.kind == Kind::Select && !at(node.inputs[0]).trained) {
       const bool keeps = at(node.inputs[1]).trained;
-      if (at(node.inputs[keeps ? 2 : 1]).trained) return std::nullopt;
-      note_mask(node.inputs[0], keeps, scores);
+      const int other = node.inputs[keeps ? 2 : 1], nothing = b_.scalar(0.0);
+      if (at(other).trained) return std::nullopt;
+      scores.masks.push_back(
+          {b_.select(node.inputs[0], keeps ? nothing : other, keeps ? other : nothing), scores.scale, node.shape});
       i = node.inputs[keeps ? 1 : 2];
     } else {
       return std::nullopt;
@@ -278,7 +154,7 @@ Recogniser::Found Recogniser::attention(int weights, int values) {
 Recogniser::Found Recogniser::attention_of(int weights, int values) {
   weights = softmax_below(weights);
   if (!is(weights, Kind::Softmax) || !over_last(weights)) return std::nullopt;
-  const std::optional<Scores> scores = scores_of(at(weights).inputs[0]);
+  std::optional<Scores> scores = scores_of(at(weights).inputs[0]);
   if (!scores) return std::nullopt;
   const std::vector<int> factors = at(scores->product).inputs;
   const Scaled q = peeled(factors[0]), turned = peeled(factors[1]);
@@ -300,14 +176,14 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
     keys = unrepeated(keys);
     of_values = unrepeated(of_values);
   }
-  const Shape &a = at(queries).shape, &b = at(keys).shape, &c = at(of_values).shape;
+  const Shape a = at(queries).shape, b = at(keys).shape, c = at(of_values).shape;
   const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && b[0] == c[0] && b[1] == c[1] &&
                     b[1] > 0 && a[1] % b[1] == 0 && b[2] == c[2] && a[3] == b[3] && scale > 0.0;
-  if (!fits) return std::nullopt;
+  if (!fits || !resolve_masks(*scores, a[2], b[2])) return std::nullopt;
   const double usual = 1.0 / std::sqrt(static_cast<double>(a[3]));
   const bool causal = scores->causal && a[2] <= b[2];
-  if (scores->hidden && masks_++ == 0) first_mask_ = b_.name;
-  return b_.attention(queries, keys, of_values, near(scale, usual) ? 0.0 : scale, causal);
+  return b_.attention(queries, keys, of_values, near(scale, usual) ? 0.0 : scale,
+                      {causal, causal ? scores->window : 0, scores->mask});
 }
 
 }  // namespace meshwright::primitive

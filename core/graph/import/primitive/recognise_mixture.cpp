@@ -9,8 +9,8 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/node_values.h"
 #include "core/graph/import/primitive/recogniser.h"
-#include "core/graph/import/primitive/routing_values.h"
 
 namespace meshwright::primitive {
 
@@ -119,7 +119,7 @@ std::optional<Recogniser::Routing> Recogniser::routing_of(int mask, int scores) 
   if (experts < 2 || groups * row.tokens * experts > kMaxScores) return std::nullopt;
   const std::vector<double> all = sample_scores(groups * row.tokens, experts);
   row.scores.assign(all.begin(), all.begin() + row.tokens * experts);
-  RoutingValues values(b_, scores, all, routing_budget_);
+  NodeValues values(b_, scores, all, routing_budget_);
   const std::vector<std::int64_t> tokens = tokens_to_see(row.tokens);
   for (const bool expert_first : {true, false}) {
     const std::int64_t capacity = shape[expert_first ? 3 : 2];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds patterns (recognise.h). Its parts by file: recognise.cpp the whole; recognise_norms.cpp normalisations;
 // recognise_functions.cpp activations; recognise_rotary.cpp rotary embedding; recognise_attention.cpp attention;
-// recognise_losses.cpp softmax and cross entropy; recognise_mixture.cpp mixtures of
+// recognise_masks.cpp its masks; recognise_losses.cpp softmax and cross entropy; recognise_mixture.cpp mixtures of
 // experts.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -37,11 +38,20 @@ class Recogniser {
     int node;
     double factor;
   };
-  // Scores before their mask and scale.
+  // What is added to scores of this shape, and what both are then multiplied with.
+  struct Mask {
+    int node;
+    double factor;
+    Shape scores;
+  };
+  // Scores before their masks and scale.
   struct Scores {
     int product;
     double scale = 1.0;
-    bool causal = false, hidden = false;  // hidden: masks were left out
+    std::vector<Mask> masks = {};
+    bool causal = false;
+    std::int64_t window = 0;
+    std::optional<int> mask = {};  // what is left to be added to the scaled scores
   };
 
   [[nodiscard]] const Node& at(int i) const { return b_.at(i); }
@@ -124,8 +134,21 @@ class Recogniser {
   [[nodiscard]] Found attention_of(int weights, int values);
   [[nodiscard]] Found untransposed_product(int i);
   [[nodiscard]] std::optional<Scores> scores_of(int i);
-  void note_mask(int mask, std::optional<bool> keeps, Scores& scores);
   [[nodiscard]] bool is_causal(int mask, std::optional<bool> keeps);
+  // What a mask hides. Plain: keys behind the query or beyond a window, and those for which the integers `keys` are 0
+  // (-1: there are none), and adds nothing to other scores.
+  struct ToldMask {
+    bool known = false, causal = false, plain = false;
+    std::int64_t window = 0;  // 0: none
+    int keys = -1;
+    double hidden = 0.0;  // what is added to hidden scores
+  };
+  [[nodiscard]] std::optional<std::vector<int>> inputs_of_mask(int mask) const;
+  [[nodiscard]] ToldMask told_mask(int mask, std::int64_t queries, std::int64_t keys);
+  [[nodiscard]] int unrepeated_mask(int mask, int& budget);
+  [[nodiscard]] Found as_operand(const Mask& mask, std::int64_t queries, std::int64_t keys);
+  [[nodiscard]] Found key_mask(const ToldMask& told, std::int64_t keys);
+  [[nodiscard]] bool resolve_masks(Scores& scores, std::int64_t queries, std::int64_t keys);
   [[nodiscard]] int unrepeated(int i);
   [[nodiscard]] int with_heads(int i);
   [[nodiscard]] Scaled peeled(int i);
@@ -170,7 +193,11 @@ class Recogniser {
   std::map<std::string, std::optional<Routing>> routings_;
   std::map<int, Found> masks_of_slots_;
   int by_token_ = 0;  // mixtures that give slots in another order than ours
-  int masks_ = 0;     // left out
+  std::map<std::tuple<int, std::int64_t, std::int64_t>, ToldMask> told_masks_;
+  std::int64_t mask_budget_ = 1 << 27;  // nodes whose values are computed to tell masks
+  int masks_ = 0;                       // taken as causal, as the file lacks their numbers
+  int masked_ = 0;                      // attentions that read a mask
+  std::string mask_input_ = {};         // the first input that tells padding
   std::string first_mask_;
 };
 

@@ -377,14 +377,12 @@ Made batch_norm(const AtenNode& a) {
 }
 Made attention(const AtenNode& a) {
   const int q = a.tensor("query"), k = a.tensor("key"), v = a.tensor("value");
-  bool causal = a.flag("is_causal", false);
+  const bool causal = a.flag("is_causal", false);
   if (a.has("attn_mask")) {
-    const primitive::Node& mask = a.b.at(a.tensor("attn_mask"));
-    causal = mask.constant;
-    a.b.module().notes.push_back(
-        fmt::format("the mask of attention '{}' is {}", a.b.name, causal ? "taken as causal" : "left out"));
+    const int mask = a.tensor("attn_mask");
+    return {a.b.masked_attention(q, k, v, a.number("scale", 0.0), causal, mask)};
   }
-  return {a.b.attention(q, k, v, a.number("scale", 0.0), causal)};
+  return {a.b.attention(q, k, v, a.number("scale", 0.0), {.causal = causal})};
 }
 
 std::map<std::string, Rule> elementwise_rules() {

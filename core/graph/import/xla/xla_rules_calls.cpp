@@ -127,8 +127,8 @@ void fused_attention(Lowering& l, const FlatOp& op) {
   // Masks: 0 none, 1 padding, 2 causal, 3 both; 4 and 5 causal from the last position.
   const double mask = option(op, "mask_type").value_or(0.0), scale = option(op, "scaling_factor").value_or(0.0);
   const double usual = 1.0 / std::sqrt(static_cast<double>(l.operand(op, 0).shape[3]));
-  const int made =
-      l.b.attention(parts[0], parts[1], parts[2], std::abs(scale - usual) < 1e-4 * usual ? 0.0 : scale, mask >= 2.0);
+  const int made = l.b.attention(parts[0], parts[1], parts[2], std::abs(scale - usual) < 1e-4 * usual ? 0.0 : scale,
+                                 {.causal = mask >= 2.0});
   const int turned = l.b.transpose(made, by_heads);
   l.set(op, turned, l.b.shape(turned));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/routing_values.h"
+#include "core/graph/import/primitive/node_values.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,14 +19,14 @@ Shape of_one_sample(Shape shape) {
   return shape;
 }
 
-std::int64_t place_of(const Shape& shape, const RoutingValues::Index& index) {
+std::int64_t place_of(const Shape& shape, const NodeValues::Index& index) {
   std::int64_t at = 0;
   for (std::size_t d = 0; d < shape.size(); ++d) at = at * shape[d] + index[d];
   return at;
 }
 
-RoutingValues::Index index_at(const Shape& shape, std::int64_t at) {
-  RoutingValues::Index index{};
+NodeValues::Index index_at(const Shape& shape, std::int64_t at) {
+  NodeValues::Index index{};
   for (std::size_t d = shape.size(); d-- > 0; at /= shape[d]) index[d] = at % shape[d];
   return index;
 }
@@ -37,7 +37,7 @@ bool is_by_row(Kind kind) {
 
 }  // namespace
 
-RoutingValues::RoutingValues(const Builder& b, int leaf, std::vector<double> scores, std::int64_t& budget)
+NodeValues::NodeValues(const Builder& b, int leaf, std::vector<double> scores, std::int64_t& budget)
     : b_(b), budget_(budget) {
   Table& known = table(leaf);
   failed_ = failed_ || static_cast<std::int64_t>(scores.size()) != known.elements;
@@ -45,7 +45,7 @@ RoutingValues::RoutingValues(const Builder& b, int leaf, std::vector<double> sco
   known.is_known = true;
 }
 
-RoutingValues::Table& RoutingValues::table(int node) {
+NodeValues::Table& NodeValues::table(int node) {
   const auto [at, is_new] = tables_.try_emplace(node);
   if (is_new) {
     at->second.shape = of_one_sample(b_.shape(node));
@@ -58,7 +58,7 @@ RoutingValues::Table& RoutingValues::table(int node) {
   return at->second;
 }
 
-double RoutingValues::element(int n, const Index& index) {
+double NodeValues::element(int n, const Index& index) {
   Table& of = table(n);
   if (failed_) return 0.0;
   const Node& node = b_.at(n);
@@ -80,7 +80,16 @@ double RoutingValues::element(int n, const Index& index) {
   return value;
 }
 
-void RoutingValues::fill(int n, Table& into) {
+std::optional<std::vector<double>> NodeValues::all(int n) {
+  failed_ = false;
+  const Shape shape = table(n).shape;
+  const std::int64_t count = failed_ ? 0 : table(n).elements;
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count && !failed_; ++i) values.push_back(element(n, index_at(shape, i)));
+  return failed_ ? std::nullopt : std::optional(std::move(values));
+}
+
+void NodeValues::fill(int n, Table& into) {
   if (into.elements > kMaxWhole) {
     (void)fail();
     return;
@@ -96,7 +105,7 @@ void RoutingValues::fill(int n, Table& into) {
 }
 
 // Ops over one dimension, a row at a time.
-void RoutingValues::fill_rows(int n, Table& into) {
+void NodeValues::fill_rows(int n, Table& into) {
   const Node& node = b_.at(n);
   const Shape& from = table(node.inputs[0]).shape;
   if (failed_) return;
@@ -135,14 +144,14 @@ void RoutingValues::fill_rows(int n, Table& into) {
 }
 
 // The operand's element where it is broadcast to `rank` dimensions.
-double RoutingValues::operand(const Node& node, std::size_t k, std::size_t rank, const Index& index) {
+double NodeValues::operand(const Node& node, std::size_t k, std::size_t rank, const Index& index) {
   const Shape& shape = table(node.inputs[k]).shape;
   Index own{};
   for (std::size_t d = 0; d < shape.size(); ++d) own[d] = shape[d] == 1 ? 0 : index[d + rank - shape.size()];
   return element(node.inputs[k], own);
 }
 
-double RoutingValues::reduced(const Node& node, const Index& index) {
+double NodeValues::reduced(const Node& node, const Index& index) {
   const Shape& from = table(node.inputs[0]).shape;
   if (failed_) return 0.0;
   Shape sizes;
@@ -160,7 +169,7 @@ double RoutingValues::reduced(const Node& node, const Index& index) {
   return node.kind == Kind::ReduceMean ? sum / static_cast<double>(count) : sum;
 }
 
-double RoutingValues::product(const Node& node, const Shape& shape, const Index& index) {
+double NodeValues::product(const Node& node, const Shape& shape, const Index& index) {
   const std::size_t rank = shape.size();
   const std::int64_t summed = table(node.inputs[0]).shape.back();
   double sum = 0.0;
@@ -174,7 +183,7 @@ double RoutingValues::product(const Node& node, const Shape& shape, const Index&
   return sum;
 }
 
-double RoutingValues::computed(int n, const Shape& shape, const Index& index) {
+double NodeValues::computed(int n, const Shape& shape, const Index& index) {
   const Node& node = b_.at(n);
   const std::size_t rank = shape.size();
   if (--budget_ < 0 || node.inputs.empty()) return fail();
@@ -202,6 +211,17 @@ double RoutingValues::computed(int n, const Shape& shape, const Index& index) {
       std::size_t piece = 0;
       while (own[d] >= table(node.inputs[piece]).shape[d]) own[d] -= table(node.inputs[piece++]).shape[d];
       return element(node.inputs[piece], own);
+    }
+    case Kind::Gather: {
+      const std::size_t ids = table(node.inputs[1]).shape.size();
+      const Shape& rows = table(node.inputs[0]).shape;
+      double id = element(node.inputs[1], index);
+      if (id < 0.0) id += static_cast<double>(rows[0]);
+      if (!(id >= 0.0 && id < static_cast<double>(rows[0]))) return fail();
+      Index row{static_cast<std::int64_t>(id)};
+      std::copy(index.begin() + static_cast<std::ptrdiff_t>(ids), index.begin() + static_cast<std::ptrdiff_t>(rank),
+                row.begin() + 1);
+      return element(node.inputs[0], row);
     }
     case Kind::ReduceSum:
     case Kind::ReduceMean:

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// What primitive ops between the scores of a router and a mask of slots make of given scores: the numbers that tell
-// what a routing does, however it is written (recognise_mixture.cpp).
+// What primitive ops make of numbers: of the sample scores that tell what a router does, however it is written
+// (recognise_mixture.cpp), and of the file's constants (constants_of_file.cpp).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/graph/import/primitive/builder.h"
 
 namespace meshwright::primitive {
 
-class RoutingValues {
+class NodeValues {
  public:
   static constexpr std::size_t kMaxRank = 8;
   using Index = std::array<std::int64_t, kMaxRank>;
 
-  // Node `leaf` has these values for a batch of one, row-major. `budget`: elements that may be computed; lowered.
-  RoutingValues(const Builder& b, int leaf, std::vector<double> scores, std::int64_t& budget);
+  // Of constants alone. `budget`: elements that may be computed; lowered.
+  NodeValues(const Builder& b, std::int64_t& budget) : b_(b), budget_(budget) {}
+  // Node `leaf` has these values for a batch of one, row-major.
+  NodeValues(const Builder& b, int leaf, std::vector<double> scores, std::int64_t& budget);
 
   // Element `index` of a node; 0 once something has failed.
   double element(int node, const Index& index);
+  // All elements of a node, row-major; nothing where something in it is not computed here.
+  [[nodiscard]] std::optional<std::vector<double>> all(int node);
   // Whether an op, a constant or a size was met that is not computed here.
   [[nodiscard]] bool failed() const { return failed_; }
 

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoders that differ from Llama's or from the mixtures' by a member or two: biases, norms, factors, windows, experts.
+#include <cmath>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf_parts.h"
+
+namespace meshwright::hf {
+
+namespace {
+
+// Windows in all layers but every n-th, where the file does not list the layers.
+void read_windows(ModelConfig& model, const HfReader& config, std::int64_t window, std::int64_t full_every) {
+  set(model, "window", window);
+  if (window == 0) return;
+  set(model, "full_every", full_every);
+  read_layer_types(model, config);
+}
+
+void set_all_biases(ModelConfig& model, bool bias) {
+  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias"}) set(model, key, bias);
+}
+
+void set_experts(ModelConfig& model, std::int64_t experts, std::int64_t top_k, std::int64_t width) {
+  set(model, "experts", experts);
+  set(model, "top_k", top_k);
+  set(model, "expert_intermediate", width);
+}
+
+void set_granite_factors(ModelConfig& model, const HfReader& config) {
+  model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
+  model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
+  model.factors["logit_scale"] = 1.0 / config.positive_or("logits_scaling", 1.0);
+  set_score_scale(model, config.positive_or("attention_multiplier", 1.0));
+}
+
+}  // namespace
+
+// --- dense ---
+
+ModelConfig read_granite(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config);
+  set_attention_bias(model, config, false);
+  set_granite_factors(model, config);
+  return model;
+}
+
+// Layers with and without windows, as `layer_types` lists them.
+ModelConfig read_ministral(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  read_windows(model, config, config.size_or({"sliding_window"}, 0), 0);
+  return model;
+}
+
+ModelConfig read_mistral3(const HfReader& config) {
+  if (const auto text = text_part(config, "mistral3")) {
+    const std::string kind = text->text_or("model_type", "mistral");
+    require(kind == "mistral" || kind == "ministral3",
+            "{}: 'text_config' is of the family {}, which is not supported; mistral and ministral3 are.",
+            config.place(), kind);
+    return read_mistral(*text);
+  }
+  return read_mistral(config);
+}
+
+// Three layers with windows, then one without.
+ModelConfig read_olmo3(const HfReader& config) {
+  ModelConfig model = read_olmo2(config);
+  read_windows(model, config, config.size_or({"sliding_window"}, 4096), 4);
+  return model;
+}
+
+ModelConfig read_seed_oss(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set(model, "qkv_bias", config.flag_or("attention_bias", true));
+  set(model, "out_bias", config.flag_or("attention_out_bias", false));
+  return model;
+}
+
+ModelConfig read_ernie4_5(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config, 1e-5);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set_all_biases(model, config.flag_or("use_bias", false));
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+// GLM-4 and, with norms of what attention and feed-forward make, GLM-4-0414. Half of each head is rotated.
+ModelConfig read_glm(const HfReader& config) {
+  const bool later = config.text_or("model_type", "glm") == "glm4";
+  ModelConfig model = read_decoder("decoder", config, later ? 1e-5 : 1.5625e-7);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set(model, "qkv_bias", config.flag_or("attention_bias", false));
+  set(model, "norms", later ? 1 : 0);
+  set_rotated_share(model, config, "partial_rotary_factor", 0.5);
+  return model;
+}
+
+// Norms of what attention and feed-forward make, and of each query and key. Where layers have windows, the others have
+// no positions.
+ModelConfig read_exaone4(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config, 1e-5);
+  set(model, "norms", 2);
+  set(model, "qk_norm", 1);
+  // A number n, or letters: "LLLG" is 4.
+  const bool letters = config.has("sliding_window_pattern") && config.at("sliding_window_pattern").is_string();
+  const std::int64_t pattern = letters ? static_cast<std::int64_t>(config.text_or("sliding_window_pattern", "").size())
+                                       : config.size_or({"sliding_window_pattern"}, 4);
+  read_windows(model, config, config.size_or({"sliding_window"}, 0), pattern);
+  if (model.more["window"] > 0) set(model, "no_rotary_every", model.more["full_every"]);
+  return model;
+}
+
+// InternLM 2 has one member for all biases, InternLM 3 one more for queries, keys and values.
+ModelConfig read_internlm(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config);
+  const bool bias = config.flag_or("bias", false);
+  for (const char* key : {"qkv_bias", "out_bias"}) set(model, key, bias);
+  if (config.text_or("model_type", "internlm2") == "internlm2") return model;
+  set(model, "qkv_bias", config.flag_or("qkv_bias", bias));
+  set(model, "mlp_bias", bias);
+  return model;
+}
+
+// The residual's factor is divided by the root of the layers; logits by the hidden size over `dim_model_base`.
+ModelConfig read_minicpm(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config, 1e-6);
+  set_attention_bias(model, config, false);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  model.factors["embed_scale"] = config.positive_or("scale_emb", 1.0);
+  model.factors["residual_scale"] =
+      config.positive_or("scale_depth", 1.0) / std::sqrt(static_cast<double>(model.layers));
+  model.factors["logit_scale"] =
+      static_cast<double>(config.size_or({"dim_model_base"}, 1)) / static_cast<double>(model.hidden);
+  return model;
+}
+
+// Norms of queries and keys behind their rotation, which is the same work.
+ModelConfig read_hunyuan_dense(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "qk_norm", config.flag_or("use_qk_norm", true));
+  return model;
+}
+
+ModelConfig read_qwen3_vl(const HfReader& config) {
+  if (const auto text = text_part(config, "qwen3_vl")) return read_qwen3(*text);
+  return read_qwen3(config);
+}
+
+// --- with experts ---
+
+ModelConfig read_qwen3_vl_moe(const HfReader& config) {
+  if (const auto text = text_part(config, "qwen3_vl_moe")) return read_qwen3_moe(*text);
+  return read_qwen3_moe(config);
+}
+
+ModelConfig read_olmoe(const HfReader& config) {
+  require(!config.has("clip_qkv"), "{}: 'clip_qkv' bounds queries, keys and values, which is not supported; null is.",
+          config.place());
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "wide_qk_norm", 1);
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}),
+              config.size({"intermediate_size"}));
+  set(model, "normalized", config.flag_or("norm_topk_prob", false));
+  return model;
+}
+
+// A softmax over the chosen experts' scores alone is that over all, normalised.
+ModelConfig read_granitemoe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config);
+  set_attention_bias(model, config, false);
+  set_granite_factors(model, config);
+  set_experts(model, config.size({"num_local_experts"}), config.size({"num_experts_per_tok"}),
+              config.size({"intermediate_size"}));
+  set(model, "shared_intermediate", config.size_or({"shared_intermediate_size"}, 0, 0));
+  return model;
+}
+
+ModelConfig read_ernie4_5_moe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set_all_biases(model, config.flag_or("use_bias", false));
+  require(!config.flag_or("use_bias", false),
+          "{}: 'use_bias' is true, which is not supported for this family; false is.", config.place());
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  const std::int64_t width = config.size({"moe_intermediate_size"});
+  set_experts(model, config.size({"moe_num_experts"}), config.size({"moe_k"}), width);
+  set(model, "shared_intermediate", width * config.size_or({"moe_num_shared_experts"}, 2, 0));
+  set(model, "dense_layers", config.size_or({"moe_layer_start_index"}, 1, 0));
+  set(model, "mixture_every", config.size_or({"moe_layer_interval"}, 1));
+  const std::int64_t last = config.size_or({"moe_layer_end_index"}, model.layers - 1, -1);
+  require(last == -1 || last == model.layers - 1,
+          "{}: 'moe_layer_end_index' is {}, behind which layers have no experts; that is not supported, {} is.",
+          config.place(), last, model.layers - 1);
+  set(model, "selection_bias", 1);
+  return model;
+}
+
+// Ling 1 and 2: the second with norms of queries and keys, half of each head rotated, and sigmoid scores with a bias.
+ModelConfig read_bailing_moe(const HfReader& config) {
+  const bool second = config.text_or("model_type", "bailing_moe") == "bailing_moe_v2";
+  ModelConfig model = read_decoder("decoder_moe", config);
+  set(model, "qkv_bias", config.flag_or("use_qkv_bias", false));
+  const bool bias = config.flag_or("use_bias", false);
+  set(model, "out_bias", bias);
+  require(!bias, "{}: 'use_bias' is true, which is not supported for this family; false is.", config.place());
+  set(model, "qk_norm", config.flag_or("use_qk_norm", second));
+  const std::int64_t width = config.size({"moe_intermediate_size"});
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}), width);
+  set(model, "shared_intermediate",
+      config.size_or({"moe_shared_expert_intermediate_size"}, width) * config.size_or({"num_shared_experts"}, 0, 0));
+  set(model, "dense_layers", config.size_or({"first_k_dense_replace"}, 0, 0));
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  if (!second) return model;
+  expect_text(config, "score_function", "sigmoid");
+  set(model, "sigmoid", 1);
+  set(model, "selection_bias", config.flag_or("moe_router_enable_expert_bias", true));
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
+  set_rotated_share(model, config, "partial_rotary_factor", 1.0);
+  if (config.has("rotary_dim")) set(model, "rotary_dims", config.size({"rotary_dim"}));
+  set(model, "mtp", config.size_or({"num_nextn_predict_layers"}, 0, 0));
+  return model;
+}
+
+}  // namespace meshwright::hf

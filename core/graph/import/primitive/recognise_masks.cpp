@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks of attention. What a mask hides is told by what it computes of sample inputs, however it is written.
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/graph/import/primitive/recogniser.h"
+
+namespace meshwright::primitive {
+
+namespace {
+
+constexpr double kHidden = -1000.0;       // scores at most this are masked
+constexpr std::int64_t kSamples = 24;     // rows and columns that are looked at in a large mask
+constexpr std::int64_t kSmall = 1 << 12;  // elements of a mask that is looked at whole
+constexpr int kBudget = 512;              // nodes that one element may be made of
+constexpr std::size_t kMaskNodes = 512;
+
+// What inputs hold, one sample of each.
+using Samples = std::map<int, std::vector<double>>;
+
+Shape one_sample_of(Shape shape) {
+  for (std::int64_t& size : shape)
+    if (holds_batch(size)) size /= kBatchProbe;
+  return shape;
+}
+
+std::size_t place_in(const Shape& shape, const Shape& index) {
+  std::int64_t at = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) at = at * shape[d] + index[d];
+  return static_cast<std::size_t>(at);
+}
+
+// One element of a mask for a batch of one; nothing where it is made of what the file does not tell.
+std::optional<double> element_of(const Builder& b, int n, Shape index, const Samples& samples, int& budget) {
+  while (--budget > 0) {
+    const Node& node = b.at(n);
+    const Shape shape = one_sample_of(node.shape);
+    index.erase(index.begin(), index.end() - static_cast<std::ptrdiff_t>(shape.size()));
+    for (std::size_t d = 0; d < index.size(); ++d)
+      if (shape[d] == 1) index[d] = 0;
+    if (node.values) return (*node.values)[place_in(shape, index)];
+    if (const auto sample = samples.find(n); sample != samples.end()) return sample->second[place_in(shape, index)];
+    const auto operand = [&](std::size_t k) { return element_of(b, node.inputs[k], index, samples, budget); };
+    switch (node.kind) {
+      case Kind::Broadcast:
+        n = node.inputs[0];
+        continue;
+      case Kind::Transpose: {
+        Shape from(index.size());
+        for (std::size_t d = 0; d < index.size(); ++d) from[static_cast<std::size_t>(node.details.axes[d])] = index[d];
+        index = from;
+        n = node.inputs[0];
+        continue;
+      }
+      case Kind::Slice:
+        if (!node.details.stride.empty()) return std::nullopt;
+        index[static_cast<std::size_t>(node.details.axes[0])] += node.details.start[0];
+        n = node.inputs[0];
+        continue;
+      case Kind::Reshape: {
+        auto flat = static_cast<std::int64_t>(place_in(shape, index));
+        const Shape from = one_sample_of(b.shape(node.inputs[0]));
+        index.assign(from.size(), 0);
+        for (std::size_t d = from.size(); d-- > 0; flat /= from[d]) index[d] = flat % from[d];
+        n = node.inputs[0];
+        continue;
+      }
+      case Kind::Select: {
+        const auto chosen = operand(0);
+        return chosen ? operand(*chosen != 0.0 ? 1 : 2) : std::nullopt;
+      }
+      case Kind::Not:
+      case Kind::ToFloat:
+      case Kind::ToInteger: {
+        const auto x = operand(0);
+        return x ? std::optional(unary_value(node.kind, *x)) : std::nullopt;
+      }
+      default:
+        break;
+    }
+    if (node.inputs.size() != 2 || node.kind > Kind::Compare) return std::nullopt;
+    const auto x = operand(0), y = operand(1);
+    if (!x || !y) return std::nullopt;
+    return binary_value(node.kind, *x, *y, node.details.comparison, node.integer);
+  }
+  return std::nullopt;
+}
+
+// Rows and columns that tell one mask from another: all of a small one; of others the first, the last, and some
+// between, with their neighbours.
+std::vector<std::int64_t> sampled(std::int64_t size, bool all) {
+  std::set<std::int64_t> found;
+  for (std::int64_t k = 0; all && k < size; ++k) found.insert(k);
+  for (std::int64_t k = 0; k < kSamples; ++k)
+    for (const std::int64_t near : {-1, 0, 1})
+      found.insert(std::clamp<std::int64_t>(k * size / kSamples + near, 0, size - 1));
+  found.insert(size - 1);
+  return {found.begin(), found.end()};
+}
+
+// Whether the square constant hides what is above its diagonal and nothing else. `keeps`: of 0 and 1, whether 1 is
+// kept; none: any of the two, or numbers to be added. What the file does not tell is taken as such a mask.
+bool hides_later(const Builder& b, int mask, std::optional<bool> keeps) {
+  const Node& node = b.at(mask);
+  const std::int64_t n = node.shape.back();
+  if (elements_of(node.shape) != n * n) return false;
+  bool added = true, kept = true, hidden = true;
+  const std::vector<std::int64_t> samples = sampled(n, n * n <= kMaxValues);
+  Shape index(node.shape.size(), 0);
+  for (const std::int64_t row : samples)
+    for (const std::int64_t column : samples) {
+      index[index.size() - 2] = row;
+      index[index.size() - 1] = column;
+      int budget = kBudget / 8;
+      const auto value = element_of(b, mask, index, {}, budget);
+      if (!value) return true;
+      const bool later = column > row;
+      added = added && (*value <= kHidden) == later;
+      kept = kept && (*value != 0.0) == !later;
+      hidden = hidden && (*value != 0.0) == later;
+    }
+  return keeps ? (*keeps ? kept : hidden) : added || kept || hidden;
+}
+
+constexpr int kSampleKeys = 3;
+
+// Sample sequences: no padding; padding behind; padding here and there.
+std::vector<double> sample_keys(std::int64_t count, int which) {
+  std::vector<double> kept;
+  for (std::int64_t j = 0; j < count; ++j) {
+    const bool seen = which == 0 || (which == 1 ? 3 * j < 2 * count : (7 * j + 1) % 5 < 3);
+    kept.push_back(seen ? 1.0 : 0.0);
+  }
+  return kept;
+}
+
+constexpr std::int64_t kNoKey = std::numeric_limits<std::int64_t>::max();
+
+// What is seen of a mask; `back`: from the query to the key.
+struct SeenMask {
+  bool causal = true, one_value = true, padding_hides = true, others_stay = true;
+  bool hides_in_front = false;                               // of the query, without padding
+  std::int64_t nearest_hidden = kNoKey, farthest_seen = -1;  // behind it, without padding
+  double lowest = 0.0;
+
+  void add(bool unpadded, bool padded, std::int64_t back, double value) {
+    const bool hides = value <= kHidden;
+    if (hides) lowest = std::min(lowest, value);
+    one_value = one_value && (hides || value == 0.0);
+    causal = causal && (hides || back >= 0);
+    if (unpadded && back < 0) hides_in_front = hides_in_front || hides;
+    if (unpadded && back >= 0) {
+      if (hides)
+        nearest_hidden = std::min(nearest_hidden, back);
+      else
+        farthest_seen = std::max(farthest_seen, back);
+    }
+    if (padded) padding_hides = padding_hides && hides;
+    if (!unpadded && !padded)
+      others_stay = others_stay && hides == (back < 0 ? hides_in_front : back >= nearest_hidden);
+  }
+  // Whether padding, what is in front of the query, and what is beyond a window are hidden, and nothing else.
+  [[nodiscard]] bool plain(bool is_causal) const {
+    const bool window = nearest_hidden == kNoKey || (is_causal && farthest_seen < nearest_hidden);
+    return one_value && padding_hides && others_stay && window && hides_in_front == is_causal;
+  }
+};
+
+}  // namespace
+
+// keeps: of a mask that selects, whether what is not 0 is kept; none: the mask is added.
+bool Recogniser::is_causal(int mask, std::optional<bool> keeps) {
+  const auto [known, is_new] = causal_.emplace(std::pair{mask, keeps ? (*keeps ? 1 : 0) : -1}, false);
+  if (!is_new) return known->second;
+  std::vector<int> open = {mask};
+  std::set<int> met;
+  while (!open.empty() && met.size() < 256) {
+    const int i = open.back();
+    open.pop_back();
+    if (!met.insert(i).second) continue;
+    const Node& node = at(i);
+    const std::size_t rank = node.shape.size();
+    const bool square = rank >= 2 && node.shape[rank - 1] == node.shape[rank - 2] && node.shape[rank - 1] > 1;
+    if (node.constant && square && hides_later(b_, i, i == mask ? keeps : std::nullopt)) return known->second = true;
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return false;
+}
+
+// The inputs that a mask is made of; none where it is made of parameters, or of too much.
+std::optional<std::vector<int>> Recogniser::inputs_of_mask(int mask) const {
+  std::vector<int> open = {mask}, found;
+  std::set<int> met;
+  while (!open.empty()) {
+    const int i = open.back();
+    open.pop_back();
+    if (!met.insert(i).second) continue;
+    const Node& node = at(i);
+    if (node.trained || met.size() > kMaskNodes) return std::nullopt;
+    if (node.kind == Kind::Input) found.push_back(i);
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+  }
+  return found;
+}
+
+// What the mask, whose last two dimensions are queries and keys and whose others are samples or 1, hides of sample
+// sequences.
+Recogniser::ToldMask Recogniser::told_mask(int mask, std::int64_t queries, std::int64_t keys) {
+  const auto [known, is_new] = told_masks_.try_emplace({mask, queries, keys});
+  ToldMask& told = known->second;
+  if (!is_new) return told;
+  const std::optional<std::vector<int>> inputs = inputs_of_mask(mask);
+  if (!inputs) return told;
+  const bool padding =
+      inputs->size() == 1 && at((*inputs)[0]).integer && at((*inputs)[0]).shape == Shape{kBatchProbe, keys};
+  const bool small = queries * keys <= kSmall;
+  SeenMask seen;
+  for (int which = 0; which < (inputs->empty() ? 1 : kSampleKeys); ++which) {
+    Samples samples;
+    for (const int input : *inputs) samples[input] = sample_keys(elements_of(one_sample_of(at(input).shape)), which);
+    for (const std::int64_t row : sampled(queries, small))
+      for (const std::int64_t column : sampled(keys, small || row + 1 == queries)) {
+        Shape index(std::max<std::size_t>(at(mask).shape.size(), 2), 0);
+        index[index.size() - 2] = row;
+        index[index.size() - 1] = column;
+        int budget = kBudget;
+        const auto value = element_of(b_, mask, index, samples, budget);
+        mask_budget_ -= kBudget - budget;
+        if (!value || mask_budget_ < 0) return told;
+        const bool padded = padding && samples.begin()->second[static_cast<std::size_t>(column)] == 0.0;
+        seen.add(which == 0, padded, row + keys - queries - column, *value);
+      }
+  }
+  told.known = true;
+  told.causal = queries <= keys && seen.causal;
+  told.plain = (inputs->empty() || padding) && seen.plain(told.causal);
+  told.window = told.plain && told.causal && seen.nearest_hidden != kNoKey ? seen.farthest_seen + 1 : 0;
+  told.keys = told.plain && padding ? (*inputs)[0] : -1;
+  told.hidden = std::max(seen.lowest, kHiddenScore);
+  return told;
+}
+
+// The same numbers, not repeated along dimensions in which they are equal.
+int Recogniser::unrepeated_mask(int i, int& budget) {
+  const Node node = at(i);
+  if (--budget < 0) return i;
+  const auto inner = [&](std::size_t k) { return unrepeated_mask(node.inputs[k], budget); };
+  if (node.kind == Kind::Broadcast) return inner(0);
+  if (node.constant) return i;
+  if (node.kind >= Kind::Add && node.kind <= Kind::Minimum) return b_.binary(node.kind, inner(0), inner(1));
+  if (node.kind == Kind::Compare) return b_.compare(node.details.comparison, inner(0), inner(1));
+  if (node.kind == Kind::Select) return b_.select(inner(0), inner(1), inner(2));
+  if (node.kind == Kind::Not || node.kind == Kind::ToFloat || node.kind == Kind::ToInteger)
+    return b_.unary(node.kind, inner(0));
+  return i;
+}
+
+// As an operand (samples or 1, queries or 1, keys) of attention; none where it tells heads from each other.
+Recogniser::Found Recogniser::as_operand(const Mask& mask, std::int64_t queries, std::int64_t keys) {
+  const std::size_t rank = mask.scores.size();
+  const Shape own = at(mask.node).shape;
+  if (rank < 3 || own.size() > rank || mask.scores[rank - 2] != queries || mask.scores[rank - 1] != keys)
+    return std::nullopt;
+  Shape whole(rank - own.size(), 1);
+  whole.insert(whole.end(), own.begin(), own.end());
+  for (std::size_t d = 1; d + 2 < rank; ++d)
+    if (whole[d] != 1) return std::nullopt;
+  if (whole[0] != 1 && whole[0] != kBatchProbe) return std::nullopt;
+  whole.back() = keys;
+  return b_.reshape(b_.broadcast(mask.node, whole), {whole[0], whole[rank - 2], keys});
+}
+
+// Hides the keys for which the integers of an input are 0.
+Recogniser::Found Recogniser::key_mask(const ToldMask& told, std::int64_t keys) {
+  const int zero = b_.constant({}, true, std::vector<double>{0.0});
+  const int kept = b_.unary(Kind::ToFloat, b_.compare(Comparison::NotEqual, told.keys, zero));
+  const int hidden = b_.binary(Kind::Multiply, b_.binary(Kind::Add, kept, b_.scalar(-1.0)), b_.scalar(-told.hidden));
+  return b_.reshape(hidden, {kBatchProbe, 1, keys});
+}
+
+// What the masks do together; false where attention has no equal to them.
+bool Recogniser::resolve_masks(Scores& scores, std::int64_t queries, std::int64_t keys) {
+  const std::string name = b_.name, block = b_.block;
+  b_.block.clear();
+  b_.name = "mask";
+  bool fits = true;
+  for (Mask& mask : scores.masks) {
+    int budget = static_cast<int>(kMaskNodes);
+    mask.node = unrepeated_mask(mask.node, budget);
+    const Found operand = as_operand(mask, queries, keys);
+    const ToldMask told = operand ? told_mask(*operand, queries, keys) : ToldMask{};
+    if (!told.known && at(mask.node).constant && is_causal(mask.node, std::nullopt)) {
+      scores.causal = true;
+      if (masks_++ == 0) first_mask_ = name;
+      continue;
+    }
+    scores.causal = scores.causal || told.causal;
+    if (told.window > 0) scores.window = scores.window > 0 ? std::min(scores.window, told.window) : told.window;
+    if (told.plain && told.keys < 0) continue;
+    fits = fits && operand;
+    if (!fits) break;
+    const int now = told.plain ? *key_mask(told, keys) : b_.binary(Kind::Multiply, *operand, b_.scalar(mask.factor));
+    scores.mask = scores.mask ? b_.binary(Kind::Add, *scores.mask, now) : now;
+    if (told.plain && mask_input_.empty()) mask_input_ = at(told.keys).name;
+  }
+  if (fits && scores.mask) ++masked_;
+  b_.name = name;
+  b_.block = block;
+  return fits;
+}
+
+}  // namespace meshwright::primitive
