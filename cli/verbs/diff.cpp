@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "cli/documents/forecast.h"
-#include "cli/documents/step_page.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/pages/step_page.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text_table.h"

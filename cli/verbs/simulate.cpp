@@ -3,14 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "cli/documents/breakdown_text.h"
-#include "cli/documents/forecast.h"
-#include "cli/documents/report.h"
-#include "cli/documents/reuse.h"
-#include "cli/documents/simulated_plan.h"
-#include "cli/documents/step_page.h"
-#include "cli/documents/step_text.h"
-#include "cli/documents/what_if_points.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/figures/report.h"
+#include "cli/documents/pages/step_page.h"
+#include "cli/documents/pages/what_if_points.h"
+#include "cli/documents/step/breakdown_text.h"
+#include "cli/documents/step/reuse.h"
+#include "cli/documents/step/simulated_plan.h"
+#include "cli/documents/step/step_text.h"
 #include "cli/options/options.h"
 #include "cli/options/step_options.h"
 #include "cli/terminal/look.h"

@@ -4,10 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
-#include "cli/documents/forecast.h"
-#include "cli/documents/planning.h"
-#include "cli/documents/price.h"
-#include "cli/documents/step_page.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/figures/price.h"
+#include "cli/documents/pages/step_page.h"
+#include "cli/documents/search/planning.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
