@@ -86,8 +86,9 @@ StageUse stage_use(const Result& result, std::size_t s) {
 
 TimelineTracks tracks_of_step(const Result& result, ShownMessages messages) {
   const SimulatedPlan& simulated = result.simulated;
-  return tracks_of(simulated.prediction.timeline, static_cast<int>(simulated.loaded.program.devices.size()),
-                   simulated.alike(), messages);
+  const Timeline& timeline = simulated.prediction.timeline;
+  const auto devices = static_cast<int>(simulated.loaded.program.devices.size());
+  return timeline_tracks(tracks_of(timeline, row_devices(timeline, devices, simulated.alike()), messages));
 }
 
 std::string picture(const Result& result, const std::string& chart) {

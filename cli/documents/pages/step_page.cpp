@@ -37,18 +37,22 @@ Json with_devices_together(Json document) {
   return document;
 }
 
+StepOfPage step_of_page(const Plan& plan, const SimulatedPlan& simulated, const std::optional<Breakdown>& breakdown) {
+  return {.plan = plan,
+          .program = simulated.loaded.program,
+          .graph = *simulated.loaded.graph,
+          .step = simulated.step,
+          .prediction = simulated.prediction,
+          .folded = simulated.alike(),
+          .breakdown = breakdown ? &breakdown->step : nullptr,
+          .ops = breakdown ? &breakdown->ops : nullptr,
+          .fits = stage_fits(plan, simulated.loaded.program, simulated.loaded.check)};
+}
+
 void add_step_page(Page& page, const Plan& plan, const SimulatedPlan& simulated,
                    const std::optional<Breakdown>& breakdown) {
   add_answer(page, plan);
-  const StepOfPage of{.plan = plan,
-                      .program = simulated.loaded.program,
-                      .graph = *simulated.loaded.graph,
-                      .step = simulated.step,
-                      .prediction = simulated.prediction,
-                      .folded = simulated.alike(),
-                      .breakdown = breakdown ? &breakdown->step : nullptr,
-                      .ops = breakdown ? &breakdown->ops : nullptr};
-  add_step_sections(page, of);
+  add_step_sections(page, step_of_page(plan, simulated, breakdown));
 }
 
 void add_sharding(Page& page, const Plan& plan, const Graph& graph, const Costs& costs) {

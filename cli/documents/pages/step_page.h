@@ -9,6 +9,7 @@
 #include "cli/documents/step/simulated_plan.h"
 #include "cli/options/costs.h"
 #include "report/page/page.h"
+#include "report/page/step_sections.h"
 
 namespace meshwright {
 
@@ -19,6 +20,10 @@ inline constexpr const char* kHtmlHelp =
 // The document with devices of which it says the same listed together: "devices": [[0, 127]] for "device": 0. Nothing
 // in a page grows with the number of like devices.
 [[nodiscard]] Json with_devices_together(Json document);
+
+// What the sections of a page read; all that is given outlives it.
+[[nodiscard]] StepOfPage step_of_page(const Plan& plan, const SimulatedPlan& simulated,
+                                      const std::optional<Breakdown>& breakdown);
 
 // Answer, tiles and all sections about the simulated step. REQUIRES: the page has its document; the request had
 // name_tasks.

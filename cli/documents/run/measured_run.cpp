@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/documents/run/measured_run.h"
 
+#include <map>
+
 #include "cli/documents/figures/report.h"
 #include "cli/documents/pages/step_page.h"
 #include "cli/machine/other_load.h"
@@ -130,6 +132,69 @@ Json stages_json(const MeasuredRun& run) {
   return stages;
 }
 
+// [device] what its sends and waits of the measured step took, and what it sent.
+struct DeviceTraffic {
+  Seconds sends{0.0}, waits{0.0}, computing{0.0};
+  Bytes sent{0.0};
+  std::int64_t messages = 0;
+};
+
+std::vector<DeviceTraffic> traffic_of(const MeasuredRun& run) {
+  std::vector<DeviceTraffic> traffic(run.loaded.program.devices.size());
+  for (const Span& span : run.result.timeline.spans) {
+    DeviceTraffic& own = traffic[span.device.index()];
+    const Seconds time = to_seconds(span.end - span.begin);
+    if (span.kind == Span::Kind::Send) own.sends += time;
+    if (span.kind == Span::Kind::Wait) own.waits += time;
+    if (is_compute(span.kind)) own.computing += time;
+  }
+  for (const Transfer& transfer : run.loaded.program.transfers) {
+    traffic[transfer.source.index()].sent += transfer.bytes;
+    ++traffic[transfer.source.index()].messages;
+  }
+  return traffic;
+}
+
+Json devices_json(const MeasuredRun& run) {
+  const Program& program = run.loaded.program;
+  const std::vector<DeviceId> in_cluster = devices_in_cluster(run.plan, program);
+  const std::vector<DeviceTraffic> traffic = traffic_of(run);
+  Json devices = Json::array();
+  for (std::size_t d = 0; d < in_cluster.size(); ++d)
+    devices.push_back({{"device", in_cluster[d].value},
+                       {"stage", program.stage_of_device[d].value},
+                       {"peak_memory_bytes", bytes_json(run.loaded.check.peak_memory[d])},
+                       {"measured_peak_memory_bytes", bytes_json(run.result.peak_memory[d])},
+                       {"measured_computing_s", traffic[d].computing.si()},
+                       {"messages", traffic[d].messages},
+                       {"sent_bytes", bytes_json(traffic[d].sent)},
+                       {"measured_sends_s", traffic[d].sends.si()},
+                       {"measured_waits_s", traffic[d].waits.si()}});
+  return devices;
+}
+
+// What passes from device to device in a step, by the Program that ran.
+Json channels_json(const MeasuredRun& run) {
+  const std::vector<DeviceId> in_cluster = devices_in_cluster(run.plan, run.loaded.program);
+  struct Channel {
+    std::int64_t messages = 0;
+    Bytes bytes{0.0};
+  };
+  std::map<std::pair<int, int>, Channel> found;
+  for (const Transfer& transfer : run.loaded.program.transfers) {
+    Channel& own = found[{in_cluster[transfer.source.index()].value, in_cluster[transfer.destination.index()].value}];
+    ++own.messages;
+    own.bytes += transfer.bytes;
+  }
+  Json channels = Json::array();
+  for (const auto& [ends, channel] : found)
+    channels.push_back({{"from", ends.first},
+                        {"to", ends.second},
+                        {"messages", channel.messages},
+                        {"bytes", bytes_json(channel.bytes)}});
+  return channels;
+}
+
 Json check_json(const RunCheck& checked) {
   Json tensors = Json::array();
   for (const CheckedTensor& tensor : checked.all) {
@@ -171,6 +236,8 @@ Json to_json(const MeasuredRun& run, const RunFiles& files) {
   json["peak_memory_bytes"] = bytes_json(run.loaded.check.largest_peak());
   json["measured_peak_memory_bytes"] = bytes_json(run.counted_peak());
   json["stages"] = stages_json(run);
+  json["devices"] = devices_json(run);
+  json["channels"] = channels_json(run);
   if (run.checked) {
     json["max_relative_difference"] = run.checked->largest_difference;
     json["check"] = check_json(*run.checked);

@@ -289,7 +289,7 @@ void write_page(const PredictedPlan& planned, const Costs& costs, const PlanRepo
   Page page{.verb = report.verb, .document = std::move(document)};
   add_step_page(page, planned.plan, simulated, find_breakdown(simulated, planned.plan, costs));
   add_sharding(page, planned.plan, *simulated.loaded.graph, costs);
-  page.sections.push_back(lost_section(considered));
+  page.sections.push_back(lost_section(considered, planned.plan));
   const CostChoice choice{profile, planned.plan.software};
   if (auto what_if = what_if_section(page, what_if_axes(planned.plan, simulated, costs, request, choice)))
     page.sections.push_back(*std::move(what_if));

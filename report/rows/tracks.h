@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated step as rows to draw: devices that do the same at the same time are one row, whether the simulation
-// folded them or not.
+// A step as rows to draw, simulated or measured: devices that do the same at the same time are one row, whether the
+// simulation folded them or not. Pages and pictures, in a terminal, too, are made from these rows.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "core/plan/program/timeline.h"
-#include "report/page/page.h"
 #include "simulator/program/folded_devices.h"
 #include "simulator/what_if/simulate_step.h"
 
@@ -58,7 +57,8 @@ struct Track {
   // computation how much of the part it takes, in 255ths.
   std::optional<IndexRange> shares = {};
   StandingMemory standing;
-  std::optional<Bytes> usable;  // of one device
+  std::optional<Bytes> usable;     // of one device
+  std::optional<int> timing = {};  // of paired tracks: 0 the first, 1 the second
 };
 
 struct Tracks {
@@ -82,19 +82,28 @@ inline constexpr std::size_t kMaxPageTasks = 110'000;  // about 1.5 MB, where no
 inline constexpr std::size_t kShareParts = 1024;       // of the step
 inline constexpr std::size_t kShareKinds = 5;          // of computation
 // Takes the tasks of some rows away where all together are more than `most`: then the first, the busiest and the least
-// busy row of each stage, and the one with most of the critical path, keep theirs, as far as there is room; the others
-// have shares, and memory points that are each the fullest of a part of the step.
+// busy row of each stage and timing, and the one with most of the critical path, keep theirs, as far as there is room;
+// the others have shares, and memory points that are each the fullest of a part of the step.
 void keep_within(Tracks& tracks, std::size_t most);
 
-// A measured step: every device is a row; nothing is known of its memory, nor of what a task waited for.
-[[nodiscard]] Tracks tracks_of(const Timeline& timeline, const Plan& plan, const Program& program);
+// What stands behind the devices of a Timeline.
+struct RowDevices {
+  std::vector<std::vector<int>> numbers;  // [device] those that it stands for, ascending; none: another stands for it
+  std::vector<StageId> stage;             // [device] the first on it
+};
+// As the cluster numbers them.
+[[nodiscard]] RowDevices row_devices(const Plan& plan, const Program& program, const FoldedDevices* folded);
+// As the Timeline numbers them, `devices` of them, of which some may do nothing.
+[[nodiscard]] RowDevices row_devices(const Timeline& timeline, int devices, const FoldedDevices* folded);
 
-// [device of the Program] those of the cluster that it stands for, itself among them; none: another stands for it.
-[[nodiscard]] std::vector<std::vector<int>> devices_stood_for(const Plan& plan, const Program& program,
-                                                              const FoldedDevices* folded);
+enum class ShownMessages : std::uint8_t { None, All };
 
-// The rows as members "tracks", "kinds" and "step_ps", and as columns "task.*" and "memory.*". Throws InputError for a
-// step beyond 9,007 s, whose picoseconds a page cannot tell apart.
-void add_tracks(Page& page, const Tracks& tracks);
+// Of a Timeline, of which nothing is known but its spans: neither the memory, nor what a task waited for. Waits are no
+// tasks. A host that issues work stands with the collectives of its device.
+[[nodiscard]] Tracks tracks_of(const Timeline& timeline, const RowDevices& devices, ShownMessages messages);
+
+// Two timings of the same devices, each row of the first above that of the second. A pair's devices do the same in
+// both; a device that one timing lacks has the row of the other alone.
+[[nodiscard]] Tracks paired(const Tracks& first, const Tracks& second);
 
 }  // namespace meshwright
