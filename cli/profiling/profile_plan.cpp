@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/documents/report.h"
+#include "cli/documents/figures/report.h"
 #include "cli/machine/machine.h"
 #include "cli/machine/product_algorithms.h"
 #include "cli/machine/provenance.h"

@@ -2,9 +2,9 @@
 // meshwright advise: which settings of a launch file to change, and what each gains.
 #include <CLI/CLI.hpp>
 
-#include "cli/documents/launch_input.h"
-#include "cli/documents/planning.h"
-#include "cli/documents/report.h"
+#include "cli/documents/figures/report.h"
+#include "cli/documents/launch/launch_input.h"
+#include "cli/documents/search/planning.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
-#include "cli/documents/errors.h"
+#include "cli/documents/figures/errors.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/calibrate_software.h"

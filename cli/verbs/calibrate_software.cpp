@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "cli/documents/errors.h"
+#include "cli/documents/figures/errors.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"

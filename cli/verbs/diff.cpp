@@ -2,12 +2,14 @@
 // meshwright diff: two timings of a step side by side, as printed by simulate --json and run --json or written by
 // --trace.
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
 
-#include "cli/documents/forecast.h"
-#include "cli/documents/step_page.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/pages/step_page.h"
+#include "cli/documents/step/trace_timeline.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text_table.h"
@@ -96,16 +98,27 @@ Timing timing_from_trace(const Json& json, const std::string& place) {
   return timing;
 }
 
-Timing read_timing(const std::string& path) {
-  const Json json = read_json_file(path);
-  const bool is_trace = json.is_object() && json.contains("traceEvents");
-  require(is_trace || (json.is_object() && json.contains("step_time_s") && json.contains("stages")),
+bool is_trace(const Json& json) { return json.is_object() && json.contains("traceEvents"); }
+
+Timing read_timing(const Json& json, const std::string& path) {
+  require(is_trace(json) || (json.is_object() && json.contains("step_time_s") && json.contains("stages")),
           "{}: expected the output of simulate --json or run --json, or a trace; make one with `meshwright simulate "
           "plan.json --json > predicted.json`.",
           path);
-  Timing timing = is_trace ? timing_from_trace(json, path) : timing_from_json(json, path);
+  Timing timing = is_trace(json) ? timing_from_trace(json, path) : timing_from_json(json, path);
   require(!timing.stages.empty(), "{}: no stage is timed here; was the file cut short?", path);
   return timing;
+}
+
+// The rows of both timelines, where both are known: devices are numbered alike in traces of the same plan.
+std::optional<Tracks> pairs_of(const std::array<Json, 2>& read, const std::array<std::string, 2>& paths) {
+  if (!is_trace(read[0]) || !is_trace(read[1])) return std::nullopt;
+  std::vector<Tracks> tracks;
+  for (const std::size_t side : {0, 1}) {
+    const auto [timeline, devices, title] = timeline_of_trace(read[side], paths[side]);
+    tracks.push_back(tracks_of(timeline, row_devices(timeline, devices, nullptr), ShownMessages::All));
+  }
+  return paired(tracks[0], tracks[1]);
 }
 
 // (first - second) / second; nothing to compare where the second is 0.
@@ -135,7 +148,8 @@ struct DiffOptions {
 void compare(const DiffOptions& options, const std::string& command_line) {
   const auto& [first_path, second_path, html, as_json] = options;
   expect_writable(html, {first_path, second_path});
-  const Timing first = read_timing(first_path), second = read_timing(second_path);
+  const std::array<Json, 2> read = {read_json_file(first_path), read_json_file(second_path)};
+  const Timing first = read_timing(read[0], first_path), second = read_timing(read[1], second_path);
   require(first.stages.size() == second.stages.size(),
           "{} has {} stages, {} has {}; they are not timings of the same plan.", first_path, first.stages.size(),
           second_path, second.stages.size());
@@ -170,7 +184,8 @@ void compare(const DiffOptions& options, const std::string& command_line) {
                        {"relative_difference", step}}},
                      {"stages", std::move(stages)}};
   if (!html.empty()) {
-    Page page = diff_page(json);
+    const std::optional<Tracks> pairs = pairs_of(read, {first_path, second_path});
+    Page page = diff_page(json, pairs ? &*pairs : nullptr);
     add_provenance(page, command_line, {});
     write_file(html, to_html(page));
   }
@@ -190,9 +205,10 @@ void add_diff(CLI::App& app, Context& context) {
   verb->add_option("first", options->first, "output of simulate --json or run --json, or a trace file")->required();
   verb->add_option("second", options->second, "the same kind of file; differences are relative to this one")
       ->required();
-  verb->add_option(
-      "--html", options->html,
-      "write a report to this HTML file: one file that opens from disk, with both timings and where they differ");
+  verb->add_option("--html", options->html,
+                   "write a report to this HTML file: one file that opens from disk, with both timings and where they "
+                   "differ; two traces "
+                   "also show both timelines");
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Example:\n  meshwright simulate plan.json --json > predicted.json\n  meshwright run plan.json --json > "

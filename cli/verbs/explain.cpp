@@ -4,9 +4,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/documents/forecast.h"
-#include "cli/documents/report.h"
-#include "cli/documents/step_page.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/figures/report.h"
+#include "cli/documents/pages/step_page.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"

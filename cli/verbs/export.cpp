@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
-#include "cli/documents/forecast.h"
-#include "cli/documents/planning.h"
-#include "cli/documents/report.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/figures/report.h"
+#include "cli/documents/search/planning.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"

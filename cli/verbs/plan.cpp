@@ -2,8 +2,8 @@
 // meshwright plan: find a plan.
 #include <CLI/CLI.hpp>
 
-#include "cli/documents/budget.h"
-#include "cli/documents/step_page.h"
+#include "cli/documents/pages/step_page.h"
+#include "cli/documents/search/budget.h"
 #include "cli/verbs/verbs.h"
 
 namespace meshwright {

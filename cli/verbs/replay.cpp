@@ -2,7 +2,7 @@
 // meshwright replay: plan and simulate from what `meshwright profile` stored, without the hardware.
 #include <CLI/CLI.hpp>
 
-#include "cli/documents/planning.h"
+#include "cli/documents/search/planning.h"
 #include "cli/machine/provenance.h"
 #include "cli/verbs/verbs.h"
 

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/documents/exact_run.h"
-#include "cli/documents/measured_run.h"
-#include "cli/documents/report.h"
-#include "cli/documents/reuse.h"
-#include "cli/documents/run_data.h"
-#include "cli/documents/run_page.h"
-#include "cli/documents/run_state.h"
+#include "cli/documents/figures/report.h"
+#include "cli/documents/run/exact_run.h"
+#include "cli/documents/run/measured_run.h"
+#include "cli/documents/run/run_data.h"
+#include "cli/documents/run/run_page.h"
+#include "cli/documents/run/run_state.h"
+#include "cli/documents/step/reuse.h"
 #include "cli/machine/machine.h"
 #include "cli/machine/other_load.h"
 #include "cli/machine/processes.h"

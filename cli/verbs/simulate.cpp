@@ -3,14 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "cli/documents/breakdown_text.h"
-#include "cli/documents/forecast.h"
-#include "cli/documents/report.h"
-#include "cli/documents/reuse.h"
-#include "cli/documents/simulated_plan.h"
-#include "cli/documents/step_page.h"
-#include "cli/documents/step_text.h"
-#include "cli/documents/what_if_points.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/figures/report.h"
+#include "cli/documents/pages/step_page.h"
+#include "cli/documents/pages/what_if_points.h"
+#include "cli/documents/step/breakdown_text.h"
+#include "cli/documents/step/reuse.h"
+#include "cli/documents/step/simulated_plan.h"
+#include "cli/documents/step/step_text.h"
 #include "cli/options/options.h"
 #include "cli/options/step_options.h"
 #include "cli/terminal/look.h"
@@ -86,8 +86,9 @@ StageUse stage_use(const Result& result, std::size_t s) {
 
 TimelineTracks tracks_of_step(const Result& result, ShownMessages messages) {
   const SimulatedPlan& simulated = result.simulated;
-  return tracks_of(simulated.prediction.timeline, static_cast<int>(simulated.loaded.program.devices.size()),
-                   simulated.alike(), messages);
+  const Timeline& timeline = simulated.prediction.timeline;
+  const auto devices = static_cast<int>(simulated.loaded.program.devices.size());
+  return timeline_tracks(tracks_of(timeline, row_devices(timeline, devices, simulated.alike()), messages));
 }
 
 std::string picture(const Result& result, const std::string& chart) {

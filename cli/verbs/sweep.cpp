@@ -4,10 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
-#include "cli/documents/forecast.h"
-#include "cli/documents/planning.h"
-#include "cli/documents/price.h"
-#include "cli/documents/step_page.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/figures/price.h"
+#include "cli/documents/pages/step_page.h"
+#include "cli/documents/search/planning.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
@@ -17,6 +17,7 @@
 #include "core/plan/ranks.h"
 #include "report/charts/document_charts.h"
 #include "report/page/document_pages.h"
+#include "report/page/plan_summary.h"
 
 namespace meshwright {
 
@@ -129,7 +130,7 @@ std::string key_of(const Point& point, const Costs& costs) {
     if (stage.submesh.group != 0) stages.back().push_back(stage.submesh.group);
   }
   Json key = {{"version", MESHWRIGHT_VERSION},
-              {"results", 3},  // which members a result has, and what they mean
+              {"results", 4},  // which members a result has, and what they mean
               {"model", to_json(request.model)},
               {"cluster", to_json(request.cluster)},
               {"batch", request.training.batch},
@@ -164,6 +165,15 @@ std::vector<int> devices_of_groups(const Plan& plan) {
   return counts;
 }
 
+// The step again with the names of its tasks, which a search does without.
+Json summary_of(const Plan& plan, const Costs& costs) {
+  StepRequest request = conditions_of(conditions_from_plan(plan.conditions));
+  request.name_tasks = true;
+  const SimulatedPlan simulated = simulated_plan(plan, "sweep", costs, request, DeviceFolding::WherePossible);
+  const std::optional<Breakdown> breakdown = find_breakdown(simulated, plan, costs);
+  return plan_summary(step_of_page(plan, simulated, breakdown));
+}
+
 Json result_of(const PredictedPlan& planned, const Costs& costs) {
   const Plan& plan = planned.plan;
   Json json = {{"feasible", true},
@@ -185,6 +195,7 @@ Json result_of(const PredictedPlan& planned, const Costs& costs) {
   const auto uncertainty = uncertainty_of_plan(plan, planned.loaded.program, planned.alike(), costs);
   add_forecast(json, forecast_of(plan, planned.result.graph, uncertainty, costs, plan.predicted.step_time));
   if (uncertainty) json[kUncertainty] = to_json(*uncertainty);
+  json["plan"] = summary_of(plan, costs);
   return json;
 }
 
@@ -228,6 +239,7 @@ Json stored_result(const std::string& text, const std::string& db) {
       for (const char* key : kCounts) (void)get<std::int64_t>(result, key, place);
       (void)get<std::string>(result, "schedule", place);
       (void)get<std::vector<int>>(result, kDevicesOfGroups, place);
+      (void)plan_summary_html(member(result, "plan", place), place);
       if (result.contains(kUncertainty)) {
         (void)uncertainty_from_json(result.at(kUncertainty), place);
         (void)interval_of(result, place);

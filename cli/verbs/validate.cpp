@@ -2,9 +2,9 @@
 // meshwright validate: predictions held against published runs.
 #include <CLI/CLI.hpp>
 
-#include "cli/documents/errors.h"
-#include "cli/documents/forecast.h"
-#include "cli/documents/step_page.h"
+#include "cli/documents/figures/errors.h"
+#include "cli/documents/figures/forecast.h"
+#include "cli/documents/pages/step_page.h"
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"

@@ -24,11 +24,33 @@ std::string printed(std::string_view name) {
   return text;
 }
 
+// Types of the format and their bytes.
+constexpr std::array<std::pair<std::string_view, std::size_t>, 14> kStoredTypes = {{{"BOOL", 1},
+                                                                                    {"U8", 1},
+                                                                                    {"I8", 1},
+                                                                                    {"F8_E5M2", 1},
+                                                                                    {"F8_E4M3", 1},
+                                                                                    {"I16", 2},
+                                                                                    {"U16", 2},
+                                                                                    {"F16", 2},
+                                                                                    {"BF16", 2},
+                                                                                    {"I32", 4},
+                                                                                    {"U32", 4},
+                                                                                    {"F32", 4},
+                                                                                    {"I64", 8},
+                                                                                    {"F64", 8}}};
+
+std::string names_of_stored_types() {
+  std::string names;
+  for (const auto& [name, bytes] : kStoredTypes) names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  return names;
+}
+
 // The number of bytes that the shape and the type make.
 std::uint64_t bytes_of(const StoredTensor& tensor, const std::string& place) {
   std::uint64_t bytes = bytes_of_stored_type(tensor.type);
-  require(bytes > 0, "{}: tensor '{}' is of the type '{}', which is none of the format's; the file is damaged.", place,
-          printed(tensor.name), printed(tensor.type));
+  require(bytes > 0, "{}: tensor '{}' is of the unknown type '{}'; the format has {}; the file is damaged.", place,
+          printed(tensor.name), printed(tensor.type), names_of_stored_types());
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t size : tensor.shape) {
     const auto factor = static_cast<std::uint64_t>(size);
@@ -75,21 +97,7 @@ StoredTensor tensor_from(const std::string& name, const Json& json, std::uint64_
 }  // namespace
 
 std::size_t bytes_of_stored_type(std::string_view type) {
-  constexpr std::array<std::pair<std::string_view, std::size_t>, 14> kTypes = {{{"BOOL", 1},
-                                                                                {"U8", 1},
-                                                                                {"I8", 1},
-                                                                                {"F8_E5M2", 1},
-                                                                                {"F8_E4M3", 1},
-                                                                                {"I16", 2},
-                                                                                {"U16", 2},
-                                                                                {"F16", 2},
-                                                                                {"BF16", 2},
-                                                                                {"I32", 4},
-                                                                                {"U32", 4},
-                                                                                {"F32", 4},
-                                                                                {"I64", 8},
-                                                                                {"F64", 8}}};
-  for (const auto& [known, bytes] : kTypes)
+  for (const auto& [known, bytes] : kStoredTypes)
     if (type == known) return bytes;
   return type == "U64" ? 8 : 0;
 }

@@ -175,20 +175,21 @@ void Svg::text(SvgPoint at, std::string_view text, std::string_view classes, Anc
 void Svg::begin_point(std::size_t number) { body_ += fmt::format("<g data-point=\"{}\">\n", number); }
 void Svg::end_point() { body_ += "</g>\n"; }
 
-std::string Svg::head() const {
+std::string Svg::head(std::string_view classes) const {
   return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart{4}\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+      "height=\"{1}\" "
       "role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"12\">\n<title>{2}</title>\n<desc>{3}</desc>\n",
-      svg_number(width_), svg_number(height_), title_, description_);
+      svg_number(width_), svg_number(height_), title_, description_, classes.empty() ? "" : " " + std::string(classes));
 }
 
-std::string Svg::markup() const { return head() + body_ + "</svg>\n"; }
+std::string Svg::markup(std::string_view classes) const { return head(classes) + body_ + "</svg>\n"; }
 
 std::string Svg::file() const {
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}<style>{}\n@media (prefers-color-scheme:dark){{{}}}</style>\n"
       "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n{}</svg>\n",
-      head(), chart_rules("", Ground::Light), chart_rules("", Ground::Dark), body_);
+      head(""), chart_rules("", Ground::Light), chart_rules("", Ground::Dark), body_);
 }
 
 std::vector<double> round_ticks(double low, double high, int count) {

@@ -48,13 +48,14 @@ class Svg {
   void begin_point(std::size_t number);
   void end_point();
 
-  [[nodiscard]] int marks() const { return marks_; }  // boxes, lines, circles, paths and texts
-  [[nodiscard]] std::string markup() const;           // an <svg> element
-  [[nodiscard]] std::string file() const;             // with the XML declaration and styles for both schemes
+  [[nodiscard]] int marks() const { return marks_; }                      // boxes, lines, circles, paths and texts
+  [[nodiscard]] std::string markup(std::string_view classes = "") const;  // an <svg> element, with more classes
+  [[nodiscard]] double width() const { return width_; }
+  [[nodiscard]] std::string file() const;  // with the XML declaration and styles for both schemes
 
  private:
   void mark(std::string_view element, std::string_view attributes, std::string_view classes, std::string_view tip);
-  [[nodiscard]] std::string head() const;
+  [[nodiscard]] std::string head(std::string_view classes) const;
 
   double width_, height_;
   std::string title_, description_, body_;

@@ -34,28 +34,28 @@ constexpr std::array<ActivityRow, kActivities> kActivityRows = {{
 
 const ActivityRow& row_of(Activity activity) { return kActivityRows[static_cast<std::size_t>(activity)]; }
 
-// Idle: the span is nothing that a device does.
-Activity activity_of(Span::Kind kind) {
+Activity activity_of(TaskKind kind) {
   switch (kind) {
-    case Span::Kind::Forward:
+    case TaskKind::Forward:
       return Activity::Forward;
-    case Span::Kind::Backward:
+    case TaskKind::Backward:
       return Activity::Backward;
-    case Span::Kind::BackwardInput:
+    case TaskKind::BackwardInput:
       return Activity::BackwardInput;
-    case Span::Kind::BackwardWeight:
+    case TaskKind::BackwardWeight:
       return Activity::BackwardWeight;
-    case Span::Kind::Update:
+    case TaskKind::Update:
       return Activity::Update;
-    case Span::Kind::Collective:
+    case TaskKind::Collective:
+    case TaskKind::HostCopy:
       return Activity::Collective;
-    case Span::Kind::Dispatch:
+    case TaskKind::Dispatch:
       return Activity::Dispatch;
-    case Span::Kind::Send:
-    case Span::Kind::Wait:
+    case TaskKind::Message:
+    case TaskKind::Join:
       return Activity::Idle;
   }
-  throw InternalError("a kind of span without an activity");
+  throw InternalError("a kind of task without an activity");
 }
 
 bool begins_before(const TimelineBlock& a, const TimelineBlock& b) {
@@ -88,53 +88,29 @@ void fill_in(std::vector<TimelineBlock>& blocks, const std::vector<TimelineBlock
   std::sort(blocks.begin(), blocks.end(), begins_before);
 }
 
-struct DeviceBlocks {
-  std::vector<TimelineBlock> computations, beside, dispatches, messages;
-};
-
-// [device]
-std::vector<DeviceBlocks> blocks_of(const Timeline& timeline, int devices, ShownMessages messages) {
-  std::vector<DeviceBlocks> found(static_cast<std::size_t>(devices));
-  for (const Span& span : timeline.spans) {
-    if (span.begin == span.end) continue;
-    MW_CHECK(span.device.value < devices, "a span of device {} in a picture of {}", span.device.value, devices);
-    DeviceBlocks& own = found[span.device.index()];
-    const TimelineBlock block{activity_of(span.kind), span.stage, span.microbatch, span.begin, span.end};
-    if (is_compute(span.kind)) own.computations.push_back(block);
-    if (span.kind == Span::Kind::Collective) own.beside.push_back(block);
-    if (span.kind == Span::Kind::Dispatch) own.dispatches.push_back(block);
-    if (span.kind == Span::Kind::Send && messages == ShownMessages::All) own.messages.push_back(block);
-  }
-  return found;
-}
-
-TimelineTrack track_of(DeviceBlocks own) {
+TimelineTrack track_of(const Tracks& rows, const Track& row) {
+  const auto blocks = [&](const IndexRange& range, auto shown) {
+    std::vector<TimelineBlock> found;
+    for (std::size_t t = range.begin; t < range.end; ++t) {
+      const TrackTask& task = rows.tasks[t];
+      if (shown(task.kind))
+        found.push_back({activity_of(task.kind), task.stage, task.microbatch, task.begin, task.end});
+    }
+    return found;
+  };
+  const auto all = [](TaskKind) { return true; };
   TimelineTrack track;
-  // Computations of devices that share a physical one may overlap: a moment shows the one that began first.
-  fill_in(track.blocks, own.computations);
-  fill_in(track.blocks, own.beside);
-  fill_in(track.blocks, own.dispatches);
-  track.messages = std::move(own.messages);
+  for (const int device : row.devices) track.devices.emplace_back(device);
+  // Computations of devices that share a physical one may overlap: a moment shows the one that began first. A host that
+  // issues work shows where its device does nothing else.
+  fill_in(track.blocks, blocks(row.compute, all));
+  fill_in(track.blocks, blocks(row.communication, [](TaskKind kind) { return kind != TaskKind::Dispatch; }));
+  fill_in(track.blocks, blocks(row.communication, [](TaskKind kind) { return kind == TaskKind::Dispatch; }));
+  track.messages = blocks(row.messages, all);
   std::set<StageId> stages;
   for (const TimelineBlock& block : track.blocks) stages.insert(block.stage);
   track.stages.assign(stages.begin(), stages.end());
   return track;
-}
-
-std::uint64_t hash_of(const TimelineTrack& track) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  const auto mix = [&](std::int64_t value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211ULL; };
-  for (const auto* list : {&track.blocks, &track.messages})
-    for (const TimelineBlock& block : *list) {
-      mix(block.begin.ps);
-      mix(block.end.ps);
-      mix(static_cast<std::int64_t>(block.activity) + 16 * static_cast<std::int64_t>(block.microbatch.value));
-    }
-  return hash;
-}
-
-bool looks_like(const TimelineTrack& a, const TimelineTrack& b) {
-  return a.stages == b.stages && a.blocks == b.blocks && a.messages == b.messages;
 }
 
 // "0-127", "0, 2, 4-7"
@@ -159,30 +135,10 @@ std::string_view name_of(Activity activity) { return row_of(activity).name; }
 char letter_of(Activity activity) { return row_of(activity).letter; }
 Hue hue_of(Activity activity) { return row_of(activity).hue; }
 
-TimelineTracks tracks_of(const Timeline& timeline, int devices, const FoldedDevices* folded, ShownMessages messages) {
-  std::vector<DeviceBlocks> blocks = blocks_of(timeline, devices, messages);
+TimelineTracks timeline_tracks(const Tracks& rows) {
   TimelineTracks found;
-  found.end = timeline.end;
-  std::map<std::uint64_t, std::vector<std::size_t>> known;  // by hash
-  std::vector<std::size_t> track_of_device(blocks.size());
-  for (std::size_t d = 0; d < blocks.size(); ++d) {
-    const std::size_t stands = folded == nullptr ? d : folded->representative[d].index();
-    MW_CHECK(stands <= d, "device {} is stood for by a later one", d);
-    if (stands == d) {
-      TimelineTrack track = track_of(std::move(blocks[d]));
-      std::vector<std::size_t>& alike = known[hash_of(track)];
-      const auto same =
-          std::find_if(alike.begin(), alike.end(), [&](std::size_t t) { return looks_like(found.tracks[t], track); });
-      track_of_device[d] = same == alike.end() ? found.tracks.size() : *same;
-      if (same == alike.end()) {
-        alike.push_back(found.tracks.size());
-        found.tracks.push_back(std::move(track));
-      }
-    } else {
-      track_of_device[d] = track_of_device[stands];
-    }
-    found.tracks[track_of_device[d]].devices.emplace_back(static_cast<int>(d));
-  }
+  found.end = rows.end;
+  for (const Track& row : rows.rows) found.tracks.push_back(track_of(rows, row));
   return found;
 }
 

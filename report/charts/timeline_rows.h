@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of every picture of a Timeline: devices that do the same at the same times are one row, so that a plan for
-// hundreds of devices is drawn in as many rows as it has different ones.
+// The rows of every picture of a step (report/rows/tracks.h), as a picture without overlaps shows them.
 #pragma once
 
 #include <array>
@@ -9,9 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/plan/program/timeline.h"
 #include "report/charts/palette.h"
-#include "simulator/program/folded_devices.h"
+#include "report/rows/tracks.h"
 
 namespace meshwright {
 
@@ -40,7 +38,7 @@ struct TimelineBlock {
   bool operator==(const TimelineBlock&) const = default;
 };
 
-// Devices that are alike.
+// A row of Tracks as a picture shows it: one thing at a time.
 struct TimelineTrack {
   std::vector<DeviceId> devices;        // in order
   std::vector<StageId> stages;          // that they work for, in order
@@ -48,16 +46,11 @@ struct TimelineTrack {
   std::vector<TimelineBlock> messages;  // that each sends: by begin; they may overlap. Empty where they are left out
 };
 
-enum class ShownMessages : std::uint8_t { None, All };
-
 struct TimelineTracks {
-  std::vector<TimelineTrack> tracks;  // by their first devices
+  std::vector<TimelineTrack> tracks;  // as the rows
   SimTime end{0};
 };
-// `devices`: how many there are, of which some may do nothing. `folded`: as the step was simulated; null: every device
-// has spans of its own. Devices are alike when all that is shown of them is.
-[[nodiscard]] TimelineTracks tracks_of(const Timeline& timeline, int devices, const FoldedDevices* folded,
-                                       ShownMessages messages);
+[[nodiscard]] TimelineTracks timeline_tracks(const Tracks& rows);
 
 // A row of a picture: one track, or the mean of several of the same stages where there are too many to draw.
 struct TimelineRow {

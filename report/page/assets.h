@@ -8,6 +8,8 @@ namespace meshwright {
 
 extern const std::string_view kPageCss;
 extern const std::string_view kFrameJs;  // data, theme, tables; every page has it
+extern const std::string_view kTimelineTasksJs;  // before the timeline
+extern const std::string_view kTimelineMapJs;
 extern const std::string_view kTimelineJs;
 extern const std::string_view kMemoryJs;
 extern const std::string_view kMapJs;

@@ -8,12 +8,16 @@ std::string chart_styles() {
   return chart_rules("", Ground::Light) + "\n@media (prefers-color-scheme:dark){" + dark + "}\n" +
          chart_rules(":root[data-theme=light] ", Ground::Light) + "\n" +
          chart_rules(":root[data-theme=dark] ", Ground::Dark) +
-         "\n.beside{display:flex;flex-wrap:wrap;gap:1rem;align-items:flex-start}.beside>div{max-width:100%}"
+         "\n.beside{display:flex;flex-wrap:wrap;gap:1rem;align-items:flex-start}.beside>div{flex:1 1 "
+         "24rem;min-width:0;max-width:100%}"
          ".chart g[data-point]{cursor:pointer}.chart g:focus-visible>*,.chart g.chosen>:first-child{stroke:var(--text);"
          "stroke-width:2.5}tr.chosen>*{background:var(--panel)}\n";
 }
 
-std::string chart_html(const Svg& chart) { return "<div class=\"wide\">" + chart.markup() + "</div>"; }
+std::string chart_html(const Svg& chart) {
+  constexpr double kScales = 480;  // a narrower chart keeps its size
+  return fmt::format("<div class=\"wide picture\">{}</div>", chart.markup(chart.width() > kScales ? "scales" : ""));
+}
 
 std::string said_html(const std::string& points) {
   return fmt::format("<p class=\"info\" id=\"{}-said\" aria-live=\"polite\"></p>\n", escaped(points));

@@ -3,11 +3,12 @@
 #include <array>
 #include <cmath>
 
-#include "report/charts/time_axis.h"
+#include "report/charts/timing_bars.h"
 #include "report/page/assets.h"
 #include "report/page/chart_html.h"
 #include "report/page/document_pages.h"
 #include "report/page/html.h"
+#include "report/page/timings_section.h"
 
 namespace meshwright {
 
@@ -20,16 +21,9 @@ struct Part {
 constexpr std::array<Part, 3> kStageParts = {
     {{"forward", Hue::Forward}, {"backward", Hue::Backward}, {"update", Hue::Update}}};
 constexpr std::array<const char*, 2> kSides = {"first_s", "second_s"};
-constexpr std::array<const char*, 2> kSideNames = {"first", "second"};
 
 double side_of(const Json& stage, const Part& part, const char* side) {
   return stage.at(part.member).at(side).get<double>();
-}
-
-double length_of(const Json& stage, const char* side) {
-  double sum = 0.0;
-  for (const Part& part : kStageParts) sum += side_of(stage, part, side);
-  return sum;
 }
 
 std::string share_text(const Json& share) {
@@ -38,42 +32,18 @@ std::string share_text(const Json& share) {
 
 // A pair of bars for each stage on one scale, the first timing above the second.
 Svg pairs_svg(const Json& document) {
-  constexpr double kWide = 900, kLabel = 110, kBarHigh = 18, kPairGap = 16, kAbove = 36, kBelow = 60;
-  const Json& stages = document.at("stages");
-  double most = 0.0;
-  for (const Json& stage : stages)
-    for (const char* side : kSides) most = std::max(most, length_of(stage, side));
-  const double pair = 2 * kBarHigh + 2 + kPairGap, height = kAbove + pair * static_cast<double>(stages.size()) + kBelow;
-  const TimeAxis axis{kLabel, kWide - kLabel - 40, to_sim_time(Seconds(most))};
-  Svg svg(
-      kWide, height, "Both timings of each stage",
-      fmt::format("For each of {} stages the forward and the backward pass of a micro-batch and the update: the first "
-                  "timing above the second.",
-                  stages.size()));
-  add_time_axis(svg, axis, kAbove - 10, height - kBelow);
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    const double top = kAbove + pair * static_cast<double>(s);
-    svg.text({kLabel - 10, top + kBarHigh + 5}, fmt::format("stage {}", stages[s].at("stage").get<int>()), "",
-             Anchor::End);
-    for (std::size_t i = 0; i < kSides.size(); ++i) {
-      double begin = 0.0;
-      for (const Part& part : kStageParts) {
-        const double time = side_of(stages[s], part, kSides[i]);
-        const double x = axis.at(to_sim_time(Seconds(begin))), end = axis.at(to_sim_time(Seconds(begin + time)));
-        svg.box({x, top + static_cast<double>(i) * (kBarHigh + 2), end - x, kBarHigh}, class_of(part.hue),
-                fmt::format("{}: {} of stage {}: {}", kSideNames[i], part.member, stages[s].at("stage").get<int>(),
-                            time_text(Seconds(time))));
-        begin += time;
-      }
-    }
+  std::vector<TimingBars> pairs;
+  for (const Json& stage : document.at("stages")) {
+    TimingBars& pair = pairs.emplace_back(TimingBars{fmt::format("stage {}", stage.at("stage").get<int>()), {}});
+    for (const Part& part : kStageParts)
+      pair.parts.push_back(
+          {part.member, part.hue, Seconds(side_of(stage, part, kSides[0])), Seconds(side_of(stage, part, kSides[1]))});
   }
-  double x = kLabel;
-  for (const Part& part : kStageParts) {
-    svg.box({x, height - 24, 12, 12}, class_of(part.hue));
-    svg.text({x + 17, height - 14}, part.member);
-    x += 100;
-  }
-  return svg;
+  return timing_bars_svg(pairs, "Both timings of each stage",
+                         fmt::format("For each of {} stages the forward and the backward pass of a micro-batch and the "
+                                     "update: the first timing above the second.",
+                                     pairs.size()),
+                         {"first", "second"});
 }
 
 PageSection stages_of_diff(const Json& document) {
@@ -109,7 +79,7 @@ PageSection stages_of_diff(const Json& document) {
 
 }  // namespace
 
-Page diff_page(Json document) {
+Page diff_page(Json document, const Tracks* pairs) {
   const Json& step = document.at("step_time");
   const Seconds first(step.at("first_s").get<double>()), second(step.at("second_s").get<double>());
   const std::string error = share_text(step.at("relative_difference"));
@@ -122,6 +92,13 @@ Page diff_page(Json document) {
   page.tiles = {{"First", time_text(first), "a step"},
                 {"Second", time_text(second), "a step"},
                 {"Difference", error.empty() ? "-" : error + " %", "of the second"}};
+  if (pairs != nullptr) {
+    const TimingNames names{"first", "second"};
+    page.sections.push_back(paired_timeline_section(page, *pairs, names));
+    page.sections.push_back(differences_section(*pairs, names));
+  } else {
+    page.lead += " Traces of both (simulate --trace, run --trace) would show the two timelines.";
+  }
   page.sections.push_back(stages_of_diff(document));
   page.document = std::move(document);
   return page;

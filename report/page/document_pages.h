@@ -4,6 +4,7 @@
 
 #include "core/base/json.h"
 #include "report/page/page.h"
+#include "report/rows/tracks.h"
 
 namespace meshwright {
 
@@ -13,7 +14,8 @@ namespace meshwright {
 [[nodiscard]] Page sweep_page(Json document);
 // Predicted against published, how the errors are spread, and all rows, the worst first.
 [[nodiscard]] Page validation_page(Json document);
-// Bars of both timings, and how far each kind of work of each stage is apart.
-[[nodiscard]] Page diff_page(Json document);
+// Both timelines under each other, how far each kind of task is apart, and bars of both timings of each stage. `pairs`:
+// paired tracks; null: no tasks are known, and there are no timelines.
+[[nodiscard]] Page diff_page(Json document, const Tracks* pairs);
 
 }  // namespace meshwright

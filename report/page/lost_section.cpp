@@ -66,6 +66,40 @@ std::string without_options(const std::string& stages) {
 
 std::string name_of_plan(const ConsideredPlan& plan) { return plan.degrees.empty() ? stages_text(plan) : plan.degrees; }
 
+// Stages behind each other that are alike but for their layers are one: "0..13 in 14 stages, each on 1x4 as 2x2 #0".
+std::string in_short(const ConsideredPlan& plan) {
+  if (!plan.degrees.empty() || plan.stages.empty()) return name_of_plan(plan);
+  std::vector<std::string> parts;
+  for (std::size_t s = 0; s < plan.stages.size();) {
+    std::size_t last = s;
+    const auto alike = [&](const ConsideredStage& a, const ConsideredStage& b) {
+      const StagePlace &one = a.name.place, &other = b.name.place;
+      return one.submesh == other.submesh && one.shape == other.shape && one.batch_axis == other.batch_axis &&
+             a.name.option == b.name.option && one.last - one.first == other.last - other.first &&
+             other.first > one.last;
+    };
+    while (last + 1 < plan.stages.size() && alike(plan.stages[last], plan.stages[last + 1])) ++last;
+    ConsideredPlan one = plan;
+    one.stages = {plan.stages[s]};
+    const std::string text = stages_text(one);
+    const std::size_t on = text.find(" on ");
+    parts.push_back(last == s ? text
+                              : fmt::format("{}..{} in {} stages, each{}", plan.stages[s].name.place.first,
+                                            plan.stages[last].name.place.last, last - s + 1, text.substr(on)));
+    s = last + 1;
+  }
+  return join(parts, "; ");
+}
+
+// What the chosen plan is held against: "" where nothing is known.
+std::string bound_text(const Plan& plan) {
+  const Seconds bound = plan.predicted.lower_bound, step = plan.predicted.step_time;
+  if (bound.si() <= 0.0 || step.si() <= 0.0) return "";
+  return fmt::format(
+      " No plan at all takes less than {}, by the search's bound; the chosen one takes {}, a gap of {} %.",
+      time_text(bound), time_text(step), percent_text(1.0 - bound / step));
+}
+
 std::string likeness_of(const ConsideredPlan& plan) {
   const std::optional<Seconds> time = time_of_plan(plan);
   return fmt::format("{} {} {} {} {} {}", without_options(name_of_plan(plan)), plan.layer_starts.size(),
@@ -75,7 +109,7 @@ std::string likeness_of(const ConsideredPlan& plan) {
 
 }  // namespace
 
-PageSection lost_section(const ConsideredPlans& considered) {
+PageSection lost_section(const ConsideredPlans& considered, const Plan& chosen_plan) {
   constexpr std::size_t kNext = 10;
   const std::vector<const ConsideredPlan*> ranked = considered.ranked();
   const ConsideredPlan* chosen = considered.chosen();
@@ -87,6 +121,7 @@ PageSection lost_section(const ConsideredPlans& considered) {
                                           {"schedule", HtmlTable::Align::Text},
                                           {"step, ms"},
                                           {"more, ms"},
+                                          {"more, %"},
                                           {"memory, GiB"},
                                           {"known by", HtmlTable::Align::Text},
                                           {"why it lost", HtmlTable::Align::Text}});
@@ -104,10 +139,11 @@ PageSection lost_section(const ConsideredPlans& considered) {
     alike.erase(like);
     const std::optional<Seconds> time = time_of_plan(plan);
     const std::optional<Seconds> more = loss_of(plan, chosen);
-    table.add_row({grouped(static_cast<std::int64_t>(i + 1)), name_of_plan(plan), grouped(plans),
+    table.add_row({grouped(static_cast<std::int64_t>(i + 1)), in_short(plan), grouped(plans),
                    plan.layer_starts.empty() ? "" : fmt::format("{}", plan.layer_starts.size()),
                    grouped(plan.microbatches), name_of(plan.schedule), time ? milliseconds_text(*time) : "",
-                   more ? milliseconds_text(*more) : "", plan.needs ? gibibytes_text(*plan.needs) : "",
+                   more ? milliseconds_text(*more) : "", more && time ? percent_text(*more / (*time - *more)) : "",
+                   plan.needs ? gibibytes_text(*plan.needs) : "",
                    plan.simulated ? "simulation"
                    : time         ? "estimate"
                                   : "",
@@ -121,7 +157,7 @@ PageSection lost_section(const ConsideredPlans& considered) {
                 "shardings alone (#) and take as long are one row. An estimate is of the stages alone, or a bound, and "
                 "held against that of the chosen plan.",
                 counted(static_cast<std::int64_t>(ranked.size()) - (chosen == nullptr ? 0 : 1), "plan"));
-  return {"lost", "What lost, and by how much", lead,
+  return {"lost", "What lost, and by how much", lead + bound_text(chosen_plan),
           table.rows() == 0 ? ""
                             : "<div class=\"steps\">" + table.html() + "</div>\n" +
                                   details_html("All plans by what became of them", counts_html(ranked))};

@@ -7,7 +7,8 @@
 
 namespace meshwright {
 
-// The plans that came next, then the fastest of each other reason; counts of all.
-[[nodiscard]] PageSection lost_section(const ConsideredPlans& considered);
+// The plans that came next, then the fastest of each other reason; counts of all; the lower bound, and how far the
+// chosen plan is from it.
+[[nodiscard]] PageSection lost_section(const ConsideredPlans& considered, const Plan& chosen_plan);
 
 }  // namespace meshwright

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/page/run_sections.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "report/charts/line_chart.h"
+#include "report/page/chart_html.h"
 #include "report/page/html.h"
 
 namespace meshwright {
@@ -14,6 +20,8 @@ std::string error_text(double error) { return fmt::format("{}{} %", error > 0.0 
 std::string error_text(Seconds predicted, Seconds measured) {
   return measured.si() == 0.0 ? "" : error_text(predicted / measured - 1.0);
 }
+
+std::string mebibytes_text(Bytes bytes) { return fmt::format("{:.3f}", bytes.si() / (1 << 20)); }
 
 std::string loss_text(const Json& loss) {
   return loss.is_number() ? fmt::format("{:.6g}", loss.get<double>()) : "none";
@@ -80,6 +88,139 @@ PageSection measured_section(const Json& document) {
       "Forward and backward are of one micro-batch on one device, the update of one step; an error is predicted over "
       "measured, less 1.",
       table.html() + steps_html(document)};
+}
+
+std::optional<PageSection> loss_section(const Json& document) {
+  std::vector<double> losses, times;
+  for (const Json& loss : document.at("losses"))
+    losses.push_back(loss.is_number() ? loss.get<double>() : std::numeric_limits<double>::quiet_NaN());
+  for (const Json& time : document.at("step_times_s")) times.push_back(1e3 * time.get<double>());
+  const auto known = [](const std::vector<double>& values) {
+    return std::count_if(values.begin(), values.end(), [](double value) { return std::isfinite(value); }) > 1;
+  };
+  if (!known(losses)) return std::nullopt;
+  const std::string steps = counted(static_cast<std::int64_t>(losses.size()), "step");
+  std::string html =
+      "<div class=\"beside\">\n<div>" +
+      chart_html(
+          line_svg(losses, {"Loss", fmt::format("The loss of each of {}.", steps), "step", "loss"}, Hue::Forward)) +
+      "</div>\n";
+  if (known(times))
+    html += "<div>" +
+            chart_html(line_svg(
+                times, {"Step times", fmt::format("How long each of {} took.", steps), "step", "step time, ms"},
+                Hue::Update)) +
+            "</div>\n";
+  return PageSection{
+      "loss", "Loss and step times",
+      fmt::format("The loss went from {} to {} in {}; warm-up is among them.", loss_text(document.at("losses").front()),
+                  loss_text(document.at("losses").back()), steps),
+      html + "</div>\n"};
+}
+
+namespace {
+
+constexpr std::size_t kDevicesListed = 64;
+
+std::string cut_text(std::size_t all, std::size_t listed, const char* what) {
+  return all <= listed ? "" : fmt::format(" The first {} of {} {} are listed.", listed, all, what);
+}
+
+}  // namespace
+
+PageSection measured_memory_section(const Json& document, const PageSection* predicted) {
+  const Json& devices = document.at("devices");
+  HtmlTable table(
+      "Peak memory of each device",
+      {{"device"}, {"stage"}, {"measured, bytes"}, {"predicted, bytes"}, {"difference, bytes"}, {"measured, GiB"}});
+  std::size_t equal = 0;
+  for (const Json& device : devices) {
+    const auto measured = bytes_of(device, "measured_peak_memory_bytes"),
+               expected = bytes_of(device, "peak_memory_bytes");
+    equal += measured == expected ? 1 : 0;
+    if (table.rows() >= kDevicesListed) continue;
+    const auto whole = [](Bytes bytes) { return grouped(std::llround(bytes.si())); };
+    table.add_row({fmt::format("{}", device.at("device").get<int>()), fmt::format("{}", device.at("stage").get<int>()),
+                   whole(measured), whole(expected), whole(measured - expected), gibibytes_text(measured)});
+  }
+  PageSection section{"memory", "Memory",
+                      fmt::format("The fullest device held {} GiB, as the pools of the run counted; {} of {} peaked at "
+                                  "the predicted byte.{}{}",
+                                  gibibytes_text(bytes_of(document, "measured_peak_memory_bytes")), equal,
+                                  counted(static_cast<std::int64_t>(devices.size()), "device"),
+                                  cut_text(devices.size(), kDevicesListed, "devices"),
+                                  predicted == nullptr ? "" : " The curve is the predicted one."),
+                      table.html()};
+  if (predicted != nullptr) {
+    section.html += predicted->html;
+    section.scripts = predicted->scripts;
+  }
+  return section;
+}
+
+std::optional<PageSection> measured_links_section(const Json& document, const std::vector<CollectiveRow>& collectives) {
+  const Json &devices = document.at("devices"), &channels = document.at("channels");
+  if (channels.empty() && collectives.empty()) return std::nullopt;
+  PageSection section{"links", "Messages and collectives", "", ""};
+  Bytes sent(0.0);
+  std::int64_t messages = 0;
+  for (const Json& channel : channels) {
+    sent += bytes_of(channel, "bytes");
+    messages += channel.at("messages").get<std::int64_t>();
+  }
+  if (!channels.empty())
+    section.lead = fmt::format("{} with {} GiB pass between {} of devices in a step.", counted(messages, "message"),
+                               gibibytes_text(sent), counted(static_cast<std::int64_t>(channels.size()), "pair"));
+  section.lead += cut_text(channels.size(), kDevicesListed, "pairs");
+  const double step = document.at("measured_step_time_s").get<double>();
+  if (!channels.empty()) {
+    HtmlTable by_device("Sending and waiting of each device in the last step", {{"device"},
+                                                                                {"messages"},
+                                                                                {"sent, MiB"},
+                                                                                {"sending, ms"},
+                                                                                {"while sending, GB/s"},
+                                                                                {"waiting for others, ms"},
+                                                                                {"waiting, % of the step"},
+                                                                                {"computing, ms"}});
+    for (const Json& device : devices) {
+      if (by_device.rows() >= kDevicesListed) break;
+      const Seconds sends = seconds_of(device, "measured_sends_s"), waits = seconds_of(device, "measured_waits_s");
+      const Bytes bytes = bytes_of(device, "sent_bytes");
+      by_device.add_row(
+          {fmt::format("{}", device.at("device").get<int>()), grouped(device.at("messages").get<std::int64_t>()),
+           mebibytes_text(bytes), milliseconds_text(sends),
+           sends.si() > 0.0 && bytes.si() > 0.0 ? fmt::format("{:.3g}", bytes.si() / sends.si() / 1e9) : "",
+           milliseconds_text(waits), step > 0.0 ? percent_text(waits.si() / step) : "",
+           milliseconds_text(seconds_of(device, "measured_computing_s"))});
+    }
+    HtmlTable pairs("What passes between devices in a step",
+                    {{"channel", HtmlTable::Align::Text}, {"messages"}, {"MiB"}, {"over the step, MB/s"}});
+    for (const Json& channel : channels) {
+      if (pairs.rows() >= kDevicesListed) break;
+      const Bytes bytes = bytes_of(channel, "bytes");
+      pairs.add_row({fmt::format("device {} to {}", channel.at("from").get<int>(), channel.at("to").get<int>()),
+                     grouped(channel.at("messages").get<std::int64_t>()), mebibytes_text(bytes),
+                     step > 0.0 ? fmt::format("{:.3g}", bytes.si() / step / 1e6) : ""});
+    }
+    section.html += by_device.html() + pairs.html();
+  }
+  if (!collectives.empty()) {
+    HtmlTable table("Collectives of a step on one device of each stage", {{"stage"},
+                                                                          {"collective", HtmlTable::Align::Text},
+                                                                          {"in", HtmlTable::Align::Text},
+                                                                          {"devices"},
+                                                                          {"count"},
+                                                                          {"MiB"},
+                                                                          {"predicted, ms"},
+                                                                          {"predicted, GB/s"}});
+    for (const CollectiveRow& row : collectives)
+      table.add_row({fmt::format("{}", row.stage), name_of(row.kind), row.phase, fmt::format("{}", row.group),
+                     grouped(row.count), mebibytes_text(row.bytes), milliseconds_text(row.time),
+                     row.time.si() > 0.0 ? fmt::format("{:.3g}", row.bytes.si() / row.time.si() / 1e9) : ""});
+    section.lead += " Collectives are parts of passes; what they took by themselves was not measured.";
+    section.html += table.html();
+  }
+  return section;
 }
 
 }  // namespace meshwright

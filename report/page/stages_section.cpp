@@ -31,17 +31,6 @@ std::string meaning_of_axis(const StagePlan& stage, std::size_t axis) {
   return join(names, ", ");
 }
 
-// "16 (batch) x 8 (seq, mlp)"
-std::string mesh_text(const StagePlan& stage) {
-  std::vector<std::string> axes;
-  for (std::size_t a = 0; a < stage.logical_shape.size(); ++a) {
-    const std::string meaning = stage.logical_shape[a] == 1 ? "" : meaning_of_axis(stage, a);
-    axes.push_back(meaning.empty() ? fmt::format("{}", stage.logical_shape[a])
-                                   : fmt::format("{} ({})", stage.logical_shape[a], meaning));
-  }
-  return join(axes, " x ");
-}
-
 std::vector<int> sorted_devices(const StagePlan& stage) {
   std::vector<int> devices = stage.devices;
   std::sort(devices.begin(), devices.end());
@@ -52,6 +41,12 @@ std::vector<int> hosts_of_stage(const StagePlan& stage, const Cluster& cluster) 
   std::set<int> hosts;
   for (const int device : stage.devices) hosts.insert(cluster.host_of_device(device));
   return {hosts.begin(), hosts.end()};
+}
+
+// "at most 4 micro-batches in flight"
+std::string in_flight_text(std::size_t s, const StepOfPage& of) {
+  if (of.fits.empty()) return "";
+  return fmt::format("at most {} in flight", counted(of.fits[s].in_flight, "micro-batch"));
 }
 
 Bytes peak_of_stage(StageId stage, const StepOfPage& of, const Tracks& tracks) {
@@ -66,15 +61,19 @@ std::string card(std::size_t s, const StepOfPage& of, const Tracks& tracks) {
   const StageTimes& times = of.prediction.stages[s];
   const std::vector<int> hosts = hosts_of_stage(stage, of.plan.cluster);
   return fmt::format(
-      "<div class=\"card\"><h3>{}: layers {}-{}</h3><p>{} {}, {}</p><p>mesh {}</p><canvas class=\"mesh\" "
+      "<div class=\"card\"><h3>{}: {}</h3><p>{} {}, {}</p><p>mesh {}</p><canvas class=\"mesh\" "
       "data-stage=\"{}\" role=\"img\" aria-label=\"{}\" hidden></canvas><p class=\"note\">F {} B {} U {} · {} "
-      "GiB</p></div>\n",
-      fmt::format("Stage {}", s), stage.first_layer, stage.last_layer, hosts.size() == 1 ? "host" : "hosts",
-      ranges_text(hosts), devices_text(sorted_devices(stage)), escaped(mesh_text(stage)), s,
+      "GiB</p>{}</div>\n",
+      fmt::format("Stage {}", s),
+      stage.first_layer == stage.last_layer ? fmt::format("layer {}", stage.first_layer)
+                                            : fmt::format("layers {}-{}", stage.first_layer, stage.last_layer),
+      hosts.size() == 1 ? "host" : "hosts", ranges_text(hosts), devices_text(sorted_devices(stage)),
+      escaped(mesh_text(stage)), s,
       escaped(fmt::format("{} on {} hosts of {}", counted(static_cast<std::int64_t>(stage.devices.size()), "device"),
                           hosts.size(), stage.submesh.devices_per_host)),
       time_text(times.forward), time_text(times.backward), time_text(times.update),
-      gibibytes_text(peak_of_stage(StageId(static_cast<int>(s)), of, tracks)));
+      gibibytes_text(peak_of_stage(StageId(static_cast<int>(s)), of, tracks)),
+      of.fits.empty() ? "" : fmt::format("<p class=\"note\">{}</p>", in_flight_text(s, of)));
 }
 
 std::string stages_html(const StepOfPage& of, const Tracks& tracks) {
@@ -86,7 +85,8 @@ std::string stages_html(const StepOfPage& of, const Tracks& tracks) {
                                              {"forward, ms"},
                                              {"backward, ms"},
                                              {"update, ms"},
-                                             {"memory, GiB"}});
+                                             {"memory, GiB"},
+                                             {"in flight"}});
   for (std::size_t s = 0; s < of.plan.stages.size(); ++s) {
     const StagePlan& stage = of.plan.stages[s];
     const StageTimes& times = of.prediction.stages[s];
@@ -94,12 +94,23 @@ std::string stages_html(const StepOfPage& of, const Tracks& tracks) {
                    ranges_text(hosts_of_stage(stage, of.plan.cluster)), ranges_text(sorted_devices(stage)),
                    mesh_text(stage), milliseconds_text(times.forward), milliseconds_text(times.backward),
                    milliseconds_text(times.update),
-                   gibibytes_text(peak_of_stage(StageId(static_cast<int>(s)), of, tracks))});
+                   gibibytes_text(peak_of_stage(StageId(static_cast<int>(s)), of, tracks)),
+                   of.fits.empty() ? "" : fmt::format("{}", of.fits[s].in_flight)});
   }
   return table.html();
 }
 
 }  // namespace
+
+std::string mesh_text(const StagePlan& stage) {
+  std::vector<std::string> axes;
+  for (std::size_t a = 0; a < stage.logical_shape.size(); ++a) {
+    const std::string meaning = stage.logical_shape[a] == 1 ? "" : meaning_of_axis(stage, a);
+    axes.push_back(meaning.empty() ? fmt::format("{}", stage.logical_shape[a])
+                                   : fmt::format("{} ({})", stage.logical_shape[a], meaning));
+  }
+  return join(axes, " x ");
+}
 
 Json stages_json(const StepOfPage& of) {
   Json stages = Json::array();
@@ -120,7 +131,8 @@ PageSection stages_section(const StepOfPage& of, const Tracks& tracks) {
   section.lead = fmt::format(
       "{} on {}. In a drawing a square is a device and a column a host; the shade is the place along the first mesh "
       "axis. "
-      "F, B: a micro-batch's forward and backward; U: the update.",
+      "F, B: a micro-batch's forward and backward; U: the update. In flight: micro-batches whose activations a device "
+      "keeps.",
       counted(static_cast<std::int64_t>(stages), "stage"), counted(plan.cluster.devices(), "device"));
   if (stages <= kCards) {
     section.html = "<div class=\"cards\">\n";

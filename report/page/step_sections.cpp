@@ -5,6 +5,7 @@
 
 #include "report/page/assets.h"
 #include "report/page/html.h"
+#include "report/page/tracks_data.h"
 #include "simulator/report/step_report.h"
 
 namespace meshwright {
@@ -82,7 +83,7 @@ PageSection timeline_section(const Tracks& tracks) {
       "<p id=\"timeline-info\" class=\"info\" aria-live=\"polite\">Point at a block, or use the arrow keys.</p>\n"
       "<details class=\"twin\" data-twin=\"timeline\"><summary>As a table (the tasks in view, at most "
       "200)</summary><div></div></details>\n</div>\n";
-  section.scripts = {kTimelineJs};
+  section.scripts = {kTimelineTasksJs, kTimelineMapJs, kTimelineJs};
   return section;
 }
 

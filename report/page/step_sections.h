@@ -5,8 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "core/plan/lowering/adapt_plan.h"
 #include "report/page/page.h"
-#include "report/page/tracks.h"
+#include "report/rows/tracks.h"
 #include "simulator/report/step_breakdown.h"
 #include "simulator/report/top_ops.h"
 #include "simulator/what_if/prediction.h"
@@ -23,6 +24,7 @@ struct StepOfPage {
   const FoldedDevices* folded = nullptr;     // as the step was simulated
   const StepBreakdown* breakdown = nullptr;  // null: steps run into one another, and are not taken apart
   const std::vector<TopOp>* ops = nullptr;   // as `breakdown`
+  std::vector<StageFit> fits = {};           // [stage] what its fullest device needs; empty: not told
 };
 
 // All of them, with their data. Throws InputError as add_tracks.
@@ -39,6 +41,9 @@ void add_step_sections(Page& page, const StepOfPage& of);
 [[nodiscard]] Json stages_json(const StepOfPage& of);
 // nullopt: nothing is sent.
 [[nodiscard]] std::optional<PageSection> links_section(const StepOfPage& of);
+
+// "16 (batch) x 8 (seq, mlp)": a stage's logical mesh, with what its ops split over each axis.
+[[nodiscard]] std::string mesh_text(const StagePlan& stage);
 
 // "F 88.453 ms": names of stages and rows, as all sections say them.
 [[nodiscard]] std::string stage_text(StageId stage);                        // "stage 0"

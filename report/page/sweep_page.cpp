@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+
 #include "report/charts/document_charts.h"
 #include "report/page/assets.h"
 #include "report/page/chart_html.h"
 #include "report/page/document_pages.h"
 #include "report/page/html.h"
+#include "report/page/plan_summary.h"
+#include "report/page/time_bars.h"
 
 namespace meshwright {
 
@@ -81,6 +86,47 @@ PageSection table_section(const Json& document) {
           find_html("sweep", "Find points") + rows_html("sweep", table)};
 }
 
+// "2 stages of 1f1b, 8 layers, 32 micro-batches: 88.453 ms, 21.40 GiB"
+std::string plan_line(const Json& point) {
+  const auto count = [&](const char* key, const char* noun) {
+    return counted(point.at(key).get<std::int64_t>(), noun);
+  };
+  return fmt::format("{} of {}, {}, {}, {}: {}, {} GiB", count("num_stages", "stage"),
+                     point.at("schedule").get<std::string>(), count("num_layers", "layer"),
+                     count("num_micro_batches", "micro-batch"), count("num_devices", "device"),
+                     time_text(Seconds(number_in(point, "step_time_s"))),
+                     gibibytes_text(Bytes(number_in(point, "peak_memory_bytes"))));
+}
+
+// The plans of the points, the fastest of which are shown where there are too many for a page.
+std::optional<PageSection> plans_section(const Json& document) {
+  constexpr std::size_t kMaxPlans = 256;
+  const Json& points = document.at("points");
+  std::vector<std::size_t> known;
+  for (std::size_t p = 0; p < points.size(); ++p)
+    if (is_plan(points[p]) && points[p].contains("plan")) known.push_back(p);
+  if (known.empty()) return std::nullopt;
+  const std::size_t all = known.size();
+  if (all > kMaxPlans) {
+    std::stable_sort(known.begin(), known.end(), [&](std::size_t a, std::size_t b) {
+      return number_in(points[a], "step_time_s") < number_in(points[b], "step_time_s");
+    });
+    known.resize(kMaxPlans);
+    std::sort(known.begin(), known.end());
+  }
+  std::string html = hatch_html() + "<div class=\"plans\">\n";
+  for (const std::size_t p : known)
+    html += fmt::format("<details class=\"plan\" id=\"sweep-plan-{}\"><summary>Point {}: {}</summary>\n{}</details>\n",
+                        p, p + 1, escaped(plan_line(points[p])),
+                        plan_summary_html(points[p].at("plan"), fmt::format("point {}", p + 1)));
+  return PageSection{
+      "plans", "The plan of the chosen point",
+      fmt::format("Each bar is one device and adds up to the step. Choose a point above, or its row below.{} The plan "
+                  "file itself is what plan writes for the point's layers, micro-batches and schedule.",
+                  all > kMaxPlans ? fmt::format(" Of {} plans the {} fastest are here.", all, kMaxPlans) : ""),
+      html + "</div>\n"};
+}
+
 }  // namespace
 
 Page sweep_page(Json document) {
@@ -108,7 +154,9 @@ Page sweep_page(Json document) {
                   {"Peak memory", gibibytes_text(Bytes(number_in(best, "peak_memory_bytes"))) + " GiB", "of the best"},
                   {"Above the bound", percent_text(number_in(best, "gap")) + " %", "at most, of the best"}};
   }
-  page.sections = {points_section(document), table_section(document)};
+  page.sections.push_back(points_section(document));
+  if (auto section = plans_section(document)) page.sections.push_back(*std::move(section));
+  page.sections.push_back(table_section(document));
   page.document = std::move(document);
   return page;
 }

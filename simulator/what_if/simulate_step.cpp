@@ -103,8 +103,10 @@ void issue_work(GraphInputs& inputs, const Cluster& cluster, const std::vector<D
 void expect_within_clock(const TaskGraph& graph, const Conditions& conditions, double jitter) {
   constexpr double kClock = 9e18;    // picoseconds
   constexpr double kFarthest = 8.6;  // standard deviations that a random number of 53 bits can be from the mean
-  double slowest = std::exp(kFarthest * jitter) * conditions.compute_slowdown * conditions.communication_slowdown;
-  for (const double scale : conditions.compute_scale) slowest = std::max(slowest, slowest * scale);
+  double scale_of_slowest = 1.0;
+  for (const double scale : conditions.compute_scale) scale_of_slowest = std::max(scale_of_slowest, scale);
+  const double slowest =
+      std::exp(kFarthest * jitter) * conditions.compute_slowdown * conditions.communication_slowdown * scale_of_slowest;
   double total = 0.0;
   for (const std::int32_t task_class : graph.class_numbers())
     total += slowest * static_cast<double>(graph.classes[static_cast<std::size_t>(task_class)].duration.ps);

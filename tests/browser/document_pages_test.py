@@ -7,11 +7,12 @@ nothing scrolls sideways on a phone, the console is silent. With FOLDER, screens
 """
 import json
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from report_page_test import WIDTHS, data_of, expect, expect_quiet, figure, make, run_checks, take_screenshots, tile  # noqa: E402
+from report_page_test import WIDTHS, at_moment, data_of, expect, expect_quiet, figure, make, run_checks, take_screenshots, tile  # noqa: E402
 
 MLP = "--model mlp:layers=4,hidden=256 --cluster cpu:4 --batch 64"
 EVIL = "<img src=x onerror=alert(1)>&\"'"
@@ -60,6 +61,22 @@ def check_sweep(browser, box, folder):
     said = choose(tab, "sweep", best)
     expect(f"step time (s) {points[best]['step_time_s']:.5g}" in said, f"the best point says '{said}'")
     expect(tab.evaluate("document.querySelector('[data-rows=sweep] tr.chosen').textContent").startswith(str(best + 1)), "its row")
+    # The plan of the chosen point, and of no other, is seen: its stages, and bars that add up to its step.
+    def plans_seen():
+        return tab.evaluate("[...document.querySelectorAll('details.plan')].filter(d => !d.hidden && d.open).map(d => d.id)")
+    expect(plans_seen() == [f"sweep-plan-{best}"], f"seen are the plans {plans_seen()}")
+    other = next(i for i, point in enumerate(points) if point["feasible"] and i != best)
+    choose(tab, "sweep", other)
+    expect(plans_seen() == [f"sweep-plan-{other}"], f"after another choice {plans_seen()}")
+    plan = points[other]["plan"]
+    rows = tab.evaluate(f"[...document.querySelectorAll('#sweep-plan-{other} table tbody tr')].map(r => r.textContent)")
+    expect(len(rows) == len(plan["stages"]) == points[other]["num_stages"], f"stages {rows}")
+    expect(plan["stages"][0]["mesh"] in rows[0], f"the logical mesh is not in '{rows[0]}'")
+    for row in plan["time"]["rows"]:
+        expect(sum(row["parts_ps"].values()) == plan["time"]["step_ps"], f"the parts of {row} are not the step")
+    expect(abs(plan["time"]["step_ps"] * 1e-12 - points[other]["step_time_s"]) < 1e-12, "the plan is another's")
+    tab.evaluate(f"document.querySelectorAll('[data-rows=sweep] tbody tr')[{best}].click()")
+    expect(plans_seen() == [f"sweep-plan-{best}"], f"after a click on a row {plans_seen()}")
     without = next(i for i, point in enumerate(points) if not point["feasible"])
     expect(points[without]["reason"] in choose(tab, "sweep", without), "a point without a plan does not say why")
     # By key, in the front of memory and price.
@@ -103,6 +120,57 @@ def check_diff(browser, box, folder):
     expect(abs(figure(tile(tab, "Difference")) - 100 * step["relative_difference"]) <= 0.051, tile(tab, "Difference"))
     first = tab.evaluate("document.querySelector('[data-rows=diff-rows] tbody tr').textContent")
     expect(first.startswith("2"), f"the slow device's stage is not first: {first}")
+    expect(tab.evaluate("document.querySelector('#timeline-canvas')") is None, "timings without tasks have a timeline")
+
+
+def check_diff_of_traces(browser, box, folder):
+    """Both timelines on one axis: a task says how long it takes in either, and the table by kind adds up."""
+    make(box, "meshwright simulate plan.json --trace one.trace > one.txt")
+    make(box, "meshwright simulate plan.json --slow-device 2=0.5 --trace two.trace > two.txt")
+    make(box, "meshwright diff one.trace two.trace --html traces.html")
+    path = box.work / "traces.html"
+    data, columns = data_of(path)
+    expect([track["timing"] for track in data["tracks"]] == [0, 1] * 4, f"rows {[track['timing'] for track in data['tracks']]}")
+    expect(data["tracks"][0]["devices"] == data["tracks"][1]["devices"], "the rows of a pair are of other devices")
+    tab = check_page(browser, path, folder)
+    slow = [track for track in data["tracks"] if track["devices"] == [[2, 2]]]
+    times = [[columns["task.end_ps"][i] - columns["task.begin_ps"][i] for i in range(*track["compute"])] for track in slow]
+    expect(1.8 < times[1][0] / times[0][0] < 2.01, f"half the speed takes {times[1][0] / times[0][0]} times as long")
+    row = 2 * [track["devices"] for track in data["tracks"][::2]].index([[2, 2]])
+    first = slow[0]["compute"][0]
+    middle = (columns["task.begin_ps"][first] + columns["task.end_ps"][first]) / 2
+    tab.mouse("mouseMoved", *at_moment(tab, data, middle, row))
+    said = tab.text("#timeline-info")
+    expect("device 2, first" in said and "; second: begins at" in said, f"over a task: '{said}'")
+    shown = float(re.search(r"first over second: ([+\u2212\d.]+) %", said).group(1).replace("\u2212", "-"))
+    expect(abs(shown - 100 * (times[0][0] / times[1][0] - 1)) <= 0.051, f"over a task: '{said}'")
+    lengths = {kind["name"]: [0.0, 0.0] for kind in data["kinds"]}
+    for track in data["tracks"]:
+        for i in range(track["compute"][0], track["messages"][1]):
+            name = data["kinds"][columns["task.kind"][i]]["name"]
+            lengths[name][track["timing"]] += (columns["task.end_ps"][i] - columns["task.begin_ps"][i]) / 1e9
+    cells = tab.evaluate("[...document.querySelector('section[aria-labelledby=kinds] table').tBodies[0].rows]"
+                         ".map(r => [...r.cells].map(c => c.textContent))")
+    found = {row[0]: [figure(row[3]), figure(row[4])] for row in cells if row[0] in lengths}
+    expect({"forward", "backward", "update", "message"} <= set(found), f"kinds {cells}")
+    for name, (one, two) in found.items():
+        expect(abs(one - lengths[name][0]) < 0.001 and abs(two - lengths[name][1]) < 0.001, f"{name}: {one}, {two}, not {lengths[name]}")
+
+
+def check_diff_without_micro_batches(browser, box):
+    """A trace of a step that was cut off before its first micro-batch was done still makes a page."""
+    event = '{"ph":"X","pid":%d,"cat":"update","name":"U","ts":%d,"dur":2,"args":{"stage":0,"microbatch":0}}'
+    (box.work / "none.trace").write_text('{"traceEvents":[%s]}' % (event % (0, 0)), encoding="utf-8")
+    (box.work / "later.trace").write_text('{"traceEvents":[%s,%s]}' % (event % (0, 1), event % (1, 3)), encoding="utf-8")
+    make(box, "meshwright diff none.trace later.trace --html none.html")
+    path = box.work / "none.html"
+    data, _ = data_of(path)
+    expect([(track["devices"], track["timing"]) for track in data["tracks"]] == [([[0, 0]], 0), ([[0, 0]], 1), ([[1, 1]], 1)],
+           f"rows {data['tracks']}")
+    tab = browser.open(path)
+    tab.mouse("mouseMoved", *at_moment(tab, data, 4e6, 2))
+    expect("update of stage 0, device 1, second" in tab.text("#timeline-info"), tab.text("#timeline-info"))
+    expect_quiet(tab, path)
 
 
 def check_explain(browser, box, folder):
@@ -118,6 +186,8 @@ def check_all(browser, box, folder):
     check_sweep(browser, box, folder)
     check_validate(browser, box, folder)
     check_diff(browser, box, folder)
+    check_diff_of_traces(browser, box, folder)
+    check_diff_without_micro_batches(browser, box)
     check_explain(browser, box, folder)
 
 

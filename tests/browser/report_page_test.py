@@ -196,18 +196,31 @@ def check_sharding(tab):
 
 
 def check_what_if(tab, data, box):
-    axis = next(axis for axis in data["what_if"] if axis["name"] == "Micro-batches")
-    place = next(i for i, point in enumerate(axis["points"]) if point["step_s"] and not point["own"])
-    number = data["what_if"].index(axis)
-    tab.evaluate("(e => { e.value = %d; e.dispatchEvent(new Event('input')); })(document.querySelector('#what-if-%d'))" % (place, number))
-    shown, point = tab.text(f"#what-if-{number} + output"), axis["points"][place]
-    expect(shown.startswith(point["value"] + ": "), f"slider: '{shown}'")
-    simulated = json.loads(make(box, f"meshwright simulate plan.json --micro-batches {point['value']} --json"))
-    expect(simulated["step_time_s"] == point["step_s"], f"what if {point}: simulate says {simulated['step_time_s']}")
-    links = next(axis for axis in data["what_if"] if axis["name"].startswith("Links"))
-    half = next(point for point in links["points"] if point["value"] == "0.5 x")
-    simulated = json.loads(make(box, "meshwright simulate plan.json --slow-links between-hosts=0.5 --json"))
-    expect(simulated["step_time_s"] == half["step_s"], f"what if {half}: simulate says {simulated['step_time_s']}")
+    """Every position of the sliders says what simulate does."""
+    def simulated(options):
+        return json.loads(make(box, f"meshwright simulate plan.json {options} --json"))["step_time_s"]
+
+    axes = {axis["name"]: (number, axis["points"]) for number, axis in enumerate(data["what_if"])}
+    for name, option in (("Micro-batches", "--micro-batches {}"), ("Links between hosts", "--slow-links between-hosts={}")):
+        number, points = axes[name]
+        expect(len([point for point in points if point["step_s"]]) >= 3, f"{name} has the points {points}")
+        for place, point in enumerate(points):
+            tab.evaluate("(e => { e.value = %d; e.dispatchEvent(new Event('input')); })(document.querySelector('#what-if-%d'))"
+                         % (place, number))
+            shown = tab.text(f"#what-if-{number} + output")
+            expect(shown.startswith(point["value"] + ": "), f"slider: '{shown}'")
+            if point["step_s"] is None:
+                continue
+            step = simulated(option.format(point["value"].removesuffix(" x").replace(",", "")))
+            expect(step == point["step_s"], f"{name}, {point}: simulate says {step}")
+            expect(point["own"] == (step == data["document"]["step_time_s"] and point["value"] in ("8", "1 x")), f"{name}, {point}: own")
+    # Faster devices launch their kernels no faster, while those of --slow-device do.
+    used = sorted(device for track in data["tracks"] for a, b in track["devices"] for device in range(a, b + 1))
+    for point in axes["Speed of all devices"][1]:
+        speed = float(point["value"].removesuffix(" x"))
+        step = simulated(" ".join(f"--slow-device {device}={speed}" for device in used))
+        low, high = sorted((step, data["document"]["step_time_s"]))
+        expect(low <= point["step_s"] <= high, f"at {speed} of the speed {point['step_s']} is not from {low} to {high}")
 
 
 def check_layout(browser, path):
@@ -332,6 +345,27 @@ def check_names(browser, box):
     expect(tab.evaluate("document.images.length") == 0, "a name became an image")
     expect(tab.evaluate("page.data.document.cluster") == EVIL, "the name is another")
     expect_quiet(tab, path)
+    check_names_of_tensors(browser, box)
+
+
+def check_names_of_tensors(browser, box):
+    """A model whose file and weights are named as markup."""
+    script, image = "<script>alert`1`<script>&<img>", "<img src=x onerror=document.title=2>&"
+    module = (pathlib.Path(__file__).resolve().parent.parent / "golden" / "hlo" / "step.hlo").read_text(encoding="utf-8")
+    named, count = re.subn(r"(w = f32\[2,8,8\] parameter\(0\))", lambda m: m.group(1) + ', metadata={op_name="' + script + image + '"}', module)
+    expect(count == 1, "the module has no such parameter")
+    (box.work / f"{image}.hlo").write_text(named, encoding="utf-8")
+    make(box, f"meshwright plan --model '{image}.hlo' --cluster cpu:2 --batch 8 --micro-batches 2 -o named.json --html named.html")
+    make(box, "meshwright run named.json --steps 2 --html ran.html")
+    for name in ("named", "ran"):
+        path = box.work / f"{name}.html"
+        tab = browser.open(path)
+        expect(tab.evaluate("document.title").endswith(" - Meshwright"), f"{name}: a name was run")
+        expect(tab.evaluate("document.images.length") == 0, f"{name}: a name became an image")
+        expect(image in tab.text("h1"), f"{name}: the model is called '{tab.text('h1')}'")
+        if name == "named":
+            expect(script in tab.text("main"), "the weight's name is not shown")
+        expect_quiet(tab, path)
 
 
 def check_run(browser, box):
@@ -344,10 +378,24 @@ def check_run(browser, box):
     shown = tile(tab, "Measured step")
     unit = {"s": 1.0, "ms": 1e-3, "us": 1e-6}[shown.split()[-1]]
     expect(abs(figure(shown) * unit - document["measured_step_time_s"]) <= 0.00051 * unit, f"the tile says {shown}")
-    expect(len(data["tracks"]) == 2 and len(columns["task.kind"]) >= 2 * (4 + 4 + 1), "a device's passes are missing")
-    track = data["tracks"][0]["compute"][0]
-    tab.mouse("mouseMoved", *at_moment(tab, data, (columns["task.begin_ps"][track] + columns["task.end_ps"][track]) / 2))
-    expect("forward 0" in tab.text("#timeline-info"), f"over the first block: '{tab.text('#timeline-info')}'")
+    expect([track["timing"] for track in data["tracks"]] == [0, 1, 0, 1], "predicted and measured are not under each other")
+    for number, track in enumerate(data["tracks"]):
+        passes = range(*track["compute"])
+        expect(len(passes) == 4 + 4 + 1, f"row {number} has {len(passes)} passes")
+        middle = (columns["task.begin_ps"][passes[0]] + columns["task.end_ps"][passes[0]]) / 2
+        tab.mouse("mouseMoved", *at_moment(tab, data, middle, number))
+        said, names = tab.text("#timeline-info"), ["predicted", "measured"]
+        expect(f"forward 0 of stage {track['stage']}, device {track['stage']}, {names[number % 2]}" in said
+               and f"; {names[1 - number % 2]}: begins at" in said, f"over the first block of row {number}: '{said}'")
+    for section in ("loss", "measured", "timeline", "kinds", "memory", "links"):
+        expect(tab.evaluate(f"document.querySelector('section[aria-labelledby={section}]') !== null"), f"no section {section}")
+    points = tab.evaluate("document.querySelector('section[aria-labelledby=loss] svg').querySelectorAll('circle').length")
+    expect(points == len(document["losses"]) == 4, f"the loss curve has {points} points")
+    memory = tab.evaluate("[...document.querySelector('section[aria-labelledby=memory] table').tBodies[0].rows].map(r => r.cells[2].textContent)")
+    expect([figure(cell) for cell in memory] == [device["measured_peak_memory_bytes"] for device in document["devices"]], f"memory {memory}")
+    sent = {(channel["from"], channel["to"]): channel["bytes"] for channel in document["channels"]}
+    # A micro-batch's activations to the second device, and their gradients back: 8 samples of 64 numbers of 4 bytes.
+    expect(sent == {(0, 1): 4 * 8 * 64 * 4, (1, 0): 4 * 8 * 64 * 4}, f"sent {sent}")
     expect_quiet(tab, path)
     check_layout(browser, path)
 

@@ -23,6 +23,7 @@ ROUNDS = 16
 SMALL = "--model mlp:layers=2,hidden=64 --cluster cpu:2 --batch 16".split()
 PLAN = ["plan", *SMALL, "--layers", "2", "--micro-batches", "2", "-o", "plan.json"]
 OTHER = ["plan", *SMALL, "--layers", "1", "--micro-batches", "4", "-o", "plan.json"]
+RUN = ["run", "plan.json", "--steps", "3", "--html", "run.html"]
 SWEEP = ["sweep", *SMALL, "--layers", "1,2,4", "--micro-batches", "2,4", "--db", "sweep.db"]
 # Seconds of search; the first plan is found in the first of them.
 LONG = ["plan", "--model", "gpt:layers=16,hidden=256,heads=8,seq=64,vocab=512", "--cluster", "p3.16xlarge:2", "--batch", "1024",
@@ -102,6 +103,27 @@ def killed_plans_leave_the_old_file_or_the_new(commands):
     assert commands.contents("plan.json") == whole
 
 
+def interrupted_runs_leave_the_old_page_or_a_whole_one(commands):
+    """Also before a micro-batch is done."""
+    commands.finish(PLAN)
+    for number in (signal.SIGKILL, signal.SIGINT):
+        for before in (None, b"old"):
+            page = commands.box.work / "run.html"
+            page.unlink(missing_ok=True)
+            _, took = commands.finish(RUN)
+            assert commands.contents("run.html").endswith(b"</html>\n")
+            page.unlink()
+            if before:
+                page.write_bytes(before)
+            for within in (0.0, 0.3 * took, 1.2 * took):
+                code, err = commands.end_early(RUN, number, within)
+                after = commands.contents("run.html")
+                assert code in (-number, 0), f"exit code {code}\n{err}"
+                assert after == before or after.endswith(b"</html>\n"), f"a page of {len(after or b'')} bytes is cut off"
+                assert code != 0 or after != before, "exit code 0 without a page"
+                before = after
+
+
 def stored_points(folder, name):
     """What the database holds, read from a copy: to look is to repair."""
     copy = folder / "copy"
@@ -175,7 +197,8 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     failures = 0
-    for claim in (killed_plans_leave_the_old_file_or_the_new, interrupted_sweeps_keep_whole_points,
+    for claim in (killed_plans_leave_the_old_file_or_the_new, interrupted_runs_leave_the_old_page_or_a_whole_one,
+                  interrupted_sweeps_keep_whole_points,
                   a_search_that_is_asked_to_stop_answers_with_what_it_has, a_search_that_has_nothing_yet_says_so,
                   a_search_on_many_devices_always_has_a_plan, a_second_signal_ends_the_command):
         with Sandbox(sys.argv[1], __file__) as box:

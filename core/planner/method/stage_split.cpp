@@ -57,7 +57,8 @@ std::vector<std::string> stages_of_layout(const std::string& layout, const std::
   const std::string text = without_times(layout, place);
   for (const char letter : text)
     require(letter == 'E' || letter == 't' || letter == 'm' || letter == 'L' || letter == '|',
-            "{}: layout: '{}' is none of E (embedding), t (block), m (module for a further token), L (loss), |, *, ( "
+            "{}: layout: '{}' is unknown; expected E (embedding), t (block), m (module for a further token), L (loss), "
+            "|, *, ( "
             "and ); {}.",
             place, letter, kExample);
   const auto count = [&](char letter) { return std::count(text.begin(), text.end(), letter); };

@@ -11,7 +11,8 @@ page.parts.push(() => {
   const kHeight = 260, kLeft = 62, kBottom = 22, kTop = 18, kNear = 0.2;
   let drawn = null, cursor = null;
 
-  data.tracks.forEach((track, t) => chooser.add(new Option(`stage ${track.stage}, ${page.devices(track.devices)}`, t)));
+  const known = data.tracks.map((_, t) => t).filter((t) => data.tracks[t].memory[0] < data.tracks[t].memory[1]);
+  for (const t of known) chooser.add(new Option(`stage ${data.tracks[t].stage}, ${page.devices(data.tracks[t].devices)}`, t));
   const total = (track, i) => track.weights + track.gradients + track.optimizer + track.other + activations[i] + temporary[i];
   function peak(track) {
     let best = track.memory[0];
@@ -19,8 +20,7 @@ page.parts.push(() => {
     return best;
   }
   const share = (track) => total(track, peak(track)) / (track.usable || Infinity);
-  let fullest = 0;
-  data.tracks.forEach((track, t) => { if (share(track) > share(data.tracks[fullest])) fullest = t; });
+  const fullest = known.reduce((best, t) => (share(data.tracks[t]) > share(data.tracks[best]) ? t : best), known[0]);
   chooser.value = String(fullest);
 
   const amounts = (track, i) => kinds.map(([name]) => name === "activations" ? activations[i] : name === "temporary" ? temporary[i] : track[name]);
@@ -38,7 +38,7 @@ page.parts.push(() => {
     const track = data.tracks[Number(chooser.value)], { context, width } = drawn;
     // A limit far above all that is held would leave nothing to see: then it is named, not drawn.
     const held = total(track, peak(track)), near = track.usable > 0 && held > kNear * track.usable;
-    const high = Math.max(near ? track.usable : 0, held) * 1.05 || 1, plot = width - kLeft - 4;
+    const high = Math.max(near ? track.usable : 0, held) * 1.05 || 1, plot = Math.max(1, width - kLeft - 4);
     const x_of = (moment) => kLeft + moment / data.step_ps * plot, y_of = (bytes) => kTop + (1 - bytes / high) * (kHeight - kTop - kBottom);
     context.fillStyle = colour("bg");
     context.fillRect(0, 0, width, kHeight);
@@ -97,7 +97,7 @@ page.parts.push(() => {
     draw();
   }
   canvas.addEventListener("pointermove", (event) => {
-    const x = event.offsetX - kLeft, plot = canvas.clientWidth - kLeft - 4;
+    const x = event.offsetX - kLeft, plot = Math.max(1, canvas.clientWidth - kLeft - 4);
     if (x >= 0) tell(x / plot * data.step_ps);
   });
   canvas.addEventListener("keydown", (event) => {

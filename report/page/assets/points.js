@@ -11,6 +11,12 @@ page.parts.push(() => {
       for (const row of document.querySelectorAll("tr.chosen")) row.classList.remove("chosen");
       const row = document.querySelector(`[data-rows=${name}] tbody`)?.rows[Number(mark.dataset.point)];
       if (row) row.classList.add("chosen");
+      open_plan(mark.dataset.point);
+    };
+    // Of the plans only that of the chosen point is seen, open.
+    const plans = [...document.querySelectorAll(`details.plan[id^=${name}-plan-]`)];
+    const open_plan = (point) => {
+      for (const plan of plans) plan.hidden = !(plan.open = plan.id === `${name}-plan-${point}`);
     };
     for (const mark of marks) {
       mark.setAttribute("tabindex", "0");
@@ -22,6 +28,12 @@ page.parts.push(() => {
         event.preventDefault();
         choose(mark);
       });
+    }
+    const first = marks.find((mark) => Number(mark.dataset.point) === page.data.document.best);
+    if (plans.length && first) choose(first);
+    for (const [number, row] of [...(document.querySelector(`[data-rows=${name}] tbody`)?.rows || [])].entries()) {
+      const mark = marks.find((own) => Number(own.dataset.point) === number);
+      if (mark && plans.length) row.addEventListener("click", () => choose(mark));
     }
     // Any two of several numbers: a chart for each pair, of which one is seen.
     const x = byId(name + "-x"), y = byId(name + "-y");

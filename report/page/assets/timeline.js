@@ -1,4 +1,4 @@
-// The timeline: rows of devices, blocks where they are wide enough, and shares of each column's time where they are not.
+// The timeline: rows of devices (tasks: timeline_tasks.js), blocks where they are wide enough, and shares of each column's time where they are not.
 page.parts.push(() => {
   const { data, columns, byId, time, devices: devices_text, colour, fit } = page;
   const view = byId("timeline-view");
@@ -6,82 +6,34 @@ page.parts.push(() => {
   view.hidden = false;
   const begin = columns["task.begin_ps"], end = columns["task.end_ps"], kind = columns["task.kind"];
   const batch = columns["task.micro_batch"], stage = columns["task.stage"];
-  const waits = columns["task.waits_for"], critical = columns["task.critical"], shares = columns["row.shares"];
-  const kParts = 1024, kShareKinds = 5;  // of rows that have shares in the place of tasks
+  const waits = columns["task.waits_for"], critical = columns["task.critical"];
+  const { groups, twins, first_after, first_begin, longest_of, name_of, task_text, idle_text, whose, twin_of, timing_of, shares_of, end_of,
+    has_stage } = page.timeline_tasks();
   const canvas = byId("timeline-canvas"), map = byId("timeline-map"), info = byId("timeline-info");
   const kAxis = 20, kGap = 4, kTallest = 420, kExact = 3, kLetter = 22;
   const whole = data.step_ps;
-  const state = { from: 0, to: whole, top: 0, row: 0, task: -1, every: false, filter: null };
-  let rows = [], drawn = null, colours = [], message = "", asked = false, minimap = null;
+  const state = { from: 0, to: whole, top: 0, row: 0, task: -1, twin: -1, every: false, filter: null };
+  let rows = [], drawn = null, colours = [], message = "", asked = false;
+  const minimap = page.timeline_map(map, state, shares_of);
 
   // ---- rows
   const holds = (list, device) => list.some(([a, b]) => a <= device && device <= b);
   function find_rows() {
     rows = [];
-    for (const track of data.tracks) {
-      const shown = state.filter ? track.devices.flatMap(([a, b]) => state.filter.map(([c, d]) => [Math.max(a, c), Math.min(b, d)]))
-                                     .filter(([a, b]) => a <= b) : track.devices;
+    for (const group of groups) {
+      const { devices } = group[0];
+      const shown = state.filter ? devices.flatMap(([a, b]) => state.filter.map(([c, d]) => [Math.max(a, c), Math.min(b, d)]))
+                                     .filter(([a, b]) => a <= b) : devices;
       if (!shown.length) continue;
-      if (!state.every) rows.push({ track, devices: shown });
-      else for (const [a, b] of shown) for (let d = a; d <= b; ++d) rows.push({ track, devices: [[d, d]] });
+      const add = (own) => group.forEach((track) => rows.push({ track, devices: own }));
+      if (!state.every) add(shown);
+      else for (const [a, b] of shown) for (let d = a; d <= b; ++d) add([[d, d]]);
     }
     state.row = Math.min(state.row, Math.max(0, rows.length - 1));
   }
   const row_height = () => (rows.length <= 4 ? 40 : rows.length <= 10 ? 30 : 22);
   const canvas_height = () => Math.min(kTallest, kAxis + 4 + Math.max(1, rows.length) * (row_height() + kGap));
   const max_top = () => Math.max(0, rows.length * (row_height() + kGap) - (canvas_height() - kAxis - 4));
-
-  // ---- tasks
-  // The first of the lane [a, b) that ends after `at`: lanes are in the order of their begins, and computations of
-  // their ends, too.
-  function first_after([a, b], at) {
-    while (a < b) {
-      const middle = (a + b) >> 1;
-      if (end[middle] > at) b = middle;
-      else a = middle + 1;
-    }
-    return a;
-  }
-  function first_begin([a, b], at) {
-    while (a < b) {
-      const middle = (a + b) >> 1;
-      if (begin[middle] >= at) b = middle;
-      else a = middle + 1;
-    }
-    return a;
-  }
-  // Messages and collectives of several streams may overlap: how long the longest of a lane is.
-  const longest = new Map();
-  function longest_of(lane) {
-    const key = lane.join();
-    if (!longest.has(key)) {
-      let most = 0;
-      for (let i = lane[0]; i < lane[1]; ++i) most = Math.max(most, end[i] - begin[i]);
-      longest.set(key, most);
-    }
-    return longest.get(key);
-  }
-  const name_of = (task) => {
-    const own = data.kinds[kind[task]].name;
-    return own === "update" ? `update of stage ${stage[task]}` : `${own} ${batch[task]} of stage ${stage[task]}`;
-  };
-  const task_text = (task, row) => `${name_of(task)}${row ? ", " + devices_text(row.devices) : ""}: begins at ` +
-    `${time(begin[task])}, takes ${time(end[task] - begin[task])}${waits[task] < 0 ? "" : `, after ${name_of(waits[task])}`}${critical[task] ? "; on the critical path" : ""}`;
-  function part_text(row, at) {
-    const part = Math.min(kParts - 1, Math.floor(at / whole * kParts)), first = row.track.shares[0] + part * kShareKinds;
-    const parts = data.kinds.slice(0, kShareKinds).map((k, i) => [k.name, shares[first + i]]).filter(([, share]) => share > 0);
-    return `${devices_text(row.devices)} from ${time(part / kParts * whole)} to ${time((part + 1) / kParts * whole)}: ` +
-      (parts.map(([name, share]) => `${name} ${page.fixed(share / 2.55, 0)} %`).join(", ") || "idle");
-  }
-  function idle_text(row, at) {
-    if (row.track.shares) return part_text(row, at);
-    const lane = row.track.compute, next = first_begin(lane, at);
-    const where = `stage ${row.track.stage}, ${devices_text(row.devices)}`;
-    if (next >= lane[1]) return `idle: ${where} has nothing left to do after ${time(lane[1] > lane[0] ? end[lane[1] - 1] : 0)}`;
-    const cause = waits[next];
-    const until = `until ${time(begin[next])}, when ${name_of(next)} begins`;
-    return cause < 0 ? `idle: ${where} waits ${until}` : `idle: ${where} waits for ${name_of(cause)}, ${until}`;
-  }
 
   // ---- drawing
   const label_width = (width) => (width < 560 ? 62 : 150);
@@ -108,26 +60,6 @@ page.parts.push(() => {
     colours.packed_idle = packed(colours.idle);
   }
 
-  // [column x kind] the share of a column's time that each kind takes, exactly.
-  function shares_of(track, from, to, count, sums) {
-    const lane = track.compute, kinds = data.kinds.length, per = (to - from) / count;
-    if (track.shares) {
-      for (let c = 0; c < count; ++c) {
-        const part = Math.min(kParts - 1, Math.floor((from + (c + 0.5) * per) / whole * kParts));
-        for (let k = 0; k < kShareKinds; ++k) sums[c * kinds + k] += shares[track.shares[0] + part * kShareKinds + k] / 255;
-      }
-      return sums;
-    }
-    for (let i = first_after(lane, from); i < lane[1] && begin[i] < to; ++i) {
-      const b = Math.max(begin[i], from), e = Math.min(end[i], to);
-      const first = Math.min(count - 1, Math.floor((b - from) / per)), last = Math.min(count - 1, Math.floor((e - from) / per));
-      for (let c = first; c <= last; ++c) {
-        const part = Math.min(e, from + (c + 1) * per) - Math.max(b, from + c * per);
-        if (part > 0) sums[c * kinds + kind[i]] += part / per;
-      }
-    }
-    return sums;
-  }
   let image = null, room = new Float64Array(0);
   function draw_shares(context, row, y, height, plot, scale) {
     const count = Math.round(plot.width * scale), tall = Math.round(height * scale), kinds = data.kinds.length;
@@ -197,8 +129,15 @@ page.parts.push(() => {
     context.textAlign = "left";
     context.textBaseline = "middle";
     const short = plot.left < 100, names = devices_text(row.devices).replace("devices", "dev.").replace("device", "dev.");
-    context.fillText(short ? (state.every ? names : `stage ${row.track.stage}`) : `stage ${row.track.stage}  ${names}`,
-                     6, y + height / 2, plot.left - 10);
+    const where = short ? (state.every ? names : `stage ${row.track.stage}`) : `stage ${row.track.stage}  ${names}`;
+    const text = (words, at) => context.fillText(words, 6, at, plot.left - 10), timing = timing_of(row.track);
+    if (!timing) return text(where, y + height / 2);
+    // Of a pair each row says which timing it is; who is timed stands in the first.
+    const first = row.track.timing === 0 || !twins.has(row.track);
+    if (height < 30) return text(first ? `${where} ${timing}` : `${timing}`, y + height / 2);
+    if (first) text(where, y + height / 2 - 8);
+    context.fillStyle = colours.soft;
+    text(timing, y + height / 2 + (first ? 8 : 0));
   }
   function draw_axis(context, width, plot) {
     context.fillStyle = colour("bg");
@@ -221,7 +160,7 @@ page.parts.push(() => {
   // The chosen task, and thinner what it waited for.
   function draw_mark(context, row, y, height, plot) {
     if (state.task < 0) return;
-    for (const [task, line] of [[waits[state.task], 1], [state.task, 2]]) {
+    for (const [task, line] of [[waits[state.task], 1], [state.twin, 1], [state.task, 2]]) {
       if (task < row.track.compute[0] || task >= row.track.messages[1] || end[task] < state.from || begin[task] > state.to) continue;
       const a = Math.max(plot.left, x_of(begin[task], plot)), b = Math.min(plot.left + plot.width, x_of(end[task], plot));
       const message = task >= row.track.messages[0];
@@ -230,10 +169,21 @@ page.parts.push(() => {
       context.strokeRect(a, message ? y + height - 5 : y - 1, Math.max(2, b - a), message ? 6 : height + 2);
     }
   }
+  // The shorter of two timings ends before the axis does: what is behind its end is no idle time.
+  function draw_end(context, row, y, height, plot) {
+    if (row.track.timing === undefined || row.track.shares) return;
+    const x = Math.max(plot.left, x_of(end_of(row.track.timing), plot)), right = plot.left + plot.width;
+    if (x >= right) return;
+    context.fillStyle = colours.ink;
+    context.fillRect(x, y, right - x, height);
+    context.fillStyle = colours.mark;
+    context.fillRect(x, y - 1, 1, height + 2);
+  }
   function draw_row(context, row, y, tall, plot, scale) {
     if (row.track.shares || tasks_in_view(row.track.compute) * kExact > plot.width) draw_shares(context, row, y, tall, plot, scale);
     else draw_blocks(context, row, y, tall, plot);
     draw_moves(context, row, y, tall, plot);
+    draw_end(context, row, y, tall, plot);
   }
   // Devices that do the same look alike: each such row is drawn once a frame.
   const strips = new Map();
@@ -269,7 +219,7 @@ page.parts.push(() => {
     }
     draw_axis(context, width, plot);
     byId("timeline-range").textContent = `${time(state.from)} \u2013 ${time(state.to)}`;
-    draw_window();
+    minimap.draw(colours);
     fill_twin();
     page.timeline.frames.push(performance.now() - begun);
     if (page.timeline.frames.length > 1000) page.timeline.frames.shift();
@@ -280,7 +230,7 @@ page.parts.push(() => {
   }
   function resize() {
     drawn = null;
-    minimap = null;
+    minimap.forget();
     read_colours();
     page.legend(byId("timeline-legend"), [...used_kinds().map((k) => [data.kinds[k].name, colours[k]]), ["idle", colours.idle]]);
     state.top = Math.min(state.top, max_top());
@@ -289,53 +239,6 @@ page.parts.push(() => {
   function used_kinds() {
     const seen = new Set(kind);
     return data.kinds.map((_, k) => k).filter((k) => seen.has(k));
-  }
-
-  // ---- the whole step in small, with the window
-  const kMapHeight = 30;
-  function draw_minimap() {
-    const made = fit(map, kMapHeight), count = Math.round(made.width * made.scale), kinds = data.kinds.length;
-    const sums = new Float64Array(count * kinds);
-    let all = 0;
-    for (const track of data.tracks) {
-      const weight = track.devices.reduce((sum, [a, b]) => sum + b - a + 1, 0);
-      const own = shares_of(track, 0, whole, count, new Float64Array(count * kinds));
-      for (let i = 0; i < own.length; ++i) sums[i] += weight * own[i];
-      all += weight;
-    }
-    const { context } = made;
-    context.fillStyle = colours.idle;
-    context.fillRect(0, 0, made.width, kMapHeight);
-    for (let c = 0; c < count; ++c) {
-      let filled = 0;
-      for (let k = 0; k < kinds; ++k) {
-        const share = sums[c * kinds + k] / all;
-        if (share <= 0) continue;
-        context.fillStyle = colours[k];
-        context.fillRect(c / made.scale, kMapHeight * (1 - filled - share), 1 / made.scale, kMapHeight * share);
-        filled += share;
-      }
-    }
-    const still = document.createElement("canvas");
-    still.width = map.width;
-    still.height = map.height;
-    still.getContext("2d").drawImage(map, 0, 0);
-    minimap = { ...made, still };
-  }
-  function draw_window() {
-    if (!minimap) draw_minimap();
-    const { context, width, still } = minimap;
-    context.clearRect(0, 0, width, kMapHeight);
-    context.drawImage(still, 0, 0, width, kMapHeight);
-    const a = state.from / whole * width, b = Math.max(a + 3, state.to / whole * width);
-    context.globalAlpha = 0.6;
-    context.fillStyle = colour("bg");
-    context.fillRect(0, 0, a, kMapHeight);
-    context.fillRect(b, 0, width - b, kMapHeight);
-    context.globalAlpha = 1;
-    context.strokeStyle = colours.mark;
-    context.lineWidth = 2;
-    context.strokeRect(a + 1, 1, b - a - 2, kMapHeight - 2);
   }
 
   // ---- the view
@@ -374,6 +277,7 @@ page.parts.push(() => {
       const tall = row_height() + kGap, seen = canvas_height() - kAxis - 4;
       state.top = Math.max(Math.min(state.top, row * tall), Math.min(max_top(), (row + 1) * tall - seen));
     }
+    state.twin = task >= 0 ? twin_of(task, rows[state.row].track) : -1;
     if (task >= 0) {
       say(task_text(task, rows[state.row]));
       if (begin[task] < state.from || end[task] > state.to) {
@@ -475,7 +379,7 @@ page.parts.push(() => {
     event.preventDefault();
     act();
     if (event.key.startsWith("ArrowUp") || event.key.startsWith("ArrowDown"))
-      say(`row of stage ${rows[state.row].track.stage}, ${devices_text(rows[state.row].devices)}`);
+      say(`row of stage ${rows[state.row].track.stage}, ${whose(rows[state.row])}`);
   });
   let grabbed = null;
   map.addEventListener("pointerdown", (event) => {
@@ -528,20 +432,16 @@ page.parts.push(() => {
       else if (/^\d+$/.test(words[i])) number = Number(words[i]);
       else wanted = words[i];
     }
-    const shown = (r) => (on_stage === null || rows[r].track.stage === on_stage || has_stage(rows[r], on_stage)) && (on_device === null || holds(rows[r].devices, on_device));
+    const shown = (r) => (on_stage === null || rows[r].track.stage === on_stage || has_stage(rows[r].track, on_stage)) && (on_device === null || holds(rows[r].devices, on_device));
     for (let r = 0; r < rows.length; ++r) {
       if (!shown(r)) continue;
-      if (wanted === null && number === null) return choose(-1, r), say(`row of stage ${rows[r].track.stage}, ${devices_text(rows[r].devices)}`);
+      if (wanted === null && number === null) return choose(-1, r), say(`row of stage ${rows[r].track.stage}, ${whose(rows[r])}`);
       const [a] = rows[r].track.compute, b = rows[r].track.messages[1];
       for (let i = a; i < b; ++i)
         if ((wanted === null || data.kinds[kind[i]].name.startsWith(wanted) || data.kinds[kind[i]].letter.toLowerCase() === wanted) &&
             (number === null || batch[i] === number) && (on_stage === null || stage[i] === on_stage)) return choose(i, r);
     }
     say(`nothing is called '${text.trim()}'`);
-  }
-  function has_stage(row, number) {
-    for (let i = row.track.compute[0]; i < row.track.compute[1]; ++i) if (stage[i] === number) return true;
-    return false;
   }
   byId("timeline-find").addEventListener("change", (event) => event.target.value.trim() && find(event.target.value));
 
@@ -554,7 +454,7 @@ page.parts.push(() => {
     for (const row of rows) {
       const lane = row.track.compute;
       for (let i = first_after(lane, state.from); i < lane[1] && begin[i] < state.to && listed.length < kListed; ++i)
-        listed.push([devices_text(row.devices), name_of(i), time(begin[i]), time(end[i] - begin[i]), critical[i] ? "yes" : ""]);
+        listed.push([whose(row), name_of(i), time(begin[i]), time(end[i] - begin[i]), critical[i] ? "yes" : ""]);
     }
     const made = page.table([["devices"], ["task"], ["begins at", "n"], ["takes", "n"], ["critical"]], listed);
     const box = document.createElement("div");

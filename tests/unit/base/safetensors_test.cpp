@@ -67,8 +67,10 @@ TEST(Safetensors, OverlapsAndUnknownTypesAreRefused) {
           R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
           3),
       "f: the bytes of tensors 'a' and 'b' overlap; the file is damaged.");
-  EXPECT_EQ(refused(R"({"a":{"dtype":"F31","shape":[2],"data_offsets":[0,8]}})", 8),
-            "f: tensor 'a' is of the type 'F31', which is none of the format's; the file is damaged.");
+  EXPECT_EQ(
+      refused(R"({"a":{"dtype":"F31","shape":[2],"data_offsets":[0,8]}})", 8),
+      "f: tensor 'a' is of the unknown type 'F31'; the format has BOOL, U8, I8, F8_E5M2, F8_E4M3, I16, U16, F16, BF16, "
+      "I32, U32, F32, I64, F64; the file is damaged.");
 }
 
 TEST(Safetensors, HeadersThatAreNoneAreRefused) {

@@ -38,7 +38,7 @@ TEST(Layout, IsRefusedUnlessTheEndsAreEAndL) {
             "here: layout: L stands once, and last; write one such as Et*3|t*4|t*4|t*3L.");
   EXPECT_EQ(refusal([] { stages(""); }),
             "here: layout: E stands once, and first; write one such as Et*3|t*4|t*4|t*3L.");
-  EXPECT_EQ(refusal([] { stages("Et|nL"); }).find("here: layout: 'n' is none of E"), 0U);
+  EXPECT_EQ(refusal([] { stages("Et|nL"); }).find("here: layout: 'n' is unknown; expected E"), 0U);
   for (const char* apart : {"Em|tL", "Etm|mL", "E|mt|L"})
     EXPECT_EQ(refusal([&] { stages(apart); }),
               "here: layout: modules for further tokens (m) stand in one stage, behind all blocks; write it as Et|tmL.")

@@ -9,6 +9,11 @@
 namespace meshwright::svg_test {
 namespace {
 
+TimelineTracks drawn_tracks(const Timeline& timeline, int devices, const FoldedDevices* folded,
+                            ShownMessages messages) {
+  return timeline_tracks(tracks_of(timeline, row_devices(timeline, devices, folded), messages));
+}
+
 std::size_t count(const std::string& text, std::string_view what) {
   std::size_t found = 0;
   for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
@@ -64,7 +69,7 @@ TimelineTracks tracks_with(int passes) {
                        MicrobatchId(i),
                        {1000000 * i},
                        {1000000 * i + 500000}});
-  return tracks_of(make_timeline(spans), 2, nullptr, ShownMessages::All);
+  return drawn_tracks(make_timeline(spans), 2, nullptr, ShownMessages::All);
 }
 
 TEST(TimelineSvg, HasABlockForEveryPassWhileTheyAreFew) {

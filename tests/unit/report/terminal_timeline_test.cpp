@@ -10,6 +10,11 @@
 namespace meshwright::terminal_timeline_test {
 namespace {
 
+TimelineTracks drawn_tracks(const Timeline& timeline, int devices, const FoldedDevices* folded,
+                            ShownMessages messages) {
+  return timeline_tracks(tracks_of(timeline, row_devices(timeline, devices, folded), messages));
+}
+
 using Kind = Span::Kind;
 
 // Times in microseconds.
@@ -18,7 +23,7 @@ Span span(Kind kind, int device, std::int64_t begin, std::int64_t end, int micro
 }
 
 std::string drawn(const std::vector<Span>& spans, const TerminalLook& look, int devices = 1) {
-  return terminal_timeline(tracks_of(make_timeline(spans), devices, nullptr, ShownMessages::None), look);
+  return terminal_timeline(drawn_tracks(make_timeline(spans), devices, nullptr, ShownMessages::None), look);
 }
 
 // 40 columns are 20 of a label and its bar and 20 of the drawing.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/page/tracks.h"
+#include "report/rows/tracks.h"
 
 #include <gtest/gtest.h>
 
@@ -124,6 +124,19 @@ TEST(Tracks, OfASlowDeviceAreARowOfTheirOwn) {
       simulate_step(*made.planned.plan, made.planned.graph, made.planned.program, made.times, *made.costs, request, 1);
   const Tracks tracks = made.tracks(step);
   EXPECT_EQ(tracks.rows.front().devices, std::vector<int>{0});
+}
+
+// Each is slower by itself: eight devices at a thousandth of their speed take a thousand times as long, not 1,000^8.
+TEST(SlowDevices, DoNotMultiply) {
+  const Made made;
+  StepRequest request;
+  for (int device = 0; device < 8; ++device) request.slow_devices.push_back({device, 0.001});
+  const auto step_under = [&](const StepRequest& asked) {
+    return simulate_step(*made.planned.plan, made.planned.graph, made.planned.program, made.times, *made.costs, asked,
+                         1)
+        .times.step;
+  };
+  EXPECT_LE(step_under(request).ps, 1000 * step_under({}).ps);
 }
 
 StepOfPage page_of(const Made& made, const StepSimulation& step, const Prediction& prediction) {

@@ -29,7 +29,8 @@ std::string text_of(const Node& node) {
 void Builder::fail(const std::string& why) const { throw InputError(fmt::format("op '{}': {}", name, why)); }
 
 int Builder::add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, Details details) {
-  expect(shape.size() <= kMaxRank, fmt::format("a tensor of {} dimensions is none of a model", shape.size()));
+  expect(shape.size() <= kMaxRank,
+         fmt::format("a tensor of {} dimensions is beyond the {} that are read", shape.size(), kMaxRank));
   (void)elements_of(shape);
   Node node{kind, std::move(inputs), std::move(shape), integer, std::move(details), name, block};
   if (!node.inputs.empty()) {
@@ -111,7 +112,7 @@ std::optional<double> Builder::scalar_of(int node) const {
 std::int64_t Builder::axis_of(int x, std::int64_t axis) const {
   const auto rank = static_cast<std::int64_t>(shape(x).size());
   if (axis < -rank || axis >= std::max<std::int64_t>(rank, 1))
-    fail(fmt::format("axis {} is none of {}", axis, to_text(shape(x))));
+    fail(fmt::format("axis {} is outside of the dimensions of {}", axis, to_text(shape(x))));
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -397,7 +398,7 @@ int Builder::unsqueeze(int x, Shape axes) {
   const auto rank = static_cast<std::int64_t>(shape(x).size() + axes.size());
   Shape to(static_cast<std::size_t>(rank), 0);
   for (const std::int64_t axis : axes) {
-    expect(axis >= -rank && axis < rank, fmt::format("axis {} is none of {}", axis, rank));
+    expect(axis >= -rank && axis < rank, fmt::format("axis {} is outside of {} to {}", axis, -rank, rank - 1));
     to[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)] = 1;
   }
   std::size_t next = 0;

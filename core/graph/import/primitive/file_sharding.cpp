@@ -224,7 +224,7 @@ std::vector<std::vector<int>> Keeper::layout(const Tensor& tensor, int node, con
           at = dim_of(tensor, dims[d], axis);
           if (at < 0)
             refuse(tensor.name, sharding,
-                   fmt::format("dimension {} is none of the graph's tensor {}", d, names_of(tensor)));
+                   fmt::format("dimension {} is not among those of the graph's tensor {}", d, names_of(tensor)));
           left = tensor.dims[static_cast<std::size_t>(at)].size;
         }
         if (left % parts != 0)

@@ -144,8 +144,8 @@ void HloReader::read_attributes(Instruction& instruction, std::size_t computatio
       cursor_.fail(fmt::format("'{}' of '{}' lacks its value", printable(key), printable(instruction.name)));
     const std::string_view value = cursor_.value();
     if (!read_attribute(key, value, instruction, called))
-      cursor_.fail(
-          fmt::format("'{}' of '{}' has a value that is none of it", printable(key), printable(instruction.name)));
+      cursor_.fail(fmt::format("'{}' of '{}' cannot be '{}'", printable(key), printable(instruction.name),
+                               printable(value.substr(0, 80))));
   }
   if (!called.empty()) calls_.push_back({computation, program_.computations[computation].instructions.size(), called});
 }

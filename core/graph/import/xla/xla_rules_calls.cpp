@@ -60,7 +60,8 @@ void gelu(Lowering& l, const FlatOp& op) {
 std::size_t axis_of(Lowering& l, const FlatOp& op, std::size_t rank, const char* key) {
   const double axis = option(op, key).value_or(-1.0);
   const double from_front = axis < 0.0 ? axis + static_cast<double>(rank) : axis;
-  l.b.expect(from_front >= 0.0 && from_front < static_cast<double>(rank), "its axis is none of its operand");
+  l.b.expect(from_front >= 0.0 && from_front < static_cast<double>(rank),
+             fmt::format("its axis {} is outside of its operand's, 0 to {}", axis, static_cast<int>(rank) - 1));
   return static_cast<std::size_t>(from_front);
 }
 
@@ -102,7 +103,9 @@ void rms_norm(Lowering& l, const FlatOp& op) {
   const auto epsilon = op.operands.size() > 2 ? l.b.scalar_of(l.operand(op, 2).node) : std::nullopt;
   const Lowered& x = l.operand(op, 0);
   const double axis = std::strtod(op.instruction->attributes.backend.c_str(), nullptr);
-  l.b.expect(axis >= 0.0 && axis < static_cast<double>(x.shape.size()), "its dimension is none of its operand");
+  l.b.expect(
+      axis >= 0.0 && axis < static_cast<double>(x.shape.size()),
+      fmt::format("its dimension {} is outside of its operand's, 0 to {}", axis, static_cast<int>(x.shape.size()) - 1));
   norm(l, op, static_cast<std::size_t>(axis), false, epsilon.value_or(1e-5));
 }
 

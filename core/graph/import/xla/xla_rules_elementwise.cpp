@@ -101,7 +101,8 @@ void compare(Lowering& l, const FlatOp& op) {
       {"LT", Comparison::Less},     {"LE", Comparison::LessEqual},    {"EQ", Comparison::Equal},
       {"NE", Comparison::NotEqual}, {"GE", Comparison::GreaterEqual}, {"GT", Comparison::Greater}};
   const auto found = kDirections.find(op.instruction->attributes.direction);
-  l.b.expect(found != kDirections.end(), "its direction is none of LT, LE, EQ, NE, GE, GT");
+  l.b.expect(found != kDirections.end(), fmt::format("its direction '{}' is unknown; expected LT, LE, EQ, NE, GE or GT",
+                                                     printable(op.instruction->attributes.direction)));
   l.set(op, l.b.compare(found->second, node_of(l, op, 0), node_of(l, op, 1)), joint_shape(l, op));
 }
 

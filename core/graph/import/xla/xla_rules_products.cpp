@@ -220,7 +220,9 @@ std::size_t feature_of(Lowering& l, const FlatOp& op, std::size_t rank) {
   const auto& other = op.instruction->attributes.other;
   const auto found = other.find("feature_index");
   const double index = found == other.end() ? -1.0 : std::strtod(found->second.c_str(), nullptr);
-  l.b.expect(index >= 0.0 && index < static_cast<double>(rank), "its feature_index is none of its operand");
+  l.b.expect(
+      index >= 0.0 && index < static_cast<double>(rank),
+      fmt::format("its feature_index {} is outside of its operand's, 0 to {}", index, static_cast<int>(rank) - 1));
   return static_cast<std::size_t>(index);
 }
 

@@ -44,7 +44,8 @@ void constant(Lowering& l, const FlatOp& op) {
 void iota(Lowering& l, const FlatOp& op) {
   const Shape& sizes = sizes_of(l, op);
   const auto d = static_cast<std::size_t>(op.instruction->attributes.index);
-  l.b.expect(d < sizes.size(), "its dimension is none of its type");
+  l.b.expect(d < sizes.size(),
+             fmt::format("its dimension {} is outside of its type's, 0 to {}", d, static_cast<int>(sizes.size()) - 1));
   Shape to(sizes.size(), 1);
   to[d] = sizes[d];
   const int numbers = l.b.range(0.0, static_cast<double>(sizes[d]), 1.0, l.is_integer(op.results[0]));
