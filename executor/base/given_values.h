@@ -31,6 +31,8 @@ class GivenSamples {
                                   std::span<const std::int64_t> shape, DType precision, void* out) const = 0;
   // The integers of inputs that index something are from 0 to below a bound; throws InputError for others.
   virtual void check_bound(const Tensor& input, std::int64_t bound) const = 0;
+  // What stands for a number of the graph's constants that are no integers.
+  [[nodiscard]] virtual double constant(double number) const { return number; }
 };
 
 struct GivenValues {

@@ -174,13 +174,16 @@ double InitialValues::total_weight(int step) const {
 namespace {
 
 // A tile of numbers that are the same in every microbatch.
-void copy_tile(const std::vector<double>& numbers, const Tensor& tensor, DType precision,
+void copy_tile(const std::vector<double>& numbers, const GivenSamples* samples, const Tensor& tensor, DType precision,
                std::span<const std::int64_t> offset, std::span<const std::int64_t> shape, void* out) {
+  const auto standing_for = [&](double number) {
+    return samples == nullptr || tensor.dtype == DType::I32 ? number : samples->constant(number);
+  };
   with_element_type(computed_type(tensor.dtype, precision), [&](auto zero) {
     using T = decltype(zero);
     for_each_run(tensor.dims, offset, shape, [&](std::int64_t position, std::int64_t index, std::int64_t length) {
       for (std::int64_t i = 0; i < length; ++i)
-        static_cast<T*>(out)[position + i] = static_cast<T>(numbers[static_cast<std::size_t>(index + i)]);
+        static_cast<T*>(out)[position + i] = static_cast<T>(standing_for(numbers[static_cast<std::size_t>(index + i)]));
     });
   });
 }
@@ -190,7 +193,7 @@ void copy_tile(const std::vector<double>& numbers, const Tensor& tensor, DType p
 void InitialValues::fill_input(const Tensor& tensor, int step, int microbatch, std::span<const std::int64_t> offset,
                                std::span<const std::int64_t> shape, void* out) const {
   if (const auto constant = graph_.constants.find(tensor.id); constant != graph_.constants.end())
-    return copy_tile(*constant->second, tensor, precision_, offset, shape, out);
+    return copy_tile(*constant->second, given_.samples.get(), tensor, precision_, offset, shape, out);
   if (given_.samples) {
     const std::int64_t samples = graph_.batch / graph_.microbatches;  // of a microbatch
     const std::int64_t first = step * graph_.batch + microbatch * samples + (offset.empty() ? 0 : offset[0]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: of query i and key j a number s_ij that depends on both, on their places and, with ALiBi, on the head's;
+// Attention: of query i and key j a number s_ij that depends on both, on their places, on the mask's number for them and,
+// with ALiBi, on the head's;
 // then
 //   forward    out_i = sum_j s_ij v_j + z_i^2 c,                        z_i = sum_j s_ij, plus the sink's
 //   backward   u_ij = t_ij (dout_i . v_j) + a_i,                        t_ij = s_ij (1 + z_i),
@@ -37,7 +38,7 @@ class BlockOfKeys {
         sums_(static_cast<double*>(block.rows)),
         along_(sums_ + rows()) {
     const Extra extra = call.attributes().extra;
-    if (extra == Extra::Sink || extra == Extra::RelativeBias) extra_ = read(call.in(3), call.elements(3));
+    if (extra == Extra::Sink || extra == Extra::RelativeBias || extra == Extra::Mask) extra_ = read(call.in(3), call.elements(3));
     if (block.pass != AttendingPass::Attend) {
       const std::size_t last = call.inputs.size() - 1;
       dout_ = read(call.in(last), call.elements(last));
@@ -87,12 +88,18 @@ class BlockOfKeys {
     return kernels::relative_bucket(key - rule_.first_position - r.i, by) * shape_.heads() + head(r);
   }
 
+  [[nodiscard]] std::size_t mask_place(const Row& r, std::int64_t key) const {
+    const MaskStrides mask = mask_strides(o_, shape_);
+    return static_cast<std::size_t>(r.b * mask.sample + r.i * mask.query + key);
+  }
+
   // s_ij, of the key of number j in the block.
   [[nodiscard]] Residue score(const Row& r, Residue query, std::int64_t j) const {
     const std::int64_t key = block_.first + j, position = rule_.first_position + r.i;
     if (rule_.causal && (key > position || (rule_.window != 0 && key <= position - rule_.window))) return 0;
     const Residue of_key = digest(k_.data() + key_number(r, j) * shape_.key_dim, shape_.key_dim, kKey);
     Residue both = plus(times(query, of_key), plus(query, of_key));
+    if (o_.attributes().extra == Extra::Mask) both = plus(both, extra_[mask_place(r, key)]);
     if (const auto place = table_place(r, key)) both = plus(both, extra_[static_cast<std::size_t>(*place)]);
     const Residue of_places = scrambled(kScore, static_cast<std::uint64_t>(position), static_cast<std::uint64_t>(key));
     return times(both, plus(of_places, place_of_head(r)));

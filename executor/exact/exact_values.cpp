@@ -57,6 +57,7 @@ class ExactSamples final : public GivenSamples {
     return true;
   }
   void check_bound(const Tensor&, std::int64_t) const override {}  // gives no integers
+  double constant(double number) const override { return static_cast<double>(of_constant(number)); }
 
  private:
   std::uint64_t seed_;

@@ -3,7 +3,9 @@
 // to the executor.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "executor/ops/shard_call.h"
 #include "kernels/cpu/attention/attention.h"
@@ -33,6 +35,17 @@ kernels::AttentionRule<T, Bias> attention_rule(const ShardCall& o, const kernels
   // The queries are the last positions of the keys.
   const std::int64_t first_position = o.begin(q[1]) + o.whole(k[1]) - o.whole(q[1]);
   return {scale, a.causal, a.attention_window, first_position};
+}
+
+// How far apart the rows of a mask are: of the samples and of the queries; 0 where it does not tell them apart.
+struct MaskStrides {
+  std::int64_t sample = 0, query = 0;
+};
+inline MaskStrides mask_strides(const ShardCall& o, const kernels::AttentionShape& shape) {
+  const std::vector<int>&q = o.call.space.inputs[0], &mask = o.call.space.inputs[3];
+  const auto has = [&](int axis) { return std::find(mask.begin(), mask.end(), axis) != mask.end(); };
+  const std::int64_t query = has(q[1]) ? shape.kv_seq : 0;
+  return {!has(q[0]) ? 0 : query != 0 ? shape.seq * shape.kv_seq : shape.kv_seq, query};
 }
 
 inline kernels::HeadPart attention_heads(const ShardCall& o) {

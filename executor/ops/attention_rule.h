@@ -2,7 +2,6 @@
 // The whole rule of an attention on the host, with what its extra operand says. Internal to the executor.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "executor/ops/attention_call.h"
@@ -20,11 +19,10 @@ kernels::AttentionRule<T> whole_attention_rule(const Operands<T>& o, const kerne
   const Extra extra = o.attributes().extra;
   if (extra == Extra::Sink) rule.sink = o.in(3);
   if (extra == Extra::Mask) {
-    const std::vector<int>&q = o.call.space.inputs[0], &mask = o.call.space.inputs[3];
-    const auto has = [&](int axis) { return std::find(mask.begin(), mask.end(), axis) != mask.end(); };
+    const MaskStrides strides = mask_strides(o, shape);
     rule.mask = o.in(3);
-    rule.mask_query = has(q[1]) ? shape.kv_seq : 0;
-    rule.mask_sample = !has(q[0]) ? 0 : has(q[1]) ? shape.seq * shape.kv_seq : shape.kv_seq;
+    rule.mask_query = strides.query;
+    rule.mask_sample = strides.sample;
   }
   if (extra == Extra::RelativeBias || extra == Extra::Alibi) {
     bias.resize(static_cast<std::size_t>(shape.heads() * shape.distances()));
