@@ -168,7 +168,7 @@ void run_exactly(const RunVerbOptions& options, Peers* peers) {
   load(run, options, peers);
   const int steps = static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
   run.options = exact_options(steps, seed_from_text(options.seed));
-  const Costs costs = costs_for(run.plan.cluster, options.profile, "");
+  const Costs costs = costs_for(run.plan.cluster, options.profile, run.plan.software);
   run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
   run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
   exact::expect_treated(*run.loaded.graph);

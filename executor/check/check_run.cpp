@@ -249,10 +249,15 @@ bool alike_per_sample(const Graph& a, const Graph& b) {
   return true;
 }
 
+// Masks are drawn for each microbatch.
+bool drops_out(const Graph& graph) {
+  return std::any_of(graph.ops().begin(), graph.ops().end(), [](const Op& op) { return op.kind == OpKind::Dropout; });
+}
+
 // Whether another number of microbatches trains another model.
 bool depends_on_microbatches(const CheckedWork& work) {
   const Graph whole = reference_graph(work, 1, 0.0);
-  if (mixes_samples(whole)) return true;
+  if (mixes_samples(whole) || drops_out(whole)) return true;
   return !alike_per_sample(whole, reference_graph(work, work.training.microbatches, 0.0));
 }
 

@@ -212,6 +212,9 @@ class ExecutableMutator {
     if (others.empty()) return false;
     const int other = draw_.any(others);
     op_in(mutant).inputs[operand] = other;
+    // It stays until then: storage that is released may be given to the right operand.
+    int& last_use = executable_in(mutant).slots[static_cast<std::size_t>(values.root(other))].last_use;
+    last_use = std::max(last_use, op_);
     mutant.what = fmt::format("operand {} is '{}' instead of '{}'", operand, tensor_of(other), tensor_of(slot));
     if (values.equal(slot, other)) mutant.equivalent = "both operands are the same ops of the same buffers";
     return true;
