@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -36,6 +38,28 @@ TEST(LossWeights, OfAStepAddUpToTheTotalOfEachOfItsMicrobatches) {
   }
   EXPECT_EQ(of_steps[0], of_steps[2]);
   EXPECT_NE(of_steps[0], of_steps[1]);
+}
+
+// A tile of what every microbatch of every step reads alike; integers that index nothing are 0 or 1.
+TEST(Inputs, ThatAreConstantHaveTheirNumbers) {
+  Graph graph;
+  graph.batch = 4;
+  graph.microbatches = 2;
+  const TensorId table = graph.add_tensor("table", TensorKind::Input, DType::F32, {{"row", 2}, {"column", 3}});
+  const TensorId there = graph.add_tensor("there", TensorKind::Input, DType::I32, {{"batch", 2}, {"seq", 50}});
+  graph.constants[table] = std::make_shared<const std::vector<double>>(std::vector<double>{0, 1, 2, 10, 11, 12});
+  const InitialValues values(graph, 7, DType::F64);
+  const std::vector<std::int64_t> offset = {1, 1}, shape = {1, 2};
+  for (const int step : {0, 3}) {
+    std::vector<double> tile(2);
+    values.fill_input(graph.tensor(table), step, 1, offset, shape, tile.data());
+    EXPECT_EQ(tile, (std::vector<double>{11, 12}));
+  }
+  std::vector<std::int32_t> drawn(100);
+  values.fill_input(graph.tensor(there), 0, 0, std::vector<std::int64_t>{0, 0}, std::vector<std::int64_t>{2, 50},
+                    drawn.data());
+  EXPECT_EQ(*std::min_element(drawn.begin(), drawn.end()), 0);
+  EXPECT_EQ(*std::max_element(drawn.begin(), drawn.end()), 1);
 }
 
 // The labels that are made for a tile in the middle, and the tokens that they belong to.

@@ -87,6 +87,45 @@ TEST(TorchModel, AStaticAndAnOpenBatchAreOneGraph) {
   }
 }
 
+// Attention of x w (4, 2, 6, 3) to itself with a mask (4, 1, 1, 6) of this type: 7 float, 12 bool.
+Json masked_program(int type) {
+  const auto sized = [](int dtype, const std::vector<int>& sizes) {
+    Json dims = Json::array();
+    for (const int size : sizes) dims.push_back({{"as_int", size}});
+    return Json{{"dtype", dtype}, {"sizes", dims}};
+  };
+  const Json q = tensor_named("q");
+  const Json graph = {
+      {"nodes",
+       Json::array({call("linear", {{"input", tensor_named("x")}, {"weight", tensor_named("p_w")}}, "q"),
+                    call("scaled_dot_product_attention",
+                         {{"query", q}, {"key", q}, {"value", q}, {"attn_mask", tensor_named("mask")}}, "y")})},
+      {"tensor_values",
+       {{"x", sized(7, {4, 2, 6, 3})}, {"p_w", sized(7, {3, 3})}, {"mask", sized(type, {4, 1, 1, 6})}}}};
+  const auto user = [](const std::string& name) { return Json{{"user_input", {{"arg", tensor_named(name)}}}}; };
+  const Json weight = {{"parameter", {{"arg", {{"name", "p_w"}}}, {"parameter_name", "w"}}}};
+  const Json signature = {{"input_specs", Json::array({weight, user("x"), user("mask")})},
+                          {"output_specs", Json::array({{{"user_output", {{"arg", tensor_named("y")}}}}})}};
+  return {{"graph_module", {{"graph", graph}, {"signature", signature}}},
+          {"schema_version", {{"major", 8}, {"minor", 20}}}};
+}
+
+// A mask of truth values hides the keys where it is false, one of numbers is added.
+TEST(TorchModel, MasksOfAttentionAreOperands) {
+  for (const int type : {7, 12}) {
+    const Graph graph = build_forward_graph(read(masked_program(type)), {.batch = 6});
+    int attentions = 0;
+    for (const Op& op : graph.ops())
+      if (op.kind == OpKind::GroupedAttention) {
+        ++attentions;
+        ASSERT_EQ(op.inputs.size(), 4u) << type;
+        EXPECT_EQ(op.attributes.extra, Attributes::Extra::Mask);
+        EXPECT_EQ(graph.tensor(op.inputs[3]).dims, (std::vector<Dim>{{"batch", 6}, {"kv_seq", 6}}));
+      }
+    EXPECT_EQ(attentions, 1) << type;
+  }
+}
+
 TEST(TorchModel, WhatCannotBeReadIsSaidInOneSentence) {
   Json other = program(false);
   other["schema_version"]["major"] = 7;
