@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How large and how quick the pages of large plans are: run.py MESHWRIGHT [FOLDER]
 
-Plans Llama-3.1-70B for 512 GPUs, and Llama-3.1-405B for 16,384, opens the pages in a headless Chromium and prints a row for each;
+Plans Llama-3.1-70B for 512 GPUs, and Llama-3.1-405B for 16,384, and simulates a step of Llama-3.1-8B with 1,048,576 forward and
+backward passes on 512 GPUs of which no two are equally fast, so that no row stands for several devices. Opens the pages in a headless Chromium and prints a row for each;
 takes pictures into FOLDER (default: this one). Exit code 1: a page is larger or slower than it may be.
 """
 import pathlib
@@ -19,6 +20,9 @@ PLANS = {
     "70b-512": "--model llama-3.1-70b --cluster dgx-h100:64 --batch 1024 --layers 20 --micro-batches 64",
     "405b-16384": "--model llama-3.1-405b --cluster dgx-h100:2048 --batch 16384 --layers 18 --micro-batches 64",
 }
+# No two devices of it are alike: 512 rows of 1,024 forward and 1,024 backward passes.
+MILLION = "--model llama-3.1-8b --cluster dgx-h100:64 --method megatron:pp=8,tp=8 --batch 8192 --layers 32 --micro-batches 1024"
+UNLIKE = [word for device in range(512) for word in ("--slow-device", f"{device}={1 - device / 5120:.6f}")]
 MAX_BYTES, MAX_PAINT_MS, MIN_FRAMES = 3_000_000, 1000, 30
 PAN = """new Promise(done => { const times = [], span = page.data.step_ps / %d; let n = 0;
   const step = (t) => { times.push(t); if (++n > 90) return done(1000 * (times.length - 1) / (t - times[0]));
@@ -32,6 +36,14 @@ def page_of(meshwright, folder, name, arguments):
     subprocess.run([meshwright, "plan", *arguments.split(), "-o", plan, "--html", html], check=True, capture_output=True)
     begun = time.monotonic()
     subprocess.run([meshwright, "simulate", plan, "--html", folder / "again.html"], check=True, capture_output=True)
+    return html, time.monotonic() - begun
+
+
+def page_of_unlike_devices(meshwright, folder):
+    plan, html = folder / "million.json", folder / "million.html"
+    subprocess.run([meshwright, "plan", *MILLION.split(), "-o", plan], check=True, capture_output=True)
+    begun = time.monotonic()
+    subprocess.run([meshwright, "simulate", plan, *UNLIKE, "--html", html], check=True, capture_output=True)
     return html, time.monotonic() - begun
 
 
@@ -64,8 +76,9 @@ def main():
     wrong = []
     print("page         size   simulate --html  first paint  frames/s  a frame  elements")
     with tempfile.TemporaryDirectory() as temporary, Browser() as browser:
-        for name, arguments in PLANS.items():
-            html, seconds = page_of(meshwright, pathlib.Path(temporary), name, arguments)
+        for name in (*PLANS, "million"):
+            folder = pathlib.Path(temporary)
+            html, seconds = page_of(meshwright, folder, name, PLANS[name]) if name in PLANS else page_of_unlike_devices(meshwright, folder)
             paint, rate, work, elements = measure(browser, html)
             size = html.stat().st_size
             print(f"{name:<11}{size / 1e3:5.0f} kB{seconds:15.2f} s{paint:10.0f} ms{rate:10.0f}{work:7.1f} ms{elements:10}", flush=True)

@@ -109,10 +109,18 @@ void add_answer(Page& page, const Plan& plan) {
                           fmt::format("{}; hardware {} %", tflops, percent_text(*number(document, "hfu")))});
   else
     page.tiles.push_back({"Work", tflops, ""});
-  if (const auto peak = number(document, "peak_memory_bytes"))
-    page.tiles.push_back(
-        {"Peak memory", gibibytes_text(Bytes(*peak)) + " GiB",
-         fmt::format("of {} GiB usable", gibibytes_text(Bytes(*number(document, "usable_memory_bytes"))))});
+  if (const auto peak = number(document, "peak_memory_bytes")) {
+    // What a training software keeps decides whether its plan fits; our own program's count stands beside it.
+    const std::string own = gibibytes_text(Bytes(*peak)),
+                      usable = gibibytes_text(Bytes(*number(document, "usable_memory_bytes")));
+    const auto kept = number(document, "software_memory_bytes"), fits = number(document, "fit_probability");
+    if (kept && fits)
+      page.tiles.push_back({"Peak memory", gibibytes_text(Bytes(*kept)) + " GiB",
+                            fmt::format("as {} keeps it; fits with {} %. As meshwright run would: {} of {} GiB usable",
+                                        plan.software, percent_text(*fits), own, usable)});
+    else
+      page.tiles.push_back({"Peak memory", own + " GiB", fmt::format("of {} GiB usable", usable)});
+  }
   if (document.contains("waiting")) {
     const Json& waiting = document.at("waiting");
     const auto percent = [&](const char* part) { return percent_text(waiting.at(part).get<double>()); };

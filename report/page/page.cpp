@@ -106,10 +106,24 @@ std::string body(const Page& page) {
   return text + "</main>\n";
 }
 
-Json data_of(const Page& page) {
-  Json data = {{"format", "meshwright-report"}, {"version", 1}, {"verb", page.verb}, {"document", page.document}};
+// A document that would be much of the page, as those of many unlike devices, is a deflated column.
+constexpr std::size_t kPlainDocument = 200'000;
+
+Columns columns_of(const Page& page) {
+  Columns columns = page.columns;
+  const std::string document = page.document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (document.size() > kPlainDocument) columns.add("document", document);
+  return columns;
+}
+
+Json data_of(const Page& page, const Columns& columns) {
+  const bool apart = columns.index().contains("document");
+  Json data = {{"format", "meshwright-report"},
+               {"version", 1},
+               {"verb", page.verb},
+               {"document", apart ? Json(nullptr) : page.document}};
   for (const auto& [key, value] : page.members.items()) data[key] = value;
-  data["columns"] = page.columns.index();
+  data["columns"] = columns.index();
   return data;
 }
 
@@ -117,10 +131,11 @@ Json data_of(const Page& page) {
 
 std::string to_html(const Page& page) {
   const std::string style_text = style(page.styles), script = script_of(page);
+  const Columns columns = columns_of(page);
   return head(page, style_text, script) + "<body>\n" + bar(page) + body(page) +
          fmt::format("<script type=\"application/json\" id=\"meshwright-data\">{}</script>\n",
-                     script_json(data_of(page))) +
-         fmt::format("<script type=\"text/plain\" id=\"meshwright-columns\">{}</script>\n", page.columns.packed()) +
+                     script_json(data_of(page, columns))) +
+         fmt::format("<script type=\"text/plain\" id=\"meshwright-columns\">{}</script>\n", columns.packed()) +
          fmt::format("<script>{}</script>\n</body></html>\n", script);
 }
 

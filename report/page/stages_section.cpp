@@ -169,7 +169,16 @@ std::string peaks_html(const Tracks& tracks) {
                                                    {"activations"},
                                                    {"temporary"},
                                                    {"other"}});
-  for (const Track& row : tracks.rows) {
+  constexpr std::size_t kFullest = 64;
+  std::vector<const Track*> rows;
+  for (const Track& row : tracks.rows) rows.push_back(&row);
+  if (rows.size() > kFullest) {
+    std::stable_sort(rows.begin(), rows.end(),
+                     [&](const Track* a, const Track* b) { return tracks.peak(*a) > tracks.peak(*b); });
+    rows.resize(kFullest);
+  }
+  for (const Track* shown : rows) {
+    const Track& row = *shown;
     const TrackMemory& full = tracks.fullest(row);
     const auto bytes = [](std::int64_t count) { return gibibytes_text(Bytes(static_cast<double>(count))); };
     table.add_row({fmt::format("{}, {}", stage_text(row.stage), devices_text(row.devices)),
@@ -179,7 +188,11 @@ std::string peaks_html(const Tracks& tracks) {
                    gibibytes_text(row.standing.optimizer), bytes(full.activations), bytes(full.temporary),
                    gibibytes_text(row.standing.other)});
   }
-  return table.html();
+  const std::string cut =
+      rows.size() == tracks.rows.size()
+          ? ""
+          : fmt::format("<p class=\"note\">The {} fullest of {} rows.</p>\n", rows.size(), tracks.rows.size());
+  return cut + table.html();
 }
 
 std::string largest_html(const Track& row, const StepOfPage& of) {

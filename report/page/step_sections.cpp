@@ -154,7 +154,14 @@ void add_step_sections(Page& page, const StepOfPage& of) {
   const auto timeline = static_cast<std::ptrdiff_t>(page.sections.size());
   page.sections.push_back(stages_section(of, tracks));
   page.members["stages"] = stages_json(of);
-  page.sections.push_back(memory_section(of, tracks));
+  PageSection memory = memory_section(of, tracks);
+  const auto kept = page.document.find("software_memory_bytes");
+  if (kept != page.document.end() && kept->is_number())
+    memory.lead = fmt::format(
+        "As {} keeps it, the fullest device holds {} GiB; what follows is as meshwright run keeps "
+        "it. {}",
+        of.plan.software, gibibytes_text(Bytes(kept->get<double>())), memory.lead);
+  page.sections.push_back(std::move(memory));
   if (std::optional<PageSection> links = links_section(of)) page.sections.push_back(*std::move(links));
   keep_within(tracks, kMaxPageTasks);
   page.sections.insert(page.sections.begin() + timeline, timeline_section(of, tracks));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
 
 #include "report/page/html.h"
 #include "report/page/step_sections.h"
@@ -106,9 +107,31 @@ std::string ops_html(const StepOfPage& of) {
 
 }  // namespace
 
+namespace {
+
+constexpr std::size_t kRowsInFull = 48;  // of more, some of each stage are shown
+
+// The first row of each stage, and those that wait the least and the most.
+std::vector<AlikeDevices> shown_rows(const std::vector<AlikeDevices>& rows) {
+  if (rows.size() <= kRowsInFull) return rows;
+  const auto waits = [&](std::size_t row) { return waiting_of(kinds_of(rows[row].parts)); };
+  std::vector<AlikeDevices> shown;
+  for (std::size_t first = 0, next = 0; first < rows.size() && shown.size() < kRowsInFull; first = next) {
+    std::size_t least = first, most = first;
+    for (next = first; next < rows.size() && rows[next].stage == rows[first].stage; ++next) {
+      if (waits(next) < waits(least)) least = next;
+      if (waits(next) > waits(most)) most = next;
+    }
+    for (const std::size_t row : std::set<std::size_t>{first, least, most}) shown.push_back(rows[row]);
+  }
+  return shown;
+}
+
+}  // namespace
+
 PageSection time_section(const StepOfPage& of) {
   const StepBreakdown& breakdown = *of.breakdown;
-  const std::vector<AlikeDevices> rows = alike_devices(of);
+  const std::vector<AlikeDevices> all_rows = alike_devices(of), rows = shown_rows(all_rows);
   const KindTimes all = kinds_of(breakdown.of_all());
   const double whole = static_cast<double>(breakdown.step.ps) * breakdown.count();
   const auto share = [&](std::int64_t ps) {
@@ -126,6 +149,10 @@ PageSection time_section(const StepOfPage& of) {
   if (rows.size() > 1)
     lead += fmt::format(" Stage {} ({}) waits least and sets the pace.", busiest->stage.value,
                         devices_text(busiest->devices));
+  if (rows.size() < all_rows.size())
+    lead +=
+        fmt::format(" Of {} that differ, the first of each stage and those that wait the least and the most are shown.",
+                    counted(static_cast<std::int64_t>(all_rows.size()), "row"));
   return {"time", "Where the time goes", lead,
           hatch_html() + legend_of(all) + bars(rows, breakdown.step) +
               details_html("As a table, to the picosecond", kinds_html(rows, all, breakdown)) + moves_html(rows, of) +

@@ -27,6 +27,7 @@ const page = (() => {
       if (column.type === "u8") columns[name] = of(1);
       if (column.type === "text") columns[name] = new TextDecoder().decode(of(1));
     }
+    if (data.document === null) data.document = JSON.parse(columns.document);
   }
 
   const grouped = (number) => String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");

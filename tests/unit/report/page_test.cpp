@@ -103,6 +103,16 @@ TEST(PageText, HoldsTheDocument) {
   EXPECT_EQ(data.at("document").at("model"), kEvil);
 }
 
+// Such as that of hundreds of unlike devices: 300 kB of text are a column, which deflates to nearly nothing.
+TEST(PageText, DeflatesALargeDocument) {
+  Page page = evil_page();
+  const std::size_t small = to_html(page).size();
+  page.document["more"] = std::string(300'000, 'a');
+  const std::string html = to_html(page);
+  EXPECT_LT(html.size(), small + 2'000);
+  EXPECT_NE(html.find("\"document\":null"), std::string::npos);
+  EXPECT_NE(html.find("\"document\":{\"type\":\"text\""), std::string::npos) << html.substr(0, 400);
+}
 TEST(PageText, IsTheSameEachTime) { EXPECT_EQ(to_html(evil_page()), to_html(evil_page())); }
 
 }  // namespace
