@@ -1,258 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // meshwright sweep: plan every point of a grid; finished points are kept in a database, so a sweep that was killed or
-// interrupted goes on where it was.
+// interrupted goes on where it was, and several processes with the same command share the points.
 #include <CLI/CLI.hpp>
-#include <set>
+#include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "cli/documents/figures/forecast.h"
 #include "cli/documents/figures/price.h"
-#include "cli/documents/pages/step_page.h"
 #include "cli/documents/search/planning.h"
+#include "cli/machine/shared_points.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
+#include "cli/verbs/sweep_points.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
-#include "core/plan/ranks.h"
 #include "report/charts/document_charts.h"
 #include "report/page/document_pages.h"
-#include "report/page/plan_summary.h"
 
 namespace meshwright {
 
 namespace {
 
-struct SweepOptions {
-  PlanningOptions planning;
-  std::string layers = "default", micro_batches = "auto", schedules;
+struct SweepOptions : SweepGrid {
   std::string db, output;
   std::string html, svg, chart = "heat-map", axes = "step,memory";
 };
 
-struct Point {
-  PlanningOptions options;  // those of the sweep with this point's layers, micro-batches and schedule
-  PlanRequest request;
-  Json result;  // as stored: {"feasible": true, ...} or {"feasible": false, "refused": wrong input, "reason": ...}
-  [[nodiscard]] bool feasible() const { return result.at("feasible").get<bool>(); }
-  [[nodiscard]] std::string reason() const { return result.at("reason").get<std::string>(); }
-  [[nodiscard]] double step() const { return result.at("step_time_s").get<double>(); }
-};
+using Point = SweepPlace;
 
-// The point as the progress and the sentence about rivals name it.
-std::string name_of_point(const Point& point) {
-  return fmt::format("({}, layers {}, micro-batches {})", point.options.schedule, point.options.layers,
-                     point.options.micro_batches);
-}
-
-std::vector<std::string> list(const std::string& text, const char* flag, const char* example) {
-  std::vector<std::string> items = split(text, ',');
-  for (const std::string& item : items)
-    require(!item.empty(), "{}: '{}' has an empty entry; expected a list such as {}.", flag, text, example);
-  return items;
-}
-
-bool same_point(const PlanRequest& a, const PlanRequest& b) {
-  return a.search.schedule == b.search.schedule && a.search.chunks == b.search.chunks &&
-         a.search.layers == b.search.layers && a.search.microbatches == b.search.microbatches;
-}
-
-std::vector<Point> grid(const SweepOptions& options, const Cluster& cluster) {
-  std::vector<Point> points;
-  const std::vector<std::string> schedules =
-      options.schedules.empty() ? std::vector<std::string>{""} : list(options.schedules, "--schedule", "1f1b,gpipe");
-  for (const std::string& schedule : schedules)
-    for (const std::string& layers : list(options.layers, "--layers", "4,8,16"))
-      for (const std::string& micro_batches : list(options.micro_batches, "--micro-batches", "8,16,32")) {
-        PlanningOptions point = options.planning;
-        point.schedule = schedule;
-        point.layers = layers;
-        point.micro_batches = micro_batches;
-        PlanRequest request = request_from_options(point, cluster);
-        if (schedule.empty()) point.schedule = usual_schedule(request.search);
-        for (const Point& known : points)
-          require(
-              !same_point(known.request, request),
-              "the sweep has the point (--schedule {}, --layers {}, --micro-batches {}) twice; list every value once.",
-              point.schedule, layers, micro_batches);
-        points.push_back({std::move(point), std::move(request), Json()});
-      }
-  return points;
-}
-
-Json forced_json(const ForcedSpecs& forced) {
-  Json specs = Json::object();
-  for (const auto& [tensor, spec] : forced) specs[tensor] = spec.to_text();
-  return specs;
-}
-
-// Options that a point does not use are not mentioned: a database that was made before they existed is read on.
-void add_used_options(Json& key, const PlanRequest& request) {
-  const Optimizer& optimizer = request.training.optimizer;
-  const SearchOptions& search = request.search;
-  if (is_auto(search.layers)) key["any_layers"] = true;
-  if (request.any_schedule()) key["any_schedule"] = true;
-  if (!is_auto(search.chunks)) key["chunks"] = std::get<int>(search.chunks);
-  if (!search.recompute_layers.empty()) key["recompute_layers"] = to_text(search.recompute_layers);
-  if (search.layer_cut != LayerOptions{}) key["layer_cut"] = to_json(search.layer_cut);
-  if (search.logical_mesh) key["logical_mesh"] = *search.logical_mesh;
-  if (search.batch_axis) key["batch_axis"] = *search.batch_axis;
-  if (!is_auto(search.cross_mesh)) key["cross_mesh"] = name_of(std::get<CrossMesh>(search.cross_mesh));
-  if (!request.conditions.empty()) key["conditions"] = request.conditions;
-  if (search.launch_for != nullptr) key["for"] = search.launch_for->name;
-  if (!search.forced.empty()) key["forced"] = forced_json(search.forced);
-  if (!search.method.forced.empty()) key["specs"] = forced_json(search.method.forced);
-  if (optimizer.kind == Optimizer::Kind::Momentum && optimizer.momentum != Optimizer{}.momentum)
-    key["momentum"] = optimizer.momentum;
-  if (optimizer.weight_decay != 0.0) key["weight_decay"] = optimizer.weight_decay;
-  if (optimizer.max_norm != 0.0) key["max_norm"] = optimizer.max_norm;
-  if (optimizer.loss_scale != 0.0) {
-    key["loss_scale"] = optimizer.loss_scale;
-    key["loss_scale_interval"] = optimizer.loss_scale_interval;
-  }
-  if (request.training.loss != LossReduction::Mean) key["loss"] = name_of(request.training.loss);
-  if (search.any_offload) key["offload"] = "auto";
-  if (request.training.offload != Offload::None) key["offload"] = name_of(request.training.offload);
-}
-
-// Everything the result depends on, in a fixed order. Files may change under their names: a manual method's stages,
-// given specs and the layers of --layer-starts and follow are spelled out.
-std::string key_of(const Point& point, const Costs& costs) {
-  const PlanRequest& request = point.request;
-  const SearchOptions& search = request.search;
-  // 0 stands for numbers that the search finds.
-  const auto* layers = std::get_if<int>(&search.layers);
-  const auto* microbatches = std::get_if<std::int64_t>(&search.microbatches);
-  Json stages = Json::array();
-  for (const Method::ManualStage& stage : search.method.stages) {
-    stages.push_back({stage.first_layer, stage.last_layer, stage.submesh.hosts, stage.submesh.devices_per_host,
-                      stage.logical_shape, stage.batch_axis ? Json(*stage.batch_axis) : Json()});
-    if (stage.submesh.group != 0) stages.back().push_back(stage.submesh.group);
-  }
-  Json key = {{"version", MESHWRIGHT_VERSION},
-              {"results", 4},  // which members a result has, and what they mean
-              {"model", to_json(request.model)},
-              {"cluster", to_json(request.cluster)},
-              {"batch", request.training.batch},
-              {"micro_batches", microbatches != nullptr ? *microbatches : 0},
-              {"layers", layers != nullptr ? *layers : 0},
-              {"dtype", name_of(request.training.dtype)},
-              {"optimizer", name_of(request.training.optimizer.kind)},
-              {"learning_rate", request.training.optimizer.learning_rate},
-              {"recompute", request.any_recompute() ? "auto" : name_of(std::get<Recompute>(search.recompute))},
-              {"schedule", name_of(request.first_schedule())},
-              {"method", search.method.text},
-              {"stages", std::move(stages)},
-              {"submesh_space", point.options.submesh_space},
-              {"logical_mesh_space", point.options.logical_mesh_space},
-              {"profile", costs.fingerprint + (costs.profile_as.empty() ? "" : " as " + costs.profile_as)}};
-  add_used_options(key, request);
-  return json_text(key);
-}
-
-// What points are compared by; kept in the database, and no part of the output.
-constexpr const char* kUncertainty = "uncertainty";
-
-constexpr const char* kDevicesOfGroups = "devices_of_groups";  // what a price is made of; no part of the output
 constexpr double kSecondsPerHour = 3600.0;
-
-// [host group] how many of its devices the plan uses.
-std::vector<int> devices_of_groups(const Plan& plan) {
-  std::vector<int> counts(plan.cluster.groups.size());
-  std::set<int> devices;
-  for (const StagePlan& stage : plan.stages) devices.insert(stage.devices.begin(), stage.devices.end());
-  for (const int device : devices) ++counts[static_cast<std::size_t>(plan.cluster.group_of_device(device))];
-  return counts;
-}
-
-// The step again with the names of its tasks, which a search does without.
-Json summary_of(const Plan& plan, const Costs& costs) {
-  StepRequest request = conditions_of(conditions_from_plan(plan.conditions));
-  request.name_tasks = true;
-  const SimulatedPlan simulated = simulated_plan(plan, "sweep", costs, request, DeviceFolding::WherePossible);
-  const std::optional<Breakdown> breakdown = find_breakdown(simulated, plan, costs);
-  return plan_summary(step_of_page(plan, simulated, breakdown));
-}
-
-Json result_of(const PredictedPlan& planned, const Costs& costs) {
-  const Plan& plan = planned.plan;
-  Json json = {{"feasible", true},
-               {"step_time_s", plan.predicted.step_time.si()},
-               {"lower_bound_s", plan.predicted.lower_bound.si()},
-               {"gap", relative_gap(plan.predicted.step_time, plan.predicted.lower_bound)},
-               {"lower_bound_within_layers_s", planned.result.lower_bound_within_layers.si()},
-               {"schedule", name_of(plan.schedule)},
-               {"num_layers", plan.layer_starts.size()},
-               {"num_micro_batches", plan.training.microbatches},
-               {"num_stages", plan.stages.size()},
-               {"num_devices", used_devices(plan)},
-               {kDevicesOfGroups, devices_of_groups(plan)},
-               {"longest_stage_wait_share", planned.prediction.stage_waits.longest},
-               {"mean_stage_wait_share", planned.prediction.stage_waits.mean},
-               {"peak_memory_bytes", bytes_json(planned.loaded.check.largest_peak())},
-               {"simulations", planned.result.log.simulations}};
-  add_throughput(json, throughput(plan, plan.predicted.step_time));
-  const auto uncertainty = uncertainty_of_plan(plan, planned.loaded.program, planned.alike(), costs);
-  add_forecast(json, forecast_of(plan, planned.result.graph, uncertainty, costs, plan.predicted.step_time));
-  if (uncertainty) json[kUncertainty] = to_json(*uncertainty);
-  json["plan"] = summary_of(plan, costs);
-  return json;
-}
-
-// A request that makes no sense at this point of the grid (more layers than ops) is a row with its reason, like one
-// that does not fit. nullopt: `stop` ended the search before it was done.
-std::optional<Json> plan_point(const Point& point, const Costs& costs, const std::string& lead,
-                               const std::function<bool()>& stop, std::optional<Plan>* plan) {
-  try {
-    PlanRequest request = point.request;
-    request.stop = stop;
-    PlanningOutcome outcome = search_plan(std::move(request), costs, lead);
-    if (outcome.interrupted) return std::nullopt;
-    if (!outcome.planned) return Json{{"feasible", false}, {"refused", false}, {"reason", outcome.reason}};
-    Json result = result_of(*outcome.planned, costs);
-    *plan = std::move(outcome.planned->plan);
-    return result;
-  } catch (const InputError& error) {
-    return Json{{"feasible", false}, {"refused", true}, {"reason", error.what()}};
-  }
-}
-
-std::string interval_of(const Json& result, const std::string& place) {
-  if (!result.contains("interval_s") || result.at("interval_s").is_null()) return "-";
-  const auto ends = get<std::vector<double>>(result, "interval_s", place);
-  require(ends.size() == 2, "{}: 'interval_s' must have two ends.", place);
-  return fmt::format("{} to {}", in_milliseconds(Seconds(ends[0])), in_milliseconds(Seconds(ends[1])));
-}
-
-constexpr const char* kReals[] = {
-    "step_time_s",       "lower_bound_s",    "gap", "longest_stage_wait_share", "mean_stage_wait_share",
-    "peak_memory_bytes", "tflops_per_device"};
-constexpr const char* kCounts[] = {"num_layers", "num_micro_batches", "num_stages", "num_devices"};
-
-// Reads what result_of or plan_point wrote; every member that is used later is looked at here.
-Json stored_result(const std::string& text, const std::string& db) {
-  const std::string place = db + ": a stored sweep point";
-  try {
-    Json result = parse_json(text, place);
-    if (get<bool>(result, "feasible", place)) {
-      for (const char* key : kReals) (void)get<double>(result, key, place);
-      for (const char* key : kCounts) (void)get<std::int64_t>(result, key, place);
-      (void)get<std::string>(result, "schedule", place);
-      (void)get<std::vector<int>>(result, kDevicesOfGroups, place);
-      (void)plan_summary_html(member(result, "plan", place), place);
-      if (result.contains(kUncertainty)) {
-        (void)uncertainty_from_json(result.at(kUncertainty), place);
-        (void)interval_of(result, place);
-      }
-    } else {
-      (void)get<bool>(result, "refused", place);
-      (void)get<std::string>(result, "reason", place);
-    }
-    return result;
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{} Another program has changed the database; give another --db.", error.what()));
-  }
-}
 
 // `intervals`: with a column of them.
 std::string table_text(const std::vector<Point>& points, std::optional<std::size_t> best, bool intervals) {
@@ -315,42 +94,108 @@ struct Sweep {
   std::optional<Plan> plan;  // of the best; unset when the point came from the database
 };
 
-// Fills in the points' results, from the database or by planning; each is committed before the next begins. A signal
-// ends it; the point whose search it cuts short is as unfinished as those after it.
-Sweep finish(std::vector<Point> points, const Costs& costs, const std::string& db_path) {
-  const Interruption interruption;
-  const auto stop = [&] { return interruption.requested(); };
-  ProfileDb db(db_path, ProfileDb::Mode::ReadWrite);
-  Sweep sweep;
-  const Seconds begin = now();
-  std::size_t searched = 0;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    Point& point = points[i];
-    const std::string number = fmt::format("point {}/{}", i + 1, points.size());
-    const std::string name = fmt::format(" {}: ", name_of_point(point));
-    const std::string key = key_of(point, costs);
-    std::optional<Plan> plan;
-    if (const std::optional<std::string> stored = db.sweep_result(key)) {
-      Progress()(number + name + "stored");
-      point.result = stored_result(*stored, db_path);
-    } else {
-      std::optional<Json> result;
-      // Points that are stored take no time: those that were searched tell how long the rest may take.
-      const std::string left =
-          searched == 0 ? ""
-                        : fmt::format(" (about {} left)", roughly(static_cast<double>(points.size() - i) /
-                                                                  static_cast<double>(searched) * (now() - begin)));
-      if (!stop()) result = plan_point(point, costs, number + left + name, stop, &plan);
-      ++searched;
-      if (!result) continue;
-      point.result = *std::move(result);
-      db.put_sweep_point({key, json_text(point.result)});
+// The points of a sweep that this process finishes, beside others that may have been started with the same command.
+class SweepWork {
+ public:
+  SweepWork(std::vector<Point>& points, const Costs& costs, const std::string& db)
+      : points_(points), costs_(costs), db_path_(db), db_(db, ProfileDb::Mode::ReadWrite), shared_(db + "-points") {
+    for (const Point& point : points) keys_.push_back(key_of(point, costs));
+    done_.resize(points.size(), false);
+  }
+
+  // Fills in the points' results, from the database or by planning; each is committed before the next begins. What
+  // another process is planning is waited for, and planned here if that process ends without. A signal ends it; the
+  // point whose search it cuts short is as unfinished as those after it.
+  void finish_all(const StartedPlace& place) {
+    const std::size_t count = points_.size();
+    const std::size_t first = count * static_cast<std::size_t>(place.number) / static_cast<std::size_t>(place.of);
+    for (;;) {
+      bool waits = false;
+      for (std::size_t k = 0; k < count; ++k) {
+        const std::size_t i = (first + k) % count;
+        if (!done_[i] && !stop()) waits |= !finish(i);
+      }
+      if (!waits || stop()) return;
+      std::this_thread::sleep_for(kPause);
     }
-    sweep.points.push_back(std::move(point));
+  }
+  [[nodiscard]] bool is_done(std::size_t i) const { return done_[i]; }
+  // Of the best point so far that was planned here.
+  [[nodiscard]] std::optional<Plan> plan_of(std::size_t i) const { return planned_ == i ? plan_ : std::nullopt; }
+
+ private:
+  static constexpr auto kPause = std::chrono::milliseconds(100);
+
+  [[nodiscard]] bool stop() const { return interruption_.requested(); }
+
+  // False: another process has the point.
+  bool finish(std::size_t i) {
+    if (take_stored(i)) return true;
+    if (!shared_.claim(keys_[i])) return false;
+    // Another process may have finished it before its claim ended.
+    if (!take_stored(i)) plan(i);
+    shared_.release(keys_[i]);
+    return true;
+  }
+
+  [[nodiscard]] std::string lead(std::size_t i, const std::string& left) const {
+    return fmt::format("point {}/{}{} {}: ", i + 1, points_.size(), left, name_of_point(points_[i]));
+  }
+
+  bool take_stored(std::size_t i) {
+    const std::optional<std::string> stored = db_.sweep_result(keys_[i]);
+    if (!stored) return false;
+    Progress()(lead(i, "") + "stored");
+    points_[i].result = stored_result(*stored, db_path_);
+    done_[i] = true;
+    return true;
+  }
+
+  void plan(std::size_t i) {
+    // Points that are stored take no time: those that were searched tell how long the rest may take.
+    const auto open = static_cast<double>(std::count(done_.begin(), done_.end(), false));
+    const std::string left =
+        searched_ == 0 ? "" : fmt::format(" (about {} left)", roughly(open / searched_ * (now() - begin_)));
+    std::optional<Plan> plan;
+    std::optional<Json> result = plan_point(
+        points_[i], costs_, lead(i, left), [this] { return stop(); }, &plan);
+    ++searched_;
+    if (!result) return;
+    points_[i].result = *std::move(result);
+    db_.put_sweep_point({keys_[i], json_text(points_[i].result)});
+    done_[i] = true;
+    const bool better = points_[i].feasible() && (!planned_ || points_[i].step() < points_[*planned_].step() ||
+                                                  (points_[i].step() == points_[*planned_].step() && i < *planned_));
+    if (!better) return;
+    planned_ = i;
+    plan_ = std::move(plan);
+  }
+
+  std::vector<Point>& points_;
+  const Costs& costs_;
+  const std::string& db_path_;
+  const Interruption interruption_;
+  ProfileDb db_;
+  SharedPoints shared_;
+  std::vector<std::string> keys_;
+  std::vector<bool> done_;
+  const Seconds begin_ = now();
+  double searched_ = 0.0;
+  std::optional<std::size_t> planned_;
+  std::optional<Plan> plan_;  // of that
+};
+
+Sweep finish(std::vector<Point> points, const Costs& costs, const std::string& db, const StartedPlace& place) {
+  SweepWork work(points, costs, db);
+  work.finish_all(place);
+  Sweep sweep;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!work.is_done(i)) continue;
+    sweep.points.push_back(std::move(points[i]));
     const Point& done = sweep.points.back();
     if (!done.feasible() || (sweep.best && sweep.points[*sweep.best].step() <= done.step())) continue;
     sweep.best = sweep.points.size() - 1;
-    sweep.plan = std::move(plan);
+    sweep.plan = work.plan_of(i);
   }
   sweep.left = points.size() - sweep.points.size();
   return sweep;
@@ -431,7 +276,7 @@ void sweep(SweepOptions options, const std::string& command_line) {
   const DevicePrices prices = device_prices_from_text(options.planning.price, cluster);
   require(options.chart == "heat-map" || options.chart == "front",
           "--chart: '{}' is neither heat-map nor front; give one of them.", options.chart);
-  std::vector<Point> points = grid(options, cluster);
+  std::vector<Point> points = points_of(options, cluster);
   std::vector<std::string> others = files_read(options.planning);
   others.push_back(options.db);
   expect_writable(options.output, others);
@@ -440,7 +285,9 @@ void sweep(SweepOptions options, const std::string& command_line) {
   others.push_back(options.svg);
   expect_writable(options.html, others);
   const PlanRequest request = points.front().request;  // what does not change over the grid
-  const Sweep done = finish(std::move(points), costs, options.db);
+  const StartedPlace place = started_place();
+  const Sweep done = finish(std::move(points), costs, options.db, place);
+  if (!place.speaks && done.left == 0) return;  // the first process says the same
   const Json json = to_json(done, request, costs, prices);
   const bool all_refused =
       done.left == 0 && std::all_of(done.points.begin(), done.points.end(), [](const Point& point) {

@@ -2,10 +2,12 @@
 // Measures this machine's processor: ops, collectives, copies between devices and the cost of a Run, each on
 // `concurrency` threads at once, as they will run in a plan (cores share memory bandwidth and clocks).
 //
-// A sample is the slowest thread's time; small ops are repeated inside one until it lasts `min_sample`.
+// A sample is the slowest thread's time; small ops are repeated inside one until it lasts `min_sample`, around sets of
+// operands that caches do not hold together, as they do not hold those of a step.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,8 @@ namespace meshwright {
 // "Intel(R) Xeon(R) Processor, 2 threads" and "oneDNN 2.6.3; g++ 12.2.0": provenance.
 [[nodiscard]] std::string describe_device();
 [[nodiscard]] std::string describe_libraries();
+
+struct HostOperands;
 
 // Ops run on `threads` at once; `memory` is what their operands may take together.
 class HostMeasurer final : public Measurer {
@@ -37,8 +41,17 @@ class HostMeasurer final : public Measurer {
   [[nodiscard]] std::string describe_libraries() const override;
 
  private:
+  struct OpCall {
+    const Graph* graph = nullptr;
+    OpId op{0};
+    std::vector<std::int64_t> local_sizes;
+    bool operator==(const OpCall&) const = default;
+  };
   int threads_;
   Bytes memory_;
+  // What was measured last, and its operands by thread: it is often asked for again at once.
+  OpCall asked_;
+  std::vector<std::shared_ptr<HostOperands>> operands_;
 };
 
 }  // namespace meshwright

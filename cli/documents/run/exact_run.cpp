@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/documents/run/exact_run.h"
 
-#include "cli/documents/report.h"
+#include "cli/documents/figures/report.h"
 #include "core/base/errors.h"
 #include "core/base/text_table.h"
 #include "executor/exact/residue.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/documents/reuse.h"
+#include "cli/documents/step/reuse.h"
 #include "core/base/json.h"
 #include "core/planner/make_plan.h"
 #include "executor/check/exact_check.h"

@@ -98,6 +98,28 @@ HfTensorTable bloom() {
       {"lm_head.weight"}};
 }
 
+// The dimensions of a head that are rotated lie in pairs.
+HfTensorTable gptj() {
+  return {{"gptj"},
+          "transformer.",
+          {{"wte", "transformer.wte.weight", "vocab embed"},
+           {"blk#.ln1.gamma", "transformer.h.#.ln_1.weight", "embed"},
+           {"blk#.ln1.beta", "transformer.h.#.ln_1.bias", "embed"},
+           {"blk#.attn.q.weight", "transformer.h.#.attn.q_proj.weight", "(kv_heads group ^head_dim) embed"},
+           {"blk#.attn.k.weight", "transformer.h.#.attn.k_proj.weight", "(kv_heads ^head_dim) embed"},
+           {"blk#.attn.v.weight", "transformer.h.#.attn.v_proj.weight", "(kv_heads head_dim) embed"},
+           {"blk#.attn.out.weight", "transformer.h.#.attn.out_proj.weight", "embed (kv_heads group head_dim)"},
+           {"blk#.mlp.up.weight", "transformer.h.#.mlp.fc_in.weight", "mlp embed"},
+           {"blk#.mlp.up.bias", "transformer.h.#.mlp.fc_in.bias", "mlp"},
+           {"blk#.mlp.down.weight", "transformer.h.#.mlp.fc_out.weight", "embed mlp"},
+           {"blk#.mlp.down.bias", "transformer.h.#.mlp.fc_out.bias", "embed"},
+           {"blk.final_norm.gamma", "transformer.ln_f.weight", "embed"},
+           {"blk.final_norm.beta", "transformer.ln_f.bias", "embed"},
+           {"head.weight", "lm_head.weight", "vocab embed"},
+           {"head.bias", "lm_head.bias", "vocab"}},
+          {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}};
+}
+
 HfTensorTable gpt_neox() {
   return {{"gpt_neox"},
           "gpt_neox.",
@@ -292,9 +314,10 @@ HfTensorTable resnet(std::int64_t layers) {
 }
 
 std::vector<HfTensorTable> all_tables() {
-  std::vector<HfTensorTable> all = {gpt2(), opt(), bloom(), gpt_neox(), bert(), falcon(), t5(), vit()};
+  std::vector<HfTensorTable> all = {gpt2(), opt(), bloom(), gptj(), gpt_neox(), bert(), falcon(), t5(), vit()};
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
+  for (HfTensorTable& table : hf_scan_tables()) all.push_back(std::move(table));
   return all;
 }
 

@@ -113,6 +113,89 @@ Rows gemma_rows() {
           {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
 }
 
+// Which keys a query sees is chosen by scores of their own.
+Rows indexer_rows() {
+  return {
+      {"blk#.attn.index.q.weight", "model.layers.#.self_attn.indexer.wq_b.weight", "(index_heads index_dim) q_rank"},
+      {"blk#.attn.index.k.weight", "model.layers.#.self_attn.indexer.wk.weight", "index_dim embed"},
+      {"blk#.attn.index.k_norm.gamma", "model.layers.#.self_attn.indexer.k_norm.weight", "index_dim"},
+      {"blk#.attn.index.k_norm.beta", "model.layers.#.self_attn.indexer.k_norm.bias", "index_dim"},
+      {"blk#.attn.index.weights.weight", "model.layers.#.self_attn.indexer.weights_proj.weight", "index_heads embed"}};
+}
+
+// Norms whose weights are stored less one, and attention whose results are gated: each head's query and gate.
+Rows gated_attention_rows() {
+  return {{"blk#.ln1.gamma", "model.layers.#.input_layernorm.weight", "embed +1"},
+          {"blk#.ln2.gamma", "model.layers.#.post_attention_layernorm.weight", "embed +1"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "head_dim +1"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "head_dim +1"},
+          {"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *head_dim) embed"},
+          {"blk#.attn.gate.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group *head_dim)"},
+          {"blk#.attn.gate.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group *head_dim)"},
+          {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
+}
+
+Rows delta_rows() {
+  return {{"blk#.delta.a_log", "model.layers.#.linear_attn.A_log", "(delta_heads delta_group)"},
+          {"blk#.delta.dt_bias", "model.layers.#.linear_attn.dt_bias", "(delta_heads delta_group)"},
+          {"blk#.delta.q.conv.weight", "model.layers.#.linear_attn.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.k.conv.weight", "model.layers.#.linear_attn.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.v.conv.weight", "model.layers.#.linear_attn.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.norm.gamma", "model.layers.#.linear_attn.norm.weight", "delta_dim"},
+          {"blk#.delta.out.weight", "model.layers.#.linear_attn.out_proj.weight",
+           "embed (delta_heads delta_group delta_dim)"},
+          {"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_expert.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_expert.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_expert.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared_gate.weight", "model.layers.#.mlp.shared_expert_gate.weight", "one embed"}};
+}
+
+// What a group of heads reads lies together: its query, key, values and their gates.
+Rows qwen3_next_rows() {
+  return {{"blk#.delta.q.weight", "model.layers.#.linear_attn.in_proj_qkvz.weight", "(delta_heads *key_dim) embed"},
+          {"blk#.delta.k.weight", "model.layers.#.linear_attn.in_proj_qkvz.weight", "(delta_heads *key_dim) embed"},
+          {"blk#.delta.v.weight", "model.layers.#.linear_attn.in_proj_qkvz.weight",
+           "(delta_heads *delta_group *delta_dim) embed"},
+          {"blk#.delta.z.weight", "model.layers.#.linear_attn.in_proj_qkvz.weight",
+           "(delta_heads *delta_group *delta_dim) embed"},
+          {"blk#.delta.b.weight", "model.layers.#.linear_attn.in_proj_ba.weight", "(delta_heads *delta_group) embed"},
+          {"blk#.delta.a.weight", "model.layers.#.linear_attn.in_proj_ba.weight", "(delta_heads *delta_group) embed"}};
+}
+
+Rows qwen3_5_rows() {
+  return {{"blk#.delta.q.weight", "model.layers.#.linear_attn.in_proj_qkv.weight", "*(delta_heads key_dim) embed"},
+          {"blk#.delta.k.weight", "model.layers.#.linear_attn.in_proj_qkv.weight", "*(delta_heads key_dim) embed"},
+          {"blk#.delta.v.weight", "model.layers.#.linear_attn.in_proj_qkv.weight",
+           "*(delta_heads delta_group delta_dim) embed"},
+          {"blk#.delta.z.weight", "model.layers.#.linear_attn.in_proj_z.weight",
+           "(delta_heads delta_group delta_dim) embed"},
+          {"blk#.delta.b.weight", "model.layers.#.linear_attn.in_proj_b.weight", "(delta_heads delta_group) embed"},
+          {"blk#.delta.a.weight", "model.layers.#.linear_attn.in_proj_a.weight", "(delta_heads delta_group) embed"}};
+}
+
+// The same in a file that has another model beside it, of images.
+HfTensorTable as_part(HfTensorTable table, const std::string& type, const std::string& model, const std::string& head,
+                      std::vector<std::string> left_out) {
+  constexpr std::string_view kModel = "model.", kHead = "lm_head.";
+  const auto renamed = [&](std::string& name) {
+    if (name.starts_with(kModel))
+      name.replace(0, kModel.size(), model);
+    else if (name.starts_with(kHead))
+      name.replace(0, kHead.size(), head);
+  };
+  table.model_types = {type};
+  table.prefix = "";
+  for (HfTensorRow& row : table.rows) renamed(row.theirs);
+  for (std::string& name : table.left_out) renamed(name);
+  table.left_out.insert(table.left_out.end(), left_out.begin(), left_out.end());
+  return table;
+}
+
 Rows olmo2_rows() {
   return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
           {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"},
@@ -182,9 +265,16 @@ HfTensorTable with_further_tokens(HfTensorTable table) {
 }  // namespace
 
 std::vector<HfTensorTable> hf_decoder_tables() {
+  const HfTensorTable gemma = like_llama({"gemma", "gemma3_text"}, {gemma_rows()}),
+                      qwen3_5 = like_llama({"qwen3_5_text"}, {qwen3_5_rows(), delta_rows(), gated_attention_rows()});
   return {
+      gemma,
+      as_part(gemma, "gemma3", "language_model.model.", "language_model.lm_head.",
+              {"vision_tower.*", "multi_modal_projector.*"}),
+      qwen3_5,
+      as_part(qwen3_5, "qwen3_5", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
+      like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_attention_rows()}),
       like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3"}, {}),
-      like_llama({"gemma", "gemma3_text"}, {gemma_rows()}),
       like_llama({"olmo2"}, {olmo2_rows()}),
       like_llama({"stablelm"}, {layer_norm_rows()}),
       like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
@@ -195,7 +285,9 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       like_llama({"qwen3_moe"}, {expert_rows()}),
       with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
       like_llama({"gpt_oss"}, {gpt_oss_rows()}),
-      with_further_tokens(like_llama({"deepseek_v3", "kimi_k2"}, {latent_rows(), plain_latent_rows(), expert_rows()}))};
+      with_further_tokens(like_llama({"deepseek_v3", "kimi_k2"}, {latent_rows(), plain_latent_rows(), expert_rows()})),
+      with_further_tokens(
+          like_llama({"deepseek_v32"}, {indexer_rows(), latent_rows(), plain_latent_rows(), expert_rows()}))};
 }
 
 }  // namespace meshwright

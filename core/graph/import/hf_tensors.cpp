@@ -2,6 +2,7 @@
 #include "core/graph/import/hf_tensors.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -42,7 +43,7 @@ std::string with(std::string text, std::string_view what, const std::string& val
 // A layout, parsed.
 struct Factor {
   std::string dim;  // "1": none of ours
-  bool part = false, interleaved = false;
+  bool part = false, interleaved = false, rotated_alone = false;
 };
 struct FileDim {
   std::vector<Factor> factors;
@@ -55,8 +56,10 @@ struct Layout {
 
 Factor factor_from(std::string_view text) {
   Factor factor;
-  for (; !text.empty() && (text.front() == '*' || text.front() == '~'); text.remove_prefix(1))
+  for (; !text.empty() && std::string_view("*~^").find(text.front()) != std::string_view::npos; text.remove_prefix(1)) {
     (text.front() == '*' ? factor.part : factor.interleaved) = true;
+    factor.rotated_alone |= text.front() == '^';
+  }
   factor.dim = text;
   return factor;
 }
@@ -127,29 +130,43 @@ std::int64_t size_of_factors(const Tensor& tensor, const FileDim& dim) {
 std::int64_t starred_size(const Part& part) {
   for (const FileDim& dim : part.layout.dims) {
     if (dim.part) return size_of_factors(*part.parameter, dim);
+    std::int64_t product = 0;
     for (const Factor& factor : dim.factors)
-      if (factor.part) return size_in(*part.parameter, factor.dim);
+      if (factor.part) product = std::max<std::int64_t>(product, 1) * size_in(*part.parameter, factor.dim);
+    if (product > 0) return product;
   }
   return 0;
 }
 
-// The place of `part`, whose tensor has parts of `total` along the star, of which those before it count `before`.
-TensorPiece piece_of(const Part& part, std::int64_t before, std::int64_t total) {
+// Along a star: what the parts of a tensor count, and those before this one.
+struct Along {
+  std::int64_t before, total;
+};
+
+// The place of `part`. `rotated`: how many dimensions of a head are, 0: all.
+TensorPiece piece_of(const Part& part, Along along, std::int64_t rotated) {
   const Tensor& tensor = *part.parameter;
   TensorPiece piece;
   piece.dims.assign(tensor.dims.size(), {0, false});
   std::int64_t stride = 1;
   for (auto dim = part.layout.dims.rbegin(); dim != part.layout.dims.rend(); ++dim) {
     const std::int64_t outer = stride;
+    std::optional<std::int64_t> of_part;  // the stride of the innermost starred factor
     for (auto factor = dim->factors.rbegin(); factor != dim->factors.rend(); ++factor) {
-      const std::int64_t size = size_in(tensor, factor->dim);
-      if (factor->dim != "1") piece.dims[position_in(tensor, factor->dim).value()] = {stride, factor->interleaved};
-      if (factor->part) piece.first += before * stride;
-      stride *= factor->part ? total : size;
+      if (factor->dim != "1")
+        piece.dims[position_in(tensor, factor->dim).value()] = {stride, factor->interleaved,
+                                                                factor->rotated_alone ? rotated : 0};
+      if (factor->part && !of_part) {
+        of_part = stride;
+        piece.first += along.before * stride;
+      }
+      stride *= size_in(tensor, factor->dim);
+      const auto next = std::next(factor);
+      if (factor->part && (next == dim->factors.rend() || !next->part)) stride = *of_part * along.total;
     }
     if (dim->part) {
-      piece.first += before * outer;
-      stride = outer * total;
+      piece.first += along.before * outer;
+      stride = outer * along.total;
     }
     piece.shape.insert(piece.shape.begin(), stride / outer);
   }
@@ -162,8 +179,8 @@ std::string dim_in_name(const std::string& name) {
   return begin == std::string::npos ? "" : name.substr(begin + 1, end - begin - 1);
 }
 
-std::vector<TensorPiece> pieces_of(const std::string& name, const Part& part, std::int64_t before, std::int64_t total) {
-  TensorPiece piece = piece_of(part, before, total);
+std::vector<TensorPiece> pieces_of(const std::string& name, const Part& part, Along along, std::int64_t rotated) {
+  TensorPiece piece = piece_of(part, along, rotated);
   const std::string dim = dim_in_name(name);
   if (dim.empty()) {
     piece.name = name;
@@ -176,6 +193,13 @@ std::vector<TensorPiece> pieces_of(const std::string& name, const Part& part, st
     pieces.push_back(piece);
   }
   return pieces;
+}
+
+// Of each head, as the first rotation has it; 0: all.
+std::int64_t rotated_dims(const Graph& graph) {
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::Rotary) return op.attributes.rotary_dims;
+  return 0;
 }
 
 // Each parameter in a tensor of its name and shape.
@@ -245,6 +269,7 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
     require(found, "the model's parameter '{}' has no counterpart in the files of '{}' models.", tensor.name,
             model_type_);
   }
+  const std::int64_t rotated = rotated_dims(graph);
   std::map<TensorId, ParameterPlace> places;
   for (auto& [name, of_tensor] : parts) {
     std::sort(of_tensor.begin(), of_tensor.end(), [](const Part& a, const Part& b) { return a.row < b.row; });
@@ -252,7 +277,8 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
     for (const Part& part : of_tensor) total += starred_size(part);
     MW_CHECK(total > 0 || of_tensor.size() == 1, "'{}' has parts, but no star says where", name);
     for (const Part& part : of_tensor) {
-      places[part.parameter->id] = {part.parameter->id, part.layout.shift, pieces_of(name, part, before, total)};
+      places[part.parameter->id] = {part.parameter->id, part.layout.shift,
+                                    pieces_of(name, part, {before, total}, rotated)};
       before += starred_size(part);
     }
   }

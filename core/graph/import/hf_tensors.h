@@ -22,8 +22,9 @@ namespace meshwright {
 // heads' rows, "1" a dimension of size 1. A star says that the tensor has parts, which follow one another there in the
 // order of the rows that share the tensor: "embed *(kv_heads head_dim)" for keys behind queries, "(kv_heads *1
 // head_dim) embed" for each head's query, key and value. A dimension of pairs that stand side by side, where ours has
-// the first halves first, has a tilde: "~rope_dim". "@2" is our third dimension, whatever its name. "+1" at the end:
-// ours is theirs plus one.
+// the first halves first, has a tilde: "~rope_dim"; where only the first dimensions of each head are rotated, and lie
+// in pairs, a roof: "^head_dim". Stars on neighbours in one bracket count together: "(delta_heads *delta_group
+// *delta_dim)". "@2" is our third dimension, whatever its name. "+1" at the end: ours is theirs plus one.
 //
 // The first row counts whose layout names no dimension that the parameter lacks, and where the model has the parameter
 // `beside`, if one is named.
@@ -40,6 +41,8 @@ struct HfTensorTable {
 [[nodiscard]] const std::vector<HfTensorTable>& hf_tensor_tables();
 // Those of decoders with rotated heads; part of the former.
 [[nodiscard]] std::vector<HfTensorTable> hf_decoder_tables();
+// Those of models with scans; part of it too.
+[[nodiscard]] std::vector<HfTensorTable> hf_scan_tables();
 
 // A tensor of the file that holds a parameter, or some indices of it.
 struct TensorPiece {
@@ -48,7 +51,8 @@ struct TensorPiece {
   std::int64_t first = 0;  // where the parameter's first element lies in it
   struct DimWalk {
     std::int64_t stride;
-    bool interleaved;  // index j of n lies at 2 j, or at 2 (j - n/2) + 1 from n/2 on
+    bool interleaved;        // index j of n lies at 2 j, or at 2 (j - n/2) + 1 from n/2 on
+    std::int64_t pairs = 0;  // interleaved: how many indices lie so, the first ones; 0: all
   };
   std::vector<DimWalk> dims;                     // [dimension of the parameter]
   std::optional<std::size_t> dim_of_index = {};  // the dimension of which it holds one index alone
@@ -56,8 +60,9 @@ struct TensorPiece {
   // The position of element `i` of dimension `d`, behind `first`.
   [[nodiscard]] std::int64_t at(std::size_t d, std::int64_t i, std::int64_t size) const {
     const DimWalk& walk = dims[d];
-    if (!walk.interleaved) return i * walk.stride;
-    const std::int64_t half = size / 2;
+    const std::int64_t paired = walk.pairs > 0 ? walk.pairs : size;
+    if (!walk.interleaved || i >= paired) return i * walk.stride;
+    const std::int64_t half = paired / 2;
     return (i < half ? 2 * i : 2 * (i - half) + 1) * walk.stride;
   }
 };

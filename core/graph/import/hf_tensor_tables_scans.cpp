@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What models with scans call their tensors, and how they lay them out. Linear layers are (out, in).
+#include <utility>
+
+#include "core/graph/import/hf_tensors.h"
+
+namespace meshwright {
+
+namespace {
+
+using Rows = std::vector<HfTensorRow>;
+
+// What Mamba and Mamba-2 name alike.
+Rows shared_rows() {
+  return {
+      {"wte", "backbone.embeddings.weight", "vocab embed"},
+      {"blk#.ln.gamma", "backbone.layers.#.norm.weight", "embed"},
+      {"blk#.scan.d", "backbone.layers.#.mixer.D", "(scan_groups scan_heads)"},
+      {"blk#.scan.out.weight", "backbone.layers.#.mixer.out_proj.weight", "embed (scan_groups scan_heads scan_dim)"},
+      {"blk#.scan.out.bias", "backbone.layers.#.mixer.out_proj.bias", "embed"},
+      {"blk.final_norm.gamma", "backbone.norm_f.weight", "embed"},
+      {"head.weight", "lm_head.weight", "vocab embed"}};
+}
+
+HfTensorTable with_shared(std::vector<std::string> types, Rows own) {
+  HfTensorTable table{std::move(types), "backbone.", std::move(own), {"lm_head.weight"}};
+  for (HfTensorRow& row : shared_rows()) table.rows.push_back(std::move(row));
+  return table;
+}
+
+// Every channel is a head.
+HfTensorTable mamba() {
+  return with_shared(
+      {"mamba"},
+      {{"blk#.scan.x.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads scan_dim) embed"},
+       {"blk#.scan.z.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads scan_dim) embed"},
+       {"blk#.scan.x.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads scan_dim)"},
+       {"blk#.scan.z.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads scan_dim)"},
+       {"blk#.scan.x.conv.weight", "backbone.layers.#.mixer.conv1d.weight", "channel 1 kernel"},
+       {"blk#.scan.x.conv.bias", "backbone.layers.#.mixer.conv1d.bias", "channel"},
+       {"blk#.scan.dt_down.weight", "backbone.layers.#.mixer.x_proj.weight",
+        "*scan_rank (scan_groups scan_heads scan_dim)"},
+       {"blk#.scan.b.weight", "backbone.layers.#.mixer.x_proj.weight", "*state (scan_groups scan_heads scan_dim)"},
+       {"blk#.scan.c.weight", "backbone.layers.#.mixer.x_proj.weight", "*state (scan_groups scan_heads scan_dim)"},
+       {"blk#.scan.dt.weight", "backbone.layers.#.mixer.dt_proj.weight", "(scan_groups scan_heads) scan_rank"},
+       {"blk#.scan.dt_bias", "backbone.layers.#.mixer.dt_proj.bias", "(scan_groups scan_heads)"},
+       {"blk#.scan.a_log", "backbone.layers.#.mixer.A_log", "(scan_groups scan_heads) state"}});
+}
+
+Rows mamba2_rows() {
+  return {{"blk#.scan.z.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads scan_dim) embed"},
+          {"blk#.scan.x.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads scan_dim) embed"},
+          {"blk#.scan.b.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups state) embed"},
+          {"blk#.scan.c.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups state) embed"},
+          {"blk#.scan.dt.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads) embed"},
+          {"blk#.scan.z.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads scan_dim)"},
+          {"blk#.scan.x.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads scan_dim)"},
+          {"blk#.scan.b.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups state)"},
+          {"blk#.scan.c.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups state)"},
+          {"blk#.scan.dt.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads)"},
+          {"blk#.scan.x.conv.weight", "backbone.layers.#.mixer.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.scan.b.conv.weight", "backbone.layers.#.mixer.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.scan.c.conv.weight", "backbone.layers.#.mixer.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.scan.x.conv.bias", "backbone.layers.#.mixer.conv1d.bias", "*channel"},
+          {"blk#.scan.b.conv.bias", "backbone.layers.#.mixer.conv1d.bias", "*channel"},
+          {"blk#.scan.c.conv.bias", "backbone.layers.#.mixer.conv1d.bias", "*channel"},
+          {"blk#.scan.a_log", "backbone.layers.#.mixer.A_log", "(scan_groups scan_heads)"},
+          {"blk#.scan.dt_bias", "backbone.layers.#.mixer.dt_bias", "(scan_groups scan_heads)"},
+          {"blk#.scan.norm.gamma", "backbone.layers.#.mixer.norm.weight", "inner"},
+          {"blk#.scan.norm.gamma", "backbone.layers.#.mixer.norm.weight", "(scan_groups group_width)"}};
+}
+
+// Scans, attention, feed-forwards and experts, one to a layer.
+HfTensorTable nemotron_h() {
+  HfTensorTable table = with_shared({"nemotron_h"}, mamba2_rows());
+  const Rows other = {
+      {"blk#.attn.q.weight", "backbone.layers.#.mixer.q_proj.weight", "(kv_heads group head_dim) embed"},
+      {"blk#.attn.k.weight", "backbone.layers.#.mixer.k_proj.weight", "(kv_heads head_dim) embed"},
+      {"blk#.attn.v.weight", "backbone.layers.#.mixer.v_proj.weight", "(kv_heads head_dim) embed"},
+      {"blk#.attn.out.weight", "backbone.layers.#.mixer.o_proj.weight", "embed (kv_heads group head_dim)"},
+      {"blk#.attn.q.bias", "backbone.layers.#.mixer.q_proj.bias", "(kv_heads group head_dim)"},
+      {"blk#.attn.k.bias", "backbone.layers.#.mixer.k_proj.bias", "(kv_heads head_dim)"},
+      {"blk#.attn.v.bias", "backbone.layers.#.mixer.v_proj.bias", "(kv_heads head_dim)"},
+      {"blk#.attn.out.bias", "backbone.layers.#.mixer.o_proj.bias", "embed"},
+      {"blk#.mlp.up.weight", "backbone.layers.#.mixer.up_proj.weight", "mlp embed"},
+      {"blk#.mlp.up.bias", "backbone.layers.#.mixer.up_proj.bias", "mlp"},
+      {"blk#.mlp.down.weight", "backbone.layers.#.mixer.down_proj.weight", "embed mlp"},
+      {"blk#.mlp.down.bias", "backbone.layers.#.mixer.down_proj.bias", "embed"}};
+  table.rows.insert(table.rows.end(), other.begin(), other.end());
+  return table;
+}
+
+}  // namespace
+
+std::vector<HfTensorTable> hf_scan_tables() { return {mamba(), with_shared({"mamba2"}, mamba2_rows()), nemotron_h()}; }
+
+}  // namespace meshwright
