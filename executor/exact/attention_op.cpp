@@ -21,7 +21,7 @@ using Extra = Attributes::Extra;
 using AttendingPass = AttentionBlock::Pass;
 enum Salt : std::uint64_t { kQuery = 11, kKey, kValue, kScore, kSum, kHead };
 
-void add_to(double& to, Residue value) { to = static_cast<double>(plus(of_stored(to), value)); }
+void add_to(double& to, Residue value) { to = stored(plus(of_stored(to), value)); }
 
 // An attention, or its backward, to one block of keys.
 class BlockOfKeys {

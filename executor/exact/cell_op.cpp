@@ -234,8 +234,7 @@ void run_cells(const Call& o) {
     for (std::size_t k = 0; k < out[r].inside.size(); ++k) {
       const Residue once = constants(kResult + number, k), twice = constants(kOther + number, k);
       for (std::size_t c = 0; c < out[r].first.size(); ++c)
-        result[out[r].first[c] + out[r].inside[k]] =
-            static_cast<double>(plus(times(once, sum[r][c]), times(twice, square[r][c])));
+        result[out[r].first[c] + out[r].inside[k]] = stored(plus(times(once, sum[r][c]), times(twice, square[r][c])));
     }
   }
 }

@@ -23,7 +23,7 @@ void fill_tile(std::uint64_t key, const std::vector<Dim>& sizes, std::span<const
       rest /= shape[d - 1];
       stride *= sizes[d - 1].size;
     }
-    out[i] = static_cast<double>(scrambled(key, static_cast<std::uint64_t>(place)));
+    out[i] = stored(scrambled(key, static_cast<std::uint64_t>(place)));
   }
 }
 

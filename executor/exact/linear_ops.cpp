@@ -53,20 +53,20 @@ void contract(const Call& o) {
       sum += of_a[terms.first[t]] * of_b[terms.second[t]];
       sum = (sum & kPrime) + (sum >> 31);
     }
-    result[r] = static_cast<double>(reduced(sum));
+    result[r] = stored(reduced(sum));
   }
 }
 
 void scale(const Call& o) {
   const std::vector<Residue> x = read(o.in(0), o.elements(0));
   const Residue factor = of_constant(o.attributes().scale);
-  for (std::size_t i = 0; i < x.size(); ++i) o.out(0)[i] = static_cast<double>(times(x[i], factor));
+  for (std::size_t i = 0; i < x.size(); ++i) o.out(0)[i] = stored(times(x[i], factor));
 }
 
 void shift(const Call& o) {
   const std::vector<Residue> x = read(o.in(0), o.elements(0));
   const Residue by = of_constant(o.attributes().value);
-  for (std::size_t i = 0; i < x.size(); ++i) o.out(0)[i] = static_cast<double>(plus(x[i], by));
+  for (std::size_t i = 0; i < x.size(); ++i) o.out(0)[i] = stored(plus(x[i], by));
 }
 
 void reduce_sum(const Call& o) {
@@ -74,8 +74,7 @@ void reduce_sum(const Call& o) {
   plain.attributes.scale = 1.0;
   meshwright::run_op<double>(plain, o.inputs, o.outputs, o.moment);
   const Residue factor = of_constant(o.attributes().scale);
-  for (std::int64_t i = 0; i < o.out_elements(0); ++i)
-    o.out(0)[i] = static_cast<double>(times(of_stored(o.out(0)[i]), factor));
+  for (std::int64_t i = 0; i < o.out_elements(0); ++i) o.out(0)[i] = stored(times(of_stored(o.out(0)[i]), factor));
 }
 
 // Of each position and pair of elements other constants, as angles are.
@@ -96,7 +95,7 @@ void rotary(const Call& o) {
           const Residue own = times(x[at + static_cast<std::size_t>(i)], scrambled(kind, position, 2 * element)),
                         other = times(x[at + static_cast<std::size_t>(partner)],
                                       scrambled(kind, position, 2 * element + 1));
-          o.out(0)[at + static_cast<std::size_t>(i)] = static_cast<double>(plus(own, other));
+          o.out(0)[at + static_cast<std::size_t>(i)] = stored(plus(own, other));
         }
 }
 
@@ -110,8 +109,7 @@ void dropout(const Call& o) {
   kernels::dropout(ones.data(), mask.data(), part,
                    {o.attributes().probability, o.attributes().seed, o.moment.step, o.moment.microbatch});
   const Residue factor = plus(1, of_constant(o.attributes().probability));
-  for (std::size_t i = 0; i < x.size(); ++i)
-    o.out(0)[i] = mask[i] == 0.0 ? 0.0 : static_cast<double>(times(x[i], factor));
+  for (std::size_t i = 0; i < x.size(); ++i) o.out(0)[i] = mask[i] == 0.0 ? 0.0 : stored(times(x[i], factor));
 }
 
 }  // namespace

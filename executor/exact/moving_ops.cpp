@@ -38,7 +38,7 @@ constexpr OpKind kMoving[] = {OpKind::BiasAdd,
                               OpKind::Accumulate};
 
 void reduce_in_place(double* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<double>(of_stored(values[i]));
+  for (std::int64_t i = 0; i < count; ++i) values[i] = stored(of_stored(values[i]));
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void move_or_add(const Call& o) {
   }
   if (o.call.kind == OpKind::Pad && o.call.input_dtypes[0] != DType::I32) {
     OpCallPlan padded = o.call;
-    padded.attributes.value = static_cast<double>(of_constant(o.attributes().value));
+    padded.attributes.value = stored(of_constant(o.attributes().value));
     meshwright::run_op<double>(padded, inputs, o.outputs, o.moment);
   } else {
     meshwright::run_op<double>(o.call, inputs, o.outputs, o.moment);

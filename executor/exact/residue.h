@@ -59,6 +59,10 @@ constexpr Residue kPrime = (Residue{1} << 31) - 1;
   constexpr double kLimit = 9007199254740992.0;
   return value > -kLimit && value < kLimit && static_cast<double>(static_cast<std::int64_t>(value)) == value;
 }
+// The one nearest to 0, so that of both signs there are as many: the maximum of a number and 0 is not their sum.
+[[nodiscard]] inline double stored(Residue value) {
+  return value > kPrime / 2 ? static_cast<double>(value) - static_cast<double>(kPrime) : static_cast<double>(value);
+}
 [[nodiscard]] inline Residue of_stored(double value) {
   MW_CHECK(is_stored(value), "{} is read, which is no residue: memory that nothing was written to", value);
   return of_integer(static_cast<std::int64_t>(value));

@@ -81,7 +81,6 @@ class InstructionMutator {
     mutant.what =
         fmt::format("{} of stage {}, micro-batch {}, on {}", name_of(executable.phase), executable.stage.value,
                     run.microbatch.value, alone ? fmt::format("device {}", device_) : "all devices of the stage");
-    // Forward only: what it makes is made anew.
     return true;
   }
 
