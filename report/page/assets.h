@@ -7,7 +7,7 @@
 namespace meshwright {
 
 extern const std::string_view kPageCss;
-extern const std::string_view kFrameJs;  // data, theme, tables; every page has it
+extern const std::string_view kFrameJs;          // data, theme, tables; every page has it
 extern const std::string_view kTimelineTasksJs;  // before the timeline
 extern const std::string_view kTimelineMapJs;
 extern const std::string_view kTimelineJs;
