@@ -120,6 +120,8 @@ TEST(AttentionMasks, OfPackedSequencesAreAnOperandOfQueriesAndKeys) {
   ASSERT_NE(found, nullptr);
   EXPECT_TRUE(found->details.causal);
   EXPECT_EQ(mask_of(module, *found), (Shape{kBatchProbe, kSeq, kSeq}));
+  // What is later is not hidden twice.
+  for (const Node& node : module.nodes) EXPECT_FALSE(node.kind == Kind::Multiply && node.integer);
 }
 
 // A window both ways is the same for all samples.

@@ -257,6 +257,50 @@ int Recogniser::unrepeated_mask(int i, int& budget) {
   return i;
 }
 
+// A mask without the constants of 0 and 1 that keep what is not later, as the attention itself does.
+int Recogniser::without_later(int i, int& budget) {
+  const Node node = at(i);
+  if (--budget < 0 || node.constant || node.inputs.empty()) return i;
+  const auto inner = [&](std::size_t k) { return without_later(node.inputs[k], budget); };
+  const auto keeps_earlier = [&](int of) {
+    const Shape& shape = at(of).shape;
+    const std::size_t rank = shape.size();
+    return at(of).constant && rank >= 2 && shape[rank - 1] == shape[rank - 2] && hides_later(b_, of, true);
+  };
+  if (node.kind == Kind::Multiply && node.integer)
+    for (const std::size_t k : {0u, 1u})
+      if (keeps_earlier(node.inputs[k])) return inner(1 - k);
+  if (node.kind == Kind::Select) return b_.select(inner(0), inner(1), inner(2));
+  if (node.kind != Kind::Reshape) return i;
+  const Shape wanted = at(node.inputs[0]).shape;
+  const int made = b_.broadcast(inner(0), wanted);
+  return at(made).shape == wanted ? b_.reshape(made, node.shape) : i;
+}
+
+// Whether two masks are the same for sample sequences, but for what is later.
+bool Recogniser::alike_behind(int x, int y, std::int64_t queries, std::int64_t keys) {
+  const std::optional<std::vector<int>> inputs = inputs_of_mask(x);
+  if (!inputs) return false;
+  const bool small = queries * keys <= kSmall;
+  for (int which = 0; which < kSampleKeys; ++which) {
+    Samples samples;
+    for (const int input : *inputs) samples[input] = sample_keys(elements_of(one_sample_of(at(input).shape)), which);
+    for (const std::int64_t row : sampled(queries, small))
+      for (const std::int64_t column : sampled(keys, small)) {
+        if (column > row + keys - queries) continue;
+        const auto value = [&](int mask) {
+          int budget = kBudget;
+          const auto found = element_of(b_, mask, {0, row, column}, samples, budget);
+          mask_budget_ -= kBudget - budget;
+          return found;
+        };
+        const auto a = value(x), b = value(y);
+        if (!a || !b || *a != *b || mask_budget_ < 0) return false;
+      }
+  }
+  return true;
+}
+
 // As an operand (samples or 1, queries or 1, keys) of attention; none where it tells heads from each other.
 Recogniser::Found Recogniser::as_operand(const Mask& mask, std::int64_t queries, std::int64_t keys) {
   const std::size_t rank = mask.scores.size();
@@ -301,7 +345,13 @@ bool Recogniser::resolve_masks(Scores& scores, std::int64_t queries, std::int64_
     if (told.plain && told.keys < 0) continue;
     fits = fits && operand;
     if (!fits) break;
-    const int now = told.plain ? *key_mask(told, keys) : b_.binary(Kind::Multiply, *operand, b_.scalar(mask.factor));
+    int shown = *operand;
+    if (told.causal && !told.plain) {
+      int nodes = static_cast<int>(kMaskNodes);
+      const int shorter = without_later(shown, nodes);
+      if (shorter != shown && alike_behind(shown, shorter, queries, keys)) shown = shorter;
+    }
+    const int now = told.plain ? *key_mask(told, keys) : b_.binary(Kind::Multiply, shown, b_.scalar(mask.factor));
     scores.mask = scores.mask ? b_.binary(Kind::Add, *scores.mask, now) : now;
     if (told.plain && mask_input_.empty()) mask_input_ = at(told.keys).name;
   }

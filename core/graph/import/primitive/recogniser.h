@@ -146,6 +146,8 @@ class Recogniser {
   [[nodiscard]] std::optional<std::vector<int>> inputs_of_mask(int mask) const;
   [[nodiscard]] ToldMask told_mask(int mask, std::int64_t queries, std::int64_t keys);
   [[nodiscard]] int unrepeated_mask(int mask, int& budget);
+  [[nodiscard]] int without_later(int mask, int& budget);
+  [[nodiscard]] bool alike_behind(int x, int y, std::int64_t queries, std::int64_t keys);
   [[nodiscard]] Found as_operand(const Mask& mask, std::int64_t queries, std::int64_t keys);
   [[nodiscard]] Found key_mask(const ToldMask& told, std::int64_t keys);
   [[nodiscard]] bool resolve_masks(Scores& scores, std::int64_t queries, std::int64_t keys);
