@@ -38,7 +38,8 @@ struct RunVerbOptions {
   ReuseOptions reuse;
   RunDataOptions data;
   RunStateOptions state;
-  bool check = false, json = false;
+  std::string patience = "30";
+  bool check = false, json = false, report = false;
 };
 
 constexpr int kMaxDevices = 64;
@@ -153,10 +154,16 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
   run.options.steps = run.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
   if (!options.db.empty()) run.options.recorded_steps = std::min(kMaxRecordedSteps, run.options.steps - run.warmup);
+  run.options.op_times = options.report;
+  if (options.report) run.options.recorded_steps = std::min(kMaxRecordedSteps, run.options.steps - run.warmup);
   run.options.seed = seed_from_text(options.seed);
   MachineOptions machine = options.machine;
   machine.check = options.check;
   run.machine = find_machine(machine, run.plan.cluster.devices(), peers);
+  if (peers != nullptr) {
+    run.places = process_places(run.plan.cluster, *peers);
+    expect_hosts_of_plan(run.plan.cluster, run.places, options.plan);
+  }
   run.options.keep_tensors = options.check || !options.data.save_weights.empty();
   run.options.precision = run.machine.numbers;
   require(run.plan.cluster.devices() <= kMaxDevices * run.machine.processes,
@@ -193,6 +200,8 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.measured = median({run.result.step_times.begin() + run.warmup, run.result.step_times.end()});
   run.fastest = *std::min_element(run.result.step_times.begin() + run.warmup, run.result.step_times.end());
   run.measured_stages = mean_stage_times(run.result.timeline, run.loaded.program, 1);
+  if (options.report)
+    run.op_times = op_time_rows(run.loaded.program, *run.loaded.graph, run.plan.cluster, *costs.model, run.result);
   if (options.check) run.checked = check(run);
   run.data_lines = state.lines() + data.read() + data.write(run.result, run.machine.numbers);
   return run;
@@ -258,6 +267,7 @@ void add_run(CLI::App& app, Context& context) {
                    "how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, "
                    "on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl")
       ->capture_default_str();
+  add_patience_option(*verb, options->patience);
   add_run_data_options(*verb, options->data);
   add_run_state_options(*verb, options->state);
   add_profile_options(*verb, options->profile,
@@ -268,6 +278,9 @@ void add_run(CLI::App& app, Context& context) {
   verb->add_option("--db", options->db,
                    "store the run and its stage times in this profile database, for `meshwright plan --stage-profile`; "
                    "with --backend cuda also use the product algorithms stored there");
+  verb->add_flag("--report", options->report,
+                 "print the measured time of each kind of op beside what was predicted and the roofline; steps are "
+                 "then issued op by op");
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Examples:\n  meshwright run plan.json --steps 5 --check --precision f64\n  mpirun -n 2 meshwright run plan.json "
@@ -276,7 +289,8 @@ void add_run(CLI::App& app, Context& context) {
     context.action = [&context, options] {
       if (!joins_processes(options->machine) || !knows_mpi())
         return run_plan(*options, context.command_line, nullptr);  // which says that this build has no MPI part
-      work_together(context, [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
+      work_together(context, patience_from_text(options->patience),
+                    [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
     };
   });
 }

@@ -9,6 +9,7 @@
 #include "core/base/ids.h"
 #include "core/base/units.h"
 #include "core/plan/program/timeline.h"
+#include "executor/base/run_result.h"
 #include "executor/runner/kept_tiles.h"
 
 namespace meshwright {
@@ -31,6 +32,7 @@ struct RunPart {
   std::vector<double> losses;              // [step]; empty unless one of the devices speaks for the loss
   std::vector<std::vector<double>> tiles;  // of persistent buffers, in an order that all processes know
   std::vector<KeptTile> kept;
+  OpTimes op_times;  // of its devices together
 };
 
 // Between processes of one build on machines of one kind.
