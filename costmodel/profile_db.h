@@ -52,6 +52,10 @@ struct CollectiveProfile {
   std::int64_t size_bytes;
   Measurement time;
 };
+// The overhead of this name is what a message of so many bytes takes of the time in which either of its ends would
+// compute.
+inline constexpr const char* kMessageWork = "message work";
+inline constexpr std::int64_t kMessageWorkBytes = std::int64_t{1} << 20;
 struct TransferProfile {
   bool hosts_apart;
   std::int64_t size_bytes;

@@ -45,11 +45,11 @@ Rate rate_of(const std::vector<MeasuredOp>& ops, WorkOf work_of) {
 }  // namespace
 
 // Weighted least squares with weights 1 / time^2: minimise sum ((alpha + beta x - t) / t)^2.
-std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers) {
+std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers, bool hosts_apart) {
   double w = 0.0, wx = 0.0, wxx = 0.0, wt = 0.0, wxt = 0.0;
   for (const TransferProfile& transfer : transfers) {
     const double t = transfer.time.median.si(), x = static_cast<double>(transfer.size_bytes);
-    if (transfer.hosts_apart || t <= 0.0) continue;
+    if (transfer.hosts_apart != hosts_apart || t <= 0.0) continue;
     const double weight = 1.0 / (t * t);
     w += weight, wx += weight * x, wxx += weight * x * x, wt += weight * t, wxt += weight * x * t;
   }
@@ -88,6 +88,7 @@ Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops, const std:
     base.only().within_host = *link;
     if (base.hosts() == 1) base.only().between_hosts = *link;
   }
+  if (const std::optional<LinkCost> link = fit_link(transfers, true)) base.only().between_hosts = *link;
   // Exactly what will be read back from the database: the file keeps twelve digits of a link's rate.
   return cluster_from_json(to_json(base), "fitted cluster");
 }

@@ -23,14 +23,15 @@ struct MeasuredOp {
 //   memory_bandwidth   `copy` where it is given, else the best rate of an op without contraction flops that touches all
 //                      its bytes, and memory_efficiency likewise, at most 1
 //   launch             the shortest op
-//   within_host        alpha + beta * bytes through the transfers, least squares of the relative error; between_hosts
-//                      the same where there is one host
+//   within_host        alpha + beta * bytes through the transfers within a host, least squares of the relative error;
+//                      between_hosts through those between hosts, or the same where there is one host
 // Ops that are `added` count for none of them. Peaks of dtypes that were not measured are dropped; everything else not
 // measured stays as it is in `base`. REQUIRES: at most one dtype among the contractions.
 [[nodiscard]] Cluster fit_cluster(Cluster base, const std::vector<MeasuredOp>& ops,
                                   const std::vector<TransferProfile>& transfers, std::optional<BytesPerSecond> copy);
 
 // The alpha-beta line through (bytes, time); both are at least 0. nullopt: fewer than two sizes.
-[[nodiscard]] std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers);
+// Of the messages between hosts, or of those within one.
+[[nodiscard]] std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers, bool hosts_apart = false);
 
 }  // namespace meshwright

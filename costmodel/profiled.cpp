@@ -111,6 +111,7 @@ class ProfiledCostModel final : public CostModel {
     for (Curve& curve : transfers_) sort_by_size(curve);
     const std::map<std::string, Measurement> overheads = db.overheads();
     if (const auto run = overheads.find("run"); run != overheads.end()) run_overhead_ = run->second.median;
+    if (const auto work = overheads.find(kMessageWork); work != overheads.end()) blocking_ = share_of(work->second);
   }
 
   [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
@@ -139,6 +140,7 @@ class ProfiledCostModel final : public CostModel {
 
   [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override { return analytic_->host_transfer(bytes); }
 
+  [[nodiscard]] MessageTraits messages() const override { return {.blocking = blocking_}; }
   using CostModel::run_overhead;
   [[nodiscard]] Seconds run_overhead() const override { return run_overhead_; }
 
@@ -161,12 +163,21 @@ class ProfiledCostModel final : public CostModel {
     for (auto& [family, of_family] : points) families_.emplace(family, curve_of(std::move(of_family)));
   }
 
+  // Of a message's time, what its ends do not compute meanwhile: of messages between hosts where there are such.
+  [[nodiscard]] double share_of(const Measurement& work) const {
+    const Curve& curve = transfers_[1].empty() ? transfers_[0] : transfers_[1];
+    if (curve.empty()) return 0.0;
+    const double whole = piecewise_linear(curve, static_cast<double>(kMessageWorkBytes));
+    return whole > 0.0 ? std::clamp(work.median.si() / whole, 0.0, 1.0) : 0.0;
+  }
+
   static void sort_by_size(Curve& curve) {
     std::sort(curve.begin(), curve.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
   }
 
   std::unique_ptr<CostModel> analytic_;
   Seconds run_overhead_;
+  double blocking_ = 0.0;                                              // MessageTraits::blocking
   ByText<Seconds> ops_;                                                // by signature
   ByText<Curve> families_;                                             // by kind and dtype, over extent
   std::map<std::tuple<CollectiveKind, int, int>, Curve> collectives_;  // by kind, ranks, hosts

@@ -69,6 +69,7 @@ RunPart own_part(const RunContext& context, const Runners& runners, const StepLo
     part.kept.insert(part.kept.end(), runner->kept().begin(), runner->kept().end());
   if (context.options.keep_held)
     for (const auto& [device, runner] : runners) add_held(context, *runner, part.held);
+  for (const auto& [device, runner] : runners) add_op_times(runner->op_times(), part.op_times);
   for (const WantedTile& wanted : wanted_tiles(context.graph, context.program, context.options))
     if (const auto found = runners.find(wanted.device); found != runners.end())
       part.tiles.push_back(found->second->persistent(wanted.buffer));
@@ -125,7 +126,7 @@ class ProgramRun {
   RunResult run() {
     run_on_threads(
         devices_of(runners_), [this](DeviceId device) { run_device(device); }, context_.abort, peers_,
-        [this] { cancel(); });
+        [this] { cancel(); }, [this] { return where(); });
     if (stopped_after_ > 0) throw RunStopped(stopped_after_);
     WorkRecording work;  // stopped before the devices do anything else
     if (context_.options.steps_with_work > 0) work = context_.backend.recorder()->stop();
@@ -145,12 +146,20 @@ class ProgramRun {
     for (const auto& [device, runner] : runners_) runner->cancel();
   }
 
+  // REQUIRES: the devices' threads have ended.
+  [[nodiscard]] std::string where() const {
+    std::string text;
+    for (const auto& [device, runner] : runners_) text += (text.empty() ? "" : "; ") + runner->where();
+    return text;
+  }
+
   void run_device(DeviceId device) {
     const RunOptions& options = context_.options;
     DeviceRunner& runner = *runners_.at(device);
     const auto number = static_cast<int>(std::distance(runners_.begin(), runners_.find(device)));
     runner.initialise();
     for (int step = 0; step < options.steps; ++step) {
+      runner.begin_other("waiting for the other processes to begin a step");
       steps_begin_.arrive_and_wait(number == 0);
       if (step + options.steps_with_work == options.steps) {
         if (number == 0) context_.backend.recorder()->start();
@@ -164,6 +173,7 @@ class ProgramRun {
       if (options.on_report) report(number, step);
       if (options.checkpoint && keep_state(number, runner, step)) return;
     }
+    runner.begin_other("done with its steps");
   }
 
   void report(int number, int step) {
@@ -181,6 +191,7 @@ class ProgramRun {
     const int done = options.first_step + step + 1;
     const bool due = checkpoint.every > 0 && done % checkpoint.every == 0;
     if (!due && !stops && step + 1 < options.steps) return false;
+    runner.begin_other("writing a checkpoint");
     if (leads) begin_checkpoint(checkpoint, done);
     steps_begin_.arrive_and_wait(number == 0);
     write_checkpoint_part(checkpoint, done, runner.device().value, runner.state());
@@ -217,6 +228,7 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
            "the backend cannot record what its devices do");
   std::string op_by_op = options.steps_with_work > 0 ? "what devices do is recorded by the names of ops" : "";
   if (options.learning_rate.changes()) op_by_op = "the learning rate changes from step to step";
+  if (options.op_times) op_by_op = "ops are timed one by one";
   if (options.keep_logits || options.keep_gradients) op_by_op = "values are kept between the ops of a step";
   {
     ProgramRun run(graph, program, options, backend, op_by_op);

@@ -116,6 +116,26 @@ def the_learning_rate_follows_its_schedule(t):
     assert t.weights("cosine") != t.weights("straight")
 
 
+def a_full_disk_ends_the_run(t):
+    """What was whole before stays so."""
+    size = sum(path.stat().st_size for path in (t.here / "kept" / "step-00000004").iterdir())
+    disk = t.here / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={5 * size // 2 // 4096 * 4096}", "tmpfs", disk], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        print(f"checkpoint_test: no disk to fill: {mounted.stderr.strip()}")
+        return
+    try:
+        said = t.train("data.json", 6, "--checkpoint", "disk", "--every", "1", "--keep", "0", code=4)
+        assert "No space left on device" in said and "disk/step-" in said, said
+        whole = sorted(name for name in os.listdir(disk) if not name.endswith(".part"))
+        assert whole == [f"step-{number + 1:08}" for number in range(len(whole))] and 1 <= len(whole) <= 2, os.listdir(disk)
+        out = t.train("data.json", 1, "--resume", "disk")
+        assert f"resumed from disk/{whole[-1]}, after {len(whole)} step" in out and "the checkpoint was not finished" in out, out
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 def several_processes_keep_and_resume(t):
     if t.mpiexec is None:
         return
@@ -135,7 +155,7 @@ def main():
         t = Trainings(binary, mpiexec, here)
         for claim in (going_on_gives_the_same_bits, going_on_under_another_plan_is_the_same_training, only_the_newest_are_kept,
                       a_damaged_one_is_passed_over, what_does_not_fit_is_refused, a_signal_leaves_a_last_checkpoint,
-                      the_learning_rate_follows_its_schedule, several_processes_keep_and_resume):
+                      the_learning_rate_follows_its_schedule, a_full_disk_ends_the_run, several_processes_keep_and_resume):
             claim(t)
             print(f"checkpoint_test: {claim.__name__}", flush=True)
 

@@ -122,6 +122,7 @@ Rows all_rows() {
             "--lr-warmup",
             "--lr-steps",
             "--trace-limit-mb",
+            "--patience",
             "simulate --micro-batches",
             "run --micro-batches"});
   add_rows(rows, number,

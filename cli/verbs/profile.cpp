@@ -9,11 +9,13 @@
 #include <span>
 
 #include "cli/machine/other_load.h"
+#include "cli/machine/processes.h"
 #include "cli/machine/product_algorithms.h"
 #include "cli/machine/provenance.h"
 #include "cli/options/options.h"
 #include "cli/profiling/profile_machine.h"
 #include "cli/profiling/profile_measure.h"
+#include "cli/profiling/profile_peers.h"
 #include "cli/profiling/profile_plan.h"
 #include "cli/terminal/interruption.h"
 #include "cli/verbs/verbs.h"
@@ -28,7 +30,7 @@ namespace {
 struct ProfileOptions {
   ProfiledMachineOptions machine;
   std::vector<std::string> dims;
-  std::string db, model, batch, seq, budget, optimizer = "adam", micro_batches = "1,2,4";
+  std::string db, model, batch, seq, budget, optimizer = "adam", micro_batches = "1,2,4", patience = "30";
   bool quick = false, json = false;
   ProfilePlanOptions steps;  // of --plan
 };
@@ -95,13 +97,15 @@ std::vector<std::int64_t> message_sizes(const ProfiledMachine& machine, bool qui
   return sizes;
 }
 
-void store(ProfileDb& db, std::int64_t id, const ProfileSession& session, const Measurements& results) {
+void store(ProfileDb& db, std::int64_t id, const ProfileSession& session, const Measurements& results,
+           const std::optional<Measurement>& message_work) {
   db.put_together([&] {
     for (const MeasuredOp& op : results.ops) db.put(id, op.profile);
     for (const CollectiveProfile& collective : results.collectives) db.put(id, collective);
     for (const TransferProfile& transfer : results.transfers) db.put(id, transfer);
     db.put_overhead(id, "run", results.run_overhead);
     if (results.launch) db.put_overhead(id, "launch", *results.launch);
+    if (message_work) db.put_overhead(id, kMessageWork, *message_work);
     db.finish_session(id, session);
   });
 }
@@ -244,18 +248,44 @@ void profile_steps(const ProfileOptions& options, const std::string& command_lin
   profile_plan(steps, command_line);
 }
 
-void profile(const ProfileOptions& options, const std::string& command_line) {
+// The collectives and messages of the processes, in the place of those between threads.
+std::optional<Measurement> add_peers(PeersMeasurements between, Measurements& results) {
+  results.collectives = std::move(between.collectives);
+  results.transfers = std::move(between.transfers);
+  return between.message_work;
+}
+
+// Ops are measured by the first process on as many threads as its host has processes; the others sleep meanwhile.
+ProfiledMachine machine_of_processes(const ProfiledMachineOptions& options, const Peers& peers) {
+  require(options.backend == "cpu", "--transport: mpi measures between processes with threads; give --backend cpu.");
+  require(options.cluster.empty(), "--cluster: with --transport mpi it is that of the processes; leave it out.");
+  ProfiledMachineOptions own = options;
+  own.cluster = fmt::format("cpu:{}", cluster_of(find_cluster("cpu:1"), peers).only().devices_per_host);
+  ProfiledMachine machine = machine_to_profile(own);
+  machine.cluster = cluster_of(machine.cluster, peers);
+  machine.joined = 1;
+  return machine;
+}
+
+// `peers`: the processes between which it is measured; null: devices of this one.
+void profile(const ProfileOptions& options, const std::string& command_line, Peers* peers) {
   expect_backend(options.machine);
   require(!options.db.empty(), "--db is missing; give the profile database to write to, such as --db profiles.db.");
   if (!options.steps.plan.empty()) return profile_steps(options, command_line);
-  const ProfiledMachine machine = machine_to_profile(options.machine);
+  const ProfiledMachine machine =
+      peers == nullptr ? machine_to_profile(options.machine) : machine_of_processes(options.machine, *peers);
+  const PeersPlan between{message_sizes(machine, options.quick), options.quick ? 3 : 7};
+  if (peers != nullptr && peers->rank() != 0) {
+    static_cast<void>(measure_between(*peers, between));
+    return;
+  }
   const std::vector<std::vector<int>> shapes = logical_shapes(machine.cluster);
   MeasurementPlan plan;
   plan.budget = budget_of(options);
   plan.ops = ops_to_measure(graphs_to_measure(options, machine), shapes);
   plan.ranks = collective_ranks(shapes, machine.cluster.devices());
   std::erase_if(plan.ranks, [&](int ranks) { return ranks > machine.joined; });
-  plan.sizes_bytes = message_sizes(machine, options.quick);
+  if (peers == nullptr) plan.sizes_bytes = message_sizes(machine, options.quick);
   plan.samples = options.quick ? 3 : 7;
   ProfileDb db(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the minutes of measuring
 
@@ -267,17 +297,31 @@ void profile(const ProfileOptions& options, const std::string& command_line) {
   session.device = device;
   session.libraries = machine.measurer->describe_libraries();
   const std::int64_t id = db.begin_session(session);
-  const Measurements results = measure_into(db, id, session, std::move(plan), *machine.measurer, options.db);
+  Measurements results = measure_into(db, id, session, std::move(plan), *machine.measurer, options.db);
+  std::optional<Measurement> message_work;
+  if (peers != nullptr) message_work = add_peers(measure_between(*peers, between), results);
   Cluster fitted = fit_cluster(machine.cluster, results.ops, results.transfers, results.copy_bandwidth);
   fitted.only().device.name = device;
   session.cluster = std::move(fitted);
-  store(db, id, session, results);
+  store(db, id, session, results, message_work);
   if (machine.product_choices != nullptr) {
     tell_refused(machine.product_library, *machine.product_choices);
     store_product_algorithms(db, id, device, machine.product_library, *machine.product_choices);
   }
   if (options.json) return print(to_json(session, results, machine, options.db));
   print(document(session, results, machine, options.db));
+}
+
+// Whether processes that were started together do it.
+bool together(const ProfileOptions& options) {
+  const std::string& transport = options.steps.transport;
+  if (!options.steps.plan.empty()) return false;  // whose transports profile_plan knows
+  require(transport == "inproc" || transport == "mpi", "--transport: '{}' needs a --plan; expected inproc or mpi.",
+          transport);
+  require(transport != "mpi" || knows_mpi(),
+          "--transport: this build has no MPI support; install libopenmpi-dev and build again, or give --transport "
+          "inproc.");
+  return transport == "mpi";
 }
 
 }  // namespace
@@ -318,17 +362,24 @@ void add_profile(CLI::App& app, Context& context) {
       ->capture_default_str();
   verb->add_option("--warmup", options->steps.warmup, "with --plan: number of steps before those")
       ->capture_default_str();
-  verb->add_option("--transport", options->steps.transport, "with --plan: inproc, or nccl in a build with NCCL")
+  verb->add_option("--transport", options->steps.transport,
+                   "between what to measure: inproc (devices of this process), mpi (the processes that were started "
+                   "together, one device each, on one host or several), or, with --plan, nccl")
       ->capture_default_str();
+  add_patience_option(*verb, options->patience);
   for (const char* flag :
        {"--model", "--batch", "--seq", "--micro-batches", "--dtype", "--optimizer", "--cluster", "--budget", "--quick"})
     verb->get_option("--plan")->excludes(verb->get_option(flag));
-  for (const char* flag : {"--steps", "--warmup", "--transport"})
-    verb->get_option(flag)->needs(verb->get_option("--plan"));
+  for (const char* flag : {"--steps", "--warmup"}) verb->get_option(flag)->needs(verb->get_option("--plan"));
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer("Example:\n  meshwright profile --backend cpu --db profiles.db --model mlp --batch 512 --cluster cpu:2");
-  verb->callback(
-      [&context, options] { context.action = [options, line = context.command_line] { profile(*options, line); }; });
+  verb->callback([&context, options] {
+    context.action = [&context, options] {
+      if (!together(*options)) return profile(*options, context.command_line, nullptr);
+      work_together(context, patience_from_text(options->patience),
+                    [&](Peers& peers) { profile(*options, context.command_line, &peers); });
+    };
+  });
 }
 
 }  // namespace meshwright

@@ -40,7 +40,8 @@ struct RunVerbOptions {
   ReuseOptions reuse;
   RunDataOptions data;
   RunStateOptions state;
-  bool check = false, exact = false, json = false;
+  std::string patience = "30";
+  bool check = false, exact = false, json = false, report = false;
 };
 
 constexpr int kMaxDevices = 64;
@@ -156,6 +157,10 @@ void load(MeasuredRun& run, const RunVerbOptions& options, Peers* peers) {
   machine.exact = options.exact;
   if (options.exact) machine.precision = "f64";  // in which residues lie
   run.machine = find_machine(machine, run.plan.cluster.devices(), peers);
+  if (peers != nullptr) {
+    run.places = process_places(run.plan.cluster, *peers);
+    expect_hosts_of_plan(run.plan.cluster, run.places, options.plan);
+  }
   require(run.plan.cluster.devices() <= kMaxDevices * run.machine.processes,
           "{}: the plan has {} devices, but one process runs at most {} threads; plan for fewer with --nodes and "
           "--devices-per-node, or start more processes.",
@@ -197,7 +202,9 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   load(run, options, peers);
   run.warmup = static_cast<int>(parse_integer(options.warmup, "--warmup", 0, kMaxSteps));
   run.options.steps = run.warmup + static_cast<int>(count_from_text(options.steps, "--steps", kMaxSteps));
-  if (!options.db.empty()) run.options.recorded_steps = std::min(kMaxRecordedSteps, run.options.steps - run.warmup);
+  if (!options.db.empty() || options.report)
+    run.options.recorded_steps = std::min(kMaxRecordedSteps, run.options.steps - run.warmup);
+  run.options.op_times = options.report;
   run.options.seed = seed_from_text(options.seed);
   run.options.keep_tensors = options.check || !options.data.save_weights.empty();
   run.options.precision = run.machine.numbers;
@@ -231,6 +238,8 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.measured = median({run.result.step_times.begin() + run.warmup, run.result.step_times.end()});
   run.fastest = *std::min_element(run.result.step_times.begin() + run.warmup, run.result.step_times.end());
   run.measured_stages = mean_stage_times(run.result.timeline, run.loaded.program, 1);
+  if (options.report)
+    run.op_times = op_time_rows(run.loaded.program, *run.loaded.graph, run.plan.cluster, *costs.model, run.result);
   if (options.check) run.checked = check(run);
   run.data_lines = state.lines() + data.read() + data.write(run.result, run.machine.numbers);
   return run;
@@ -272,8 +281,9 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
 void expect_alone(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     const std::string name = option->get_single_name();
-    constexpr const char* kKnown[] = {"plan",  "exact", "steps",         "seed",     "transport",    "json",
-                                      "batch", "seq",   "micro-batches", "schedule", "schedule-csv", "help"};
+    constexpr const char* kKnown[] = {"plan",         "exact", "steps",   "seed",          "transport",
+                                      "json",         "batch", "seq",     "micro-batches", "schedule",
+                                      "schedule-csv", "help",  "patience"};
     const bool known = std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown);
     require(option->count() == 0 || known,
             "--exact: it computes over integers modulo a prime, on threads, with values of its own, and measures "
@@ -314,6 +324,7 @@ void add_run(CLI::App& app, Context& context) {
                    "how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, "
                    "on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl")
       ->capture_default_str();
+  add_patience_option(*verb, options->patience);
   add_run_data_options(*verb, options->data);
   add_run_state_options(*verb, options->state);
   add_profile_options(*verb, options->profile,
@@ -324,6 +335,9 @@ void add_run(CLI::App& app, Context& context) {
   verb->add_option("--db", options->db,
                    "store the run and its stage times in this profile database, for `meshwright plan --stage-profile`; "
                    "with --backend cuda also use the product algorithms stored there");
+  verb->add_flag("--report", options->report,
+                 "print the measured time of each kind of op beside what was predicted and the roofline; steps are "
+                 "then issued op by op");
   verb->add_flag("--json", options->json, "print the result as JSON");
   verb->footer(
       "Examples:\n  meshwright run plan.json --steps 5 --check --precision f64\n  mpirun -n 2 meshwright run plan.json "
@@ -333,7 +347,8 @@ void add_run(CLI::App& app, Context& context) {
     context.action = [&context, options] {
       if (!joins_processes(options->machine) || !knows_mpi())
         return run_plan(*options, context.command_line, nullptr);  // which says that this build has no MPI part
-      work_together(context, [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
+      work_together(context, patience_from_text(options->patience),
+                    [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
     };
   });
 }

@@ -30,6 +30,8 @@ struct RunOptions {
   // The number of steps, counted from the end, in which the devices' work is recorded. REQUIRES: Backend::recorder(),
   // unless 0.
   int steps_with_work = 0;
+  // Whether the result has the times of ops, in the steps whose timelines are kept; steps are then issued op by op.
+  bool op_times = false;
   // Called after each step and before the next begins, by one thread of the process: no step counts the time that it
   // takes. Set in all processes of a run or in none.
   std::function<void(const StepReport&)> on_report = {};

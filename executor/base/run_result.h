@@ -2,6 +2,7 @@
 // The result of a run: losses, times, weights, memory, and recordings of the devices.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,6 +35,13 @@ struct HeldTile {
   std::vector<double> values;
 };
 
+// An op of an executable, on all devices that run it.
+struct OpTime {
+  Seconds total{0.0};
+  std::int64_t runs = 0;
+};
+using OpTimes = std::vector<std::vector<OpTime>>;  // [executable][op]
+
 struct RunResult {
   std::vector<double> losses;       // [step], sum over microbatches
   std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
@@ -48,6 +56,7 @@ struct RunResult {
   std::vector<double> loss_scales;
   std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
   WorkRecording work;              // of RunOptions::steps_with_work and this process's devices
+  OpTimes op_times;                // of the recorded steps, by RunOptions::op_times
   StepReplaySummary issued;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: of query i and key j a number s_ij that depends on both, on their places, on the mask's number for them and,
-// with ALiBi, on the head's;
-// then
+// Attention: of query i and key j a number s_ij that depends on both, on their places, on the mask's number for them
+// and, with ALiBi, on the head's; then
 //   forward    out_i = sum_j s_ij v_j + z_i^2 c,                        z_i = sum_j s_ij, plus the sink's
 //   backward   u_ij = t_ij (dout_i . v_j) + a_i,                        t_ij = s_ij (1 + z_i),
 //              dq_i += u_ij k_j, dk_j += u_ij q_i, dv_j += t_ij dout_i  a_i = sum_j s_ij (dout_i . v_j)
@@ -38,7 +37,8 @@ class BlockOfKeys {
         sums_(static_cast<double*>(block.rows)),
         along_(sums_ + rows()) {
     const Extra extra = call.attributes().extra;
-    if (extra == Extra::Sink || extra == Extra::RelativeBias || extra == Extra::Mask) extra_ = read(call.in(3), call.elements(3));
+    if (extra == Extra::Sink || extra == Extra::RelativeBias || extra == Extra::Mask)
+      extra_ = read(call.in(3), call.elements(3));
     if (block.pass != AttendingPass::Attend) {
       const std::size_t last = call.inputs.size() - 1;
       dout_ = read(call.in(last), call.elements(last));

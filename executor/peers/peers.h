@@ -12,9 +12,16 @@
 #include <string>
 #include <vector>
 
+#include "core/base/errors.h"
 #include "executor/base/abort.h"
 
 namespace meshwright {
+
+// The error of a process whose peer was lost: each of those that are left says it for itself, and then cannot leave
+// together with the others.
+struct PeerLost : SystemError {
+  using SystemError::SystemError;
+};
 
 class Peers {
  public:
@@ -28,6 +35,13 @@ class Peers {
   [[nodiscard]] virtual int host() const = 0;
   [[nodiscard]] virtual int rank_on_host() const = 0;
   [[nodiscard]] virtual int size_on_host() const = 0;
+  // Where each process runs, by rank.
+  struct Place {
+    int host;  // its number
+    std::string host_name;
+    std::int64_t process;  // the system's number of it
+  };
+  [[nodiscard]] virtual std::vector<Place> places() const = 0;
 
   // Does not wait. Messages with the same tag from one process to another arrive in order.
   virtual void send(int to, std::uint64_t tag, std::vector<std::byte> data) = 0;
@@ -42,8 +56,10 @@ class Peers {
   struct Failure {
     int rank;
     std::string why;
+    bool lost = false;  // it reports nothing any more: it has died, or hangs
   };
-  [[nodiscard]] virtual std::optional<Failure> failure() const = 0;  // the first that another process reported
+  // The first that another process reported, or that was noticed of it.
+  [[nodiscard]] virtual std::optional<Failure> failure() const = 0;
 };
 
 // During its lifetime the failure of another process raises `abort`.

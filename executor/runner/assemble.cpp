@@ -84,6 +84,17 @@ void add_times(const std::vector<RunPart>& parts, const RunOptions& options, Run
 
 }  // namespace
 
+void add_op_times(const OpTimes& part, OpTimes& all) {
+  if (all.empty()) all.resize(part.size());
+  for (std::size_t e = 0; e < part.size(); ++e) {
+    all[e].resize(part[e].size());
+    for (std::size_t o = 0; o < part[e].size(); ++o) {
+      all[e][o].total += part[e][o].total;
+      all[e][o].runs += part[e][o].runs;
+    }
+  }
+}
+
 std::map<TensorId, std::string> parameters_of(const Graph& graph) {
   Names names;
   for (const Tensor& tensor : graph.tensors())
@@ -154,6 +165,7 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
            graph.name);
   if (!graph.loss) result.losses.assign(static_cast<std::size_t>(options.steps), 0.0);
   add_times(parts, options, result);
+  for (const RunPart& part : parts) add_op_times(part.op_times, result.op_times);
 
   const std::map<OpId, KeptOperand> kept = kept_operands(graph, options);
   for (const RunPart& part : parts)

@@ -30,6 +30,9 @@ struct WantedTile {
 // Every part of every parameter and state once: what training goes on from.
 [[nodiscard]] std::vector<WantedTile> state_tiles(const Graph& graph, const Program& program);
 
+// Adds the times of some devices to those of others.
+void add_op_times(const OpTimes& part, OpTimes& all);
+
 // `parts`: of all processes, in any order; their tiles are taken out.
 [[nodiscard]] RunResult assemble(const Graph& graph, const Program& program, const RunOptions& options,
                                  std::vector<RunPart>& parts);

@@ -54,6 +54,8 @@ DeviceRunner::DeviceRunner(RunContext& context, DeviceId device)
       pool_(*backend_),
       host_pool_(backend_->storage_on_host()),
       values_(program_.buffers.size()) {
+  if (context.options.op_times)
+    for (const StageExecutable& executable : program_.executables) op_times_.emplace_back(executable.ops.size());
   // A single device waits for nobody, so nothing can leave it waiting for ever.
   if (program_.devices.size() > 1) backend_->watch_abort(context.abort);
   // Blocks that the pool keeps for reuse may be all that is left when another allocation of this device fails.
@@ -173,6 +175,8 @@ void DeviceRunner::run_step(int step, bool record) {
 
 void DeviceRunner::issue() {
   for (const Instruction& instruction : program_.devices[device_.index()]) {
+    at_ = &instruction;
+    at_transfer_ = -1;
     switch (instruction.kind) {
       case Instruction::Kind::Run:
         run(instruction);
@@ -193,6 +197,7 @@ void DeviceRunner::issue() {
         break;
     }
   }
+  at_ = nullptr;
   // Accumulators count as zero in the next step. Nothing is cleared here: the first contribution overwrites them.
   for (const Buffer& buffer : program_.buffers)
     if (buffer.persistent && program_.lies_on(buffer.stage, device_) &&
@@ -215,6 +220,13 @@ void DeviceRunner::date_spans() {
     spans_.push_back(
         {step_, span.kind, span.stage, span.microbatch, backend_->time_of(span.begin), backend_->time_of(span.end)});
   marked_.clear();
+  for (const MarkedOp& op : marked_ops_) {
+    OpTime& time = op_times_[static_cast<std::size_t>(op.executable)][static_cast<std::size_t>(op.op)];
+    time.total +=
+        Seconds(std::chrono::duration<double>(backend_->time_of(op.end) - backend_->time_of(op.begin)).count());
+    ++time.runs;
+  }
+  marked_ops_.clear();
 }
 
 std::vector<StateTile> DeviceRunner::state() const {
@@ -305,8 +317,10 @@ void DeviceRunner::run(const Instruction& instruction) {
   const PreparedExecutable& prepared = context_.executables[instruction.executable];
   const bool reads_loss = prepared.loss_op && place_in(executable.stage).rank == 0;
   roots_ = &prepared.root;
+  const bool timed = record_ && context_.options.op_times;
   bind(executable, prepared, instruction.microbatch);
   for (int i = 0; i < prepared.ops.count(); ++i) {
+    at_op_ = i;
     const LocalOp& op = executable.ops[static_cast<std::size_t>(i)];
     for (const int s : prepared.ops[i].allocate) {
       const StageExecutable::Slot& made = executable.slots[static_cast<std::size_t>(s)];
@@ -314,6 +328,7 @@ void DeviceRunner::run(const Instruction& instruction) {
           made.on_host ? host_pool_.allocate(stored_size(made.local), made.local.bytes()) : allocate(made.local);
     }
     const std::string* name = context_.work_name(instruction.executable, i);
+    const int op_begin = timed ? backend_->mark() : 0;
     if (name != nullptr) backend_->begin_work(*name);
     if (op.kind == LocalOp::Kind::Compute && step_ + 1 == context_.options.steps && !context_.kept.empty())
       keep(executable, op, instruction.microbatch);
@@ -325,6 +340,7 @@ void DeviceRunner::run(const Instruction& instruction) {
     else
       reshard(executable, op);
     if (name != nullptr) backend_->end_work();
+    if (timed) marked_ops_.push_back({instruction.executable, i, op_begin, backend_->mark()});
     // Before the loss's storage is released: later work on it comes after this read in the device's order.
     if (reads_loss && prepared.loss_op == i)
       backend_->read_later(&losses_[instruction.microbatch.index()],
@@ -334,6 +350,7 @@ void DeviceRunner::run(const Instruction& instruction) {
     // run.
     for (const int s : prepared.ops[i].release) pool_.release(storage_[s]);
   }
+  at_op_ = -1;
   for (const int s : prepared.defines)
     value(buffer_of(executable, s), instruction.microbatch).block = storage_[root(s)];
   end_span(span_kind(executable), executable.stage, instruction.microbatch, begin);
@@ -493,6 +510,7 @@ void DeviceRunner::define_received(BufferId buffer, const std::vector<int>& rece
 }
 
 void DeviceRunner::send(int transfer) {
+  at_transfer_ = transfer;
   const Transfer& t = transfer_of(transfer);
   const LocalTensor& local = program_.buffers[t.source_buffer.index()].local;
   context_.messages_of(transfer).send(*backend_, transfer, context_.backend.stored(local.dtype),
@@ -500,6 +518,7 @@ void DeviceRunner::send(int transfer) {
 }
 
 void DeviceRunner::receive(int transfer) {
+  at_transfer_ = transfer;
   const Transfer& t = transfer_of(transfer);
   const LocalTensor& local = program_.buffers[t.destination_buffer.index()].local;
   context_.messages_of(transfer).receive(*backend_, transfer, context_.backend.stored(local.dtype),

@@ -7,11 +7,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/plan/program/program.h"
 #include "core/plan/program/timeline.h"
 #include "executor/base/memory_pool.h"
+#include "executor/base/run_result.h"
 #include "executor/device/step_replayer.h"
 #include "executor/runner/run_context.h"
 #include "executor/weights/checkpoint.h"
@@ -46,6 +48,12 @@ class DeviceRunner {
   [[nodiscard]] DeviceId device() const { return device_; }
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
   [[nodiscard]] const std::vector<KeptTile>& kept() const { return kept_; }  // of the last step
+  [[nodiscard]] const OpTimes& op_times() const { return op_times_; }        // by RunOptions::op_times
+  // Between steps: what the device is about, such as "writing a checkpoint".
+  void begin_other(const char* what) { other_ = what; }
+  // What it does, or did when its thread ended: "device 1 was receiving 'x' of micro-batch 2 from device 0, in step 4".
+  // REQUIRES: called by its own thread, or after it.
+  [[nodiscard]] std::string where() const;
   // The parts of parameters and states that no device before this one has. Waits for the device.
   [[nodiscard]] std::vector<StateTile> state() const;
   // The elements of a persistent buffer's tile. Waits for the device.
@@ -101,6 +109,7 @@ class DeviceRunner {
   void receive(int transfer);
   [[nodiscard]] int begin_span();
   void end_span(Span::Kind kind, StageId stage, MicrobatchId microbatch, int begin);
+  [[nodiscard]] std::string text_of(const Instruction& instruction) const;
   void date_spans();
   [[nodiscard]] static std::vector<Place> places_of(const Program& program, DeviceId device);
   [[nodiscard]] const Place& place_in(StageId stage) const;
@@ -149,6 +158,16 @@ class DeviceRunner {
     int begin, end;
   };
   std::vector<MarkedSpan> marked_;
+  // An op of this step, whose times are still marks.
+  struct MarkedOp {
+    int executable, op, begin, end;
+  };
+  std::vector<MarkedOp> marked_ops_;
+  OpTimes op_times_;
+  // What where() tells of: null and -1 between steps and between ops.
+  const Instruction* at_ = nullptr;
+  int at_op_ = -1, at_transfer_ = -1;
+  const char* other_ = "making the initial values";
   struct CapturedInput {
     Input input;
     void* host;                   // each replay copies from here to the device

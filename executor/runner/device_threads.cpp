@@ -56,7 +56,7 @@ class FirstError {
 }  // namespace
 
 void run_on_threads(const std::vector<DeviceId>& devices, const std::function<void(DeviceId)>& work, Abort& abort,
-                    Peers* peers, const std::function<void()>& on_failure) {
+                    Peers* peers, const std::function<void()>& on_failure, const std::function<std::string()>& where) {
   FirstError error;
   const auto fail = [&](DeviceId device) {
     error.keep(device);
@@ -83,14 +83,18 @@ void run_on_threads(const std::vector<DeviceId>& devices, const std::function<vo
   for (std::thread& thread : threads) thread.join();
   // All threads have ended: on_failure may use what they shared.
   const bool peer_failed = peers != nullptr && peers->failure();
+  const std::string was_at = peer_failed ? where() : "";
   if (error || peer_failed) on_failure();
   error.rethrow();
-  if (peer_failed) throw_failure_of_peer(*peers);
+  if (peer_failed) throw_failure_of_peer(*peers, was_at);
 }
 
-void throw_failure_of_peer(const Peers& peers) {
+void throw_failure_of_peer(const Peers& peers, const std::string& where) {
   const auto failure = peers.failure();
   MW_CHECK(failure, "a run was aborted, but no process has failed");
+  if (failure->lost)
+    throw PeerLost(fmt::format("process {} of {}: process {} was lost: {}{}{}.", peers.rank(), peers.size(),
+                               failure->rank, failure->why, where.empty() ? "" : "; here ", where));
   throw SystemError(fmt::format("process {}: {}", failure->rank, failure->why));
 }
 

@@ -14,11 +14,12 @@ namespace meshwright {
 
 // Calls work(device) on a thread for each device, and waits for all. Where one fails, here or in another process,
 // on_failure() is called once all threads have ended; then the first error is thrown: an InputError as it is, others
-// with the device's or process's number. `peers`: null where there are no other processes.
+// with the device's or process's number. `peers`: null where there are no other processes. `where`: what the devices
+// were doing, for the sentence about a process that was lost.
 void run_on_threads(const std::vector<DeviceId>& devices, const std::function<void(DeviceId)>& work, Abort& abort,
-                    Peers* peers, const std::function<void()>& on_failure);
+                    Peers* peers, const std::function<void()>& on_failure, const std::function<std::string()>& where);
 
-// REQUIRES: another process has failed.
-[[noreturn]] void throw_failure_of_peer(const Peers& peers);
+// Throws PeerLost for a process that was lost. REQUIRES: another process has failed.
+[[noreturn]] void throw_failure_of_peer(const Peers& peers, const std::string& where = "");
 
 }  // namespace meshwright

@@ -103,6 +103,8 @@ std::vector<std::byte> to_bytes(const RunPart& part) {
     writer.put(tile.extent);
     writer.put(tile.values);
   }
+  writer.put(static_cast<std::uint64_t>(part.op_times.size()));
+  for (const std::vector<OpTime>& executable : part.op_times) writer.put(executable);
   return writer.take();
 }
 
@@ -137,6 +139,8 @@ RunPart run_part_from_bytes(std::span<const std::byte> bytes) {
     reader.get(tile.extent);
     reader.get(tile.values);
   }
+  part.op_times.resize(reader.length(sizeof(std::uint64_t)));
+  for (std::vector<OpTime>& executable : part.op_times) reader.get(executable);
   MW_CHECK(reader.at_end(), "a part of a run is too long");
   return part;
 }

@@ -33,6 +33,7 @@ struct RunPart {
   std::vector<std::vector<double>> tiles;  // of persistent buffers, in an order that all processes know
   std::vector<KeptTile> kept;
   std::vector<HeldTile> held;  // by RunOptions::keep_held, but for gradients, which are kept
+  OpTimes op_times;            // of its devices together
 };
 
 // Between processes of one build on machines of one kind.

@@ -394,6 +394,8 @@ class RunOptions(TypedDict, total=False):
     """with --backend cuda: auto: capture the step as a CUDA graph and replay it where possible; off: issue every op by itself under its name, as a recording with nsys needs"""
     transport: Literal["inproc", "mpi", "nccl", "mpi+nccl"]
     """how devices communicate: inproc (one process), mpi (processes started together by mpirun or srun, on one host or several), nccl (one process, NCCL collectives between GPUs) or mpi+nccl"""
+    patience: int
+    """with --transport mpi: seconds for which nothing may be heard of another process before it counts as lost and the run ends"""
     weights: StrPath
     """start from the weights in this folder: model.safetensors, or the files of its index, with the names and layouts of Hugging Face's models"""
     save_weights: StrPath
@@ -430,6 +432,8 @@ class RunOptions(TypedDict, total=False):
     """write a report to this HTML file: the measured timeline of the last step, and what was predicted"""
     db: StrPath
     """store the run and its stage times in this profile database, for `meshwright plan --stage-profile`; with --backend cuda also use the product algorithms stored there"""
+    report: bool
+    """print the measured time of each kind of op beside what was predicted and the roofline; steps are then issued op by op"""
 
 
 class ProfileOptions(TypedDict, total=False):
@@ -466,4 +470,6 @@ class ProfileOptions(TypedDict, total=False):
     warmup: int
     """with --plan: number of steps before those"""
     transport: Literal["inproc", "mpi", "nccl", "mpi+nccl"]
-    """with --plan: inproc, or nccl in a build with NCCL"""
+    """between what to measure: inproc (devices of this process), mpi (the processes that were started together, one device each, on one host or several), or, with --plan, nccl"""
+    patience: int
+    """with --transport mpi: seconds for which nothing may be heard of another process before it counts as lost and the run ends"""

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One build that holds every mutant: tests/mutation/mutate.py writes calls of these functions in the place of operators, and the
-// environment says which one of them goes wrong.
+// One build that holds every mutant: tests/mutation/mutate.py writes calls of these functions in the place of
+// operators, and the environment says which one of them goes wrong.
 //   MESHWRIGHT_MUTANT=N         mutant N is active; none is where it is unset
-//   MESHWRIGHT_MUTANTS_SEEN=F   at the end of the process the numbers of the mutants that were evaluated are written to F, one per line
+//   MESHWRIGHT_MUTANTS_SEEN=F   at the end of the process the numbers of the mutants that were evaluated are written to
+//   F, one per line
 // In a constant expression nothing goes wrong.
 #pragma once
 
@@ -57,13 +58,13 @@ inline bool is_on(int id) {
 constexpr bool on(int id) { return std::is_constant_evaluated() ? false : is_on(id); }
 
 // id: the boundary is moved; id + 1: the answer is turned around.
-#define MW_MUTANT_COMPARISON(name, op, moved)                    \
-  template <class A, class B>                                    \
-  constexpr bool name(int id, const A& a, const B& b) {          \
-    if constexpr (requires { static_cast<bool>(a moved b); })    \
-      if (on(id)) return static_cast<bool>(a moved b);           \
-    if (on(id + 1)) return !static_cast<bool>(a op b);           \
-    return static_cast<bool>(a op b);                            \
+#define MW_MUTANT_COMPARISON(name, op, moved)                 \
+  template <class A, class B>                                 \
+  constexpr bool name(int id, const A& a, const B& b) {       \
+    if constexpr (requires { static_cast<bool>(a moved b); }) \
+      if (on(id)) return static_cast<bool>(a moved b);        \
+    if (on(id + 1)) return !static_cast<bool>(a op b);        \
+    return static_cast<bool>(a op b);                         \
   }
 MW_MUTANT_COMPARISON(less, <, <=)
 MW_MUTANT_COMPARISON(less_equal, <=, <)
@@ -86,15 +87,15 @@ constexpr bool negated(int id, const A& a) {
 }
 
 // id: the other operation; id + 1: the right side is dropped. Each where the types allow it.
-#define MW_MUTANT_ARITHMETIC(name, op, other)                                                             \
-  template <class A, class B>                                                                            \
-  constexpr auto name(int id, const A& a, const B& b) {                                                  \
-    using Result = std::decay_t<decltype(a op b)>;                                                       \
-    if constexpr (requires { static_cast<Result>(a other b); })                                          \
-      if (on(id)) return static_cast<Result>(a other b);                                                 \
-    if constexpr (std::is_convertible_v<A, Result>)                                                      \
-      if (on(id + 1)) return static_cast<Result>(a);                                                     \
-    return static_cast<Result>(a op b);                                                                  \
+#define MW_MUTANT_ARITHMETIC(name, op, other)                   \
+  template <class A, class B>                                   \
+  constexpr auto name(int id, const A& a, const B& b) {         \
+    using Result = std::decay_t<decltype(a op b)>;              \
+    if constexpr (requires { static_cast<Result>(a other b); }) \
+      if (on(id)) return static_cast<Result>(a other b);        \
+    if constexpr (std::is_convertible_v<A, Result>)             \
+      if (on(id + 1)) return static_cast<Result>(a);            \
+    return static_cast<Result>(a op b);                         \
   }
 MW_MUTANT_ARITHMETIC(plus, +, -)
 MW_MUTANT_ARITHMETIC(minus, -, +)

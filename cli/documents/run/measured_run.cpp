@@ -60,6 +60,7 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
   text += fmt::format("# {} of {}; {}; computed in {}, seed {}\n", run.machine.devices, run.machine.device,
                       run.machine.libraries,
                       run.machine.precision == "plan" ? "the plan's types" : run.machine.precision, run.options.seed);
+  text += places_text(run.places);
   if (!run.comparable())
     text += fmt::format(
         "# the plan is for {}, not for this machine: do not compare the measured time with the predicted one\n",
@@ -69,6 +70,8 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
   if (run.machine.shares_gpus())
     text += fmt::format("# {}: devices that share a GPU take turns, also in the prediction\n", run.machine.devices);
   text += stage_table(run);
+  if (!run.op_times.empty())
+    text += op_times_text(run.op_times, static_cast<int>(run.loaded.program.devices.size()), run.measured);
   text += fmt::format(
       "# step time {} ms measured (median of {}, fastest {}, after {} warm-up), {} ms predicted{} by {}: error {:+.1f} "
       "%\n",
@@ -217,6 +220,7 @@ Json to_json(const MeasuredRun& run, const RunFiles& files) {
   json["libraries"] = run.machine.libraries;
   if (run.machine.gpus > 0) json["gpus"] = run.machine.gpus;
   if (run.machine.processes > 1) json["processes"] = run.machine.processes;
+  if (!run.places.empty()) json["places"] = places_json(run.places);
   if (run.machine.product_choices != nullptr) json["product_algorithms"] = run.product_algorithms;
   if (run.result.issued.replayed > 0) json["replayed_as"] = run.result.issued.as;
   if (!run.result.issued.why_none.empty()) json["why_not_replayed"] = run.result.issued.why_none;
@@ -238,6 +242,7 @@ Json to_json(const MeasuredRun& run, const RunFiles& files) {
   json["stages"] = stages_json(run);
   json["devices"] = devices_json(run);
   json["channels"] = channels_json(run);
+  if (!run.op_times.empty()) json["op_times"] = op_times_json(run.op_times);
   if (run.checked) {
     json["max_relative_difference"] = run.checked->largest_difference;
     json["check"] = check_json(*run.checked);

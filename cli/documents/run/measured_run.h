@@ -9,8 +9,10 @@
 
 #include "cli/documents/figures/forecast.h"
 #include "cli/documents/figures/report.h"
+#include "cli/documents/run/op_times.h"
 #include "cli/documents/step/reuse.h"
 #include "cli/machine/machine.h"
+#include "cli/machine/process_places.h"
 #include "cli/options/options.h"
 #include "core/base/json.h"
 #include "executor/check/check_run.h"
@@ -28,7 +30,8 @@ struct MeasuredRun {
   LoadedPlan loaded;
   Reuse reuse;
   Machine machine;
-  RunOptions options;  // steps include the warm-up
+  std::vector<ProcessPlace> places;  // of several processes
+  RunOptions options;                // steps include the warm-up
   int warmup = 1;
   RunResult result;
   Seconds predicted{0.0}, measured{0.0}, fastest{0.0};
@@ -36,12 +39,15 @@ struct MeasuredRun {
   std::vector<StageTimes> predicted_stages, measured_stages;
   std::string prediction_source;
   std::optional<RunCheck> checked;
+  std::vector<OpTimeRow> op_times;  // of --report
   std::optional<double> other_load_cores;
   std::string data_lines;              // "# ...": what was read and written (cli/documents/run/run_data.h)
   std::size_t product_algorithms = 0;  // taken from the databases and accepted by the GPU
 
   [[nodiscard]] double error() const { return (predicted - measured) / measured; }
-  [[nodiscard]] bool comparable() const { return machine.is_that_of(plan.cluster); }
+  [[nodiscard]] bool comparable() const {
+    return machine.is_that_of(plan.cluster) && (places.empty() || has_hosts_of_plan(plan.cluster, places));
+  }
   // Whether the measured stage times are those of the plan: on its devices, in its type.
   [[nodiscard]] bool measures_stages() const { return comparable() && machine.computes_in(plan.training.dtype); }
   [[nodiscard]] Bytes counted_peak() const {

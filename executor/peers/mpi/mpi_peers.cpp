@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <list>
@@ -17,6 +18,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/indexed_vector.h"
+#include "executor/base/clock.h"
+#include "executor/peers/process_watch.h"
 
 namespace meshwright {
 
@@ -42,7 +45,7 @@ constexpr std::size_t kSmall = std::size_t{16} << 10;
 constexpr std::size_t kPiece = std::size_t{60} << 10;
 constexpr std::size_t kUnderWay = 64;  // pieces on their way to one process
 constexpr int kMatched = 64;           // pieces taken in before there is a look at anything else
-constexpr std::uint64_t kFailed = ~std::uint64_t{0};
+constexpr std::uint64_t kFailed = ~std::uint64_t{0}, kBeat = kFailed - 1;
 
 // How long the thread that does MPI's work rests when nothing moves: at first not at all, as an answer is often near.
 constexpr int kEagerRounds = 200;
@@ -51,9 +54,27 @@ constexpr auto kShortRest = std::chrono::microseconds(20), kLongRest = std::chro
 // Until a failing process gives up telling the others.
 constexpr auto kPatience = std::chrono::seconds(5);
 
+// How often each process is heard of, and how often it is looked whether it was.
+constexpr auto kBeatTime = std::chrono::seconds(1);
+constexpr auto kLookTime = std::chrono::milliseconds(5);
+// A process that lost another one stays as long, so that the others notice for themselves before whoever started them
+// all ends them.
+constexpr auto kLastStay = std::chrono::milliseconds(300);
+constexpr int kLostExitCode = 4;  // of a SystemError (docs/exit-codes.md)
+
+// What processes tell each other when they join.
+struct Card {
+  std::int64_t process = 0;
+  std::array<char, 64> host_name{}, process_namespace{};
+};
+void write_text(const std::string& text, std::array<char, 64>& to) {
+  std::copy_n(text.begin(), std::min(text.size(), to.size() - 1), to.begin());
+}
+
 class MpiPeers final : public Peers {
  public:
-  MpiPeers() {
+  explicit MpiPeers(Seconds patience)
+      : patience_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience.si()))) {
     int provided = 0;
     expect(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "beginning MPI");
     if (provided < MPI_THREAD_SERIALIZED) {
@@ -75,19 +96,29 @@ class MpiPeers final : public Peers {
     // MPI_Exscan leaves the result of rank 0 undefined.
     if (rank_ == 0) host_ = 0;
     expect(MPI_Bcast(&host_, 1, MPI_INT, 0, on_host_), "counting hosts");
+    exchange_cards();
     coming_.resize(static_cast<std::size_t>(size_));
     queues_.resize(static_cast<std::size_t>(size_));
     thread_ = std::thread([this] { work(); });
+    watcher_ = std::thread([this] { watch_processes(); });
   }
   MpiPeers(const MpiPeers&) = delete;
   MpiPeers& operator=(const MpiPeers&) = delete;
   ~MpiPeers() override {
+    // MPI cannot be left without the lost one, and its thread may wait for it for ever.
+    if (const std::optional<Failure> failed = failure(); failed && failed->lost) {
+      std::this_thread::sleep_for(kLastStay);
+      std::_Exit(kLostExitCode);
+    }
+    watch_.stop();
+    watcher_.join();
     {
       const std::lock_guard lock(mutex_);
       leaving_ = true;
     }
     something_.notify_one();
     thread_.join();
+    if (failure_ && failure_->lost) std::_Exit(kLostExitCode);
     if (abandoned_) MPI_Abort(world_, 1);  // the others cannot be told; whoever started them all ends them
     leave_together();
     MPI_Comm_free(&on_host_);
@@ -100,6 +131,7 @@ class MpiPeers final : public Peers {
   [[nodiscard]] int host() const override { return host_; }
   [[nodiscard]] int rank_on_host() const override { return rank_on_host_; }
   [[nodiscard]] int size_on_host() const override { return size_on_host_; }
+  [[nodiscard]] std::vector<Place> places() const override { return places_; }
   [[nodiscard]] std::string describe() const override {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
     int length = 0;
@@ -162,6 +194,26 @@ class MpiPeers final : public Peers {
   }
 
  private:
+  void exchange_cards() {
+    Card own;
+    own.process = own_process();
+    write_text(own_host_name(), own.host_name);
+    write_text(process_namespace(), own.process_namespace);
+    std::vector<Card> all(static_cast<std::size_t>(size_));
+    std::vector<int> hosts(static_cast<std::size_t>(size_));
+    expect(MPI_Allgather(&own, sizeof(Card), MPI_BYTE, all.data(), sizeof(Card), MPI_BYTE, world_), "joining");
+    expect(MPI_Allgather(&host_, 1, MPI_INT, hosts.data(), 1, MPI_INT, world_), "joining");
+    for (int rank = 0; rank < size_; ++rank) {
+      const Card& card = all[static_cast<std::size_t>(rank)];
+      const int host = hosts[static_cast<std::size_t>(rank)];
+      places_.push_back({host, card.host_name.data(), card.process});
+      // Numbers of another namespace of processes are those of other processes here.
+      if (rank != rank_ && host == host_ && card.process_namespace == own.process_namespace)
+        watch_.add(rank, card.process);
+    }
+    heard_.assign(static_cast<std::size_t>(size_), Clock::now());
+  }
+
   // If a process left with an error, MPI would end the others before they could report it, so all leave together. The
   // waiting processes sleep: the last one may still have work that needs the processor.
   void leave_together() {
@@ -210,14 +262,50 @@ class MpiPeers final : public Peers {
                        [](const Queue& queue) { return queue.waiting.empty() && queue.under_way.empty(); });
   }
 
+  // Looks after the other processes: tells them that this one is there, and notices which is not.
+  void look() {
+    const Clock::time_point now = Clock::now();
+    if (now - looked_ < kLookTime || size_ == 1) return;
+    // This process may have been stopped itself, or have had no processor for a while: the others are given their time
+    // anew.
+    if (now - looked_ > kBeatTime) std::fill(heard_.begin(), heard_.end(), now);
+    looked_ = now;
+    if (now - beat_ < kBeatTime || failure()) return;
+    beat_ = now;
+    for (int other = 0; other < size_; ++other) {
+      if (other == rank_) continue;
+      queues_[other].waiting.push_back({std::make_shared<const Data>(header_bytes({kBeat, 0})), 0});
+      if (now - heard_[static_cast<std::size_t>(other)] > patience_)
+        return lose(other, fmt::format("nothing was heard of it, on {}, for {:.0f} s",
+                                       places_[static_cast<std::size_t>(other)].host_name,
+                                       std::chrono::duration<double>(patience_).count()));
+    }
+  }
+
+  // On a thread of its own: MPI may not return to the one that calls it when a process has gone.
+  void watch_processes() {
+    const std::optional<int> rank = watch_.wait();
+    if (!rank) return;
+    const Place& place = places_[static_cast<std::size_t>(*rank)];
+    lose(*rank, fmt::format("its process {} on {} has ended", place.process, place.host_name));
+  }
+
+  static Data header_bytes(const Header& header) {
+    Data bytes(sizeof(header));
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    return bytes;
+  }
+
   void work() {
     try {
       int idle = 0;
       std::optional<std::chrono::steady_clock::time_point> until;
       for (;;) {
         // Bitwise or: every step must be done in each round.
+        look();
         const bool moved = post_sends() | end_sends() | match() | end_receives();
         std::unique_lock lock(mutex_);
+        if (leaving_ && failure_ && failure_->lost) return;
         if (leaving_ && leaving_messages_.empty() && all_sent()) return;
         // A process that has failed may never take what is queued for it: leaving must not wait for that without an
         // end.
@@ -310,6 +398,7 @@ class MpiPeers final : public Peers {
     int count = 0;
     expect(MPI_Get_count(&status, MPI_BYTE, &count), "receiving");
     const auto size = static_cast<std::size_t>(count);
+    heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = Clock::now();
     ExpectedData& coming = coming_[status.MPI_SOURCE];
     if (coming.into == nullptr) {
       // A header. Received at once: it says where the next pieces of this sender belong.
@@ -334,6 +423,7 @@ class MpiPeers final : public Peers {
     MW_CHECK(first.size() >= sizeof(header), "process {} sent {} bytes where a header is awaited", from, first.size());
     std::memcpy(&header, first.data(), sizeof(header));
     const std::byte* small = first.data() + sizeof(header);
+    if (header.tag == kBeat) return;
     if (header.tag == kFailed) {
       const auto* text = reinterpret_cast<const char*>(small);
       return note_failure(from, std::string(text, std::min<std::size_t>(header.size, first.size() - sizeof(header))));
@@ -372,14 +462,20 @@ class MpiPeers final : public Peers {
     return ended;
   }
 
-  void note_failure(int rank, const std::string& why) {
+  void lose(int rank, const std::string& why) { note_failure(rank, why, true); }
+  void note_failure(int rank, const std::string& why, bool lost = false) {
     const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = Failure{rank, why};
+    if (!failure_) failure_ = Failure{rank, why, lost};
     for (Abort* abort : watching_) abort->raise();
     arrived_.advance();
   }
 
   MPI_Comm world_ = MPI_COMM_NULL, on_host_ = MPI_COMM_NULL;
+  const Clock::duration patience_;
+  std::vector<Place> places_;             // [rank]
+  ProcessWatch watch_;                    // of this host's
+  std::vector<Clock::time_point> heard_;  // [rank] when something last came from it
+  Clock::time_point looked_ = Clock::now(), beat_ = Clock::now();
   int rank_ = 0, size_ = 1, rank_on_host_ = 0, size_on_host_ = 1, hosts_ = 1, host_ = 0;
 
   mutable std::mutex mutex_;
@@ -394,11 +490,11 @@ class MpiPeers final : public Peers {
   IndexedVector<int, Queue> queues_;  // [receiver]
   std::list<PendingReceive> receiving_;
   IndexedVector<int, ExpectedData> coming_;  // [sender]
-  std::thread thread_;
+  std::thread thread_, watcher_;
 };
 
 }  // namespace
 
-std::unique_ptr<Peers> join_mpi() { return std::make_unique<MpiPeers>(); }
+std::unique_ptr<Peers> join_mpi(Seconds patience) { return std::make_unique<MpiPeers>(patience); }
 
 }  // namespace meshwright

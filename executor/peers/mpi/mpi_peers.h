@@ -7,12 +7,17 @@
 
 #include <memory>
 
+#include "core/base/units.h"
 #include "executor/peers/peers.h"
 
 namespace meshwright {
 
 // Once in a process; leaving is what the destructor does, and waits for the others to do. A process that was started
 // alone is the only one. Throws SystemError where MPI cannot be begun.
-[[nodiscard]] std::unique_ptr<Peers> join_mpi();
+//
+// Another process counts as lost when it has ended without leaving, which is noticed at once on the same host, or when
+// nothing was heard of it for `patience`; each process is heard of every second, whatever its devices do. Then nobody
+// can leave together with it, and the destructor ends the calling process, with the exit code of a SystemError.
+[[nodiscard]] std::unique_ptr<Peers> join_mpi(Seconds patience);
 
 }  // namespace meshwright
