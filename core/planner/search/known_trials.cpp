@@ -70,8 +70,12 @@ std::string key_of(const Plan& plan) {
 class KnownTrials::Trial final : public PlanTrial {
  public:
   Trial(std::shared_ptr<Known> known, const PlanOfGraph& made, const PlanEvaluator& evaluator,
-        std::unique_ptr<PlanTrial> lowered)
-      : known_(std::move(known)), made_(made), evaluator_(evaluator), lowered_(std::move(lowered)) {
+        std::unique_ptr<PlanTrial> lowered, std::int64_t& simulated)
+      : known_(std::move(known)),
+        made_(made),
+        evaluator_(evaluator),
+        lowered_(std::move(lowered)),
+        simulated_(simulated) {
     peaks = known_->peaks;
     on_host = known_->on_host;
   }
@@ -80,6 +84,7 @@ class KnownTrials::Trial final : public PlanTrial {
     if (known_->step) return *known_->step;
     if (!lowered_) lowered_ = evaluator_.trial(made_);
     known_->step = lowered_->step();
+    ++simulated_;
     return *known_->step;
   }
 
@@ -88,6 +93,7 @@ class KnownTrials::Trial final : public PlanTrial {
   const PlanOfGraph made_;
   const PlanEvaluator& evaluator_;
   std::unique_ptr<PlanTrial> lowered_;  // nullptr: an equal plan was, before
+  std::int64_t& simulated_;
 };
 
 std::unique_ptr<PlanTrial> KnownTrials::trial(const PlanOfGraph& made, const PlanEvaluator& evaluator) {
@@ -97,7 +103,7 @@ std::unique_ptr<PlanTrial> KnownTrials::trial(const PlanOfGraph& made, const Pla
     lowered = evaluator.trial(made);
     known = std::make_shared<Known>(Known{lowered->peaks, lowered->on_host, std::nullopt});
   }
-  return std::make_unique<Trial>(known, made, evaluator, std::move(lowered));
+  return std::make_unique<Trial>(known, made, evaluator, std::move(lowered), simulated_);
 }
 
 }  // namespace meshwright

@@ -3,6 +3,7 @@
 // other cuts into layers have the same stages: equal plans are lowered and simulated once.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,8 +19,10 @@ namespace meshwright {
 
 class KnownTrials {
  public:
-  // As the evaluator's trial. REQUIRES: the evaluator outlives the trial; all plans are of one request.
+  // As the evaluator's trial. REQUIRES: the evaluator and this outlive the trial; all plans are of one request.
   [[nodiscard]] std::unique_ptr<PlanTrial> trial(const PlanOfGraph& made, const PlanEvaluator& evaluator);
+  // How many steps their evaluators have been asked for.
+  [[nodiscard]] std::int64_t simulated() const { return simulated_; }
 
  private:
   struct Known {
@@ -28,6 +31,7 @@ class KnownTrials {
   };
   class Trial;
   std::map<std::string, std::shared_ptr<Known>> known_;  // by what the plans' programs depend on
+  std::int64_t simulated_ = 0;
 };
 
 }  // namespace meshwright

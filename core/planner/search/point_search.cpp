@@ -85,9 +85,11 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
     return {};
   }
   PlanProgram& found = *lowered.program;
+  const std::int64_t simulated = context_.trials.simulated();
   const Verdict verdict =
       context_.step("judge", [&] { return judge(context_, found, point_.bounds, candidate, incumbent); });
-  if (verdict.kind != Verdict::Kind::TooLarge) ++context_.log.simulations;
+  if (verdict.kind != Verdict::Kind::TooLarge)
+    context_.log.simulations += request.search.prune ? context_.trials.simulated() - simulated : 1;
   note(pipeline, schedule, candidate, verdict);
   if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter)
     context_.say("{} layers, {} micro-batches, {}: {} stages, {}; best {}{}", point_.layers(), point_.microbatches(),
