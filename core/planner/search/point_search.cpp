@@ -88,10 +88,11 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
   const std::int64_t simulated = context_.trials.simulated();
   const Verdict verdict =
       context_.step("judge", [&] { return judge(context_, found, point_.bounds, candidate, incumbent); });
-  if (verdict.kind != Verdict::Kind::TooLarge)
-    context_.log.simulations += request.search.prune ? context_.trials.simulated() - simulated : 1;
+  // An equal plan was simulated before.
+  const bool known = request.search.prune && context_.trials.simulated() == simulated;
+  if (verdict.kind != Verdict::Kind::TooLarge && !known) ++context_.log.simulations;
   note(pipeline, schedule, candidate, verdict);
-  if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter)
+  if (!known && (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter))
     context_.say("{} layers, {} micro-batches, {}: {} stages, {}; best {}{}", point_.layers(), point_.microbatches(),
                  name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score),
                  human_seconds(std::min(verdict.score, verdict.to_beat.value_or(verdict.score))),
