@@ -182,6 +182,8 @@ struct SearchOptions {
   // (degrees/degrees_search.h).
   const Framework* launch_for = nullptr;
   bool any_offload = false;  // training only: what hosts keep is chosen, too; that of the training is not read
+  // false: what a bound says cannot win is looked at nevertheless. Slower, with the same answer: for tests.
+  bool prune = true;
 };
 
 // What is known of the stages' costs besides the models, and whether the search keeps its stage table.

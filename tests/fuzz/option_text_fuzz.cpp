@@ -12,6 +12,7 @@
 #include "core/planner/method/method.h"
 #include "core/schedule/schedule.h"
 #include "core/sharding/sharding_spec.h"
+#include "tests/fuzz/input_kinds.h"
 
 namespace {
 
@@ -44,11 +45,5 @@ void read_as(char kind, const std::string& text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  try {
-    read_as(static_cast<char>(data[0]), {reinterpret_cast<const char*>(data) + 1, size - 1});
-  } catch (const InputError&) {
-    return 0;
-  }
-  return 0;
+  return read_by_kind(data, size, read_as);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,37 @@ Seconds pipeline_bound(const StageSearch& stages, StageSearch::Costs costs, Rank
     least_time = std::min(least_time, chunked_bound(stages, costs));
   // What is added up in another order may differ in its last bits.
   return (1.0 - 1e-12) * microbatches * least_time;
+}
+
+std::optional<Seconds> least_busy_time(const StageTable& table, std::int64_t microbatches) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<double> of_span(static_cast<std::size_t>(table.spans().count()), kNever);  // by number
+  for (int first = 0; first < table.layers(); ++first)
+    for (int last = first; last < table.layers(); ++last) {
+      if (!table.spans().is_first(first, last)) continue;
+      double& least = of_span[static_cast<std::size_t>(table.spans().of(first, last))];
+      for (int slice = 0; slice < static_cast<int>(table.slices().size()); ++slice) {
+        const DeviceSlice& devices = table.slices()[static_cast<std::size_t>(slice)];
+        const double count = std::accumulate(devices.devices.begin(), devices.devices.end(), 0);
+        const std::optional<StageCost>* costs = table.configs_of(first, last, slice);
+        for (int config = 0; config < table.configs(); ++config) {
+          const std::optional<StageCost>& cost = costs[config];
+          if (!cost || cost->resident + cost->working + cost->saved > devices.memory) continue;
+          const Seconds busy = static_cast<double>(microbatches) * cost->time + cost->step;
+          least = std::min(least, count * busy.si());
+        }
+      }
+    }
+  std::vector<double> from(static_cast<std::size_t>(table.layers()) + 1, kNever);  // [layer] of it and all after it
+  from.back() = 0.0;
+  for (int first = table.layers() - 1; first >= 0; --first)
+    for (int last = first; last < table.layers(); ++last) {
+      double& least = from[static_cast<std::size_t>(first)];
+      least = std::min(least, of_span[static_cast<std::size_t>(table.spans().of(first, last))] +
+                                  from[static_cast<std::size_t>(last) + 1]);
+    }
+  // Sums in another order differ in their last bits.
+  return std::isfinite(from.front()) ? std::optional((1.0 - 1e-12) * Seconds(from.front())) : std::nullopt;
 }
 
 }  // namespace meshwright

@@ -2,6 +2,9 @@
 // A lower bound of every pipeline that can be made of a stage table.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "core/base/units.h"
 #include "core/planner/spans/stage_search.h"
 
@@ -13,5 +16,10 @@ enum class Ranks { OneStageEach, AnyStages };
 // No pipeline of the table's meshes over its layers can take less, whatever its schedule, memory and recomputation: the
 // larger of the best bottleneck and of the best use of all devices, times the microbatches.
 [[nodiscard]] Seconds pipeline_bound(const StageSearch& stages, StageSearch::Costs costs, Ranks ranks);
+
+// What the devices of a pipeline are busy for in a step, added up, is at least this: the least sum, over stages that
+// fit with one micro-batch in flight, of their devices times the time of all their micro-batches and their step.
+// Whatever the schedule, a step on D devices takes at least a D-th of it. nullopt: some layer is in no stage that fits.
+[[nodiscard]] std::optional<Seconds> least_busy_time(const StageTable& table, std::int64_t microbatches);
 
 }  // namespace meshwright

@@ -2,6 +2,7 @@
 #include "core/planner/placement/placement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -59,11 +60,22 @@ class Placer {
  public:
   Placer(const HostGroup& group, const PlacementRequest& request)
       : group_(group), request_(request), stages_(static_cast<int>(request.stages.size())) {
-    // Bytes add up exactly, so that ties are ties.
-    saving_ = group.between_hosts.beta.si() - group.within_host.beta.si();
-    for (int s = 0; s + 1 < stages_; ++s)
-      bytes_[{s, s + 1}] += request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[s].si();
-    for (const StageTraffic& c : request.others) bytes_[std::minmax(c.from, c.to)] += c.bytes.si();
+    for (int s = 0; s + 1 < stages_; ++s) {
+      Traffic& between = traffic_[{s, s + 1}];
+      between.bytes += request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[s].si();
+      if (!request.neighbour_messages.empty()) between.messages += request.neighbour_messages[s];
+    }
+    for (const StageTraffic& c : request.others) {
+      Traffic& between = traffic_[std::minmax(c.from, c.to)];
+      between.bytes += c.bytes.si();
+      between.messages += c.messages;
+    }
+    // Bytes add up exactly, so that ties are ties: the time saved on a host is counted in bytes.
+    const double per_byte = group.between_hosts.beta.si() - group.within_host.beta.si();
+    const double per_message = group.between_hosts.alpha.si() - group.within_host.alpha.si();
+    const double unit = per_byte != 0.0 ? std::abs(per_byte) : 1.0;
+    for (auto& [pair, of] : traffic_)
+      of.attraction = (per_byte < 0.0 ? -of.bytes : per_byte > 0.0 ? of.bytes : 0.0) + per_message / unit * of.messages;
   }
 
   std::optional<Placement> place() const {
@@ -100,7 +112,7 @@ class Placer {
       best = number_hosts(*any);
     }
     // Where links within and between hosts are alike, every placement is optimal.
-    return Placement{devices(*best), crossing(*best), optimal || saving_ == 0.0};
+    return Placement{devices(*best), crossing(*best), optimal || total() == 0.0};
   }
 
  private:
@@ -138,8 +150,6 @@ class Placer {
   [[nodiscard]] bool may_share(int a, int b) const {
     return stage(a).devices_per_host + stage(b).devices_per_host <= group_.devices_per_host;
   }
-  // Where links between hosts are faster, stages on one host cost more: the sign turns.
-  [[nodiscard]] double attraction(double bytes) const { return saving_ < 0 ? -bytes : bytes; }
 
   // nullopt: the stages of whole hosts alone do not fit. They have nothing to choose: their hosts are set aside.
   [[nodiscard]] std::optional<PackingProblem> pose() const {
@@ -154,9 +164,9 @@ class Placer {
       item_of[s] = static_cast<int>(problem.items.size());
       problem.items.push_back({stage(s).hosts, stage(s).devices_per_host});
     }
-    for (const auto& [pair, bytes] : bytes_)
-      if (may_share(pair.first, pair.second) && bytes != 0.0)
-        problem.attractions.push_back({item_of[pair.first], item_of[pair.second], attraction(bytes)});
+    for (const auto& [pair, of] : traffic_)
+      if (may_share(pair.first, pair.second) && of.attraction != 0.0)
+        problem.attractions.push_back({item_of[pair.first], item_of[pair.second], of.attraction});
     return problem;
   }
 
@@ -187,21 +197,21 @@ class Placer {
     return numbered;
   }
 
-  // Bytes between hosts (with the sign of what they cost more than within).
+  // What crossing between hosts costs more than within, in the unit of attractions.
   [[nodiscard]] double apart(const Assignment& placed) const {
     double sum = 0.0;
-    for (const auto& [pair, bytes] : bytes_) sum += attraction(bytes) * (1 - shared(placed, pair.first, pair.second));
+    for (const auto& [pair, of] : traffic_) sum += of.attraction * (1 - shared(placed, pair.first, pair.second));
     return sum;
   }
   [[nodiscard]] double unshareable() const {
     double sum = 0.0;
-    for (const auto& [pair, bytes] : bytes_)
-      if (!may_share(pair.first, pair.second)) sum += attraction(bytes);
+    for (const auto& [pair, of] : traffic_)
+      if (!may_share(pair.first, pair.second)) sum += of.attraction;
     return sum;
   }
   [[nodiscard]] double total() const {
-    return std::accumulate(bytes_.begin(), bytes_.end(), 0.0,
-                           [](double sum, const auto& entry) { return sum + entry.second; });
+    return std::accumulate(traffic_.begin(), traffic_.end(), 0.0,
+                           [](double sum, const auto& entry) { return sum + std::abs(entry.second.attraction); });
   }
   [[nodiscard]] static double shared(const Assignment& placed, int a, int b) {
     const auto& x = placed.hosts[a];
@@ -212,9 +222,12 @@ class Placer {
   }
   [[nodiscard]] Seconds crossing(const Assignment& placed) const {
     Seconds sum(0);
-    for (const auto& [pair, bytes] : bytes_) {
+    for (const auto& [pair, of] : traffic_) {
       const double within = shared(placed, pair.first, pair.second);
-      sum += group_.within_host.beta * Bytes(bytes * within) + group_.between_hosts.beta * Bytes(bytes * (1 - within));
+      const auto on = [&](const LinkCost& link, double share) {
+        return link.beta * Bytes(of.bytes * share) + share * of.messages * link.alpha;
+      };
+      sum += on(group_.within_host, within) + on(group_.between_hosts, 1 - within);
     }
     return sum;
   }
@@ -232,8 +245,11 @@ class Placer {
   const HostGroup& group_;
   const PlacementRequest& request_;
   int stages_;
-  double saving_;  // seconds per byte that does not leave its host
-  std::map<std::pair<int, int>, double> bytes_;
+  struct Traffic {
+    double bytes = 0.0, messages = 0.0;
+    double attraction = 0.0;  // what the two save on one host; negative: what they lose
+  };
+  std::map<std::pair<int, int>, Traffic> traffic_;
 };
 
 // Hosts of different groups share nothing, so that what stages of one group cost apart does not depend on the others.
@@ -265,8 +281,9 @@ class PlacerByGroup {
 
  private:
   [[nodiscard]] int group_of(int s) const { return request_.stages[s].group; }
-  [[nodiscard]] Bytes neighbours(int s) const {
-    return request_.neighbour_bytes.empty() ? Bytes(1.0) : request_.neighbour_bytes[s];
+  [[nodiscard]] StageTraffic neighbours(int s) const {
+    return {s, s + 1, request_.neighbour_bytes.empty() ? Bytes(1.0) : request_.neighbour_bytes[s],
+            request_.neighbour_messages.empty() ? 0.0 : request_.neighbour_messages[s]};
   }
 
   // The stages of one group, numbered by themselves; what they exchange with others is left out.
@@ -277,27 +294,30 @@ class PlacerByGroup {
       if (!own.stages.empty()) {
         const int before = stages[own.stages.size() - 1];
         // Stages that follow each other in the group but not in the pipeline send each other nothing here.
-        own.neighbour_bytes.push_back(before + 1 == s ? neighbours(before) : Bytes(0.0));
+        const StageTraffic traffic = before + 1 == s ? neighbours(before) : StageTraffic{0, 1, Bytes(0.0)};
+        own.neighbour_bytes.push_back(traffic.bytes);
+        own.neighbour_messages.push_back(traffic.messages);
       }
       number[s] = static_cast<int>(own.stages.size());
       own.stages.push_back(request_.stages[s]);
     }
     for (const StageTraffic& c : request_.others)
       if (number.contains(c.from) && number.contains(c.to))
-        own.others.push_back({number[c.from], number[c.to], c.bytes});
+        own.others.push_back({number[c.from], number[c.to], c.bytes, c.messages});
     return own;
   }
 
   [[nodiscard]] Seconds between_groups() const {
     Seconds sum(0.0);
-    const auto add = [&](int a, int b, Bytes bytes) {
-      if (group_of(a) == group_of(b)) return;
+    const auto add = [&](const StageTraffic& traffic) {
+      if (group_of(traffic.from) == group_of(traffic.to)) return;
       // A transfer between groups takes as long as the slower of the two links.
-      sum += std::max(cluster_.group(group_of(a)).between_hosts.beta, cluster_.group(group_of(b)).between_hosts.beta) *
-             bytes;
+      const LinkCost &a = cluster_.group(group_of(traffic.from)).between_hosts,
+                     &b = cluster_.group(group_of(traffic.to)).between_hosts;
+      sum += std::max(a.beta, b.beta) * traffic.bytes + traffic.messages * std::max(a.alpha, b.alpha);
     };
-    for (int s = 0; s + 1 < static_cast<int>(request_.stages.size()); ++s) add(s, s + 1, neighbours(s));
-    for (const StageTraffic& c : request_.others) add(c.from, c.to, c.bytes);
+    for (int s = 0; s + 1 < static_cast<int>(request_.stages.size()); ++s) add(neighbours(s));
+    for (const StageTraffic& c : request_.others) add(c);
     return sum;
   }
 
@@ -312,6 +332,8 @@ void check(const PlacementRequest& request) {
     MW_CHECK(s.hosts >= 1 && s.devices_per_host >= 1, "a stage of {}x{} devices", s.hosts, s.devices_per_host);
   MW_CHECK(request.neighbour_bytes.empty() || request.neighbour_bytes.size() + 1 == request.stages.size(),
            "{} stages, {} pairs of neighbours", stages, request.neighbour_bytes.size());
+  MW_CHECK(request.neighbour_messages.empty() || request.neighbour_messages.size() + 1 == request.stages.size(),
+           "{} stages, messages of {} pairs of neighbours", stages, request.neighbour_messages.size());
   for (const StageTraffic& c : request.others)
     MW_CHECK(std::min(c.from, c.to) >= 0 && std::max(c.from, c.to) < stages && c.from != c.to,
              "a crossing {}->{} of {} stages", c.from, c.to, stages);

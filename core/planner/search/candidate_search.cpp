@@ -151,6 +151,14 @@ void CandidateRanking::add(const TablePipeline& pipeline, const CandidateRequest
   ranking.best = std::min(ranking.best.value_or(own), own);
 }
 
+// `share` is B / (n + B - 1) of the bound above, with the maximum n, so that it holds for every pipeline of the order.
+// A latency is at least the sum of the stages' times, so its share is 1.
+double CandidateRanking::least_share(const StageTable& table, const CandidateRequest& request) {
+  if (request.goal.objective == Goal::Objective::Latency) return 1.0;
+  const double microbatches = static_cast<double>(request.microbatches);
+  return microbatches / (static_cast<double>(max_stages_of(table, request)) + microbatches - 1.0);
+}
+
 // By T ascending, until the bound above rules out every later pipeline, or kMaxRanked were simulated.
 void CandidateRanking::rank_in_order(const StageTable& table, const CandidateRequest& request, Ranking& ranking) {
   Candidates& found = ranking.found;
@@ -165,13 +173,7 @@ void CandidateRanking::rank_in_order(const StageTable& table, const CandidateReq
       request.goal.objective == Goal::Objective::Latency
           ? PipelineRanking::by_latency(table, dp, Seconds(min_throughput ? samples / *min_throughput : 1e30))
           : PipelineRanking::by_training_time(table, dp);
-  const int max_stages = max_stages_of(table, request);
-  const double microbatches = static_cast<double>(request.microbatches);
-  // `share` is B / (n + B - 1) of the bound above, with the maximum n, so that it holds for every pipeline of the
-  // order. A latency is at least the sum of the stages' times, so its share is 1.
-  const double share = request.goal.objective == Goal::Objective::Latency
-                           ? 1.0
-                           : microbatches / (static_cast<double>(max_stages) + microbatches - 1.0);
+  const double share = least_share(table, request);
   for (int k = 0; k < kMaxRanked && !stopped(request); ++k) {
     const std::optional<TablePipeline> next = order.next();
     if (!next) {
@@ -179,6 +181,10 @@ void CandidateRanking::rank_in_order(const StageTable& table, const CandidateReq
       break;
     }
     // The order is by cost ascending: if this pipeline cannot win, no later one can.
+    if (request.to_beat && share * next->cost >= *request.to_beat) {
+      found.all = found.beaten = true;
+      break;
+    }
     if (ranking.best && share * next->cost >= *ranking.best) {
       found.all = true;
       if (!request.beyond_best) break;
@@ -233,16 +239,22 @@ void CandidateRanking::rank_by_stages(const StageTable& table, const CandidateRe
   if (splits) tables.push_back(&sure);
   std::optional<Seconds> least;
   int worse = 0;  // numbers of stages in a row
+  const double microbatches = static_cast<double>(request.microbatches);
   for (int n = request.stages.value_or(1); n <= max_stages_of(table, request) && !stopped(request); ++n) {
     if (request.few && worse == kMaxWorse) break;
     const StageDpRequest dp = dp_request(request, in_flight_of(request.schedule, n), n);
     std::optional<Seconds> own;
+    const double of_stages = microbatches / (n + microbatches - 1.0);  // the bound above
     for (const StageTable* each : tables) {
       PipelineRanking order = PipelineRanking::by_training_time(*each, dp);
       for (int k = 0; k < most && !stopped(request); ++k) {
         const auto pipeline = order.next();
         if (!pipeline) break;
         own = std::min(own.value_or(pipeline->cost), pipeline->cost);
+        if (request.to_beat && of_stages * pipeline->cost >= *request.to_beat) {
+          ranking.found.beaten = true;
+          break;
+        }
         if (fits(*pipeline, table, request)) add(*pipeline, request, ranking);
       }
     }
@@ -279,14 +291,19 @@ void CandidateRanking::rank_chunked(const StageTable& table, const CandidateRequ
   const StageTable sure = careful(table);
   const auto visit = [&](int slice, const std::vector<int>& configs, const ChunkedShape& shape, Seconds least) {
     // The busiest rank has at least an equal share of the least that all stages take.
-    if (ranking.best && kLastBits * microbatches / shape.ranks * least >= *ranking.best) return;
+    const auto is_beaten = [&](Seconds bound) {
+      if (!request.to_beat || bound < *request.to_beat) return ranking.best && bound >= *ranking.best;
+      ranking.found.beaten = true;
+      return true;
+    };
+    if (is_beaten(kLastBits * microbatches / shape.ranks * least)) return;
     const ChunkedSchedule& schedule = schedule_of(shape);
     for (const double share : {1.0, kHopeful})
       for (const TablePipeline& pipeline :
            best_chunked(share > 1.0 ? table : sure, slice, configs, schedule, most, share)) {
         const std::vector<Seconds> busy = rank_times(pipeline, table, schedule);
         // The busiest rank works on every micro-batch: the step takes no less.
-        if (ranking.best && microbatches * *std::max_element(busy.begin(), busy.end()) >= *ranking.best) continue;
+        if (is_beaten(microbatches * *std::max_element(busy.begin(), busy.end()))) continue;
         if (fits_ranks(pipeline, table, schedule)) add(pipeline, request, ranking);
       }
   };

@@ -69,7 +69,10 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
   const int ranks = static_cast<int>(pipeline.stages.size()) / pipeline.chunks;
   const std::vector<int> rank_of = ranks_of_stages(schedule, static_cast<int>(pipeline.stages.size()), pipeline.chunks);
   for (int& stage : stage_of) stage = rank_of[stage];
-  std::map<std::pair<int, int>, Bytes> bytes;
+  PlacementRequest request;
+  for (int rank = 0; rank < ranks; ++rank)  // the first stages are on one each
+    request.stages.push_back(search_.submeshes()[pipeline.stages[rank].slice]);
+  std::map<std::pair<int, int>, StageTraffic> traffic;
   for (const Shared& shared : shared_) {
     const int from = stage_of[shared.layer];
     // There and back; a parameter's copies and gradients once per step.
@@ -80,19 +83,23 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
       const int to = stage_of[reader];
       if (to == from || to == before) continue;
       before = to;
-      const auto [at, is_new] = bytes.emplace(std::minmax(from, to), Bytes(0.0));
-      at->second += times * shared.bytes;
+      const auto [first, second] = std::minmax(from, to);
+      StageTraffic& between =
+          traffic.try_emplace({first, second}, StageTraffic{first, second, Bytes(0.0)}).first->second;
+      between.bytes += times * shared.bytes;
+      // The devices of the smaller stage send side by side.
+      between.messages += times * std::min(request.stages[from].devices(), request.stages[to].devices());
     }
   }
-  PlacementRequest request;
-  for (int rank = 0; rank < ranks; ++rank)  // the first stages are on one each
-    request.stages.push_back(search_.submeshes()[pipeline.stages[rank].slice]);
   request.neighbour_bytes.assign(ranks - 1, Bytes(0.0));
-  for (const auto& [pair, amount] : bytes) {
-    if (pair.second == pair.first + 1)
-      request.neighbour_bytes[pair.first] += amount;
-    else
-      request.others.push_back({pair.first, pair.second, amount});
+  request.neighbour_messages.assign(ranks - 1, 0.0);
+  for (const auto& [pair, between] : traffic) {
+    if (pair.second == pair.first + 1) {
+      request.neighbour_bytes[pair.first] = between.bytes;
+      request.neighbour_messages[pair.first] = between.messages;
+    } else {
+      request.others.push_back(between);
+    }
   }
   auto placed = place_stages(cluster_, request);
   if (!placed) return std::nullopt;
@@ -217,6 +224,15 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
 }
 
 std::optional<Candidate> CandidateRanking::simulate(const TablePipeline& pipeline, const CandidateRequest& request) {
+  const auto [known, is_new] = simulated_.try_emplace({request.schedule, pipeline.chunks, pipeline.stages});
+  if (is_new) known->second = simulate_anew(pipeline, request);
+  std::optional<Candidate> found = known->second;
+  if (found) found->pipeline = pipeline;  // its cost is of the table at hand
+  return found;
+}
+
+std::optional<Candidate> CandidateRanking::simulate_anew(const TablePipeline& pipeline,
+                                                         const CandidateRequest& request) {
   const auto devices = place(pipeline, request.schedule, request.microbatches);
   if (!devices) return std::nullopt;
   const auto step_time = [&](int microbatches, const PipelineTimes& times) {

@@ -41,13 +41,16 @@ struct CandidateRequest {
   OrAuto<int> chunks = Auto{};           // schedules with any number of stages per rank: this; Auto: 2 to kMaxChunks
   bool few = false;                      // one of several schedules: the best by T of each number of stages will do
   std::vector<TablePipeline> like = {};  // of other schedules with one stage per rank: simulated too
+  // Pipelines whose stages alone take as much are of no use: an order of pipelines ends where all others do.
+  std::optional<Seconds> to_beat = {};
   static constexpr int kMaxChunks = 4;
 };
 
 struct Candidates {
   std::vector<Candidate> ranked;  // by what the goal asks for
   std::int64_t simulated = 0;
-  bool all = false;  // no other pipeline of the table can take less
+  bool all = false;     // no other pipeline of the table can take less
+  bool beaten = false;  // some were left out because of CandidateRequest::to_beat
 };
 
 // What the step log is told of `rank`: "883 pipelines, best 1.232 s".
@@ -78,8 +81,10 @@ class CandidateRanking {
   [[nodiscard]] Candidates simulate_all(const std::vector<TablePipeline>& pipelines, const CandidateRequest& request);
   // Candidates of several tables, by what the goal asks for.
   static void sort(Candidates& candidates, const CandidateRequest& request);
-  // nullopt: no place.
+  // nullopt: no place. REQUIRES: as many micro-batches as in every other request.
   [[nodiscard]] std::optional<Candidate> simulate(const TablePipeline& pipeline, const CandidateRequest& request);
+  // No pipeline of the table takes less by its stages alone than this share of the first by T.
+  [[nodiscard]] static double least_share(const StageTable& table, const CandidateRequest& request);
   // The layers form a line: every stage feeds the next.
   [[nodiscard]] bool is_line() const { return branches_.is_line(); }
   // The devices of each stage.
@@ -108,6 +113,7 @@ class CandidateRanking {
     std::optional<Seconds> best;
   };
   void add(const TablePipeline& pipeline, const CandidateRequest& request, Ranking& ranking);
+  [[nodiscard]] std::optional<Candidate> simulate_anew(const TablePipeline& pipeline, const CandidateRequest& request);
   void rank_in_order(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
   // What the order of T leaves out. `dp`: the request of that order.
   void rank_others(const StageTable& table, const CandidateRequest& request, StageDpRequest dp, Ranking& ranking);
@@ -152,6 +158,8 @@ class CandidateRanking {
   // Layers repeat: most stages send each other the same between the same meshes.
   std::map<std::tuple<std::vector<Moved>, int, int, bool>, SimTime> known_times_;
   std::map<ChunkedShape, ChunkedSchedule> schedules_;
+  // Several tables give the same pipelines. By schedule, chunks and stages; nullopt: no place.
+  std::map<std::tuple<ScheduleKind, int, std::vector<TableStage>>, std::optional<Candidate>> simulated_;
 };
 
 }  // namespace meshwright

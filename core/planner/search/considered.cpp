@@ -54,6 +54,12 @@ void add_verdict(ConsideredPlan& considered, const Verdict& verdict) {
   considered.needs = verdict.peak;
   if (verdict.kind == Verdict::Kind::TooLarge) {
     considered.fate = Fate::TooLarge;
+    if (verdict.software) {
+      considered.needs = verdict.software->needs;
+      considered.why = fmt::format("its fullest device needs {} of {}", human_bytes(verdict.software->needs),
+                                   human_bytes(verdict.software->usable));
+      return;
+    }
     considered.needs = verdict.worst->needs;
     considered.why = fmt::format("stage {} needs {} of {} per device", verdict.worst->stage,
                                  human_bytes(verdict.worst->needs), human_bytes(verdict.worst->usable));

@@ -128,22 +128,53 @@ std::optional<Plan> plan_of_pipeline(const PlanRequest& request, const Point& po
   return plan;
 }
 
-std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Point& point, PlanGraphs& graphs,
-                                          const TablePipeline& pipeline, ScheduleKind schedule) {
+namespace {
+
+PlanProgram with_trial(PlanProgram program) {
+  take_peaks(program.plan, program.trial->peaks);
+  return program;
+}
+
+// The search asks for memory as this program's executor counts it.
+Bytes as_counted_here(const PlanEvaluator::SoftwareMemory& memory, const PlanRequest& request) {
+  return memory.needs / memory.usable * request.cluster.usable_memory();
+}
+
+// What a software keeps of a plan does not depend on its program.
+std::optional<Verdict> too_large_for_software(const SearchContext& context, const Plan& plan, const Graph& graph,
+                                              const PlanIncumbent& incumbent) {
+  if (!context.request.search.prune) return std::nullopt;
+  const auto memory = context.evaluator.software_memory(plan, graph);
+  if (!memory || memory->needs <= memory->usable || incumbent.would_explain(memory->needs - memory->usable))
+    return std::nullopt;
+  Verdict verdict;
+  verdict.kind = Verdict::Kind::TooLarge;
+  verdict.peak = as_counted_here(*memory, context.request);
+  verdict.software = memory;
+  verdict.to_beat = incumbent.score();
+  verdict.excess = memory->needs - memory->usable;
+  return verdict;
+}
+
+}  // namespace
+
+LoweredPipeline lower_pipeline(SearchContext& context, const Point& point, PlanGraphs& graphs,
+                               const TablePipeline& pipeline, ScheduleKind schedule, const PlanIncumbent& incumbent) {
   std::optional<Plan> plan = plan_of_pipeline(context.request, point, graphs, pipeline, schedule);
-  if (!plan) return std::nullopt;
+  if (!plan) return {};
   const PlanGraphs::GraphOfPlan& of_plan = graphs.of(plan->training);
   // The user's input was checked before. What is wrong from here on is the planner's mistake, not an InputError.
   const std::vector<std::string> wrong = check_plan(*plan, *of_plan.graph, of_plan.fingerprint);
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
-  return on_trial(*std::move(plan), of_plan.graph, context.evaluator);
+  if (auto too_large = too_large_for_software(context, *plan, *of_plan.graph, incumbent)) return {{}, *too_large};
+  if (!context.request.search.prune) return {on_trial(*std::move(plan), of_plan.graph, context.evaluator), {}};
+  auto trial = context.trials.trial({*plan, of_plan.graph}, context.evaluator);
+  return {with_trial({of_plan.graph, *std::move(plan), std::move(trial)}), {}};
 }
 
 PlanProgram on_trial(Plan plan, std::shared_ptr<const Graph> graph, const PlanEvaluator& evaluator) {
-  PlanProgram lowered{std::move(graph), std::move(plan), nullptr};
-  lowered.trial = evaluator.trial({lowered.plan, lowered.graph});
-  take_peaks(lowered.plan, lowered.trial->peaks);
-  return lowered;
+  auto trial = evaluator.trial({plan, graph});
+  return with_trial({std::move(graph), std::move(plan), std::move(trial)});
 }
 
 Seconds latency_of(const Plan& plan, const std::shared_ptr<const Graph>& graph, const PlanEvaluator& evaluator) {
@@ -170,8 +201,7 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   verdict.to_beat = incumbent.score();
   verdict.peak = found.plan.predicted.peak_memory;
   const auto memory = context.evaluator.software_memory(found.plan, *found.graph);
-  // The search asks for memory as this program's executor counts it.
-  if (memory) verdict.peak = memory->needs / memory->usable * context.request.cluster.usable_memory();
+  if (memory) verdict.peak = as_counted_here(*memory, context.request);
   // The memory comes first: a program that does not fit need not be simulated.
   verdict.worst =
       memory ? software_excess(found.plan, *memory) : largest_excess(found.plan, stage_peaks(found.plan, {}));
@@ -224,12 +254,14 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   return verdict;
 }
 
-std::string summary_of(const std::optional<PlanProgram>& lowered) {
-  if (!lowered) return "no place for its stages";
-  const std::size_t stages = lowered->plan.stages.size();
-  const int devices = used_devices(lowered->plan);
+std::string summary_of(const LoweredPipeline& lowered) {
+  if (lowered.too_large) return "not lowered: " + summary_of(*lowered.too_large);
+  if (!lowered.program) return "no place for its stages";
+  const Plan& plan = lowered.program->plan;
+  const std::size_t stages = plan.stages.size();
+  const int devices = used_devices(plan);
   return fmt::format("{} stage{} on {} device{}, peak memory {}", stages, stages == 1 ? "" : "s", devices,
-                     devices == 1 ? "" : "s", human_bytes(lowered->plan.predicted.peak_memory));
+                     devices == 1 ? "" : "s", human_bytes(plan.predicted.peak_memory));
 }
 
 std::string summary_of(const Verdict& verdict) {

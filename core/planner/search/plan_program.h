@@ -47,12 +47,6 @@ class PlanGraphs {
 [[nodiscard]] std::optional<Plan> plan_of_pipeline(const PlanRequest& request, const Point& point, PlanGraphs& graphs,
                                                    const TablePipeline& pipeline, ScheduleKind schedule);
 
-// The step `lower`; its plan has no prediction but its peak memory. nullopt: the stages' submeshes do not fit on the
-// hosts side by side.
-[[nodiscard]] std::optional<PlanProgram> lower_pipeline(const SearchContext& context, const Point& point,
-                                                        PlanGraphs& graphs, const TablePipeline& pipeline,
-                                                        ScheduleKind schedule);
-
 // The plan knows these peaks of its stages, too: those of a step under conditions (StepOutcome::peaks) may be above
 // those of the plain one.
 void take_peaks(Plan& plan, const std::vector<Bytes>& peaks);
@@ -77,8 +71,10 @@ struct Verdict {
   double fullest = 0.0;            // the largest share of its usable memory that a device fills
   std::vector<Bytes> peaks = {};   // StepOutcome::peaks
   // TooLarge:
-  std::optional<PlanningResult::TooLarge> worst;  // of all stages, the one that lacks the most memory
-  Bytes excess{0.0};                              // the bytes that it lacks
+  std::optional<PlanningResult::TooLarge>
+      worst;  // of all stages, the one that lacks the most memory; not lowered: none
+  std::optional<PlanEvaluator::SoftwareMemory> software;  // not lowered: what the plan's software keeps
+  Bytes excess{0.0};                                      // the bytes that it lacks
   // MissesGoal:
   double throughput = 0.0;  // samples per second
   Seconds latency{0.0};
@@ -86,12 +82,24 @@ struct Verdict {
   [[nodiscard]] bool better() const { return kind == Kind::Better; }
 };
 
+// A pipeline's program, or why there is none.
+struct LoweredPipeline {
+  std::optional<PlanProgram> program;  // its plan has no prediction but its peak memory
+  // Without a program: the plan's software keeps more than there is, and no answer will speak of this plan; nullopt:
+  // its submeshes do not fit on the hosts side by side.
+  std::optional<Verdict> too_large;
+};
+// The step `lower`.
+[[nodiscard]] LoweredPipeline lower_pipeline(SearchContext& context, const Point& point, PlanGraphs& graphs,
+                                             const TablePipeline& pipeline, ScheduleKind schedule,
+                                             const PlanIncumbent& incumbent);
+
 // The step `judge`. It changes nothing; `candidate` is unset for pipelines that were not ranked.
 [[nodiscard]] Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,
                             const Candidate* candidate, const PlanIncumbent& incumbent);
 
 // What the step log is told of `lower` and `judge`: "1.201 s, better than 1.245 s", "too large by 1.2 GiB".
-[[nodiscard]] std::string summary_of(const std::optional<PlanProgram>& lowered);
+[[nodiscard]] std::string summary_of(const LoweredPipeline& lowered);
 [[nodiscard]] std::string summary_of(const Verdict& verdict);
 
 }  // namespace meshwright

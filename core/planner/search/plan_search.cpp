@@ -387,9 +387,7 @@ void PlanSearch::find_first_plan(SearchPoint at) {
       search.run_first(plain->first_schedule(), incumbent_);
     else
       search.run(plain->first_schedule(), incumbent_);
-    context_.log.points += context.log.points;
-    context_.log.stages_costed += context.log.stages_costed;
-    context_.log.simulations += context.log.simulations;
+    context_.log.add(context.log);
   }
 }
 

@@ -354,6 +354,14 @@ StageTable stage_table(const SearchContext& context, const Point& point, double 
   });
 }
 
+void set_memory_share(StageTable& table, const Point& point, double memory_share) {
+  const StageSearch& search = *point.spans.search;
+  for (std::size_t slice = 0; slice < table.slices().size(); ++slice) {
+    const HostGroup& hosts = search.cluster().group(search.submeshes()[slice].group);
+    table.slices()[slice].memory = memory_share * hosts.usable_memory();
+  }
+}
+
 CandidateRequest candidate_request(SearchContext& context, const Point& point, ScheduleKind schedule,
                                    const Subspace& of) {
   const TrainingOptions& training = point.cut->training;

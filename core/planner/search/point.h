@@ -113,6 +113,9 @@ struct Subspace {
 [[nodiscard]] StageTable stage_table(const SearchContext& context, const Point& point, double memory_share,
                                      StageSearch::Keep keep = StageSearch::Keep::Best, const Subspace& of = {});
 
+// What the table's devices have is from now on this share of their memory.
+void set_memory_share(StageTable& table, const Point& point, double memory_share);
+
 // The costs of the point's spans as a table to be stored, under the key of this search.
 [[nodiscard]] StageProfileTable stage_profile_of(const PlanRequest& request, const Point& point);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/text.h"
+#include "core/planner/pipeline/pipeline_bound.h"
 #include "core/planner/search/considered.h"
 #include "core/planner/search/memory_request.h"
 
@@ -20,6 +21,8 @@ constexpr std::ptrdiff_t kMaxSmallTwins = 4;
 constexpr double kSpareMemory = 1.1;  // small programs: the table's estimate may be too large by this factor
 constexpr int kMaxMemoryTries = 5;    // stage tables for ever less memory
 constexpr std::size_t kMaxLike = 8;   // candidates of one schedule that are tried with the others
+constexpr std::size_t kMaxEntries = std::size_t{1} << 20;  // of stage tables that are kept
+constexpr double kFalls = 0.98;  // what is expected of a whole program may fall so far while candidates are tried
 
 // How many candidates are lowered.
 struct Patience {
@@ -36,6 +39,7 @@ constexpr double kExpectedHidden = 0.9;  // where communication hides, times wha
 
 void PointSearch::Progress::add(const Progress& more) {
   better = better || more.better;
+  any = any || more.any;
   if (more.best) note(*more.best);
   if (more.min_excess) min_excess = std::min(min_excess.value_or(*more.min_excess), *more.min_excess);
 }
@@ -68,19 +72,27 @@ void PointSearch::note(const TablePipeline& pipeline, ScheduleKind schedule, con
 Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind schedule, const Candidate* candidate,
                                   PlanIncumbent& incumbent) {
   const PlanRequest& request = context_.request;
-  auto lowered = context_.step("lower", [&] { return lower_pipeline(context_, point_, graphs_, pipeline, schedule); });
-  if (!lowered) {
+  auto lowered =
+      context_.step("lower", [&] { return lower_pipeline(context_, point_, graphs_, pipeline, schedule, incumbent); });
+  if (lowered.too_large) {
+    note(pipeline, schedule, candidate, *lowered.too_large);
+    return *lowered.too_large;
+  }
+  if (!lowered.program) {
     incumbent.explain_if_unknown(fmt::format("the stages' submeshes have no place side by side on the {} hosts of {}",
                                              request.cluster.hosts(), request.cluster.name));
     note(pipeline, schedule, candidate, Verdict{});
     return {};
   }
-  PlanProgram& found = *lowered;
+  PlanProgram& found = *lowered.program;
+  const std::int64_t simulated = context_.trials.simulated();
   const Verdict verdict =
       context_.step("judge", [&] { return judge(context_, found, point_.bounds, candidate, incumbent); });
-  if (verdict.kind != Verdict::Kind::TooLarge) ++context_.log.simulations;
+  // An equal plan was simulated before.
+  const bool known = request.search.prune && context_.trials.simulated() == simulated;
+  if (verdict.kind != Verdict::Kind::TooLarge && !known) ++context_.log.simulations;
   note(pipeline, schedule, candidate, verdict);
-  if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter)
+  if (!known && (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter))
     context_.say("{} layers, {} micro-batches, {}: {} stages, {}; best {}{}", point_.layers(), point_.microbatches(),
                  name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score),
                  human_seconds(std::min(verdict.score, verdict.to_beat.value_or(verdict.score))),
@@ -105,12 +117,11 @@ Candidates PointSearch::find_candidates(const StageTable& table, const Candidate
 }
 
 Candidates PointSearch::find_candidates(const Subspace& of, double memory_share, const CandidateRequest& wanted) {
-  Candidates all = find_candidates(stage_table(context_, point_, memory_share, StageSearch::Keep::Best, of), wanted);
+  Candidates all = find_candidates(table_of(of, memory_share, StageSearch::Keep::Best), wanted);
   const bool whole = of.meshes == nullptr && !of.way;
   if (!is_large() || !whole) return all;
   for (std::size_t s = 0; s + 1 < subspaces_.size() && !context_.stopped(); ++s) {
-    const StageTable table = stage_table(context_, point_, memory_share, StageSearch::Keep::Best, subspaces_[s]);
-    Candidates narrower = find_candidates(table, wanted);
+    Candidates narrower = find_candidates(table_of(subspaces_[s], memory_share, StageSearch::Keep::Best), wanted);
     narrower.ranked.resize(std::min(kMaxLike, narrower.ranked.size()), Candidate{{}});
     for (Candidate& candidate : narrower.ranked) all.ranked.push_back(std::move(candidate));
   }
@@ -126,7 +137,7 @@ Candidates PointSearch::neighbours(const TablePipeline& pipeline, const StageTab
 std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& schedules) {
   // A method with one stage has no pipelines to rank.
   if (point_.spans.search->interrupted() || context_.request.search.method.one_stage()) return {schedules.front()};
-  const StageTable table = stage_table(context_, point_, 1.0);
+  const StageTable& table = table_of({}, 1.0, StageSearch::Keep::Best);
   std::vector<TablePipeline> like;
   std::vector<std::pair<Seconds, ScheduleKind>> order;
   for (const ScheduleKind schedule : schedules) {
@@ -153,6 +164,48 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
   for (const auto& [step, schedule] : order) ranked.push_back(schedule);
   if (ranked.empty()) ranked.push_back(schedules.front());  // its search says why
   return ranked;
+}
+
+void PointSearch::set_spans(PointSpans spans) {
+  tables_.clear();
+  busy_.clear();
+  point_.spans = std::move(spans);
+}
+
+// Whatever the memory, the entries are the same.
+const StageTable& PointSearch::table_of(const Subspace& of, double memory_share, StageSearch::Keep keep) {
+  const std::tuple key{of.meshes, of.way, keep};
+  auto known = tables_.find(key);
+  if (known != tables_.end()) {
+    set_memory_share(known->second, point_, memory_share);
+    return known->second;
+  }
+  StageTable table = stage_table(context_, point_, memory_share, keep, of);
+  std::size_t entries = table.costs().size();
+  for (const auto& [other, kept] : tables_) entries += kept.costs().size();
+  if (entries > kMaxEntries) tables_.clear();
+  return tables_.emplace(key, std::move(table)).first->second;
+}
+
+bool PointSearch::is_beaten(const Subspace& of, ScheduleKind schedule, const PlanIncumbent& incumbent) {
+  const auto beat = to_beat(schedule, incumbent);
+  if (!beat || context_.request.goal.objective == Goal::Objective::Latency) return false;
+  const auto [known, is_new] = busy_.try_emplace({of.meshes, of.way}, std::nullopt);
+  // No search asks for more memory, unless nothing fits into this.
+  constexpr double kMaxShare = 2.0;
+  if (is_new) known->second = least_busy_time(table_of(of, kMaxShare, StageSearch::Keep::Best), point_.microbatches());
+  if (!known->second) return false;
+  int devices = 0;
+  for (const int of_group : candidate_request(context_, point_, schedule, of).devices) devices += of_group;
+  return *known->second / static_cast<double>(devices) >= *beat;
+}
+
+std::optional<Seconds> PointSearch::to_beat(ScheduleKind schedule, const PlanIncumbent& incumbent) const {
+  if (!incumbent.score() || !context_.request.search.prune) return std::nullopt;
+  double least = expected_share(schedule, 1, incumbent);
+  for (int chunks = 2; chunks <= CandidateRequest::kMaxChunks; ++chunks)
+    least = std::min(least, expected_share(schedule, chunks, incumbent));
+  return *incumbent.score() / (kFalls * least);
 }
 
 // The minimum share of its stages' time that a whole program is expected to take.
@@ -187,6 +240,7 @@ bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incum
 PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, ScheduleKind schedule,
                                                   std::size_t& budget, PlanIncumbent& incumbent) {
   Progress progress;
+  progress.any = candidates.beaten || !candidates.ranked.empty();
   const bool by_latency = context_.request.goal.objective == Goal::Objective::Latency;
   bool any = false;
   for (const Candidate& candidate : candidates.ranked) {
@@ -198,7 +252,7 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
     const TablePipeline& pipeline = candidate.pipeline;
     const Seconds alone = by_latency ? candidate.alone : candidate.step;
     // Several stage tables of a point give the same pipeline.
-    const std::tuple key{schedule, pipeline.chunks, pipeline.stages};
+    const std::tuple key{same_order(schedule, pipeline.stages.size()), pipeline.chunks, pipeline.stages};
     if (const auto known = tried_.find(key); known != tried_.end()) {
       progress.add(known->second);
       continue;
@@ -288,6 +342,7 @@ PointSearch::Progress PointSearch::search_fewer_hosts(ScheduleKind schedule, Pla
 
 PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleKind schedule,
                                                    PlanIncumbent& incumbent) {
+  if (is_beaten(of, schedule, incumbent)) return {};
   Progress all;
   double share = 1.0;
   for (int tries = 0; tries < kMaxMemoryTries; ++tries) {
@@ -301,7 +356,9 @@ PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleK
     const Bytes usable = context_.request.cluster.usable_memory_of(0);
     share *= 0.99 * (usable / (usable + *progress.min_excess));
   }
-  if (!all.best && !is_large() && of.fewer_hosts == 1 && !context_.stopped())
+  // Where the table has candidates, the pipeline of the least memory is none that could win.
+  if (!all.best && !(all.any && context_.request.search.prune) && !is_large() && of.fewer_hosts == 1 &&
+      !context_.stopped())
     all.better = explain_failure(of, schedule, incumbent);
   return all;
 }
@@ -315,6 +372,7 @@ PointSearch::Progress PointSearch::search_within(const Subspace& of, double memo
                                                  PlanIncumbent& incumbent) {
   CandidateRequest wanted = candidate_request(context_, point_, schedule, of);
   wanted.few = context_.request.any_schedule() && schedule != ScheduleKind::OneFOneB && is_large();
+  wanted.to_beat = to_beat(schedule, incumbent);
   const Patience& patience = is_large() ? kForLarge : kForSmall;
   std::size_t budget = wanted.few ? patience.few : patience.lowered;
   const auto known = candidates_.find(schedule);
@@ -326,13 +384,13 @@ PointSearch::Progress PointSearch::search_within(const Subspace& of, double memo
   // Configurations that the table leaves out as no better may fit where the others turned out too large.
   if (progress.min_excess && !is_large() && !context_.stopped()) {
     wanted.beyond_best = true;
-    const StageTable all = stage_table(context_, point_, memory_share, StageSearch::Keep::All, of);
+    const StageTable& all = table_of(of, memory_share, StageSearch::Keep::All);
     progress.add(try_candidates(find_candidates(all, wanted), schedule, budget, incumbent));
   }
   // They may also suit the stages beside them better.
   for (bool better = progress.best && !is_large(); better && !context_.stopped();) {
     const Seconds before = progress.best->score;
-    const StageTable all = stage_table(context_, point_, memory_share, StageSearch::Keep::All, of);
+    const StageTable& all = table_of(of, memory_share, StageSearch::Keep::All);
     progress.add(try_candidates(neighbours(progress.best->pipeline, all, wanted), schedule, budget, incumbent));
     better = progress.best->score < before;
   }
@@ -345,7 +403,7 @@ bool PointSearch::explain_failure(const Subspace& of, ScheduleKind schedule, Pla
   const PlanRequest& request = context_.request;
   const CandidateRequest wanted = candidate_request(context_, point_, schedule);
   const auto at_share = [&](double share) {
-    return best_pipeline(stage_table(context_, point_, share, StageSearch::Keep::Best, of), wanted);
+    return best_pipeline(table_of(of, share, StageSearch::Keep::Best), wanted);
   };
   double low = 1.0, high = 2.0;
   std::optional<TablePipeline> smallest = at_share(high);
@@ -358,6 +416,11 @@ bool PointSearch::explain_failure(const Subspace& of, ScheduleKind schedule, Pla
             : fmt::format("method '{}': {}", request.search.method.text, reasons.front()));
     return false;
   }
+  // Less memory admits no faster pipelines.
+  const auto beat = to_beat(schedule, incumbent);
+  if (beat && traits_of(schedule).chunks == 1 &&
+      CandidateRanking::least_share(table_of(of, 1.0, StageSearch::Keep::Best), wanted) * smallest->cost >= *beat)
+    return false;
   // Invariant: `smallest` is the best pipeline with `high` times the memory. The middle is geometric, as the range may
   // span orders of magnitude.
   while (high / low > 1.01) {
@@ -379,12 +442,12 @@ bool PointSearch::search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbe
   // Each way to recompute alone, so that the choice of each layer is no worse than any of them.
   PointSpans own = std::move(point_.spans);
   for (int way = 0; way <= variants && !context_.stopped(); ++way) {
-    point_.spans = cost_spans(context_, *point_.cut, *point_.structure, point_.space,
-                              context_.request.cluster.usable_memory(), {}, way);
+    set_spans(cost_spans(context_, *point_.cut, *point_.structure, point_.space,
+                         context_.request.cluster.usable_memory(), {}, way));
     better = search_one_stage(schedule, way, incumbent) || better;
   }
   if (better) incumbent.bound_sharding(own.search->sharding_bound());
-  point_.spans = std::move(own);
+  set_spans(std::move(own));
   return better;
 }
 
@@ -422,8 +485,7 @@ bool PointSearch::search_one_stage(ScheduleKind schedule, std::optional<int> way
     found = found || verdict.peak <= usable;
     again = memory.again({search.estimate(cost), verdict.peak, found, time > (1.0 + 1e-9) * free});
     // The strategies of the one stage were chosen under the old memory limit: the spans are solved again.
-    if (again)
-      point_.spans = cost_spans(context_, *point_.cut, *point_.structure, point_.space, memory.asked(), {}, way);
+    if (again) set_spans(cost_spans(context_, *point_.cut, *point_.structure, point_.space, memory.asked(), {}, way));
   }
   return better;
 }

@@ -56,6 +56,7 @@ class PointSearch {
   };
   struct Progress {
     bool better = false;              // than the incumbent
+    bool any = false;                 // candidate, whatever became of it
     std::optional<Fitting> best;      // of these candidates, better than the incumbent or not
     std::optional<Bytes> min_excess;  // of the plans that were too large
 
@@ -91,6 +92,13 @@ class PointSearch {
                                       const CandidateRequest& wanted);
   [[nodiscard]] std::optional<TablePipeline> best_pipeline(const StageTable& table, const CandidateRequest& wanted);
   [[nodiscard]] double share_left(const std::optional<Fitting>& best) const;
+  void set_spans(PointSpans spans);
+  // The table of a subspace, as long as no other is asked for.
+  [[nodiscard]] const StageTable& table_of(const Subspace& of, double memory_share, StageSearch::Keep keep);
+  // No pipeline of the subspace can win, whatever its order: its devices would be busy for too long.
+  [[nodiscard]] bool is_beaten(const Subspace& of, ScheduleKind schedule, const PlanIncumbent& incumbent);
+  // What a candidate's stages may take alone before it is not expected to win; nullopt: anything.
+  [[nodiscard]] std::optional<Seconds> to_beat(ScheduleKind schedule, const PlanIncumbent& incumbent) const;
   [[nodiscard]] double expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const;
   [[nodiscard]] bool is_large() const;
 
@@ -98,7 +106,10 @@ class PointSearch {
   Point point_;
   PlanGraphs graphs_;
   std::vector<Subspace> subspaces_;
-  std::map<ScheduleKind, Candidates> candidates_;  // by `rank`
+  // The latest tables, whatever their memory.
+  std::map<std::tuple<const std::vector<bool>*, std::optional<int>, StageSearch::Keep>, StageTable> tables_;
+  std::map<std::tuple<const std::vector<bool>*, std::optional<int>>, std::optional<Seconds>> busy_;  // of subspaces
+  std::map<ScheduleKind, Candidates> candidates_;                                                    // by `rank`
   // What each candidate was: by schedule, chunks and stages.
   std::map<std::tuple<ScheduleKind, int, std::vector<TableStage>>, Progress> tried_;
   std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> times_tried_;  // theirs, by number of stages

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every step of one search works with: the request, the costs, the evaluator, the step log and the tally.
+// What every step of one search works with: the request, the costs, the evaluator, what it has lowered so far, the step
+// log and the tally.
 #pragma once
 
 #include <utility>
 
 #include "core/base/text.h"
 #include "core/planner/plan_request.h"
+#include "core/planner/search/known_trials.h"
 
 namespace meshwright {
 
@@ -17,6 +19,7 @@ class SearchContext {
   const PlanRequest& request;
   const CostModel& costs;
   PlanEvaluator& evaluator;
+  KnownTrials trials;
   SearchLog log;
 
   // Runs one step and returns what it made. The step log hears its name and summary_of the result, a function beside

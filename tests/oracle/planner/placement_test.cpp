@@ -29,15 +29,18 @@ Cluster grid(int hosts, int devices_per_host, double within = kWithin, double be
   return cluster;
 }
 
-// Seconds of `bytes` between two stages whose shares of the devices on each host are `a` and `b`: each host sends as
-// much as it can to itself. What leaves it takes the slower network of the two stages' hosts.
-double price(const Cluster& cluster, const std::map<int, double>& a, const std::map<int, double>& b, double bytes) {
+// Seconds of bytes and messages between two stages whose shares of the devices on each host are `a` and `b`: each host
+// sends as much as it can to itself. What leaves it takes the slower network of the two stages' hosts.
+double price(const Cluster& cluster, const std::map<int, double>& a, const std::map<int, double>& b, double bytes,
+             double messages) {
   double within = 0;
   for (const auto& [host, share] : a) within += std::min(share, b.count(host) > 0 ? b.at(host) : 0.0);
   const HostGroup& from = cluster.group(cluster.group_of_host(a.begin()->first));
   const HostGroup& to = cluster.group(cluster.group_of_host(b.begin()->first));
   const double between = std::max(from.between_hosts.beta.si(), to.between_hosts.beta.si());
-  return bytes * (within * from.within_host.beta.si() + (1 - within) * between);
+  const double later = std::max(from.between_hosts.alpha.si(), to.between_hosts.alpha.si());
+  return bytes * (within * from.within_host.beta.si() + (1 - within) * between) +
+         messages * (within * from.within_host.alpha.si() + (1 - within) * later);
 }
 
 double price(const Cluster& cluster, const PlacementRequest& request,
@@ -45,10 +48,11 @@ double price(const Cluster& cluster, const PlacementRequest& request,
   double sum = 0;
   for (std::size_t s = 0; s + 1 < shares.size(); ++s)
     sum += price(cluster, shares[s], shares[s + 1],
-                 request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[s].si());
+                 request.neighbour_bytes.empty() ? 1.0 : request.neighbour_bytes[s].si(),
+                 request.neighbour_messages.empty() ? 0.0 : request.neighbour_messages[s]);
   for (const StageTraffic& c : request.others)
-    sum +=
-        price(cluster, shares[static_cast<std::size_t>(c.from)], shares[static_cast<std::size_t>(c.to)], c.bytes.si());
+    sum += price(cluster, shares[static_cast<std::size_t>(c.from)], shares[static_cast<std::size_t>(c.to)],
+                 c.bytes.si(), c.messages);
   return sum;
 }
 
@@ -256,6 +260,22 @@ TEST(Placement, IsLeastWhereTheNetworkIsFaster) {
     const Cluster cluster = grid(draw(2, 4), draw(2, 4), 10, draw(1, 10));
     compare(cluster, random_request(draw, cluster, draw(0, 1) == 1, 5));
   }
+}
+
+// Bytes may favour one host and messages two, between each pair of stages in another measure.
+TEST(Placement, IsLeastWhereMessagesCount) {
+  Draw draw{std::mt19937(6)};
+  int placed = 0;
+  for (int trial = 0; trial < 5000; ++trial) {
+    Cluster cluster = grid(draw(2, 4), draw(2, 4), draw(0, 4), draw(0, 4));
+    cluster.only().within_host.alpha = Seconds(draw(0, 20));
+    cluster.only().between_hosts.alpha = Seconds(draw(0, 20));
+    PlacementRequest request = random_request(draw, cluster, draw(0, 1) == 1, 5);
+    for (std::size_t s = 0; s + 1 < request.stages.size(); ++s) request.neighbour_messages.push_back(draw(0, 5));
+    for (StageTraffic& other : request.others) other.messages = draw(0, 5);
+    placed += compare(cluster, request) == Outcome::Placed;
+  }
+  EXPECT_GT(placed, 1000);
 }
 
 // Eight small stages are the most for which the least is promised.

@@ -40,6 +40,18 @@ PlacementRequest stages(std::vector<Submesh> shapes, const std::vector<double>& 
 // --- neighbours ---
 
 // The largest first would put both pairs of 2 on one host and cut 1|2 and 2|1; in order only 2|2 is cut.
+// Between hosts bytes are cheaper here, and messages dearer.
+TEST(PlaceStages, WeighsMessagesAgainstBytes) {
+  Cluster cluster = grid(2, 4);
+  cluster.only().between_hosts = {Seconds(1000), SecondsPerByte(0.5)};
+  PlacementRequest request = stages({{1, 2}, {1, 2}, {1, 2}, {1, 2}}, {100, 100, 100});
+  request.neighbour_messages = {0, 1, 0};
+  const auto placed = place_stages(cluster, request);
+  EXPECT_EQ(placed->devices, (Placed{{0, 1}, {4, 5}, {6, 7}, {2, 3}}));
+  EXPECT_EQ(placed->crossing, Seconds(205));  // 50 + (100 + 5) + 50
+  EXPECT_TRUE(placed->optimal);
+}
+
 TEST(PlaceStages, KeepsNeighboursTogether) {
   const auto placed = place_stages(grid(2, 4), stages({{1, 1}, {1, 1}, {1, 2}, {1, 2}, {1, 1}, {1, 1}}));
   ASSERT_TRUE(placed);

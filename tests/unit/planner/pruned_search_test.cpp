@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What bounds leave out of a search could not have won: over random small requests with everything open, the search
+// against itself without them.
+#include <gtest/gtest.h>
+
+#include "core/planner/pipeline/pipeline_bound.h"
+#include "core/planner/search/known_trials.h"
+#include "costmodel/sheets/software_profile.h"
+#include "simulator/what_if/evaluator.h"
+#include "tests/draw.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::pruned_search_test {
+namespace {
+
+struct Found {
+  PlanningResult result;
+  std::string plan;                                          // its file; "": none fits
+  std::optional<PlanEvaluator::SoftwareMemory> memory = {};  // of the software
+};
+
+Found search(const PlanRequest& request, const std::string& software) {
+  std::optional<SoftwareProfile> profile;
+  if (!software.empty()) profile = find_software_profile(software);
+  const auto costs =
+      profile ? make_physical_cost_model(request.cluster, *profile) : make_analytic_cost_model(request.cluster);
+  SimulatedEvaluator evaluator(*costs, profile ? &*profile : nullptr);
+  Found found{make_plan(request, *costs, evaluator), ""};
+  if (!found.result.plan) return found;
+  found.plan = json_text(to_json(*found.result.plan));
+  found.memory = evaluator.software_memory(*found.result.plan, found.result.graph);
+  return found;
+}
+
+class Requests : Draw {
+ public:
+  using Draw::Draw;
+
+  // Everything open but what keeps the slow search short.
+  PlanRequest next(const std::string& cluster) {
+    PlanRequest request =
+        ask(any<std::string>({"mlp:layers=4,hidden=64", "gpt:layers=3,hidden=64,heads=4,seq=32,vocab=32",
+                              "gpt:layers=2,hidden=32,heads=4,seq=16,vocab=64"}),
+            cluster, "pipeshard", any<std::int64_t>({8, 16, 24}), Auto{});
+    request.search.layers = any<int>({3, 4, 6});
+    request.search.recompute = Auto{};
+    request.search.schedule = Auto{};
+    HostGroup& hosts = request.cluster.only();
+    const double slowness = any<double>({1, 10, 100});
+    hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
+    return request;
+  }
+  // From too little to more than enough for the plan of a machine without limits.
+  double share_of_memory() { return any<double>({0.4, 0.6, 0.8, 1.0, 2.0}); }
+};
+
+// The share of the programs that the search without bounds simulates.
+void compare(PlanRequest request, const std::string& software, std::int64_t& pruned, std::int64_t& all) {
+  const Found fast = search(request, software);
+  request.search.prune = false;
+  const Found slow = search(request, software);
+  EXPECT_EQ(fast.plan, slow.plan) << to_json(request.model).dump() << " on " << request.cluster.devices()
+                                  << " devices, batch " << request.training.batch;
+  EXPECT_EQ(fast.result.reason, slow.result.reason);
+  pruned += fast.result.log.simulations;
+  all += slow.result.log.simulations;
+}
+
+TEST(PrunedSearch, FindsThePlanOfTheSearchWithoutBounds) {
+  Requests requests(1);
+  std::int64_t pruned = 0, all = 0;
+  for (int k = 0; k < 4; ++k) {
+    PlanRequest request = requests.next(k % 2 == 0 ? "cpu:2" : "cpu:4");
+    const double share = requests.share_of_memory();
+    const Found free = search(request, "");
+    request.cluster.only().device.memory = Bytes(share * free.result.plan->predicted.peak_memory.si());
+    request.cluster.only().device.usable_memory = 1.0;
+    compare(std::move(request), "", pruned, all);
+  }
+  EXPECT_LT(pruned, all);
+}
+
+TEST(PrunedSearch, FindsItWhereTheMemoryIsOfASoftware) {
+  Requests requests(2);
+  std::int64_t pruned = 0, all = 0;
+  for (int k = 0; k < 2; ++k) {
+    PlanRequest request = requests.next("p3.16xlarge:1");
+    request.cluster.only().devices_per_host = 4;
+    const double share = requests.share_of_memory();
+    const Found free = search(request, "megatron");
+    ASSERT_TRUE(free.memory.has_value());
+    // What is usable grows with what is left beside the driver's memory.
+    Bytes& memory = request.cluster.only().device.memory;
+    const Bytes none = gibibytes(2.0);
+    memory = none + share * (free.memory->needs / free.memory->usable) * (memory - none);
+    compare(std::move(request), "megatron", pruned, all);
+  }
+  EXPECT_LT(pruned, all);
+}
+
+TEST(LeastBusyTime, AddsUpTheDevicesOfTheStagesThatFit) {
+  StageTable table(2, {{{1}, Bytes(10)}, {{2}, Bytes(10)}}, 1);
+  table.at(0, 0, 0, 0) = StageCost{.time = Seconds(3), .step = Seconds(1), .resident = Bytes(2)};
+  EXPECT_EQ(least_busy_time(table, 10), std::nullopt);  // nothing holds layer 1
+  table.at(1, 1, 0, 0) = StageCost{.time = Seconds(5), .resident = Bytes(2)};
+  EXPECT_NEAR(least_busy_time(table, 10)->si(), 81, 1e-9);  // (10 x 3 + 1) + 10 x 5
+  table.at(0, 1, 1, 0) = StageCost{.time = Seconds(4), .saved = Bytes(11)};
+  EXPECT_NEAR(least_busy_time(table, 10)->si(), 81, 1e-9);  // too large
+  table.at(0, 1, 1, 0)->saved = Bytes(10);
+  EXPECT_NEAR(least_busy_time(table, 10)->si(), 80, 1e-9);  // 2 devices x 10 x 4
+}
+
+// Stages that are sharded alike are told apart by their numbers in the table, and lowered once.
+TEST(KnownTrials, LowerEqualPlansOnce) {
+  const PlanRequest request = ask("mlp:layers=2,hidden=64", "cpu:2", "data");
+  const auto costs = make_analytic_cost_model(request.cluster);
+  SimulatedStep evaluator(*costs);
+  const PlanningResult found = make_plan(request, *costs, evaluator);
+  ASSERT_TRUE(found.plan.has_value());
+  const PlanOfGraph plan{*found.plan, std::make_shared<const Graph>(found.graph)};
+  evaluator.calls = 0;
+  KnownTrials trials;
+  const Seconds step = trials.trial(plan, evaluator)->step().step;
+  PlanOfGraph eager = plan;  // one stage: the same order
+  eager.plan.schedule = ScheduleKind::EagerOneFOneB;
+  const auto again = trials.trial(eager, evaluator);
+  EXPECT_EQ(again->step().step, step);
+  EXPECT_EQ(again->peaks.front(), found.plan->stages.front().peak_memory);
+  EXPECT_EQ(evaluator.calls, 1);
+  EXPECT_EQ(evaluator.trial(eager)->step().step, step);
+  PlanOfGraph other = plan;
+  other.plan.stages.front().parameters.begin()->second.eager = true;
+  (void)trials.trial(other, evaluator)->step();
+  EXPECT_EQ(evaluator.calls, 3);
+}
+
+}  // namespace
+}  // namespace meshwright::pruned_search_test
