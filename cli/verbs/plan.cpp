@@ -30,7 +30,9 @@ void add_plan(CLI::App& app, Context& context) {
                    "write what the search knew and what the plan consists of into this folder: candidates, layers, the "
                    "stage table, the program of each kind of device, collectives, resharding and memory");
   verb->add_option("--svg", options->svg, "with --pareto: draw the front as an SVG picture in this file");
-  verb->add_option("--axes", options->axes, "of --svg: two of step, memory, devices and price")->capture_default_str();
+  verb->add_option("--axes", options->axes, "of --svg: two of step, memory, devices and price")
+      ->capture_default_str()
+      ->needs(verb->get_option("--svg"));
   verb->footer(
       "Example:\n  meshwright plan --model gpt-2.6b --cluster p3.16xlarge:2 --micro-batches 64 --layers 16 -o "
       "plan.json");

@@ -310,8 +310,10 @@ void add_simulate(CLI::App& app, Context& context) {
   verb->add_option("--html", options->html, kHtmlHelp);
   verb->add_flag("--timeline", options->timeline, "draw the work of the devices over time, equal ones as one row");
   add_color_option(*verb, options->color);
+  verb->get_option("--color")->needs(verb->get_option("--timeline"));
   verb->add_option("--svg", options->svg, "draw the step as an SVG picture in this file");
-  verb->add_option("--chart", options->chart, "what --svg draws: timeline or memory (default: timeline)");
+  verb->add_option("--chart", options->chart, "what --svg draws: timeline or memory (default: timeline)")
+      ->needs(verb->get_option("--svg"));
   verb->add_flag("--report", options->report,
                  "print where the time goes, the critical path, the busiest links and the memory peak");
   add_step_options(*verb, options->step);

@@ -338,13 +338,15 @@ void add_sweep(CLI::App& app, Context& context) {
           "--chart", options->chart,
           "what --svg draws: heat-map (a grid of layers and micro-batches per schedule) or front (points by two "
           "numbers, and those that no other beats)")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(verb->get_option("--svg"));
   verb->add_option(
       "--price-per-device-hour", options->planning.price,
       "price of one device for one hour, such as 2.5, one per host group where the cluster has several: plans "
       "then have a price per step");
   verb->add_option("--axes", options->axes, "of --chart front: two of step, memory, devices and price")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(verb->get_option("--svg"));
   verb->footer(
       "Example:\n  meshwright sweep --model gpt-1.3b --cluster p3.16xlarge:1 --layers 4,8 --micro-batches 16,32 --db "
       "sweep.db");
