@@ -48,6 +48,12 @@ TEST(ProductTime, OfAVectorIsThatOfReadingTheMatrix) {
   EXPECT_NEAR(microseconds_of(product_time({1, 1, 4096, 4096}, kUnit, kMemoryAlone)), bytes / 0.5e12 * 1e6, 1e-6);
 }
 
+TEST(ProductTime, OfASlowCacheIsThatOfReadingTilesFromIt) {
+  // Of a depth of 1, which cannot be cut: 10 x 10 tiles read 256 + 128 elements of two bytes each, at 1 TB/s.
+  const ProductConstants cache_alone{1e12, 1e9, BytesPerSecond(1e12), Seconds(0), 0, 0};
+  EXPECT_NEAR(microseconds_of(product_time({1, 2560, 1280, 1}, kUnit, cache_alone)), 100 * 384 * 2 * 1e-6, 1e-9);
+}
+
 TEST(ProductTime, IsNeverBelowTheRooflineAndGrowsWithEverySize) {
   Random random(5);
   const ProductConstants constants;
@@ -80,6 +86,33 @@ TEST(AttentionTime, OfOneHeadIsThatOfItsLongestBlock) {
   AttentionConstants constants{1.0, 0.0, 0.0, Seconds(0), 1e9, 0.0, 0.0, 2.5};
   // 10 query blocks, fewer than multiprocessors; the last has 10 key blocks of 2 * 128 * 128 * 256 flops.
   EXPECT_NEAR(microseconds_of(attention_time({1, 1, 1, 1280, 1280}, kUnit, constants)), 10 * 8.388608, 1e-3);
+}
+
+TEST(AttentionTime, OfManyHeadsIsThatOfTheirPairsOfBlocks) {
+  const AttentionConstants constants{1.0, 0.0, 0.0, Seconds(0), 1e9, 0.0, 0.0, 2.5};
+  // 100 heads on 100 multiprocessors, each with pairs of 2 * 128 * 128 * 128 flops at 1 TFLOP/s.
+  const double pair = 4.194304;
+  AttentionShape shape{1, 100, 100, 256, 256, 64, 64};
+  EXPECT_NEAR(microseconds_of(attention_time(shape, kUnit, constants)), 3 * pair, 1e-3);  // 2 x 2 but for one
+  shape.queries = 128;
+  EXPECT_NEAR(microseconds_of(attention_time(shape, kUnit, constants)), 2 * pair, 1e-3);  // the last row of them
+  shape.queries = 256;
+  shape.causal = false;
+  EXPECT_NEAR(microseconds_of(attention_time(shape, kUnit, constants)), 4 * pair, 1e-3);
+}
+
+TEST(AttentionShape, CountsThePairsThatTheMaskLeaves) {
+  // Two products of width 1 + 1: 4 flops a pair. Of 3 keys, 3 queries see 1 + 2 + 3, the last 2 see 2 + 3.
+  AttentionShape shape{1, 1, 1, 3, 3, 1, 1};
+  EXPECT_EQ(shape.flops().si(), 4 * 6);
+  shape.queries = 2;
+  EXPECT_EQ(shape.flops().si(), 4 * 5);
+  shape.causal = false;
+  EXPECT_EQ(shape.flops().si(), 4 * 6);
+  shape.backward = true;
+  EXPECT_EQ(shape.flops().si(), 10 * 6);
+  // 2 heads of 2 queries, results likewise, and 1 head of 3 keys and values, of two bytes each.
+  EXPECT_EQ((AttentionShape{1, 2, 1, 2, 3, 1, 1}.bytes().si()), (2 * 2 * 2 + 2 * 3) * 2);
 }
 
 TEST(AttentionTime, OfABackwardPassIsAMultiple) {

@@ -151,7 +151,7 @@ TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
 }
 
 TEST(HfTensors, TypesWithoutATableAreRefused) {
-  EXPECT_NE(refusal([] { return HfTensorNames("gptj", "w"); }).find("w: the weights of models of the type 'gptj'"),
+  EXPECT_NE(refusal([] { return HfTensorNames("llama4", "w"); }).find("w: the weights of models of the type 'llama4'"),
             std::string::npos);
 }
 
