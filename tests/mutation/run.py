@@ -194,7 +194,7 @@ def main():
     below = False
     say("folder | drawn | caught | not reached | share")
     for folder in (*FOLDERS, ""):
-        of = [a for a in answers if a["file"].startswith(folder)]
+        of = [a for a in answers if a["file"].startswith(folder + "/" if folder else "")]
         if not of:
             continue
         caught = sum(1 for a in of if a["caught_by"])
