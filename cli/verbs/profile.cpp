@@ -375,9 +375,9 @@ void add_profile(CLI::App& app, Context& context) {
   verb->footer("Example:\n  meshwright profile --backend cpu --db profiles.db --model mlp --batch 512 --cluster cpu:2");
   verb->callback([&context, options] {
     context.action = [&context, options] {
+      const Seconds patience = patience_from_text(options->patience);
       if (!together(*options)) return profile(*options, context.command_line, nullptr);
-      work_together(context, patience_from_text(options->patience),
-                    [&](Peers& peers) { profile(*options, context.command_line, &peers); });
+      work_together(context, patience, [&](Peers& peers) { profile(*options, context.command_line, &peers); });
     };
   });
 }

@@ -345,10 +345,10 @@ void add_run(CLI::App& app, Context& context) {
   verb->callback([&context, options, verb] {
     if (options->exact) expect_alone(*verb);
     context.action = [&context, options] {
+      const Seconds patience = patience_from_text(options->patience);
       if (!joins_processes(options->machine) || !knows_mpi())
         return run_plan(*options, context.command_line, nullptr);  // which says that this build has no MPI part
-      work_together(context, patience_from_text(options->patience),
-                    [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
+      work_together(context, patience, [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
     };
   });
 }
