@@ -31,7 +31,7 @@ struct MeasuredOp {
                                   const std::vector<TransferProfile>& transfers, std::optional<BytesPerSecond> copy);
 
 // The alpha-beta line through (bytes, time); both are at least 0. nullopt: fewer than two sizes.
-// Of the messages between hosts, or of those within one.
+// Fits the messages between hosts, or those within one.
 [[nodiscard]] std::optional<LinkCost> fit_link(const std::vector<TransferProfile>& transfers, bool hosts_apart = false);
 
 }  // namespace meshwright

@@ -163,7 +163,8 @@ class ProfiledCostModel final : public CostModel {
     for (auto& [family, of_family] : points) families_.emplace(family, curve_of(std::move(of_family)));
   }
 
-  // Of a message's time, what its ends do not compute meanwhile: of messages between hosts where there are such.
+  // The share of a message's time in which its ends do not compute; that of messages between hosts where there are
+  // such.
   [[nodiscard]] double share_of(const Measurement& work) const {
     const Curve& curve = transfers_[1].empty() ? transfers_[0] : transfers_[1];
     if (curve.empty()) return 0.0;

@@ -71,7 +71,7 @@ PeersMeasurements measure_between(Peers& peers, const PeersPlan& plan) {
       if (const auto time = measurer.message(to, size))
         results.transfers.push_back({apart, size, as_measurement(*time)});
     }
-    // Of the farther ones, where there are both.
+    // Messages between hosts come last, where there are such: their work is the one that is kept.
     const auto same = std::find_if(results.transfers.begin(), results.transfers.end(), [&](const auto& transfer) {
       return transfer.hosts_apart == apart && transfer.size_bytes == kMessageWorkBytes;
     });

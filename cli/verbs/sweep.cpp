@@ -120,7 +120,7 @@ class SweepWork {
     }
   }
   [[nodiscard]] bool is_done(std::size_t i) const { return done_[i]; }
-  // Of the best point so far that was planned here.
+  // The plan of point `i`, where it is the best so far and was planned here.
   [[nodiscard]] std::optional<Plan> plan_of(std::size_t i) const { return planned_ == i ? plan_ : std::nullopt; }
 
  private:

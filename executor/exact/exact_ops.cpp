@@ -11,7 +11,7 @@ namespace {
 
 bool is_attention(OpKind kind) { return kind == OpKind::GroupedAttention || kind == OpKind::GroupedAttentionBackward; }
 
-// Cells add up: what is a maximum of parts, works on partial sums or makes integers is none of them.
+// Cells add up. An op that takes a maximum of parts, works on partial sums or makes integers has none.
 bool has_cells(OpKind kind) {
   const OpRow& row = row_of(kind);
   return row.reduce == IterationSpace::Reduce::Sum && row.linear_operands == 0;

@@ -77,7 +77,7 @@ void reduce_sum(const Call& o) {
   for (std::int64_t i = 0; i < o.out_elements(0); ++i) o.out(0)[i] = stored(times(of_stored(o.out(0)[i]), factor));
 }
 
-// Of each position and pair of elements other constants, as angles are.
+// Each position and pair of elements has constants of its own, as it has an angle.
 void rotary(const Call& o) {
   const std::vector<int>& dims = o.call.space.inputs[0];
   const std::int64_t batch = o.in_size(0, 0), seq = o.in_size(0, 1), width = o.width(0),

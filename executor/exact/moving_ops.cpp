@@ -45,7 +45,7 @@ void reduce_in_place(double* values, std::int64_t count) {
 
 bool moves_or_adds(OpKind kind) { return std::find(std::begin(kMoving), std::end(kMoving), kind) != std::end(kMoving); }
 
-// Of what is compared there must be one number for each residue: operands are reduced before, and sums after.
+// Numbers are compared: each residue must have one representation, so operands are reduced before and sums after.
 void move_or_add(const Call& o) {
   std::vector<std::vector<double>> reduced_inputs(o.inputs.size());
   std::vector<void*> inputs(o.inputs.begin(), o.inputs.end());

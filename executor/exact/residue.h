@@ -16,7 +16,7 @@ namespace meshwright::exact {
 using Residue = std::uint64_t;  // in [0, p)
 constexpr Residue kPrime = (Residue{1} << 31) - 1;
 
-// Of a number below 2^62.
+// The residue of a number below 2^62.
 [[nodiscard]] constexpr Residue reduced(std::uint64_t value) {
   value = (value & kPrime) + (value >> 31);
   value = (value & kPrime) + (value >> 31);

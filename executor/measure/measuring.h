@@ -25,6 +25,13 @@ namespace meshwright {
 [[nodiscard]] MeasuredTime added_time(const MeasuredTime& with, const MeasuredTime& without);
 
 [[nodiscard]] double seconds_since(Clock::time_point begin);
+// The mean over runs one after the other.
+template <class Body>
+[[nodiscard]] double seconds_per_run(Body& body, int repetitions) {
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < repetitions; ++i) body();
+  return seconds_since(begin) / repetitions;
+}
 
 // The same work on several threads at once; a sample is the time of the slowest, of as many repetitions as make it last
 // `min_sample`.

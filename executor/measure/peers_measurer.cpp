@@ -162,9 +162,7 @@ std::optional<MeasuredTime> PeersMeasurer::collective(GroupId number, Collective
       measured.members, measured.too_long == kind,
       [&](int repetitions) {
         once();
-        const Clock::time_point begin = Clock::now();
-        for (int i = 0; i < repetitions; ++i) once();
-        return seconds_since(begin) / repetitions;
+        return seconds_per_run(once, repetitions);
       },
       &too_long);
   if (too_long) measured.too_long = kind;
@@ -213,9 +211,7 @@ std::optional<MeasuredTime> PeersMeasurer::message(int to, std::int64_t size_byt
       ends, too_long_to_ == to,
       [&](int repetitions) {
         once();
-        const Clock::time_point begin = Clock::now();
-        for (int i = 0; i < repetitions; ++i) once();
-        return seconds_since(begin) / repetitions;
+        return seconds_per_run(once, repetitions);
       },
       &too_long);
   if (too_long) too_long_to_ = to;

@@ -28,11 +28,7 @@ namespace {
 // On the thread that measures.
 template <class Body>
 MeasuredThreads::Timed by_the_clock(Body body) {
-  return [body](int repetitions) {
-    const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < repetitions; ++i) body();
-    return seconds_since(begin) / repetitions;
-  };
+  return [body](int repetitions) { return seconds_per_run(body, repetitions); };
 }
 
 // Everything is computed in F32. Numbers of one key and count are made once, and copied where they are asked for again.

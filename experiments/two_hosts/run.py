@@ -8,7 +8,6 @@ Each host has its own network, processes, host name, /dev/shm and /var/tmp; a to
 processors, so plans are run whose steps are mostly transfers. Rows without a rate are of one process, with no network.
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -17,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/mpi"))
+from two_hosts import limit, two_hosts  # noqa: E402
 
 HOSTS = {"mw-left": "10.77.0.1", "mw-right": "10.77.0.2"}
 BRIDGE = "mw-net"
@@ -34,41 +36,10 @@ def run(*command, **options):
     return result.stdout
 
 
-@contextlib.contextmanager
-def two_hosts(folder):
-    """Two namespaces on one bridge, and a script that runs a command on one of them: SCRIPT HOST COMMAND..."""
-    try:
-        run("ip", "link", "add", BRIDGE, "type", "bridge")
-        run("ip", "link", "set", BRIDGE, "up")
-        for name, address in HOSTS.items():
-            run("ip", "netns", "add", name)
-            run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-            run("ip", "link", "set", name, "master", BRIDGE, "up")
-            run("ip", "-n", name, "address", "add", f"{address}/24", "dev", "eth0")
-            run("ip", "-n", name, "link", "set", "eth0", "up")
-            run("ip", "-n", name, "link", "set", "lo", "up")
-            # Segments as on a wire: else 64 KiB pass at once, with one header.
-            subprocess.run(["ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tso", "off", "gso", "off"], capture_output=True)
-        names = folder / "hosts"
-        names.write_text("127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in HOSTS.items()))
-        script = folder / "on_host"
-        script.write_text(f"""#!/bin/bash
-host=$1; shift
-exec ip netns exec "$host" unshare --uts --ipc --mount --pid --fork --kill-child --mount-proc bash -c '
-hostname '"$host"'; mount --bind {names} /etc/hosts; mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /var/tmp; exec bash -c "$*"' bash "$*"
-""")
-        script.chmod(0o755)
-        yield script
-    finally:
-        for name in HOSTS:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
-        subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True)
-
-
-def limit(megabits):
+def send_segments():
+    """As on a wire: else 64 KiB pass at once, with one header."""
     for name in HOSTS:
-        run("ip", "netns", "exec", name, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", f"{megabits}mbit", "burst",
-            "32kb", "latency", "50ms")
+        subprocess.run(["ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tso", "off", "gso", "off"], capture_output=True)
 
 
 SEND = f"""
@@ -125,9 +96,10 @@ def main():
         for plan, method, microbatches in PLANS:
             make_plan(meshwright, folder, database, "cpu:2", method, microbatches)
             show("none", "", plan, run(meshwright, "run", folder / "plan.json", "--steps", STEPS, "--profile", database, "--json"))
-        with two_hosts(folder) as on_host:
+        with two_hosts(folder, HOSTS, BRIDGE, run) as on_host:
+            send_segments()
             for rate in map(int, arguments.rates.split(",")):
-                limit(rate)
+                limit(HOSTS, rate, run)
                 measured = bandwidth()
                 cluster.update(name="cpu:1 on 2 hosts", hosts=2, devices_per_host=1,
                                between_hosts={"alpha_s": 50e-6, "bandwidth_bytes_per_s": measured})

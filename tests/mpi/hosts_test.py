@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+from two_hosts import limit, two_hosts
+
 HOSTS = {"mw-one": "10.78.0.1", "mw-two": "10.78.0.2"}
 BRIDGE = "mw-hosts"
 MODEL = "mlp:layers=2,hidden=64"
@@ -43,37 +45,6 @@ def why_no_hosts():
                               "latency", "50ms"], capture_output=True, text=True)
     subprocess.run(["ip", "netns", "delete", "mw-try"], capture_output=True)
     return limited.stderr.strip() if limited.returncode != 0 else ""
-
-
-@contextlib.contextmanager
-def two_hosts(folder):
-    """A script that runs a command on one of them: SCRIPT HOST COMMAND..."""
-    try:
-        run("ip", "link", "add", BRIDGE, "type", "bridge")
-        run("ip", "link", "set", BRIDGE, "up")
-        for name, address in HOSTS.items():
-            run("ip", "netns", "add", name)
-            run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-            run("ip", "link", "set", name, "master", BRIDGE, "up")
-            run("ip", "-n", name, "address", "add", f"{address}/24", "dev", "eth0")
-            run("ip", "-n", name, "link", "set", "eth0", "up")
-            run("ip", "-n", name, "link", "set", "lo", "up")
-            run("ip", "netns", "exec", name, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", f"{RATE}mbit", "burst", "32kb",
-                "latency", "50ms")
-        names = folder / "hosts"
-        names.write_text("127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in HOSTS.items()))
-        script = folder / "on_host"
-        script.write_text(f"""#!/bin/bash
-host=$1; shift
-exec ip netns exec "$host" unshare --uts --ipc --mount --pid --fork --kill-child --mount-proc bash -c '
-hostname '"$host"'; mount --bind {names} /etc/hosts; mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /var/tmp; exec bash -c "$*"' bash "$*"
-""")
-        script.chmod(0o755)
-        yield script
-    finally:
-        for name in HOSTS:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
-        subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True)
 
 
 class Tests:
@@ -131,7 +102,8 @@ class Tests:
         assert count == len(alone["points"]), count
 
     def two_hosts_train_as_predicted(self):
-        with two_hosts(self.folder) as on_host:
+        with two_hosts(self.folder, HOSTS, BRIDGE, run) as on_host:
+            limit(HOSTS, RATE, run)
             network = ["--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", "--mca", "orte_tmpdir_base", "/var/tmp", "--mca",
                        "btl", "tcp,self", "--mca", "plm_rsh_agent", on_host, "--bind-to", "none"]
             hostfile = self.folder / "hostfile"

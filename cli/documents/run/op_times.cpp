@@ -43,7 +43,7 @@ std::string kind_of(const StageExecutable& executable, const LocalOp& op, const 
                      mesh.axes[static_cast<std::size_t>(op.step->axis)].size());
 }
 
-// Of all devices' Runs of an executable, in all recorded steps: of computations and what they are made of.
+// What all devices' Runs of an executable take together, in all recorded steps.
 struct RunTotal {
   Seconds time{0.0};
   double runs = 0.0;

@@ -15,7 +15,7 @@ struct TraceTimeline {
   std::string title;  // "gpt on 8 devices, measured"; "": the trace says nothing
 };
 
-// Of a trace's JSON; `place` names it in errors. Events of kinds that a step does not have, such as those of other
+// Reads a trace's JSON; `place` names it in errors. Events of kinds that a step does not have, such as those of other
 // programs, are left out. Throws InputError for events that are no events.
 [[nodiscard]] TraceTimeline timeline_of_trace(const Json& json, const std::string& place);
 

@@ -195,7 +195,7 @@ std::vector<TensorPiece> pieces_of(const std::string& name, const Part& part, Al
   return pieces;
 }
 
-// Of each head, as the first rotation has it; 0: all.
+// How many dimensions of a head the first rotation turns; 0: all.
 std::int64_t rotated_dims(const Graph& graph) {
   for (const Op& op : graph.ops())
     if (op.kind == OpKind::Rotary) return op.attributes.rotary_dims;

@@ -18,7 +18,7 @@ class NodeValues {
   static constexpr std::size_t kMaxRank = 8;
   using Index = std::array<std::int64_t, kMaxRank>;
 
-  // Of constants alone. `budget`: elements that may be computed; lowered.
+  // Computes from constants alone. `budget`: elements that may be computed; lowered.
   NodeValues(const Builder& b, std::int64_t& budget) : b_(b), budget_(budget) {}
   // Node `leaf` has these values for a batch of one, row-major.
   NodeValues(const Builder& b, int leaf, std::vector<double> scores, std::int64_t& budget);
