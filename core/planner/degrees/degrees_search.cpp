@@ -317,7 +317,9 @@ std::optional<Seconds> DegreesSearch::plan_in_order(const std::vector<Ordered>& 
       judge_some();
     if (request_.progress)
       request_.progress(fmt::format("{} of {} combinations planned; {}", planned_, ordered.size(),
-                                    best_ ? "best " + human_seconds(*best_->step) : "none fits so far"));
+                                    best_      ? "best " + human_seconds(*best_->step)
+                                    : to_beat_ ? "none is better than " + human_seconds(*to_beat_)
+                                               : "none fits so far"));
   }
 }
 

@@ -270,7 +270,8 @@ Point prepare_spans(SearchContext& context, GivenModel model, Bytes memory, bool
 GivenModel given_model(SearchContext& context, const SearchPoint& at) {
   GivenModel model;
   model.cut = context.step("cut", [&] { return cut_model(context.request, at); });
-  context.say("{} layers, {} micro-batches: computing stage costs", model.cut->layers.count, at.microbatches);
+  context.say("{} layers, {} micro-batches: computing stage costs{}", model.cut->layers.count, at.microbatches,
+              context.best_so_far());
   model.structure = context.step("structure", [&] { return find_structure(context.request, *model.cut); });
   return model;
 }

@@ -92,10 +92,11 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
   const bool known = request.search.prune && context_.trials.simulated() == simulated;
   if (verdict.kind != Verdict::Kind::TooLarge && !known) ++context_.log.simulations;
   note(pipeline, schedule, candidate, verdict);
+  if (verdict.kind == Verdict::Kind::Better)
+    context_.best = std::min(verdict.score, context_.best.value_or(verdict.score));
   if (!known && (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter))
-    context_.say("{} layers, {} micro-batches, {}: {} stages, {}; best {}{}", point_.layers(), point_.microbatches(),
-                 name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score),
-                 human_seconds(std::min(verdict.score, verdict.to_beat.value_or(verdict.score))),
+    context_.say("{} layers, {} micro-batches, {}: {} stages, {}{}{}", point_.layers(), point_.microbatches(),
+                 name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score), context_.best_so_far(),
                  point_.bounds.known > Seconds(0.0)
                      ? ", here at least " + human_seconds(std::min(verdict.score, point_.bounds.known))
                      : std::string());
@@ -153,8 +154,8 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
       for (std::size_t c = 0; c < std::min(kMaxLike, candidates.ranked.size()); ++c)
         like.push_back(candidates.ranked[c].pipeline);
     order.emplace_back(candidates.ranked.front().step, schedule);
-    context_.say("{} layers, {} micro-batches, {}: {} by its stages alone", point_.layers(), point_.microbatches(),
-                 name_of(schedule), human_seconds(order.back().first));
+    context_.say("{} layers, {} micro-batches, {}: {} by its stages alone{}", point_.layers(), point_.microbatches(),
+                 name_of(schedule), human_seconds(order.back().first), context_.best_so_far());
     candidates_.insert_or_assign(schedule, std::move(candidates));
   }
   // The first schedule stays in front, whatever its time: only the others are sorted.
