@@ -115,8 +115,8 @@ std::string prediction_text(const OpenedLaunch& opened, const ReadPlan& read) {
   text += fmt::format("# step time {} ms{}\n", in_milliseconds(plan.predicted.step_time),
                       interval_text(predicted.forecast));
   text += fmt::format("# {}", to_text(throughput(plan, plan.predicted.step_time)));
-  if (const auto mfu = mfu_of(plan, opened.reading.setup.matmul_dtype))
-    text += fmt::format(", MFU {} %", in_percent(*mfu));
+  if (const std::string& products = opened.reading.setup.matmul_dtype; products == "fp8")
+    if (const auto mfu = mfu_of(plan, products)) text += fmt::format(", MFU {} % of the peak in fp8", in_percent(*mfu));
   text += "\n" + memory_line(memory_use(plan, predicted.program, predicted.check)) + memory_line(predicted.forecast);
   const std::string as =
       predicted.forecast.memory ? fmt::format(", as {} keeps its memory", predicted.forecast.software) : "";
@@ -174,8 +174,9 @@ Json json_of(const OpenedLaunch& opened, const ReadPlan& read) {
   json["step_time_s"] = plan.predicted.step_time.si();
   add_forecast(json, predicted.forecast);
   add_throughput(json, throughput(plan, plan.predicted.step_time));
-  const auto mfu = mfu_of(plan, setup.matmul_dtype);
+  const auto mfu = mfu_of(plan, ""), of_products = mfu_of(plan, setup.matmul_dtype);
   json["mfu"] = mfu ? Json(*mfu) : Json(nullptr);
+  if (setup.matmul_dtype == "fp8") json["mfu_of_fp8_peak"] = of_products ? Json(*of_products) : Json(nullptr);
   add_memory(json, memory_use(plan, predicted.program, predicted.check));
   json["fits"] = predicted.fits();
   json["needs_bytes"] = bytes_json(predicted.needs);

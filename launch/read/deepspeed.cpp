@@ -84,9 +84,9 @@ void read_deepspeed_batch(ReadingJob& job, const std::string& prefix) {
   const auto global = job.answers.batch ? job.answers.batch : train;
   if (!micro && global && steps && *global % (*steps * dp) == 0) micro = *global / (*steps * dp);
   if (!micro) {
-    if (!global)
-      throw InputError(fmt::format(
-          "{}: the batch is left to the trainer (\"auto\"); give --batch, --micro-batch or both.", job.text.program));
+    const bool automatic = s.has(prefix + "train_batch_size") || s.has(prefix + "train_micro_batch_size_per_gpu");
+    require(global.has_value(), "{}: the batch is {}; give --batch, --micro-batch or both.", job.text.program,
+            automatic ? "left to the trainer (\"auto\")" : "not in it");
     micro = 1;
     job.assume("micro-batches of one sample");
   }
@@ -165,7 +165,8 @@ constexpr const char* kNeoxWords[] = {"vocab_file",
                                       "log_dir",
                                       "synchronize_each_layer",
                                       "partition_activations",
-                                      "attention_config",
+                                      "num_workers",
+                                      "deepspeed_slurm",
                                       "launcher",
                                       "hostfile",
                                       "deepspeed_mpi",
@@ -192,6 +193,32 @@ constexpr const char* kNeoxWords[] = {"vocab_file",
                                       "no_load_optim",
                                       "no_load_rng"};
 
+// Its gated layers have two thirds of what is written, in two halves, rounded up (megatron/model/transformer.py).
+std::int64_t neox_width(Settings& s, std::int64_t hidden, bool gated) {
+  const auto given = s.integer("intermediate_size");
+  const double factor = s.number("expansion_factor").value_or(4.0);
+  const std::int64_t width = given ? *given : static_cast<std::int64_t>(factor * static_cast<double>(hidden));
+  const std::int64_t unit = s.integer("mlp_multiple_of").value_or(1);
+  const std::int64_t own = gated ? 2 * width / 3 / 2 : width;
+  return std::max<std::int64_t>(1, (own + unit - 1) / unit * unit);
+}
+
+// attention_config: [[["global", "local"], "all"]], [[["flash"], 48]].
+void expect_attention(ReadingJob& job) {
+  const Setting* kinds = job.settings().take("attention_config");
+  if (kinds == nullptr) return;
+  const std::string text = to_text(kinds->value);
+  for (const char* other : {"rwkv", "mamba", "gmlp", "amlp"})
+    require(text.find(other) == std::string::npos,
+            "{}: layers of '{}' are in no model that these files are read as; give --model.",
+            job.settings().where("attention_config"), other);
+  for (const char* sparse : {"local", "sparse", "bigbird", "bslongformer"})
+    if (text.find(sparse) != std::string::npos) {
+      job.assume("attention to all tokens before, also in sparse layers");
+      break;
+    }
+}
+
 ModelFacts neox_facts(ReadingJob& job) {
   Settings& s = job.settings();
   ModelFacts facts;
@@ -207,6 +234,7 @@ ModelFacts neox_facts(ReadingJob& job) {
   facts.seq = job.answers.seq ? *job.answers.seq : need("seq_length");
   (void)s.take("seq_length");
   facts.positions_learned = s.integer("max_position_embeddings");
+  expect_attention(job);
   const std::string positions = s.text("pos_emb").value_or("learned");
   facts.positions = positions == "rotary"  ? ModelFacts::Positions::Rotary
                     : positions == "alibi" ? ModelFacts::Positions::Alibi
@@ -222,9 +250,7 @@ ModelFacts neox_facts(ReadingJob& job) {
   facts.activation = activation == "swiglu" || activation == "silu" ? ModelFacts::Activation::Silu
                      : activation == "relu"                         ? ModelFacts::Activation::Relu
                                                                     : ModelFacts::Activation::Gelu;
-  facts.ffn = s.integer("intermediate_size");
-  // Its gated layers have two thirds of what is written, in two halves.
-  if (facts.ffn && facts.gated) facts.ffn = *facts.ffn / 3;
+  facts.ffn = neox_width(s, facts.hidden, facts.gated);
   facts.kv_heads = s.integer("num_kv_heads");
   facts.bias = s.boolean("use_bias_in_mlp").value_or(true) && s.boolean("use_bias_in_attn_linear").value_or(true);
   facts.experts = s.integer("moe_num_experts", 0).value_or(0);

@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/maxtext_blocks.h"
 #include "launch/read/readers.h"
 
 namespace meshwright {
@@ -62,7 +63,34 @@ constexpr const char* kMaxtextWords[] = {"base_config",
                                          "hf_access_token",
                                          "megablox",
                                          "sparse_matmul",
-                                         "capacity_factor"};
+                                         "capacity_factor",
+                                         "normalize_embedding_logits",
+                                         "norm_topk_prob",
+                                         "routed_scaling_factor",
+                                         "routed_bias_update_rate",
+                                         "load_balance_loss_weight",
+                                         "log_moe_bias_norms",
+                                         "mscale",
+                                         "max_position_embeddings",
+                                         "original_max_position_embeddings",
+                                         "beta_fast",
+                                         "beta_slow",
+                                         "fused_qkv",
+                                         "fused_mlp",
+                                         "temperature_tuning",
+                                         "mlp_activations_limit",
+                                         "attention_sink",
+                                         "v_norm_with_scale",
+                                         "inhomogeneous_layer_cycle_interval",
+                                         "gdn_chunk_size",
+                                         "use_qk_norm_in_gdn"};
+
+// Of images and sounds, which the language model is read without.
+bool is_of_other_senses(const std::string& key) {
+  for (const char* part : {"vision", "_vit", "image", "audio", "mrope", "multimodal"})
+    if (key.find(part) != std::string::npos) return true;
+  return false;
+}
 
 class MaxtextReader {
  public:
@@ -74,12 +102,15 @@ class MaxtextReader {
     read_stages();
     read_batch();
     read_rest();
+    if (s_.boolean("use_multimodal").value_or(false))
+      job_.assume("the language model alone, without images and sounds");
     s_.no_effect([](const std::string& key) {
       for (const char* word : kMaxtextWords)
         if (key == word) return true;
       return key.starts_with("sa_") || key.starts_with("xla_") || key.starts_with("checkpoint") ||
              key.starts_with("profile") || key.starts_with("rope_") || key.starts_with("adam_") ||
-             key.starts_with("tokenize") || key.starts_with("goodput");
+             key.starts_with("tokenize") || key.starts_with("goodput") || key.starts_with("local_rope_") ||
+             key.starts_with("global_rope_") || is_of_other_senses(key);
     });
   }
 
@@ -147,7 +178,7 @@ class MaxtextReader {
   void read_model() {
     const std::string name = s_.text("model_name").value_or("");
     job_.reading.setup.model_name = name == "default" ? "" : name;
-    const std::int64_t seq = job_.answers.seq ? *job_.answers.seq : s_.integer("max_target_length").value_or(1024);
+    const std::int64_t seq = job_.answers.seq ? *job_.answers.seq : s_.integer("max_target_length").value_or(2048);
     (void)s_.take("max_target_length");
     for (const char* key : {"base_emb_dim", "base_mlp_dim", "base_num_decoder_layers"})
       if (s_.has(key)) shape_given_ = true;
@@ -171,7 +202,18 @@ class MaxtextReader {
       job_.assume(fmt::format("the sizes of {} for '{}'", model.name, name));
       return forget_shape();
     }
-    job_.reading.setup.model = model_of(facts(seq), "", job_.text.program, job_.reading.assumed);
+    const ModelFacts of = facts(seq);
+    const std::string block = s_.text("decoder_block").value_or("llama2");
+    if (const auto model = model_of_block(job_, block, of)) {
+      job_.reading.setup.model = *model;
+      return;
+    }
+    ModelConfig& model = job_.reading.setup.model = model_of(of, "", job_.text.program, job_.reading.assumed);
+    if (s_.flag("use_indexer") && model.more.contains("index_heads")) {
+      model.more["index_heads"] = s_.integer("indexer_n_heads").value_or(64);
+      model.more["index_dim"] = s_.integer("indexer_head_dim").value_or(128);
+      model.more["index_top_k"] = s_.integer("indexer_topk").value_or(2048);
+    }
   }
   void forget_shape() {
     for (const char* key : {"base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "base_num_decoder_layers",
@@ -217,12 +259,22 @@ class MaxtextReader {
     facts.rotary_base = s_.number("rope_max_timescale").value_or(10000.0);
     facts.rms_norm = true;
     facts.bias = false;
+    facts.qkv_bias = s_.flag("attention_bias");
+    facts.qk_norm = s_.flag("use_qk_norm");
+    if (s_.text("decoder_block").value_or("") == "gpt3") {
+      facts.rms_norm = false;
+      facts.bias = true;
+      facts.positions = ModelFacts::Positions::Learned;
+      facts.positions_learned = s_.integer("trainable_position_size", -1);
+      if (*facts.head_dim * facts.heads == facts.hidden) facts.head_dim.reset();
+    }
     facts.experts = s_.integer("num_experts").value_or(usual("experts", 1));
     if (facts.experts <= 1) facts.experts = 0;
     if (facts.experts > 0) {
       facts.top_k = s_.integer("num_experts_per_tok").value_or(usual("top_k", 1));
       facts.expert_ffn = s_.integer("base_moe_mlp_dim");
       facts.dense_layers = s_.integer("first_num_dense_layers", 0).value_or(0);
+      facts.mixture_every = s_.integer("interleave_moe_layer_step").value_or(1);
       facts.sigmoid = s_.text("routed_score_func").value_or("") == "sigmoid";
       facts.selection_bias = s_.boolean("routed_bias").value_or(false);
       if (const auto shared = s_.integer("shared_experts", 0); shared && facts.expert_ffn)
@@ -239,7 +291,6 @@ class MaxtextReader {
       facts.rope_dim = s_.integer("qk_rope_head_dim").value_or(64);
       facts.value_dim = s_.integer("v_head_dim").value_or(128);
     }
-    (void)s_.take("decoder_block");
     return facts;
   }
 

@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/planner/method/stage_layout.h"
 #include "launch/read/megatron_keys.h"
+#include "launch/read/megatron_kinds.h"
 #include "launch/read/megatron_parts.h"
 #include "launch/read/readers.h"
 
@@ -105,6 +106,26 @@ void read_positions(ReadingJob& job, ModelFacts& facts) {
   facts.rotary_share = s.number("rotary-percent").value_or(1.0);
 }
 
+// --window-size 127,0: the keys before a query that it sees beside its own. --window-attn-skip-freq N: of N layers the
+// last one sees all.
+void read_windows(ReadingJob& job, ModelFacts& facts) {
+  Settings& s = job.settings();
+  if (s.text("softmax-type").value_or("vanilla") == "learnable" || s.flag("enable-gpt-oss")) facts.sinks = true;
+  const Setting* size = s.take("window-size");
+  if (size == nullptr) return;
+  std::string text = to_text(size->value);
+  text.erase(0, text.find_first_not_of("([ "));
+  const std::int64_t before =
+      parse_integer(text.substr(0, text.find_first_of(", ")), s.where("window-size"), 0, 1 << 30);
+  facts.window = before + 1;
+  const std::string skip = s.has("window-attn-skip-freq") ? to_text(s.take("window-attn-skip-freq")->value) : "";
+  if (skip.empty()) return;
+  require(skip.find('[') == std::string::npos,
+          "{}: a list of layers is not read; give a number, of so many layers the last one sees all.",
+          s.where("window-attn-skip-freq"));
+  facts.full_every = parse_integer(skip, s.where("window-attn-skip-freq"), 1, 10'000);
+}
+
 ModelFacts model_facts(ReadingJob& job) {
   Settings& s = job.settings();
   ModelFacts facts;
@@ -114,7 +135,7 @@ ModelFacts model_facts(ReadingJob& job) {
             job.text.program, key);
     return *value;
   };
-  facts.layers = need("num-layers");
+  facts.layers = hybrid_pattern(job).empty() ? need("num-layers") : s.integer("num-layers").value_or(1);
   facts.hidden = need("hidden-size");
   facts.heads = need("num-attention-heads");
   facts.seq = job.answers.seq ? *job.answers.seq : need("seq-length");
@@ -122,6 +143,12 @@ ModelFacts model_facts(ReadingJob& job) {
   facts.gated = s.flag("swiglu") || s.flag("geglu") || s.flag("quick-geglu");
   facts.activation = s.flag("swiglu") ? ModelFacts::Activation::Silu : ModelFacts::Activation::Gelu;
   if (s.flag("squared-relu") || s.flag("relu")) facts.activation = ModelFacts::Activation::Relu;
+  if (const auto gate = s.text("glu-activation")) {  // Megatron-DeepSpeed: two halves, each as wide as is written
+    facts.gated = true;
+    facts.activation = *gate == "swiglu"  ? ModelFacts::Activation::Silu
+                       : *gate == "reglu" ? ModelFacts::Activation::Relu
+                                          : ModelFacts::Activation::Gelu;
+  }
   facts.ffn = s.integer("ffn-hidden-size");
   if (!facts.ffn && s.flag("swiglu")) facts.ffn = static_cast<std::int64_t>(8 * facts.hidden / 3) / 64 * 64;
   if (const auto unit = s.integer("multiple-of"); unit && s.flag("swiglu") && !s.has("ffn-hidden-size")) {
@@ -140,6 +167,7 @@ ModelFacts model_facts(ReadingJob& job) {
   facts.qkv_bias = s.flag("add-qkv-bias");
   facts.qk_norm = s.flag("qk-layernorm");
   read_positions(job, facts);
+  read_windows(job, facts);
   read_latent(job, facts);
   read_experts(job, facts);
   if (facts.latent && s.flag("group-query-attention") && job.text.target != "flagscale")
@@ -436,7 +464,8 @@ void read_optimizer(ReadingJob& job) {
   } else if (kind != "adam") {
     job.assume(fmt::format("Adam in the place of {}", kind));
   }
-  optimizer.learning_rate = s.number("lr").value_or(optimizer.learning_rate);
+  // No plan depends on it: one that the script leaves open stays as it is.
+  if (!s.text_or_nothing("lr").empty()) optimizer.learning_rate = s.number("lr").value_or(optimizer.learning_rate);
   if (!(optimizer.learning_rate > 0.0)) optimizer.learning_rate = Optimizer{}.learning_rate;
   optimizer.weight_decay = std::max(0.0, s.number("weight-decay").value_or(0.01));
   optimizer.max_norm = std::max(0.0, s.number("clip-grad").value_or(1.0));
@@ -529,10 +558,15 @@ void read_megatron(ReadingJob& job) {
   rename_old_flags(s);
   Degrees& d = job.degrees();
   const bool recipe = job.text.target == "megatron-bridge";
-  if (recipe) name_as_megatron(s);
+  if (recipe)
+    name_as_megatron(s);
+  else
+    expect_training(job);
   d.tp = degree(s, "tensor-model-parallel-size");
   d.pp = degree(s, "pipeline-model-parallel-size");
   d.cp = degree(s, "context-parallel-size");
+  const int ulysses = degree(s, "ds-sequence-parallel-size");  // Megatron-DeepSpeed
+  if (ulysses > 1) d.cp = ulysses;
   const bool own_meshes = s.flag("enable-hetero");
   if (own_meshes)
     read_meshes(job);
@@ -544,10 +578,13 @@ void read_megatron(ReadingJob& job) {
              !take_given_model(job, s.integer("seq-length"))) {
     ModelFacts facts = model_facts(job);
     facts.vocab = words;
-    job.reading.setup.model = model_of(facts, "", job.text.program, job.reading.assumed);
+    std::optional<ModelConfig> other = hybrid_model(job, facts);
+    if (!other) other = bert_model(job, facts);
+    job.reading.setup.model = other ? *other : model_of(facts, "", job.text.program, job.reading.assumed);
   }
   const std::int64_t layers = job.reading.setup.model.layers;
   read_context(job);
+  if (ulysses > 1) d.context = ContextExchange::AllToAll;
   if (!own_meshes) read_expert_degrees(job);
   read_zero(job);
   if (!own_meshes) read_stages(job, layers);

@@ -94,7 +94,6 @@ constexpr auto kFamilies = std::to_array<std::string_view>({"inference-",
                                                             "attention-",
                                                             "hidden-dropout",
                                                             "kill-switch-",
-                                                            "hybrid-override",
                                                             "no-persist-"});
 
 constexpr auto kWords = std::to_array<std::string_view>({"use-mcore-models",
@@ -207,7 +206,16 @@ constexpr auto kWords = std::to_array<std::string_view>({"use-mcore-models",
                                                          "short-seq-prob",
                                                          "world-size",
                                                          "no-data-sharding",
-                                                         "fim-rate"});
+                                                         "fim-rate",
+                                                         "rope-type",
+                                                         "glu-linear-offset",
+                                                         "activation-func-clamp-value",
+                                                         "moe-per-layer-logging",
+                                                         "norm-target-loss",
+                                                         "loss-on-targets-only",
+                                                         "codecarbon-dir",
+                                                         "patch-tokenizer-type",
+                                                         "fsdp-manual-registration"});
 
 }  // namespace
 

@@ -66,6 +66,8 @@ std::string decoder_text(const ModelFacts& facts, std::int64_t ffn, std::vector<
   if (facts.bias) text += ",out_bias=1,mlp_bias=1";
   if (facts.bias || facts.qkv_bias) text += ",qkv_bias=1";
   if (facts.qk_norm) text += ",qk_norm=1";
+  if (facts.window > 0) text += fmt::format(",window={},full_every={}", facts.window, facts.full_every);
+  if (mixture && facts.sinks) text += ",sinks=1";
   if (!facts.rms_norm) assumed.push_back("RMS norms in the place of layer norms");
   if (facts.positions != ModelFacts::Positions::Rotary) assumed.push_back("rotated positions");
   return text + fmt::format(",tied={},rotary_base={}", facts.tied ? 1 : 0, facts.rotary_base);
@@ -78,8 +80,9 @@ std::string text_of(const ModelFacts& facts, std::vector<std::string>& assumed) 
     assumed.push_back(fmt::format(
         "without the {} modules that predict further tokens, which only mixtures of ours have", facts.further));
   if (facts.latent) return latent_text(facts, ffn);
-  const bool plain = facts.experts == 0 && !facts.gated && !facts.rms_norm && !facts.head_dim && !facts.qk_norm &&
-                     facts.kv_heads.value_or(facts.heads) == facts.heads;
+  if (facts.sinks && facts.experts == 0) assumed.emplace_back("without the learnt score of attention's softmax");
+  const bool plain = facts.window == 0 && facts.experts == 0 && !facts.gated && !facts.rms_norm && !facts.head_dim &&
+                     !facts.qk_norm && facts.kv_heads.value_or(facts.heads) == facts.heads;
   if (plain && facts.positions == Positions::Alibi && ffn == 4 * facts.hidden && facts.bias)
     return fmt::format("bloom:{},tied={}", core_of(facts), facts.tied ? 1 : 0);
   if (plain && facts.positions == Positions::Rotary && facts.bias && facts.activation == ModelFacts::Activation::Gelu) {

@@ -17,7 +17,9 @@ struct ModelFacts {
   enum class Positions { Learned, Rotary, Alibi, None } positions = Positions::Learned;
   enum class Activation { Gelu, Silu, Relu } activation = Activation::Gelu;
   bool gated = false, rms_norm = false, tied = true, bias = true, qkv_bias = false, qk_norm = false;
-  bool parallel = false;  // attention and feed-forward side by side
+  bool parallel = false;                    // attention and feed-forward side by side
+  std::int64_t window = 0, full_every = 0;  // keys that a query sees; of so many layers the last sees all. 0: none
+  bool sinks = false;                       // one more score of each head, which takes no value
   double rotary_base = 10000.0, rotary_share = 1.0;
   std::int64_t experts = 0, top_k = 0, dense_layers = 0, mixture_every = 1;  // experts 0: no mixture
   std::optional<std::int64_t> expert_ffn = {}, shared_ffn = {};

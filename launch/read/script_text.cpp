@@ -71,7 +71,7 @@ std::string target_of(const ProgramCall& call) {
     return "megatron-bridge";
   if (file_of(program) == "deepy.py") return "deepspeed";
   if (has_flag(words, "--num-layers") || has_flag(words, "--tensor-model-parallel-size") ||
-      has_flag(words, "--yaml-cfg"))
+      has_flag(words, "--hybrid-layer-pattern") || has_flag(words, "--yaml-cfg"))
     return "megatron";
   const auto sets_axis = [](const ShellWord& word) {
     return (word.text.starts_with("ici_") || word.text.starts_with("dcn_") ||

@@ -416,12 +416,14 @@ class YamlReader {
       const ConfigValue name = flow(depth + 1);
       expect(name.is_scalar(), "keys that are not plain text are not read");
       skip_blank_lines();
-      expect(peek() == ':', fmt::format("':' is missing behind the key '{}'", name.text));
-      next();
-      skip_blank_lines();
-      ConfigValue value;
+      ConfigValue value;  // {a, b: 1}: a key alone has no value
       value.line = line_;
-      if (peek() != ',' && peek() != '}') value = flow(depth + 1);
+      if (peek() != ',' && peek() != '}') {
+        expect(peek() == ':', fmt::format("':' is missing behind the key '{}'", name.text));
+        next();
+        skip_blank_lines();
+        if (peek() != ',' && peek() != '}') value = flow(depth + 1);
+      }
       map.set(name.text, std::move(value));
       skip_blank_lines();
       if (peek() == ',') {

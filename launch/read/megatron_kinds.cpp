@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/read/megatron_kinds.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/graph/import/hf_config.h"
+
+namespace meshwright {
+
+namespace {
+
+// "pretrain_gpt.py" of "run.sh:80: pretrain_gpt.py".
+std::string program_name(const ReadingJob& job) {
+  const std::string& program = job.text.program;
+  const std::size_t colon = program.rfind(": ");
+  return lower_case(colon == std::string::npos ? program : program.substr(colon + 2));
+}
+
+bool names_any(const std::string& name, std::initializer_list<const char*> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const char* part) { return name.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+void expect_training(ReadingJob& job) {
+  const std::string name = program_name(job);
+  if (names_any(name, {"train", "finetune", "sft", "the command"}) || name.find('.') == std::string::npos) {
+    const bool other = names_any(name, {"_t5", "_ict", "_retro", "_vision", "_realm"});
+    require(!other || job.answers.model,
+            "{}: its flags describe no model of ours; give --model with a built-in model, sizes or a config.json.",
+            job.text.program);
+    if (names_any(name, {"vlm", "multimodal", "_omni", "_vl.", "_vl_"}) || job.settings().has("img-h"))
+      job.assume("the language model alone, without what reads images");
+    return;
+  }
+  require(!names_any(name, {"generat", "inference", "server", "convert", "export", "quantize", "prune", "mmlu",
+                            "validate", "extract", "preprocess", "eval"}),
+          "{}: the program does not train, and only training steps are predicted; give the launch of a training.",
+          job.text.program);
+}
+
+std::string hybrid_pattern(ReadingJob& job) {
+  Settings& s = job.settings();
+  std::string pattern;
+  for (const char* key : {"hybrid-override-pattern", "hybrid-layer-pattern"})
+    if (const auto given = s.text(key)) pattern = *given;
+  if (pattern.empty()) {
+    const bool hybrid = s.has("is-hybrid-model") || s.has("hybrid-attention-ratio") || s.has("hybrid-mlp-ratio");
+    require(!hybrid || job.answers.model,
+            "{}: --is-hybrid-model without --hybrid-layer-pattern leaves the order of its layers to the program; add "
+            "the pattern, or give --model.",
+            job.text.program);
+    return "";
+  }
+  if (const std::size_t further = pattern.find('/'); further != std::string::npos) {
+    job.assume("without the layers that predict further tokens, behind '/' in the pattern");
+    pattern.resize(further);
+  }
+  std::erase(pattern, '|');
+  return pattern;
+}
+
+std::optional<ModelConfig> hybrid_model(ReadingJob& job, ModelFacts& facts) {
+  Settings& s = job.settings();
+  const std::string pattern = hybrid_pattern(job);
+  if (pattern.empty()) return std::nullopt;
+  const char* key = s.has("hybrid-layer-pattern") ? "hybrid-layer-pattern" : "hybrid-override-pattern";
+  require(pattern.find_first_not_of("M*-E") == std::string::npos,
+          "{}: '{}' has layers that no model here has; M, *, - and E are known. Give --model for another.",
+          s.where(key), pattern);
+  facts.layers = std::ssize(pattern);
+  const std::int64_t width = s.integer("mamba-head-dim").value_or(64);
+  Json config;
+  config["model_type"] = "nemotron_h";
+  config["hybrid_override_pattern"] = pattern;
+  config["num_hidden_layers"] = facts.layers;
+  config["hidden_size"] = facts.hidden;
+  config["num_attention_heads"] = facts.heads;
+  config["num_key_value_heads"] = facts.kv_heads.value_or(facts.heads);
+  config["head_dim"] = facts.head_dim.value_or(std::max<std::int64_t>(1, facts.hidden / facts.heads));
+  config["intermediate_size"] = facts.ffn.value_or(4 * facts.hidden);
+  config["vocab_size"] = facts.vocab;
+  config["max_position_embeddings"] = facts.seq;
+  config["mamba_num_heads"] =
+      s.integer("mamba-num-heads").value_or(std::max<std::int64_t>(1, 2 * facts.hidden / width));
+  config["mamba_head_dim"] = width;
+  config["ssm_state_size"] = s.integer("mamba-state-dim").value_or(128);
+  config["n_groups"] = s.integer("mamba-num-groups").value_or(8);
+  config["conv_kernel"] = 4;
+  config["chunk_size"] = 128;
+  config["tie_word_embeddings"] = facts.tied;
+  config["mamba_hidden_act"] = "silu";
+  config["mlp_hidden_act"] = "relu2";
+  config["mlp_bias"] = config["attention_bias"] = config["use_bias"] = config["mamba_proj_bias"] = facts.bias;
+  if (facts.experts > 0) {
+    config["n_routed_experts"] = facts.experts;
+    config["num_experts_per_tok"] = facts.top_k;
+    config["moe_intermediate_size"] = facts.expert_ffn.value_or(facts.ffn.value_or(4 * facts.hidden));
+    config["n_shared_experts"] = facts.shared_ffn.value_or(0) > 0 ? 1 : 0;
+    if (facts.shared_ffn.value_or(0) > 0) config["moe_shared_expert_intermediate_size"] = *facts.shared_ffn;
+  }
+  require(!facts.gated, "{}: gated feed-forward layers between Mamba layers are in no model here; give --model.",
+          job.text.program);
+  if (facts.activation != ModelFacts::Activation::Relu)
+    job.assume("squared ReLU in the place of the feed-forward layers' own activation");
+  if (facts.positions == ModelFacts::Positions::Rotary) job.assume("attention without rotated positions");
+  ModelConfig model = model_from_hf_text(config.dump(), "nemotron_h", s.where(key) + ", read as a config.json");
+  model.seq = facts.seq;
+  return model;
+}
+
+std::optional<ModelConfig> bert_model(ReadingJob& job, const ModelFacts& facts) {
+  if (!names_any(program_name(job), {"pretrain_bert"})) return std::nullopt;
+  const std::string text =
+      fmt::format("bert:layers={},hidden={},heads={},seq={},vocab={},intermediate={}", facts.layers, facts.hidden,
+                  facts.heads, facts.seq, facts.vocab, facts.ffn.value_or(4 * facts.hidden));
+  try {
+    return find_builtin_model(text);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: the model that it describes cannot be made: {}", job.text.program, error.what()));
+  }
+}
+
+}  // namespace meshwright

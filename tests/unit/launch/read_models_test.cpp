@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models that launch files describe. Numbers of parameters are those that the models' makers publish.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/graph/graph.h"
+#include "launch/read/launch_reading.h"
+#include "tests/refusal.h"
+
+namespace meshwright::read_models_test {
+namespace {
+
+LaunchReading read(const std::string& name, const std::string& text, const LaunchAnswers& answers = {}) {
+  return read_launch(read_launch_text({.files = {{name, text}}}), {1, 8}, answers);
+}
+bool says(const std::vector<std::string>& sentences, std::string_view part) {
+  return std::any_of(sentences.begin(), sentences.end(),
+                     [&](const std::string& s) { return s.find(part) != std::string::npos; });
+}
+double billions(const LaunchReading& reading) {
+  TrainingOptions options;
+  options.batch = 1;
+  return static_cast<double>(parameter_count(build_forward_graph(reading.setup.model, options))) * 1e-9;
+}
+
+LaunchReading read_maxtext(const std::string& keys) { return read("run.yml", "per_device_batch_size: 1\n" + keys); }
+
+// Gemma 2 27B has 27.2 billion parameters in 46 layers.
+const std::string kGemma2 =
+    "base_emb_dim: 4608\nbase_num_query_heads: 32\nbase_num_kv_heads: 16\nbase_mlp_dim: 36864\n"
+    "base_num_decoder_layers: 23\nhead_dim: 128\nmlp_activations: [gelu, linear]\nvocab_size: 256128\n"
+    "decoder_block: gemma2\nlogits_via_embedding: true\nsliding_window_size: 4096\nattn_logits_soft_cap: 50.0\n";
+
+TEST(MaxtextModels, ALayerOfGemma2IsAPairOfWhichOneHasAWindow) {
+  const LaunchReading reading = read_maxtext(kGemma2);
+  EXPECT_EQ(reading.setup.model.layers, 46);
+  EXPECT_EQ(reading.setup.model.more.at("full_every"), 2);
+  EXPECT_EQ(reading.setup.model.more.at("window"), 4096);
+  EXPECT_NEAR(billions(reading), 27.2, 0.1);
+  EXPECT_TRUE(says(reading.assumed, "without attn_logits_soft_cap"));
+}
+
+TEST(MaxtextModels, TheSequenceOfAFileThatNamesNoneIsThatOfBaseYml) {
+  EXPECT_EQ(read_maxtext(kGemma2).setup.model.seq, 2048);
+  EXPECT_EQ(read_maxtext(kGemma2 + "max_target_length: 512\n").setup.model.seq, 512);
+}
+
+// Llama 4 Maverick: 400 billion parameters, experts in every other layer.
+TEST(MaxtextModels, Llama4HasExpertsInEveryOtherLayer) {
+  const LaunchReading reading = read_maxtext(
+      "decoder_block: llama4\nbase_emb_dim: 5120\nbase_num_decoder_layers: 48\nbase_num_query_heads: 40\n"
+      "base_num_kv_heads: 8\nbase_mlp_dim: 16384\nbase_moe_mlp_dim: 8192\nvocab_size: 202048\nnum_experts: 128\n"
+      "shared_experts: 1\nnum_experts_per_tok: 1\nnope_layer_interval: 4\ninterleave_moe_layer_step: 2\n"
+      "chunk_attn_window_size: 8192\n");
+  EXPECT_EQ(reading.setup.model.more.at("attention_chunk"), 8192);
+  EXPECT_NEAR(billions(reading), 400.7, 0.1);
+}
+
+// Qwen3-Next 80B-A3B: three of four layers are gated delta rules.
+TEST(MaxtextModels, Qwen3NextScansInThreeOfFourLayers) {
+  const LaunchReading reading = read_maxtext(
+      "decoder_block: qwen3_next\nbase_emb_dim: 2048\nbase_num_decoder_layers: 48\nbase_num_query_heads: 16\n"
+      "base_num_kv_heads: 2\nhead_dim: 256\nvocab_size: 151936\nbase_mlp_dim: 512\nbase_moe_mlp_dim: 512\n"
+      "num_experts: 512\nshared_experts: 1\nnum_experts_per_tok: 10\ninhomogeneous_layer_cycle_interval: 4\n"
+      "gdn_num_value_heads: 32\npartial_rotary_factor: 0.25\n");
+  EXPECT_EQ(reading.setup.model.family, "delta");
+  EXPECT_EQ(reading.setup.model.more.at("full_every"), 4);
+  EXPECT_EQ(reading.setup.model.more.at("rotary_dims"), 64);
+  EXPECT_NEAR(billions(reading), 79.7, 0.1);
+}
+
+TEST(MaxtextModels, BlocksWithoutAnEqualAreRefused) {
+  EXPECT_NE(refusal([] { (void)read_maxtext(kGemma2 + "decoder_block: deepseek4\n"); }).find("'deepseek4'"),
+            std::string::npos);
+}
+
+LaunchReading read_megatron(const std::string& program, const std::string& flags) {
+  return read("run.sh", "torchrun " + program +
+                            " --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 "
+                            "--vocab-size 128 --make-vocab-size-divisible-by 1 --micro-batch-size 1 " +
+                            flags + "\n");
+}
+
+TEST(MegatronModels, APatternOfLayersIsAModelOfMambaLayers) {
+  const LaunchReading reading =
+      read_megatron("pretrain_mamba.py",
+                    "--hybrid-layer-pattern 'M-M*|-' --mamba-num-groups 1 --mamba-head-dim 32 --squared-relu "
+                    "--position-embedding-type none --disable-bias-linear");
+  EXPECT_EQ(reading.setup.model.family, "hybrid");
+  EXPECT_EQ(reading.setup.model.layers, 5);                 // the bar is a border of stages
+  EXPECT_EQ(reading.setup.model.more.at("scan_heads"), 4);  // 2 x 64 channels in heads of 32
+  const std::string without =
+      refusal([] { (void)read_megatron("pretrain_mamba.py", "--is-hybrid-model --num-layers 4"); });
+  EXPECT_NE(without.find("--hybrid-layer-pattern"), std::string::npos) << without;
+  const std::string unknown = refusal([] { (void)read_megatron("pretrain_mamba.py", "--hybrid-layer-pattern M-G"); });
+  EXPECT_NE(unknown.find("'M-G'"), std::string::npos) << unknown;
+}
+
+TEST(MegatronModels, BertIsReadAsBert) {
+  EXPECT_EQ(read_megatron("pretrain_bert.py", "--num-layers 2").setup.model.family, "bert");
+}
+
+TEST(MegatronModels, WhatDoesNotTrainIsRefused) {
+  for (const char* program : {"tools/run_text_generation_server.py", "convert_model.py", "quantize.py"})
+    EXPECT_NE(refusal([&] { (void)read_megatron(program, "--num-layers 2"); }).find("does not train"),
+              std::string::npos)
+        << program;
+  const std::string t5 = refusal([] { (void)read_megatron("pretrain_t5.py", "--num-layers 2"); });
+  EXPECT_NE(t5.find("give --model"), std::string::npos) << t5;
+  EXPECT_EQ(read_megatron("finetune_evaluated.py", "--num-layers 2").setup.model.layers, 2);
+}
+
+TEST(MegatronModels, WindowsInAllLayersButEverySecond) {
+  const ModelConfig model = read_megatron("pretrain_gpt.py",
+                                          "--num-layers 2 --swiglu --normalization RMSNorm --disable-bias-linear "
+                                          "--position-embedding-type rope --window-size 15,0 --window-attn-skip-freq 2")
+                                .setup.model;
+  EXPECT_EQ(model.more.at("window"), 16);  // 15 keys before, and its own
+  EXPECT_EQ(model.more.at("full_every"), 2);
+}
+
+TEST(MegatronModels, MegatronDeepspeedsGatesAndSequences) {
+  const LaunchReading reading = read_megatron(
+      "pretrain_gpt.py",
+      "--num-layers 2 --glu-activation swiglu --ffn-hidden-size 96 --ds-sequence-parallel-size 4 --deepspeed");
+  EXPECT_EQ(reading.setup.model.more.at("gated"), 1);
+  EXPECT_EQ(reading.setup.model.more.at("intermediate"), 96);
+  EXPECT_EQ(reading.setup.degrees.cp, 4);
+  EXPECT_EQ(reading.setup.degrees.dp, 2);
+  EXPECT_EQ(reading.setup.degrees.context, ContextExchange::AllToAll);
+}
+
+std::string neox(const std::string& more) {
+  return "{\"num_layers\": 32, \"hidden_size\": 4096, \"num_attention_heads\": 32, \"seq_length\": 4096,\n"
+         "\"max_position_embeddings\": 4096, \"pos_emb\": \"rotary\", \"no_weight_tying\": true, \"norm\": "
+         "\"rmsnorm\",\n"
+         "\"use_bias_in_mlp\": false, \"train_micro_batch_size_per_gpu\": 1, \"make_vocab_size_divisible_by\": 1,\n"
+         "\"model_parallel_size\": 1, \"pipe_parallel_size\": 1, " +
+         more + "}\n";
+}
+
+// Llama 2 7B: 6.74 billion parameters, gated layers of 11,008: a third of 32768 is 10922, rounded up to a multiple of
+// 256.
+TEST(NeoxModels, AGatedLayerHasAThirdOfItsWidthRoundedUp) {
+  const LaunchReading reading =
+      read("llama.yml", neox("\"activation\": \"swiglu\", \"intermediate_size\": 32768, \"mlp_multiple_of\": 256"),
+           {.vocab = 32000});
+  EXPECT_EQ(reading.setup.model.more.at("intermediate"), 11008);
+  EXPECT_NEAR(billions(reading), 6.74, 0.01);
+}
+
+TEST(NeoxModels, LayersWithoutAttentionAreRefused) {
+  const std::string why = refusal([] { (void)read("rwkv.yml", neox("\"attention_config\": [[[\"rwkv\"], 32]]")); });
+  EXPECT_NE(why.find("'rwkv'"), std::string::npos) << why;
+}
+
+TEST(NeoxModels, AKeyAloneInAMapHasNoValue) {
+  EXPECT_EQ(read("comet.yml", neox("\"comet_others\": {\"tag\"}")).setup.model.layers, 32);
+}
+
+}  // namespace
+}  // namespace meshwright::read_models_test
