@@ -7,6 +7,7 @@ at what it makes of that.
 """
 import contextlib
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -35,7 +36,18 @@ SLOW_START = [*LONG[:4], "p3.16xlarge:2", *LONG[5:]]
 LARGE = ["plan", "--model", "llama-3.1-70b", "--cluster", "dgx-h100:32", "--threads", "1", "--json", "-o", "long.json"]
 LAUNCHED = ["plan", "--model", "llama-3.1-70b", "--cluster", "dgx-h100:8", "--for", "megatron", "--threads", "1", "--json", "-o",
             "long.json"]
+# Thousands of ops: every loop over them hears of the signal.
+DEEP = ["plan", "--model", "mlp:layers=1000,hidden=64", "--cluster", "p3.16xlarge:1", "--batch", "256", "--threads", "1", "--json"]
 BEGUN, FOUND, COUNTED = "computing", "best", "combinations"  # what progress lines say
+
+
+def processor_time(process):
+    """Seconds that it has computed; a busy machine changes nothing of it. None: it has ended."""
+    with contextlib.suppress(OSError):
+        fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        if fields[0] not in "ZX":
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return None
 
 
 class Commands:
@@ -190,6 +202,23 @@ def a_search_on_many_devices_always_has_a_plan(commands):
         commands.finish(["simulate", "long.json"])
 
 
+def a_deep_model_ends_in_little_more_computing(commands):
+    for after in (0.2, 0.6, 1.2):
+        command = commands.start(DEEP)
+        while (processor_time(command) or after) < after:
+            time.sleep(0.005)
+        at = processor_time(command)
+        command.send_signal(signal.SIGINT)
+        last = at
+        while (now := processor_time(command)) is not None:
+            last = now
+            time.sleep(0.005)
+        _, err = command.communicate()
+        # Before the search has begun there is nothing to answer with.
+        assert command.returncode == -signal.SIGINT or command.returncode in (0, 5) and "interrupted" in err, f"exit code {command.returncode}\n{err}"
+        assert at is not None and last - at < 1.0, f"asked after {at} s, it went on computing for {last - at} s\n{err}"
+
+
 def a_second_signal_ends_the_command(commands):
     code, out, _ = commands.end_long_search(FOUND, signal.SIGINT, signal.SIGTERM)
     assert code in (-signal.SIGINT, -signal.SIGTERM) and not out, f"exit code {code}"
@@ -203,7 +232,8 @@ def main():
     for claim in (killed_plans_leave_the_old_file_or_the_new, interrupted_runs_leave_the_old_page_or_a_whole_one,
                   interrupted_sweeps_keep_whole_points,
                   a_search_that_is_asked_to_stop_answers_with_what_it_has, a_search_that_has_nothing_yet_says_so,
-                  a_search_on_many_devices_always_has_a_plan, a_second_signal_ends_the_command):
+                  a_search_on_many_devices_always_has_a_plan, a_deep_model_ends_in_little_more_computing,
+                  a_second_signal_ends_the_command):
         with Sandbox(sys.argv[1], __file__) as box:
             try:
                 claim(Commands(box))

@@ -7,6 +7,8 @@ changed, run and explained. Of each:
 - it ends with 0, 2 (one sentence that names the mistake) or 5 (a sentence that says what does not fit), never by a signal or a fault;
 - a plan is in no less time than its lower bound, fits into the memory, and is simulated in the time that was promised;
 - the number of threads changes no byte of the plan.
+With --tiny, models of one to three layers on a few devices, of which a thousand take little more than a minute.
+With --seed program, the seed is drawn from the program's bytes: another for each change of it. The seed is printed.
 With --wider, N requests with one option left open instead (auto): the open one is never worse than any value of it.
 With --worse, N requests on a cluster and on worse ones (slower links or devices, less memory, fewer hosts): a plan takes no longer on the better cluster.
 With --strict, the search is held to it, too: no plan of a worse cluster beats the better's own, on either.
@@ -14,6 +16,7 @@ A request that fails is printed as a command, without the options that have no p
 """
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import pathlib
 import random
@@ -52,6 +55,23 @@ def family(draw):
     if kind == "deepseek_v3":
         return "deepseek_v3:" + sizes(draw, **common, intermediate=[64], experts=[4, 8], top_k=[2], dense_layers=[0, 1], q_rank=[32], kv_rank=[16], nope_dim=[16],
                                       rope_dim=[8], value_dim=[16])
+    return f"{kind}:" + sizes(draw, **common)
+
+
+def tiny_family(draw):
+    """A model that is planned in a few milliseconds."""
+    kind = draw.choice(["gpt", "mlp", "mlp", "moe", "gpt2", "bloom", "gpt_neox", "bert", "llama", "mixtral", "t5"])
+    common = {"layers": [1, 2, 2, 3], "hidden": [32, 32, 40], "heads": [4, 2], "seq": [8, 16, 9], "vocab": [32, 50]}
+    if kind == "mlp":
+        return "mlp:" + sizes(draw, layers=[1, 2, 3, 4], hidden=[16, 32, 24])
+    if kind == "moe":
+        common["experts"] = [2, 4]
+    if kind in ("llama", "mixtral"):
+        common.update(kv_heads=[2, 1], intermediate=[64, 48])
+    if kind == "mixtral":
+        common.update(experts=[2, 4], top_k=[1, 2])
+    if kind == "t5":
+        common["intermediate"] = [64]
     return f"{kind}:" + sizes(draw, **common)
 
 
@@ -153,13 +173,16 @@ def words(options):
 class Request:
     """A plan, and what is then done with it."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, tiny=False):
         draw = random.Random(seed)
-        large = draw.random() < 0.15
+        large = draw.random() < 0.15 and not tiny
         self.seed = seed
         self.large = large
         self.base = ["--model", draw.choice(PRESETS) if large else family(draw), "--cluster", draw.choice(CLUSTERS if large or draw.random() < 0.3 else THREADS),
                      "--batch", str(draw.choice([1, 4, 7, 8, 16, 24, 32, 64, 256] if not large else [16, 64, 256, 1024]))]
+        if tiny:
+            self.base = ["--model", tiny_family(draw), "--cluster", draw.choice(["cpu:1", "cpu:2", "cpu:2", "cpu:3", "cpu:4", "p3.16xlarge:1"]),
+                         "--batch", str(draw.choice([1, 4, 7, 8, 8, 12]))]
         self.options = draw_options(draw, OPTIONS)
         # One wrong value hides what the others do: most requests have few options.
         self.options = draw.sample(self.options, min(len(self.options), draw.choice([1, 2, 3, 4, 20])))
@@ -366,17 +389,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("meshwright", type=lambda text: str(pathlib.Path(text).resolve()))
     parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", default="1", help="a number, or program")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="no large model")
+    parser.add_argument("--tiny", action="store_true", help="models of few ops on few devices")
     parser.add_argument("--wider", action="store_true")
     parser.add_argument("--worse", action="store_true")
     parser.add_argument("--strict", action="store_true", help="with --worse: the search itself misses no plan that the worse cluster shows")
     given = parser.parse_args()
+    if given.seed == "program":
+        given.seed = int.from_bytes(hashlib.sha256(pathlib.Path(given.meshwright).read_bytes()).digest()[:3], "big")
+    first = int(given.seed) * 1_000_000
 
     def one(number):
-        seed = given.seed * 1_000_000 + number
-        request = Request(seed)
+        seed = first + number
+        request = Request(seed, given.tiny)
         if given.small and request.large:
             return None
         with tempfile.TemporaryDirectory() as place:
@@ -399,6 +426,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         ends = [end for end in pool.map(one, range(given.count)) if end is not None]
     failed = ends.count("failed")
+    print(f"seed {given.seed}")
     if given.wider or given.worse:
         print(f"{len(ends)} requests, {sum(end for end in ends if end != 'failed')} comparisons, {failed} failed")
     else:

@@ -3,7 +3,7 @@
 // operators, and the environment says which one of them goes wrong.
 //   MESHWRIGHT_MUTANT=N         mutant N is active; none is where it is unset
 //   MESHWRIGHT_MUTANTS_SEEN=F   at the end of the process the numbers of the mutants that were evaluated are written to
-//   F, one per line
+//   F, one per line; as negative numbers those of places that were evaluated and whose types do not allow the mutant
 // In a constant expression nothing goes wrong.
 #pragma once
 
@@ -30,7 +30,7 @@ constexpr int kMost = 1 << 16;
 struct State {
   int active = -1;
   const char* seen_file = nullptr;
-  char seen[kMost] = {};
+  signed char seen[kMost] = {};  // 1: evaluated, -1: absent
   State() {
     if (const char* text = std::getenv("MESHWRIGHT_MUTANT")) active = std::atoi(text);
     seen_file = std::getenv("MESHWRIGHT_MUTANTS_SEEN");
@@ -39,7 +39,7 @@ struct State {
     if (seen_file == nullptr) return;
     if (std::FILE* file = std::fopen(seen_file, "w")) {
       for (int id = 0; id < kMost; ++id)
-        if (seen[id] != 0) std::fprintf(file, "%d\n", id);
+        if (seen[id] != 0) std::fprintf(file, "%d\n", seen[id] * id);
       std::fclose(file);
     }
   }
@@ -56,15 +56,21 @@ inline bool is_on(int id) {
   return it.active == id;
 }
 constexpr bool on(int id) { return std::is_constant_evaluated() ? false : is_on(id); }
+constexpr void is_absent(int id) {
+  if (!std::is_constant_evaluated()) state().seen[id] = -1;
+}
 
 // id: the boundary is moved; id + 1: the answer is turned around.
-#define MW_MUTANT_COMPARISON(name, op, moved)                 \
-  template <class A, class B>                                 \
-  constexpr bool name(int id, const A& a, const B& b) {       \
-    if constexpr (requires { static_cast<bool>(a moved b); }) \
-      if (on(id)) return static_cast<bool>(a moved b);        \
-    if (on(id + 1)) return !static_cast<bool>(a op b);        \
-    return static_cast<bool>(a op b);                         \
+#define MW_MUTANT_COMPARISON(name, op, moved)                   \
+  template <class A, class B>                                   \
+  constexpr bool name(int id, const A& a, const B& b) {         \
+    if constexpr (requires { static_cast<bool>(a moved b); }) { \
+      if (on(id)) return static_cast<bool>(a moved b);          \
+    } else {                                                    \
+      is_absent(id);                                            \
+    }                                                           \
+    if (on(id + 1)) return !static_cast<bool>(a op b);          \
+    return static_cast<bool>(a op b);                           \
   }
 MW_MUTANT_COMPARISON(less, <, <=)
 MW_MUTANT_COMPARISON(less_equal, <=, <)
@@ -87,15 +93,21 @@ constexpr bool negated(int id, const A& a) {
 }
 
 // id: the other operation; id + 1: the right side is dropped. Each where the types allow it.
-#define MW_MUTANT_ARITHMETIC(name, op, other)                   \
-  template <class A, class B>                                   \
-  constexpr auto name(int id, const A& a, const B& b) {         \
-    using Result = std::decay_t<decltype(a op b)>;              \
-    if constexpr (requires { static_cast<Result>(a other b); }) \
-      if (on(id)) return static_cast<Result>(a other b);        \
-    if constexpr (std::is_convertible_v<A, Result>)             \
-      if (on(id + 1)) return static_cast<Result>(a);            \
-    return static_cast<Result>(a op b);                         \
+#define MW_MUTANT_ARITHMETIC(name, op, other)                     \
+  template <class A, class B>                                     \
+  constexpr auto name(int id, const A& a, const B& b) {           \
+    using Result = std::decay_t<decltype(a op b)>;                \
+    if constexpr (requires { static_cast<Result>(a other b); }) { \
+      if (on(id)) return static_cast<Result>(a other b);          \
+    } else {                                                      \
+      is_absent(id);                                              \
+    }                                                             \
+    if constexpr (std::is_convertible_v<A, Result>) {             \
+      if (on(id + 1)) return static_cast<Result>(a);              \
+    } else {                                                      \
+      is_absent(id + 1);                                          \
+    }                                                             \
+    return static_cast<Result>(a op b);                           \
   }
 MW_MUTANT_ARITHMETIC(plus, +, -)
 MW_MUTANT_ARITHMETIC(minus, -, +)
@@ -106,10 +118,16 @@ MW_MUTANT_ARITHMETIC(times, *, +)
 template <class A, class B>
 constexpr auto over(int id, const A& a, const B& b) {
   using Result = std::decay_t<decltype(a / b)>;
-  if constexpr (requires { static_cast<Result>(a * b); })
+  if constexpr (requires { static_cast<Result>(a * b); }) {
     if (on(id)) return static_cast<Result>(a * b);
-  if constexpr (std::is_convertible_v<A, Result>)
+  } else {
+    is_absent(id);
+  }
+  if constexpr (std::is_convertible_v<A, Result>) {
     if (on(id + 1)) return static_cast<Result>(a);
+  } else {
+    is_absent(id + 1);
+  }
   return static_cast<Result>(a / b);
 }
 

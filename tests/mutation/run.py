@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many small faults in the planner, the plan, the cost model and the simulator do the tests notice?
 
-    tests/mutation/run.py TREE [--count 500] [--seed 1] [--jobs 1] [--only core/planner]
+    tests/mutation/run.py TREE [--count 500] [--seed 1] [--jobs 1] [--only core/planner] [--again FILE]
 
 TREE is a copy of the repository that may be changed (`git worktree add TREE`), best with a built build/release. All mutants are compiled into
 one build; a number in the environment makes one of them active (mutate.py, mutant.h). Every test is run once to see which mutants it
 evaluates; then --count mutants are drawn, and each is run by the tests that evaluate it, until one fails or does not end. Prints the share
-caught per folder and each survivor; TREE/build/mutation.json keeps the answers. Needs git, cmake, libclang's Python module (python3-clang).
-Exit code 1 where a share is below --at-least.
+caught per folder and each survivor; TREE/build/mutation.json keeps the answers. Survivors of experiments/mutation/no_result.txt, which gives for
+each the reason why no result can change, are not counted. --again runs the survivors of an earlier result instead of drawing. Needs git, cmake,
+libclang's Python module (python3-clang). Exit code 1 where a share is below --at-least.
 """
 import argparse
 import concurrent.futures
@@ -27,7 +28,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import mutate  # noqa: E402
 
 FOLDERS = ("core/planner", "core/plan", "costmodel", "simulator")
+# Those of the test programs that link what is mutated.
 TESTS = [f"{label}_{folder}_test" for label in ("unit", "oracle") for folder in ("plan", "planner", "costmodel", "simulator", "sharding", "schedule")]
+TESTS += ["unit_validation_test", "unit_report_test", "unit_launch_test", "unit_executor_test", "oracle_executor_test", "oracle_exact_test"]
+NO_RESULT = pathlib.Path(__file__).resolve().parents[2] / "experiments/mutation/no_result.txt"
 MEMORY_BYTES = 4 << 30
 
 
@@ -128,6 +132,31 @@ def reach(tree, program, name, slowest):
         return time.monotonic() - start, [int(line) for line in pathlib.Path(seen.name).read_text().split()]
 
 
+def key_of(mutant):
+    return mutant["file"], mutant["kind"], mutant["text"]
+
+
+def without_result():
+    """The mutants of no_result.txt: `FILE: KIND: EXPRESSION`, then the reason, indented."""
+    found = set()
+    for line in NO_RESULT.read_text().splitlines():
+        if line and not line.startswith((" ", "#")):
+            file, kind, text = line.split(": ", 2)
+            found.add((file, kind, text))
+    return found
+
+
+def survivors_of(result):
+    """The survivors of an earlier result: (file, kind, expression)."""
+    found, among = set(), False
+    for line in result.read_text().splitlines():
+        if among:
+            file, kind, text = line.split(": ", 2)
+            found.add((file.rsplit(":", 1)[0], kind.replace(" (no test evaluates it)", ""), text))
+        among = among or line == "survivors:"
+    return found
+
+
 def judge(tree, mutant, tests):
     """Who noticed: a test's program, or None. The quick tests of each program come first."""
     by_program = {}
@@ -152,6 +181,7 @@ def main():
     parser.add_argument("--slowest", type=float, default=5, help="tests that take more seconds than this are left out")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--tests", action="append", default=[], help="these test programs alone")
+    parser.add_argument("--again", type=pathlib.Path, help="run the survivors that this earlier result lists")
     parser.add_argument("--at-least", type=float, default=0, help="the share to be caught, in per cent")
     arguments = parser.parse_args()
     tree = arguments.tree.resolve()
@@ -173,18 +203,27 @@ def main():
     pool = concurrent.futures.ThreadPoolExecutor(arguments.jobs)
     listed = [(program, name) for program in programs for name in list_tests(tree, program)]
     reached = list(pool.map(lambda each: reach(tree, *each, arguments.slowest), listed))
-    tests_of = {}
+    tests_of, absent = {}, set()
     for (program, name), found in zip(listed, reached):
         for number in found[1] if found else []:
-            tests_of.setdefault(number, []).append((program, name, found[0]))
+            if number < 0:
+                absent.add(-number)
+            else:
+                tests_of.setdefault(number, []).append((program, name, found[0]))
+    mutants = [mutant for mutant in mutants if mutant["number"] not in absent or mutant["number"] in tests_of]
     say(f"mutation: {sum(1 for each in reached if each)} of {len(listed)} tests evaluate {len(tests_of)} of the mutants")
 
-    drawn = random.Random(arguments.seed).sample(mutants, min(arguments.count, len(mutants)))
-    answers = []
+    if arguments.again:
+        earlier = survivors_of(arguments.again)
+        drawn = [mutant for mutant in mutants if key_of(mutant) in earlier]
+    else:
+        drawn = random.Random(arguments.seed).sample(mutants, min(arguments.count, len(mutants)))
+    (tree / "build/mutants.json").write_text(json.dumps({"mutants": mutants, "tests_of": tests_of}))
+    known, answers = without_result(), []
 
     def answer(mutant):
         by = judge(tree, mutant, tests_of.get(mutant["number"], []))
-        return {**mutant, "reached": mutant["number"] in tests_of, "caught_by": by}
+        return {**mutant, "reached": mutant["number"] in tests_of, "caught_by": by, "no_result": not by and key_of(mutant) in known}
 
     for done, each in enumerate(pool.map(answer, drawn), 1):
         answers.append(each)
@@ -192,17 +231,18 @@ def main():
         if done % 25 == 0:
             say(f"mutation: {done}/{len(drawn)}, {sum(1 for a in answers if a['caught_by'])} caught")
     below = False
-    say("folder | drawn | caught | not reached | share")
+    say("folder | drawn | no result | caught | not reached | share")
     for folder in (*FOLDERS, ""):
         of = [a for a in answers if a["file"].startswith(folder + "/" if folder else "")]
         if not of:
             continue
         caught = sum(1 for a in of if a["caught_by"])
-        share = 100 * caught / len(of)
+        excused = sum(1 for a in of if a["no_result"])
+        share = 100 * caught / max(1, len(of) - excused)
         below = below or share < arguments.at_least
-        say(f"{folder or 'all'} | {len(of)} | {caught} | {sum(1 for a in of if not a['reached'])} | {share:.1f} %")
+        say(f"{folder or 'all'} | {len(of)} | {excused} | {caught} | {sum(1 for a in of if not a['reached'])} | {share:.1f} %")
     say("survivors:")
-    for a in sorted((a for a in answers if not a["caught_by"]), key=lambda a: (a["file"], a["line"])):
+    for a in sorted((a for a in answers if not a["caught_by"] and not a["no_result"]), key=lambda a: (a["file"], a["line"])):
         say(f"{a['file']}:{a['line']}: {a['kind']}{'' if a['reached'] else ' (no test evaluates it)'}: {a['text']}")
     sys.exit(1 if below else 0)
 

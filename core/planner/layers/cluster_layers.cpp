@@ -2,9 +2,11 @@
 #include "core/planner/layers/cluster_layers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/planner/layers/layer_branches.h"
@@ -16,6 +18,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();  // inside the DP's tables only
 constexpr double kTie = 1e-4;             // relative: largest cuts this close count as equal
 constexpr double kRounding = 1.0 + 1e-9;  // sums of work past 2^53 are not exact
+constexpr double kCountTie = 1e-6;        // relative: so close to whole layers of work is whole
 constexpr int kHeavyOpsPerLayer = 3;
 constexpr double kTowerShare = 0.05;  // of all work, at least
 
@@ -65,6 +68,7 @@ class LayerBound {
     }
     max_work_ = work_.back() / input.layers * (1.0 + input.epsilon) * kRounding;
     min_heavy_ = min_heavy_ops(heavy_.back(), input.layers);
+    find_counts(input.layers);
     // Backwards, so that each start overwrites the ends of the ops before it.
     for (auto start = input.starts.rbegin(); start != input.starts.rend(); ++start)
       std::fill_n(max_end_.begin(), *start, *start);
@@ -77,6 +81,9 @@ class LayerBound {
   [[nodiscard]] bool allows(int first, int end) const {
     return !is_exceeded(first, end) && heavy_[end] - heavy_[first] >= min_heavy_;
   }
+  // How many layers the first `end` ops can be cut into, from first to second, where the rest is cut into the others:
+  // no layer holds more than the most work, nor fewer than one op and the fewest heavy ones.
+  [[nodiscard]] std::pair<int, int> counts(int end) const { return counts_[end]; }
   // Squared work of the layer: its sum over layers is minimal when all are equal.
   [[nodiscard]] double imbalance(int first, int end) const {
     // Without any work all ops count alike.
@@ -85,9 +92,23 @@ class LayerBound {
   }
 
  private:
+  void find_counts(int layers) {
+    const int ops = static_cast<int>(work_.size()) - 1;
+    const auto least = [&](int first, int end) {
+      return max_work_ > 0.0 ? static_cast<int>(std::ceil(work(first, end) / max_work_ * (1.0 - kCountTie))) : 0;
+    };
+    const auto most = [&](int first, int end) {
+      return min_heavy_ > 0 ? (heavy_[end] - heavy_[first]) / min_heavy_ : end - first;
+    };
+    for (int end = 0; end <= ops; ++end)
+      counts_.emplace_back(std::max({0, least(0, end), layers - most(end, ops)}),
+                           std::min({layers, most(0, end), layers - least(end, ops)}));
+  }
+
   std::vector<double> work_;  // of the first n ops
   std::vector<int> heavy_;    // among the first n ops
   std::vector<int> max_end_;  // first op -> the next start after it
+  std::vector<std::pair<int, int>> counts_;
   double max_work_;
   int min_heavy_;
 };
@@ -146,6 +167,13 @@ void for_each_layer_range(const LayerClusteringInput& input, const LayerBound& b
   }
 }
 
+// The numbers of layers before `first` that a layer first..end-1 may follow.
+std::pair<int, int> counts_between(const LayerBound& bound, int first, int end) {
+  const auto [least_before, most_before] = bound.counts(first);
+  const auto [least_after, most_after] = bound.counts(end);
+  return {std::max(least_before, least_after - 1), std::min(most_before, most_after - 1)};
+}
+
 // The minimum over all cuts of their largest cut; infinite when there is no cut at all.
 double min_largest_cut(const LayerClusteringInput& input, const LayerBound& bound) {
   const int ops = static_cast<int>(input.flops.size());
@@ -157,7 +185,8 @@ double min_largest_cut(const LayerClusteringInput& input, const LayerBound& boun
   for_each_layer_range(input, bound, [&](int first, int end, double cut) {
     const double* before = value[first].data();
     double* after = value[end].data();
-    for (std::size_t q = 0; q < layers; ++q) after[q + 1] = std::min(after[q + 1], std::max(before[q], cut));
+    const auto [least, most] = counts_between(bound, first, end);
+    for (int q = least; q <= most; ++q) after[q + 1] = std::min(after[q + 1], std::max(before[q], cut));
   });
   return value[ops][layers];
 }
@@ -240,7 +269,8 @@ std::optional<std::vector<int>> cluster_layers(const LayerClusteringInput& input
   for_each_layer_range(input, bound, [&](int first, int end, double cut) {
     if (cut > allowed) return;
     const double imbalance = bound.imbalance(first, end);
-    for (std::size_t q = 0; q < layers; ++q) {
+    const auto [least, most] = counts_between(bound, first, end);
+    for (int q = least; q <= most; ++q) {
       const PartialCut& before = best[first][q];
       if (before.total == kInfinity) continue;
       PartialCut& after = best[end][q + 1];

@@ -2,7 +2,6 @@
 #include "core/planner/layers/layer_branches.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -45,54 +44,95 @@ class GrowingSegment {
     return runs;
   }
   [[nodiscard]] bool is_one() const { return starts_.size() == 1; }
+  // For one that is_one(): things up to `end` that stay in its branch.
+  void grow_to(int end) { end_ = end; }
 
  private:
   int first_, end_;
   std::vector<int> starts_;  // of the branches, ascending
 };
 
-// The best segments of the things before some number.
+// The best segments of the things before some number: what they spare of one line of all.
 struct Chain {
-  double longest = std::numeric_limits<double>::infinity();
-  double ordered = std::numeric_limits<double>::infinity();
+  double work = 0.0;           // of all but each segment's longest branch
+  double pairs = 0.0;          // of things that need not wait for one another; decides between equal work
   int first = 0;               // of the last segment
   std::vector<LayerRun> runs;  // its branches; empty: one
+
+  [[nodiscard]] bool is_better_than(const Chain& other) const {
+    return std::tuple(work, pairs) > std::tuple(other.work, other.pairs);
+  }
 };
 
-// For the things before each number (its index) the best chain of segments that hold them: a shortest path over the
-// ends of segments. `reads` are sorted; `before`: work of the first n things.
+// The things that begin a branch wherever a segment begins behind all that they read.
+class FreshThings {
+ public:
+  explicit FreshThings(const IndexedVector<int, std::vector<int>>& reads) : by_last_read_(reads.size() + 1) {
+    for (int i = 0; i < reads.count(); ++i) by_last_read_[reads[i].empty() ? 0 : reads[i].back() + 1].push_back(i);
+  }
+  // To be called with 0, 1, 2 and so on: the segments of `first` are next.
+  void advance(int first) { fresh_.insert(by_last_read_[first].begin(), by_last_read_[first].end()); }
+  // The first of them at `from` or later; -1: none.
+  [[nodiscard]] int next(int from) const {
+    const auto found = fresh_.lower_bound(from);
+    return found == fresh_.end() ? -1 : *found;
+  }
+
+ private:
+  IndexedVector<int, std::vector<int>> by_last_read_;
+  std::set<int> fresh_;
+};
+
+// Every chain that ends with several branches first..end-1, offered to best[end] for every `end`.
+void offer_branches(const IndexedVector<int, std::vector<int>>& reads, const IndexedVector<int, double>& before,
+                    double least_work, int first, const FreshThings& fresh, IndexedVector<int, Chain>& best) {
+  GrowingSegment segment(first);
+  for (int end = first + 1; end <= reads.count(); ++end) {
+    segment.add(reads[end - 1]);
+    if (segment.is_one()) {
+      // It stays one up to the next thing that reads nothing of it.
+      const int next = fresh.next(end);
+      if (next < 0) return;
+      segment.grow_to(next);
+      end = next;
+      continue;
+    }
+    std::vector<LayerRun> runs = segment.runs(before, least_work);
+    if (runs.size() == 1) continue;
+    const auto pairs_of = [](double things) { return things * (things - 1.0) / 2.0; };
+    double longest = 0.0, ordered = 0.0;
+    for (const LayerRun& run : runs) {
+      longest = std::max(longest, before[run.last + 1] - before[run.first]);
+      ordered += pairs_of(run.last + 1 - run.first);
+    }
+    Chain chain{best[first].work + (before[end] - before[first] - longest),
+                best[first].pairs + (pairs_of(end - first) - ordered), first, std::move(runs)};
+    if (best[end].runs.empty() || chain.is_better_than(best[end])) best[end] = std::move(chain);
+  }
+}
+
+// For the things before each number (its index) the best chain of segments that hold them: a longest path over the
+// ends of segments. `reads` are sorted; `before`: work of the first n things. A segment of one branch spares nothing,
+// so that the best of these is found without a look at each; those of several are short where things read what is
+// just before them.
 IndexedVector<int, Chain> best_chains(const IndexedVector<int, std::vector<int>>& reads,
                                       const IndexedVector<int, double>& before, double least_work) {
   const int count = reads.count();
   IndexedVector<int, Chain> best(reads.size() + 1);
-  best[0] = {0.0, 0.0, 0, {}};
-  // Every range of things is tried as a segment: O(n^2) ranges.
-  for (int first = 0; first < count; ++first) {
-    GrowingSegment segment(first);
-    for (int end = first + 1; end <= count; ++end) {
-      segment.add(reads[end - 1]);
-      const double things = end - first;
-      const auto offer = [&](double longest, double ordered, std::vector<LayerRun> runs) {
-        // `longest` adds up the work of each segment's longest branch. `ordered` counts the pairs of things that wait
-        // for one another, and decides between equal sums.
-        const double all = best[first].longest + longest;
-        const double pairs = best[first].ordered + things * first + ordered;
-        Chain& known = best[end];
-        if (std::tuple(all, pairs) < std::tuple(known.longest, known.ordered))
-          known = {all, pairs, first, std::move(runs)};
-      };
-      // The segment as one branch: all its pairs are ordered.
-      offer(before[end] - before[first], things * (things - 1.0) / 2.0, {});
-      if (segment.is_one()) continue;
-      double longest = 0.0, ordered = 0.0;
-      std::vector<LayerRun> runs = segment.runs(before, least_work);
-      for (const LayerRun& run : runs) {
-        const double length = run.last + 1 - run.first;
-        longest = std::max(longest, before[run.last + 1] - before[run.first]);
-        ordered += length * (length - 1.0) / 2.0;
-      }
-      if (runs.size() > 1) offer(longest, ordered, std::move(runs));
+  FreshThings fresh(reads);
+  Chain one;  // the best that ends with a segment of one branch
+  for (int end = 0; end <= count; ++end) {
+    // All that end here with several branches have been offered. Of equal chains the longest last segment is taken.
+    if (end > 0) {
+      const Chain& last = best[end - 1];
+      if (last.is_better_than(one)) one = {last.work, last.pairs, end - 1, {}};
+      Chain& here = best[end];
+      if (here.runs.empty() || one.is_better_than(here) || (!here.is_better_than(one) && one.first <= here.first))
+        here = one;
     }
+    if (end == count) break;
+    fresh.advance(end);
+    offer_branches(reads, before, least_work, end, fresh, best);
   }
   return best;
 }

@@ -197,11 +197,15 @@ Seconds work_bound(const PlanRequest& request, const CostModel& costs) {
   if (const auto* given = std::get_if<std::int64_t>(&request.search.microbatches))
     return bound_of(graph_of(request, *given), request, costs, Micro::AsTheyAre);
   std::vector<std::int64_t> counts = divisors(request.training.batch);
-  // The graph of the fewest micro-batches that may fit stands for those of more, where only their samples differ.
-  const auto fits = [&](std::int64_t count) { return may_fit(graph_of(request, count), request); };
-  const auto first = std::partition_point(counts.begin(), counts.end() - 1, [&](auto count) { return !fits(count); });
-  counts.erase(counts.begin(), first);
-  const Graph fewest = graph_of(request, counts.front());
+  // The graph of the fewest micro-batches that may fit stands for those of more, where only their samples differ. Most
+  // often that is one micro-batch; building a graph takes longer than all else here.
+  Graph fewest = graph_of(request, counts.front());
+  if (counts.size() > 1 && !may_fit(fewest, request)) {
+    const auto fits = [&](std::int64_t count) { return may_fit(graph_of(request, count), request); };
+    counts.erase(counts.begin(), std::partition_point(counts.begin() + 1, counts.end() - 1,
+                                                      [&](std::int64_t count) { return !fits(count); }));
+    fewest = graph_of(request, counts.front());
+  }
   const bool nested =
       std::all_of(counts.begin(), counts.end(), [&](auto count) { return count % counts.front() == 0; });
   if (nested && scale_with_samples(fewest, graph_of(request, counts.back())))

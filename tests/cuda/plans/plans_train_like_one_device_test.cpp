@@ -28,7 +28,9 @@ struct Case {
 };
 
 Planned plan_of(const Case& c, DType dtype) {
-  PlanRequest request = ask(c.model, "dgx-a100:1", c.method, 16, c.microbatches);
+  // Two samples of a micro-batch for each device, or one of few micro-batches.
+  const bool many = c.microbatches > 2 || std::string_view(c.model).starts_with("moe");
+  PlanRequest request = ask(c.model, "dgx-a100:1", c.method, many ? 16 : 8, c.microbatches);
   request.cluster = take_part(request.cluster, 1, 4);
   request.training.dtype = dtype;
   request.training.optimizer = c.optimizer;

@@ -62,6 +62,7 @@ TEST(DefaultLayerCount, MakesLayersOfWholeBlocks) {
   EXPECT_EQ(default_layer_count(mlp(29), pipeshard), 16);  // a prime
   EXPECT_EQ(default_layer_count(mlp(32), pipeshard), 16);
   EXPECT_EQ(default_layer_count(mlp(34), pipeshard), 16);  // 17, 2 and 1 are out of 8..16
+  EXPECT_EQ(default_layer_count(mlp(136), pipeshard), 8);  // 8 x 17: none of 9..16 divides it
 }
 
 TEST(DefaultLayerCount, TakesTwoProductsPerLayerWithoutBlocks) {

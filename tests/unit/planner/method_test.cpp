@@ -43,6 +43,14 @@ TEST(MethodText, MegatronTakesItsDegreesInAnyOrder) {
   EXPECT_EQ(some.text, "megatron:tp=2");
 }
 
+TEST(MethodText, ExpertsAreSplitAsTheRestOrNotAtAll) {
+  EXPECT_EQ(method_from_text("megatron:tp=2,etp=2,exact=1").etp, 2);
+  EXPECT_EQ(method_from_text("megatron:tp=2,ep=4,etp=1,exact=1").etp, 1);
+  EXPECT_NE(complaint_about("megatron:tp=2,ep=3,etp=1,exact=1")
+                .find("with etp=1 the ep=3 ranks of experts hold those of tp=2"),
+            std::string::npos);
+  EXPECT_NE(complaint_about("megatron:tp=4,ep=4,etp=2,exact=1").find("etp=2 is neither 1 nor tp=4"), std::string::npos);
+}
 TEST(MethodText, ZeroTakesTheDevicesItSplitsOver) {
   for (const auto& [text, kind] :
        {std::pair{"zero1:shard=4", Method::Kind::Zero1}, std::pair{"zero2:shard=4", Method::Kind::Zero2},
@@ -139,6 +147,7 @@ TEST_F(ManualFile, NeedsAShapeOfTheSubmeshesDevices) {
   EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 4]", "[0, 4]"))).find("size of 0"), std::string::npos);
   EXPECT_NE(complaint(stages(stage("[0, 1]", "[4]", "[4]"))).find("'submesh'"), std::string::npos);
   EXPECT_NE(complaint(stages(stage("[0, 1]", "[0, 4]", "[4]"))).find("'submesh'"), std::string::npos);
+  EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 0]", "[0]"))).find("'submesh'"), std::string::npos);
   EXPECT_NE(complaint(stages(stage("[0, 1]", "[1, 2]", R"("1x2")"))).find("'logical_shape'"), std::string::npos);
 }
 TEST_F(ManualFile, GivesABatchAxisToTheStagesThatNameOne) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
@@ -108,6 +109,27 @@ TEST(StageSplit, LighterEndsHaveOneOrTwoBlocksFewerInEveryStage) {
           EXPECT_EQ(std::accumulate(layers.begin(), layers.end(), 0), blocks + 2);
         }
       }
+}
+
+TEST(StageSplit, LighterEndsAreAllThatThereAre) {
+  for (const int blocks : {1, 2, 5, 8, 10, 12, 14, 24})
+    for (const int pp : {2, 3, 4})
+      for (const int chunks : {1, 2, 3})
+        for (const int further : {0, 1, 2}) {
+          // `each`: blocks of a stage between the ends; the ends have `at_first` and `at_last` fewer.
+          std::set<std::pair<int, int>> expected, found;
+          for (int each = 1; each <= blocks + 10; ++each)
+            for (int at_first = 0; at_first <= 2; ++at_first)
+              for (int at_last = 0; at_last <= 2 + further; ++at_last) {
+                if (chunks * (pp * each - at_first - at_last) != blocks || at_first + at_last == 0) continue;
+                if (each <= at_first || each <= at_last || (pp == 2 && at_first == at_last)) continue;
+                expected.emplace(at_first > 0 ? (each - at_first) * chunks : 0,
+                                 at_last > 0 ? (each - at_last) * chunks : 0);
+              }
+          for (const StageSplit& split : lighter_ends(blocks, pp, chunks, further))
+            found.emplace(split.first, split.last);
+          EXPECT_EQ(found, expected) << blocks << ' ' << pp << ' ' << chunks << ' ' << further;
+        }
 }
 
 TEST(StageSplit, IsThatOfThePlan) {
