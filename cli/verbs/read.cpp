@@ -114,9 +114,13 @@ std::string prediction_text(const OpenedLaunch& opened, const ReadPlan& read) {
   text += fmt::format("# costs: {}\n", read.costs) + stage_rows(predicted);
   text += fmt::format("# step time {} ms{}\n", in_milliseconds(plan.predicted.step_time),
                       interval_text(predicted.forecast));
-  text += fmt::format("# {}", to_text(throughput(plan, plan.predicted.step_time)));
-  if (const std::string& products = opened.reading.setup.matmul_dtype; products == "fp8")
-    if (const auto mfu = mfu_of(plan, products)) text += fmt::format(", MFU {} % of the peak in fp8", in_percent(*mfu));
+  const Throughput rate = throughput(plan, plan.predicted.step_time);
+  text += fmt::format("# {}", to_text(rate));
+  const std::string& products = opened.reading.setup.matmul_dtype;
+  if (const auto mfu = mfu_of(plan, products); mfu && !rate.mfu)
+    text += fmt::format(", MFU {} %", in_percent(*mfu));
+  else if (mfu && products == "fp8")
+    text += fmt::format(", MFU of products in fp8 {} %", in_percent(*mfu));
   text += "\n" + memory_line(memory_use(plan, predicted.program, predicted.check)) + memory_line(predicted.forecast);
   const std::string as =
       predicted.forecast.memory ? fmt::format(", as {} keeps its memory", predicted.forecast.software) : "";

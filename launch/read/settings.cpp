@@ -62,7 +62,7 @@ void expect_resolved(const std::string& text, const std::string& where) {
   const std::string name = text.substr(std::min(mark + 2, text.size()), end - std::min(mark + 2, end));
   const bool printed = name.starts_with("output_of_") || name.starts_with("value_of_");
   throw InputError(fmt::format("{}: its value '{}' is {}; give --set {}=VALUE{}.", where, shown(text),
-                               printed ? "not known without running the script" : "a variable that nothing sets",
+                               printed ? "not known without running the script" : "a variable whose value is not known",
                                printed ? "NAME" : name, printed ? " for the variable that holds it" : ""));
 }
 
@@ -74,7 +74,7 @@ const ConfigValue& scalar_of(const Setting& setting) {
   const bool one = value.is_list() && value.items.size() == 1;
   const ConfigValue& found = one ? value.items[0] : value;
   require(found.is_scalar(), "{}: {} takes one value, not {}.", setting.place, setting.shown,
-          value.kind == ConfigValue::Kind::Null ? "none" : to_text(value));
+          value.kind == ConfigValue::Kind::Null ? "none" : shown(to_text(value)));
   return found;
 }
 

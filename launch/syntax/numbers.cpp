@@ -3,7 +3,9 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 
+#include "core/base/errors.h"
 #include "core/base/text.h"
 
 namespace meshwright {
@@ -29,6 +31,25 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   const std::optional<double> value = real_number(text);
   if (!value || std::fabs(*value) > 1e15 || std::floor(*value) != *value) return std::nullopt;
   return static_cast<std::int64_t>(*value);
+}
+
+std::string decimal_text(const std::string& text) {
+  const bool negative = text.starts_with('-');
+  const std::size_t begin = negative || text.starts_with('+') ? 1 : 0;
+  if (text.size() < begin + 3 || text[begin] != '0') return text;
+  const char letter = text[begin + 1];
+  const int base = letter == 'x' || letter == 'X'   ? 16
+                   : letter == 'o' || letter == 'O' ? 8
+                   : letter == 'b' || letter == 'B' ? 2
+                                                    : 0;
+  std::string digits = text.substr(begin + 2);
+  if (base == 0 || digits.front() == '_' || digits.back() == '_') return text;
+  std::erase(digits, '_');
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+  if (digits.front() == '-' || error != std::errc() || end != digits.data() + digits.size() || value >> 48 != 0)
+    return text;
+  return fmt::format("{}{}", negative ? "-" : "", value);
 }
 
 std::optional<bool> truth_value(const std::string& text) {

@@ -12,6 +12,9 @@ namespace meshwright {
 [[nodiscard]] std::optional<std::int64_t> whole_number(const std::string& text);
 // "1e-5", "1.e-05", ".01", "9_765.5"; nullopt: anything else, or not finite.
 [[nodiscard]] std::optional<double> real_number(const std::string& text);
+// In decimal digits where it is a literal of another base, "0x1F", "0o17" or "-0b11", of up to 48 bits; otherwise as it
+// is.
+[[nodiscard]] std::string decimal_text(const std::string& text);
 // true, True, yes, on, 1 and their opposites; nullopt: anything else.
 [[nodiscard]] std::optional<bool> truth_value(const std::string& text);
 

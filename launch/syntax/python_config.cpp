@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
@@ -237,7 +238,7 @@ class Expression {
       none.line = line_;
       return none;
     }
-    return ConfigValue::scalar(word, line_);
+    return ConfigValue::scalar(decimal_text(word), line_);
   }
 
   std::optional<ConfigValue> string(char quote) {

@@ -9,6 +9,8 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "launch/syntax/config_value.h"
+#include "launch/syntax/shell_conditions.h"
+#include "launch/syntax/shell_glob.h"
 #include "launch/syntax/shell_words.h"
 
 namespace meshwright {
@@ -23,10 +25,6 @@ namespace {
 constexpr std::size_t kMaxShellCommands = 20'000;
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-// Yes, no, or not known.
-using Truth = std::optional<bool>;
-Truth negate(Truth truth) { return truth ? Truth{!*truth} : truth; }
 
 class ShellReader {
  public:
@@ -106,7 +104,7 @@ class ShellReader {
         continue;
       }
       last = run(node, depth);
-      if (node.negated) last = negate(last);
+      if (node.negated) last = negated(last);
       require(++count_ <= kMaxShellCommands, "{}: runs more than {} commands; launch scripts are shorter.", place_,
               kMaxShellCommands);
     }
@@ -254,99 +252,64 @@ class ShellReader {
   Truth test(const std::vector<RawWord>& raw, int line) {
     std::vector<std::string> parts;
     for (const RawWord& word : raw) parts.push_back(if_unset_empty(words_.text(word), line));
-    std::size_t at = 0;
-    const Truth truth = either(parts, at, 0);
-    return at == parts.size() ? truth : std::nullopt;
-  }
-
-  Truth either(const std::vector<std::string>& parts, std::size_t& at, int depth) {
-    Truth truth = both(parts, at, depth);
-    while (at < parts.size() && (parts[at] == "||" || parts[at] == "-o")) {
-      ++at;
-      const Truth right = both(parts, at, depth);
-      truth = truth == Truth{true} || right == Truth{true} ? Truth{true} : truth && right ? Truth{false} : std::nullopt;
-    }
-    return truth;
-  }
-  Truth both(const std::vector<std::string>& parts, std::size_t& at, int depth) {
-    Truth truth = one(parts, at, depth);
-    while (at < parts.size() && (parts[at] == "&&" || parts[at] == "-a")) {
-      ++at;
-      const Truth right = one(parts, at, depth);
-      truth = truth == Truth{false} || right == Truth{false} ? Truth{false}
-              : truth && right                               ? Truth{true}
-                                                             : std::nullopt;
-    }
-    return truth;
-  }
-  Truth one(const std::vector<std::string>& parts, std::size_t& at, int depth) {
-    if (at >= parts.size() || depth > kMaxLaunchDepth) return std::nullopt;
-    const std::string first = parts[at++];
-    if (first == "!" && at < parts.size()) return negate(one(parts, at, depth + 1));
-    if (first == "(") {
-      const Truth inner = either(parts, at, depth + 1);
-      if (at < parts.size() && parts[at] == ")") ++at;
-      return inner;
-    }
-    const auto ends = [&] {
-      return at >= parts.size() || parts[at] == "&&" || parts[at] == "||" || parts[at] == "-a" || parts[at] == "-o" ||
-             parts[at] == ")";
-    };
-    if ((first == "-n" || first == "-z") && at < parts.size()) {
-      const std::string& text = parts[at++];
-      if (!is_resolved(text)) return std::nullopt;
-      return (first == "-z") == text.empty();
-    }
-    if (ends()) return is_resolved(first) ? Truth{!first.empty()} : std::nullopt;
-    if (first.size() == 2 && first[0] == '-' && std::isalpha(static_cast<unsigned char>(first[1])) != 0) {
-      ++at;  // a file, or whether a variable is set
-      return std::nullopt;
-    }
-    const std::string op = parts[at++];
-    if (at >= parts.size()) return std::nullopt;
-    return compare(first, op, parts[at++]);
-  }
-
-  Truth compare(const std::string& a, const std::string& op, const std::string& b) {
-    if (!is_resolved(a) || !is_resolved(b)) return std::nullopt;
-    if (op == "=" || op == "==") return matches_glob(b, a);
-    if (op == "!=") return !matches_glob(b, a);
-    if (a.empty() || b.empty()) return false;  // an error of `[`, which is no
-    const auto left = words_.arithmetic(a, 0), right = words_.arithmetic(b, 0);
-    if (!left || !right) return std::nullopt;
-    if (op == "-eq") return *left == *right;
-    if (op == "-ne") return *left != *right;
-    if (op == "-lt") return *left < *right;
-    if (op == "-le") return *left <= *right;
-    if (op == "-gt") return *left > *right;
-    if (op == "-ge") return *left >= *right;
-    return std::nullopt;
+    return condition_of(parts, words_);
   }
 
   // --- simple commands ---
 
-  void assign(const ShellNode::Assignment& made) {
+  // NAME[index]=value: of an array, or of one whose elements have names.
+  void assign_element(const std::string& name, const std::string& index, ShellWord value, bool append) {
+    constexpr std::int64_t kMaxElements = 10'000;
+    if (words_.variables[name].named) {
+      const std::string key = words_.text({index, value.line});
+      ShellVariable& variable = words_.variables[name];
+      const auto found = std::find(variable.names.begin(), variable.names.end(), key);
+      if (found != variable.names.end()) {
+        ShellWord& known = variable.values[static_cast<std::size_t>(found - variable.names.begin())];
+        known.text = append ? known.text + value.text : value.text;
+      } else if (std::ssize(variable.names) < kMaxElements) {
+        variable.names.push_back(key);
+        variable.values.push_back(value);
+      }
+      return;
+    }
+    const auto at = words_.arithmetic(index, value.line);
+    if (!at || *at < 0 || *at > kMaxElements) return;
+    ShellVariable& variable = words_.variables[name];
+    variable.array = true;
+    if (variable.values.size() <= static_cast<std::size_t>(*at))
+      variable.values.resize(static_cast<std::size_t>(*at) + 1);
+    ShellWord& known = variable.values[static_cast<std::size_t>(*at)];
+    if (append) value.text = known.text + value.text;
+    known = std::move(value);
+  }
+
+  void assign_array(const ShellNode::Assignment& made) {
+    std::vector<ShellWord> values;
+    std::vector<std::pair<std::string, ShellWord>> placed;  // "[index]=value"
+    for (const RawWord& item : made.items) {
+      const std::size_t close = item.text.starts_with('[') ? item.text.find("]=") : std::string::npos;
+      if (close != std::string::npos) {
+        const RawWord value{item.text.substr(close + 2), item.line};
+        placed.emplace_back(item.text.substr(1, close - 1), ShellWord{words_.text(value), item.line});
+        continue;
+      }
+      for (ShellWord& field : words_.fields(item)) values.push_back(std::move(field));
+    }
     ShellVariable& variable = words_.variables[made.name];
-    if (made.array) {
-      std::vector<ShellWord> values;
-      for (const RawWord& item : made.items)
-        for (ShellWord& field : words_.fields(item)) values.push_back(std::move(field));
-      ShellVariable& again = words_.variables[made.name];
-      if (!made.append) again.values.clear();
-      again.array = true;
-      again.values.insert(again.values.end(), values.begin(), values.end());
-      return;
+    if (!made.append) {
+      variable.values.clear();
+      variable.names.clear();
     }
+    variable.array = true;
+    if (!variable.named) variable.values.insert(variable.values.end(), values.begin(), values.end());
+    for (const auto& [index, value] : placed) assign_element(made.name, index, value, false);
+  }
+
+  void assign(const ShellNode::Assignment& made) {
+    if (made.array) return assign_array(made);
     ShellWord value{words_.text(made.value), made.value.line};
-    if (!made.index.empty()) {
-      const auto at = words_.arithmetic(made.index, made.value.line);
-      if (!at || *at < 0 || *at > 10'000) return;
-      variable.array = true;
-      if (variable.values.size() <= static_cast<std::size_t>(*at))
-        variable.values.resize(static_cast<std::size_t>(*at) + 1);
-      variable.values[static_cast<std::size_t>(*at)] = value;
-      return;
-    }
+    if (!made.index.empty()) return assign_element(made.name, made.index, std::move(value), made.append);
     ShellVariable& again = words_.variables[made.name];
     if (made.append && !again.values.empty())
       again.values[0].text += value.text;
@@ -366,6 +329,12 @@ class ShellReader {
     const bool declares = node.words[0].text == "export" || node.words[0].text == "declare" ||
                           node.words[0].text == "local" || node.words[0].text == "readonly" ||
                           node.words[0].text == "typeset";
+    if (declares && std::any_of(command.words.begin(), command.words.end(),
+                                [](const ShellWord& word) { return word.text == "-A"; })) {
+      for (const ShellNode::Assignment& made : node.assignments) words_.variables[made.name] = {{}, true, true};
+      for (std::size_t i = 1; i < command.words.size(); ++i)
+        if (!command.words[i].text.starts_with('-')) words_.variables[command.words[i].text] = {{}, true, true};
+    }
     // "NAME=value command": for the command alone, but what it launches is the same.
     for (const ShellNode::Assignment& made : node.assignments) {
       assign(made);
@@ -428,6 +397,12 @@ class ShellReader {
       if (!words_.arguments.empty()) words_.arguments.erase(words_.arguments.begin());
       return Truth{true};
     }
+    if (name == "set") {  // "set -- WORDS": the arguments from here on
+      const auto from = std::find_if(command.words.begin() + 1, command.words.end(),
+                                     [](const ShellWord& word) { return word.text == "--"; });
+      if (from != command.words.end()) words_.arguments.assign(from + 1, command.words.end());
+      return Truth{true};
+    }
     if (name == "read") return read_line(command);
     if (name == "exit" || name == "return") {
       if (branches_ == 0 && name == "exit")
@@ -436,9 +411,9 @@ class ShellReader {
         note(node.line, fmt::format("'{}' in a branch is not followed", name));
       return Truth{true};
     }
-    static const std::set<std::string> kNothing = {"set",   ":",    "true",  "echo",   "printf", "cd",      "declare",
-                                                   "local", "wait", "clear", "module", "ulimit", "typeset", "readonly",
-                                                   "umask", "trap", "sleep", "mkdir",  "shopt",  "pushd",   "popd"};
+    static const std::set<std::string> kNothing = {":",    "true",  "echo",   "printf", "cd",      "declare",  "local",
+                                                   "wait", "clear", "module", "ulimit", "typeset", "readonly", "umask",
+                                                   "trap", "sleep", "mkdir",  "shopt",  "pushd",   "popd"};
     if (name == "false") return Truth{false};
     if (kNothing.contains(name)) return Truth{true};
     return std::nullopt;

@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "launch/syntax/config_value.h"
 #include "launch/syntax/shell_arithmetic.h"
+#include "launch/syntax/shell_glob.h"
 
 namespace meshwright {
 
@@ -41,82 +42,7 @@ std::string joined(const std::vector<ShellWord>& values) {
   return text;
 }
 
-// The shortest or longest part at the front or back of `value` that matches is taken away.
-std::string without_match(const std::string& value, const std::string& pattern, bool front, bool longest) {
-  if (value.size() > 4096) return value;
-  const std::size_t size = value.size();
-  for (std::size_t i = 0; i <= size; ++i) {
-    const std::size_t length = longest ? size - i : i;
-    const std::string part = front ? value.substr(0, length) : value.substr(size - length);
-    if (matches_glob(pattern, part)) return front ? value.substr(length) : value.substr(0, size - length);
-  }
-  return value;
-}
-
-std::string replaced(const std::string& value, const std::string& pattern, const std::string& by, bool all) {
-  if (pattern.empty() || value.size() > 4096) return value;
-  std::string text;
-  for (std::size_t at = 0; at < value.size();) {
-    std::size_t length = value.size() - at;
-    while (length > 0 && !matches_glob(pattern, value.substr(at, length))) --length;
-    if (length == 0) {
-      text += value[at++];
-      continue;
-    }
-    text += by;
-    at += length;
-    if (!all) return text + value.substr(at);
-  }
-  return text;
-}
-
 }  // namespace
-
-bool matches_glob(const std::string& pattern, const std::string& text) {
-  std::size_t p = 0, t = 0, star = std::string::npos, after = 0;
-  while (t < text.size()) {
-    bool fits = false;
-    std::size_t step = 1;
-    if (p < pattern.size() && pattern[p] == '[') {
-      const std::size_t close = pattern.find(']', p + 2);
-      if (close != std::string::npos) {
-        const bool negated = pattern[p + 1] == '!' || pattern[p + 1] == '^';
-        bool in = false;
-        for (std::size_t i = p + (negated ? 2 : 1); i < close; ++i) {
-          if (i + 2 < close && pattern[i + 1] == '-') {
-            in = in || (pattern[i] <= text[t] && text[t] <= pattern[i + 2]);
-            i += 2;
-          } else {
-            in = in || pattern[i] == text[t];
-          }
-        }
-        fits = in != negated;
-        step = close + 1 - p;
-      }
-    } else {
-      if (p + 1 < pattern.size() && pattern[p] == '\\') {
-        fits = pattern[p + 1] == text[t];
-        step = 2;
-      } else {
-        fits = p < pattern.size() && pattern[p] != '*' && (pattern[p] == text[t] || pattern[p] == '?');
-      }
-    }
-    if (fits) {
-      p += step;
-      ++t;
-    } else if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      after = t;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      t = ++after;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 void ShellWords::grow(std::size_t more) {
   grown_ += more;
@@ -153,7 +79,14 @@ std::vector<ShellWord> ShellWords::values_of(const std::string& name, const std:
   }
   const std::vector<ShellWord>& values = found->second.values;
   if (index == "@" || index == "*") return values;
-  if (index.empty()) return {values.front()};
+  if (index.empty() && !found->second.named) return {values.front()};
+  if (found->second.named) {
+    const std::string key = text_at_depth(index, line, 0);
+    const std::vector<std::string>& names = found->second.names;
+    const auto at = std::find(names.begin(), names.end(), key);
+    is_set = at != names.end();
+    return is_set ? std::vector{values[static_cast<std::size_t>(at - names.begin())]} : std::vector<ShellWord>{};
+  }
   const auto at = arithmetic(index, line);
   const std::int64_t from_end = at && *at < 0 ? *at + static_cast<std::int64_t>(values.size()) : at.value_or(-1);
   if (from_end < 0 || from_end >= static_cast<std::int64_t>(values.size())) {
@@ -292,7 +225,11 @@ void ShellWords::parameter(const std::string& inner, int line, Quotes quotes, Gr
   }
   bool is_set = false;
   std::vector<ShellWord> values = values_of(name, index, line, is_set);
-  if (indirect && is_set && values.size() == 1) {
+  if (indirect && (index == "@" || index == "*")) {  // the names of its elements
+    const auto found = variables.find(name);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i].text = found->second.named ? found->second.names[i] : fmt::format("{}", i);
+  } else if (indirect && is_set && values.size() == 1) {
     name = values[0].text;
     values = values_of(name, "", line, is_set);
   }
@@ -322,6 +259,37 @@ void ShellWords::parameter(const std::string& inner, int line, Quotes quotes, Gr
   add_value(values, each, quotes, line, into);
 }
 
+// What `echo` of words and `cat` of a here document print, without the line breaks at its end; nothing of other
+// commands, and of names of files, which only running the script would tell.
+std::optional<std::string> ShellWords::printed(const std::string& inner, int line) {
+  std::size_t begin = 0;
+  while (begin < inner.size() && is_space(inner[begin])) ++begin;
+  if (inner.compare(begin, 4, "echo") != 0 && inner.compare(begin, 3, "cat") != 0) return std::nullopt;
+  const ShellTree tree = parse_shell(inner, place_, line);
+  if (tree.nodes.size() != 1 || tree.nodes[0].kind != ShellNode::Kind::Simple) return std::nullopt;
+  const ShellNode& node = tree.nodes[0];
+  if (!node.assignments.empty() || !node.output.empty() || node.words.empty()) return std::nullopt;
+  const std::string name = node.words[0].text;
+  std::string text;
+  if (name == "cat" && node.words.size() == 1 && node.has_document) {
+    text = node.input_quoted ? node.input : document(node.input, node.line);
+  } else if (name == "echo" && node.input.empty()) {
+    std::vector<ShellWord> words;
+    for (std::size_t i = 1; i < node.words.size(); ++i) {
+      const std::string& raw = node.words[i].text;
+      if ((i == 1 && raw.starts_with('-') && raw != "-n") || raw.find_first_of("*?[~") != std::string::npos)
+        return std::nullopt;
+      if (i > 1 || raw != "-n")
+        for (ShellWord& field : fields(node.words[i])) words.push_back(std::move(field));
+    }
+    text = joined(words);
+  } else {
+    return std::nullopt;
+  }
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 // What begins with '$' at `at`; the place behind it.
 std::size_t ShellWords::dollar(const std::string& raw, std::size_t at, int line, Quotes quotes, Growing& into,
                                int depth) {
@@ -341,6 +309,10 @@ std::size_t ShellWords::dollar(const std::string& raw, std::size_t at, int line,
         add_value({{fmt::format("{}", *value), line}}, false, quotes, line, into);
         return end;
       }
+    }
+    if (const auto known = sum ? std::nullopt : printed(inner, line)) {
+      add_value({{*known, line}}, false, quotes, line, into);
+      return end;
     }
     const std::string mark = unknown_mark(sum ? "value_of_" : "output_of_", inner);
     into.text += mark;
@@ -417,10 +389,15 @@ void ShellWords::expand(const std::string& raw, int line, Quotes quotes, Growing
     if (c == '`') {
       std::size_t end = at;
       if (!skip_part(raw, end)) end = raw.size();
-      into.text += unknown_mark("output_of_", end > at + 1 ? raw.substr(at + 1, end - at - 2) : "");
+      const std::string inner = end > at + 1 ? raw.substr(at + 1, end - at - 2) : "";
+      at = end;
+      if (const auto known = inner.find('\\') == std::string::npos ? printed(inner, line) : std::nullopt) {
+        add_value({{*known, line}}, false, quotes, line, into);
+        continue;
+      }
+      into.text += unknown_mark("output_of_", inner);
       if (!into.begun) into.line = line;
       into.begun = true;
-      at = end;
       continue;
     }
     if (c == '\\' && at + 1 < raw.size()) {

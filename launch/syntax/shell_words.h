@@ -15,6 +15,8 @@ namespace meshwright {
 struct ShellVariable {
   std::vector<ShellWord> values;  // one, unless it is an array
   bool array = false;
+  bool named = false;                   // its elements have names (declare -A)
+  std::vector<std::string> names = {};  // of these, in the order of values
 };
 
 class ShellWords {
@@ -54,6 +56,7 @@ class ShellWords {
                                                  bool& set);
   [[nodiscard]] std::string text_at_depth(const std::string& raw, int line, int depth);
   [[nodiscard]] std::string cut(std::string text, const std::string& rest, int line, int depth);
+  [[nodiscard]] std::optional<std::string> printed(const std::string& inner, int line);
   void add_escaped(char c, int line, Quotes quotes, Growing& into);
   std::size_t double_quoted(const std::string& raw, std::size_t at, int line, Growing& into, int depth);
   std::vector<ShellWord> unset(const std::string& name, int line);
@@ -63,8 +66,5 @@ class ShellWords {
   const std::string& place_;
   std::size_t grown_ = 0;
 };
-
-// "*", "?" and "[...]" as in file names.
-[[nodiscard]] bool matches_glob(const std::string& pattern, const std::string& text);
 
 }  // namespace meshwright

@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
@@ -154,7 +155,7 @@ class TomlReader {
     const bool number = std::isdigit(static_cast<unsigned char>(text[0])) != 0 || text[0] == '+' || text[0] == '-';
     expect(number || text == "true" || text == "false" || text == "inf" || text == "nan",
            fmt::format("'{}' is no value of TOML; quote text, and write true and false in lower case", text));
-    return count(ConfigValue::scalar(text, line));
+    return count(ConfigValue::scalar(decimal_text(text), line));
   }
 
   ConfigValue array(int depth) {

@@ -29,15 +29,19 @@ double number(std::vector<std::string> words, std::int64_t elements, std::int64_
   return 0.3 * std::sin(0.37 * static_cast<double>(i) + 1.3 * (sum % 97)) + (scales.contains(words.back()) ? 1.0 : 0.0);
 }
 
-double loss_of_file(const std::string& name, std::int64_t classes) {
+Graph graph_of_file(const std::string& name) {
   const std::filesystem::path folder = std::filesystem::path(__FILE__).parent_path() / "jax";
   const std::string path = (folder / (name + ".hlo")).string();
-  const Graph graph = build_training_graph(read_model_file(path, {}), {.batch = 2, .dtype = DType::F64});
-  return loss_of(graph, [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+  return build_training_graph(read_model_file(path, {}), {.batch = 2, .dtype = DType::F64});
+}
+
+double loss_of_file(const std::string& name, std::int64_t classes) {
+  return loss_of(graph_of_file(name), [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
     if (tensor.kind == TensorKind::Parameter) return number(split(tensor.name, '.'), tensor.elements(), i);
     if (tensor.name.starts_with("images")) return 0.3 * std::sin(0.37 * static_cast<double>(i));
     if (tensor.name.starts_with("ids")) return static_cast<double>((7 * i + 3) % classes);
     if (tensor.name.starts_with("labels")) return static_cast<double>((5 * i + 1) % classes);
+    if (tensor.name.starts_with("mask")) return i % 8 < (i < 8 ? 8 : 5) ? 1.0 : 0.0;
     return std::nullopt;
   });
 }
@@ -50,6 +54,15 @@ TEST(HloNumbers, OfLayerNormsAndTheExactGeluAreThoseOfJax) {
 }
 TEST(HloNumbers, OfConvolutionsAndABatchNormAreThoseOfJax) {
   EXPECT_NEAR(loss_of_file("cnn_loss", 5), 1.6876702308654785, 1e-4);
+}
+// Of jax.nn.dot_product_attention, whose groups of heads stand in front of the batch.
+TEST(HloNumbers, OfPaddedAttentionAreThoseOfJax) {
+  const Graph graph = graph_of_file("attended_loss");
+  int masked = 0;
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::GroupedAttention && op.attributes.extra == Attributes::Extra::Mask) ++masked;
+  EXPECT_EQ(masked, 2);
+  EXPECT_NEAR(loss_of_file("attended_loss", 50), 6.348514080047607, 1e-4);
 }
 // Slots run out, so that the order in which choices get them counts.
 TEST(HloNumbers, OfAMixtureOfMasksAreThoseOfJax) {
@@ -141,6 +154,32 @@ ENTRY main {
       sum += std::pow(1.5 - (inner + std::pow(std::abs(p), 1.5)) + q * q * q + 1.5 / e, 2);
     }
   EXPECT_NEAR(loss, sum / 12, 1e-12);
+}
+
+// 90,000 elements are not kept, but positions along rows and columns are.
+TEST(HloNumbers, OfALargeConstantAreComputedWhereTheFileMakesItOfSmallOnes) {
+  const std::string text = R"(HloModule m
+ENTRY main {
+  w = f32[300,1] parameter(0)
+  x = f32[2,300] parameter(1)
+  rows = s32[300,300] iota(), iota_dimension=0
+  columns = s32[300,300] iota(), iota_dimension=1
+  before = pred[300,300] compare(rows, columns), direction=LE
+  ones = f32[300,300] convert(before)
+  sums = f32[2,300] dot(x, ones), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT y = f32[2,1] dot(sums, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+)";
+  const ModelConfig model = read_model_bytes(text, "m.hlo", {});
+  EXPECT_TRUE(summary_of(model).notes.empty()) << summary_of(model).notes[0];
+  const Graph graph = build_training_graph(model, {.batch = 2, .dtype = DType::F64});
+  for (const auto& [tensor, values] : graph.constants) EXPECT_EQ(values->size(), 300u) << graph.tensor(tensor).name;
+  // All x and w are 1: the sums of 1, 2, ..., 300 elements add up to 45,150 in both rows, and the target is 45,148.
+  const double loss = loss_of(graph, [](const Tensor& tensor, std::int64_t) -> std::optional<double> {
+    if (tensor.name == "target") return 45'148.0;
+    return tensor.name == "w" || tensor.name == "x" ? std::optional(1.0) : std::nullopt;
+  });
+  EXPECT_NEAR(loss, 4.0, 1e-9);
 }
 
 TEST(HloNumbers, OfExpertsAreThoseOfJax) { EXPECT_NEAR(loss_of_file("moe_loss", 50), 4.415048122406006, 1e-4); }

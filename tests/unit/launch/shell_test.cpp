@@ -61,6 +61,33 @@ TEST(Shell, NothingIsExecutedAndWhatACommandPrintsIsUnresolved) {
   EXPECT_TRUE(result.unresolved.contains("NOBODY"));
 }
 
+TEST(Shell, ArraysHaveNamesOrPlacesForElements) {
+  EXPECT_EQ(
+      run("declare -A S=([hidden]=64 [layers]=2)\nS[more]=1\np ${S[hidden]} \"${S[layers]}\" ${!S[@]} ${#S[@]}\n"),
+      (Lines{"<p> <64> <2> <hidden> <layers> <more> <3>"}));
+  EXPECT_EQ(run("declare -A S\nK=a\nS[$K]=x\nS[a]+=y\nS[$K]=z\np ${S[a]}\n"), (Lines{"<p> <z>"}));
+  EXPECT_EQ(run("A=([1]=b [0]=a)\np ${A[0]} ${A[1]} ${!A[@]}\n"), (Lines{"<p> <a> <b> <0> <1>"}));
+}
+
+TEST(Shell, SetGivesArguments) {
+  EXPECT_EQ(run("set -euo pipefail\nset -- a 'b c'\nX=\"$@\"\np \"$2\" $# $X\n"), (Lines{"<p> <b c> <2> <a> <b> <c>"}));
+}
+
+TEST(Shell, WhatEchoAndHereDocumentsPrintIsKnown) {
+  EXPECT_EQ(run("N=4\nA=$(cat <<EOF\n --nodes $N\n --last\nEOF\n)\np $A\n"), (Lines{"<p> <--nodes> <4> <--last>"}));
+  EXPECT_EQ(run("A=$(cat <<'EOF'\n a $N\nEOF\n)\np \"$A\"\n"), (Lines{"<p> < a $N>"}));
+  EXPECT_EQ(run("X=8\np $(echo -n $X $((X / 2))) `echo $X`\n"), (Lines{"<p> <8> <4> <8>"}));
+}
+
+TEST(Shell, WhatDependsOnFilesOrProgramsIsNotTakenFromAnEcho) {
+  for (const char* script :
+       {"p $(echo *.sh)\n", "p $(echo a | tr a b)\n", "p $(cat file)\n", "p $(echo -e a)\n", "p $(echo a > b)\n"}) {
+    const ShellResult result = read_shell(script, "run.sh", {});
+    ASSERT_EQ(result.commands.size(), 1u);
+    EXPECT_FALSE(is_resolved(result.commands[0].words[1].text)) << script;
+  }
+}
+
 TEST(Shell, DecidableTestsChooseTheirBranch) {
   EXPECT_EQ(run("A=1\nif [ \"$A\" = 1 ]; then p yes; else p no; fi\nif [[ $A -gt 1 || -z $A ]]; then p big; fi\n"
                 "[ -n \"$A\" ] && p set\n[ $A == 2 ] || p not2\ncase $A in 0|1) p low;; *) p high;; esac\n"),

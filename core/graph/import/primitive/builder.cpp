@@ -310,6 +310,13 @@ int Builder::transpose(int x, const Shape& axes) {
     for (std::size_t d = 0; d < axes.size(); ++d) whole[d] = of.details.axes[static_cast<std::size_t>(axes[d])];
     return transpose(of.inputs[0], whole);
   }
+  // Where only dimensions of one element move, the elements stay in order.
+  Shape moved = axes;
+  std::erase_if(moved, [&](std::int64_t axis) { return of.shape[static_cast<std::size_t>(axis)] == 1; });
+  if (std::is_sorted(moved.begin(), moved.end())) {
+    const int source = of.kind == Kind::Reshape ? of.inputs[0] : x;
+    return shape(source) == to ? source : add(Kind::Reshape, {source}, to, of.integer);
+  }
   return add(Kind::Transpose, {x}, to, of.integer, {.axes = axes});
 }
 

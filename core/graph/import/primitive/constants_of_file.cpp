@@ -19,11 +19,51 @@ constexpr std::int64_t kMaxWork = 1 << 24;  // elements that are computed
 
 bool has_batch(const Node& node) { return std::any_of(node.shape.begin(), node.shape.end(), holds_batch); }
 
-// Whether the constant repeats another, whose numbers are known, for each sample of the batch.
-bool is_repeated(const Module& module, const Node& node) {
-  if (node.kind != Kind::Broadcast && node.kind != Kind::Reshape && node.kind != Kind::Transpose) return false;
-  const Node& of = module.nodes[static_cast<std::size_t>(node.inputs[0])];
-  return has_batch(node) && (of.values || is_repeated(module, of));
+// Whether a Graph computes the op as the file does, of numbers that are known.
+bool is_computed_alike(const Node& node) {
+  switch (node.kind) {
+    case Kind::Add:
+    case Kind::Subtract:
+    case Kind::Multiply:
+    case Kind::Maximum:
+    case Kind::Minimum:
+    case Kind::Compare:
+    case Kind::Exp:
+    case Kind::Log:
+    case Kind::Sqrt:
+    case Kind::Rsqrt:
+    case Kind::Reciprocal:
+    case Kind::Square:
+    case Kind::Abs:
+    case Kind::Sin:
+    case Kind::Cos:
+    case Kind::Not:
+    case Kind::ToFloat:
+    case Kind::Select:
+    case Kind::Reshape:
+    case Kind::Transpose:
+    case Kind::Broadcast:
+      return true;
+    case Kind::Divide:
+      return !node.integer;
+    default:
+      return false;
+  }
+}
+
+// [node]: whether it is a constant without numbers, too large or one of each sample, that is made of constants with
+// numbers by ops that a Graph has: positions repeated along rows, a comparison of such, a number for each sample.
+std::vector<bool> made_of_small(const Module& module, const std::vector<std::optional<double>>& numbers) {
+  std::vector<bool> made(module.nodes.size());
+  for (std::size_t i = 0; i < module.nodes.size(); ++i) {
+    const Node& node = module.nodes[i];
+    if (!node.constant || node.values || numbers[i] || node.inputs.empty() || !is_computed_alike(node)) continue;
+    made[i] = std::all_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+      const auto k = static_cast<std::size_t>(input);
+      return module.nodes[k].values || numbers[k] || made[k];
+    });
+  }
+  return made;
 }
 
 // The numbers of the constants that have none yet.
@@ -47,9 +87,10 @@ void make_constants_data(Module& module) {
   compute_constants(module, builder);
   std::vector<std::optional<double>> numbers;
   for (std::size_t i = 0; i < module.nodes.size(); ++i) numbers.push_back(builder.scalar_of(static_cast<int>(i)));
+  const std::vector<bool> made = made_of_small(module, numbers);
   for (std::size_t i = 0; i < module.nodes.size(); ++i) {
     Node& node = module.nodes[i];
-    if (!node.constant || (!node.values && !numbers[i] && is_repeated(module, node))) continue;
+    if (!node.constant || made[i]) continue;
     node.kind = Kind::Constant;
     node.inputs.clear();
     if (numbers[i]) node.values = std::vector<double>{*numbers[i]};

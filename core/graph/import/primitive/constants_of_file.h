@@ -7,8 +7,9 @@
 
 namespace meshwright::primitive {
 
-// Replaces what is made of constants by constants with their numbers. Those of more than kMaxValues elements, or of ops
-// that are not computed here, have none, and a note says so. What repeats a constant for each sample stays an op.
+// Replaces what is made of constants by constants with their numbers. Where that would be more than kMaxValues
+// elements, or one for each sample, ops make it of smaller ones, if a Graph has these; otherwise it has no numbers, and
+// a note says so.
 void make_constants_data(Module& module);
 
 }  // namespace meshwright::primitive

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a Graph of a module, node by node (emit.h). Its parts by file: emit.cpp the whole, leaves and elementwise ops;
-// emit_shapes.cpp what moves elements, and products of which only slices are read; emit_layers.cpp the rest but
-// for emit_mixture.cpp, mixtures of experts.
+// Makes a Graph of a module, node by node (emit.h). Its parts by file: emit.cpp the whole and leaves;
+// emit_elementwise.cpp sums, quotients, comparisons and functions; emit_shapes.cpp what moves elements, and products of
+// which only slices are read; emit_layers.cpp the rest but for emit_mixture.cpp, mixtures of experts.
 #pragma once
 
 #include <map>

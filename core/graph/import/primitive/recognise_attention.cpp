@@ -53,6 +53,9 @@ std::optional<Recogniser::Scores> Recogniser::scores_of(int i) {
     const bool parted = node.kind == Kind::Reshape && is(node.inputs[0], Kind::MatMul) &&
                         node.shape.back() == at(node.inputs[0]).shape.back();
     if (node.kind == Kind::Transpose) {
+      const Scaled inner = unscaled(node.inputs[0]);
+      scores.scale *= inner.factor;
+      if (inner.node != node.inputs[0]) i = b_.transpose(inner.node, node.details.axes);
       const Found straight = untransposed_product(i);
       if (!straight) return std::nullopt;
       i = *straight;
@@ -151,8 +154,33 @@ Recogniser::Found Recogniser::attention(int weights, int values) {
   return b_.swap(b_.reshape(*found, shape), -1, -2);
 }
 
+// The weights' transpose, whose last two dimensions are those of the softmax, as one of what the scores are made of.
+bool Recogniser::reorder(Scores& scores, const Shape& order, int& queries, int& keys) {
+  const auto fits = [&](const Shape& shape) { return shape.size() == order.size(); };
+  if (!fits(at(queries).shape) || !fits(at(keys).shape)) return false;
+  queries = b_.transpose(queries, order);
+  keys = b_.transpose(keys, order);
+  for (Mask& mask : scores.masks) {
+    const Shape own = at(mask.node).shape;
+    if (!fits(mask.scores) || own.size() > order.size()) return false;
+    Shape wide(order.size() - own.size(), 1), of_scores;
+    wide.insert(wide.end(), own.begin(), own.end());
+    mask.node = b_.transpose(b_.reshape(mask.node, wide), order);
+    for (const std::int64_t axis : order) of_scores.push_back(mask.scores[static_cast<std::size_t>(axis)]);
+    mask.scores = of_scores;
+  }
+  return true;
+}
+
 Recogniser::Found Recogniser::attention_of(int weights, int values) {
   weights = softmax_below(weights);
+  Shape order;
+  if (is(weights, Kind::Transpose)) {  // groups of heads that stood in front of the batch
+    order = at(weights).details.axes;
+    const auto rank = static_cast<std::int64_t>(order.size());
+    if (rank < 3 || order[order.size() - 2] != rank - 2 || order.back() != rank - 1) return std::nullopt;
+    weights = softmax_below(at(weights).inputs[0]);
+  }
   if (!is(weights, Kind::Softmax) || !over_last(weights)) return std::nullopt;
   std::optional<Scores> scores = scores_of(at(weights).inputs[0]);
   if (!scores) return std::nullopt;
@@ -162,6 +190,7 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
   const Scaled k = peeled(b_.swap(turned.node, -1, -2));
   const double scale = scores->scale * q.factor * turned.factor * k.factor;
   int queries = q.node, keys = k.node, of_values = with_heads(values);
+  if (!order.empty() && !reorder(*scores, order, queries, keys)) return std::nullopt;
   const auto all = [&](std::size_t rank) {
     return at(queries).shape.size() == rank && at(keys).shape.size() == rank && at(of_values).shape.size() == rank;
   };

@@ -303,17 +303,27 @@ bool Recogniser::alike_behind(int x, int y, std::int64_t queries, std::int64_t k
 
 // As an operand (samples or 1, queries or 1, keys) of attention; none where it tells heads from each other.
 Recogniser::Found Recogniser::as_operand(const Mask& mask, std::int64_t queries, std::int64_t keys) {
-  const std::size_t rank = mask.scores.size();
+  std::size_t rank = mask.scores.size();
   const Shape own = at(mask.node).shape;
   if (rank < 3 || own.size() > rank || mask.scores[rank - 2] != queries || mask.scores[rank - 1] != keys)
     return std::nullopt;
-  Shape whole(rank - own.size(), 1);
+  Shape whole(rank - own.size(), 1), scores = mask.scores;
   whole.insert(whole.end(), own.begin(), own.end());
+  for (std::size_t d = 0; rank > 3 && d + 2 < rank;) {  // groups of one, wherever they stand
+    if (scores[d] != 1) {
+      ++d;
+      continue;
+    }
+    scores.erase(scores.begin() + static_cast<std::ptrdiff_t>(d));
+    whole.erase(whole.begin() + static_cast<std::ptrdiff_t>(d));
+    --rank;
+  }
   for (std::size_t d = 1; d + 2 < rank; ++d)
     if (whole[d] != 1) return std::nullopt;
   if (whole[0] != 1 && whole[0] != kBatchProbe) return std::nullopt;
+  const int narrow = b_.reshape(mask.node, whole);
   whole.back() = keys;
-  return b_.reshape(b_.broadcast(mask.node, whole), {whole[0], whole[rank - 2], keys});
+  return b_.reshape(b_.broadcast(narrow, whole), {whole[0], whole[rank - 2], keys});
 }
 
 // Hides the keys for which the integers of an input are 0.

@@ -132,6 +132,7 @@ class Recogniser {
   [[nodiscard]] double base_of(int sines, std::int64_t dims) const;
   [[nodiscard]] Found attention(int weights, int values);
   [[nodiscard]] Found attention_of(int weights, int values);
+  [[nodiscard]] bool reorder(Scores& scores, const Shape& order, int& queries, int& keys);
   [[nodiscard]] Found untransposed_product(int i);
   [[nodiscard]] std::optional<Scores> scores_of(int i);
   [[nodiscard]] bool is_causal(int mask, std::optional<bool> keeps);

@@ -168,6 +168,26 @@ def routed_loss(p, ids, labels):
     return picked((x + jnp.einsum("bsec,becd->bsd", combined, made)) @ p["head"], labels)
 
 
+# --- jax.nn.dot_product_attention of padded sequences: a group of two queries for each key, causal; single heads ---
+
+MASK = jnp.array(np.arange(SEQ)[None] < np.array([SEQ, 5])[:, None], jnp.int32)
+
+
+def attended_loss(p, ids, mask, labels):
+    x = p["emb"][ids]
+    q = (x @ p["wq"]).reshape(BATCH, SEQ, HEADS, HEAD)
+    k, v = ((x @ p[name]).reshape(BATCH, SEQ, KV_HEADS, HEAD) for name in ("wk", "wv"))
+    mixed = jax.nn.dot_product_attention(q, k, v, mask=(mask != 0)[:, None, None, :], is_causal=True)
+    x = x + mixed.reshape(BATCH, SEQ, WIDTH) @ p["wo"]
+    q, k, v = ((x @ p[name]).reshape(BATCH, SEQ, HEADS, HEAD) for name in ("uq", "uk", "uv"))
+    mixed = jax.nn.dot_product_attention(q, k, v, mask=(mask != 0)[:, None, None, :])
+    return picked((x + mixed.reshape(BATCH, SEQ, WIDTH) @ p["uo"]) @ p["head"], labels)
+
+
+ATTENDED = {"emb": (VOCAB, WIDTH), "wq": (WIDTH, WIDTH), "wk": (WIDTH, KV_HEADS * HEAD), "wv": (WIDTH, KV_HEADS * HEAD), "wo": (WIDTH, WIDTH),
+            "uq": (WIDTH, WIDTH), "uk": (WIDTH, WIDTH), "uv": (WIDTH, WIDTH), "uo": (WIDTH, WIDTH), "head": (WIDTH, VOCAB)}
+
+
 def write(name, function, arguments, donated=()):
     text = jax.jit(function, donate_argnums=donated).lower(*arguments).as_text(dialect="hlo")
     (FOLDER / f"{name}.hlo").write_text(text)
@@ -181,5 +201,6 @@ IMAGES = jnp.array(0.3 * np.sin(0.37 * np.arange(BATCH * 8 * 8 * 3)).reshape(BAT
 write("cnn_loss", cnn_loss, (filled(CNN), IMAGES, jnp.array((5 * np.arange(BATCH) + 1) % 5, jnp.int32)))
 write("moe_loss", moe_loss, (filled(MOE), IDS, LABELS))
 write("routed_loss", routed_loss, (filled(MOE), IDS, LABELS))
+write("attended_loss", attended_loss, (filled(ATTENDED), IDS, MASK, LABELS))
 # The same as StableHLO, whose arguments have numbers for names.
 (FOLDER / "routed_loss.mlir").write_text(jax.jit(routed_loss).lower(filled(MOE), IDS, LABELS).as_text())

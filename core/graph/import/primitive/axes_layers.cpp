@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The axes of ops with parameters, of attention and of mixtures of experts.
+#include <algorithm>
+#include <optional>
+
+#include "core/base/errors.h"
+#include "core/graph/import/primitive/axes.h"
+
+namespace meshwright::primitive {
+
+void Axes::matmul(int n) {
+  const Node& node = module_.nodes[static_cast<std::size_t>(n)];
+  const std::vector<AxisList> x = input(n, 0), y = input(n, 1);
+  const std::size_t rank = node.shape.size();
+  if (!unify(x.back(), y[y.size() - 2])) {
+    // One factor sees the other's axes: the one that does not have them already, as the keys' positions of weights that
+    // have their queries' too.
+    std::vector<AxisList> seen = y;
+    seen[y.size() - 2] = x.back();
+    bool twice = false;
+    for (std::size_t d = 0; d < seen.size(); ++d) twice = twice || meets_itself(seen, d);
+    if (twice)
+      see(n, 0, x.size() - 1, y[y.size() - 2]);
+    else
+      see(n, 1, y.size() - 2, x.back());
+  }
+  std::vector<AxisList> result(rank);
+  for (std::size_t d = 0; d + 2 < rank; ++d) {
+    const auto dim_of = [&](const std::vector<AxisList>& of, std::size_t operand) -> std::optional<std::size_t> {
+      if (d + of.size() < rank) return std::nullopt;
+      const std::size_t own = d + of.size() - rank;
+      const Shape& shape = module_.nodes[static_cast<std::size_t>(node.inputs[operand])].shape;
+      return shape[own] == 1 ? std::nullopt : std::optional(own);
+    };
+    const auto in_x = dim_of(x, 0), in_y = dim_of(y, 1);
+    if (in_x) result[d] = x[*in_x];
+    if (in_x && in_y) match(n, 1, *in_y, x[*in_x]);
+    if (!in_x && in_y) result[d] = y[*in_y];
+  }
+  result[rank - 2] = x[x.size() - 2];
+  // A column must not have the name of what x has: each of its rows meets each of x's.
+  AxisList columns = resolved(y.back()), of_x;
+  for (const AxisList& dim : x)
+    for (const int axis : resolved(dim)) of_x.push_back(axis);
+  const bool shared = std::any_of(columns.begin(), columns.end(),
+                                  [&](int axis) { return std::find(of_x.begin(), of_x.end(), axis) != of_x.end(); });
+  if (shared) {
+    require(std::find(columns.begin(), columns.end(), batch()) == columns.end(),
+            "op '{}': each sample meets every other one, so that the batch cannot be cut into micro-batches; leave the "
+            "op out.",
+            node.name);
+    AxisList other;
+    for (const int axis : columns)
+      for (const int made : fresh(size(axis))) other.push_back(made);
+    see(n, 1, y.size() - 1, other);
+    columns = other;
+  }
+  result[rank - 1] = columns;
+  if (module_.nodes[static_cast<std::size_t>(node.inputs[1])].kind == Kind::Parameter) give_role(columns, "mlp", 1);
+  set(n, std::move(result));
+}
+
+void Axes::gather(int n) {
+  const std::vector<AxisList> table = input(n, 0);
+  std::vector<AxisList> result = input(n, 1);
+  const bool tokens = result.size() >= 2;
+  if (tokens) give_role(result[1], "seq", 2);
+  const Kind kind = module_.nodes[static_cast<std::size_t>(module_.nodes[static_cast<std::size_t>(n)].inputs[0])].kind;
+  if (table.size() == 2 && kind == Kind::Parameter) {
+    give_role(table[0], "vocab", 2);
+    give_role(table[1], "embed", 3);
+  }
+  for (const AxisList& dim : table) keep_whole(dim);
+  result.insert(result.end(), table.begin() + 1, table.end());
+  set(n, std::move(result));
+}
+
+void Axes::convolution(int n) {
+  const Node& node = module_.nodes[static_cast<std::size_t>(n)];
+  const std::vector<AxisList> x = input(n, 0), w = input(n, 1);
+  std::vector<AxisList> result = {x[0], w[0], x[2], x[3]};
+  if (node.details.groups > 1) {
+    const AxisList groups = fresh(node.details.groups);
+    AxisList in = groups, out = groups;
+    in.insert(in.end(), w[1].begin(), w[1].end());
+    for (const int axis : fresh(node.shape[1] / node.details.groups)) out.push_back(axis);
+    if (!unify(in, x[1])) see(n, 0, 1, in);
+    if (!unify(out, w[0])) see(n, 1, 0, out);
+    give_role(groups, "groups", 2);
+    result[1] = out;
+  } else {
+    match(n, 1, 1, x[1]);
+  }
+  give_role(x[1], "channels", 2);
+  give_role(w[0], "channels", 2);
+  give_role(w[2], "kh", 2);
+  give_role(w[3], "kw", 2);
+  const Shape& from = module_.nodes[static_cast<std::size_t>(node.inputs[0])].shape;
+  for (const std::size_t d : {2, 3})
+    if (from[d] != node.shape[d]) result[d] = fresh(node.shape[d]);
+  for (const std::size_t d : {2, 3}) give_role(result[d], d == 2 ? "height" : "width", 2);
+  set(n, std::move(result));
+}
+
+void Axes::pool(int n) {
+  const Node& node = module_.nodes[static_cast<std::size_t>(n)];
+  std::vector<AxisList> result = input(n, 0);
+  const Shape& from = module_.nodes[static_cast<std::size_t>(node.inputs[0])].shape;
+  for (const std::size_t d : {2, 3}) {
+    if (from[d] != node.shape[d]) result[d] = fresh(node.shape[d]);
+    give_role(result[d], d == 2 ? "height" : "width", 2);
+  }
+  set(n, std::move(result));
+}
+
+// Parameters over dimension `dim` of x.
+void Axes::norm(int n, std::size_t dim) {
+  const Node& node = module_.nodes[static_cast<std::size_t>(n)];
+  const std::vector<AxisList> x = input(n, 0);
+  keep_whole(x[dim]);
+  for (std::size_t k = 1; k < node.inputs.size(); ++k) match(n, k, 0, x[dim]);
+  set(n, x);
+}
+
+// Attention of as many queries as keys and values has groups of one: an axis of the queries' heads, so that what makes
+// the queries has it, and nothing is renamed on the way. None where queries and keys are made together.
+AxisList Axes::group_of_one(const AxisList& queries, const AxisList& keys) {
+  const AxisList of_queries = resolved(queries);
+  if (of_queries.size() != 1 || of_queries == resolved(keys) || of_queries[0] == batch() ||
+      axes_[static_cast<std::size_t>(of_queries[0])].whole)
+    return {};
+  part(of_queries[0], size(of_queries[0]));
+  return {resolved(queries)[1]};
+}
+
+void Axes::attention(int n) {
+  const std::vector<AxisList> q = input(n, 0), k = input(n, 1), v = input(n, 2);
+  const Node& node = module_.nodes[static_cast<std::size_t>(n)];
+  const Shape& keys = module_.nodes[static_cast<std::size_t>(node.inputs[1])].shape;
+  for (const std::size_t operand : {1, 2}) match(n, operand, 0, q[0]);
+  const std::int64_t groups = node.shape[1] / keys[1];
+  const AxisList group = groups == 1 ? group_of_one(q[1], k[1]) : fresh(groups);
+  AxisList heads = k[1];
+  heads.insert(heads.end(), group.begin(), group.end());
+  if (!unify(q[1], heads)) see(n, 0, 1, heads);
+  match(n, 2, 1, k[1]);
+  match(n, 1, 3, q[3]);
+  match(n, 2, 2, k[2]);
+  if (node.shape[3] == keys[3]) (void)unify(q[3], v[3]);  // one name for the width of all heads
+  give_role(k[1], "kv_heads", 5);
+  give_role(group, "group", 5);
+  give_role(q[3], "head_dim", 5);
+  give_role(v[3], "head_dim", 4);
+  give_role(q[2], "seq", 2);
+  if (node.inputs.size() > 3) {  // its positions are those of queries and keys, but not their axes: one may be both
+    const std::vector<AxisList> mask = input(n, 3);
+    give_role(mask[1], "seq", 1);
+    give_role(mask[2], "kv_seq", 1);
+  }
+  std::vector<AxisList> result = {q[0], heads, q[2], v[3]};
+  set(n, std::move(result));
+}
+
+// Scores over (batch, seq, expert), with slots or a mask of them.
+void Axes::slots(int n) {
+  const std::vector<AxisList> x = input(n, 0);
+  for (std::size_t k = 1; k < module_.nodes[static_cast<std::size_t>(n)].inputs.size(); ++k)
+    for (std::size_t d = 0; d < 3; ++d) match(n, k, d, x[d]);
+  set(n, x);
+}
+
+void Axes::slot_mask(int n) {
+  std::vector<AxisList> result = input(n, 0);
+  give_role(result[1], "seq", 2);
+  give_role(result[2], "expert", 6);
+  for (const AxisList& dim : result) keep_whole(dim);
+  result.push_back(fresh(module_.nodes[static_cast<std::size_t>(n)].shape.back()));
+  give_role(result[3], "capacity", 6);
+  keep_whole(result[3]);
+  set(n, std::move(result));
+}
+
+}  // namespace meshwright::primitive
