@@ -13,7 +13,7 @@ void add_plan(CLI::App& app, Context& context) {
     PlanningOptions planning;
     BudgetOptions budget;
     std::string output, dump, html, svg, axes = "step,memory";
-    bool no_free_plan = false;
+    bool report = false, no_free_plan = false;
   };
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("plan", "Find the fastest plan for training a model on a cluster.");
@@ -26,6 +26,8 @@ void add_plan(CLI::App& app, Context& context) {
                  "with --for: do not also search for the plan that no framework restricts");
   verb->add_option("-o,--output", options->output, "write the plan to this file");
   verb->add_option("--html", options->html, kHtmlHelp);
+  verb->add_flag("--report", options->report,
+                 "also print where the time of a step goes, the critical path, the busiest links and the memory peak");
   verb->add_option("--dump", options->dump,
                    "write what the search knew and what the plan consists of into this folder: candidates, layers, the "
                    "stage table, the program of each kind of device, collectives, resharding and memory");
@@ -48,6 +50,7 @@ void add_plan(CLI::App& app, Context& context) {
                               .provenance = "",
                               .svg = options->svg,
                               .axes = options->axes,
+                              .report = options->report,
                               .free_plan = !options->no_free_plan};
       if (options->budget.given()) return plan_run_and_report(options->planning, options->budget, cluster, report);
       const Costs costs = costs_for(cluster, options->planning.profile, options->planning.software);

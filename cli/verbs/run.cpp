@@ -238,6 +238,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.measured = median({run.result.step_times.begin() + run.warmup, run.result.step_times.end()});
   run.fastest = *std::min_element(run.result.step_times.begin() + run.warmup, run.result.step_times.end());
   run.measured_stages = mean_stage_times(run.result.timeline, run.loaded.program, 1);
+  run.time = time_of_run(run.loaded.program, *run.loaded.graph, run.plan.cluster, *costs.model, run.result);
   if (options.report)
     run.op_times = op_time_rows(run.loaded.program, *run.loaded.graph, run.plan.cluster, *costs.model, run.result);
   if (options.check) run.checked = check(run);

@@ -67,7 +67,7 @@ struct Result {
   std::optional<Goodput> goodput = {};
   Reuse reuse = {};
   PlanForecast forecast = {};
-  std::optional<Breakdown> breakdown = {};  // where it is asked for; not with a controller
+  std::optional<Breakdown> breakdown = {};  // where it is asked for
 };
 
 // How long a stage's devices compute and what share of the step they wait: both means over the devices of the stage.
@@ -140,9 +140,7 @@ std::string summary_text(const Result& result, const SimulateOptions& options) {
                                  interval_text(forecast), to_text(prediction.waiting), to_text(prediction.stage_waits));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
   text += memory_line(memory_use(plan, loaded.program, loaded.check)) + memory_line(forecast);
-  if (options.report)
-    text += (breakdown ? breakdown_text(*breakdown, loaded.program) : shares_text(step, loaded)) +
-            report_text(step, loaded);
+  if (options.report) text += breakdown_text(*breakdown, loaded.program) + report_text(step, loaded, simulated.alike());
   text += outcome_text(step, request, goodput);
   text += !request.plain()
               ? fmt::format("# {} tasks, {}\n", step.tasks.graph.size(),
@@ -201,9 +199,7 @@ void write_schedule(const std::string& path, const Plan& plan, const Graph& grap
 }
 
 // Lists of all devices, for what is said of each of them.
-bool asks_for_all_devices(const SimulateOptions& options) {
-  return options.report || options.json || !options.trace.empty();
-}
+bool asks_for_all_devices(const SimulateOptions& options) { return options.json || !options.trace.empty(); }
 
 // The plan's own, unless measured costs take its place.
 std::string software_of(const SimulateOptions& options, const Plan& plan) {
@@ -226,7 +222,7 @@ void write_page(const Result& result, const Costs& costs, const SimulateOptions&
                 const std::string& command_line) {
   const SimulatedPlan& simulated = result.simulated;
   Page page{.verb = "simulate", .document = with_devices_together(to_json(result, costs))};
-  add_step_page(page, result.plan, simulated, result.breakdown);
+  add_step_page(page, result.plan, simulated, *result.breakdown);
   add_sharding(page, result.plan, *simulated.loaded.graph, costs);
   const CostChoice choice{options.profile, software_of(options, result.plan)};
   if (auto what_if = what_if_section(page, what_if_axes(result.plan, simulated, costs, result.request, choice)))

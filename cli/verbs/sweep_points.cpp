@@ -146,7 +146,7 @@ Json summary_of(const Plan& plan, const Costs& costs) {
   StepRequest request = conditions_of(conditions_from_plan(plan.conditions));
   request.name_tasks = true;
   const SimulatedPlan simulated = simulated_plan(plan, "sweep", costs, request, DeviceFolding::WherePossible);
-  const std::optional<Breakdown> breakdown = find_breakdown(simulated, plan, costs);
+  const Breakdown breakdown = find_breakdown(simulated, plan, costs);
   return plan_summary(step_of_page(plan, simulated, breakdown));
 }
 

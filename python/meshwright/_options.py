@@ -145,6 +145,8 @@ class PlanOptions(TypedDict, total=False):
     """write the plan to this file"""
     html: StrPath
     """write a report to this HTML file: one file that opens from disk, with timeline, memory and tables"""
+    report: bool
+    """also print where the time of a step goes, the critical path, the busiest links and the memory peak"""
     dump: StrPath
     """write what the search knew and what the plan consists of into this folder: candidates, layers, the stage table, the program of each kind of device, collectives, resharding and memory"""
     svg: StrPath

@@ -42,7 +42,7 @@ Shade shade_of(Hue hue) {
     case Hue::Forward:
       return {"#1c5089", "#609fd9", 'F'};
     case Hue::Backward:
-      return {"#3b8e6e", "#92d289", 'B'};
+      return {"#36836b", "#92d289", 'B'};
     case Hue::WeightGradient:
       return {"#8d9a1f", "#cefd3c", 'W'};
     case Hue::Update:

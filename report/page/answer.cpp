@@ -74,6 +74,8 @@ std::string lead_of(const Json& document, const Plan& plan) {
     for (const Json& sentence : circumstances) sentences.push_back(sentence.get<std::string>());
     text += fmt::format(" {}.", join(sentences, "; "));
   }
+  if (const auto fetch = number(document, "fetch_cost_s"))
+    text += fmt::format(" Fetching the loss takes {} of a step.", time_text(Seconds(*fetch)));
   if (document.value("interrupted", false))
     text += " The search was interrupted: this is the best plan that it had found.";
   return text + " " + basis_of(document);
@@ -81,6 +83,9 @@ std::string lead_of(const Json& document, const Plan& plan) {
 
 std::string interval_of(const Json& document) {
   const Json& interval = document.value("interval_s", Json());
+  if (const Json& quantiles = document.value("quantiles_s", Json()); quantiles.is_object() && quantiles.contains("0.9"))
+    return fmt::format("predicted without variation; with it, 9 of 10 steps take at most {}",
+                       time_text(Seconds(quantiles.at("0.9").get<double>())));
   if (!interval.is_array()) return "predicted";
   return fmt::format("predicted, 90 %: {} to {}", time_text(Seconds(interval[0].get<double>())),
                      time_text(Seconds(interval[1].get<double>())));
@@ -105,8 +110,8 @@ void add_answer(Page& page, const Plan& plan) {
   }
   const std::string tflops = fmt::format("{:.4g} TFLOPS a device", *number(document, "tflops_per_device"));
   if (const auto mfu = number(document, "mfu"))
-    page.tiles.push_back({"Model FLOPs used", percent_text(*mfu) + " %",
-                          fmt::format("{}; hardware {} %", tflops, percent_text(*number(document, "hfu")))});
+    page.tiles.push_back({"Model FLOPs used (MFU)", percent_text(*mfu) + " %",
+                          fmt::format("{}; HFU {} %", tflops, percent_text(*number(document, "hfu")))});
   else
     page.tiles.push_back({"Work", tflops, ""});
   if (const auto peak = number(document, "peak_memory_bytes")) {
@@ -128,6 +133,12 @@ void add_answer(Page& page, const Plan& plan) {
                           fmt::format("messages {}, bubble {}, idle {} % of all devices' time",
                                       percent("messages_share"), percent("bubble_share"), percent("idle_share"))});
   }
+  if (const Json& goodput = document.value("goodput", Json()); goodput.is_object())
+    page.tiles.push_back({"Goodput", percent_text(goodput.at("share").get<double>()) + " %",
+                          goodput.at("share").get<double>() == 0.0
+                              ? "devices fail so often that no checkpoint is ever reached"
+                              : fmt::format("what failures leave; {} of wall time per step kept",
+                                            time_text(Seconds(goodput.at("wall_per_step_s").get<double>())))});
   if (const auto price = number(document, "price_per_step"))
     page.tiles.push_back({"Price of a step", fmt::format("{:.4g}", *price),
                           fmt::format("{:.4g} a million samples", *number(document, "price_per_million_samples"))});

@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "report/page/html.h"
+#include "report/page/stages_table.h"
 #include "report/page/time_bars.h"
 
 namespace meshwright {
@@ -18,34 +19,23 @@ std::string others_html(std::size_t all, const char* what) {
 }
 
 std::string layers_text(const Json& layers, const std::string& place) {
-  require(layers.is_array() && layers.size() == 2, "{}: 'layers' must be the first and the last.", place);
-  return fmt::format("{}-{}", layers[0].dump(), layers[1].dump());
+  require(layers.is_array() && layers.size() == 2 && layers[0].is_number_integer() && layers[1].is_number_integer(),
+          "{}: 'layers' must be the first and the last.", place);
+  return layers_range_text(layers[0].get<int>(), layers[1].get<int>());
 }
 
 std::string stages_of_summary(const Json& stages, const std::string& place) {
   require(stages.is_array(), "{}: 'stages' must be a list.", place);
-  HtmlTable table("The stages of the plan", {{"stage"},
-                                             {"layers"},
-                                             {"hosts", HtmlTable::Align::Text},
-                                             {"devices", HtmlTable::Align::Text},
-                                             {"logical mesh", HtmlTable::Align::Text},
-                                             {"forward, ms"},
-                                             {"backward, ms"},
-                                             {"update, ms"},
-                                             {"memory, GiB"},
-                                             {"in flight"}});
+  std::vector<StageRow> rows;
   for (std::size_t s = 0; s < std::min(kSummaryRows, stages.size()); ++s) {
     const Json& stage = stages[s];
-    const auto milliseconds = [&](const char* key) {
-      return milliseconds_text(Seconds(get<double>(stage, key, place)));
-    };
-    table.add_row({fmt::format("{}", s), layers_text(member(stage, "layers", place), place),
-                   get<std::string>(stage, "hosts", place), get<std::string>(stage, "devices", place),
-                   get<std::string>(stage, "mesh", place), milliseconds("forward_s"), milliseconds("backward_s"),
-                   milliseconds("update_s"), gibibytes_text(Bytes(get<double>(stage, "memory_bytes", place))),
-                   fmt::format("{}", get<int>(stage, "in_flight", place))});
+    const auto text = [&](const char* key) { return get<std::string>(stage, key, place); };
+    const auto seconds = [&](const char* key) { return Seconds(get<double>(stage, key, place)); };
+    rows.push_back({layers_text(member(stage, "layers", place), place), text("hosts"), text("devices"), text("mesh"),
+                    seconds("forward_s"), seconds("backward_s"), seconds("update_s"),
+                    Bytes(get<double>(stage, "memory_bytes", place)), get<int>(stage, "in_flight", place)});
   }
-  return table.html() + others_html(stages.size(), "stages");
+  return stages_table(rows) + others_html(stages.size(), "stages");
 }
 
 KindTimes times_of(const Json& parts, const std::string& place) {
@@ -94,9 +84,8 @@ Json plan_summary(const StepOfPage& of) {
                       {"in_flight", of.fits[s].in_flight}});
   }
   Json summary = {{"stages", std::move(stages)}};
-  if (of.breakdown == nullptr) return summary;
   Json rows = Json::array();
-  for (const AlikeDevices& row : alike_devices(of)) {
+  for (const AlikeDevices& row : alike_devices(time_of(of))) {
     const KindTimes times = kinds_of(row.parts);
     Json parts = Json::object();
     for (std::size_t k = 0; k < times.size(); ++k)
@@ -104,7 +93,7 @@ Json plan_summary(const StepOfPage& of) {
     rows.push_back(
         {{"stage", row.stage.value}, {"devices", devices_text(row.devices)}, {"parts_ps", std::move(parts)}});
   }
-  summary["time"] = {{"step_ps", of.breakdown->step.ps}, {"rows", std::move(rows)}};
+  summary["time"] = {{"step_ps", of.breakdown.step.ps}, {"rows", std::move(rows)}};
   return summary;
 }
 

@@ -11,7 +11,7 @@ namespace meshwright {
 
 // {"stages": [{"layers", "hosts", "devices", "mesh", "forward_s", ..., "memory_bytes", "in_flight"}, ...],
 //  "time": {"step_ps", "rows": [{"stage", "devices", "parts_ps": {"products": 5, ...}}, ...]}}, which the database of a
-// sweep keeps; without "time" where there is no breakdown.
+// sweep keeps; older ones have no "time" of steps that a controller issues.
 [[nodiscard]] Json plan_summary(const StepOfPage& of);
 
 // Bars and a table. Beyond 32 stages or rows the others are counted. Throws InputError, which begins with `place`, for

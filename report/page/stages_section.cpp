@@ -7,6 +7,7 @@
 #include "core/plan/lowering/adapt_plan.h"
 #include "report/page/assets.h"
 #include "report/page/html.h"
+#include "report/page/stages_table.h"
 #include "report/page/step_sections.h"
 #include "simulator/report/plan_tables.h"
 
@@ -77,27 +78,17 @@ std::string card(std::size_t s, const StepOfPage& of, const Tracks& tracks) {
 }
 
 std::string stages_html(const StepOfPage& of, const Tracks& tracks) {
-  HtmlTable table("The stages of the plan", {{"stage", HtmlTable::Align::Text},
-                                             {"layers", HtmlTable::Align::Text},
-                                             {"hosts", HtmlTable::Align::Text},
-                                             {"devices", HtmlTable::Align::Text},
-                                             {"logical mesh", HtmlTable::Align::Text},
-                                             {"forward, ms"},
-                                             {"backward, ms"},
-                                             {"update, ms"},
-                                             {"memory, GiB"},
-                                             {"in flight"}});
+  std::vector<StageRow> rows;
   for (std::size_t s = 0; s < of.plan.stages.size(); ++s) {
     const StagePlan& stage = of.plan.stages[s];
     const StageTimes& times = of.prediction.stages[s];
-    table.add_row({fmt::format("{}", s), fmt::format("{}-{}", stage.first_layer, stage.last_layer),
-                   ranges_text(hosts_of_stage(stage, of.plan.cluster)), ranges_text(sorted_devices(stage)),
-                   mesh_text(stage), milliseconds_text(times.forward), milliseconds_text(times.backward),
-                   milliseconds_text(times.update),
-                   gibibytes_text(peak_of_stage(StageId(static_cast<int>(s)), of, tracks)),
-                   of.fits.empty() ? "" : fmt::format("{}", of.fits[s].in_flight)});
+    rows.push_back({layers_range_text(stage.first_layer, stage.last_layer),
+                    ranges_text(hosts_of_stage(stage, of.plan.cluster)), ranges_text(sorted_devices(stage)),
+                    mesh_text(stage), times.forward, times.backward, times.update,
+                    peak_of_stage(StageId(static_cast<int>(s)), of, tracks),
+                    of.fits.empty() ? std::nullopt : std::optional(of.fits[s].in_flight)});
   }
-  return table.html();
+  return stages_table(rows);
 }
 
 }  // namespace

@@ -4,8 +4,11 @@
 #include <algorithm>
 
 #include "report/page/assets.h"
+#include "report/page/chart_html.h"
 #include "report/page/html.h"
+#include "report/page/time_section.h"
 #include "report/page/tracks_data.h"
+#include "report/page/variation_section.h"
 #include "simulator/report/step_report.h"
 
 namespace meshwright {
@@ -150,7 +153,11 @@ std::optional<PageSection> links_section(const StepOfPage& of) {
 
 void add_step_sections(Page& page, const StepOfPage& of) {
   Tracks tracks = tracks_of(of.step, of.plan, of.program, of.graph, of.folded);
-  if (of.breakdown != nullptr) page.sections.push_back(time_section(of));
+  if (auto variation = variation_section(of.step)) {
+    page.styles = chart_styles();
+    page.sections.push_back(*std::move(variation));
+  }
+  page.sections.push_back(time_section(time_of(of)));
   const auto timeline = static_cast<std::ptrdiff_t>(page.sections.size());
   page.sections.push_back(stages_section(of, tracks));
   page.members["stages"] = stages_json(of);

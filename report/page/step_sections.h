@@ -21,17 +21,15 @@ struct StepOfPage {
   const Graph& graph;
   const StepSimulation& step;
   const Prediction& prediction;
-  const FoldedDevices* folded = nullptr;     // as the step was simulated
-  const StepBreakdown* breakdown = nullptr;  // null: steps run into one another, and are not taken apart
-  const std::vector<TopOp>* ops = nullptr;   // as `breakdown`
-  std::vector<StageFit> fits = {};           // [stage] what its fullest device needs; empty: not told
+  const FoldedDevices* folded = nullptr;  // as the step was simulated
+  const StepBreakdown& breakdown;
+  const std::vector<TopOp>& ops;
+  std::vector<StageFit> fits = {};  // [stage] what its fullest device needs; empty: not told
 };
 
 // All of them, with their data. Throws InputError as add_tracks.
 void add_step_sections(Page& page, const StepOfPage& of);
 
-// Where the time goes: a bar per kind of device, tables of kinds, collectives and ops.
-[[nodiscard]] PageSection time_section(const StepOfPage& of);
 [[nodiscard]] PageSection timeline_section(const Tracks& tracks);
 // With the critical path.
 [[nodiscard]] PageSection timeline_section(const StepOfPage& of, const Tracks& tracks);

@@ -21,7 +21,9 @@ KindTimes kinds_of(const TimeParts& parts) {
   return sums;
 }
 
-std::vector<AlikeDevices> alike_devices(const StepOfPage& of) {
+TimeOfPage time_of(const StepOfPage& of) { return {of.plan, of.program, of.breakdown, of.folded, &of.ops}; }
+
+std::vector<AlikeDevices> alike_devices(const TimeOfPage& of) {
   const std::vector<std::vector<int>> stood_for = row_devices(of.plan, of.program, of.folded).numbers;
   std::vector<AlikeDevices> rows;
   const auto same_parts = [](const TimeParts& a, const TimeParts& b) {
@@ -30,7 +32,7 @@ std::vector<AlikeDevices> alike_devices(const StepOfPage& of) {
              one.second.hidden == other.second.hidden;
     });
   };
-  for (const DeviceBreakdown& device : of.breakdown->devices) {
+  for (const DeviceBreakdown& device : of.breakdown.devices) {
     auto same = std::find_if(rows.begin(), rows.end(), [&](const AlikeDevices& row) {
       return row.stage == device.stage && same_parts(row.parts, device.parts);
     });

@@ -21,8 +21,18 @@ struct AlikeDevices {
   TimeParts parts;           // of one
 };
 
-// By stage, then by device. REQUIRES: a breakdown.
-[[nodiscard]] std::vector<AlikeDevices> alike_devices(const StepOfPage& of);
+// What is taken apart; all of it outlives its use.
+struct TimeOfPage {
+  const Plan& plan;
+  const Program& program;
+  const StepBreakdown& breakdown;
+  const FoldedDevices* folded = nullptr;    // as the step was simulated
+  const std::vector<TopOp>* ops = nullptr;  // null: not told
+};
+[[nodiscard]] TimeOfPage time_of(const StepOfPage& of);
+
+// By stage, then by device.
+[[nodiscard]] std::vector<AlikeDevices> alike_devices(const TimeOfPage& of);
 
 [[nodiscard]] double share_of_step(std::int64_t ps, SimTime step);
 [[nodiscard]] std::string time_bar(const KindTimes& times, SimTime step);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "report/page/time_section.h"
+
 #include <algorithm>
 #include <set>
 
 #include "report/page/html.h"
-#include "report/page/step_sections.h"
-#include "report/page/time_bars.h"
 
 namespace meshwright {
 
@@ -55,7 +55,7 @@ std::string kinds_html(const std::vector<AlikeDevices>& rows, const KindTimes& a
   return table.html();
 }
 
-std::string moves_html(const std::vector<AlikeDevices>& rows, const StepOfPage& of) {
+std::string moves_html(const std::vector<AlikeDevices>& rows, const Program& program) {
   HtmlTable table("What moves, exposed and hidden", {{"stage", HtmlTable::Align::Text},
                                                      {"what", HtmlTable::Align::Text},
                                                      {"pass", HtmlTable::Align::Text},
@@ -69,7 +69,7 @@ std::string moves_html(const std::vector<AlikeDevices>& rows, const StepOfPage& 
       const bool collective = is_collective(part.kind);
       if (!collective && part.kind != TimeKind::HostCopy && part.kind != TimeKind::Message) continue;
       if (time.exposed.ps + time.hidden.ps == 0) continue;
-      const LogicalMesh& mesh = of.program.stages[row.stage.index()].mesh;
+      const LogicalMesh& mesh = program.stages[row.stage.index()].mesh;
       table.add_row({fmt::format("{}, {}", stage_text(row.stage), devices_text(row.devices)), name_of(part.kind),
                      name_of(part.pass), collective ? name_of(part.collective) : "",
                      collective ? fmt::format("{}", part.axis) : "",
@@ -82,7 +82,8 @@ std::string moves_html(const std::vector<AlikeDevices>& rows, const StepOfPage& 
                             table.html());
 }
 
-std::string ops_html(const StepOfPage& of) {
+std::string ops_html(const TimeOfPage& of) {
+  if (of.ops == nullptr) return "";
   HtmlTable table("The ops that take the most time", {{"op", HtmlTable::Align::Code},
                                                       {"pass", HtmlTable::Align::Text},
                                                       {"of all devices' time, %"},
@@ -92,7 +93,7 @@ std::string ops_html(const StepOfPage& of) {
                                                       {"MB"},
                                                       {"of roofline, %"},
                                                       {"cost", HtmlTable::Align::Text}});
-  const double whole = to_seconds(of.breakdown->step).si() * of.breakdown->count();
+  const double whole = to_seconds(of.breakdown.step).si() * of.breakdown.count();
   for (std::size_t i = 0; i < std::min(kListedOps, of.ops->size()); ++i) {
     const TopOp& op = (*of.ops)[i];
     table.add_row({op.others == 0 ? op.name : fmt::format("{} and {} alike", op.name, op.others), name_of(op.part.pass),
@@ -129,8 +130,19 @@ std::vector<AlikeDevices> shown_rows(const std::vector<AlikeDevices>& rows) {
 
 }  // namespace
 
-PageSection time_section(const StepOfPage& of) {
-  const StepBreakdown& breakdown = *of.breakdown;
+namespace {
+
+// Bars and tables.
+std::string time_html(const TimeOfPage& of) {
+  const std::vector<AlikeDevices> rows = shown_rows(alike_devices(of));
+  const KindTimes all = kinds_of(of.breakdown.of_all());
+  return legend_of(all) + bars(rows, of.breakdown.step) +
+         details_html("As a table, to the picosecond", kinds_html(rows, all, of.breakdown)) +
+         moves_html(rows, of.program) + ops_html(of);
+}
+
+std::string time_lead(const TimeOfPage& of) {
+  const StepBreakdown& breakdown = of.breakdown;
   const std::vector<AlikeDevices> all_rows = alike_devices(of), rows = shown_rows(all_rows);
   const KindTimes all = kinds_of(breakdown.of_all());
   const double whole = static_cast<double>(breakdown.step.ps) * breakdown.count();
@@ -153,10 +165,66 @@ PageSection time_section(const StepOfPage& of) {
     lead +=
         fmt::format(" Of {} that differ, the first of each stage and those that wait the least and the most are shown.",
                     counted(static_cast<std::int64_t>(all_rows.size()), "row"));
-  return {"time", "Where the time goes", lead,
-          hatch_html() + legend_of(all) + bars(rows, breakdown.step) +
-              details_html("As a table, to the picosecond", kinds_html(rows, all, breakdown)) + moves_html(rows, of) +
-              ops_html(of)};
+  return lead;
+}
+
+// The kinds of the two steps beside each other, on average over all devices.
+std::string compared_html(const StepBreakdown& measured, const StepBreakdown& predicted) {
+  const KindTimes of_measured = kinds_of(measured.of_all()), of_predicted = kinds_of(predicted.of_all());
+  HtmlTable table("Where the time goes, measured beside predicted", {{"mean of all devices", HtmlTable::Align::Text},
+                                                                     {"measured, ms"},
+                                                                     {"predicted, ms"},
+                                                                     {"predicted less measured, ms"},
+                                                                     {"of the measured step, %"}});
+  const auto row = [&](const std::string& name, std::int64_t in_measured, std::int64_t in_predicted) {
+    const Seconds a = to_seconds(SimTime{in_measured}) / measured.count(),
+                  b = to_seconds(SimTime{in_predicted}) / predicted.count();
+    table.add_row({name, milliseconds_text(a), milliseconds_text(b), milliseconds_text(b - a),
+                   percent_text(measured.step.ps == 0 ? 0.0 : (b - a) / to_seconds(measured.step))});
+  };
+  for (std::size_t k = 0; k < of_measured.size(); ++k)
+    if (of_measured[k] != 0 || of_predicted[k] != 0)
+      row(name_of(static_cast<TimeKind>(k)), of_measured[k], of_predicted[k]);
+  row("step", measured.step.ps * measured.count(), predicted.step.ps * predicted.count());
+  return table.html();
+}
+
+std::string op_times_html(const Json& op_times) {
+  HtmlTable table("The ops that took the most time", {{"op", HtmlTable::Align::Text},
+                                                      {"pass", HtmlTable::Align::Text},
+                                                      {"work", HtmlTable::Align::Code},
+                                                      {"runs"},
+                                                      {"measured, ms"},
+                                                      {"predicted, ms"},
+                                                      {"roofline, ms"}});
+  for (const Json& row : op_times) {
+    if (table.rows() == kListedOps) break;
+    const auto milliseconds = [&](const char* name) { return milliseconds_text(Seconds(row.at(name).get<double>())); };
+    table.add_row({row.at("op").get<std::string>(), row.at("pass").get<std::string>(),
+                   row.at("work").get<std::string>(), fmt::format("{:.0f}", row.at("runs").get<double>()),
+                   milliseconds("measured_s"), milliseconds("predicted_s"), milliseconds("roofline_s")});
+  }
+  return details_html("The ops that took the most time, on all devices together", table.html());
+}
+
+}  // namespace
+
+PageSection time_section(const TimeOfPage& of) {
+  return {"time", "Where the time goes", time_lead(of), hatch_html() + time_html(of)};
+}
+
+PageSection measured_time_section(const TimeOfPage& measured, const TimeOfPage* predicted, const Json& op_times) {
+  PageSection section{"time", "Where the time goes", "The last step, as it was measured. " + time_lead(measured),
+                      hatch_html() + time_html(measured)};
+  section.lead += op_times.is_array()
+                      ? " Passes are split by the measured times of their ops."
+                      : " The times of passes and messages are measured; within a pass time is split as its ops would "
+                        "cost. `run --report` measures each op.";
+  if (op_times.is_array()) section.html += op_times_html(op_times);
+  if (predicted == nullptr) return section;
+  section.html += compared_html(measured.breakdown, predicted->breakdown) +
+                  details_html("The predicted step, taken apart", time_html(*predicted));
+  return section;
 }
 
 }  // namespace meshwright

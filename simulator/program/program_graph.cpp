@@ -319,7 +319,7 @@ ProgramGraph program_graph(const Program& program, const ProgramTimes& times, co
   return std::move(tasks.made);
 }
 
-SimTime step_among_many(const ProgramGraph& graph, const TaskTimes& times, int period) {
+LastSteps last_steps(const ProgramGraph& graph, const TaskTimes& times, int period) {
   const int steps = static_cast<int>(graph.first_of_step.size()) - 1;
   MW_CHECK(1 <= period && period < steps, "the last {} of {} steps", period, steps);
   const auto end_of = [&](int step) {
@@ -333,7 +333,11 @@ SimTime step_among_many(const ProgramGraph& graph, const TaskTimes& times, int p
         end = std::max(end, times.end[t]);
     return end;
   };
-  return {(end_of(steps - 1) - end_of(steps - 1 - period)).ps / period};
+  return {end_of(steps - 1 - period), end_of(steps - 1), period};
+}
+
+SimTime step_among_many(const ProgramGraph& graph, const TaskTimes& times, int period) {
+  return last_steps(graph, times, period).each();
 }
 
 }  // namespace meshwright

@@ -93,9 +93,17 @@ struct ProgramGraph {
 [[nodiscard]] ProgramGraph program_graph(const Program& program, const ProgramTimes& times,
                                          const ProgramGraphOptions& options = {});
 
-// From the end of one step to the end of the next, on average over the last `period` steps: the time of a step among
-// many (period: Controller::fetch_every, or 1). A step ends with the last task of a device in it.
+// The last steps of several: from the end of the step before them to the end of the last. A step ends with the last
+// task of a device in it.
+struct LastSteps {
+  SimTime begin, end;
+  int steps = 1;
+  [[nodiscard]] SimTime each() const { return {(end - begin).ps / steps}; }  // rounded down
+};
 // REQUIRES: more than `period` steps.
+[[nodiscard]] LastSteps last_steps(const ProgramGraph& graph, const TaskTimes& times, int period = 1);
+// The time of a step among many, on average over the last `period` of them (Controller::fetch_every, or 1).
+// REQUIRES: as last_steps.
 [[nodiscard]] SimTime step_among_many(const ProgramGraph& graph, const TaskTimes& times, int period = 1);
 
 }  // namespace meshwright

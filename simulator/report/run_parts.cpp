@@ -247,6 +247,27 @@ TimeParts RunParts::of_run(int number, SimTime whole) const {
   return in_picoseconds(amounts, whole, pass_of(executable));
 }
 
+TimeParts RunParts::of_measured_run(int number, const std::vector<Seconds>& op_times, SimTime whole) const {
+  const StageExecutable& executable = program_.executables[static_cast<std::size_t>(number)];
+  Amounts amounts;
+  if (op_times.empty()) {
+    std::vector<Seconds> times;
+    for (const LocalOp& op : executable.ops) times.push_back(add_op(executable, op, amounts));
+    add_overhead(executable, times, amounts);
+    for (auto& [part, amount] : amounts) amount.hidden = 0.0;  // nothing of it was measured
+    return in_picoseconds(amounts, whole, pass_of(executable));
+  }
+  MW_CHECK(op_times.size() == executable.ops.size(), "{} times of {} ops", op_times.size(), executable.ops.size());
+  Seconds inside(0.0);
+  for (std::size_t o = 0; o < op_times.size(); ++o) {
+    amounts[part_of(executable, executable.ops[o])].exposed += op_times[o].si();
+    inside += op_times[o];
+  }
+  if (const Seconds beyond = to_seconds(whole) - inside; beyond > Seconds(0.0))
+    amounts[{.pass = pass_of(executable), .kind = TimeKind::Launch}].exposed += beyond.si();
+  return in_picoseconds(amounts, whole, pass_of(executable));
+}
+
 TimeParts RunParts::of_piece(int number, const Piece& piece) const {
   const StageExecutable& executable = program_.executables[static_cast<std::size_t>(number)];
   Amounts amounts;

@@ -71,6 +71,9 @@ class RunParts {
   // the overhead of the Run are messages that block the device or, in an update, sums of gradients over replicas. What
   // a software hides is taken off the collectives of parameters as far as it is theirs, else off the computations.
   [[nodiscard]] TimeParts of_run(int executable, SimTime whole) const;
+  // The same of a Run that was measured: in proportion to `op_times`, what its ops took one by one, and what it took
+  // beyond them is Launch; or, where `op_times` is empty, in proportion to what its ops would cost.
+  [[nodiscard]] TimeParts of_measured_run(int executable, const std::vector<Seconds>& op_times, SimTime whole) const;
   // The exposed times add up to the piece's duration.
   [[nodiscard]] TimeParts of_piece(int executable, const Piece& piece) const;
 

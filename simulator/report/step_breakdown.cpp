@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "core/base/errors.h"
+#include "simulator/report/periods.h"
 
 namespace meshwright {
 
@@ -23,51 +25,6 @@ int StepBreakdown::count() const {
 
 namespace {
 
-struct Period {
-  std::int64_t begin, end;
-};
-using Periods = std::vector<Period>;
-
-// Sorted, overlapping and touching ones made one.
-Periods united_periods(Periods all) {
-  std::sort(all.begin(), all.end(), [](Period a, Period b) { return a.begin < b.begin; });
-  Periods whole;
-  for (const Period next : all) {
-    if (next.begin >= next.end) continue;
-    if (!whole.empty() && next.begin <= whole.back().end) {
-      whole.back().end = std::max(whole.back().end, next.end);
-    } else {
-      whole.push_back(next);
-    }
-  }
-  return whole;
-}
-
-std::int64_t length_of(const Periods& all) {
-  std::int64_t sum = 0;
-  for (const Period each : all) sum += each.end - each.begin;
-  return sum;
-}
-
-// Takes what `taken` covers out of `from`; returns how much that is. REQUIRES: both sorted and apart.
-std::int64_t take_out(Periods& from, const Periods& taken) {
-  Periods left;
-  std::int64_t sum = 0;
-  std::size_t t = 0;
-  for (Period rest : from) {
-    while (t < taken.size() && taken[t].end <= rest.begin) ++t;
-    for (std::size_t next = t; next < taken.size() && taken[next].begin < rest.end; ++next) {
-      const std::int64_t begin = std::max(rest.begin, taken[next].begin), end = std::min(rest.end, taken[next].end);
-      sum += end - begin;
-      if (rest.begin < begin) left.push_back({rest.begin, begin});
-      rest.begin = end;
-    }
-    if (rest.begin < rest.end) left.push_back(rest);
-  }
-  from = std::move(left);
-  return sum;
-}
-
 // A Run's executable, and the piece where it has some.
 struct Work {
   int executable = -1, piece = -1;
@@ -75,8 +32,10 @@ struct Work {
 };
 
 struct DeviceTasks {
-  std::map<Work, std::int64_t> computed;                      // how long
-  Periods computing;                                          // when
+  std::map<Work, std::int64_t> computed;  // how long
+  Periods computing;                      // when
+  std::int64_t first = std::numeric_limits<std::int64_t>::max(),
+               last = -1;                                     // the begin of the first, the end of the last
   std::map<TaskKind, std::map<Work, Periods>> communicating;  // messages without a Work
 };
 
@@ -84,18 +43,22 @@ class Breakdown {
  public:
   Breakdown(const Program& program, const RunParts& parts, const std::vector<SimTime>& whole, const NamedStep& step,
             const FoldedDevices* folded)
-      : program_(program), parts_(parts), whole_(whole), step_(step), folded_(folded), tasks_(program.devices.size()) {}
+      : program_(program), parts_(parts), whole_(whole), step_(step), folded_(folded), tasks_(program.devices.size()) {
+    if (step.among) within_ = {step.among->begin.ps, step.among->end.ps};
+  }
 
   StepBreakdown find() {
     collect();
     StepBreakdown found;
-    found.step = step_.times.step;
+    found.step = step_.among ? step_.among->each() : step_.times.step;
     const std::vector<int> counts = folded_ == nullptr ? std::vector<int>{} : folded_->counts();
     for (std::size_t d = 0; d < tasks_.size(); ++d) {
       const int count = counts.empty() ? 1 : counts[d];
       if (count == 0) continue;
+      TimeParts parts = parts_of(tasks_[d]);
+      if (step_.among) parts = of_one_step(parts, *step_.among);
       const DeviceBreakdown& device = found.devices.emplace_back(
-          DeviceBreakdown{DeviceId(static_cast<int>(d)), count, program_.stage_of_device[d], parts_of(tasks_[d])});
+          DeviceBreakdown{DeviceId(static_cast<int>(d)), count, program_.stage_of_device[d], std::move(parts)});
       MW_CHECK(exposed_of(device.parts) == found.step, "the parts of device {} are {} ps of a step of {} ps", d,
                exposed_of(device.parts).ps, found.step.ps);
     }
@@ -103,6 +66,16 @@ class Breakdown {
   }
 
  private:
+  static TimeParts of_one_step(const TimeParts& of_all, const LastSteps& among) {
+    TimeParts parts = scaled_to(of_all, among.each());
+    for (auto& [part, time] : parts) time.hidden.ps /= among.steps;
+    return parts;
+  }
+
+  [[nodiscard]] Period clipped(Period when) const {
+    return {std::max(when.begin, within_.begin), std::min(when.end, within_.end)};
+  }
+
   void collect() {
     const TaskGraph& graph = step_.tasks.graph;
     MW_CHECK(step_.tasks.of.size() == graph.size(), "{} tasks, {} names", graph.size(), step_.tasks.of.size());
@@ -115,13 +88,20 @@ class Breakdown {
       const TaskId task(static_cast<int>(t));
       const TaskClass& own = graph.of(task);
       const Stream& stream = graph.streams[graph.stream_of(task).index()];
-      const Period when{step_.times.begin[t].ps, step_.times.end[t].ps};
+      const Period whole{step_.times.begin[t].ps, step_.times.end[t].ps}, when = clipped(whole);
+      const bool is_within = !step_.among || when.begin < when.end;
       Latest& before = latest[graph.stream_of(task).index()];
       const Work work = work_of(task);
       if (is_compute(own.kind)) {
         DeviceTasks& device = tasks_[stream.device.index()];
-        device.computed[work] += when.end - when.begin;
-        device.computing.push_back(when);
+        if (whole.begin < whole.end) {
+          device.first = std::min(device.first, whole.begin);
+          device.last = std::max(device.last, whole.end);
+        }
+        if (is_within) {
+          device.computed[work] += when.end - when.begin;
+          device.computing.push_back(when);
+        }
         before.work = work;
       } else if (own.kind == TaskKind::Message) {
         for (const DeviceId end : {stream.device, stream.peer})
@@ -132,9 +112,9 @@ class Breakdown {
       } else if (own.kind == TaskKind::Join && own.part_of != TaskKind::Join) {
         // The member waits until the flow of its group ends.
         tasks_[stream.device.index()].communicating[TaskKind::Collective][before.work].push_back(
-            {before.end, when.begin});
+            clipped({before.end, whole.begin}));
       }
-      before.end = when.end;
+      before.end = whole.end;
     }
   }
 
@@ -164,7 +144,7 @@ class Breakdown {
     const Periods computing = united_periods(std::move(device.computing));
     // Computations that go on at once share the time that they take together.
     if (const SimTime together{length_of(computing)}; exposed_of(parts) != together) parts = scaled_to(parts, together);
-    Periods waiting{{0, step_.times.step.ps}};
+    Periods waiting{within_};
     take_out(waiting, computing);
     for (const TaskKind kind : {TaskKind::Collective, TaskKind::HostCopy, TaskKind::Message})
       for (auto& [work, periods] : device.communicating[kind]) {
@@ -175,8 +155,7 @@ class Breakdown {
         parts[part].hidden.ps += length_of(own) - exposed;
       }
     for (const Period gap : waiting) {
-      const bool between =
-          !computing.empty() && gap.begin >= computing.front().begin && gap.end <= computing.back().end;
+      const bool between = gap.begin >= device.first && gap.end <= device.last;
       parts[{.kind = between ? TimeKind::Bubble : TimeKind::Idle}].exposed.ps += gap.end - gap.begin;
     }
     return parts;
@@ -206,7 +185,8 @@ class Breakdown {
   const std::vector<SimTime>& whole_;
   const NamedStep& step_;
   const FoldedDevices* folded_;
-  std::vector<DeviceTasks> tasks_;  // [device]
+  Period within_{0, step_.times.step.ps};  // what is taken apart
+  std::vector<DeviceTasks> tasks_;         // [device]
   std::map<Work, TimeParts> known_;
 };
 

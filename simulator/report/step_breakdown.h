@@ -2,6 +2,7 @@
 // Where a step's time goes, device by device: to the picosecond the exposed parts of a device add up to the step.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "simulator/program/folded_devices.h"
@@ -30,11 +31,14 @@ struct NamedStep {
   const ProgramGraph& tasks;
   const TaskTimes& times;
   const std::vector<std::vector<Piece>>* pieces = nullptr;  // [executable], where Runs are in pieces
+  std::optional<LastSteps> among = {};                      // of several steps those that are taken apart
 };
 
 // Of a moment at which a device does not compute, the first of these that goes on has it: a collective, a copy to or
 // from the host, a message; else it is bubble or idle. `whole` [executable]: what a Run takes that is in one piece.
-// REQUIRES: one step; the program is what was simulated; `folded` as then.
+// Of several steps: what goes on between the begin and the end of the last ones, on average; bubble is what lies
+// between the first and the last computation of all. REQUIRES: the program is what was simulated; `folded` as then;
+// `among` of several steps.
 [[nodiscard]] StepBreakdown step_breakdown(const Program& program, const RunParts& parts,
                                            const std::vector<SimTime>& whole, const NamedStep& step,
                                            const FoldedDevices* folded = nullptr);

@@ -91,11 +91,15 @@ void share_network(GraphInputs& inputs, StepSimulation& step, const Program& pro
   inputs.options.flows = &inputs.flows.flows;
 }
 
+int period_of(const std::optional<Controller>& controller) {
+  return controller ? std::max(1, controller->fetch_every) : 1;
+}
+
 void issue_work(GraphInputs& inputs, const Cluster& cluster, const std::vector<DeviceId>& in_cluster,
                 const StepRequest& request) {
   for (const DeviceId device : in_cluster) inputs.options.host.push_back(cluster.host_of_device(device.value));
   inputs.options.controller = request.controller;
-  if (request.controller) inputs.options.steps = kStepsToSettle + 2 * std::max(1, request.controller->fetch_every);
+  if (request.controller) inputs.options.steps = kStepsToSettle + 2 * period_of(request.controller);
 }
 
 // No task waits for anything but others, and flows that share a link leave none of it unused: a step takes at most what
@@ -116,13 +120,14 @@ void expect_within_clock(const TaskGraph& graph, const Conditions& conditions, d
 }
 
 SimTime step_of(const ProgramGraph& tasks, const TaskTimes& times, const std::optional<Controller>& controller) {
-  return controller ? step_among_many(tasks, times, std::max(1, controller->fetch_every)) : times.step;
+  return controller ? step_among_many(tasks, times, period_of(controller)) : times.step;
 }
 
 void run_step(StepSimulation& step, const std::optional<Controller>& controller) {
   SimulatedTasks simulated = run_tasks(step.tasks.graph, step.conditions);
   step.times = std::move(simulated.times);
   step.by_events = simulated.by_events;
+  step.period = period_of(controller);
   step.step = step_of(step.tasks, step.times, controller);
 }
 
@@ -139,6 +144,8 @@ void draw_samples(StepSimulation& step, const StepRequest& request, int threads)
   Conditions shaky = step.conditions;
   shaky.jitter = request.drawn_jitter();
   if (shaky.jitter == 0.0) return;
+  step.jitter = shaky.jitter;
+  step.is_mean = request.mean_jitter.has_value();
   if (request.mean_jitter) shaky.seed = 0;
   step.samples =
       sample_steps(step.tasks.graph, shaky, request.mean_jitter ? StepRequest::kMeanOf : request.samples, threads,

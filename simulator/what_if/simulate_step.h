@@ -26,12 +26,15 @@ struct StepSimulation {
   TaskTimes times;
   Conditions conditions;
   bool by_events = false;                    // tasks met on a link or a device, so that the order in time mattered
+  int period = 1;                            // with a controller: steps until one is like the first of them
   SimTime step{0};                           // with a controller: from the end of one step to the end of the next
   std::optional<SimTime> without_fetches;    // the same, where a controller fetches the loss and if it did not
   std::optional<Topology> network;           // where messages meet
   std::vector<NetworkLinkId> link_of;        // [link of the graph] what it is there
   std::optional<BroadcastCount> broadcasts;  // where they are asked for
   std::vector<SimTime> samples;              // sorted; with jitter. The times above are of a step without
+  double jitter = 0.0;                       // of the samples
+  bool is_mean = false;                      // the step is the mean of the samples
   // Where tasks are named: what a Run takes, and its pieces where it has some. [executable]
   std::vector<SimTime> run_times = {};
   std::vector<std::vector<Piece>> pieces = {};

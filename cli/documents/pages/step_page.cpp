@@ -37,20 +37,19 @@ Json with_devices_together(Json document) {
   return document;
 }
 
-StepOfPage step_of_page(const Plan& plan, const SimulatedPlan& simulated, const std::optional<Breakdown>& breakdown) {
+StepOfPage step_of_page(const Plan& plan, const SimulatedPlan& simulated, const Breakdown& breakdown) {
   return {.plan = plan,
           .program = simulated.loaded.program,
           .graph = *simulated.loaded.graph,
           .step = simulated.step,
           .prediction = simulated.prediction,
           .folded = simulated.alike(),
-          .breakdown = breakdown ? &breakdown->step : nullptr,
-          .ops = breakdown ? &breakdown->ops : nullptr,
+          .breakdown = breakdown.step,
+          .ops = breakdown.ops,
           .fits = stage_fits(plan, simulated.loaded.program, simulated.loaded.check)};
 }
 
-void add_step_page(Page& page, const Plan& plan, const SimulatedPlan& simulated,
-                   const std::optional<Breakdown>& breakdown) {
+void add_step_page(Page& page, const Plan& plan, const SimulatedPlan& simulated, const Breakdown& breakdown) {
   add_answer(page, plan);
   add_step_sections(page, step_of_page(plan, simulated, breakdown));
 }

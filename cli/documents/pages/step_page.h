@@ -2,7 +2,6 @@
 // --html of plan, simulate and run: what a page about a plan says, from the documents and simulations of the verbs.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "cli/documents/step/breakdown_text.h"
@@ -22,13 +21,11 @@ inline constexpr const char* kHtmlHelp =
 [[nodiscard]] Json with_devices_together(Json document);
 
 // What the sections of a page read; all that is given outlives it.
-[[nodiscard]] StepOfPage step_of_page(const Plan& plan, const SimulatedPlan& simulated,
-                                      const std::optional<Breakdown>& breakdown);
+[[nodiscard]] StepOfPage step_of_page(const Plan& plan, const SimulatedPlan& simulated, const Breakdown& breakdown);
 
 // Answer, tiles and all sections about the simulated step. REQUIRES: the page has its document; the request had
 // name_tasks.
-void add_step_page(Page& page, const Plan& plan, const SimulatedPlan& simulated,
-                   const std::optional<Breakdown>& breakdown);
+void add_step_page(Page& page, const Plan& plan, const SimulatedPlan& simulated, const Breakdown& breakdown);
 
 // What each tensor's other shardings would cost.
 void add_sharding(Page& page, const Plan& plan, const Graph& graph, const Costs& costs);

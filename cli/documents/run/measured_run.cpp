@@ -5,6 +5,7 @@
 
 #include "cli/documents/figures/report.h"
 #include "cli/documents/pages/step_page.h"
+#include "cli/documents/step/breakdown_text.h"
 #include "cli/machine/other_load.h"
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
@@ -71,7 +72,8 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
     text += fmt::format("# {}: devices that share a GPU take turns, also in the prediction\n", run.machine.devices);
   text += stage_table(run);
   if (!run.op_times.empty())
-    text += op_times_text(run.op_times, static_cast<int>(run.loaded.program.devices.size()), run.measured);
+    text += measured_breakdown_text(run.time, run.loaded.program) +
+            op_times_text(run.op_times, static_cast<int>(run.loaded.program.devices.size()), run.measured);
   text += fmt::format(
       "# step time {} ms measured (median of {}, fastest {}, after {} warm-up), {} ms predicted{} by {}: error {:+.1f} "
       "%\n",
@@ -242,6 +244,8 @@ Json to_json(const MeasuredRun& run, const RunFiles& files) {
   json["stages"] = stages_json(run);
   json["devices"] = devices_json(run);
   json["channels"] = channels_json(run);
+  add_time(json, run.time, run.loaded.program);
+  json["time"]["passes_split_by"] = run.op_times.empty() ? "costs of ops" : "measured ops";
   if (!run.op_times.empty()) json["op_times"] = op_times_json(run.op_times);
   if (run.checked) {
     json["max_relative_difference"] = run.checked->largest_difference;

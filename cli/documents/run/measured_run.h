@@ -16,6 +16,7 @@
 #include "cli/options/options.h"
 #include "core/base/json.h"
 #include "executor/check/check_run.h"
+#include "simulator/report/step_breakdown.h"
 
 namespace meshwright {
 
@@ -40,6 +41,7 @@ struct MeasuredRun {
   std::string prediction_source;
   std::optional<RunCheck> checked;
   std::vector<OpTimeRow> op_times;  // of --report
+  StepBreakdown time;               // of the last step; by measured op times with --report, else as ops would cost
   std::optional<double> other_load_cores;
   std::string data_lines;              // "# ...": what was read and written (cli/documents/run/run_data.h)
   std::size_t product_algorithms = 0;  // taken from the databases and accepted by the GPU

@@ -8,6 +8,7 @@
 #include "cli/terminal/output.h"
 #include "core/base/errors.h"
 #include "core/base/text_table.h"
+#include "simulator/report/measured_breakdown.h"
 
 namespace meshwright {
 
@@ -108,6 +109,15 @@ std::vector<OpTimeRow> by_kind(const std::vector<OpTimeRow>& rows) {
     add(kinds, row);
   }
   return longest_first(kinds);
+}
+
+StepBreakdown time_of_run(const Program& program, const Graph& graph, const Cluster& cluster, const CostModel& costs,
+                          const RunResult& result) {
+  MeasuredOpTimes times(program.executables.size());
+  for (std::size_t e = 0; e < result.op_times.size(); ++e)
+    for (const OpTime& op : result.op_times[e])
+      times[e].push_back(op.runs == 0 ? Seconds(0.0) : op.total / static_cast<double>(op.runs));
+  return measured_breakdown(program, RunParts(program, graph, cluster, costs), result.timeline, times);
 }
 
 std::string op_times_text(const std::vector<OpTimeRow>& rows, int devices, Seconds step) {

@@ -10,7 +10,7 @@
 #include "core/mesh/cluster.h"
 #include "core/plan/program/program.h"
 #include "executor/base/run_result.h"
-#include "simulator/report/run_parts.h"
+#include "simulator/report/step_breakdown.h"
 
 namespace meshwright {
 
@@ -29,6 +29,10 @@ struct OpTimeRow {
                                                   const CostModel& costs, const RunResult& result);
 // Rows of a kind and a pass become one.
 [[nodiscard]] std::vector<OpTimeRow> by_kind(const std::vector<OpTimeRow>& rows);
+
+// Where the time of the last step went; by the times of ops where `result` has them.
+[[nodiscard]] StepBreakdown time_of_run(const Program& program, const Graph& graph, const Cluster& cluster,
+                                        const CostModel& costs, const RunResult& result);
 
 // The table by kind, and the works that take longest; `devices` x `step` is all time there is.
 [[nodiscard]] std::string op_times_text(const std::vector<OpTimeRow>& rows, int devices, Seconds step);

@@ -5,6 +5,7 @@
 #include "report/page/chart_html.h"
 #include "report/page/run_sections.h"
 #include "report/page/step_sections.h"
+#include "report/page/time_section.h"
 #include "report/page/timings_section.h"
 #include "report/page/tracks_data.h"
 
@@ -17,6 +18,10 @@ Tracks measured_tracks(const MeasuredRun& run) {
   return tracks_of(run.result.timeline, row_devices(run.plan, run.loaded.program, nullptr), ShownMessages::All);
 }
 
+TimeOfPage measured_time(const MeasuredRun& run) { return {run.plan, run.loaded.program, run.time}; }
+
+Json op_times_of(const Page& page) { return page.document.value("op_times", Json()); }
+
 // Where devices share GPUs, the prediction has other tasks than the run, and only what was measured is shown.
 void add_measured_alone(Page& page, const MeasuredRun& run) {
   Tracks tracks = measured_tracks(run);
@@ -24,6 +29,7 @@ void add_measured_alone(Page& page, const MeasuredRun& run) {
   PageSection timeline = timeline_section(tracks);
   timeline.title = "Measured timeline";
   timeline.lead = "The last step as it was measured. " + timeline.lead;
+  page.sections.push_back(measured_time_section(measured_time(run), nullptr, op_times_of(page)));
   page.sections.push_back(std::move(timeline));
   add_tracks(page, tracks);
   page.sections.push_back(measured_memory_section(page.document, nullptr));
@@ -41,13 +47,10 @@ void add_both(Page& page, const MeasuredRun& run, const ProfileSource& profile) 
   const Tracks predicted = tracks_of(simulated.step, run.plan, program, of.graph, nullptr);
   const Tracks pairs = paired(predicted, measured_tracks(run));
   const TimingNames names{"predicted", "measured"};
+  const TimeOfPage predicted_time = time_of(of);
+  page.sections.push_back(measured_time_section(measured_time(run), &predicted_time, op_times_of(page)));
   page.sections.push_back(paired_timeline_section(page, pairs, names));
   page.sections.push_back(differences_section(pairs, names));
-  if (breakdown) {
-    PageSection time = time_section(of);
-    time.title = "Where the predicted time goes";
-    page.sections.push_back(std::move(time));
-  }
   page.sections.push_back(stages_section(of, predicted));
   page.members["stages"] = stages_json(of);
   const PageSection memory = memory_section(of, predicted);

@@ -9,6 +9,8 @@
 #include "cli/documents/search/front.h"
 #include "cli/documents/search/lost.h"
 #include "cli/documents/search/step_times.h"
+#include "cli/documents/step/breakdown_text.h"
+#include "cli/documents/step/step_text.h"
 #include "cli/options/stage_profiles.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
@@ -119,6 +121,7 @@ struct Extras {
   };
   std::optional<FreePlan> free = {};
   std::string within = "within these layers";  // of which plans the second lower bound is
+  std::string report_lines = {};               // where the time of a step goes, where that is asked for
 };
 
 // What the restricted plan loses to the free one, as a share of the free step.
@@ -193,6 +196,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.loaded.program, planned.loaded.check));
   text += memory_line(extras.forecast);
+  text += extras.report_lines;
   text += uneven_lines(extras.uneven);
   if (!extras.prices.empty()) text += fmt::format("# price {}\n", to_text(price_of(plan, extras.prices)));
   text += search_line(planned.result.log);
@@ -237,7 +241,10 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   json["seed"] = seed;
   json["costs"] = costs.source;
   json["cost_basis"] = basis_json(prediction.costs);
-  if (!plan.conditions.empty()) json["conditions"] = plan.conditions;
+  if (!plan.conditions.empty()) {
+    json["conditions"] = plan.conditions;
+    json["circumstances"] = to_sentences(conditions_of(conditions_from_plan(plan.conditions)));
+  }
   json["step_time_s"] = plan.predicted.step_time.si();
   add_forecast(json, extras.forecast);
   json["lower_bound_s"] = plan.predicted.lower_bound.si();
@@ -279,15 +286,27 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   return json;
 }
 
+struct StepApart {
+  StepRequest request;
+  SimulatedPlan simulated = {};
+  Breakdown breakdown = {};
+};
+
 // The step again with the names of its tasks, which a search does without.
+StepApart take_apart(const Plan& plan, const Costs& costs) {
+  StepApart apart{.request = conditions_of(conditions_from_plan(plan.conditions))};
+  apart.request.name_tasks = true;
+  apart.simulated = simulated_plan(plan, "the plan", costs, apart.request, DeviceFolding::WherePossible);
+  apart.breakdown = find_breakdown(apart.simulated, plan, costs);
+  return apart;
+}
+
 void write_page(const PredictedPlan& planned, const Costs& costs, const PlanReport& report, Json document,
-                const ConsideredPlans& considered, const ProfileSource& profile) {
-  StepRequest request = conditions_of(conditions_from_plan(planned.plan.conditions));
-  request.name_tasks = true;
-  const SimulatedPlan simulated = simulated_plan(planned.plan, "--html", costs, request, DeviceFolding::WherePossible);
+                const ConsideredPlans& considered, const ProfileSource& profile, const StepApart& apart) {
+  const auto& [request, simulated, breakdown] = apart;
   document.erase("planning_wall_s");  // the only member that differs from run to run
   Page page{.verb = report.verb, .document = std::move(document)};
-  add_step_page(page, planned.plan, simulated, find_breakdown(simulated, planned.plan, costs));
+  add_step_page(page, planned.plan, simulated, breakdown);
   add_sharding(page, planned.plan, *simulated.loaded.graph, costs);
   page.sections.push_back(lost_section(considered, planned.plan));
   const CostChoice choice{profile, planned.plan.software};
@@ -372,8 +391,17 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
     const std::string title = fmt::format("Plans of {} on {}", planned.plan.model.name, planned.plan.cluster.name);
     write_file(report.svg, front_chart(points, axes_from_text(report.axes, points, "--axes"), title).file());
   }
-  const Json json = to_json(planned, costs, report, extras, seed, *considered);
-  if (!report.html.empty()) write_page(planned, costs, report, json, *considered, options.profile);
+  Json json = to_json(planned, costs, report, extras, seed, *considered);
+  if (report.report || !report.html.empty()) {
+    const StepApart apart = take_apart(planned.plan, costs);
+    const SimulatedPlan& simulated = apart.simulated;
+    if (report.report) {
+      add_breakdown(json, apart.breakdown, simulated.loaded.program, simulated.alike());
+      extras.report_lines = breakdown_text(apart.breakdown, simulated.loaded.program) +
+                            report_text(simulated.step, simulated.loaded, simulated.alike());
+    }
+    if (!report.html.empty()) write_page(planned, costs, report, json, *considered, options.profile, apart);
+  }
   if (options.json) return print(json);
   print(document(planned, costs, report, extras));
   tell(fmt::format("planning took {:.3f} s", planned.wall.si()));

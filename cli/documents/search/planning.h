@@ -60,6 +60,7 @@ struct PlanReport {
   std::shared_ptr<FinishedSearch> finished = {};        // of the same options and cluster, in the place of a search
   std::string svg = {};                                 // where the front is drawn; "": nowhere
   std::string axes = {};                                // of the picture
+  bool report = false;                                  // also tell where the time of a step goes
   bool free_plan = true;  // with a framework: also search for the plan without its restrictions
 };
 void plan_and_report(const PlanningOptions& options, const Cluster& cluster, const Costs& costs,

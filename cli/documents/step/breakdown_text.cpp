@@ -154,13 +154,19 @@ std::string breakdown_text(const Breakdown& breakdown, const Program& program) {
          passes_table(breakdown.step) + moves_table(breakdown.step, program) + ops_table(breakdown);
 }
 
-void add_breakdown(Json& json, const Breakdown& breakdown, const Program& program, const FoldedDevices* folded) {
+std::string measured_breakdown_text(const StepBreakdown& step, const Program& program) {
+  return fmt::format("# where each device's time went in the last step, of {} ms\n",
+                     in_milliseconds(to_seconds(step.step))) +
+         kinds_table(step) + "# and in which pass\n" + passes_table(step) + moves_table(step, program);
+}
+
+void add_time(Json& json, const StepBreakdown& step, const Program& program, const FoldedDevices* folded) {
   Json& time = json["time"];
-  time["step_ps"] = breakdown.step.step.ps;
+  time["step_ps"] = step.step.ps;
   Json& groups = time["devices"] = Json::array();
   std::map<std::pair<StageId, std::string>, std::size_t> known;  // by all that is said of them
   std::vector<std::vector<int>> numbers;
-  for (const DeviceBreakdown& device : breakdown.step.devices) {
+  for (const DeviceBreakdown& device : step.devices) {
     Json parts = parts_json(device.parts, program.stages[device.stage.index()].mesh);
     const auto [same, is_new] = known.try_emplace({device.stage, parts.dump()}, numbers.size());
     if (is_new) {
@@ -179,6 +185,10 @@ void add_breakdown(Json& json, const Breakdown& breakdown, const Program& progra
     std::sort(numbers[i].begin(), numbers[i].end());
     groups[i]["devices"] = ranges_json(numbers[i]);
   }
+}
+
+void add_breakdown(Json& json, const Breakdown& breakdown, const Program& program, const FoldedDevices* folded) {
+  add_time(json, breakdown.step, program, folded);
   Json& ops = json["top_ops"] = Json::array();
   for (std::size_t i = 0; i < std::min(kOps, breakdown.ops.size()); ++i) {
     const TopOp& op = breakdown.ops[i];

@@ -57,12 +57,11 @@ SimulatedPlan simulated_plan(const Plan& plan, const std::string& path, const Co
                          : simulated_under_circumstances(plan, path, costs, request, folding, threads);
 }
 
-std::optional<Breakdown> find_breakdown(const SimulatedPlan& simulated, const Plan& plan, const Costs& costs) {
+Breakdown find_breakdown(const SimulatedPlan& simulated, const Plan& plan, const Costs& costs) {
   const Program& program = simulated.loaded.program;
   const RunParts parts(program, *simulated.loaded.graph, plan.cluster, *costs.model);
-  auto step = breakdown_of(simulated.step, program, parts, simulated.alike());
-  if (!step) return std::nullopt;
-  return Breakdown{*std::move(step), top_ops(program, *simulated.loaded.graph, parts, *costs.model, simulated.alike())};
+  return {breakdown_of(simulated.step, program, parts, simulated.alike()),
+          top_ops(program, *simulated.loaded.graph, parts, *costs.model, simulated.alike())};
 }
 
 }  // namespace meshwright

@@ -29,8 +29,7 @@ enum class DeviceFolding { Never, WherePossible };
 [[nodiscard]] SimulatedPlan simulated_plan(const Plan& plan, const std::string& path, const Costs& costs,
                                            const StepRequest& request, DeviceFolding folding, int threads = 1);
 
-// nullopt: steps run into one another. REQUIRES: the request had name_tasks; `costs` as then.
-[[nodiscard]] std::optional<Breakdown> find_breakdown(const SimulatedPlan& simulated, const Plan& plan,
-                                                      const Costs& costs);
+// REQUIRES: the request had name_tasks; `costs` as then.
+[[nodiscard]] Breakdown find_breakdown(const SimulatedPlan& simulated, const Plan& plan, const Costs& costs);
 
 }  // namespace meshwright

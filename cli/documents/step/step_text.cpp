@@ -25,28 +25,6 @@ double share_of(SimTime part, SimTime whole) {
   return whole.ps == 0 ? 0.0 : static_cast<double>(part.ps) / static_cast<double>(whole.ps);
 }
 
-// Means over the devices of one stage.
-struct StageShares {
-  double compute = 0.0, communication = 0.0, bubble = 0.0, idle = 0.0;
-};
-
-std::vector<StageShares> stage_shares(const StepSimulation& step, const Program& program) {
-  const std::vector<DeviceShares> devices = device_shares(step.tasks.graph, step.times);
-  std::vector<StageShares> shares;
-  for (const ProgramStage& stage : program.stages) {
-    StageShares& own = shares.emplace_back();
-    const double weight = 1.0 / static_cast<double>(stage.devices.size());
-    for (const DeviceId device : stage.devices) {
-      const DeviceShares& its = devices[device.index()];
-      own.compute += weight * share_of(its.compute, step.times.step);
-      own.communication += weight * share_of(its.communication, step.times.step);
-      own.bubble += weight * share_of(its.bubble, step.times.step);
-      own.idle += weight * share_of(its.idle, step.times.step);
-    }
-  }
-  return shares;
-}
-
 struct CriticalPath {
   std::vector<CriticalShare> shares;
   std::vector<CriticalSegment> segments;
@@ -129,13 +107,14 @@ struct DevicePeak {
 };
 
 // [stage] of its device with the highest.
-std::vector<DevicePeak> stage_peaks(const StepSimulation& step, const Program& program) {
+std::vector<DevicePeak> stage_peaks(const StepSimulation& step, const Program& program, const FoldedDevices* folded) {
   const std::vector<MemoryPeak> peaks = memory_peaks(step.tasks.graph, step.times);
   std::vector<DevicePeak> stages;
   for (const ProgramStage& stage : program.stages) {
     std::optional<DevicePeak> highest;
     for (const DeviceId device : stage.devices) {
-      const MemoryPeak& peak = peaks[device.index()];
+      const DeviceId like = folded == nullptr ? device : folded->representative[device.index()];
+      const MemoryPeak& peak = peaks[like.index()];
       const Bytes bytes = program.persistent_bytes[device.index()] + Bytes(static_cast<double>(peak.bytes));
       if (highest && bytes <= highest->bytes) continue;
       highest = {device, bytes, peak.time, peak.task ? task_text(step.tasks.graph, *peak.task) : "all the time"};
@@ -145,7 +124,7 @@ std::vector<DevicePeak> stage_peaks(const StepSimulation& step, const Program& p
   return stages;
 }
 
-std::string links_text(const StepSimulation& step) {
+std::string links_text(const StepSimulation& step, bool folded) {
   if (!step.network) {
     TextTable table({{"messages", ""}, {"busy", "(%)"}, {"channel", ""}});
     const std::vector<ChannelUse> channels = busiest_channels(step);
@@ -153,7 +132,8 @@ std::string links_text(const StepSimulation& step) {
     for (std::size_t c = 0; c < std::min(kRows, channels.size()); ++c)
       table.add_row({fmt::format("{}", channels[c].messages), in_percent(share_of(channels[c].busy, step.times.step)),
                      fmt::format("device {} to {}", channels[c].source.value, channels[c].destination.value)});
-    return "# busiest channels\n" + table.to_text();
+    return fmt::format("# busiest channels{}\n", folded ? ", those that carry the same listed once" : "") +
+           table.to_text();
   }
   const std::vector<NamedLink> links = named_links(step);
   if (links.empty()) return "# no two messages share a link\n";
@@ -166,16 +146,7 @@ std::string links_text(const StepSimulation& step) {
 
 }  // namespace
 
-std::string shares_text(const StepSimulation& step, const LoadedPlan& loaded) {
-  TextTable shares({{"stage", ""}, {"compute", "(%)"}, {"communication", "(%)"}, {"bubble", "(%)"}, {"idle", "(%)"}});
-  const std::vector<StageShares> stages = stage_shares(step, loaded.program);
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    shares.add_row({fmt::format("{}", s), in_percent(stages[s].compute), in_percent(stages[s].communication),
-                    in_percent(stages[s].bubble), in_percent(stages[s].idle)});
-  return "# where each device's time goes\n" + shares.to_text();
-}
-
-std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
+std::string report_text(const StepSimulation& step, const LoadedPlan& loaded, const FoldedDevices* folded) {
   const CriticalPath path = critical_path_of(step);
   TextTable critical({{"tasks", ""}, {"time", "(ms)"}, {"share", "(%)"}, {"waits", "(ms)"}, {"what", ""}});
   for (std::size_t i = 0; i < std::min(kRows, path.shares.size()); ++i) {
@@ -185,12 +156,14 @@ std::string report_text(const StepSimulation& step, const LoadedPlan& loaded) {
                       in_percent(share_of(share.time, step.times.step)), in_milliseconds(to_seconds(share.stretched)),
                       fmt::format("{} of stage {}", name_of(share.kind), share.stage.value)});
   }
-  std::string text =
-      fmt::format("# the critical path has {} tasks\n", path.tasks) + critical.to_text() + segments_text(path.segments);
-  text += links_text(step);
+  const std::string among =
+      step.steps() == 1 ? "" : fmt::format(" in {} steps that run into one another", step.steps());
+  std::string text = fmt::format("# the critical path has {} tasks{}\n", path.tasks, among) + critical.to_text() +
+                     segments_text(path.segments);
+  text += links_text(step, folded != nullptr);
 
   TextTable memory({{"stage", ""}, {"device", ""}, {"peak", "(GiB)"}, {"at", "(ms)"}, {"with", ""}});
-  const std::vector<DevicePeak> peaks = stage_peaks(step, loaded.program);
+  const std::vector<DevicePeak> peaks = stage_peaks(step, loaded.program, folded);
   for (std::size_t s = 0; s < peaks.size(); ++s)
     memory.add_row({fmt::format("{}", s), fmt::format("{}", peaks[s].device.value), in_gibibytes(peaks[s].bytes),
                     in_milliseconds(to_seconds(peaks[s].time)), peaks[s].what});

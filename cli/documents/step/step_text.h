@@ -11,10 +11,9 @@
 
 namespace meshwright {
 
-// A table of the shares of every stage: of steps that run into one another, which cannot be taken apart further.
-[[nodiscard]] std::string shares_text(const StepSimulation& step, const LoadedPlan& loaded);
-// Tables of the critical path, the fullest links and the memory.
-[[nodiscard]] std::string report_text(const StepSimulation& step, const LoadedPlan& loaded);
+// Tables of the critical path, the fullest links and the memory. `folded`: as the step was simulated.
+[[nodiscard]] std::string report_text(const StepSimulation& step, const LoadedPlan& loaded,
+                                      const FoldedDevices* folded);
 // What only some circumstances have: quantiles, goodput, what fetching the loss costs.
 [[nodiscard]] std::string outcome_text(const StepSimulation& step, const StepRequest& request,
                                        const std::optional<Goodput>& goodput);

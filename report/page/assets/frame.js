@@ -68,12 +68,13 @@ const page = (() => {
     return { found, step };
   }
 
-  function table(columns_, rows) {
+  function table(name, columns_, rows) {
     const made = document.createElement("table"), head = made.createTHead().insertRow();
-    for (const [name, kind] of columns_) {
+    made.setAttribute("aria-label", name);
+    for (const [title, kind] of columns_) {
       const cell = document.createElement("th");
       cell.scope = "col";
-      cell.textContent = name;
+      cell.textContent = title;
       if (kind) cell.className = kind;
       head.append(cell);
     }

@@ -17,7 +17,8 @@ page.parts.push(() => {
     line.className = "ways";
     cell.colSpan = row.children.length;
     wide.className = "wide";
-    wide.append(page.table([["spec", "c"], ["strategy", "c"], ["time, ms", "n"], ["memory, MiB", "n"], [""]],
+    wide.append(page.table(`All ways of ${row.firstElementChild.textContent}`,
+      [["spec", "c"], ["strategy", "c"], ["time, ms", "n"], ["memory, MiB", "n"], ["remark"]],
       ways[i].map(([spec, strategy, seconds, bytes, chosen, unproven]) => [spec, strategy, sign(fixed(seconds * 1e3, 3)),
         sign(fixed(bytes / 2 ** 20, 1)), chosen ? "chosen" : unproven ? "best found, not proven" : ""])));
     cell.append(wide);

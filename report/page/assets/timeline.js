@@ -179,9 +179,17 @@ page.parts.push(() => {
     context.fillStyle = colours.mark;
     context.fillRect(x, y - 1, 1, height + 2);
   }
+  // Shares stand on what moves, which would hide the small ones.
+  const foot_of = (track) => (track.communication[0] < track.communication[1] ? 9 : track.messages[0] < track.messages[1] ? 5 : 0);
   function draw_row(context, row, y, tall, plot, scale) {
-    if (row.track.shares || tasks_in_view(row.track.compute) * kExact > plot.width) draw_shares(context, row, y, tall, plot, scale);
-    else draw_blocks(context, row, y, tall, plot);
+    if (row.track.shares || tasks_in_view(row.track.compute) * kExact > plot.width) {
+      const foot = foot_of(row.track);
+      context.fillStyle = colours.idle;
+      context.fillRect(plot.left, y + tall - foot, plot.width, foot);
+      draw_shares(context, row, y, tall - foot, plot, scale);
+    } else {
+      draw_blocks(context, row, y, tall, plot);
+    }
     draw_moves(context, row, y, tall, plot);
     draw_end(context, row, y, tall, plot);
   }
@@ -456,7 +464,7 @@ page.parts.push(() => {
       for (let i = first_after(lane, state.from); i < lane[1] && begin[i] < state.to && listed.length < kListed; ++i)
         listed.push([whose(row), name_of(i), time(begin[i]), time(end[i] - begin[i]), critical[i] ? "yes" : ""]);
     }
-    const made = page.table([["devices"], ["task"], ["begins at", "n"], ["takes", "n"], ["critical"]], listed);
+    const made = page.table("The tasks in view", [["devices"], ["task"], ["begins at", "n"], ["takes", "n"], ["critical"]], listed);
     const box = document.createElement("div");
     box.className = "wide";
     box.append(made);

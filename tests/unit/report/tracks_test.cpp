@@ -139,21 +139,20 @@ TEST(SlowDevices, DoNotMultiply) {
   EXPECT_LE(step_under(request).ps, 1000 * step_under({}).ps);
 }
 
-StepOfPage page_of(const Made& made, const StepSimulation& step, const Prediction& prediction) {
-  return {.plan = *made.planned.plan,
-          .program = made.planned.program,
-          .graph = made.planned.graph,
-          .step = step,
-          .prediction = prediction};
-}
-
-TEST(StepSections, LeaveOutWhatThereIsNot) {
+TEST(StepSections, HaveARowForEveryTrackAndStage) {
   const Made made;
   const StepSimulation step = simulate_plain_step(made.planned.program, made.times, nullptr, true);
   const Prediction prediction = predict(made.planned.program, *made.costs);
+  const RunParts parts(made.planned.program, made.planned.graph, made.request.cluster, *made.costs);
+  const StepBreakdown breakdown = breakdown_of(step, made.planned.program, parts);
   Page page{.verb = "simulate"};
-  add_step_sections(page, page_of(made, step, prediction));  // without a breakdown
-  for (const PageSection& section : page.sections) EXPECT_NE(section.id, "time");
+  add_step_sections(page, {.plan = *made.planned.plan,
+                           .program = made.planned.program,
+                           .graph = made.planned.graph,
+                           .step = step,
+                           .prediction = prediction,
+                           .breakdown = breakdown,
+                           .ops = {}});
   EXPECT_EQ(page.members.at("tracks").size(), made.tracks(step).rows.size());
   EXPECT_EQ(page.members.at("stages").size(), made.planned.plan->stages.size());
 }

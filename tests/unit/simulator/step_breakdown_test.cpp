@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "simulator/report/measured_breakdown.h"
 #include "simulator/report/step_report.h"
 #include "simulator/report/step_terms.h"
 #include "simulator/report/top_ops.h"
@@ -35,7 +36,7 @@ struct Made {
     return simulate_step(*planned.plan, planned.graph, planned.program, times, *costs, conditions, 1);
   }
   [[nodiscard]] StepBreakdown breakdown(const StepSimulation& step) const {
-    return breakdown_of(step, planned.program, parts()).value();
+    return breakdown_of(step, planned.program, parts());
   }
 };
 
@@ -178,13 +179,86 @@ TEST(StepBreakdown, OfFoldedDevicesIsThatOfAll) {
   const ProgramTimes times = program_costs(small.loaded.program, *made.costs).times;
   const StepSimulation folded = simulate_plain_step(small.loaded.program, times, &small.folded, true);
   const RunParts parts(small.loaded.program, *small.loaded.graph, made.request.cluster, *made.costs);
-  const StepBreakdown few = breakdown_of(folded, small.loaded.program, parts, &small.folded).value();
+  const StepBreakdown few = breakdown_of(folded, small.loaded.program, parts, &small.folded);
   const StepBreakdown all = made.breakdown(made.simulate({}));
   EXPECT_LT(few.devices.size(), all.devices.size());
   EXPECT_EQ(few.count(), all.count());
   const TimeParts one = few.of_all(), other = all.of_all();
   ASSERT_EQ(one.size(), other.size());
   for (const auto& [part, time] : other) EXPECT_EQ(one.at(part).exposed, time.exposed) << name_of(part.kind);
+}
+
+// The steps run into one another; each still has the Runs of one.
+TEST(StepBreakdown, OfAStepThatAControllerIssuesHasTheWorkOfOne) {
+  for (const int fetch_every : {0, 1, 3}) {
+    const Made made(request_of("megatron:tp=2,pp=2"));
+    StepRequest request;
+    Controller& controller = request.controller.emplace();
+    controller.per_instruction = Seconds(1e-4);
+    controller.fetch = Seconds(1e-3);
+    controller.fetch_every = fetch_every;
+    const StepSimulation issued = made.simulate(request);
+    const StepBreakdown breakdown = made.breakdown(issued), plain = made.breakdown(made.simulate({}));
+    EXPECT_EQ(breakdown.step, issued.step);
+    // Without a fetch in every step one may begin before the one before it ends.
+    if (fetch_every == 1) {
+      EXPECT_GT(breakdown.step, plain.step);
+    }
+    const auto works = [](const TimePart& part) { return part.kind < TimeKind::Message; };
+    for (std::size_t d = 0; d < plain.devices.size(); ++d) {
+      EXPECT_EQ(exposed_of(breakdown.devices[d].parts), breakdown.step);
+      // Ends are rounded once, after the division by the number of steps.
+      EXPECT_NEAR(static_cast<double>(exposed(breakdown.devices[d].parts, works).ps),
+                  static_cast<double>(exposed(plain.devices[d].parts, works).ps), 2.0 * kTimeKinds);
+    }
+  }
+}
+
+// A simulated step read as a measured one, without messages: the split of passes is that of the costs.
+TEST(MeasuredBreakdown, OfASimulatedStepIsItsBreakdown) {
+  const Made made(request_of("shard"));
+  const StepSimulation step = made.simulate({});
+  const Timeline timeline = to_timeline(step.tasks.graph, step.times);
+  const MeasuredOpTimes none(made.planned.program.executables.size());
+  const StepBreakdown simulated = made.breakdown(step),
+                      measured = measured_breakdown(made.planned.program, made.parts(), timeline, none);
+  EXPECT_EQ(measured.step, simulated.step);
+  ASSERT_EQ(measured.devices.size(), simulated.devices.size());
+  for (std::size_t d = 0; d < simulated.devices.size(); ++d)
+    for (const auto& [part, time] : simulated.devices[d].parts) {
+      const auto same = measured.devices[d].parts.find(part);
+      ASSERT_NE(same, measured.devices[d].parts.end()) << name_of(part.kind);
+      EXPECT_NEAR(static_cast<double>(same->second.exposed.ps), static_cast<double>(time.exposed.ps), 100.0);
+    }
+}
+
+// One device: forward of 100, a gap of 20, backward of 200, and 30 until the step ends.
+TEST(MeasuredBreakdown, SplitsByTheTimesOfOpsAndCallsTheRestLaunches) {
+  const Made made([] {
+    PlanRequest request = ask(kModel, "cpu:1", "data", 32, std::int64_t{1});
+    return request;
+  }());
+  const Program& program = made.planned.program;
+  std::vector<Span> spans;
+  SimTime end{0};
+  for (const Instruction& instruction : program.devices.front()) {
+    if (instruction.kind != Instruction::Kind::Run) continue;
+    spans.push_back({Span::Kind::Forward, DeviceId(0), StageId(0), MicrobatchId(0), end, end + SimTime{100'000'000}});
+    end = spans.back().end + SimTime{20'000'000};
+  }
+  Timeline timeline{spans, end + SimTime{10'000'000}};
+  MeasuredOpTimes times;
+  for (const StageExecutable& executable : program.executables) times.emplace_back(executable.ops.size(), Seconds(0.0));
+  times[0][0] = Seconds(6e-5);  // of 100 us
+  const StepBreakdown found = measured_breakdown(program, made.parts(), timeline, times);
+  const auto runs = static_cast<std::int64_t>(spans.size());
+  const TimeParts& parts = found.devices.front().parts;
+  EXPECT_EQ(exposed_as(parts, TimeKind::Bubble), SimTime{(runs - 1) * 20'000'000});
+  EXPECT_EQ(exposed_as(parts, TimeKind::Idle), SimTime{30'000'000});
+  const TimeKind first = made.parts().part_of(program.executables[0], program.executables[0].ops[0]).kind;
+  ASSERT_NE(first, TimeKind::Launch);
+  EXPECT_EQ(exposed_as(parts, first), SimTime{60'000'000});
+  EXPECT_EQ(exposed_as(parts, TimeKind::Launch), SimTime{runs * 100'000'000 - 60'000'000});
 }
 
 // All of the computing time that is not the cost of a Run itself, which is a launch in the analytic model.
