@@ -5,7 +5,9 @@
 // of micro-batches. A device of the slowest stage is busy for B m, so a step takes at least B m; and T = sum of t +
 // (B - 1) m <= (n + B - 1) m. So a step takes at least T B / (n + B - 1), whatever the schedule.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 
 #include "core/planner/pipeline/stage_dp_branches.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
@@ -21,6 +23,7 @@ constexpr int kMaxRanked = 192;
 constexpr int kMaxBranching = 8;
 constexpr int kMaxOnOneMesh = 16;
 constexpr int kMaxRounds = 16;
+constexpr std::size_t kMaxStarts = 8;              // cuts whose best is improved, where programs are small
 constexpr int kMaxOfStages = 8, kFewOfStages = 1;  // by T, of one number of stages
 // Where several schedules are searched, all but the first stop after so many numbers of stages in a row whose best T is
 // so much worse.
@@ -72,6 +75,50 @@ void CandidateRanking::sort(Candidates& candidates, const CandidateRequest& requ
   sort_by_score(candidates.ranked, request);
 }
 
+std::vector<TablePipeline> CandidateRanking::moved(const TablePipeline& pipeline, const StageTable& table,
+                                                   const CandidateRequest& request) const {
+  std::vector<TablePipeline> found;
+  const auto time = [&](const StageCost& cost) {
+    return cost.time + cost.step / static_cast<double>(request.microbatches);
+  };
+  std::vector<int> devices(request.devices.size(), 0);
+  for (const TableStage& stage : pipeline.stages)
+    for (std::size_t group = 0; group < devices.size(); ++group)
+      devices[group] += table.slices()[stage.slice].devices[group];
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
+    for (int slice = 0; slice < static_cast<int>(table.slices().size()); ++slice) {
+      const TableStage& stage = pipeline.stages[s];
+      bool room = slice != stage.slice;
+      for (std::size_t group = 0; group < devices.size(); ++group)
+        room = room &&
+               devices[group] - table.slices()[stage.slice].devices[group] + table.slices()[slice].devices[group] <=
+                   request.devices[group];
+      if (!room) continue;
+      int fastest = -1;
+      for (int config = 0; config < table.configs(); ++config) {
+        const auto& cost = table.at(stage.first, stage.last, slice, config);
+        if (cost && (fastest < 0 || time(*cost) < time(*table.at(stage.first, stage.last, slice, fastest))))
+          fastest = config;
+      }
+      if (fastest < 0) continue;
+      found.push_back(pipeline);
+      found.back().stages[s].slice = slice;
+      found.back().stages[s].config = fastest;
+    }
+  for (std::size_t s = 0; s + 1 < pipeline.stages.size(); ++s)
+    for (const int by : {-1, 1}) {
+      TablePipeline other = pipeline;
+      TableStage &before = other.stages[s], &after = other.stages[s + 1];
+      before.last += by;
+      after.first += by;
+      const auto is_possible = [&](const TableStage& stage) {
+        return stage.first <= stage.last && table.at(stage.first, stage.last, stage.slice, stage.config).has_value();
+      };
+      if (is_possible(before) && is_possible(after)) found.push_back(std::move(other));
+    }
+  return found;
+}
+
 Candidates CandidateRanking::around(const TablePipeline& pipeline, const StageTable& table,
                                     const CandidateRequest& request) {
   std::vector<TablePipeline> others;
@@ -82,6 +129,8 @@ Candidates CandidateRanking::around(const TablePipeline& pipeline, const StageTa
       others.push_back(pipeline);
       others.back().stages[s].config = config;
     }
+  if (request.thorough && pipeline.chunks == 1)
+    for (TablePipeline& other : moved(pipeline, table, request)) others.push_back(std::move(other));
   return simulate_all(others, request);
 }
 
@@ -391,25 +440,46 @@ Candidates CandidateRanking::find(const StageTable& table, const CandidateReques
   return std::move(found);
 }
 
-// T does not count what stages send each other: the best is improved stage by stage.
+// T does not count what stages send each other: the best is improved stage by stage. The best of another cut may then
+// be better still.
 void CandidateRanking::improve(const StageTable& table, const CandidateRequest& request, Ranking& ranking) {
   Candidates& found = ranking.found;
+  if (request.few && traits_of(request.schedule).chunks == 1) return;
+  using Cut = std::vector<std::array<int, 3>>;  // [stage] layers and submesh
+  std::set<std::pair<int, Cut>> cuts;           // by chunks
+  std::vector<Candidate> starts;
+  for (const Candidate& candidate : found.ranked) {
+    if (starts.size() == (request.thorough ? kMaxStarts : 1)) break;
+    Cut cut;
+    for (const TableStage& stage : candidate.pipeline.stages) cut.push_back({stage.first, stage.last, stage.slice});
+    if (cuts.emplace(candidate.pipeline.chunks, std::move(cut)).second) starts.push_back(candidate);
+  }
+  for (const Candidate& start : starts) climb(start, table, request, found);
+  sort_by_score(found.ranked, request);
+}
+
+// Each round simulates all neighbours and moves to the best of them, as long as that is an improvement.
+void CandidateRanking::climb(Candidate best, const StageTable& table, const CandidateRequest& request,
+                             Candidates& found) {
   const bool chunked = traits_of(request.schedule).chunks != 1;
-  if (request.few && !chunked) return;
-  // Local search: each round simulates all neighbours of the best pipeline and moves to the best of them, as long as
-  // that is an improvement.
-  for (int round = 0; round < kMaxRounds && !found.ranked.empty() && !stopped(request); ++round) {
-    const TablePipeline best = found.ranked.front().pipeline;
+  for (int round = 0; round < kMaxRounds && !stopped(request); ++round) {
     std::vector<TablePipeline> others;
-    if (chunked) others = near_slowest(best, table, schedule_of(best, request));
+    if (chunked) others = near_slowest(best.pipeline, table, schedule_of(best.pipeline, request));
     std::erase_if(others, [&](const TablePipeline& other) { return !fits(other, table, request); });
-    Candidates near = chunked ? simulate_all(others, request) : around(best, table, request);
+    Candidates near = simulate_all(others, request);
+    if (!chunked || request.thorough) {
+      Candidates around = this->around(best.pipeline, table, request);
+      near.simulated += around.simulated;
+      std::move(around.ranked.begin(), around.ranked.end(), std::back_inserter(near.ranked));
+      sort_by_score(near.ranked, request);
+    }
     found.simulated += near.simulated;
     const auto next = std::find_if(near.ranked.begin(), near.ranked.end(), [&](const Candidate& candidate) {
       return fits(candidate.pipeline, table, request);
     });
-    if (next == near.ranked.end() || score(*next, request) >= score(found.ranked.front(), request)) break;
-    found.ranked.insert(found.ranked.begin(), std::move(*next));
+    if (next == near.ranked.end() || score(*next, request) >= score(best, request)) break;
+    best = std::move(*next);
+    found.ranked.push_back(best);
   }
 }
 

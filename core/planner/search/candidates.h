@@ -37,8 +37,10 @@ struct CandidateRequest {
   std::optional<int> stages;  // exactly this many
   std::vector<int> devices;   // per group, at most
   std::function<bool()> stop = {};
-  bool beyond_best = false;              // simulate the fixed number, as the best by its stages' times may not fit
-  OrAuto<int> chunks = Auto{};           // schedules with any number of stages per rank: this; Auto: 2 to kMaxChunks
+  bool beyond_best = false;     // simulate the fixed number, as the best by its stages' times may not fit
+  OrAuto<int> chunks = Auto{};  // schedules with any number of stages per rank: this; Auto: 2 to kMaxChunks
+  // `around` also moves borders and changes submeshes, and the best of several cuts is improved.
+  bool thorough = false;
   bool few = false;                      // one of several schedules: the best by T of each number of stages will do
   std::vector<TablePipeline> like = {};  // of other schedules with one stage per rank: simulated too
   // Pipelines whose stages alone take as much are of no use: an order of pipelines ends where all others do.
@@ -74,9 +76,13 @@ class CandidateRanking {
   [[nodiscard]] Candidates find(const StageTable& table, const CandidateRequest& request);
   // The first by T (stage_dp.h, chunked_pipelines.h) that fits by the table's estimate; nullopt: none does.
   [[nodiscard]] std::optional<TablePipeline> first_by_cost(const StageTable& table, const CandidateRequest& request);
-  // Those that differ from `pipeline` in one stage's configuration, by what the goal asks for.
+  // Those that differ from `pipeline` in one stage's configuration, by what the goal asks for; `thorough`: or in one
+  // stage's submesh, with the fastest configuration on it, or in one border by one layer.
   [[nodiscard]] Candidates around(const TablePipeline& pipeline, const StageTable& table,
                                   const CandidateRequest& request);
+  // The pipelines that `thorough` adds to these.
+  [[nodiscard]] std::vector<TablePipeline> moved(const TablePipeline& pipeline, const StageTable& table,
+                                                 const CandidateRequest& request) const;
   // Those of them that have a place, by what the goal asks for.
   [[nodiscard]] Candidates simulate_all(const std::vector<TablePipeline>& pipelines, const CandidateRequest& request);
   // Candidates of several tables, by what the goal asks for.
@@ -124,6 +130,8 @@ class CandidateRanking {
   template <class Visit>
   void each_shape(const StageTable& table, const CandidateRequest& request, const Visit& visit);
   void improve(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
+  // Adds what a local search that starts from `best` passes through.
+  void climb(Candidate best, const StageTable& table, const CandidateRequest& request, Candidates& found);
   // Pipelines that differ from this in a border or a configuration of a stage on its slowest rank.
   [[nodiscard]] std::vector<TablePipeline> near_slowest(const TablePipeline& pipeline, const StageTable& table,
                                                         const ChunkedSchedule& schedule) const;

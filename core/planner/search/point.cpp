@@ -178,6 +178,11 @@ std::vector<int> ModelCut::layer_starts() const {
   return starts;
 }
 
+bool is_large(const PlanRequest& request, std::int64_t microbatches) {
+  constexpr std::int64_t kLarge = 2048;  // devices times micro-batches
+  return request.cluster.devices() * microbatches > kLarge;
+}
+
 StageProfileTable stage_profile_of(const PlanRequest& request, const Point& point) {
   return point.spans.search->profile(profile_key(request, *point.cut, point.spans.memory));
 }
@@ -212,6 +217,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
         .one_stage = request.search.method.one_stage(),
         .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
         .only_from = only_from,
+        .every_step_weight = !is_large(request, cut.training.batch),
         .hosts_apart = request.cluster.hosts() > 1,
         .stage_costs = stage_costs,
         .threads = request.threads,
@@ -373,7 +379,8 @@ CandidateRequest candidate_request(SearchContext& context, const Point& point, S
                           .stages = point.space.stages,
                           .devices = {},
                           .stop = [&context] { return context.stopped(); },
-                          .chunks = context.request.search.chunks};
+                          .chunks = context.request.search.chunks,
+                          .thorough = !is_large(context.request, training.batch)};
   for (const HostGroup& group : context.request.cluster.groups)
     wanted.devices.push_back(group.hosts / of.fewer_hosts * group.devices_per_host);
   return wanted;

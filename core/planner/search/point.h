@@ -91,6 +91,10 @@ struct GivenModel {
 // (StageSpace::fixed), or has one.
 [[nodiscard]] TablePipeline given_pipeline(const PlanRequest& request, const Point& point);
 
+// Whether programs of so many micro-batches take long to lower: then few of them are. If so even with one sample in
+// each, fewer shardings and pipelines are offered as well.
+[[nodiscard]] bool is_large(const PlanRequest& request, std::int64_t microbatches);
+
 // The step `span` alone, for one-stage methods that ask for another amount of memory. With `way`, an index into what
 // each layer's recomputation is chosen from: every layer is recomputed so. `only_from`: as of
 // StageSearchOptions.

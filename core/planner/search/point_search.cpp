@@ -13,7 +13,6 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::int64_t kLarge = 2048;  // devices times micro-batches of a program that takes long to lower
 // Relative difference of times that are taken for equal; where programs are small they are, to their rounding, and
 // so many of them are lowered.
 constexpr double kTwin = 1e-3, kSmallTwin = 1e-6;
@@ -48,7 +47,7 @@ void PointSearch::Progress::note(const Fitting& fitting) {
   if (!best || fitting.score < best->score) best = fitting;
 }
 
-bool PointSearch::is_large() const { return context_.request.cluster.devices() * point_.microbatches() > kLarge; }
+bool PointSearch::is_large() const { return meshwright::is_large(context_.request, point_.microbatches()); }
 
 double PointSearch::spare_share() const { return is_large() ? 1.0 : kSpareMemory; }
 
