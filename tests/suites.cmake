@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Read by ctest before it runs: one test per suite of a test program, so that a process is started per suite and not per
-# case. A suite whose cases are all left out (exit code 77, test_main.cpp) is skipped.
+# case. A suite whose cases are all left out (exit code 77, run_tests.h) is skipped.
 #   program   the test program
 #   prefix    of the tests' names
 #   label     of the tests
@@ -20,7 +20,7 @@ if(NOT EXISTS "${listed}" OR "${program}" IS_NEWER_THAN "${listed}" OR "${CMAKE_
   foreach(suite IN LISTS suites)
     string(REGEX REPLACE "^\n(.*)\\.$" "\\1" suite "${suite}")
     string(APPEND tests "add_test([=[${prefix}.${suite}]=] [=[${program}]=] [=[--gtest_filter=${suite}.*]=])\n"
-                        "set_tests_properties([=[${prefix}.${suite}]=] PROPERTIES LABELS ${label} TIMEOUT 900 SKIP_RETURN_CODE 77)\n")
+                        "set_tests_properties([=[${prefix}.${suite}]=] PROPERTIES LABELS ${label} TIMEOUT 1800 SKIP_RETURN_CODE 77)\n")
   endforeach()
   file(WRITE "${listed}" "${tests}")
 endif()

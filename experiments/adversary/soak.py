@@ -290,13 +290,17 @@ def main():
     parser.add_argument("--minutes", type=float, default=20)
     given = parser.parse_args()
     soak = Soak(given.meshwright, given.seed)
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # either leaves no mount behind
     begin, grids, wrong = time.monotonic(), 0, 0
-    while soak.points < given.points or time.monotonic() - begin < 60 * given.minutes:
-        grids += 1
-        wrong += 0 if soak.grid() else 1
-        if grids % 50 == 0:
-            print(f"{(time.monotonic() - begin) / 60:.1f} min: {grids} sweeps, {soak.points} points, {wrong} wrong", flush=True)
-    shutil.rmtree(soak.root)
+    try:
+        while soak.points < given.points or time.monotonic() - begin < 60 * given.minutes:
+            grids += 1
+            wrong += 0 if soak.grid() else 1
+            if grids % 50 == 0:
+                print(f"{(time.monotonic() - begin) / 60:.1f} min: {grids} sweeps, {soak.points} points, {wrong} wrong", flush=True)
+    except KeyboardInterrupt:
+        print("ended before its time")
+    shutil.rmtree(soak.root, ignore_errors=True)
     print(f"seed {given.seed}, {(time.monotonic() - begin) / 60:.1f} min" + ("" if soak.clock else "; clocks were left alone: there is no C compiler (cc)"))
     print("sweeps | points | points looked at again | wrong")
     print(f"{grids} | {soak.points} | {soak.looked_at} | {wrong}")

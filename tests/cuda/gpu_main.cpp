@@ -5,12 +5,13 @@
 #include <cstdio>
 
 #include "kernels/cuda/runtime/stream.h"
+#include "tests/run_tests.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (!testing::GTEST_FLAG(list_tests) && meshwright::kernels::cuda::device_count() == 0) {
     std::printf("[  SKIPPED ] %s\n", meshwright::kernels::cuda::why_none().c_str());
-    return 77;  // skipped, to ctest
+    return meshwright::kLeftOut;
   }
-  return RUN_ALL_TESTS();
+  return meshwright::run_tests();
 }

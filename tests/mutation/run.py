@@ -190,6 +190,8 @@ def main():
         sys.exit("mutation: TREE is this repository itself; give a copy, its sources are overwritten")
     names = sources_of(tree, arguments.only)
     subprocess.run(["git", "checkout", "-q", "--", *FOLDERS], cwd=tree, check=True)
+    if any(b"mw_mutant::" in (tree / name).read_bytes() for name in names):
+        sys.exit("mutation: the sources that TREE's last commit holds are mutated; give a tree of another commit")
     if not (tree / "build/release/compile_commands.json").exists():
         subprocess.run(["cmake", "--preset", "release", "-DMESHWRIGHT_CUDA=OFF"], cwd=tree, check=True, stdout=subprocess.DEVNULL)
     sources = []

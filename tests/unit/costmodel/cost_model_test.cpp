@@ -230,6 +230,7 @@ TEST_F(Profiled, SaysWhereEachComputeTimeComesFrom) {
   EXPECT_PRICED(costs->compute(contraction(1000, 9)), 100, Basis::Interpolated);    // halfway on both logarithmic axes
   EXPECT_PRICED(costs->compute(contraction(50, 9)), 5, Basis::Interpolated);        // the first rate: 0.1 s per flop
   EXPECT_PRICED(costs->compute(contraction(20000, 9)), 2000, Basis::Interpolated);  // the last rate
+  EXPECT_PRICED(costs->compute(contraction(0, 0)), 1, Basis::Modelled);             // nothing to measure by: a launch
   EXPECT_PRICED(costs->compute(contraction(1000, 9, DType::F64)), 100, Basis::Modelled);  // 1000 flop at 10/s
   EXPECT_PRICED(costs->compute(addition(50)), 5, Basis::Modelled);
 }

@@ -132,6 +132,29 @@ TEST(PhysicalTerms, UnfusedAttentionOfAWidthThatIsNoMultipleOfEightIsSlow) {
   EXPECT_NEAR(model->compute(odd).time.si(), products + moved / kMemory, 1e-12);
 }
 
+TEST(PhysicalTerms, FusedAttentionTakesItsSoftwaresFactors) {
+  const auto seconds = [](const SoftwareProfile& software, const char* cluster, const char* mask) {
+    const std::string signature =
+        fmt::format("grouped_attention bf16 [a=2,b=1024,c=8,d=1,e=64][a,f=4096,c,e][a,f,c,e]->[a,b,c,d,e]{}", mask);
+    return make_physical_cost_model(find_cluster(cluster), software)
+        ->compute({OpKind::GroupedAttention, DType::BF16, Flops(1.0), Bytes(1.0), signature})
+        .time.si();
+  };
+  SoftwareProfile software = plain();
+  software.sustained = 2.0;
+  software.attention_factor = 3.0;
+  EXPECT_NEAR(seconds(software, "dgx-a100:1", " causal"), 6 * seconds(plain(), "dgx-a100:1", " causal"), 1e-9);
+  software.attention_on_newer = 5.0;
+  EXPECT_NEAR(seconds(software, "dgx-a100:1", " causal"), 6 * seconds(plain(), "dgx-a100:1", " causal"), 1e-9);
+  for (const char* newer : {"dgx-h100:1", "dgx-b200:1"})
+    EXPECT_NEAR(seconds(software, newer, " causal"), 30 * seconds(plain(), newer, " causal"), 1e-9) << newer;
+  // Only a causal mask has a triangle to balance.
+  SoftwareProfile in_order = plain();
+  in_order.balances_causal = false;
+  EXPECT_EQ(seconds(in_order, "dgx-a100:1", ""), seconds(plain(), "dgx-a100:1", ""));
+  EXPECT_NE(seconds(in_order, "dgx-a100:1", " causal"), seconds(plain(), "dgx-a100:1", " causal"));
+}
+
 TEST(PhysicalTerms, ParametersThatTravelBesideAPassHideBehindIt) {
   SoftwareProfile software = plain();
   software.contention = 0.25;

@@ -98,7 +98,7 @@ TEST(FitCluster, MemoryIsAsFastAsTheBestOpThatTouchesAllItsBytes) {
                                        op(OpKind::Embedding, 0.0, 1e12, 1.0),
                                        op(OpKind::PickLabel, 0.0, 1e12, 1.0),
                                        op(OpKind::EmbeddingBackward, 0.0, 1e12, 1.0),
-                                       product(1, 1)};
+                                       op(OpKind::Contract, 1e9, 1e12, 1.0)};
   const Cluster measured = fitted(ops);
   EXPECT_NEAR(measured.only().device.memory_bandwidth.si(), 20e9, 1.0);
   EXPECT_NEAR(measured.only().device.memory_efficiency, 15.0 / 20, 1e-9);
