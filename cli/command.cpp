@@ -113,26 +113,35 @@ void refuse_odd_values(const CLI::App& verb) {
 
 }  // namespace
 
-void run_command(Context& context, const std::vector<std::string>& words) {
-  CLI::App app(
-      "Finds the fastest way to train a neural network on a cluster of accelerators, and proves it by running it.",
-      "meshwright");
-  app.set_version_flag("--version", "meshwright " MESHWRIGHT_VERSION);
-  app.require_subcommand(0, 1);
-  app.footer(
+CommandLine::CommandLine(Context& context, const std::vector<std::string>& words)
+    : context_(context),
+      app_(std::make_unique<CLI::App>(
+          "Finds the fastest way to train a neural network on a cluster of accelerators, and proves it by running it.",
+          "meshwright")) {
+  app_->set_version_flag("--version", "meshwright " MESHWRIGHT_VERSION);
+  app_->require_subcommand(0, 1);
+  app_->footer(
       "Exit codes: 0 success, 2 wrong input, 3 a bug in meshwright, 4 a system error (file, memory, output), 5 no "
       "feasible plan, 6 an interrupted sweep or profile.\nExample:\n  meshwright plan --model gpt-2.6b --cluster "
       "p3.16xlarge:2 -o plan.json");
   context.command_line = printable(join({"meshwright", join(words, " ")}, words.empty() ? "" : " "));
-  app.add_flag_callback("--quiet", be_quiet, "say nothing on stderr but warnings and errors: no progress, no times");
-  add_verbs(app, context);
-  for (CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) verb->fallthrough();
-  refuse_unknown_names(app, words);
-  if (parse(app, words)) return;
+  app_->add_flag_callback("--quiet", be_quiet, "say nothing on stderr but warnings and errors: no progress, no times");
+  add_verbs(*app_, context);
+  for (CLI::App* verb : app_->get_subcommands([](const CLI::App*) { return true; })) verb->fallthrough();
+  refuse_unknown_names(*app_, words);
+  answered_ = parse(*app_, words);
+  if (answered_) return;
   require(static_cast<bool>(context.action), "no verb was given; `meshwright --help` lists all of them.");
-  for (const CLI::App* verb : app.get_subcommands()) refuse_odd_values(*verb);
-  context.action();
+  for (const CLI::App* verb : app_->get_subcommands()) refuse_odd_values(*verb);
 }
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::run() {
+  if (!answered_) context_.action();
+}
+
+void run_command(Context& context, const std::vector<std::string>& words) { CommandLine(context, words).run(); }
 
 Failure current_failure() {
   const auto of = [](int code, const std::string& sentence) { return Failure{code, said(sentence)}; };

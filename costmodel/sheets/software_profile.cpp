@@ -55,7 +55,9 @@ SoftwareProfile profile_from_json(const Json& json, const std::vector<SoftwarePr
   SoftwareProfile profile;
   if (json.contains("like")) profile = profile_of(get<std::string>(json, "like", place), known, place + ": like: ");
   profile.name = get<std::string>(json, "name", place);
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& item : json.items()) {
+    const std::string key = item.key();
+    const Json& value = item.value();
     // `mixtures`: where the numbers of mixtures of experts come from.
     if (key == "name" || key == "format" || key == "like" || key == "mixtures") continue;
     if (key == "fitted") {  // where the numbers come from

@@ -25,7 +25,8 @@
   MW_TARGET(table_file)       \
   MW_TARGET(option_text)      \
   MW_TARGET(database)         \
-  MW_TARGET(weight_file)
+  MW_TARGET(weight_file)      \
+  MW_TARGET(command_line)
 
 // The build gives each target's function its own name.
 #define MW_DECLARE(name) extern "C" int fuzz_##name(const std::uint8_t* data, std::size_t size);

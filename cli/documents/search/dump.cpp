@@ -101,8 +101,9 @@ std::string stages_csv(const PredictedPlan& planned, const ConsideredPlan& chose
       forward = times.forward, backward = times.backward, update = times.update;
       peak = stage_peak(planned.loaded.program.stages[*stage], planned.loaded.check.peak_memory);
     }
-    const auto bytes = [&](Bytes StageMemory::*kind) {
-      return costs.memory ? std::optional(*costs.memory.*kind) : std::nullopt;
+    const auto& memory = costs.memory;
+    const auto bytes = [&memory](Bytes StageMemory::*kind) {
+      return memory ? std::optional(*memory.*kind) : std::nullopt;
     };
     const StagePlace& place = name.place;
     table.row(stage, place.first, place.last, place.submesh.hosts, place.submesh.devices_per_host, place.submesh.group,

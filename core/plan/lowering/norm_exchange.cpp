@@ -66,14 +66,15 @@ void declare_norm_exchange(LoweringState& state) {
     if (const auto norm = operand(op, "norm")) state.norm = norm;
   }
   if (!state.norm) return;
-  const auto& [stages, updating] = find_readers(state, updates);
+  const Readers readers = find_readers(state, updates);
+  const std::vector<int>& stages = readers.stages;
   if (stages.size() < 2) return;
 
   const TensorId norm = *state.norm;
   NormExchange exchange;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const auto add = [&](const char* name) { return state.add_buffer(stages[i], norm, ShardingSpec{}, false, name); };
-    if (i < updating) exchange.part.emplace(stages[i], add("gradient_norm.part"));
+    if (i < readers.updating) exchange.part.emplace(stages[i], add("gradient_norm.part"));
     exchange.whole.emplace(stages[i], i == 0 ? exchange.part.at(stages[0]) : add("gradient_norm"));
   }
   std::vector<int> heads;  // the first of each rank; one with a part where its rank has one
@@ -85,7 +86,7 @@ void declare_norm_exchange(LoweringState& state) {
     const int parent = is_head ? (heads.empty() ? child : heads[(heads.size() - 1) / kChildren]) : *head;
     if (is_head) heads.push_back(child);
     if (i == 0) continue;
-    if (i < updating)
+    if (i < readers.updating)
       exchange.gathered.push_back(
           {norm, child, parent, Phase::Update, exchange.part.at(child), exchange.part.at(parent)});
     exchange.spread.push_back(

@@ -222,8 +222,9 @@ class Placer {
   }
   [[nodiscard]] Seconds crossing(const Assignment& placed) const {
     Seconds sum(0);
-    for (const auto& [pair, of] : traffic_) {
-      const double within = shared(placed, pair.first, pair.second);
+    for (const auto& traffic : traffic_) {
+      const auto& of = traffic.second;
+      const double within = shared(placed, traffic.first.first, traffic.first.second);
       const auto on = [&](const LinkCost& link, double share) {
         return link.beta * Bytes(of.bytes * share) + share * of.messages * link.alpha;
       };

@@ -17,6 +17,7 @@ class DualBound {
   // Keeps a reference. REQUIRES: every label has a partner across every edge, as presolve leaves it. `multipliers`:
   // (step, value) of the rows to begin with, steps ascending; those of other steps are passed over.
   explicit DualBound(const Reduced& reduced, const std::vector<std::pair<int, double>>& multipliers = {});
+  DualBound(const DualBound&) = default;
   DualBound& operator=(const DualBound&) = delete;
   // Forgets how the steps went so far. Too short a pace never finds out that the messages have moved on; and what held
   // one bound back is not what holds back a copy, which goes on from the same messages and multipliers.

@@ -109,6 +109,22 @@ TEST(AttentionMasks, HoldPositionsAsAttributes) {
     }
 }
 
+// A mask of lengths hides nothing of a whole sequence, so that it is not causal unless the file says so.
+TEST(AttentionMasks, OfLengthsAreOperandsAndNotCausal) {
+  for (const bool causal : {false, true}) {
+    Attention a;
+    const int lengths = a.b.input("lengths", {kBatchProbe}, true);
+    const Module module = a.made([&](int scores) {
+      const int kept = a.b.compare(Comparison::Less, a.columns, a.b.reshape(lengths, {kBatchProbe, 1, 1, 1}));
+      return a.b.binary(Kind::Add, scores, a.added(causal ? a.both(kept, a.seen()) : kept));
+    });
+    const Node* found = attention_of(module);
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->details.causal, causal);
+    EXPECT_EQ(mask_of(module, *found), (Shape{kBatchProbe, causal ? kSeq : 1, kSeq}));
+  }
+}
+
 // Sequences that are packed into one see themselves alone.
 TEST(AttentionMasks, OfPackedSequencesAreAnOperandOfQueriesAndKeys) {
   Attention a;

@@ -124,12 +124,17 @@ bool hides_later(const Builder& b, int mask, std::optional<bool> keeps) {
   return keeps ? (*keeps ? kept : hidden) : added || kept || hidden;
 }
 
-constexpr int kSampleKeys = 3;
+constexpr int kSampleKeys = 3, kSampleNumbers = 5;
 
-// Sample sequences: no padding; padding behind; padding here and there.
-std::vector<double> sample_keys(std::int64_t count, int which) {
+// Sample sequences: no padding; padding behind; padding here and there. Then, for inputs that are something else, such
+// as the lengths of sequences: whole ones, and halves.
+std::vector<double> sample_keys(std::int64_t count, int which, std::int64_t keys) {
   std::vector<double> kept;
   for (std::int64_t j = 0; j < count; ++j) {
+    if (which >= kSampleKeys) {
+      kept.push_back(static_cast<double>(which == kSampleKeys ? keys : (keys + 1) / 2));
+      continue;
+    }
     const bool seen = which == 0 || (which == 1 ? 3 * j < 2 * count : (7 * j + 1) % 5 < 3);
     kept.push_back(seen ? 1.0 : 0.0);
   }
@@ -217,9 +222,10 @@ Recogniser::ToldMask Recogniser::told_mask(int mask, std::int64_t queries, std::
       inputs->size() == 1 && at((*inputs)[0]).integer && at((*inputs)[0]).shape == Shape{kBatchProbe, keys};
   const bool small = queries * keys <= kSmall;
   SeenMask seen;
-  for (int which = 0; which < (inputs->empty() ? 1 : kSampleKeys); ++which) {
+  for (int which = 0; which < (inputs->empty() ? 1 : padding ? kSampleKeys : kSampleNumbers); ++which) {
     Samples samples;
-    for (const int input : *inputs) samples[input] = sample_keys(elements_of(one_sample_of(at(input).shape)), which);
+    for (const int input : *inputs)
+      samples[input] = sample_keys(elements_of(one_sample_of(at(input).shape)), which, keys);
     for (const std::int64_t row : sampled(queries, small))
       for (const std::int64_t column : sampled(keys, small || row + 1 == queries)) {
         Shape index(std::max<std::size_t>(at(mask).shape.size(), 2), 0);
@@ -282,9 +288,10 @@ bool Recogniser::alike_behind(int x, int y, std::int64_t queries, std::int64_t k
   const std::optional<std::vector<int>> inputs = inputs_of_mask(x);
   if (!inputs) return false;
   const bool small = queries * keys <= kSmall;
-  for (int which = 0; which < kSampleKeys; ++which) {
+  for (int which = 0; which < kSampleNumbers; ++which) {
     Samples samples;
-    for (const int input : *inputs) samples[input] = sample_keys(elements_of(one_sample_of(at(input).shape)), which);
+    for (const int input : *inputs)
+      samples[input] = sample_keys(elements_of(one_sample_of(at(input).shape)), which, keys);
     for (const std::int64_t row : sampled(queries, small))
       for (const std::int64_t column : sampled(keys, small)) {
         if (column > row + keys - queries) continue;
