@@ -38,6 +38,7 @@ struct MeasuredRun {
   std::optional<StepInterval> interval;  // of the predicted step
   std::vector<StageTimes> predicted_stages, measured_stages;
   std::string prediction_source;
+  std::optional<FlopsPerSecond> measured_peak;  // of one thread, by the profile of this machine
   std::optional<RunCheck> checked;
   std::vector<OpTimeRow> op_times;  // of --report
   std::optional<double> other_load_cores;
