@@ -115,11 +115,11 @@ class ProgramRun {
              const std::string& op_by_op)
       : context_(graph, program, options, backend),
         peers_(backend.peers()),
-        watched_(peers_ != nullptr ? std::make_unique<PeerWatch>(*peers_, context_.abort) : nullptr),
         runners_(make_runners(context_)),
         steps_begin_(static_cast<int>(runners_.size()), context_.abort, peers_),
         log_(devices_of(runners_), options.steps),
-        replay_(static_cast<int>(runners_.size()), context_, op_by_op) {}
+        replay_(static_cast<int>(runners_.size()), context_, op_by_op),
+        watched_(peers_ != nullptr ? std::make_unique<PeerWatch>(*peers_, context_.abort) : nullptr) {}
   ProgramRun(const ProgramRun&) = delete;
   ProgramRun& operator=(const ProgramRun&) = delete;
 
@@ -207,11 +207,12 @@ class ProgramRun {
   RunContext context_;
   int stopped_after_ = 0;  // steps; 0: the run was not stopped
   Peers* const peers_;
-  const std::unique_ptr<PeerWatch> watched_;
   const Runners runners_;  // of this process
   StepBarrier steps_begin_;
   StepLog log_;
   StepReplay replay_;  // destroyed before the devices whose work it has captured
+  // Last: a process that fails raises the abort on another thread, which wakes all that is above.
+  const std::unique_ptr<PeerWatch> watched_;
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "cli/profiling/profile_measure.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "cli/machine/other_load.h"
 #include "core/base/text.h"
@@ -11,10 +13,11 @@ namespace meshwright {
 namespace {
 
 constexpr double kCommunicationShare = 0.25;  // of a round's budget
-// Everything is measured twice, half the budget apart, and the shorter median counts: another program that takes the
-// cores for a few seconds spoils one round, seldom both.
-constexpr int kRounds = 2;
-const Seconds kLongestSample(0.005), kShortestSample(0.0002);
+// Everything is measured three times, a third of the budget apart, and the middle median counts: another program that
+// takes the cores for a few seconds spoils one round, seldom two. The shortest would be that of a moment in which the
+// machine is faster than in a step.
+constexpr int kRounds = 3;
+const Seconds kLongestSample(0.002), kShortestSample(0.0002);
 
 Measurement stored(const MeasuredTime& sampled) { return {sampled.median, sampled.spread, sampled.samples}; }
 
@@ -30,13 +33,14 @@ class Budget {
   // returns an optional MeasuredTime; nullopt: it cannot be measured.
   template <class MeasureOnce>
   std::optional<Measurement> spend(MeasureOnce measure_once) {
-    const Seconds share = std::max(Seconds(0.0), remaining()) / static_cast<double>(left_);
+    const Seconds until = now() + std::max(Seconds(0.0), remaining()) / static_cast<double>(left_);
     --left_;
     const std::optional<MeasuredTime> first =
         measure_once(MeasureOptions{.warmup = 1, .samples = 1, .min_sample = kShortestSample});
     if (!first) return std::nullopt;
+    const Seconds share = until - now();  // what making the operands has left of it
     const Seconds sample = std::clamp(share / (samples_ + 2.0), kShortestSample, kLongestSample);
-    const double fitting = share / std::max(first->median, sample) - 2.0;  // one warm-up, one spent
+    const double fitting = share / std::max(first->median, sample) - 2.0;  // a warm-up, and one to count repetitions
     const int samples = static_cast<int>(std::clamp(fitting, 0.0, static_cast<double>(samples_)));
     if (samples < 3) return stored(*first);
     const std::optional<MeasuredTime> more =
@@ -172,28 +176,39 @@ void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length
   }
 }
 
-void keep_calmer(Measurement& known, const Measurement& other) {
-  if (other.median < known.median) known = other;
+// Of two the shorter. REQUIRES: at least one.
+Measurement middle_of(std::vector<Measurement> times) {
+  std::sort(times.begin(), times.end(), [](const Measurement& a, const Measurement& b) { return a.median < b.median; });
+  return times[(times.size() - 1) / 2];
 }
 
-// The shorter time of two rounds for each measurement; measurements that one round lacks come from the other.
-void keep_calmest(Measurements& known, Measurements other) {
-  keep_calmer(known.run_overhead, other.run_overhead);
-  if (known.launch && other.launch) keep_calmer(*known.launch, *other.launch);
-  if (known.copy_bandwidth) known.copy_bandwidth = std::max(known.copy_bandwidth, other.copy_bandwidth);
-  for (std::size_t i = 0; i < known.transfers.size(); ++i)
-    keep_calmer(known.transfers[i].time, other.transfers[i].time);
-  for (std::size_t i = 0; i < known.collectives.size(); ++i)
-    keep_calmer(known.collectives[i].time, other.collectives[i].time);
-  for (auto& op : other.ops) {
-    const auto same = std::find_if(known.ops.begin(), known.ops.end(),
-                                   [&](const auto& k) { return k.profile.signature == op.profile.signature; });
-    if (same == known.ops.end())
-      known.ops.push_back(std::move(op));
-    else
-      keep_calmer(same->profile.time, op.profile.time);
+// The middle time of all rounds for each measurement; what one round lacks comes from the others.
+Measurements middle_of(const std::vector<Measurements>& rounds) {
+  const auto middle = [&](auto time_of) {
+    std::vector<Measurement> times;
+    for (const Measurements& round : rounds) times.push_back(time_of(round));
+    return middle_of(std::move(times));
+  };
+  Measurements result = rounds.front();
+  result.run_overhead = middle([](const Measurements& round) { return round.run_overhead; });
+  if (result.launch) result.launch = middle([](const Measurements& round) { return *round.launch; });
+  for (std::size_t i = 0; i < result.transfers.size(); ++i)
+    result.transfers[i].time = middle([i](const Measurements& round) { return round.transfers[i].time; });
+  for (std::size_t i = 0; i < result.collectives.size(); ++i)
+    result.collectives[i].time = middle([i](const Measurements& round) { return round.collectives[i].time; });
+  std::map<std::string, std::vector<Measurement>> times;  // of ops, by signature
+  result.ops.clear();
+  for (const Measurements& round : rounds) {
+    if (round.copy_bandwidth) result.copy_bandwidth = std::max(result.copy_bandwidth, round.copy_bandwidth);
+    result.left_out_for_time = std::min(result.left_out_for_time, round.left_out_for_time);
+    for (const MeasuredOp& op : round.ops) {
+      std::vector<Measurement>& of_op = times[op.profile.signature];
+      if (of_op.empty()) result.ops.push_back(op);
+      of_op.push_back(op.profile.time);
+    }
   }
-  known.left_out_for_time = std::min(known.left_out_for_time, other.left_out_for_time);
+  for (MeasuredOp& op : result.ops) op.profile.time = middle_of(times.at(op.profile.signature));
+  return result;
 }
 
 }  // namespace
@@ -202,7 +217,7 @@ std::optional<Measurements> measure(const MeasurementPlan& plan, Measurer& measu
   Ticker tell(progress);
   const OtherLoad others;
   const Seconds end = now() + plan.budget;
-  std::optional<Measurements> calmest;
+  std::vector<Measurements> rounds;
   for (int round = 0; round < kRounds; ++round) {
     Measurements results;
     const Seconds round_end = now() + (end - now()) / static_cast<double>(kRounds - round);
@@ -210,13 +225,11 @@ std::optional<Measurements> measure(const MeasurementPlan& plan, Measurer& measu
     measure_communication(plan, measurer, round_end - now(), tell, results);
     measure_ops(plan, measurer, round_end - now(), tell, round == 0, results);
     if (is_to_stop(plan)) return std::nullopt;
-    if (calmest)
-      keep_calmest(*calmest, std::move(results));
-    else
-      calmest = std::move(results);
+    rounds.push_back(std::move(results));
   }
-  calmest->other_load_cores = others.cores();
-  return calmest;
+  Measurements middle = middle_of(rounds);
+  middle.other_load_cores = others.cores();
+  return middle;
 }
 
 }  // namespace meshwright

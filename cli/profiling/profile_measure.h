@@ -24,7 +24,7 @@ struct MeasurementPlan {
   std::vector<std::int64_t> sizes_bytes;  // of messages and collectives; none with a single device
   int samples = 7;
   Seconds budget{120.0};
-  // By signature, of the same concurrency: taken as the first of two measurements.
+  // By signature, of the same concurrency: taken as the first of the measurements.
   std::map<std::string, Measurement> known = {};
   // Told of each op once, as soon as it has been measured; what is told is kept when the process ends.
   std::function<void(const OpProfile&)> on_op = {};

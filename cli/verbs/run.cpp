@@ -74,6 +74,21 @@ void add_prediction(MeasuredRun& run, const Costs& costs) {
   run.interval = forecast_of(run.plan, *run.loaded.graph, run.loaded.program, nullptr, costs, run.predicted).step;
 }
 
+// The best product that a profile measured on one thread of this machine, in the type that it computes in. The rate of
+// a thread in the cluster's description is that of no processor in particular.
+std::optional<FlopsPerSecond> measured_peak(const MeasuredRun& run, const ProfileDb* db) {
+  std::optional<FlopsPerSecond> best;
+  if (db == nullptr || run.machine.gpus > 0) return best;
+  for (const ProfileSession& session : db->sessions()) {
+    if (session.device != run.machine.device) continue;
+    for (const HostGroup& group : session.cluster.groups) {
+      const auto peak = group.device.peak.find(name_of(run.machine.numbers));
+      if (peak != group.device.peak.end()) best = best ? std::max(*best, peak->second) : peak->second;
+    }
+  }
+  return best;
+}
+
 // The pools count what check_program counts, byte for byte.
 void check_memory(const MeasuredRun& run) {
   const std::vector<Bytes>&counted = run.result.peak_memory, &predicted = run.loaded.check.peak_memory;
@@ -217,6 +232,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   RunState state(options.state, run.plan, *run.loaded.graph, run.options, speaks(peers));
   for (const std::string& sentence : state.passed_over()) say(peers, sentence);  // also where the result is JSON
   add_prediction(run, costs);
+  run.measured_peak = measured_peak(run, costs.db.get());
   expect_enough_memory(run, options.plan, options.check && speaks(peers), peers);
   expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);
 

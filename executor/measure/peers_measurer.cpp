@@ -140,12 +140,13 @@ std::optional<MeasuredTime> PeersMeasurer::collective(GroupId number, Collective
   const auto ranks = static_cast<std::int64_t>(measured.members.size());
   const std::int64_t part = std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)) / ranks, 1);
   const std::int64_t whole = part * ranks;
-  std::vector<float> in(static_cast<std::size_t>(whole), 1.0f), out(static_cast<std::size_t>(whole), 0.0f);
+  arrays_.resize(whole);
   const std::vector<std::int64_t> shape = {part, ranks};
   const auto member = static_cast<int>(std::find(measured.members.begin(), measured.members.end(), peers_.rank()) -
                                        measured.members.begin());
   const auto once = [&] {
-    const CollectiveCall call{member, *device_, DType::F32, in.data(), out.data()};
+    arrays_.next();
+    const CollectiveCall call{member, *device_, DType::F32, arrays_.in(), arrays_.out()};
     switch (kind) {
       case CollectiveKind::AllReduce:
         return measured.group->all_reduce(call, whole, kernels::Reduction::Sum);
@@ -174,29 +175,33 @@ namespace {
 // Messages to and fro between process 0 and another.
 class PingPong {
  public:
-  PingPong(PeersBackend& backend, Device& device, int other, int channel, std::int64_t size_bytes, Abort& abort)
+  PingPong(PeersBackend& backend, Device& device, ColdArrays& arrays, int other, int channel, std::int64_t size_bytes,
+           Abort& abort)
       : device_(device),
+        arrays_(arrays),
         first_(backend.runs_here(DeviceId(0))),
         channel_(channel),
         there_(backend.make_messages(DeviceId(0), DeviceId(other), abort)),
         back_(backend.make_messages(DeviceId(other), DeviceId(0), abort)),
-        shape_{std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)), 1)},
-        data_(static_cast<std::size_t>(shape_[0]), 1.0f) {}
+        shape_{std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)), 1)} {
+    arrays_.resize(shape_[0]);
+  }
 
   void operator()() {
     const BoxView whole{shape_, origin_, shape_};
-    if (first_) there_->send(device_, channel_, DType::F32, data_.data(), whole);
-    (first_ ? back_ : there_)->receive(device_, channel_, DType::F32, data_.data(), whole, false);
-    if (!first_) back_->send(device_, channel_, DType::F32, data_.data(), whole);
+    arrays_.next();
+    if (first_) there_->send(device_, channel_, DType::F32, arrays_.in(), whole);
+    (first_ ? back_ : there_)->receive(device_, channel_, DType::F32, arrays_.out(), whole, false);
+    if (!first_) back_->send(device_, channel_, DType::F32, arrays_.in(), whole);
   }
 
  private:
   Device& device_;
+  ColdArrays& arrays_;
   const bool first_;
   const int channel_;  // tells these messages from those of other measurements
   const std::unique_ptr<Messages> there_, back_;
   const std::vector<std::int64_t> shape_, origin_ = {0};
-  std::vector<float> data_;
 };
 
 }  // namespace
@@ -205,7 +210,7 @@ std::optional<MeasuredTime> PeersMeasurer::message(int to, std::int64_t size_byt
   const std::vector<int> ends = {0, to};
   const int channel = channels_++;
   if (!is_here(ends)) return std::nullopt;
-  PingPong once(backend_, *device_, to, channel, size_bytes, abort_);
+  PingPong once(backend_, *device_, arrays_, to, channel, size_bytes, abort_);
   bool too_long = false;
   const auto both_ways = timed(
       ends, too_long_to_ == to,
@@ -223,7 +228,7 @@ std::optional<MeasuredTime> PeersMeasurer::message_work(int to, std::int64_t siz
   const std::vector<int> ends = {0, to};
   const int channel = channels_++;
   if (!is_here(ends)) return std::nullopt;
-  PingPong once(backend_, *device_, to, channel, size_bytes, abort_);
+  PingPong once(backend_, *device_, arrays_, to, channel, size_bytes, abort_);
   const auto body = [&](int rounds) {
     once();  // both begin together
     const Computing computing;

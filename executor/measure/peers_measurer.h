@@ -12,6 +12,7 @@
 
 #include "executor/device/backend.h"
 #include "executor/host/host_backend.h"
+#include "executor/measure/cold_arrays.h"
 #include "executor/measure/measurer.h"
 #include "executor/peers/peers_backend.h"
 
@@ -61,6 +62,7 @@ class PeersMeasurer {
   std::unique_ptr<PeerWatch> watched_;
   std::unique_ptr<Device> device_;
   std::vector<MeasuredGroup> groups_;
+  ColdArrays arrays_;
   int channels_ = 0;  // whose messages were measured
   std::optional<int> too_long_to_;
 };

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "executor/base/element_type.h"
@@ -16,6 +16,7 @@
 #include "executor/host/communicator.h"
 #include "executor/host/host_backend.h"
 #include "executor/host/mailbox.h"
+#include "executor/measure/cold_arrays.h"
 #include "executor/measure/measuring.h"
 #include "executor/ops/op_kernels.h"
 #include "kernels/cpu/elementwise/random.h"
@@ -30,6 +31,48 @@ template <class Body>
 MeasuredThreads::Timed by_the_clock(Body body) {
   return [body](int repetitions) { return seconds_per_run(body, repetitions); };
 }
+
+// Memory that op after op is measured in: its pages are there after the first.
+class Arena {
+ public:
+  // 64-byte aligned.
+  void* allocate(std::size_t size) {
+    const std::size_t rounded = (size + kAlignment - 1) / kAlignment * kAlignment;
+    while (at_ < chunks_.size() && chunks_[at_].size - used_ < rounded) next_chunk();
+    if (at_ == chunks_.size()) {
+      const std::size_t chunk = std::max(kChunk, rounded);
+      chunks_.push_back({pool_.allocate(chunk, Bytes(0)).data, chunk});
+    }
+    void* data = static_cast<std::byte*>(chunks_[at_].data) + used_;
+    used_ += rounded;
+    return data;
+  }
+  // Nothing that was allocated is used any more. What one large op has taken is returned.
+  void clear() {
+    std::size_t held = 0;
+    for (const Chunk& chunk : chunks_) held += chunk.size;
+    if (held > kHeld) {
+      for (const Chunk& chunk : chunks_) pool_.release({chunk.data, chunk.size, Bytes(0)});
+      pool_.give_back();
+      chunks_.clear();
+    }
+    at_ = used_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 64, kChunk = std::size_t{80} << 20, kHeld = 4 * kChunk;
+  struct Chunk {
+    void* data;
+    std::size_t size;
+  };
+  void next_chunk() {
+    ++at_;
+    used_ = 0;
+  }
+  MemoryPool pool_;
+  std::vector<Chunk> chunks_;
+  std::size_t at_ = 0, used_ = 0;  // the chunk in use, and its bytes in use
+};
 
 // Everything is computed in F32. Numbers of one key and count are made once, and copied where they are asked for again.
 class HostMemory final : public OperandMemory {
@@ -48,27 +91,18 @@ class HostMemory final : public OperandMemory {
     std::copy(integers.begin(), integers.end(), static_cast<std::int32_t*>(data));
     return data;
   }
+  void clear() {
+    made_.clear();
+    arena_.clear();
+  }
 
  private:
   void* allocate(DType type, std::int64_t elements) {
-    return pool_.allocate(storage_size(elements, type, DType::F32), Bytes(0)).data;
+    return arena_.allocate(storage_size(elements, type, DType::F32));
   }
-  MemoryPool pool_;
+  Arena arena_;
   std::map<std::pair<std::uint64_t, std::int64_t>, void*> made_;  // by key and elements
 };
-
-// In a step an op finds most operands where ops long before it have left them: in memory, as steps touch far more than
-// the caches hold. So what is repeated goes around sets of operands that together are as large as a small step, in an
-// order in which none is next to the one before: the processor cannot fetch it ahead.
-constexpr std::size_t kBytesOfSets = std::size_t{64} << 20, kMostSets = 1024;
-constexpr double kGoldenRatio = 0.618033988749895;
-
-// Has no divisor in common with `count`, and is about the golden part of it: a walk in such steps comes everywhere.
-std::size_t step_through(std::size_t count) {
-  std::size_t step = std::max<std::size_t>(1, static_cast<std::size_t>(kGoldenRatio * static_cast<double>(count)));
-  while (std::gcd(step, count) != 1) --step;
-  return step;
-}
 
 std::size_t bytes_of(const OpCallPlan& call) {
   std::int64_t elements = 1;
@@ -82,7 +116,6 @@ std::size_t bytes_of(const OpCallPlan& call) {
 // Ops that read what the op before them made, or one a few ops before, find it in the core's own cache if it fits
 // there.
 constexpr int kNear = 4;
-constexpr std::int64_t kBytesOfCache = std::int64_t{1} << 20;
 
 // The input that was made last, if it was made so near.
 std::optional<std::size_t> warm_input(const Graph& graph, const Op& op, const OpCallPlan& call) {
@@ -91,34 +124,33 @@ std::optional<std::size_t> warm_input(const Graph& graph, const Op& op, const Op
       const auto input = std::find(op.inputs.begin(), op.inputs.end(), made);
       if (input == op.inputs.end()) continue;
       const auto number = static_cast<std::size_t>(input - op.inputs.begin());
-      if (call.input_elements(number) * static_cast<std::int64_t>(sizeof(float)) <= kBytesOfCache) return number;
+      if (call.input_elements(number) * static_cast<std::int64_t>(sizeof(float)) <= kBytesOfCoreCache) return number;
     }
   return std::nullopt;
 }
 
 // Memory and operands of one thread.
 struct HostOperands {
-  HostOperands(const Graph& graph, const Op& op, const OpCallPlan& call, int thread) {
-    const std::size_t count = std::min(kMostSets, kBytesOfSets / bytes_of(call) + 1);
+  void make(const Graph& graph, const Op& op, const OpCallPlan& call, int thread) {
+    sets.clear();
+    memory.clear();
+    order = ColdOrder(bytes_of(call));
     const std::optional<std::size_t> warm = warm_input(graph, op, call);
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < order.count(); ++i) {
       sets.push_back(make_operands(graph, op, call, static_cast<std::uint64_t>(thread), memory));
       if (warm) share(*warm, sets.front(), sets.back());
     }
-    step = step_through(count);
   }
   // Gives a set the input of another one; what is written in its place, too.
   static void share(std::size_t input, const MeasuredOperands& from, MeasuredOperands& to) {
     std::replace(to.outputs.begin(), to.outputs.end(), to.inputs[input], from.inputs[input]);
     to.inputs[input] = from.inputs[input];
   }
-  [[nodiscard]] const MeasuredOperands& next() {
-    at = (at + step) % sets.size();
-    return sets[at];
-  }
+  [[nodiscard]] const MeasuredOperands& next() { return sets[order.next()]; }
+
   HostMemory memory;
   std::vector<MeasuredOperands> sets;
-  std::size_t at = 0, step = 1;
+  ColdOrder order{1};
 };
 
 namespace {
@@ -137,16 +169,19 @@ std::optional<MeasuredTime> HostMeasurer::measure_op(const Graph& graph, const O
   // An update repeated with a fresh step number each time would drift; one number is as much work.
   const OpMoment moment;
   const OpCall asked{&graph, op.id, local_sizes};
-  if (asked_ != asked) operands_.assign(static_cast<std::size_t>(threads_), nullptr);
-  asked_ = asked;
-  return MeasuredThreads(threads_, options).run([&](int thread) {
+  const bool again = std::exchange(asked_, OpCall{}) == asked;
+  operands_.resize(static_cast<std::size_t>(threads_));
+  const MeasuredTime time = MeasuredThreads(threads_, options).run([&](int thread) {
     std::shared_ptr<HostOperands>& operands = operands_[static_cast<std::size_t>(thread)];
-    if (operands == nullptr) operands = std::make_shared<HostOperands>(graph, op, call, thread);
-    return by_the_clock([operands, &call, moment] {
-      const MeasuredOperands& set = operands->next();
+    if (operands == nullptr) operands = std::make_shared<HostOperands>();
+    if (!again) operands->make(graph, op, call, thread);
+    return by_the_clock([&of_thread = *operands, &call, moment] {
+      const MeasuredOperands& set = of_thread.next();
       run_op<float>(call, set.inputs, set.outputs, moment);
     });
   });
+  asked_ = asked;
+  return time;
 }
 
 MeasuredTime HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t size_bytes, int ranks,
@@ -157,20 +192,22 @@ MeasuredTime HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t 
   // The size is that of the whole array, of which each rank has a part.
   const std::int64_t part = std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)) / ranks, 1);
   const std::int64_t whole = part * ranks;
+  const std::vector<std::int64_t> shape = {part, ranks};
+  keep_arrays(ranks);
   return measurement.run([&](int rank) {
-    const auto in = std::make_shared<std::vector<float>>(static_cast<std::size_t>(whole), 1.0f);
-    const auto out = std::make_shared<std::vector<float>>(static_cast<std::size_t>(whole), 0.0f);
-    const std::vector<std::int64_t> shape = {part, ranks};
-    return by_the_clock([in, out, shape, part, whole, kind, rank, &group] {
+    ColdArrays& arrays = arrays_[static_cast<std::size_t>(rank)];
+    arrays.resize(whole);
+    return by_the_clock([&arrays, &shape, part, whole, kind, rank, &group] {
+      arrays.next();
       switch (kind) {
         case CollectiveKind::AllReduce:
-          return group.all_reduce(rank, in->data(), out->data(), whole, kernels::Reduction::Sum);
+          return group.all_reduce(rank, arrays.in(), arrays.out(), whole, kernels::Reduction::Sum);
         case CollectiveKind::ReduceScatter:
-          return group.reduce_scatter(rank, in->data(), out->data(), 1, part, kernels::Reduction::Sum);
+          return group.reduce_scatter(rank, arrays.in(), arrays.out(), 1, part, kernels::Reduction::Sum);
         case CollectiveKind::AllGather:
-          return group.all_gather(rank, in->data(), out->data(), 1, part);
+          return group.all_gather(rank, arrays.in(), arrays.out(), 1, part);
         case CollectiveKind::AllToAll:
-          return group.all_to_all(rank, in->data(), out->data(), shape, 0, 1);
+          return group.all_to_all(rank, arrays.in(), arrays.out(), shape, 0, 1);
       }
     });
   });
@@ -182,17 +219,25 @@ MeasuredTime HostMeasurer::measure_transfer(std::int64_t size_bytes, const Measu
   const std::vector<std::int64_t> shape = {
       std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)), 1)};
   const std::vector<std::int64_t> origin = {0};
+  keep_arrays(2);
   const MeasuredTime both_ways = measurement.run([&](int thread) {
-    const auto data = std::make_shared<std::vector<float>>(static_cast<std::size_t>(shape[0]), 1.0f);
-    return by_the_clock([data, thread, &there, &back, &shape, &origin] {
+    ColdArrays& arrays = arrays_[static_cast<std::size_t>(thread)];
+    arrays.resize(shape[0]);
+    return by_the_clock([&arrays, thread, &there, &back, &shape, &origin] {
       const BoxView whole{shape, origin, shape};
-      if (thread == 0) there.send(0, data->data(), whole);
-      (thread == 0 ? back : there).receive(0, data->data(), whole, false);
-      if (thread == 1) back.send(0, data->data(), whole);
+      arrays.next();
+      if (thread == 0) there.send(0, arrays.in(), whole);
+      (thread == 0 ? back : there).receive(0, arrays.out(), whole, false);
+      if (thread == 1) back.send(0, arrays.in(), whole);
     });
   });
   // There and back is one repetition: half of it is one way.
   return {both_ways.median / 2, both_ways.spread / 2, both_ways.samples};
+}
+
+// A thread makes its own arrays, which then lie near it.
+void HostMeasurer::keep_arrays(int threads) {
+  arrays_.resize(std::max(arrays_.size(), static_cast<std::size_t>(threads)));
 }
 
 MeasuredTime HostMeasurer::measure_run_overhead(const MeasureOptions& options) {

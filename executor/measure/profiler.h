@@ -2,8 +2,8 @@
 // Measures this machine's processor: ops, collectives, copies between devices and the cost of a Run, each on
 // `concurrency` threads at once, as they will run in a plan (cores share memory bandwidth and clocks).
 //
-// A sample is the slowest thread's time; small ops are repeated inside one until it lasts `min_sample`, around sets of
-// operands that caches do not hold together, as they do not hold those of a step.
+// A sample is the slowest thread's time; what is short is repeated inside one until it lasts `min_sample`, around sets
+// of operands that caches do not hold together, as they do not hold those of a step.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/measure/cold_arrays.h"
 #include "executor/measure/measurer.h"
 
 namespace meshwright {
@@ -41,6 +42,7 @@ class HostMeasurer final : public Measurer {
   [[nodiscard]] std::string describe_libraries() const override;
 
  private:
+  void keep_arrays(int threads);
   struct OpCall {
     const Graph* graph = nullptr;
     OpId op{0};
@@ -52,6 +54,7 @@ class HostMeasurer final : public Measurer {
   // What was measured last, and its operands by thread: it is often asked for again at once.
   OpCall asked_;
   std::vector<std::shared_ptr<HostOperands>> operands_;
+  std::vector<ColdArrays> arrays_;  // [thread], of collectives and messages
 };
 
 }  // namespace meshwright

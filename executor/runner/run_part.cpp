@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -70,77 +71,76 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
+// `T` or `const T`: written or read.
+template <class Value, class T>
+concept AsConst = std::same_as<std::remove_const_t<Value>, T>;
+
+// The members of each struct, in the order in which they are written and read.
+template <AsConst<RunPart::OfDevice> Device, class Action>
+void on_members(Device& device, Action action) {
+  action(device.device);
+  action(device.peak);
+  action(device.times);
+  action(device.spans);
+}
+template <AsConst<KeptTile> Tile, class Action>
+void on_members(Tile& tile, Action action) {
+  action(tile.reader);
+  action(tile.device);
+  action(tile.microbatch);
+  action(tile.offset);
+  action(tile.extent);
+  action(tile.values);
+}
+template <AsConst<HeldTile> Tile, class Action>
+void on_members(Tile& tile, Action action) {
+  action(tile.device);
+  action(tile.tensor);
+  action(tile.is_gradient);
+  action(tile.offset);
+  action(tile.extent);
+  action(tile.values);
+}
+// A list of numbers.
+template <class Values, class Action>
+void on_members(Values& values, Action action) {
+  action(values);
+}
+
+template <class T>
+void put_list(Writer& writer, const std::vector<T>& list) {
+  writer.put(static_cast<std::uint64_t>(list.size()));
+  for (const T& item : list) on_members(item, [&](const auto& member) { writer.put(member); });
+}
+// `minimum`: bytes of an item.
+template <class T>
+void get_list(Reader& reader, std::vector<T>& list, std::size_t minimum) {
+  list.resize(reader.length(minimum));
+  for (T& item : list) on_members(item, [&](auto& member) { reader.get(member); });
+}
+
 }  // namespace
 
 std::vector<std::byte> to_bytes(const RunPart& part) {
   Writer writer;
-  writer.put(static_cast<std::uint64_t>(part.devices.size()));
-  for (const RunPart::OfDevice& device : part.devices) {
-    // In the order in which run_part_from_bytes reads.
-    writer.put(device.device);
-    writer.put(device.peak);
-    writer.put(device.times);
-    writer.put(device.spans);
-  }
+  put_list(writer, part.devices);
   writer.put(part.losses);
-  writer.put(static_cast<std::uint64_t>(part.tiles.size()));
-  for (const std::vector<double>& tile : part.tiles) writer.put(tile);
-  writer.put(static_cast<std::uint64_t>(part.kept.size()));
-  for (const KeptTile& tile : part.kept) {
-    writer.put(tile.reader);
-    writer.put(tile.device);
-    writer.put(tile.microbatch);
-    writer.put(tile.offset);
-    writer.put(tile.extent);
-    writer.put(tile.values);
-  }
-  writer.put(static_cast<std::uint64_t>(part.held.size()));
-  for (const HeldTile& tile : part.held) {
-    writer.put(tile.device);
-    writer.put(tile.tensor);
-    writer.put(tile.is_gradient);
-    writer.put(tile.offset);
-    writer.put(tile.extent);
-    writer.put(tile.values);
-  }
-  writer.put(static_cast<std::uint64_t>(part.op_times.size()));
-  for (const std::vector<OpTime>& executable : part.op_times) writer.put(executable);
+  put_list(writer, part.tiles);
+  put_list(writer, part.kept);
+  put_list(writer, part.held);
+  put_list(writer, part.op_times);
   return writer.take();
 }
 
 RunPart run_part_from_bytes(std::span<const std::byte> bytes) {
   Reader reader(bytes);
   RunPart part;
-  part.devices.resize(reader.length(sizeof(DeviceId)));
-  for (RunPart::OfDevice& device : part.devices) {
-    reader.get(device.device);
-    reader.get(device.peak);
-    reader.get(device.times);
-    reader.get(device.spans);
-  }
+  get_list(reader, part.devices, sizeof(DeviceId));
   reader.get(part.losses);
-  part.tiles.resize(reader.length(sizeof(std::uint64_t)));
-  for (std::vector<double>& tile : part.tiles) reader.get(tile);
-  part.kept.resize(reader.length(sizeof(OpId)));
-  for (KeptTile& tile : part.kept) {
-    reader.get(tile.reader);
-    reader.get(tile.device);
-    reader.get(tile.microbatch);
-    reader.get(tile.offset);
-    reader.get(tile.extent);
-    reader.get(tile.values);
-  }
-  part.held.resize(reader.length(sizeof(TensorId)));
-  for (HeldTile& tile : part.held) {
-    reader.get(tile.device);
-    reader.get(tile.tensor);
-    reader.get(tile.is_gradient);
-    reader.get(tile.offset);
-    reader.get(tile.extent);
-    reader.get(tile.values);
-  }
-  part.op_times.resize(reader.length(sizeof(std::uint64_t)));
-  for (std::vector<OpTime>& executable : part.op_times) reader.get(executable);
+  get_list(reader, part.tiles, sizeof(std::uint64_t));
+  get_list(reader, part.kept, sizeof(OpId));
+  get_list(reader, part.held, sizeof(TensorId));
+  get_list(reader, part.op_times, sizeof(std::uint64_t));
   MW_CHECK(reader.at_end(), "a part of a run is too long");
   return part;
 }

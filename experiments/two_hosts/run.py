@@ -5,7 +5,8 @@
     experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100]     (root; iproute2 and Open MPI)
 
 Each host has its own network, processes, host name, /dev/shm and /var/tmp; a token bucket limits what it sends. Both share this machine's
-processors, so plans are run whose steps are mostly transfers. Rows without a rate are of one process, with no network.
+processors: the costs of ops are those of two threads at once. Those of messages and collectives are measured between the two processes, at
+each rate. Rows without a rate are of one process, with no network.
 """
 import argparse
 import json
@@ -22,7 +23,7 @@ from two_hosts import limit, two_hosts  # noqa: E402
 
 HOSTS = {"mw-left": "10.77.0.1", "mw-right": "10.77.0.2"}
 BRIDGE = "mw-net"
-MODEL, BATCH, STEPS = "mlp:layers=2,hidden=1024", 256, 5
+MODEL, BATCH, STEPS = "mlp:layers=2,hidden=1024", 256, 9
 PLANS = [("2-way data", "data", 1), ("2 stages", "megatron:tp=1,pp=2", 4), ("2-way tensor", "megatron:tp=2,pp=1", 1)]
 PORT, SENT = 7077, 16 << 20
 LONGEST = 300.0  # seconds, of one command
@@ -88,8 +89,6 @@ def main():
         database = folder / "profile.db"
         run(meshwright, "profile", "--backend", "cpu", "--db", database, "--model", MODEL, "--batch", BATCH, "--cluster", "cpu:2",
             "--micro-batches", "1,4", "--budget", "60")
-        run(meshwright, "plan", "--model", MODEL, "--batch", BATCH, "--cluster", "cpu:2", "-o", folder / "any.json")
-        cluster = json.loads((folder / "any.json").read_text())["cluster"]
         print(f"# {time.strftime('%Y-%m-%d')}; {MODEL}, batch {BATCH}; median of {STEPS} steps; seconds")
         print(f"{'rate':>5} {'of a socket':>12}  {'plan':<14} {'predicted':>10} {'measured':>10} {'error':>8}")
         print(f"{'Mbit':>5} {'MB/s':>12}")
@@ -100,12 +99,17 @@ def main():
             send_segments()
             for rate in map(int, arguments.rates.split(",")):
                 limit(HOSTS, rate, run)
-                measured = bandwidth()
-                cluster.update(name="cpu:1 on 2 hosts", hosts=2, devices_per_host=1,
-                               between_hosts={"alpha_s": 50e-6, "bandwidth_bytes_per_s": measured})
-                (folder / "cluster.json").write_text(json.dumps(cluster))
+                together = on_both_hosts(on_host, meshwright)
+                network = folder / f"{rate}.db"
+                shutil.copy(database, network)
+                profiled = together("profile", "--backend", "cpu", "--transport", "mpi", "--db", network, "--model", MODEL, "--batch", BATCH,
+                                    "--micro-batches", "1,4", "--budget", "5", "--json")
+                (folder / "cluster.json").write_text(json.dumps(json.loads(profiled)["cluster"]))
+                socket = f"{bandwidth() / 1e6:.1f}"
                 for plan, method, microbatches in PLANS:
-                    row(meshwright, folder, on_host, database, rate, measured, plan, method, microbatches)
+                    make_plan(meshwright, folder, network, folder / "cluster.json", method, microbatches)
+                    show(rate, socket, plan, together("run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--check", "--profile",
+                                                      network, "--json"))
 
 
 def make_plan(meshwright, folder, database, cluster, method, microbatches):
@@ -119,15 +123,13 @@ def show(rate, bandwidth_of_socket, plan, said):
     print(f"{rate:>5} {bandwidth_of_socket:>12}  {plan:<14} {predicted:>10.4f} {took:>10.4f} {(predicted - took) / took:>+8.1%}", flush=True)
 
 
-def row(meshwright, folder, on_host, database, rate, measured, plan, method, microbatches):
-    make_plan(meshwright, folder, database, folder / "cluster.json", method, microbatches)
+def on_both_hosts(on_host, meshwright):
+    """Runs a command in a process on each host."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     hosts = ",".join(f"{name}:1" for name in HOSTS)
     network = ["--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", "--mca", "orte_tmpdir_base", "/var/tmp"]
-    said = run(on_host, "mw-left", "mpirun", "--mca", "plm_rsh_agent", on_host, *network, "--mca", "btl", "tcp,self", "--bind-to", "none",
-               "--host", hosts, "-n", 2, meshwright, "run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--check",
-               "--profile", database, "--json", env=environment)
-    show(rate, f"{measured / 1e6:.1f}", plan, said)
+    return lambda *command: run(on_host, "mw-left", "mpirun", "--mca", "plm_rsh_agent", on_host, *network, "--mca", "btl", "tcp,self", "--bind-to",
+                                "none", "--host", hosts, "-n", 2, meshwright, *command, env=environment)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ std::optional<FlopsPerSecond> peak_of(const Cluster& cluster, DType dtype) {
 
 }  // namespace
 
-Throughput throughput(const Plan& plan, Seconds step, int replicas) {
+Throughput throughput(const Plan& plan, Seconds step, int replicas, std::optional<FlopsPerSecond> peak_of_one) {
   TrainingOptions training = plan.training;
   training.recompute = Recompute::None;
   training.recompute_ranges.clear();
@@ -41,19 +41,28 @@ Throughput throughput(const Plan& plan, Seconds step, int replicas) {
   rate.samples_per_s = replicas * static_cast<double>(training.batch) / step.si();
   if (plan.model.seq > 0) rate.tokens_per_s = rate.samples_per_s * static_cast<double>(plan.model.seq);
   rate.tflops_per_device = work.si() / step.si() / 1e12 / plan.cluster.devices();
-  const auto peak = peak_of(plan.cluster, training.dtype);
+  const int devices = plan.cluster.devices();
+  const auto peak = peak_of_one ? static_cast<double>(devices) * *peak_of_one : peak_of(plan.cluster, training.dtype);
   if (!peak || peak->si() <= 0.0) return rate;
-  const Seconds at_peak = work / *peak;
-  rate.mfu = at_peak / step;
+  const double mfu = work / *peak / step;
   const bool repeats = plan.training.recompute != Recompute::None || !plan.training.recompute_ranges.empty();
-  rate.hfu = repeats ? work_of_step(plan, plan.training) / *peak / step : *rate.mfu;
+  const double hfu = repeats ? work_of_step(plan, plan.training) / *peak / step : mfu;
+  if (std::max(mfu, hfu) <= 1.0) {
+    rate.mfu = mfu;
+    rate.hfu = hfu;
+  } else {
+    rate.why_none =
+        fmt::format("its devices do more than their peak of {:.4g} TFLOPS, which is too low{}",
+                    peak->si() / devices / 1e12, peak_of_one ? "" : "; `profile` measures the peak of processors");
+  }
   return rate;
 }
 
 std::string to_text(const Throughput& rate) {
   const std::string tokens = rate.tokens_per_s ? fmt::format(", {:.6g} tokens/s", *rate.tokens_per_s) : "";
-  const std::string utilization =
-      rate.mfu ? fmt::format(", MFU {} %, HFU {} %", in_percent(*rate.mfu), in_percent(*rate.hfu)) : "";
+  std::string utilization;
+  if (rate.mfu) utilization = fmt::format(", MFU {} %, HFU {} %", in_percent(*rate.mfu), in_percent(*rate.hfu));
+  if (!rate.why_none.empty()) utilization = fmt::format(", no MFU: {}", rate.why_none);
   return fmt::format("{:.6g} samples/s{}, {:.4g} TFLOPS per device{}", rate.samples_per_s, tokens,
                      rate.tflops_per_device, utilization);
 }
@@ -263,6 +272,7 @@ void add_throughput(Json& json, const Throughput& rate) {
   json["tflops_per_device"] = rate.tflops_per_device;
   if (rate.mfu) json["mfu"] = *rate.mfu;
   if (rate.hfu) json["hfu"] = *rate.hfu;
+  if (!rate.why_none.empty()) json["why_no_mfu"] = rate.why_none;
 }
 
 std::string layers_text(const StagePlan& stage) { return fmt::format("{}..{}", stage.first_layer, stage.last_layer); }

@@ -20,11 +20,14 @@ struct Throughput {
   // Work of the model itself (recomputed ops are not counted) per device.
   double tflops_per_device = 0.0;
   // Work beside what all devices of the cluster could do at their peaks for the plan's type: of the model, and with
-  // what is computed again. nullopt where a device has no peak for the type.
+  // what is computed again. nullopt where a device has no peak for the type, or does more than that: `why_none`.
   std::optional<double> mfu = {}, hfu = {};
+  std::string why_none = {};
 };
-// The throughput of `replicas` copies of the plan, each on its own devices.
-[[nodiscard]] Throughput throughput(const Plan& plan, Seconds step, int replicas = 1);
+// The throughput of `replicas` copies of the plan, each on its own devices. `peak`: of one device, where it is known
+// better than the plan's cluster knows it.
+[[nodiscard]] Throughput throughput(const Plan& plan, Seconds step, int replicas = 1,
+                                    std::optional<FlopsPerSecond> peak = {});
 [[nodiscard]] std::string to_text(
     const Throughput& rate);  // "12.5 samples/s, 12800 tokens/s, 38.1 TFLOPS per device, MFU 30.5 %, HFU 40.6 %"
 

@@ -81,7 +81,7 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
       in_milliseconds(run.predicted), interval_text(run.interval), run.prediction_source, run.error() * 100);
   text += issued_line(run.result.issued);
   text += other_load_line(run.other_load_cores);
-  text += fmt::format("# {}\n", to_text(throughput(run.plan, run.measured)));
+  text += fmt::format("# {}\n", to_text(throughput(run.plan, run.measured, 1, run.measured_peak)));
   text += fmt::format("# peak memory {} bytes measured, {} bytes predicted\n", run.counted_peak().si(),
                       run.loaded.check.largest_peak().si());
   text +=
@@ -238,7 +238,7 @@ Json to_json(const MeasuredRun& run, const RunFiles& files) {
   json["step_times_s"] = seconds_json(run.result.step_times);
   json["losses"] = run.result.losses;
   if (!run.result.loss_scales.empty()) json["loss_scale"] = run.result.loss_scales.front();
-  add_throughput(json, throughput(run.plan, run.measured));
+  add_throughput(json, throughput(run.plan, run.measured, 1, run.measured_peak));
   json["peak_memory_bytes"] = bytes_json(run.loaded.check.largest_peak());
   json["measured_peak_memory_bytes"] = bytes_json(run.counted_peak());
   json["stages"] = stages_json(run);

@@ -39,6 +39,7 @@ struct MeasuredRun {
   std::optional<StepInterval> interval;  // of the predicted step
   std::vector<StageTimes> predicted_stages, measured_stages;
   std::string prediction_source;
+  std::optional<FlopsPerSecond> measured_peak;  // of one thread, by the profile of this machine
   std::optional<RunCheck> checked;
   std::vector<OpTimeRow> op_times;  // of --report
   StepBreakdown time;               // of the last step; by measured op times with --report, else as ops would cost

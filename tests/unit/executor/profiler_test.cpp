@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
+#include "executor/measure/cold_arrays.h"
 #include "executor/measure/measuring.h"
 #include "tests/op_case.h"
 
@@ -96,6 +98,34 @@ TEST(MeasuredIntegers, OfATableSpreadOverItsRows) {
   EXPECT_EQ(*std::min_element(rows.begin(), rows.end()), 0);
   EXPECT_EQ(*std::max_element(rows.begin(), rows.end()), 9);
   EXPECT_EQ(rows, integers_of(plan_op(c.graph, c.graph.ops()[0], sizes), 0, 3));
+}
+
+// 64 MiB of sets of 4 MiB, and one more.
+TEST(ColdOrder, ComesToEverySetAndNeverToTheNextOne) {
+  ColdOrder order(4 << 20);
+  ASSERT_EQ(order.count(), 17u);
+  std::set<std::size_t> seen;
+  std::size_t before = 0;
+  for (int i = 0; i < 17; ++i) {
+    const std::size_t set = order.next();
+    EXPECT_NE(set, (before + 1) % 17);
+    seen.insert(set);
+    before = set;
+  }
+  EXPECT_EQ(seen.size(), 17u);
+}
+
+TEST(ColdArrays, MoveOnUnlessWhatIsGivenFitsIntoTheCache) {
+  ColdArrays arrays;
+  arrays.resize(1 << 18);  // 1 MiB
+  const float *in = arrays.in(), *out = arrays.out();
+  arrays.next();
+  EXPECT_EQ(arrays.in(), in);
+  EXPECT_NE(arrays.out(), out);
+  arrays.resize((1 << 18) + 1);
+  in = arrays.in();
+  arrays.next();
+  EXPECT_NE(arrays.in(), in);
 }
 
 }  // namespace
