@@ -173,9 +173,6 @@ void StepStructure::find_for_weights(Group& group) const {
 // One pass over the readers: a tensor read outside of its layer, or that is not its maker's first result, cannot be
 // shared within one layer model.
 void StepStructure::find_fan_outs() {
-  constexpr std::ptrdiff_t kSmall = 400;  // forward ops of a model of which every reader counts
-  const bool every = std::count_if(graph_.ops().begin(), graph_.ops().end(),
-                                   [](const Op& op) { return op.phase == Phase::Forward; }) <= kSmall;
   fans_out_.resize(graph_.tensors().size(), false);
   std::vector<int> readers(graph_.tensors().size(), 0);
   std::vector<bool> read_elsewhere(graph_.tensors().size(), false);
@@ -189,10 +186,6 @@ void StepStructure::find_fan_outs() {
       if (maker.outputs.front() != tensor.id ||
           layers_.layer_of_op[maker.id.index()] != layers_.layer_of_op[op.id.index()])
         read_elsewhere[tensor.id.index()] = true;
-      if (every) {
-        ++readers[tensor.id.index()];
-        continue;
-      }
       // A reader that can split an axis which the tensor lacks can leave its gradient as partial sums.
       std::set<int> own(space.inputs[i].begin(), space.inputs[i].end());
       for (std::size_t axis = 0; axis < space.axes.size(); ++axis)

@@ -47,8 +47,7 @@ class StepStructure {
   [[nodiscard]] bool is_first_reader(OpId forward, TensorId parameter) const;
   // The first result of a forward op that is read in the op's own layer only, and there by two or more operands of ops
   // that iterate beyond it (products): their reshardings of it, and the sums of their gradients, may be shared. Readers
-  // that iterate over its own axes alone can mostly follow it for nothing: they count in small models only, where it
-  // costs little to know whether they share a resharding.
+  // that iterate over its own axes alone can follow it for nothing.
   [[nodiscard]] bool fans_out(TensorId tensor) const { return fans_out_[tensor.index()]; }
   [[nodiscard]] const std::vector<TensorId>& optimizer_state(TensorId parameter) const {
     return states_[parameter.index()];

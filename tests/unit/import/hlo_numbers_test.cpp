@@ -161,7 +161,8 @@ TEST(HloNumbers, OfALargeConstantAreComputedWhereTheFileMakesItOfSmallOnes) {
   const std::string text = R"(HloModule m
 ENTRY main {
   w = f32[300,1] parameter(0)
-  x = f32[2,300] parameter(1)
+  data = f32[2,300] parameter(1)
+  x = f32[2,300] abs(data)
   rows = s32[300,300] iota(), iota_dimension=0
   columns = s32[300,300] iota(), iota_dimension=1
   before = pred[300,300] compare(rows, columns), direction=LE
@@ -174,10 +175,10 @@ ENTRY main {
   EXPECT_TRUE(summary_of(model).notes.empty()) << summary_of(model).notes[0];
   const Graph graph = build_training_graph(model, {.batch = 2, .dtype = DType::F64});
   for (const auto& [tensor, values] : graph.constants) EXPECT_EQ(values->size(), 300u) << graph.tensor(tensor).name;
-  // All x and w are 1: the sums of 1, 2, ..., 300 elements add up to 45,150 in both rows, and the target is 45,148.
+  // All data and w are 1: the sums of 1, 2, ..., 300 elements add up to 45,150 in both rows, and the target is 45,148.
   const double loss = loss_of(graph, [](const Tensor& tensor, std::int64_t) -> std::optional<double> {
     if (tensor.name == "target") return 45'148.0;
-    return tensor.name == "w" || tensor.name == "x" ? std::optional(1.0) : std::nullopt;
+    return tensor.name == "w" || tensor.name == "data" ? std::optional(1.0) : std::nullopt;
   });
   EXPECT_NEAR(loss, 4.0, 1e-9);
 }
