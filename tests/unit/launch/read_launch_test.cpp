@@ -112,9 +112,10 @@ TEST(ReadMegatron, WhatIsNotUnderstoodIsListedWithItsPlace) {
 }
 
 TEST(ReadMegatron, AnUnresolvedValueThatCountsIsAskedFor) {
-  EXPECT_EQ(refusal([] { return read_script(kGpt + "--tensor-model-parallel-size $TP --micro-batch-size 1"); }),
-            "run.sh:2: --tensor-model-parallel-size: its value '${TP}' is a variable whose value is not known; give --set "
-            "TP=VALUE.");
+  EXPECT_EQ(
+      refusal([] { return read_script(kGpt + "--tensor-model-parallel-size $TP --micro-batch-size 1"); }),
+      "run.sh:2: --tensor-model-parallel-size: its value '${TP}' is a variable whose value is not known; give --set "
+      "TP=VALUE.");
 }
 
 TEST(ReadMegatron, MixturesAndLatentAttention) {
