@@ -5,14 +5,10 @@
 
 namespace meshwright {
 
-int LayerSolver::add_price(double memory_price, std::optional<Bytes> max_working, StepWeight step) {
-  constexpr double kLeast = 1.0 / 4096;  // of the share
+int LayerSolver::add_price(double memory_price, std::optional<Bytes> max_working) {
   // Without a price the number of microbatches in flight has no meaning; 1 keeps the weights of all schedules alike.
   const double in_flight = memory_price == 0.0 ? 1.0 : budget_.in_flight;
-  const double microbatches = step == StepWeight::Whole   ? 1.0
-                              : step == StepWeight::Least ? budget_.microbatches / kLeast
-                                                          : budget_.microbatches;
-  prices_.push_back({{microbatches, memory_price, in_flight}, max_working});
+  prices_.push_back({{budget_.microbatches, memory_price, in_flight}, max_working});
   shared_.push_back({});
   return prices_.count() - 1;
 }

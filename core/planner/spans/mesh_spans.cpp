@@ -38,7 +38,6 @@ struct MeshSpans::State {
   const StepStructure& structure_;
   const LogicalMesh mesh_;
   const int ways_;  // to recompute; 0: there is no choice
-  const bool every_step_weight_;
   const SpanBudget budget_;
   LayerClasses layers_;
   SpanSolver solver_;
@@ -55,7 +54,6 @@ struct MeshSpans::State {
       : structure_(structure),
         mesh_(std::move(mesh)),
         ways_(static_cast<int>(options.variants.size())),
-        every_step_weight_(options.every_step_weight),
         budget_(make_budget(structure, options)),
         layers_(LayerClasses::make(structure, mesh_, costs, options.rules ? options.rules(mesh_) : IntraOpRules{},
                                    options.variants)),
@@ -151,46 +149,12 @@ struct MeshSpans::State {
     if (mixture_) costs_.push_back({mixture_->cost});
   }
 
-  // The sharding of every span without a memory price where what is done once per step has this weight, each layer
-  // recomputed in this way; unless some option is the same for all spans.
-  void add_weight(StepWeight weight, int way, IndexedVector<int, SpanCostTable>& costs,
-                  std::vector<SpanOption>& options) {
-    const SpanOption option{solver_.add_price_of_way(0.0, way, weight), std::nullopt, way};
-    SpanCostTable table = cost_table(option);
-    solver_.forget_problems();
-    const auto same_cost = [](const StepCost& a, const StepCost& b) {
-      return a.forward == b.forward && a.backward == b.backward && a.step == b.step && a.saved == b.saved;
-    };
-    const auto same = [&](const SpanCostTable& other) {
-      return std::equal(table.begin(), table.end(), other.begin(), same_cost);
-    };
-    const auto known = [&](const IndexedVector<int, SpanCostTable>& tables) {
-      return std::any_of(tables.begin(), tables.end(), same);
-    };
-    const bool is_known = ways_ == 0 ? known(costs_) || known(costs) : way == 0 && same(costs_.front());
-    if (is_known) return solver_.drop_last_price();
-    options.push_back(option);
-    costs.push_back(std::move(table));
-  }
-
   // Every span at every price; the options of recompute levels follow those of the prices.
   void solve_spans(std::optional<double> max_in_flight) {
     add_costs(options_.front());
-    std::vector<SpanOption> levels;
-    IndexedVector<int, SpanCostTable> level_costs;
-    if (!has_room(max_in_flight)) find_smaller(levels, level_costs);
-    for (int way = 0; way < (layers_.has_variants() ? ways_ : 1) && every_step_weight_ && mesh_.devices() > 1; ++way) {
-      add_weight(StepWeight::Least, way, level_costs, levels);
-      if (budget_.microbatches > 1.0) add_weight(StepWeight::Whole, way, level_costs, levels);
-    }
-    for (const SpanOption& level : levels) options_.push_back(level);
-    for (SpanCostTable& costs : level_costs) costs_.push_back(std::move(costs));
-  }
-
-  // Shardings that cost time to save memory.
-  void find_smaller(std::vector<SpanOption>& levels, IndexedVector<int, SpanCostTable>& level_costs) {
-    levels = levels_.options(0);
-    level_costs = costs_of(levels);
+    if (has_room(max_in_flight)) return;
+    std::vector<SpanOption> levels = levels_.options(0);
+    IndexedVector<int, SpanCostTable> level_costs = costs_of(levels);
     const Seconds whole = min_time(0, layers_.layers() - 1);
     // One device has nothing to trade but what it recomputes, which levels offer.
     for (std::size_t p = 1; p < kMemoryPrices.size() && mesh_.devices() > 1; ++p) {
@@ -202,6 +166,8 @@ struct MeshSpans::State {
     }
     for (int way = 0; way < ways_ && layers_.has_variants() && mesh_.devices() > 1; ++way)
       add_way(way, level_costs, levels);
+    for (const SpanOption& level : levels) options_.push_back(level);
+    for (SpanCostTable& costs : level_costs) costs_.push_back(std::move(costs));
   }
 
   void add_costs(const SpanOption& option) {

@@ -29,7 +29,7 @@ class SpanSolver {
   // Returns the number of the new price. With `max_working`, no op may need more temporary memory.
   int add_price(double memory_price, LayerMatrices::Variants variants, std::optional<Bytes> max_working = std::nullopt);
   // The same with each layer recomputed in this one of the ways (LayerClasses::make) alone.
-  int add_price_of_way(double memory_price, int way, StepWeight step = StepWeight::Share);
+  int add_price_of_way(double memory_price, int way);
   void drop_last_price();
   [[nodiscard]] double memory_price(int price) const { return solver_.memory_price(price); }
   [[nodiscard]] const LayerMatrices& matrices() const { return matrices_; }
