@@ -117,7 +117,7 @@ std::string prediction_text(const OpenedLaunch& opened, const ReadPlan& read) {
   const Throughput rate = throughput(plan, plan.predicted.step_time);
   text += fmt::format("# {}", to_text(rate));
   const std::string& products = opened.reading.setup.matmul_dtype;
-  if (const auto mfu = mfu_of(plan, products); mfu && !rate.mfu)
+  if (const auto mfu = mfu_of(plan, products); mfu && !rate.mfu && rate.why_none.empty())
     text += fmt::format(", MFU {} %", in_percent(*mfu));
   else if (mfu && products == "fp8")
     text += fmt::format(", MFU of products in fp8 {} %", in_percent(*mfu));
@@ -177,8 +177,10 @@ Json json_of(const OpenedLaunch& opened, const ReadPlan& read) {
   json["costs"] = read.costs;
   json["step_time_s"] = plan.predicted.step_time.si();
   add_forecast(json, predicted.forecast);
-  add_throughput(json, throughput(plan, plan.predicted.step_time));
-  const auto mfu = mfu_of(plan, ""), of_products = mfu_of(plan, setup.matmul_dtype);
+  const Throughput rate = throughput(plan, plan.predicted.step_time);
+  add_throughput(json, rate);
+  const auto mfu = rate.why_none.empty() ? mfu_of(plan, "") : std::nullopt;
+  const auto of_products = mfu_of(plan, setup.matmul_dtype);
   json["mfu"] = mfu ? Json(*mfu) : Json(nullptr);
   if (setup.matmul_dtype == "fp8") json["mfu_of_fp8_peak"] = of_products ? Json(*of_products) : Json(nullptr);
   add_memory(json, memory_use(plan, predicted.program, predicted.check));
