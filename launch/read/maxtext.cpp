@@ -85,7 +85,7 @@ constexpr const char* kMaxtextWords[] = {"base_config",
                                          "gdn_chunk_size",
                                          "use_qk_norm_in_gdn"};
 
-// Of images and sounds, which the language model is read without.
+// Keys about images and sounds, which the language model is read without.
 bool is_of_other_senses(const std::string& key) {
   for (const char* part : {"vision", "_vit", "image", "audio", "mrope", "multimodal"})
     if (key.find(part) != std::string::npos) return true;

@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/json.h"
-#include "core/graph/import/hf_config.h"
 
 namespace meshwright {
 
@@ -39,28 +37,10 @@ class BlockReader {
  private:
   std::int64_t size(const char* key, std::int64_t otherwise) { return s_.integer(key, -1).value_or(otherwise); }
 
-  [[nodiscard]] Json sizes(const char* type) const {
-    Json config;
-    config["model_type"] = type;
-    config["hidden_size"] = facts_.hidden;
-    config["num_hidden_layers"] = facts_.layers;
-    config["num_attention_heads"] = facts_.heads;
-    config["num_key_value_heads"] = facts_.kv_heads.value_or(facts_.heads);
-    config["intermediate_size"] = facts_.ffn.value_or(0);
-    config["vocab_size"] = facts_.vocab;
-    config["max_position_embeddings"] = facts_.seq;
-    config["rope_theta"] = facts_.rotary_base;
-    config["tie_word_embeddings"] = facts_.tied;
-    if (facts_.head_dim) config["head_dim"] = *facts_.head_dim;
-    return config;
+  [[nodiscard]] Json sizes(const char* type) const { return config_of(facts_, type); }
+  [[nodiscard]] ModelConfig model_of(const Json& config) const {
+    return model_of_config(config, "", facts_, s_.where("decoder_block"));
   }
-  ModelConfig model_of(const Json& config) {
-    ModelConfig model = model_from_hf_text(config.dump(), "", fmt::format("{}, read as a config.json", place()));
-    model.seq = facts_.seq;
-    model.name = model.family;
-    return model;
-  }
-  [[nodiscard]] std::string place() const { return s_.where("decoder_block"); }
 
   // The caps of scores and logits are a few elementwise steps inside of attention and loss.
   void leave_out_caps() {

@@ -4,9 +4,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/graph/import/hf_config.h"
 
 namespace meshwright {
 
@@ -50,7 +48,7 @@ std::string hybrid_pattern(ReadingJob& job) {
     if (const auto given = s.text(key)) pattern = *given;
   if (pattern.empty()) {
     const bool hybrid = s.has("is-hybrid-model") || s.has("hybrid-attention-ratio") || s.has("hybrid-mlp-ratio");
-    require(!hybrid || job.answers.model,
+    require(!hybrid,
             "{}: --is-hybrid-model without --hybrid-layer-pattern leaves the order of its layers to the program; add "
             "the pattern, or give --model.",
             job.text.program);
@@ -64,27 +62,16 @@ std::string hybrid_pattern(ReadingJob& job) {
   return pattern;
 }
 
-std::optional<ModelConfig> hybrid_model(ReadingJob& job, ModelFacts& facts) {
+ModelConfig hybrid_model(ReadingJob& job, const std::string& pattern, const ModelFacts& facts) {
   Settings& s = job.settings();
-  const std::string pattern = hybrid_pattern(job);
-  if (pattern.empty()) return std::nullopt;
   const char* key = s.has("hybrid-layer-pattern") ? "hybrid-layer-pattern" : "hybrid-override-pattern";
   require(pattern.find_first_not_of("M*-E") == std::string::npos,
           "{}: '{}' has layers that no model here has; M, *, - and E are known. Give --model for another.",
           s.where(key), pattern);
-  facts.layers = std::ssize(pattern);
   const std::int64_t width = s.integer("mamba-head-dim").value_or(64);
-  Json config;
-  config["model_type"] = "nemotron_h";
+  Json config = config_of(facts, "nemotron_h");
   config["hybrid_override_pattern"] = pattern;
-  config["num_hidden_layers"] = facts.layers;
-  config["hidden_size"] = facts.hidden;
-  config["num_attention_heads"] = facts.heads;
-  config["num_key_value_heads"] = facts.kv_heads.value_or(facts.heads);
   config["head_dim"] = facts.head_dim.value_or(std::max<std::int64_t>(1, facts.hidden / facts.heads));
-  config["intermediate_size"] = facts.ffn.value_or(4 * facts.hidden);
-  config["vocab_size"] = facts.vocab;
-  config["max_position_embeddings"] = facts.seq;
   config["mamba_num_heads"] =
       s.integer("mamba-num-heads").value_or(std::max<std::int64_t>(1, 2 * facts.hidden / width));
   config["mamba_head_dim"] = width;
@@ -92,7 +79,6 @@ std::optional<ModelConfig> hybrid_model(ReadingJob& job, ModelFacts& facts) {
   config["n_groups"] = s.integer("mamba-num-groups").value_or(8);
   config["conv_kernel"] = 4;
   config["chunk_size"] = 128;
-  config["tie_word_embeddings"] = facts.tied;
   config["mamba_hidden_act"] = "silu";
   config["mlp_hidden_act"] = "relu2";
   config["mlp_bias"] = config["attention_bias"] = config["use_bias"] = config["mamba_proj_bias"] = facts.bias;
@@ -108,21 +94,9 @@ std::optional<ModelConfig> hybrid_model(ReadingJob& job, ModelFacts& facts) {
   if (facts.activation != ModelFacts::Activation::Relu)
     job.assume("squared ReLU in the place of the feed-forward layers' own activation");
   if (facts.positions == ModelFacts::Positions::Rotary) job.assume("attention without rotated positions");
-  ModelConfig model = model_from_hf_text(config.dump(), "nemotron_h", s.where(key) + ", read as a config.json");
-  model.seq = facts.seq;
-  return model;
+  return model_of_config(config, "nemotron_h", facts, s.where(key));
 }
 
-std::optional<ModelConfig> bert_model(ReadingJob& job, const ModelFacts& facts) {
-  if (!names_any(program_name(job), {"pretrain_bert"})) return std::nullopt;
-  const std::string text =
-      fmt::format("bert:layers={},hidden={},heads={},seq={},vocab={},intermediate={}", facts.layers, facts.hidden,
-                  facts.heads, facts.seq, facts.vocab, facts.ffn.value_or(4 * facts.hidden));
-  try {
-    return find_builtin_model(text);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: the model that it describes cannot be made: {}", job.text.program, error.what()));
-  }
-}
+bool trains_bert(const ReadingJob& job) { return names_any(program_name(job), {"pretrain_bert"}); }
 
 }  // namespace meshwright

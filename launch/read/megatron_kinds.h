@@ -2,7 +2,7 @@
 // Programs of Megatron-LM that train something else than a GPT.
 #pragma once
 
-#include <optional>
+#include <string>
 
 #include "launch/read/readers.h"
 
@@ -12,15 +12,14 @@ namespace meshwright {
 // describe one of ours ("pretrain_t5.py") and no model is given instead.
 void expect_training(ReadingJob& job);
 
-// The model of --hybrid-layer-pattern (or --hybrid-override-pattern): M a Mamba-2 layer, * attention, - a dense
-// feed-forward layer, E one of experts. `facts` are the sizes that every model has; its layers are those of the
-// pattern. nullopt: no pattern is given.
-[[nodiscard]] std::optional<ModelConfig> hybrid_model(ReadingJob& job, ModelFacts& facts);
-
-// The letters of the pattern, without the marks of pipeline stages; "": no pattern is given.
+// The letters of --hybrid-layer-pattern (or --hybrid-override-pattern), without the marks of pipeline stages; "": no
+// pattern is given. Throws InputError where other flags ask for one.
 [[nodiscard]] std::string hybrid_pattern(ReadingJob& job);
+// Its model: M is a Mamba-2 layer, * attention, - a dense feed-forward layer, E one of experts. `facts` are the sizes
+// that every model has. Throws InputError for other letters.
+[[nodiscard]] ModelConfig hybrid_model(ReadingJob& job, const std::string& pattern, const ModelFacts& facts);
 
-// The model of pretrain_bert.py; nullopt: it is another program.
-[[nodiscard]] std::optional<ModelConfig> bert_model(ReadingJob& job, const ModelFacts& facts);
+// pretrain_bert.py
+[[nodiscard]] bool trains_bert(const ReadingJob& job);
 
 }  // namespace meshwright

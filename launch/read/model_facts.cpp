@@ -2,6 +2,7 @@
 #include "launch/read/model_facts.h"
 
 #include "core/base/errors.h"
+#include "core/graph/import/hf_config.h"
 
 namespace meshwright {
 
@@ -100,15 +101,47 @@ std::string text_of(const ModelFacts& facts, std::vector<std::string>& assumed) 
 
 }  // namespace
 
-ModelConfig model_of(const ModelFacts& facts, const std::string& name, const std::string& place,
-                     std::vector<std::string>& assumed) {
+std::string bert_text(const ModelFacts& facts) {
+  return fmt::format("bert:{},intermediate={}", core_of(facts), facts.ffn.value_or(4 * facts.hidden));
+}
+
+ModelConfig model_of_text(const std::string& text, const std::string& place) {
   try {
-    ModelConfig model = find_builtin_model(text_of(facts, assumed));
-    if (!name.empty()) model.name = name;
-    return model;
+    return find_builtin_model(text);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: the model that it describes cannot be made: {}", place, error.what()));
   }
+}
+
+ModelConfig model_of(const ModelFacts& facts, const std::string& name, const std::string& place,
+                     std::vector<std::string>& assumed) {
+  ModelConfig model = model_of_text(text_of(facts, assumed), place);
+  if (!name.empty()) model.name = name;
+  return model;
+}
+
+Json config_of(const ModelFacts& facts, const char* model_type) {
+  Json config;
+  config["model_type"] = model_type;
+  config["hidden_size"] = facts.hidden;
+  config["num_hidden_layers"] = facts.layers;
+  config["num_attention_heads"] = facts.heads;
+  config["num_key_value_heads"] = facts.kv_heads.value_or(facts.heads);
+  config["intermediate_size"] = facts.ffn.value_or(4 * facts.hidden);
+  config["vocab_size"] = facts.vocab;
+  config["max_position_embeddings"] = facts.seq;
+  config["rope_theta"] = facts.rotary_base;
+  config["tie_word_embeddings"] = facts.tied;
+  if (facts.head_dim) config["head_dim"] = *facts.head_dim;
+  return config;
+}
+
+ModelConfig model_of_config(const Json& config, const std::string& name, const ModelFacts& facts,
+                            const std::string& place) {
+  ModelConfig model = model_from_hf_text(config.dump(), name, place + ", read as a config.json");
+  model.seq = facts.seq;
+  if (name.empty()) model.name = model.family;
+  return model;
 }
 
 }  // namespace meshwright

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/graph/models/models.h"
 
 namespace meshwright {
@@ -33,5 +34,16 @@ struct ModelFacts {
 // What differs from the facts goes to `assumed`. Throws InputError with `place` for sizes that make no model.
 [[nodiscard]] ModelConfig model_of(const ModelFacts& facts, const std::string& name, const std::string& place,
                                    std::vector<std::string>& assumed);
+
+// BERT of these sizes, as find_builtin_model reads it.
+[[nodiscard]] std::string bert_text(const ModelFacts& facts);
+// find_builtin_model, with `place` in its errors.
+[[nodiscard]] ModelConfig model_of_text(const std::string& text, const std::string& place);
+
+// What all of Hugging Face's config.json have, for families that the facts alone do not describe.
+[[nodiscard]] Json config_of(const ModelFacts& facts, const char* model_type);
+// Its model, with the whole sequence of the facts; "" for `name`: the family's. Throws InputError with `place`.
+[[nodiscard]] ModelConfig model_of_config(const Json& config, const std::string& name, const ModelFacts& facts,
+                                          const std::string& place);
 
 }  // namespace meshwright
