@@ -128,43 +128,47 @@ std::vector<AlikeDevices> shown_rows(const std::vector<AlikeDevices>& rows) {
   return shown;
 }
 
-}  // namespace
-
-namespace {
+struct Rows {
+  std::vector<AlikeDevices> all, shown;
+};
+Rows rows_of(const TimeOfPage& of) {
+  Rows rows{alike_devices(of), {}};
+  rows.shown = shown_rows(rows.all);
+  return rows;
+}
 
 // Bars and tables.
-std::string time_html(const TimeOfPage& of) {
-  const std::vector<AlikeDevices> rows = shown_rows(alike_devices(of));
+std::string time_html(const TimeOfPage& of, const std::vector<AlikeDevices>& rows) {
   const KindTimes all = kinds_of(of.breakdown.of_all());
   return legend_of(all) + bars(rows, of.breakdown.step) +
          details_html("As a table, to the picosecond", kinds_html(rows, all, of.breakdown)) +
          moves_html(rows, of.program) + ops_html(of);
 }
 
-std::string time_lead(const TimeOfPage& of) {
+std::string time_lead(const TimeOfPage& of, const Rows& rows) {
   const StepBreakdown& breakdown = of.breakdown;
-  const std::vector<AlikeDevices> all_rows = alike_devices(of), rows = shown_rows(all_rows);
   const KindTimes all = kinds_of(breakdown.of_all());
   const double whole = static_cast<double>(breakdown.step.ps) * breakdown.count();
   const auto share = [&](std::int64_t ps) {
     return percent_text(whole == 0.0 ? 0.0 : static_cast<double>(ps) / whole);
   };
   const auto most = static_cast<std::size_t>(std::max_element(all.begin(), all.end()) - all.begin());
-  const auto busiest = std::min_element(rows.begin(), rows.end(), [](const AlikeDevices& a, const AlikeDevices& b) {
-    return waiting_of(kinds_of(a.parts)) < waiting_of(kinds_of(b.parts));
-  });
+  const auto busiest =
+      std::min_element(rows.shown.begin(), rows.shown.end(), [](const AlikeDevices& a, const AlikeDevices& b) {
+        return waiting_of(kinds_of(a.parts)) < waiting_of(kinds_of(b.parts));
+      });
   std::string lead = fmt::format(
       "Each bar is one device and adds up to the step of {}. Of all devices' time {} % goes into {}, and {} % is "
       "bubble and idle.",
       time_text(to_seconds(breakdown.step)), share(all[most]), name_of(static_cast<TimeKind>(most)),
       share(waiting_of(all)));
-  if (rows.size() > 1)
+  if (rows.shown.size() > 1)
     lead += fmt::format(" Stage {} ({}) waits least and sets the pace.", busiest->stage.value,
                         devices_text(busiest->devices));
-  if (rows.size() < all_rows.size())
+  if (rows.shown.size() < rows.all.size())
     lead +=
         fmt::format(" Of {} that differ, the first of each stage and those that wait the least and the most are shown.",
-                    counted(static_cast<std::int64_t>(all_rows.size()), "row"));
+                    counted(static_cast<std::int64_t>(rows.all.size()), "row"));
   return lead;
 }
 
@@ -210,12 +214,14 @@ std::string op_times_html(const Json& op_times) {
 }  // namespace
 
 PageSection time_section(const TimeOfPage& of) {
-  return {"time", "Where the time goes", time_lead(of), hatch_html() + time_html(of)};
+  const Rows rows = rows_of(of);
+  return {"time", "Where the time goes", time_lead(of, rows), hatch_html() + time_html(of, rows.shown)};
 }
 
 PageSection measured_time_section(const TimeOfPage& measured, const TimeOfPage* predicted, const Json& op_times) {
-  PageSection section{"time", "Where the time goes", "The last step, as it was measured. " + time_lead(measured),
-                      hatch_html() + time_html(measured)};
+  const Rows rows = rows_of(measured);
+  PageSection section{"time", "Where the time goes", "The last step, as it was measured. " + time_lead(measured, rows),
+                      hatch_html() + time_html(measured, rows.shown)};
   section.lead += op_times.is_array()
                       ? " Passes are split by the measured times of their ops."
                       : " The times of passes and messages are measured; within a pass time is split as its ops would "
@@ -223,7 +229,7 @@ PageSection measured_time_section(const TimeOfPage& measured, const TimeOfPage* 
   if (op_times.is_array()) section.html += op_times_html(op_times);
   if (predicted == nullptr) return section;
   section.html += compared_html(measured.breakdown, predicted->breakdown) +
-                  details_html("The predicted step, taken apart", time_html(*predicted));
+                  details_html("The predicted step, taken apart", time_html(*predicted, rows_of(*predicted).shown));
   return section;
 }
 

@@ -13,7 +13,7 @@ namespace meshwright {
 
 [[nodiscard]] PageSection time_section(const TimeOfPage& of);
 
-// Of a run: the measured step taken apart, beside the predicted one. `predicted`: null where the prediction has other
+// For a run: the measured step taken apart, beside the predicted one. `predicted`: null where the prediction has other
 // tasks than the run. `op_times`: the member of the document of run --report; null: ops were not measured, and the
 // section says that passes are split as they would cost.
 [[nodiscard]] PageSection measured_time_section(const TimeOfPage& measured, const TimeOfPage* predicted,
