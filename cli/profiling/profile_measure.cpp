@@ -176,7 +176,7 @@ void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length
   }
 }
 
-// Of two the shorter. REQUIRES: at least one.
+// The median; the shorter of two. REQUIRES: at least one.
 Measurement middle_of(std::vector<Measurement> times) {
   std::sort(times.begin(), times.end(), [](const Measurement& a, const Measurement& b) { return a.median < b.median; });
   return times[(times.size() - 1) / 2];

@@ -8,7 +8,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::size_t kBytesOfSets = std::size_t{64} << 20, kMostSets = 1024;
+constexpr std::size_t kSetsBytes = std::size_t{64} << 20, kMostSets = 1024;
 constexpr double kGoldenRatio = 0.618033988749895;
 
 // Has no divisor in common with `count`, and is about the golden part of it: a walk in such steps comes everywhere.
@@ -21,7 +21,7 @@ std::size_t step_through(std::size_t count) {
 }  // namespace
 
 ColdOrder::ColdOrder(std::size_t bytes)
-    : count_(std::min(kMostSets, kBytesOfSets / bytes + 1)), step_(step_through(count_)) {}
+    : count_(std::min(kMostSets, kSetsBytes / bytes + 1)), step_(step_through(count_)) {}
 
 void ColdArrays::resize(std::int64_t elements) {
   elements_ = static_cast<std::size_t>(elements);

@@ -36,7 +36,7 @@ struct NamedStep {
 
 // Of a moment at which a device does not compute, the first of these that goes on has it: a collective, a copy to or
 // from the host, a message; else it is bubble or idle. `whole` [executable]: what a Run takes that is in one piece.
-// Of several steps: what goes on between the begin and the end of the last ones, on average; bubble is what lies
+// With several steps: what goes on between the begin and the end of the last ones, on average; bubble is what lies
 // between the first and the last computation of all. REQUIRES: the program is what was simulated; `folded` as then;
 // `among` of several steps.
 [[nodiscard]] StepBreakdown step_breakdown(const Program& program, const RunParts& parts,

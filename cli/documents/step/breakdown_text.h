@@ -18,7 +18,7 @@ struct Breakdown {
 
 // Shares of each stage, collectives by what they are, and the ops that take the most time.
 [[nodiscard]] std::string breakdown_text(const Breakdown& breakdown, const Program& program);
-// Of a step that was measured: the same but for the ops.
+// The same of a measured step, without the ops.
 [[nodiscard]] std::string measured_breakdown_text(const StepBreakdown& step, const Program& program);
 // `time` of the document.
 void add_time(Json& json, const StepBreakdown& step, const Program& program, const FoldedDevices* folded = nullptr);

@@ -49,7 +49,7 @@ TEST(ProductTime, OfAVectorIsThatOfReadingTheMatrix) {
 }
 
 TEST(ProductTime, OfASlowCacheIsThatOfReadingTilesFromIt) {
-  // Of a depth of 1, which cannot be cut: 10 x 10 tiles read 256 + 128 elements of two bytes each, at 1 TB/s.
+  // A depth of 1 cannot be cut: 10 x 10 tiles read 256 + 128 elements of two bytes each, at 1 TB/s.
   const ProductConstants cache_alone{1e12, 1e9, BytesPerSecond(1e12), Seconds(0), 0, 0};
   EXPECT_NEAR(microseconds_of(product_time({1, 2560, 1280, 1}, kUnit, cache_alone)), 100 * 384 * 2 * 1e-6, 1e-9);
 }

@@ -55,7 +55,7 @@ TEST(HloNumbers, OfLayerNormsAndTheExactGeluAreThoseOfJax) {
 TEST(HloNumbers, OfConvolutionsAndABatchNormAreThoseOfJax) {
   EXPECT_NEAR(loss_of_file("cnn_loss", 5), 1.6876702308654785, 1e-4);
 }
-// Of jax.nn.dot_product_attention, whose groups of heads stand in front of the batch.
+// What jax.nn.dot_product_attention lowers to: its groups of heads stand in front of the batch.
 TEST(HloNumbers, OfPaddedAttentionAreThoseOfJax) {
   const Graph graph = graph_of_file("attended_loss");
   int masked = 0;
