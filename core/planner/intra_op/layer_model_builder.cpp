@@ -75,6 +75,8 @@ LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& grou
   for (const OpId id : group.recomputations) cost.recomputations.push_back(compute(graph_.op(id)));
   for (std::size_t i = 0; i < group.backward.size(); ++i) {
     const Op& backward = graph_.op(group.backward[i]);
+    // Sums over micro-batches are made where the accumulator is (accumulation_cost).
+    if (backward.kind == OpKind::Accumulate) continue;
     cost.backward.push_back({compute(backward), inner_synchronisation(group, backward, split), group.for_weights[i]});
   }
   return cost;
@@ -138,7 +140,6 @@ StepCost LayerModel::Builder::sum_cost(const Group& group, const ShardingSpec& s
 // A parameter's gradient that another backward op of the group reads (a batch norm's) must be whole sums there.
 Seconds LayerModel::Builder::inner_synchronisation(const Group& group, const Op& reader, const AxesByName& axes) const {
   Seconds time(0);
-  if (reader.kind == OpKind::Accumulate) return time;
   for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
     const Tensor& tensor = graph_.tensor(reader.inputs[i]);
     if (!tensor.producer || tensor.gradient_of) continue;
@@ -388,7 +389,8 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
       cost.forward += fetch;
       if (operand.read_in_backward) cost.backward += fetch;
     }
-    if (accumulator != nullptr) cost += accumulation_cost(operand, *accumulator, read.gradients, sharding, hidden.sums);
+    if (accumulator != nullptr)
+      cost += accumulation_cost(group, operand, *accumulator, read.gradients, sharding, hidden.sums);
     return cost;
   };
   auto edge = by_class(Classes(found.parameter), Classes(readings(reader, group, operand)), edge_cost);

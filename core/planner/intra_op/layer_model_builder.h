@@ -180,9 +180,10 @@ class LayerModel::Builder {
                                                       const std::vector<FannedReader>& readers) const;
   void add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers);
   [[nodiscard]] Cache::Fan make_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) const;
-  [[nodiscard]] StepCost accumulation_cost(const Operand& operand, const Tensor& accumulator,
+  [[nodiscard]] Seconds sum_time(const Group& group, const Tensor& accumulator, const ShardingSpec& kept);
+  [[nodiscard]] StepCost accumulation_cost(const Group& group, const Operand& operand, const Tensor& accumulator,
                                            const std::vector<ShardingSpec>& gradients,
-                                           const ParameterSharding& sharding, Seconds behind) const;
+                                           const ParameterSharding& sharding, Seconds behind);
 
   LayerModel& model_;
   const StepStructure& structure_;
@@ -193,9 +194,10 @@ class LayerModel::Builder {
   ReshardingCosts& resharding_;
   const IntraOpRules& rules_;
   Cache& cache_;
-  std::vector<Shared> shared_;                              // empty unless communication hides
-  std::map<TensorId, int> made_by_;                         // the node that makes a tensor
-  std::map<TensorId, std::vector<FannedReader>> fans_out_;  // tensors that fan out, so far
+  std::vector<Shared> shared_;                                      // empty unless communication hides
+  std::map<std::pair<TensorId, ShardingSpec>, Seconds> sum_times_;  // of accumulators
+  std::map<TensorId, int> made_by_;                                 // the node that makes a tensor
+  std::map<TensorId, std::vector<FannedReader>> fans_out_;          // tensors that fan out, so far
 };
 
 }  // namespace meshwright

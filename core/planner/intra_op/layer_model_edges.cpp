@@ -159,12 +159,29 @@ LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
           std::move(edges)};
 }
 
+// What adding a micro-batch's gradient to a tile of the accumulator takes. Many shardings of the parameter have it
+// there.
+Seconds LayerModel::Builder::sum_time(const Group& group, const Tensor& accumulator, const ShardingSpec& kept) {
+  const auto [known, is_new] = sum_times_.try_emplace({accumulator.id, kept}, Seconds(0.0));
+  if (!is_new) return known->second;
+  const AxesByName axes = axes_of_dims(accumulator.dims, kept);
+  for (const OpId id : group.backward)
+    if (graph_.op(id).kind == OpKind::Accumulate && graph_.op(id).inputs[0] == accumulator.id)
+      known->second += costs_.compute(work(id, axes)).time;
+  return known->second;
+}
+
 // Where a parameter's gradient is summed over microbatches, and its way to the optimizer state.
-StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Tensor& accumulator,
+StepCost LayerModel::Builder::accumulation_cost(const Group& group, const Operand& operand, const Tensor& accumulator,
                                                 const std::vector<ShardingSpec>& gradients,
-                                                const ParameterSharding& sharding, Seconds behind) const {
+                                                const ParameterSharding& sharding, Seconds behind) {
   StepCost cost;
   for (std::size_t g = 0; g < gradients.size(); ++g) {
+    const ShardingSpec kept = sharding.eager ? sharding.state : whole_sums(gradients[g]);
+    const Seconds summing = sum_time(group, accumulator, kept);
+    cost.backward += summing;
+    cost.weights += summing;
+    cost.resident += local_bytes(accumulator, kept, mesh_);
     // Eager: every micro-batch brings its gradient to where the state is. Delayed: their sum goes there once per step.
     if (sharding.eager) {
       const Op& maker = graph_.op(operand.gradients[g].made_by);
@@ -172,10 +189,8 @@ StepCost LayerModel::Builder::accumulation_cost(const Operand& operand, const Te
       const Seconds time = exposed(resharding_(made, gradients[g], sharding.state), behind);
       cost.backward += time;
       cost.weights += time;
-      cost.resident += local_bytes(accumulator, sharding.state, mesh_);
     } else {
       cost.step += exposed(resharding_(accumulator, gradients[g], sharding.state), behind);
-      cost.resident += local_bytes(accumulator, whole_sums(gradients[g]), mesh_);
     }
   }
   return cost;

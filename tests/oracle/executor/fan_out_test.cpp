@@ -66,7 +66,7 @@ TEST(FanOut, OfTensorParallelLlamaSumsGradientsOncePerHalfOfABlock) {
 // Sequence parallel: a norm's result is gathered once for all that read it, forward and again backward, and its
 // gradient scattered once; the results of the two halves are scattered forward and their gradients gathered backward.
 TEST(FanOut, OfSequenceParallelLlamaGathersOnceForAllReaders) {
-  const Planned result = planned(megatron(kLlama, 2, "megatron:tp=2,sp=1"));
+  const Planned result = planned(megatron(kLlama, 2, "megatron:tp=2,sp=1,exact=1"));
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(collectives(result, 1, Phase::Forward),
             (std::map<Kind, int>{{Kind::ReduceScatter, 2}, {Kind::AllGather, 2}}));

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for a worse cluster is among the plans of the better one: whatever the better one's search finds takes no
+// longer. The requests are ones where stage costs that differ from those of the program hid the better plan.
+#include <gtest/gtest.h>
+
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::worse_cluster_test {
+namespace {
+
+constexpr double kSame = 1.0 + 1e-9;
+
+// The plan for links of half the rate takes no less on these than their own.
+void expect_no_better_plan_of_slower_links(const PlanRequest& request) {
+  const Planned own = planned(request);
+  PlanRequest slower = request;
+  LinkCost& links = slower.cluster.only().within_host;
+  links.beta = SecondsPerByte(2.0 * links.beta.si());
+  const Planned other = planned(slower);
+  ASSERT_TRUE(own.plan && other.plan);
+  Plan moved = *other.plan;
+  moved.cluster = request.cluster;
+  const auto costs = make_analytic_cost_model(request.cluster);
+  const LoadedPlan loaded = load_plan(moved, *costs);
+  const Seconds step = SimulatedStep(*costs).step_of(loaded.program, loaded.check);
+  EXPECT_LE(own.plan->predicted.step_time.si(), kSame * step.si());
+}
+
+// Gradients are summed where they are scattered to, which costs a tile's time.
+TEST(WorseCluster, WithSlowerLinksShowsNoPlanOfEagerGradientsThatWasMissed) {
+  PlanRequest gpt = ask("gpt:layers=2,hidden=96,heads=4,seq=8,vocab=1000", "cpu:6", "pipeshard", 32, Auto{});
+  gpt.search.logical_mesh_space = LogicalMeshSpace::SameAsPhysical;
+  expect_no_better_plan_of_slower_links(gpt);
+  PlanRequest vit = ask("vit:layers=3,hidden=96,heads=1,image=64,patch=16,classes=10", "cpu:8", "pipeshard", 4, Auto{});
+  vit.search.layers = Auto{};
+  vit.training.dtype = DType::F64;
+  expect_no_better_plan_of_slower_links(vit);
+}
+
+// What one stage of an MLP costs by its layer models is what its program takes, however its gradients are summed.
+TEST(StageCosts, AreThoseOfTheProgramUnderEveryZeroLevel) {
+  for (const char* method : {"data", "zero1", "zero2", "zero3"}) {
+    const PlanRequest request = ask("mlp:layers=3,hidden=256", "cpu:4", method, 16, 2);
+    const Planned found = planned(request);
+    ASSERT_TRUE(found.plan && found.sharding) << method;
+    const double step = found.plan->predicted.step_time.si();
+    EXPECT_NEAR(2.0 * found.sharding->cost.si(), step, 1e-3 * step) << method;
+  }
+}
+
+}  // namespace
+}  // namespace meshwright::worse_cluster_test
