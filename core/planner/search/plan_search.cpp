@@ -2,9 +2,10 @@
 // Which numbers of micro-batches are searched. With few, a pipeline is badly filled and a micro-batch takes much
 // memory; with many, the devices are badly filled. The stage costs of two numbers far apart are computed, and the cost
 // of the best pipeline for the others is predicted from them (predict_point). The most promising numbers are searched,
-// until no prediction comes near the best plan. Last come the divisors of the batch around the best number, predicted
-// from its own stages. A one-stage method has no pipeline to fill: its search begins with one micro-batch and ends when
-// two numbers in a row were no better, as fewer samples never fill a device better.
+// and the others predicted anew from the points beside them, until no prediction comes near the best plan. Last come
+// the divisors of the batch around the best number, predicted from its own stages. A one-stage method has no pipeline
+// to fill: its search begins with one micro-batch and ends when two numbers in a row were no better, as fewer samples
+// never fill a device better.
 //
 // With several schedules, the first is searched as if it were alone. The others are ranked by simulations of their
 // stages alone, and searched where these promise more than the best plan. Predictions are for the first schedule.
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "core/base/divisors.h"
@@ -97,6 +99,9 @@ class PlanSearch {
   void search_for_serving(SearchPoint at, const std::vector<std::int64_t>& counts);
   void search_predicted(SearchPoint at, const std::vector<std::int64_t>& counts);
   Predictions predict_around(const std::vector<std::int64_t>& counts, const Points& points);
+  // The two points between which the number of micro-batches lies, or that come next to it. REQUIRES: two points.
+  [[nodiscard]] static std::pair<const PointSearch*, const PointSearch*> nearest(const Points& points,
+                                                                                 std::int64_t count);
   [[nodiscard]] std::vector<SearchPoint> other_cuts(SearchPoint at) const;
   [[nodiscard]] std::optional<SearchPoint> half_blocks(SearchPoint at) const;
   [[nodiscard]] std::vector<ScheduleKind> near_schedules() const;
@@ -107,8 +112,8 @@ class PlanSearch {
       request_.record->add(considered_point(std::move(layer_starts), microbatches, schedules_.front(), estimated, why));
   }
 
-  template <class Predict>
-  Predictions predict_each(const std::vector<std::int64_t>& counts, const Predict& predict) {
+  template <class Counts, class Predict>
+  Predictions predict_each(const Counts& counts, const Predict& predict) {
     Predictions predicted;
     for (const std::int64_t count : counts) {
       if (context_.stopped()) break;
@@ -120,8 +125,9 @@ class PlanSearch {
   [[nodiscard]] double promise() const { return context_.evaluator.hides_communication() ? kPromiseHidden : kPromise; }
 
   // Calls search(count) for at most `max` counts, the most promising first, until no prediction comes near the best.
-  template <class Search>
-  void search_promising(Predictions predicted, int max, const Search& search) {
+  // revise(counts) predicts those that are left anew.
+  template <class Search, class Revise>
+  void search_promising(Predictions predicted, int max, const Search& search, const Revise& revise) {
     for (; !predicted.empty() && !context_.stopped(); --max) {
       const auto next = std::min_element(predicted.begin(), predicted.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -133,6 +139,7 @@ class PlanSearch {
       }
       search(next->first);
       predicted.erase(next);
+      predicted = revise(std::move(predicted));
     }
   }
 
@@ -141,6 +148,7 @@ class PlanSearch {
   PlanIncumbent incumbent_;
   std::vector<ScheduleKind> schedules_;
   std::optional<int> first_layers_;           // of the first point searched
+  std::optional<int> covered_;                // number of layers of which its point looked at all stages, too
   SearchPoint best_;                          // the incumbent's
   std::map<ScheduleKind, Seconds> promised_;  // where there are several: the least of all points, by stages alone
   std::optional<StageProfileTable> stage_profile_;
@@ -179,7 +187,10 @@ bool PlanSearch::search_point(const SearchPoint& at, PointSearch& search, const 
       least = std::min(least, *promised);
     }
   note_profile(search);  // one-stage methods may have asked for other memory
-  if (better) best_ = at;
+  if (better) {
+    best_ = at;
+    covered_ = search.point().coarser ? std::optional(search.point().coarser->layers) : std::nullopt;
+  }
   if (request_.stage_profile.keep && incumbent_.plan() && (better || !stage_profile_))
     stage_profile_ = stage_profile_of(request_, search.point());
   return better;
@@ -254,17 +265,41 @@ void PlanSearch::search_predicted(SearchPoint at, const std::vector<std::int64_t
     }
     auto point = prepare(with(count));
     search_point(with(count), *point);
-    // Its stages are kept where numbers around it may be predicted from them.
-    if (!counts_around(counts, request_.training.batch, count).empty()) points[count] = std::move(point);
+    points[count] = std::move(point);
   };
-  Predictions predicted = predict_each(counts, [&](std::int64_t count) {
-    return predict_point(context_, points[many]->point(), points[few]->point(), count, schedules_.front());
-  });
+  std::set<std::int64_t> left(counts.begin(), counts.end());
+  Predictions least;  // beyond the points that are known a prediction mostly promises too much
+  const auto predict = [&](const Predictions&) {
+    Predictions found = predict_each(left, [&](std::int64_t count) {
+      const auto [own, other] = nearest(points, count);
+      return predict_point(context_, own->point(), other->point(), count, schedules_.front());
+    });
+    for (auto& [count, cost] : found) {
+      Seconds& before = least.try_emplace(count, cost).first->second;
+      if (count < points.begin()->first || count > points.rbegin()->first) cost = std::max(cost, before);
+      before = cost;
+    }
+    return found;
+  };
+  Predictions predicted = predict({});
   // Where nothing is expected to fit, many small micro-batches have the best chance.
   if (predicted.empty()) predicted.emplace(last, Seconds(0.0));
-  search_promising(std::move(predicted), static_cast<int>(counts.size()), search);
+  const auto search_once = [&](std::int64_t count) {
+    search(count);
+    left.erase(count);
+  };
+  search_promising(std::move(predicted), static_cast<int>(counts.size()), search_once, predict);
   if (!incumbent_.plan() && !last_tried && !context_.stopped()) search(last);
-  if (incumbent_.plan()) search_promising(predict_around(counts, points), kMaxNearby, search);
+  const auto as_before = [](Predictions rest) { return rest; };
+  if (incumbent_.plan()) search_promising(predict_around(counts, points), kMaxNearby, search, as_before);
+}
+
+// Of two points the one with more micro-batches is the first.
+std::pair<const PointSearch*, const PointSearch*> PlanSearch::nearest(const Points& points, std::int64_t count) {
+  auto after = points.lower_bound(count);  // the point itself, or the next with more
+  if (after == points.end()) --after;
+  if (after == points.begin()) ++after;
+  return {after->second.get(), std::prev(after)->second.get()};
 }
 
 // The numbers around the best that promise a gain, predicted from its stages and those of the next larger number, where
@@ -297,6 +332,7 @@ std::vector<SearchPoint> PlanSearch::other_cuts(SearchPoint at) const {
   const int least = request_.any_schedule() ? 1 : least_layers(request_, request_.first_schedule());
   for (const int count : {2 * first, first / 2, first / 4}) {
     at.layers = count;
+    if (covered_ == count) continue;
     if (count >= least && count <= kMaxLayers && count <= static_cast<int>(forward_ops(graph).size()))
       cuts.push_back(at);
   }

@@ -311,6 +311,23 @@ TablePipeline given_pipeline(const PlanRequest& request, const Point& point) {
   return pipeline;
 }
 
+namespace {
+
+// Where programs are small, the coarser cut is searched for itself.
+std::optional<CoarserCut> find_coarser(const PlanRequest& request, const SearchPoint& at, int layers) {
+  constexpr int kTogether = 4;
+  const bool first_cut = !at.layers && at.layer_cut == request.search.layer_cut;
+  if (!is_auto(request.search.layers) || !first_cut || request.search.layer_cut.fixes_count() ||
+      request.search.method.kind != Method::Kind::Pipeshard || !is_large(request, at.microbatches) ||
+      layers % kTogether != 0 || layers == kTogether)
+    return std::nullopt;
+  CoarserCut cut{layers / kTogether, std::vector<bool>(static_cast<std::size_t>(layers), false)};
+  for (int layer = 0; layer < layers; layer += kTogether) cut.borders[static_cast<std::size_t>(layer)] = true;
+  return cut;
+}
+
+}  // namespace
+
 Point prepare_point(SearchContext& context, const SearchPoint& at) {
   const PlanRequest& request = context.request;
   // find_space refuses one stage on unlike hosts.
@@ -319,6 +336,7 @@ Point prepare_point(SearchContext& context, const SearchPoint& at) {
       prepare_spans(context, given_model(context, at), one_stage ? request.cluster.usable_memory() : Bytes(0.0), false);
   point.bounds = context.step(
       "bound", [&] { return find_bounds(request, *point.spans.search, context.evaluator.hides_communication()); });
+  point.coarser = find_coarser(request, at, point.layers());
   ++context.log.points;
   return point;
 }
@@ -329,6 +347,7 @@ std::vector<Subspace> subspaces_of(const Point& point) {
     for (int way = 0; way <= static_cast<int>(point.structure->variants.size()); ++way) ways.emplace_back(way);
   ways.emplace_back(std::nullopt);
   std::vector<Subspace> found;
+  if (point.coarser) found.push_back({.cut = &*point.coarser});
   for (const auto& way : ways) {
     for (const std::vector<bool>& meshes : point.space.narrower) found.push_back({&meshes, way});
     found.push_back({nullptr, way});
@@ -352,8 +371,16 @@ StageTable stage_table(const SearchContext& context, const Point& point, double 
   };
   StageSearch::Allowed allowed;
   if (of.meshes != nullptr || of.way) allowed = is_of_part;
+  const auto is_of_cut = [&](int first, int last, const StageChoice&) {
+    const std::vector<bool>& borders = of.cut->borders;
+    const auto after = static_cast<std::size_t>(last) + 1;
+    return borders[static_cast<std::size_t>(first)] && (after == borders.size() || borders[after]);
+  };
   StageSearch::Given given;
-  if (!fixed.empty()) given = is_given;
+  if (!fixed.empty())
+    given = is_given;
+  else if (of.cut != nullptr)
+    given = is_of_cut;
   const auto run = [&] { return search.table(memory_share, keep, allowed, given); };
   return context.step("cost", run, [&](const StageTable& table) {
     return fmt::format("{} stages within {:.1f} % of the memory", entries_of(table), 100.0 * memory_share);

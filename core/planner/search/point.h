@@ -57,12 +57,21 @@ struct PointBounds {
 };
 
 // What the steps made. Each member refers to those before it.
+// [layer] whether a stage of the coarser cut may begin with it.
+struct CoarserCut {
+  int layers;
+  std::vector<bool> borders;
+};
+
 struct Point {
   std::shared_ptr<const ModelCut> cut;  // shared with the plans made of it
   std::shared_ptr<const ModelStructure> structure;
   StageSpace space;
   PointSpans spans;
   PointBounds bounds;
+  // The cut of which each layer is four of this one's, where programs are large and the search chooses the
+  // number of layers.
+  std::optional<CoarserCut> coarser = {};
 
   [[nodiscard]] int layers() const { return cut->layers.count; }
   [[nodiscard]] std::int64_t microbatches() const { return cut->training.microbatches; }
@@ -105,8 +114,11 @@ struct GivenModel {
 // A part of a point's stages: what a narrower request would choose from.
 struct Subspace {
   const std::vector<bool>* meshes = nullptr;  // StageSpace::narrower; null: all
-  std::optional<int> way;                     // of StageSearchOptions::variants alone; nullopt: all
+  std::optional<int> way = {};                // of StageSearchOptions::variants alone; nullopt: all
   int fewer_hosts = 1;                        // devices of one in so many hosts of each kind
+  const CoarserCut* cut = nullptr;            // stages between its borders; null: all
+
+  [[nodiscard]] bool is_whole() const { return meshes == nullptr && !way && cut == nullptr; }
 };
 // The narrower requests whose plans a search of this point has to match, the narrowest first; the last is the point
 // itself.

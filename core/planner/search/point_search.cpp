@@ -118,8 +118,7 @@ Candidates PointSearch::find_candidates(const StageTable& table, const Candidate
 
 Candidates PointSearch::find_candidates(const Subspace& of, double memory_share, const CandidateRequest& wanted) {
   Candidates all = find_candidates(table_of(of, memory_share, StageSearch::Keep::Best), wanted);
-  const bool whole = of.meshes == nullptr && !of.way;
-  if (!is_large() || !whole) return all;
+  if (!is_large() || !of.is_whole()) return all;
   for (std::size_t s = 0; s + 1 < subspaces_.size() && !context_.stopped(); ++s) {
     Candidates narrower = find_candidates(table_of(subspaces_[s], memory_share, StageSearch::Keep::Best), wanted);
     narrower.ranked.resize(std::min(kMaxLike, narrower.ranked.size()), Candidate{{}});
@@ -174,7 +173,7 @@ void PointSearch::set_spans(PointSpans spans) {
 
 // Whatever the memory, the entries are the same.
 const StageTable& PointSearch::table_of(const Subspace& of, double memory_share, StageSearch::Keep keep) {
-  const std::tuple key{of.meshes, of.way, keep};
+  const std::tuple key{of.meshes, of.way, of.cut, keep};
   auto known = tables_.find(key);
   if (known != tables_.end()) {
     set_memory_share(known->second, point_, memory_share);
@@ -190,7 +189,7 @@ const StageTable& PointSearch::table_of(const Subspace& of, double memory_share,
 bool PointSearch::is_beaten(const Subspace& of, ScheduleKind schedule, const PlanIncumbent& incumbent) {
   const auto beat = to_beat(schedule, incumbent);
   if (!beat || context_.request.goal.objective == Goal::Objective::Latency) return false;
-  const auto [known, is_new] = busy_.try_emplace({of.meshes, of.way}, std::nullopt);
+  const auto [known, is_new] = busy_.try_emplace({of.meshes, of.way, of.cut}, std::nullopt);
   // No search asks for more memory, unless nothing fits into this.
   constexpr double kMaxShare = 2.0;
   if (is_new) known->second = least_busy_time(table_of(of, kMaxShare, StageSearch::Keep::Best), point_.microbatches());
@@ -309,7 +308,7 @@ bool PointSearch::search_pipelines(ScheduleKind schedule, PlanIncumbent& incumbe
   // What a narrower request would find is looked for first, as if it were asked for alone: among many more stages its
   // pipelines would not all be looked at. Where programs are large only its best pipelines are (find_candidates).
   for (const Subspace& of : subspaces_) {
-    if (is_large() && (of.meshes != nullptr || of.way)) continue;
+    if (is_large() && !of.is_whole()) continue;
     if (progress.best && context_.stopped()) break;
     progress.add(search_subspace(of, schedule, incumbent));
   }
@@ -377,8 +376,7 @@ PointSearch::Progress PointSearch::search_within(const Subspace& of, double memo
   std::size_t budget = wanted.few ? patience.few : patience.lowered;
   const auto known = candidates_.find(schedule);
   // `rank` used the table with all of the memory, so its candidates are those of share 1.
-  const bool ranked =
-      known != candidates_.end() && memory_share == 1.0 && of.meshes == nullptr && !of.way && of.fewer_hosts == 1;
+  const bool ranked = known != candidates_.end() && memory_share == 1.0 && of.is_whole() && of.fewer_hosts == 1;
   Progress progress =
       try_candidates(ranked ? known->second : find_candidates(of, memory_share, wanted), schedule, budget, incumbent);
   // Configurations that the table leaves out as no better may fit where the others turned out too large.

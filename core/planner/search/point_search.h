@@ -107,9 +107,11 @@ class PointSearch {
   PlanGraphs graphs_;
   std::vector<Subspace> subspaces_;
   // The latest tables, whatever their memory.
-  std::map<std::tuple<const std::vector<bool>*, std::optional<int>, StageSearch::Keep>, StageTable> tables_;
-  std::map<std::tuple<const std::vector<bool>*, std::optional<int>>, std::optional<Seconds>> busy_;  // of subspaces
-  std::map<ScheduleKind, Candidates> candidates_;                                                    // by `rank`
+  std::map<std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*, StageSearch::Keep>, StageTable>
+      tables_;
+  // Of subspaces.
+  std::map<std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*>, std::optional<Seconds>> busy_;
+  std::map<ScheduleKind, Candidates> candidates_;  // by `rank`
   // What each candidate was: by schedule, chunks and stages.
   std::map<std::tuple<ScheduleKind, int, std::vector<TableStage>>, Progress> tried_;
   std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> times_tried_;  // theirs, by number of stages
