@@ -56,9 +56,9 @@ std::string kinds_table(std::span<const AlikeDevices> rows, const KindTimes& all
   return table.html();
 }
 
-// Below each other, as many columns as a printed page is wide.
+// Below each other, no wider than a page on paper or a small screen.
 std::string kinds_html(const std::vector<AlikeDevices>& rows, const KindTimes& all, const StepBreakdown& breakdown) {
-  constexpr std::size_t kColumns = 5;
+  constexpr std::size_t kColumns = 4;
   const std::span<const AlikeDevices> left(rows);
   std::string html;
   for (std::size_t begin = 0; begin < rows.size(); begin += kColumns)
