@@ -122,7 +122,7 @@ CommandLine::CommandLine(Context& context, const std::vector<std::string>& words
   app_->require_subcommand(0, 1);
   app_->footer(
       "Exit codes: 0 success, 2 wrong input, 3 a bug in meshwright, 4 a system error (file, memory, output), 5 no "
-      "feasible plan, 6 an interrupted sweep or profile.\nExample:\n  meshwright plan --model gpt-2.6b --cluster "
+      "feasible plan, 6 an interrupted sweep, profile or run.\nExample:\n  meshwright plan --model gpt-2.6b --cluster "
       "p3.16xlarge:2 -o plan.json");
   context.command_line = printable(join({"meshwright", join(words, " ")}, words.empty() ? "" : " "));
   app_->add_flag_callback("--quiet", be_quiet, "say nothing on stderr but warnings and errors: no progress, no times");

@@ -46,17 +46,27 @@ std::vector<DeviceId> devices_of(const Runners& runners) {
   return devices;
 }
 
+// What the options of a run that ended after `done` steps would have said.
+RunOptions as_done(const RunOptions& options, int done) {
+  RunOptions ended = options;
+  const int first_recorded = options.steps - options.recorded_steps;
+  ended.steps = done;
+  ended.recorded_steps = std::max(1, done - first_recorded);  // the last one is, however early it came
+  return ended;
+}
+
 // What this process knows after the run. Times are relative to its first device's begin of the step.
-RunPart own_part(const RunContext& context, const Runners& runners, const StepLog& log) {
+RunPart own_part(const RunContext& context, const Runners& runners, const StepLog& log, int done) {
   const IndexedVector<int, Clock::time_point> origins = log.origins();
   RunPart part;
   part.losses = log.losses();
+  if (!part.losses.empty()) part.losses.resize(static_cast<std::size_t>(done));
   for (const auto& [device, runner] : runners) {
     RunPart::OfDevice& own = part.devices.emplace_back();
     own.device = device;
     own.peak = runner->peak_memory();
     const IndexedVector<int, StepTimes>& times = log.times(device);
-    for (int step = 0; step < times.count(); ++step)
+    for (int step = 0; step < done; ++step)
       own.times.push_back({since(origins[step], times[step].begin), since(origins[step], times[step].end)});
     for (const TimedSpan& span : runner->spans()) {
       const Clock::time_point origin = origins[span.step];
@@ -127,12 +137,11 @@ class ProgramRun {
     run_on_threads(
         devices_of(runners_), [this](DeviceId device) { run_device(device); }, context_.abort, peers_,
         [this] { cancel(); }, [this] { return where(); });
-    if (stopped_after_ > 0) throw RunStopped(stopped_after_);
     WorkRecording work;  // stopped before the devices do anything else
     if (context_.options.steps_with_work > 0) work = context_.backend.recorder()->stop();
-    std::vector<RunPart> parts = gather_parts(own_part(context_, runners_, log_), peers_, context_.abort);
+    std::vector<RunPart> parts = gather_parts(own_part(context_, runners_, log_, done_), peers_, context_.abort);
     RunResult result;
-    if (!parts.empty()) result = assemble(context_.graph, context_.program, context_.options, parts);
+    if (!parts.empty()) result = assemble(context_.graph, context_.program, as_done(context_.options, done_), parts);
     result.work = std::move(work);
     result.issued = replay_.issued();
     return result;
@@ -158,22 +167,37 @@ class ProgramRun {
     DeviceRunner& runner = *runners_.at(device);
     const auto number = static_cast<int>(std::distance(runners_.begin(), runners_.find(device)));
     runner.initialise();
-    for (int step = 0; step < options.steps; ++step) {
+    bool last = false;
+    for (int step = 0; !last; ++step) {
       runner.begin_other("waiting for the other processes to begin a step");
-      steps_begin_.arrive_and_wait(number == 0);
+      last = begin_step(number, step);
       if (step + options.steps_with_work == options.steps) {
         if (number == 0) context_.backend.recorder()->start();
         steps_begin_.arrive_and_wait(number == 0);
       }
       const Clock::time_point begin = Clock::now();
-      replay_.run_step(number, runner, step, step + options.recorded_steps >= options.steps);
+      replay_.run_step(number, runner, {step, last || step + options.recorded_steps >= options.steps, last});
       log_.add_times(device, step, {begin, Clock::now()});
       if (!runner.losses().empty()) log_.add_loss(step, runner.losses());
-      if (step + 1 < options.steps) replay_.prepare(number, runner);
+      if (!last) replay_.prepare(number, runner);
       if (options.on_report) report(number, step);
-      if (options.checkpoint && keep_state(number, runner, step)) return;
+      if (options.checkpoint) keep_state(number, runner, step, last);
     }
     runner.begin_other("done with its steps");
+  }
+
+  [[nodiscard]] bool leads(int number) const { return number == 0 && (peers_ == nullptr || peers_->rank() == 0); }
+
+  // Where the devices meet before a step; true for the last one.
+  bool begin_step(int number, int step) {
+    const RunOptions& options = context_.options;
+    bool last = step + 1 == options.steps;
+    if (!options.stops)
+      steps_begin_.arrive_and_wait(number == 0);
+    else if (steps_begin_.agree(number == 0, leads(number) && options.stops()))
+      last = true;
+    if (last && number == 0) done_ = step + 1;
+    return last;
   }
 
   void report(int number, int step) {
@@ -182,30 +206,24 @@ class ProgramRun {
     steps_begin_.arrive_and_wait(number == 0);
   }
 
-  // Writes a checkpoint where one is due; true where the run is to stop.
-  bool keep_state(int number, DeviceRunner& runner, int step) {
+  // Writes a checkpoint where one is due.
+  void keep_state(int number, DeviceRunner& runner, int step, bool last) {
     const RunOptions& options = context_.options;
     const CheckpointOptions& checkpoint = *options.checkpoint;
-    const bool leads = number == 0 && (peers_ == nullptr || peers_->rank() == 0);
-    const bool stops = steps_begin_.agree(number == 0, leads && checkpoint.stops && checkpoint.stops());
     const int done = options.first_step + step + 1;
     const bool due = checkpoint.every > 0 && done % checkpoint.every == 0;
-    if (!due && !stops && step + 1 < options.steps) return false;
+    if (!due && !last) return;
     runner.begin_other("writing a checkpoint");
-    if (leads) begin_checkpoint(checkpoint, done);
+    if (leads(number)) begin_checkpoint(checkpoint, done);
     steps_begin_.arrive_and_wait(number == 0);
     write_checkpoint_part(checkpoint, done, runner.device().value, runner.state());
     steps_begin_.arrive_and_wait(number == 0);
-    if (leads)
+    if (leads(number))
       finish_checkpoint(checkpoint, {done, options.seed, options.precision, parse_json(checkpoint.plan, "plan")});
-    if (!stops || step + 1 == options.steps) return false;
-    steps_begin_.arrive_and_wait(number == 0);  // no process ends before the checkpoint is whole
-    if (number == 0) stopped_after_ = done;
-    return true;
   }
 
   RunContext context_;
-  int stopped_after_ = 0;  // steps; 0: the run was not stopped
+  int done_ = 0;  // steps, once the last has begun
   Peers* const peers_;
   const Runners runners_;  // of this process
   StepBarrier steps_begin_;
@@ -225,6 +243,7 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
   MW_CHECK(!program.devices.empty(), "a program without devices");
   MW_CHECK(0 <= options.steps_with_work && options.steps_with_work <= options.steps,
            "{1} of {0} steps are to be recorded", options.steps, options.steps_with_work);
+  MW_CHECK(options.steps_with_work == 0 || !options.stops, "the last steps of a run are recorded that may end sooner");
   MW_CHECK(options.steps_with_work == 0 || backend.recorder() != nullptr,
            "the backend cannot record what its devices do");
   std::string op_by_op = options.steps_with_work > 0 ? "what devices do is recorded by the names of ops" : "";

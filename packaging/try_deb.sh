@@ -6,6 +6,19 @@ set -euo pipefail
 
 (($# == 2)) || { printf 'usage: try_deb.sh PACKAGE.deb ROOT\n' >&2; exit 2; }
 package="$1" root="$2"
+
+# debootstrap mounts /proc in ROOT. In a mount namespace of its own whatever is mounted goes with the script, however that ends; where none can be
+# had, the trap takes it away.
+if [[ "${TRY_DEB_ALONE:-}" != yes ]] && unshare --mount true 2>/dev/null; then
+  TRY_DEB_ALONE=yes exec unshare --mount --propagation private "${BASH_SOURCE[0]}" "$@"
+fi
+unmount() {
+  if mountpoint -q "$root/proc"; then umount "$root/proc"; fi
+}
+trap unmount EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 
 if [[ ! -x "$root/usr/bin/apt-get" ]]; then

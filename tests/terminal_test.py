@@ -105,6 +105,34 @@ class Timeline(unittest.TestCase):
         self.assertFalse(self.shown(100, LC_ALL="C.UTF-8").isascii())
 
 
+class ProgressLine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.box = Sandbox(BINARY, pathlib.Path("terminal.txt")).__enter__()
+        made = cls.box.run(MAKE_PLAN)
+        assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.box.__exit__(None, None, None)
+
+    def lines(self, columns, *more):
+        """What was on the line one after the other."""
+        shown = on_terminal(self.box, ["run", "plan.json", "--steps", "60", *more], columns)
+        return [line for line in re.split(r"\r\x1b\[K", shown)[1:] if "steps, " in line]
+
+    def test_fits_and_always_ends_with_how_far_the_work_is(self):
+        for columns in (40, 70, 200):
+            lines = self.lines(columns)
+            self.assertTrue(lines)
+            for line in lines:
+                self.assertLess(len(line), columns)
+                self.assertRegex(line, r" \d+/61(, about \d+ (s|min|h) left)?$")
+
+    def test_is_not_there_when_quiet(self):
+        self.assertEqual(self.lines(80, "--quiet"), [])
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)

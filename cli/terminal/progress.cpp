@@ -46,33 +46,37 @@ std::string progress_text(std::size_t done, std::size_t total, Seconds elapsed) 
   return fmt::format("{}, about {} left", counts, roughly(left));
 }
 
+std::string fitting_line(const std::string& text, const std::string& end, std::size_t width) {
+  constexpr std::size_t kDots = 3;                   // which shortened() adds
+  const std::size_t taken = end.size() + kDots + 1;  // the last column stays free: a line that fills it would wrap
+  if (text.size() + end.size() < width) return text + end;
+  return width > taken ? shortened(text, width - taken) + end : shortened(end, width - std::min(width, kDots + 1));
+}
+
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1), begin_(now()) {}
 
 Progress::~Progress() {
   if (open_) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::operator()(const std::string& text) {
+void Progress::operator()(const std::string& text) { show(text, ""); }
+
+void Progress::show(const std::string& text, const std::string& end) {
   if (is_quiet()) return;
   const Seconds time = now();
   if (shown_ && time - *shown_ < (terminal_ ? kBetweenUpdates : kBetweenLines)) return;
   shown_ = time;
-  const std::string line = printable(text);
   if (terminal_) {
-    // The last column stays free: a line that fills it would wrap.
-    std::fputs(
-        fmt::format("\r\033[K{}", shortened(line, width_of_terminal() - std::min<std::size_t>(4, width_of_terminal())))
-            .c_str(),
-        stderr);
+    std::fputs(("\r\033[K" + fitting_line(printable(text), end, width_of_terminal())).c_str(), stderr);
     open_ = true;
   } else {
-    std::fputs((line + "\n").c_str(), stderr);
+    std::fputs((printable(text) + end + "\n").c_str(), stderr);
   }
   std::fflush(stderr);
 }
 
 void Progress::operator()(const std::string& text, std::size_t done, std::size_t total) {
-  (*this)(fmt::format("{} {}", text, progress_text(done, total, now() - begin_)));
+  show(text, " " + progress_text(done, total, now() - begin_));
 }
 
 }  // namespace meshwright

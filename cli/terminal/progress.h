@@ -23,6 +23,8 @@ class Progress {
   void operator()(const std::string& text, std::size_t done, std::size_t total);
 
  private:
+  void show(const std::string& text, const std::string& end);
+
   const bool terminal_;
   const Seconds begin_;
   std::optional<Seconds> shown_;  // when, the latest
@@ -34,6 +36,9 @@ class Progress {
 
 // "3/12, about 40 s left": what is left takes as long as what is done, piece by piece. Without a time while none is.
 [[nodiscard]] std::string progress_text(std::size_t done, std::size_t total, Seconds elapsed);
+
+// The line of a terminal of `width` columns: `text` gives way to `end`, which tells how far the work is.
+[[nodiscard]] std::string fitting_line(const std::string& text, const std::string& end, std::size_t width);
 
 // For the rest of the process: no progress, and nothing by tell.
 void be_quiet();

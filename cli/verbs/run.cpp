@@ -229,7 +229,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
   run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
   const RunData data(options.data, run.plan.model, *run.loaded.graph, run.options);
-  RunState state(options.state, run.plan, *run.loaded.graph, run.options, speaks(peers));
+  RunState state(options.state, run.plan, *run.loaded.graph, run.options, peers);
   for (const std::string& sentence : state.passed_over()) say(peers, sentence);  // also where the result is JSON
   add_prediction(run, costs);
   run.measured_peak = measured_peak(run, costs.db.get());
@@ -241,14 +241,12 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
     say(peers, fmt::format("the plan is priced with products of 8 bits; they run in {}", name_of(run.machine.numbers)));
   const OtherLoad others;
   state.tell_steps(run.options, run.plan, run.predicted);
-  try {
-    run.result =
-        run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
-  } catch (const RunStopped& stopped) {
-    state.stopped(stopped, options.plan);
-  }
-  run.options.on_report = {};
+  run.result = run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);
   if (!speaks(peers)) return run;
+  run.asked = run.options.steps;
+  const int done = static_cast<int>(run.result.step_times.size());
+  run.why_ended = state.end(run.options, done, options.plan);
+  run.warmup = std::min(run.warmup, done - 1);  // a run that was stopped that early is told by its last step
   run.product_algorithms = count_usable_algorithms(run.machine);
   if (peers == nullptr) run.other_load_cores = others.cores();  // these would not be told from our other processes
   run.measured = median({run.result.step_times.begin() + run.warmup, run.result.step_times.end()});
@@ -262,9 +260,12 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   return run;
 }
 
-// `peers`: the processes that do it together, or null.
-void run_plan(const RunVerbOptions& options, const std::string& command_line, Peers* peers) {
-  if (options.exact) return run_exactly(options, peers);
+// `peers`: the processes that do it together, or null. The result is why the run ended before its last step, if it did.
+std::optional<std::string> run_plan(const RunVerbOptions& options, const std::string& command_line, Peers* peers) {
+  if (options.exact) {
+    run_exactly(options, peers);
+    return std::nullopt;
+  }
   if (speaks(peers)) {
     std::vector<std::string> files = {options.plan, options.profile.path, options.db, options.reuse.schedule_csv};
     expect_writable(options.trace, files);
@@ -276,7 +277,7 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
     db.emplace(options.db, ProfileDb::Mode::ReadWrite);  // refuses a wrong file before the run
   // Not what others do not read: all processes take the same algorithms.
   const MeasuredRun run = execute(options, db && peers == nullptr ? &*db : nullptr, peers);
-  if (!speaks(peers)) return;
+  if (!speaks(peers)) return std::nullopt;
   const RunFiles files{options.trace, options.db, options.html};
   const Json json = to_json(run, files);
   if (!options.trace.empty())
@@ -290,8 +291,8 @@ void run_plan(const RunVerbOptions& options, const std::string& command_line, Pe
     if (run.measures_stages())
       db->put_stage_profile(session, measured_stages(run.plan, *run.loaded.graph, run.result.timelines));
   }
-  if (options.json) return print(json);
-  print(to_text(run, files));
+  options.json ? print(json) : print(to_text(run, files));
+  return run.why_ended;
 }
 
 // What --exact neither measures nor reads.
@@ -363,9 +364,13 @@ void add_run(CLI::App& app, Context& context) {
     if (options->exact) expect_alone(*verb);
     context.action = [&context, options] {
       const Seconds patience = patience_from_text(options->patience);
+      std::optional<std::string> why_ended;
       if (!joins_processes(options->machine) || !knows_mpi())
-        return run_plan(*options, context.command_line, nullptr);  // which says that this build has no MPI part
-      work_together(context, patience, [&](Peers& peers) { run_plan(*options, context.command_line, &peers); });
+        why_ended = run_plan(*options, context.command_line, nullptr);  // which says that this build has no MPI part
+      else
+        work_together(context, patience,
+                      [&](Peers& peers) { why_ended = run_plan(*options, context.command_line, &peers); });
+      if (why_ended) throw Interrupted(*why_ended);
     };
   });
 }

@@ -35,6 +35,9 @@ struct RunOptions {
   // Called after each step and before the next begins, by one thread of the process: no step counts the time that it
   // takes. Set in all processes of a run or in none.
   std::function<void(const StepReport&)> on_report = {};
+  // Whether the step that is about to begin is to be the last one, whatever `steps` says; asked before each, in the
+  // first process by one thread. Set in all processes of a run or in none, and not together with steps_with_work.
+  std::function<bool()> stops = {};
   GivenValues given = {};
   // Steps that an earlier run has done: samples, the optimizer and the learning rate go on behind them.
   int first_step = 0;

@@ -43,7 +43,7 @@ struct OpTime {
 using OpTimes = std::vector<std::vector<OpTime>>;  // [executable][op]
 
 struct RunResult {
-  std::vector<double> losses;       // [step], sum over microbatches
+  std::vector<double> losses;       // [step] of those that were done (RunOptions::stops), sum over microbatches
   std::vector<Seconds> step_times;  // [step], wall clock from a common start to the last device's end
   Timeline timeline;                // of the last step
   std::vector<Timeline> timelines;  // of the recorded steps but run_reference's, the last one included

@@ -178,7 +178,7 @@ MeasuredTime time_empty_runs(Backend& backend, const MeasureOptions& options) {
   std::vector<double> samples;
   for (int i = -options.warmup; i < steps; ++i) {
     const Clock::time_point begin = Clock::now();
-    runner.run_step(0, false);
+    runner.run_step({0, false, false});
     if (i >= 0) samples.push_back(seconds_since(begin) / kRuns);
   }
   return summarize(samples);

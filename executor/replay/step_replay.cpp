@@ -18,10 +18,10 @@ StepReplay::StepReplay(int devices, RunContext& context, std::string why_not)
     replayer_.why_none = std::move(why_not);
 }
 
-void StepReplay::run_step(int device, DeviceRunner& runner, int step, bool record) {
+void StepReplay::run_step(int device, DeviceRunner& runner, const StepTurn& turn) {
   State& own = states_[device];
-  if (!own.replays) return runner.run_step(step, record);
-  runner.replay_step(*replayer_.replayer, step, record);
+  if (!own.replays) return runner.run_step(turn);
+  runner.replay_step(*replayer_.replayer, turn);
   ++own.replayed;
   capturing_ = false;
 }

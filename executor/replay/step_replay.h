@@ -23,7 +23,7 @@ class StepReplay {
   StepReplay(int devices, RunContext& context, std::string why_not);
 
   // `device`: its number among them. Called by its own thread, these two in turn.
-  void run_step(int device, DeviceRunner& runner, int step, bool record);
+  void run_step(int device, DeviceRunner& runner, const StepTurn& turn);
   // Between two steps, while the devices are idle: captures a step unless one was captured, or none can be.
   void prepare(int device, DeviceRunner& runner);
 

@@ -43,15 +43,15 @@ void DeviceRunner::make_captured_inputs(int step) {
 }
 
 // The host computes the next step's inputs while the device runs this step.
-void DeviceRunner::replay_step(StepReplayer& replayer, int step, bool record) {
-  step_ = step;
+void DeviceRunner::replay_step(StepReplayer& replayer, const StepTurn& turn) {
+  const int step = step_ = turn.step;
   if (made_inputs_of_ != step) make_captured_inputs(step);
   for (const CapturedInput& captured : captured_inputs_)
     std::copy(captured.next.begin(), captured.next.end(), static_cast<std::byte*>(captured.host));
-  replayer.replay(device_.value, *backend_, context_.options.first_step + step + 1, record);
+  replayer.replay(device_.value, *backend_, context_.options.first_step + step + 1, turn.recorded);
   // After replay(), which only queues work: the device computes in the meantime.
-  if (step + 1 < context_.options.steps) make_captured_inputs(step + 1);
-  if (record) marked_ = captured_spans_;
+  if (!turn.last) make_captured_inputs(step + 1);
+  if (turn.recorded) marked_ = captured_spans_;
   complete();
 }
 

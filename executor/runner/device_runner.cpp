@@ -166,9 +166,10 @@ void DeviceRunner::make_input(const Input& input, int step, std::vector<std::byt
       *input.local, [&](void* numbers) { make_input(input, step, numbers); }, bytes);
 }
 
-void DeviceRunner::run_step(int step, bool record) {
-  step_ = step;
-  record_ = record;
+void DeviceRunner::run_step(const StepTurn& turn) {
+  step_ = turn.step;
+  record_ = turn.recorded;
+  last_ = turn.last;
   issue();
   complete();
 }
@@ -330,7 +331,7 @@ void DeviceRunner::run(const Instruction& instruction) {
     const std::string* name = context_.work_name(instruction.executable, i);
     const int op_begin = timed ? backend_->mark() : 0;
     if (name != nullptr) backend_->begin_work(*name);
-    if (op.kind == LocalOp::Kind::Compute && step_ + 1 == context_.options.steps && !context_.kept.empty())
+    if (op.kind == LocalOp::Kind::Compute && last_ && !context_.kept.empty())
       keep(executable, op, instruction.microbatch);
     if (op.kind == LocalOp::Kind::Compute)
       compute(executable, op, prepared.ops[i], begins_[instruction.executable][static_cast<std::size_t>(i)],

@@ -28,17 +28,23 @@ struct TimedSpan {
   Clock::time_point begin, end;
 };
 
+// A step of a run: its number, from 0, whether its times are kept, and whether no other comes after it.
+struct StepTurn {
+  int step;
+  bool recorded, last;
+};
+
 class DeviceRunner {
  public:
   DeviceRunner(RunContext& context, DeviceId device);
 
   // On the device's own thread: the memory it will use is then first touched there.
   void initialise();
-  void run_step(int step, bool record);
+  void run_step(const StepTurn& turn);
   // After a first run_step: captures the work of one step without doing it (device_replay.cpp). False if the step
   // allocated new memory: then it must not be replayed, and a later call may capture it again.
   [[nodiscard]] bool capture_step(StepReplayer& replayer);
-  void replay_step(StepReplayer& replayer, int step, bool record);
+  void replay_step(StepReplayer& replayer, const StepTurn& turn);
   void cancel() noexcept { backend_->cancel(); }  // after a failed run
 
   // After the run.
@@ -148,7 +154,7 @@ class DeviceRunner {
   IndexedVector<int, Value*> bound_;
   std::vector<void*> inputs_, outputs_;  // operands of the current op
   int step_ = 0;
-  bool record_ = false;
+  bool record_ = false, last_ = false;
   std::vector<TimedSpan> spans_;
   // A span of this step, whose times are still marks.
   struct MarkedSpan {

@@ -56,6 +56,9 @@ void add_run_answer(Page& page, const Plan& plan) {
                  : fmt::format("The plan is for {}, not for this machine: do not compare the measured "
                                "time with the predicted one.",
                                plan.cluster.name));
+  if (document.at("interrupted").get<bool>())
+    page.lead += fmt::format(" A signal ended the run after {}, warm-up among them.",
+                             counted(static_cast<std::int64_t>(document.at("step_times_s").size()), "step"));
   page.tiles.push_back({"Measured step", time_text(measured),
                         fmt::format("median of {}, fastest {}", counted(document.at("steps").get<int>(), "step"),
                                     time_text(seconds_of(document, "fastest_step_time_s")))});

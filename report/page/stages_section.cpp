@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/plan/lowering/adapt_plan.h"
@@ -57,14 +58,23 @@ Bytes peak_of_stage(StageId stage, const StepOfPage& of, const Tracks& tracks) {
   return peak;
 }
 
+// "F 8.1 ms B 16.2 ms U 3.0 ms", which breaks between passes alone.
+std::string passes_html(const StageTimes& times) {
+  std::vector<std::string> passes;
+  for (const auto& [letter, time] :
+       {std::pair{'F', times.forward}, std::pair{'B', times.backward}, std::pair{'U', times.update}})
+    passes.push_back(join(split(fmt::format("{} {}", letter, time_text(time)), ' '), "&nbsp;"));
+  return join(passes, " ");
+}
+
 std::string card(std::size_t s, const StepOfPage& of, const Tracks& tracks) {
   const StagePlan& stage = of.plan.stages[s];
   const StageTimes& times = of.prediction.stages[s];
   const std::vector<int> hosts = hosts_of_stage(stage, of.plan.cluster);
   return fmt::format(
       "<div class=\"card\"><h3>{}: {}</h3><p>{} {}, {}</p><p>mesh {}</p><canvas class=\"mesh\" "
-      "data-stage=\"{}\" role=\"img\" aria-label=\"{}\" hidden></canvas><p class=\"note\">F {} B {} U {} · {} "
-      "GiB</p>{}</div>\n",
+      "data-stage=\"{}\" role=\"img\" aria-label=\"{}\" hidden></canvas><p class=\"note\">{} · "
+      "{}&nbsp;GiB</p>{}</div>\n",
       fmt::format("Stage {}", s),
       stage.first_layer == stage.last_layer ? fmt::format("layer {}", stage.first_layer)
                                             : fmt::format("layers {}-{}", stage.first_layer, stage.last_layer),
@@ -72,8 +82,7 @@ std::string card(std::size_t s, const StepOfPage& of, const Tracks& tracks) {
       escaped(mesh_text(stage)), s,
       escaped(fmt::format("{} on {} hosts of {}", counted(static_cast<std::int64_t>(stage.devices.size()), "device"),
                           hosts.size(), stage.submesh.devices_per_host)),
-      time_text(times.forward), time_text(times.backward), time_text(times.update),
-      gibibytes_text(peak_of_stage(StageId(static_cast<int>(s)), of, tracks)),
+      passes_html(times), gibibytes_text(peak_of_stage(StageId(static_cast<int>(s)), of, tracks)),
       of.fits.empty() ? "" : fmt::format("<p class=\"note\">{}</p>", in_flight_text(s, of)));
 }
 

@@ -2,6 +2,8 @@
 #include "report/page/step_sections.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "report/page/assets.h"
 #include "report/page/chart_html.h"
@@ -97,6 +99,35 @@ PageSection timeline_section(const StepOfPage& of, const Tracks& tracks) {
   return section;
 }
 
+namespace {
+
+// Channels between the same two stages with as many messages, that are as busy.
+struct LikeChannels {
+  ChannelUse first;
+  std::int64_t count = 0;
+};
+
+// In the order of the first of each.
+std::vector<LikeChannels> like_channels(const std::vector<ChannelUse>& channels, const Program& program) {
+  std::vector<LikeChannels> rows;
+  std::map<std::tuple<StageId, StageId, int, SimTime>, std::size_t> row_of;
+  for (const ChannelUse& channel : channels) {
+    const auto [row, is_new] =
+        row_of.try_emplace({program.stage_of_device[channel.source.index()],
+                            program.stage_of_device[channel.destination.index()], channel.messages, channel.busy},
+                           rows.size());
+    if (is_new) rows.push_back({channel});
+    ++rows[row->second].count;
+  }
+  return rows;
+}
+
+std::string listed_text(std::size_t all, std::size_t listed) {
+  return all <= listed ? "" : fmt::format(" The first {} of {} rows are listed.", listed, all);
+}
+
+}  // namespace
+
 std::optional<PageSection> links_section(const StepOfPage& of) {
   constexpr std::size_t kListed = 40;
   const TaskGraph& graph = of.step.tasks.graph;
@@ -127,27 +158,34 @@ std::optional<PageSection> links_section(const StepOfPage& of) {
         fmt::format("The fullest of the {} that messages share is {}: {} % of its capacity in the step.{}",
                     counted(static_cast<std::int64_t>(links.size()), "link"), links.front().first,
                     percent_text(links.front().second.share),
-                    of.folded == nullptr ? "" : " Links that carry the same are listed once."),
+                    (of.folded == nullptr ? "" : " Links that carry the same are listed once.") +
+                        listed_text(links.size(), kListed)),
         table.html()};
   }
   std::vector<ChannelUse> channels = channel_use(graph, of.step.times);
   if (channels.empty()) return std::nullopt;
   std::stable_sort(channels.begin(), channels.end(),
                    [](const ChannelUse& a, const ChannelUse& b) { return a.busy > b.busy; });
+  const std::vector<LikeChannels> rows = like_channels(channels, of.program);
   const std::vector<DeviceId> in_cluster = devices_in_cluster(of.plan, of.program);
   HtmlTable table("Use of the channels between devices",
                   {{"channel", HtmlTable::Align::Text}, {"messages"}, {"busy, ms"}, {"busy, %"}});
-  for (std::size_t c = 0; c < std::min(kListed, channels.size()); ++c)
-    table.add_row({fmt::format("device {} to {}", in_cluster[channels[c].source.index()].value,
-                               in_cluster[channels[c].destination.index()].value),
-                   grouped(channels[c].messages), milliseconds_text(to_seconds(channels[c].busy)),
-                   share(channels[c].busy)});
+  for (std::size_t r = 0; r < std::min(kListed, rows.size()); ++r) {
+    const ChannelUse& first = rows[r].first;
+    table.add_row({fmt::format("device {} to {}{}", in_cluster[first.source.index()].value,
+                               in_cluster[first.destination.index()].value,
+                               rows[r].count == 1 ? "" : fmt::format(" and {} alike", grouped(rows[r].count - 1))),
+                   grouped(first.messages), milliseconds_text(to_seconds(first.busy)), share(first.busy)});
+  }
   return PageSection{
       "links", "Links",
-      fmt::format("The busiest of {} is in use {} % of the step.{} Collectives inside a pass are part of "
+      fmt::format("The busiest of {} is in use {} % of the step.{}{} Collectives inside a pass are part of "
                   "its time and not listed here.",
                   counted(static_cast<std::int64_t>(channels.size()), "channel"), share(channels.front().busy),
-                  of.folded == nullptr ? "" : " Channels that carry the same are listed once."),
+                  of.folded == nullptr && rows.size() == channels.size()
+                      ? ""
+                      : " Channels that carry the same between two stages are listed once.",
+                  listed_text(rows.size(), kListed)),
       table.html()};
 }
 

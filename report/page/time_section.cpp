@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "report/page/html.h"
 
@@ -34,7 +35,7 @@ std::string exact_milliseconds(std::int64_t ps) {
   return fmt::format("{}{}.{:09}", sign, grouped(whole), rest);
 }
 
-std::string kinds_html(const std::vector<AlikeDevices>& rows, const KindTimes& all, const StepBreakdown& breakdown) {
+std::string kinds_table(std::span<const AlikeDevices> rows, const KindTimes& all, const StepBreakdown& breakdown) {
   std::vector<HtmlTable::Column> columns = {{"one device, ms", HtmlTable::Align::Text}};
   for (const AlikeDevices& row : rows)
     columns.push_back({fmt::format("{}, {}", stage_text(row.stage), devices_text(row.devices))});
@@ -49,10 +50,20 @@ std::string kinds_html(const std::vector<AlikeDevices>& rows, const KindTimes& a
     table.add_row(cells);
   }
   std::vector<std::string> sums = {"step"};
-  for (std::size_t i = 0; i < rows.size(); ++i) sums.push_back(exact_milliseconds(exposed_of(rows[i].parts).ps));
+  for (const AlikeDevices& row : rows) sums.push_back(exact_milliseconds(exposed_of(row.parts).ps));
   sums.emplace_back("100.0");
   table.add_row(sums);
   return table.html();
+}
+
+// Below each other, no wider than a page on paper or a small screen.
+std::string kinds_html(const std::vector<AlikeDevices>& rows, const KindTimes& all, const StepBreakdown& breakdown) {
+  constexpr std::size_t kColumns = 4;
+  const std::span<const AlikeDevices> left(rows);
+  std::string html;
+  for (std::size_t begin = 0; begin < rows.size(); begin += kColumns)
+    html += kinds_table(left.subspan(begin, std::min(kColumns, rows.size() - begin)), all, breakdown);
+  return html;
 }
 
 std::string moves_html(const std::vector<AlikeDevices>& rows, const Program& program) {

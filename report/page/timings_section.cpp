@@ -187,8 +187,9 @@ PageSection differences_section(const Tracks& pairs, const TimingNames& names) {
           ? "Neither timing has a task."
           : fmt::format(
                 "Most of the difference is in {}: {} {}, {} {}, over all devices. Times are sums over all "
-                "devices; the last column is the mean over tasks that both have.",
-                name_of(widest->kind), time_text(widest->first), names.first, time_text(widest->second), names.second);
+                "devices, drawn with {} above {}; the last column is the mean over tasks that both have.",
+                name_of(widest->kind), time_text(widest->first), names.first, time_text(widest->second), names.second,
+                names.first, names.second);
   return {"kinds", "Error by kind of task", lead,
           chart_html(timing_bars_svg(
               bars, "Both timings by kind of task",

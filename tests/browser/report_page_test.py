@@ -90,9 +90,9 @@ def check_bars(tab, data):
     widths = tab.evaluate("[...document.querySelectorAll('.bars .bar')].map(s => [...s.querySelectorAll('rect')]"
                           ".reduce((sum, r) => sum + parseFloat(r.getAttribute('width')), 0))")
     expect(widths and all(abs(width - 100) < 0.01 for width in widths), f"bars are {widths} % long")
-    columns = tab.evaluate("[...document.querySelector('#time').parentElement.querySelectorAll('details')[0].querySelectorAll('tbody tr')]"
-                           ".map(r => [...r.children].slice(1, -1).map(c => c.textContent))")
-    for column in zip(*columns):
+    tables = tab.evaluate("[...document.querySelector('#time').parentElement.querySelectorAll('details')[0].querySelectorAll('tbody')]"
+                          ".map(t => [...t.rows].map(r => [...r.children].slice(1, -1).map(c => c.textContent)))")
+    for column in [column for table in tables for column in zip(*table)]:
         exact = [round(figure(cell) * 1e9) for cell in column]
         expect(sum(exact[:-1]) == exact[-1] == data["step_ps"], f"the parts are {sum(exact[:-1])} ps of {data['step_ps']} ps")
 
@@ -259,6 +259,16 @@ def check_print(browser, path, most):
     pdf = base64.b64decode(tab.call("Page.printToPDF", printBackground=True)["data"])
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
     expect(0 < pages <= most, f"{path.name}: prints on {pages} pages")
+    # On A4 between the browser's margins of 1 cm nothing sticks out to the right, and all text is of one size but headings.
+    tab.media("light", "print")
+    tab.resize(718)
+    tab.evaluate("document.querySelectorAll('details:not(.twin)').forEach(d => d.open = true)")
+    cut = tab.evaluate("[...document.querySelectorAll('main table, main svg, main canvas, .tiles')].filter(e => e.getBoundingClientRect().right > 718.5)"
+                       ".map(e => `${e.textContent.slice(0, 60)}: ${e.getBoundingClientRect().right}`)")
+    expect(cut == [], f"{path.name}: cut off in print: {cut}")
+    sizes = tab.evaluate("['section > p', 'td', 'summary'].map(s => parseFloat(getComputedStyle(document.querySelector(s)).fontSize))")
+    expect(max(sizes) <= 1.15 * min(sizes), f"{path.name}: paragraphs, tables and summaries are printed in sizes of {sizes} px")
+    tab.call("Page.close")
 
 
 def check_theme(tab):
@@ -318,6 +328,15 @@ def check_plan(browser, box, folder):
     expect(same == (box.work / "again.html").read_text(encoding="utf-8"), "the same command wrote another page")
 
 
+def check_links(tab, document):
+    """Channels that carry the same between two stages are one row; the rows together are all of them."""
+    rows = tab.evaluate("[...document.querySelector('section[aria-labelledby=links] table').tBodies[0].rows].map(r => r.cells[0].textContent)")
+    counts = [1 + int((re.search(r" and ([\d,]+) alike$", row) or [0, "0"])[1].replace(",", "")) for row in rows]
+    expect(max(counts) > 1, f"no channels are alike: {rows}")
+    expect(f"busiest of {sum(counts)} channels" in tab.text("section[aria-labelledby=links] > p"), f"channels {rows}")
+    expect(len(rows) <= 2 * len(document["stages"]), f"{len(rows)} rows of channels")
+
+
 def check_simulate(browser, box, folder):
     for name, options in (("simulate", ""), ("overlap", "--overlap --network fluid"), ("slow", "--slow-device 3=0.8")):
         document = json.loads(make(box, f"meshwright simulate plan.json {options} --json --html {name}.html"))
@@ -329,6 +348,8 @@ def check_simulate(browser, box, folder):
         tab = browser.open(path)
         check_answer(tab, document)
         check_bars(tab, data)
+        if name == "simulate":  # --json asks for all devices, none of which stands for others
+            check_links(tab, document)
         expect_quiet(tab, path)
         check_layout(browser, path)
         if folder:

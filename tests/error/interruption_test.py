@@ -25,6 +25,7 @@ SMALL = "--model mlp:layers=2,hidden=64 --cluster cpu:2 --batch 16".split()
 PLAN = ["plan", *SMALL, "--layers", "2", "--micro-batches", "2", "-o", "plan.json"]
 OTHER = ["plan", *SMALL, "--layers", "1", "--micro-batches", "4", "-o", "plan.json"]
 RUN = ["run", "plan.json", "--steps", "3", "--html", "run.html"]
+ENDLESS = ["run", "plan.json", "--steps", "1000000", "--html", "run.html", "--json"]
 SWEEP = ["sweep", *SMALL, "--layers", "1,2,4", "--micro-batches", "2,4", "--db", "sweep.db"]
 # Half a minute of search; the first plan is found in the first seconds of it.
 LONG = ["plan", "--model", "gpt:layers=24,hidden=256,heads=8,seq=64,vocab=512", "--cluster", "p3.16xlarge:4", "--batch", "4096",
@@ -133,10 +134,41 @@ def interrupted_runs_leave_the_old_page_or_a_whole_one(commands):
             for within in (0.0, 0.3 * took, 1.2 * took):
                 code, err = commands.end_early(RUN, number, within)
                 after = commands.contents("run.html")
-                assert code in (-number, 0), f"exit code {code}\n{err}"
+                assert code in (-number, 0) or (code == 6 and number == signal.SIGINT), f"exit code {code}\n{err}"
                 assert after == before or after.endswith(b"</html>\n"), f"a page of {len(after or b'')} bytes is cut off"
-                assert code != 0 or after != before, "exit code 0 without a page"
+                assert code not in (0, 6) or after != before, f"exit code {code} without a page"
                 before = after
+
+
+def a_run_that_is_asked_to_stop_tells_of_the_steps_it_did(commands):
+    commands.finish(PLAN)
+    for more, number in (([], signal.SIGINT), (["--check"], signal.SIGTERM), (["--checkpoint", "kept"], signal.SIGINT)):
+        (commands.box.work / "run.html").unlink(missing_ok=True)
+        code, out, err = commands.end_long_search("steps,", number, search=[*ENDLESS, *more])
+        assert code == 6, f"exit code {code}\n{err}"
+        document = json.loads(out)
+        done = len(document["step_times_s"])
+        assert document["interrupted"] is True and 1 < done < 1000000 and document["steps"] + document["warmup"] == done
+        assert len(document["losses"]) == done and document["time"]["devices"]
+        assert ("check" in document) == ("--check" in more)
+        said = f"the training after step {done};" if "--checkpoint" in more else f"the run after {done} of 1000001 steps;"
+        assert f"a signal stopped {said}" in err, err
+        page = commands.contents("run.html").decode()
+        assert f"A signal ended the run after {done} steps" in page and page.endswith("</html>\n"), "the page does not say so"
+    assert json.loads(commands.finish(["run", "plan.json", "--steps", "1", "--json"])[0])["interrupted"] is False
+
+
+def a_run_that_is_asked_at_once_tells_of_its_first_step(commands):
+    """The signal comes before a micro-batch is done: there is still a whole page, of the step that was begun."""
+    commands.finish(PLAN)
+    (commands.box.work / "run.html").unlink(missing_ok=True)
+    code, out, err = commands.end_long_search("running", signal.SIGINT, search=ENDLESS)
+    if code == -signal.SIGINT:  # it was still about to begin
+        assert commands.contents("run.html") is None
+        return
+    document = json.loads(out)
+    assert code == 6 and 1 <= len(document["step_times_s"]) <= 3 and document["steps"] >= 1, f"exit code {code}\n{out}\n{err}"
+    assert commands.contents("run.html").endswith(b"</html>\n")
 
 
 def stored_points(folder, name):
@@ -230,6 +262,7 @@ def main():
         sys.exit(__doc__)
     failures = 0
     for claim in (killed_plans_leave_the_old_file_or_the_new, interrupted_runs_leave_the_old_page_or_a_whole_one,
+                  a_run_that_is_asked_to_stop_tells_of_the_steps_it_did, a_run_that_is_asked_at_once_tells_of_its_first_step,
                   interrupted_sweeps_keep_whole_points,
                   a_search_that_is_asked_to_stop_answers_with_what_it_has, a_search_that_has_nothing_yet_says_so,
                   a_search_on_many_devices_always_has_a_plan, a_deep_model_ends_in_little_more_computing,

@@ -79,6 +79,8 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
       "%\n",
       in_milliseconds(run.measured), run.options.steps - run.warmup, in_milliseconds(run.fastest), run.warmup,
       in_milliseconds(run.predicted), interval_text(run.interval), run.prediction_source, run.error() * 100);
+  if (run.interrupted())
+    text += fmt::format("# interrupted: {} of {} steps were run, warm-up among them\n", run.options.steps, run.asked);
   text += issued_line(run.result.issued);
   text += other_load_line(run.other_load_cores);
   text += fmt::format("# {}\n", to_text(throughput(run.plan, run.measured, 1, run.measured_peak)));
@@ -229,6 +231,7 @@ Json to_json(const MeasuredRun& run, const RunFiles& files) {
   json["comparable"] = run.comparable();
   json["steps"] = run.options.steps - run.warmup;
   json["warmup"] = run.warmup;
+  json["interrupted"] = run.interrupted();
   json["step_time_s"] = run.predicted.si();
   json["interval_s"] = interval_json(run.interval);
   json["predicted_by"] = run.prediction_source;

@@ -31,9 +31,11 @@ struct MeasuredRun {
   LoadedPlan loaded;
   Reuse reuse;
   Machine machine;
-  std::vector<ProcessPlace> places;  // of several processes
-  RunOptions options;                // steps include the warm-up
-  int warmup = 1;
+  std::vector<ProcessPlace> places;      // of several processes
+  RunOptions options;                    // steps are those that were done, the warm-up among them
+  int warmup = 1;                        // of the steps done
+  int asked = 0;                         // steps, the warm-up among them
+  std::optional<std::string> why_ended;  // before the last of them, where a signal stopped the run
   RunResult result;
   Seconds predicted{0.0}, measured{0.0}, fastest{0.0};
   std::optional<StepInterval> interval;  // of the predicted step
@@ -47,6 +49,7 @@ struct MeasuredRun {
   std::string data_lines;              // "# ...": what was read and written (cli/documents/run/run_data.h)
   std::size_t product_algorithms = 0;  // taken from the databases and accepted by the GPU
 
+  [[nodiscard]] bool interrupted() const { return why_ended.has_value(); }
   [[nodiscard]] double error() const { return (predicted - measured) / measured; }
   [[nodiscard]] bool comparable() const {
     return machine.is_that_of(plan.cluster) && (places.empty() || has_hosts_of_plan(plan.cluster, places));

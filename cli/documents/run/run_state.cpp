@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <utility>
 
 #include "cli/documents/figures/report.h"
 #include "cli/options/options.h"
@@ -68,8 +69,9 @@ void add_run_state_options(CLI::App& verb, RunStateOptions& options) {
   verb.add_option("--log", options.log, "write a line of JSON for each step to this file: step, loss, time, rate");
 }
 
-RunState::RunState(const RunStateOptions& options, const Plan& plan, const Graph& graph, RunOptions& run, bool speaks)
-    : options_(options), speaks_(speaks) {
+RunState::RunState(const RunStateOptions& options, const Plan& plan, const Graph& graph, RunOptions& run,
+                   const Peers* peers)
+    : options_(options), speaks_(peers == nullptr || peers->rank() == 0) {
   if (!options.resume.empty()) resume(plan, graph, run);
   run.learning_rate = learning_rate_of(options, run);
   if (!options.checkpoint.empty()) {
@@ -78,11 +80,13 @@ RunState::RunState(const RunStateOptions& options, const Plan& plan, const Graph
     checkpoint.every = static_cast<int>(count_from_text(options.every, "--every", kMaxStepsOfTraining));
     checkpoint.keep = static_cast<int>(parse_integer(options.keep, "--keep", 0, 1'000'000));
     checkpoint.plan = json_text(to_json(plan));
-    interruption_.emplace();
-    checkpoint.stops = [this] { return interruption_->requested(); };
     run.checkpoint = std::move(checkpoint);
   }
-  if (speaks && !options.log.empty()) {
+  if (peers == nullptr || run.checkpoint) {
+    interruption_.emplace();
+    run.stops = [this] { return interruption_->requested(); };
+  }
+  if (speaks_ && !options.log.empty()) {
     expect_writable(options.log, {});
     log_.open(options.log, run.first_step > 0 ? std::ios::app : std::ios::trunc);
     if (!log_) throw SystemError(fmt::format("{}: the log cannot be written.", options.log));
@@ -145,11 +149,17 @@ std::string RunState::lines() const {
   return lines;
 }
 
-void RunState::stopped(const RunStopped& after, const std::string& plan_file) const {
-  throw Interrupted(
-      fmt::format("a signal stopped the training after step {}; its state is in {}: go on with `meshwright run {} "
-                  "--resume {}`.",
-                  after.steps, options_.checkpoint, plan_file, options_.checkpoint));
+std::optional<std::string> RunState::end(RunOptions& run, int done, const std::string& plan_file) {
+  interruption_.reset();
+  run.on_report = {};
+  run.stops = {};
+  const int asked = std::exchange(run.steps, done);
+  if (done == asked) return std::nullopt;
+  if (!run.checkpoint)
+    return fmt::format("a signal stopped the run after {} of {} steps; what they showed is above.", done, asked);
+  return fmt::format(
+      "a signal stopped the training after step {}; its state is in {}: go on with `meshwright run {} --resume {}`.",
+      run.first_step + done, options_.checkpoint, plan_file, options_.checkpoint);
 }
 
 }  // namespace meshwright

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes a run a part of a training: checkpoints, the learning rate's way, and a log of the steps.
+// What makes a run a part of a training: checkpoints, the learning rate's way, a log of the steps, and an end before
+// the last one.
 #pragma once
 
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "cli/terminal/progress.h"
 #include "core/plan/plan.h"
 #include "executor/base/run_options.h"
+#include "executor/peers/peers.h"
 
 namespace CLI {
 class App;
@@ -28,9 +30,9 @@ void add_run_state_options(CLI::App& verb, RunStateOptions& options);
 
 class RunState {
  public:
-  // Puts into `run` what the options say. `speaks`: whether this process tells the user. Throws InputError where a
-  // checkpoint does not fit the plan.
-  RunState(const RunStateOptions& options, const Plan& plan, const Graph& graph, RunOptions& run, bool speaks);
+  // Puts into `run` what the options say. `peers`: the processes that do it together, of which the first tells the
+  // user; or null. Throws InputError where a checkpoint does not fit the plan.
+  RunState(const RunStateOptions& options, const Plan& plan, const Graph& graph, RunOptions& run, const Peers* peers);
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
@@ -40,8 +42,9 @@ class RunState {
   [[nodiscard]] const std::vector<std::string>& passed_over() const { return passed_over_; }
   // Lines "# ..." about what was read and written.
   [[nodiscard]] std::string lines() const;
-  // Throws Interrupted for a run that a signal stopped.
-  [[noreturn]] void stopped(const RunStopped& after, const std::string& plan_file) const;
+  // After the run: gives the signals back. `run.steps` becomes the number of steps that were `done`, which is smaller
+  // where a signal stopped it; the result is then why, and how to go on.
+  [[nodiscard]] std::optional<std::string> end(RunOptions& run, int done, const std::string& plan_file);
 
  private:
   void resume(const Plan& plan, const Graph& graph, RunOptions& run);
@@ -49,7 +52,8 @@ class RunState {
   const RunStateOptions& options_;
   std::string lines_;
   std::vector<std::string> passed_over_;
-  std::optional<Interruption> interruption_;  // while checkpoints are written
+  // While it runs; not of several processes without checkpoints, which whoever started them ends.
+  std::optional<Interruption> interruption_;
   std::ofstream log_;
   Progress progress_;
   const bool speaks_;

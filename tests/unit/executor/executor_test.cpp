@@ -261,6 +261,36 @@ TEST(Executor, TimelineCoversEveryRunOfTheLastStep) {
 }
 
 // Only the forward runs: the loss is that of the first step, and the weights stay.
+// The second step is about to begin when the run is told to stop: it is the last of a hundred.
+TEST(Executor, AStoppedRunIsOneOfFewerSteps) {
+  const Built built = build({kMlp, training(2), {{"", {2}, kData}}});
+  const RunOptions two{.steps = 2, .seed = 5, .precision = DType::F64};
+  const RunResult whole = run_program(built.graph, built.program, built.check, two);
+  RunOptions stopped = two;
+  int asked = 0;
+  stopped.steps = 100;
+  stopped.recorded_steps = 10;
+  stopped.stops = [&asked] { return ++asked == 2; };
+  const RunResult result = run_program(built.graph, built.program, built.check, stopped);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(result.losses, whole.losses);
+  EXPECT_EQ(result.weights, whole.weights);
+  EXPECT_EQ(result.step_times.size(), 2U);
+  ASSERT_EQ(result.timelines.size(), 1U);
+  EXPECT_EQ(result.timeline.spans.size(), whole.timeline.spans.size());
+}
+
+// The recorded steps are those from the ninety-first on.
+TEST(Executor, ARunThatIsStoppedLateKeepsTheRecordedStepsThatItDid) {
+  const Built built = build({kMlp, training(1), {{"", {1}, {}}}});
+  int asked = 0;
+  RunOptions options{.steps = 100, .seed = 5, .precision = DType::F64, .recorded_steps = 10};
+  options.stops = [&asked] { return ++asked == 93; };
+  const RunResult result = run_program(built.graph, built.program, built.check, options);
+  EXPECT_EQ(result.losses.size(), 93U);
+  EXPECT_EQ(result.timelines.size(), 3U);
+}
+
 TEST(Executor, InferenceGivesTheLossWithoutTraining) {
   const Built built =
       build({kGpt, training(2), {{"", {2}, kData}, {"blk1.ln1", {2}, kTensor}}, ScheduleKind::Inference});
