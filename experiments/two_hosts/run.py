@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicted and measured step times over a network of known speed, between two hosts made of namespaces; see README.md.
 
-    experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100]     (root; iproute2 and Open MPI)
+    experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100] [--keep DIR]     (root; iproute2 and Open MPI)
 
 Each host has its own network, processes, host name, /dev/shm and /var/tmp; a token bucket limits what it sends. Both share this machine's
 processors: the costs of ops are those of two threads at once. Those of messages and collectives are measured between the two processes, at
@@ -79,6 +79,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("meshwright")
     parser.add_argument("--rates", default="1000,400,100", help="megabits per second")
+    parser.add_argument("--keep", help="folder for profiles and reports by op (default: none is kept)")
     arguments = parser.parse_args()
     meshwright = pathlib.Path(arguments.meshwright).resolve()
     missing = [tool for tool in ("ip", "tc", "unshare", "mpirun") if not shutil.which(tool)]
@@ -86,6 +87,9 @@ def main():
         sys.exit(f"needs root and {', '.join(missing) or 'nothing else'}; this makes network namespaces")
     with tempfile.TemporaryDirectory(prefix="meshwright-hosts-") as name:
         folder = pathlib.Path(name)
+        kept = pathlib.Path(arguments.keep) if arguments.keep else None
+        if kept:
+            kept.mkdir(parents=True, exist_ok=True)
         database = folder / "profile.db"
         run(meshwright, "profile", "--backend", "cpu", "--db", database, "--model", MODEL, "--batch", BATCH, "--cluster", "cpu:2",
             "--micro-batches", "1,4", "--budget", "60")
@@ -110,6 +114,13 @@ def main():
                     make_plan(meshwright, folder, network, folder / "cluster.json", method, microbatches)
                     show(rate, socket, plan, together("run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--check", "--profile",
                                                       network, "--json"))
+                    if kept:
+                        name = f"{rate}-{plan.replace(' ', '-')}"
+                        shutil.copy(folder / "plan.json", kept / f"{name}.json")
+                        (kept / f"{name}.txt").write_text(together("run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--report",
+                                                                   "--profile", network))
+                if kept:
+                    shutil.copy(network, kept / f"{rate}.db")
 
 
 def make_plan(meshwright, folder, database, cluster, method, microbatches):
