@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicted and measured step times over a network of known speed, between two hosts made of namespaces; see README.md.
 
-    experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100]     (root; iproute2 and Open MPI)
+    experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100] [--first] [--keep DIR]     (root; iproute2 and Open MPI)
 
-Each host has its own network, processes, host name, /dev/shm and /var/tmp; a token bucket limits what it sends. Both share this machine's
-processors: the costs of ops are those of two threads at once. Those of messages and collectives are measured between the two processes, at
+Each host has its own network, processes, host name, /dev/shm and /var/tmp, and half of this machine's processors; a token bucket limits what
+it sends. The costs of ops are those of two threads at once. Those of messages and collectives are measured between the two processes, at
 each rate. Rows without a rate are of one process, with no network.
 """
 import argparse
@@ -79,22 +79,32 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("meshwright")
     parser.add_argument("--rates", default="1000,400,100", help="megabits per second")
+    parser.add_argument("--first", action="store_true", help="before other programs: two threads at a real-time priority, hosts by niceness")
+    parser.add_argument("--keep", help="folder for profiles and reports by op (default: none is kept)")
     arguments = parser.parse_args()
     meshwright = pathlib.Path(arguments.meshwright).resolve()
-    missing = [tool for tool in ("ip", "tc", "unshare", "mpirun") if not shutil.which(tool)]
+    missing = [tool for tool in ("ip", "tc", "unshare", "mpirun", "taskset") if not shutil.which(tool)]
     if missing or os.geteuid() != 0:
         sys.exit(f"needs root and {', '.join(missing) or 'nothing else'}; this makes network namespaces")
+    # Of threads that differ in niceness alone, two may share a processor beside one that others have; a host has its own.
+    threads_first = {"preexec_fn": lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))} if arguments.first else {}
+    if arguments.first:
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
     with tempfile.TemporaryDirectory(prefix="meshwright-hosts-") as name:
         folder = pathlib.Path(name)
+        kept = pathlib.Path(arguments.keep) if arguments.keep else None
+        if kept:
+            kept.mkdir(parents=True, exist_ok=True)
         database = folder / "profile.db"
         run(meshwright, "profile", "--backend", "cpu", "--db", database, "--model", MODEL, "--batch", BATCH, "--cluster", "cpu:2",
-            "--micro-batches", "1,4", "--budget", "60")
+            "--micro-batches", "1,4", "--budget", "60", **threads_first)
         print(f"# {time.strftime('%Y-%m-%d')}; {MODEL}, batch {BATCH}; median of {STEPS} steps; seconds")
         print(f"{'rate':>5} {'of a socket':>12}  {'plan':<14} {'predicted':>10} {'measured':>10} {'error':>8}")
         print(f"{'Mbit':>5} {'MB/s':>12}")
         for plan, method, microbatches in PLANS:
             make_plan(meshwright, folder, database, "cpu:2", method, microbatches)
-            show("none", "", plan, run(meshwright, "run", folder / "plan.json", "--steps", STEPS, "--profile", database, "--json"))
+            show("none", "", plan, run(meshwright, "run", folder / "plan.json", "--steps", STEPS, "--profile", database, "--json",
+                                       **threads_first))
         with two_hosts(folder, HOSTS, BRIDGE, run) as on_host:
             send_segments()
             for rate in map(int, arguments.rates.split(",")):
@@ -110,6 +120,13 @@ def main():
                     make_plan(meshwright, folder, network, folder / "cluster.json", method, microbatches)
                     show(rate, socket, plan, together("run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--check", "--profile",
                                                       network, "--json"))
+                    if kept:
+                        name = f"{rate}-{plan.replace(' ', '-')}"
+                        shutil.copy(folder / "plan.json", kept / f"{name}.json")
+                        (kept / f"{name}.txt").write_text(together("run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--report",
+                                                                   "--profile", network))
+                if kept:
+                    shutil.copy(network, kept / f"{rate}.db")
 
 
 def make_plan(meshwright, folder, database, cluster, method, microbatches):
@@ -124,12 +141,21 @@ def show(rate, bandwidth_of_socket, plan, said):
 
 
 def on_both_hosts(on_host, meshwright):
-    """Runs a command in a process on each host."""
+    """Runs a command in a process on each host. Each host has processors of its own, half of this machine's."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    hosts = ",".join(f"{name}:1" for name in HOSTS)
     network = ["--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", "--mca", "orte_tmpdir_base", "/var/tmp"]
-    return lambda *command: run(on_host, "mw-left", "mpirun", "--mca", "plm_rsh_agent", on_host, *network, "--mca", "btl", "tcp,self", "--bind-to",
-                                "none", "--host", hosts, "-n", 2, meshwright, *command, env=environment)
+    processors = sorted(os.sched_getaffinity(0))
+    each = max(1, len(processors) // len(HOSTS))
+
+    def together(*command):
+        parts = []
+        for number, name in enumerate(HOSTS):
+            own = ",".join(map(str, processors[number * each:(number + 1) * each] or processors))
+            parts += [*([":"] if parts else []), "--host", f"{name}:1", "-n", 1, "taskset", "-c", own, meshwright, *command]
+        return run(on_host, "mw-left", "mpirun", "--mca", "plm_rsh_agent", on_host, *network, "--mca", "btl", "tcp,self", "--bind-to", "none",
+                   *parts, env=environment)
+
+    return together
 
 
 if __name__ == "__main__":

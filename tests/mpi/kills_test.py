@@ -91,12 +91,14 @@ class Trainings:
         return run, err, time.monotonic()
 
     def wait_for_all(self, run, longest):
-        """Seconds until the run and all its processes have ended; None: longer."""
-        begin = time.monotonic()
-        while time.monotonic() - begin < longest:
+        """Seconds until the run and all its processes have ended; None: longer. Seconds in which all were stopped, this one too, do not count."""
+        waited, seen = 0.0, time.monotonic()
+        while waited < longest:
             if run.poll() is not None and not self.ours():
-                return time.monotonic() - begin
+                return waited
             time.sleep(0.01)
+            now = time.monotonic()
+            waited, seen = waited + min(now - seen, 1.0), now
         return None
 
     def end(self, run):
