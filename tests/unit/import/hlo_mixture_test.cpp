@@ -131,6 +131,14 @@ TEST(HloMixture, OfSlotsByTokenComputesWhatLoopsDoWhereSlotsSuffice) {
       << summary_of(model).notes[0];
 }
 
+// Sizes alone do not tell the rows that experts add, (expert, mlp), from data.
+TEST(HloMixture, OfAsManyExpertsAsSamplesComputesWhatLoopsDo) {
+  for (const HloRouter router : {HloRouter::Gshard, HloRouter::Switch, HloRouter::MaxText}) {
+    const HloMixture z{.router = router, .batch = 4, .experts = 4, .capacity = 8};
+    EXPECT_NEAR(imported_loss(z), loss_by_loops(z), 1e-9) << static_cast<int>(router);
+  }
+}
+
 TEST(HloMixture, IsMadeOfTheOpsOfTheFamily) {
   const Graph graph = graph_of({});
   EXPECT_EQ(ops_of(graph, OpKind::OneHotSlots), 1) << "both products read one mask";
