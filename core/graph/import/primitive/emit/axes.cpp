@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/emit/axes.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/emit/axes.h"
 
 namespace meshwright::primitive {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/blocks.h"
+#include "core/graph/import/primitive/emit/blocks.h"
 
 #include <algorithm>
 #include <map>

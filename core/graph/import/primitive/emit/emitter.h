@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/import/primitive/emit.h"
+#include "core/graph/import/primitive/emit/emit.h"
 
 namespace meshwright::primitive {
 

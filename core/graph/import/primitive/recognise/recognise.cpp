@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/recognise.h"
+#include "core/graph/import/primitive/recognise/recognise.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/base/errors.h"
-#include "core/graph/import/primitive/recogniser.h"
+#include "core/graph/import/primitive/recognise/recogniser.h"
 
 namespace meshwright::primitive {
 
