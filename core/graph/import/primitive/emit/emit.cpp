@@ -231,6 +231,8 @@ void Emitter::emit(int n) {
         return batch_norm(n);
       case Kind::Attention:
         return attention(n);
+      case Kind::PackedAttention:
+        return packed_attention(n);
       case Kind::Rotary:
         return rotary(n);
       case Kind::Slots:
