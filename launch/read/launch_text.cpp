@@ -267,6 +267,9 @@ class TextReader {
     return "train";
   }
   void flagscale_runner(const ConfigValue& experiment) {
+    if (const ConfigValue* task = experiment.find("task"))
+      if (const ConfigValue* program = task->find("entrypoint"); program != nullptr && !program->text.empty())
+        text_.program += ": " + file_name(program->text);
     if (const ConfigValue* runner = experiment.find("runner")) {
       if (const ConfigValue* hosts = runner->find("nnodes")) text_.hosts = whole_number(hosts->text);
       if (const ConfigValue* devices = runner->find("nproc_per_node"))

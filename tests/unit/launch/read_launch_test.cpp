@@ -311,6 +311,39 @@ TEST(ReadFlagscale, TheTrainingFileOfAnExperimentLiesInItsFolder) {
   EXPECT_EQ(reading.setup.model.seq, 32);
 }
 
+// The program says of what kind the model is that the sizes are of.
+TEST(ReadFlagscale, TheProgramOfAnExperimentTellsItsModel) {
+  const auto with_program = [](const std::string& program) {
+    return read({{"t.yaml", "experiment:\n  task:\n    entrypoint: ./flagscale/train/" + program +
+                                "\nsystem:\n  bf16: true\nmodel:\n  num_layers: 4\n  hidden_size: 64\n  "
+                                "num_attention_heads: 4\n  seq_length: 32\n  max_position_embeddings: 32\n  "
+                                "micro_batch_size: 2\ndata:\n  vocab_size: 128\n"}},
+                1, 4);
+  };
+  EXPECT_EQ(refusal([&] { return with_program("train_rwkv.py"); }),
+            "t.yaml: train_rwkv.py: its flags describe no model of ours; give --model with a built-in model, sizes or "
+            "a config.json.");
+  EXPECT_EQ(with_program("train_gpt.py").setup.model.layers, 4);
+  const std::vector<std::string> assumed = with_program("train_llava.py").assumed;
+  EXPECT_NE(std::find(assumed.begin(), assumed.end(), "the language model alone, without what reads images"),
+            assumed.end());
+}
+
+// fp8_hybrid is a format, and fp8 whether there is one.
+TEST(ReadNemo, FormatsOfEightBitsHoldOnlyWhereTheyAreSwitchedOn) {
+  const auto products = [](const std::string& fp8) {
+    return read({{"n.yaml",
+                  "model:\n  tensor_model_parallel_size: 1\n  num_layers: 4\n  hidden_size: 64\n  "
+                  "num_attention_heads: 4\n  encoder_seq_length: 32\n  seq_length: ${.encoder_seq_length}\n  "
+                  "micro_batch_size: 2\n  fp8: " +
+                      fp8 + "\n  fp8_hybrid: True\n"}},
+                1, 4)
+        .setup.matmul_dtype;
+  };
+  EXPECT_EQ(products("False"), "");
+  EXPECT_EQ(products("True"), "fp8");
+}
+
 TEST(ReadTorchtitan, AFileThatNamesNoModelIsRefusedAsSuch) {
   EXPECT_EQ(refusal([] {
               return read({{"p.toml", "[training]\nlocal_batch_size = 1\n"}}, 1, 4);
