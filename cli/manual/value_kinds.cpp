@@ -142,7 +142,7 @@ Rows all_rows() {
                       Paths::None,
                       {"pipeshard", "shard", "largest", "data", "zero1", "zero2", "zero3", "fsdp",
                        "megatron:", "megatron:auto", "expert:", "context:", "rules:", "specs:", "manual:"}};
-  rows["--for"] = one_of(framework_names());
+  rows["--for"] = one_of(names_of_planned_frameworks());
   rows["--to"] = one_of(target_words());
   rows["--as"] =
       one_of({"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "maxtext", "flagscale"});

@@ -14,6 +14,7 @@
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
 #include "core/planner/degrees/degrees_bounds.h"
+#include "launch/setup/launch_target.h"
 
 namespace meshwright {
 
@@ -459,7 +460,7 @@ void expect_launchable(const Framework& framework, const PlanRequest& request) {
 const Framework* framework_of(const PlanningOptions& options) {
   const bool any_degrees = options.method == "megatron:auto";
   if (options.launch_for.empty()) return any_degrees ? &find_framework("megatron") : nullptr;
-  const Framework* framework = at_place("--for", [&] { return &find_framework(options.launch_for); });
+  const Framework* framework = at_place("--for", [&] { return &find_planned_framework(options.launch_for); });
   require(!any_degrees || framework->name == "megatron",
           "--for: {} contradicts --method megatron:auto; leave one of them out.", framework->name);
   return framework;

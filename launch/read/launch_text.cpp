@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "launch/read/script_text.h"
 #include "launch/setup/launch_target.h"
+#include "launch/syntax/interpolation.h"
 #include "launch/syntax/numbers.h"
 #include "launch/syntax/python_config.h"
 #include "launch/syntax/shell.h"
@@ -59,14 +60,18 @@ class TextReader {
 
   void read_yaml(const GivenFile& file) {
     const std::string place = place_of(file);
-    const ConfigValue root = value_from_yaml(file.text, place);
+    ConfigValue root = value_from_yaml(file.text, place);
+    resolve_interpolations(root);
     require(root.is_map(), "{}:1: expected a map of settings, and this is {}.", place, to_text(root));
     text_.program = place;
     const auto has = [&](const char* key) { return root.find(key) != nullptr; };
     const auto any = [&](const std::vector<const char*>& keys) { return std::any_of(keys.begin(), keys.end(), has); };
     if (has("MODEL_ARGS")) return megatron_test(root, place);
-    if (has("distributed_type") || has("compute_environment") || has("fsdp_config") || has("parallelism_config"))
-      return accelerate(root, place);
+    if (has("distributed_type") || has("compute_environment")) return accelerate(root, place);
+    require(text_.target == "accelerate" || text_.target == "fsdp2" || !has("fsdp_config"),
+            "{}: has settings of FSDP and no distributed_type: it is the file of a program that starts accelerate by "
+            "itself, whose other settings are not known here; give the file of accelerate, or --as accelerate.",
+            place);
     if (any({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size"}))
       return neox(root, place);
     if (has("system") || has("experiment")) return flagscale(root, place);
@@ -220,7 +225,8 @@ class TextReader {
       flagscale_runner(*experiment);
       if (root.find("system") == nullptr) {
         const std::string name = train_of(root);
-        std::optional<std::string> found = file_named(name + ".yaml");
+        // Hydra's "defaults: - train: NAME" is train/NAME.yaml.
+        std::optional<std::string> found = file_named("train/" + name + ".yaml");
         of = name + ".yaml";
         for (std::size_t i = 1; !found && i < input_.files.size(); ++i) {
           found = input_.files[i].text;
@@ -228,6 +234,7 @@ class TextReader {
         }
         require(found.has_value(), "{}: names the training file '{}'; give it as a further file.", place, name);
         other = value_from_yaml(*found, of);
+        resolve_interpolations(other);
         train = &other;
       }
     } else {
@@ -260,6 +267,9 @@ class TextReader {
     return "train";
   }
   void flagscale_runner(const ConfigValue& experiment) {
+    if (const ConfigValue* task = experiment.find("task"))
+      if (const ConfigValue* program = task->find("entrypoint"); program != nullptr && !program->text.empty())
+        text_.program += ": " + file_name(program->text);
     if (const ConfigValue* runner = experiment.find("runner")) {
       if (const ConfigValue* hosts = runner->find("nnodes")) text_.hosts = whole_number(hosts->text);
       if (const ConfigValue* devices = runner->find("nproc_per_node"))

@@ -257,7 +257,11 @@ void read_precision(ReadingJob& job) {
   const bool bf16 = s.flag("bf16") || (job.text.target == "megatron-bridge" && !named), fp16 = s.flag("fp16");
   if (bf16 && fp16) job.broken("--bf16 and --fp16 exclude each other");
   setup.dtype = bf16 ? DType::BF16 : fp16 ? DType::F16 : DType::F32;
-  if (s.has("fp8-format") || s.flag("fp8-hybrid") || s.flag("fp8-e4m3")) {
+  // NeMo's fp8 switches its fp8_hybrid and fp8_e4m3; Megatron-Bridge's names one of them.
+  const std::string switched = lower_case(s.text("fp8").value_or(""));
+  const bool off = switched == "false" || switched == "none" || switched == "null";
+  const bool formats = s.flag("fp8-hybrid") || s.flag("fp8-e4m3");
+  if (s.has("fp8-format") || (!off && (formats || !switched.empty()))) {
     (void)s.take("fp8-format");
     setup.matmul_dtype = "fp8";
   }

@@ -27,11 +27,11 @@ bool names_any(const std::string& name, std::initializer_list<const char*> parts
 void expect_training(ReadingJob& job) {
   const std::string name = program_name(job);
   if (names_any(name, {"train", "finetune", "sft", "the command"}) || name.find('.') == std::string::npos) {
-    const bool other = names_any(name, {"_t5", "_ict", "_retro", "_vision", "_realm"});
+    const bool other = names_any(name, {"_t5", "_ict", "_retro", "_vision", "_realm", "_rwkv"});
     require(!other || job.answers.model,
             "{}: its flags describe no model of ours; give --model with a built-in model, sizes or a config.json.",
             job.text.program);
-    if (names_any(name, {"vlm", "multimodal", "_omni", "_vl.", "_vl_"}) || job.settings().has("img-h"))
+    if (names_any(name, {"vlm", "multimodal", "_omni", "_vl.", "_vl_", "llava"}) || job.settings().has("img-h"))
       job.assume("the language model alone, without what reads images");
     return;
   }

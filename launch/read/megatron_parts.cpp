@@ -60,7 +60,7 @@ void name_as_megatron(Settings& settings) {
     }
     const bool off = value.is_scalar() && lower_case(value.text) == "false";
     // A flag that is off is not given, but where the recipe may have it on.
-    if (!off || key == "share-embeddings-and-output-weights" || key == "qk-layernorm")
+    if (!off || key == "share-embeddings-and-output-weights" || key == "qk-layernorm" || key == "fp8")
       renamed.add(key, setting.shown, std::move(value), setting.place);
   }
   const bool groups = renamed.has("num-query-groups") && !renamed.has("group-query-attention");

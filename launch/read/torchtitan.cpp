@@ -104,6 +104,10 @@ class TorchtitanReader {
     if (of.empty() || of == " ") of = s_.text_or_nothing("module");
     job_.reading.setup.model_name = of;
     if (take_given_model(job_, seq)) return;
+    require(of.find_first_not_of(' ') != std::string::npos,
+            "{}: names no model: neither [model] with name and flavor, nor --module and --config; give the file that "
+            "torchtitan is started with, or --model.",
+            job_.text.program);
     ModelConfig& model = job_.reading.setup.model = model_by_name(of, job_.text.program);
     model.seq = seq;
     job_.assume(fmt::format("the sizes of {} for '{}'", model.name, of));

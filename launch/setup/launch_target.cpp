@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/setup/launch_target.h"
 
+#include <algorithm>
+#include <map>
+
 #include "core/base/errors.h"
 #include "core/base/text.h"
 
@@ -42,6 +45,29 @@ Framework framework_of(const LaunchTarget& target) {
     framework.further = Framework::FurtherTokens::Never;
   }
   return framework;
+}
+
+std::vector<std::string> names_of_planned_frameworks() {
+  std::vector<std::string> names = framework_names();
+  for (const LaunchTarget& target : launch_targets())
+    if (!target.framework.empty() && std::find(names.begin(), names.end(), target.name) == names.end())
+      names.push_back(target.name);
+  return names;
+}
+
+const Framework& find_planned_framework(const std::string& name) {
+  static const std::map<std::string, Framework> all = [] {
+    std::map<std::string, Framework> made;
+    for (const LaunchTarget& target : launch_targets())
+      if (!target.framework.empty()) made.emplace(target.name, framework_of(target));
+    for (const std::string& own : framework_names()) made.insert_or_assign(own, find_framework(own));
+    return made;
+  }();
+  const auto found = all.find(name);
+  if (found == all.end())
+    throw InputError(
+        unknown_name("framework", name, names_of_planned_frameworks(), "These are the frameworks that are known."));
+  return found->second;
 }
 
 }  // namespace meshwright

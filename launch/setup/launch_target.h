@@ -27,4 +27,9 @@ struct LaunchTarget {
 // REQUIRES: it has one.
 [[nodiscard]] Framework framework_of(const LaunchTarget& target);
 
+// What plans are searched for, in the order in which they are shown: frameworks, then targets of other names.
+[[nodiscard]] std::vector<std::string> names_of_planned_frameworks();
+// By such a name: the framework, or what the target's files can say of it. Throws InputError with the nearest names.
+[[nodiscard]] const Framework& find_planned_framework(const std::string& name);
+
 }  // namespace meshwright

@@ -9,6 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "launch/syntax/config_value.h"
+#include "launch/syntax/shell_assignments.h"
 #include "launch/syntax/shell_conditions.h"
 #include "launch/syntax/shell_glob.h"
 #include "launch/syntax/shell_words.h"
@@ -257,69 +258,9 @@ class ShellReader {
 
   // --- simple commands ---
 
-  // NAME[index]=value: of an array, or of one whose elements have names.
-  void assign_element(const std::string& name, const std::string& index, ShellWord value, bool append) {
-    constexpr std::int64_t kMaxElements = 10'000;
-    if (words_.variables[name].named) {
-      const std::string key = words_.text({index, value.line});
-      ShellVariable& variable = words_.variables[name];
-      const auto found = std::find(variable.names.begin(), variable.names.end(), key);
-      if (found != variable.names.end()) {
-        ShellWord& known = variable.values[static_cast<std::size_t>(found - variable.names.begin())];
-        known.text = append ? known.text + value.text : value.text;
-      } else if (std::ssize(variable.names) < kMaxElements) {
-        variable.names.push_back(key);
-        variable.values.push_back(value);
-      }
-      return;
-    }
-    const auto at = words_.arithmetic(index, value.line);
-    if (!at || *at < 0 || *at > kMaxElements) return;
-    ShellVariable& variable = words_.variables[name];
-    variable.array = true;
-    if (variable.values.size() <= static_cast<std::size_t>(*at))
-      variable.values.resize(static_cast<std::size_t>(*at) + 1);
-    ShellWord& known = variable.values[static_cast<std::size_t>(*at)];
-    if (append) value.text = known.text + value.text;
-    known = std::move(value);
-  }
-
-  void assign_array(const ShellNode::Assignment& made) {
-    std::vector<ShellWord> values;
-    std::vector<std::pair<std::string, ShellWord>> placed;  // "[index]=value"
-    for (const RawWord& item : made.items) {
-      const std::size_t close = item.text.starts_with('[') ? item.text.find("]=") : std::string::npos;
-      if (close != std::string::npos) {
-        const RawWord value{item.text.substr(close + 2), item.line};
-        placed.emplace_back(item.text.substr(1, close - 1), ShellWord{words_.text(value), item.line});
-        continue;
-      }
-      for (ShellWord& field : words_.fields(item)) values.push_back(std::move(field));
-    }
-    ShellVariable& variable = words_.variables[made.name];
-    if (!made.append) {
-      variable.values.clear();
-      variable.names.clear();
-    }
-    variable.array = true;
-    if (!variable.named) variable.values.insert(variable.values.end(), values.begin(), values.end());
-    for (const auto& [index, value] : placed) assign_element(made.name, index, value, false);
-  }
-
-  void assign(const ShellNode::Assignment& made) {
-    if (made.array) return assign_array(made);
-    ShellWord value{words_.text(made.value), made.value.line};
-    if (!made.index.empty()) return assign_element(made.name, made.index, std::move(value), made.append);
-    ShellVariable& again = words_.variables[made.name];
-    if (made.append && !again.values.empty())
-      again.values[0].text += value.text;
-    else
-      again = {{value}, false};
-  }
-
   Truth simple(const ShellNode& node, int depth) {
     if (node.words.empty()) {
-      for (const ShellNode::Assignment& made : node.assignments) assign(made);
+      for (const ShellNode::Assignment& made : node.assignments) assign(made, words_);
       return true;
     }
     ShellCommand command;
@@ -337,7 +278,7 @@ class ShellReader {
     }
     // "NAME=value command": for the command alone, but what it launches is the same.
     for (const ShellNode::Assignment& made : node.assignments) {
-      assign(made);
+      assign(made, words_);
       if (node.words[0].text == "export" || !declares) exported_.insert(made.name);
     }
     if (command.words.empty()) return true;

@@ -55,8 +55,4 @@ struct ShellTree {
 // Throws InputError "PLACE:LINE: ...". `first_line`: the number of the text's first line.
 [[nodiscard]] ShellTree parse_shell(const std::string& text, const std::string& place, int first_line);
 
-// Moves `at` behind the quoted or bracketed part that begins there ('...', "...", `...`, $(...), ${...}, $((...))), or
-// behind one character. Returns false where the part has no end.
-[[nodiscard]] bool skip_part(const std::string& text, std::size_t& at, int depth = 0);
-
 }  // namespace meshwright

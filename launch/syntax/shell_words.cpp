@@ -7,6 +7,7 @@
 #include "launch/syntax/config_value.h"
 #include "launch/syntax/shell_arithmetic.h"
 #include "launch/syntax/shell_glob.h"
+#include "launch/syntax/shell_parts.h"
 
 namespace meshwright {
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/import/primitive/file_sharding.h"
+#include "core/graph/import/primitive/emit/file_sharding.h"
 #include "core/graph/import/xla/xla_summary.h"
 #include "core/graph/models/models.h"
 

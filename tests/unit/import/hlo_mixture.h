@@ -19,6 +19,7 @@ struct HloMixture {
   HloRouter router = HloRouter::Gshard;
   std::int64_t batch = 3, seq = 8, width = 6, experts = 4, capacity = 3, mlp = 10, vocab = 11;
   std::int64_t layers = 0, heads = 2;  // layers of the family `moe`; 0: one mixture between the table and the head
+  bool fused = false;                  // queries, keys and values are of one weight, as those of the family
 };
 
 class HloMixtureText {
@@ -277,8 +278,21 @@ class HloMixtureText {
     const auto heads = [&](const std::string& name) {
       return dot(x, parameter(p + name, {z_.width, h, d}), by_head, {}, {2}, {}, {0});
     };
-    const std::string q = sum(heads("q"), along(parameter(p + "q.bias", {h, d}), by_head, {2, 3}));
-    const std::string k = heads("k"), v = heads("v");
+    const Sizes parts = {b, s, 3, h, d};
+    std::string fused;
+    if (z_.fused) {
+      fused = dot(x, parameter(p + "qkv", {z_.width, 3, h, d}), parts, {}, {2}, {}, {0});
+      fused = sum(fused, along(parameter(p + "qkv.bias", {3, h, d}), parts, {2, 3, 4}));
+    }
+    const auto part = [&](std::int64_t k) {
+      const std::string one =
+          made({b, s, 1, h, d}, "slice(" + fused + "), slice={[0:" + std::to_string(b) + "], [0:" + std::to_string(s) +
+                                    "], [" + std::to_string(k) + ":" + std::to_string(k + 1) +
+                                    "], [0:" + std::to_string(h) + "], [0:" + std::to_string(d) + "]}");
+      return reshaped(one, by_head);
+    };
+    const std::string q = z_.fused ? part(0) : sum(heads("q"), along(parameter(p + "q.bias", {h, d}), by_head, {2, 3}));
+    const std::string k = z_.fused ? part(1) : heads("k"), v = z_.fused ? part(2) : heads("v");
     std::string scores = dot(q, k, scores_shape, {0, 2}, {3}, {0, 2}, {3});
     scores = op("divide", scores, along(op("sqrt", constant("f32", std::to_string(d))), scores_shape, {}));
     const std::string keeps = compared(iota({s, s}, 0), iota({s, s}, 1), "GE");

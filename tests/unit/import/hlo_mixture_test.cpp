@@ -131,6 +131,14 @@ TEST(HloMixture, OfSlotsByTokenComputesWhatLoopsDoWhereSlotsSuffice) {
       << summary_of(model).notes[0];
 }
 
+// Sizes alone do not tell the rows that experts add, (expert, mlp), from data.
+TEST(HloMixture, OfAsManyExpertsAsSamplesComputesWhatLoopsDo) {
+  for (const HloRouter router : {HloRouter::Gshard, HloRouter::Switch, HloRouter::MaxText}) {
+    const HloMixture z{.router = router, .batch = 4, .experts = 4, .capacity = 8};
+    EXPECT_NEAR(imported_loss(z), loss_by_loops(z), 1e-9) << static_cast<int>(router);
+  }
+}
+
 TEST(HloMixture, IsMadeOfTheOpsOfTheFamily) {
   const Graph graph = graph_of({});
   EXPECT_EQ(ops_of(graph, OpKind::OneHotSlots), 1) << "both products read one mask";
@@ -205,6 +213,28 @@ TEST(HloMixture, OfAWholeModelHasTheParametersAndTheWorkOfTheFamily) {
                   find_model("moe:layers=4,hidden=32,heads=4,experts=4,seq=64,vocab=96,group=64"), {.batch = 5});
   EXPECT_EQ(parameter_count(imported), parameter_count(built));
   EXPECT_NEAR(graph_flops(imported) / graph_flops(built), 1.0, 0.01);
+}
+
+// One weight makes queries, keys and values, as the family's does: attention reads its product whole.
+TEST(HloMixture, OfAWholeModelReadsAPackedProductWithoutCuttingIt) {
+  HloMixture z{.batch = 5, .seq = 16, .width = 8, .experts = 4, .capacity = 8, .mlp = 16, .layers = 2, .heads = 2};
+  // "q", "k" and "v" have the numbers of the parts of "qkv".
+  const auto shared = [&](const Tensor& tensor, std::int64_t i) {
+    const std::size_t end = tensor.name.size();
+    if (tensor.name.ends_with(".qkv.bias"))
+      return std::optional(i < z.width ? number(tensor.name.substr(0, end - 8) + "q.bias", i) : 0.0);
+    if (tensor.name.ends_with(".qkv")) {
+      const std::int64_t row = i / (3 * z.width), part = i / z.width % 3;
+      return std::optional(number(tensor.name.substr(0, end - 3) + "qkv"[part], row * z.width + i % z.width));
+    }
+    return std::optional(number(tensor.name, i));
+  };
+  const double apart = loss_of(graph_of(z), shared);
+  z.fused = true;
+  const Graph graph = graph_of(z);
+  EXPECT_EQ(ops_of(graph, OpKind::Attention), 2);
+  EXPECT_EQ(ops_of(graph, OpKind::Slice), 0);
+  EXPECT_NEAR(loss_of(graph, shared), apart, 1e-9);
 }
 
 // Heads of one query for each key get an axis for the group where the queries are made, so that only keys and values

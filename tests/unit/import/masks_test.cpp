@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/graph/import/primitive/builder.h"
-#include "core/graph/import/primitive/recognise.h"
+#include "core/graph/import/primitive/recognise/recognise.h"
 
 namespace meshwright::masks_test {
 namespace {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // YAML, TOML and Python configurations as values with their lines.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "launch/syntax/interpolation.h"
 #include "launch/syntax/numbers.h"
 #include "launch/syntax/python_config.h"
 #include "launch/syntax/toml.h"
@@ -51,6 +53,27 @@ TEST(Yaml, AliasesCannotMakeAFileOfAnySize) {
     bomb += "]\n";
   }
   EXPECT_NE(refusal([&] { return yaml(bomb); }).find("too many values"), std::string::npos);
+}
+
+std::string interpolated(const std::string& text) {
+  ConfigValue root = value_from_yaml(text, "f.yaml");
+  resolve_interpolations(root);
+  return to_text(root);
+}
+TEST(Yaml, InterpolationsAreOtherValuesOfTheFile) {
+  EXPECT_EQ(interpolated("m:\n  s: 8\n  d:\n    l: ${m.s}\n    k: ${..s}\n    j: ${.l}\nn: m${m.d.j}-${m.s}\n"),
+            "{m: {s: 8, d: {l: 8, k: 8, j: 8}}, n: m8-8}");
+  EXPECT_EQ(interpolated("a: ${b}\nb: null\n"), "{a: null, b: null}");
+}
+TEST(Yaml, InterpolationsOfOtherThingsStay) {
+  const std::string text = "{a: ${oc.env:HOME}, b: ${m}, c: ${....x}, d: ${, m: {x: 1}}";
+  EXPECT_EQ(interpolated("a: ${oc.env:HOME}\nb: ${m}\nc: ${....x}\nd: ${\nm:\n  x: 1\n"), text);
+}
+TEST(Yaml, InterpolationsInACircleStay) {
+  EXPECT_EQ(interpolated("a: ${b}\nb: ${a}\n"), "{a: ${b}, b: ${a}}");
+  std::string bomb = "a0: xxxxxxxxxxxxxxxx\n";
+  for (int i = 1; i < 40; ++i) bomb += fmt::format("a{0}: ${{a{1}}}${{a{1}}}\n", i, i - 1);
+  EXPECT_LT(interpolated(bomb).size(), 1000u);
 }
 
 TEST(Toml, TablesKeysAndArrays) {

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 #include "core/graph/graph.h"
 #include "launch/read/launch_reading.h"
+#include "launch/setup/launch_target.h"
 #include "tests/refusal.h"
 
 namespace meshwright::read_launch_test {
@@ -293,6 +295,80 @@ TEST(ReadFlagscale, WithoutMeshesItIsMegatron) {
   const LaunchReading reading = read({{"t.yaml", yaml}}, 1, 4);
   EXPECT_EQ(method_text(reading.setup.degrees), "megatron:tp=2,pp=1,sp=1,zero=0,exact=1");
   EXPECT_TRUE(reading.setup.stages.empty());
+}
+
+// Hydra's groups are folders.
+TEST(ReadFlagscale, TheTrainingFileOfAnExperimentLiesInItsFolder) {
+  LaunchInput input{.files = {{"conf/train.yaml", "defaults:\n  - train: 7b\nexperiment:\n  exp_name: a\n"}}};
+  input.beside = [](const std::string& name) -> std::optional<std::string> {
+    if (name != "train/7b.yaml") return std::nullopt;
+    return "system:\n  tensor_model_parallel_size: 2\nmodel:\n  num_layers: 4\n  hidden_size: 64\n  "
+           "num_attention_heads: 4\n  seq_length: 32\n  max_position_embeddings: ${model.seq_length}\n  "
+           "micro_batch_size: 2\n  bf16: true\ndata:\n  vocab_size: 128\n";
+  };
+  const LaunchReading reading = read_launch(read_launch_text(input), {1, 4}, {});
+  EXPECT_EQ(reading.setup.degrees.tp, 2);
+  EXPECT_EQ(reading.setup.model.seq, 32);
+}
+
+// The program says of what kind the model is that the sizes are of.
+TEST(ReadFlagscale, TheProgramOfAnExperimentTellsItsModel) {
+  const auto with_program = [](const std::string& program) {
+    return read({{"t.yaml", "experiment:\n  task:\n    entrypoint: ./flagscale/train/" + program +
+                                "\nsystem:\n  bf16: true\nmodel:\n  num_layers: 4\n  hidden_size: 64\n  "
+                                "num_attention_heads: 4\n  seq_length: 32\n  max_position_embeddings: 32\n  "
+                                "micro_batch_size: 2\ndata:\n  vocab_size: 128\n"}},
+                1, 4);
+  };
+  EXPECT_EQ(refusal([&] { return with_program("train_rwkv.py"); }),
+            "t.yaml: train_rwkv.py: its flags describe no model of ours; give --model with a built-in model, sizes or "
+            "a config.json.");
+  EXPECT_EQ(with_program("train_gpt.py").setup.model.layers, 4);
+  const std::vector<std::string> assumed = with_program("train_llava.py").assumed;
+  EXPECT_NE(std::find(assumed.begin(), assumed.end(), "the language model alone, without what reads images"),
+            assumed.end());
+}
+
+// fp8_hybrid is a format, and fp8 whether there is one.
+TEST(ReadNemo, FormatsOfEightBitsHoldOnlyWhereTheyAreSwitchedOn) {
+  const auto products = [](const std::string& fp8) {
+    return read({{"n.yaml",
+                  "model:\n  tensor_model_parallel_size: 1\n  num_layers: 4\n  hidden_size: 64\n  "
+                  "num_attention_heads: 4\n  encoder_seq_length: 32\n  seq_length: ${.encoder_seq_length}\n  "
+                  "micro_batch_size: 2\n  fp8: " +
+                      fp8 + "\n  fp8_hybrid: True\n"}},
+                1, 4)
+        .setup.matmul_dtype;
+  };
+  EXPECT_EQ(products("False"), "");
+  EXPECT_EQ(products("True"), "fp8");
+}
+
+TEST(ReadTorchtitan, AFileThatNamesNoModelIsRefusedAsSuch) {
+  EXPECT_EQ(refusal([] {
+              return read({{"p.toml", "[training]\nlocal_batch_size = 1\n"}}, 1, 4);
+            }),
+            "p.toml: names no model: neither [model] with name and flavor, nor --module and --config; give the file "
+            "that torchtitan is started with, or --model.");
+}
+
+// As those of axolotl and TRL: batch, type and context parallelism are elsewhere in it.
+TEST(ReadAccelerate, AFileOfAnotherProgramIsNotTakenForIt) {
+  EXPECT_EQ(refusal([] {
+              return read_launch_text(
+                  {.files = {{"a.yaml", "base_model: m\nmicro_batch_size: 4\nfsdp_config:\n  fsdp_version: 2\n"}}});
+            }),
+            "a.yaml: has settings of FSDP and no distributed_type: it is the file of a program that starts accelerate "
+            "by itself, whose other settings are not known here; give the file of accelerate, or --as accelerate.");
+}
+
+TEST(PlannedFrameworks, AreFoundByTheNamesOfTheirTargets) {
+  EXPECT_EQ(find_planned_framework("megatron-bridge").name, "megatron");
+  EXPECT_EQ(find_planned_framework("fsdp2").name, "fsdp");
+  EXPECT_EQ(find_planned_framework("accelerate").zero, (std::vector<int>{2, 3}));
+  EXPECT_FALSE(find_planned_framework("flagscale").contexts);
+  EXPECT_NE(refusal([] { return find_planned_framework("jax").name; }).find("unknown framework 'jax'"),
+            std::string::npos);
 }
 
 TEST(ReadLaunch, AFileOfNoKnownFrameworkIsRefused) {

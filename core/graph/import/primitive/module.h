@@ -87,8 +87,9 @@ enum class Kind {
   // made by recognition, and by formats that have them as ops
   Attention,  // q (batch, heads, seq, d), k (batch, kv_heads, keys, d), v (batch, kv_heads, keys, e), [mask (batch or
               // 1, seq or 1, keys)]; number: scale; window[0]: keys back from the query
-  Rotary,     // x; Details::axes[0]: positions; window[0]: dims turned; number: base
-  CrossEntropy,  // (logits, labels) -> scalar: the mean
+  PackedAttention,  // x (batch, seq, 3, heads, d) -> (batch, seq, heads, d): causal, scores times 1 / sqrt(d)
+  Rotary,           // x; Details::axes[0]: positions; window[0]: dims turned; number: base
+  CrossEntropy,     // (logits, labels) -> scalar: the mean
   // a mixture of experts
   Slots,         // scores (batch, seq, expert) -> which slot of an expert each token has (OpKind::TopKSlots);
                  // Details::groups: experts of a token; window[0]: the capacity

@@ -7,7 +7,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/graph/import/names.h"
-#include "core/graph/import/primitive/file_sharding.h"
+#include "core/graph/import/primitive/emit/file_sharding.h"
 #include "core/graph/import/xla/lowering.h"
 #include "core/graph/import/xla/sampled_program.h"
 #include "core/graph/import/xla/xla_roles.h"

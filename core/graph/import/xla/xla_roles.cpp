@@ -82,6 +82,9 @@ class RoleFinder {
 
   void choose_result();
   void expect_forward(const std::vector<int>& made) const;
+  [[nodiscard]] std::int64_t expected_samples() const;
+  void follow_samples(std::int64_t samples);
+  [[nodiscard]] int samples_of(const FlatOp& op) const;
   void vote();
   void find_batch();
   void give_roles();
@@ -94,6 +97,7 @@ class RoleFinder {
   std::set<std::int64_t> aliased_;                         // numbers of parameters
   std::vector<double> flops_;                              // [op]
   std::vector<int> weight_votes_, data_votes_, compared_;  // [parameter]
+  std::vector<int> samples_at_;                            // [value] the dimension of the samples; -1: unknown, or none
 };
 
 // A backward alone makes gradients: each result has the type of another argument.
@@ -181,6 +185,98 @@ void RoleFinder::choose_result() {
                     made.size() - 1, made.size() == 2 ? "" : "s"));
 }
 
+// As the result or an input of integers tells them; 0: neither does.
+std::int64_t RoleFinder::expected_samples() const {
+  if (!type(made_.result).sizes.empty()) return type(made_.result).sizes[0];
+  for (const int parameter : flat_.parameters)
+    if (!is_float(type(parameter)) && !is_key(type(parameter)) && !type(parameter).sizes.empty() &&
+        made_.needed[static_cast<std::size_t>(value(parameter).op)] && type(parameter).sizes[0] != 0)
+      return type(parameter).sizes[0];
+  return 0;
+}
+
+// Where the samples of the inputs of integers are in what is computed of them. Sizes alone do not tell: there may be as
+// many experts, or positions, as samples.
+void RoleFinder::follow_samples(std::int64_t samples) {
+  samples_at_.assign(flat_.values.size(), -1);
+  for (const int parameter : flat_.parameters)
+    if (!is_float(type(parameter)) && !is_key(type(parameter)) && !type(parameter).sizes.empty() &&
+        type(parameter).sizes[0] == samples)
+      samples_at_[static_cast<std::size_t>(parameter)] = 0;
+  for (std::size_t i = 0; i < flat_.ops.size(); ++i) {
+    const FlatOp& op = flat_.ops[i];
+    if (!made_.needed[i] || op.operands.empty()) continue;
+    const int at = samples_of(op);
+    for (const int result : op.results) {
+      const std::vector<std::int64_t>& sizes = type(result).sizes;
+      const bool fits = at >= 0 && at < static_cast<int>(sizes.size()) &&
+                        sizes[static_cast<std::size_t>(at)] % std::max<std::int64_t>(samples, 1) == 0;
+      samples_at_[static_cast<std::size_t>(result)] = fits ? at : -1;
+    }
+  }
+}
+
+// The dimension of the samples in an op's results; -1: unknown, or none.
+int RoleFinder::samples_of(const FlatOp& op) const {
+  const auto at = [&](std::size_t k) {
+    return k < op.operands.size() ? samples_at_[static_cast<std::size_t>(op.operands[k])] : -1;
+  };
+  const auto rank = [&](std::size_t k) { return type(op.operands[k]).sizes.size(); };
+  const auto place = [](const std::vector<std::int64_t>& list, int axis) {
+    const auto found = std::find(list.begin(), list.end(), axis);
+    return found == list.end() ? -1 : static_cast<int>(found - list.begin());
+  };
+  const Attributes& a = op.instruction->attributes;
+  const std::string& opcode = op.instruction->opcode;
+  if (opcode == "dot") {
+    const int batch = static_cast<int>(a.lhs_batch.size());
+    int before = batch;  // own dimensions of the left operand come behind the batch, then those of the right one
+    for (const std::size_t k : {0u, 1u}) {
+      const auto &own_batch = k == 0 ? a.lhs_batch : a.rhs_batch,
+                 &summed = k == 0 ? a.lhs_contracting : a.rhs_contracting;
+      if (at(k) >= 0 && place(own_batch, at(k)) >= 0) return place(own_batch, at(k));
+      int own = 0;
+      for (int d = 0; k < op.operands.size() && d < static_cast<int>(rank(k)); ++d) {
+        if (place(own_batch, d) >= 0 || place(summed, d) >= 0) continue;
+        if (d == at(k)) return before + own;
+        ++own;
+      }
+      before += own;
+    }
+    return -1;
+  }
+  if (opcode == "gather" && at(1) >= 0 && op.results.size() == 1) {
+    int index = at(1) - (a.index_vector_dim < at(1) ? 1 : 0);  // among the result's dimensions that are no offsets
+    for (int d = 0; d < static_cast<int>(type(op.results[0]).sizes.size()); ++d)
+      if (place(a.offset_dims, d) < 0 && index-- == 0) return d;
+    return -1;
+  }
+  for (std::size_t k = 0; k < op.operands.size(); ++k) {
+    if (at(k) < 0) continue;
+    if (opcode == "broadcast")
+      return static_cast<std::size_t>(at(k)) < a.dimensions.size()
+                 ? static_cast<int>(a.dimensions[static_cast<std::size_t>(at(k))])
+                 : -1;
+    if (opcode == "transpose") return place(a.dimensions, at(k));
+    if (opcode == "reduce") {
+      int kept = at(k);
+      for (const std::int64_t axis : a.dimensions) kept -= axis < at(k) ? 1 : 0;
+      return place(a.dimensions, at(k)) >= 0 ? -1 : kept;
+    }
+    if (opcode == "reshape" || opcode == "bitcast") {
+      double before = 1.0, met = 1.0;
+      for (int d = 0; d < at(k); ++d)
+        before *= static_cast<double>(type(op.operands[k]).sizes[static_cast<std::size_t>(d)]);
+      const std::vector<std::int64_t>& to = type(op.results[0]).sizes;
+      for (std::size_t d = 0; d < to.size(); met *= static_cast<double>(to[d++]))
+        if (met == before && to[d] != 1) return static_cast<int>(d);
+      return -1;
+    }
+    return rank(k) == type(op.results[0]).sizes.size() ? at(k) : -1;
+  }
+  return -1;
+}
+
 // Which arguments products, tables and norms read as weights, and which as data.
 void RoleFinder::vote() {
   weight_votes_.assign(flat_.parameters.size(), 0);
@@ -189,12 +285,8 @@ void RoleFinder::vote() {
   std::vector<int> origin(flat_.values.size(), -1);
   for (std::size_t p = 0; p < flat_.parameters.size(); ++p)
     origin[static_cast<std::size_t>(flat_.parameters[p])] = static_cast<int>(p);
-  // Samples as the result or an input of integers tells them.
-  std::int64_t samples = type(made_.result).sizes.empty() ? 0 : type(made_.result).sizes[0];
-  for (const int parameter : flat_.parameters)
-    if (samples == 0 && !is_float(type(parameter)) && !is_key(type(parameter)) && !type(parameter).sizes.empty() &&
-        made_.needed[static_cast<std::size_t>(value(parameter).op)])
-      samples = type(parameter).sizes[0];
+  const std::int64_t samples = expected_samples();
+  follow_samples(samples);
   const auto has_samples = [&](int p) {
     const std::vector<std::int64_t>& sizes = type(flat_.parameters[static_cast<std::size_t>(p)]).sizes;
     return !sizes.empty() && sizes[0] == samples;
@@ -233,8 +325,10 @@ void RoleFinder::vote() {
       const int one = std::max(x, y);
       if (one < 0 || op.results.size() != 1) continue;
       const Type& argument = type(flat_.parameters[static_cast<std::size_t>(one)]);
+      const std::size_t row = x < 0 ? 1 : 0;
+      const bool elsewhere = samples_at_[static_cast<std::size_t>(op.operands[1 - row])] > 0;
       if (elements_of(argument) < elements_of(type(op.results[0])) &&
-          !leads[static_cast<std::size_t>(op.operands[x < 0 ? 1 : 0])])
+          (elsewhere || !leads[static_cast<std::size_t>(op.operands[row])]))
         ++weight_votes_[static_cast<std::size_t>(one)];
     }
   }

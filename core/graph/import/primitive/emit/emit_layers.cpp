@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/emitter.h"
+#include "core/graph/import/primitive/emit/emitter.h"
 
 #include <algorithm>
 #include <cmath>
@@ -175,6 +175,13 @@ Value Emitter::attention(int n) {
   }
   const TensorId made = add(OpKind::GroupedAttention, "", inputs, attributes);
   return unshaped(made, {batch, seq, heads, {group, "group"}, value});
+}
+
+Value Emitter::packed_attention(int n) {
+  const std::vector<AxisList> x = axes_.of_operand(n, 0);
+  const Wanted batch{x[0], "batch"}, seq{x[1], "seq"}, heads{x[3], "heads"}, width{x[4], "head_dim"};
+  const TensorId packed = shaped(operand(n, 0), {batch, seq, {x[2], "qkv"}, heads, width});
+  return unshaped(add(OpKind::Attention, "", {packed}), {batch, seq, heads, width});
 }
 
 // The mask by the names of queries and keys, without dimensions in which it is the same.

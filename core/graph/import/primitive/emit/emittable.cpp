@@ -3,7 +3,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/graph/import/primitive/emit.h"
+#include "core/graph/import/primitive/emit/emit.h"
 
 namespace meshwright::primitive {
 

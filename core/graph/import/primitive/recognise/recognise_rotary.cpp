@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/recogniser.h"
+#include "core/graph/import/primitive/recognise/recogniser.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/forward_half.h"
+#include "core/graph/import/primitive/emit/forward_half.h"
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/file_sharding.h"
+#include "core/graph/import/primitive/emit/file_sharding.h"
 
 #include <algorithm>
 #include <charconv>

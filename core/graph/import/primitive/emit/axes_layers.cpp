@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/emit/axes.h"
 
 namespace meshwright::primitive {
 
@@ -159,6 +159,15 @@ void Axes::attention(int n) {
   }
   std::vector<AxisList> result = {q[0], heads, q[2], v[3]};
   set(n, std::move(result));
+}
+
+void Axes::packed_attention(int n) {
+  const std::vector<AxisList> x = input(n, 0);
+  give_role(x[1], "seq", 2);
+  give_role(x[2], "qkv", 5);
+  give_role(x[3], "heads", 5);
+  give_role(x[4], "head_dim", 5);
+  set(n, {x[0], x[1], x[3], x[4]});
 }
 
 // Scores over (batch, seq, expert), with slots or a mask of them.

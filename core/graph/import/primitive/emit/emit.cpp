@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/emit.h"
+#include "core/graph/import/primitive/emit/emit.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,7 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/graph/import/primitive/emitter.h"
+#include "core/graph/import/primitive/emit/emitter.h"
 #include "core/graph/models/model_writer.h"
 
 namespace meshwright::primitive {
@@ -231,6 +231,8 @@ void Emitter::emit(int n) {
         return batch_norm(n);
       case Kind::Attention:
         return attention(n);
+      case Kind::PackedAttention:
+        return packed_attention(n);
       case Kind::Rotary:
         return rotary(n);
       case Kind::Slots:

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/base/errors.h"
-#include "core/graph/import/primitive/recogniser.h"
+#include "core/graph/import/primitive/recognise/recogniser.h"
 
 namespace meshwright::primitive {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/emit/axes.h"
 
 namespace meshwright::primitive {
 

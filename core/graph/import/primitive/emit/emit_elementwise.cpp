@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "core/graph/import/primitive/emitter.h"
+#include "core/graph/import/primitive/emit/emitter.h"
 
 namespace meshwright::primitive {
 

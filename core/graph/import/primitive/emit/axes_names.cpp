@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/emit/axes.h"
 
 namespace meshwright::primitive {
 

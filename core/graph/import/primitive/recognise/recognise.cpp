@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/recognise.h"
+#include "core/graph/import/primitive/recognise/recognise.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/base/errors.h"
-#include "core/graph/import/primitive/recogniser.h"
+#include "core/graph/import/primitive/recognise/packed_attention.h"
+#include "core/graph/import/primitive/recognise/recogniser.h"
 
 namespace meshwright::primitive {
 
@@ -160,6 +161,8 @@ Module Recogniser::run() {
   return std::move(to_);
 }
 
-Module recognised(const Module& module) { return Recogniser(Recogniser(module, false).run(), true).run(); }
+Module recognised(const Module& module) {
+  return with_packed_attention(Recogniser(Recogniser(module, false).run(), true).run());
+}
 
 }  // namespace meshwright::primitive

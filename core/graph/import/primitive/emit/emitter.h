@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/import/primitive/emit.h"
+#include "core/graph/import/primitive/emit/emit.h"
 
 namespace meshwright::primitive {
 
@@ -95,6 +95,7 @@ class Emitter {
   [[nodiscard]] Value batch_norm(int n);
   [[nodiscard]] Value softmax(int n);
   [[nodiscard]] Value attention(int n);
+  [[nodiscard]] Value packed_attention(int n);
   [[nodiscard]] TensorId attention_mask(int n, const std::vector<Dim>& queries, const Dim& keys);
   [[nodiscard]] Value rotary(int n);
   [[nodiscard]] std::vector<Wanted> by_expert(int n, std::size_t k) const;

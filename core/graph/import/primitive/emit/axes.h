@@ -76,6 +76,7 @@ class Axes {
   void norm(int node, std::size_t dim);
   [[nodiscard]] AxisList group_of_one(const AxisList& queries, const AxisList& keys);
   void attention(int node);
+  void packed_attention(int node);
   void slots(int node);
   void slot_mask(int node);
   void name_all();

@@ -10,7 +10,7 @@
 
 #include "core/base/errors.h"
 #include "core/graph/import/primitive/node_values.h"
-#include "core/graph/import/primitive/recogniser.h"
+#include "core/graph/import/primitive/recognise/recogniser.h"
 
 namespace meshwright::primitive {
 

@@ -5,7 +5,7 @@
 // another order transposes its operand.
 #pragma once
 
-#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/emit/axes.h"
 #include "core/graph/models/models.h"
 
 namespace meshwright::primitive {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/axes.h"
+#include "core/graph/import/primitive/emit/axes.h"
 
 #include <algorithm>
 
@@ -332,6 +332,8 @@ void Axes::walk(int n) {
       return norm(n, 1);
     case Kind::Attention:
       return attention(n);
+    case Kind::PackedAttention:
+      return packed_attention(n);
     case Kind::Rotary:
       keep_whole(input(n, 0).back());
       return set(n, input(n, 0));

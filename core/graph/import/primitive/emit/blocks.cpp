@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/blocks.h"
+#include "core/graph/import/primitive/emit/blocks.h"
 
 #include <algorithm>
 #include <map>
@@ -13,7 +13,9 @@ namespace {
 
 constexpr int kProducts = 2;  // that a block holds at least
 
-bool is_heavy(Kind kind) { return kind == Kind::MatMul || kind == Kind::Convolution || kind == Kind::Attention; }
+bool is_heavy(Kind kind) {
+  return kind == Kind::MatMul || kind == Kind::Convolution || kind == Kind::Attention || kind == Kind::PackedAttention;
+}
 
 std::vector<int> named_blocks(const Module& module) {
   std::map<std::string, int> heavy;  // by block

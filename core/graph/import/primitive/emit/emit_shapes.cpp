@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/primitive/emitter.h"
+#include "core/graph/import/primitive/emit/emitter.h"
 
 #include <algorithm>
 
