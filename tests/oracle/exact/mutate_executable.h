@@ -217,7 +217,48 @@ class ExecutableMutator {
     last_use = std::max(last_use, op_);
     mutant.what = fmt::format("operand {} is '{}' instead of '{}'", operand, tensor_of(other), tensor_of(slot));
     if (values.equal(slot, other)) mutant.equivalent = "both operands are the same ops of the same buffers";
+    const auto read = buffer_read(values.root(slot)), instead = buffer_read(values.root(other));
+    if (read && instead && have_equal_sums(*read, *instead))
+      mutant.equivalent = "both operands are sums of the same ops of the same buffers";
     return true;
+  }
+  // The buffer that the executable finds in the slot.
+  [[nodiscard]] std::optional<BufferId> buffer_read(int slot) const {
+    const StageExecutable::Slot& of = executable().slots[static_cast<std::size_t>(slot)];
+    return of.input ? of.buffer : std::nullopt;
+  }
+  // Accumulators to which every executable that is run adds equal values, as the biases of two products that one
+  // residual takes in.
+  [[nodiscard]] bool have_equal_sums(BufferId a, BufferId b) const {
+    for (const BufferId buffer : {a, b})
+      if (graph_.tensor(program_.buffers[buffer.index()].local.tensor).kind != TensorKind::Accumulator) return false;
+    return std::all_of(run_.begin(), run_.end(), [&](std::size_t e) {
+      const StageExecutable& of = program_.executables[e];
+      const auto added_to_a = additions(of, a), added_to_b = additions(of, b);
+      if (!added_to_a || !added_to_b || added_to_a->size() != added_to_b->size()) return false;
+      for (std::size_t i = 0; i < added_to_a->size(); ++i) {
+        const auto [at_a, value_a] = (*added_to_a)[i];
+        const auto [at_b, value_b] = (*added_to_b)[i];
+        if (!SlotValues(graph_, of, std::max(at_a, at_b)).equal(value_a, value_b)) return false;
+      }
+      return true;
+    });
+  }
+  // (op, slot) of what the executable adds to the buffer; nullopt: it is also written in another way.
+  [[nodiscard]] std::optional<std::vector<std::pair<std::size_t, int>>> additions(const StageExecutable& of,
+                                                                                  BufferId buffer) const {
+    std::vector<std::pair<std::size_t, int>> found;
+    const SlotValues names(graph_, of, 0);
+    for (std::size_t i = 0; i < of.ops.size(); ++i) {
+      const LocalOp& op = of.ops[i];
+      const bool writes = std::any_of(op.outputs.begin(), op.outputs.end(), [&](int slot) {
+        return of.slots[static_cast<std::size_t>(names.root(slot))].buffer == buffer;
+      });
+      if (!writes) continue;
+      if (!is_compute(op, OpKind::Accumulate)) return std::nullopt;
+      found.emplace_back(i, op.inputs[1]);
+    }
+    return found;
   }
   bool change_buffer(Mutant& mutant) {
     std::vector<std::pair<int, int>> found;
