@@ -220,8 +220,8 @@ TEST(HfConfig, AnUnsupportedFamilyIsRefusedByItsName) {
       "qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, qwen3_vl, "
       "qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, seed_oss, smollm3, stablelm, "
       "starcoder2, t5, xlm-roberta.";
-  EXPECT_EQ(refusal(R"({"model_type": "deepseek_v4"})"),
-            "config.json: models of the family 'deepseek_v4' are not supported; " + list);
+  EXPECT_EQ(refusal(R"({"model_type": "yoso"})"),
+            "config.json: models of the family 'yoso' are not supported; " + list);
   EXPECT_EQ(refusal(R"({"model_type": "rwkv", "time_step_limit": [-Infinity, Infinity, NaN, "Infinity\""]})"),
             "config.json: models of the family 'rwkv' are not supported; " + list);
   EXPECT_NE(refusal(R"({"hidden_size": 8})").find("'model_type' is missing"), std::string::npos);
