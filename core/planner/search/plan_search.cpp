@@ -256,9 +256,9 @@ void PlanSearch::search_predicted(SearchPoint at, const std::vector<std::int64_t
     if (context_.stopped()) return;
     points[count] = prepare(with(count));
   }
-  bool last_tried = false;
+  std::set<std::int64_t> left(counts.begin(), counts.end());
   const auto search = [&](std::int64_t count) {
-    last_tried = last_tried || count == last;
+    left.erase(count);
     if (const auto known = points.find(count); known != points.end()) {
       search_point(with(count), *known->second);
       return;
@@ -267,7 +267,6 @@ void PlanSearch::search_predicted(SearchPoint at, const std::vector<std::int64_t
     search_point(with(count), *point);
     points[count] = std::move(point);
   };
-  std::set<std::int64_t> left(counts.begin(), counts.end());
   Predictions least;  // beyond the points that are known a prediction mostly promises too much
   const auto predict = [&](const Predictions&) {
     Predictions found = predict_each(left, [&](std::int64_t count) {
@@ -284,17 +283,13 @@ void PlanSearch::search_predicted(SearchPoint at, const std::vector<std::int64_t
   Predictions predicted = predict({});
   // Where nothing is expected to fit, many small micro-batches have the best chance.
   if (predicted.empty()) predicted.emplace(last, Seconds(0.0));
-  const auto search_once = [&](std::int64_t count) {
-    search(count);
-    left.erase(count);
-  };
-  search_promising(std::move(predicted), static_cast<int>(counts.size()), search_once, predict);
-  if (!incumbent_.plan() && !last_tried && !context_.stopped()) search(last);
+  search_promising(std::move(predicted), static_cast<int>(counts.size()), search, predict);
+  if (!incumbent_.plan() && left.contains(last) && !context_.stopped()) search(last);
   const auto as_before = [](Predictions rest) { return rest; };
   if (incumbent_.plan()) search_promising(predict_around(counts, points), kMaxNearby, search, as_before);
 }
 
-// Of two points the one with more micro-batches is the first.
+// The first is the one with more micro-batches.
 std::pair<const PointSearch*, const PointSearch*> PlanSearch::nearest(const Points& points, std::int64_t count) {
   auto after = points.lower_bound(count);  // the point itself, or the next with more
   if (after == points.end()) --after;

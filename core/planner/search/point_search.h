@@ -109,7 +109,7 @@ class PointSearch {
   // The latest tables, whatever their memory.
   std::map<std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*, StageSearch::Keep>, StageTable>
       tables_;
-  // Of subspaces.
+  // What least_busy_time says of a part of the stages.
   std::map<std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*>, std::optional<Seconds>> busy_;
   std::map<ScheduleKind, Candidates> candidates_;  // by `rank`
   // What each candidate was: by schedule, chunks and stages.
