@@ -54,7 +54,9 @@ def drawing(text):
     return lines[first:last + 1]
 
 
-class Timeline(unittest.TestCase):
+class WithPlan(unittest.TestCase):
+    """Tests beside a plan file."""
+
     @classmethod
     def setUpClass(cls):
         cls.box = Sandbox(BINARY, pathlib.Path("terminal.txt")).__enter__()
@@ -65,6 +67,8 @@ class Timeline(unittest.TestCase):
     def tearDownClass(cls):
         cls.box.__exit__()
 
+
+class Timeline(WithPlan):
     def shown(self, columns, *options, **variables):
         return on_terminal(self.box, ["simulate", "plan.json", "--timeline", *options], columns, **variables)
 
@@ -105,17 +109,7 @@ class Timeline(unittest.TestCase):
         self.assertFalse(self.shown(100, LC_ALL="C.UTF-8").isascii())
 
 
-class ProgressLine(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.box = Sandbox(BINARY, pathlib.Path("terminal.txt")).__enter__()
-        made = cls.box.run(MAKE_PLAN)
-        assert made.returncode == 0, made.stderr
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.box.__exit__(None, None, None)
-
+class ProgressLine(WithPlan):
     def lines(self, columns, *more):
         """What was on the line one after the other."""
         shown = on_terminal(self.box, ["run", "plan.json", "--steps", "60", *more], columns)

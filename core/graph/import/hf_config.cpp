@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <map>
 #include <set>
 #include <string_view>
 
@@ -40,17 +39,15 @@ std::string without_python_numbers(std::string text) {
   return text;
 }
 
-// Families that are public and have layers which no op here computes; "" for others.
-std::string missing_of(const std::string& type) {
-  static const std::map<std::string, std::string> kMissing = {
-      {"deepseek_v4",
-       "its layers keep several residual streams that they mix (hc_mult), attend to keys which are compressed several "
-       "to "
-       "one (compress_ratios), and choose experts by a hash of the token (num_hash_layers), and no op here does "
-       "these"}};
-  const auto found = kMissing.find(type);
-  return found == kMissing.end() ? std::string() : found->second;
-}
+// A public family whose layers no op here computes.
+struct LackingFamily {
+  const char *model_type, *layers, *nearest;
+};
+constexpr std::array<LackingFamily, 1> kLackingFamilies = {
+    {{"deepseek_v4",
+      "keep several residual streams that they mix (hc_mult), attend to keys which are compressed several to one "
+      "(compress_ratios), and choose experts by a hash of the token (num_hash_layers)",
+      "deepseek_v32"}}};
 
 const HfFamily& family_of(const HfReader& config) {
   const std::string type = config.text_or("model_type", "");
@@ -58,10 +55,11 @@ const HfFamily& family_of(const HfReader& config) {
           join(hf_model_types(), ", "));
   for (const HfFamily& family : hf_families())
     if (type == family.model_type) return family;
-  if (const std::string missing = missing_of(type); !missing.empty())
-    throw InputError(
-        fmt::format("{}: models of the family '{}' are not supported: {}. The nearest family is deepseek_v32.",
-                    config.place(), type, missing));
+  for (const LackingFamily& lacking : kLackingFamilies)
+    require(type != lacking.model_type,
+            "{}: models of the family '{}' are not supported: its layers {}, and no op here does these. The nearest "
+            "family is {}.",
+            config.place(), type, lacking.layers, lacking.nearest);
   throw InputError(fmt::format("{}: models of the family '{}' are not supported; supported are {}.", config.place(),
                                type, join(hf_model_types(), ", ")));
 }
