@@ -159,6 +159,13 @@ def runs(record, records):
     return table(columns, rows) + notes(record)
 
 
+def ops(record, _):
+    lines = []
+    for row in record["rows"]:
+        lines += [f"  {row['what']}: FAILED: {row['error']}"] if "error" in row else [f"  {row['what']}", *(f"    {line}" for line in row["table"])]
+    return lines
+
+
 def shared(record, _):
     columns = ("plan, devices sharing one GPU", "devices", "batch", "micro-batches", *RUN_COLUMNS)
     return table(columns, [failed(row) if "error" in row else
@@ -210,7 +217,7 @@ def peers(record, _):
     return table(columns, rows) + [f"# PyTorch {version}" for version in versions]
 
 
-PARTS = {"device": facts, "tests": tests, "sanitizer": sanitizer, "kernels": kernels, "profile": profile, "runs": runs, "shared": shared,
+PARTS = {"device": facts, "tests": tests, "sanitizer": sanitizer, "kernels": kernels, "profile": profile, "runs": runs, "ops": ops, "shared": shared,
          "determinism": determinism, "losses": losses, "peers": peers}
 
 

@@ -4,7 +4,7 @@
 
     experiments/h200/run.py MESHWRIGHT [--quick] [--only profile,runs] [--out build/h200] [--peer-python PYTHON]
 
-Stages: device, tests, sanitizer, kernels, profile, runs, shared, determinism, losses, peers. What each finds is kept in the --out folder
+Stages: device, tests, sanitizer, kernels, profile, runs, ops, shared, determinism, losses, peers. What each finds is kept in the --out folder
 (records.json; log.txt has every command and what it printed), so that stages can be run in separate calls; result.txt there, printed at the end too, is
 made of all that is kept. A command that fails is a row with its sentence. --tiny tries the script on threads, with small models.
 """
@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU_FACTS = ["name", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "temperature.gpu"]
 SANITIZERS = ("memcheck", "racecheck")
 SANITIZER_LIMIT, SANITIZED_AT_ONCE = 300.0, 4  # seconds of a test suite
-TESTED_AT_ONCE = min(16, os.cpu_count() or 1)  # most of a short test is the start of CUDA
+TESTED_AT_ONCE, TEST_PARTS = min(16, os.cpu_count() or 1), 3
 LOSS_STEPS = 200
 SHARED_BATCH, SHARED_MICROBATCHES, SHARED_DEVICES = 16, 4, 4
 # Name, devices, method.
@@ -64,15 +64,26 @@ def tests(session):
     if done.was_stopped:
         yield [{"what": "ctest -L gpu", "error": done.failure}]
         return
-    rows = []
-    for program in gpu_programs(session):
-        done = session.command([program], 300)
-        said = re.findall(r"\[  PASSED  \] .*", done.out)
-        left_out = len(re.findall(r"(?m)^\[  SKIPPED \] .*\(\d+ ms\)", done.out))
-        row = {"what": program.name, "summary": said[-1] if said else "", "left_out": left_out, "seconds": done.seconds,
-               "failed": sorted(set(re.findall(r"(?m)^\[  FAILED  \] ([\w/]+\.[\w/]+)", done.out)))}
-        rows.append(row if row["failed"] or not done.failure else {**row, "error": done.failure})
-        yield rows
+    # In parts, side by side: most of a test is the start of CUDA and the processor's twin of a kernel.
+    jobs = [(program, part) for program in gpu_programs(session) for part in range(TEST_PARTS)]
+
+    def one(job):
+        program, part = job
+        return program, session.command(["env", f"GTEST_TOTAL_SHARDS={TEST_PARTS}", f"GTEST_SHARD_INDEX={part}", program, "--gtest_brief=1"], 300)
+
+    rows = {}
+    with concurrent.futures.ThreadPoolExecutor(TESTED_AT_ONCE) as pool:
+        for program, done in pool.map(one, jobs):
+            row = rows.setdefault(program, {"what": program.name, "passed": 0, "left_out": 0, "seconds": 0.0, "failed": [], "errors": []})
+            row["passed"] += sum(int(number) for number in re.findall(r"\[  PASSED  \] (\d+) tests?", done.out))
+            row["left_out"] += len(re.findall(r"(?m)^\[  SKIPPED \] .*\(\d+ ms\)", done.out))
+            row["seconds"] += done.seconds
+            failed = set(re.findall(r"(?m)^\[  FAILED  \] ([\w/]+\.[\w/]+)", done.out))
+            row["failed"] = sorted(failed.union(row["failed"]))
+            if done.failure and not failed:
+                row["errors"].append(done.failure)
+            yield [{**row, "summary": f"{row['passed']} passed", **({"error": "; ".join(row["errors"])} if row["errors"] else {})}
+                   for row in rows.values()]
     if not rows:
         yield [{"what": "ctest -L gpu", "error": f"there is no GPU test in {session.arguments.build}; build all of it, with CUDA"}]
 
@@ -199,6 +210,19 @@ def runs(session):
         yield rows
 
 
+def ops(session):
+    """Where the time goes: each kind of op, measured beside predicted, steps issued op by op."""
+    rows = []
+    for case in session.cases[:4] + session.cases[-1:]:
+        _, path, _, failure = session.fitted(case)
+        if not failure:
+            done = session.command([session.meshwright, "run", path, "--backend", session.backend, "--report", "--steps", 2,
+                                    *(["--gpus", 1] if session.backend == "cuda" else []), *session.profile_words()])
+            failure = done.failure
+        rows.append({"what": case.name, "error": failure} if failure else {"what": case.name, "table": done.out.splitlines()})
+        yield rows
+
+
 def shared(session):
     steps = 10 if session.arguments.quick else 30
     case = session.cases[1]
@@ -287,7 +311,7 @@ def peers(session):
 
 
 # In their order, with seconds of a --quick run; what one leaves over the next ones have.
-STAGES = {device: 10, tests: 60, sanitizer: 50, kernels: 40, profile: 120, runs: 75, shared: 40, determinism: 45, losses: 30, peers: 65}
+STAGES = {device: 10, tests: 60, sanitizer: 50, kernels: 40, profile: 120, runs: 75, ops: 25, shared: 40, determinism: 45, losses: 30, peers: 65}
 
 
 def run_stage(session, stage):
@@ -310,6 +334,7 @@ def main():
     parser.add_argument("--cluster", default="", help="the preset to plan for (default: that of the GPU)")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--peer-python", default="", help="a Python with PyTorch (default: this one or python3, if they have it)")
+    parser.add_argument("--seconds", default="", help="of stages of a --quick run, where they differ: tests=150,profile=60")
     parser.add_argument("--tiny", action="store_true", help="small models on threads of this machine: does the script work?")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
@@ -317,7 +342,9 @@ def main():
         parser.error(f"--only: the stages are {','.join(names)}")
     session = Session(arguments)
     begin, share = time.monotonic(), 0.0
+    other = {name: float(seconds) for name, seconds in (pair.split("=") for pair in arguments.seconds.split(",") if pair)}
     for stage, seconds in STAGES.items():
+        seconds = other.get(stage.__name__, seconds)
         if stage.__name__ not in wanted:
             continue
         share += seconds
