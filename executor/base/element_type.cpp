@@ -25,16 +25,20 @@ std::vector<double> numbers(const void* elements, DType type, std::int64_t count
   return found;
 }
 
-std::vector<std::byte> converted(const void* elements, DType from, std::int64_t count, DType to) {
-  std::vector<std::byte> made(static_cast<std::size_t>(count * size_of(to)));
+void convert(const void* elements, DType from, std::int64_t count, DType to, void* out) {
   with_stored_type(from, [&](auto from_zero) {
     const auto* values = static_cast<const decltype(from_zero)*>(elements);
     with_stored_type(to, [&](auto to_zero) {
       using To = decltype(to_zero);
-      To* rounded = reinterpret_cast<To*>(made.data());
+      To* rounded = static_cast<To*>(out);
       for (std::int64_t i = 0; i < count; ++i) rounded[i] = static_cast<To>(static_cast<double>(values[i]));
     });
   });
+}
+
+std::vector<std::byte> converted(const void* elements, DType from, std::int64_t count, DType to) {
+  std::vector<std::byte> made(static_cast<std::size_t>(count * size_of(to)));
+  convert(elements, from, count, to, made.data());
   return made;
 }
 

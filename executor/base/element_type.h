@@ -38,6 +38,7 @@ decltype(auto) with_element_type(DType type, Action&& action) {
 // Elements of a tensor in memory of the host, of any type.
 [[nodiscard]] std::vector<double> numbers(const void* elements, DType type, std::int64_t count);
 // The same elements rounded to another type.
+void convert(const void* elements, DType from, std::int64_t count, DType to, void* out);
 [[nodiscard]] std::vector<std::byte> converted(const void* elements, DType from, std::int64_t count, DType to);
 
 }  // namespace meshwright

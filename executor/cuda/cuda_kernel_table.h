@@ -95,7 +95,7 @@ struct CudaTogether {
   bool (*may_begin)(const CudaOperands& o);
   // REQUIRES: may_begin(held[0]), and each later op was allowed to follow those before it.
   bool (*may_follow)(std::span<const CudaOperands> held, const CudaOperands& next);
-  // Same results as one after the other, except that intermediate values are not rounded to the stored type. The
+  // Same results as one after the other, except that intermediate values need not be rounded to the stored type. The
   // workspace is free.
   void (*run)(std::span<const CudaOperands> held);
   // The name of the whole in a recording, given the name of the first op (executor/base/work_names.h).

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeviceRunner's part in capturing a step once and replaying it.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/parallel.h"
 #include "executor/runner/device_runner.h"
 
 namespace meshwright {
+
+namespace {
+constexpr std::size_t kCopiedPart = std::size_t{4} << 20;  // bytes that a thread of the host copies at once
+}
 
 std::vector<void*> DeviceRunner::addresses() const {
   std::vector<void*> all;
@@ -46,8 +52,14 @@ void DeviceRunner::make_captured_inputs(int step) {
 void DeviceRunner::replay_step(StepReplayer& replayer, const StepTurn& turn) {
   const int step = step_ = turn.step;
   if (made_inputs_of_ != step) make_captured_inputs(step);
-  for (const CapturedInput& captured : captured_inputs_)
-    std::copy(captured.next.begin(), captured.next.end(), static_cast<std::byte*>(captured.host));
+  for (const CapturedInput& captured : captured_inputs_) {
+    const std::size_t size = captured.next.size();
+    for_each_index((size + kCopiedPart - 1) / kCopiedPart, host_threads(), [&](std::size_t part) {
+      const std::size_t begin = part * kCopiedPart;
+      std::memcpy(static_cast<std::byte*>(captured.host) + begin, captured.next.data() + begin,
+                  std::min(kCopiedPart, size - begin));
+    });
+  }
   replayer.replay(device_.value, *backend_, context_.options.first_step + step + 1, turn.recorded);
   // After replay(), which only queues work: the device computes in the meantime.
   if (!turn.last) make_captured_inputs(step + 1);

@@ -156,14 +156,11 @@ void DeviceRunner::write(const LocalTensor& local, void* to, Fill fill) {
   backend_->write(to, staging_.data(), staging_.size());
 }
 
-void DeviceRunner::make_input(const Input& input, int step, void* numbers) const {
-  context_.initial_values.fill_input(
-      context_.graph.tensor(input.local->tensor), context_.options.first_step + step, input.microbatch.value,
-      tile_place(program_, context_.graph, input.stage, device_, *input.local).offset, input.local->shape, numbers);
-}
-void DeviceRunner::make_input(const Input& input, int step, std::vector<std::byte>& bytes) const {
-  make(
-      *input.local, [&](void* numbers) { make_input(input, step, numbers); }, bytes);
+void DeviceRunner::write_input(const Input& input, void* to) {
+  const LocalTensor& local = *input.local;
+  if (backend_->is_host()) return write(local, to, [&](void* numbers) { make_input(input, step_, numbers); });
+  make_input(input, step_, staging_);
+  backend_->write(to, staging_.data(), staging_.size());
 }
 
 void DeviceRunner::run_step(const StepTurn& turn) {
@@ -378,7 +375,7 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
     if (replayer_ != nullptr)
       capture_input(input, data(s));
     else
-      write(*input.local, data(s), [&](void* numbers) { make_input(input, step_, numbers); });
+      write_input(input, data(s));
   }
 }
 

@@ -93,6 +93,8 @@ class DeviceRunner {
   void fill_initially(const Buffer& buffer, void* host) const;
   void make_input(const Input& input, int step, void* numbers) const;
   void make_input(const Input& input, int step, std::vector<std::byte>& bytes) const;  // as it is stored
+  void write_input(const Input& input, void* to);
+  [[nodiscard]] int host_threads() const;  // that a device may have for its inputs
   void capture_input(const Input& input, void* to);
   void make_captured_inputs(int step);
   [[nodiscard]] std::vector<void*> addresses() const;  // of all values, null for those that do not exist

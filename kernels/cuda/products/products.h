@@ -26,8 +26,10 @@ struct Product {
 // Whose algorithms ProductChoices names: "cuBLASLt 13.1.0".
 [[nodiscard]] std::string product_library();
 
-// What is done to every element of one product before it is rounded: bias (n), one number per column, is added, and
-// then the function applied. Functions are those of kernels/cuda/elementwise/elementwise.h.
+// What is done to every element of one product before it is written: bias (n), one number per column, is added, and
+// then the function applied. A library may round the product, and its sum with the bias, in between (cuBLASLt does so
+// for some shapes of 16 bits), never more often than ops one by one. Functions are those of
+// kernels/cuda/elementwise/elementwise.h.
 enum class ProductFunction { None, Relu, Gelu };
 template <class T>
 struct ProductEnd {

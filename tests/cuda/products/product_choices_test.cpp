@@ -157,7 +157,9 @@ TEST(ProductChoices, TimingKeepsTheFastestOfThoseThatTheLibraryProposes) {
     ASSERT_EQ(choices.size(), 1u);
     algorithms.insert(choices.begin()->second);
   }
-  EXPECT_EQ(algorithms.size(), candidates);
+  // A library may propose one algorithm twice.
+  EXPECT_LE(algorithms.size(), candidates);
+  EXPECT_GE(algorithms.size(), std::min<std::size_t>(candidates, 2));
 }
 
 TEST(ProductChoices, ThatWereKeptAreTakenAgainWithoutTiming) {

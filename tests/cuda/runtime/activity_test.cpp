@@ -156,6 +156,22 @@ TEST_F(Activities, AreOfOneRecordingAlone) {
   EXPECT_EQ(recording.activities[0].range, 0U);
 }
 
+// Takes the updates out of a map of works, and returns how many tensors they update: a recorded work may be of several,
+// "adam_update f32 of 8 tensors".
+int take_updates(std::map<std::string, int>& works) {
+  int tensors = 0;
+  for (auto work = works.begin(); work != works.end();) {
+    if (!work->first.starts_with("adam_update")) {
+      ++work;
+      continue;
+    }
+    const std::size_t of = work->first.find(" of ");
+    tensors += work->second * (of == std::string::npos ? 1 : std::stoi(work->first.substr(of + 4)));
+    work = works.erase(work);
+  }
+  return tensors;
+}
+
 // Every op of the plan, each as often as the program runs it, and nothing else that has a name.
 TEST_F(Activities, OfStepsAreTheOpsOfTheProgram) {
   PlanRequest request = ask("mlp:layers=2,hidden=16", "dgx-a100:1", "data", 16, 2);
@@ -190,6 +206,8 @@ TEST_F(Activities, OfStepsAreTheOpsOfTheProgram) {
     EXPECT_EQ(op.time.median > Seconds(0.0), !op.signature.starts_with("bias_add")) << op.signature;
     recorded[op.signature] = op.time.samples;
   }
+  // Updates run together, as one work of many tensors.
+  EXPECT_EQ(take_updates(recorded), take_updates(ops));
   EXPECT_EQ(recorded, ops);
   if (gpus > 1) {
     EXPECT_GT(collectives, 0);
