@@ -20,11 +20,12 @@ namespace meshwright::bench {
 
 namespace cuda = kernels::cuda;
 
-// GPT-1.3B and a Llama of 1.1B parameters at 16 sequences of 1024, a mixture of 8 experts at 32 of them, and
-// Wide-ResNet-50-2 at 256 images; tiny: sizes that an emulator computes at once.
+// GPT-1.3B and a Llama of 1.1B parameters at 16 sequences of 1024, one of 8B at 2 of 4096, a mixture of 8 experts at 32
+// of them, and Wide-ResNet-50-2 at 256 images; tiny: sizes that an emulator computes at once.
 struct Sizes {
   std::int64_t batch = 16, seq = 1024, heads = 32, head_dim = 64, ffn = 8192, vocab = 51200;
   std::int64_t llama_ffn = 5632, llama_kv_heads = 4;
+  std::int64_t long_batch = 2, long_seq = 4096, long_kv_heads = 8, long_head_dim = 128;
   std::int64_t moe_batch = 32, moe_embed = 768, experts = 8, top_k = 2;
   std::int64_t images = 256, side = 56, narrow = 128;  // channels inside a block of the first stage
   std::int64_t layers = 24;                            // whose weights are updated in one call
@@ -34,7 +35,7 @@ struct Sizes {
   [[nodiscard]] std::int64_t capacity() const { return seq * top_k / experts; }
   [[nodiscard]] std::int64_t wide() const { return 2 * narrow; }
 };
-inline constexpr Sizes kTiny{2, 16, 2, 16, 64, 96, 48, 1, 2, 32, 4, 2, 2, 8, 8, 1};
+inline constexpr Sizes kTiny{2, 16, 2, 16, 64, 96, 48, 1, 1, 32, 1, 16, 2, 32, 4, 2, 2, 8, 8, 1};
 
 // Device memory of a case, given back at its end.
 class Operands {

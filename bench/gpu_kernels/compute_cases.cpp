@@ -4,6 +4,7 @@
 // once.
 #include "bench/gpu_kernels/cases.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/attention_cudnn.h"
 #include "kernels/cuda/convolution/convolution.h"
 #include "kernels/cuda/convolution/convolution_cudnn.h"
 #include "kernels/cuda/products/products.h"
@@ -75,6 +76,85 @@ void add_convolution(std::vector<ComputeCase>& all, const kernels::ConvolutionSh
                    [=, of = pass](Operands& o) { return convolution_rate<T>(o, of, s); }});
 }
 
+// A model's attention, causal.
+template <class T>
+struct AttentionCase {
+  const char *kernel, *model;
+  kernels::AttentionShape shape;
+  bool packed;
+
+  [[nodiscard]] std::int64_t queries() const { return shape.batch * shape.seq * shape.heads() * shape.key_dim; }
+  [[nodiscard]] std::int64_t keys() const { return shape.batch * shape.kv_seq * shape.kv_heads * shape.key_dim; }
+  // Two products of a query with every key up to its own.
+  [[nodiscard]] double flops() const {
+    const double pairs =
+        0.5 * static_cast<double>(shape.batch * shape.heads() * shape.seq) * static_cast<double>(shape.seq + 1);
+    return 2.0 * 2.0 * pairs * static_cast<double>(shape.key_dim);
+  }
+  [[nodiscard]] std::string sizes() const {
+    return shape_of({shape.batch, shape.seq, shape.heads(), shape.key_dim}) +
+           (packed ? "" : ", " + std::to_string(shape.kv_heads) + " of k, v");
+  }
+  // Of operands (const T) or of gradients (T).
+  template <class Element>
+  [[nodiscard]] kernels::AttentionViews<Element> views(Operands& o) const {
+    if (packed) return kernels::packed_views<Element>(o.numbers<T>(3 * queries()), shape);
+    T *q = o.numbers<T>(queries()), *k = o.numbers<T>(keys()), *v = o.numbers<T>(keys());
+    return kernels::separate_views<Element>(q, k, v, shape);
+  }
+  [[nodiscard]] cuda::AttentionCall<T> call(Operands& o) const {
+    return {shape, views<const T>(o), {1.0 / std::sqrt(static_cast<double>(shape.key_dim)), true, 0, 0}};
+  }
+};
+
+std::string own_instead_of(const cuda::CudnnAttention& library) { return "own kernel: " + library.answer(); }
+
+template <class T>
+Rate attention_rate(Operands& o, const AttentionCase<T>& of, bool by_library) {
+  const cuda::AttentionCall<T> call = of.call(o);
+  T* const out = o.numbers<T>(of.queries());
+  std::string own = "own kernel";
+  if (by_library) {
+    const auto library = std::make_shared<cuda::CudnnAttention>();
+    if (library->runs<T>(call, out)) {
+      void* const room = o.bytes(library->workspace<T>(call) + 16);
+      return {[=] { library->run<T>(kStream, call, out, nullptr, room); }, "cuDNN, " + library->answer()};
+    }
+    own = own_instead_of(*library);
+  }
+  return {[=] { cuda::attention<T>(kStream, call, out); }, own};
+}
+
+template <class T>
+Rate attention_backward_rate(Operands& o, const AttentionCase<T>& of, bool by_library) {
+  const cuda::AttentionCall<T> call = of.call(o);
+  const T* const dout = o.numbers<T>(of.queries());
+  const cuda::AttentionGradients<T> gradients{of.template views<T>(o)};
+  std::string own = "own kernel";
+  if (by_library) {
+    const auto library = std::make_shared<cuda::CudnnAttention>();
+    if (library->runs_backward<T>(call, dout, gradients)) {
+      void* const room = o.bytes(library->backward_workspace<T>(call, gradients) + 16);
+      return {[=] { library->run_backward<T>(kStream, call, nullptr, nullptr, dout, gradients, room); },
+              "cuDNN, " + library->answer()};
+    }
+    own = own_instead_of(*library);
+  }
+  void* const workspace = o.bytes(cuda::attention_backward_workspace<T>(of.shape, false) + 16);
+  return {[=] { cuda::attention_backward<T>(kStream, call, dout, gradients, workspace); }, own};
+}
+
+template <class T>
+void add_attention(std::vector<ComputeCase>& all, const AttentionCase<T>& of) {
+  for (const bool by_library : {true, false}) {
+    if (by_library && !cuda::CudnnAttention::are_built()) continue;
+    all.push_back({of.kernel, of.model, type_name<T>(), of.sizes(), of.flops(),
+                   [=](Operands& o) { return attention_rate<T>(o, of, by_library); }});
+    all.push_back({std::string(of.kernel) + "_backward", of.model, type_name<T>(), of.sizes(), 2.0 * of.flops(),
+                   [=](Operands& o) { return attention_backward_rate<T>(o, of, by_library); }});
+  }
+}
+
 }  // namespace
 
 std::vector<ProductCase> product_cases(const Sizes& s) {
@@ -111,49 +191,15 @@ std::vector<ComputeCase> convolution_cases(const Sizes& s) {
 std::vector<ComputeCase> attention_cases(const Sizes& s) {
   using T = cuda::Bf16;
   std::vector<ComputeCase> all;
-  const auto shape = kernels::AttentionShape::packed(s.batch, s.seq, s.heads, s.head_dim);
-  const cuda::AttentionRule<T> packed_rule{1.0 / std::sqrt(static_cast<double>(s.head_dim)), true, 0, 0};
-  const std::int64_t n = s.tokens() * s.hidden();
-  // Two products of a query with every key up to its own.
-  const double pairs =
-      0.5 * static_cast<double>(s.batch * s.heads) * static_cast<double>(s.seq) * static_cast<double>(s.seq + 1);
-  const double forward = 2.0 * 2.0 * pairs * static_cast<double>(s.head_dim);
-  const std::string sizes = shape_of({s.batch, s.seq, s.heads, s.head_dim});
-  all.push_back({"attention", "GPT-1.3B", "bf16", sizes, forward, [=](Operands& o) {
-                   const T* qkv = o.numbers<T>(3 * n);
-                   T* out = o.numbers<T>(n);
-                   const cuda::AttentionCall<T> call{shape, kernels::packed_views(qkv, shape), packed_rule};
-                   return Rate{[=] { cuda::attention<T>(kStream, call, out); }, "own kernel"};
-                 }});
-  all.push_back(
-      {"attention_backward", "GPT-1.3B", "bf16", sizes, 2.0 * forward, [=](Operands& o) {
-         const T *qkv = o.numbers<T>(3 * n), *dout = o.numbers<T>(n);
-         T* dqkv = o.numbers<T>(3 * n);
-         void* workspace = o.bytes(cuda::attention_backward_workspace<T>(shape, false) + 16);
-         const cuda::AttentionCall<T> call{shape, kernels::packed_views(qkv, shape), packed_rule};
-         const cuda::AttentionGradients<T> gradients{kernels::packed_views(dqkv, shape)};
-         return Rate{[=] { cuda::attention_backward<T>(kStream, call, dout, gradients, workspace); }, "own kernel"};
-       }});
-  const kernels::AttentionShape grouped{s.batch,    s.seq,     s.seq, s.llama_kv_heads, s.heads / s.llama_kv_heads,
-                                        s.head_dim, s.head_dim};
-  const std::int64_t kv = s.tokens() * s.llama_kv_heads * s.head_dim;
-  const cuda::AttentionRule<T> rule{0.125, true, 0, 0};
-  const std::string of_groups = sizes + ", " + std::to_string(s.llama_kv_heads) + " of k, v";
-  all.push_back({"grouped_attention", "Llama-1.1B", "bf16", of_groups, forward, [=](Operands& o) {
-                   const T *q = o.numbers<T>(n), *k = o.numbers<T>(kv), *v = o.numbers<T>(kv);
-                   T* out = o.numbers<T>(n);
-                   const cuda::AttentionCall<T> call{grouped, kernels::separate_views(q, k, v, grouped), rule};
-                   return Rate{[=] { cuda::attention<T>(kStream, call, out); }, "own kernel"};
-                 }});
-  all.push_back(
-      {"grouped_attention_backward", "Llama-1.1B", "bf16", of_groups, 2.0 * forward, [=](Operands& o) {
-         const T *q = o.numbers<T>(n), *k = o.numbers<T>(kv), *v = o.numbers<T>(kv), *dout = o.numbers<T>(n);
-         T *dq = o.numbers<T>(n), *dk = o.numbers<T>(kv), *dv = o.numbers<T>(kv);
-         void* workspace = o.bytes(cuda::attention_backward_workspace<T>(grouped, false) + 16);
-         const cuda::AttentionCall<T> call{grouped, kernels::separate_views(q, k, v, grouped), rule};
-         const cuda::AttentionGradients<T> gradients{kernels::separate_views(dq, dk, dv, grouped)};
-         return Rate{[=] { cuda::attention_backward<T>(kStream, call, dout, gradients, workspace); }, "own kernel"};
-       }});
+  add_attention<T>(
+      all, {"attention", "GPT-1.3B", kernels::AttentionShape::packed(s.batch, s.seq, s.heads, s.head_dim), true});
+  const auto grouped = [&](std::int64_t batch, std::int64_t seq, std::int64_t kv_heads, std::int64_t head_dim) {
+    return kernels::AttentionShape{batch, seq, seq, kv_heads, s.heads / kv_heads, head_dim, head_dim};
+  };
+  add_attention<T>(all,
+                   {"grouped_attention", "Llama-1.1B", grouped(s.batch, s.seq, s.llama_kv_heads, s.head_dim), false});
+  add_attention<T>(all, {"grouped_attention", "Llama-8B",
+                         grouped(s.long_batch, s.long_seq, s.long_kv_heads, s.long_head_dim), false});
   return all;
 }
 

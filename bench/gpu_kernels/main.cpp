@@ -84,7 +84,7 @@ class Stopwatch {
   std::map<std::size_t, Seconds> copies_;
 };
 
-// Calls measure(row) for a row of each case; one whose operands do not fit says so.
+// Calls measure(row) for a row of each case; one whose operands do not fit, or whose kernel fails, says so.
 template <class Row, class Case, class Measure>
 std::vector<Row> rows_of(std::vector<Case> cases, Measure measure) {
   std::vector<Row> rows;
@@ -95,6 +95,8 @@ std::vector<Row> rows_of(std::vector<Case> cases, Measure measure) {
       measure(row);
     } catch (const cuda::OutOfMemory& error) {
       row.failure = fmt::format("needs more memory than there is ({} bytes free)", error.free);
+    } catch (const cuda::Failure& error) {
+      row.failure = error.what();
     }
     rows.push_back(std::move(row));
   }

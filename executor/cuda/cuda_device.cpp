@@ -141,6 +141,7 @@ void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, s
                        arena_,
                        products_,
                        &convolutions_,
+                       &attention_,
                        tensor_float_,
                        turn_ == nullptr ? nullptr : step_on_device_};
   // An op that can run together with the held ones joins them. Any other op comes after them on the stream, so they are

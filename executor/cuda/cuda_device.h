@@ -148,6 +148,7 @@ class CudaDevice final : public Device {
   const bool tensor_float_;
   kernels::cuda::Products products_;
   std::optional<kernels::cuda::CudnnConvolutions> convolutions_;
+  std::optional<kernels::cuda::CudnnAttention> attention_;
   std::vector<CudaKernel> kernels_;  // [kind]
   std::vector<DType> input_types_, output_types_;
   HeldOps held_;

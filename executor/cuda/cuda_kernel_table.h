@@ -11,6 +11,7 @@
 #include "core/base/errors.h"
 #include "executor/ops/shard_call.h"
 #include "executor/ops/table_by_kind.h"
+#include "kernels/cuda/attention/attention_cudnn.h"
 #include "kernels/cuda/convolution/convolution_cudnn.h"
 #include "kernels/cuda/products/products.h"
 #include "kernels/cuda/runtime/stream.h"
@@ -41,6 +42,7 @@ struct CudaOperands : ShardCall {
   kernels::cuda::Products& products;
   // The device's cuDNN, loaded when an op first needs it; null: cuDNN must not be used.
   std::optional<kernels::cuda::CudnnConvolutions>* convolutions = nullptr;
+  std::optional<kernels::cuda::CudnnAttention>* attention = nullptr;
   bool tensor_float = true;
   // The number of the step in device memory, for replayed steps; null: it is moment.step.
   const std::int64_t* step_on_device = nullptr;

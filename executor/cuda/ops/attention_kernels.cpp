@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Attention goes to cuDNN where the program is built with it and it takes the call, and to
+// kernels/cuda/attention/attention.h where not.
 #include "core/base/errors.h"
 #include "executor/cuda/cuda_kernel_table.h"
 #include "executor/ops/attention_call.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_bias.h"
+#include "kernels/cuda/attention/attention_cudnn.h"
 #include "kernels/cuda/attention/rotary.h"
 
 namespace meshwright {
@@ -32,8 +35,22 @@ cuda::AttentionCall<T> attention_call(const CudaOperands& o) {
   return {shape, attention_views<const T>(o, shape, [&](std::size_t i) { return o.in<T>(i); }), rule};
 }
 
+// Null: there is none for this type, or it must not be used.
+template <class T>
+cuda::CudnnAttention* attention_library(const CudaOperands& o) {
+  if (sizeof(T) != 2 || o.attention == nullptr || !cuda::CudnnAttention::are_built()) return nullptr;
+  if (!*o.attention) o.attention->emplace();
+  return &**o.attention;
+}
+
 void run_attention(const CudaOperands& o) {
-  with_cuda_type(o.input_types[0], [&]<class T>(T) { cuda::attention(o.stream, attention_call<T>(o), o.out<T>(0)); });
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    const cuda::AttentionCall<T> call = attention_call<T>(o);
+    T* const out = o.out<T>(0);
+    if (cuda::CudnnAttention* library = attention_library<T>(o); library != nullptr && library->runs<T>(call, out))
+      return library->run<T>(o.stream, call, out, nullptr, o.workspace.take(library->workspace<T>(call)));
+    cuda::attention(o.stream, call, out);
+  });
 }
 
 void run_attention_backward(const CudaOperands& o) {
@@ -44,7 +61,13 @@ void run_attention_backward(const CudaOperands& o) {
     cuda::AttentionGradients<T> gradients{attention_views<T>(o, shape, [&](std::size_t i) { return o.out<T>(i); })};
     if (call.rule.sink != nullptr) gradients.sink = o.out<T>(3);
     if (relative) gradients.distance_bias = o.workspace.take_array<cuda::Wide<T>>(shape.heads() * shape.distances());
-    cuda::attention_backward(o.stream, call, o.in<T>(o.inputs.size() - 1), gradients,
+    const T* const dout = o.in<T>(o.inputs.size() - 1);
+    // The op has no operand with the forward's results.
+    if (cuda::CudnnAttention* library = attention_library<T>(o);
+        library != nullptr && library->runs_backward<T>(call, dout, gradients))
+      return library->run_backward<T>(o.stream, call, nullptr, nullptr, dout, gradients,
+                                      o.workspace.take(library->backward_workspace<T>(call, gradients)));
+    cuda::attention_backward(o.stream, call, dout, gradients,
                              o.workspace.take(cuda::attention_backward_workspace<T>(shape, relative)));
     if (relative)
       cuda::relative_bias_gradient(o.stream, gradients.distance_bias, {o.in_size(3, 0), !call.rule.causal}, o.out<T>(3),
