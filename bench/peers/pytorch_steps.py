@@ -4,7 +4,7 @@
 
     bench/peers/pytorch_steps.py gpt:layers=12,hidden=768,heads=12,seq=1024,vocab=51200@32 [--modes eager,compile] [--steps 10]
 
-A case is MODEL@BATCH, the model in Meshwright's own spelling (families gpt, moe, llama, wresnet). The recipe is what a user of the
+A case is MODEL@BATCH, the model in Meshwright's own spelling (families gpt, moe, llama, wresnet, vit). The recipe is what a user of the
 framework would write: float32 weights, torch.autocast(bfloat16), scaled_dot_product_attention, fused AdamW, channels_last for images;
 `compile` adds torch.compile. Steps follow each other without a wait between them; the time is that of all of them over their number.
 With --flops FLOPS,... (of a step, one per case, as `meshwright plan --json` counts them) and --peak TFLOPS also the share of that peak.
@@ -26,7 +26,8 @@ except ImportError:
 
 TINY = ["gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128@2", "moe:layers=2,hidden=64,heads=4,experts=4,seq=32,vocab=128@2",
         "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128@2",
-        "wresnet:layers=50,channels=8,width=2,image=32,classes=10@2"]
+        "wresnet:layers=50,channels=8,width=2,image=32,classes=10@2",
+        "vit:layers=2,hidden=64,heads=4,image=32,patch=16,classes=10@2"]
 
 
 class GptAttention(nn.Module):
@@ -184,7 +185,39 @@ def wide_resnet(sizes):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, sizes["classes"]))
 
 
-FAMILIES = {"gpt": Gpt, "moe": lambda sizes: Gpt(sizes, moe=True), "llama": Llama, "wresnet": wide_resnet}
+class VitBlock(nn.Module):
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(hidden, eps=1e-6), nn.LayerNorm(hidden, eps=1e-6)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Vit(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        hidden, patch = sizes["hidden"], sizes["patch"]
+        self.patches = nn.Conv2d(3, hidden, patch, patch)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, hidden))
+        self.positions = nn.Parameter(torch.randn(1, (sizes["image"] // patch) ** 2 + 1, hidden) * 0.02)
+        self.blocks = nn.Sequential(*(VitBlock(hidden, sizes["heads"]) for _ in range(sizes["layers"])))
+        self.norm = nn.LayerNorm(hidden, eps=1e-6)
+        self.head = nn.Linear(hidden, sizes["classes"])
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat((self.class_token.expand(len(x), -1, -1).to(x.dtype), x), dim=1) + self.positions.to(x.dtype)
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+IMAGES = ("wresnet", "vit")  # families of them
+FAMILIES = {"gpt": Gpt, "moe": lambda sizes: Gpt(sizes, moe=True), "llama": Llama, "wresnet": wide_resnet, "vit": Vit}
 
 
 def parse(case):
@@ -203,7 +236,7 @@ def parse(case):
 
 
 def samples(family, sizes, batch, device):
-    if family == "wresnet":
+    if family in IMAGES:
         images = torch.randn(batch, 3, sizes["image"], sizes["image"], device=device).to(memory_format=torch.channels_last)
         return images, torch.randint(sizes["classes"], (batch,), device=device)
     tokens = torch.randint(sizes["vocab"], (batch, sizes["seq"] + 1), device=device)
@@ -223,7 +256,7 @@ def measure(case, mode, arguments):
     torch.manual_seed(1)
     with torch.device(device):
         model = FAMILIES[family](sizes)
-    if family == "wresnet":
+    if family in IMAGES:
         model = model.to(memory_format=torch.channels_last)
     parameters = sum(p.numel() for p in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0, **({"fused": True} if device == "cuda" else {}))

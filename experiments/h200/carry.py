@@ -47,7 +47,7 @@ def main():
             shutil.copy(path, folder / "lib" / name)
             subprocess.run(["strip", "--strip-unneeded", folder / "lib" / name], check=True)
         # Every program has the same kernels: a window over all of them keeps them once.
-        window = [{"id": lzma.FILTER_LZMA2, "preset": 4, "dict_size": 512 << 20}]
+        window = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 512 << 20}]
         with lzma.open(archive, "wb", filters=window) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
             for path in sorted(folder.rglob("*")):
                 if path.is_file():

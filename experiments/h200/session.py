@@ -31,6 +31,8 @@ CASES = [
     Case("llama-1.1b", "llama:layers=22,hidden=2048,heads=32,kv_heads=4,intermediate=5632,seq=1024,vocab=32000", 16),
     Case("moe-380m", "moe:layers=8,hidden=768,heads=16,experts=8,seq=1024,vocab=32000", 32),
     Case("wresnet-50-2", "wresnet:layers=50,channels=64,width=2,image=224,classes=1000", 256, tokens=False),
+    Case("llama-8b, 8 layers", "llama:layers=8,hidden=4096,heads=32,kv_heads=8,intermediate=14336,seq=4096,vocab=128256", 4),
+    Case("vit-l16", "vit:layers=24,hidden=1024,heads=16,image=224,patch=16,classes=1000", 128, tokens=False),
 ]
 TINY_CASES = [
     Case("gpt-tiny", "gpt:layers=4,hidden=64,heads=4,seq=32,vocab=128", 8),
@@ -93,7 +95,7 @@ class Session:
         words = [str(word) for word in words]
         if limit < 1:
             return Done(-1, "", "left out: the time of this stage was used up", 0.0)
-        begin = time.monotonic()
+        begin, at = time.monotonic(), time.time()
         try:
             child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
         except OSError as error:
@@ -107,7 +109,7 @@ class Session:
             failure = f"stopped after {limit:.0f} s"
         seconds, was_stopped = time.monotonic() - begin, failure.startswith("stopped after")
         with open(self.out / "log.txt", "a", encoding="utf-8") as log:
-            log.write(f"$ {' '.join(words)}\n{out[-LOGGED:]}{err[-LOGGED:]}# exit code {child.returncode}, {seconds:.1f} s\n\n")
+            log.write(f"# at {at:.3f}\n$ {' '.join(words)}\n{out[-LOGGED:]}{err[-LOGGED:]}# exit code {child.returncode}, {seconds:.1f} s\n\n")
         return Done(child.returncode, out, failure, seconds, was_stopped)
 
     def keep(self, stage, rows):
