@@ -11,6 +11,8 @@ With --flops FLOPS,... (of a step, one per case, as `meshwright plan --json` cou
 Exit code 4 where there is no PyTorch or no such device.
 """
 import argparse
+import contextlib
+import fcntl
 import gc
 import json
 import sys
@@ -243,6 +245,17 @@ def samples(family, sizes, batch, device):
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
+@contextlib.contextmanager
+def alone(lock):
+    """While it holds the file `lock`: processes compile side by side, and use the device for what is timed one at a time."""
+    if not lock:
+        yield
+        return
+    with open(lock, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def finish(device):
     if device == "cuda":
         torch.cuda.synchronize()
@@ -275,14 +288,15 @@ def measure(case, mode, arguments):
         return loss
 
     first = step().item()
-    for _ in range(arguments.warmup - 1):
-        step()
-    finish(device)
-    begin = time.perf_counter()
-    for _ in range(arguments.steps):
-        last = step()
-    finish(device)
-    seconds = (time.perf_counter() - begin) / arguments.steps
+    with alone(arguments.lock):
+        for _ in range(arguments.warmup - 1):
+            step()
+        finish(device)
+        begin = time.perf_counter()
+        for _ in range(arguments.steps):
+            last = step()
+        finish(device)
+        seconds = (time.perf_counter() - begin) / arguments.steps
     row = {"model": model_name, "batch": batch, "mode": mode, "parameters": parameters, "step_time_s": seconds,
            "samples_per_s": batch / seconds, "losses": [first, last.item()]}
     if "seq" in sizes:
@@ -320,6 +334,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--flops", default="", help="of one step of each case, with commas between")
     parser.add_argument("--peak", type=float, default=0.0, help="TFLOPS of the device")
+    parser.add_argument("--lock", default="", help="a file to lock while steps are timed, where several of these run side by side")
     parser.add_argument("--tiny", action="store_true", help="small models instead: do the cases work at all?")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():

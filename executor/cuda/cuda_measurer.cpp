@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "executor/cuda/cuda_device.h"
+#include "executor/cuda/cuda_graph.h"
 #include "executor/cuda/on_gpu.h"
 #include "kernels/cuda/elementwise/random.h"
 #include "kernels/cuda/measure/copy_bandwidth.h"
@@ -25,6 +26,8 @@ constexpr std::size_t kArenaShare = 8;  // a device whose workspace took more th
 constexpr std::size_t kCopiedL2s = 8;   // a copy of so many times the L2 leaves it behind
 constexpr std::size_t kMinFlushed = std::size_t{1} << 20;
 constexpr int kLaunches = 200;
+constexpr int kReplayed = 8;              // collectives or messages in one graph
+constexpr std::ptrdiff_t kRecentOps = 2;  // whose results the L2 still holds
 
 // Out of memory is no failure where it is awaited.
 template <class Action>
@@ -48,8 +51,8 @@ std::string describe_clocks(int gpu) {
 // Numbers on a device, for collectives and messages.
 DeviceMemory make_floats(CudaDevice& device, std::int64_t n) {
   DeviceMemory data(device.allocate(static_cast<std::size_t>(n) * sizeof(float)));
-  cuda::fill_uniform(device.stream(), static_cast<float*>(data.get()), n, 0, 0, OperandMemory::kMin,
-                     OperandMemory::kMax);
+  cuda::fill_uniform(device.stream(), static_cast<float*>(data.get()), n, 0, 0, OperandMemory::kPositive.low,
+                     OperandMemory::kPositive.high);
   return data;
 }
 
@@ -63,10 +66,10 @@ void* CudaOperandMemory::allocate(DType type, std::int64_t elements) {
   return owned_.back().get();
 }
 
-void* CudaOperandMemory::make_numbers(DType type, std::int64_t elements, std::uint64_t key) {
+void* CudaOperandMemory::make_numbers(DType type, std::int64_t elements, std::uint64_t key, Range range) {
   void* data = allocate(type, elements);
   with_cuda_type(type, [&](auto zero) {
-    cuda::fill_uniform(device_.stream(), static_cast<decltype(zero)*>(data), elements, key, 0, kMin, kMax);
+    cuda::fill_uniform(device_.stream(), static_cast<decltype(zero)*>(data), elements, key, 0, range.low, range.high);
   });
   return data;
 }
@@ -105,6 +108,8 @@ std::vector<const Op*> with_its_product(const Graph& graph, const Op& op) {
   return ops;
 }
 
+}  // namespace
+
 // An op and those before it, each of which reads what the one before it leaves.
 class OpsInARow {
  public:
@@ -120,6 +125,21 @@ class OpsInARow {
       void* const left = i > 0 ? operands_.back().outputs[0] : nullptr;
       operands_.push_back(make_operands(graph, *ops[i], calls_[i], 0, memory_, left));
     }
+  }
+
+  // Operands of the first one that were made just before it, and no larger than `l2`.
+  template <class Recent>
+  [[nodiscard]] std::vector<Recent> recent(const Graph& graph, const Op& first, std::size_t l2) const {
+    std::vector<Recent> found;
+    for (std::size_t i = 0; i < first.inputs.size(); ++i) {
+      const std::optional<OpId> producer = graph.tensor(first.inputs[i]).producer;
+      if (!producer || first.id.index() - producer->index() > kRecentOps || producer->index() >= first.id.index())
+        continue;
+      const auto size =
+          static_cast<std::size_t>(calls_.front().input_elements(i) * size_of(graph.tensor(first.inputs[i]).dtype));
+      if (size > 0 && size <= l2) found.push_back({operands_.front().inputs[i], size});
+    }
+    return found;
   }
 
   // The first `count` of them.
@@ -154,8 +174,6 @@ class OpsInARow {
   std::vector<OpCallPlan> calls_;
   std::vector<MeasuredOperands> operands_;
 };
-
-}  // namespace
 
 // --- time ---
 
@@ -218,7 +236,7 @@ void CudaMeasurer::forget_devices() {
 std::size_t CudaMeasurer::flushed_size() const { return std::max(2 * l2_, kMinFlushed); }
 
 std::vector<MeasuredTime> CudaMeasurer::time_each(CudaDevice& device, const std::vector<std::function<void()>>& bodies,
-                                                  const MeasureOptions& options) {
+                                                  const std::vector<Recent>& recent, const MeasureOptions& options) {
   const std::size_t turns = bodies.size();
   std::vector<std::vector<double>> seconds(turns);
   const auto repeat = [&](int repetitions) {
@@ -226,6 +244,7 @@ std::vector<MeasuredTime> CudaMeasurer::time_each(CudaDevice& device, const std:
     for (std::size_t i = 0; i < intervals; ++i) {
       // Overwrites twice the L2, so that each repetition reads its operands from memory, as in a step.
       cuda::clear(flushed_.get(), flushed_size(), device.stream());
+      for (const Recent& one : recent) cuda::copy_by_kernel(device.stream(), one.data, one.data, one.size);
       intervals_[i]->begin(device.stream());
       bodies[i % turns]();
       intervals_[i]->end(device.stream());
@@ -260,6 +279,30 @@ MeasuredThreads::Timed CudaMeasurer::time_queued(CudaDevice& device, std::functi
   };
 }
 
+MeasuredThreads::Timed CudaMeasurer::time_replayed(std::shared_ptr<CudaStepGraph> graph, int number, CudaDevice& device,
+                                                   std::function<void()> body) const {
+  device.use();
+  return [&device, number, graph = std::move(graph), body = std::move(body), interval = std::make_shared<Interval>(),
+          runs = std::make_shared<int>(0)](int repetitions) {
+    // The first run takes what memory it needs, and all devices are idle when the second begins, which captures.
+    if ((*runs)++ == 0) {
+      interval->begin(device.stream());
+      for (int i = 0; i < repetitions; ++i) body();
+      interval->end(device.stream());
+      return interval->seconds() / repetitions;
+    }
+    if (*runs == 2)
+      graph->capture(number, device, [&] {
+        for (int i = 0; i < kReplayed; ++i) body();
+      });
+    const int replays = (repetitions + kReplayed - 1) / kReplayed;
+    interval->begin(device.stream());
+    for (int i = 0; i < replays; ++i) graph->replay(number, device, 0, false);
+    interval->end(device.stream());
+    return interval->seconds() / (replays * kReplayed);
+  };
+}
+
 // --- what is measured ---
 
 std::optional<MeasuredTime> CudaMeasurer::measure_op(const Graph& graph, const Op& op,
@@ -274,13 +317,14 @@ std::optional<MeasuredTime> CudaMeasurer::measure_op(const Graph& graph, const O
         OpsInARow row(graph, ops, local_sizes, first);
         if (row.done_together()) {
           // Runs with and without the op take turns, under the same clocks: its time is the difference.
-          const auto times = time_each(first, {row.running(ops.size()), row.running(ops.size() - 1)}, options);
+          const auto times = time_each(first, {row.running(ops.size()), row.running(ops.size() - 1)},
+                                       row.recent<Recent>(graph, *ops.front(), l2_), options);
           sampled = added_time(times[0], times[1]);
         }
       }
       if (!sampled) {
         OpsInARow alone(graph, {&op}, local_sizes, first);
-        sampled = time_each(first, {alone.running(1)}, options)[0];
+        sampled = time_each(first, {alone.running(1)}, alone.recent<Recent>(graph, op, l2_), options)[0];
       }
       workspace = first.arena().size();
     } catch (const cuda::OutOfMemory&) {
@@ -309,11 +353,12 @@ MeasuredTime CudaMeasurer::measure_collective(CollectiveKind kind, std::int64_t 
       (void)device(rank);
     }
     const std::shared_ptr<Group> group = backend_.make_group(members, measurement.abort());
+    const auto graph = std::make_shared<CudaStepGraph>(ranks, measurement.abort());
     return measurement.run([&](int rank) {
       CudaDevice& own = device(rank);
       const std::shared_ptr<void> in = make_floats(own, whole), out = make_floats(own, whole);
       const std::vector<std::int64_t> shape = {part, ranks};
-      return time_queued(own, [=, &own] {
+      return time_replayed(graph, rank, own, [=, &own] {
         const CollectiveCall call{rank, own, DType::F32, in.get(), out.get()};
         switch (kind) {
           case CollectiveKind::AllReduce:
@@ -340,10 +385,11 @@ MeasuredTime CudaMeasurer::measure_transfer(std::int64_t size_bytes, const Measu
     (void)device(0), (void)device(1);
     const std::unique_ptr<Messages> there = backend_.make_messages(DeviceId(0), DeviceId(1), measurement.abort());
     const std::unique_ptr<Messages> back = backend_.make_messages(DeviceId(1), DeviceId(0), measurement.abort());
+    const auto graph = std::make_shared<CudaStepGraph>(2, measurement.abort());
     const MeasuredTime both_ways = measurement.run([&](int thread) {
       CudaDevice& own = device(thread);
       const std::shared_ptr<void> data = make_floats(own, shape[0]);
-      return time_queued(own, [&, thread, data] {
+      return time_replayed(graph, thread, own, [&, thread, data] {
         const BoxView whole{shape, origin, shape};
         if (thread == 0) there->send(own, 0, DType::F32, data.get(), whole);
         (thread == 0 ? back : there)->receive(own, 0, DType::F32, data.get(), whole, false);

@@ -3,9 +3,10 @@
 //
 // An op is timed on one otherwise idle GPU: every repetition by itself, between two events on its stream, after a
 // buffer of twice the L2's size was written. So operands come from memory, as they mostly do in training, also those of
-// small ops, which would otherwise stay in the L2; a write-back of that buffer may fall into the op's time. While the
-// buffer is written the host runs ahead, so a short op's time contains none of the host's. The first runs, in which
-// products choose their algorithm, are not counted.
+// small ops, which would otherwise stay in the L2; a write-back of that buffer may fall into the op's time. Operands
+// that one of the two ops before it in the graph makes, and that fit in the L2, are written again after that buffer: in
+// a step they are still there. While all this is written the host runs ahead, so a short op's time contains none of the
+// host's. The first runs, in which products choose their algorithm, are not counted.
 //
 // A BiasAdd, and the Gelu or Relu after it, that the device does together with the Contract right before it in the
 // graph (OpCallPlan::only_next_reads, CudaTogether) is measured as what it adds: the median time of the Contract and
@@ -19,8 +20,9 @@
 // Updates are measured one by one, each with a launch of its own. A step does those of many tensors in one launch: of
 // small tensors, each then takes less than is said here; of large ones, for which a launch is short, about as long.
 //
-// Collectives and messages are those of CudaGroup and CudaMessages, in F32, one after the other without such a buffer;
-// a sample is the time of the device that took longest.
+// Collectives and messages are those of CudaGroup and CudaMessages, in F32, one after the other without such a buffer,
+// several in a CUDA graph that is replayed, as steps are: no thread of the host stands between them. A sample is the
+// time of the device that took longest.
 #pragma once
 
 #include <functional>
@@ -34,6 +36,8 @@
 namespace meshwright {
 
 class CudaDevice;
+class CudaStepGraph;
+class OpsInARow;
 
 struct ReleaseOnDevice {
   void operator()(void* data) const noexcept { kernels::cuda::release(data); }
@@ -44,7 +48,7 @@ using DeviceMemory = std::unique_ptr<void, ReleaseOnDevice>;
 class CudaOperandMemory final : public OperandMemory {
  public:
   explicit CudaOperandMemory(CudaDevice& device) : device_(device) {}
-  [[nodiscard]] void* make_numbers(DType type, std::int64_t elements, std::uint64_t key) override;
+  [[nodiscard]] void* make_numbers(DType type, std::int64_t elements, std::uint64_t key, Range range) override;
   [[nodiscard]] void* make_integers(const std::vector<std::int32_t>& integers) override;
 
  private:
@@ -86,12 +90,20 @@ class CudaMeasurer final : public Measurer {
   [[nodiscard]] CudaDevice& device(int number);  // made on first use, by one thread at a time
   void forget_devices();
   [[nodiscard]] std::size_t flushed_size() const;
+  // Memory that ops just before would have left in the L2.
+  struct Recent {
+    void* data;
+    std::size_t size;
+  };
   // Times each repetition of one or two bodies, as described above. Two bodies take turns.
   [[nodiscard]] std::vector<MeasuredTime> time_each(CudaDevice& device,
                                                     const std::vector<std::function<void()>>& bodies,
-                                                    const MeasureOptions& options);
+                                                    const std::vector<Recent>& recent, const MeasureOptions& options);
   // Times repetitions of the work that `body` queues on a device, without a pause between them.
   [[nodiscard]] MeasuredThreads::Timed time_queued(CudaDevice& device, std::function<void()> body) const;
+  // The same of work that devices do together, captured in a graph. `number`: the device's among them.
+  [[nodiscard]] MeasuredThreads::Timed time_replayed(std::shared_ptr<CudaStepGraph> graph, int number,
+                                                     CudaDevice& device, std::function<void()> body) const;
 
   CudaBackend backend_;
   std::string device_name_, libraries_;

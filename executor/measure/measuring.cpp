@@ -29,6 +29,22 @@ int repetitions_for(double once, const MeasureOptions& options) {
   return static_cast<int>(std::clamp(std::ceil(options.min_sample.si() / std::max(once, 1e-9)), 1.0, kMax));
 }
 
+// Ops whose results are sums of products of their operands.
+bool multiplies(OpKind kind) {
+  using K = OpKind;
+  constexpr K kKinds[] = {K::Contract,
+                          K::Convolution,
+                          K::ConvolutionBackwardInput,
+                          K::ConvolutionBackwardWeight,
+                          K::Attention,
+                          K::AttentionBackward,
+                          K::GroupedAttention,
+                          K::GroupedAttentionBackward,
+                          K::SelectedAttention,
+                          K::SelectedAttentionBackward};
+  return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
+}
+
 bool holds_slots(const OpCallPlan& call, std::size_t input) {
   return operand_names(call.kind, call.input_shapes.size(), call.attributes)[input] == std::string("slots");
 }
@@ -138,11 +154,12 @@ std::vector<std::int32_t> integers_of(const OpCallPlan& call, std::size_t input,
 MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPlan& call, std::uint64_t key,
                                OperandMemory& memory, void* first) {
   MeasuredOperands operands;
+  const OperandMemory::Range range = multiplies(op.kind) ? OperandMemory::kFactors : OperandMemory::kPositive;
   if (first != nullptr) operands.inputs.push_back(first);
   for (std::size_t i = operands.inputs.size(); i < op.inputs.size(); ++i) {
     const DType type = graph.tensor(op.inputs[i]).dtype;
     operands.inputs.push_back(type == DType::I32 ? memory.make_integers(integers_of(call, i, key + i))
-                                                 : memory.make_numbers(type, call.input_elements(i), key + i));
+                                                 : memory.make_numbers(type, call.input_elements(i), key + i, range));
   }
   for (std::size_t o = 0; o < op.outputs.size(); ++o) {
     const auto overwritten = std::find(op.inputs.begin(), op.inputs.end(), op.outputs[o]);
@@ -155,7 +172,7 @@ MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPla
     const std::int64_t elements = call.output_elements(o);
     operands.outputs.push_back(
         type == DType::I32 ? memory.make_integers(std::vector<std::int32_t>(static_cast<std::size_t>(elements), 0))
-                           : memory.make_numbers(type, elements, key));
+                           : memory.make_numbers(type, elements, key, range));
   }
   return operands;
 }

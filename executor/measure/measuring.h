@@ -71,11 +71,15 @@ class MeasuredThreads {
 // Where operands lie while an op is measured.
 class OperandMemory {
  public:
-  // Uniform numbers between these: sums of exponentials and second moments are positive.
-  static constexpr double kMin = 0.5, kMax = 1.0;
+  // Uniform numbers between these. Factors are of both signs, as in training: sums that never change their sign take
+  // less power, and a GPU runs faster on them. Others are positive, as sums of exponentials and second moments are.
+  struct Range {
+    double low, high;
+  };
+  static constexpr Range kFactors{-1.0, 1.0}, kPositive{0.5, 1.0};
 
   virtual ~OperandMemory() = default;
-  [[nodiscard]] virtual void* make_numbers(DType type, std::int64_t elements, std::uint64_t key) = 0;
+  [[nodiscard]] virtual void* make_numbers(DType type, std::int64_t elements, std::uint64_t key, Range range) = 0;
   [[nodiscard]] virtual void* make_integers(const std::vector<std::int32_t>& integers) = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -77,11 +78,11 @@ class Arena {
 // Everything is computed in F32. Numbers of one key and count are made once, and copied where they are asked for again.
 class HostMemory final : public OperandMemory {
  public:
-  void* make_numbers(DType type, std::int64_t elements, std::uint64_t key) override {
+  void* make_numbers(DType type, std::int64_t elements, std::uint64_t key, Range range) override {
     void* data = allocate(type, elements);
-    const auto [made, is_new] = made_.try_emplace({key, elements}, data);
+    const auto [made, is_new] = made_.try_emplace({key, elements, range.low}, data);
     if (is_new)
-      kernels::fill_uniform(static_cast<float*>(data), elements, key, 0, kMin, kMax);
+      kernels::fill_uniform(static_cast<float*>(data), elements, key, 0, range.low, range.high);
     else
       std::memcpy(data, made->second, static_cast<std::size_t>(elements) * sizeof(float));  // faster
     return data;
@@ -101,7 +102,7 @@ class HostMemory final : public OperandMemory {
     return arena_.allocate(storage_size(elements, type, DType::F32));
   }
   Arena arena_;
-  std::map<std::pair<std::uint64_t, std::int64_t>, void*> made_;  // by key and elements
+  std::map<std::tuple<std::uint64_t, std::int64_t, double>, void*> made_;  // by key, elements and lowest number
 };
 
 std::size_t bytes_of(const OpCallPlan& call) {

@@ -50,8 +50,8 @@ def mixture(handle, products, copies, seconds, a, b, c, d):
     torch.cuda.synchronize()
 
     def median(part, count, first):
-        chosen = [events[part].elapsed_time(events[part + 1]) / count for at, events in rounds if (at < FIRST) == first and (first or at > seconds / 2)]
-        return statistics.median(chosen) * 1e-3 if count and chosen else None
+        chosen = [events[part].elapsed_time(events[part + 1]) for at, events in rounds if (at < FIRST if first else at > seconds / 2)]
+        return statistics.median(chosen) * 1e-3 / count if count and chosen else None
 
     late = [state for at, state in seen if at > seconds / 2]
     return {"products": products, "copies": copies, "product_first_s": median(0, products, True), "product_late_s": median(0, products, False),

@@ -21,7 +21,7 @@ struct alignas(16) Quad {
   std::uint32_t word[4];
 };
 
-__global__ void copy_quads(const Quad* __restrict__ from, Quad* __restrict__ to, std::int64_t quads) {
+__global__ void copy_quads(const Quad* from, Quad* to, std::int64_t quads) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads * kTurn;
   for (std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kThreads * kTurn + threadIdx.x; begin < quads;
        begin += stride) {
@@ -35,7 +35,7 @@ __global__ void copy_quads(const Quad* __restrict__ from, Quad* __restrict__ to,
   }
 }
 
-__global__ void copy_bytes(const unsigned char* __restrict__ from, unsigned char* __restrict__ to, int bytes) {
+__global__ void copy_bytes(const unsigned char* from, unsigned char* to, int bytes) {
   if (static_cast<int>(threadIdx.x) < bytes) to[threadIdx.x] = from[threadIdx.x];
 }
 

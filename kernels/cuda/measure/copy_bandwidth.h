@@ -8,7 +8,8 @@
 
 namespace meshwright::kernels::cuda {
 
-// As cuda::copy within a device, by a kernel. REQUIRES: both are 16-byte aligned and do not overlap.
+// As cuda::copy within a device, by a kernel. REQUIRES: both are 16-byte aligned, and are the same or do not
+// overlap.
 void copy_by_kernel(Stream stream, const void* from, void* to, std::size_t size);
 
 // Bytes read and written per second by copies of `size` bytes: the median of several, each long enough to be timed,
