@@ -61,6 +61,8 @@ class Device : public Storage {
  public:
   virtual void clear(void* data, std::size_t size) = 0;
   virtual void copy(void* to, const void* from, std::size_t size) = 0;
+  // `elements` numbers of one stored type, as they are stored in another.
+  virtual void convert(void* to, DType to_type, const void* from, DType from_type, std::int64_t elements) = 0;
   virtual void write(void* to, const void* host, std::size_t size) = 0;
   // Whether the device's memory is the host's, who may write it without asking.
   [[nodiscard]] virtual bool is_host() const { return false; }

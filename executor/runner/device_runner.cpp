@@ -389,7 +389,8 @@ void DeviceRunner::compute(const StageExecutable& executable, const LocalOp& op,
       // 0 + g = g: a copy in the place of a clear and an addition. Types may differ, as sums are wider than gradients.
       if (stored(0) == stored(1))
         return backend_->copy(data(op.inputs[0]), data(op.inputs[1]), accumulator->block->size);
-      backend_->clear(data(op.inputs[0]), accumulator->block->size);
+      return backend_->convert(data(op.inputs[0]), stored(0), data(op.inputs[1]), stored(1),
+                               prepared.call->input_elements(1));
     }
   }
   inputs_.clear();

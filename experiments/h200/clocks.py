@@ -67,8 +67,11 @@ def main():
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     print(json.dumps({"idle": watch(handle), "limit_w": pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3}))
     d = torch.rand(2, 2**28, device="cuda")
-    for numbers, of in ((torch.rand, "uniform"), (torch.randn, "normal")):
-        a, b = (numbers(SIZE, SIZE, device="cuda").to(torch.bfloat16) for _ in range(2))
+    def uniform(low):
+        return lambda: torch.empty(SIZE, SIZE, device="cuda").uniform_(low, 1.0)
+
+    for numbers, of in ((uniform(0.5), "0.5 to 1"), (uniform(-1.0), "-1 to 1"), (lambda: torch.randn(SIZE, SIZE, device="cuda"), "normal")):
+        a, b = (numbers().to(torch.bfloat16) for _ in range(2))
         c = torch.empty_like(a)
         for _ in range(3):
             torch.mm(a, b, out=c)

@@ -133,7 +133,7 @@ TEST(CudaMeasurer, ABiasIsMeasuredAloneWhereItsProductHasAnotherReader) {
   EXPECT_FALSE(measured(read_again, 1).added);
   Graph alone;
   const TensorId x = alone.add_tensor("x", TensorKind::Input, DType::BF16, {{"row", 32}, {"column", 16}});
-  const TensorId y = alone.add_op(OpKind::Gelu, "y", {x});  // no product, but made just before
+  const TensorId y = alone.add_op(OpKind::Gelu, "y", {x}).at(0);  // no product, but made just before
   const TensorId bias = alone.add_tensor("bias", TensorKind::Parameter, DType::BF16, {{"column", 16}});
   (void)alone.add_op(OpKind::BiasAdd, "z", {y, bias});
   EXPECT_FALSE(measured(alone, 1).added);
