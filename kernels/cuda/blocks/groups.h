@@ -138,11 +138,19 @@ MW_DEVICE T element(const T* data, std::int64_t i) {
 }
 MW_DEVICE None element(const None*, std::int64_t) { return {}; }
 
-// Two groups per turn: the loads of both are under way before the first result is written.
+// Groups of a map: 16 bytes of what is written. A result wider than an operand is not written in more, as the stores of
+// a warp would then leave gaps that only its next ones fill; the narrow loads are made up for by more groups per turn.
+template <class Out, class... Operands>
+struct MapGroups {
+  static constexpr int kGroup = 16 / static_cast<int>(sizeof(Out));
+  static constexpr int kTurn = 2 * group_of<Out, Operands...>() / kGroup;
+};
+
+// Two groups or more per turn: the loads of all are under way before the first result is written.
 template <class Out, class F, class A, class B, class C>
 __global__ void __launch_bounds__(256)
     map_groups(Out* out, std::int64_t n, std::int64_t groups, F f, const A* a, const B* b, const C* c) {
-  constexpr int kGroup = group_of<Out, A, B, C>(), kTurn = 2;
+  constexpr int kGroup = MapGroups<Out, A, B, C>::kGroup, kTurn = MapGroups<Out, A, B, C>::kTurn;
   const std::int64_t first = thread_of_grid();
   const std::int64_t stride = threads_of_grid();
   for (std::int64_t turn = first; turn < groups; turn += kTurn * stride) {
@@ -176,9 +184,9 @@ __global__ void __launch_bounds__(256)
 template <class Out, class F, class A, class B = None, class C = None>
 void map(const char* name, Stream stream, std::int64_t n, F f, Out* out, const A* a, const B* b = nullptr,
          const C* c = nullptr) {
-  constexpr int kGroup = group_of<Out, A, B, C>(), kThreads = 256;
+  constexpr int kGroup = MapGroups<Out, A, B, C>::kGroup, kTurn = MapGroups<Out, A, B, C>::kTurn, kThreads = 256;
   const bool well = lies_well<kGroup>(out) && lies_well<kGroup>(a) && lies_well<kGroup>(b) && lies_well<kGroup>(c);
-  const std::int64_t groups = well ? n / kGroup : 0, items = well ? (groups + 1) / 2 + n % kGroup : n;
+  const std::int64_t groups = well ? n / kGroup : 0, items = well ? ceil_div(groups, kTurn) + n % kGroup : n;
   launch(name, map_groups<Out, F, A, B, C>, blocks_for(items, kThreads), {kThreads, 1, 1}, 0, stream, out, n, groups, f,
          a, b, c);
 }
