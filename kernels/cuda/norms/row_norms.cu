@@ -181,9 +181,16 @@ __global__ void __launch_bounds__(kMaxGradientThreads, threads_at_once(K, N * si
   MW_UNROLL
   for (int s = 0; s < kSums; ++s)
     Place{width / N, thread, lanes}.template each<K>([&](int k, std::int64_t pack) {
+      // 16 bytes at a time: the sums of a pack by one instruction each would be as many writes of parts of a sector.
+      constexpr int kAtOnce = N < kWidestPack<W> ? N : kWidestPack<W>;
       W* part = parts + (static_cast<std::int64_t>(blockIdx.x) * kSums + s) * width + pack * N;
       MW_UNROLL
-      for (int i = 0; i < N; ++i) part[i] = sums[s][k][i];
+      for (int first = 0; first < N; first += kAtOnce) {
+        Pack<W, kAtOnce> some;
+        MW_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) some.elements[i] = sums[s][k][first + i];
+        store(part, first / kAtOnce, some);
+      }
     });
 }
 
