@@ -25,7 +25,7 @@ from session import Session  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU_FACTS = ["name", "driver_version", "memory.total", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit", "temperature.gpu"]
 SANITIZERS = ("memcheck", "racecheck")
-SANITIZER_LIMIT, SANITIZED_AT_ONCE = 300.0, 4  # seconds of a test suite
+SANITIZER_LIMIT, SANITIZED_AT_ONCE = 300.0, min(12, os.cpu_count() or 1)  # seconds of a test suite
 TESTED_AT_ONCE, TEST_PARTS = min(16, os.cpu_count() or 1), 3
 LOSS_STEPS = 200
 SHARED_BATCH, SHARED_MICROBATCHES, SHARED_DEVICES = 16, 4, 4
