@@ -94,6 +94,25 @@ MW_DEVICE void each_row(std::int64_t rows, std::int64_t width, int lanes, Action
     action(first + group, Place{first + group < rows ? width / N : 0, lane, lanes});
 }
 
+// The same, where load(r, place) begins to read what action(loaded, r, place) needs: the next row is on its way while
+// one is worked on, beyond the barriers that this takes.
+template <int N, class Load, class Action>
+MW_DEVICE void each_row_ahead(std::int64_t rows, std::int64_t width, int lanes, Load load, Action action) {
+  const int groups = static_cast<int>(blockDim.x) / lanes, group = static_cast<int>(threadIdx.x) / lanes;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * groups;
+  const auto place_in = [&](std::int64_t row) {
+    return Place{row < rows ? width / N : 0, static_cast<int>(threadIdx.x) - group * lanes, lanes};
+  };
+  std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * groups;
+  if (first >= rows) return;
+  auto next = load(first + group, place_in(first + group));
+  for (; first < rows; first += stride) {
+    const auto loaded = next;
+    if (first + stride < rows) next = load(first + stride + group, place_in(first + stride + group));
+    action(loaded, first + group, place_in(first + group));
+  }
+}
+
 // What a thread has of a row: loaded at once and kept; with K = 0 loaded whenever it is asked for.
 template <class T, int N, int K>
 class Row {

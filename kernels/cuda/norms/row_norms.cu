@@ -126,9 +126,20 @@ constexpr int kGroupPacks = sizeof(T) * N == 16 && sizeof(T) == 2 ? 2 : 4;
 template <class T, int N>
 constexpr int kBlockPacks = N == 1 ? 8 : kGroupPacks<T, N>;
 
+// Threads that a multiprocessor has at once: what a thread keeps of two rows, the one that it sums and the next, and
+// its sums lie in registers.
+constexpr int threads_at_once(int kept, int pack_bytes) {
+  return kept == 1 ? 1024 : (kept * pack_bytes <= 32 ? 2 : 1) * kMaxGradientThreads;
+}
+
+template <class T, int N, int K>
+struct Operands {
+  Row<T, N, K> x, dy;
+};
+
 // One part for each block, [part][gamma, beta (kCentred)][column].
 template <bool kCentred, class T, int N, int K>
-__global__ void __launch_bounds__(kMaxGradientThreads, 2)
+__global__ void __launch_bounds__(kMaxGradientThreads, threads_at_once(K, N * sizeof(T)) / kMaxGradientThreads)
     row_norm_gradients_kernel(const T* x, const T* dy, Wide<T>* parts, std::int64_t rows, std::int64_t width,
                               Wide<T> epsilon, int lanes) {
   using W = Wide<T>;
@@ -137,11 +148,13 @@ __global__ void __launch_bounds__(kMaxGradientThreads, 2)
   MW_DYNAMIC_SHARED(W, tree);  // [column of a pack][thread of the lower half]
   // The sums stay in registers over all rows of the block, which writes one part in the end.
   W sums[kSums][K][N] = {};
-  each_row<N>(rows, width, lanes, [&](std::int64_t r, const Place& place) {
-    const Row<T, N, K> row(x + r * width, place), gradient(dy + r * width, place);
-    const Moments<W> of = row_moments<kCentred>(row, place, width, epsilon, scratch);
+  const auto read = [&](std::int64_t r, const Place& place) {
+    return Operands<T, N, K>{{x + r * width, place}, {dy + r * width, place}};
+  };
+  each_row_ahead<N>(rows, width, lanes, read, [&](const Operands<T, N, K>& of_row, std::int64_t, const Place& place) {
+    const Moments<W> of = row_moments<kCentred>(of_row.x, place, width, epsilon, scratch);
     place.each<K>([&](int k, std::int64_t pack) {
-      const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack);
+      const Pack<T, N> value = of_row.x.get(k, pack), given = of_row.dy.get(k, pack);
       MW_UNROLL
       for (int i = 0; i < N; ++i) {
         sums[0][k][i] += given[i] * ((value[i] - of.mean) * of.inverse_deviation);
@@ -168,9 +181,16 @@ __global__ void __launch_bounds__(kMaxGradientThreads, 2)
   MW_UNROLL
   for (int s = 0; s < kSums; ++s)
     Place{width / N, thread, lanes}.template each<K>([&](int k, std::int64_t pack) {
+      // 16 bytes at a time: the sums of a pack by one instruction each would be as many writes of parts of a sector.
+      constexpr int kAtOnce = N < kWidestPack<W> ? N : kWidestPack<W>;
       W* part = parts + (static_cast<std::int64_t>(blockIdx.x) * kSums + s) * width + pack * N;
       MW_UNROLL
-      for (int i = 0; i < N; ++i) part[i] = sums[s][k][i];
+      for (int first = 0; first < N; first += kAtOnce) {
+        Pack<W, kAtOnce> some;
+        MW_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) some.elements[i] = sums[s][k][first + i];
+        store(part, first / kAtOnce, some);
+      }
     });
 }
 
@@ -192,7 +212,7 @@ GradientLaunch gradient_launch(std::int64_t rows, std::int64_t width) {
   else if (packs <= kBlock * kMaxGradientThreads)
     plan = {kBlock, whole_warps(ceil_div(packs, kBlock)), whole_warps(ceil_div(packs, kBlock)), 0};
   // As many as 132 multiprocessors have at once, of eight rows or more for each group of threads.
-  const std::int64_t maximum = 132 * std::max(1, (plan.kept == 1 ? 1536 : 768) / plan.threads);
+  const std::int64_t maximum = 132 * std::max(1, threads_at_once(plan.kept, N * sizeof(T)) / plan.threads);
   plan.parts = std::clamp<std::int64_t>(ceil_div(rows, 8 * (plan.threads / plan.lanes)), 1, maximum);
   return plan;
 }
