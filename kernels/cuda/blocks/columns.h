@@ -98,20 +98,21 @@ __global__ void __launch_bounds__(kColumnThreads)
       parts[(std::int64_t{2} * blockIdx.y + c / N) * columns + place.pack * N + c % N] = totals[c / N][c % N];
 }
 
-constexpr int kMaxPartLines = 16;  // 512 threads, of which each has 66 of 1056 parts at most
+constexpr int kPartThreads = 512;
 
 // first[c], second[c] = the sums over `count` parts, `stride` elements apart, of elements c, columns + c. The second is
-// left out where it is null. A block has lines of 32 threads, which take parts in turns.
+// left out where it is null. A block has lines of `across` threads, which take parts in turns; lines are added as a
+// tree, by halves.
 template <class P, class Out>
-__global__ void __launch_bounds__(kMaxPartLines* kWarp)
+__global__ void __launch_bounds__(kPartThreads)
     add_parts_kernel(const P* parts, std::int64_t count, std::int64_t stride, Out* first, Out* second,
-                     std::int64_t columns) {
-  MW_SHARED double sums[kMaxPartLines][kWarp];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, line = static_cast<int>(threadIdx.x) / kWarp;
-  const int lines = static_cast<int>(blockDim.x) / kWarp;
+                     std::int64_t columns, int across) {
+  MW_SHARED double sums[kPartThreads / 2];
+  const int thread = static_cast<int>(threadIdx.x), line = thread / across, lane = thread - line * across;
+  const int lines = static_cast<int>(blockDim.x) / across;
   // Both sums of a part are beside each other: one row of 2 * columns elements.
   const std::int64_t wanted = second == nullptr ? columns : 2 * columns;
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * across + lane;
   double sum = 0.0;
   if (c < wanted) {
 #ifdef __CUDACC__
@@ -119,19 +120,24 @@ __global__ void __launch_bounds__(kMaxPartLines* kWarp)
 #endif
     for (std::int64_t part = line; part < count; part += lines) sum += static_cast<double>(parts[part * stride + c]);
   }
-  sums[line][lane] = sum;
-  __syncthreads();
-  if (line != 0 || c >= wanted) return;
-  for (int other = 1; other < lines; ++other) sum += sums[other][lane];
-  (c < columns ? first[c] : second[c - columns]) = static_cast<Out>(sum);
+  for (int left = lines / 2; left > 0; left /= 2) {
+    if (line >= left && line < 2 * left) sums[thread - left * across] = sum;
+    __syncthreads();
+    if (line < left) sum += sums[thread];
+    __syncthreads();
+  }
+  if (line == 0 && c < wanted) (c < columns ? first[c] : second[c - columns]) = static_cast<Out>(sum);
 }
 
 template <class P, class Out>
 void add_parts(Stream stream, const P* parts, std::int64_t count, std::int64_t stride, Out* first, Out* second,
                std::int64_t columns) {
-  const int lines = count < kMaxPartLines ? power_of_two(count) : kMaxPartLines;
-  launch("add_parts", add_parts_kernel<P, Out>, {ceil_div((second == nullptr ? 1 : 2) * columns, kWarp)},
-         {lines * kWarp}, 0, stream, parts, count, stride, first, second, columns);
+  // Of many parts a block adds few columns, a whole sector of memory of each: more blocks, and fewer parts for each of
+  // their threads to wait for.
+  const int across = count < 64 ? kWarp : 8;
+  const int lines = std::min(kPartThreads / across, power_of_two(count));
+  launch("add_parts", add_parts_kernel<P, Out>, {ceil_div((second == nullptr ? 1 : 2) * columns, across)},
+         {lines * across}, 0, stream, parts, count, stride, first, second, columns, across);
 }
 
 // In bytes. The larger of what both pack widths need: which of them runs depends on addresses, unknown here.
