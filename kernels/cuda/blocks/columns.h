@@ -13,7 +13,7 @@ namespace meshwright::kernels::cuda::normalization {
 
 constexpr int kColumnThreads = 256;
 constexpr int kMaxColumns = kWarp * 8;  // of a block: 32 packs of at most 8
-constexpr int kRun = 4;                 // rows that a thread loads at once, and sums before it adds them to a total
+constexpr int kRun = 4;                 // rows that a thread loads at once; twice as many where they are of one matrix
 
 // Blocks of kColumnThreads: `across` threads side by side with a pack of columns each, the others in lines below them,
 // which take rows in turns. The grid is (blocks across, parts of the rows).
@@ -22,14 +22,22 @@ struct ColumnLaunch {
   std::int64_t blocks, parts;
 };
 
+// Blocks in all: as many as 132 multiprocessors have at once. Those of sums keep their totals in registers, and there
+// are fewer.
+constexpr std::int64_t kMapBlocks = 8 * 132;
+template <class T>
+constexpr int kSumsAtOnce = sizeof(T) == 4 ? 3 : 2;
+template <class T>
+constexpr std::int64_t kSumBlocks = kSumsAtOnce<T> * 132;
+
 // About two runs of rows, or more, for each line of a part, so that a part is worth its write and its addition.
 template <int N>
-ColumnLaunch column_launch(std::int64_t rows, std::int64_t columns) {
+ColumnLaunch column_launch(std::int64_t rows, std::int64_t columns, std::int64_t all_blocks) {
   const std::int64_t packs = columns / N;
   const int across = packs < kWarp ? power_of_two(packs) : kWarp;
   const std::int64_t blocks = ceil_div(packs, across);
   const std::int64_t useful = ceil_div(rows, 2 * kRun * (kColumnThreads / across));
-  const std::int64_t maximum = std::max<std::int64_t>(1, 1056 / blocks);  // eight blocks on each of 132 multiprocessors
+  const std::int64_t maximum = std::max<std::int64_t>(1, all_blocks / blocks);
   return {across, blocks, std::clamp<std::int64_t>(useful, 1, maximum)};
 }
 
@@ -48,16 +56,17 @@ struct ColumnPlace {
   }
 };
 
-// A thread sums runs of kRun rows in Wide<T> and adds each run's sum to a total in double: the additions in double,
-// which are slow, are one in four. Lines below each other are then added as a tree, by halves.
+// A thread sums runs of rows in Wide<T> and adds each run's sum to a total in double: the additions in double, which
+// are slow, are one in kRun or less. Lines below each other are then added as a tree, by halves.
 //
 // Terms: what is summed. Its kOperands matrices are `operands`; of_columns<N>(first, count, mine) is called by all
 // threads of a block, of whose `count` columns from `first` a thread has N from `mine`, and gives what
 // add(loaded, row, that, sums) reads of them: it adds a row's terms to two sums of N columns.
 template <class T, int N, class Terms>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, kSumsAtOnce<T>)
     column_sums_kernel(Terms terms, double* parts, std::int64_t rows, std::int64_t columns, int across) {
   using W = Wide<T>;
+  constexpr int kRows = 2 * kRun / Terms::kOperands;
   MW_DYNAMIC_SHARED(double, tree);  // [sum][column of a pack][line, lane]
   const ColumnPlace place(rows, across);
   const bool mine = place.pack < columns / N;
@@ -66,16 +75,16 @@ __global__ void __launch_bounds__(kColumnThreads)
       first, static_cast<int>(columns - first < across * N ? columns - first : across * N), place.lane * N);
   double totals[2][N] = {};
   for (std::int64_t run = mine ? place.begin + place.line : place.end; run < place.end;
-       run += std::int64_t{kRun} * place.lines) {
-    Pack<T, N> loaded[kRun][Terms::kOperands];
+       run += std::int64_t{kRows} * place.lines) {
+    Pack<T, N> loaded[kRows][Terms::kOperands];
     W sums[2][N] = {};
     MW_UNROLL
-    for (int i = 0; i < kRun; ++i)
+    for (int i = 0; i < kRows; ++i)
       if (const std::int64_t row = run + i * place.lines; row < place.end) MW_UNROLL
     for (int operand = 0; operand < Terms::kOperands; ++operand)
       loaded[i][operand] = load<N>(terms.operands[operand], row * (columns / N) + place.pack);
     MW_UNROLL
-    for (int i = 0; i < kRun; ++i)
+    for (int i = 0; i < kRows; ++i)
       if (const std::int64_t row = run + i * place.lines; row < place.end) terms.add(loaded[i], row, of_columns, sums);
     MW_UNROLL
     for (int c = 0; c < N; ++c) {
@@ -143,9 +152,10 @@ void add_parts(Stream stream, const P* parts, std::int64_t count, std::int64_t s
 // In bytes. The larger of what both pack widths need: which of them runs depends on addresses, unknown here.
 template <class T>
 std::size_t column_sums_workspace(std::int64_t rows, std::int64_t columns) {
-  const std::int64_t single = column_launch<1>(rows, columns).parts;
-  const std::int64_t packed =
-      columns % kWidestPack<T> == 0 ? column_launch<kWidestPack<T>>(rows, columns).parts : std::int64_t{0};
+  const std::int64_t single = column_launch<1>(rows, columns, kSumBlocks<T>).parts;
+  const std::int64_t packed = columns % kWidestPack<T> == 0
+                                  ? column_launch<kWidestPack<T>>(rows, columns, kSumBlocks<T>).parts
+                                  : std::int64_t{0};
   return static_cast<std::size_t>(std::max(single, packed) * 2 * columns) * sizeof(double);
 }
 
@@ -155,7 +165,7 @@ void column_sums(Stream stream, const Terms& terms, std::int64_t rows, std::int6
                  void* workspace) {
   const auto run = [&](auto n) {
     constexpr int N = decltype(n)::value;
-    const ColumnLaunch plan = column_launch<N>(rows, columns);
+    const ColumnLaunch plan = column_launch<N>(rows, columns, kSumBlocks<T>);
     const std::size_t tree = sizeof(double) * 2 * N * kColumnThreads / 2;
     double* parts = static_cast<double*>(workspace);
     launch("column_sums", column_sums_kernel<T, N, Terms>, {plan.blocks, plan.parts}, {kColumnThreads}, tree, stream,

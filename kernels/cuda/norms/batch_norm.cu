@@ -180,7 +180,7 @@ void start_map(const char* name, Stream stream, const Map& map, T* out) {
   const T* last = map.operands[Map::kOperands - 1];
   with_packs<T>(map.shape.channels, {map.operands[0], last, out}, [&](auto n) {
     constexpr int N = decltype(n)::value;
-    const ColumnLaunch plan = column_launch<N>(map.shape.rows, map.shape.channels);
+    const ColumnLaunch plan = column_launch<N>(map.shape.rows, map.shape.channels, kMapBlocks);
     launch(name, map_kernel<T, N, Map>, {plan.blocks, plan.parts}, {kColumnThreads}, 0, stream, map, out, plan.across);
   });
 }
