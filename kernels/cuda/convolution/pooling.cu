@@ -98,14 +98,37 @@ MW_DEVICE void write_rounded(T* to, const Wide<T> (&from)[n]) {
   write(to, elements);
 }
 
-// Calls visit(element, number) for what of a window lies in x, numbered row by row.
-template <class Visit>
-MW_DEVICE void for_each_in_window(const Pools& s, const Place& at, Visit visit) {
+// Elements of a window that a thread has under way at once: all of one of 3 x 3.
+constexpr int kBatch = 9;
+
+// Calls visit(values, number) for what of a window lies in x, numbered row by row.
+template <int n, class T, class Visit>
+MW_DEVICE void for_each_in_window(const Pools& s, const Place& at, const T* x, Visit visit) {
   const Range rows = window_of(s.rows, at.row), columns = window_of(s.columns, at.column);
-  for (int i = rows.first; i < rows.last; ++i)
-    for (int j = columns.first; j < columns.last; ++j)
-      visit(element_of(s, at, i, j, s.rows.from, s.columns.from),
-            (i - rows.first) * (columns.last - columns.first) + j - columns.first);
+  const int width = columns.last - columns.first, count = (rows.last - rows.first) * width;
+  const std::int64_t to_next_row = (s.columns.from - width) * s.channels;
+  const T* next = x + element_of(s, at, rows.first, columns.first, s.rows.from, s.columns.from);
+  int left_of_row = width;
+  for (int begin = 0; begin < count; begin += kBatch) {
+    T values[kBatch][n];
+    MW_UNROLL
+    for (int k = 0; k < kBatch; ++k) {
+      if (begin + k >= count) continue;
+      read(next, values[k]);
+      next += s.channels;
+      if (--left_of_row > 0) continue;
+      left_of_row = width;
+      next += to_next_row;
+    }
+    MW_UNROLL
+    for (int k = 0; k < kBatch; ++k) {
+      if (begin + k >= count) continue;
+      Wide<T> wide[n];
+      MW_UNROLL
+      for (int c = 0; c < n; ++c) wide[c] = static_cast<Wide<T>>(values[k][c]);
+      visit(wide, begin + k);
+    }
+  }
 }
 MW_DEVICE std::int64_t first_in_window(const Pools& s, const Place& at) {
   return element_of(s, at, window_of(s.rows, at.row).first, window_of(s.columns, at.column).first, s.rows.from,
@@ -119,12 +142,11 @@ template <class T, int n, class Out>
 __global__ void __launch_bounds__(kThreads) find_maxima(Pools s, std::int64_t items, const T* x, Out* out) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const Place at = place_of<n>(s, item, s.rows.to, s.columns.to);
-    Wide<T> best[n], value[n];
+    Wide<T> best[n];
     Out found[n];
     std::int32_t where[n] = {};
     read_wide(x + first_in_window(s, at), best);
-    for_each_in_window(s, at, [&](std::int64_t element, int number) {
-      read_wide(x + element, value);
+    for_each_in_window<n>(s, at, x, [&](const Wide<T>(&value)[n], int number) {
       MW_UNROLL
       for (int c = 0; c < n; ++c) {
         where[c] = best[c] < value[c] ? number : where[c];
@@ -167,15 +189,68 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The same by tiles of 2 x 2 elements, where windows that move by 2 places have 3 or fewer along each dimension: all
+// that lie on a tile are two along each, and are read once for it, all at once.
+constexpr int kTile = 2;
+bool has_tiles(const Windows& w) { return w.stride == kTile && w.size <= kTile + 1; }
+
+template <class T, int n, class Number>
+__global__ void __launch_bounds__(kThreads)
+    gather_maxima_of_tiles(Pools s, std::int64_t items, const Number* where, const T* dy, T* dx) {
+  s.rows.stride = s.columns.stride = kTile;  // as has_tiles says: divisions by it become shifts
+  const int tile_rows = (s.rows.from + kTile - 1) / kTile, tile_columns = (s.columns.from + kTile - 1) / kTile;
+  for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
+    const Place at = place_of<n>(s, item, tile_rows, tile_columns);
+    const int top = at.row * kTile, left = at.column * kTile;
+    const int first_row = windows_with(s.rows, top).first, last_row = windows_with(s.rows, top + kTile - 1).last;
+    const int first_column = windows_with(s.columns, left).first;
+    const int last_column = windows_with(s.columns, left + kTile - 1).last;
+    T gradient[kTile][kTile][n];
+    Number best[kTile][kTile][n];
+    Range down[kTile] = {}, across[kTile] = {};
+    MW_UNROLL
+    for (int i = 0; i < kTile; ++i) {
+      if (first_row + i < last_row) down[i] = window_of(s.rows, first_row + i);
+      if (first_column + i < last_column) across[i] = window_of(s.columns, first_column + i);
+    }
+    MW_UNROLL
+    for (int i = 0; i < kTile; ++i) MW_UNROLL
+    for (int j = 0; j < kTile; ++j) {
+      if (first_row + i >= last_row || first_column + j >= last_column) continue;
+      const std::int64_t element = element_of(s, at, first_row + i, first_column + j, s.rows.to, s.columns.to);
+      read(where + element, best[i][j]);
+      read(dy + element, gradient[i][j]);
+    }
+    MW_UNROLL
+    for (int a = 0; a < kTile; ++a) MW_UNROLL
+    for (int b = 0; b < kTile; ++b) {
+      const int row = top + a, column = left + b;
+      if (row >= s.rows.from || column >= s.columns.from) continue;
+      Wide<T> sums[n] = {};
+      MW_UNROLL
+      for (int i = 0; i < kTile; ++i) MW_UNROLL
+      for (int j = 0; j < kTile; ++j) {
+        // A window that there is not has no elements.
+        if (row < down[i].first || row >= down[i].last || column < across[j].first || column >= across[j].last)
+          continue;
+        const int number = (row - down[i].first) * (across[j].last - across[j].first) + column - across[j].first;
+        MW_UNROLL
+        for (int c = 0; c < n; ++c)
+          if (static_cast<int>(best[i][j][c]) == number) sums[c] += static_cast<Wide<T>>(gradient[i][j][c]);
+      }
+      write_rounded(dx + element_of(s, at, row, column, s.rows.from, s.columns.from), sums);
+    }
+  }
+}
+
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads) average_windows(Pools s, std::int64_t items, const T* x, T* y) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
     const Place at = place_of<n>(s, item, s.rows.to, s.columns.to);
-    Wide<T> sums[n] = {}, value[n];
+    Wide<T> sums[n] = {};
     int count = 0;
-    for_each_in_window(s, at, [&](std::int64_t element, int) {
+    for_each_in_window<n>(s, at, x, [&](const Wide<T>(&value)[n], int) {
       ++count;
-      read_wide(x + element, value);
       MW_UNROLL
       for (int c = 0; c < n; ++c) sums[c] += value[c];
     });
@@ -204,10 +279,34 @@ __global__ void __launch_bounds__(kThreads) gather_averages(Pools s, std::int64_
   }
 }
 
+// The same where windows lie side by side: each hands its gradient to its own elements.
+bool lie_side_by_side(const Windows& w) { return w.stride == w.size && w.before == 0 && w.to * w.size >= w.from; }
+
+template <class T, int n>
+__global__ void __launch_bounds__(kThreads) spread_averages(Pools s, std::int64_t items, const T* dy, T* dx) {
+  for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
+    const Place at = place_of<n>(s, item, s.rows.to, s.columns.to);
+    const Range rows = window_of(s.rows, at.row), columns = window_of(s.columns, at.column);
+    const auto size = static_cast<Wide<T>>((rows.last - rows.first) * (columns.last - columns.first));
+    Wide<T> gradient[n];
+    read_wide(dy + element_of(s, at, at.row, at.column, s.rows.to, s.columns.to), gradient);
+    T shares[n];
+    MW_UNROLL
+    for (int c = 0; c < n; ++c) shares[c] = T(gradient[c] / size);
+    for (int i = rows.first; i < rows.last; ++i) {
+      T* next = dx + element_of(s, at, i, columns.first, s.rows.from, s.columns.from);
+      for (int j = columns.first; j < columns.last; ++j, next += s.channels) write(next, shares);
+    }
+  }
+}
+
 Pools pools_of(const PoolShape& s) {
   return {s.batch, s.channels, convolving::side_of(s.rows), convolving::side_of(s.columns)};
 }
 std::int64_t x_places(const PoolShape& s) { return s.batch * s.rows.from * s.columns.from; }
+std::int64_t x_tiles(const PoolShape& s) {
+  return s.batch * ceil_div(s.rows.from, kTile) * ceil_div(s.columns.from, kTile);
+}
 std::int64_t y_places(const PoolShape& s) { return s.batch * s.rows.to * s.columns.to; }
 
 // Calls start(n) with how many channels a thread has, a constant, where all arrays lie well.
@@ -237,8 +336,12 @@ void max_pool_backward_by(Stream stream, const T* x, const T* dy, T* dx, const P
       [&](auto n) {
         launch_items("max_pool_backward: maxima", find_maxima<T, n(), Number>, y_places(shape), n, shape, stream, x,
                      where);
-        launch_items("max_pool_backward", gather_maxima<T, n(), Number>, x_places(shape), n, shape, stream, where, dy,
-                     dx);
+        if (has_tiles(shape.rows) && has_tiles(shape.columns))
+          launch_items("max_pool_backward", gather_maxima_of_tiles<T, n(), Number>, x_tiles(shape), n, shape, stream,
+                       where, dy, dx);
+        else
+          launch_items("max_pool_backward", gather_maxima<T, n(), Number>, x_places(shape), n, shape, stream, where, dy,
+                       dx);
       },
       x, dy, dx, where);
 }
@@ -276,7 +379,10 @@ void average_pool_backward(Stream stream, const T* dy, T* dx, const PoolShape& s
   with_channels<T>(
       shape.channels,
       [&](auto n) {
-        launch_items("average_pool_backward", gather_averages<T, n()>, x_places(shape), n, shape, stream, dy, dx);
+        if (lie_side_by_side(shape.rows) && lie_side_by_side(shape.columns))
+          launch_items("average_pool_backward", spread_averages<T, n()>, y_places(shape), n, shape, stream, dy, dx);
+        else
+          launch_items("average_pool_backward", gather_averages<T, n()>, x_places(shape), n, shape, stream, dy, dx);
       },
       dy, dx);
 }

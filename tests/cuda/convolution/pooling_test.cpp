@@ -71,6 +71,9 @@ TYPED_TEST(CudaPooling, IsThatOfTheProcessorInBothDirections) {
   expect_right<T>("one number", {1, 1, windows(1, 1), windows(1, 1)});
   expect_right<T>("halves", {2, 16, windows(6, 2, 2), windows(8, 2, 2)});
   expect_right<T>("overlapping", {2, 24, windows(9, 3, 2, 1, 1), windows(11, 3, 2, 1, 1)});
+  expect_right<T>("overlapping, without padding", {2, 8, windows(8, 3, 2), windows(9, 3, 2)});
+  expect_right<T>("every other one", {2, 8, windows(8, 1, 2), windows(7, 1, 2)});
+  expect_right<T>("side by side, the last ones cut", {2, 16, windows(7, 2, 2, 0, 1), windows(8, 3, 3, 0, 1)});
   expect_right<T>("odd channels", {3, 5, windows(7, 3, 2, 1, 1), windows(5, 3, 1, 1, 1)});
   expect_right<T>("whole image", {3, 40, windows(7, 7), windows(7, 7)});
   expect_right<T>("windows of more than 255", {2, 8, windows(17, 17), windows(18, 16, 2)});
