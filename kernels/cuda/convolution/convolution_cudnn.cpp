@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/convolution/convolution.h"
+#include "kernels/cuda/layout/layout.h"
 
 namespace meshwright::kernels::cuda {
 
@@ -75,9 +76,10 @@ bool has_windows_of(const Windows& w) { return (w.from + 2 * w.before - w.size) 
 std::int64_t filter_elements(const ConvolutionShape& s) {
   return s.groups * s.rows.size * s.columns.size * s.in * s.out;
 }
+std::int64_t places_of_x(const ConvolutionShape& s) { return s.batch * s.rows.from * s.columns.from; }
 // Below 2^31 elements in each array, every size fits the int that cuDNN's descriptions take.
 bool fits(const ConvolutionShape& s) {
-  const std::int64_t x = s.batch * s.rows.from * s.columns.from * s.groups * s.in;
+  const std::int64_t x = places_of_x(s) * s.groups * s.in;
   const std::int64_t y = s.batch * s.rows.to * s.columns.to * s.groups * s.out;
   return std::max({x, y, filter_elements(s)}) <= std::numeric_limits<std::int32_t>::max();
 }
@@ -180,11 +182,46 @@ Plan planned(cudnnHandle_t library, ConvolutionPass pass, const ConvolutionShape
   return plan;
 }
 
+// Tensor cores take 16-bit channels by eights. An image, which has fewer, is given zeros for the others: to read them
+// costs less than to go without tensor cores.
+constexpr std::int64_t kChannels = 8;
 template <class T>
-std::size_t filter_bytes(const ConvolutionShape& s) {
-  const std::size_t bytes = static_cast<std::size_t>(filter_elements(s)) * sizeof(T);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+ConvolutionShape padded(ConvolutionPass pass, ConvolutionShape shape) {
+  if (sizeof(T) == 2 && shape.groups == 1 && shape.in < kChannels && pass != ConvolutionPass::BackwardInput)
+    shape.in = kChannels;
+  return shape;
 }
+
+// Hands out a workspace, piece by piece; of none it counts the bytes.
+class Room {
+ public:
+  explicit Room(void* begin) : begin_(static_cast<unsigned char*>(begin)) {}
+  template <class T>
+  T* take(std::int64_t elements) {
+    const std::size_t at = bytes_;
+    bytes_ += (static_cast<std::size_t>(elements) * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    return begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + at);
+  }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+ private:
+  unsigned char* begin_;
+  std::size_t bytes_ = 0;
+};
+
+// A pass's own arrays: the filters as cuDNN has them, and where x is padded, x and the filters without padding. The
+// algorithm's bytes come last.
+template <class T>
+struct Own {
+  T *filters, *unpadded = nullptr, *x = nullptr;
+
+  Own(Room& room, const ConvolutionShape& shape, const ConvolutionShape& by_library)
+      : filters(room.take<T>(filter_elements(by_library))) {
+    if (by_library.in == shape.in) return;
+    unpadded = room.take<T>(filter_elements(shape));
+    x = room.take<T>(places_of_x(shape) * by_library.in);
+  }
+};
 
 }  // namespace
 
@@ -219,48 +256,66 @@ bool CudnnConvolutions::runs(ConvolutionPass pass, const ConvolutionShape& shape
     return false;
   } else {
     // Groups of few channels have kernels here that read no more than they must.
-    if (has_narrow_groups(shape) || !fits(shape)) return false;
+    const ConvolutionShape by_library = padded<T>(pass, shape);
+    if (has_narrow_groups(shape) || !fits(by_library)) return false;
     if (!has_windows_of(shape.rows) || !has_windows_of(shape.columns)) return false;
-    return state_->plan(pass, kType<T>, shape).exists;
+    return state_->plan(pass, kType<T>, by_library).exists;
   }
 }
 
 template <class T>
 std::size_t CudnnConvolutions::workspace(ConvolutionPass pass, const ConvolutionShape& shape) {
-  return filter_bytes<T>(shape) + state_->plan(pass, kType<T>, shape).bytes;
+  const ConvolutionShape by_library = padded<T>(pass, shape);
+  Room room(nullptr);
+  const Own<T> own(room, shape, by_library);
+  return room.bytes() + state_->plan(pass, kType<T>, by_library).bytes;
 }
 
 template <class T>
 void CudnnConvolutions::run(Stream stream, ConvolutionPass pass, const ConvolutionShape& shape, const T* first,
                             const T* second, T* result, void* workspace) {
-  const Plan& plan = state_->plan(pass, kType<T>, shape);
+  const ConvolutionShape by_library = padded<T>(pass, shape);
+  const Plan& plan = state_->plan(pass, kType<T>, by_library);
   if (!plan.exists) throw Failure("a convolution that cuDNN does not run");
   const cudnnHandle_t library = state_->library.get();
   check(cudnnSetStream(library, static_cast<cudaStream_t>(stream.handle)), "a change of stream");
-  // The workspace begins with the filters as cuDNN wants them; the algorithm's own bytes follow at a multiple of 256.
-  T* const filters = static_cast<T*>(workspace);
-  void* const room = static_cast<unsigned char*>(workspace) + filter_bytes<T>(shape);
-  const std::int64_t line = shape.rows.size * shape.columns.size * shape.in;
+  Room space(workspace);
+  const Own<T> own(space, shape, by_library);
+  auto* const room = space.take<unsigned char>(static_cast<std::int64_t>(plan.bytes));
+  const std::int64_t taps = shape.rows.size * shape.columns.size, line = taps * shape.in;
+  const bool pads = own.x != nullptr;
+  T* const turned = pads ? own.unpadded : own.filters;
   const float one = 1.0f, zero = 0.0f;
+  const auto pad = [&](const T* from, T* to, std::int64_t rows) {
+    pad_rows(stream, from, to, {.rows = rows, .length = shape.in, .width = by_library.in, .start = 0}, T(Wide<T>(0)));
+  };
+  if (pass == ConvolutionPass::BackwardInput) {
+    transpose_filters(stream, first, own.filters, shape.groups, line, shape.out);
+    check(cudnnConvolutionBackwardData(library, &one, plan.w.get(), own.filters, plan.y.get(), second,
+                                       plan.windows.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm),
+                                       room, plan.bytes, &zero, plan.x.get(), result),
+          "a convolution's backward to its input");
+    return;
+  }
+  if (pads) pad(first, own.x, places_of_x(shape));
+  const T* const x = pads ? own.x : first;
   if (pass == ConvolutionPass::Forward) {
-    transpose_filters(stream, second, filters, shape.groups, line, shape.out);
-    check(cudnnConvolutionForward(library, &one, plan.x.get(), first, plan.w.get(), filters, plan.windows.get(),
+    transpose_filters(stream, second, turned, shape.groups, line, shape.out);
+    if (pads) pad(turned, own.filters, shape.out * taps);
+    check(cudnnConvolutionForward(library, &one, plan.x.get(), x, plan.w.get(), own.filters, plan.windows.get(),
                                   static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), room, plan.bytes, &zero,
                                   plan.y.get(), result),
           "a convolution");
-  } else if (pass == ConvolutionPass::BackwardInput) {
-    transpose_filters(stream, first, filters, shape.groups, line, shape.out);
-    check(cudnnConvolutionBackwardData(library, &one, plan.w.get(), filters, plan.y.get(), second, plan.windows.get(),
-                                       static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), room, plan.bytes,
-                                       &zero, plan.x.get(), result),
-          "a convolution's backward to its input");
   } else {
     // dw comes as (out, row, column, in) and is turned afterwards.
-    check(cudnnConvolutionBackwardFilter(library, &one, plan.x.get(), first, plan.y.get(), second, plan.windows.get(),
+    check(cudnnConvolutionBackwardFilter(library, &one, plan.x.get(), x, plan.y.get(), second, plan.windows.get(),
                                          static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), room, plan.bytes,
-                                         &zero, plan.w.get(), filters),
+                                         &zero, plan.w.get(), own.filters),
           "a convolution's backward to its weight");
-    transpose_filters(stream, filters, result, shape.groups, shape.out, line);
+    if (pads)
+      copy_rows(stream, own.filters, turned,
+                {.rows = shape.out * taps, .length = shape.in, .from_stride = by_library.in, .to_stride = shape.in});
+    transpose_filters(stream, turned, result, shape.groups, shape.out, line);
   }
 }
 

@@ -151,6 +151,19 @@ __global__ void __launch_bounds__(kThreads) pad_kernel(const Word* x, Word* out,
   }
 }
 
+// The same where only the rows of out are whole packs: these are made of single elements.
+template <class T>
+__global__ void __launch_bounds__(kThreads) pad_narrow_kernel(const T* x, T* out, std::int64_t count, Divider packs,
+                                                              std::int64_t length, std::int64_t start, T value) {
+  for (std::int64_t i = thread_of_grid(); i < count; i += threads_of_grid()) {
+    const std::int64_t row = packs.quotient(i), first = (i - row * packs.divisor) * kPack<T> - start;
+    Pack<T, kPack<T>> pack;
+    MW_UNROLL for (int e = 0; e < kPack<T>; ++e) pack.of[e] =
+        first + e >= 0 && first + e < length ? x[row * length + first + e] : value;
+    store(out + i * kPack<T>, pack);
+  }
+}
+
 template <class Word, class T>
 void pad_words(Stream stream, const T* x, T* out, const RowPadding& p, T value) {
   // All elements of a word get the same value: it does not matter where in a row a word begins.
@@ -175,12 +188,15 @@ void copy_rows(Stream stream, const T* from, T* to, const RowCopy& copy) {
 
 template <class T>
 void pad_rows(Stream stream, const T* x, T* out, const RowPadding& p, T value) {
-  bool wide = is_aligned(x, 16) && is_aligned(out, 16);
-  for (const std::int64_t elements : {p.length, p.width, p.start}) wide = wide && elements % kPack<T> == 0;
-  if (wide)
+  const auto is_whole = [](std::int64_t elements) { return elements % kPack<T> == 0; };
+  const std::int64_t packs = p.rows * p.width / kPack<T>;
+  if (!is_whole(p.width) || !is_aligned(out, 16))
+    pad_words<typename WordOf<sizeof(T)>::type>(stream, x, out, p, value);
+  else if (is_whole(p.length) && is_whole(p.start) && is_aligned(x, 16))
     pad_words<Pack<std::uint32_t, 4>>(stream, x, out, p, value);
   else
-    pad_words<typename WordOf<sizeof(T)>::type>(stream, x, out, p, value);
+    launch("pad", pad_narrow_kernel<T>, blocks_for(packs, kThreads), {kThreads}, 0, stream, x, out, packs,
+           Divider(p.width / kPack<T>), p.length, p.start, value);
 }
 
 template <class T>

@@ -231,6 +231,7 @@ TYPED_TEST(CudaConvolution, OfCudnnIsThatOfTheProcessorAndTheSameEveryTime) {
   CudnnConvolutions library(false);
   for (const ConvolutionShape& s : {ConvolutionShape{2, 1, 64, 32, windows(9, 3, 1, 1, 1), windows(8, 3, 1, 1, 1)},
                                     ConvolutionShape{2, 1, 32, 64, windows(9, 3, 2, 1, 1), windows(8, 3, 2, 1, 1)},
+                                    ConvolutionShape{2, 1, 3, 32, windows(15, 7, 2, 3, 3), windows(16, 7, 2, 3, 3)},
                                     ConvolutionShape{2, 2, 32, 16, windows(9, 3, 1, 1, 1), windows(8, 3, 2, 1, 1)}}) {
     const Example<T> example{s};
     if (library.runs<T>(Pass::Forward, s)) {
