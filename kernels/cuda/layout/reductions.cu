@@ -2,6 +2,7 @@
 // The reductions of kernels/cuda/layout/layout.h.
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/cuda/layout/box.h"
 #include "kernels/cuda/layout/layout.h"
@@ -106,22 +107,26 @@ __global__ void __launch_bounds__(kThreads)
       const T* from = x + offsets_of(r.kept, result).a;
       W folded[kElements];
       MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] = total;
-      for (std::int64_t term = begin + lane; term < end; term += kAtOnce * kLanes) {
-        Pack<T, kElements> read[kAtOnce] = {};
-        MW_UNROLL for (int k = 0; k < kAtOnce; ++k) {
-          const std::int64_t at = term + k * kLanes;
-          if (at >= end) continue;
-          std::int64_t offset = at * kElements;
-          if (r.reduced.rank > 0) {
-            const std::int64_t outer = r.inner.quotient(at);
-            offset = offsets_of(r.reduced, outer).a + (at - outer * r.inner.divisor) * kElements;
-          }
-          read[k] = load_anywhere<kElements>(from + offset, aligned);
+      // The terms in one order, however many are read at once.
+      const auto fold_terms = [&](auto at_once, auto read_at) {
+        constexpr int kTurn = decltype(at_once)::value;
+        for (std::int64_t term = begin + lane; term < end; term += kTurn * kLanes) {
+          Pack<T, kElements> read[kTurn] = {};
+          MW_UNROLL for (int k = 0; k < kTurn; ++k) if (term + k * kLanes < end) read[k] = read_at(term + k * kLanes);
+          MW_UNROLL for (int k = 0; k < kTurn; ++k) if (term + k * kLanes < end)
+              MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] =
+                  Fold::of(folded[e], Fold::term(static_cast<W>(read[k].of[e])));
         }
-        MW_UNROLL for (int k = 0; k < kAtOnce; ++k) if (term + k * kLanes < end)
-            MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] =
-                Fold::of(folded[e], Fold::term(static_cast<W>(read[k].of[e])));
-      }
+      };
+      if (aligned && r.reduced.rank == 0)
+        fold_terms(std::integral_constant<int, 2 * kAtOnce>{},
+                   [&](std::int64_t at) { return load<kElements>(from + at * kElements); });
+      else
+        fold_terms(std::integral_constant<int, kAtOnce>{}, [&](std::int64_t at) {
+          const std::int64_t outer = r.inner.quotient(at);
+          const std::int64_t offset = offsets_of(r.reduced, outer).a + (at - outer * r.inner.divisor) * kElements;
+          return load_anywhere<kElements>(from + offset, aligned);
+        });
       MW_UNROLL for (int e = 0; e < kElements; ++e) total = Fold::of(total, folded[e]);
     }
     total = fold_lanes<Fold, kLanes>(total);
