@@ -32,10 +32,13 @@ MW_DEVICE void find_angles(const RotaryShape& shape, std::int64_t s, std::int64_
   }
 }
 
+constexpr int kTurn = 4;  // heads that a thread has under way at once
+
 // Block (x, y) has positions x, x + gridDim.x, ... of the heads that are y-th of gridDim.y parts of (batch, heads); a
-// head is `lanes` threads'.
+// head is `lanes` threads', each of which has n pairs or none of the kPairs that are turned at a time.
 template <class T, int n>
-__global__ void __launch_bounds__(kThreads) rotary_kernel(const T* x, T* out, RotaryShape shape, bool back, int lanes) {
+__global__ void __launch_bounds__(kThreads, 3)
+    rotary_kernel(const T* x, T* out, RotaryShape shape, bool back, int lanes) {
   using W = Wide<T>;
   MW_SHARED Angles<W> angles;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
@@ -47,36 +50,54 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(const T* x, T* out, Ro
   for (std::int64_t s = blockIdx.x; s < shape.seq; s += gridDim.x)
     // `begin == 0`: with no rotated elements, one turn still copies the others.
     for (std::int64_t begin = 0; begin < half || begin == 0; begin += kPairs) {
-      const std::int64_t end = begin + kPairs < half ? begin + kPairs : half;
+      const std::int64_t end = begin + kPairs < half ? begin + kPairs : half, j = begin + lane * n;
+      const auto place = [&](unsigned head) {
+        return ((head / heads * shape.seq + s) * shape.heads + head % heads) * shape.head_dim;
+      };
+      // A pair is the elements j and j + half, not two neighbours.
+      T left[kTurn][n], right[kTurn][n];
+      const auto read = [&](unsigned first) {
+        MW_UNROLL
+        for (unsigned k = 0; k < kTurn; ++k) {
+          const unsigned head = first + k * groups;
+          if (head >= last || j >= end) continue;
+          load_pack<n>(x + place(head) + j, left[k]);
+          load_pack<n>(x + place(head) + j + half, right[k]);
+        }
+      };
+      unsigned first = part * blockIdx.y + threadIdx.x / static_cast<unsigned>(lanes);
+      read(first);  // on its way while the angles are computed
       find_angles(shape, s, begin, end, back, angles);
       __syncthreads();
-      for (unsigned head = part * blockIdx.y + threadIdx.x / static_cast<unsigned>(lanes); head < last;
-           head += groups) {
-        const std::int64_t at = ((head / heads * shape.seq + s) * shape.heads + head % heads) * shape.head_dim;
-        for (std::int64_t j = begin + lane * n; j < end; j += static_cast<std::int64_t>(lanes) * n) {
-          T left[n], right[n];
-          W cosine[n], sine[n];
-          // A pair is the elements j and j + half, not two neighbours.
-          load_pack<n>(x + at + j, left);
-          load_pack<n>(x + at + j + half, right);
+      for (; first < last; first += kTurn * groups, read(first)) {
+        W cosine[n], sine[n];
+        if (j < end) {
           load_pack<n>(angles.cosine + (j - begin), cosine);
           load_pack<n>(angles.sine + (j - begin), sine);
-          MW_UNROLL
-          for (int i = 0; i < n; ++i) {
-            const W a = widened(left[i]), b = widened(right[i]);
-            left[i] = T(a * cosine[i] - b * sine[i]);
-            right[i] = T(b * cosine[i] + a * sine[i]);
-          }
-          store_pack<n>(out + at + j, left);
-          store_pack<n>(out + at + j + half, right);
         }
-        // The first turn also copies what is not rotated; in place nothing is to be copied.
-        if (begin > 0 || x == out) continue;
-        for (std::int64_t j = shape.rotary_dims + lane * n; j < shape.head_dim;
-             j += static_cast<std::int64_t>(lanes) * n) {
-          T same[n];
-          load_pack<n>(x + at + j, same);
-          store_pack<n>(out + at + j, same);
+        MW_UNROLL
+        for (unsigned k = 0; k < kTurn; ++k) {
+          const unsigned head = first + k * groups;
+          if (head >= last) continue;
+          const std::int64_t at = place(head);
+          if (j < end) {
+            MW_UNROLL
+            for (int i = 0; i < n; ++i) {
+              const W a = widened(left[k][i]), b = widened(right[k][i]);
+              left[k][i] = T(a * cosine[i] - b * sine[i]);
+              right[k][i] = T(b * cosine[i] + a * sine[i]);
+            }
+            store_pack<n>(out + at + j, left[k]);
+            store_pack<n>(out + at + j + half, right[k]);
+          }
+          // The first turn also copies what is not rotated; in place nothing is to be copied.
+          if (begin > 0 || x == out) continue;
+          for (std::int64_t rest = shape.rotary_dims + lane * n; rest < shape.head_dim;
+               rest += static_cast<std::int64_t>(lanes) * n) {
+            T same[n];
+            load_pack<n>(x + at + rest, same);
+            store_pack<n>(out + at + rest, same);
+          }
         }
       }
       // The next turn overwrites the angles.
