@@ -162,25 +162,35 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block has a row of the mask. Index: of the elements of a row.
+// Rows of the mask go to the blocks in turns. A thread has the same places of each of its rows, so that it divides once
+// for all of them. Index: of the elements of a row.
 template <class T, int n, class Index>
 __global__ void __launch_bounds__(kThreads) one_hot_kernel(const std::int32_t* slots, T* mask, std::int64_t rows,
                                                            Index size, Index experts, std::int64_t first) {
-  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x)
-    for (Index begin = static_cast<Index>(threadIdx.x) * n; begin < size; begin += static_cast<Index>(blockDim.x) * n) {
-      Index slot = begin / experts, expert = begin % experts;
+  for (Index begin = static_cast<Index>(threadIdx.x) * n; begin < size; begin += static_cast<Index>(blockDim.x) * n) {
+    Index expert[n];
+    std::int32_t wanted[n];  // slots of the whole are 32 bits
+    Index slot = begin / experts, next = begin % experts;
+    MW_UNROLL
+    for (int i = 0; i < n; ++i) {
+      expert[i] = next;
+      wanted[i] = static_cast<std::int32_t>(first + static_cast<std::int64_t>(slot));
+      if (++next == experts) {
+        next = 0;
+        ++slot;
+      }
+    }
+#ifdef __CUDACC__
+#pragma unroll 2
+#endif
+    for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+      const std::int32_t* given = slots + row * experts;
       T hot[n];
       MW_UNROLL
-      for (int i = 0; i < n; ++i) {
-        const std::int64_t given = slots[row * experts + expert];
-        hot[i] = T(Wide<T>(given >= 0 && given - first == static_cast<std::int64_t>(slot) ? 1 : 0));
-        if (++expert == experts) {
-          expert = 0;
-          ++slot;
-        }
-      }
+      for (int i = 0; i < n; ++i) hot[i] = T(Wide<T>(given[expert[i]] == wanted[i] ? 1 : 0));
       store_pack<n>(mask + row * static_cast<std::int64_t>(size) + begin, hot);
     }
+  }
 }
 
 }  // namespace
