@@ -52,6 +52,10 @@ TYPED_TEST(CudaMixture, TokensTakeTheProcessorsSlots) {
     expect_slots<TypeParam>(whole_numbers(count, 2, 0, 3), shape, top_k);  // of equal scores the first
     expect_slots<TypeParam>(same(count, 0.0), shape, top_k);               // all to the same
   }
+  // More experts than a lane keeps in mind, of which the last are chosen.
+  Values rising;
+  for (std::int64_t i = 0; i < 3 * 2200; ++i) rising.push_back(static_cast<double>(i % 2200 / 50));
+  expect_slots<TypeParam>(rising, {1, 3, 2200, 2, 1}, 5);
 }
 
 TYPED_TEST(CudaMixture, ScoresThatAreNoNumbersChooseAsOnTheProcessor) {
