@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "kernels/cuda/blocks/packs.h"
+#include "kernels/cuda/layout/box.h"
 #include "kernels/cuda/tokens/mixture.h"
 
 namespace meshwright::kernels::cuda {
@@ -35,16 +36,24 @@ MW_DEVICE int first_of(std::uint32_t lanes) {
 // The buffer is written by its rows, each once, rather than by the tokens: free slots get their zeros in the same pass.
 // For that each slot must know its token.
 //
-// holders (expert, batch, capacity): 1 + the number in its batch row of the token whose slot it is, else 0 as before.
-__global__ void __launch_bounds__(kThreads)
+// holders (expert, batch, capacity): 1 + the number in its batch row of the token whose slot it is, else 0. A block has
+// the slots of an expert for a batch row.
+constexpr int kHolderThreads = 1024;
+__global__ void __launch_bounds__(kHolderThreads)
     find_holders(const std::int32_t* slots, std::int32_t* holders, MixtureShape shape) {
-  const std::int64_t all = shape.batch * shape.seq * shape.experts;
-  for (std::int64_t i = thread_of_grid(); i < all; i += threads_of_grid()) {
-    const std::int64_t slot = slots[i];
-    if (slot < 0 || slot >= shape.capacity) continue;
-    const std::int64_t expert = i % shape.experts, token = i / shape.experts;
-    const std::int64_t b = token / shape.seq, s = token % shape.seq;
-    holders[(expert * shape.batch + b) * shape.capacity + slot] = static_cast<std::int32_t>(s + 1);
+  const std::int64_t pairs = shape.experts * shape.batch;
+  for (std::int64_t pair = blockIdx.x; pair < pairs; pair += gridDim.x) {
+    std::int32_t* const own = holders + pair * shape.capacity;
+    const std::int32_t* const given = slots + pair % shape.batch * shape.seq * shape.experts + pair / shape.batch;
+    for (std::int64_t slot = threadIdx.x; slot < shape.capacity; slot += kHolderThreads) own[slot] = 0;
+    __syncthreads();
+#ifdef __CUDACC__
+#pragma unroll 4
+#endif
+    for (std::int64_t s = threadIdx.x; s < shape.seq; s += kHolderThreads) {
+      const std::int64_t slot = given[s * shape.experts];
+      if (slot >= 0 && slot < shape.capacity) own[slot] = static_cast<std::int32_t>(s + 1);
+    }
   }
 }
 
@@ -53,16 +62,20 @@ constexpr int kTurn = 4;
 
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads)
-    scatter_kernel(const T* tokens, const std::int32_t* holders, const T* weights, T* buffer, MixtureShape shape) {
+    scatter_kernel(const T* tokens, const std::int32_t* holders, const T* weights, T* buffer, MixtureShape shape,
+                   Divider capacity, Divider batch) {
   using W = Wide<T>;
   const RowsOfWarp own;
   const std::int64_t rows = shape.experts * shape.batch * shape.capacity;
+  std::int64_t next = own.first < rows ? holders[own.first] : 0;
   for (std::int64_t row = own.first; row < rows; row += own.stride) {
-    const std::int64_t holder = holders[row];
+    const std::int64_t holder = next;
+    if (row + own.stride < rows) next = holders[row + own.stride];  // before it is waited for
     // `pair` is expert * batch + batch row, the outer dimensions of the buffer.
-    const std::int64_t pair = row / shape.capacity, token = pair % shape.batch * shape.seq + holder - 1;
+    const std::int64_t pair = capacity.quotient(row), expert = batch.quotient(pair);
+    const std::int64_t token = (pair - expert * shape.batch) * shape.seq + holder - 1;
     W weight = W(1);
-    if (holder > 0 && weights != nullptr) weight = widened(weights[token * shape.experts + pair / shape.batch]);
+    if (holder > 0 && weights != nullptr) weight = widened(weights[token * shape.experts + expert]);
     for (std::int64_t column = own.lane * n; column < shape.embed; column += kTurn * kWarp * n) {
       // Stays 0 where the slot is free.
       T x[kTurn][n] = {};
@@ -86,7 +99,8 @@ __global__ void __launch_bounds__(kThreads)
 // experts; every lane of the warp comes to each.
 template <class Visit>
 MW_DEVICE void each_taken(const std::int32_t* slots, std::int64_t token, int lane, const MixtureShape& shape,
-                          Visit visit) {
+                          const Divider& seq, Visit visit) {
+  const std::int64_t row = seq.quotient(token);
   for (std::int64_t begin = 0; begin < shape.experts; begin += kWarp) {
     const std::int32_t own = begin + lane < shape.experts ? slots[token * shape.experts + begin + lane] : -1;
     std::uint32_t taken = lanes_that(own >= 0 && own < shape.capacity);
@@ -95,14 +109,14 @@ MW_DEVICE void each_taken(const std::int32_t* slots, std::int64_t token, int lan
       const int source = first_of(taken);
       const std::int32_t slot = __shfl_sync(kAllLanes, own, source);
       const std::int64_t expert = begin + source;
-      visit(expert, ((expert * shape.batch + token / shape.seq) * shape.capacity + slot) * shape.embed);
+      visit(expert, ((expert * shape.batch + row) * shape.capacity + slot) * shape.embed);
     }
   }
 }
 
 template <class T, int n>
-__global__ void __launch_bounds__(kThreads)
-    gather_kernel(const T* buffer, const std::int32_t* slots, const T* weights, T* tokens, MixtureShape shape) {
+__global__ void __launch_bounds__(kThreads) gather_kernel(const T* buffer, const std::int32_t* slots, const T* weights,
+                                                          T* tokens, MixtureShape shape, Divider seq) {
   using W = Wide<T>;
   const RowsOfWarp own;
   for (std::int64_t token = own.first; token < shape.batch * shape.seq; token += own.stride)
@@ -110,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
     for (std::int64_t turn = 0; turn < shape.embed; turn += kTurn * kWarp * n) {
       const std::int64_t column = turn + own.lane * n;
       W sum[kTurn][n] = {};
-      each_taken(slots, token, own.lane, shape, [&](std::int64_t expert, std::int64_t offset) {
+      each_taken(slots, token, own.lane, shape, seq, [&](std::int64_t expert, std::int64_t offset) {
         const W weight = weights == nullptr ? W(1) : widened(weights[token * shape.experts + expert]);
         T x[kTurn][n] = {};
         MW_UNROLL
@@ -133,7 +147,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads)
-    gather_weights_kernel(const T* buffer, const std::int32_t* slots, const T* dout, T* dweights, MixtureShape shape) {
+    gather_weights_kernel(const T* buffer, const std::int32_t* slots, const T* dout, T* dweights, MixtureShape shape,
+                          Divider seq) {
   using W = Wide<T>;
   const RowsOfWarp own;
   for (std::int64_t token = own.first; token < shape.batch * shape.seq; token += own.stride) {
@@ -142,7 +157,7 @@ __global__ void __launch_bounds__(kThreads)
       const std::int32_t slot = slots[token * shape.experts + e];
       if (slot < 0 || slot >= shape.capacity) dweights[token * shape.experts + e] = T(W(0));
     }
-    each_taken(slots, token, own.lane, shape, [&](std::int64_t expert, std::int64_t offset) {
+    each_taken(slots, token, own.lane, shape, seq, [&](std::int64_t expert, std::int64_t offset) {
       W sum = W(0);
       for (std::int64_t column = own.lane * n; column < shape.embed; column += kTurn * kWarp * n) {
         T x[kTurn][n] = {}, y[kTurn][n] = {};
@@ -170,12 +185,11 @@ template <class T>
 void scatter_tokens(Stream stream, const T* tokens, const std::int32_t* slots, const T* weights, T* buffer,
                     MixtureShape shape, std::int32_t* workspace) {
   const std::int64_t rows = shape.experts * shape.batch * shape.capacity;
-  clear(workspace, static_cast<std::size_t>(rows) * sizeof(std::int32_t), stream);
-  launch("find_holders", find_holders, blocks_for(shape.batch * shape.seq * shape.experts, kThreads), {kThreads}, 0,
-         stream, slots, workspace, shape);
+  launch("find_holders", find_holders, blocks_for(shape.experts * shape.batch, 1), {kHolderThreads}, 0, stream, slots,
+         workspace, shape);
   with_packs<T>(shape.embed, tokens, buffer, [&](auto n) {
     launch("scatter_tokens", scatter_kernel<T, decltype(n)::value>, blocks_of_warps(rows), {kThreads}, 0, stream,
-           tokens, workspace, weights, buffer, shape);
+           tokens, workspace, weights, buffer, shape, Divider(shape.capacity), Divider(shape.batch));
   });
 }
 
@@ -184,7 +198,7 @@ void gather_tokens(Stream stream, const T* buffer, const std::int32_t* slots, co
                    MixtureShape shape) {
   with_packs<T>(shape.embed, buffer, tokens, [&](auto n) {
     launch("gather_tokens", gather_kernel<T, decltype(n)::value>, blocks_of_warps(shape.batch * shape.seq), {kThreads},
-           0, stream, buffer, slots, weights, tokens, shape);
+           0, stream, buffer, slots, weights, tokens, shape, Divider(shape.seq));
   });
 }
 
@@ -193,7 +207,8 @@ void gather_weights_backward(Stream stream, const T* buffer, const std::int32_t*
                              MixtureShape shape) {
   with_packs<T>(shape.embed, buffer, dout, [&](auto n) {
     launch("gather_weights_backward", gather_weights_kernel<T, decltype(n)::value>,
-           blocks_of_warps(shape.batch * shape.seq), {kThreads}, 0, stream, buffer, slots, dout, dweights, shape);
+           blocks_of_warps(shape.batch * shape.seq), {kThreads}, 0, stream, buffer, slots, dout, dweights, shape,
+           Divider(shape.seq));
   });
 }
 
