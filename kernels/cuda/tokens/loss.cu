@@ -190,7 +190,7 @@ void with_rows(std::int64_t rows, std::int64_t width, Action action) {
 
 // --- sums of everything ---
 
-constexpr int kPartials = 1024, kTermsOfThread = 8;  // at most, and at least where there are as many
+constexpr int kPartials = 1024;  // at most
 
 template <class T>
 struct CrossEntropyTerm {
@@ -257,8 +257,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Term, class Out, class W>
 void add_up(const char* name, Stream stream, Term term, std::int64_t terms, LossFactor<W> factor, Out* out,
             void* workspace) {
-  const std::int64_t wanted = blocks_for(terms, kThreads * kTermsOfThread).x,
-                     blocks = wanted < kPartials ? wanted : kPartials;
+  const std::int64_t wanted = blocks_for(terms, kThreads).x, blocks = wanted < kPartials ? wanted : kPartials;
   auto* partials = static_cast<double*>(workspace);
   launch(name, add_terms<Term>, {blocks}, {kThreads}, 0, stream, term, terms, partials);
   launch(name, add_partials<Out, W>, {1}, {kThreads}, 0, stream, partials, blocks, factor, out);
