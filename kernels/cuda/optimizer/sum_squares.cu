@@ -23,7 +23,7 @@ std::int64_t partial_sums(std::int64_t n) {
 // block `part` of `parts` adds up, for its first thread.
 template <class T>
 MW_DEVICE double squares_of_part(const T* x, std::int64_t n, std::int64_t part, std::int64_t parts) {
-  constexpr int kGroup = group_of<T>(), kTurn = 2;
+  constexpr int kGroup = group_of<T>(), kTurn = 4;
   using Squared = std::conditional_t<sizeof(T) == 2, float, double>;
   MW_SHARED double scratch[kWarp];
   const bool well = lies_well<kGroup>(x);
@@ -48,7 +48,7 @@ MW_DEVICE double squares_of_part(const T* x, std::int64_t n, std::int64_t part, 
       sums[k] += static_cast<double>(sum);
     }
   }
-  double sum = sums[0] + sums[1];
+  double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   // The last n % kGroup elements, fewer than a block has threads, are part 0's.
   if (part == 0 && threadIdx.x < n - groups * kGroup) {
     const auto value = static_cast<double>(x[groups * kGroup + threadIdx.x]);
