@@ -6,6 +6,7 @@
 // The first time a shape is seen cuDNN is asked for the algorithms it thinks fastest; the first that is deterministic,
 // sums the products of the definition (no Winograd, no Fourier transforms) and fits into the room is kept. Filters go
 // to cuDNN's order, (groups, out, rows.size, columns.size, in), and their gradients come from it, in the workspace.
+// There, too, an x of fewer than eight 16-bit channels gets zeros for the others.
 #pragma once
 
 #include <cstddef>

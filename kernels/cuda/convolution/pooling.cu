@@ -6,12 +6,12 @@
 
 #include "kernels/cuda/blocks/groups.h"
 #include "kernels/cuda/convolution/convolution_walks.h"
+#include "kernels/cuda/layout/box.h"
 
 namespace meshwright::kernels::cuda {
 
 namespace {
 
-using convolving::last_digit;
 using convolving::Side;
 
 constexpr int kThreads = 256;
@@ -21,28 +21,20 @@ constexpr int kChannels = 16 / static_cast<int>(sizeof(T));
 struct Pools {
   std::int64_t batch, channels;
   Side rows, columns;
+  Divider item_groups, item_columns, item_rows;  // threads of a place; places of an image, one for each
 };
 
-// A place of x or y, which have `rows` x `columns` of them, and the first channel of a thread there.
+// A place of x or y, or a tile, and the first channel of a thread there.
 struct Place {
   std::int64_t image, channel;
   int row, column;
 };
 template <int n>
-MW_DEVICE Place place_of(const Pools& s, std::int64_t item, int rows, int columns) {
-  const std::int64_t groups = s.channels / n;
-  Place at{};
-  // last_digit divides in 32 bits where the number allows, which takes a fraction of a 64-bit division.
-  if (groups < (std::int64_t{1} << 31)) {
-    at.channel = static_cast<std::int64_t>(last_digit(item, static_cast<int>(groups))) * n;
-  } else {
-    at.channel = item % groups * n;
-    item /= groups;
-  }
-  at.column = last_digit(item, columns);
-  at.row = last_digit(item, rows);
-  at.image = item;
-  return at;
+MW_DEVICE Place place_of(const Pools& s, std::int64_t item) {
+  const std::int64_t place = s.item_groups.quotient(item), row = s.item_columns.quotient(place);
+  const std::int64_t image = s.item_rows.quotient(row);
+  return {image, (item - place * s.item_groups.divisor) * n, static_cast<int>(row - image * s.item_rows.divisor),
+          static_cast<int>(place - row * s.item_columns.divisor)};
 }
 MW_DEVICE std::int64_t element_of(const Pools& s, const Place& at, int row, int column, int rows, int columns) {
   return ((at.image * rows + row) * columns + column) * s.channels + at.channel;
@@ -78,7 +70,7 @@ MW_DEVICE void read(const T* from, T (&to)[n]) {
 template <int n, class T>
 MW_DEVICE void write(T* to, const T (&from)[n]) {
   if constexpr (kAtOnce<n, T>) {
-    store(to, from);
+    store_global(to, from);
   } else {
     for (int c = 0; c < n; ++c) to[c] = from[c];
   }
@@ -106,19 +98,17 @@ template <int n, class T, class Visit>
 MW_DEVICE void for_each_in_window(const Pools& s, const Place& at, const T* x, Visit visit) {
   const Range rows = window_of(s.rows, at.row), columns = window_of(s.columns, at.column);
   const int width = columns.last - columns.first, count = (rows.last - rows.first) * width;
-  const std::int64_t to_next_row = (s.columns.from - width) * s.channels;
+  const std::int64_t to_next_row = (s.columns.from - width + 1) * s.channels;
   const T* next = x + element_of(s, at, rows.first, columns.first, s.rows.from, s.columns.from);
   int left_of_row = width;
   for (int begin = 0; begin < count; begin += kBatch) {
     T values[kBatch][n];
     MW_UNROLL
     for (int k = 0; k < kBatch; ++k) {
-      if (begin + k >= count) continue;
-      read(next, values[k]);
-      next += s.channels;
-      if (--left_of_row > 0) continue;
-      left_of_row = width;
-      next += to_next_row;
+      if (begin + k < count) read(next, values[k]);
+      const bool ends_row = --left_of_row == 0;
+      next += ends_row ? to_next_row : s.channels;
+      left_of_row = ends_row ? width : left_of_row;
     }
     MW_UNROLL
     for (int k = 0; k < kBatch; ++k) {
@@ -141,7 +131,7 @@ MW_DEVICE std::int64_t first_in_window(const Pools& s, const Place& at) {
 template <class T, int n, class Out>
 __global__ void __launch_bounds__(kThreads) find_maxima(Pools s, std::int64_t items, const T* x, Out* out) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
-    const Place at = place_of<n>(s, item, s.rows.to, s.columns.to);
+    const Place at = place_of<n>(s, item);
     Wide<T> best[n];
     Out found[n];
     std::int32_t where[n] = {};
@@ -168,7 +158,7 @@ template <class T, int n, class Number>
 __global__ void __launch_bounds__(kThreads)
     gather_maxima(Pools s, std::int64_t items, const Number* where, const T* dy, T* dx) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
-    const Place at = place_of<n>(s, item, s.rows.from, s.columns.from);
+    const Place at = place_of<n>(s, item);
     // dx gathers instead of dy scattering: an element has one writer, which adds its windows row by row, without
     // atomics.
     const Range rows = windows_with(s.rows, at.row), columns = windows_with(s.columns, at.column);
@@ -198,9 +188,8 @@ template <class T, int n, class Number>
 __global__ void __launch_bounds__(kThreads)
     gather_maxima_of_tiles(Pools s, std::int64_t items, const Number* where, const T* dy, T* dx) {
   s.rows.stride = s.columns.stride = kTile;  // as has_tiles says: divisions by it become shifts
-  const int tile_rows = (s.rows.from + kTile - 1) / kTile, tile_columns = (s.columns.from + kTile - 1) / kTile;
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
-    const Place at = place_of<n>(s, item, tile_rows, tile_columns);
+    const Place at = place_of<n>(s, item);
     const int top = at.row * kTile, left = at.column * kTile;
     const int first_row = windows_with(s.rows, top).first, last_row = windows_with(s.rows, top + kTile - 1).last;
     const int first_column = windows_with(s.columns, left).first;
@@ -246,7 +235,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads) average_windows(Pools s, std::int64_t items, const T* x, T* y) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
-    const Place at = place_of<n>(s, item, s.rows.to, s.columns.to);
+    const Place at = place_of<n>(s, item);
     Wide<T> sums[n] = {};
     int count = 0;
     for_each_in_window<n>(s, at, x, [&](const Wide<T>(&value)[n], int) {
@@ -263,7 +252,7 @@ __global__ void __launch_bounds__(kThreads) average_windows(Pools s, std::int64_
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads) gather_averages(Pools s, std::int64_t items, const T* dy, T* dx) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
-    const Place at = place_of<n>(s, item, s.rows.from, s.columns.from);
+    const Place at = place_of<n>(s, item);
     const Range rows = windows_with(s.rows, at.row), columns = windows_with(s.columns, at.column);
     Wide<T> sums[n] = {}, gradient[n];
     for (int i = rows.first; i < rows.last; ++i)
@@ -285,7 +274,7 @@ bool lie_side_by_side(const Windows& w) { return w.stride == w.size && w.before 
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads) spread_averages(Pools s, std::int64_t items, const T* dy, T* dx) {
   for (std::int64_t item = thread_of_grid(); item < items; item += threads_of_grid()) {
-    const Place at = place_of<n>(s, item, s.rows.to, s.columns.to);
+    const Place at = place_of<n>(s, item);
     const Range rows = window_of(s.rows, at.row), columns = window_of(s.columns, at.column);
     const auto size = static_cast<Wide<T>>((rows.last - rows.first) * (columns.last - columns.first));
     Wide<T> gradient[n];
@@ -300,14 +289,13 @@ __global__ void __launch_bounds__(kThreads) spread_averages(Pools s, std::int64_
   }
 }
 
-Pools pools_of(const PoolShape& s) {
-  return {s.batch, s.channels, convolving::side_of(s.rows), convolving::side_of(s.columns)};
-}
-std::int64_t x_places(const PoolShape& s) { return s.batch * s.rows.from * s.columns.from; }
-std::int64_t x_tiles(const PoolShape& s) {
-  return s.batch * ceil_div(s.rows.from, kTile) * ceil_div(s.columns.from, kTile);
-}
-std::int64_t y_places(const PoolShape& s) { return s.batch * s.rows.to * s.columns.to; }
+// What the threads of a launch are for, of each image.
+struct Places {
+  std::int64_t rows, columns;
+};
+Places of_x(const PoolShape& s) { return {s.rows.from, s.columns.from}; }
+Places tiles_of_x(const PoolShape& s) { return {ceil_div(s.rows.from, kTile), ceil_div(s.columns.from, kTile)}; }
+Places of_y(const PoolShape& s) { return {s.rows.to, s.columns.to}; }
 
 // Calls start(n) with how many channels a thread has, a constant, where all arrays lie well.
 template <class T, class Start, class... Arrays>
@@ -320,10 +308,17 @@ void with_channels(std::int64_t channels, Start start, const Arrays*... arrays) 
 
 // As many threads as items. A place has `channels` / n of them.
 template <class... Parameters, class... Arguments>
-void launch_items(const char* name, void (*kernel)(Pools, std::int64_t, Parameters...), std::int64_t places, int n,
+void launch_items(const char* name, void (*kernel)(Pools, std::int64_t, Parameters...), Places places, int n,
                   const PoolShape& shape, Stream stream, Arguments... arguments) {
-  const std::int64_t items = places * (shape.channels / n);
-  launch(name, kernel, blocks_for(items, kThreads), {kThreads, 1, 1}, 0, stream, pools_of(shape), items, arguments...);
+  const std::int64_t groups = shape.channels / n, items = shape.batch * places.rows * places.columns * groups;
+  const Pools pools{shape.batch,
+                    shape.channels,
+                    convolving::side_of(shape.rows),
+                    convolving::side_of(shape.columns),
+                    Divider(groups),
+                    Divider(places.columns),
+                    Divider(places.rows)};
+  launch(name, kernel, blocks_for(items, kThreads), {kThreads, 1, 1}, 0, stream, pools, items, arguments...);
 }
 
 // Numbers 0 .. 254 fit into one byte.
@@ -334,13 +329,12 @@ void max_pool_backward_by(Stream stream, const T* x, const T* dy, T* dx, const P
   with_channels<T>(
       shape.channels,
       [&](auto n) {
-        launch_items("max_pool_backward: maxima", find_maxima<T, n(), Number>, y_places(shape), n, shape, stream, x,
-                     where);
+        launch_items("max_pool_backward: maxima", find_maxima<T, n(), Number>, of_y(shape), n, shape, stream, x, where);
         if (has_tiles(shape.rows) && has_tiles(shape.columns))
-          launch_items("max_pool_backward", gather_maxima_of_tiles<T, n(), Number>, x_tiles(shape), n, shape, stream,
+          launch_items("max_pool_backward", gather_maxima_of_tiles<T, n(), Number>, tiles_of_x(shape), n, shape, stream,
                        where, dy, dx);
         else
-          launch_items("max_pool_backward", gather_maxima<T, n(), Number>, x_places(shape), n, shape, stream, where, dy,
+          launch_items("max_pool_backward", gather_maxima<T, n(), Number>, of_x(shape), n, shape, stream, where, dy,
                        dx);
       },
       x, dy, dx, where);
@@ -352,12 +346,12 @@ template <class T>
 void max_pool(Stream stream, const T* x, T* y, const PoolShape& shape) {
   with_channels<T>(
       shape.channels,
-      [&](auto n) { launch_items("max_pool", find_maxima<T, n(), T>, y_places(shape), n, shape, stream, x, y); }, x, y);
+      [&](auto n) { launch_items("max_pool", find_maxima<T, n(), T>, of_y(shape), n, shape, stream, x, y); }, x, y);
 }
 
 std::size_t max_pool_backward_workspace(const PoolShape& shape) {
   const std::size_t number = has_small_windows(shape) ? sizeof(std::uint8_t) : sizeof(std::int32_t);
-  return static_cast<std::size_t>(y_places(shape) * shape.channels) * number;
+  return static_cast<std::size_t>(shape.batch * shape.rows.to * shape.columns.to * shape.channels) * number;
 }
 template <class T>
 void max_pool_backward(Stream stream, const T* x, const T* dy, T* dx, const PoolShape& shape, void* workspace) {
@@ -371,8 +365,8 @@ template <class T>
 void average_pool(Stream stream, const T* x, T* y, const PoolShape& shape) {
   with_channels<T>(
       shape.channels,
-      [&](auto n) { launch_items("average_pool", average_windows<T, n()>, y_places(shape), n, shape, stream, x, y); },
-      x, y);
+      [&](auto n) { launch_items("average_pool", average_windows<T, n()>, of_y(shape), n, shape, stream, x, y); }, x,
+      y);
 }
 template <class T>
 void average_pool_backward(Stream stream, const T* dy, T* dx, const PoolShape& shape) {
@@ -380,9 +374,9 @@ void average_pool_backward(Stream stream, const T* dy, T* dx, const PoolShape& s
       shape.channels,
       [&](auto n) {
         if (lie_side_by_side(shape.rows) && lie_side_by_side(shape.columns))
-          launch_items("average_pool_backward", spread_averages<T, n()>, y_places(shape), n, shape, stream, dy, dx);
+          launch_items("average_pool_backward", spread_averages<T, n()>, of_y(shape), n, shape, stream, dy, dx);
         else
-          launch_items("average_pool_backward", gather_averages<T, n()>, x_places(shape), n, shape, stream, dy, dx);
+          launch_items("average_pool_backward", gather_averages<T, n()>, of_x(shape), n, shape, stream, dy, dx);
       },
       dy, dx);
 }

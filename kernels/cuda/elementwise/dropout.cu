@@ -59,7 +59,7 @@ template <class T>
 constexpr int kGroup = group_of<T>() < 4 ? 4 : group_of<T>();
 
 template <class T>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, sizeof(T) == 8 ? 4 : 5)
     drop(const T* x, T* out, Runs runs, std::int64_t groups_of_run, std::int64_t groups, Mask mask, Wide<T> factor,
          bool well, const std::int64_t* step) {
   if (step != nullptr) mask.high0 = static_cast<std::uint32_t>(*step);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(256)
     words_from<kGroup<T>>(mask, place, words);
     MW_UNROLL
     for (int i = 0; i < kGroup<T>; ++i)
-      values[i] = words[i] >= mask.threshold ? T(factor * static_cast<Wide<T>>(values[i])) : T(Wide<T>(0));
+      values[i] = T(words[i] >= mask.threshold ? factor * static_cast<Wide<T>>(values[i]) : Wide<T>(0));
     store_group(out + local, values, count, well);
   }
 }

@@ -43,8 +43,9 @@ constexpr int kSide = sizeof(Word) == 8 ? 32 : 64;
 // per lane where a square is 64 wide: with kPairs as one. The shared square's rows are one element longer, so that its
 // columns lie in different banks.
 template <class Word, bool kPairs>
-__global__ void __launch_bounds__(kThreads) transpose_kernel(Box planes, std::int64_t count, Divider across,
-                                                             Divider down, Plane plane, const Word* x, Word* out) {
+__global__ void __launch_bounds__(kThreads, kPairs ? 8 : 6)
+    transpose_kernel(Box planes, std::int64_t count, Divider across, Divider down, Plane plane, const Word* x,
+                     Word* out) {
   constexpr int kSquare = kSide<Word>, kWarps = kThreads / kWarp;
   constexpr int kAtOnce = kPairs ? 2 : 1, kStep = kAtOnce * kWarp;
   MW_SHARED Word square[kSquare][kSquare + 1];
