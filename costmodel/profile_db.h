@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/json.h"
@@ -39,6 +40,13 @@ struct ProfileSession {
   std::string command;
   Cluster cluster;  // what was profiled, as a cluster of its own (stored as JSON)
 };
+
+// Kind and type: "contract f32" of "contract f32 [a=4,b=8]...".
+[[nodiscard]] inline std::string_view family_of(std::string_view signature) {
+  const std::size_t kind_end = signature.find(' ');
+  if (kind_end == std::string_view::npos) return signature;
+  return signature.substr(0, signature.find(' ', kind_end + 1));
+}
 
 struct OpProfile {
   std::string signature;  // OpWork::signature

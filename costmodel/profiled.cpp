@@ -70,13 +70,6 @@ TimeEstimate cost_on(const Curve& curve, double x) {
   return {Seconds(piecewise_linear(curve, x)), Basis::Interpolated};
 }
 
-// "contract f32" of "contract f32 [a=4,b=8]...".
-std::string_view family_of(std::string_view signature) {
-  const std::size_t kind_end = signature.find(' ');
-  if (kind_end == std::string_view::npos) return signature;
-  return signature.substr(0, signature.find(' ', kind_end + 1));
-}
-
 // What an op's time goes with: its flops where it has any, else its bytes.
 double extent(double flops, double bytes) { return flops > 0 ? flops : bytes; }
 

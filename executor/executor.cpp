@@ -65,6 +65,10 @@ RunPart own_part(const RunContext& context, const Runners& runners, const StepLo
     RunPart::OfDevice& own = part.devices.emplace_back();
     own.device = device;
     own.peak = runner->peak_memory();
+    if (const std::optional<GpuMemory> memory = runner->gpu_memory()) {
+      own.on_gpu = true;
+      own.memory = *memory;
+    }
     const IndexedVector<int, StepTimes>& times = log.times(device);
     for (int step = 0; step < done; ++step)
       own.times.push_back({since(origins[step], times[step].begin), since(origins[step], times[step].end)});

@@ -54,7 +54,10 @@ constexpr double kMemoryShare = 0.9;    // of this machine's memory: other progr
 // known of devices that share GPUs.
 void add_prediction(MeasuredRun& run, const Costs& costs) {
   if (run.machine.shares_gpus()) {
-    const Prediction prediction = predict_shared(run.loaded.program, *costs.model, run.machine.gpu_of_device);
+    std::optional<Occupancy> occupancy;
+    if (costs.db) occupancy.emplace(*costs.db);
+    const Prediction prediction = predict_shared(run.loaded.program, *costs.model, run.machine.gpu_of_device,
+                                                 occupancy ? &*occupancy : nullptr);
     run.predicted = prediction.step;
     run.predicted_stages = prediction.stages;
     run.prediction_source = costs.source + ", sharing GPUs";

@@ -9,6 +9,7 @@
 
 #include "core/plan/program/timeline.h"
 #include "core/sharding/work_recording.h"
+#include "executor/base/gpu_memory.h"
 
 namespace meshwright {
 
@@ -54,9 +55,10 @@ struct RunResult {
   std::vector<HeldTile> held;                                 // by RunOptions::keep_held, replicas and copies too
   // The loss scale of each device that keeps one, after the last step; empty unless losses are scaled.
   std::vector<double> loss_scales;
-  std::vector<Bytes> peak_memory;  // [device], as counted by the pools, in the Program's dtypes
-  WorkRecording work;              // of RunOptions::steps_with_work and this process's devices
-  OpTimes op_times;                // of the recorded steps, by RunOptions::op_times
+  std::vector<Bytes> peak_memory;     // [device], as counted by the pools, in the Program's dtypes
+  std::vector<GpuMemory> gpu_memory;  // [device], after the last step; empty where devices are threads
+  WorkRecording work;                 // of RunOptions::steps_with_work and this process's devices
+  OpTimes op_times;                   // of the recorded steps, by RunOptions::op_times
   StepReplaySummary issued;
 };
 

@@ -17,6 +17,12 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch();
 
+  [[nodiscard]] std::size_t size() const {
+    std::size_t all = 0;
+    for (const Level& level : levels_) all += level.size;
+    return all;
+  }
+
   // The contents are whatever they were; given back when it goes.
   class Taken {
    public:

@@ -71,7 +71,18 @@ const void* CudaArena::put(const void* host, std::size_t size) {
 }
 
 void CudaArena::begin_op() {
-  for (Chunk& chunk : chunks_) chunk.used = 0;
+  std::size_t used = 0;
+  for (Chunk& chunk : chunks_) used += std::exchange(chunk.used, 0);
+  needed_ = std::max(needed_, used);
+}
+
+void CudaArena::settle() {
+  begin_op();
+  if (chunks_.size() < 2) return;
+  for (const Chunk& chunk : chunks_) cuda::release(chunk.data);
+  chunks_.clear();
+  (void)take(needed_);
+  begin_op();
 }
 
 std::size_t CudaArena::size() const {
@@ -119,6 +130,12 @@ void CudaDevice::convert(void* to, DType to_type, const void* from, DType from_t
       cuda::convert(queue(), static_cast<const From*>(from), static_cast<To*>(to), elements);
     });
   });
+}
+std::optional<GpuMemory> CudaDevice::gpu_memory() const {
+  use();
+  const cuda::FreeMemory memory = cuda::free_memory();
+  const std::size_t workspace = arena_.size() + scratch_.size() + products_.workspace();
+  return GpuMemory{Bytes(static_cast<double>(workspace)), Bytes(static_cast<double>(memory.total - memory.free))};
 }
 void CudaDevice::write(void* to, const void* host, std::size_t size) {
   use();
@@ -290,6 +307,11 @@ void CudaDevice::finish() {
 Clock::time_point CudaDevice::time_of(int mark) const { return finished_.at(static_cast<std::size_t>(mark)); }
 
 // --- captures ---
+
+void CudaDevice::settle() {
+  (void)queue();
+  arena_.settle();
+}
 
 void CudaDevice::begin_capture(std::unique_lock<std::mutex>& turn) {
   MW_CHECK(awaited_.empty() && marks_ == 0, "device on GPU {} is captured while it works", gpu_);

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ class CudaArena final : public CudaWorkspace {
   [[nodiscard]] void* take(std::size_t size) override;
   [[nodiscard]] const void* put(const void* host, std::size_t size) override;
   void begin_op();  // what was taken before is free again
+  // One chunk in the place of several, as large as the ops so far need. REQUIRES: the stream is idle.
+  void settle();
   // `make_room` is called when an allocation fails, before it is repeated once.
   void on_out_of_memory(std::function<void()> make_room) { make_room_ = std::move(make_room); }
   // Runs `action` without calling make_room, for held ops: they may read blocks that were released since.
@@ -50,6 +53,7 @@ class CudaArena final : public CudaWorkspace {
   kernels::cuda::Stream stream_;
   PinnedMemory* pinned_ = nullptr;
   std::vector<Chunk> chunks_;
+  std::size_t needed_ = 0;  // by one op, at most, so far
   std::function<void()> make_room_;
 };
 
@@ -76,6 +80,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] Storage& storage_on_host() override { return host_storage_; }
   void clear(void* data, std::size_t size) override;
   void copy(void* to, const void* from, std::size_t size) override;
+  [[nodiscard]] std::optional<GpuMemory> gpu_memory() const override;
   void convert(void* to, DType to_type, const void* from, DType from_type, std::int64_t elements) override;
   void write(void* to, const void* host, std::size_t size) override;
   void read(void* host, const void* from, std::size_t size) override;
@@ -109,6 +114,8 @@ class CudaDevice final : public Device {
 
   // --- steps that are captured (executor/cuda/cuda_graph.h) ---
 
+  // Before one: the memory of kernels takes no more room than it needs. REQUIRES: the device is idle.
+  void settle();
   // Work of the stream in between becomes part of a graph. The calling thread holds `turn`: capturing threads take
   // turns.
   void begin_capture(std::unique_lock<std::mutex>& turn);

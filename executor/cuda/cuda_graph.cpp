@@ -26,6 +26,8 @@ void CudaStepGraph::capture(int number, Device& any, const std::function<void()>
   const cuda::Stream stream = device.stream();
   device.use();
   if (event_of(number).handle == nullptr) event_of(number) = cuda::make_event(false);
+  device.settle();
+  together_.arrive_and_wait();
   // CUDA captures from one stream on; streams of other devices join by waiting for an event of the origin, and must be
   // joined back before the capture ends.
   if (number == 0) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "core/graph/graph.h"
 #include "executor/base/abort.h"
 #include "executor/base/clock.h"
+#include "executor/base/gpu_memory.h"
 #include "executor/base/memory_pool.h"
 #include "executor/base/scratch.h"
 #include "executor/base/work_recorder.h"
@@ -64,6 +66,8 @@ class Device : public Storage {
   // `elements` numbers of one stored type, as they are stored in another.
   virtual void convert(void* to, DType to_type, const void* from, DType from_type, std::int64_t elements) = 0;
   virtual void write(void* to, const void* host, std::size_t size) = 0;
+  // What kernels and libraries hold beside tensors, and what its GPU says is in use; nullopt: it is of the host.
+  [[nodiscard]] virtual std::optional<GpuMemory> gpu_memory() const { return std::nullopt; }
   // Whether the device's memory is the host's, who may write it without asking.
   [[nodiscard]] virtual bool is_host() const { return false; }
   virtual void read(void* host, const void* from, std::size_t size) = 0;  // waits

@@ -155,6 +155,9 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
     for (const RunPart::OfDevice& device : part.devices) {
       part_of[device.device.index()] = &part;
       result.peak_memory[device.device.index()] = device.peak;
+      if (!device.on_gpu) continue;
+      result.gpu_memory.resize(program.devices.size());
+      result.gpu_memory[device.device.index()] = device.memory;
     }
     // Only the process whose stage computes the loss has any.
     if (part.losses.empty()) continue;

@@ -53,6 +53,7 @@ class DeviceRunner {
   [[nodiscard]] const std::vector<double>& losses() const { return losses_; }
   [[nodiscard]] DeviceId device() const { return device_; }
   [[nodiscard]] Bytes peak_memory() const { return pool_.peak(); }
+  [[nodiscard]] std::optional<GpuMemory> gpu_memory() const { return backend_->gpu_memory(); }
   [[nodiscard]] const std::vector<KeptTile>& kept() const { return kept_; }  // of the last step
   [[nodiscard]] const OpTimes& op_times() const { return op_times_; }        // by RunOptions::op_times
   // Between steps: what the device is about, such as "writing a checkpoint".

@@ -80,6 +80,9 @@ template <AsConst<RunPart::OfDevice> Device, class Action>
 void on_members(Device& device, Action action) {
   action(device.device);
   action(device.peak);
+  action(device.on_gpu);
+  action(device.memory.workspace);
+  action(device.memory.in_use);
   action(device.times);
   action(device.spans);
 }

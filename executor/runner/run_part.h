@@ -25,6 +25,8 @@ struct RunPart {
   struct OfDevice {
     DeviceId device{0};
     Bytes peak{0.0};
+    bool on_gpu = false;
+    GpuMemory memory;
     std::vector<StepTimes> times;  // [step]
     std::vector<StepSpan> spans;
   };

@@ -85,6 +85,7 @@ std::string product_library() { return "sums on the processor"; }
 Products::Products(bool tensor_float, ProductTuning tuning)
     : state_(std::make_unique<State>(State{tensor_float, std::move(tuning)})) {}
 Products::~Products() = default;
+std::size_t Products::workspace() const { return 0; }
 
 template <class T>
 void Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c) {

@@ -2,10 +2,14 @@
 #include "simulator/what_if/prediction.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "core/base/errors.h"
 #include "simulator/engine/shared_devices.h"
 #include "simulator/fold/folded_program.h"
+#include "simulator/program/executable_pieces.h"
+#include "simulator/program/program_tasks.h"
 #include "simulator/report/step_report.h"
 
 namespace meshwright {
@@ -177,11 +181,52 @@ StepOfPlan predict(const PlanOfGraph& made, const CostModel& model, const StepRe
   return predicted;
 }
 
-Prediction predict_shared(const Program& program, const CostModel& model, const std::vector<int>& physical) {
+namespace {
+
+// [executable] the mean over its time. What is no op of a kind that was measured keeps all of a device busy.
+std::vector<double> occupancy_of_runs(const Program& program, const CostModel& model, const Occupancy& occupancy) {
+  std::vector<double> found;
+  for (const StageExecutable& executable : program.executables) {
+    const LogicalMesh& mesh = program.stages[executable.stage.index()].mesh;
+    Seconds busy(0.0), all(0.0);
+    for (const LocalOp& op : executable.ops) {
+      const Seconds time = op_cost(executable, op, mesh, model).time;
+      all += time;
+      busy += (op.kind == LocalOp::Kind::Compute ? occupancy.of(op.work, time) : 1.0) * time;
+    }
+    found.push_back(all > Seconds(0.0) ? busy / all : 1.0);
+  }
+  return found;
+}
+
+// [class of the graph]
+std::vector<double> occupancy_of_classes(const Program& program, const ProgramTimes& times,
+                                         const std::vector<double>& of_runs, const TaskGraph& graph) {
+  std::map<std::tuple<TaskKind, int, std::int64_t>, double> known;
+  for (std::size_t e = 0; e < program.executables.size(); ++e) {
+    const StageExecutable& executable = program.executables[e];
+    double& most = known[{kind_of(executable), executable.stage.value, times.executable[e].ps}];
+    most = std::max(most, of_runs[e]);
+  }
+  std::vector<double> found;
+  for (const TaskClass& own : graph.classes) {
+    const auto run = known.find({own.kind, own.stage.value, own.duration.ps});
+    found.push_back(run == known.end() ? 1.0 : run->second);
+  }
+  return found;
+}
+
+}  // namespace
+
+Prediction predict_shared(const Program& program, const CostModel& model, const std::vector<int>& physical,
+                          const Occupancy* occupancy) {
   ProgramCosts costs = program_costs(program, model, physical);
   StepSimulation step;
   step.tasks = program_graph(program, costs.times);
-  step.tasks.graph = share_devices(step.tasks.graph, physical);
+  std::vector<double> parts;
+  if (occupancy != nullptr)
+    parts = occupancy_of_classes(program, costs.times, occupancy_of_runs(program, model, *occupancy), step.tasks.graph);
+  step.tasks.graph = share_devices(step.tasks.graph, physical, parts);
   step.times = run_by_events(step.tasks.graph);
   step.step = step.times.step;
   step.by_events = true;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/plan/program/timeline.h"
+#include "costmodel/occupancy.h"
 #include "simulator/program/folded_devices.h"
 #include "simulator/what_if/simulate_step.h"
 
@@ -70,8 +71,9 @@ struct StepOfPlan {
 [[nodiscard]] StepOfPlan predict(const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions);
 
 // The same where logical devices share physical ones (simulator/engine/shared_devices.h); `physical` [device].
+// `occupancy`: how much of one an op keeps busy; null: all of it.
 [[nodiscard]] Prediction predict_shared(const Program& program, const CostModel& costs,
-                                        const std::vector<int>& physical);
+                                        const std::vector<int>& physical, const Occupancy* occupancy = nullptr);
 
 // Read off a simulated step. `folded`: as the step was simulated. `costs`: of the plain step.
 [[nodiscard]] Prediction prediction_of(const Program& program, ProgramCosts costs, const StepSimulation& step,

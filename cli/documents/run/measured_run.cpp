@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/documents/run/measured_run.h"
 
+#include <algorithm>
 #include <map>
 
 #include "cli/documents/figures/report.h"
@@ -49,6 +50,15 @@ std::string noise_line(const RunCheck& checked) {
       twice / 2);
 }
 
+// The device whose GPU has the most in use.
+std::string gpu_memory_line(const std::vector<GpuMemory>& devices) {
+  const auto most = std::max_element(devices.begin(), devices.end(),
+                                     [](const GpuMemory& a, const GpuMemory& b) { return a.in_use < b.in_use; });
+  if (most == devices.end()) return "";
+  return fmt::format("# {} of workspaces beside it; {} of the GPU in use, CUDA itself and other programs included\n",
+                     human_bytes(most->workspace), human_bytes(most->in_use));
+}
+
 std::string issued_line(const StepReplaySummary& issued) {
   if (issued.replayed > 0) return fmt::format("# the last {} steps replayed as {}\n", issued.replayed, issued.as);
   return issued.why_none.empty() ? "" : fmt::format("# steps issued op by op: {}\n", issued.why_none);
@@ -86,6 +96,7 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
   text += fmt::format("# {}\n", to_text(throughput(run.plan, run.measured, 1, run.measured_peak)));
   text += fmt::format("# peak memory {} bytes measured, {} bytes predicted\n", run.counted_peak().si(),
                       run.loaded.check.largest_peak().si());
+  text += gpu_memory_line(run.result.gpu_memory);
   text +=
       fmt::format("# loss {} in the first step, {} in the last\n", run.result.losses.front(), run.result.losses.back());
   if (!run.result.loss_scales.empty())
@@ -177,6 +188,10 @@ Json devices_json(const MeasuredRun& run) {
                        {"sent_bytes", bytes_json(traffic[d].sent)},
                        {"measured_sends_s", traffic[d].sends.si()},
                        {"measured_waits_s", traffic[d].waits.si()}});
+  for (std::size_t d = 0; d < run.result.gpu_memory.size(); ++d) {
+    devices[d]["workspace_bytes"] = bytes_json(run.result.gpu_memory[d].workspace);
+    devices[d]["gpu_memory_in_use_bytes"] = bytes_json(run.result.gpu_memory[d].in_use);
+  }
   return devices;
 }
 

@@ -173,6 +173,8 @@ Products::Products(bool tensor_float, ProductTuning tuning)
     : state_(std::make_unique<State>(tensor_float, std::move(tuning))) {}
 Products::~Products() = default;
 
+std::size_t Products::workspace() const { return state_->workspaces.size() * kProductWorkspace; }
+
 template <class T>
 void Products::run(Stream stream, const Product& product, const T* a, const T* b, T* c) {
   const Types types = types_of<T>(state_->tensor_float);

@@ -56,6 +56,9 @@ class Products {
   template <class T>
   [[nodiscard]] bool run(Stream stream, const Product& product, const T* a, const T* b, T* c, const ProductEnd<T>& end);
 
+  // Bytes that it holds for the library's work.
+  [[nodiscard]] std::size_t workspace() const;
+
   // Seconds of each of the algorithms that the library proposes, at most `maximum`, in its order: the first is the one
   // that `run` takes where nothing was chosen or timed. Infinity: it does not run. c is overwritten.
   // REQUIRES: product.batch <= 65535.

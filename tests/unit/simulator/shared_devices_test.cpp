@@ -43,6 +43,28 @@ TEST(SharedDevices, LeaveDevicesOfTheirOwnAsTheyWere) {
   EXPECT_EQ(run_by_events(shared).end, run_by_events(made.graph).end);
 }
 
+TEST(SharedDevices, DoTwoHalvesAtFullSpeedAndThreeInTurns) {
+  const auto ends_of = [](int devices, double part) {
+    HandmadeGraph made(devices);
+    for (int d = 0; d < devices; ++d) made.forward(d, 100);
+    const std::vector<int> one(static_cast<std::size_t>(devices), 0);
+    const std::vector<double> parts(made.graph.classes.size(), part);
+    return run_by_events(share_devices(made.graph, one, parts)).step.ps;
+  };
+  EXPECT_EQ(ends_of(1, 0.5), 100);  // no faster alone
+  EXPECT_EQ(ends_of(2, 0.5), 100);
+  EXPECT_EQ(ends_of(3, 0.5), 150);
+  EXPECT_EQ(ends_of(2, 1.0), 200);
+}
+
+TEST(SharedDevices, GiveALargeTaskWhatASmallOneLeaves) {
+  HandmadeGraph made(2);
+  const TaskId large = made.forward(0, 100), small = made.forward(1, 100);
+  const TaskTimes times = run_by_events(share_devices(made.graph, {0, 0}, {1.0, 0.25}));
+  EXPECT_EQ(times.end[small.index()].ps, 100);  // a quarter is less than its half
+  EXPECT_EQ(times.end[large.index()].ps, 125);  // three quarters for 100, then the last 25 alone
+}
+
 // However the work depends: all of it is done, by one device no faster than one after the other, and never sooner than
 // on devices of their own.
 TEST(SharedDevices, TakeNoLessThanTheirWork) {
