@@ -121,12 +121,14 @@ def profile(record, _):
     return table(columns, rows)
 
 
-RUN_COLUMNS = ("step (ms)", "predicted (ms)", "error", "TFLOPS", "MFU", "memory (GiB)", "predicted (GiB)")
+RUN_COLUMNS = ("step (ms)", "predicted (ms)", "error", "TFLOPS", "MFU", "memory (GiB)", "predicted (GiB)", "workspaces (GiB)",
+               "in use (GiB)")
 
 
 def run_cells(row):
     return (number(row["step_s"], 4, 1e3), number(row["predicted_s"], 4, 1e3), percent(row["error_share"]), number(row["tflops"]),
-            share(row.get("mfu")), number(row["counted_bytes"], 4, 1 / GIB), number(row["predicted_bytes"], 4, 1 / GIB))
+            share(row.get("mfu")), *(number(row.get(key), 4, 1 / GIB) for key in ("counted_bytes", "predicted_bytes", "workspace_bytes",
+                                                                                   "in_use_bytes")))
 
 
 def rate_of(row):

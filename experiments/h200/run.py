@@ -171,7 +171,7 @@ def profile_row(session, name, words, budget):
 def profile(session):
     budget = 2 if session.arguments.tiny else 12 if session.arguments.quick else 120
     rows = []
-    for case in session.cases:
+    for case in session.chosen:
         batch, _, _, failure = session.fitted(case)
         if failure:
             rows.append({"what": case.name, "error": failure})
@@ -192,7 +192,9 @@ def measured(document, peak, sharing=1):
             "predicted_by": document["predicted_by"], "error_share": document["error"], "comparable": document["comparable"],
             "samples_per_s": document["samples_per_s"], "tokens_per_s": document.get("tokens_per_s"), "tflops": tflops,
             "mfu": tflops * 1e12 / peak if peak else None, "counted_bytes": document["measured_peak_memory_bytes"],
-            "predicted_bytes": document["peak_memory_bytes"], "losses": [document["losses"][0], document["losses"][-1]],
+            "predicted_bytes": document["peak_memory_bytes"],
+            "workspace_bytes": sum(device.get("workspace_bytes", 0) for device in document["devices"]),
+            "in_use_bytes": max(device.get("gpu_memory_in_use_bytes", 0) for device in document["devices"]), "losses": [document["losses"][0], document["losses"][-1]],
             "stages": [{key: stage[key] for key in ("forward_s", "measured_forward_s", "backward_s", "measured_backward_s", "update_s",
                                                     "measured_update_s")} for stage in document["stages"]]}
 
@@ -200,7 +202,7 @@ def measured(document, peak, sharing=1):
 def runs(session):
     steps = 10 if session.arguments.quick else 30
     rows = []
-    for case in session.cases:
+    for case in session.chosen:
         batch, path, document, failure = session.fitted(case)
         row = {"what": case.name, "model": case.model, "batch": batch}
         if not failure:
@@ -251,7 +253,7 @@ def same_losses(session, name, path, steps):
 
 def determinism(session):
     rows, steps = [], 20
-    for case in session.cases:
+    for case in session.chosen:
         _, path, _, failure = session.fitted(case)
         rows.append({"what": case.name, "steps": steps, "error": failure} if failure else same_losses(session, case.name, path, steps))
         yield rows
@@ -288,7 +290,7 @@ def peers(session):
         yield [{"what": "PyTorch", "error": "no Python with PyTorch was found; name one with --peer-python"}]
         return
     cases, flops, rows = {}, [], []
-    for case in session.cases:
+    for case in session.chosen:
         batch, _, document, failure = session.fitted(case)
         if failure:
             rows.append({"what": case.name, "error": failure})
@@ -330,6 +332,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer steps, smaller budgets, all of it within 9 minutes")
     parser.add_argument("--only", default=",".join(names), help="stages, with commas between")
     parser.add_argument("--out", default=str(ROOT / "build/h200"))
+    parser.add_argument("--cases", default="", help="models, with commas between, where not all are wanted")
     parser.add_argument("--build", default=str(ROOT / "build/release"), help="where the tests are")
     parser.add_argument("--cluster", default="", help="the preset to plan for (default: that of the GPU)")
     parser.add_argument("--dtype", default="bf16")
@@ -341,6 +344,9 @@ def main():
     if not set(wanted) <= set(names):
         parser.error(f"--only: the stages are {','.join(names)}")
     session = Session(arguments)
+    known = [case.name for case in session.cases]
+    if not set(filter(None, arguments.cases.split(","))) <= set(known):
+        parser.error(f"--cases: the models are {','.join(known)}")
     begin, share = time.monotonic(), 0.0
     other = {name: float(seconds) for name, seconds in (pair.split("=") for pair in arguments.seconds.split(",") if pair)}
     for stage, seconds in STAGES.items():

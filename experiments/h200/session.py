@@ -77,6 +77,8 @@ class Session:
         self.work = pathlib.Path(self.scratch.name)
         self.db = self.out / "profile.db"
         self.cases = TINY_CASES if arguments.tiny else CASES
+        wanted = [name for name in arguments.cases.split(",") if name]
+        self.chosen = [case for case in self.cases if not wanted or case.name in wanted]
         self.backend = "cpu" if arguments.tiny else "cuda"
         self.dtype = "f32" if arguments.tiny else arguments.dtype
         self.end = float("inf")  # of the stage
