@@ -11,7 +11,6 @@
 #include "core/sharding/op_ranges.h"
 #include "executor/base/element_type.h"
 #include "executor/cuda/on_gpu.h"
-#include "kernels/cuda/elementwise/elementwise.h"
 #include "kernels/cuda/layout/tiles.h"
 #include "kernels/cuda/runtime/graph.h"
 
@@ -124,13 +123,6 @@ void* CudaDevice::allocate(std::size_t size) {
 void CudaDevice::release(void* data) noexcept { cuda::release(data); }
 void CudaDevice::clear(void* data, std::size_t size) { cuda::clear(data, size, queue()); }
 void CudaDevice::copy(void* to, const void* from, std::size_t size) { cuda::copy(to, from, size, queue()); }
-void CudaDevice::convert(void* to, DType to_type, const void* from, DType from_type, std::int64_t elements) {
-  with_cuda_type(to_type, [&]<class To>(To) {
-    with_cuda_type(from_type, [&]<class From>(From) {
-      cuda::convert(queue(), static_cast<const From*>(from), static_cast<To*>(to), elements);
-    });
-  });
-}
 std::optional<GpuMemory> CudaDevice::gpu_memory() const {
   use();
   const cuda::FreeMemory memory = cuda::free_memory();

@@ -81,7 +81,6 @@ class CudaDevice final : public Device {
   void clear(void* data, std::size_t size) override;
   void copy(void* to, const void* from, std::size_t size) override;
   [[nodiscard]] std::optional<GpuMemory> gpu_memory() const override;
-  void convert(void* to, DType to_type, const void* from, DType from_type, std::int64_t elements) override;
   void write(void* to, const void* host, std::size_t size) override;
   void read(void* host, const void* from, std::size_t size) override;
   void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,

@@ -89,23 +89,70 @@ std::ptrdiff_t readers_of(const Graph& graph, TensorId tensor) {
   return std::ranges::count_if(graph.ops(), [&](const Op& op) { return std::ranges::count(op.inputs, tensor) > 0; });
 }
 
+// The input that the op right before makes; nullopt: it makes none.
+std::optional<std::size_t> input_made_before(const Graph& graph, const Op& op) {
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    if (const std::optional<OpId> producer = graph.tensor(op.inputs[i]).producer;
+        producer && producer->index() + 1 == op.id.index())
+      return i;
+  return std::nullopt;
+}
+
 // Ends with `op`; begins with the product that it may be done with, if there is one. Each is the one before the next in
-// the graph, and its result is what the next one reads first.
+// the graph, which reads its result.
 std::vector<const Op*> with_its_product(const Graph& graph, const Op& op) {
   std::vector<const Op*> ops = {&op};
   // What the kernel of a product may compute at its end.
-  if (op.kind != OpKind::BiasAdd && op.kind != OpKind::Gelu && op.kind != OpKind::Relu) return ops;
+  constexpr OpKind kEnds[] = {OpKind::BiasAdd, OpKind::Gelu, OpKind::Relu, OpKind::Add, OpKind::Accumulate};
+  if (std::find(std::begin(kEnds), std::end(kEnds), op.kind) == std::end(kEnds)) return ops;
   while (ops.front()->kind != OpKind::Contract) {
     const Op& first = *ops.front();
-    const std::optional<OpId> before = graph.tensor(first.inputs[0]).producer;
-    if (!before || before->index() + 1 != first.id.index()) return {&op};
-    ops.insert(ops.begin(), &graph.op(*before));
     // A product is joined only with ops that follow it without a gap in the graph's list.
+    const std::optional<std::size_t> made = input_made_before(graph, first);
+    if (!made) return {&op};
+    ops.insert(ops.begin(), &graph.op(*graph.tensor(first.inputs[*made]).producer));
     const OpKind kind = ops.front()->kind;
     // Another reader of the product needs its own result in memory, so that nothing is joined.
-    if (kind != OpKind::BiasAdd && (kind != OpKind::Contract || readers_of(graph, first.inputs[0]) > 1)) return {&op};
+    if (kind != OpKind::BiasAdd && (kind != OpKind::Contract || readers_of(graph, first.inputs[*made]) > 1))
+      return {&op};
   }
   return ops;
+}
+
+bool are_alike(const Graph& graph, const Op& a, const Op& b) {
+  if (a.kind != b.kind || a.inputs.size() != b.inputs.size()) return false;
+  for (std::size_t i = 0; i < a.inputs.size(); ++i) {
+    const Tensor &x = graph.tensor(a.inputs[i]), &y = graph.tensor(b.inputs[i]);
+    if (x.dtype != y.dtype || !std::ranges::equal(x.dims, y.dims, {}, &Dim::size, &Dim::size)) return false;
+  }
+  return true;
+}
+
+// Of the ops whose time an op's stands for, those of its kind and shape: the share that may be done with a product, and
+// one of them, `op` itself if it may.
+struct WithProducts {
+  double share = 0.0;
+  std::vector<const Op*> ops;
+};
+WithProducts with_their_products(const Graph& graph, const Op& op) {
+  WithProducts found{0.0, with_its_product(graph, op)};
+  int all = 0, joined = 0;
+  for (const Op& other : graph.ops()) {
+    if (!are_alike(graph, op, other)) continue;
+    ++all;
+    const std::vector<const Op*> ops = with_its_product(graph, other);
+    if (ops.size() == 1) continue;
+    ++joined;
+    if (found.ops.size() == 1) found.ops = ops;
+  }
+  found.share = static_cast<double>(joined) / all;
+  return found;
+}
+
+// The ops that are joined and those that are not, as often as each occurs.
+MeasuredTime mixed_time(double share, const MeasuredTime& joined, const MeasuredTime& alone) {
+  return {share * joined.median + (1.0 - share) * alone.median, share * joined.spread + (1.0 - share) * alone.spread,
+          std::min(joined.samples, alone.samples), joined.added};
 }
 
 }  // namespace
@@ -122,7 +169,8 @@ class OpsInARow {
       calls_.insert(calls_.begin(), plan_op(graph, *ops[i - 1], sizes_before(graph, *ops[i - 1], calls_.front())));
     for (std::size_t i = 0; i < ops.size(); ++i) {
       calls_[i].only_next_reads = i + 1 < ops.size() && readers_of(graph, ops[i]->outputs[0]) == 1;
-      void* const left = i > 0 ? operands_.back().outputs[0] : nullptr;
+      GivenInput left;
+      if (i > 0) left = {operands_.back().outputs[0], input_made_before(graph, *ops[i]).value()};
       operands_.push_back(make_operands(graph, *ops[i], calls_[i], 0, memory_, left));
     }
   }
@@ -313,7 +361,8 @@ std::optional<MeasuredTime> CudaMeasurer::measure_op(const Graph& graph, const O
     std::size_t workspace = 0;
     try {
       CudaDevice& first = device(0);
-      if (const std::vector<const Op*> ops = with_its_product(graph, op); ops.size() > 1) {
+      const auto [share, ops] = with_their_products(graph, op);
+      if (share > 0.0) {
         OpsInARow row(graph, ops, local_sizes, first);
         if (row.done_together()) {
           // Runs with and without the op take turns, under the same clocks: its time is the difference.
@@ -322,9 +371,10 @@ std::optional<MeasuredTime> CudaMeasurer::measure_op(const Graph& graph, const O
           sampled = added_time(times[0], times[1]);
         }
       }
-      if (!sampled) {
+      if (!sampled || share < 1.0) {
         OpsInARow alone(graph, {&op}, local_sizes, first);
-        sampled = time_each(first, {alone.running(1)}, alone.recent<Recent>(graph, op, l2_), options)[0];
+        const MeasuredTime own = time_each(first, {alone.running(1)}, alone.recent<Recent>(graph, op, l2_), options)[0];
+        sampled = sampled ? mixed_time(share, *sampled, own) : own;
       }
       workspace = first.arena().size();
     } catch (const cuda::OutOfMemory&) {

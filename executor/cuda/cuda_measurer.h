@@ -8,12 +8,13 @@
 // a step they are still there. While all this is written the host runs ahead, so a short op's time contains none of the
 // host's. The first runs, in which products choose their algorithm, are not counted.
 //
-// A BiasAdd, and the Gelu or Relu after it, that the device does together with the Contract right before it in the
-// graph (OpCallPlan::only_next_reads, CudaTogether) is measured as what it adds: the median time of the Contract and
-// what follows up to this op, less that of the same without it, 0 at least; the two take turns, and the operands of all
-// of them have to fit. The Contract's shard has the op's local sizes along the axes that they share and is whole along
-// the others. Where a plan splits these, a collective stands between them, nothing is done together, and the figure is
-// too small by one pass over the tensor. One figure stands for all ops of its signature, whichever product they follow.
+// A BiasAdd, the Gelu or Relu after it, an Add or an Accumulate that the device does together with the Contract right
+// before it in the graph (OpCallPlan::only_next_reads, CudaTogether) is measured as what it adds: the median time of
+// the Contract and what follows up to this op, less that of the same without it, 0 at least; the two take turns, and
+// the operands of all of them have to fit. The Contract's shard has the op's local sizes along the axes that they share
+// and is whole along the others. Where a plan splits these, a collective stands between them, nothing is done together,
+// and the figure is too small by one pass over the tensor. One figure stands for all ops of its signature, whichever
+// product they follow; where some of them follow none, it is the mean of both times, as often as the graph has either.
 // Where the library turns down what the device holds, the difference is the time of the op by itself, on what the
 // product has left in the L2.
 //

@@ -63,8 +63,6 @@ class Device : public Storage {
  public:
   virtual void clear(void* data, std::size_t size) = 0;
   virtual void copy(void* to, const void* from, std::size_t size) = 0;
-  // `elements` numbers of one stored type, as they are stored in another.
-  virtual void convert(void* to, DType to_type, const void* from, DType from_type, std::int64_t elements) = 0;
   virtual void write(void* to, const void* host, std::size_t size) = 0;
   // What kernels and libraries hold beside tensors, and what its GPU says is in use; nullopt: it is of the host.
   [[nodiscard]] virtual std::optional<GpuMemory> gpu_memory() const { return std::nullopt; }

@@ -25,9 +25,6 @@ class HostDevice final : public Device {
   void release(void* data) noexcept override { host_storage().release(data); }
   void clear(void* data, std::size_t size) override { std::memset(data, 0, size); }
   void copy(void* to, const void* from, std::size_t size) override { std::memcpy(to, from, size); }
-  void convert(void* to, DType to_type, const void* from, DType from_type, std::int64_t elements) override {
-    meshwright::convert(from, from_type, elements, to_type, to);
-  }
   void write(void* to, const void* host, std::size_t size) override { std::memcpy(to, host, size); }
   bool is_host() const override { return true; }
   void read(void* host, const void* from, std::size_t size) override { std::memcpy(host, from, size); }

@@ -152,11 +152,14 @@ std::vector<std::int32_t> integers_of(const OpCallPlan& call, std::size_t input,
 }
 
 MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPlan& call, std::uint64_t key,
-                               OperandMemory& memory, void* first) {
+                               OperandMemory& memory, GivenInput given) {
   MeasuredOperands operands;
   const OperandMemory::Range range = multiplies(op.kind) ? OperandMemory::kFactors : OperandMemory::kPositive;
-  if (first != nullptr) operands.inputs.push_back(first);
-  for (std::size_t i = operands.inputs.size(); i < op.inputs.size(); ++i) {
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (given.data != nullptr && given.number == i) {
+      operands.inputs.push_back(given.data);
+      continue;
+    }
     const DType type = graph.tensor(op.inputs[i]).dtype;
     operands.inputs.push_back(type == DType::I32 ? memory.make_integers(integers_of(call, i, key + i))
                                                  : memory.make_numbers(type, call.input_elements(i), key + i, range));

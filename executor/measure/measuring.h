@@ -86,9 +86,13 @@ class OperandMemory {
 struct MeasuredOperands {
   std::vector<void*> inputs, outputs;  // an output that overwrites an input is that input
 };
-// `first`: the op's first input, if it exists already; null: it is made like the others.
+// An input that exists already; null: all are made.
+struct GivenInput {
+  void* data = nullptr;
+  std::size_t number = 0;
+};
 [[nodiscard]] MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPlan& call,
-                                             std::uint64_t key, OperandMemory& memory, void* first = nullptr);
+                                             std::uint64_t key, OperandMemory& memory, GivenInput given = {});
 
 // Measurer::measure_run_overhead by the host's clock.
 [[nodiscard]] MeasuredTime time_empty_runs(Backend& backend, const MeasureOptions& options);

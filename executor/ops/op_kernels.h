@@ -35,7 +35,8 @@ struct OpMoment {
   std::span<const std::int64_t> begin = {};  // [axis]: where the shard begins along it; empty: the op is whole
   std::int64_t step = 1;                     // number of this optimizer step, 1 for the first
   std::int64_t microbatch = 0;
-  double rate = 1.0;  // factor of the learning rate
+  double rate = 1.0;   // factor of the learning rate
+  bool first = false;  // of an Accumulate on a device that is not the host: its sum counts as zero
 };
 
 // T: float or double. Floating-point operands are arrays of T, integer operands of int32. In-place ops: each output

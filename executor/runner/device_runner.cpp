@@ -381,16 +381,14 @@ void DeviceRunner::bind(const StageExecutable& executable, const PreparedExecuta
 
 void DeviceRunner::compute(const StageExecutable& executable, const LocalOp& op, const PreparedOp& prepared,
                            std::span<const std::int64_t> begin, std::int64_t microbatch) {
+  bool first = false;
   if (prepared.first_touch) {
     Value* accumulator = bound_[root(op.inputs[0])];
     if (accumulator != nullptr && accumulator->clear) {
       accumulator->clear = false;
-      const auto stored = [&](std::size_t i) { return context_.backend.stored(prepared.call->input_dtypes[i]); };
-      // 0 + g = g: a copy in the place of a clear and an addition. Types may differ, as sums are wider than gradients.
-      if (stored(0) == stored(1))
-        return backend_->copy(data(op.inputs[0]), data(op.inputs[1]), accumulator->block->size);
-      return backend_->convert(data(op.inputs[0]), stored(0), data(op.inputs[1]), stored(1),
-                               prepared.call->input_elements(1));
+      // 0 + g = g: a copy in the place of a clear and an addition.
+      if (backend_->is_host()) return backend_->copy(data(op.inputs[0]), data(op.inputs[1]), accumulator->block->size);
+      first = true;
     }
   }
   inputs_.clear();
@@ -399,7 +397,7 @@ void DeviceRunner::compute(const StageExecutable& executable, const LocalOp& op,
   for (const int s : op.outputs) outputs_.push_back(data(s));
   // Steps count from 1: Adam divides by 1 - beta^step.
   const std::int64_t step = context_.options.first_step + step_ + 1;
-  const OpMoment moment{begin, step, microbatch, context_.options.learning_rate.factor(step)};
+  const OpMoment moment{begin, step, microbatch, context_.options.learning_rate.factor(step), first};
   if (prepared.ring) return attend_in_ring(executable, op, prepared, moment);
   backend_->run_op(*prepared.call, inputs_, outputs_, moment);
 }

@@ -28,8 +28,8 @@ W applied(ProductFunction function, W x) {
 }
 
 // c = finish(sum, index in c, column).
-template <class T, class Finish>
-void multiply(const Product& p, const T* a, const T* b, T* c, bool from_end, Finish&& finish) {
+template <class T, class S, class Finish>
+void multiply(const Product& p, const T* a, const T* b, S* c, bool from_end, Finish&& finish) {
   for (std::int64_t batch = 0; batch < p.batch; ++batch)
     for (std::int64_t i = 0; i < p.m; ++i)
       for (std::int64_t j = 0; j < p.n; ++j) {
@@ -42,7 +42,7 @@ void multiply(const Product& p, const T* a, const T* b, T* c, bool from_end, Fin
               static_cast<Wide<T>>(a[batch * p.stride_a + at_a]) * static_cast<Wide<T>>(b[batch * p.stride_b + at_b]);
         }
         const std::int64_t at = batch * p.stride_c + i * p.ldc + j;
-        c[at] = T(finish(sum, at, j));
+        c[at] = S(finish(sum, at, j));
       }
 }
 
@@ -75,7 +75,7 @@ struct Products::State {
       if (*known == kAlgorithms[0]) return false;
       tuning.choices->refuse(key);
     }
-    if (!tuning.timed) return false;
+    if (!tuning.timed || c == nullptr) return false;
     return tuning.choices->keep(key, kAlgorithms[fastest(time(stream, p, a, b, c))]) == kAlgorithms[1];
   }
 };
@@ -99,15 +99,30 @@ void Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c
 // As cuBLASLt has it: a function that leaves what it is applied to is GELU, on whole groups of 8 columns.
 template <class T>
 bool Products::run(Stream stream, const Product& p, const T* a, const T* b, T* c, const ProductEnd<T>& end) {
-  if (p.batch != 1 || end.bias == nullptr) return false;
+  if (p.batch != 1) return false;
+  if (end.bias == nullptr && (end.function != ProductFunction::None || end.before != nullptr)) return false;
   if (end.before != nullptr && (end.function != ProductFunction::Gelu || p.ldc % 8 != 0)) return false;
   const bool from_end = state_->from_end(stream, p, a, b, c);
   on_cpu::queue(stream, [=] {
     const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
     multiply(p, a, b, c, from_end, [&](Wide<T> sum, std::int64_t at, std::int64_t column) {
-      sum += static_cast<Wide<T>>(end.bias[column]);
+      if (end.bias != nullptr) sum += static_cast<Wide<T>>(end.bias[column]);
+      if (end.added != nullptr) sum += static_cast<Wide<T>>(end.added[at]);
       if (end.before != nullptr) end.before[at] = T(sum);
       return applied(end.function, sum);
+    });
+  });
+  return true;
+}
+
+template <class T, class S>
+bool Products::run_sum(Stream stream, const Product& p, const T* a, const T* b, S* sum, bool adds) {
+  if (p.batch != 1) return false;
+  const bool from_end = state_->from_end<T>(stream, p, a, b, nullptr);
+  on_cpu::queue(stream, [=] {
+    const on_cpu::Recorded recorded(Activity::Kind::Kernel, "product", 0);
+    multiply(p, a, b, sum, from_end, [&](Wide<T> product, std::int64_t at, std::int64_t) {
+      return adds ? product + static_cast<Wide<T>>(sum[at]) : product;
     });
   });
   return true;
@@ -126,6 +141,15 @@ std::vector<double> Products::time_algorithms(Stream stream, const Product& p, c
   template bool Products::run<T>(Stream, const Product&, const T*, const T*, T*, const ProductEnd<T>&); \
   template std::vector<double> Products::time_algorithms<T>(Stream, const Product&, const T*, const T*, T*, int);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
+#undef MW_INSTANTIATE
+#define MW_INSTANTIATE(T, S) \
+  template bool Products::run_sum<T, S>(Stream, const Product&, const T*, const T*, S*, bool);
+MW_INSTANTIATE(float, float)
+MW_INSTANTIATE(double, double)
+MW_INSTANTIATE(Bf16, Bf16)
+MW_INSTANTIATE(F16, F16)
+MW_INSTANTIATE(Bf16, float)
+MW_INSTANTIATE(F16, float)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -137,7 +137,7 @@ void run_bias_gradient(const CudaOperands& o) {
   });
 }
 
-// --- a product, its bias and the function that follows: at once, where cuBLASLt can ---
+// --- a product, its bias, and the function, the addition or the sum that follows: at once, where cuBLASLt can ---
 
 // Calls that add a bias of some columns alone are two more; the pass over the result that they spare takes as long from
 // about here.
@@ -166,6 +166,9 @@ bool lie_apart(const void* x, std::size_t x_size, const void* y, std::size_t y_s
   return x_begin + x_size <= y_begin || y_begin + y_size <= x_begin;
 }
 
+// The operand that an Add adds to what the product leaves in its other one.
+std::size_t added_operand(const CudaOperands& add, const void* left) { return add.inputs[0] == left ? 1 : 0; }
+
 // Memory that the product alone reads may be given to the ops after it. They then have to wait until it is done.
 bool spares_what_is_read(std::span<const CudaOperands> held, const CudaOperands& next) {
   const auto apart = [&](const CudaOperands& o, std::size_t i) {
@@ -173,11 +176,24 @@ bool spares_what_is_read(std::span<const CudaOperands> held, const CudaOperands&
   };
   const bool from_bias =
       held.size() < 2 || lie_apart(held[1].outputs[0], bytes_out(held[1]), next.outputs[0], bytes_out(next));
-  return apart(held[0], 0) && apart(held[0], 1) && apart(held.size() < 2 ? next : held[1], 1) && from_bias;
+  if (!apart(held[0], 0) || !apart(held[0], 1) || !from_bias) return false;
+  if (held.size() == 2 && !apart(held[1], 1)) return false;
+  if (next.call.kind == OpKind::BiasAdd) return apart(next, 1);
+  if (next.call.kind != OpKind::Add) return true;
+  // What is added may lie where the result goes, all of it or nothing.
+  const std::size_t added = added_operand(next, held.back().outputs[0]);
+  return next.inputs[added] == next.outputs[0] || apart(next, added);
 }
 
 // Whether it is what cuBLASLt does at the end of the product.
 bool may_end_product(std::span<const CudaOperands> held, const CudaOperands& next) {
+  // Nothing follows what has been added or summed up.
+  const OpKind last = held.back().call.kind;
+  if (last != OpKind::Contract && last != OpKind::BiasAdd) return false;
+  if (next.call.kind == OpKind::Add)
+    return held.back().call.only_next_reads && next.inputs[0] != next.inputs[1] &&
+           next.elements(0) == next.elements(1) && next.input_types[0] == next.input_types[1];
+  if (held.size() == 1 && next.call.kind == OpKind::Accumulate) return true;
   if (held.size() == 1) {
     if (next.call.kind != OpKind::BiasAdd) return false;
     const auto [rows, width, bias_width] = bias_shape(next, next.call.space.inputs[1]);
@@ -191,8 +207,16 @@ bool may_end_product(std::span<const CudaOperands> held, const CudaOperands& nex
 
 bool may_follow_product(std::span<const CudaOperands> held, const CudaOperands& next) {
   const CudaOperands& last = held.back();
-  return may_end_product(held, next) && next.inputs[0] == last.outputs[0] &&
-         next.input_types[0] == last.output_types[0] && next.output_types[0] == last.output_types[0] &&
+  if (!may_end_product(held, next)) return false;
+  // A sum of gradients, which is its first operand, may be wider than they are.
+  if (next.call.kind == OpKind::Accumulate)
+    return next.inputs[1] == last.outputs[0] && next.input_types[1] == last.output_types[0] &&
+           (next.input_types[0] == last.output_types[0] ||
+            (next.input_types[0] == DType::F32 && size_of(last.output_types[0]) == 2)) &&
+           spares_what_is_read(held, next);
+  const bool reads_it =
+      next.inputs[0] == last.outputs[0] || (next.call.kind == OpKind::Add && next.inputs[1] == last.outputs[0]);
+  return reads_it && next.input_types[0] == last.output_types[0] && next.output_types[0] == last.output_types[0] &&
          spares_what_is_read(held, next);
 }
 
@@ -209,18 +233,42 @@ const T* whole_bias(const CudaOperands& o) {
   return whole;
 }
 
-// Product and bias, and the function if there is one. False: not done.
+// The product, added to the sum of gradients or in its place. False: not done.
+template <class T>
+bool sum_up(const CudaOperands& product, const CudaOperands& sum, const Calls& calls, const T* a, const T* b) {
+  const bool adds = !sum.moment.first;
+  if (sum.output_types[0] == product.output_types[0])
+    return product.products.run_sum(product.stream, calls.product, a, b, sum.out<T>(0), adds);
+  if constexpr (sizeof(T) == 2)
+    return product.products.run_sum(product.stream, calls.product, a, b, sum.out<float>(0), adds);
+  else
+    return false;
+}
+
+// Product and bias, and what follows. False: not done.
 bool run_at_once(std::span<const CudaOperands> ops) {
   using kernels::cuda::ProductFunction;
-  const CudaOperands &product = ops[0], &bias = ops[1];
+  const CudaOperands& product = ops[0];
   const Calls calls = calls_of(product.call.contraction);
   return with_cuda_type(product.output_types[0], [&]<class T>(T) {
-    kernels::cuda::ProductEnd<T> end{whole_bias<T>(bias)};
-    if (ops.size() == 3) {
-      end.function = ops[2].call.kind == OpKind::Gelu ? ProductFunction::Gelu : ProductFunction::Relu;
-      if (!bias.call.only_next_reads) end.before = bias.out<T>(0);
-    }
     const T *a = product.in<T>(calls.exchanged ? 1 : 0), *b = product.in<T>(calls.exchanged ? 0 : 1);
+    kernels::cuda::ProductEnd<T> end{};
+    for (std::size_t i = 1; i < ops.size(); ++i) {
+      const CudaOperands& o = ops[i];
+      switch (o.call.kind) {
+        case OpKind::Accumulate:
+          return sum_up(product, o, calls, a, b);
+        case OpKind::BiasAdd:
+          end.bias = whole_bias<T>(o);
+          break;
+        case OpKind::Add:
+          end.added = o.in<T>(added_operand(o, ops[i - 1].outputs[0]));
+          break;
+        default:
+          end.function = o.call.kind == OpKind::Gelu ? ProductFunction::Gelu : ProductFunction::Relu;
+          if (!ops[i - 1].call.only_next_reads) end.before = ops[i - 1].out<T>(0);
+      }
+    }
     return product.products.run(product.stream, calls.product, a, b, ops.back().out<T>(0), end);
   });
 }
@@ -230,8 +278,12 @@ void run_products(std::span<const CudaOperands> held) {
   std::size_t done = held.size();
   while (done > 1 && !run_at_once(held.first(done))) --done;
   if (done == 1) run_contract(held[0]);
-  for (const CudaOperands& o : held.subspan(done))
-    o.call.kind == OpKind::BiasAdd ? run_bias_add(o) : cuda_elementwise_kernel(o.call.kind)(o);
+  for (const CudaOperands& o : held.subspan(done)) {
+    CudaKernel kernel = cuda_contraction_kernel(o.call.kind);
+    if (kernel == nullptr) kernel = cuda_elementwise_kernel(o.call.kind);
+    if (kernel == nullptr) kernel = cuda_optimizer_kernel(o.call.kind);
+    kernel(o);
+  }
 }
 
 // The product's own: what is added takes next to no time.

@@ -7,6 +7,7 @@
 #include "core/sharding/op_ranges.h"
 #include "executor/cuda/cuda_kernel_table.h"
 #include "executor/ops/call_shapes.h"
+#include "kernels/cuda/elementwise/elementwise.h"
 #include "kernels/cuda/layout/layout.h"
 #include "kernels/cuda/optimizer/adafactor.h"
 #include "kernels/cuda/optimizer/optimizer.h"
@@ -141,14 +142,19 @@ std::string name_of_all(std::span<const CudaOperands> held, const std::string& f
                            fmt::format("{} {} of {} tensors", name_of(kind), name_of(type), tensors)});
 }
 
+// Sums are as wide as gradients, or wider.
 void run_accumulate(const CudaOperands& o) {
   with_cuda_type(o.input_types[0], [&](auto total) {
     with_cuda_type(o.input_types[1], [&](auto gradient) {
       using A = decltype(total);
       using G = decltype(gradient);
-      if constexpr (std::is_same_v<A, G> || (std::is_same_v<A, float> && sizeof(G) == 2))
-        cuda::accumulate(o.stream, o.out<A>(0), o.in<G>(1), o.elements(0));
-      else
+      if constexpr (std::is_same_v<A, G> || (std::is_same_v<A, float> && sizeof(G) == 2)) {
+        if (!o.moment.first) return cuda::accumulate(o.stream, o.out<A>(0), o.in<G>(1), o.elements(0));
+        if constexpr (std::is_same_v<A, G>)
+          cuda::copy(o.out<A>(0), o.in<G>(1), static_cast<std::size_t>(o.elements(0)) * sizeof(A), o.stream);
+        else
+          cuda::convert(o.stream, o.in<G>(1), o.out<A>(0), o.elements(0));
+      } else
         throw InternalError("a sum of gradients of a wider type");
     });
   });

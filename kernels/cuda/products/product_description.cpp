@@ -82,7 +82,7 @@ Chosen describe(const Product& p, const Types& types, const End& end) {
       layout_of(types.data, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.batch, p.stride_b);
   chosen.second =
       layout_of(types.data, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.batch, p.stride_a);
-  chosen.result = layout_of(types.data, p.m, p.n, p.ldc, p.batch, p.stride_c);
+  chosen.result = layout_of(end.result.value_or(types.data), p.m, p.n, p.ldc, p.batch, p.stride_c);
   return chosen;
 }
 
@@ -139,6 +139,8 @@ std::string key_of(const Call& call) {
   const Alignments aligned = call.alignments();
   // The key names our a and b, which are cuBLASLt's second and first operands.
   std::string key = product_key(call.product, call.types.name, aligned.second, aligned.first, aligned.result);
+  if (call.end.result) key += " in f32";
+  if (call.end.added != nullptr) key += " plus";
   switch (call.end.kind) {
     case CUBLASLT_EPILOGUE_BIAS:
       return key + " then bias";

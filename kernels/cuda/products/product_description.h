@@ -55,16 +55,26 @@ struct End {
   cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   void* before = nullptr;
+  const void* added = nullptr;
+  std::optional<cudaDataType_t> result = std::nullopt;  // nullopt: that of the operands
 
-  [[nodiscard]] bool does_nothing() const { return kind == CUBLASLT_EPILOGUE_DEFAULT; }
+  [[nodiscard]] bool does_nothing() const {
+    return kind == CUBLASLT_EPILOGUE_DEFAULT && added == nullptr && !result.has_value();
+  }
 };
 constexpr std::uintptr_t kEndAlignment = 16;  // of its operands, which algorithms may rely on
 
 // nullopt: cuBLASLt has no such end. `before` lies as the result does, whose rows have to be multiples of 8 elements.
 template <class T>
 std::optional<End> end_of(const Product& p, const ProductEnd<T>& end) {
-  End found{CUBLASLT_EPILOGUE_BIAS, end.bias, end.before};
-  if (p.batch != 1 || end.bias == nullptr || alignment_of(end.bias) < kEndAlignment) return std::nullopt;
+  End found{CUBLASLT_EPILOGUE_BIAS, end.bias, end.before, end.added};
+  if (p.batch != 1) return std::nullopt;
+  if (end.bias == nullptr) {
+    found.kind = CUBLASLT_EPILOGUE_DEFAULT;
+    if (end.function != ProductFunction::None || end.before != nullptr) return std::nullopt;
+    return found;
+  }
+  if (alignment_of(end.bias) < kEndAlignment) return std::nullopt;
   switch (end.function) {
     case ProductFunction::None:
       if (end.before != nullptr) return std::nullopt;
@@ -90,7 +100,10 @@ struct Call {
   void* c;
   End end{};
 
-  [[nodiscard]] Alignments alignments() const { return {alignment_of(b), alignment_of(a), alignment_of(c)}; }
+  [[nodiscard]] Alignments alignments() const {
+    const std::uint32_t of_added = end.added == nullptr ? kBestAlignment : alignment_of(end.added);
+    return {alignment_of(b), alignment_of(a), std::min(alignment_of(c), of_added)};
+  }
 };
 
 // A product as cuBLASLt takes it: `first` describes our b, `second` our a.

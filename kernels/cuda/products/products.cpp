@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ namespace {
 // Some algorithms count batches along an axis of the grid that goes no further.
 constexpr std::int64_t kMaxBatches = 65535;
 
-using Key = std::array<std::int64_t, 18>;
+using Key = std::array<std::int64_t, 20>;
 
 }  // namespace
 
@@ -61,10 +62,13 @@ struct Products::State {
     const double wide_one = 1, wide_zero = 0;
     const bool wide = call.types.scale == CUDA_R_64F;
     // b is the first operand, because the library computes c^T = b^T a^T.
-    return cublas_lt().multiply(handle, &how.description, wide ? static_cast<const void*>(&wide_one) : &one, call.b,
-                                &how.first, call.a, &how.second, wide ? static_cast<const void*>(&wide_zero) : &zero,
-                                call.c, &how.result, call.c, &how.result, &algorithm, workspace_of(call.stream),
-                                kProductWorkspace, static_cast<cudaStream_t>(call.stream.handle));
+    const void* const once = wide ? static_cast<const void*>(&wide_one) : &one;
+    const void* const never = wide ? static_cast<const void*>(&wide_zero) : &zero;
+    const bool adds = call.end.added != nullptr;
+    return cublas_lt().multiply(handle, &how.description, once, call.b, &how.first, call.a, &how.second,
+                                adds ? once : never, adds ? call.end.added : call.c, &how.result, call.c, &how.result,
+                                &algorithm, workspace_of(call.stream), kProductWorkspace,
+                                static_cast<cudaStream_t>(call.stream.handle));
   }
 
   std::vector<double> time(const Call& call, Chosen& how, const std::vector<cublasLtMatmulAlgo_t>& algorithms) {
@@ -101,7 +105,8 @@ struct Products::State {
       if (!call.end.does_nothing())
         if (const auto algorithm = algorithm_without_end(call, how)) return algorithm;
     }
-    const bool timed = tuned && tuning.timed;
+    // What a sum is added to is there but once.
+    const bool timed = tuned && tuning.timed && call.end.added != call.c;
     const std::vector<cublasLtMatmulAlgo_t> algorithms = propose(handle, how, call, timed ? kTimedAlgorithms : 1);
     if (algorithms.empty()) return std::nullopt;
     if (!timed) return algorithms.front();
@@ -131,7 +136,9 @@ struct Products::State {
                   aligned.second,
                   aligned.result,
                   call.end.kind,
-                  call.end.before != nullptr};
+                  call.end.before != nullptr,
+                  call.end.added != nullptr,
+                  call.end.result.value_or(call.types.data)};
     const auto known = chosen.find(key);
     if (known != chosen.end()) return known->second;
     std::optional<Chosen> how = describe(p, call.types, call.end);
@@ -192,6 +199,15 @@ bool Products::run(Stream stream, const Product& product, const T* a, const T* b
   return known && state_->run({stream, product, types_of<T>(state_->tensor_float), a, b, c, *known});
 }
 
+template <class T, class S>
+bool Products::run_sum(Stream stream, const Product& product, const T* a, const T* b, S* sum, bool adds) {
+  if (product.batch != 1) return false;
+  End end{};
+  if constexpr (!std::is_same_v<T, S>) end.result = CUDA_R_32F;
+  if (adds) end.added = sum;
+  return state_->run({stream, product, types_of<T>(state_->tensor_float), a, b, sum, end});
+}
+
 template <class T>
 std::vector<double> Products::time_algorithms(Stream stream, const Product& product, const T* a, const T* b, T* c,
                                               int maximum) {
@@ -206,6 +222,15 @@ std::vector<double> Products::time_algorithms(Stream stream, const Product& prod
   template bool Products::run<T>(Stream, const Product&, const T*, const T*, T*, const ProductEnd<T>&); \
   template std::vector<double> Products::time_algorithms<T>(Stream, const Product&, const T*, const T*, T*, int);
 MW_FOR_EACH_TYPE(MW_INSTANTIATE)
+#undef MW_INSTANTIATE
+#define MW_INSTANTIATE(T, S) \
+  template bool Products::run_sum<T, S>(Stream, const Product&, const T*, const T*, S*, bool);
+MW_INSTANTIATE(float, float)
+MW_INSTANTIATE(double, double)
+MW_INSTANTIATE(Bf16, Bf16)
+MW_INSTANTIATE(F16, F16)
+MW_INSTANTIATE(Bf16, float)
+MW_INSTANTIATE(F16, float)
 #undef MW_INSTANTIATE
 
 }  // namespace meshwright::kernels::cuda

@@ -33,9 +33,10 @@ struct Product {
 enum class ProductFunction { None, Relu, Gelu };
 template <class T>
 struct ProductEnd {
-  const T* bias = nullptr;
+  const T* bias = nullptr;  // null: none
   ProductFunction function = ProductFunction::None;
-  T* before = nullptr;  // what the function is applied to, rounded, laid out as c; null: not wanted
+  T* before = nullptr;       // what the function is applied to, rounded, laid out as c; null: not wanted
+  const T* added = nullptr;  // laid out as c, which it may be: added to the product; null: nothing
 };
 
 // Belongs to one host thread and one device.
@@ -55,6 +56,11 @@ class Products {
   // `before` may not share memory with anything that is read.
   template <class T>
   [[nodiscard]] bool run(Stream stream, const Product& product, const T* a, const T* b, T* c, const ProductEnd<T>& end);
+
+  // The product in S, which is T or Wide<T>, without rounding to T in between; with `adds`, added to what is there.
+  // False, and nothing is done, as above.
+  template <class T, class S>
+  [[nodiscard]] bool run_sum(Stream stream, const Product& product, const T* a, const T* b, S* sum, bool adds);
 
   // Bytes that it holds for the library's work.
   [[nodiscard]] std::size_t workspace() const;

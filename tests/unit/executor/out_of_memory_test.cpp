@@ -30,9 +30,6 @@ class SmallDevice final : public Device {
   }
   void clear(void* data, std::size_t size) override { own_->clear(data, size); }
   void copy(void* to, const void* from, std::size_t size) override { own_->copy(to, from, size); }
-  void convert(void* to, DType to_type, const void* from, DType from_type, std::int64_t elements) override {
-    own_->convert(to, to_type, from, from_type, elements);
-  }
   void write(void* to, const void* host, std::size_t size) override { own_->write(to, host, size); }
   void read(void* host, const void* from, std::size_t size) override { own_->read(host, from, size); }
   void run_op(const OpCallPlan& call, std::span<void* const> inputs, std::span<void* const> outputs,
