@@ -56,8 +56,10 @@ def tests(record, _):
 
 def sanitizer(record, _):
     rows = record["rows"]
-    clean = [row for row in rows if "error" not in row]
-    lines = [f"  {len(clean)} of {len(rows)} runs without a finding"]
+    ended = [row for row in rows if row.get("summary")]
+    clean = [row for row in ended if re.search(r"SUMMARY: 0 (errors|hazards)", row["summary"])]
+    lines = [f"  {len(clean)} of the {len(ended)} test suites that ended are without a finding; {len(rows) - len(ended)} did not end"]
+    # A test that records activities fails beside the sanitizer, which does so itself.
     return lines + [f"  {row['what']}: {row.get('summary') or 'no summary'}; {row['error']}" for row in rows if "error" in row]
 
 

@@ -316,6 +316,31 @@ def peers(session):
 STAGES = {device: 10, tests: 60, sanitizer: 50, kernels: 40, profile: 120, runs: 75, ops: 25, shared: 40, determinism: 45, losses: 30, peers: 65}
 
 
+# A GPU that is there for half an hour, ten minutes at a time, and each time on a machine that has nothing: what to do in which call.
+START = 40  # seconds until a machine is there
+CALLS = [
+    ("does it work", {"device": 8, "tests": 90, "kernels": 55}),
+    ("is it fast, is it as predicted", {"device": 8, "profile": 70, "runs": 75, "shared": 35, "ops": 30}),
+    ("beside PyTorch, whose compiler takes a minute for each model", {"runs": 75, "peers": 330}),
+    ("does it stay right", {"determinism": 100, "losses": 60, "sanitizer": 300}),
+]
+
+
+def dry_run(build, archive):
+    """What a session on such a machine does, without doing it."""
+    print(f"carry: experiments/h200/carry.py {build} {archive}")
+    if pathlib.Path(archive).is_file():
+        print(f"  {archive} has {pathlib.Path(archive).stat().st_size / 2**20:.1f} MiB")
+    print(f"there: tar xJf {archive} -C FOLDER; export LD_LIBRARY_PATH=FOLDER/lib, CUDA's lib64 and those of cuDNN and NCCL")
+    for number, (what, stages) in enumerate(CALLS, 1):
+        seconds = sum(stages.values())
+        print(f"call {number}: {what}; {seconds} s, {START + seconds} s with the start of the machine")
+        print(f"  experiments/h200/run.py FOLDER/meshwright --build FOLDER --quick --only {','.join(stages)} "
+              f"--seconds {','.join(f'{stage}={limit}' for stage, limit in stages.items())} --out RESULTS")
+    total = sum(START + sum(stages.values()) for _, stages in CALLS)
+    print(f"in all {total / 60:.0f} minutes; every stage keeps what it found in RESULTS when it ends, also where a later one is cut off")
+
+
 def run_stage(session, stage):
     rows = []
     try:
@@ -328,7 +353,9 @@ def run_stage(session, stage):
 def main():
     names = [stage.__name__ for stage in STAGES]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("meshwright")
+    parser.add_argument("meshwright", nargs="?", default=str(ROOT / "build/release/meshwright"))
+    parser.add_argument("--dry-run", action="store_true", help="print what is carried to a machine with a GPU, and the calls there")
+    parser.add_argument("--carried", default="carried.tar.xz", help="with --dry-run: the archive")
     parser.add_argument("--quick", action="store_true", help="fewer steps, smaller budgets, all of it within 9 minutes")
     parser.add_argument("--only", default=",".join(names), help="stages, with commas between")
     parser.add_argument("--out", default=str(ROOT / "build/h200"))
@@ -343,6 +370,8 @@ def main():
     wanted = arguments.only.split(",")
     if not set(wanted) <= set(names):
         parser.error(f"--only: the stages are {','.join(names)}")
+    if arguments.dry_run:
+        return dry_run(arguments.build, arguments.carried)
     session = Session(arguments)
     known = [case.name for case in session.cases]
     if not set(filter(None, arguments.cases.split(","))) <= set(known):
