@@ -36,7 +36,7 @@ struct OpMoment {
   std::int64_t step = 1;                     // number of this optimizer step, 1 for the first
   std::int64_t microbatch = 0;
   double rate = 1.0;   // factor of the learning rate
-  bool first = false;  // of an Accumulate on a device that is not the host: its sum counts as zero
+  bool first = false;  // of an Accumulate: its sum counts as zero, whatever lies there
 };
 
 // T: float or double. Floating-point operands are arrays of T, integer operands of int32. In-place ops: each output

@@ -127,7 +127,11 @@ template <class T>
 OpKernel<T> optimizer_kernel(OpKind kind) {
   using K = OpKind;
   static const KernelTable<OpKernel<T>> table = {
-      {K::Accumulate, [](const Operands<T>& o) { kernels::accumulate(o.out(0), o.in(1), o.elements(0)); }},
+      {K::Accumulate,
+       [](const Operands<T>& o) {
+         if (o.moment.first) return static_cast<void>(std::copy_n(o.in(1), o.elements(0), o.out(0)));
+         kernels::accumulate(o.out(0), o.in(1), o.elements(0));
+       }},
       {K::SumSquares,
        [](const Operands<T>& o) { *o.out(0) = static_cast<T>(kernels::sum_squares(o.in(0), o.elements(0))); }},
       {K::ScalingUpdate,

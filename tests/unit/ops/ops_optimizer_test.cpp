@@ -145,6 +145,20 @@ TEST(SumSquares, OfAShardIsAPartOfTheSum) {
   EXPECT_EQ(expect_sharded_equals_whole(c), 2 + 1 + 7);
 }
 
+TEST(Accumulate, OverwritesASumThatCountsAsZero) {
+  OpCase c;
+  const TensorId w = c.parameter("w", {{"n", 3}});
+  c.add_in_place(OpKind::Accumulate, {c.state("sum", w), c.input("g", {{"n", 3}})}, 1);
+  const OpCallPlan call = plan_op(c.graph, c.graph.ops().front(), {3});
+  std::vector<double> sum = {std::nan(""), 5, 6};
+  const std::vector<double> g = {1, 2, 3};
+  const std::vector<void*> in = {sum.data(), const_cast<double*>(g.data())}, out = {sum.data()};
+  run_op<double>(call, in, out, OpMoment{.first = true});
+  EXPECT_EQ(sum, g);
+  run_op<double>(call, in, out, OpMoment{});
+  EXPECT_EQ(sum, (std::vector<double>{2, 4, 6}));
+}
+
 TEST(Accumulate, CanBeSplitAlongEveryName) {
   OpCase c;
   const TensorId w = c.parameter("w", {kIn, kOut});
