@@ -115,9 +115,9 @@ class Trainings:
 
 
 def lost_by(said, rank, processes):
-    """The ranks that say that they lost this one, and what they were doing."""
-    pattern = rf"process (\d+) of {processes}: process {rank} was lost: [^\n]*; here (device [^\n]*)"
-    return {int(number): doing for number, doing in re.findall(pattern, said)}
+    """The ranks that say that they lost this one, and what they were doing; those whose devices had ended say nothing of them."""
+    pattern = rf"process (\d+) of {processes}: process {rank} was lost: [^\n;]*(?:; here (device [^\n]*))?"
+    return {int(number): doing or "device 0 was ending" for number, doing in re.findall(pattern, said)}
 
 
 def go_on(trainings, name, processes):
