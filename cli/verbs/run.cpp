@@ -56,8 +56,8 @@ void add_prediction(MeasuredRun& run, const Costs& costs) {
   if (run.machine.shares_gpus()) {
     std::optional<Occupancy> occupancy;
     if (costs.db) occupancy.emplace(*costs.db);
-    const Prediction prediction = predict_shared(run.loaded.program, *costs.model, run.machine.gpu_of_device,
-                                                 occupancy ? &*occupancy : nullptr);
+    const Prediction prediction =
+        predict_shared(run.loaded.program, *costs.model, run.machine.gpu_of_device, occupancy ? &*occupancy : nullptr);
     run.predicted = prediction.step;
     run.predicted_stages = prediction.stages;
     run.prediction_source = costs.source + ", sharing GPUs";

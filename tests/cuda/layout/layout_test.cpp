@@ -132,7 +132,13 @@ TYPED_TEST(CudaCopies, PadWithAValue) {
   struct Case {
     std::int64_t rows, length, width, start;
   };
-  for (const Case c : {Case{3, 5, 9, 2}, {1, 1, 1, 0}, {7, 16, 64, 8}, {4, 8, 8, 0}, {2, 1000, 3000, 2000}, {700, 3, 8, 0}, {5, 9, 16, 5}}) {
+  for (const Case c : {Case{3, 5, 9, 2},
+                       {1, 1, 1, 0},
+                       {7, 16, 64, 8},
+                       {4, 8, 8, 0},
+                       {2, 1000, 3000, 2000},
+                       {700, 3, 8, 0},
+                       {5, 9, 16, 5}}) {
     const Values x = whole_numbers(c.rows * c.length);
     const DeviceArray<TypeParam> on_device(x);
     DeviceArray<TypeParam> out = DeviceArray<TypeParam>::of_size(c.rows * c.width);
