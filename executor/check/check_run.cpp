@@ -119,9 +119,26 @@ const Attributes& update_of(const Graph& graph, const std::string& parameter) {
   throw InternalError(fmt::format("'{}' has gradients that are rounding, but is not updated by Adam", parameter));
 }
 
+// All weights of a tensor, which are taken out: Adafactor scales the moves of all its elements by one number, to which
+// those of rounding belong. A step's move has a root mean square of at most the learning rate times the limit, 1.
+CheckedTensor compare_moved_by_noise(const CheckInput& input, const std::string& name, const GradientNoise& noise,
+                                     std::vector<double>& values, std::vector<double>& expected) {
+  const double whole = norm(expected), all = static_cast<double>(values.size());
+  const double way = input.options.steps * input.optimizer.learning_rate * std::sqrt(all);
+  const CheckedTensor found{
+      fmt::format("{}, where its gradient is rounding ({} of {} elements)", name, noise.elements.size(), values.size()),
+      relative(distance(values, expected), whole), relative(2.0 * way, whole),
+      static_cast<std::int64_t>(noise.elements.size())};
+  values.clear();
+  expected.clear();
+  return found;
+}
+
 // The gradients and weights of the elements of `noise`, which are taken out of `values` and `expected`.
 std::vector<CheckedTensor> compare_noise(const CheckInput& input, const std::string& name, const GradientNoise& noise,
                                          std::vector<double>& values, std::vector<double>& expected) {
+  if (input.optimizer.kind == Optimizer::Kind::Adafactor)
+    return {compare_moved_by_noise(input, name, noise, values, expected)};
   const double whole = norm(expected);
   const std::size_t all = values.size(), count = noise.elements.size();
   const std::vector<double>& moments = input.run.second_moments.at(name);
@@ -324,7 +341,7 @@ std::vector<CheckedTensor> check_run(const CheckedWork& work, const RunOptions& 
   const Graph graph = reference_graph(work, optimizer.learning_rate);
   std::optional<GradientNoiseFinder> finder;
   const bool whole = graph.microbatches == 1;  // rounding is told from gradients of the whole batch only
-  if (work.trains && whole && optimizer.kind == Optimizer::Kind::Adam)
+  if (work.trains && whole && divides_by_size(optimizer.kind))
     finder.emplace(graph, rounding_of_gradients(graph, options.precision));
   const RunResult reference = run_reference(graph, options, [&](const GraphInterpreter& interpreter) {
     if (finder) finder->note(interpreter);

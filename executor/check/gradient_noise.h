@@ -2,8 +2,8 @@
 // Which elements of the gradients are nothing but rounding?
 //
 // A gradient that is zero in real numbers is, in floating point, what its terms leave when they cancel: that of a key's
-// bias, which adds the same to all scores of a row and so nothing to the softmax. Adam divides a gradient by its own
-// size and makes whole steps of it, in a direction that another order of summation changes.
+// bias, which adds the same to all scores of a row and so nothing to the softmax. Adam and Adafactor divide a gradient
+// by its own size and make whole steps of it, in a direction that another order of summation changes.
 //
 // The gradient of a bias is a plain sum of terms t. Where each carries an independent relative error of at most delta
 // (executor/check/check_run.h), the sum's error is at most
@@ -24,14 +24,15 @@ namespace meshwright {
 
 struct GradientNoise {
   std::vector<std::size_t> elements;  // of the parameter, ascending; at least one
-  // [of elements] the second moment that Adam would have of gradients of size sqrt(sum t^2) in every step; above 0.
+  // [of elements] with Adam, the second moment that it would have of gradients of size sqrt(sum t^2) in every step;
+  // above 0.
   std::vector<double> moments_of_terms;
 };
 
 // Watches a training on one device; run_reference calls `note` after each step's backward.
 class GradientNoiseFinder {
  public:
-  // REQUIRES: `graph` has one microbatch and, if it is trained, is trained by Adam.
+  // REQUIRES: `graph` has one microbatch and, if it is trained, is trained by Adam or Adafactor.
   GradientNoiseFinder(const Graph& graph, double delta);
 
   // Steps that loss scaling leaves out tell nothing.

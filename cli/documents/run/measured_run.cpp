@@ -40,14 +40,20 @@ std::string stage_table(const MeasuredRun& run) {
 }
 
 // Each tensor with such elements has two rows: one for gradients, one for weights.
-std::string noise_line(const RunCheck& checked) {
-  std::int64_t twice = 0;
-  for (const CheckedTensor& tensor : checked.all) twice += tensor.noise;
-  if (twice == 0) return "";
+std::string noise_line(const RunCheck& checked, Optimizer::Kind optimizer) {
+  std::int64_t noise = 0;
+  for (const CheckedTensor& tensor : checked.all) noise += tensor.noise;
+  if (noise == 0) return "";
+  if (optimizer == Optimizer::Kind::Adafactor)
+    return fmt::format(
+        "# check: {} elements have gradients that are zero except for rounding, which Adafactor turns into steps; "
+        "their "
+        "tensors are compared to within its longest steps (--json names them)\n",
+        noise);
   return fmt::format(
       "# check: {} elements have gradients that are zero except for rounding, which Adam turns into full steps; their "
       "gradients are compared to within rounding, their weights to within Adam's steps (--json names the tensors)\n",
-      twice / 2);
+      noise / 2);  // each is compared twice
 }
 
 // The device whose GPU has the most in use.
@@ -107,7 +113,7 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
         "bound: '{}', {:.3g} of {:.3g}\n",
         run.checked->all.size(), run.checked->largest_difference, run.checked->worst.name,
         run.checked->worst.difference, run.checked->worst.bound);
-    text += noise_line(*run.checked);
+    text += noise_line(*run.checked, run.plan.training.optimizer.kind);
   }
   text += run.data_lines;
   if (!files.trace.empty()) text += fmt::format("# trace of the last step written to {}\n", files.trace);

@@ -158,6 +158,21 @@ TEST(CheckRun, PassesAModelWithBiasesOfKeysThatAdamTrains) {
   }
 }
 
+TEST(CheckRun, PassesAModelWithBiasesOfKeysThatAdafactorTrains) {
+  CheckedWork checked = work(kGpt2);
+  checked.training.optimizer = {Optimizer::Kind::Adafactor, 1e-3};
+  RunOptions options = kSteps;
+  options.precision = DType::F64;
+  RunResult run = on_eight_devices(checked, options);
+  const std::vector<CheckedTensor> tensors = check_run(checked, options, run);
+  EXPECT_EQ(
+      std::count_if(tensors.begin(), tensors.end(), [](const CheckedTensor& tensor) { return tensor.noise == 32; }),
+      2);  // the weights of the keys' biases of two layers
+  // Three steps of at most the learning rate each way, in the root mean square of 32 elements: 0.034 at most.
+  run.weights.at("blk0.attn.k.bias")[7] += 0.1;
+  EXPECT_NE(fault(checked, options, run).find("blk0.attn.k.bias"), std::string::npos);
+}
+
 TEST(CheckRun, PassesWhatTwoMicrobatchesComputeOfBiasesOfKeys) {
   const CheckedWork checked = work(kGpt2);
   EXPECT_EQ(fault(checked, kSteps, trained(checked, kSteps, kRight)), "");
