@@ -227,7 +227,7 @@ void attend_backward(const AttentionCall<T>& call, KeyRange keys, const RowSums<
   const AttentionShape& shape = call.shape;
   const std::int64_t d = shape.key_dim, e = shape.value_dim;
   const auto scale = static_cast<T>(call.rule.scale);
-  const auto& [dq, dk, dv] = gradients.operands;
+  const AttentionViews<T>& to = gradients.operands;
   for_each_range(call, keys, [&](const HeadRange<T>& range) {
     const auto& [first, queries, count, lo, columns] = range.block;
     const RangeSpace<T>& space = range.space;
@@ -236,7 +236,7 @@ void attend_backward(const AttentionCall<T>& call, KeyRange keys, const RowSums<
     range.take_results(dout);
     // dv += p^T dout
     gemm<T>({true, false, columns, e, count, columns, e, e}, space.scores, space.results, space.product);
-    add_rows(space.product, range.of_keys(dv), columns, e, dv.row);
+    add_rows(space.product, range.of_keys(to.v), columns, e, to.v.row);
     range.find_value_products();
     for (std::int64_t r = 0; r < count; ++r) {
       const T* p = range.scores(r);
@@ -252,12 +252,12 @@ void attend_backward(const AttentionCall<T>& call, KeyRange keys, const RowSums<
     }
     // dk += ds^T q
     gemm<T>({true, false, columns, d, count, columns, d, d}, space.dp, space.queries, space.product);
-    add_rows(space.product, range.of_keys(dk), columns, d, dk.row);
+    add_rows(space.product, range.of_keys(to.k), columns, d, to.k.row);
     // dq += ds k
     const HeadView<const T>& k = call.operands.k;
     gemm<T>({false, false, count, d, columns, columns, k.row, d}, space.dp, range.of_keys(k), space.results);
     for (std::int64_t i = 0; i < queries; ++i)
-      add_rows(space.results + i * shape.group * d, range.head.queries(dq, shape, first + i), 1, shape.group * d, d);
+      add_rows(space.results + i * shape.group * d, range.head.queries(to.q, shape, first + i), 1, shape.group * d, d);
   });
 }
 
