@@ -301,9 +301,12 @@ class MpiPeers final : public Peers {
       int idle = 0;
       std::optional<std::chrono::steady_clock::time_point> until;
       for (;;) {
-        // Bitwise or: every step must be done in each round.
         look();
-        const bool moved = post_sends() | end_sends() | match() | end_receives();
+        // Every step must be done in each round.
+        bool moved = post_sends();
+        moved = end_sends() || moved;
+        moved = match() || moved;
+        moved = end_receives() || moved;
         std::unique_lock lock(mutex_);
         if (leaving_ && failure_ && failure_->lost) return;
         if (leaving_ && leaving_messages_.empty() && all_sent()) return;
