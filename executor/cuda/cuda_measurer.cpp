@@ -155,8 +155,6 @@ MeasuredTime mixed_time(double share, const MeasuredTime& joined, const Measured
           std::min(joined.samples, alone.samples), joined.added};
 }
 
-}  // namespace
-
 // An op and those before it, each of which reads what the one before it leaves.
 class OpsInARow {
  public:
@@ -222,6 +220,8 @@ class OpsInARow {
   std::vector<OpCallPlan> calls_;
   std::vector<MeasuredOperands> operands_;
 };
+
+}  // namespace
 
 // --- time ---
 

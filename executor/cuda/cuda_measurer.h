@@ -38,7 +38,6 @@ namespace meshwright {
 
 class CudaDevice;
 class CudaStepGraph;
-class OpsInARow;
 
 struct ReleaseOnDevice {
   void operator()(void* data) const noexcept { kernels::cuda::release(data); }

@@ -12,7 +12,8 @@ namespace meshwright {
 
 namespace {
 
-// Of an input, that a thread of the host makes at once: a batch of images must not take longer than a GPU's step on it.
+// A thread of the host makes so many elements of an input at once: with one thread for all of it, a batch of images
+// would take longer than a GPU's step on it.
 constexpr std::int64_t kElementsOfPart = std::int64_t{1} << 18;
 
 }  // namespace

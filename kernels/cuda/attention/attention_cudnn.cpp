@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention/attention_graph_cudnn.h"
+#include "kernels/cuda/runtime/cudnn_calls.h"
 
 namespace meshwright::kernels::cuda {
 
@@ -19,19 +20,7 @@ using namespace attention_operand;
 
 constexpr std::size_t kAlignment = 256;
 
-void check(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    throw Failure(std::string(what) + " by cuDNN failed: " + cudnnGetErrorString(status));
-}
-
 std::size_t aligned(std::size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
-
-template <class T>
-constexpr cudnnDataType_t kType = CUDNN_DATA_FLOAT;
-template <>
-inline constexpr cudnnDataType_t kType<Bf16> = CUDNN_DATA_BFLOAT16;
-template <>
-inline constexpr cudnnDataType_t kType<F16> = CUDNN_DATA_HALF;
 
 enum class Pass { Forward, ForwardWithLogSums, Backward };
 
@@ -45,7 +34,7 @@ template <class T>
 AttentionProblem problem_of(const AttentionCall<T>& call) {
   const AttentionShape& s = call.shape;
   AttentionProblem problem{};
-  problem.type = kType<T>;
+  problem.type = kCudnnType<T>;
   problem.shape = s;
   problem.q = strides_of(call.operands.q);
   problem.k = strides_of(call.operands.k);
@@ -227,7 +216,7 @@ struct CudnnAttention::State {
 
   explicit State(std::size_t bytes) : room(bytes) {
     cudnnHandle_t handle = nullptr;
-    check(cudnnCreate(&handle), "a start");
+    check_cudnn(cudnnCreate(&handle), "a start");
     library.reset(handle);
   }
 
@@ -275,7 +264,7 @@ struct CudnnAttention::State {
     return way.plan.has_value();
   }
   void use(Stream stream) {
-    check(cudnnSetStream(library.get(), static_cast<cudaStream_t>(stream.handle)), "a change of stream");
+    check_cudnn(cudnnSetStream(library.get(), static_cast<cudaStream_t>(stream.handle)), "a change of stream");
   }
   void run(const Way& way, const std::vector<GraphPlan::Operand>& operands, void* workspace) const {
     if (!way.plan) throw Failure("an attention that cuDNN does not run: " + way.answer);

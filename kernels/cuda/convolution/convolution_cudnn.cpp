@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/convolution/convolution_cudnn.h"
 
-#include <cudnn.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,6 +13,7 @@
 
 #include "kernels/cuda/convolution/convolution.h"
 #include "kernels/cuda/layout/layout.h"
+#include "kernels/cuda/runtime/cudnn_calls.h"
 
 namespace meshwright::kernels::cuda {
 
@@ -23,11 +22,6 @@ namespace {
 constexpr std::size_t kRoom = std::size_t{256} << 20;  // bytes that an algorithm may ask for
 constexpr std::size_t kAlignment = 256;
 constexpr int kAlgorithms = 16;  // cuDNN has less than that of each pass
-
-void check(cudnnStatus_t status, const char* what) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    throw Failure(std::string(what) + " by cuDNN failed: " + cudnnGetErrorString(status));
-}
 
 // What cuDNN keeps behind a pointer, with the call that frees it.
 template <auto destroy>
@@ -43,7 +37,7 @@ using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<destroy>>
 template <class Handle, auto destroy, class Create>
 Owned<Handle, destroy> made(Create create, const char* what = "a description") {
   Handle handle = nullptr;
-  check(create(&handle), what);
+  check_cudnn(create(&handle), what);
   return Owned<Handle, destroy>(handle);
 }
 
@@ -52,21 +46,14 @@ using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescri
 using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
-template <class T>
-constexpr cudnnDataType_t kType = CUDNN_DATA_FLOAT;
-template <>
-inline constexpr cudnnDataType_t kType<Bf16> = CUDNN_DATA_BFLOAT16;
-template <>
-inline constexpr cudnnDataType_t kType<F16> = CUDNN_DATA_HALF;
-
 int narrowed(std::int64_t size) { return static_cast<int>(size); }
 
 TensorDescriptor channels_last(cudnnDataType_t type, std::int64_t batch, std::int64_t channels, std::int64_t rows,
                                std::int64_t columns) {
   auto made_one = made<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>(cudnnCreateTensorDescriptor);
-  check(cudnnSetTensor4dDescriptor(made_one.get(), CUDNN_TENSOR_NHWC, type, narrowed(batch), narrowed(channels),
-                                   narrowed(rows), narrowed(columns)),
-        "a tensor's description");
+  check_cudnn(cudnnSetTensor4dDescriptor(made_one.get(), CUDNN_TENSOR_NHWC, type, narrowed(batch), narrowed(channels),
+                                         narrowed(rows), narrowed(columns)),
+              "a tensor's description");
   return made_one;
 }
 
@@ -109,18 +96,18 @@ Plan described(const ConvolutionShape& s, cudnnDataType_t type, cudnnMathType_t 
   plan.w = made<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>(cudnnCreateFilterDescriptor);
   // NHWC means (out, row, column, in) for filters. Ours are (row, column, in, out) in each group: transpose_filters
   // turns them.
-  check(cudnnSetFilter4dDescriptor(plan.w.get(), type, CUDNN_TENSOR_NHWC, narrowed(s.groups * s.out), narrowed(s.in),
-                                   narrowed(s.rows.size), narrowed(s.columns.size)),
-        "a filter's description");
+  check_cudnn(cudnnSetFilter4dDescriptor(plan.w.get(), type, CUDNN_TENSOR_NHWC, narrowed(s.groups * s.out),
+                                         narrowed(s.in), narrowed(s.rows.size), narrowed(s.columns.size)),
+              "a filter's description");
   plan.windows =
       made<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>(cudnnCreateConvolutionDescriptor);
   // No dilation. Cross-correlation is what our definition says; sums are float for every type.
-  check(cudnnSetConvolution2dDescriptor(plan.windows.get(), narrowed(s.rows.before), narrowed(s.columns.before),
-                                        narrowed(s.rows.stride), narrowed(s.columns.stride), 1, 1,
-                                        CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-        "a convolution's description");
-  check(cudnnSetConvolutionGroupCount(plan.windows.get(), narrowed(s.groups)), "a convolution's groups");
-  check(cudnnSetConvolutionMathType(plan.windows.get(), math), "a convolution's kind of products");
+  check_cudnn(cudnnSetConvolution2dDescriptor(plan.windows.get(), narrowed(s.rows.before), narrowed(s.columns.before),
+                                              narrowed(s.rows.stride), narrowed(s.columns.stride), 1, 1,
+                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+              "a convolution's description");
+  check_cudnn(cudnnSetConvolutionGroupCount(plan.windows.get(), narrowed(s.groups)), "a convolution's groups");
+  check_cudnn(cudnnSetConvolutionMathType(plan.windows.get(), math), "a convolution's kind of products");
   return plan;
 }
 
@@ -132,7 +119,7 @@ void choose(Plan& plan, cudnnStatus_t status, const std::array<Proposal, kAlgori
   // A shape that cuDNN refuses is no failure: our own kernels run it.
   const int category = CUDNN_STATUS_CATEGORY(static_cast<int>(status));
   if (category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM) return;
-  check(status, "the choice of a convolution's algorithm");
+  check_cudnn(status, "the choice of a convolution's algorithm");
   for (int i = 0; i < count; ++i) {
     const Proposal& proposal = proposals[static_cast<std::size_t>(i)];
     if (proposal.status != CUDNN_STATUS_SUCCESS || proposal.determinism != CUDNN_DETERMINISTIC) continue;
@@ -140,7 +127,7 @@ void choose(Plan& plan, cudnnStatus_t status, const std::array<Proposal, kAlgori
     if (proposal.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION || !is_plain(proposal.algo)) continue;
     if (math == CUDNN_FMA_MATH && proposal.mathType == CUDNN_TENSOR_OP_MATH) continue;
     const cudnnMathType_t kept = math == CUDNN_FMA_MATH ? math : proposal.mathType;
-    check(cudnnSetConvolutionMathType(plan.windows.get(), kept), "a convolution's kind of products");
+    check_cudnn(cudnnSetConvolutionMathType(plan.windows.get(), kept), "a convolution's kind of products");
     std::size_t bytes = 0;
     if (bytes_of(proposal.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > kRoom) continue;
     plan.exists = true;
@@ -259,7 +246,7 @@ bool CudnnConvolutions::runs(ConvolutionPass pass, const ConvolutionShape& shape
     const ConvolutionShape by_library = padded<T>(pass, shape);
     if (has_narrow_groups(shape) || !fits(by_library)) return false;
     if (!has_windows_of(shape.rows) || !has_windows_of(shape.columns)) return false;
-    return state_->plan(pass, kType<T>, by_library).exists;
+    return state_->plan(pass, kCudnnType<T>, by_library).exists;
   }
 }
 
@@ -268,17 +255,17 @@ std::size_t CudnnConvolutions::workspace(ConvolutionPass pass, const Convolution
   const ConvolutionShape by_library = padded<T>(pass, shape);
   Room room(nullptr);
   const Own<T> own(room, shape, by_library);
-  return room.bytes() + state_->plan(pass, kType<T>, by_library).bytes;
+  return room.bytes() + state_->plan(pass, kCudnnType<T>, by_library).bytes;
 }
 
 template <class T>
 void CudnnConvolutions::run(Stream stream, ConvolutionPass pass, const ConvolutionShape& shape, const T* first,
                             const T* second, T* result, void* workspace) {
   const ConvolutionShape by_library = padded<T>(pass, shape);
-  const Plan& plan = state_->plan(pass, kType<T>, by_library);
+  const Plan& plan = state_->plan(pass, kCudnnType<T>, by_library);
   if (!plan.exists) throw Failure("a convolution that cuDNN does not run");
   const cudnnHandle_t library = state_->library.get();
-  check(cudnnSetStream(library, static_cast<cudaStream_t>(stream.handle)), "a change of stream");
+  check_cudnn(cudnnSetStream(library, static_cast<cudaStream_t>(stream.handle)), "a change of stream");
   Room space(workspace);
   const Own<T> own(space, shape, by_library);
   auto* const room = space.take<unsigned char>(static_cast<std::int64_t>(plan.bytes));
@@ -291,10 +278,11 @@ void CudnnConvolutions::run(Stream stream, ConvolutionPass pass, const Convoluti
   };
   if (pass == ConvolutionPass::BackwardInput) {
     transpose_filters(stream, first, own.filters, shape.groups, line, shape.out);
-    check(cudnnConvolutionBackwardData(library, &one, plan.w.get(), own.filters, plan.y.get(), second,
-                                       plan.windows.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm),
-                                       room, plan.bytes, &zero, plan.x.get(), result),
-          "a convolution's backward to its input");
+    check_cudnn(
+        cudnnConvolutionBackwardData(library, &one, plan.w.get(), own.filters, plan.y.get(), second, plan.windows.get(),
+                                     static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), room, plan.bytes,
+                                     &zero, plan.x.get(), result),
+        "a convolution's backward to its input");
     return;
   }
   if (pads) pad(first, own.x, places_of_x(shape));
@@ -302,16 +290,16 @@ void CudnnConvolutions::run(Stream stream, ConvolutionPass pass, const Convoluti
   if (pass == ConvolutionPass::Forward) {
     transpose_filters(stream, second, turned, shape.groups, line, shape.out);
     if (pads) pad(turned, own.filters, shape.out * taps);
-    check(cudnnConvolutionForward(library, &one, plan.x.get(), x, plan.w.get(), own.filters, plan.windows.get(),
-                                  static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), room, plan.bytes, &zero,
-                                  plan.y.get(), result),
-          "a convolution");
+    check_cudnn(cudnnConvolutionForward(library, &one, plan.x.get(), x, plan.w.get(), own.filters, plan.windows.get(),
+                                        static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), room, plan.bytes, &zero,
+                                        plan.y.get(), result),
+                "a convolution");
   } else {
     // dw comes as (out, row, column, in) and is turned afterwards.
-    check(cudnnConvolutionBackwardFilter(library, &one, plan.x.get(), x, plan.y.get(), second, plan.windows.get(),
-                                         static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), room, plan.bytes,
-                                         &zero, plan.w.get(), own.filters),
-          "a convolution's backward to its weight");
+    check_cudnn(cudnnConvolutionBackwardFilter(library, &one, plan.x.get(), x, plan.y.get(), second, plan.windows.get(),
+                                               static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), room,
+                                               plan.bytes, &zero, plan.w.get(), own.filters),
+                "a convolution's backward to its weight");
     if (pads)
       copy_rows(stream, own.filters, turned,
                 {.rows = shape.out * taps, .length = shape.in, .from_stride = by_library.in, .to_stride = shape.in});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an NVIDIA H200 took on 2026-11-27 (experiments/h200) is what its profile of the same hour says: within 8 % for
-// every plan on one device, within 10 % where devices share the GPU, 5 % on average; memory as the driver counts it
-// less what CUDA and the kernels hold themselves.
+// every plan on one device, 5 % on average, and within 10 % where devices share the GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
