@@ -4,6 +4,11 @@ import contextlib
 import subprocess
 
 
+def isolated(*command):
+    """`command` where the network and the names of namespaces are its own, whatever another test makes or a killed one has left."""
+    return ["unshare", "--net", "--mount", "sh", "-c", 'mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && exec "$@"', "sh", *command]
+
+
 @contextlib.contextmanager
 def two_hosts(folder, hosts, bridge, run):
     """A script that runs a command on one of `hosts` ({name: address}): SCRIPT HOST COMMAND... `run` runs a command and ends all if it fails."""
