@@ -176,6 +176,7 @@ ScheduleChoice schedule_of_run(const PublishedRun& run, std::int64_t chunks) {
   const std::string& text = run.schedule;
   if (has(text, "zb-v")) return {ScheduleKind::ZeroBubbleV, 2};
   if (has(text, "dualpipe-v")) return {ScheduleKind::DualPipeV, 2};
+  if (has(text, "dualpipe")) return {ScheduleKind::DualPipe, 2};
   if (has(text, "v-half")) return {ScheduleKind::VHalf, 2};
   if (has(text, "zb-2p") || has(text, "zb-h2")) return {ScheduleKind::ZeroBubbleH2, 1};
   if (has(text, "zb")) return {ScheduleKind::ZeroBubbleH1, 1};

@@ -209,9 +209,9 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
         "number of layers the model is cut into; auto: search for the best number; default: chosen from "
         "the model's size");
     add("--schedule", options.schedule,
-        "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, dualpipe-v, interleaved (searches 2 "
-        "to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the "
-        "schedules for training (default: 1f1b; with --for all that the framework has)");
+        "pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, dualpipe-v, dualpipe (from both ends, "
+        "weights twice), interleaved (searches 2 to 4 stages per device), interleaved:V (V stages per device) or "
+        "inference; auto: search the schedules for training (default: 1f1b; with --for all that the framework has)");
     add_goals(verb, options);
     add_stage_profile_options(verb, options);
     verb.add_flag("--log-steps", options.log_steps,

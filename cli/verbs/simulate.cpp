@@ -192,10 +192,11 @@ Json to_json(const Result& result, const Costs& costs) {
 // The file is of stages that feed one the next.
 void write_schedule(const std::string& path, const Plan& plan, const Graph& graph) {
   const StageGraph feeding = stage_graph(plan, graph);
-  require(feeding.stages_after == line_of(static_cast<int>(plan.stages.size())),
+  const int copies = traits_of(plan.schedule).copies;
+  require(feeding.stages_after == line_of(static_cast<int>(plan.stages.size()), copies),
           "--write-schedule: the file format only describes stages that form a line, and the plan has parallel "
           "branches; give a plan whose stages form a line.");
-  write_file(path, schedule_to_csv(schedule_of(plan, feeding)));
+  write_file(path, schedule_to_csv(schedule_of(plan, feeding), copies));
 }
 
 // Lists of all devices, for what is said of each of them.

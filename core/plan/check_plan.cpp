@@ -35,8 +35,12 @@ class PlanChecker {
     assign_stages();
     find_read_in_backward();
     check_devices();
-    for (std::size_t s = 0; s < plan_.stages.size(); ++s)
-      if (check_mesh(static_cast<int>(s))) check_contents(static_cast<int>(s));
+    for (int s = 0; s < static_cast<int>(plan_.stages.size()); ++s) {
+      if (s >= stages_per_copy(plan_))
+        check_copy(s);
+      else if (check_mesh(s))
+        check_contents(s);
+    }
     check_cross_mesh();
     return violations_;
   }
@@ -59,9 +63,12 @@ class PlanChecker {
     if (starts.back() >= ops)
       say("layer {} starts at forward op {}, but the model has only {}", starts.size() - 1, starts.back(), ops);
 
-    const int layers = static_cast<int>(starts.size());
+    const int layers = static_cast<int>(starts.size()), copies = traits_of(plan_.schedule).copies;
+    if (plan_.stages.size() % static_cast<std::size_t>(copies) != 0)
+      return say("{} stages are not {} copies of the same; under {} the second half repeats the first",
+                 plan_.stages.size(), copies, name_of(plan_.schedule));
     int next = 0;
-    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+    for (std::size_t s = 0; s < static_cast<std::size_t>(stages_per_copy(plan_)); ++s) {
       const StagePlan& stage = plan_.stages[s];
       if (stage.first_layer != next)
         say("stage {} begins with layer {}, but layer {} is next", s, stage.first_layer, next);
@@ -74,9 +81,26 @@ class PlanChecker {
     if (next < layers) say("layers {}..{} belong to no stage", next, layers - 1);
   }
 
+  // A copy differs from its stage in its devices, and in where they are.
+  void check_copy(int s) {
+    const int of = s % stages_per_copy(plan_);
+    const StagePlan &copy = stage(s), &first = stage(of);
+    check_hosts(s);
+    const auto differs = [&](const char* what) {
+      say("stage {} is the copy of stage {} under {}, but has other {}", s, of, name_of(plan_.schedule), what);
+    };
+    if (copy.first_layer != first.first_layer || copy.last_layer != first.last_layer) return differs("layers");
+    if (copy.submesh != first.submesh || copy.logical_shape != first.logical_shape || copy.contexts != first.contexts ||
+        copy.devices.size() != first.devices.size())
+      return differs("submeshes or logical meshes");
+    if (copy.ops != first.ops || copy.parameters != first.parameters || copy.inputs != first.inputs ||
+        copy.fan_outs != first.fan_outs)
+      return differs("shardings");
+  }
+
   void assign_stages() {
     stage_of_op_.assign(graph_.ops().size(), -1);
-    for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+    for (std::size_t s = 0; s < static_cast<std::size_t>(stages_per_copy(plan_)); ++s) {
       const StagePlan& stage = plan_.stages[s];
       const std::size_t after = static_cast<std::size_t>(stage.last_layer) + 1;
       const std::size_t begin =

@@ -15,7 +15,8 @@ std::vector<PlacedParameter> placed_parameters(const Plan& plan, const Graph& gr
       const Tensor& tensor = graph.tensor(input);
       if (tensor.kind != TensorKind::Parameter) continue;
       const bool first = met.insert(input).second;
-      for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+      // Copies of a stage are like it.
+      for (std::size_t s = 0; s < static_cast<std::size_t>(stages_per_copy(plan)); ++s) {
         const auto found = plan.stages[s].parameters.find(op.name + "/" + tensor.name);
         if (found == plan.stages[s].parameters.end()) continue;
         placed.push_back({input, static_cast<int>(s), &found->second, first});

@@ -89,11 +89,19 @@ struct Plan {
   std::map<std::string, std::string> conditions = {};
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   std::vector<int> layer_starts;  // position in forward_ops() of each layer's first op
-  std::vector<StagePlan> stages;
+  std::vector<StagePlan> stages;  // all layers in their order; under schedules with copies (traits_of) once for each
   PlanPrediction predicted;
   std::string graph_fingerprint;      // fingerprint_of(graph)
   std::optional<Schedule> runs = {};  // of a Custom schedule: what each rank runs; of no other
 };
+
+// The number of stages that hold all layers once: all of them where the schedule has one copy. A later stage s is a
+// copy of stage s mod this: it has the same layers, split in the same way over a mesh of the same shape, and weights
+// and accumulators of its own. The states of the optimizer, and so the updates, are the first copy's: at the end of a
+// step it adds the gradients of the others to its own, and sends them the new weights.
+[[nodiscard]] inline int stages_per_copy(const Plan& plan) {
+  return static_cast<int>(plan.stages.size()) / traits_of(plan.schedule).copies;
+}
 
 [[nodiscard]] Json to_json(const Plan& plan);
 // Throws InputError for another format, a newer version, missing or mistyped members.

@@ -40,7 +40,7 @@ std::optional<std::string> overlap(const Plan& plan) {
 
 // The first stage that does not feed the next, as a sentence.
 std::optional<std::string> no_line(const Plan& plan, const StageGraph& feeding) {
-  for (int s = 0; s + 1 < static_cast<int>(plan.stages.size()); ++s) {
+  for (int s = 0; s + 1 < stages_per_copy(plan); ++s) {
     const std::vector<int>& fed = feeding.feeds[static_cast<std::size_t>(s)];
     if (std::find(fed.begin(), fed.end(), s + 1) == fed.end())
       return fmt::format("under {} every stage must feed the next, but stage {} does not feed stage {}",
@@ -151,6 +151,8 @@ std::vector<std::string> wrong_ranks(const Plan& plan, const StageGraph& feeding
       return {fmt::format("stage {} is not on the devices of stage {}, where {} puts it", s, first, kind)};
   }
   if (const auto line = no_line(plan, feeding)) return {*line};
+  if (const auto unmet = unmet_by(plan.schedule, static_cast<int>(ranks), plan.training.microbatches))
+    return {fmt::format("{} needs {}", kind, *unmet)};
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/graph/recomputation.h"
@@ -73,9 +74,18 @@ StageGraph stage_graph(const std::vector<std::vector<int>>& layer_feeds, const s
 }
 
 StageGraph stage_graph(const Plan& plan, const Graph& graph) {
+  const std::size_t each = static_cast<std::size_t>(stages_per_copy(plan));
   std::vector<int> first_layers;
-  for (const StagePlan& stage : plan.stages) first_layers.push_back(stage.first_layer);
-  return stage_graph(layer_feeds(graph, plan.layer_starts), first_layers);
+  for (std::size_t s = 0; s < each; ++s) first_layers.push_back(plan.stages[s].first_layer);
+  StageGraph found = stage_graph(layer_feeds(graph, plan.layer_starts), first_layers);
+  // Copies feed each other as the first ones do, and nothing goes from one copy to another.
+  for (std::size_t s = each; s < plan.stages.size(); ++s) {
+    std::vector<int> fed = found.feeds[s - each];
+    for (int& to : fed) to += static_cast<int>(each);
+    found.feeds.push_back(std::move(fed));
+    found.stages_after.push_back(found.stages_after[s - each]);
+  }
+  return found;
 }
 
 bool StageGraph::neighbours(int one, int other) const {

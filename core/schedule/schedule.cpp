@@ -14,7 +14,7 @@ namespace {
 constexpr ScheduleKind kKinds[] = {
     ScheduleKind::OneFOneB,    ScheduleKind::GPipe,        ScheduleKind::Inference,    ScheduleKind::EagerOneFOneB,
     ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleH2, ScheduleKind::ZeroBubbleV,
-    ScheduleKind::VHalf,       ScheduleKind::DualPipeV,
+    ScheduleKind::VHalf,       ScheduleKind::DualPipeV,    ScheduleKind::DualPipe,
 };
 
 // Forwards that have run before the one that alternates with the first backward.
@@ -80,6 +80,8 @@ const char* name_of(ScheduleKind kind) {
       return "v-half";
     case ScheduleKind::DualPipeV:
       return "dualpipe-v";
+    case ScheduleKind::DualPipe:
+      return "dualpipe";
     case ScheduleKind::Custom:
       return "custom";
   }
@@ -119,12 +121,23 @@ ScheduleTraits traits_of(ScheduleKind kind) {
     case ScheduleKind::ZeroBubbleV:
     case ScheduleKind::VHalf:
     case ScheduleKind::DualPipeV:
+    case ScheduleKind::DualPipe:
       traits.splits_backward = true;
       traits.line = true;
       traits.chunks = 2;
+      traits.copies = kind == ScheduleKind::DualPipe ? 2 : 1;
       break;
   }
   return traits;
+}
+
+std::optional<std::string> unmet_by(ScheduleKind kind, int ranks, std::int64_t microbatches) {
+  if (kind != ScheduleKind::DualPipe) return std::nullopt;
+  if (ranks % 2 != 0) return fmt::format("an even number of ranks, and there are {}", ranks);
+  if (microbatches % 2 != 0) return fmt::format("an even number of micro-batches, and there are {}", microbatches);
+  if (microbatches < 2 * std::int64_t{ranks})
+    return fmt::format("at least two micro-batches for each of {} ranks, and there are {}", ranks, microbatches);
+  return std::nullopt;
 }
 
 Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, int microbatches, int chunks) {
@@ -133,7 +146,10 @@ Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, 
   const int stages = static_cast<int>(stages_after.size());
   const ScheduleTraits traits = traits_of(kind);
   check_chunks(kind, stages, chunks);
-  if (traits.line) MW_CHECK(stages_after == line_of(stages), "{} of stages that form no line", name_of(kind));
+  if (traits.line)
+    MW_CHECK(stages_after == line_of(stages, traits.copies), "{} of stages that form no line", name_of(kind));
+  if (const auto unmet = unmet_by(kind, stages / chunks, microbatches))
+    throw InternalError(fmt::format("{} needs {}", name_of(kind), *unmet));
 
   std::vector<int> ahead;
   for (const int after : stages_after) {
@@ -158,6 +174,8 @@ Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, 
       return v_half(stages / chunks, microbatches);
     case ScheduleKind::DualPipeV:
       return dual_pipe_v(stages / chunks, microbatches);
+    case ScheduleKind::DualPipe:
+      return dual_pipe(stages / chunks, microbatches);
     case ScheduleKind::Custom:
       break;  // given, not made
   }
@@ -180,29 +198,36 @@ Schedule alternating(const std::vector<int>& ahead, int microbatches) {
   return schedule;
 }
 
-std::vector<int> line_of(int stages) {
-  MW_CHECK(stages >= 1, "a line of {} stages", stages);
-  std::vector<int> after(static_cast<std::size_t>(stages));
-  for (std::size_t s = 0; s < after.size(); ++s) after[s] = stages - 1 - static_cast<int>(s);
+std::vector<int> line_of(int stages, int copies) {
+  MW_CHECK(stages >= 1 && copies >= 1 && stages % copies == 0, "{} lines of {} stages", copies, stages);
+  const int each = stages / copies;
+  std::vector<int> after;
+  for (int s = 0; s < stages; ++s) after.push_back(each - 1 - s % each);
   return after;
 }
 
-Feeds line_feeds(int stages) {
-  MW_CHECK(stages >= 1, "a line of {} stages", stages);
-  Feeds feeds(static_cast<std::size_t>(stages));
-  for (int s = 1; s < stages; ++s) feeds[static_cast<std::size_t>(s - 1)] = {s};
+Feeds line_feeds(int stages, int copies) {
+  const std::vector<int> after = line_of(stages, copies);
+  Feeds feeds(after.size());
+  for (std::size_t s = 0; s < feeds.size(); ++s)
+    if (after[s] > 0) feeds[s] = {static_cast<int>(s) + 1};
   return feeds;
 }
 
 std::vector<int> ranks_of_stages(ScheduleKind kind, int stages, int chunks) {
   check_chunks(kind, stages, chunks);
   const int ranks = stages / chunks;
-  const bool turns =
-      kind == ScheduleKind::ZeroBubbleV || kind == ScheduleKind::VHalf || kind == ScheduleKind::DualPipeV;
+  const bool turns = kind == ScheduleKind::ZeroBubbleV || kind == ScheduleKind::VHalf ||
+                     kind == ScheduleKind::DualPipeV || kind == ScheduleKind::DualPipe;
   std::vector<int> rank_of;
   // In a V the second chunks come back over the ranks.
   for (int s = 0; s < stages; ++s) rank_of.push_back(turns && s >= ranks ? stages - 1 - s : s % ranks);
   return rank_of;
+}
+
+MicrobatchRange microbatches_of(ScheduleKind kind, int stage, int stages, int microbatches) {
+  const int copies = traits_of(kind).copies, count = microbatches / copies;
+  return {stage / (stages / copies) * count, count};
 }
 
 int in_flight(ScheduleKind kind, int stages_after, int microbatches, std::optional<int> deepest) {

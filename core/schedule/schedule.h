@@ -27,10 +27,13 @@ enum class ScheduleKind {
   VHalf,          // arXiv:2405.15362: the same placement, about half that memory
   DualPipeV,  // DeepSeek-AI, DualPipe (github.com/deepseek-ai/DualPipe): the same placement; in the steady state each
               // forward is next to the backward of another microbatch, for runtimes that overlap the two
+  DualPipe,   // DeepSeek-V3 (arXiv:2412.19437), the same repository: microbatches enter at both ends of the pipeline.
+              // The second half of the stages repeats the layers of the first, placed in a V: rank r has stage r, and
+              // stage 2 ranks - 1 - r, the copy of stage ranks - 1 - r
   Custom,     // given run by run, so not part of make_schedule and all_schedules
 };
 // "1f1b", "gpipe", "inference", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half",
-// "dualpipe-v", "custom"
+// "dualpipe-v", "dualpipe", "custom"
 [[nodiscard]] const char* name_of(ScheduleKind kind);
 // All but "custom". Throws InputError with the nearest names.
 [[nodiscard]] ScheduleKind schedule_from_name(const std::string& name);
@@ -42,8 +45,14 @@ struct ScheduleTraits {
   bool trains = true;
   bool line = false;              // stages must form a line; otherwise any directed acyclic graph
   std::optional<int> chunks = 1;  // per rank; absent: any number of at least 2; Custom: any
+  // How often the stages repeat all layers, each time with weights of their own: stage s + k stages / copies is the
+  // k-th copy of stage s. Each copy runs an equal share of the microbatches, the first of them those that come first.
+  int copies = 1;
 };
 [[nodiscard]] ScheduleTraits traits_of(ScheduleKind kind);
+// Why a kind cannot run so many microbatches on so many ranks, as a clause ("an even number of ranks"); nullopt: it
+// can. dualpipe takes an even number of ranks, and an even number of microbatches, at least two for each rank.
+[[nodiscard]] std::optional<std::string> unmet_by(ScheduleKind kind, int ranks, std::int64_t microbatches);
 
 enum class Pass : std::uint8_t { Forward, Backward, BackwardInput, BackwardWeight };
 
@@ -62,13 +71,20 @@ struct ScheduledRun {
 // core/plan/stage_graph.h computes it for a plan). It decreases along every path, so there is no deadlock.
 using Schedule = std::vector<std::vector<ScheduledRun>>;
 // REQUIRES: at least one stage, stages_after >= 0, microbatches >= 1; `chunks` allowed by the kind's traits and a
-// divisor of the number of stages; a line of stages if the traits require it.
+// divisor of the number of stages; a line of stages if the traits require it, one per copy; nothing unmet_by the kind.
 [[nodiscard]] Schedule make_schedule(ScheduleKind kind, const std::vector<int>& stages_after, int microbatches,
                                      int chunks = 1);
-// The stages_after of a line of `stages` stages: stages - 1, ..., 1, 0.
-[[nodiscard]] std::vector<int> line_of(int stages);
+// The stages_after of a line of `stages` stages: stages - 1, ..., 1, 0; of `copies` lines: that of stages / copies, so
+// many times.
+[[nodiscard]] std::vector<int> line_of(int stages, int copies = 1);
 // [stage] its rank: s; with interleaved chunks s mod ranks; in a V s on the way down and 2 ranks - 1 - s on the way up.
 [[nodiscard]] std::vector<int> ranks_of_stages(ScheduleKind kind, int stages, int chunks = 1);
+// The microbatches `first` to `first + count - 1` that a stage runs: all but where stages have copies.
+struct MicrobatchRange {
+  int first, count;
+  bool operator==(const MicrobatchRange&) const = default;
+};
+[[nodiscard]] MicrobatchRange microbatches_of(ScheduleKind kind, int stage, int stages, int microbatches);
 
 // The maximum number of microbatches in flight (forward done, backward not) at a stage with `stages_after`, under kinds
 // with one stage per rank: 1f1b min(stages_after + 1, microbatches); eager-1f1b min(2 stages_after + 1, microbatches);
@@ -91,7 +107,7 @@ using Schedule = std::vector<std::vector<ScheduledRun>>;
 
 // [stage] the stages that its forwards send to and its backwards receive from.
 using Feeds = std::vector<std::vector<int>>;
-[[nodiscard]] Feeds line_feeds(int stages);  // {1}, {2}, ..., {}
+[[nodiscard]] Feeds line_feeds(int stages, int copies = 1);  // {1}, {2}, ..., {}, for each copy
 
 // [rank][run] the tick in which each run begins if every run takes one tick and begins as early as possible. A run's
 // inputs are produced in earlier ticks. Throws InternalError when runs deadlock.

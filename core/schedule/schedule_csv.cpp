@@ -68,12 +68,12 @@ class Reader {
 
 }  // namespace
 
-std::string schedule_to_csv(const Schedule& schedule) {
+std::string schedule_to_csv(const Schedule& schedule, int copies) {
   int stages = 1;
   for (const auto& runs : schedule)
     for (const ScheduledRun& run : runs) stages = std::max(stages, run.stage.value + 1);
   // Columns are ticks of unit time: what can run at once is in one column.
-  const std::vector<std::vector<int>> ticks = unit_ticks(schedule, line_feeds(stages));
+  const std::vector<std::vector<int>> ticks = unit_ticks(schedule, line_feeds(stages, copies));
   int columns = 0;
   for (const auto& ticks_of_rank : ticks)
     if (!ticks_of_rank.empty()) columns = std::max(columns, ticks_of_rank.back() + 1);

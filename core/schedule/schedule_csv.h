@@ -14,7 +14,8 @@
 namespace meshwright {
 
 // Ticks as unit_ticks has them, so that runtimes that step through the columns together find what they wait for.
-[[nodiscard]] std::string schedule_to_csv(const Schedule& schedule);
+// `copies`: of its traits; where there are several no runtime reads the file, nor does schedule_from_csv.
+[[nodiscard]] std::string schedule_to_csv(const Schedule& schedule, int copies = 1);
 
 // `place` names the text in errors, usually its file. Idle cells are dropped: the order is the schedule. Throws
 // InputError, naming row and column (from 1), for a cell that is not a run, a stage on two ranks, a run that is

@@ -23,5 +23,7 @@ namespace meshwright {
 [[nodiscard]] Schedule zero_bubble_v(int ranks, int microbatches);
 [[nodiscard]] Schedule v_half(int ranks, int microbatches);
 [[nodiscard]] Schedule dual_pipe_v(int ranks, int microbatches);
+// Stages r and 2 ranks - 1 - r on rank r, the latter with the second half of the microbatches.
+[[nodiscard]] Schedule dual_pipe(int ranks, int microbatches);
 
 }  // namespace meshwright

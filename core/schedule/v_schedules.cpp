@@ -18,11 +18,16 @@ StageId stage_of(int chunk, int rank, int ranks) { return StageId(chunk == 0 ? r
 // Appends the next run of a kind and chunk to a rank. Microbatches that do not exist are counted but leave no run.
 class Rank {
  public:
-  Rank(int rank, int ranks, int microbatches) : rank_(rank), ranks_(ranks), microbatches_(microbatches) {}
+  Rank(int rank, int ranks, int microbatches)
+      : Rank({stage_of(0, rank, ranks), stage_of(1, rank, ranks)}, {0, 0}, microbatches) {}
+  // `first`: the number of each chunk's first microbatch, of `microbatches`.
+  Rank(std::array<StageId, kChunks> stages, std::array<int, kChunks> first, int microbatches)
+      : stages_(stages), first_(first), microbatches_(microbatches) {}
 
   void run(Pass pass, int chunk) {
+    const auto c = static_cast<std::size_t>(chunk);
     const int microbatch = next(pass, chunk)++;
-    if (microbatch < microbatches_) runs_.push_back({pass, MicrobatchId(microbatch), stage_of(chunk, rank_, ranks_)});
+    if (microbatch < microbatches_) runs_.push_back({pass, MicrobatchId(first_[c] + microbatch), stages_[c]});
   }
   void backward(int chunk) {
     run(Pass::BackwardInput, chunk);
@@ -34,8 +39,10 @@ class Rank {
   [[nodiscard]] std::vector<ScheduledRun> take() { return std::move(runs_); }
 
  private:
-  int rank_, ranks_, microbatches_;
-  std::array<std::array<int, 4>, kChunks> next_ = {};  // [chunk][pass] the microbatch of its next run
+  std::array<StageId, kChunks> stages_;
+  std::array<int, kChunks> first_;
+  int microbatches_;
+  std::array<std::array<int, 4>, kChunks> next_ = {};  // [chunk][pass] the microbatch of its next run, from 0
   std::vector<ScheduledRun> runs_;
 };
 
@@ -79,54 +86,81 @@ Schedule zero_bubble_v(int ranks, int microbatches) {
   return schedule;
 }
 
-// The eight steps of dualpipev.py of the DeepSeek-AI repository, with its numbers of runs; every backward is in two
-// halves. In the main step a forward of one chunk is next to the backward of the other: both belong to different
-// microbatches and wait for nothing of each other. Where the repository delays weight gradients, they wait here, too.
-//
+namespace {
+
+// The eight steps of dualpipe.py and dualpipev.py of the DeepSeek-AI repository, with their numbers of runs, for rank r
+// of `ranks` in a V; every backward is in two halves. In the main step a forward of one chunk is next to the backward
+// of the other: both belong to different microbatches and wait for nothing of each other. Where the repository delays
+// weight gradients, they wait here, too. `all`: microbatches of each chunk.
+void append_dual_steps(Rank& rank, int r, int ranks, int all) {
+  const int behind = ranks - r - 1;
+  std::vector<int> waiting;  // chunks whose weight gradients wait, first come first
+  std::size_t ended = 0;
+  const auto input = [&](int chunk) {
+    rank.run(Pass::BackwardInput, chunk);
+    waiting.push_back(chunk);
+  };
+  const auto weight = [&] { rank.run(Pass::BackwardWeight, waiting.at(ended++)); };
+  const auto pair = [&](int forward) {
+    rank.run(Pass::Forward, forward);
+    rank.backward(1 - forward);
+  };
+  for (int i = 0; i < 2 * behind; ++i) rank.run(Pass::Forward, 0);
+  for (int i = 0; i < r + 1; ++i)
+    for (const int chunk : {0, 1}) rank.run(Pass::Forward, chunk);
+  for (int i = 0; i < behind; ++i) {
+    rank.backward(1);
+    rank.run(Pass::Forward, 1);
+  }
+  for (int i = 0; i < all - 2 * ranks + r + 1; ++i)
+    for (const int chunk : {0, 1}) pair(chunk);
+  for (int i = 0; i < behind; ++i) {
+    rank.backward(1);
+    pair(1);
+  }
+  // Of these 2 (r + 1) backwards the second half leaves its weight gradients for the end.
+  for (int i = 0; i < 2 * (r + 1); ++i) {
+    const int chunk = 1 - i % 2;
+    if (i < r + 1)
+      rank.backward(chunk);
+    else
+      input(chunk);
+  }
+  for (int i = 0; i < behind; ++i) {
+    weight();
+    input(0);
+  }
+  while (ended < waiting.size()) weight();
+}
+
+}  // namespace
+
 // The rule is that of 2 ranks microbatches or more; of fewer, the runs of those that do not exist are left out.
 Schedule dual_pipe_v(int ranks, int microbatches) {
   const int all = std::max(microbatches, 2 * ranks);
   Schedule schedule;
   for (int r = 0; r < ranks; ++r) {
     Rank rank(r, ranks, microbatches);
-    const int behind = ranks - r - 1;
-    std::vector<int> waiting;  // chunks whose weight gradients wait, first come first
-    std::size_t ended = 0;
-    const auto input = [&](int chunk) {
-      rank.run(Pass::BackwardInput, chunk);
-      waiting.push_back(chunk);
-    };
-    const auto weight = [&] { rank.run(Pass::BackwardWeight, waiting.at(ended++)); };
-    const auto pair = [&](int forward) {
-      rank.run(Pass::Forward, forward);
-      rank.backward(1 - forward);
-    };
-    for (int i = 0; i < 2 * behind; ++i) rank.run(Pass::Forward, 0);
-    for (int i = 0; i < r + 1; ++i)
-      for (const int chunk : {0, 1}) rank.run(Pass::Forward, chunk);
-    for (int i = 0; i < behind; ++i) {
-      rank.backward(1);
-      rank.run(Pass::Forward, 1);
+    append_dual_steps(rank, r, ranks, all);
+    schedule.push_back(rank.take());
+  }
+  return schedule;
+}
+
+// dualpipe-v on half of the ranks, twice: what turns there at the last rank goes on here to the other half, whose ranks
+// do the same from the other end. The first chunk is that whose microbatches enter at the nearer end.
+Schedule dual_pipe(int ranks, int microbatches) {
+  const int half = ranks / 2, each = microbatches / 2;
+  Schedule schedule;
+  for (int r = 0; r < ranks; ++r) {
+    std::array<StageId, kChunks> stages = {StageId(r), StageId(2 * ranks - 1 - r)};
+    std::array<int, kChunks> first = {0, each};
+    if (r >= half) {
+      std::swap(stages[0], stages[1]);
+      std::swap(first[0], first[1]);
     }
-    for (int i = 0; i < all - 2 * ranks + r + 1; ++i)
-      for (const int chunk : {0, 1}) pair(chunk);
-    for (int i = 0; i < behind; ++i) {
-      rank.backward(1);
-      pair(1);
-    }
-    // Of these 2 (r + 1) backwards the second half leaves its weight gradients for the end.
-    for (int i = 0; i < 2 * (r + 1); ++i) {
-      const int chunk = 1 - i % 2;
-      if (i < r + 1)
-        rank.backward(chunk);
-      else
-        input(chunk);
-    }
-    for (int i = 0; i < behind; ++i) {
-      weight();
-      input(0);
-    }
-    while (ended < waiting.size()) weight();
+    Rank rank(stages, first, each);
+    append_dual_steps(rank, std::min(r, ranks - 1 - r), half, each);
     schedule.push_back(rank.take());
   }
   return schedule;

@@ -199,6 +199,10 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
   setup.optimizer = plan.training.optimizer;
   setup.offload = plan.training.offload;
   setup.batch = plan.training.batch;
+  refuse_unless(
+      traits_of(plan.schedule).copies == 1, target,
+      "the plan has schedule {}, under which every stage is on the devices of two, and {} has no such schedule",
+      name_of(plan.schedule), target.release);
   if (target.own_shardings) {
     setup.degrees.schedule = plan.schedule;
     setup.degrees.recompute = plan.training.recompute;

@@ -20,9 +20,11 @@ namespace {
 class ShapeBuilder {
  public:
   ShapeBuilder(const Schedule& schedule, const std::vector<int>& rank_of_stage,
-               const std::vector<PipelineTimes::Edge>& edges, MessagesLeave leave, const std::vector<int>& after)
+               const std::vector<PipelineTimes::Edge>& edges, MessagesLeave leave, const std::vector<int>& after,
+               int copies)
       : schedule_(schedule),
         leave_(leave),
+        copies_(static_cast<std::size_t>(copies)),
         rank_of_stage_(rank_of_stage),
         after_(after),
         next_(schedule.size(), 0),
@@ -77,12 +79,12 @@ class ShapeBuilder {
     shape_.trains = backwards + split > 0;
     shape_.splits_backward = split > 0;
     microbatches_ = static_cast<std::size_t>(shape_.microbatches);
-    const std::size_t passes = static_cast<std::size_t>(shape_.stages) * microbatches_;
+    const std::size_t all = static_cast<std::size_t>(shape_.stages) * microbatches_, passes = all / copies_;
     MW_CHECK(runs == passes || shape_.trains, "{} runs of {} forwards", runs, passes);
     MW_CHECK(!shape_.trains || (backwards + split == passes && runs == 2 * passes + split),
              "{} runs, {} backwards and {} split ones of {} stages and {} microbatches", runs, backwards, split,
              shape_.stages, shape_.microbatches);
-    done_.assign(passes, 0);
+    done_.assign(all, 0);
   }
 
   void add_edges(const std::vector<PipelineTimes::Edge>& edges) {
@@ -257,6 +259,7 @@ class ShapeBuilder {
 
   const Schedule& schedule_;
   const MessagesLeave leave_;
+  const std::size_t copies_;
   const IndexedVector<int, int> rank_of_stage_, after_;  // [stage]
   PipelineShape shape_;
   IndexedVector<int, std::vector<End>> in_, out_;  // [stage]
@@ -274,8 +277,8 @@ class ShapeBuilder {
 
 PipelineShape pipeline_shape(const Schedule& schedule, const std::vector<int>& rank_of_stage,
                              const std::vector<PipelineTimes::Edge>& edges, MessagesLeave leave,
-                             const std::vector<int>& after) {
-  return ShapeBuilder(schedule, rank_of_stage, edges, leave, after).build();
+                             const std::vector<int>& after, int copies) {
+  return ShapeBuilder(schedule, rank_of_stage, edges, leave, after, copies).build();
 }
 
 PipelineShape pipeline_shape(ScheduleKind kind, int stages, int microbatches,
@@ -283,7 +286,7 @@ PipelineShape pipeline_shape(ScheduleKind kind, int stages, int microbatches,
   const std::vector<int> after = stages_after_of(stages, edges);
   const MessagesLeave leave = kind == ScheduleKind::OneFOneB ? MessagesLeave::InStep : MessagesLeave::AtOnce;
   return pipeline_shape(make_schedule(kind, after, microbatches, chunks), ranks_of_stages(kind, stages, chunks), edges,
-                        leave, after);
+                        leave, after, traits_of(kind).copies);
 }
 
 std::vector<int> stages_after_of(int stages, const std::vector<PipelineTimes::Edge>& edges) {

@@ -57,11 +57,12 @@ enum class MessagesLeave { AtOnce, InStep };
 // missing or there twice. REQUIRES: what make_schedule does; at most 16000 stages and 32000 edges.
 [[nodiscard]] PipelineShape pipeline_shape(ScheduleKind kind, int stages, int microbatches,
                                            const std::vector<PipelineTimes::Edge>& edges, int chunks = 1);
-// Any schedule. `after` [stage]: stages_after of core/schedule/schedule.h; read for InStep only.
+// Any schedule. `after` [stage]: stages_after of core/schedule/schedule.h; read for InStep only. `copies`: of its
+// traits.
 [[nodiscard]] PipelineShape pipeline_shape(const Schedule& schedule, const std::vector<int>& rank_of_stage,
                                            const std::vector<PipelineTimes::Edge>& edges,
                                            MessagesLeave leave = MessagesLeave::AtOnce,
-                                           const std::vector<int>& after = {});
+                                           const std::vector<int>& after = {}, int copies = 1);
 // [stage] of stages that feed one another as `edges` say.
 [[nodiscard]] std::vector<int> stages_after_of(int stages, const std::vector<PipelineTimes::Edge>& edges);
 

@@ -246,10 +246,10 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
 }
 
 // The share of the Runs of an executable beside which a pass of another micro-batch goes on: under `interleaved` all;
-// under dualpipe-v the forwards right before a backward of the rank's other stage, and those backwards.
+// under dualpipe-v and dualpipe the forwards right before a backward of the rank's other stage, and those backwards.
 double paired_share(const Program& program, const StageExecutable& executable) {
   if (program.schedule == ScheduleKind::Interleaved) return 1.0;
-  if (program.schedule != ScheduleKind::DualPipeV) return 0.0;
+  if (program.schedule != ScheduleKind::DualPipeV && program.schedule != ScheduleKind::DualPipe) return 0.0;
   const auto own = static_cast<int>(&executable - program.executables.data());
   std::vector<Instruction> runs;
   for (const Instruction& instruction :

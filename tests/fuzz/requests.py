@@ -80,7 +80,7 @@ PRESETS = ["gpt-125m", "gpt-1.3b", "gpt-6.7b", "gpt-15b", "llama-7b", "llama-3.1
 CLUSTERS = ["p3.16xlarge:1", "p3.16xlarge:2", "p4d.24xlarge:1", "dgx-a100:2", "dgx-h100:1", "dgx-h100:4", "dgx-b200:1", "dgx-a100:1+p3.16xlarge:2", "gb200-nvl72:1"]
 THREADS = ["cpu:1", "cpu:2", "cpu:3", "cpu:4", "cpu:6", "cpu:8", "cpu:16"]
 FRAMEWORKS = ["megatron", "torchtitan", "deepspeed", "fsdp", "maxtext", "alpa"]
-SCHEDULES = ["1f1b", "gpipe", "eager-1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "interleaved", "interleaved:2", "interleaved:3", "dualpipe-v", "inference", "auto"]
+SCHEDULES = ["1f1b", "gpipe", "eager-1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "interleaved", "interleaved:2", "interleaved:3", "dualpipe-v", "dualpipe", "inference", "auto"]
 
 
 def method(draw):

@@ -51,6 +51,9 @@ std::optional<Bubbles> bubbles(ScheduleKind kind, int ranks, int microbatches, c
     case ScheduleKind::DualPipeV:
       if (m < 2 * p || w > i || i > f || f > i + w) return std::nullopt;
       return Bubbles{(p - 1) * (f + i - w), (p - 1) * (f + i - w)};
+    case ScheduleKind::DualPipe:
+      if (m < 2 * p || w > i || i > f || f > i + w) return std::nullopt;
+      return Bubbles{(p / 2 - 1) * (f + i - w), (p / 2 - 1) * (f + i - w)};
     case ScheduleKind::Custom:
       break;  // no rule
   }
@@ -93,6 +96,9 @@ std::optional<std::vector<int>> in_flight_of_ranks(ScheduleKind kind, int ranks,
         break;
       case ScheduleKind::DualPipeV:
         most.push_back(std::min({2 * ranks + 1, microbatches + r + 1, 2 * microbatches}));
+        break;
+      case ScheduleKind::DualPipe:
+        most.push_back(ranks + 1);
         break;
       case ScheduleKind::VHalf:
         most.push_back(ranks + (ranks % 2 == 0 ? 2 : 1));

@@ -30,12 +30,13 @@ struct PassTimes {
 //   v-half, p even               (3p-5) F                        the same (0 if p = 2)        m >= 2p-1, F = I = W
 //   v-half, p odd                floor((13(p-1) - 2) / 4) F      the same                     m >= 2p-1, F = I = W
 //   dualpipe-v                   (p-1) (F+I-W)                   the same                     m >= 2p, W <= I <= F <= B
+//   dualpipe                     (p/2-1) (F+I-W)                 the same                     W <= I <= F <= B
 //
 // 1f1b and gpipe: arXiv:2104.04473, section 2.2, where interleaved is the same with chunks in the place of stages;
 // zb-h1 and zb-h2: arXiv:2401.10241, section 2, for times between which the first or second term does not decide; zb-v:
-// arXiv:2405.15362; v-half: counted, up to 41 ranks; dualpipe-v: counted, up to 8 ranks. The DualPipe repository has
-// (PP/2 - 1) (F&B + B - 3W) for the latter, PP = 2p, with a forward and the backward beside it as one run that takes
-// F&B: published_dualpipe_bubble.
+// arXiv:2405.15362; v-half: counted, up to 41 ranks; dualpipe-v and dualpipe: counted, up to 8 ranks. The DualPipe
+// repository has (PP/2 - 1) (F&B + B - 3W) for both, PP = p of dualpipe and 2p of dualpipe-v, with a forward and the
+// backward beside it as one run that takes F&B: published_dualpipe_bubble, of dualpipe-v's ranks.
 
 // From the first rank's first run to the last end, less the time in which a rank computes.
 [[nodiscard]] std::optional<SimTime> bubble(ScheduleKind kind, int ranks, int chunks, int microbatches,
@@ -54,6 +55,7 @@ struct PassTimes {
 //   eager-1f1b   min(2 (p-r) - 1, m)   zb-h2        min(2p-1, m)
 //   gpipe        m                     zb-v         min(2p, m+r+1, 2m)
 //                                      dualpipe-v   min(2p+1, m+r+1, 2m)
+//                                      dualpipe     p+1
 //                                      v-half       p+1 where p is odd, p+2 where it is even; m >= 2p-1
 [[nodiscard]] std::optional<std::vector<int>> in_flight_of_ranks(ScheduleKind kind, int ranks, int chunks,
                                                                  int microbatches);

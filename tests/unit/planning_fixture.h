@@ -160,6 +160,15 @@ inline HandPlan by_hand(Graph graph, const std::string& cluster, const TrainingO
   return made;
 }
 
+// Under a schedule whose stages have copies the same stages again, on the devices that it gives them.
+inline void add_copies(Plan& plan) {
+  const std::vector<StagePlan> first = plan.stages;
+  for (int copy = 1; copy < traits_of(plan.schedule).copies; ++copy)
+    plan.stages.insert(plan.stages.end(), first.begin(), first.end());
+  for (std::size_t s = first.size(); s < plan.stages.size(); ++s)
+    plan.stages[s].devices = plan.stages[plan.stages.size() - 1 - s].devices;
+}
+
 inline HandPlan by_hand(const std::string& model, const std::string& cluster, const TrainingOptions& training,
                         const std::vector<HandStage>& stages, ScheduleKind schedule = ScheduleKind::OneFOneB) {
   const ModelConfig config = find_model(model);

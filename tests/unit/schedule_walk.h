@@ -34,9 +34,9 @@ struct Walked {
   }
 };
 
-// Of a line of stages. `times` of each stage.
-inline Walked walk(const Schedule& schedule, const std::vector<WalkTimes>& times) {
-  const int stages = static_cast<int>(times.size());
+// Of a line of stages, or of so many alike. `times` of each stage.
+inline Walked walk(const Schedule& schedule, const std::vector<WalkTimes>& times, int lines = 1) {
+  const int stages = static_cast<int>(times.size()), of_a_line = stages / lines;
   const int ranks = static_cast<int>(schedule.size());
   std::vector<int> rank_of(times.size(), 0);
   std::size_t left = 0;
@@ -70,14 +70,14 @@ inline Walked walk(const Schedule& schedule, const std::vector<WalkTimes>& times
     };
     std::int64_t takes = mine.forward;
     if (run.pass == Pass::Forward) {
-      if (s > 0 && !wraps(s - 1) && !waits(forward, s - 1)) return false;
+      if (s % of_a_line > 0 && !wraps(s - 1) && !waits(forward, s - 1)) return false;
     } else if (run.pass == Pass::BackwardWeight) {
       takes = mine.backward_weight;
       if (!waits(gradient, s)) return false;
     } else {
       takes = mine.backward_input + (run.pass == Pass::Backward ? mine.backward_weight : 0);
       if (!waits(forward, s)) return false;
-      if (s + 1 < stages && !wraps(s + 1) && !waits(gradient, s + 1)) return false;
+      if ((s + 1) % of_a_line > 0 && !wraps(s + 1) && !waits(gradient, s + 1)) return false;
     }
     if (done[r]++ == 0) walked.begin[r] = begin;
     walked.end[r] = begin + takes;
@@ -97,8 +97,8 @@ inline Walked walk(const Schedule& schedule, const std::vector<WalkTimes>& times
   return walked;
 }
 
-inline Walked walk(const Schedule& schedule, int stages, const WalkTimes& times) {
-  return walk(schedule, std::vector<WalkTimes>(static_cast<std::size_t>(stages), times));
+inline Walked walk(const Schedule& schedule, int stages, const WalkTimes& times, int lines = 1) {
+  return walk(schedule, std::vector<WalkTimes>(static_cast<std::size_t>(stages), times), lines);
 }
 
 }  // namespace meshwright

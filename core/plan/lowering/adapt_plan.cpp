@@ -59,6 +59,10 @@ Plan changed(Plan plan, const PlanChanges& changes) {
     const ScheduleKind kind = changes.runs ? ScheduleKind::Custom : *changes.schedule;
     require((kind == ScheduleKind::Inference) == (plan.schedule == ScheduleKind::Inference),
             "a plan for {} cannot be used as {}; make another plan.", name_of(plan.schedule), name_of(kind));
+    require(traits_of(kind).copies == traits_of(plan.schedule).copies,
+            "a plan for {} cannot be used as {}: under one of them every stage is on the devices of two; make another "
+            "plan.",
+            name_of(plan.schedule), name_of(kind));
     plan.schedule = kind;
     plan.runs = changes.runs;
   } else if (plan.schedule == ScheduleKind::Custom) {
@@ -80,6 +84,7 @@ void name_schedule(Plan& plan, ScheduleKind likely, const Graph& graph) {
   std::vector<ScheduleKind> kinds = all_schedules();
   if (likely != ScheduleKind::Custom) kinds.insert(kinds.begin(), likely);
   for (const ScheduleKind kind : kinds) {
+    if (traits_of(kind).copies > 1) continue;  // every stage of a custom schedule runs every microbatch
     Plan named = plan;
     named.schedule = kind;
     named.runs.reset();

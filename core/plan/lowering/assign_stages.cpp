@@ -13,7 +13,7 @@ namespace {
 std::vector<int> stage_of_forward_ops(const Plan& plan, const Graph& graph) {
   const std::vector<OpId> forward = forward_ops(graph);
   std::vector<int> stage_of_layer;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+  for (std::size_t s = 0; s < static_cast<std::size_t>(stages_per_copy(plan)); ++s)
     stage_of_layer.resize(static_cast<std::size_t>(plan.stages[s].last_layer) + 1, static_cast<int>(s));
   std::vector<int> stage_of_op(graph.ops().size(), 0);
   std::size_t layer = 0;
@@ -78,12 +78,13 @@ void split_backward(StageAssignment& found, const Graph& graph) {
 }  // namespace
 
 TensorId StageAssignment::read_as(int stage, TensorId tensor, const Graph& graph) const {
-  const auto original = repeats[tensor.index()];
-  return original && stage_of(*graph.tensor(tensor).producer) != stage ? *original : tensor;
+  const auto repeated = repeats[tensor.index()];
+  return repeated && stage_of(*graph.tensor(tensor).producer) != original(stage) ? *repeated : tensor;
 }
 
 bool StageAssignment::between_halves(int stage, TensorId tensor, const Graph& graph) const {
   const auto& producer = graph.tensor(tensor).producer;
+  stage = original(stage);
   if (!producer || graph.op(*producer).phase != Phase::Backward || stage_of(*producer) != stage) return false;
   const std::set<std::pair<int, Phase>>& reading = readers[tensor.index()];
   return std::all_of(reading.begin(), reading.end(), [&](const auto& reader) {
@@ -94,6 +95,7 @@ bool StageAssignment::between_halves(int stage, TensorId tensor, const Graph& gr
 StageAssignment assign_stages(const Plan& plan, const Graph& graph) {
   const std::size_t tensors = graph.tensors().size();
   StageAssignment found{stage_of_forward_ops(plan, graph),
+                        stages_per_copy(plan),
                         stage_graph(plan, graph),
                         rank_of_stages(plan),
                         backward_passes(plan),

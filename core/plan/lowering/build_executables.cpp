@@ -366,7 +366,9 @@ void build_executables(LoweringState& state, int stage) {
   const auto build = [&](Phase phase, Pass part = Pass::Backward) {
     ExecutableBuilder builder(state, stage, phase, part);
     for (const Op& op : state.graph.ops()) {
-      if (op.phase != phase || state.stages.stage_of(op.id) != stage) continue;
+      // The first copy of a stage updates for all.
+      const int own = phase == Phase::Update ? stage : state.stages.original(stage);
+      if (op.phase != phase || state.stages.stage_of(op.id) != own) continue;
       if (part == Pass::Backward || state.stages.for_weights[op.id.index()] == (part == Pass::BackwardWeight))
         builder.emit(op);
     }

@@ -17,7 +17,7 @@ namespace {
 using PerDevice = IndexedVector<int, IndexedVector<int, std::vector<int>>>;
 // The transfers of one copy: all copies of a crossing follow one another, microbatch by microbatch.
 struct Port {
-  int first;  // of microbatch 0
+  int first;  // of microbatch 0, or where it would be
   int stride;
   int peer;   // the stage at the other end
   int round;  // TileMessage::round
@@ -29,6 +29,7 @@ struct Ports {
   // The same of rounds after the first, within the stage that receives (core/plan/lowering/tile_messages.h).
   IndexedVector<int, std::array<IndexedVector<int, std::vector<Port>>, 2>> passed_on, taken_over;
   // Once per step.
+  PerDevice copy_sends, copy_receives;  // the gradients of stages' copies
   PerDevice gradient_sends, gradient_receives, weight_sends, weight_receives;
   PerDevice part_sends, part_receives, norm_sends, norm_receives;  // between ranks
   PerDevice part_copies, norm_copies;                              // within one
@@ -142,9 +143,9 @@ class InstructionBuilder {
       const IndexedVector<int, std::vector<Port>> none(static_cast<std::size_t>(places_[stage]));
       for (auto* ports : {&ports_.sends, &ports_.receives, &ports_.passed_on, &ports_.taken_over})
         ports->push_back({none, none});
-      for (auto* once : {&ports_.gradient_sends, &ports_.gradient_receives, &ports_.weight_sends,
-                         &ports_.weight_receives, &ports_.part_sends, &ports_.part_receives, &ports_.norm_sends,
-                         &ports_.norm_receives, &ports_.part_copies, &ports_.norm_copies})
+      for (auto* once : {&ports_.copy_sends, &ports_.copy_receives, &ports_.gradient_sends, &ports_.gradient_receives,
+                         &ports_.weight_sends, &ports_.weight_receives, &ports_.part_sends, &ports_.part_receives,
+                         &ports_.norm_sends, &ports_.norm_receives, &ports_.part_copies, &ports_.norm_copies})
         once->push_back(per_device(stage));
     }
   }
@@ -160,8 +161,10 @@ class InstructionBuilder {
       const std::size_t phase = crossing.phase == Phase::Forward ? 0 : 1;
       // The copies are the same for every microbatch.
       const Copies copies = kept_copies(crossing);
-      const int first = static_cast<int>(program_.transfers.size()), stride = static_cast<int>(copies.kept.size());
-      for (int m = 0; m < program_.microbatches; ++m) (void)add_transfers(crossing, m, copies);
+      const MicrobatchRange own = microbatches_of(program_.schedule, crossing.from, stages_, program_.microbatches);
+      const int stride = static_cast<int>(copies.kept.size());
+      const int first = static_cast<int>(program_.transfers.size()) - own.first * stride;
+      for (int m = own.first; m < own.first + own.count; ++m) (void)add_transfers(crossing, m, copies);
       for (int i = 0; i < stride; ++i) {
         const auto& [copy, round] = *copies.kept[static_cast<std::size_t>(i)];
         const Port send{first + i, stride, crossing.to, round}, receive{first + i, stride, crossing.from, round};
@@ -192,6 +195,9 @@ class InstructionBuilder {
         }
       }
     };
+    const std::size_t first_of_copies = program_.transfers.size();
+    once(state_.copy_crossings, ports_.copy_sends, ports_.copy_receives, nullptr);
+    for (std::size_t t = first_of_copies; t < program_.transfers.size(); ++t) program_.transfers[t].accumulate = true;
     once(state_.gradient_crossings, ports_.gradient_sends, ports_.gradient_receives, nullptr);
     once(state_.weight_crossings, ports_.weight_sends, ports_.weight_receives, nullptr);
     if (!state_.norm_exchange) return;
@@ -448,6 +454,8 @@ class InstructionBuilder {
 
   void finish_step(const std::vector<int>& stages, int d, std::vector<Instruction>& list) {
     const auto has = [&](int stage) { return std::find(stages.begin(), stages.end(), stage) != stages.end(); };
+    // What a stage updates has to count for all its copies before it is summed any further.
+    exchange(list, all_of(ports_.copy_sends, stages, d), all_of(ports_.copy_receives, stages, d));
     for (const int stage : stages) run(list, stage_at(stage).sync, 0);
     exchange(list, all_of(ports_.gradient_sends, stages, d), all_of(ports_.gradient_receives, stages, d));
     std::vector<BufferId> done;

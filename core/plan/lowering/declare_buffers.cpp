@@ -56,6 +56,7 @@ const FanOut* LoweringState::fan_out(int stage, TensorId tensor) const {
 }
 
 ShardingSpec LoweringState::kept_as(int stage, TensorId tensor) const {
+  stage = stages.original(stage);  // which is split in the same way
   if (const auto repeated = stages.repeats[tensor.index()]) return kept_as(stage, *repeated);
   const Tensor& whole = graph.tensor(tensor);
   if (const auto of = stages.gradient_of[tensor.index()]) {
@@ -215,6 +216,7 @@ void declare_buffers(LoweringState& state) {
   declare_persistent(state);
   declare_values(state);
   declare_parameter_exchange(state);
+  if (state.stages.per_copy < static_cast<int>(state.plan.stages.size())) declare_copies(state);
   declare_norm_exchange(state);
 }
 

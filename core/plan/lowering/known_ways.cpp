@@ -40,8 +40,18 @@ CrossMesh LoweringState::form_of(const Crossing& crossing) const {
 
 const std::vector<TileMessage>& LoweringState::messages_of(const Crossing& crossing) {
   const Tensor& whole = graph.tensor(crossing.tensor);
-  const ShardingSpec& source = program.buffers[crossing.source.index()].local.spec;
+  const LocalTensor& tile = program.buffers[crossing.source.index()].local;
+  const ShardingSpec& source = tile.spec;
   const ShardingSpec& destination = program.buffers[crossing.destination.index()].local.spec;
+  // Between copies of one stage: every tile, be it a partial sum or end in padding, to the device in its place.
+  if (stages.original(crossing.from) == stages.original(crossing.to) && source == destination) {
+    const int ranks = mesh(crossing.from).devices();
+    std::vector<TileMessage>& between = messages_of_copies[tile.shape][ranks];
+    const std::vector<std::int64_t> begin(tile.shape.size(), 0);
+    for (int rank = static_cast<int>(between.size()); rank < ranks; ++rank)
+      between.push_back({{rank, rank, begin, begin, tile.shape}, 0});
+    return between;
+  }
   // Tiles are found by their place in the tensor.
   const bool reordered = reorders_heads(whole.dims, source, mesh(crossing.from)) ||
                          reorders_heads(whole.dims, destination, mesh(crossing.to));

@@ -21,7 +21,8 @@ namespace meshwright {
 
 // The stage of every op, and the roles of tensors across stages.
 struct StageAssignment {
-  std::vector<int> stage_of_op;  // [op]
+  std::vector<int> stage_of_op;  // [op] of the first copy, where stages have copies
+  int per_copy;                  // stages_per_copy
   StageGraph feeding;
   std::vector<int> rank_of_stage;         // [stage]
   std::vector<BackwardPasses> backwards;  // [stage]
@@ -36,6 +37,8 @@ struct StageAssignment {
   // For stages with a split backward: ops of its second half, which no other stage waits for.
   std::vector<bool> for_weights;  // [op]
   [[nodiscard]] int stage_of(OpId op) const { return stage_of_op[op.index()]; }
+  // The stage that `stage` is a copy of, or itself: what is said of stages below is said of these.
+  [[nodiscard]] int original(int stage) const { return stage % per_copy; }
   // The tensor that an op of `stage` reads for the graph's `tensor`: a value recomputed on another stage is not sent
   // again, because the stage kept the original it received.
   [[nodiscard]] TensorId read_as(int stage, TensorId tensor, const Graph& graph) const;
@@ -82,6 +85,8 @@ struct LoweringState {
   std::map<std::pair<int, TensorId>, BufferId>
       values;  // (stage, tensor): saved, received or sent values, accumulators, state
   std::map<std::tuple<int, TensorId, ShardingSpec>, BufferId> weights;  // (stage, parameter, spec)
+  std::vector<Crossing> copy_crossings =
+      {};                             // once per step, before gradient_crossings: accumulators onto the first copy's
   std::optional<TensorId> norm = {};  // the squared norm that the updates read, if they do
   std::optional<NormExchange> norm_exchange = {};
   std::vector<int> like_mesh = {};  // [stage] the first stage whose mesh is the same
@@ -91,6 +96,8 @@ struct LoweringState {
   // Where hosts matter (CrossMesh), of stages; else of stages with like meshes.
   std::map<std::tuple<Sizes, int, ShardingSpec, int, ShardingSpec, bool, CrossMesh>, std::vector<TileMessage>>
       known_messages = {};
+  std::map<std::vector<std::int64_t>, std::map<int, std::vector<TileMessage>>> messages_of_copies =
+      {};  // (tile, ranks)
 
   [[nodiscard]] const StagePlan& stage_plan(int stage) const { return plan.stages[static_cast<std::size_t>(stage)]; }
   [[nodiscard]] const LogicalMesh& mesh(int stage) const {
@@ -127,6 +134,9 @@ struct LoweringState {
 
 // Declares every buffer and every crossing; needs program.stages' meshes.
 void declare_buffers(LoweringState& state);
+// declare_buffers' step for the copies of stages: their own values, weights and accumulators, and what passes between
+// them and the first copy.
+void declare_copies(LoweringState& state);
 // declare_buffers' last step: the norm, and its buffers where several stages read it.
 void declare_norm_exchange(LoweringState& state);
 // The forward, backward (whole or in halves), sync, norm and update executables of one stage.

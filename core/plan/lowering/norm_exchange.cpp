@@ -48,9 +48,12 @@ struct Readers {
 Readers find_readers(const LoweringState& state, const std::vector<const Op*>& updates) {
   std::set<int> updating, others;
   for (const Op* op : updates) updating.insert(state.stages.stage_of(op->id));
-  if (const auto& scaling = state.graph.loss_scaling)
+  if (const auto& scaling = state.graph.loss_scaling) {
     for (const auto& [stage, phase] : state.stages.readers[scaling->state.index()])
       if (!updating.contains(stage)) others.insert(stage);
+    for (int s = state.stages.per_copy; s < static_cast<int>(state.plan.stages.size()); ++s)
+      if (state.values.contains({s, scaling->state})) others.insert(s);
+  }
   Readers found{{updating.begin(), updating.end()}, updating.size()};
   found.stages.insert(found.stages.end(), others.begin(), others.end());
   return found;

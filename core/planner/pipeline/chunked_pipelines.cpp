@@ -22,11 +22,17 @@ const StageCost& cost_of(const StageTable& table, const TableStage& stage) {
 
 }  // namespace
 
-ChunkedSchedule::ChunkedSchedule(const ChunkedShape& of) : shape(of) {
+ChunkedSchedule::ChunkedSchedule(const ChunkedShape& of, double copied_share) : shape(of), copied(copied_share) {
   const int stages = of.ranks * of.chunks;
-  runs = make_schedule(of.schedule, line_of(stages), static_cast<int>(of.microbatches), of.chunks);
+  const std::vector<int> after = line_of(stages, traits_of(of.schedule).copies);
+  runs = make_schedule(of.schedule, after, static_cast<int>(of.microbatches), of.chunks);
   rank_of_stage = ranks_of_stages(of.schedule, stages, of.chunks);
   in_flight = max_in_flight(runs);
+}
+
+void repeat_first_copy(TablePipeline& pipeline, ScheduleKind schedule) {
+  const std::size_t each = pipeline.stages.size() / static_cast<std::size_t>(traits_of(schedule).copies);
+  for (std::size_t s = each; s < pipeline.stages.size(); ++s) pipeline.stages[s] = pipeline.stages[s - each];
 }
 
 StageTable table_of_slice(const StageTable& table, int slice, const std::vector<int>& configs) {
@@ -81,27 +87,32 @@ std::vector<TablePipeline> best_on_slice(const StageTable& of_slice, const Stage
 std::vector<TablePipeline> best_chunked(const StageTable& table, int slice, const std::vector<int>& configs,
                                         const ChunkedSchedule& schedule, int max, double memory_share) {
   const auto [kind, ranks, chunks, microbatches] = schedule.shape;
-  const int stages = ranks * chunks;
+  const int copies = traits_of(kind).copies;
+  const int stages = ranks * chunks / copies, per_rank = chunks / copies;
   if (stages > table.layers()) return {};
-  const double times = chunks;
+  const double times = per_rank, kept_times = per_rank * (1.0 + (copies - 1) * schedule.copied);
   StageTable own = table_of_slice(table, slice, configs);
   // A stage counts as one device, so there are as many devices as stages.
   own.slices() = {{{1}, memory_share * table.slices()[slice].memory}};
   for (std::optional<StageCost>& cost : own.costs()) {
     if (!cost) continue;
     cost->step = times * cost->step;
-    cost->resident = times * cost->resident;
+    cost->resident = kept_times * cost->resident;
   }
   // With the header's B' microbatches, stage_dp.h's T is that of the chunked schedule.
   const StageDpRequest request{.devices = {stages},
                                .all_devices = true,
-                               .microbatches = chunks * (microbatches - 1) + 1,
+                               .microbatches = per_rank * (microbatches - 1) + 1,
                                .in_flight = [&, count = stages](int from_end, std::int64_t) -> std::int64_t {
                                  return schedule.in_flight[schedule.rank_of_stage[count - 1 - from_end]];
                                },
                                .stages = stages};
   std::vector<TablePipeline> found = best_on_slice(own, request, slice, configs, max);
-  for (TablePipeline& pipeline : found) pipeline.chunks = chunks;
+  for (TablePipeline& pipeline : found) {
+    pipeline.chunks = chunks;
+    pipeline.stages.resize(static_cast<std::size_t>(ranks * chunks), pipeline.stages.front());
+    repeat_first_copy(pipeline, kind);
+  }
   return found;
 }
 
@@ -109,11 +120,13 @@ std::vector<TablePipeline> best_chunked(const StageTable& table, int slice, cons
 // memory together.
 bool fits_ranks(const TablePipeline& pipeline, const StageTable& table, const ChunkedSchedule& schedule) {
   const int ranks = schedule.shape.ranks;
+  const std::size_t per_copy =
+      pipeline.stages.size() / static_cast<std::size_t>(traits_of(schedule.shape.schedule).copies);
   std::vector<Bytes> resident(ranks, Bytes(0.0)), working(ranks, Bytes(0.0)), saved, held;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const StageCost& cost = cost_of(table, pipeline.stages[s]);
     const std::size_t rank = schedule.rank_of_stage[s];
-    resident[rank] += cost.resident;
+    resident[rank] += s < per_copy ? cost.resident : schedule.copied * cost.resident;
     // The runs of a rank follow one another: one of them works at a time.
     working[rank] = std::max(working[rank], cost.working);
     saved.push_back(cost.saved);
@@ -140,9 +153,14 @@ bool fits_ranks(const TablePipeline& pipeline, const StageTable& table, const Ch
 std::vector<Seconds> rank_times(const TablePipeline& pipeline, const StageTable& table,
                                 const ChunkedSchedule& schedule) {
   std::vector<Seconds> times(schedule.shape.ranks, Seconds(0.0));
+  const int copies = traits_of(schedule.shape.schedule).copies;
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const StageCost& cost = cost_of(table, pipeline.stages[s]);
-    times[schedule.rank_of_stage[s]] += cost.time + cost.step / static_cast<double>(schedule.shape.microbatches);
+    Seconds& time = times[schedule.rank_of_stage[s]];
+    time += cost.time / static_cast<double>(copies);
+    // The first copy updates for all.
+    if (s * static_cast<std::size_t>(copies) < pipeline.stages.size())
+      time += cost.step / static_cast<double>(schedule.shape.microbatches);
   }
   return times;
 }

@@ -10,6 +10,11 @@
 //   T = sum of t + V (B - 1) * largest t
 //   it fits when V resident + working + K saved <= the memory, K: of the rank, schedule.h's max_in_flight
 //
+// Where stages have copies (schedule.h's traits), C times, the search is for the V p / C stages of the first copy: each
+// runs B / C microbatches, and a rank has V / C of them and the copies of others, so that V / C stands for V above, and
+// a stage's resident bytes count once more for each copy, as far as copies have them. Pipelines have the stages of all
+// copies, one copy after the other.
+//
 // The search finds the least T of all pipelines with p ranks exactly, and the K best of them one by one. What the ranks
 // really take and keep is for the caller to tell apart (fits_ranks).
 #pragma once
@@ -29,12 +34,17 @@ struct ChunkedShape {
 
 // The schedule of a shape, and what it keeps: for many pipelines of the shape.
 struct ChunkedSchedule {
-  explicit ChunkedSchedule(const ChunkedShape& of);
+  // REQUIRES: nothing is unmet_by the kind.
+  explicit ChunkedSchedule(const ChunkedShape& of, double copied_share = 1.0);
   ChunkedShape shape;
+  double copied;  // the part of a stage's resident bytes that a copy of it has as well
   std::vector<int> rank_of_stage;
   std::vector<int> in_flight;  // [rank] max_in_flight
   Schedule runs;
 };
+
+// Gives the stages of all copies but the first those of the first again.
+void repeat_first_copy(TablePipeline& pipeline, ScheduleKind schedule);
 
 // The table of one slice with some of its configurations, which become 0, 1, ....
 [[nodiscard]] StageTable table_of_slice(const StageTable& table, int slice, const std::vector<int>& configs);

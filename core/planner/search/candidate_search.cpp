@@ -122,12 +122,14 @@ std::vector<TablePipeline> CandidateRanking::moved(const TablePipeline& pipeline
 Candidates CandidateRanking::around(const TablePipeline& pipeline, const StageTable& table,
                                     const CandidateRequest& request) {
   std::vector<TablePipeline> others;
-  for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
+  const std::size_t stages = pipeline.stages.size() / static_cast<std::size_t>(traits_of(request.schedule).copies);
+  for (std::size_t s = 0; s < stages; ++s)
     for (int config = 0; config < table.configs(); ++config) {
       const TableStage& stage = pipeline.stages[s];
       if (stage.config == config || !table.at(stage.first, stage.last, stage.slice, config)) continue;
       others.push_back(pipeline);
       others.back().stages[s].config = config;
+      repeat_first_copy(others.back(), request.schedule);
     }
   if (request.thorough && pipeline.chunks == 1)
     for (TablePipeline& other : moved(pipeline, table, request)) others.push_back(std::move(other));
@@ -163,7 +165,7 @@ std::vector<TablePipeline> CandidateRanking::best_on_one_mesh(const StageTable& 
 }
 
 const ChunkedSchedule& CandidateRanking::schedule_of(const ChunkedShape& shape) {
-  return schedules_.try_emplace(shape, shape).first->second;
+  return schedules_.try_emplace(shape, shape, copied_).first->second;
 }
 
 const ChunkedSchedule& CandidateRanking::schedule_of(const TablePipeline& pipeline, const CandidateRequest& request) {
@@ -328,9 +330,11 @@ void CandidateRanking::each_shape(const StageTable& table, const CandidateReques
     const Submesh& submesh = search_.submeshes()[slice];
     // All ranks have the same submesh, so the devices of its group limit their number. Each stage needs a layer.
     const int room = request.devices[submesh.group] / submesh.devices();
+    const int copies = traits_of(request.schedule).copies;
     for (int chunks = min_chunks; chunks <= max_chunks; ++chunks)
-      for (int ranks = std::min(room, table.layers() / chunks); ranks >= 2 && !stopped(request); --ranks)
-        visit(slice, configs, ChunkedShape{request.schedule, ranks, chunks, request.microbatches}, least);
+      for (int ranks = std::min(room, copies * table.layers() / chunks); ranks >= 2 && !stopped(request); --ranks)
+        if (!unmet_by(request.schedule, ranks, request.microbatches))
+          visit(slice, configs, ChunkedShape{request.schedule, ranks, chunks, request.microbatches}, least);
   }
 }
 
@@ -393,22 +397,28 @@ std::vector<TablePipeline> CandidateRanking::near_slowest(const TablePipeline& p
                                                           const ChunkedSchedule& schedule) const {
   const std::vector<Seconds> busy = rank_times(pipeline, table, schedule);
   const auto slowest = static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
+  const int copies = traits_of(schedule.shape.schedule).copies;
+  const std::size_t stages = pipeline.stages.size() / static_cast<std::size_t>(copies);
   std::vector<TablePipeline> near;
   const auto add = [&](TablePipeline other) {
+    repeat_first_copy(other, schedule.shape.schedule);
     // A moved border may leave a stage empty or without an entry in the table.
     for (const TableStage& stage : other.stages)
       if (stage.first > stage.last || !table.at(stage.first, stage.last, stage.slice, stage.config)) return;
     near.push_back(std::move(other));
   };
   const auto move_border = [&](std::size_t stage, int by) {  // the one before it
-    if (stage == 0 || stage == pipeline.stages.size()) return;
+    if (stage == 0 || stage == stages) return;
     TablePipeline other = pipeline;
     other.stages[stage - 1].last += by;
     other.stages[stage].first += by;
     add(std::move(other));
   };
-  for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-    if (schedule.rank_of_stage[s] != slowest) continue;
+  for (std::size_t s = 0; s < stages; ++s) {
+    bool is_slowest = false;  // the stage, or a copy of it, is on that rank
+    for (std::size_t copy = s; copy < pipeline.stages.size(); copy += stages)
+      is_slowest = is_slowest || schedule.rank_of_stage[copy] == slowest;
+    if (!is_slowest) continue;
     // Both borders move inwards: the slowest rank only gives layers to its neighbours.
     move_border(s, 1);
     move_border(s + 1, -1);

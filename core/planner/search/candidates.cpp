@@ -13,11 +13,27 @@ namespace meshwright {
 
 namespace {
 
-std::vector<int> stages_of_layers(const TablePipeline& pipeline) {
+// Of the first copy.
+std::vector<int> stages_of_layers(const TablePipeline& pipeline, int per_copy) {
   std::vector<int> stages;
-  for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
+  for (std::size_t s = 0; s < static_cast<std::size_t>(per_copy); ++s)
     stages.resize(pipeline.stages[s].last + 1, static_cast<int>(s));
   return stages;
+}
+
+int stages_per_copy(const TablePipeline& pipeline, ScheduleKind schedule) {
+  return static_cast<int>(pipeline.stages.size()) / traits_of(schedule).copies;
+}
+
+// A copy of a stage has its weights and accumulators, but not the states of the optimizer.
+double copied_share(const Graph& graph) {
+  Bytes copied(0.0), all(0.0);
+  for (const Tensor& tensor : graph.tensors()) {
+    const bool of_copies = tensor.kind == TensorKind::Parameter || tensor.kind == TensorKind::Accumulator;
+    if (of_copies) copied += tensor.bytes();
+    if (of_copies || tensor.kind == TensorKind::OptimizerState) all += tensor.bytes();
+  }
+  return all > Bytes(0.0) ? copied / all : 1.0;
 }
 
 }  // namespace
@@ -39,7 +55,8 @@ CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSe
       cluster_(cluster),
       costs_(costs),
       evaluator_(evaluator),
-      branches_(find_branches(structure.graph(), structure.layers())) {
+      branches_(find_branches(structure.graph(), structure.layers())),
+      copied_(copied_share(structure.graph())) {
   const Graph& graph = structure.graph();
   const Layers& layers = structure.layers();
   // [tensor]: the layers that read it, ascending and without repeats, as the layers are visited in order.
@@ -65,22 +82,23 @@ CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSe
 std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const TablePipeline& pipeline,
                                                                      ScheduleKind schedule,
                                                                      std::int64_t microbatches) const {
-  std::vector<int> stage_of = stages_of_layers(pipeline);
+  const int copies = traits_of(schedule).copies, per_copy = stages_per_copy(pipeline, schedule);
+  const std::vector<int> stage_of = stages_of_layers(pipeline, per_copy);
   const int ranks = static_cast<int>(pipeline.stages.size()) / pipeline.chunks;
   const std::vector<int> rank_of = ranks_of_stages(schedule, static_cast<int>(pipeline.stages.size()), pipeline.chunks);
-  for (int& stage : stage_of) stage = rank_of[stage];
   PlacementRequest request;
   for (int rank = 0; rank < ranks; ++rank)  // the first stages are on one each
     request.stages.push_back(search_.submeshes()[pipeline.stages[rank].slice]);
   std::map<std::pair<int, int>, StageTraffic> traffic;
-  for (const Shared& shared : shared_) {
-    const int from = stage_of[shared.layer];
+  const auto add_traffic = [&](const Shared& shared, int copy) {
+    const auto rank_at = [&](int layer) { return rank_of[copy * per_copy + stage_of[layer]]; };
+    const int from = rank_at(shared.layer);
     // There and back; a parameter's copies and gradients once per step.
-    const double times = shared.parameter ? 2.0 / static_cast<double>(microbatches) : 2.0;
+    const double times = (shared.parameter ? 2.0 / static_cast<double>(microbatches) : 2.0) / copies;
     int before = from;
     // Readers are in the order of layers: those of one stage follow one another and share one transfer.
     for (const int reader : shared.readers) {
-      const int to = stage_of[reader];
+      const int to = rank_at(reader);
       if (to == from || to == before) continue;
       before = to;
       const auto [first, second] = std::minmax(from, to);
@@ -90,7 +108,9 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
       // The devices of the smaller stage send side by side.
       between.messages += times * std::min(request.stages[from].devices(), request.stages[to].devices());
     }
-  }
+  };
+  for (const Shared& shared : shared_)
+    for (int copy = 0; copy < copies; ++copy) add_traffic(shared, copy);
   request.neighbour_bytes.assign(ranks - 1, Bytes(0.0));
   request.neighbour_messages.assign(ranks - 1, 0.0);
   for (const auto& [pair, between] : traffic) {
@@ -106,6 +126,13 @@ std::optional<std::vector<std::vector<int>>> CandidateRanking::place(const Table
   std::vector<std::vector<int>> devices;
   for (const int rank : rank_of) devices.push_back(placed->devices[rank]);
   return devices;
+}
+
+Seconds CandidateRanking::copies_time(const TableStage& stage, bool hosts_apart) const {
+  const StageChoice choice = search_.choice(stage.slice, stage.config);
+  const Bytes bytes = copied_ * search_.spans(choice).cost(stage.first, stage.last, choice.option).resident;
+  const Submesh& submesh = search_.submeshes()[stage.slice];
+  return costs_.on(submesh.group).transfer(bytes, hosts_apart, submesh.devices_per_host).time;
 }
 
 CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, const TableStage& to, bool hosts_apart) {
@@ -185,8 +212,13 @@ SimTime CandidateRanking::time_of(const std::vector<Moved>& moved, int from, int
 PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                          ScheduleKind schedule, StageTimes from_what) {
   const bool trains = traits_of(schedule).trains, splits = traits_of(schedule).splits_backward;
+  const int copies = traits_of(schedule).copies, per_copy = stages_per_copy(pipeline, schedule);
+  const auto apart = [&](int one, int other) {
+    return cluster_.host_of_device(devices[one].front()) != cluster_.host_of_device(devices[other].front());
+  };
   PipelineTimes times;
-  for (const TableStage& stage : pipeline.stages) {
+  for (int s = 0; s < static_cast<int>(pipeline.stages.size()); ++s) {
+    const TableStage& stage = pipeline.stages[s];
     const StageChoice choice = search_.choice(stage.slice, stage.config);
     const StepCost& modelled = search_.spans(choice).cost(stage.first, stage.last, choice.option);
     const StepCost& cost = from_what == StageTimes::Known ? search_.cost(stage.first, stage.last, choice) : modelled;
@@ -202,22 +234,26 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
     } else {
       times.backward.push_back(to_sim_time(cost.backward + overhead));
     }
-    times.update.push_back(to_sim_time(cost.step));
+    Seconds update = s < per_copy ? cost.step : Seconds(0.0);
+    for (int copy = s + per_copy; s < per_copy && copy < copies * per_copy; copy += per_copy)
+      update += copies_time(stage, apart(s, copy));
+    times.update.push_back(to_sim_time(update));
   }
-  const std::vector<int> stage_of = stages_of_layers(pipeline);
+  const std::vector<int> stage_of = stages_of_layers(pipeline, per_copy);
   std::set<std::pair<int, int>> pairs;
   for (const Shared& shared : shared_)
     for (const int reader : shared.readers) {
       const int from = stage_of[shared.layer];
       const int to = stage_of[reader];
-      if (!shared.parameter && from != to) pairs.emplace(from, to);
+      if (shared.parameter || from == to) continue;
+      for (int copy = 0; copy < copies; ++copy) pairs.emplace(copy * per_copy + from, copy * per_copy + to);
     }
   // One edge for each pair of stages: `travel` adds up all tensors between the two.
   for (const auto& [from, to] : pairs) {
-    const bool apart = cluster_.host_of_device(devices[from].front()) != cluster_.host_of_device(devices[to].front());
     // Between stages of one rank a copy within devices.
-    const Direction time =
-        devices[from] == devices[to] ? Direction{} : travel(pipeline.stages[from], pipeline.stages[to], apart);
+    const Direction time = devices[from] == devices[to]
+                               ? Direction{}
+                               : travel(pipeline.stages[from], pipeline.stages[to], apart(from, to));
     times.edges.push_back({from, to, time.forward, trains ? time.backward : SimTime{0}});
   }
   return times;

@@ -143,6 +143,8 @@ class CandidateRanking {
   // The first by T of the pipelines whose stages all have this logical mesh.
   [[nodiscard]] std::vector<TablePipeline> best_on_one_mesh(const StageTable& table, const StageDpRequest& request,
                                                             int mesh) const;
+  // What the devices of a stage and of its copy send each other at the end of a step: gradients one way, weights back.
+  [[nodiscard]] Seconds copies_time(const TableStage& stage, bool hosts_apart) const;
   // Between stages on different devices.
   [[nodiscard]] Direction travel(const TableStage& from, const TableStage& to, bool hosts_apart);
   // A tensor that goes from mesh to mesh, as far as its messages depend on it.
@@ -161,6 +163,7 @@ class CandidateRanking {
   const CostModel& costs_;
   PlanEvaluator& evaluator_;
   LayerBranches branches_;
+  double copied_;  // ChunkedSchedule::copied
   std::vector<Shared> shared_;
   std::map<std::tuple<TableStage, TableStage, bool>, Direction> known_;
   // Layers repeat: most stages send each other the same between the same meshes.

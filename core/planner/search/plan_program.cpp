@@ -35,6 +35,7 @@ std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point,
     const StageChoice choice = search.choice(stage.slice, stage.config);
     plan.stages.push_back(search.spans(choice).plan(stage.first, stage.last, choice.option));
     plan.stages.back().devices = (*placed)[s];
+    if (s >= pipeline.stages.size() / static_cast<std::size_t>(traits_of(schedule).copies)) continue;
     // Stages come in the order of their layers, so the concatenation is indexed by layer.
     const auto own = search.spans(choice).recompute(stage.first, stage.last, choice.option);
     recompute.insert(recompute.end(), own.begin(), own.end());

@@ -67,6 +67,24 @@ std::vector<ScheduleKind> schedules_of(const PlanRequest& request) {
   return schedules;
 }
 
+// Leaves those that the schedule can run. Among all schedules some run any number.
+std::vector<std::int64_t> possible(std::vector<std::int64_t> counts, const PlanRequest& request) {
+  if (request.any_schedule()) return counts;
+  const ScheduleKind schedule = request.first_schedule();
+  std::optional<std::string> unmet;
+  std::erase_if(counts, [&](std::int64_t count) {
+    auto why = unmet_by(request, schedule, count);
+    if (!why) return false;
+    unmet = std::move(why);
+    return true;
+  });
+  require(!counts.empty(),
+          "no number of micro-batches of a batch of {} suits schedule {}, which needs {}; give another "
+          "--batch or another schedule.",
+          request.training.batch, name_of(schedule), unmet.value_or(""));
+  return counts;
+}
+
 class PlanSearch {
  public:
   PlanSearch(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
@@ -204,7 +222,7 @@ void PlanSearch::search_microbatches(SearchPoint at) {
     search_point(at);
     return;
   }
-  const std::vector<std::int64_t> counts = microbatch_counts(request_.training.batch);
+  const std::vector<std::int64_t> counts = possible(microbatch_counts(request_.training.batch), request_);
   if (request_.goal.objective != Goal::Objective::StepTime) return search_for_serving(at, counts);
   if (is_small(request_)) return search_every_count(at);
   if (request_.search.method.one_stage() || counts.size() <= 3) return search_counts_in_order(at, counts);
@@ -221,7 +239,7 @@ void PlanSearch::search_for_serving(SearchPoint at, const std::vector<std::int64
 
 // Numbers in the middle first: the best plan is mostly near them, and rules out others.
 void PlanSearch::search_every_count(SearchPoint at) {
-  std::vector<std::int64_t> counts = divisors(request_.training.batch, kMaxMicrobatches);
+  std::vector<std::int64_t> counts = possible(divisors(request_.training.batch, kMaxMicrobatches), request_);
   const auto middle = static_cast<std::ptrdiff_t>(counts.size() / 2);
   std::stable_sort(counts.begin(), counts.end(), [middle = counts[middle]](std::int64_t a, std::int64_t b) {
     const auto from_middle = [&](std::int64_t m) { return std::max(m * 1.0 / middle, middle * 1.0 / m); };
@@ -301,7 +319,9 @@ std::pair<const PointSearch*, const PointSearch*> PlanSearch::nearest(const Poin
 // more fits.
 PlanSearch::Predictions PlanSearch::predict_around(const std::vector<std::int64_t>& counts, const Points& points) {
   const std::int64_t best = best_.microbatches;
-  const std::vector<std::int64_t> wanted = counts_around(counts, request_.training.batch, best);
+  std::vector<std::int64_t> wanted = counts_around(counts, request_.training.batch, best);
+  if (!request_.any_schedule())
+    std::erase_if(wanted, [&](std::int64_t m) { return unmet_by(request_, request_.first_schedule(), m).has_value(); });
   if (wanted.empty()) return {};
   const auto found = points.find(best), larger = std::next(found);
   const PointSearch& own = *found->second;
@@ -405,7 +425,7 @@ void PlanSearch::find_first_plan(SearchPoint at) {
     return;
   const std::optional<PlanRequest> plain = first_request();
   if (!plain) return;
-  std::vector<std::int64_t> counts = microbatch_counts(request_.training.batch);
+  std::vector<std::int64_t> counts = possible(microbatch_counts(request_.training.batch), request_);
   if (const auto* given = std::get_if<std::int64_t>(&request_.search.microbatches)) counts = {*given};
   // Fewer samples in a micro-batch take less memory.
   for (std::size_t c = counts.size() - 1 - (counts.size() - 1) / 4; c < counts.size() && !incumbent_.plan(); ++c) {

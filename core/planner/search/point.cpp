@@ -424,7 +424,7 @@ int fewest_chunks(const PlanRequest& request, ScheduleKind schedule) {
 
 int least_layers(const PlanRequest& request, ScheduleKind schedule) {
   const int chunks = fewest_chunks(request, schedule);
-  return chunks == 1 ? 1 : 2 * chunks;
+  return chunks == 1 ? 1 : 2 * chunks / traits_of(schedule).copies;
 }
 
 std::optional<std::string> why_unsuitable(const PlanRequest& request, const Point& point, ScheduleKind schedule) {
@@ -443,6 +443,8 @@ std::optional<std::string> why_unsuitable(const PlanRequest& request, const Poin
         "schedule {} has several stages on each device, and method '{}' says what the stages are; choose method "
         "pipeshard or another schedule.",
         name, request.search.method.text);
+  if (const auto unmet = unmet_by(request, schedule, point.microbatches()))
+    return fmt::format("schedule {} needs {}; give other --micro-batches or another schedule.", name, *unmet);
   // All ranks have the same submesh. Fewer than 2 ranks are no pipeline.
   int max_ranks = 0;
   for (const Submesh& submesh : point.space.submeshes)
@@ -456,7 +458,7 @@ std::optional<std::string> why_unsuitable(const PlanRequest& request, const Poin
     return fmt::format(
         "schedule {} needs at least {} layers, {} stages on each of 2 groups of devices, and the model is cut into {}; "
         "ask for more layers, fewer stages or another schedule.",
-        name, least_layers(request, schedule), chunks, point.layers());
+        name, least_layers(request, schedule), chunks / traits.copies, point.layers());
   return std::nullopt;
 }
 

@@ -73,9 +73,10 @@ StageSpace fixed_stages(const Cluster& cluster, std::vector<Method::ManualStage>
 }
 
 // Runs of layers, equal unless the method says other, over equal submeshes of dp x cp x ep x tp devices, `chunks` of
-// them on each submesh. `further`: modules of the model behind its blocks that predict further tokens.
+// them on each submesh, of `copies` of all stages. `further`: modules of the model behind its blocks that predict
+// further tokens.
 std::vector<Method::ManualStage> megatron_stages(const Method& method, const Cluster& cluster, int layers, int chunks,
-                                                 std::int64_t further) {
+                                                 int copies, std::int64_t further) {
   const int devices = cluster.devices();
   const int model = method.tp * method.cp * method.expert_axis();
   require(devices % (model * method.pp) == 0, "method '{}': {} devices do not divide into tp={} x pp={}{}.",
@@ -88,9 +89,9 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
   require(method.chunks == 1 || method.chunks == chunks,
           "method '{}': vpp={} needs a schedule with {} stages on each rank, and this one has {}.", method.text,
           method.chunks, method.chunks, chunks);
-  const int all = method.pp * chunks;
+  const int all = method.pp * chunks / copies;
   require(layers >= all, "method '{}': {} layers cannot make {} stages; give --layers of at least {}.", method.text,
-          layers, all, chunks == 1 ? "pp" : "pp times the stages of each rank");
+          layers, all, chunks == copies ? "pp" : "pp times the stages of each rank");
   const int per_stage = devices / method.pp;
   std::vector<Method::ManualStage> stages;
   for (int g = 0; g < static_cast<int>(cluster.groups.size()); ++g) {
@@ -116,11 +117,11 @@ std::vector<Method::ManualStage> megatron_stages(const Method& method, const Clu
   if (method.split.uneven()) {
     // The embedding and the loss are layers of their own.
     const std::vector<std::string> broken =
-        broken_split_rules(method.split, layers - 2 - further, method.pp, chunks, further);
+        broken_split_rules(method.split, layers - 2 - further, method.pp, chunks / copies, further);
     require(broken.empty(), "method '{}': {}; give the model's blocks to the stages, and leave --layers out.",
             method.text, broken.empty() ? "" : broken.front());
   }
-  const std::vector<int> starts = first_layers_of_stages(method.split, layers, method.pp, chunks);
+  const std::vector<int> starts = first_layers_of_stages(method.split, layers, method.pp, chunks / copies);
   for (int s = 0; s < all; ++s) {
     stages[static_cast<std::size_t>(s)].first_layer = starts[static_cast<std::size_t>(s)];
     stages[static_cast<std::size_t>(s)].last_layer = starts[static_cast<std::size_t>(s) + 1] - 1;
@@ -185,6 +186,15 @@ std::vector<Submesh> whole_host_submeshes(const Cluster& cluster, const std::vec
   return submeshes;
 }
 
+std::optional<std::string> unmet_by(const PlanRequest& request, ScheduleKind schedule, std::int64_t microbatches) {
+  const Method& method = request.search.method;
+  const int per_copy = std::max(1, chunks_of(request) / traits_of(schedule).copies);
+  const int ranks = method.kind == Method::Kind::Megatron ? method.pp
+                    : method.kind == Method::Kind::Manual ? static_cast<int>(method.stages.size()) / per_copy
+                                                          : 2;
+  return unmet_by(schedule, ranks, microbatches);
+}
+
 int chunks_of(const PlanRequest& request) {
   if (request.any_schedule()) return 1;
   if (const auto given = traits_of(request.first_schedule()).chunks) return *given;
@@ -194,18 +204,24 @@ int chunks_of(const PlanRequest& request) {
 StageSpace stage_space(const PlanRequest& request, int layers) {
   const Cluster& cluster = request.cluster;
   if (request.search.method.one_stage()) return one_stage(request);
+  const int copies = request.any_schedule() ? 1 : traits_of(request.first_schedule()).copies;
+  const auto repeated = [&](std::vector<Method::ManualStage> stages) {
+    const std::vector<Method::ManualStage> once = stages;
+    for (int copy = 1; copy < copies; ++copy) stages.insert(stages.end(), once.begin(), once.end());
+    return stages;
+  };
   switch (request.search.method.kind) {
     case Method::Kind::Megatron:
-      return fixed_stages(
-          cluster,
-          megatron_stages(request.search.method, cluster, layers, chunks_of(request), shape_of(request.model).further),
-          chunks_of(request));
+      return fixed_stages(cluster,
+                          repeated(megatron_stages(request.search.method, cluster, layers, chunks_of(request), copies,
+                                                   shape_of(request.model).further)),
+                          chunks_of(request));
     case Method::Kind::Manual:
       require(request.search.method.stages.back().last_layer + 1 == layers,
               "method '{}': the stages hold layers 0..{}, but there are {} layers; cut the model into {}.",
               request.search.method.text, request.search.method.stages.back().last_layer, layers,
               request.search.method.stages.back().last_layer + 1);
-      return fixed_stages(cluster, request.search.method.stages, chunks_of(request));
+      return fixed_stages(cluster, repeated(request.search.method.stages), chunks_of(request));
     default:
       break;
   }

@@ -26,6 +26,10 @@ struct StageSpace {
 [[nodiscard]] std::vector<Submesh> whole_host_submeshes(const Cluster& cluster, const std::vector<int>& multiples);
 // The stages of each rank under the request's schedule; the smallest number where it is searched.
 [[nodiscard]] int chunks_of(const PlanRequest& request);
+// Why no stages of the request can run so many micro-batches under the schedule, as a clause (unmet_by): on the ranks
+// that the method gives, else on the fewest there may be. nullopt: some can.
+[[nodiscard]] std::optional<std::string> unmet_by(const PlanRequest& request, ScheduleKind schedule,
+                                                  std::int64_t microbatches);
 // Throws InputError when the method does not fit the cluster or the number of layers.
 [[nodiscard]] StageSpace stage_space(const PlanRequest& request, int layers);
 

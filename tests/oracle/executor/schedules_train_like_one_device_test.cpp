@@ -96,8 +96,9 @@ HandPlan planned_by_hand(const Case& c) {
   const Graph graph = build_training_graph(find_model(c.model), training);
   const std::vector<OpId> forward = forward_ops(graph);
   std::vector<HandStage> stages;
-  for (int s = 0; s < c.stages; ++s) {
-    const std::size_t first = forward.size() * static_cast<std::size_t>(s) / static_cast<std::size_t>(c.stages);
+  const int once = c.stages / traits_of(c.schedule).copies;
+  for (int s = 0; s < once; ++s) {
+    const std::size_t first = forward.size() * static_cast<std::size_t>(s) / static_cast<std::size_t>(once);
     std::vector<int> shape = c.shape;
     if (c.turned && 2 * s >= c.stages) std::swap(shape[0], shape[1]);
     stages.push_back({s == 0 ? "" : graph.op(forward[first]).name, shape, split_of(shape)});
@@ -106,6 +107,7 @@ HandPlan planned_by_hand(const Case& c) {
   HandPlan made = by_hand(c.model, fmt::format("cpu:{}", c.stages * devices), training, stages);
   made.plan.schedule = c.mixed ? ScheduleKind::Custom : c.schedule;
   if (c.mixed) made.plan.runs = mixed_of(c);
+  add_copies(made.plan);
   const std::vector<int> rank_of = ranks_of_stages(c.schedule, c.stages, c.chunks);
   for (int s = 0; s < c.stages; ++s) {
     std::vector<int>& listed = made.plan.stages[static_cast<std::size_t>(s)].devices;
@@ -183,6 +185,12 @@ std::vector<Case> cases() {
       all.push_back({kind, stages, chunks, kGpt, 4, {1, 4}, Recompute::None, 0.0, false, false, form});
       if (stages == 4) all.push_back({kind, stages, chunks, kT5, 2, {2, 2}, Recompute::Full, 0.01, true, false, form});
     }
+  // Copies of stages are alike, and some numbers of microbatches are too small for them.
+  std::erase_if(all, [](const Case& c) {
+    return unmet_by(c.schedule, c.stages / c.chunks, c.microbatches) || (traits_of(c.schedule).copies > 1 && c.turned);
+  });
+  for (const char* model : {kMlp, kGpt, kT5}) all.push_back({ScheduleKind::DualPipe, 8, 2, model, 8});
+  all.push_back({ScheduleKind::DualPipe, 8, 2, kGpt, 8, {2, 1}, Recompute::Full, 0.01});
   return all;
 }
 

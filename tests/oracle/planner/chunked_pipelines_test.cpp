@@ -23,25 +23,29 @@ Drawn draw(std::mt19937& random, int round) {
                      : round % 3 == 1 ? DrawnTimes::Reals
                                       : DrawnTimes::Proportional;
   const ScheduleKind kinds[] = {ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleV, ScheduleKind::VHalf,
-                                ScheduleKind::DualPipeV};
+                                ScheduleKind::DualPipeV, ScheduleKind::DualPipe};
   Drawn drawn{random_prices(random, number(4, 8), {{1}, {2}}, 3, 0.1, times), number(0, 1), {}, {}};
   drawn.configs = round % 2 == 0 ? std::vector<int>{0, 1, 2} : std::vector<int>{2, 0};
-  drawn.shape.schedule = kinds[round % 4];
+  drawn.shape.schedule = kinds[round % 5];
   drawn.shape.chunks = traits_of(drawn.shape.schedule).chunks.value_or(number(2, 3));
   drawn.shape.ranks = number(1, 4);
   drawn.shape.microbatches = number(1, 12);
+  if (drawn.shape.schedule == ScheduleKind::DualPipe) {
+    drawn.shape.ranks = 2 * number(1, 2);
+    drawn.shape.microbatches = 2 * drawn.shape.ranks + 2 * number(0, 3);
+  }
   return drawn;
 }
 
 // By the formulas of the header, term by term.
 std::vector<double> all_costs(const Drawn& drawn) {
   const auto [kind, ranks, chunks, microbatches] = drawn.shape;
-  const int stages = ranks * chunks;
+  const int copies = traits_of(kind).copies, stages = ranks * chunks / copies;
   const std::vector<int> kept =
-      max_in_flight(make_schedule(kind, line_of(stages), static_cast<int>(microbatches), chunks));
-  const std::vector<int> rank_of = ranks_of_stages(kind, stages, chunks);
+      max_in_flight(make_schedule(kind, line_of(ranks * chunks, copies), static_cast<int>(microbatches), chunks));
+  const std::vector<int> rank_of = ranks_of_stages(kind, ranks * chunks, chunks);
   const double memory = drawn.prices.slices()[static_cast<std::size_t>(drawn.slice)].memory.si();
-  const double v = chunks, shared = v * (static_cast<double>(microbatches) - 1.0) + 1.0;
+  const double v = chunks / copies, shared = v * (static_cast<double>(microbatches) - 1.0) + 1.0;
   std::vector<double> costs, times;
   const std::function<void(int)> extend = [&](int first) {
     const int stage = static_cast<int>(times.size());
@@ -57,7 +61,8 @@ std::vector<double> all_costs(const Drawn& drawn) {
       for (const int config : drawn.configs) {
         const auto& price = drawn.prices.at(first, last, drawn.slice, config);
         const double in_flight = kept[static_cast<std::size_t>(rank_of[static_cast<std::size_t>(stage)])];
-        if (!price || v * price->resident.si() + price->working.si() + in_flight * price->saved.si() > memory) continue;
+        if (!price || chunks * price->resident.si() + price->working.si() + in_flight * price->saved.si() > memory)
+          continue;
         times.push_back(price->time.si() + v * price->step.si() / shared);
         extend(last + 1);
         times.pop_back();
@@ -106,6 +111,37 @@ StageTable even_prices(int layers, const StageCost& of_layer, Bytes memory) {
                                                .held = n * of_layer.held};
     }
   return prices;
+}
+
+TEST(ChunkedPipelines, HaveTheStagesOfAllCopies) {
+  const StageCost layer{.time = Seconds(1.0), .step = Seconds(8.0), .resident = Bytes(100)};
+  const StageTable prices = even_prices(4, layer, Bytes(1e6));
+  const ChunkedSchedule schedule({ScheduleKind::DualPipe, 2, 2, 8});
+  const auto found = best_chunked(prices, 0, {0}, schedule, 3);
+  ASSERT_EQ(found.size(), 3u);  // the cuts after the layers 1, 0 and 2
+  for (const TablePipeline& pipeline : found) {
+    ASSERT_EQ(pipeline.stages.size(), 4u);
+    EXPECT_EQ(pipeline.stages[2], pipeline.stages[0]);
+    EXPECT_EQ(pipeline.stages[3], pipeline.stages[1]);
+    EXPECT_EQ(pipeline.stages[1].last, 3);
+    // Both ranks have both stages, each for half of the microbatches; a rank updates its own: 4 / 2 and 8 n / 8.
+    const auto n = static_cast<double>(pipeline.stages[0].last + 1);
+    EXPECT_EQ(rank_times(pipeline, prices, schedule), (std::vector<Seconds>{Seconds(2.0 + n), Seconds(6.0 - n)}));
+  }
+}
+
+// 2 ranks, 8 microbatches, 3 kept: 100 bytes of a stage and 40 of a copy, 7 and 3 * 10 bytes.
+TEST(ChunkedPipelines, CountWhatCopiesHave) {
+  const ChunkedSchedule schedule({ScheduleKind::DualPipe, 2, 2, 8}, 0.4);
+  const StageCost layer{
+      .time = Seconds(1.0), .step = Seconds(4.0), .resident = Bytes(100), .saved = Bytes(10), .working = Bytes(7)};
+  for (const auto& [memory, fits] : {std::pair{177.0, true}, {176.0, false}}) {
+    const StageTable prices = even_prices(2, layer, Bytes(memory));
+    EXPECT_EQ(!best_chunked(prices, 0, {0}, schedule, 1).empty(), fits);
+    const auto roomy = best_chunked(prices, 0, {0}, schedule, 1, 2.0);
+    ASSERT_FALSE(roomy.empty());
+    EXPECT_EQ(fits_ranks(roomy.front(), prices, schedule), fits);
+  }
 }
 
 // 2 ranks, 2 chunks, 8 microbatches: rank 0 keeps 2 (2 - 1) + 2 + 1 = 5 chunks, so 2 * 100 + 7 + 5 * 10 bytes.

@@ -83,6 +83,21 @@ TEST(ScheduleSearch, SaysWhatAScheduleNeeds) {
   EXPECT_EQ(says(one_stage),
             "schedule v-half has several stages on each device, and method 'zero2' says what the stages are; choose "
             "method pipeshard or another schedule.");
+  PlanRequest few = small_gpt("cpu:4", ScheduleKind::DualPipe);
+  few.search.microbatches = 2;
+  EXPECT_EQ(says(few),
+            "schedule dualpipe needs at least two micro-batches for each of 2 ranks, and there are 2; give other "
+            "--micro-batches or another schedule.");
+  few.search.method = method_from_text("megatron:pp=4");
+  few.search.microbatches = 4;
+  EXPECT_EQ(says(few),
+            "schedule dualpipe needs at least two micro-batches for each of 4 ranks, and there are 4; give other "
+            "--micro-batches or another schedule.");
+  few.search.microbatches = Auto{};
+  few.training.batch = 6;
+  EXPECT_EQ(says(few),
+            "no number of micro-batches of a batch of 6 suits schedule dualpipe, which needs at least two "
+            "micro-batches for each of 4 ranks, and there are 6; give another --batch or another schedule.");
 }
 
 // Towers wait for nobody: the second halves of their backwards have no common order.

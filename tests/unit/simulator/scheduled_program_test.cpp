@@ -32,12 +32,14 @@ HandPlan lowered(ScheduleKind kind, int stages, int chunks, int microbatches = 4
   const Graph graph = build_training_graph(find_model(model), training);
   const std::vector<OpId> forward = forward_ops(graph);
   std::vector<HandStage> cut;
-  for (int s = 0; s < stages; ++s) {
-    const std::size_t first = forward.size() * static_cast<std::size_t>(s) / static_cast<std::size_t>(stages);
+  const int once = stages / traits_of(kind).copies;
+  for (int s = 0; s < once; ++s) {
+    const std::size_t first = forward.size() * static_cast<std::size_t>(s) / static_cast<std::size_t>(once);
     cut.push_back({s == 0 ? "" : graph.op(forward[first]).name, {1, 1}, {}});
   }
   HandPlan made = by_hand(model, fmt::format("cpu:{}", stages), training, cut);
   made.plan.schedule = kind;
+  add_copies(made.plan);
   const std::vector<int> rank_of = ranks_of_stages(kind, stages, chunks);
   for (std::size_t s = 0; s < rank_of.size(); ++s) made.plan.stages[s].devices = {rank_of[s]};
   EXPECT_EQ(check_plan(made.plan, made.graph), Sentences{});
@@ -93,14 +95,15 @@ TEST(ScheduledProgram, RunsWhatItsScheduleSays) {
     const ScheduleTraits traits = traits_of(kind);
     if (!traits.trains) continue;
     SCOPED_TRACE(name_of(kind));
-    const int chunks = traits.chunks.value_or(3), stages = 4 * chunks;
-    const HandPlan made = lowered(kind, stages, chunks);
+    const int chunks = traits.chunks.value_or(3), stages = 4 * chunks, microbatches = 4 * traits.copies;
+    const HandPlan made = lowered(kind, stages, chunks, microbatches);
     std::vector<Sentences> expected;
-    for (const auto& runs : make_schedule(kind, line_of(stages), 4, chunks)) {
+    for (const auto& runs : make_schedule(kind, line_of(stages, traits.copies), microbatches, chunks)) {
       expected.emplace_back();
       for (const ScheduledRun& run : runs)
-        // Nobody waits for a gradient of the first stage: it has weight gradients alone.
-        if (run.pass != Pass::BackwardInput || run.stage.value > 0) expected.back().push_back(text_of(run));
+        // Nobody waits for a gradient of a copy's first stage: it has weight gradients alone.
+        if (run.pass != Pass::BackwardInput || run.stage.value % (stages / traits.copies) > 0)
+          expected.back().push_back(text_of(run));
     }
     EXPECT_EQ(runs_of(made.program), expected);
   }
@@ -116,15 +119,16 @@ TEST(ScheduledProgram, IsSoundForEveryShape) {
       for (const int chunks : traits.chunks ? std::vector<int>{*traits.chunks} : std::vector<int>{2, 3})
         for (const int microbatches : {1, 2, 4, 8})
           for (const char* model : {kMlp, kT5}) {
-            if (traits.line && model == kT5) continue;
+            if ((traits.line && model == kT5) || unmet_by(kind, ranks, microbatches)) continue;
             const HandPlan made = lowered(kind, ranks * chunks, chunks, microbatches, model);
             ASSERT_EQ(made.check.violations, Sentences{}) << name_of(kind) << " " << ranks << " ranks of " << chunks
                                                           << " stages, " << microbatches << " microbatches";
             ++sound;
           }
   }
-  // With one stage per rank there are five kinds, with several three of 2 and one of 2 or 3.
-  EXPECT_EQ(sound, 5 * 4 * 4 * 2 + 5 * 4 * 4);
+  // With one stage per rank there are five kinds, with several three of 2 and one of 2 or 3. dualpipe has 2 ranks and 4
+  // or 8 microbatches, or 4 and 8.
+  EXPECT_EQ(sound, 5 * 4 * 4 * 2 + 5 * 4 * 4 + 3);
 }
 
 // A Run takes 1 s, and 2 s where a pass of another micro-batch goes on beside it.
@@ -179,12 +183,68 @@ TEST(ScheduledProgram, KeepsTheWeightsOfAllStagesOfADevice) {
   EXPECT_EQ(together.program.persistent_bytes, (std::vector<Bytes>{one[0] + one[3], one[1] + one[2]}));
 }
 
+// Weights and accumulators of both stages, but the states of the optimizer of the first copy alone.
+TEST(ScheduledProgram, KeepsTheStatesOfAStageOnceUnderDualPipe) {
+  HandPlan once = lowered(ScheduleKind::OneFOneB, 4, 1, 8), twice = lowered(ScheduleKind::DualPipe, 8, 2, 8);
+  std::vector<Bytes> copied(4, Bytes(0.0));  // [rank]
+  for (const Buffer& buffer : once.program.buffers) {
+    const TensorKind kind = once.graph.tensor(buffer.local.tensor).kind;
+    if (buffer.persistent && (kind == TensorKind::Parameter || kind == TensorKind::Accumulator))
+      copied[buffer.stage.index()] += buffer.local.bytes();
+  }
+  for (std::size_t r = 0; r < 4; ++r) {
+    EXPECT_GT(once.program.persistent_bytes[r], copied[r]);
+    EXPECT_EQ(twice.program.persistent_bytes[r], once.program.persistent_bytes[r] + copied[3 - r]);
+  }
+}
+
+// At the end of a step each device sends the gradients of the stage whose states the other has, and gets the weights
+// back: once the bytes of its accumulators and of its weights, each way.
+TEST(ScheduledProgram, AddsTheGradientsOfItsCopiesOncePerStep) {
+  const HandPlan made = lowered(ScheduleKind::DualPipe, 8, 2, 8);
+  std::map<std::pair<int, int>, std::pair<Bytes, Bytes>> between;  // devices -> added, overwritten
+  for (const Transfer& transfer : made.program.transfers) {
+    const Buffer& to = made.program.buffers[transfer.destination_buffer.index()];
+    if (!to.persistent) continue;
+    auto& [added, written] =
+        between.try_emplace({transfer.source.value, transfer.destination.value}, std::pair{Bytes(0.0), Bytes(0.0)})
+            .first->second;
+    (transfer.accumulate ? added : written) += transfer.bytes;
+  }
+  std::map<int, Bytes> weights;  // [stage of the first copy]
+  for (const Buffer& buffer : made.program.buffers)
+    if (made.graph.tensor(buffer.local.tensor).kind == TensorKind::Parameter && buffer.stage.value < 4)
+      weights.try_emplace(buffer.stage.value, Bytes(0.0)).first->second += buffer.local.bytes();
+  ASSERT_EQ(between.size(), 4u);
+  for (int device = 0; device < 4; ++device) {
+    const auto& [added, written] = between.at({device, 3 - device});
+    EXPECT_EQ(added, weights.at(3 - device));  // F32, as the weights
+    EXPECT_EQ(written, weights.at(device));
+  }
+}
+
+TEST(Ranks, OfCopiesThatDifferAreRefusedInASentence) {
+  HandPlan made = lowered(ScheduleKind::DualPipe, 4, 2);
+  made.plan.training.microbatches = 2;
+  EXPECT_EQ(wrong_ranks(made.plan, stage_graph(made.plan, made.graph)),
+            Sentences{"dualpipe needs at least two micro-batches for each of 2 ranks, and there are 2"});
+  made.plan.training.microbatches = 4;
+  std::swap(made.plan.stages[2], made.plan.stages[3]);
+  std::swap(made.plan.stages[2].devices, made.plan.stages[3].devices);
+  EXPECT_EQ(check_plan(made.plan, made.graph),
+            (Sentences{"stage 2 is the copy of stage 0 under dualpipe, but has other layers",
+                       "stage 3 is the copy of stage 1 under dualpipe, but has other layers"}));
+  made.plan.stages.pop_back();
+  EXPECT_EQ(check_plan(made.plan, made.graph),
+            Sentences{"3 stages are not 2 copies of the same; under dualpipe the second half repeats the first"});
+}
+
 TEST(ScheduledProgram, TakesAsLongInEveryEngine) {
   for (const ScheduleKind kind : all_schedules()) {
     const ScheduleTraits traits = traits_of(kind);
     if (!traits.trains) continue;
     SCOPED_TRACE(name_of(kind));
-    const HandPlan made = lowered(kind, 6, traits.chunks.value_or(3), 8);
+    const HandPlan made = lowered(kind, traits.copies > 1 ? 8 : 6, traits.chunks.value_or(3), 8);
     const ProgramTimes times = program_costs(made.program, *made.costs).times;
     const SimTime step = simulate_by_events(made.program, times).timeline.end;
     EXPECT_EQ(simulate_in_order(made.program, made.check.order, times).timeline.end, step);
@@ -198,7 +258,8 @@ TEST(ScheduledProgram, TakesNoLongerThanItsSchedule) {
   std::mt19937 random(41);
   for (const ScheduleKind kind : all_schedules()) {
     const ScheduleTraits traits = traits_of(kind);
-    if (!traits.trains || kind == ScheduleKind::OneFOneB) continue;
+    // Where stages have copies, their devices wait for each other's gradients before the update.
+    if (!traits.trains || kind == ScheduleKind::OneFOneB || traits.copies > 1) continue;
     const int chunks = traits.chunks.value_or(3), stages = 4 * chunks;
     const HandPlan made = lowered(kind, stages, chunks, 8);
     for (int round = 0; round < 20; ++round) {
