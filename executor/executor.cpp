@@ -34,10 +34,17 @@ Runners make_runners(RunContext& context) {
     if (context.backend.runs_here(device)) runners.emplace(device, std::make_unique<DeviceRunner>(context, device));
   }
   MW_CHECK(!runners.empty(), "a process without devices");
-  const auto owns_loss = [](const auto& of_device) { return !of_device.second->losses().empty(); };
-  MW_CHECK(std::count_if(runners.begin(), runners.end(), owns_loss) <= 1,
-           "the loss of '{}' must be made, whole, by one stage", context.graph.name);
   return runners;
+}
+
+// The devices here that speak for the loss: where stages have copies, each for the microbatches of its own.
+std::vector<DeviceId> loss_owners(const RunContext& context, const Runners& runners) {
+  std::vector<DeviceId> owners;
+  for (const auto& [device, runner] : runners)
+    if (!runner->losses().empty()) owners.push_back(device);
+  MW_CHECK(static_cast<int>(owners.size()) <= traits_of(context.program.schedule).copies,
+           "the loss of '{}' must be made, whole, by one stage", context.graph.name);
+  return owners;
 }
 
 std::vector<DeviceId> devices_of(const Runners& runners) {
@@ -131,7 +138,7 @@ class ProgramRun {
         peers_(backend.peers()),
         runners_(make_runners(context_)),
         steps_begin_(static_cast<int>(runners_.size()), context_.abort, peers_),
-        log_(devices_of(runners_), options.steps),
+        log_(devices_of(runners_), options.steps, loss_owners(context_, runners_), traits_of(program.schedule).copies),
         replay_(static_cast<int>(runners_.size()), context_, op_by_op),
         watched_(peers_ != nullptr ? std::make_unique<PeerWatch>(*peers_, context_.abort) : nullptr) {}
   ProgramRun(const ProgramRun&) = delete;
@@ -182,7 +189,7 @@ class ProgramRun {
       const Clock::time_point begin = Clock::now();
       replay_.run_step(number, runner, {step, last || step + options.recorded_steps >= options.steps, last});
       log_.add_times(device, step, {begin, Clock::now()});
-      if (!runner.losses().empty()) log_.add_loss(step, runner.losses());
+      if (!runner.losses().empty()) log_.add_loss(device, step, runner.losses());
       if (!last) replay_.prepare(number, runner);
       if (options.on_report) report(number, step);
       if (options.checkpoint) keep_state(number, runner, step, last);

@@ -151,6 +151,7 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
   RunResult result;
   std::vector<RunPart*> part_of(program.devices.size(), nullptr);
   result.peak_memory.assign(program.devices.size(), Bytes(0.0));
+  int speaking = 0;  // processes, for the loss
   for (RunPart& part : parts) {
     for (const RunPart::OfDevice& device : part.devices) {
       part_of[device.device.index()] = &part;
@@ -159,10 +160,12 @@ RunResult assemble(const Graph& graph, const Program& program, const RunOptions&
       result.gpu_memory.resize(program.devices.size());
       result.gpu_memory[device.device.index()] = device.memory;
     }
-    // Only the process whose stage computes the loss has any.
+    // Only the processes whose stages compute the loss have any: one, or one for each copy of the stage.
     if (part.losses.empty()) continue;
-    MW_CHECK(result.losses.empty(), "the loss of '{}' must be made, whole, by one stage", graph.name);
-    result.losses = part.losses;
+    if (result.losses.empty()) result.losses.assign(part.losses.size(), 0.0);
+    MW_CHECK(result.losses.size() == part.losses.size() && ++speaking <= traits_of(program.schedule).copies,
+             "the loss of '{}' must be made, whole, by one stage", graph.name);
+    for (std::size_t step = 0; step < part.losses.size(); ++step) result.losses[step] += part.losses[step];
   }
   MW_CHECK(result.losses.empty() != graph.loss.has_value(), "the loss of '{}' must be made, whole, by one stage",
            graph.name);

@@ -6,13 +6,27 @@
 
 namespace meshwright {
 
-StepLog::StepLog(const std::vector<DeviceId>& devices, int steps) : losses_(static_cast<std::size_t>(steps), 0.0) {
+StepLog::StepLog(const std::vector<DeviceId>& devices, int steps, const std::vector<DeviceId>& losses, int owners)
+    : steps_(steps), owners_(owners) {
+  for (const DeviceId device : losses) losses_[device].resize(static_cast<std::size_t>(steps), 0.0);
   for (const DeviceId device : devices) times_[device].resize(static_cast<std::size_t>(steps));
 }
 
-void StepLog::add_loss(int step, const std::vector<double>& of_microbatches) {
-  owns_loss_ = true;
-  losses_[step] = std::accumulate(of_microbatches.begin(), of_microbatches.end(), 0.0);
+void StepLog::add_loss(DeviceId device, int step, const std::vector<double>& of_microbatches) {
+  losses_.at(device)[static_cast<std::size_t>(step)] =
+      std::accumulate(of_microbatches.begin(), of_microbatches.end(), 0.0);
+}
+
+double StepLog::loss(int step) const {
+  double sum = 0.0;
+  for (const auto& [device, of_steps] : losses_) sum += of_steps[static_cast<std::size_t>(step)];
+  return sum;
+}
+
+std::vector<double> StepLog::losses() const {
+  std::vector<double> all;
+  for (int step = 0; step < steps_ && !losses_.empty(); ++step) all.push_back(loss(step));
+  return all;
 }
 
 StepReport StepLog::report(int step) const {
@@ -21,7 +35,8 @@ StepReport StepLog::report(int step) const {
     begin = std::min(begin, times[step].begin);
     end = std::max(end, times[step].end);
   }
-  return {step, owns_loss_ ? std::optional(losses_[step]) : std::nullopt, to_seconds(since(begin, end))};
+  const bool whole = static_cast<int>(losses_.size()) == owners_;
+  return {step, whole ? std::optional(loss(step)) : std::nullopt, to_seconds(since(begin, end))};
 }
 
 IndexedVector<int, Clock::time_point> StepLog::origins() const {

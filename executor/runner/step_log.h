@@ -19,24 +19,27 @@ struct StepTimes {
 // Devices write at the same time, each to its own entries.
 class StepLog {
  public:
-  StepLog(const std::vector<DeviceId>& devices, int steps);
+  // `losses`: the devices of this process that speak for the loss of some microbatches, of `owners` in all processes.
+  StepLog(const std::vector<DeviceId>& devices, int steps, const std::vector<DeviceId>& losses, int owners);
 
   void add_times(DeviceId device, int step, StepTimes times) { times_.at(device)[step] = times; }
-  // By the only device of all processes that owns the loss. `of_microbatches` are summed.
-  void add_loss(int step, const std::vector<double>& of_microbatches);
+  // By a device of `losses`. `of_microbatches` are summed; 0 of those that another device speaks for.
+  void add_loss(DeviceId device, int step, const std::vector<double>& of_microbatches);
 
   [[nodiscard]] const IndexedVector<int, StepTimes>& times(DeviceId device) const { return times_.at(device); }
   // When the first device began each step.
   [[nodiscard]] IndexedVector<int, Clock::time_point> origins() const;
   // Called for a step that all devices of the process have done.
   [[nodiscard]] StepReport report(int step) const;
-  // [step]; empty where no device here owns the loss.
-  [[nodiscard]] std::vector<double> losses() const { return owns_loss_ ? losses_.values() : std::vector<double>(); }
+  // [step] what the devices here speak for; empty where they do for nothing.
+  [[nodiscard]] std::vector<double> losses() const;
 
  private:
   std::map<DeviceId, IndexedVector<int, StepTimes>> times_;
-  IndexedVector<int, double> losses_;
-  bool owns_loss_ = false;
+  [[nodiscard]] double loss(int step) const;
+
+  std::map<DeviceId, std::vector<double>> losses_;  // [step]
+  int steps_, owners_;
 };
 
 }  // namespace meshwright

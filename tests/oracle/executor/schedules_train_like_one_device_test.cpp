@@ -202,6 +202,7 @@ std::string name_of_case(const testing::TestParamInfo<Case>& info) {
                                  c.recompute == Recompute::Full ? "_recompute" : "", c.max_norm > 0.0 ? "_clip" : "",
                                  c.turned ? "_turned" : "", c.mixed ? "_mixed" : "",
                                  c.form == CrossMesh::Send ? "" : fmt::format("_{}", name_of(c.form)));
+  if (c.schedule == ScheduleKind::DualPipe) name += fmt::format("_{}_stages", c.stages);
   for (char& letter : name)
     if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
   return name;

@@ -31,7 +31,7 @@ Form random_form(std::mt19937& random, ScheduleKind kind, bool branches) {
   if (branches && !traits.line) return {kind, stages, chunks, random_edges(random, stages)};
   // Nothing goes from one copy of the stages to the next.
   std::vector<StageEdge> edges = edges_of_line(stages);
-  std::erase_if(edges, [&](const StageEdge& edge) { return edge.second % (stages / traits.copies) == 0; });
+  std::erase_if(edges, [&](const StageEdge& edge) { return edge.to % (stages / traits.copies) == 0; });
   return {kind, stages, chunks, std::move(edges)};
 }
 
