@@ -76,6 +76,7 @@ TEST(ExactPlans, WithCopiesOfTheirStagesAreTheSingleDeviceProgram) {
   };
   using enum Optimizer::Kind;
   const std::string gpt = "gpt:layers=4,hidden=16,heads=4,seq=8,vocab=33";
+  const std::string llama = "llama:layers=4,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=33";
   const std::string mixtral =
       "mixtral:layers=2,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=4,vocab=16,experts=4,top_k=2";
   const std::vector<Case> cases = {
@@ -86,7 +87,7 @@ TEST(ExactPlans, WithCopiesOfTheirStagesAreTheSingleDeviceProgram) {
       {gpt, "megatron:tp=1,pp=2,zero=1", 6, 4, 3, 2},
       {gpt, "megatron:tp=1,pp=2,zero=3,sp=1", 4, 4, 2, 2, Adam, Recompute::Selective},
       {gpt, "megatron:tp=2,pp=4,zero=2", 8, 8, 1, 4, Adam, Recompute::None, Offload::Optimizer},
-      {gpt, "megatron:pp=2,cp=2,cp-comm=p2p", 4, 4, 1, 2, Adam, Recompute::None, Offload::Weights},
+      {llama, "megatron:pp=2,cp=2,cp-comm=p2p", 4, 4, 1, 2, Adam, Recompute::None, Offload::Weights},
       {mixtral, "megatron:tp=1,pp=2,ep=2", 4, 4, 2, 2, Sgd, Recompute::None, Offload::None,
        LossReduction::TokenWeighted},
       {gpt, "pipeshard", 4, 8, 2, 4, Adam, Recompute::None, Offload::Activations, LossReduction::Sum},
