@@ -163,6 +163,8 @@ void export_plan(const ExportOptions& options) {
   const LaunchTarget& target =
       at_place("--to", [&]() -> const LaunchTarget& { return find_launch_target(options.to); });
   const Launcher launcher = at_place("--launcher", [&] { return launcher_from_name(options.launcher); });
+  require(options.nearest || options.threads.empty(),
+          "--threads: only the search of --nearest has threads; leave it out, or give --nearest.");
   expect_free_folder(options.folder);
   Plan plan = read_plan(options.plan);
   expect_model_told(target.name, plan.model);

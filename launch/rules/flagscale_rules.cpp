@@ -4,17 +4,33 @@
 
 namespace meshwright {
 
+namespace {
+
+// "0 to 3, 5": numbers that rise.
+std::string runs_of(const std::vector<std::size_t>& numbers) {
+  std::vector<std::string> runs;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t end = i;
+    while (end + 1 < numbers.size() && numbers[end + 1] == numbers[end] + 1) ++end;
+    runs.push_back(end == i ? fmt::format("{}", numbers[i]) : fmt::format("{} to {}", numbers[i], numbers[end]));
+    i = end + 1;
+  }
+  return join(runs, ", ");
+}
+
+}  // namespace
+
 void flagscale_rules(const LaunchSetup& setup, RuleList& rules) {
   const ModelShape shape = shape_of(setup.model);
   const StageSetup& first = setup.stages.front();
-  std::vector<std::string> with_contexts, selective;
+  std::vector<std::size_t> with_contexts, selective;
   int devices = 0;
   for (std::size_t s = 0; s < setup.stages.size(); ++s) {
     const StageSetup& stage = setup.stages[s];
     devices += stage.dp * stage.tp * stage.cp;
     rules.expect(stage.blocks > 0, fmt::format("stage {} has no block", s));
-    if (stage.cp != 1) with_contexts.push_back(fmt::format("{}", s));
-    if (stage.recompute == Recompute::Selective) selective.push_back(fmt::format("{}", s));
+    if (stage.cp != 1) with_contexts.push_back(s);
+    if (stage.recompute == Recompute::Selective) selective.push_back(s);
     rules.expect(shape.heads % stage.tp == 0,
                  fmt::format("stage {}: tp={} does not divide the {} heads", s, stage.tp, shape.heads));
     rules.expect(shape.kv_heads % stage.tp == 0 || stage.tp % shape.kv_heads == 0,
@@ -31,10 +47,11 @@ void flagscale_rules(const LaunchSetup& setup, RuleList& rules) {
                              s, stage.dp, samples));
   }
   rules.expect(with_contexts.empty(),
-               fmt::format("FlagScale's meshes have cp 1, and stages {} more", join(with_contexts, ", ")));
+               fmt::format("FlagScale's meshes have cp 1, and stages {} more", runs_of(with_contexts)));
   rules.expect(selective.empty(), fmt::format("FlagScale's stages recompute all or nothing, and stages {} selectively",
-                                              join(selective, ", ")));
-  rules.expect(devices == setup.devices(),
+                                              runs_of(selective)));
+  // Where a device has several stages, the schedule is what cannot be told.
+  rules.expect(devices == setup.devices() || setup.degrees.schedule != ScheduleKind::OneFOneB,
                fmt::format("the stages have {} devices together, and the job has {}", devices, setup.devices()));
   rules.expect_told(setup.degrees.schedule == ScheduleKind::OneFOneB,
                     fmt::format("FlagScale's meshes run 1f1b, and the plan {}", name_of(setup.degrees.schedule)));

@@ -80,6 +80,9 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
   recompute_rules(target, setup, rules);
   offload_rules(target, setup, rules);
   rules.expect(setup.dtype != DType::F64, fmt::format("{} does not train in f64", target.release));
+  rules.expect_told(target.name != "megatron-bridge" || setup.dtype != DType::F32,
+                    "Megatron-Bridge's precisions are mixed, in bf16 or f16, and the plan's type is f32; write --to "
+                    "megatron");
   rules.expect_told(framework != "torchtitan" || setup.dtype != DType::F16,
                     "torchtitan trains in bf16 or f32, and the plan in f16");
   rules.expect(has_optimizer(framework, setup.optimizer.kind),

@@ -99,7 +99,7 @@ FlagGroup parallel_overrides(const LaunchSetup& setup) {
   o.set("model.tensor_model_parallel_size", d.tp);
   o.set("model.sequence_parallel", d.sequence_parallel);
   o.set("model.pipeline_model_parallel_size", d.pp);
-  o.set("model.pipeline_dtype", d.pp > 1 ? "bf16" : "null");
+  o.set("model.pipeline_dtype", d.pp == 1 ? "null" : setup.dtype == DType::F16 ? "fp16" : "bf16");
   o.set("model.virtual_pipeline_model_parallel_size", d.chunks > 1 ? fmt::format("{}", d.chunks) : "null");
   const std::string layout = megatron_layout(setup);
   o.set("model.pipeline_model_parallel_layout", layout.empty() ? "null" : "\"" + layout + "\"");
@@ -128,6 +128,13 @@ FlagGroup training_overrides(const LaunchSetup& setup) {
   o.set("train.global_batch_size", setup.global_batch());
   o.set("train.train_iters", setup.steps);
   o.set("validation.eval_iters", 0);
+  const char* type = setup.dtype == DType::F16 ? "fp16" : "bf16";
+  o.set("mixed_precision",
+        fmt::format("{}{}_mixed", type, setup.matmul_dtype == "fp8" ? "_with_fp8_delayed_scaling" : ""));
+  const Optimizer& optimizer = setup.optimizer;
+  o.set("optimizer.optimizer", optimizer.kind == Optimizer::Kind::Adam ? "adam" : "sgd");
+  if (optimizer.kind != Optimizer::Kind::Adam)
+    o.set("optimizer.sgd_momentum", decimal(optimizer.kind == Optimizer::Kind::Momentum ? optimizer.momentum : 0.0));
   o.set("optimizer.lr", decimal(setup.optimizer.learning_rate));
   o.set("optimizer.min_lr", decimal(setup.optimizer.learning_rate));
   o.set("optimizer.weight_decay", decimal(setup.optimizer.weight_decay));

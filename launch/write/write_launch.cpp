@@ -34,11 +34,11 @@ void expect_told(const LaunchJob& job) {
   expect_model_told(job.target.name, job.setup.model);
   const std::vector<std::string> broken = broken_launch_rules(job.setup);
   if (broken.empty()) return;
-  const std::string way =
-      job.target.framework.empty()
-          ? "give another plan"
-          : fmt::format("give a plan of `meshwright plan --for {}`, or --nearest", job.target.framework);
-  throw InputError(fmt::format("{}: {}; {}.", job.target.name, join(broken, "; "), way));
+  const std::string way = job.target.framework.empty()
+                              ? ""
+                              : fmt::format("; give a plan of `meshwright plan --for {}`{}", job.target.framework,
+                                            find_framework(job.target.framework).own_meshes ? "" : ", or --nearest");
+  throw InputError(fmt::format("{}: {}{}.", job.target.name, join(broken, "; "), way));
 }
 
 std::string figures_table(const LaunchJob& job) {

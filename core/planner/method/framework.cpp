@@ -204,13 +204,20 @@ class Rules {
     rule(shape_.experts > 0 && shape_.experts % ep == 0, "ep={} does not divide the {} experts", ep, shape_.experts);
     if (degrees_.folded_experts) {
       const int ranks = degrees_.cp * (degrees_.whole_experts ? tp : 1);
-      rule(framework_.whole_experts && ep % ranks == 0 && dp % (ep / ranks) == 0,
-           "ep={} of folded experts does not divide dp={} x {}cp={}", ep, dp,
-           degrees_.whole_experts ? fmt::format("tp={} x ", tp) : "", degrees_.cp);
-    } else if (degrees_.whole_experts)
-      rule(framework_.whole_experts && ep % tp == 0 && dp % (ep / tp) == 0,
-           "ep={} of whole experts does not divide dp={} x tp={}", ep, dp, tp);
-    else
+      const std::string of = degrees_.whole_experts ? fmt::format("tp={} x ", tp) : "";
+      if (!framework_.whole_experts)
+        rule(!framework_.experts, "{} has no experts of ep={} on the ranks of {}cp={}", framework_.name, ep, of,
+             degrees_.cp);
+      else if (dp * ranks % ep != 0)
+        rule(false, "ep={} of folded experts does not divide dp={} x {}cp={}", ep, dp, of, degrees_.cp);
+      else
+        rule(ep % ranks == 0, "ep={} of folded experts is no multiple of {}cp={}", ep, of, degrees_.cp);
+    } else if (degrees_.whole_experts) {
+      if (!framework_.whole_experts)
+        rule(!framework_.experts, "{} has no whole experts beside tp={}", framework_.name, tp);
+      else
+        rule(ep % tp == 0 && dp % (ep / tp) == 0, "ep={} of whole experts does not divide dp={} x tp={}", ep, dp, tp);
+    } else
       rule(dp % ep == 0, "ep={} does not divide dp={}", ep, dp);
   }
 
