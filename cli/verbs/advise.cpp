@@ -54,6 +54,16 @@ LaunchOutcome judge(const LaunchSetup& setup, const OpenedLaunch& opened, const 
   return outcome;
 }
 
+// What the file itself launches. REQUIRES: it has a plan.
+Plan plan_of_file(const OpenedLaunch& opened, const Costs& costs, Seconds step) {
+  PlanRequest request = request_of(opened.reading.setup, opened.cluster);
+  request.software = opened.software;
+  Plan plan = given_plan(request, *costs.model).plan;
+  plan.software = request.software;
+  plan.predicted.step_time = step;
+  return plan;
+}
+
 PlanRequest best_request(const OpenedLaunch& opened, const AdviseOptions& options) {
   const LaunchSetup& setup = opened.reading.setup;
   PlanRequest request;
@@ -91,6 +101,9 @@ std::optional<Seconds> free_step(PlanRequest request, const Plan& best, const Co
 }
 
 Found find(const OpenedLaunch& opened, const AdviseOptions& options) {
+  require(opened.reading.why_no_advice.empty(),
+          "{}: {}; `meshwright plan --for fsdp` finds the best plan of any degrees.", shown(opened.text.program),
+          opened.reading.why_no_advice);
   require(opened.reading.setup.stages.empty(),
           "{}: its stages have degrees of their own, which are not compared setting by setting; `meshwright plan --for "
           "megatron` "
@@ -111,8 +124,11 @@ Found find(const OpenedLaunch& opened, const AdviseOptions& options) {
   found.advice = advise(opened.reading.setup, found.best, opened.reading.framework, of);
   // What the file has may be as fast as the best that the search knows of.
   const LaunchOutcome& now = found.advice.now;
-  if (now.fits() && opened.reading.why_no_plan.empty() && *now.step <= found.plan.predicted.step_time)
+  if (now.fits() && opened.reading.why_no_plan.empty() && *now.step <= found.plan.predicted.step_time) {
     found.advice.rows.clear();
+    found.best = degrees_with_layout(opened.reading.setup);
+    found.plan = plan_of_file(opened, costs, *now.step);
+  }
   if (!opened.reading.why_no_plan.empty()) found.advice.now = {};
   if (!options.no_free_plan && !interruption.requested()) found.free = free_step(request, found.plan, costs);
   return found;

@@ -139,7 +139,8 @@ class Adviser {
   }
 
   LaunchChange change(LaunchProperty property) {
-    LaunchChange made{property, setting_text(now_.target, property, own_), setting_text(now_.target, property, best_)};
+    const std::string& words = now_.dialect.empty() ? now_.target : now_.dialect;
+    LaunchChange made{property, setting_text(words, property, own_), setting_text(words, property, best_)};
     made.launchable = launchable(bit(property));
     if (made.launchable) made.alone = outcome(bit(property));
     made.launchable = made.alone.step.has_value();

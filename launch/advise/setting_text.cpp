@@ -195,9 +195,147 @@ std::string maxtext_text(LaunchProperty property, const Degrees& d) {
   }
 }
 
+// In the words of programs that launch what a target does. "" where a property has none there.
+std::string nanotron_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("parallelism.tp: {}", d.tp);
+    case LaunchProperty::Pipeline:
+      return fmt::format("parallelism.pp: {}", d.pp);
+    case LaunchProperty::Stages:
+      return d.pp == 1 ? ""
+                       : fmt::format("parallelism.pp_engine: {}", d.schedule == ScheduleKind::GPipe ? "afab" : "1f1b");
+    case LaunchProperty::Context:
+      return fmt::format("parallelism.context_parallel_size: {}", d.cp);
+    case LaunchProperty::Expert:
+      return fmt::format("parallelism.expert_parallel_size: {}", d.ep);
+    case LaunchProperty::Sequence:
+      return fmt::format("parallelism.tp_mode: {}", d.sequence_parallel ? "REDUCE_SCATTER" : "ALL_REDUCE");
+    case LaunchProperty::Zero:
+      return fmt::format("optimizer.zero_stage: {}", d.zero);
+    case LaunchProperty::Recompute:
+      return fmt::format("parallelism.recompute_layer: {}", d.recompute == Recompute::Full);
+    case LaunchProperty::MicroBatch:
+      return fmt::format("tokens.micro_batch_size: {}", d.micro_batch);
+  }
+  return "";
+}
+
+std::string olmo_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Zero:
+      return d.zero == 0 ? "distributed_strategy: ddp"
+                         : fmt::format("fsdp.sharding_strategy: {}", d.zero == 2 ? "SHARD_GRAD_OP" : "FULL_SHARD");
+    case LaunchProperty::Recompute:
+      return fmt::format("activation_checkpointing: {}", d.recompute == Recompute::Full ? "whole_layer" : "null");
+    case LaunchProperty::MicroBatch:
+      return fmt::format("device_train_microbatch_size: {}", d.micro_batch);
+    default:
+      return "";
+  }
+}
+
+std::string olmo_core_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("train_module.tp_config.degree: {}", d.tp);
+    case LaunchProperty::Pipeline:
+      return fmt::format("train_module.pp_config.degree: {}", d.pp);
+    case LaunchProperty::Context:
+      return fmt::format("train_module.cp_config.degree: {}", d.cp);
+    case LaunchProperty::Expert:
+      return fmt::format("train_module.ep_config.degree: {}", d.ep);
+    case LaunchProperty::Zero:
+      return fmt::format("train_module.dp_config.name: {}", d.zero == 0 ? "ddp" : "fsdp");
+    case LaunchProperty::Recompute:
+      return d.recompute == Recompute::None ? "train_module.ac_config: null"
+                                            : fmt::format("train_module.ac_config.mode: {}",
+                                                          d.recompute == Recompute::Full ? "full" : "selected_modules");
+    case LaunchProperty::MicroBatch:
+      return fmt::format("train_module.rank_microbatch_size: {} sequences", d.micro_batch);
+    default:
+      return "";
+  }
+}
+
+std::string llama_factory_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("tensor_parallel.autotp_size of its DeepSpeed file: {}", d.tp);
+    case LaunchProperty::Zero:
+      return fmt::format("ZeRO {} of its DeepSpeed or FSDP file", d.zero);
+    case LaunchProperty::Recompute:
+      return fmt::format("disable_gradient_checkpointing: {}", d.recompute == Recompute::None);
+    case LaunchProperty::MicroBatch:
+      return fmt::format("per_device_train_batch_size: {}, gradient_accumulation_steps: {}", d.micro_batch,
+                         d.micro_batches);
+    default:
+      return "";
+  }
+}
+
+std::string axolotl_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("tensor_parallel_size: {}", d.tp);
+    case LaunchProperty::Context:
+      return fmt::format("context_parallel_size: {}", d.cp);
+    case LaunchProperty::Expert:
+      return fmt::format("expert_parallel_size: {}", d.ep);
+    case LaunchProperty::Zero:
+      return d.zero == 0 ? "no fsdp_config" : fmt::format("fsdp_config.reshard_after_forward: {}", d.zero == 3);
+    case LaunchProperty::Recompute:
+      return fmt::format("gradient_checkpointing: {}", d.recompute == Recompute::Full);
+    case LaunchProperty::MicroBatch:
+      return fmt::format("micro_batch_size: {}, gradient_accumulation_steps: {}", d.micro_batch, d.micro_batches);
+    default:
+      return "";
+  }
+}
+
+std::string neox_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("model_parallel_size: {}", d.tp);
+    case LaunchProperty::Pipeline:
+      return fmt::format("pipe_parallel_size: {}", d.pp);
+    case LaunchProperty::Recompute:
+      return fmt::format("checkpoint_activations: {}", d.recompute == Recompute::Full);
+    default:
+      return deepspeed_text(property, d);
+  }
+}
+
+// Of accelerate's megatron_lm_config.
+std::string accelerate_megatron_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("megatron_lm_tp_degree: {}", d.tp);
+    case LaunchProperty::Pipeline:
+      return fmt::format("megatron_lm_pp_degree: {}", d.pp);
+    case LaunchProperty::Sequence:
+      return fmt::format("megatron_lm_sequence_parallelism: {}", d.sequence_parallel);
+    case LaunchProperty::Zero:
+      return fmt::format("megatron_lm_use_distributed_optimizer: {}", d.zero > 0);
+    case LaunchProperty::Recompute:
+      return fmt::format("megatron_lm_recompute_activations: {}", d.recompute == Recompute::Selective);
+    case LaunchProperty::MicroBatch:
+      return fmt::format("megatron_lm_num_micro_batches: {}", d.micro_batches);
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 std::string setting_text(const std::string& target, LaunchProperty property, const Degrees& degrees) {
+  if (target == "nanotron") return nanotron_text(property, degrees);
+  if (target == "olmo") return olmo_text(property, degrees);
+  if (target == "olmo-core") return olmo_core_text(property, degrees);
+  if (target == "llama-factory") return llama_factory_text(property, degrees);
+  if (target == "axolotl") return axolotl_text(property, degrees);
+  if (target == "gpt-neox") return neox_text(property, degrees);
+  if (target == "accelerate-megatron") return accelerate_megatron_text(property, degrees);
   if (target == "torchtitan") return torchtitan_text(property, degrees);
   if (target == "deepspeed") return deepspeed_text(property, degrees);
   if (target == "accelerate" || target == "fsdp2") return accelerate_text(property, degrees);

@@ -29,7 +29,12 @@ namespace {
 
 void read_by_target(ReadingJob& job) {
   const std::string& target = job.text.target;
-  if (job.text.variant == "GPT-NeoX") return read_neox(job);
+  using Reader = void (*)(ReadingJob&);
+  static constexpr std::pair<const char*, Reader> kPrograms[] = {
+      {"GPT-NeoX", read_neox},       {"nanotron", read_nanotron},           {"OLMo", read_olmo},
+      {"OLMo-core", read_olmo_core}, {"LLaMA-Factory", read_llama_factory}, {"axolotl", read_axolotl}};
+  for (const auto& [variant, reader] : kPrograms)
+    if (job.text.variant == variant) return reader(job);
   if (target == "megatron" || target == "megatron-bridge" || target == "flagscale") return read_megatron(job);
   if (target == "torchtitan") return read_torchtitan(job);
   if (target == "deepspeed") return read_deepspeed(job);
@@ -44,17 +49,17 @@ void read_by_target(ReadingJob& job) {
 // What the framework asserts of the setup, beside what the reader has seen in the flags. What writers of files check of
 // the model is no rule for a file that names its own.
 void add_rules(LaunchReading& reading, bool of_its_own) {
-  const Framework& usual = find_framework(reading.framework.name);
+  const Framework& usual = find_framework(find_launch_target(reading.setup.target).framework);
   LaunchSetup setup = reading.setup;
   setup.degrees = degrees_with_layout(setup);
   // One stage runs under every schedule; MaxText's axes make groups of replicas.
   if (setup.degrees.pp == 1) setup.degrees.schedule = reading.framework.schedules.front();
   if (reading.framework.name == "maxtext") setup.shard.reset();
-  const bool as_usual = reading.framework.zero == usual.zero && reading.framework.sequences == usual.sequences &&
+  const bool as_usual = reading.framework.name == usual.name && reading.framework.zero == usual.zero &&
+                        reading.framework.sequences == usual.sequences &&
                         reading.framework.schedules == usual.schedules &&
                         reading.framework.recompute == usual.recompute &&
-                        reading.framework.whole_experts == usual.whole_experts &&
-                        find_launch_target(setup.target).framework == usual.name && !of_its_own;
+                        reading.framework.whole_experts == usual.whole_experts && !of_its_own;
   // FlagScale's own rules are of stages that differ; without such it is Megatron-LM.
   const bool without_stages = find_launch_target(setup.target).own_stages && setup.stages.empty();
   std::vector<std::string> broken;

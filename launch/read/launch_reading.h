@@ -32,6 +32,8 @@ struct LaunchReading {
   std::vector<std::string> broken = {};   // what the framework asserts and the file breaks
   // Why no plan has these degrees; "": one has.
   std::string why_no_plan = {};
+  // Why its degrees are not compared with others; "": they are.
+  std::string why_no_advice = {};
   Settings settings;  // with what was understood
 };
 

@@ -257,6 +257,15 @@ void read_precision(ReadingJob& job) {
   const bool bf16 = s.flag("bf16") || (job.text.target == "megatron-bridge" && !named), fp16 = s.flag("fp16");
   if (bf16 && fp16) job.broken("--bf16 and --fp16 exclude each other");
   setup.dtype = bf16 ? DType::BF16 : fp16 ? DType::F16 : DType::F32;
+  // Megatron-Bridge's names: "bf16_mixed", "fp16_with_fp8_delayed_scaling_mixed".
+  if (const std::string mixed = s.text_or_nothing("mixed-precision"); !mixed.empty()) {
+    setup.dtype = mixed.find("fp16") != std::string::npos ? DType::F16 : DType::BF16;
+    if (mixed.find("fp8") != std::string::npos) setup.matmul_dtype = "fp8";
+    if (mixed.find("fp4") != std::string::npos) {
+      setup.matmul_dtype = "fp8";
+      job.assume("products of 8 bits in the place of 4");
+    }
+  }
   // NeMo's fp8 switches its fp8_hybrid and fp8_e4m3; Megatron-Bridge's names one of them.
   const std::string switched = lower_case(s.text("fp8").value_or(""));
   const bool off = switched == "false" || switched == "none" || switched == "null";
@@ -367,13 +376,52 @@ void rename_old_flags(Settings& settings) {
                    {"encoder-seq-length", "seq-length"}});
 }
 
+// ms-swift: a model by its name, all of whose weights are trained; defaults are those of its MegatronArguments.
+void read_swift(ReadingJob& job) {
+  Settings& s = job.settings();
+  LaunchSetup& setup = job.reading.setup;
+  setup.release = "ms-swift 26aee6f1";
+  s.rename({{"max-length", "seq-length"}});
+  for (const char* key : {"train-type", "tuner-type", "quant-bits"})
+    if (const std::string kind = s.text_or_nothing(key); !kind.empty() && kind != "full")
+      throw InputError(
+          fmt::format("{}: trains {}, and only trainings of all weights are predicted; give a script without it.",
+                      s.where(key), kind));
+  const auto usual = [&](const char* key, const char* value) {
+    if (!s.has(key)) s.add(key, key, ConfigValue::scalar(value, 0), "ms-swift's default");
+  };
+  usual("micro-batch-size", "1");
+  usual("global-batch-size", "16");
+  usual("recompute-granularity", "selective");
+  usual("use-distributed-optimizer", "true");
+  usual("bf16", "true");
+  const std::string name = s.text_or_nothing("model");
+  if (job.answers.model || name.empty()) return;
+  ModelConfig& model = setup.model = model_by_name(name, s.where("model"));
+  setup.model_name = name;
+  if (const auto seq = s.integer("seq-length")) model.seq = *seq;
+  if (job.answers.seq) model.seq = *job.answers.seq;
+  if (job.answers.vocab) model.vocab = *job.answers.vocab;
+  job.assume(fmt::format("the sizes of {} for '{}'", model.name, name));
+}
+
+bool is_of_swift(const std::string& key) {
+  for (const char* group : {"dataset",     "split-dataset", "packing",    "max-epochs", "finetune",   "cross-entropy",
+                            "num-workers", "streaming",     "system",     "model-",     "num-train",  "check-model",
+                            "hf-",         "template",      "loss-scale", "lazy-",      "truncation", "padding-free",
+                            "merge-",      "vit-",          "freeze-",    "logging-",   "report-to"})
+    if (key.starts_with(group)) return true;
+  return false;
+}
+
 }  // namespace
 
 void read_megatron(ReadingJob& job) {
   Settings& s = job.settings();
   rename_old_flags(s);
   Degrees& d = job.degrees();
-  const bool recipe = job.text.target == "megatron-bridge";
+  const bool recipe = job.text.target == "megatron-bridge", swift = job.text.variant == "ms-swift";
+  if (swift) read_swift(job);
   if (recipe)
     name_as_megatron(s);
   else
@@ -388,7 +436,10 @@ void read_megatron(ReadingJob& job) {
     read_meshes(job);
   else
     share_devices(job);
-  if (recipe && !job.answers.model && (s.has("recipe") || !s.has("num-layers"))) {
+  const bool made = swift && !job.reading.setup.model_name.empty();
+  if (made) {
+    // read_swift has it.
+  } else if (recipe && !job.answers.model && (s.has("recipe") || !s.has("num-layers"))) {
     recipe_model(job);
   } else if (!take_given_model(job, s.integer("seq-length"))) {
     job.reading.setup.model = megatron_model(job);
@@ -414,6 +465,7 @@ void read_megatron(ReadingJob& job) {
     }
   job.reading.setup.steps = std::max<std::int64_t>(1, s.integer("train-iters", 0).value_or(20));
   s.no_effect(changes_no_plan);
+  if (swift) s.no_effect(is_of_swift);
 }
 
 }  // namespace meshwright

@@ -116,12 +116,7 @@ void read_windows(ReadingJob& job, ModelFacts& facts) {
 ModelFacts model_facts(ReadingJob& job, const std::string& pattern) {
   Settings& s = job.settings();
   ModelFacts facts;
-  const auto need = [&](const char* key) {
-    const auto value = s.integer(key);
-    require(value.has_value(), "{}: --{} is missing, and no plan can be made without it; add it, or give --model.",
-            job.text.program, key);
-    return *value;
-  };
+  const auto need = [&](const char* key) { return needed(job, key, fmt::format("--{}", key)); };
   facts.layers = pattern.empty() ? need("num-layers") : std::ssize(pattern);
   (void)s.take("num-layers");
   facts.hidden = need("hidden-size");

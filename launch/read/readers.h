@@ -2,6 +2,7 @@
 // The readers of single frameworks, and what they share.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "launch/read/launch_reading.h"
@@ -32,7 +33,19 @@ void read_neox(ReadingJob& job);
 void read_maxtext(ReadingJob& job);
 void read_accelerate(ReadingJob& job);
 
+void read_nanotron(ReadingJob& job);       // YAML with a model, its tokens and degrees
+void read_olmo(ReadingJob& job);           // YAML of OLMo's first trainer
+void read_olmo_core(ReadingJob& job);      // the JSON that its runs save
+void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weights
+void read_axolotl(ReadingJob& job);
+
 // --- shared ---
+
+// Keys of DeepSpeed's JSON, each with `prefix` in front; what it leaves to the trainer ("auto") is in `type`, or
+// assumed.
+void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type = std::nullopt);
+// train = micro x accumulation x dp; any two are enough.
+void read_deepspeed_batch(ReadingJob& job, const std::string& prefix);
 
 // dp of what is left beside tp, pp and cp; where these do not divide the devices there is no plan.
 void share_devices(ReadingJob& job);
@@ -44,6 +57,8 @@ bool take_given_model(ReadingJob& job, std::optional<std::int64_t> seq);
 // One of the built-in models whose name is nearest to a framework's own ("llama3", "405B", "llama3.1-405b"); throws
 // InputError that asks for --model where none has all its parts.
 [[nodiscard]] ModelConfig model_by_name(const std::string& name, const std::string& where);
+// The number without which no plan can be made; throws InputError, which names it as `shown`, where it is not given.
+[[nodiscard]] std::int64_t needed(ReadingJob& job, const std::string& key, const std::string& shown);
 // The number of words: of the file, of the answers, or an assumed one; `unit` pads it.
 [[nodiscard]] std::int64_t vocabulary(ReadingJob& job, std::optional<std::int64_t> given, std::int64_t unit);
 

@@ -31,6 +31,11 @@ bool has_flag(const std::vector<ShellWord>& words, const std::string& flag) {
 
 }  // namespace
 
+bool is_swift(const std::vector<ShellWord>& words) {
+  return words.size() > 1 && file_of(words[0].text) == "megatron" &&
+         (words[1].text == "sft" || words[1].text == "pt" || words[1].text == "rlhf");
+}
+
 ProgramCall program_call(const std::vector<ShellWord>& words) {
   ProgramCall call;
   std::size_t program = words.size();
@@ -73,6 +78,7 @@ std::string target_of(const ProgramCall& call) {
   if (has_flag(words, "--num-layers") || has_flag(words, "--tensor-model-parallel-size") ||
       has_flag(words, "--hybrid-layer-pattern") || has_flag(words, "--yaml-cfg"))
     return "megatron";
+  if (call.program.empty() && is_swift(call.launcher)) return "megatron";
   const auto sets_axis = [](const ShellWord& word) {
     return (word.text.starts_with("ici_") || word.text.starts_with("dcn_") ||
             word.text.starts_with("per_device_batch_size")) &&

@@ -16,6 +16,9 @@ struct ProgramCall {
 };
 [[nodiscard]] ProgramCall program_call(const std::vector<ShellWord>& words);
 
+// ms-swift's `megatron sft`, `megatron pt` or `megatron rlhf`, whose flags are Megatron-LM's.
+[[nodiscard]] bool is_swift(const std::vector<ShellWord>& words);
+
 // The target that a call launches; "": none that is known.
 [[nodiscard]] std::string target_of(const ProgramCall& call);
 

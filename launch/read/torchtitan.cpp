@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/schedule/schedule_csv.h"
 #include "launch/read/readers.h"
 
 namespace meshwright {
@@ -25,6 +26,7 @@ class TorchtitanReader {
     read_experts();
     read_schedule();
     read_batch(seq);
+    read_schedule_file();
     read_recompute();
     read_rest();
     s_.no_effect([](const std::string& key) {
@@ -150,9 +152,7 @@ class TorchtitanReader {
     d_.schedule = found->second;
     if (name == "loopedbfs" || name == "interleavedzerobubble")
       job_.assume(fmt::format("interleaved 1f1b in the place of {}", name));
-    if (csv != nullptr && csv->value.is_scalar() && !csv->value.text.empty())
-      job_.no_plan(fmt::format("its schedule is in {}; predict it with meshwright plan --schedule and simulate",
-                               csv->value.text));
+    if (csv != nullptr && csv->value.is_scalar()) csv_ = csv->value.text;
     set_stages(per_stage, less_first, less_last, names);
   }
 
@@ -188,6 +188,33 @@ class TorchtitanReader {
     if (blocks.front() < 0 || blocks.back() < 0)
       return job_.broken("the first or the last stage has fewer layers than none");
     job_.reading.setup.stage_blocks = blocks;
+  }
+
+  // The schedule of a file is one of ours where its runs have the same order.
+  void read_schedule_file() {
+    const Setting* text = s_.take("(schedule)");
+    if (d_.pp == 1 || csv_.empty()) return;
+    if (text == nullptr)
+      return job_.no_plan(fmt::format("its schedule is in {}, which is not there; give it as a further file", csv_));
+    const Schedule given = schedule_from_csv(text->value.text, text->place);
+    std::size_t runs = 0;
+    for (const auto& rank : given) runs += rank.size();
+    const std::int64_t most = 3 * d_.stages() * d_.micro_batches;
+    if (std::ssize(given) == d_.pp && static_cast<std::int64_t>(runs) <= most)
+      for (const ScheduleKind kind : job_.reading.framework.schedules) {
+        const auto chunks = traits_of(kind).chunks;
+        const bool allowed = (chunks ? d_.chunks == *chunks : d_.chunks >= 2) &&
+                             (kind != ScheduleKind::DualPipeV || d_.micro_batches >= d_.stages());
+        if (!allowed ||
+            make_schedule(kind, line_of(d_.stages()), static_cast<int>(d_.micro_batches), d_.chunks) != given)
+          continue;
+        d_.schedule = kind;
+        return;
+      }
+    job_.no_plan(
+        fmt::format("its schedule, {}, is none of ours for {} stages and {} micro-batches; predict it with meshwright "
+                    "simulate --schedule-csv",
+                    csv_, d_.stages(), d_.micro_batches));
   }
 
   // [["tok_embeddings", "layers.0"], ..., ["layers.7", "norm", "output"]]
@@ -310,6 +337,7 @@ class TorchtitanReader {
   ReadingJob& job_;
   Settings& s_;
   Degrees& d_;
+  std::string csv_ = {};  // the file that has the schedule
 };
 
 }  // namespace

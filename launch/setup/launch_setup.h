@@ -29,6 +29,8 @@ struct StageSetup {
 struct LaunchSetup {
   std::string target;        // the name of a LaunchTarget
   std::string release = {};  // of the framework, as the file names it; "": it does not say
+  // Whose words its settings are in, where the target launches what another program's file says; "": the target's.
+  std::string dialect = {};
   ModelConfig model = {};
   // The framework's own name of the model ("llama3-70b", a flavor, a recipe), where the file says the shape by it.
   std::string model_name = {};

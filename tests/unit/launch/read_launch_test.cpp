@@ -352,14 +352,16 @@ TEST(ReadTorchtitan, AFileThatNamesNoModelIsRefusedAsSuch) {
             "that torchtitan is started with, or --model.");
 }
 
-// As those of axolotl and TRL: batch, type and context parallelism are elsewhere in it.
+// As those of TRL: batch and type are elsewhere in it.
 TEST(ReadAccelerate, AFileOfAnotherProgramIsNotTakenForIt) {
-  EXPECT_EQ(refusal([] {
-              return read_launch_text(
-                  {.files = {{"a.yaml", "base_model: m\nmicro_batch_size: 4\nfsdp_config:\n  fsdp_version: 2\n"}}});
-            }),
-            "a.yaml: has settings of FSDP and no distributed_type: it is the file of a program that starts accelerate "
-            "by itself, whose other settings are not known here; give the file of accelerate, or --as accelerate.");
+  EXPECT_EQ(
+      refusal([] {
+        return read_launch_text(
+            {.files = {{"a.yaml",
+                        "model_name_or_path: m\nper_device_train_batch_size: 4\nfsdp_config:\n  fsdp_version: 2\n"}}});
+      }),
+      "a.yaml: has settings of FSDP and no distributed_type: it is the file of a program that starts accelerate "
+      "by itself, whose other settings are not known here; give the file of accelerate, or --as accelerate.");
 }
 
 TEST(PlannedFrameworks, AreFoundByTheNamesOfTheirTargets) {

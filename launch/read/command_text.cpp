@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scripts: the command that launches the training, and the settings that it and its files give.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "launch/read/text_reader.h"
+#include "launch/syntax/numbers.h"
+#include "launch/syntax/toml.h"
+#include "launch/syntax/yaml.h"
+
+namespace meshwright {
+
+void TextReader::read_script(const GivenFile& file) {
+  ShellInput shell{.variables = input_.variables, .arguments = input_.arguments, .files = {}, .beside = input_.beside};
+  for (const GivenFile& other : input_.files)
+    if (ends_with_any(other.path, {".sh", ".slurm", ".sbatch", ".bash", ".env"}) && &other != &input_.files.front())
+      shell.files[file_name(other.path)] = other.text;
+  script_ = read_shell(file.text, place_of(file), shell);
+  text_.environment = script_.environment;
+  text_.unresolved = script_.unresolved;
+  text_.notes = script_.notes;
+  const std::optional<ProgramCall> found = launched();
+  if (!found) refuse_script(place_of(file));
+  add_launcher(text_, script_.directives);
+  for (const ShellCommand& command : script_.commands) {
+    const std::string name = file_name(command.words[0].text);
+    if (name == "srun" || name == "mpirun" || name == "mpiexec") add_launcher(text_, command.words);
+  }
+  add_launcher(text_, found->launcher);
+  text_.program = fmt::format("{}:{}: {}", place_of(file), found->line,
+                              found->program.empty() ? "the command" : file_name(shown(found->program)));
+  call(*found, place_of(file));
+}
+
+void TextReader::refuse_script(const std::string& place) const {
+  const auto count = std::min<std::ptrdiff_t>(3, std::ssize(text_.notes));
+  const std::vector<std::string> notes(text_.notes.begin(), text_.notes.begin() + count);
+  throw InputError(fmt::format(
+      "{}: no command of it launches a framework that is known (Megatron-LM, Megatron-Bridge, torchtitan, DeepSpeed, "
+      "accelerate, MaxText){}.",
+      place, notes.empty() ? "" : "; left out were: " + shown(join(notes, "; "))));
+}
+
+std::optional<ProgramCall> TextReader::launched() {
+  std::optional<ProgramCall> best;
+  std::string target;
+  for (const ShellCommand& command : script_.commands) {
+    ProgramCall found = program_call(command.words);
+    const std::string of = target_of(found);
+    if (of.empty() || (best && found.arguments.size() < best->arguments.size())) continue;
+    best = std::move(found);
+    target = of;
+  }
+  if (best) set_target(target.c_str());
+  return best;
+}
+
+void TextReader::call(const ProgramCall& found, const std::string& place) {
+  const bool megatron = text_.target == "megatron" || text_.target == "megatron-bridge";
+  add_flags(text_.settings, found.arguments, place, megatron);
+  if (text_.target == "megatron") {
+    if (text_.settings.has("deepspeed") || text_.settings.has("deepspeed-config")) text_.variant = "Megatron-DeepSpeed";
+    if (found.program.empty() && is_swift(found.launcher)) swift_call(found, place);
+    drop_words();
+    load_json("deepspeed-config", place);
+  } else if (text_.target == "torchtitan") {
+    torchtitan_call(place);
+  } else if (text_.target == "maxtext") {
+    maxtext_call(place);
+  } else if (text_.target == "accelerate") {
+    Settings launcher;
+    add_flags(launcher, found.launcher, place, false);
+    load_named(launcher, "config_file", place);
+  } else if (text_.target == "deepspeed") {
+    deepspeed_call(place);
+  }
+}
+
+void TextReader::swift_call(const ProgramCall& found, const std::string& place) {
+  text_.variant = "ms-swift";
+  require(found.launcher[1].text != "rlhf",
+          "{}:{}: trains against further models (megatron rlhf), and only trainings of one model are predicted.", place,
+          found.line);
+  const auto number = [&](const char* name, std::optional<std::int64_t>& into) {
+    const auto set = text_.environment.find(name);
+    if (const auto value = set == text_.environment.end() ? std::nullopt : whole_number(set->second)) into = value;
+  };
+  number("NPROC_PER_NODE", text_.devices_per_host);
+  number("NNODES", text_.hosts);
+}
+
+void TextReader::drop_words() {
+  text_.settings.no_effect([](const std::string& key) { return key == "(word)"; });
+}
+
+std::optional<std::string> TextReader::written_or_named(const std::string& name) const {
+  if (const auto found = script_.written.find(name); found != script_.written.end()) return found->second;
+  return is_resolved(name) ? file_named(name) : std::nullopt;
+}
+
+void TextReader::load_json(const std::string& key, const std::string&) {
+  const std::string name = raw_text(key);
+  if (name.empty()) return;
+  if (const auto found = written_or_named(name))
+    for (const auto& [member, value] : value_from_yaml(*found, file_name(shown(name))).members)
+      if (const ConfigValue* stage = member == "zero_optimization" ? value.find("stage") : nullptr)
+        text_.settings.add("zero-stage", "zero_optimization.stage", *stage,
+                           fmt::format("{}:{}", file_name(shown(name)), stage->line));
+}
+
+std::string TextReader::raw_text(const std::string& key) {
+  const Setting* setting = text_.settings.take(key);
+  return setting == nullptr || !setting->value.is_scalar() ? "" : setting->value.text;
+}
+
+void TextReader::torchtitan_call(const std::string& place) {
+  drop_words();
+  std::string name = raw_text("job.config_file");
+  if (name.empty()) name = raw_text("job.config-file");
+  if (const auto file = text_.environment.find("CONFIG_FILE"); name.empty() && file != text_.environment.end())
+    name = file->second;
+  const Settings given = std::exchange(text_.settings, {});
+  if (const auto found = name.empty() ? std::nullopt : written_or_named(name))
+    text_.settings.add_all(value_from_toml(*found, file_name(name)), "", file_name(name));
+  else if (!name.empty())
+    text_.notes.push_back(fmt::format("{}: {} is not there; give it as a further file", place, shown(name)));
+  for (std::size_t i = 1; i < input_.files.size(); ++i) {
+    const GivenFile& other = input_.files[i];
+    if (other.path.ends_with(".py")) read_python(other, flag_text(given, "config"));
+    if (other.path.ends_with(".toml") && name.empty())
+      text_.settings.add_all(value_from_toml(other.text, file_name(other.path)), "", file_name(other.path));
+  }
+  for (const Setting& setting : given.all()) {
+    Setting copy = setting;
+    text_.settings.add(copy.key, copy.shown, copy.value, copy.place);
+  }
+  text_.settings.no_effect([](const std::string& key) { return key == "(word)"; });
+}
+
+std::string TextReader::flag_text(const Settings& settings, const std::string& key) {
+  for (const Setting& setting : settings.all())
+    if (setting.key == key && setting.value.is_scalar()) return setting.value.text;
+  return "";
+}
+
+void TextReader::maxtext_call(const std::string& place) {
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const Setting& setting : text_.settings.all())
+    if (setting.key == "(word)" && ends_with_any(setting.value.text, {".yml", ".yaml"}))
+      files.emplace_back(setting.value.text, setting.place);
+  text_.settings.no_effect_where([&](const Setting& setting) {
+    return setting.key == "(word)" && ends_with_any(setting.value.text, {".yml", ".yaml"});
+  });
+  for (const auto& [name, where] : files) {
+    if (const auto found = written_or_named(file_name(name)))
+      add_maxtext(value_from_yaml(*found, file_name(name)), file_name(name), 0);
+    else if (file_name(name) != "base.yml")
+      text_.notes.push_back(fmt::format("{}: {} is not there; give it as a further file", where, shown(name)));
+  }
+  ConfigValue given = ConfigValue::map(0);
+  for (const char* key : {"base_config", "model_name"})
+    for (const Setting& setting : text_.settings.all())
+      if (setting.key == key) given.set(key, setting.value);
+  inherit(given, place, 0);
+  for (std::size_t i = 1; i < input_.files.size(); ++i)
+    if (ends_with_any(input_.files[i].path, {".yml", ".yaml"}))
+      add_missing(value_from_yaml(input_.files[i].text, file_name(input_.files[i].path)),
+                  file_name(input_.files[i].path));
+  count_maxtext();
+}
+
+void TextReader::load_named(Settings& from, const std::string& key, const std::string& place) {
+  const Setting* setting = from.take(key);
+  if (setting == nullptr || !setting->value.is_scalar()) return;
+  const std::string name = setting->value.text;
+  const auto found = written_or_named(name);
+  if (!found) {
+    text_.notes.push_back(fmt::format("{}: {} is not there; give it as a further file", setting->place, shown(name)));
+    return;
+  }
+  const Settings own = std::exchange(text_.settings, {});
+  accelerate(value_from_yaml(*found, file_name(name)), file_name(name));
+  for (const Setting& more : own.all()) text_.settings.add("program." + more.key, more.shown, more.value, more.place);
+  (void)place;
+}
+
+void TextReader::deepspeed_call(const std::string& place) {
+  std::vector<std::string> names;
+  for (const char* key : {"deepspeed_config", "deepspeed-config", "deepspeed"})
+    if (std::string name = raw_text(key); !name.empty()) names.push_back(std::move(name));
+  for (const Setting& setting : text_.settings.all())
+    if (setting.key == "(word)" && ends_with_any(setting.value.text, {".yml", ".yaml", ".json"}))
+      names.push_back(setting.value.text);
+  const Settings own = std::exchange(text_.settings, {});
+  for (const std::string& name : names) {
+    const auto found = written_or_named(name);
+    require(
+        found.has_value(),
+        "{}: names DeepSpeed's file '{}', without which neither the ZeRO level nor the batch is known; give it as a "
+        "further file.",
+        place, shown(name));
+    const ConfigValue root = value_from_yaml(*found, file_name(shown(name)));
+    if (root.find("pipe_parallel_size") != nullptr || root.find("num_layers") != nullptr)
+      neox(root, file_name(shown(name)));
+    else
+      text_.settings.add_all(root, "", file_name(shown(name)));
+  }
+  for (const Setting& more : own.all()) text_.settings.add("program." + more.key, more.shown, more.value, more.place);
+}
+
+}  // namespace meshwright

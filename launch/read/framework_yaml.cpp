@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// YAML and JSON of frameworks whose files stand alone.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "launch/read/text_reader.h"
+#include "launch/syntax/numbers.h"
+#include "launch/syntax/yaml.h"
+
+namespace meshwright {
+
+void TextReader::megatron_test(const ConfigValue& root, const std::string& place) {
+  set_target("megatron");
+  if (const ConfigValue* environment = root.find("ENV_VARS"))
+    for (const auto& [key, value] : environment->members)
+      if (value.is_scalar()) text_.environment[key] = value.text;
+  add_flag_map(*root.find("MODEL_ARGS"), place);
+}
+
+void TextReader::add_flag_map(const ConfigValue& map, const std::string& place) {
+  for (const auto& [given, value] : map.members) {
+    if (value.is_map()) {
+      add_flag_map(value, place);
+      continue;
+    }
+    std::string key = given;
+    while (key.starts_with('-')) key.erase(0, 1);
+    std::replace(key.begin(), key.end(), '_', '-');
+    // Numbers are values, also 0 and 1.
+    const bool word = value.is_scalar() && !value.quoted && !value.text.empty() &&
+                      std::isalpha(static_cast<unsigned char>(value.text[0])) != 0;
+    const std::string truth = word ? lower_case(value.text) : "";
+    if (value.kind == ConfigValue::Kind::Null || truth == "false" || truth == "no" || truth == "off") continue;
+    ConfigValue held = value;
+    if (truth == "true" || truth == "yes" || truth == "on") held.kind = ConfigValue::Kind::Null;
+    // "$NAME" and "${a.b}" are filled in by whoever runs the file.
+    if (value.is_scalar()) held.text = with_variables(value.text, value.line);
+    text_.settings.add(key,
+                       given.starts_with('-') ? given
+                       : key == given         ? "--" + key
+                                              : given,
+                       std::move(held), fmt::format("{}:{}", place, value.line));
+  }
+}
+
+std::string TextReader::with_variables(const std::string& text, int line) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '$') {
+      out += text[at];
+      continue;
+    }
+    const bool braces = at + 1 < text.size() && text[at + 1] == '{';
+    std::size_t end = at + (braces ? 2 : 1);
+    std::string name;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_' ||
+                                 (braces && text[end] != '}')))
+      name += text[end++];
+    if (braces && end < text.size()) ++end;
+    name = name.substr(0, name.find(':'));
+    if (const auto known = input_.variables.find(name); known != input_.variables.end()) {
+      out += known->second;
+    } else {
+      text_.unresolved.emplace(name, line);
+      out += std::string(1, kUnresolved) + "{" + name + "}";
+    }
+    at = end - 1;
+  }
+  return out;
+}
+
+void TextReader::megatron_map(const ConfigValue& root, const std::string& place) {
+  set_target("megatron");
+  add_flag_map(root, place);
+}
+
+void TextReader::bridge(const ConfigValue& root, const std::string& place) {
+  set_target("megatron-bridge");
+  text_.settings.add_all(root, "", place);
+}
+
+void TextReader::count_processes(const ConfigValue& root) {
+  const auto number = [&](const char* key) -> std::optional<std::int64_t> {
+    const ConfigValue* value = root.find(key);
+    return value == nullptr ? std::nullopt : whole_number(value->text);
+  };
+  text_.devices = number("num_processes");
+  text_.hosts = number("num_machines");
+}
+
+void TextReader::accelerate(const ConfigValue& root, const std::string& place) {
+  set_target("accelerate");
+  text_.settings.add_all(root, "", place);
+  count_processes(root);
+  if (const ConfigValue* config = root.find("deepspeed_config");
+      config != nullptr && config->find("deepspeed_config_file") != nullptr) {
+    const std::string name = config->find("deepspeed_config_file")->text;
+    const auto more = file_named(name);
+    if (!more)
+      text_.notes.push_back(fmt::format("{}:{}: {} is not there; give it as a further file", place,
+                                        config->find("deepspeed_config_file")->line, name));
+    else
+      text_.settings.add_all(value_from_yaml(*more, file_name(name)), "deepspeed", file_name(name));
+  }
+}
+
+void TextReader::nanotron(const ConfigValue& root, const std::string& place) {
+  set_target("megatron");
+  text_.variant = "nanotron";
+  text_.settings.add_all(root, "", place);
+  const ConfigValue* degrees = root.find("parallelism");
+  std::int64_t devices = 1;
+  for (const char* key : {"dp", "pp", "tp", "context_parallel_size"}) {
+    const ConfigValue* value = degrees->find(key);
+    const auto number = value == nullptr ? std::optional<std::int64_t>(1) : whole_number(value->text);
+    if (!number || *number < 1 || *number > 1 << 20 || devices > 1 << 20) return;
+    devices *= *number;
+  }
+  text_.devices = devices;
+}
+
+void TextReader::olmo(const ConfigValue& root, const std::string& place, const char* variant) {
+  set_target("accelerate");
+  text_.variant = variant;
+  text_.settings.add_all(root, "", place);
+}
+
+void TextReader::deepspeed(const ConfigValue& root, const std::string& place) {
+  set_target("deepspeed");
+  text_.settings.add_all(root, "", place);
+}
+
+void TextReader::trainer(const ConfigValue& root, const std::string& place, const char* variant) {
+  const ConfigValue* config = root.find("deepspeed");
+  const bool named = config != nullptr && config->is_scalar() && !config->text.empty() && config->text != "null";
+  set_target(named || (config != nullptr && config->is_map()) ? "deepspeed" : "accelerate");
+  text_.variant = variant;
+  for (const auto& [key, value] : root.members)
+    if (key != "deepspeed" && value.is_map() && !value.members.empty())
+      text_.settings.add_all(value, key, place);
+    else if (key != "deepspeed")
+      text_.settings.add(key, key, value, fmt::format("{}:{}", place, value.line));
+  if (config != nullptr && config->is_map()) text_.settings.add_all(*config, "ds", place);
+  if (named) {
+    const auto found = file_named(config->text);
+    require(found.has_value(),
+            "{}:{}: names DeepSpeed's file '{}', without which its ZeRO level is not known; give it as a "
+            "further file.",
+            place, config->line, config->text);
+    text_.settings.add_all(value_from_yaml(*found, file_name(config->text)), "ds", file_name(config->text));
+  }
+  for (std::size_t i = 1; i < input_.files.size(); ++i) {
+    const GivenFile& other = input_.files[i];
+    if (named && file_name(other.path) == file_name(config->text)) continue;
+    if (!ends_with_any(other.path, {".yml", ".yaml"})) continue;
+    const ConfigValue more = value_from_yaml(other.text, file_name(other.path));
+    if (more.find("distributed_type") == nullptr && more.find("compute_environment") == nullptr) continue;
+    text_.settings.add_all(more, "", file_name(other.path));
+    count_processes(more);
+  }
+}
+
+void TextReader::neox(const ConfigValue& root, const std::string& place) {
+  set_target("deepspeed");
+  text_.variant = "GPT-NeoX";
+  add_neox(root, place);
+  for (std::size_t i = 1; i < input_.files.size(); ++i)
+    if (ends_with_any(input_.files[i].path, {".yml", ".yaml", ".json"}))
+      add_neox(value_from_yaml(input_.files[i].text, file_name(input_.files[i].path)), file_name(input_.files[i].path));
+}
+
+void TextReader::add_neox(const ConfigValue& root, const std::string& place) {
+  ConfigValue plain = root;
+  for (auto& [key, value] : plain.members) std::replace(key.begin(), key.end(), '-', '_');
+  text_.settings.add_all(plain, "", place);
+}
+
+}  // namespace meshwright

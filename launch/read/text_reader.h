@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the files of a launch to the settings of one framework: each language and each framework's files in a source of
+// its own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/read/launch_text.h"
+#include "launch/read/script_text.h"
+#include "launch/syntax/shell.h"
+
+namespace meshwright {
+
+[[nodiscard]] std::string file_name(const std::string& path);  // without its folder
+[[nodiscard]] bool ends_with_any(std::string_view name, const std::vector<const char*>& endings);
+
+class TextReader {
+ public:
+  explicit TextReader(const LaunchInput& input);
+  LaunchText read() &&;
+
+ private:
+  // --- launch_text.cpp: which language, which framework ---
+  // The framework of the file unless the caller names one.
+  void set_target(const char* target);
+  [[nodiscard]] std::string place_of(const GivenFile& file) const;
+  std::optional<std::string> file_named(const std::string& name) const;
+  void read_yaml(const GivenFile& file);
+  void by_target(const ConfigValue& root, const std::string& place);
+  void read_toml(const GivenFile& file);
+  void read_python(const GivenFile& file, const std::string& function);
+  // The text of torchtitan's schedule, where a file names one that is there.
+  void load_schedule();
+
+  // --- framework_yaml.cpp: YAML and JSON ---
+  void megatron_test(const ConfigValue& root, const std::string& place);
+  // "--flag: value" or "flag_name: value"; `true` is a flag without a value, `false` and null are not given.
+  void add_flag_map(const ConfigValue& map, const std::string& place);
+  // "${NAME}" of a file: from the caller, or unresolved.
+  std::string with_variables(const std::string& text, int line);
+  void megatron_map(const ConfigValue& root, const std::string& place);
+  // Recipes of NeMo 2 and Megatron-Bridge: groups of keys, of which Megatron-LM knows most by the same names.
+  void bridge(const ConfigValue& root, const std::string& place);
+  void accelerate(const ConfigValue& root, const std::string& place);
+  void count_processes(const ConfigValue& root);
+  void nanotron(const ConfigValue& root, const std::string& place);
+  void olmo(const ConfigValue& root, const std::string& place, const char* variant);
+  void deepspeed(const ConfigValue& root, const std::string& place);
+  void neox(const ConfigValue& root, const std::string& place);
+  // Its keys may have dashes or underscores.
+  void add_neox(const ConfigValue& root, const std::string& place);
+  // Of LLaMA-Factory or axolotl, with the DeepSpeed file that it names and accelerate's file beside it.
+  void trainer(const ConfigValue& root, const std::string& place, const char* variant);
+
+  // --- flagscale_yaml.cpp ---
+  // An experiment file, the training file that it names, or both.
+  void flagscale(const ConfigValue& root, const std::string& place);
+  // The ranks of the meshes are the devices.
+  void count_meshes();
+  static std::string train_of(const ConfigValue& root);
+  void flagscale_runner(const ConfigValue& experiment);
+
+  // --- maxtext_yaml.cpp ---
+  // A run configuration inherits from others; the shapes are in those of models.
+  void maxtext_file(const ConfigValue& root, const std::string& place);
+  // What is set already stays: a file overrides what it inherits from.
+  void add_missing(const ConfigValue& map, const std::string& place);
+  void add_maxtext(const ConfigValue& root, const std::string& place, int depth);
+  void inherit(const ConfigValue& root, const std::string& place, int depth);
+  // Hosts and their devices from the axes between and within them, where none of these is left open.
+  void count_maxtext();
+
+  // --- command_text.cpp: scripts, and the files that their commands name ---
+  void read_script(const GivenFile& file);
+  [[noreturn]] void refuse_script(const std::string& place) const;
+  // The command that launches the training: of those that are known the one with the most words.
+  std::optional<ProgramCall> launched();
+  void call(const ProgramCall& found, const std::string& place);
+  void swift_call(const ProgramCall& found, const std::string& place);
+  // Words that no flag takes are the program's own arguments.
+  void drop_words();
+  std::optional<std::string> written_or_named(const std::string& name) const;
+  void load_json(const std::string& key, const std::string&);
+  // As it is written, with what is unresolved.
+  std::string raw_text(const std::string& key);
+  void torchtitan_call(const std::string& place);
+  static std::string flag_text(const Settings& settings, const std::string& key);
+  void maxtext_call(const std::string& place);
+  // A file that the launcher names holds the settings.
+  void load_named(Settings& from, const std::string& key, const std::string& place);
+  void deepspeed_call(const std::string& place);
+
+  const LaunchInput& input_;
+  LaunchText text_;
+  ShellResult script_;
+};
+
+}  // namespace meshwright

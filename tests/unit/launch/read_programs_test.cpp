@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of programs that have files of their own above the frameworks: nanotron, OLMo, LLaMA-Factory, axolotl,
+// ms-swift.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/graph/graph.h"
+#include "core/schedule/schedule_csv.h"
+#include "launch/advise/advice.h"
+#include "launch/read/launch_reading.h"
+#include "launch/read/readers.h"
+#include "tests/refusal.h"
+
+namespace meshwright::read_programs_test {
+namespace {
+
+LaunchReading read_files(std::vector<GivenFile> files, LaunchDevices devices = {1, 8},
+                         const LaunchAnswers& answers = {}) {
+  return read_launch(read_launch_text({.files = std::move(files)}), devices, answers);
+}
+LaunchReading read(const std::string& name, const std::string& text, LaunchDevices devices = {1, 8}) {
+  return read_files({{name, text}}, devices);
+}
+std::string refused(const std::string& name, const std::string& text) {
+  return refusal([&] { (void)read(name, text); });
+}
+bool says(const std::vector<std::string>& sentences, std::string_view part) {
+  return std::any_of(sentences.begin(), sentences.end(),
+                     [&](const std::string& s) { return s.find(part) != std::string::npos; });
+}
+double billions(const LaunchReading& reading) {
+  TrainingOptions options;
+  options.batch = 1;
+  return static_cast<double>(parameter_count(build_forward_graph(reading.setup.model, options))) * 1e-9;
+}
+std::vector<std::string> unread(const LaunchReading& reading) {
+  std::vector<std::string> names;
+  for (const Setting& setting : reading.settings.all())
+    if (setting.state == Setting::State::Unread) names.push_back(setting.key);
+  return names;
+}
+
+// --- nanotron ---
+
+const std::string kNanotron =
+    "general: {project: p, run: r}\n"
+    "model:\n"
+    "  dtype: bfloat16\n"
+    "  make_vocab_size_divisible_by: 1\n"
+    "  model_config:\n"
+    "    is_llama_config: true\n"
+    "    hidden_size: 2048\n"
+    "    intermediate_size: 8192\n"
+    "    num_attention_heads: 32\n"
+    "    num_hidden_layers: 16\n"
+    "    num_key_value_heads: 8\n"
+    "    tie_word_embeddings: true\n"
+    "    vocab_size: 128256\n"
+    "    max_position_embeddings: 4096\n"
+    "tokens: {sequence_length: 4096, train_steps: 100, micro_batch_size: 2, batch_accumulation_per_replica: 8}\n"
+    "optimizer: {zero_stage: 1, weight_decay: 0.01, clip_grad: 1.0, accumulate_grad_in_fp32: true,\n"
+    "            optimizer_factory: {name: adamW}}\n";
+const std::string kDegrees =
+    "parallelism: {dp: 2, pp: 2, tp: 2, pp_engine: 1f1b, tp_mode: REDUCE_SCATTER, recompute_layer: true}\n";
+
+// Llama 3.2 1B has 1.236 billion parameters; 2 samples x 8 micro-batches x 2 replicas are 32.
+TEST(Nanotron, SaysModelDegreesAndBatch) {
+  const LaunchReading reading = read("job.yaml", kNanotron + kDegrees);
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ(reading.setup.release, "nanotron 00708b80");
+  EXPECT_EQ((std::vector<int>{d.tp, d.pp, d.dp, d.zero}), (std::vector<int>{2, 2, 2, 1}));
+  EXPECT_TRUE(d.sequence_parallel);
+  EXPECT_EQ(d.schedule, ScheduleKind::OneFOneB);
+  EXPECT_EQ(d.recompute, Recompute::Full);
+  EXPECT_EQ(reading.setup.global_batch(), 32);
+  EXPECT_EQ(reading.software, "nanotron");
+  EXPECT_NEAR(billions(reading), 1.236, 0.001);
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(Nanotron, HasItsOwnDefaults) {
+  const LaunchReading reading = read("job.yaml", kNanotron + "parallelism: {dp: 2, pp: 2, tp: 2}\n");
+  EXPECT_EQ(reading.setup.degrees.schedule, ScheduleKind::GPipe);  // "afab"
+  EXPECT_FALSE(reading.setup.degrees.sequence_parallel);           // "ALL_REDUCE"
+  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::None);
+}
+
+TEST(Nanotron, AssertsThatTheDegreesAreTheDevices) {
+  const LaunchReading reading = read("job.yaml", kNanotron + kDegrees, {2, 8});
+  EXPECT_TRUE(says(reading.broken, "tp 2 x cp 1 x dp 2 x pp 2 = 8 is not the number of devices, 16"));
+  EXPECT_NE(reading.why_no_plan, "");
+}
+
+TEST(Nanotron, NamesWhatItDoesNotKnow) {
+  const LaunchReading reading = read("job.yaml", kNanotron + kDegrees + "domino: {num_input_batches: 2}\n");
+  EXPECT_EQ(unread(reading), (std::vector<std::string>{"domino.num_input_batches"}));
+  EXPECT_NE(refused("job.yaml", kNanotron + "parallelism: {dp: x, tp: 2}\n").find("expected a whole number"),
+            std::string::npos);
+}
+
+TEST(Nanotron, ExpertsLieOnRanksOfTheirOwn) {
+  std::string moe = kNanotron;
+  moe.replace(moe.find("    vocab_size"), 0, "    moe_config: {num_experts: 8, top_k: 2}\n");
+  const LaunchReading reading = read("job.yaml", moe + "parallelism: {dp: 8, pp: 1, tp: 1, expert_parallel_size: 4}\n");
+  EXPECT_EQ(reading.setup.degrees.ep, 4);
+  EXPECT_EQ(reading.setup.model.more.at("experts"), 8);
+  const LaunchReading wrong = read("job.yaml", moe + "parallelism: {dp: 8, pp: 1, tp: 1, expert_parallel_size: 3}\n");
+  EXPECT_TRUE(says(wrong.broken, "does not divide the 8 devices"));
+}
+
+// --- OLMo ---
+
+const std::string kOlmo =
+    "run_name: r\n"
+    "model:\n  d_model: 4096\n  n_heads: 32\n  n_layers: 32\n  mlp_hidden_size: 22016\n  weight_tying: false\n  rope: "
+    "true\n"
+    "  include_bias: false\n  activation_type: swiglu\n  max_sequence_length: 4096\n  vocab_size: 50280\n"
+    "  embedding_size: 50304\n  layer_norm_type: rms\n"
+    "optimizer: {name: adamw, weight_decay: 0.1}\n"
+    "global_train_batch_size: 512\ndevice_train_microbatch_size: 2\nprecision: amp_bf16\n"
+    "fsdp: {wrapping_strategy: by_block, precision: mixed}\nmax_grad_norm: 1.0\n";
+
+// OLMo 7B has 6.89 billion parameters; what is written of a gated layer is the width of both halves.
+TEST(Olmo, SplitsAllStatesUnlessItSaysOtherwise) {
+  const LaunchReading reading = read("olmo.yaml", kOlmo, {8, 8});
+  EXPECT_EQ(reading.setup.degrees.zero, 3);
+  EXPECT_EQ(reading.setup.degrees.dp, 64);
+  EXPECT_EQ(reading.setup.degrees.micro_batches, 4);  // 512 samples, 2 of each of 64 replicas
+  EXPECT_EQ(reading.setup.model.more.at("intermediate"), 11008);
+  EXPECT_NEAR(billions(reading), 6.89, 0.01);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+  EXPECT_EQ(read("olmo.yaml", kOlmo + "distributed_strategy: ddp\n", {8, 8}).setup.degrees.zero, 0);
+}
+
+TEST(Olmo, RecomputesSomeOfSoManyBlocks) {
+  const LaunchReading every_other = read("olmo.yaml", kOlmo + "activation_checkpointing: one_in_two\n", {8, 8});
+  EXPECT_EQ(every_other.setup.recompute_layers.size(), 16u);
+  EXPECT_EQ(every_other.setup.recompute_layers[1].first, 2);
+  const LaunchReading most = read("olmo.yaml", kOlmo + "activation_checkpointing: three_in_four\n", {8, 8});
+  EXPECT_EQ(most.setup.recompute_layers.size(), 24u);
+  EXPECT_EQ(most.setup.recompute_layers[0].first, 1);
+  EXPECT_NE(refused("olmo.yaml", kOlmo + "activation_checkpointing: some\n").find("'some' is unknown"),
+            std::string::npos);
+}
+
+// OLMo 2 7B has 7.30 billion parameters; the batch is 1,024 sequences of 4,096 tokens, 2 of them a micro-batch.
+TEST(OlmoCore, ReadsWhatARunSaves) {
+  const std::string text =
+      R"({"run_name": "r", "model": {"_CLASS_": "TransformerConfig", "d_model": 4096, "n_layers": 32, "vocab_size": 100352,
+      "block": {"_CLASS_": "B", "name": "reordered_norm",
+                "attention": {"_CLASS_": "A", "n_heads": 32, "bias": false, "rope": {"_CLASS_": "R", "theta": 500000},
+                              "qk_norm": {"_CLASS_": "N", "name": "rms"}},
+                "feed_forward": {"_CLASS_": "F", "hidden_size": 11008, "bias": false}}},
+      "train_module": {"_CLASS_": "T", "rank_microbatch_size": 8192, "max_sequence_length": 4096, "max_grad_norm": 1.0,
+        "optim": {"_CLASS_": "O", "weight_decay": 0.1}, "compile_model": true,
+        "dp_config": {"_CLASS_": "D", "name": "hsdp", "param_dtype": "bfloat16", "num_replicas": 4},
+        "ac_config": {"_CLASS_": "C", "mode": "full"}},
+      "data_loader": {"_CLASS_": "L", "global_batch_size": 4194304}})";
+  const LaunchReading reading = read("config.json", text, {4, 8});
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ((std::vector<int>{d.tp, d.pp, d.dp, d.zero}), (std::vector<int>{1, 1, 32, 3}));
+  EXPECT_EQ(reading.setup.shard, 8);  // 32 devices in 4 replicas
+  EXPECT_EQ(reading.setup.global_batch(), 1024);
+  EXPECT_EQ(d.micro_batch, 2);
+  EXPECT_EQ(d.recompute, Recompute::Full);
+  EXPECT_EQ(reading.setup.dtype, DType::BF16);
+  EXPECT_NEAR(billions(reading), 7.30, 0.01);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(OlmoCore, ScriptsAreAskedForWhatTheySave) {
+  EXPECT_NE(
+      refused("train.py", "from olmo_core.train import TrainerConfig\n").find("the config.json that a run of it saves"),
+      std::string::npos);
+}
+
+// --- LLaMA-Factory ---
+
+const std::string kFactory =
+    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
+    "dataset: d\ncutoff_len: 4096\noutput_dir: o\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n"
+    "bf16: true\nlearning_rate: 1.0e-5\n";
+const std::string kZero3 = R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "overlap_comm": true}})";
+
+TEST(LlamaFactory, TakesTheStatesFromItsDeepSpeedFile) {
+  const LaunchReading reading =
+      read_files({{"sft.yaml", kFactory + "deepspeed: examples/ds_z3.json\n"}, {"ds_z3.json", kZero3}});
+  EXPECT_EQ(reading.setup.degrees.zero, 3);
+  EXPECT_EQ(reading.setup.global_batch(), 64);  // 2 samples x 4 x 8 devices
+  EXPECT_EQ(reading.setup.model.name, "llama-3.1-8b");
+  EXPECT_EQ(reading.setup.model.seq, 4096);
+  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::Full);
+  EXPECT_EQ(reading.setup.dtype, DType::BF16);
+  EXPECT_FALSE(says(reading.assumed, "bf16, which the file leaves"));
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(LlamaFactory, IsNotReadWithoutTheFileThatHasItsStates) {
+  EXPECT_NE(refused("sft.yaml", kFactory + "deepspeed: ds_z3.json\n").find("names DeepSpeed's file 'ds_z3.json'"),
+            std::string::npos);
+}
+
+TEST(LlamaFactory, SplitsNothingWithoutDeepSpeedOrFsdp) {
+  const LaunchReading plain = read("sft.yaml", kFactory + "disable_gradient_checkpointing: true\n");
+  EXPECT_EQ(plain.setup.degrees.zero, 0);
+  EXPECT_EQ(plain.setup.degrees.recompute, Recompute::None);
+  const LaunchReading fsdp =
+      read_files({{"sft.yaml", kFactory},
+                  {"acc.yaml",
+                   "distributed_type: FSDP\nnum_processes: 8\nnum_machines: 1\nfsdp_config:\n  fsdp_version: 2\n"
+                   "  fsdp_reshard_after_forward: False\n"}});
+  EXPECT_EQ(fsdp.setup.degrees.zero, 2);
+}
+
+TEST(LlamaFactory, TrainsAdaptersUnlessItSaysFull) {
+  std::string lora = kFactory;
+  lora.replace(lora.find("finetuning_type: full\n"), 22, "");
+  EXPECT_NE(refused("sft.yaml", lora).find("trains adapters (lora, its default)"), std::string::npos);
+  std::string dpo = kFactory;
+  dpo.replace(dpo.find("stage: sft"), 10, "stage: dpo");
+  EXPECT_NE(refused("sft.yaml", dpo).find("trains by dpo"), std::string::npos);
+}
+
+// --- axolotl ---
+
+const std::string kAxolotl =
+    "base_model: NousResearch/Meta-Llama-3.1-8B\nsequence_len: 8192\nsample_packing: true\nmicro_batch_size: 1\n"
+    "gradient_accumulation_steps: 2\nbf16: auto\noptimizer: adamw_torch_fused\nlearning_rate: 2e-5\n"
+    "datasets:\n  - path: p\n    type: alpaca\n";
+
+TEST(Axolotl, SaysItsDegrees) {
+  const LaunchReading reading =
+      read("full.yaml", kAxolotl +
+                            "dp_shard_size: 2\ncontext_parallel_size: 2\ntensor_parallel_size: 2\nfsdp_version: 2\n"
+                            "fsdp_config:\n  reshard_after_forward: true\n  state_dict_type: FULL_STATE_DICT\n");
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ((std::vector<int>{d.tp, d.cp, d.dp, d.zero}), (std::vector<int>{2, 2, 2, 3}));
+  EXPECT_EQ(reading.setup.global_batch(), 4);  // 1 sample x 2 x 2 replicas
+  EXPECT_EQ(reading.setup.dtype, DType::BF16);
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(Axolotl, AssertsThatTheSizesAreTheDevices) {
+  const LaunchReading reading =
+      read("full.yaml", kAxolotl + "dp_shard_size: 2\ntensor_parallel_size: 2\nfsdp_version: 2\n");
+  EXPECT_TRUE(says(reading.broken, "tensor_parallel_size 2 is not the number of devices, 8"));
+}
+
+TEST(Axolotl, RefusesAdaptersAndQuantisedModels) {
+  EXPECT_NE(refused("lora.yaml", kAxolotl + "adapter: qlora\n").find("trains qlora"), std::string::npos);
+  EXPECT_NE(refused("q.yaml", kAxolotl + "load_in_4bit: true\n").find("trains a quantised model"), std::string::npos);
+}
+
+// --- ms-swift ---
+
+TEST(MsSwift, IsMegatronWithDefaultsOfItsOwn) {
+  const LaunchReading reading =
+      read("sft.sh",
+           "NPROC_PER_NODE=8 megatron sft --model LLM-Research/Meta-Llama-3.1-8B-Instruct --dataset d "
+           "--tensor_model_parallel_size 4 --sequence_parallel true --max_length 4096 --micro_batch_size 2\n");
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ((std::vector<int>{d.tp, d.dp, d.zero}), (std::vector<int>{4, 2, 1}));
+  EXPECT_EQ(d.recompute, Recompute::Selective);
+  EXPECT_EQ(reading.setup.global_batch(), 16);
+  EXPECT_EQ(reading.setup.model.seq, 4096);
+  EXPECT_EQ(reading.setup.dtype, DType::BF16);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(MsSwift, RefusesWhatTrainsNotAllWeights) {
+  EXPECT_NE(refused("sft.sh", "megatron sft --model llama-3.1-8b --tuner_type lora --tensor_model_parallel_size 2\n")
+                .find("trains lora"),
+            std::string::npos);
+  EXPECT_NE(
+      refused("dpo.sh", "megatron rlhf --model llama-3.1-8b --tensor_model_parallel_size 2\n").find("megatron rlhf"),
+      std::string::npos);
+}
+
+// --- accelerate ---
+
+TEST(Accelerate, HasDegreesOfMegatron) {
+  LaunchAnswers answers;
+  answers.model = find_builtin_model("llama-3.1-8b");
+  answers.micro_batch = 1;
+  const LaunchReading reading =
+      read_files({{"acc.yaml",
+                   "compute_environment: LOCAL_MACHINE\ndistributed_type: MEGATRON_LM\nmegatron_lm_config:\n"
+                   "  megatron_lm_tp_degree: 2\n  megatron_lm_pp_degree: 2\n  megatron_lm_num_micro_batches: 4\n"
+                   "  megatron_lm_sequence_parallelism: true\n  megatron_lm_recompute_activations: true\n"
+                   "  megatron_lm_use_distributed_optimizer: true\n  megatron_lm_gradient_clipping: 1.0\n"
+                   "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"}},
+                 {1, 8}, answers);
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ((std::vector<int>{d.tp, d.pp, d.dp, d.zero}), (std::vector<int>{2, 2, 2, 1}));
+  EXPECT_TRUE(d.sequence_parallel);
+  EXPECT_EQ(d.recompute, Recompute::Selective);
+  EXPECT_EQ(reading.setup.global_batch(), 8);  // 1 sample x 4 micro-batches x 2 replicas
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+  EXPECT_EQ(setting_text(reading.setup.dialect, LaunchProperty::Tensor, d), "megatron_lm_tp_degree: 2");
+}
+
+TEST(Accelerate, ReadsTruthValuesInEveryCase) {
+  LaunchAnswers answers;
+  answers.model = find_builtin_model("llama-3.1-8b");
+  answers.batch = 64;
+  for (const auto& [value, zero] : {std::pair{"False", 2}, {"false", 2}, {"True", 3}, {"true", 3}}) {
+    const LaunchReading reading =
+        read_files({{"acc.yaml", fmt::format("distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n"
+                                             "  fsdp_reshard_after_forward: {}\nnum_machines: 1\nnum_processes: 8\n",
+                                             value)}},
+                   {1, 8}, answers);
+    EXPECT_EQ(reading.setup.degrees.zero, zero) << value;
+  }
+}
+
+// --- Megatron-Bridge ---
+
+TEST(MegatronBridge, NamesItsPrecision) {
+  const auto of = [](const std::string& name) {
+    return read("run.sh",
+                "torchrun run_recipe.py --recipe llama31_8b_pretrain_config --mode pretrain "
+                "train.micro_batch_size=1 mixed_precision=" +
+                    name + "\n")
+        .setup;
+  };
+  EXPECT_EQ(of("bf16_mixed").dtype, DType::BF16);
+  EXPECT_EQ(of("fp16_mixed").dtype, DType::F16);
+  EXPECT_EQ(of("bf16_mixed").matmul_dtype, "");
+  EXPECT_EQ(of("bf16_with_fp8_delayed_scaling_mixed").matmul_dtype, "fp8");
+}
+
+// --- torchtitan ---
+
+const std::string kPipeline =
+    "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 4\nseq_len = 8192\n[parallelism]\n"
+    "pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"PipelineScheduleSingle\"\n"
+    "pipeline_parallel_schedule_csv = \"schedule.csv\"\n";
+
+// Two stages and four micro-batches, whose weight gradients fill what waits.
+TEST(Torchtitan, KnowsTheScheduleOfAFileByItsOrder) {
+  const Schedule h1 = make_schedule(ScheduleKind::ZeroBubbleH1, line_of(2), 4);
+  const auto with = [](const std::string& csv) {
+    return read_files({{"plan.toml", kPipeline}, {"schedule.csv", csv}}, {1, 2});
+  };
+  EXPECT_EQ(with(schedule_to_csv(h1)).setup.degrees.schedule, ScheduleKind::ZeroBubbleH1);
+  EXPECT_EQ(with(schedule_to_csv(h1)).why_no_plan, "");
+  EXPECT_EQ(with(schedule_to_csv(make_schedule(ScheduleKind::GPipe, line_of(2), 4))).setup.degrees.schedule,
+            ScheduleKind::GPipe);
+  const LaunchReading other = with(schedule_to_csv(make_schedule(ScheduleKind::GPipe, line_of(2), 3)));
+  EXPECT_NE(other.why_no_plan.find("is none of ours for 2 stages and 4 micro-batches"), std::string::npos);
+  EXPECT_NE(read("plan.toml", kPipeline, {1, 2}).why_no_plan.find("give it as a further file"), std::string::npos);
+}
+
+// --- names of models ---
+
+TEST(ModelsByName, AreOfTheSizeThatIsNamed) {
+  const auto named = [](const char* name) { return model_by_name(name, "x").name; };
+  EXPECT_EQ(named("llama3 70B"), "llama-3.1-70b");
+  EXPECT_EQ(named("llama31_70b_pretrain_config"), "llama-3.1-70b");
+  EXPECT_EQ(named("meta-llama/Llama-2-70b-hf"), "llama-70b");
+  EXPECT_EQ(named("llama3.1-405b"), "llama-3.1-405b");
+  EXPECT_EQ(named("deepseek_v3_pretrain_config"), "deepseek-v3");
+  EXPECT_EQ(named("deepseek_v3 671B"), "deepseek-v3");
+  EXPECT_EQ(named("Qwen/Qwen3-30B-A3B-Instruct-2507"), "qwen3-30b-a3b");
+  EXPECT_EQ(named("qwen3_235b_a22b"), "qwen3-235b-a22b");
+  EXPECT_EQ(named("mixtral_8x7b"), "mixtral-8x7b");
+  EXPECT_EQ(named("meta-llama/Llama-4-Scout-17B-16E"), "llama4-scout");
+  EXPECT_EQ(named("gpt-2.6b"), "gpt-2.6b");
+}
+
+TEST(ModelsByName, OfNoKnownSizeAreAskedFor) {
+  for (const char* name :
+       {"deepseek_v3 16B", "deepseek_v2_lite_pretrain_config", "deepseek_v3 debugmodel", "Qwen/Qwen3-8B",
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "gpt-2.7b", "llama4 17bx16e", "kimi-k1", "deepseek-v2.5-lite"})
+    EXPECT_NE(refusal([&] { (void)model_by_name(name, "x"); }).find("give --model"), std::string::npos) << name;
+}
+
+}  // namespace
+}  // namespace meshwright::read_programs_test
