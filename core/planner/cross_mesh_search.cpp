@@ -48,7 +48,9 @@ std::vector<Boundaries> find_boundaries(const Plan& plan, const Graph& graph, co
   for (const Transfer& transfer : program.transfers) {
     const Buffer& buffer = program.buffers[transfer.destination_buffer.index()];
     const int from = program.buffers[transfer.source_buffer.index()].stage.value, to = buffer.stage.value;
-    if (transfer.microbatch.value != 0 || !is_of_a_pass(graph, program, transfer) ||
+    const int first =
+        microbatches_of(program.schedule, from, static_cast<int>(program.stages.size()), program.microbatches).first;
+    if (transfer.microbatch.value != first || !is_of_a_pass(graph, program, transfer) ||
         program.first_of_rank(StageId(from)) == program.first_of_rank(StageId(to)))
       continue;
     // A gradient that passes through an op unchanged may go past the stage of that op: a plan states no form of this.

@@ -121,7 +121,11 @@ Program LoweredStages::take_program() && {
 }
 
 const Program& LoweredStages::of_one_microbatch() {
-  (void)build_instructions(state_->lowering, 1);
+  const Plan& plan = state_->lowering.plan;
+  const int ranks = static_cast<int>(plan.stages.size()) / chunks_of(plan);
+  int fewest = 1;
+  while (unmet_by(plan.schedule, ranks, fewest)) ++fewest;
+  (void)build_instructions(state_->lowering, fewest);
   return state_->lowering.program;
 }
 

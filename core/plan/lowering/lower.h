@@ -35,7 +35,8 @@ class LoweredStages {
 
   // The program as lower makes it.
   [[nodiscard]] Program take_program() &&;
-  // The program of the same plan with one microbatch of the same size. It is gone with the next call.
+  // The program of the same plan with one microbatch of the same size, or with as few as the schedule runs. It is gone
+  // with the next call.
   // REQUIRES: the schedule is not custom.
   [[nodiscard]] const Program& of_one_microbatch();
   // The part of take_program's that is kept. All devices, stages and buffers keep their numbers; transfers are numbered

@@ -43,6 +43,17 @@ TEST(ScheduleSearch, FindsAPlanOfEveryKind) {
     }
 }
 
+// Who brings whole tiles is looked for in a program of the fewest micro-batches that the schedule runs.
+TEST(ScheduleSearch, ChoosesHowTilesGetToCopies) {
+  PlanRequest request = small_gpt("cpu:8", ScheduleKind::DualPipe);
+  request.search.submeshes = std::vector<Submesh>{{1, 4}};
+  request.search.cross_mesh = Auto{};
+  const PlanningResult result = planned(request);
+  ASSERT_TRUE(result.plan.has_value()) << result.reason;
+  EXPECT_EQ(result.plan->stages.size(), 4u);
+  EXPECT_TRUE(check_plan(*result.plan, result.graph).empty());
+}
+
 TEST(ScheduleSearch, GivesEachRankAsManyStagesAsAskedFor) {
   for (const int chunks : {2, 3, 4}) {
     PlanRequest request = small_gpt("cpu:2", ScheduleKind::Interleaved);
