@@ -26,7 +26,7 @@ class PlanOptions(TypedDict, total=False):
     layers: int | Literal["auto", "default"]
     """number of layers the model is cut into; auto: search for the best number; default: chosen from the model's size"""
     schedule: str
-    """pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, dualpipe-v, interleaved (searches 2 to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the schedules for training (default: 1f1b; with --for all that the framework has)"""
+    """pipeline schedule: 1f1b, gpipe, eager-1f1b, zb-h1, zb-h2, zb-v, v-half, dualpipe-v, dualpipe (from both ends, weights twice), interleaved (searches 2 to 4 stages per device), interleaved:V (V stages per device) or inference; auto: search the schedules for training (default: 1f1b; with --for all that the framework has)"""
     objective: Literal["step-time", "latency", "throughput"]
     """what to optimise: step-time (minimise); with --schedule inference also latency (minimise the time of one micro-batch) or throughput (maximise samples per second)"""
     min_throughput: float
