@@ -67,7 +67,8 @@ std::string heading(const OpenedLaunch& opened) {
   const HostGroup& hosts = opened.cluster.only();
   std::string text = fmt::format(
       "# meshwright {}  read  {}  {} for {}\n", MESHWRIGHT_VERSION, shown(opened.text.program),
-      setup.dialect.empty() && !opened.text.variant.empty() ? opened.text.variant : "launches", setup.release);
+      opened.text.variant.empty() || setup.release.starts_with(opened.text.variant) ? "launches" : opened.text.variant,
+      setup.release);
   text += fmt::format("# model {}: {} layers, hidden {}, {} heads, seq {}, vocabulary {}\n", setup.model.name,
                       setup.model.layers, setup.model.hidden, setup.model.heads, setup.model.seq, setup.model.vocab);
   text += fmt::format("# cluster {} ({} x {} {})\n", opened.cluster.name, hosts.hosts, hosts.devices_per_host,

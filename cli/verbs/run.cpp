@@ -27,6 +27,7 @@
 #include "executor/exact/exact_ops.h"
 #include "executor/executor.h"
 #include "executor/measure/profiler.h"
+#include "executor/ops/gpu_lacks.h"
 
 namespace meshwright {
 
@@ -230,6 +231,7 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
       costs_for(run.plan.cluster, options.profile, options.profile.empty() ? run.plan.software : std::string{});
   take_product_algorithms(run.machine, {costs.db.get(), db});
   run.loaded = load_plan_of(options.plan, run.plan, *costs.model);
+  if (run.machine.gpus > 0) expect_gpu_computes(*run.loaded.graph, options.plan);
   run.reuse = reuse_of(run.made, run.plan, run.loaded, *costs.model);
   const RunData data(options.data, run.plan.model, *run.loaded.graph, run.options);
   RunState state(options.state, run.plan, *run.loaded.graph, run.options, peers);

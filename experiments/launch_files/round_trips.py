@@ -10,6 +10,7 @@ import argparse
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ TARGETS = [("megatron", "megatron", ["run.sh"]), ("megatron-bridge", "megatron-b
 def drawn_model(draw, target):
     heads = draw.choice([4, 8, 16])
     hidden = heads * draw.choice([32, 64])
-    size = {"layers": draw.choice([4, 6, 8, 10, 12, 16]), "hidden": hidden, "heads": heads, "seq": draw.choice([128, 256, 512, 1024]),
+    size = {"layers": draw.choice([4, 5, 6, 8]), "hidden": hidden, "heads": heads, "seq": draw.choice([128, 256, 512, 1024]),
             "vocab": 1024 * draw.randint(1, 8)}
     kind = draw.choice(["llama", "llama", "mixtral", "deepseek_v3"] + (["gpt2"] if target not in ("torchtitan", "maxtext") else []))
     if kind != "gpt2":
@@ -39,13 +40,17 @@ def drawn_model(draw, target):
 
 
 def drawn_trip(draw, target):
-    devices = draw.choice(["dgx-a100:1", "dgx-a100:2", "dgx-h100:1", "dgx-h100:2", "p4d.24xlarge:1"])
-    options = ["--model", drawn_model(draw, target), "--cluster", devices, "--batch", str(draw.choice([16, 32, 64, 128]))]
+    devices = draw.choice(["dgx-a100:1", "dgx-h100:1", "p4d.24xlarge:1"])
+    options = ["--model", drawn_model(draw, target), "--cluster", devices, "--batch", str(draw.choice([16, 32, 48]))]
     if draw.random() < 0.4:
         options += ["--recompute", draw.choice(["full", "none"])]
     if draw.random() < 0.3:
-        options += ["--dtype", "f32"]
-    if draw.random() < 0.3:
+        options += ["--dtype", "f16" if target == "megatron-bridge" else "f32"]
+    # All schedules of torchtitan together take long to search.
+    if target == "torchtitan":
+        options += ["--schedule", draw.choice(["1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "dualpipe-v"])]
+    # torchtitan always clips gradients.
+    if draw.random() < 0.3 or target == "torchtitan":
         options += ["--weight-decay", "0.1", "--max-norm", "1"]
     return options, devices
 
@@ -92,7 +97,8 @@ def trip(meshwright, draw, number):
         if target in ("torchtitan", "deepspeed", "accelerate"):
             asked += ["--model", options[1]]
         if target == "accelerate":
-            asked += ["--batch", options[5]]
+            micro = re.search(r"^MICRO_BATCH, .* = (\d+),", (folder / "files" / "train.py").read_text(), re.M).group(1)
+            asked += ["--batch", options[5], "--micro-batch", micro]
         read = run("read", *[folder / "files" / file for file in files], *asked, "-o", folder / "read.json")
         if read.returncode != 0:
             return label, ["read: " + (read.stderr.strip() or read.stdout.strip())[:600]], True

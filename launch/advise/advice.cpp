@@ -93,6 +93,8 @@ class Adviser {
   [[nodiscard]] bool differs(LaunchProperty property) const {
     if (property == LaunchProperty::Zero && now_.shard) return true;
     if (property == LaunchProperty::Recompute && !now_.recompute_layers.empty()) return true;
+    if (property == LaunchProperty::Context && own_.cp == 1 && best_.cp == 1) return false;
+    if (property == LaunchProperty::Expert && own_.ep == 1 && best_.ep == 1) return false;
     Degrees changed = own_;
     take(property, changed, best_);
     return changed != own_;

@@ -186,7 +186,7 @@ std::string maxtext_text(LaunchProperty property, const Degrees& d) {
                            : "ici_data_parallelism=-1";
     case LaunchProperty::Recompute:
       return d.recompute == Recompute::Full   ? "remat_policy=full"
-             : d.recompute == Recompute::None ? "remat_policy=none"
+             : d.recompute == Recompute::None ? "remat_policy=minimal_with_context"
                                               : "remat_policy=minimal";
     case LaunchProperty::MicroBatch:
       return fmt::format("micro-batches of {} (gradient_accumulation_steps={})", d.micro_batch, d.micro_batches);

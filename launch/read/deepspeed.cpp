@@ -29,6 +29,12 @@ bool is_on(Settings& s, const std::string& key) {
   return s.flag(key);
 }
 
+bool is_off(const Settings& s, const std::string& key) {
+  return std::any_of(s.all().begin(), s.all().end(), [&](const Setting& setting) {
+    return setting.key == key && setting.value.is_scalar() && truth_value(setting.value.text) == false;
+  });
+}
+
 }  // namespace
 
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type) {
@@ -42,8 +48,10 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
   if (d.pp > 1 && stage >= 2) job.broken(fmt::format("ZeRO {} does not go with pipeline stages", stage));
   const bool bf16 = is_on(s, key("bf16.enabled")), fp16 = is_on(s, key("fp16.enabled"));
   if (bf16 && fp16) job.broken("bf16 and fp16 are both enabled");
-  if (!bf16 && !fp16 && !type) job.assume("bf16, which the file leaves to the trainer");
-  setup.dtype = fp16 ? DType::F16 : bf16 ? DType::BF16 : type.value_or(DType::BF16);
+  // Both switched off; one that is left out, or "auto", is the trainer's.
+  const bool neither = is_off(s, key("bf16.enabled")) && is_off(s, key("fp16.enabled"));
+  if (!bf16 && !fp16 && !neither && !type) job.assume("bf16, which the file leaves to the trainer");
+  setup.dtype = fp16 ? DType::F16 : bf16 ? DType::BF16 : type.value_or(neither ? DType::F32 : DType::BF16);
   if (s.has(key("zero_optimization.offload_optimizer.device")) &&
       s.text(key("zero_optimization.offload_optimizer.device")).value_or("none") != "none")
     setup.offload = Offload::Optimizer;

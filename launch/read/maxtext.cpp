@@ -330,10 +330,15 @@ class MaxtextReader {
   }
 
   void read_rest() {
+    d_.schedule = ScheduleKind::GPipe;  // also where one stage runs under any
     const std::string policy = s_.text("remat_policy").value_or("full");
-    if (policy == "full" || policy == "custom")
+    if (policy == "full" || policy == "custom") {
       d_.recompute = Recompute::Full;
-    else if (policy != "none") {
+    } else if (policy == "minimal_with_context" ||
+               policy == "minimal_flash") {  // as files for plans without are written
+      job_.assume(
+          fmt::format("nothing recomputed for remat_policy {}, which computes norms and activations again", policy));
+    } else if (policy != "none") {
       d_.recompute = Recompute::Selective;
       job_.reading.framework.recompute.push_back(Recompute::Selective);
       job_.assume(fmt::format("norms and activations recomputed for remat_policy {}", policy));

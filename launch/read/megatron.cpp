@@ -395,6 +395,7 @@ void read_swift(ReadingJob& job) {
   usual("recompute-granularity", "selective");
   usual("use-distributed-optimizer", "true");
   usual("bf16", "true");
+  usual("expert-tensor-parallel-size", "1");
   const std::string name = s.text_or_nothing("model");
   if (job.answers.model || name.empty()) return;
   ModelConfig& model = setup.model = model_by_name(name, s.where("model"));
@@ -449,7 +450,10 @@ void read_megatron(ReadingJob& job) {
   if (ulysses > 1) d.context = ContextExchange::AllToAll;
   if (!own_meshes) read_expert_degrees(job);
   read_zero(job);
-  if (!own_meshes) read_stages(job, layers);
+  if (own_meshes)
+    join_meshes(job);
+  else
+    read_stages(job, layers);
   d.schedule = d.chunks > 1 ? ScheduleKind::Interleaved : ScheduleKind::OneFOneB;
   read_recompute(job, layers);
   read_precision(job);

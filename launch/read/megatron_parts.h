@@ -19,5 +19,8 @@ struct ExpertLayers {
 [[nodiscard]] ExpertLayers expert_layers(ReadingJob& job, const std::string& text, std::int64_t layers);
 // hetero_process_meshes and hetero_pipeline_layer_split of FlagScale (16a2dd5b5c41): LaunchSetup::stages.
 void read_meshes(ReadingJob& job);
+// Where all meshes have the same degrees, and the stages fill the devices: one set of degrees and the blocks of each
+// stage in the place of LaunchSetup::stages.
+void join_meshes(ReadingJob& job);
 
 }  // namespace meshwright

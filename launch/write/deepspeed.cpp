@@ -30,6 +30,7 @@ std::string config(const LaunchJob& job) {
   if (offload) zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
   json["zero_optimization"] = std::move(zero);
   if (setup.dtype == DType::BF16) json["bf16"] = {{"enabled", true}};
+  if (setup.dtype == DType::F32) json["bf16"] = json["fp16"] = {{"enabled", false}};
   if (setup.dtype == DType::F16) json["fp16"] = {{"enabled", true}, {"initial_scale_power", 16}};
   const Optimizer& o = setup.optimizer;
   Json parameters = {{"lr", o.learning_rate}, {"weight_decay", o.weight_decay}};

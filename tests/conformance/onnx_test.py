@@ -62,7 +62,7 @@ class Graph:
 
     def input(self, name, array):
         self.given[name] = array
-        kind = TensorProto.INT64 if array.dtype == np.int64 else TensorProto.FLOAT
+        kind = {np.dtype(np.int64): TensorProto.INT64, np.dtype(bool): TensorProto.BOOL}.get(array.dtype, TensorProto.FLOAT)
         self.inputs.append(helper.make_tensor_value_info(name, kind, array.shape))
         return name
 
@@ -360,6 +360,27 @@ def masked_gpt(g):
     return g.op("MatMul", layer_norm(g, x, "ln_f", embed), g.weight("head", embed, vocab))
 
 
+def mask_inputs(g):
+    """Masks that are inputs themselves, of (batch, keys), (batch, 1, 1, keys) or of queries too: added, or a choice of truth values."""
+    batch, seq, heads, width, vocab = 3, g.pick(5, 7), 2, g.pick(4, 6), 13
+    embed, form = heads * width, g.pick(0, 1, 2, 3, 4)
+    words = words_of(g, batch, seq, vocab)
+    kept = g.random.random([(batch, seq), (batch, 1, 1, seq), (batch, 1, seq, seq), (batch, seq), (batch, 1, 1, seq)][form]) < 0.6
+    kept[..., 0] = True
+    mask = g.input("mask", kept if form > 2 else np.where(kept, 0.0, -30.0).astype(np.float32))
+    if form in (0, 3):
+        mask = g.op("Unsqueeze", g.op("Unsqueeze", mask, g.integers(1)), g.integers(2))
+    x = g.op("Gather", g.weight("wte", vocab, embed, scale=1.0), words)
+    for layer in range(2):
+        n = f"layer.{layer}."
+        q, k, v = (heads_of(g, linear(g, x, n + part, embed, embed), seq, heads, width) for part in "qkv")
+        scores = g.op("Div", g.op("MatMul", q, g.op("Transpose", k, perm=[0, 1, 3, 2])), g.number(np.sqrt(width)))
+        scores = g.op("Where", mask, scores, g.number(-1e9)) if form > 2 else g.op("Add", scores, mask)
+        mixed = g.op("Transpose", g.op("MatMul", g.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
+        x = layer_norm(g, g.op("Add", x, linear(g, g.op("Reshape", mixed, g.integers(-1, seq, embed)), n + "out", embed, embed)), n + "ln", embed)
+    return linear(g, x, "head", embed, vocab)
+
+
 def constants(g):
     """Numbers that no weight and no pattern has: a window of attention both ways, factors of rows, places of all samples."""
     batch, seq, heads, width, vocab = 3, g.pick(6, 8), g.pick(2, 3), g.pick(4, 6), g.pick(11, 13)
@@ -375,7 +396,7 @@ def constants(g):
     return g.op("MatMul", layer_norm(g, x, "ln_f", embed), g.weight("head", embed, vocab))
 
 
-KINDS = [bert, gpt2, t5, vit, resnet, mobilenet, einsums, functions, mixture, masked_bert, masked_gpt, constants]
+KINDS = [bert, gpt2, t5, vit, resnet, mobilenet, einsums, functions, mixture, masked_bert, masked_gpt, mask_inputs, constants]
 
 
 def size_of(kind, seed):
@@ -388,7 +409,7 @@ def write(folder, name, kind, seed):
     result = kind(g)
     numbers = g.run(result)
     (folder / f"{name}.onnx").write_bytes(g.model(result).SerializeToString())
-    inputs = {key: array.reshape(-1).tolist() if array.dtype == np.int64 else [round(float(x), 7) for x in array.reshape(-1)]
+    inputs = {key: array.astype(np.int64).reshape(-1).tolist() if array.dtype != np.float32 else [round(float(x), 7) for x in array.reshape(-1)]
               for key, array in g.given.items()}
     text = json.dumps({"inputs": inputs, "result": [float(f"{x:.7g}") for x in numbers.reshape(-1)]})
     (folder / f"{name}.json").write_text(text + "\n")

@@ -225,6 +225,9 @@ class Rules {
     const int zero = degrees_.zero;
     rule(contains(degrees_.pp > 1 ? framework_.zero_in_pipes : framework_.zero, zero), "{} has no ZeRO level {}{}",
          framework_.name, zero, degrees_.pp > 1 ? " with pipeline stages" : "");
+    // torchtitan's FSDP takes in the ranks of cp, whatever its own degrees are.
+    rule(degrees_.cp == 1 || zero > 0 || framework_.name != "torchtitan",
+         "{} splits weights and states over cp={}, and not at ZeRO level 0", framework_.name, degrees_.cp);
     rule(degrees_.ep == 1 || contains(framework_.zero_with_experts, zero), "{} has no ZeRO level {} with ep={}",
          framework_.name, zero, degrees_.ep);
     rule(framework_.has(degrees_.recompute), "{} cannot recompute {}", framework_.name, name_of(degrees_.recompute));

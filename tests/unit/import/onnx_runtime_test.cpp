@@ -16,6 +16,7 @@
 #include "core/graph/import/onnx/einsum.h"
 #include "core/graph/import/onnx/onnx_file.h"
 #include "core/graph/import/onnx/onnx_reader.h"
+#include "executor/ops/gpu_lacks.h"
 #include "tests/refusal.h"
 #include "tests/unit/import/loss_of.h"
 
@@ -113,7 +114,7 @@ TEST(OnnxRuntime, ComputesTheSameOfEveryFile) {
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".onnx") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  ASSERT_GE(files.size(), 12U);
+  ASSERT_GE(files.size(), 13U);
   for (const std::filesystem::path& path : files) {
     SCOPED_TRACE(path.filename().string());
     const Json expected = read_json_file(std::filesystem::path(path).replace_extension(".json").string());
@@ -133,6 +134,19 @@ TEST(OnnxRuntime, ComputesTheSameOfEveryFile) {
     }
     EXPECT_LT(apart, 1e-4 * std::max(1.0, largest));
   }
+}
+
+// Their kernels are of the CPU: GPUs say so before a step.
+TEST(OnnxRuntime, MasksAreRefusedByNameBeforeAGpuRuns) {
+  const std::filesystem::path folder = std::filesystem::path(__FILE__).parent_path() / "onnx";
+  const auto graph_of = [&](const char* name) {
+    return build_training_graph(read_model_bytes(read_bytes(folder / name), name, {}), {.batch = 3});
+  };
+  EXPECT_NE(refusal([&] {
+              expect_gpu_computes(graph_of("mask_inputs.onnx"), "plan.json");
+            }).find("plan.json: the CUDA backend has no attention with a mask, and the model has 2, the first '"),
+            std::string::npos);
+  expect_gpu_computes(graph_of("bert.onnx"), "plan.json");
 }
 
 // Also of equations, choices and bounds: a changed byte makes another model or a sentence.

@@ -333,7 +333,59 @@ TEST(MegatronBridge, NamesItsPrecision) {
   EXPECT_EQ(of("bf16_with_fp8_delayed_scaling_mixed").matmul_dtype, "fp8");
 }
 
+// --- DeepSpeed, FlagScale, MaxText ---
+
+TEST(DeepSpeed, WithBothTypesOffTrainsIn32Bits) {
+  LaunchAnswers answers;
+  answers.model = find_builtin_model("gpt-125m");
+  answers.batch = 8;
+  const auto of = [&](const char* text) { return read_files({{"ds.json", text}}, {1, 8}, answers); };
+  EXPECT_EQ(of(R"({"train_batch_size": 8, "bf16": {"enabled": false}, "fp16": {"enabled": false}})").setup.dtype,
+            DType::F32);
+  EXPECT_EQ(of(R"({"train_batch_size": 8, "bf16": {"enabled": "auto"}, "fp16": {"enabled": false}})").setup.dtype,
+            DType::BF16);
+  EXPECT_TRUE(says(of(R"({"zero_optimization": {"stage": 1}})").assumed, "bf16, which the file leaves to the trainer"));
+}
+
+TEST(FlagScale, MeshesOfTheSameDegreesAreOneSetOfThem) {
+  const auto of = [](const std::string& meshes, const std::string& split) {
+    return read(
+        "f.yaml",
+        "system:\n  use_distributed_optimizer: true\n  pipeline_model_parallel_size: 2\n  bf16: true\n  hetero:\n"
+        "    enable_hetero: true\n    hetero_process_meshes: " +
+            meshes + "\n    hetero_pipeline_layer_split: " + split +
+            "\nmodel:\n  num_layers: 8\n  hidden_size: 64\n  num_attention_heads: 4\n  seq_length: 32\n"
+            "  max_position_embeddings: 32\n  vocab_size: 128\n  micro_batch_size: 1\n  global_batch_size: 8\n");
+  };
+  const LaunchReading same = of("[2, 1, 1, 2, 2]", "[3, 5]");
+  EXPECT_TRUE(same.setup.stages.empty());
+  EXPECT_EQ(same.setup.stage_blocks, (std::vector<int>{3, 5}));
+  EXPECT_EQ(same.setup.degrees.zero, 1);
+  EXPECT_EQ(of("[2, 1, 1, 2, 1, 1, 1, 1, 4, 1]", "[3, 5]").setup.stages.size(), 2u);
+}
+
+TEST(MaxText, KeepsTheResultsOfAllProductsAsItsFilesForPlansWithoutRecomputationDo) {
+  const std::string model =
+      "per_device_batch_size: 1\nbase_emb_dim: 64\nbase_num_query_heads: 4\nbase_num_kv_heads: 4\n"
+      "base_mlp_dim: 128\nbase_num_decoder_layers: 4\n";
+  EXPECT_EQ(read("r.yml", model + "remat_policy: minimal_with_context\n").setup.degrees.recompute, Recompute::None);
+  EXPECT_EQ(read("r.yml", model + "remat_policy: minimal\n").setup.degrees.recompute, Recompute::Selective);
+  EXPECT_EQ(read("r.yml", model).setup.degrees.recompute, Recompute::Full);
+}
+
 // --- torchtitan ---
+
+// Its FSDP takes in the ranks of cp: there are no plain replicas of them.
+TEST(Torchtitan, SplitsStatesOverTheSequence) {
+  Degrees degrees;
+  degrees.dp = 4;
+  degrees.cp = 2;
+  const ModelShape shape = shape_of(find_builtin_model("llama-3.1-8b"));
+  EXPECT_EQ(broken_rules(find_framework("torchtitan"), shape, degrees),
+            (std::vector<std::string>{"torchtitan splits weights and states over cp=2, and not at ZeRO level 0"}));
+  degrees.zero = 3;
+  EXPECT_TRUE(broken_rules(find_framework("torchtitan"), shape, degrees).empty());
+}
 
 const std::string kPipeline =
     "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 4\nseq_len = 8192\n[parallelism]\n"
