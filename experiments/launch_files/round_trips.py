@@ -49,8 +49,8 @@ def drawn_trip(draw, target):
     # All schedules of torchtitan together take long to search.
     if target == "torchtitan":
         options += ["--schedule", draw.choice(["1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "dualpipe-v"])]
-    # torchtitan always clips gradients.
-    if draw.random() < 0.3 or target == "torchtitan":
+    # torchtitan always clips gradients; of accelerate's jobs the script says it.
+    if (draw.random() < 0.3 and target != "accelerate") or target == "torchtitan":
         options += ["--weight-decay", "0.1", "--max-norm", "1"]
     return options, devices
 
@@ -62,8 +62,11 @@ EXPECTED = ("forward_s", "backward_s", "update_s", "peak_memory_bytes")
 # What of a plan file must come back.
 def essence(plan):
     stages = [{key: value for key, value in stage.items() if key not in EXPECTED} for stage in plan["stages"]]
+    # A stage by its first op: layers may be cut otherwise within it.
+    for stage in stages:
+        stage["layers"] = plan["layer_starts"][stage["layers"][0]]
     training = {key: plan["training"].get(key) for key in ("batch", "microbatches", "dtype", "optimizer", "recompute")}
-    return {"training": training, "schedule": plan["schedule"], "stages": stages, "layer_starts": plan["layer_starts"],
+    return {"training": training, "schedule": plan["schedule"], "stages": stages,
             "graph": plan["graph_fingerprint"], "step": plan["predicted"]["step_time_s"], "software": plan.get("software")}
 
 

@@ -66,6 +66,8 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
   const std::string optimizer = s.text_or_nothing(key("optimizer.type"));
   if (!optimizer.empty() && optimizer.find("dam") == std::string::npos)
     job.assume(fmt::format("Adam in the place of {}", optimizer));
+  if (const auto decay = real_number(s.text_or_nothing(key("optimizer.params.weight_decay"))); decay && *decay >= 0.0)
+    setup.optimizer.weight_decay = *decay;
   if (const std::string norm = s.text_or_nothing(key("gradient_clipping")); !norm.empty() && norm != "auto")
     setup.optimizer.max_norm = std::max(0.0, s.number(key("gradient_clipping")).value_or(0.0));
   s.no_effect([&](const std::string& name) {

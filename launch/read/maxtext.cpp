@@ -353,6 +353,7 @@ class MaxtextReader {
     if (s_.has("logical_axis_rules"))
       job_.assume("tensors split as the axes' usual rules say, not as its logical_axis_rules");
     if (s_.flag("optimizer_memory_host_offload")) job_.reading.setup.offload = Offload::Optimizer;
+    job_.reading.setup.optimizer.weight_decay = std::max(0.0, s_.number("adam_weight_decay").value_or(0.1));
     job_.reading.setup.optimizer.max_norm = std::max(0.0, s_.number("gradient_clipping_threshold").value_or(1.0));
   }
 

@@ -347,6 +347,20 @@ TEST(DeepSpeed, WithBothTypesOffTrainsIn32Bits) {
   EXPECT_TRUE(says(of(R"({"zero_optimization": {"stage": 1}})").assumed, "bf16, which the file leaves to the trainer"));
 }
 
+TEST(DeepSpeed, SaysTheDecayOfItsWeights) {
+  LaunchAnswers answers;
+  answers.model = find_builtin_model("gpt-125m");
+  const auto of = [&](const char* decay) {
+    return read_files({{"ds.json", fmt::format(R"({{"train_batch_size": 8, "optimizer": {{"type": "AdamW",
+      "params": {{"lr": 0.001, "weight_decay": {}}}}}}})",
+                                               decay)}},
+                      {1, 8}, answers)
+        .setup.optimizer.weight_decay;
+  };
+  EXPECT_EQ(of("0.1"), 0.1);
+  EXPECT_EQ(of("\"auto\""), 0.0);
+}
+
 TEST(FlagScale, MeshesOfTheSameDegreesAreOneSetOfThem) {
   const auto of = [](const std::string& meshes, const std::string& split) {
     return read(
