@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <set>
-#include <utility>
+#include <optional>
 
 #include "core/base/divisors.h"
 #include "core/base/parallel.h"
+#include "core/planner/search/held_bound.h"
+#include "core/planner/search/op_parts.h"
 
 namespace meshwright {
 
@@ -18,101 +18,21 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr const char* kBatch = "batch";
 constexpr double kRounding = 1.0 - 1e-6;  // programs round times to picoseconds
 
-std::vector<std::int64_t> sizes_of(const IterationSpace& space) {
-  std::vector<std::int64_t> sizes;
-  for (const IterationAxis& axis : space.axes) sizes.push_back(axis.size);
-  return sizes;
-}
-
-// In how many parts a stage may split axes: every such number divides the devices of some submesh. Ascending.
-std::vector<std::int64_t> part_counts(const HostGroup& hosts) {
-  std::set<std::int64_t> counts;
-  for (std::int64_t d = 1; d <= hosts.devices_per_host; ++d) counts.insert(d);
-  for (std::int64_t h = 1; h <= hosts.hosts; ++h)
-    for (const std::int64_t d : divisors(h * hosts.devices_per_host)) counts.insert(d);
-  return {counts.begin(), counts.end()};
-}
-
 // Any: the graph stands for every division of its micro-batches into several.
 enum class Micro { AsTheyAre, Any };
 
-// The device time of single ops on devices of one kind.
-class OpTimes {
- public:
-  OpTimes(const Graph& graph, const HostGroup& hosts, const CostModel& costs, Micro micro)
-      : graph_(graph), hosts_(hosts), costs_(costs), micro_(micro), counts_(part_counts(hosts)) {
-    for (const Op& op : graph.ops()) {
-      if (op.kind != OpKind::Contract) continue;
-      const OpWork whole = work(op, iteration_space(graph, op));
-      fuses_ = costs.as_one_product({&whole, &whole}, false).has_value();
-      break;
-    }
+// The least that devices of one kind together take for an op, over all splits.
+double least_of(const Op& op, OpParts& parts, Micro micro) {
+  const OpParts::Parts& of = parts.of(op);
+  double least = kInfinity;
+  for (const OpPart& part : of.all) {
+    // Parts of the samples take as long together on several devices as in turns on one.
+    const auto shares = micro == Micro::Any ? std::optional(of.samples / part.samples * part.parts)
+                                            : parts.devices(of, part, of.samples);
+    if (shares) least = std::min(least, static_cast<double>(*shares) * part.time);
   }
-
-  // The least that the devices together take, over all splits.
-  [[nodiscard]] double least(const Op& op) {
-    const IterationSpace space = iteration_space(graph_, op);
-    std::string key = work(op, space).signature + name_of(op.phase);
-    for (const IterationAxis& axis : space.axes) key += (axis.splittable ? '/' : '|') + axis.name;
-    const auto [known, is_new] = known_.try_emplace(std::move(key), kInfinity);
-    if (is_new) {
-      std::vector<std::int64_t> sizes = sizes_of(space);
-      try_splits(op, space, {0, 1, 1}, sizes, known->second);
-    }
-    return known->second;
-  }
-
- private:
-  struct Split {
-    std::size_t axis;                // the next to be split
-    std::int64_t devices, in_turns;  // the parts so far: on so many devices, and in so many micro-batches
-  };
-
-  [[nodiscard]] OpWork work(const Op& op, const IterationSpace& space) const {
-    return op_work(graph_, op, space, sizes_of(space));
-  }
-  void try_splits(const Op& op, const IterationSpace& space, const Split& split, std::vector<std::int64_t>& sizes,
-                  double& least) {
-    if (split.axis == space.axes.size()) {
-      least = std::min(
-          least, static_cast<double>(split.devices * split.in_turns) * time_of(op_work(graph_, op, space, sizes)));
-      return;
-    }
-    const IterationAxis& axis = space.axes[split.axis];
-    const auto with = [&](std::int64_t devices, std::int64_t in_turns) {
-      sizes[split.axis] = axis.size / (devices * in_turns);
-      try_splits(op, space, {split.axis + 1, split.devices * devices, split.in_turns * in_turns}, sizes, least);
-      sizes[split.axis] = axis.size;
-    };
-    if (micro_ == Micro::Any && axis.name == kBatch && op.phase != Phase::Update) {
-      // Parts of the samples take as long together on several devices as in turns on one.
-      for (const std::int64_t parts : divisors(axis.size)) with(1, parts);
-      return;
-    }
-    with(1, 1);
-    for (const std::int64_t parts : counts_) {
-      if (!axis.splittable || split.devices * parts > hosts_.devices()) break;
-      if (parts > 1 && axis.size % parts == 0) with(parts, 1);
-    }
-  }
-  // Software may compute several products as one, and their sum with them: then no rate is sure but the device's peak.
-  [[nodiscard]] double time_of(const OpWork& work) const {
-    const double time = costs_.compute(work).time.si();
-    if (!fuses_) return time;
-    if (work.kind == OpKind::Add) return 0.0;
-    if (work.kind != OpKind::Contract) return time;
-    const auto peak = hosts_.device.peak.find(name_of(work.dtype));
-    return peak == hosts_.device.peak.end() ? 0.0 : std::min(time, (work.flops / peak->second).si());
-  }
-
-  const Graph& graph_;
-  const HostGroup& hosts_;
-  const CostModel& costs_;
-  Micro micro_;
-  std::vector<std::int64_t> counts_;
-  bool fuses_ = false;
-  std::map<std::string, double> known_;  // by all that the splits and their times depend on
-};
+  return least;
+}
 
 Graph graph_of(const PlanRequest& request, std::int64_t microbatches) {
   TrainingOptions training = request.training_with(microbatches);
@@ -154,10 +74,10 @@ Seconds bound_of(const Graph& graph, const PlanRequest& request, const CostModel
   std::vector<std::vector<double>> times(groups);  // [group][op]
   std::vector<double> all(groups, 0.0);
   for (std::size_t g = 0; g < groups; ++g) {
-    OpTimes of(graph, request.cluster.groups[g], costs.on(static_cast<int>(g)), micro);
+    OpParts parts(graph, request.cluster.groups[g], costs.on(static_cast<int>(g)));
     for (const Op& op : graph.ops()) {
       const double runs = op.phase == Phase::Update ? 1.0 : static_cast<double>(graph.microbatches);
-      times[g].push_back(runs * of.least(op));
+      times[g].push_back(runs * least_of(op, parts, micro));
       all[g] += times[g].back();
     }
   }
@@ -191,11 +111,25 @@ bool scale_with_samples(const Graph& whole, const Graph& parts) {
   return true;
 }
 
+// For each of these numbers of micro-batches: of the graph, or multiples of its that differ from it in samples alone.
+Seconds bound_of(const Graph& graph, const std::vector<std::int64_t>& counts, const PlanRequest& request,
+                 const CostModel& costs) {
+  HeldBound bound(graph, request, costs);
+  Seconds least(kInfinity);
+  for (const std::int64_t count : counts) least = std::min(least, bound.at(count));
+  return least < Seconds(kInfinity) ? kRounding * least : Seconds(0.0);
+}
+
 }  // namespace
 
 Seconds work_bound(const PlanRequest& request, const CostModel& costs) {
+  const bool uniform = request.cluster.uniform();
+  const auto bound_as_it_is = [&](const Graph& graph) {
+    return uniform ? bound_of(graph, {graph.microbatches}, request, costs)
+                   : bound_of(graph, request, costs, Micro::AsTheyAre);
+  };
   if (const auto* given = std::get_if<std::int64_t>(&request.search.microbatches))
-    return bound_of(graph_of(request, *given), request, costs, Micro::AsTheyAre);
+    return bound_as_it_is(graph_of(request, *given));
   std::vector<std::int64_t> counts = divisors(request.training.batch);
   // The graph of the fewest micro-batches that may fit stands for those of more, where only their samples differ. Most
   // often that is one micro-batch; building a graph takes longer than all else here.
@@ -209,11 +143,10 @@ Seconds work_bound(const PlanRequest& request, const CostModel& costs) {
   const bool nested =
       std::all_of(counts.begin(), counts.end(), [&](auto count) { return count % counts.front() == 0; });
   if (nested && scale_with_samples(fewest, graph_of(request, counts.back())))
-    return bound_of(fewest, request, costs, Micro::Any);
+    return uniform ? bound_of(fewest, counts, request, costs) : bound_of(fewest, request, costs, Micro::Any);
   std::vector<Seconds> bounds(counts.size(), Seconds(0.0));
-  for_each_index(counts.size(), request.threads, [&](std::size_t i) {
-    bounds[i] = bound_of(graph_of(request, counts[i]), request, costs, Micro::AsTheyAre);
-  });
+  for_each_index(counts.size(), request.threads,
+                 [&](std::size_t i) { bounds[i] = bound_as_it_is(graph_of(request, counts[i])); });
   return *std::min_element(bounds.begin(), bounds.end());
 }
 

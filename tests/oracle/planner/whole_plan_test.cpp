@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/planner/search/work_bound.h"
 #include "tests/oracle/whole_plan_truth.h"
 
 namespace meshwright::whole_plan_test {
@@ -46,6 +47,11 @@ TEST(WholePlan, IsTheBestOfAllPipelines) {
     std::vector<TruePlan> truths;
     for (const auto& stages : *pipelines)
       if (auto truth = space.judge(stages)) truths.push_back(std::move(*truth));
+    const Seconds bound = work_bound(request, *costs);
+    for (const TruePlan& truth : truths)
+      if (space.fits(truth)) {
+        ASSERT_GE(truth.step, bound) << "of " << truth.stages.size() << " stages";
+      }
     std::sort(truths.begin(), truths.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
     const auto first = std::find_if(truths.begin(), truths.end(), [&](const auto& truth) { return space.fits(truth); });
     const bool any = first != truths.end();
