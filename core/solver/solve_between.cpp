@@ -63,13 +63,16 @@ std::vector<std::optional<Seconds>> BetweenSolver::costs() const {
 void BetweenSolver::plan() {
   planned_ = true;
   elimination::Structure structure = elimination::structure_of(given_);
+  const auto dependence = [&, of_a = structure.domain[a_], of_b = structure.domain[b_]](bool on_a, bool on_b) {
+    return Dependence{on_a, on_b, std::vector<Numbered>(on_a == on_b ? 1 : on_a ? of_a : of_b)};
+  };
   structure.domain[a_] = structure.domain[b_] = 1;
   const bool some_empty =
       std::any_of(given_.begin(), given_.end(), [](const Table& table) { return table.cost->empty(); });
   std::vector<std::shared_ptr<const elimination::Shape>> shapes;
   for (const Table& given : given_) {
     const bool on_a = given.shape->contains(a_), on_b = given.shape->contains(b_);
-    tables_.push_back({on_a, on_b, {}});
+    tables_.push_back(dependence(on_a, on_b));
     shapes.push_back(given.shape);
     if (!on_a && !on_b) continue;
     elimination::Shape fixed = *given.shape;
@@ -81,12 +84,12 @@ void BetweenSolver::plan() {
   by_elimination_ = steps_ != nullptr;
   if (!by_elimination_) return;
   for (const elimination::Step& step : steps_->steps) {
-    Dependence result;
+    bool on_a = false, on_b = false;
     for (const int source : step.sources) {
-      result.on_a = result.on_a || tables_[source].on_a;
-      result.on_b = result.on_b || tables_[source].on_b;
+      on_a = on_a || tables_[source].on_a;
+      on_b = on_b || tables_[source].on_b;
     }
-    tables_.push_back(std::move(result));
+    tables_.push_back(dependence(on_a, on_b));
   }
 }
 
@@ -109,22 +112,27 @@ elimination::Costs BetweenSolver::part(const Table& whole, int p, int q) const {
   return std::make_shared<const std::vector<double>>(std::move(found));
 }
 
-std::vector<BetweenSolver::Numbered> BetweenSolver::sources_of(const elimination::Step& step, int p, int q) {
-  std::vector<Numbered> sources;
-  for (const int source : step.sources) sources.push_back(costs_of(source, p, q));
-  return sources;
+BetweenSolver::Numbered& BetweenSolver::known_costs(int table, int p, int q) {
+  Dependence& known = tables_[table];
+  return known.costs[known.on_a == known.on_b ? 0 : static_cast<std::size_t>(known.on_a ? p : q)];
 }
 
 const BetweenSolver::Numbered& BetweenSolver::costs_of(int table, int p, int q) {
-  Dependence& known = tables_[table];
-  const auto [costs, is_new] = known.costs.try_emplace({known.on_a ? p : 0, known.on_b ? q : 0});
-  if (!is_new) return costs->second;
+  Numbered& known = known_costs(table, p, q);
+  if (known.cost != nullptr) return known;
   if (table >= steps_->given) {
     const elimination::Step& step = steps_->steps[table - steps_->given];
-    return costs->second = known_tables_->result(step, sources_of(step, p, q));
+    std::vector<const Numbered*> sources;
+    for (const int source : step.sources) sources.push_back(&costs_of(source, p, q));
+    return known = known_tables_->result(step, sources);
   }
   const Table& given = given_[table];
-  return costs->second = known_tables_->given(known.on_a || known.on_b ? part(given, p, q) : given.cost);
+  return known = known_tables_->given(tables_[table].on_a || tables_[table].on_b ? part(given, p, q) : given.cost);
+}
+
+void BetweenSolver::forget_pair() {
+  for (Dependence& table : tables_)
+    if (table.on_a && table.on_b) table.costs.front() = {};
 }
 
 std::optional<ShardingChoice> BetweenSolver::solve(int p, int q) {
@@ -138,17 +146,19 @@ std::optional<ShardingChoice> BetweenSolver::solve(int p, int q) {
   }
   for (std::size_t i = 0; i < steps_->steps.size(); ++i)
     if (steps_->steps[i].combination.shape->scope.empty() &&
-        costs_of(steps_->result_of(i), p, q).cost->front() == elimination::kForbidden)
+        costs_of(steps_->result_of(i), p, q).cost->front() == elimination::kForbidden) {
+      forget_pair();
       return std::nullopt;
+    }
   ShardingChoice choice{std::vector<int>(steps_->steps.size(), 0)};
+  std::vector<const double*> costs;
   for (auto step = steps_->steps.rbegin(); step != steps_->steps.rend(); ++step) {
-    std::vector<const double*> costs;
-    for (const Numbered& source : sources_of(*step, p, q)) costs.push_back(source.cost->data());
-    choice.strategy[step->combination.node] = elimination::best_strategy(step->combination, costs, choice);
+    costs.clear();
+    for (const int source : step->sources) costs.push_back(costs_of(source, p, q).cost->data());
+    choice.strategy[step->combination.node] =
+        elimination::best_strategy(step->combination, costs, choice, known_tables_->scratch());
   }
-  // Tables of both are of no use to another pair.
-  for (Dependence& table : tables_)
-    if (table.on_a && table.on_b) table.costs.clear();
+  forget_pair();
   choice.strategy[a_] = p;
   choice.strategy[b_] = q;
   return choice;

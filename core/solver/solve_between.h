@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -38,11 +37,12 @@ class BetweenSolver {
   // What a table, given or a step's result, depends on besides its shape, and its costs by that.
   struct Dependence {
     bool on_a = false, on_b = false;
-    std::map<std::pair<int, int>, Numbered> costs;  // by (p, q), 0 where it does not depend on it
+    std::vector<Numbered> costs;  // [strategy of the one that it depends on]; of both or neither: [0]
   };
   void plan();
+  [[nodiscard]] Numbered& known_costs(int table, int p, int q);
   [[nodiscard]] const Numbered& costs_of(int table, int p, int q);
-  [[nodiscard]] std::vector<Numbered> sources_of(const elimination::Step& step, int p, int q);
+  void forget_pair();  // tables of both are of no use to another pair
   [[nodiscard]] elimination::Costs part(const elimination::Table& whole, int p, int q) const;
 
   std::function<ShardingProblem()> problem_;

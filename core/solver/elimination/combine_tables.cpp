@@ -73,6 +73,15 @@ Combination::Source plan_source(const Combination& combination, std::shared_ptr<
   // Classes of the node's own cost, which `own` leaves out, need not be coarser ones of it.
   source.minimum = is_own_cost;
   if (is_own_cost) source.as_it_lies = source.as_it_lies && combination.own.tells_all_apart();
+  const auto add_offsets = [&](const Combination::Dimension& of_table, const Classes& finer) {
+    std::vector<std::size_t>& offsets = source.offsets.emplace_back();
+    for (const int first : finer.first) offsets.push_back(of_table.classes->of[first] * of_table.stride);
+  };
+  if (!source.as_it_lies && !source.minimum) {
+    add_offsets(source.own, combination.own);
+    for (const Combination::Dimension& other : source.others)
+      add_offsets(other, combination.shape->classes[other.place]);
+  }
   source.shape = std::move(of);
   return source;
 }
@@ -80,27 +89,31 @@ Combination::Source plan_source(const Combination& combination, std::shared_ptr<
 // A source's costs as the loops go along them: the eliminated node in front, every class of the result's nodes.
 void move(const Combination& combination, const Combination::Source& source, const double* cost,
           std::vector<double>& moved) {
-  moved.assign(source.size, kForbidden);
   if (source.minimum) {
+    moved.assign(source.size, kForbidden);
     for (int p = 0; p < combination.own.of.count(); ++p) {
       double& minimum = moved[combination.own.of[p]];
       minimum = std::min(minimum, cost[source.own.classes->of[p]]);
     }
     return;
   }
-  // [dimension][class as the loops count it]: where its first strategy is in the table.
-  std::vector<std::vector<std::size_t>> offsets;
-  const auto add_dimension = [&](const Combination::Dimension& dimension, const Classes& finer) {
-    std::vector<std::size_t>& own = offsets.emplace_back();
-    for (const int first : finer.first) own.push_back(dimension.classes->of[first] * dimension.stride);
-  };
-  add_dimension(source.own, combination.own);
-  for (const Combination::Dimension& other : source.others)
-    add_dimension(other, combination.shape->classes[other.place]);
+  moved.resize(source.size);
+  const std::vector<std::vector<std::size_t>>& offsets = source.offsets;
   const std::size_t last = offsets.size() - 1;
+  auto to = moved.begin();
+  // Nearly all tables are of one node or two.
+  if (last == 0) {
+    for (const std::size_t offset : offsets.front()) *to++ = cost[offset];
+    return;
+  }
+  if (last == 1) {
+    for (const std::size_t row : offsets.front())
+      for (const std::size_t offset : offsets.back()) *to++ = cost[row + offset];
+    return;
+  }
   // An odometer over all dimensions but the last, which is copied as a run.
   std::vector<std::size_t> position(last, 0);
-  for (auto to = moved.begin(); to != moved.end();) {
+  while (to != moved.end()) {
     const double* from = cost;
     for (std::size_t d = 0; d < last; ++d) from += offsets[d][position[d]];
     for (const std::size_t offset : offsets[last]) *to++ = from[offset];
@@ -270,11 +283,12 @@ bool combine(const Combination& combination, const std::vector<const double*>& c
   return true;
 }
 
-int best_strategy(const Combination& combination, const std::vector<const double*>& costs,
-                  const ShardingChoice& choice) {
+int best_strategy(const Combination& combination, const std::vector<const double*>& costs, const ShardingChoice& choice,
+                  Scratch& scratch) {
   const std::vector<int>& scope = combination.shape->scope;
   const auto strategy_of = [&](std::size_t place) { return choice.strategy[scope[place]]; };
-  std::vector<double> sum(combination.own.of.size(), 0.0);
+  std::vector<double>& sum = scratch.sum;
+  sum.assign(combination.own.of.size(), 0.0);
   for (std::size_t s = 0; s < costs.size(); ++s) add_costs(combination.sources[s], costs[s], strategy_of, sum.data());
   return static_cast<int>(std::min_element(sum.begin(), sum.end()) - sum.begin());
 }

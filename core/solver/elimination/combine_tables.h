@@ -35,6 +35,9 @@ struct Combination {
     bool spans_inner = false;         // the inner run is in this table, contiguous
     std::size_t size = 1, per_class;  // entries as the loops go over them: in all, and per class of `own`
     std::vector<std::size_t> stride;  // per outer dimension; 0: not in this table
+    // Unless as_it_lies: [dimension, the node's first][class as the loops count it] where its first strategy is in the
+    // table.
+    std::vector<std::vector<std::size_t>> offsets;
   };
   std::vector<Source> sources;
   [[nodiscard]] std::size_t entries() const;  // of the result
@@ -69,7 +72,7 @@ void combine_back(const Combination& combination, const std::vector<const double
 
 // The strategy of the node that is best beside a choice of the other nodes in the sources; of equals the first.
 [[nodiscard]] int best_strategy(const Combination& combination, const std::vector<const double*>& costs,
-                                const ShardingChoice& choice);
+                                const ShardingChoice& choice, Scratch& scratch);
 
 // Adds what a source costs beside a choice: to `sum`, [strategy of the node]. `strategy_of` gives the strategy of a
 // node by its place in the result's scope.

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/solver/elimination/number_hash.h"
+
 namespace meshwright::elimination {
 
 namespace {
@@ -22,6 +24,15 @@ std::vector<int> scope_with(const std::vector<int>& scope, const Shape& shape, i
   std::set_union(scope.begin(), scope.end(), shape.scope.begin(), shape.scope.end(), std::back_inserter(joined));
   std::erase(joined, node);
   return joined;
+}
+
+std::size_t hash_of(const std::vector<std::shared_ptr<const Shape>>& given) {
+  NumberHash hash;
+  for (const auto& shape : given) {
+    hash.add(shape->scope);
+    for (const Classes& classes : shape->classes) hash.add(classes.of);
+  }
+  return hash.value();
 }
 
 double entries(const Domain& domain, const std::vector<int>& scope) {
@@ -93,6 +104,18 @@ Steps plan_steps(const Domain& domain, std::vector<std::shared_ptr<const Shape>>
   return steps;
 }
 
+std::size_t KnownSteps::Hash::operator()(const Key& key) const {
+  NumberHash hash;
+  hash.add(key.first.domain);
+  hash.add(static_cast<std::int64_t>(key.first.edges.size()));
+  for (const auto& [from, to] : key.first.edges) {
+    hash.add(from);
+    hash.add(to);
+  }
+  hash.add(key.second);
+  return hash.value();
+}
+
 // Nothing is searched or planned under the lock, as it takes long: two threads that ask for the same find the same.
 std::shared_ptr<const Steps> KnownSteps::find(const Structure& structure,
                                               const std::vector<std::shared_ptr<const Shape>>& given,
@@ -102,25 +125,31 @@ std::shared_ptr<const Steps> KnownSteps::find(const Structure& structure,
            std::equal(given.begin(), given.end(), steps->shapes.begin(),
                       [](const auto& a, const auto& b) { return a == b || *a == *b; });
   };
-  const std::pair key(structure, kept);
-  std::optional<Known> known;
+  const Key key(structure, kept);
+  const std::size_t hash = hash_of(given);
+  const Known* known = nullptr;  // stays where it is, and its order as it is
+  std::vector<std::shared_ptr<const Steps>> alike;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = known_.find(key); found != known_.end()) known = found->second;
+    if (const auto found = known_.find(key); found != known_.end()) {
+      known = &found->second;
+      const auto [begin, end] = known->steps.equal_range(hash);
+      for (auto steps = begin; steps != end; ++steps) alike.push_back(steps->second);
+    }
   }
-  if (!known) {
-    known = Known{find_order(structure, search_for_models(), kept), {}};
+  if (known == nullptr) {
+    Known made{find_order(structure, search_for_models(), kept), {}};
     const std::lock_guard lock(mutex_);
-    known_.emplace(key, *known);
+    known = &known_.emplace(key, std::move(made)).first->second;
   }
   if (!known->order) return nullptr;
-  const auto same = std::find_if(known->steps.begin(), known->steps.end(), are_given);
-  if (same != known->steps.end()) return *same;
+  const auto same = std::find_if(alike.begin(), alike.end(), are_given);
+  if (same != alike.end()) return *same;
   auto made = std::make_shared<Steps>(plan_steps(structure.domain, given, known->order->nodes));
   const std::lock_guard lock(mutex_);
   number_kinds(*made);
-  std::vector<std::shared_ptr<const Steps>>& all = known_.at(key).steps;
-  if (all.size() < kMaxSteps) all.push_back(made);
+  auto& all = known_.at(key).steps;
+  if (all.size() < kMaxSteps) all.emplace(hash, made);
   return made;
 }
 

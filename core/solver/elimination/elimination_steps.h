@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/solver/elimination/combine_tables.h"
@@ -46,16 +48,21 @@ class KnownSteps {
   [[nodiscard]] std::size_t searched() const;  // structures for which an order was looked for
 
  private:
+  using Key = std::pair<Structure, std::vector<int>>;  // (structure, kept)
+  struct Hash {
+    std::size_t operator()(const Key& key) const;
+  };
   struct Known {
     std::optional<EliminationOrder> order;
-    std::vector<std::shared_ptr<const Steps>> steps;  // of given tables that differ in their classes
+    // Of given tables that differ in their classes, by a hash of these.
+    std::unordered_multimap<std::size_t, std::shared_ptr<const Steps>> steps;
   };
-  static constexpr std::size_t kMaxSteps = 16;  // that are kept of one structure
-  void number_kinds(Steps& steps);              // REQUIRES: the lock is held
+  static constexpr std::size_t kMaxSteps = 256;  // that are kept of one structure
+  void number_kinds(Steps& steps);               // REQUIRES: the lock is held
 
   mutable std::mutex mutex_;
   std::map<std::vector<int>, int> classes_, kinds_;  // strategies' classes, and steps, by what tells them apart
-  std::map<std::pair<Structure, std::vector<int>>, Known> known_;  // (structure, kept)
+  std::unordered_map<Key, Known, Hash> known_;
 };
 
 }  // namespace meshwright::elimination

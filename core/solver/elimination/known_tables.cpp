@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "core/solver/elimination/number_hash.h"
+
 namespace meshwright::elimination {
 
 KnownTables::Numbered KnownTables::given(const Costs& cost) {
@@ -14,20 +16,25 @@ KnownTables::Numbered KnownTables::given(const Costs& cost) {
   return shared->second = known->second;
 }
 
-KnownTables::Numbered KnownTables::result(const Step& step, const std::vector<Numbered>& sources) {
-  std::pair<int, std::vector<int>> key(step.kind, {});
-  key.second.reserve(sources.size());
-  for (const Numbered& source : sources) key.second.push_back(source.number);
-  if (const auto known = results_.find(key); known != results_.end()) return known->second;
-  std::vector<const double*> costs;
-  for (const Numbered& source : sources) costs.push_back(source.cost->data());
+std::size_t KnownTables::Hash::operator()(const std::vector<int>& numbers) const {
+  NumberHash hash;
+  hash.add(numbers);
+  return hash.value();
+}
+
+KnownTables::Numbered KnownTables::result(const Step& step, const std::vector<const Numbered*>& sources) {
+  key_.assign(1, step.kind);
+  for (const Numbered* source : sources) key_.push_back(source->number);
+  if (const auto known = results_.find(key_); known != results_.end()) return known->second;
+  costs_.clear();
+  for (const Numbered* source : sources) costs_.push_back(source->cost->data());
   auto cost = std::make_shared<std::vector<double>>(step.combination.entries());
-  (void)combine(step.combination, costs, cost->data(), scratch_);
+  (void)combine(step.combination, costs_, cost->data(), scratch_);
   ++combined_;
   const Numbered made{numbers_++, std::move(cost)};
   if (made.cost->size() <= kMaxEntries && total_ + made.cost->size() <= kMaxTotal) {
     total_ += made.cost->size();
-    results_.emplace(std::move(key), made);
+    results_.emplace(key_, made);
   }
   return made;
 }

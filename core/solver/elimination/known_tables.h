@@ -3,7 +3,7 @@
 // layers: what was made once of equal tables in the same way is not made again. The costs are the same to the bit.
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -24,17 +24,24 @@ class KnownTables {
   // The number of a table that no step made.
   [[nodiscard]] Numbered given(const Costs& cost);
   // The result of a step. REQUIRES: the steps of all calls are of one KnownSteps.
-  [[nodiscard]] Numbered result(const Step& step, const std::vector<Numbered>& sources);
+  [[nodiscard]] Numbered result(const Step& step, const std::vector<const Numbered*>& sources);
 
   [[nodiscard]] std::size_t combined() const { return combined_; }  // results that were computed
+  // Memory for the caller between two calls of `result`.
+  [[nodiscard]] Scratch& scratch() { return scratch_; }
 
  private:
   // Larger results, and those beyond the total, are computed again where they are needed again.
   static constexpr std::size_t kMaxEntries = 1u << 16, kMaxTotal = 1u << 23;
 
-  std::unordered_map<Costs, Numbered> shared_;                    // given tables, by where their costs are
-  std::unordered_map<std::string_view, Numbered> given_;          // by their costs' bytes
-  std::map<std::pair<int, std::vector<int>>, Numbered> results_;  // by the step's kind and the sources' numbers
+  std::unordered_map<Costs, Numbered> shared_;            // given tables, by where their costs are
+  std::unordered_map<std::string_view, Numbered> given_;  // by their costs' bytes
+  struct Hash {
+    std::size_t operator()(const std::vector<int>& numbers) const;
+  };
+  std::unordered_map<std::vector<int>, Numbered, Hash> results_;  // by the step's kind and the sources' numbers
+  std::vector<int> key_;
+  std::vector<const double*> costs_;
   std::size_t total_ = 0, combined_ = 0;
   int numbers_ = 0;
   Scratch scratch_;

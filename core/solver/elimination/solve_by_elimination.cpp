@@ -23,9 +23,11 @@ class FinishedElimination {
                       KnownTables& known)
       : steps_(std::move(steps)) {
     for (const Table& table : given) tables_.push_back(known.given(table.cost));
+    tables_.reserve(given.size() + steps_->steps.size());
+    std::vector<const KnownTables::Numbered*> sources;
     for (const elimination::Step& step : steps_->steps) {
-      std::vector<KnownTables::Numbered> sources;
-      for (const int table : step.sources) sources.push_back(tables_[table]);
+      sources.clear();
+      for (const int table : step.sources) sources.push_back(&tables_[table]);
       tables_.push_back(known.result(step, sources));
       // A result without nodes is the minimum over one connected component.
       if (step.combination.shape->scope.empty()) constant_ += tables_.back().cost->front();
@@ -37,10 +39,12 @@ class FinishedElimination {
 
   // A choice that attains constant(). REQUIRES: all nodes are eliminated and constant() is finite.
   [[nodiscard]] ShardingChoice choice() const {
+    elimination::Scratch scratch;
     // In reverse order every node of a step's scope is chosen before the step's own node.
     ShardingChoice choice{std::vector<int>(steps_->steps.size(), 0)};
     for (auto step = steps_->steps.rbegin(); step != steps_->steps.rend(); ++step)
-      choice.strategy[step->combination.node] = elimination::best_strategy(step->combination, costs_of(*step), choice);
+      choice.strategy[step->combination.node] =
+          elimination::best_strategy(step->combination, costs_of(*step), choice, scratch);
     return choice;
   }
 
