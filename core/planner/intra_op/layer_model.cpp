@@ -54,6 +54,7 @@ Seconds ReshardingCosts::operator()(const Tensor& tensor, const ShardingSpec& fr
 LayerModel::LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
                        ReshardingCosts& resharding, const IntraOpRules& rules, Cache* cache) {
   Cache own;
+  own.names = true;
   Builder(*this, structure, layer, mesh, costs, resharding, rules, cache == nullptr ? own : *cache).build();
 }
 

@@ -45,7 +45,7 @@ struct OpStrategy {
 class LayerModel {
  public:
   // What models on one mesh under the same rules share: the costs of ops that differ in names alone are computed once
-  // (layer_model_builder.h).
+  // (layer_model_builder.h). Such models have no names for their strategies.
   class Cache;
   LayerModel(const StepStructure& structure, int layer, const LogicalMesh& mesh, const CostModel& costs,
              ReshardingCosts& resharding, const IntraOpRules& rules, Cache* cache = nullptr);

@@ -47,12 +47,12 @@ void LayerModel::Builder::add_in() {
     std::string name;
     for (std::size_t t = 0; t < state.size(); ++t) {
       const Tensor& tensor = graph_.tensor(model_.in_.tensors[t]);
-      name += state[t].to_text() + " ";
+      if (cache_.names) name += state[t].to_text() + " ";
       if (saved_in_this_layer(tensor.id)) keep_saved(local_bytes(tensor, state[t], mesh_), cost);
       // The border is node 0.
       made_by_[tensor.id] = 0;
     }
-    costs.names.push_back(name);
+    if (cache_.names) costs.names.push_back(name);
     costs.by_strategy.push_back(cost);
   }
   model_.in_node_ = 0;
@@ -253,6 +253,7 @@ LayerModel::Cache::Op LayerModel::Builder::make_op(const Op& op) {
   for (const OpStrategy& strategy : found.op) {
     if (!split || split->axes != strategy.axes) split = split_cost(group, strategy.axes);
     costs.by_strategy.push_back(op_cost(group, strategy, *split));
+    if (!cache_.names) continue;
     std::string name;
     for (const auto& [axis, mask] : axes_by_name(space, strategy.axes))
       name += fmt::format("{}/{} ", axis, ShardingSpec{{mask}, 0}.to_text().substr(1));
@@ -373,6 +374,7 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
   Costs costs;
   for (const ParameterSharding& sharding : found.parameter) {
     costs.by_strategy.push_back(parameter_cost(group, parameter, sharding));
+    if (!cache_.names) continue;
     costs.names.push_back(sharding.weight.to_text() +
                           (sharding.state == sharding.weight ? "" : "/" + sharding.state.to_text()) +
                           (sharding.eager ? " eager" : ""));
@@ -401,10 +403,11 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
 void LayerModel::Builder::add_out() {
   Costs costs;
   for (const auto& state : model_.out_.states) {
+    costs.by_strategy.emplace_back();
+    if (!cache_.names) continue;
     std::string name;
     for (const ShardingSpec& spec : state) name += spec.to_text() + " ";
     costs.names.push_back(name);
-    costs.by_strategy.emplace_back();
   }
   const int self = static_cast<int>(model_.nodes_.size());
   std::set<int> makers;

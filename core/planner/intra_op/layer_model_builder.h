@@ -17,6 +17,8 @@ namespace meshwright {
 // others, in one layer and between layers.
 class LayerModel::Cache {
  public:
+  // Without names problems have no texts, and strategy_text may not be asked for.
+  bool names = false;
   struct Parameter {
     std::shared_ptr<const Strategies> strategies;
     std::shared_ptr<const Costs> costs;

@@ -124,7 +124,7 @@ LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
   found.fan_out = possible_fan_outs(made.values, readers);
   Costs costs;
   for (const FanOut& fan_out : found.fan_out) {
-    costs.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
+    if (cache_.names) costs.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
     costs.by_strategy.push_back(sum_cost(group, fan_out.gradient));
   }
   const Classes fan_outs(found.fan_out);

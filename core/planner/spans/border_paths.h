@@ -26,6 +26,11 @@ class BorderPaths {
   explicit BorderPaths(StateCosts start) : start_(std::move(start)) {}
   // Adds a layer behind the ones so far.
   void extend(const CostMatrix& matrix, std::size_t out_states);
+  // Drops all layers but the first `length`.
+  void shorten(std::size_t length) {
+    best_.resize(length);
+    from_.resize(length);
+  }
 
   // The least costs of reaching each state after the layer at `position`, or after the last one.
   [[nodiscard]] const StateCosts& costs_after(std::size_t position) const { return best_[position]; }

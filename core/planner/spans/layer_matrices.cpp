@@ -28,7 +28,7 @@ LayerMatrices::Cheapest LayerMatrices::find_cheapest(int price, int of_class, Va
   if (variants == Variants::Cheapest) wanted = useful_variants(price, of_class);
   for (const int variant : wanted) {
     const CostMatrix costs = solver_.costs(price, of_class, variant);
-    if (variants == Variants::All) variant_matrices_[{price, of_class, variant}] = costs;
+    variant_matrices_[{price, of_class, variant}] = costs;
     best.costs.resize(costs.size());
     best.variant.resize(costs.size());
     for (std::size_t i = 0; i < costs.size(); ++i) {
@@ -62,6 +62,18 @@ void LayerMatrices::add_way(int price, int way) {
   }
 }
 
-void LayerMatrices::drop_last() { matrices_.pop_back(); }
+void LayerMatrices::know_way(int price, int way) {
+  for (int of_class = 0; of_class < layers_.classes(); ++of_class) {
+    const int variant = layers_.variant_of_class(of_class, way);
+    const auto [known, is_new] = variant_matrices_.try_emplace({price, of_class, variant});
+    if (is_new) known->second = solver_.costs(price, of_class, variant);
+  }
+}
+
+void LayerMatrices::drop_last() {
+  matrices_.pop_back();
+  // The next price gets the same number.
+  std::erase_if(variant_matrices_, [&](const auto& known) { return known.first[0] == matrices_.count(); });
+}
 
 }  // namespace meshwright

@@ -14,7 +14,7 @@ namespace meshwright {
 
 class LayerMatrices {
  public:
-  // Cheapest: only variants that can win somewhere are solved, and matrices of single variants are not kept.
+  // Cheapest: only variants that can win somewhere are solved.
   enum class Variants { Cheapest, All };
 
   // REQUIRES: both outlive this.
@@ -25,6 +25,8 @@ class LayerMatrices {
   // The same where each class has only the variant that stands for this way (LayerClasses::variant_of): it is the
   // cheapest.
   void add_way(int price, int way);
+  // The matrices of this way's variants are known from now on, at a price that was added for all ways.
+  void know_way(int price, int way);
   void drop_last();
 
   [[nodiscard]] const CostMatrix& cheapest(int price, int layer) const {
@@ -33,7 +35,7 @@ class LayerMatrices {
   [[nodiscard]] int cheapest_variant(int price, int layer, int in, int out) const {
     return matrices_[price][layers_.class_of(layer)].variant[in * layers_.out_states(layer) + out];
   }
-  // REQUIRES: added with Variants::All.
+  // REQUIRES: added with Variants::All, or know_way of a way that the variant stands for.
   [[nodiscard]] const CostMatrix& of_variant(int price, int layer, int variant) const {
     return variant_matrices_.at({price, layers_.class_of(layer), variant});
   }

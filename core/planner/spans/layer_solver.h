@@ -8,10 +8,12 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "core/planner/spans/layer_classes.h"
 #include "core/planner/spans/span_budget.h"
+#include "core/solver/elimination/number_hash.h"
 #include "core/solver/solve_between.h"
 
 namespace meshwright {
@@ -72,9 +74,16 @@ class LayerSolver {
     LayerModel::WeightedCosts costs;
     BetweenSolver::KnownTables tables = std::make_shared<elimination::KnownTables>();
   };
-  IndexedVector<int, Shared> shared_;                      // [price]
-  std::map<std::array<int, 3>, Problem> problems_;         // (price, class, variant)
-  std::map<std::array<int, 5>, LayerSolution> solutions_;  // (price, class, variant, in, out)
+  IndexedVector<int, Shared> shared_;               // [price]
+  std::map<std::array<int, 3>, Problem> problems_;  // (price, class, variant)
+  struct Hash {
+    std::size_t operator()(const std::array<int, 5>& key) const {
+      elimination::NumberHash hash;
+      hash.add(key);
+      return hash.value();
+    }
+  };
+  std::unordered_map<std::array<int, 5>, LayerSolution, Hash> solutions_;  // (price, class, variant, in, out)
   bool closed_ = false;
 };
 

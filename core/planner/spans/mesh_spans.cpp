@@ -114,13 +114,25 @@ struct MeshSpans::State {
         price, levels_.has(number) ? LayerMatrices::Variants::All : LayerMatrices::Variants::Cheapest)});
   }
 
+  struct Options {
+    std::vector<SpanOption> options;
+    IndexedVector<int, SpanCostTable> costs;  // [option]
+    void add(Options more) {
+      options.insert(options.end(), more.options.begin(), more.options.end());
+      for (SpanCostTable& of : more.costs) costs.push_back(std::move(of));
+    }
+  };
+  void add_option(const SpanOption& option, Options& to) {
+    to.options.push_back(option);
+    to.costs.push_back(cost_table(option));
+  }
+
   // The sharding of every span at the prices that a search with this way alone would have: in units of its own time.
-  void add_way(int way, IndexedVector<int, SpanCostTable>& costs, std::vector<SpanOption>& options) {
+  void add_way(int way, Options& to) {
     const Seconds whole = levels_.min_time(way);
     for (std::size_t p = 1; p < kMemoryPrices.size(); ++p) {
       const double price = kMemoryPrices[p] * whole.si() / budget_.usable_memory.si();
-      options.push_back({solver_.add_price_of_way(price, way), std::nullopt, way});
-      costs.push_back(cost_table(options.back()));
+      add_option({solver_.add_price_of_way(price, way), std::nullopt, way}, to);
       solver_.forget_problems();
     }
   }
@@ -151,35 +163,35 @@ struct MeshSpans::State {
 
   // Every span at every price; the options of recompute levels follow those of the prices.
   void solve_spans(std::optional<double> max_in_flight) {
-    add_costs(options_.front());
+    costs_.push_back(cost_table(options_.front()));
     if (has_room(max_in_flight)) return;
-    std::vector<SpanOption> levels = levels_.options(0);
-    IndexedVector<int, SpanCostTable> level_costs = costs_of(levels);
-    const Seconds whole = min_time(0, layers_.layers() - 1);
+    Options levels;
+    for (const SpanOption& level : levels_.options(0)) add_option(level, levels);
+    solver_.forget_problems();  // what plans need of them is solved
     // One device has nothing to trade but what it recomputes, which levels offer.
-    for (std::size_t p = 1; p < kMemoryPrices.size() && mesh_.devices() > 1; ++p) {
-      add_price(kMemoryPrices[p] * whole.si() / budget_.usable_memory.si());
-      add_costs(options_.back());
-      const std::vector<SpanOption> own = levels_.options(options_.back().price);
-      for (SpanCostTable& costs : costs_of(own)) level_costs.push_back(std::move(costs));
-      levels.insert(levels.end(), own.begin(), own.end());
+    if (mesh_.devices() > 1) {
+      const Seconds whole = min_time(0, layers_.layers() - 1);
+      // A way that takes as long as all of them has the same prices: its problems are at hand there.
+      std::vector<int> alike, others;
+      for (int way = 0; way < ways_ && layers_.has_variants(); ++way)
+        (levels_.min_time(way) == whole ? alike : others).push_back(way);
+      std::vector<Options> of_way(static_cast<std::size_t>(ways_));
+      for (std::size_t p = 1; p < kMemoryPrices.size(); ++p) {
+        add_price(kMemoryPrices[p] * whole.si() / budget_.usable_memory.si());
+        costs_.push_back(cost_table(options_.back()));
+        const int price = options_.back().price;
+        for (const SpanOption& level : levels_.options(price)) add_option(level, levels);
+        for (const int way : alike) {
+          solver_.know_way(price, way);
+          add_option({price, std::nullopt, way, true}, of_way[static_cast<std::size_t>(way)]);
+        }
+        solver_.forget_problems();
+      }
+      for (const int way : others) add_way(way, of_way[static_cast<std::size_t>(way)]);
+      for (Options& own : of_way) levels.add(std::move(own));
     }
-    for (int way = 0; way < ways_ && layers_.has_variants() && mesh_.devices() > 1; ++way)
-      add_way(way, level_costs, levels);
-    for (const SpanOption& level : levels) options_.push_back(level);
-    for (SpanCostTable& costs : level_costs) costs_.push_back(std::move(costs));
-  }
-
-  void add_costs(const SpanOption& option) {
-    costs_.push_back(cost_table(option));
-    if (!levels_.has(option.price)) solver_.forget_problems();  // what plans need of them is solved
-  }
-
-  [[nodiscard]] IndexedVector<int, SpanCostTable> costs_of(const std::vector<SpanOption>& levels) {
-    IndexedVector<int, SpanCostTable> found;
-    for (const SpanOption& level : levels) found.push_back(cost_table(level));
-    if (!levels.empty()) solver_.forget_problems();
-    return found;
+    for (const SpanOption& level : levels.options) options_.push_back(level);
+    for (SpanCostTable& costs : levels.costs) costs_.push_back(std::move(costs));
   }
 
   // Spans that equal others have their costs.

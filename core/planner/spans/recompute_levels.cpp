@@ -36,8 +36,11 @@ Seconds RecomputeLevels::min_time(int way) const {
 // Bytes saved per second that the last way costs a layer beyond the one before it, between the border states that suit
 // the latter best; nullopt where both are the same variant.
 std::optional<double> RecomputeLevels::bytes_per_second(int price, int layer) {
+  const std::pair key(price, layers_.class_of(layer));
+  // Plans are read off by several threads, when all classes are known.
+  if (const auto known = values_.find(key); known != values_.end()) return known->second;
   const int more = layers_.variant_of(layer, ways_ - 1), less = layers_.variant_of(layer, ways_ - 2);
-  if (more == less) return std::nullopt;
+  if (more == less) return values_.emplace(key, std::nullopt).first->second;
   const int best = cheapest_state(solver_.matrices().of_variant(price, layer, less));
   MW_CHECK(best >= 0, "layer {} has no sharding", layer);
   const int outs = static_cast<int>(layers_.out_states(layer));
@@ -45,11 +48,14 @@ std::optional<double> RecomputeLevels::bytes_per_second(int price, int layer) {
   const StepCost& kept = solver_.solve(price, layer, states, less).cost;
   const StepCost& recomputed = solver_.solve(price, layer, states, more).cost;
   const Seconds extra = budget_.time_of(recomputed) - budget_.time_of(kept);
-  return (kept.saved - recomputed.saved) / Bytes(1.0) / std::max(extra.si(), 1e-12);
+  const double value = (kept.saved - recomputed.saved) / Bytes(1.0) / std::max(extra.si(), 1e-12);
+  return values_.emplace(key, value).first->second;
 }
 
 SpanVariants RecomputeLevels::variants(const SpanOption& option, int first, int last) {
   SpanVariants found;
+  if (option.shared_price)
+    for (int layer = first; layer <= last; ++layer) found.push_back(layers_.variant_of(layer, *option.way));
   if (!option.level) return found;
   // In a mixture: the way of the layers that it leaves alone.
   const int way = std::min(*option.level, is_mixture(option) ? ways_ - 2 : ways_ - 1);
@@ -69,15 +75,17 @@ std::vector<StepCost> RecomputeLevels::costs_from(const SpanOption& option, int 
   const int end = layers_.layers();
   std::vector<StepCost> costs;
   if (first + known == end) return costs;
-  // Paths to all ends begin alike, unless the layers that a mixture changes depend on the end.
-  std::optional<BorderPaths> shared;
-  if (!is_mixture(option))
-    shared = solver_.paths(option.price, first, end - 1, SpanSolver::Entering::Paid, variants(option, first, end - 1));
+  // Paths to all ends begin alike, until the layers that a mixture changes depend on the end.
+  BorderPaths paths = solver_.paths(option.price, first, first - 1);
+  SpanTotals totals(solver_, option.price, first);
+  SpanVariants before;  // of the paths
   for (int last = first + known; last < end; ++last) {
-    const SpanVariants chosen = variants(option, first, last);
-    costs.push_back(solver_.cost(shared ? solver_.sharding(option.price, *shared, first, last, chosen)
-                                        : solver_.sharding(option.price, first, last, chosen),
-                                 first));
+    SpanVariants chosen = variants(option, first, last);
+    const auto apart = std::mismatch(before.begin(), before.end(), chosen.begin(), chosen.end()).first;
+    if (!chosen.empty()) paths.shorten(static_cast<std::size_t>(apart - before.begin()));
+    solver_.extend(paths, option.price, first, last, chosen);
+    costs.push_back(totals.cost(paths.trace(paths.layers()), chosen));
+    before = std::move(chosen);
   }
   return costs;
 }

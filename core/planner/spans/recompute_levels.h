@@ -9,7 +9,9 @@
 // shardings of a search over one.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/planner/spans/span_solver.h"
@@ -21,6 +23,7 @@ struct SpanOption {
   int price;
   std::optional<int> level = std::nullopt;
   std::optional<int> way = std::nullopt;  // the price is of this way alone (LayerMatrices::add_way)
+  bool shared_price = false;              // `way`: the price is one of all ways (LayerMatrices::know_way)
 };
 
 class RecomputeLevels {
@@ -52,6 +55,7 @@ class RecomputeLevels {
   const SpanBudget& budget_;
   int ways_;
   SpanSolver& solver_;
+  std::map<std::pair<int, int>, std::optional<double>> values_;  // bytes_per_second by price and class
 };
 
 }  // namespace meshwright

@@ -49,11 +49,15 @@ StateCosts SpanSolver::receive_costs(int first) const {
 BorderPaths SpanSolver::paths(int price, int first, int last, Entering entering, const SpanVariants& variants) const {
   BorderPaths found(entering == Entering::Paid ? receive_costs(first)
                                                : StateCosts(layers_.in_states(first), Seconds(0)));
-  for (int layer = first; layer <= last; ++layer)
-    found.extend(variants.empty() ? matrices_.cheapest(price, layer)
+  extend(found, price, first, last, variants);
+  return found;
+}
+
+void SpanSolver::extend(BorderPaths& paths, int price, int first, int last, const SpanVariants& variants) const {
+  for (int layer = first + static_cast<int>(paths.layers()); layer <= last; ++layer)
+    paths.extend(variants.empty() ? matrices_.cheapest(price, layer)
                                   : matrices_.of_variant(price, layer, variants[layer - first]),
                  layers_.out_states(layer));
-  return found;
 }
 
 SpanSharding SpanSolver::sharding(int price, const BorderPaths& paths, int first, int last,
@@ -67,22 +71,40 @@ SpanSharding SpanSolver::sharding(int price, const BorderPaths& paths, int first
   return found;
 }
 
-StepCost SpanSolver::cost(const SpanSharding& sharding, int first) const {
-  StepCost total;
-  int block = -1;       // the last one seen
-  Bytes recomputed(0);  // of it, so far
-  for (std::size_t l = 0; l < sharding.layers.size(); ++l) {
-    const LayerSolution& layer = *sharding.layers[l];
-    total += layer.cost;
-    const std::vector<int>& blocks = layers_.blocks(first + static_cast<int>(l));
-    for (std::size_t b = 0; b < blocks.size(); ++b) {
-      // A block may go on in the next layer: all of it is recomputed at once.
-      recomputed = layer.recomputed[b] + (blocks[b] == block ? recomputed : Bytes(0));
-      block = blocks[b];
-      total.recomputed_at_once = std::max(total.recomputed_at_once, recomputed);
-    }
+void SpanSolver::add(Total& total, const LayerSolution& layer, int at) const {
+  total.cost += layer.cost;
+  const std::vector<int>& blocks = layers_.blocks(at);
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    // A block may go on in the next layer: all of it is recomputed at once.
+    total.recomputed = layer.recomputed[b] + (blocks[b] == total.block ? total.recomputed : Bytes(0));
+    total.block = blocks[b];
+    total.cost.recomputed_at_once = std::max(total.cost.recomputed_at_once, total.recomputed);
   }
-  return total;
+}
+
+StepCost SpanSolver::cost(const SpanSharding& sharding, int first) const {
+  Total total;
+  for (std::size_t l = 0; l < sharding.layers.size(); ++l) add(total, *sharding.layers[l], first + static_cast<int>(l));
+  return total.cost;
+}
+
+const StepCost& SpanTotals::cost(const std::vector<InOutStates>& states, const SpanVariants& variants) {
+  const auto variant = [&](std::size_t l) { return variants.empty() ? -1 : variants[l]; };
+  std::size_t known = 0;
+  while (known < std::min(layers_.size(), states.size()) && layers_[known].states == states[known] &&
+         layers_[known].variant == variant(known))
+    ++known;
+  layers_.resize(known);
+  for (std::size_t l = known; l < states.size(); ++l) {
+    const int at = first_ + static_cast<int>(l);
+    Layer next{states[l], variant(l), l == 0 ? SpanSolver::Total{} : layers_.back().total};
+    solver_.add(
+        next.total,
+        next.variant < 0 ? solver_.solve(price_, at, states[l]) : solver_.solve(price_, at, states[l], next.variant),
+        at);
+    layers_.push_back(next);
+  }
+  return layers_.back().total.cost;
 }
 
 }  // namespace meshwright

@@ -30,6 +30,8 @@ class SpanSolver {
   int add_price(double memory_price, LayerMatrices::Variants variants, std::optional<Bytes> max_working = std::nullopt);
   // The same with each layer recomputed in this one of the ways (LayerClasses::make) alone.
   int add_price_of_way(double memory_price, int way);
+  // At a price that was added for all ways, paths may ask for this way's variants.
+  void know_way(int price, int way) { matrices_.know_way(price, way); }
   void drop_last_price();
   [[nodiscard]] double memory_price(int price) const { return solver_.memory_price(price); }
   [[nodiscard]] const LayerMatrices& matrices() const { return matrices_; }
@@ -38,6 +40,8 @@ class SpanSolver {
   enum class Entering { Free, Paid };
   [[nodiscard]] BorderPaths paths(int price, int first, int last, Entering entering = Entering::Paid,
                                   const SpanVariants& variants = {}) const;
+  // Adds the layers up to `last` to paths that begin with layer `first`.
+  void extend(BorderPaths& paths, int price, int first, int last, const SpanVariants& variants = {}) const;
   // The sharding on the cheapest of `paths`, which begin at `first`, through layers first..last.
   [[nodiscard]] SpanSharding sharding(int price, const BorderPaths& paths, int first, int last,
                                       const SpanVariants& variants = {});
@@ -45,6 +49,12 @@ class SpanSolver {
     return sharding(price, paths(price, first, last, Entering::Paid, variants), first, last, variants);
   }
   // The layers' costs added up. A block's recomputed bytes are in memory together, also where it spans layers.
+  struct Total {
+    StepCost cost;
+    int block = -1;       // the last one seen
+    Bytes recomputed{0};  // of it, so far
+  };
+  void add(Total& total, const LayerSolution& layer, int at) const;
   [[nodiscard]] StepCost cost(const SpanSharding& sharding, int first) const;
 
   // One layer between border states, with its cheapest variant or the given one.
@@ -68,6 +78,26 @@ class SpanSolver {
   const LayerClasses& layers_;
   LayerSolver solver_;
   LayerMatrices matrices_;
+};
+
+// The costs of spans that begin with one layer, asked for one after the other: the layers that a span shares with the
+// one before are not added up again. The same sums as SpanSolver::cost, to the last bit.
+class SpanTotals {
+ public:
+  // REQUIRES: the solver outlives this.
+  SpanTotals(SpanSolver& solver, int price, int first) : solver_(solver), price_(price), first_(first) {}
+  // `states` and `variants` as of SpanSharding and SpanSolver::sharding.
+  [[nodiscard]] const StepCost& cost(const std::vector<InOutStates>& states, const SpanVariants& variants);
+
+ private:
+  struct Layer {
+    InOutStates states;
+    int variant;  // -1: the cheapest
+    SpanSolver::Total total;
+  };
+  SpanSolver& solver_;
+  int price_, first_;
+  std::vector<Layer> layers_;  // of the latest span
 };
 
 }  // namespace meshwright

@@ -98,6 +98,62 @@ TEST(EqualSpans, CostTheSameInEveryOption) {
   }
 }
 
+// Spans that begin with one layer share their paths and sums as far as they are alike.
+TEST(RecomputeLevels, CostEverySpanAsIfItWereTheOnlyOne) {
+  for (const int count : {6, 17}) {
+    const Setting of(count);
+    const LogicalMesh mesh = of.mesh();
+    const LayerClasses layers = LayerClasses::make(of.structure(), mesh, *of.costs, {}, of.variants);
+    const SpanBudget budget{false, Setting::kMicrobatches, 2.0, 0.2, Bytes(1e6)};
+    SpanSolver solver(of.structure(), mesh, *of.costs, false, layers, budget,
+                      std::make_shared<elimination::KnownSteps>());
+    RecomputeLevels levels(layers, budget, 3, solver);
+    std::vector<SpanOption> options;
+    for (const double price : {0.0, 1e-9, 1e-8}) {
+      options.push_back({solver.add_price(price, LayerMatrices::Variants::All)});
+      for (const SpanOption& level : levels.options(options.back().price)) options.push_back(level);
+    }
+    bool mixed = false;  // some span takes other variants than a shorter one
+    for (const SpanOption& option : options)
+      for (int first = 0; first < layers.layers(); ++first) {
+        const std::vector<StepCost> costs = levels.costs_from(option, first);
+        SpanVariants before;
+        for (int last = first; last < layers.layers(); ++last) {
+          const SpanVariants variants = levels.variants(option, first, last);
+          mixed = mixed || !std::equal(before.begin(), before.end(), variants.begin());
+          const StepCost alone = solver.cost(solver.sharding(option.price, first, last, variants), first);
+          EXPECT_EQ(fields(costs[static_cast<std::size_t>(last - first)]), fields(alone)) << first << ".." << last;
+          before = variants;
+        }
+      }
+    EXPECT_TRUE(mixed) << count;
+  }
+}
+
+// The prices of the first way are those of all ways together, whose problems it shares.
+TEST(RecomputeLevels, GiveAWayTheCostsOfASearchWithoutTheOthers) {
+  const Setting of(12);
+  StageSearchOptions options{.microbatches = Setting::kMicrobatches, .usable_memory = Bytes(1e6)};
+  options.variants = of.variants;
+  const MeshSpans all(of.structure(), of.mesh(), *of.costs, options);
+  for (int way = 0; way < 3; ++way) {
+    options.variants = {of.variants[static_cast<std::size_t>(way)]};
+    const MeshSpans alone(of.structure(), of.mesh(), *of.costs, options);
+    int same = 0;
+    for (int option = 0; option < all.options(); ++option) {
+      if (all.way(option) != way) continue;
+      // Without a price there is the fastest; at the prices of the way itself the others.
+      const int own = same++;
+      ASSERT_LT(own, alone.options()) << way;
+      for (int first = 0; first < 12; ++first)
+        for (int last = first; last < 12; ++last)
+          EXPECT_EQ(fields(all.cost(first, last, option)), fields(alone.cost(first, last, own)))
+              << "way " << way << ", option " << option << ", " << first << ".." << last;
+    }
+    EXPECT_GE(same, alone.options()) << way;
+  }
+}
+
 TEST(EqualSpans, GiveAMeshTheCostsOfSpansThatAreSolvedAlone) {
   const Setting of(12);
   StageSearchOptions options{.microbatches = Setting::kMicrobatches, .usable_memory = Bytes(1e9)};
