@@ -28,19 +28,24 @@ Seconds SimulatedEvaluator::step_time(ScheduleKind schedule, int microbatches, c
   std::vector<std::pair<int, int>> edges;
   for (const PipelineTimes::Edge& edge : times.edges) edges.emplace_back(edge.from, edge.to);
   Shape key{schedule, times.forward.size(), microbatches, chunks, std::move(edges)};
-  auto known = shapes_.find(key);
-  if (known == shapes_.end()) {
-    PipelineShape shape =
-        pipeline_shape(schedule, static_cast<int>(times.forward.size()), microbatches, times.edges, chunks);
-    operations_ += shape.operations.size();
-    if (operations_ > kMaxOperations) {
+  std::shared_ptr<const PipelineShape> shape;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = shapes_.find(key); known != shapes_.end()) shape = known->second;
+  }
+  if (!shape) {
+    // Without the lock: two threads that ask for the same make the same.
+    shape = std::make_shared<const PipelineShape>(
+        pipeline_shape(schedule, static_cast<int>(times.forward.size()), microbatches, times.edges, chunks));
+    const std::lock_guard lock(mutex_);
+    if (operations_ + shape->operations.size() > kMaxOperations) {
       // All at once: a search that comes back to a shape finds it again after one more construction.
       shapes_.clear();
-      operations_ = shape.operations.size();
+      operations_ = 0;
     }
-    known = shapes_.emplace(std::move(key), std::move(shape)).first;
+    if (shapes_.emplace(std::move(key), shape).second) operations_ += shape->operations.size();
   }
-  return to_seconds(simulate_pipeline(known->second, times).step);
+  return to_seconds(simulate_pipeline(*shape, times).step);
 }
 
 namespace {

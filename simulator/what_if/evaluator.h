@@ -4,6 +4,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@ class SimulatedEvaluator final : public PlanEvaluator {
   explicit SimulatedEvaluator(const CostModel& costs, const SoftwareProfile* software = nullptr,
                               StepRequest conditions = {});
 
+  // Any number of threads may ask at the same time.
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override;
   // Of the folded or whole program. Its step throws InputError as program_costs_within_clock and simulate_step.
@@ -42,8 +45,10 @@ class SimulatedEvaluator final : public PlanEvaluator {
   const CostModel& costs_;
   const SoftwareProfile* software_;
   const StepRequest conditions_;
-  std::map<Shape, PipelineShape> shapes_;  // the latest, of schedules whose shape takes longer to find than to use
-  std::size_t operations_ = 0;             // of these shapes together
+  std::mutex mutex_;  // of the members below
+  // The latest, of schedules whose shape takes longer to find than to use.
+  std::map<Shape, std::shared_ptr<const PipelineShape>> shapes_;
+  std::size_t operations_ = 0;  // of these shapes together
 };
 
 }  // namespace meshwright

@@ -32,7 +32,7 @@ void DegreesPlans::build_graphs(const std::vector<Degrees>& all) {
 const Graph& DegreesPlans::graph_of(const Degrees& degrees) {
   auto known = graphs_.find(graph_key(degrees));
   if (known == graphs_.end()) known = graphs_.emplace(graph_key(degrees), build_graph(degrees)).first;
-  return known->second.cut->graph;
+  return *known->second.cut->graph;
 }
 
 std::optional<Work> DegreesPlans::work_of(Degrees degrees) const {
@@ -41,6 +41,7 @@ std::optional<Work> DegreesPlans::work_of(Degrees degrees) const {
   const PlanRequest of = request_of(request_, degrees);
   // Under conditions that hide communication only computing is sure to take time.
   SearchContext context(of, hides_ ? computing_ : costs_, evaluator_);
+  context.eliminations = eliminations_;
   try {
     const Point point = point_of(context, degrees);
     const TablePipeline pipeline = given_pipeline(of, point);
@@ -69,6 +70,7 @@ PlanOfDegrees DegreesPlans::plan_of(const Degrees& degrees) const {
   PlanOfDegrees planned;
   const PlanRequest of = request_of(request_, degrees);
   SearchContext context(of, costs_, evaluator_);
+  context.eliminations = eliminations_;
   try {
     const Point point = point_of(context, degrees);
     PlanGraphs graphs(of, point);

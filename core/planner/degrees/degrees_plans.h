@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,6 +78,8 @@ class DegreesPlans {
   const bool hides_;
   const ModelShape shape_;
   std::map<GraphKey, GivenModel> graphs_;
+  // Of the layers of all degrees.
+  std::shared_ptr<elimination::KnownSteps> eliminations_ = std::make_shared<elimination::KnownSteps>();
 };
 
 }  // namespace meshwright

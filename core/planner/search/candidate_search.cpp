@@ -165,7 +165,7 @@ std::vector<TablePipeline> CandidateRanking::best_on_one_mesh(const StageTable& 
 }
 
 const ChunkedSchedule& CandidateRanking::schedule_of(const ChunkedShape& shape) {
-  return schedules_.try_emplace(shape, shape, copied_).first->second;
+  return known_or(schedules_, shape, [&] { return ChunkedSchedule(shape, copied_); });
 }
 
 const ChunkedSchedule& CandidateRanking::schedule_of(const TablePipeline& pipeline, const CandidateRequest& request) {
@@ -432,7 +432,7 @@ std::vector<TablePipeline> CandidateRanking::near_slowest(const TablePipeline& p
   return near;
 }
 
-Candidates CandidateRanking::find(const StageTable& table, const CandidateRequest& request) {
+CandidateRanking::Ranking CandidateRanking::begin(const StageTable& table, const CandidateRequest& request) {
   Ranking ranking;
   const bool chunked = traits_of(request.schedule).chunks != 1;
   if (chunked)
@@ -441,6 +441,11 @@ Candidates CandidateRanking::find(const StageTable& table, const CandidateReques
     rank_by_stages(table, request, ranking);
   else
     rank_in_order(table, request, ranking);
+  return ranking;
+}
+
+Candidates CandidateRanking::finish(Ranking ranking, const StageTable& table, const CandidateRequest& request) {
+  const bool chunked = traits_of(request.schedule).chunks != 1;
   for (const TablePipeline& pipeline : request.like)
     if (!chunked && !stopped(request) && fits(pipeline, table, request)) add(pipeline, request, ranking);
   Candidates& found = ranking.found;

@@ -43,6 +43,17 @@ std::string summary_of(const Candidates& candidates) {
   return fmt::format("{} pipelines, best {}", candidates.simulated, human_seconds(candidates.ranked.front().step));
 }
 
+std::string summary_of(const std::vector<Candidates>& searches) {
+  std::int64_t simulated = 0;
+  std::optional<Seconds> best;
+  for (const Candidates& candidates : searches) {
+    simulated += candidates.simulated;
+    for (const Candidate& candidate : candidates.ranked) best = std::min(best.value_or(candidate.step), candidate.step);
+  }
+  return fmt::format("{} searches, {} pipelines, {}", searches.size(), simulated,
+                     best ? "best " + human_seconds(*best) : "none fits");
+}
+
 std::string summary_of(const std::optional<TablePipeline>& first_by_cost) {
   return first_by_cost ? fmt::format("the first pipeline, cost {}", human_seconds(first_by_cost->cost))
                        : "no pipeline fits";
@@ -136,9 +147,11 @@ Seconds CandidateRanking::copies_time(const TableStage& stage, bool hosts_apart)
 }
 
 CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, const TableStage& to, bool hosts_apart) {
-  const auto [known, is_new] = known_.try_emplace({from, to, hosts_apart});
-  Direction& found = known->second;
-  if (!is_new) return found;
+  return known_or(known_, std::tuple(from, to, hosts_apart), [&] { return travel_anew(from, to, hosts_apart); });
+}
+
+CandidateRanking::Direction CandidateRanking::travel_anew(const TableStage& from, const TableStage& to,
+                                                          bool hosts_apart) {
   const StageChoice source_choice = search_.choice(from.slice, from.config);
   const StageChoice choice = search_.choice(to.slice, to.config);
   const MeshSpans &source_spans = search_.spans(source_choice), &spans = search_.spans(choice);
@@ -159,16 +172,19 @@ CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, con
     forward.push_back({tensor.dtype, sizes, leaving[at], entering[t]});
     backward.push_back({tensor.dtype, std::move(sizes), entering[t], leaving[at]});
   }
-  found = {time_of(forward, source_choice.mesh, choice.mesh, hosts_apart),
-           time_of(backward, choice.mesh, source_choice.mesh, hosts_apart)};
-  return found;
+  return {time_of(forward, source_choice.mesh, choice.mesh, hosts_apart),
+          time_of(backward, choice.mesh, source_choice.mesh, hosts_apart)};
 }
 
 // The messages are those of lowering, with the costs of program_costs: the messages of one pair of devices come one
 // after the other, those of different pairs at the same time.
 SimTime CandidateRanking::time_of(const std::vector<Moved>& moved, int from, int to, bool hosts_apart) {
-  const auto [known, is_new] = known_times_.try_emplace({moved, from, to, hosts_apart});
-  if (!is_new || moved.empty()) return known->second;
+  return known_or(known_times_, std::tuple(moved, from, to, hosts_apart),
+                  [&] { return time_of_anew(moved, from, to, hosts_apart); });
+}
+
+SimTime CandidateRanking::time_of_anew(const std::vector<Moved>& moved, int from, int to, bool hosts_apart) const {
+  if (moved.empty()) return SimTime{0};
   const LogicalMesh &source = search_.spans({from, 0}).mesh(), &destination = search_.spans({to, 0}).mesh();
   const auto time = [&](DType dtype, std::int64_t elements) {
     const Bytes bytes(static_cast<double>(size_of(dtype)) * static_cast<double>(elements));
@@ -206,7 +222,7 @@ SimTime CandidateRanking::time_of(const std::vector<Moved>& moved, int from, int
       longest = std::max(longest, *std::max_element(channel.begin(), channel.end()));
     }
   }
-  return known->second = to_sim_time(longest);
+  return to_sim_time(longest);
 }
 
 PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
@@ -260,9 +276,8 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
 }
 
 std::optional<Candidate> CandidateRanking::simulate(const TablePipeline& pipeline, const CandidateRequest& request) {
-  const auto [known, is_new] = simulated_.try_emplace({request.schedule, pipeline.chunks, pipeline.stages});
-  if (is_new) known->second = simulate_anew(pipeline, request);
-  std::optional<Candidate> found = known->second;
+  std::optional<Candidate> found = known_or(simulated_, std::tuple(request.schedule, pipeline.chunks, pipeline.stages),
+                                            [&] { return simulate_anew(pipeline, request); });
   if (found) found->pipeline = pipeline;  // its cost is of the table at hand
   return found;
 }

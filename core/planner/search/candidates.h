@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -57,9 +58,12 @@ struct Candidates {
 
 // What the step log is told of `rank`: "883 pipelines, best 1.232 s".
 [[nodiscard]] std::string summary_of(const Candidates& candidates);
+// Of several searches side by side: "8 searches, 1883 pipelines, best 1.232 s".
+[[nodiscard]] std::string summary_of(const std::vector<Candidates>& searches);
 [[nodiscard]] std::string summary_of(const std::optional<TablePipeline>& first_by_cost);
 
-// Simulates the stages of candidate pipelines: `structure` and `search` give what travels between them.
+// Simulates the stages of candidate pipelines: `structure` and `search` give what travels between them. Several threads
+// may ask; what they get does not depend on what others ask. REQUIRES: so may the evaluator's step_time be.
 class CandidateRanking {
  public:
   CandidateRanking(const StepStructure& structure, const StageSearch& search, const Cluster& cluster,
@@ -73,7 +77,18 @@ class CandidateRanking {
   // Schedules that split the backward: the best few by T of each number of stages, as the bytes kept depend on it.
   // Several stages per rank (chunked_pipelines.h): the best few by T of every logical mesh, number of ranks of one kind
   // of device and number of stages on each. Those that fit are simulated, and the best is improved stage by stage.
-  [[nodiscard]] Candidates find(const StageTable& table, const CandidateRequest& request);
+  [[nodiscard]] Candidates find(const StageTable& table, const CandidateRequest& request) {
+    return finish(begin(table, request), table, request);
+  }
+  // The pipelines that `find` has simulated.
+  struct Ranking {
+    Candidates found;
+    std::set<std::pair<int, std::vector<TableStage>>> known;  // by chunks
+    std::optional<Seconds> best;
+  };
+  // The two halves of `find`: `begin` does not read CandidateRequest::like.
+  [[nodiscard]] Ranking begin(const StageTable& table, const CandidateRequest& request);
+  [[nodiscard]] Candidates finish(Ranking ranking, const StageTable& table, const CandidateRequest& request);
   // The first by T (stage_dp.h, chunked_pipelines.h) that fits by the table's estimate; nullopt: none does.
   [[nodiscard]] std::optional<TablePipeline> first_by_cost(const StageTable& table, const CandidateRequest& request);
   // Those that differ from `pipeline` in one stage's configuration, by what the goal asks for; `thorough`: or in one
@@ -112,12 +127,6 @@ class CandidateRanking {
   enum class StageTimes { Known, Modelled };
   [[nodiscard]] PipelineTimes times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                        ScheduleKind schedule, StageTimes from);
-  // The pipelines that `find` has simulated.
-  struct Ranking {
-    Candidates found;
-    std::set<std::pair<int, std::vector<TableStage>>> known;  // by chunks
-    std::optional<Seconds> best;
-  };
   void add(const TablePipeline& pipeline, const CandidateRequest& request, Ranking& ranking);
   [[nodiscard]] std::optional<Candidate> simulate_anew(const TablePipeline& pipeline, const CandidateRequest& request);
   void rank_in_order(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
@@ -156,6 +165,20 @@ class CandidateRanking {
   };
   // Meshes of the search, by number.
   [[nodiscard]] SimTime time_of(const std::vector<Moved>& moved, int from, int to, bool hosts_apart);
+  [[nodiscard]] Direction travel_anew(const TableStage& from, const TableStage& to, bool hosts_apart);
+  [[nodiscard]] SimTime time_of_anew(const std::vector<Moved>& moved, int from, int to, bool hosts_apart) const;
+  // What `known` has under the key, or what `make` returns. Made without the lock: two threads that ask for the same
+  // make the same.
+  template <class Map, class Key, class Make>
+  const typename Map::mapped_type& known_or(Map& known, const Key& key, const Make& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = known.find(key); found != known.end()) return found->second;
+    }
+    auto made = make();
+    const std::lock_guard lock(mutex_);
+    return known.try_emplace(key, std::move(made)).first->second;  // entries stay where they are
+  }
 
   const StepStructure& structure_;
   const StageSearch& search_;
@@ -165,6 +188,7 @@ class CandidateRanking {
   LayerBranches branches_;
   double copied_;  // ChunkedSchedule::copied
   std::vector<Shared> shared_;
+  std::mutex mutex_;  // of what is remembered:
   std::map<std::tuple<TableStage, TableStage, bool>, Direction> known_;
   // Layers repeat: most stages send each other the same between the same meshes.
   std::map<std::tuple<std::vector<Moved>, int, int, bool>, SimTime> known_times_;

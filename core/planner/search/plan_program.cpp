@@ -41,7 +41,7 @@ std::optional<Plan> make_plan_of(const PlanRequest& request, const Point& point,
     recompute.insert(recompute.end(), own.begin(), own.end());
   }
   // Without variants the training options have the recomputation of all layers already.
-  if (!point.structure->variants.empty()) set_recompute(plan.training, cut.layers, cut.graph, recompute);
+  if (!point.structure->variants.empty()) set_recompute(plan.training, cut.layers, *cut.graph, recompute);
   return plan;
 }
 
@@ -107,12 +107,14 @@ const PlanGraphs::GraphOfPlan& PlanGraphs::of(const TrainingOptions& training) {
   GraphOfPlan& found = graphs_[key];
   if (found.graph) return found;
   const TrainingOptions& own = point_.cut->training;
-  // Without a change this pointer shares ownership of the cut and points at its graph: there is no copy.
   if (training.recompute == own.recompute && training.recompute_ranges == own.recompute_ranges) {
-    found = {std::shared_ptr<const Graph>(point_.cut, &point_.cut->graph), point_.cut->fingerprint};
+    found = {point_.cut->graph, point_.cut->fingerprint};
     return found;
   }
-  found.graph = std::make_shared<const Graph>(build_step_graph(request_.model, training, request_.first_schedule()));
+  for (const auto& [recompute, graph] : point_.cut->graphs->variants)
+    if (training.recompute == recompute && training.recompute_ranges == own.recompute_ranges) found.graph = graph;
+  if (!found.graph)
+    found.graph = std::make_shared<const Graph>(build_step_graph(request_.model, training, request_.first_schedule()));
   found.fingerprint = fingerprint_of(*found.graph);
   return found;
 }

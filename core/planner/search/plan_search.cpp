@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/base/divisors.h"
@@ -117,6 +118,7 @@ class PlanSearch {
   void search_for_serving(SearchPoint at, const std::vector<std::int64_t>& counts);
   void search_predicted(SearchPoint at, const std::vector<std::int64_t>& counts);
   Predictions predict_around(const std::vector<std::int64_t>& counts, const Points& points);
+  [[nodiscard]] std::optional<Seconds> predict(const PointSearch& own, const PointSearch& other, std::int64_t count);
   // The two points between which the number of micro-batches lies, or that come next to it. REQUIRES: two points.
   [[nodiscard]] static std::pair<const PointSearch*, const PointSearch*> nearest(const Points& points,
                                                                                  std::int64_t count);
@@ -165,9 +167,11 @@ class PlanSearch {
   SearchContext context_;
   PlanIncumbent incumbent_;
   std::vector<ScheduleKind> schedules_;
-  std::optional<int> first_layers_;           // of the first point searched
-  std::optional<int> covered_;                // number of layers of which its point looked at all stages, too
-  SearchPoint best_;                          // the incumbent's
+  std::optional<int> first_layers_;  // of the first point searched
+  std::optional<int> covered_;       // number of layers of which its point looked at all stages, too
+  SearchPoint best_;                 // the incumbent's
+  // By the micro-batches of two points and the number in question.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::optional<Seconds>> predicted_;
   std::map<ScheduleKind, Seconds> promised_;  // where there are several: the least of all points, by stages alone
   std::optional<StageProfileTable> stage_profile_;
   bool profile_used_ = false;                  // the request's stage profile has entries for some point
@@ -289,7 +293,7 @@ void PlanSearch::search_predicted(SearchPoint at, const std::vector<std::int64_t
   const auto predict = [&](const Predictions&) {
     Predictions found = predict_each(left, [&](std::int64_t count) {
       const auto [own, other] = nearest(points, count);
-      return predict_point(context_, own->point(), other->point(), count, schedules_.front());
+      return this->predict(*own, *other, count);
     });
     for (auto& [count, cost] : found) {
       Seconds& before = least.try_emplace(count, cost).first->second;
@@ -305,6 +309,14 @@ void PlanSearch::search_predicted(SearchPoint at, const std::vector<std::int64_t
   if (!incumbent_.plan() && left.contains(last) && !context_.stopped()) search(last);
   const auto as_before = [](Predictions rest) { return rest; };
   if (incumbent_.plan()) search_promising(predict_around(counts, points), kMaxNearby, search, as_before);
+}
+
+// Most points between which a number lies stay the same when another point is searched.
+std::optional<Seconds> PlanSearch::predict(const PointSearch& own, const PointSearch& other, std::int64_t count) {
+  const std::tuple key(own.point().microbatches(), other.point().microbatches(), count);
+  const auto [known, is_new] = predicted_.try_emplace(key);
+  if (is_new) known->second = predict_point(context_, own.point(), other.point(), count, schedules_.front());
+  return known->second;
 }
 
 // The first is the one with more micro-batches.

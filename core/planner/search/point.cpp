@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/parallel.h"
 #include "core/planner/pipeline/pipeline_bound.h"
 
 namespace meshwright {
@@ -19,43 +20,44 @@ void require_size(const Graph& graph) {
           graph.name, ops, kMaxForwardOps);
 }
 
-std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, const SearchPoint& at) {
+std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, KnownGraphs& graphs, const SearchPoint& at) {
   auto cut = std::make_shared<ModelCut>();
-  cut->training = request.training_with(at.microbatches);
-  cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
-  require_size(cut->graph);
+  cut->graphs = graphs.of(request, at.microbatches);
+  cut->training = cut->graphs->training;
+  const Graph& graph = *cut->graphs->own;
+  require_size(graph);
   // Names that the user gave are checked here, before any cost is computed.
-  check_forced(cut->graph, request.search.method.forced);
-  check_forced(cut->graph, request.search.forced);
-  check_axes(request.search.method, cut->graph);
-  cut->layers = make_layers(cut->graph, at.layer_cut, at.layers, request.search.method);
+  check_forced(graph, request.search.method.forced);
+  check_forced(graph, request.search.forced);
+  check_axes(request.search.method, graph);
+  cut->layers = make_layers(graph, at.layer_cut, at.layers, request.search.method);
   if (!request.search.recompute_layers.empty()) {
     // Recomputation is asked for by layer, and layers are cut from a graph: the second graph has it.
     const std::vector<int> starts = cut->layer_starts();
-    set_recompute(cut->training, cut->layers, cut->graph,
+    set_recompute(cut->training, cut->layers, graph,
                   recompute_of_layers(request.search.recompute_layers, cut->training.recompute, cut->layers.count));
-    cut->graph = build_step_graph(request.model, cut->training, request.first_schedule());
-    cut->layers = assign_layers(cut->graph, starts);
+    cut->graphs = model_graphs(request, cut->training);
+    cut->layers = assign_layers(*cut->graphs->own, starts);
   }
-  cut->fingerprint = fingerprint_of(cut->graph);
+  cut->graph = cut->graphs->own;
+  cut->fingerprint = cut->graphs->fingerprint;
   return cut;
 }
 
 std::shared_ptr<const ModelStructure> find_structure(const PlanRequest& request, const ModelCut& cut) {
   auto structure = std::make_shared<ModelStructure>();
-  structure->own = std::make_unique<StepStructure>(cut.graph, cut.layers);
-  if (!request.any_recompute() || !request.trains()) return structure;
-  for (const Recompute recompute : {Recompute::Selective, Recompute::Full}) {
-    TrainingOptions training = cut.training;
-    training.recompute = recompute;
-    structure->variants.push_back(
-        {recompute, build_step_graph(request.model, training, request.first_schedule()), {}, nullptr});
-  }
-  // The structures refer to the graphs, which no longer move.
-  for (RecomputeVariant& variant : structure->variants) {
-    variant.layers = assign_layers(variant.graph, cut.layer_starts());
-    variant.structure = std::make_unique<StepStructure>(variant.graph, variant.layers);
-  }
+  for (const auto& [recompute, graph] : cut.graphs->variants)
+    structure->variants.push_back({recompute, graph, {}, nullptr});
+  // The structures refer to the layers, which no longer move.
+  for_each_index(1 + structure->variants.size(), request.threads, [&](std::size_t i) {
+    if (i == 0) {
+      structure->own = std::make_unique<StepStructure>(*cut.graph, cut.layers);
+      return;
+    }
+    RecomputeVariant& variant = structure->variants[i - 1];
+    variant.layers = assign_layers(*variant.graph, cut.layer_starts());
+    variant.structure = std::make_unique<StepStructure>(*variant.graph, variant.layers);
+  });
   return structure;
 }
 
@@ -126,7 +128,7 @@ IntraOpRules rules_on(const PlanRequest& request, const LogicalMesh& mesh, const
 }
 
 StageProfileKey profile_key(const PlanRequest& request, const ModelCut& cut, Bytes memory) {
-  StageProfileKey key = stage_profile_key(request.model, cut.graph, cut.training, request.cluster, cut.layers);
+  StageProfileKey key = stage_profile_key(request.model, *cut.graph, cut.training, request.cluster, cut.layers);
   // What hides under conditions costs less.
   std::string costs = request.stage_profile.cost_fingerprint;
   for (const auto& [option, value] : request.conditions) costs += fmt::format(" {}={}", option, value);
@@ -192,7 +194,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
                       std::optional<int> way) {
   const PlanRequest& request = context.request;
   const HidingOf hiding =
-      context.evaluator.hides_communication() ? find_hiding(request, cut.graph, context.costs) : HidingOf{};
+      context.evaluator.hides_communication() ? find_hiding(request, *cut.graph, context.costs) : HidingOf{};
   const auto run = [&] {
     PointSpans spans{memory, nullptr, nullptr, nullptr};
     StageCostOptions stage_costs{
@@ -220,6 +222,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
         .hosts_apart = request.cluster.hosts() > 1,
         .stage_costs = stage_costs,
         .threads = request.threads,
+        .eliminations = context.eliminations,
         .stop = request.stop};
     spans.search = std::make_unique<StageSearch>(*structure.own, request.cluster, context.costs, space.submeshes,
                                                  space.meshes, options);
@@ -234,7 +237,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
 }
 
 std::string summary_of(const std::shared_ptr<const ModelCut>& cut) {
-  return fmt::format("{} layers, {} ops, {} micro-batches", cut->layers.count, cut->graph.ops().size(),
+  return fmt::format("{} layers, {} ops, {} micro-batches", cut->layers.count, cut->graph->ops().size(),
                      cut->training.microbatches);
 }
 
@@ -274,7 +277,7 @@ Point prepare_spans(SearchContext& context, GivenModel model, Bytes memory, bool
 
 GivenModel given_model(SearchContext& context, const SearchPoint& at) {
   GivenModel model;
-  model.cut = context.step("cut", [&] { return cut_model(context.request, at); });
+  model.cut = context.step("cut", [&] { return cut_model(context.request, context.graphs, at); });
   context.say("{} layers, {} micro-batches: computing stage costs{}", model.cut->layers.count, at.microbatches,
               context.best_so_far());
   model.structure = context.step("structure", [&] { return find_structure(context.request, *model.cut); });
@@ -355,8 +358,7 @@ std::vector<Subspace> subspaces_of(const Point& point) {
   return found;
 }
 
-StageTable stage_table(const SearchContext& context, const Point& point, double memory_share, StageSearch::Keep keep,
-                       const Subspace& of) {
+StageTable make_stage_table(const Point& point, double memory_share, StageSearch::Keep keep, const Subspace& of) {
   const StageSearch& search = *point.spans.search;
   const std::vector<Method::ManualStage>& fixed = point.space.fixed;
   const auto is_given = [&](int first, int last, const StageChoice& choice) {
@@ -381,7 +383,12 @@ StageTable stage_table(const SearchContext& context, const Point& point, double 
     given = is_given;
   else if (of.cut != nullptr)
     given = is_of_cut;
-  const auto run = [&] { return search.table(memory_share, keep, allowed, given); };
+  return search.table(memory_share, keep, allowed, given);
+}
+
+StageTable stage_table(const SearchContext& context, const Point& point, double memory_share, StageSearch::Keep keep,
+                       const Subspace& of) {
+  const auto run = [&] { return make_stage_table(point, memory_share, keep, of); };
   return context.step("cost", run, [&](const StageTable& table) {
     return fmt::format("{} stages within {:.1f} % of the memory", entries_of(table), 100.0 * memory_share);
   });
@@ -404,7 +411,7 @@ CandidateRequest candidate_request(SearchContext& context, const Point& point, S
                           .goal = context.request.goal,
                           .stages = point.space.stages,
                           .devices = {},
-                          .stop = [&context] { return context.stopped(); },
+                          .stop = [&context] { return context.is_to_stop(); },
                           .chunks = context.request.search.chunks,
                           .thorough = !is_large(context.request, training.batch)};
   for (const HostGroup& group : context.request.cluster.groups)

@@ -23,7 +23,8 @@ struct SearchPoint {
 // The step's graph, cut into layers.
 struct ModelCut {
   TrainingOptions training;  // with the point's number of micro-batches
-  Graph graph;
+  std::shared_ptr<const ModelGraphs> graphs;
+  std::shared_ptr<const Graph> graph;  // their own
   Layers layers;
   std::string fingerprint;  // of the graph
 
@@ -33,7 +34,7 @@ struct ModelCut {
 // The same model with another recomputation; its layers have the same forward ops.
 struct RecomputeVariant {
   Recompute recompute;
-  Graph graph;
+  std::shared_ptr<const Graph> graph;
   Layers layers;
   std::unique_ptr<StepStructure> structure;
 };
@@ -128,6 +129,9 @@ struct Subspace {
 // only those have entries.
 [[nodiscard]] StageTable stage_table(const SearchContext& context, const Point& point, double memory_share,
                                      StageSearch::Keep keep = StageSearch::Keep::Best, const Subspace& of = {});
+// The same as a part of another step.
+[[nodiscard]] StageTable make_stage_table(const Point& point, double memory_share, StageSearch::Keep keep,
+                                          const Subspace& of);
 
 // What the table's devices have is from now on this share of their memory.
 void set_memory_share(StageTable& table, const Point& point, double memory_share);

@@ -19,9 +19,7 @@ constexpr double kTwin = 1e-3, kSmallTwin = 1e-6;
 constexpr std::ptrdiff_t kMaxSmallTwins = 4;
 constexpr double kSpareMemory = 1.1;  // small programs: the table's estimate may be too large by this factor
 constexpr int kMaxMemoryTries = 5;    // stage tables for ever less memory
-constexpr std::size_t kMaxLike = 8;   // candidates of one schedule that are tried with the others
-constexpr std::size_t kMaxEntries = std::size_t{1} << 20;  // of stage tables that are kept
-constexpr double kFalls = 0.98;  // what is expected of a whole program may fall so far while candidates are tried
+constexpr double kFalls = 0.98;       // what is expected of a whole program may fall so far while candidates are tried
 
 // How many candidates are lowered.
 struct Patience {
@@ -104,87 +102,6 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
 }
 
 // --- candidates ---
-
-std::optional<TablePipeline> PointSearch::best_pipeline(const StageTable& table, const CandidateRequest& wanted) {
-  return context_.step("rank", [&] { return point_.spans.ranking->first_by_cost(table, wanted); });
-}
-
-Candidates PointSearch::find_candidates(const StageTable& table, const CandidateRequest& wanted) {
-  Candidates candidates = context_.step("rank", [&] { return point_.spans.ranking->find(table, wanted); });
-  context_.log.ranked += candidates.simulated;
-  context_.log.ranked_all = context_.log.ranked_all && candidates.all;
-  return candidates;
-}
-
-Candidates PointSearch::find_candidates(const Subspace& of, double memory_share, const CandidateRequest& wanted) {
-  Candidates all = find_candidates(table_of(of, memory_share, StageSearch::Keep::Best), wanted);
-  if (!is_large() || !of.is_whole()) return all;
-  for (std::size_t s = 0; s + 1 < subspaces_.size() && !context_.stopped(); ++s) {
-    Candidates narrower = find_candidates(table_of(subspaces_[s], memory_share, StageSearch::Keep::Best), wanted);
-    narrower.ranked.resize(std::min(kMaxLike, narrower.ranked.size()), Candidate{{}});
-    for (Candidate& candidate : narrower.ranked) all.ranked.push_back(std::move(candidate));
-  }
-  CandidateRanking::sort(all, wanted);
-  return all;
-}
-
-Candidates PointSearch::neighbours(const TablePipeline& pipeline, const StageTable& table,
-                                   const CandidateRequest& wanted) {
-  return context_.step("rank", [&] { return point_.spans.ranking->around(pipeline, table, wanted); });
-}
-
-std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& schedules) {
-  // A method with one stage has no pipelines to rank.
-  if (point_.spans.search->interrupted() || context_.request.search.method.one_stage()) return {schedules.front()};
-  const StageTable& table = table_of({}, 1.0, StageSearch::Keep::Best);
-  std::vector<TablePipeline> like;
-  std::vector<std::pair<Seconds, ScheduleKind>> order;
-  for (const ScheduleKind schedule : schedules) {
-    if (why_unsuitable(context_.request, point_, schedule) || context_.stopped()) continue;
-    CandidateRequest wanted = candidate_request(context_, point_, schedule);
-    wanted.few = schedule != schedules.front() && is_large();
-    wanted.like = like;
-    Candidates candidates = find_candidates(table, wanted);
-    if (candidates.ranked.empty()) continue;
-    // The first schedule is searched in full. Its best pipelines are tried with the schedules that are searched with
-    // less effort.
-    if (like.empty() && schedule == schedules.front())
-      for (std::size_t c = 0; c < std::min(kMaxLike, candidates.ranked.size()); ++c)
-        like.push_back(candidates.ranked[c].pipeline);
-    order.emplace_back(candidates.ranked.front().step, schedule);
-    context_.say("{} layers, {} micro-batches, {}: {} by its stages alone{}", point_.layers(), point_.microbatches(),
-                 name_of(schedule), human_seconds(order.back().first), context_.best_so_far());
-    candidates_.insert_or_assign(schedule, std::move(candidates));
-  }
-  // The first schedule stays in front, whatever its time: only the others are sorted.
-  const auto others = order.begin() + (!order.empty() && order.front().second == schedules.front() ? 1 : 0);
-  std::stable_sort(others, order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<ScheduleKind> ranked;
-  for (const auto& [step, schedule] : order) ranked.push_back(schedule);
-  if (ranked.empty()) ranked.push_back(schedules.front());  // its search says why
-  return ranked;
-}
-
-void PointSearch::set_spans(PointSpans spans) {
-  tables_.clear();
-  busy_.clear();
-  point_.spans = std::move(spans);
-}
-
-// Whatever the memory, the entries are the same.
-const StageTable& PointSearch::table_of(const Subspace& of, double memory_share, StageSearch::Keep keep) {
-  const std::tuple key{of.meshes, of.way, of.cut, keep};
-  auto known = tables_.find(key);
-  if (known != tables_.end()) {
-    set_memory_share(known->second, point_, memory_share);
-    return known->second;
-  }
-  StageTable table = stage_table(context_, point_, memory_share, keep, of);
-  std::size_t entries = table.costs().size();
-  for (const auto& [other, kept] : tables_) entries += kept.costs().size();
-  if (entries > kMaxEntries) tables_.clear();
-  return tables_.emplace(key, std::move(table)).first->second;
-}
 
 bool PointSearch::is_beaten(const Subspace& of, ScheduleKind schedule, const PlanIncumbent& incumbent) {
   const auto beat = to_beat(schedule, incumbent);

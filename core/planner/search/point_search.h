@@ -85,6 +85,10 @@ class PointSearch {
   bool explain_failure(const Subspace& of, ScheduleKind schedule, PlanIncumbent& incumbent);
 
   [[nodiscard]] Candidates find_candidates(const StageTable& table, const CandidateRequest& wanted);
+  void note_ranked(const Candidates& candidates);  // in the tally
+  // Those of all requests, side by side. `leads`: the best pipelines of the first are tried with the others, too.
+  [[nodiscard]] std::vector<Candidates> find_side_by_side(const StageTable& table, std::vector<CandidateRequest> wanted,
+                                                          bool leads);
   // Candidates from the table of a subspace. Where programs are large, those of the whole point include the best of
   // every narrower subspace.
   [[nodiscard]] Candidates find_candidates(const Subspace& of, double memory_share, const CandidateRequest& wanted);
@@ -107,8 +111,10 @@ class PointSearch {
   PlanGraphs graphs_;
   std::vector<Subspace> subspaces_;
   // The latest tables, whatever their memory.
-  std::map<std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*, StageSearch::Keep>, StageTable>
-      tables_;
+  using TableKey = std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*, StageSearch::Keep>;
+  static TableKey key_of(const Subspace& of, StageSearch::Keep keep) { return {of.meshes, of.way, of.cut, keep}; }
+  const StageTable& keep_table(const TableKey& key, StageTable table);
+  std::map<TableKey, StageTable> tables_;
   // What least_busy_time says of a part of the stages.
   std::map<std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*>, std::optional<Seconds>> busy_;
   std::map<ScheduleKind, Candidates> candidates_;  // by `rank`

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every step of one search works with: the request, the costs, the evaluator, what it has lowered so far, the step
-// log and the tally.
+// What every step of one search works with: the request, the costs, the evaluator, what it has found and lowered so
+// far, the step log and the tally.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "core/base/text.h"
 #include "core/planner/plan_request.h"
+#include "core/planner/search/known_graphs.h"
 #include "core/planner/search/known_trials.h"
+#include "core/solver/elimination/elimination_steps.h"
 
 namespace meshwright {
 
@@ -22,6 +26,9 @@ class SearchContext {
   const CostModel& costs;
   PlanEvaluator& evaluator;
   KnownTrials trials;
+  KnownGraphs graphs;
+  // Cuts and numbers of micro-batches have layers of the same structure.
+  std::shared_ptr<elimination::KnownSteps> eliminations = std::make_shared<elimination::KnownSteps>();
   SearchLog log;
   std::optional<Seconds> best;  // the lowest step time that any point has found
 
@@ -48,9 +55,17 @@ class SearchContext {
 
   // The caller wants no more than the best plan found so far. True forever once it was true.
   [[nodiscard]] bool stopped() {
-    if (!log.interrupted && request.stop && request.stop()) log.interrupted = true;
+    if (!log.interrupted && is_to_stop()) log.interrupted = true;
     return log.interrupted;
   }
+  // The same asked by any thread. Whoever begins the threads asks stopped() when they have ended.
+  [[nodiscard]] bool is_to_stop() {
+    if (!is_to_stop_ && request.stop && request.stop()) is_to_stop_ = true;
+    return is_to_stop_;
+  }
+
+ private:
+  std::atomic<bool> is_to_stop_ = false;
 };
 
 }  // namespace meshwright

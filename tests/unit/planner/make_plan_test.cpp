@@ -266,6 +266,24 @@ TEST(Search, IsTheSameInEveryRunAndOnAnyNumberOfThreads) {
   }
 }
 
+// Schedules, and the parts of the stages of a large request, are ranked side by side.
+TEST(Search, RanksSchedulesTheSameOnAnyNumberOfThreads) {
+  PlanRequest request = ask("gpt:layers=4,hidden=32,heads=4,seq=8,vocab=64", "cpu:8", "pipeshard", 264, 264);
+  request.search.layers = Auto{};
+  request.search.schedule = Auto{};
+  request.search.recompute = Auto{};
+  ASSERT_GT(request.cluster.devices() * 264, 2048);  // large
+  const Planned once = planned(request);
+  ASSERT_TRUE(once.plan) << once.reason;
+  for (const int threads : {2, 3}) {
+    request.threads = threads;
+    const Planned again = planned(request);
+    EXPECT_EQ(to_json(*again.plan).dump(), to_json(*once.plan).dump()) << threads << " threads";
+    EXPECT_EQ(again.log.ranked, once.log.ranked) << threads << " threads";
+    EXPECT_EQ(again.log.simulations, once.log.simulations) << threads << " threads";
+  }
+}
+
 TEST(Search, CountsItsWorkAndReportsIt) {
   PlanRequest request = ask_four_layers(kMlp, "cpu:4");
   std::vector<std::string> said;
