@@ -47,7 +47,8 @@ struct Advice {
 [[nodiscard]] Advice advise(const LaunchSetup& now, const Degrees& best, const Framework& framework,
                             const LaunchJudge& judge);
 
-// The setting as files of the target, or in the dialect (LaunchSetup), write it; "" where the property is as if it were not given.
+// The setting as files of the target, or in the dialect (LaunchSetup), write it; "" where the property is as if it were
+// not given.
 [[nodiscard]] std::string setting_text(const std::string& target, LaunchProperty property, const Degrees& degrees);
 
 }  // namespace meshwright

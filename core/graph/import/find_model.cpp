@@ -16,10 +16,11 @@ ModelConfig find_model(const std::string& name, const std::map<std::string, std:
             "model '{}': files of ops in this format are not read; export the model as ONNX (.onnx) or with "
             "torch.export.save (.pt2).",
             name);
-  require(name.ends_with(".json") || name.find('/') == std::string::npos,
-          "model '{}': is no file that a model is read from; give a config.json, or a file of ops: .onnx, .pt2, .hlo or "
-          ".mlir.",
-          name);
+  require(
+      name.ends_with(".json") || name.find('/') == std::string::npos,
+      "model '{}': is no file that a model is read from; give a config.json, or a file of ops: .onnx, .pt2, .hlo or "
+      ".mlir.",
+      name);
   return name.ends_with(".json") ? model_from_hf_file(name) : find_builtin_model(name);
 }
 
