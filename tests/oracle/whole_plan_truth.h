@@ -43,6 +43,7 @@ class WholeSpace {
         search_(structure_, request.cluster, costs, space_.submeshes, space_.meshes,
                 {.microbatches = training_.microbatches,
                  .schedule = request.first_schedule(),
+                 .every_step_weight = true,
                  .hosts_apart = request.cluster.hosts() > 1}),
         ranking_(structure_, search_, request.cluster, costs, evaluator) {
     for (const auto& forward : layers_.forward) {

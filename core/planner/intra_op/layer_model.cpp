@@ -26,7 +26,8 @@ StepCost& StepCost::operator+=(const StepCost& other) {
 // Recomputed and working bytes have no price here: they count by a maximum or by a share (SpanBudget).
 Seconds CostWeights::total(const StepCost& cost) const {
   const double bytes = cost.resident.si() + in_flight * cost.saved.si();
-  return cost.forward + cost.backward + cost.step / microbatches + Seconds(memory_price * bytes);
+  const Seconds passes = cost.forward + cost.backward - free_weights * cost.weights;
+  return passes + cost.step / microbatches + Seconds(memory_price * bytes);
 }
 
 std::size_t ReshardingCosts::Hash::operator()(const Shape& shape) const {

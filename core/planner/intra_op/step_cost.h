@@ -21,11 +21,12 @@ struct StepCost {
 };
 
 // How costs are combined into the one number the solver minimises, per microbatch:
-// forward + backward + step / microbatches + memory_price * (resident + in_flight * saved).
+// forward + backward - free_weights * weights + step / microbatches + memory_price * (resident + in_flight * saved).
 struct CostWeights {
   double microbatches = 1;
   double memory_price = 0;  // seconds per byte
   double in_flight = 1;
+  double free_weights = 0;  // the share of gradients of parameters that costs no time
   [[nodiscard]] Seconds total(const StepCost& cost) const;
 };
 

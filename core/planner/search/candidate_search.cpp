@@ -25,6 +25,7 @@ constexpr int kMaxOnOneMesh = 16;
 constexpr int kMaxRounds = 16;
 constexpr std::size_t kMaxStarts = 8;              // cuts whose best is improved, where programs are small
 constexpr int kMaxOfStages = 8, kFewOfStages = 1;  // by T, of one number of stages
+constexpr int kMaxOfPasses = 4;                    // the same by T without what is done once per step
 // Where several schedules are searched, all but the first stop after so many numbers of stages in a row whose best T is
 // so much worse.
 constexpr int kMaxWorse = 8;
@@ -60,6 +61,13 @@ std::int64_t waiting_for_weights(const CandidateRequest& request, int s) {
 StageTable careful(StageTable table) {
   for (std::optional<StageCost>& cost : table.costs())
     if (cost) cost->saved += cost->held;
+  return table;
+}
+
+// T counts what each stage does once per step, one after the other; most stages do so while others still work.
+StageTable without_steps(StageTable table) {
+  for (std::optional<StageCost>& cost : table.costs())
+    if (cost) cost->step = Seconds(0.0);
   return table;
 }
 
@@ -256,6 +264,15 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
       dp.stages = n;
       if (const auto pipeline = fastest_training(table, dp)) add(*pipeline, request, ranking);
     }
+  if (!found.all && request.thorough && !request.stages && by_step) {
+    const StageTable passes = without_steps(table);
+    for (int n = 1; n <= max_stages && !stopped(request); ++n) {
+      dp.stages = n;
+      PipelineRanking order = PipelineRanking::by_training_time(passes, dp);
+      for (int k = 0; k < kMaxOfPasses; ++k)
+        if (const auto pipeline = order.next()) add(*pipeline, request, ranking);
+    }
+  }
   // Then those whose stages all have the same logical mesh: they send each other the fewest bytes.
   if (!found.all && by_step) {
     dp.stages = request.stages;
@@ -322,11 +339,9 @@ void CandidateRanking::each_shape(const StageTable& table, const CandidateReques
   std::optional<int> given = traits_of(request.schedule).chunks;
   if (const auto* asked = std::get_if<int>(&request.chunks); asked != nullptr && !given) given = *asked;
   const int min_chunks = given.value_or(2), max_chunks = given.value_or(CandidateRequest::kMaxChunks);
-  for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()); ++mesh) {
-    const int slice = search_.meshes()[mesh].submesh;
-    const std::vector<int> configs = configs_on(table, mesh);
+  const auto visit_slice = [&](int slice, const std::vector<int>& configs) {
     const Seconds least = least_sum(table, slice, configs);
-    if (!std::isfinite(least.si())) continue;
+    if (!std::isfinite(least.si())) return;
     const Submesh& submesh = search_.submeshes()[slice];
     // All ranks have the same submesh, so the devices of its group limit their number. Each stage needs a layer.
     const int room = request.devices[submesh.group] / submesh.devices();
@@ -335,7 +350,19 @@ void CandidateRanking::each_shape(const StageTable& table, const CandidateReques
       for (int ranks = std::min(room, copies * table.layers() / chunks); ranks >= 2 && !stopped(request); --ranks)
         if (!unmet_by(request.schedule, ranks, request.microbatches))
           visit(slice, configs, ChunkedShape{request.schedule, ranks, chunks, request.microbatches}, least);
+  };
+  std::vector<std::vector<int>> of_slice(search_.submeshes().size());  // the configurations of all its logical meshes
+  std::vector<int> meshes_of(of_slice.size(), 0);
+  for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()); ++mesh) {
+    const int slice = search_.meshes()[mesh].submesh;
+    const std::vector<int> configs = configs_on(table, mesh);
+    visit_slice(slice, configs);
+    of_slice[slice].insert(of_slice[slice].end(), configs.begin(), configs.end());
+    ++meshes_of[slice];
   }
+  if (!request.thorough) return;
+  for (int slice = 0; slice < static_cast<int>(of_slice.size()); ++slice)
+    if (meshes_of[slice] > 1) visit_slice(slice, of_slice[slice]);
 }
 
 void CandidateRanking::rank_chunked(const StageTable& table, const CandidateRequest& request, Ranking& ranking) {

@@ -40,7 +40,9 @@ struct CandidateRequest {
   std::function<bool()> stop = {};
   bool beyond_best = false;     // simulate the fixed number, as the best by its stages' times may not fit
   OrAuto<int> chunks = Auto{};  // schedules with any number of stages per rank: this; Auto: 2 to kMaxChunks
-  // `around` also moves borders and changes submeshes, and the best of several cuts is improved.
+  // `around` also moves borders and changes submeshes, the best of several cuts is improved, those of each number of
+  // stages are found by their passes alone, too, and where ranks have several stages these may have different logical
+  // meshes from the start.
   bool thorough = false;
   bool few = false;                      // one of several schedules: the best by T of each number of stages will do
   std::vector<TablePipeline> like = {};  // of other schedules with one stage per rank: simulated too
@@ -135,7 +137,7 @@ class CandidateRanking {
   void rank_by_stages(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
   void rank_chunked(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
   // Calls visit(slice, configurations of one logical mesh, shape, least_sum of these) for the shapes of ranks with
-  // several stages.
+  // several stages; `thorough`: then with those of all logical meshes of a submesh.
   template <class Visit>
   void each_shape(const StageTable& table, const CandidateRequest& request, const Visit& visit);
   void improve(const StageTable& table, const CandidateRequest& request, Ranking& ranking);

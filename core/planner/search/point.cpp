@@ -209,6 +209,11 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
     for (const RecomputeVariant& variant : structure.variants)
       variants.push_back({variant.recompute, variant.structure.get()});
     if (way) variants = {variants[*way]};
+    // Other methods say what is split: it is not to differ from stage to stage.
+    const Method::Kind method = request.search.method.kind;
+    const bool is_free = method == Method::Kind::Pipeshard || method == Method::Kind::Shard;
+    const bool every_weight = is_free && !is_large(request, cut.training.batch);
+    const bool may_split = request.any_schedule() || traits_of(request.first_schedule()).splits_backward;
     const StageSearchOptions options{
         .microbatches = cut.training.microbatches,
         .schedule = request.first_schedule(),
@@ -219,6 +224,8 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
         .one_stage = request.search.method.one_stage(),
         .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
         .only_from = only_from,
+        .every_step_weight = every_weight,
+        .late_weights = every_weight && may_split,
         .hosts_apart = request.cluster.hosts() > 1,
         .stage_costs = stage_costs,
         .threads = request.threads,

@@ -5,10 +5,16 @@
 
 namespace meshwright {
 
-int LayerSolver::add_price(double memory_price, std::optional<Bytes> max_working) {
+int LayerSolver::add_price(double memory_price, std::optional<Bytes> max_working, StepWeight step) {
+  constexpr double kLeast = 1.0 / 4096;  // of the share
+  const bool is_least = step == StepWeight::Least || step == StepWeight::Late;
   // Without a price the number of microbatches in flight has no meaning; 1 keeps the weights of all schedules alike.
   const double in_flight = memory_price == 0.0 ? 1.0 : budget_.in_flight;
-  prices_.push_back({{budget_.microbatches, memory_price, in_flight}, max_working});
+  const double microbatches = step == StepWeight::Whole ? 1.0
+                              : is_least                ? budget_.microbatches / kLeast
+                                                        : budget_.microbatches;
+  const double free_weights = step == StepWeight::Late ? 1.0 - kLeast : 0.0;
+  prices_.push_back({{microbatches, memory_price, in_flight, free_weights}, max_working});
   shared_.push_back({});
   return prices_.count() - 1;
 }

@@ -35,7 +35,7 @@ class LayerSolver {
       : layers_(layers), budget_(budget), eliminations_(std::move(eliminations)) {}
 
   // Returns the price's number. With `max_working`, no op may need more temporary memory.
-  int add_price(double memory_price, std::optional<Bytes> max_working);
+  int add_price(double memory_price, std::optional<Bytes> max_working, StepWeight step = StepWeight::Share);
   void drop_last_price();
   [[nodiscard]] double memory_price(int price) const { return prices_[price].weights.memory_price; }
 

@@ -38,6 +38,7 @@ struct MeshSpans::State {
   const StepStructure& structure_;
   const LogicalMesh mesh_;
   const int ways_;  // to recompute; 0: there is no choice
+  const bool every_step_weight_, late_weights_;
   const SpanBudget budget_;
   LayerClasses layers_;
   SpanSolver solver_;
@@ -54,6 +55,8 @@ struct MeshSpans::State {
       : structure_(structure),
         mesh_(std::move(mesh)),
         ways_(static_cast<int>(options.variants.size())),
+        every_step_weight_(options.every_step_weight),
+        late_weights_(options.late_weights),
         budget_(make_budget(structure, options)),
         layers_(LayerClasses::make(structure, mesh_, costs, options.rules ? options.rules(mesh_) : IntraOpRules{},
                                    options.variants)),
@@ -161,11 +164,44 @@ struct MeshSpans::State {
     if (mixture_) costs_.push_back({mixture_->cost});
   }
 
+  // The sharding of every span without a memory price where what is done once per step has this weight, each layer
+  // recomputed in this way; unless some option is the same for all spans.
+  void add_weight(StepWeight weight, int way, Options& to) {
+    const SpanOption option{solver_.add_price_of_way(0.0, way, weight), std::nullopt, way};
+    SpanCostTable table = cost_table(option);
+    solver_.forget_problems();
+    const auto same_cost = [](const StepCost& a, const StepCost& b) {
+      return a.forward == b.forward && a.backward == b.backward && a.weights == b.weights && a.step == b.step &&
+             a.saved == b.saved;
+    };
+    const auto same = [&](const SpanCostTable& other) {
+      return std::equal(table.begin(), table.end(), other.begin(), same_cost);
+    };
+    const auto known = [&](const IndexedVector<int, SpanCostTable>& tables) {
+      return std::any_of(tables.begin(), tables.end(), same);
+    };
+    const bool is_known = ways_ == 0 ? known(costs_) || known(to.costs) : way == 0 && same(costs_.front());
+    if (is_known) return solver_.drop_last_price();
+    to.options.push_back(option);
+    to.costs.push_back(std::move(table));
+  }
+
   // Every span at every price; the options of recompute levels follow those of the prices.
   void solve_spans(std::optional<double> max_in_flight) {
     costs_.push_back(cost_table(options_.front()));
-    if (has_room(max_in_flight)) return;
     Options levels;
+    if (!has_room(max_in_flight)) find_smaller(levels);
+    for (int way = 0; way < (layers_.has_variants() ? ways_ : 1) && every_step_weight_ && mesh_.devices() > 1; ++way) {
+      add_weight(StepWeight::Least, way, levels);
+      if (budget_.microbatches > 1.0) add_weight(StepWeight::Whole, way, levels);
+      if (late_weights_) add_weight(StepWeight::Late, way, levels);
+    }
+    for (const SpanOption& level : levels.options) options_.push_back(level);
+    for (SpanCostTable& costs : levels.costs) costs_.push_back(std::move(costs));
+  }
+
+  // Shardings that cost time to save memory.
+  void find_smaller(Options& levels) {
     for (const SpanOption& level : levels_.options(0)) add_option(level, levels);
     solver_.forget_problems();  // what plans need of them is solved
     // One device has nothing to trade but what it recomputes, which levels offer.
@@ -190,8 +226,6 @@ struct MeshSpans::State {
       for (const int way : others) add_way(way, of_way[static_cast<std::size_t>(way)]);
       for (Options& own : of_way) levels.add(std::move(own));
     }
-    for (const SpanOption& level : levels.options) options_.push_back(level);
-    for (SpanCostTable& costs : levels.costs) costs_.push_back(std::move(costs));
   }
 
   // Spans that equal others have their costs.

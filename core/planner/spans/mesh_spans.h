@@ -39,6 +39,10 @@ struct StageSearchOptions {
   // The first layers of the only spans that are wanted, each with its fastest sharding, whatever memory that needs;
   // empty: all spans. Nothing else may then be asked for, and no bound is known.
   std::vector<int> only_from = {};
+  // Offer the best shardings of every span for each StepWeight: they differ in what is done once per step, which hides
+  // where a stage ends before the others.
+  bool every_step_weight = false;
+  bool late_weights = false;          // and for StepWeight::Late, as some schedule splits the backward
   bool hosts_apart = false;           // the cluster has several hosts: stages may receive across them
   StageCostOptions stage_costs = {};  // costs that replace modelled ones
   int threads = 1;

@@ -22,8 +22,8 @@ int SpanSolver::add_price(double memory_price, LayerMatrices::Variants variants,
   return price;
 }
 
-int SpanSolver::add_price_of_way(double memory_price, int way) {
-  const int price = solver_.add_price(memory_price, std::nullopt);
+int SpanSolver::add_price_of_way(double memory_price, int way, StepWeight step) {
+  const int price = solver_.add_price(memory_price, std::nullopt, step);
   matrices_.add_way(price, way);
   return price;
 }

@@ -29,7 +29,7 @@ class SpanSolver {
   // Returns the number of the new price. With `max_working`, no op may need more temporary memory.
   int add_price(double memory_price, LayerMatrices::Variants variants, std::optional<Bytes> max_working = std::nullopt);
   // The same with each layer recomputed in this one of the ways (LayerClasses::make) alone.
-  int add_price_of_way(double memory_price, int way);
+  int add_price_of_way(double memory_price, int way, StepWeight step = StepWeight::Share);
   // At a price that was added for all ways, paths may ask for this way's variants.
   void know_way(int price, int way) { matrices_.know_way(price, way); }
   void drop_last_price();

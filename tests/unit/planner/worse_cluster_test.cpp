@@ -10,12 +10,11 @@ namespace {
 
 constexpr double kSame = 1.0 + 1e-9;
 
-// The plan for links of half the rate takes no less on these than their own.
-void expect_no_better_plan_of_slower_links(const PlanRequest& request) {
+// The plan for the worse cluster takes no less on the request's than its own.
+void expect_no_better_plan(const PlanRequest& request, const Cluster& worse) {
   const Planned own = planned(request);
   PlanRequest slower = request;
-  LinkCost& links = slower.cluster.only().within_host;
-  links.beta = SecondsPerByte(2.0 * links.beta.si());
+  slower.cluster = worse;
   const Planned other = planned(slower);
   ASSERT_TRUE(own.plan && other.plan);
   Plan moved = *other.plan;
@@ -24,6 +23,13 @@ void expect_no_better_plan_of_slower_links(const PlanRequest& request) {
   const LoadedPlan loaded = load_plan(moved, *costs);
   const Seconds step = SimulatedStep(*costs).step_of(loaded.program, loaded.check);
   EXPECT_LE(own.plan->predicted.step_time.si(), kSame * step.si());
+}
+
+void expect_no_better_plan_of_slower_links(const PlanRequest& request) {
+  Cluster slower = request.cluster;
+  LinkCost& links = slower.only().within_host;
+  links.beta = SecondsPerByte(2.0 * links.beta.si());
+  expect_no_better_plan(request, slower);
 }
 
 // Gradients are summed where they are scattered to, which costs a tile's time.
@@ -35,6 +41,17 @@ TEST(WorseCluster, WithSlowerLinksShowsNoPlanOfEagerGradientsThatWasMissed) {
   vit.search.layers = Auto{};
   vit.training.dtype = DType::F64;
   expect_no_better_plan_of_slower_links(vit);
+}
+
+// Stages of one rank may be split in different ways.
+TEST(WorseCluster, WithLaterMessagesShowsNoPlanOfRanksWithTwoLogicalMeshes) {
+  PlanRequest request =
+      ask("moe:layers=5,hidden=40,heads=4,seq=33,vocab=1000,experts=8", "cpu:8", "pipeshard", 256, 32);
+  request.search.schedule = ScheduleKind::Interleaved;
+  request.training.dtype = DType::F64;
+  Cluster later = request.cluster;
+  later.only().within_host.alpha = Seconds(4.0 * later.only().within_host.alpha.si());
+  expect_no_better_plan(request, later);
 }
 
 // What one stage of an MLP costs by its layer models is what its program takes, however its gradients are summed.
