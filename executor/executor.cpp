@@ -18,7 +18,7 @@
 #include "executor/runner/held_tiles.h"
 #include "executor/runner/prepared_program.h"
 #include "executor/runner/run_part.h"
-#include "executor/runner/step_log.h"
+#include "executor/runner/run_log.h"
 #include "executor/weights/checkpoint.h"
 
 namespace meshwright {
@@ -63,7 +63,7 @@ RunOptions as_done(const RunOptions& options, int done) {
 }
 
 // What this process knows after the run. Times are relative to its first device's begin of the step.
-RunPart own_part(const RunContext& context, const Runners& runners, const StepLog& log, int done) {
+RunPart own_part(const RunContext& context, const Runners& runners, const RunLog& log, int done) {
   const IndexedVector<int, Clock::time_point> origins = log.origins();
   RunPart part;
   part.losses = log.losses();
@@ -76,7 +76,7 @@ RunPart own_part(const RunContext& context, const Runners& runners, const StepLo
       own.on_gpu = true;
       own.memory = *memory;
     }
-    const IndexedVector<int, StepTimes>& times = log.times(device);
+    const IndexedVector<int, StepSpan>& times = log.times(device);
     for (int step = 0; step < done; ++step)
       own.times.push_back({since(origins[step], times[step].begin), since(origins[step], times[step].end)});
     for (const TimedSpan& span : runner->spans()) {
@@ -238,7 +238,7 @@ class ProgramRun {
   Peers* const peers_;
   const Runners runners_;  // of this process
   StepBarrier steps_begin_;
-  StepLog log_;
+  RunLog log_;
   StepReplay replay_;  // destroyed before the devices whose work it has captured
   // Last: a process that fails raises the abort on another thread, which wakes all that is above.
   const std::unique_ptr<PeerWatch> watched_;

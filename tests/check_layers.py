@@ -3,7 +3,8 @@
 """Holds every #include of the product against the law written in ARCHITECTURE.md.
 
 Three tables are read from there: which layer may include which, the order of the rooms inside a folder, and which files may include
-a header from outside the project. Prints "file:line: who may not include what" for each violation; exit code 1 if there is one.
+a header from outside the project. Also, no two classes of one namespace may share a name. Prints "file:line: what is wrong" for each violation;
+exit code 1 if there is one.
 """
 import fnmatch
 import pathlib
@@ -13,6 +14,8 @@ import sys
 LAW, OUTSIDE = "## The law of dependencies", "## Headers from outside"
 ORDER_MARK = "◂"
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+NAMESPACE = re.compile(r"namespace ([a-z_:]+) \{$")
+CLASS = re.compile(r"(?:template <.*> )?(?:class|struct) (\w+)(?: final)?(?: : .*)? \{")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -114,9 +117,30 @@ def violations(root):
     return found, len(files)
 
 
+def names_twice(root):
+    """Two classes of one name in one namespace: a program that links both has the destructor of one of them."""
+    allowed, _, _ = read_law(root)
+    places, found = {}, []
+    for path in sorted(path for layer in allowed for path in (root / layer).rglob("*.h")):
+        file, namespace = path.relative_to(root).as_posix(), ""
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            opened, defined = NAMESPACE.match(line), CLASS.match(line)
+            if opened:
+                namespace = opened.group(1)
+            elif line.startswith("}  // namespace"):
+                namespace = ""
+            elif defined:
+                name = f"{namespace}::{defined.group(1)}"
+                other = places.setdefault(name, file)
+                if other != file:
+                    found.append(f"{file}:{number}: {name} is also in {other}")
+    return found
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     found, files = violations(root)
+    found += names_twice(root)
     print("\n".join(found) if found else f"check_layers: {files} files keep the law of ARCHITECTURE.md")
     return 1 if found else 0
 

@@ -33,7 +33,7 @@ std::vector<TileCopy> tile_copies(const std::vector<Dim>& dims, const ShardingSp
   for (int rank = 0; rank < destination.devices(); ++rank) {
     const std::vector<TileRows> rows = rows_of(to, to.number[static_cast<std::size_t>(rank)]);
     if (is_empty(rows)) continue;
-    const Meeting meeting = tiles_that_meet(from, rows);
+    const MeetingTiles meeting = tiles_that_meet(from, rows);
     // Source tiles come in ascending order, so that the copies are the same on every run.
     std::vector<int> source_tile = meeting.first;
     do {

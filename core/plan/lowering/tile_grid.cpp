@@ -54,8 +54,8 @@ int tile_with(const std::vector<TileRows>& tiles, std::int64_t row) {
   return static_cast<int>(after - tiles.begin()) - 1;
 }
 
-Meeting tiles_that_meet(const TileGrid& source, const std::vector<TileRows>& rows) {
-  Meeting found;
+MeetingTiles tiles_that_meet(const TileGrid& source, const std::vector<TileRows>& rows) {
+  MeetingTiles found;
   for (std::size_t d = 0; d < rows.size(); ++d) {
     found.first.push_back(tile_with(source.rows[d], rows[d].begin));
     found.last.push_back(tile_with(source.rows[d], rows[d].begin + rows[d].count - 1));
@@ -63,7 +63,7 @@ Meeting tiles_that_meet(const TileGrid& source, const std::vector<TileRows>& row
   return found;
 }
 
-bool advance(std::vector<int>& tile, const Meeting& within) {
+bool advance(std::vector<int>& tile, const MeetingTiles& within) {
   for (std::size_t d = tile.size(); d-- > 0;) {
     if (tile[d]++ < within.last[d]) return true;
     tile[d] = within.first[d];

@@ -29,11 +29,11 @@ struct TileGrid {
 
 // The tiles of one grid that meet a part of the tensor, which is not empty: numbers `first` to `last` along each
 // dimension. Empty ones may be among them.
-struct Meeting {
+struct MeetingTiles {
   std::vector<int> first, last;
 };
-[[nodiscard]] Meeting tiles_that_meet(const TileGrid& source, const std::vector<TileRows>& rows);
+[[nodiscard]] MeetingTiles tiles_that_meet(const TileGrid& source, const std::vector<TileRows>& rows);
 // The next tile in row-major order; false: that was the last.
-[[nodiscard]] bool advance(std::vector<int>& tile, const Meeting& within);
+[[nodiscard]] bool advance(std::vector<int>& tile, const MeetingTiles& within);
 
 }  // namespace meshwright

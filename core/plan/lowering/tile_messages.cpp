@@ -106,7 +106,7 @@ class MessageFinder {
 
   void send(int rank, const Box& box) {
     const Box tile = tile_of(rank);
-    const Meeting meeting = tiles_that_meet(from_, box);
+    const MeetingTiles meeting = tiles_that_meet(from_, box);
     std::vector<int> source_tile = meeting.first;
     do {
       const Box source = rows_of(from_, source_tile);

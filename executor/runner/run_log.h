@@ -12,21 +12,21 @@
 
 namespace meshwright {
 
-struct StepTimes {
+struct StepSpan {
   Clock::time_point begin, end;
 };
 
 // Devices write at the same time, each to its own entries.
-class StepLog {
+class RunLog {
  public:
   // `losses`: the devices of this process that speak for the loss of some microbatches, of `owners` in all processes.
-  StepLog(const std::vector<DeviceId>& devices, int steps, const std::vector<DeviceId>& losses, int owners);
+  RunLog(const std::vector<DeviceId>& devices, int steps, const std::vector<DeviceId>& losses, int owners);
 
-  void add_times(DeviceId device, int step, StepTimes times) { times_.at(device)[step] = times; }
+  void add_times(DeviceId device, int step, StepSpan times) { times_.at(device)[step] = times; }
   // By a device of `losses`. `of_microbatches` are summed; 0 of those that another device speaks for.
   void add_loss(DeviceId device, int step, const std::vector<double>& of_microbatches);
 
-  [[nodiscard]] const IndexedVector<int, StepTimes>& times(DeviceId device) const { return times_.at(device); }
+  [[nodiscard]] const IndexedVector<int, StepSpan>& times(DeviceId device) const { return times_.at(device); }
   // When the first device began each step.
   [[nodiscard]] IndexedVector<int, Clock::time_point> origins() const;
   // Called for a step that all devices of the process have done.
@@ -35,9 +35,9 @@ class StepLog {
   [[nodiscard]] std::vector<double> losses() const;
 
  private:
-  std::map<DeviceId, IndexedVector<int, StepTimes>> times_;
   [[nodiscard]] double loss(int step) const;
 
+  std::map<DeviceId, IndexedVector<int, StepSpan>> times_;
   std::map<DeviceId, std::vector<double>> losses_;  // [step]
   int steps_, owners_;
 };

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "executor/runner/step_log.h"
+#include "executor/runner/run_log.h"
 
 #include <algorithm>
 #include <numeric>
 
 namespace meshwright {
 
-StepLog::StepLog(const std::vector<DeviceId>& devices, int steps, const std::vector<DeviceId>& losses, int owners)
+RunLog::RunLog(const std::vector<DeviceId>& devices, int steps, const std::vector<DeviceId>& losses, int owners)
     : steps_(steps), owners_(owners) {
   for (const DeviceId device : losses) losses_[device].resize(static_cast<std::size_t>(steps), 0.0);
   for (const DeviceId device : devices) times_[device].resize(static_cast<std::size_t>(steps));
 }
 
-void StepLog::add_loss(DeviceId device, int step, const std::vector<double>& of_microbatches) {
+void RunLog::add_loss(DeviceId device, int step, const std::vector<double>& of_microbatches) {
   losses_.at(device)[static_cast<std::size_t>(step)] =
       std::accumulate(of_microbatches.begin(), of_microbatches.end(), 0.0);
 }
 
-double StepLog::loss(int step) const {
+double RunLog::loss(int step) const {
   double sum = 0.0;
   for (const auto& [device, of_steps] : losses_) sum += of_steps[static_cast<std::size_t>(step)];
   return sum;
 }
 
-std::vector<double> StepLog::losses() const {
+std::vector<double> RunLog::losses() const {
   std::vector<double> all;
   for (int step = 0; step < steps_ && !losses_.empty(); ++step) all.push_back(loss(step));
   return all;
 }
 
-StepReport StepLog::report(int step) const {
+StepReport RunLog::report(int step) const {
   Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();
   for (const auto& [device, times] : times_) {
     begin = std::min(begin, times[step].begin);
@@ -39,8 +39,8 @@ StepReport StepLog::report(int step) const {
   return {step, whole ? std::optional(loss(step)) : std::nullopt, to_seconds(since(begin, end))};
 }
 
-IndexedVector<int, Clock::time_point> StepLog::origins() const {
-  IndexedVector<int, Clock::time_point> origins(losses_.size(), Clock::time_point::max());
+IndexedVector<int, Clock::time_point> RunLog::origins() const {
+  IndexedVector<int, Clock::time_point> origins(static_cast<std::size_t>(steps_), Clock::time_point::max());
   for (const auto& [device, times] : times_)
     for (int step = 0; step < times.count(); ++step) origins[step] = std::min(origins[step], times[step].begin);
   return origins;
