@@ -17,8 +17,8 @@
 #include "executor/runner/device_threads.h"
 #include "executor/runner/held_tiles.h"
 #include "executor/runner/prepared_program.h"
-#include "executor/runner/run_part.h"
 #include "executor/runner/run_log.h"
+#include "executor/runner/run_part.h"
 #include "executor/weights/checkpoint.h"
 
 namespace meshwright {

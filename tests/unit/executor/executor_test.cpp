@@ -15,6 +15,7 @@
 #include "core/base/errors.h"
 #include "core/graph/import/find_model.h"
 #include "core/plan/lowering/lower.h"
+#include "executor/base/clock.h"
 #include "executor/measure/profiler.h"
 
 namespace meshwright::executor_test {
@@ -260,7 +261,22 @@ TEST(Executor, TimelineCoversEveryRunOfTheLastStep) {
   EXPECT_EQ(result.step_times.size(), 3u);
 }
 
-// Only the forward runs: the loss is that of the first step, and the weights stay.
+// Steps follow one another: together they take no longer than the run.
+TEST(Executor, EveryStepIsTimedFromItsOwnBeginning) {
+  const Built built = build({kMlp, training(2), {{"", {2}, kData}}});
+  const RunOptions ten{.steps = 10, .seed = 5, .precision = DType::F64};
+  const Clock::time_point begin = Clock::now();
+  const RunResult result = run_program(built.graph, built.program, built.check, ten);
+  const Seconds all = to_seconds(since(begin, Clock::now()));
+  ASSERT_EQ(result.step_times.size(), 10U);
+  Seconds sum(0.0);
+  for (const Seconds step : result.step_times) {
+    EXPECT_GT(step, Seconds(0.0));
+    sum += step;
+  }
+  EXPECT_LE(sum, all);
+}
+
 // The second step is about to begin when the run is told to stop: it is the last of a hundred.
 TEST(Executor, AStoppedRunIsOneOfFewerSteps) {
   const Built built = build({kMlp, training(2), {{"", {2}, kData}}});
@@ -291,6 +307,7 @@ TEST(Executor, ARunThatIsStoppedLateKeepsTheRecordedStepsThatItDid) {
   EXPECT_EQ(result.timelines.size(), 3U);
 }
 
+// Only the forward runs: the loss is that of the first step, and the weights stay.
 TEST(Executor, InferenceGivesTheLossWithoutTraining) {
   const Built built =
       build({kGpt, training(2), {{"", {2}, kData}, {"blk1.ln1", {2}, kTensor}}, ScheduleKind::Inference});
