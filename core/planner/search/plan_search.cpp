@@ -80,8 +80,8 @@ std::vector<std::int64_t> possible(std::vector<std::int64_t> counts, const PlanR
     return true;
   });
   require(!counts.empty(),
-          "no number of micro-batches of a batch of {} suits schedule {}, which needs {}; give another "
-          "--batch or another schedule.",
+          "no number of micro-batches of a batch of {} suits schedule {}, which needs {}; give another --batch or "
+          "--method, or another schedule.",
           request.training.batch, name_of(schedule), unmet.value_or(""));
   return counts;
 }

@@ -49,6 +49,7 @@ void compare(const std::string& model, Recompute recompute) {
   const auto costs = make_analytic_cost_model(cluster);
   ReshardingCosts prices(mesh, *costs);
   LayerModel::Cache cache;
+  cache.names = true;
   const IntraOpRules shared, apart = every_op_by_itself();
   for (const double memory_price : {0.0, 1e-9}) {
     const CostWeights weights{4, memory_price, 3};

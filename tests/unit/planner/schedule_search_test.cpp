@@ -106,9 +106,10 @@ TEST(ScheduleSearch, SaysWhatAScheduleNeeds) {
             "--micro-batches or another schedule.");
   few.search.microbatches = Auto{};
   few.training.batch = 6;
-  EXPECT_EQ(says(few),
-            "no number of micro-batches of a batch of 6 suits schedule dualpipe, which needs at least two "
-            "micro-batches for each of 4 ranks, and there are 6; give another --batch or another schedule.");
+  EXPECT_EQ(
+      says(few),
+      "no number of micro-batches of a batch of 6 suits schedule dualpipe, which needs at least two "
+      "micro-batches for each of 4 ranks, and there are 6; give another --batch or --method, or another schedule.");
 }
 
 // Towers wait for nobody: the second halves of their backwards have no common order.
