@@ -306,7 +306,7 @@ std::string neox_text(LaunchProperty property, const Degrees& d) {
   }
 }
 
-// Of accelerate's megatron_lm_config.
+// The keys of accelerate's megatron_lm_config.
 std::string accelerate_megatron_text(LaunchProperty property, const Degrees& d) {
   switch (property) {
     case LaunchProperty::Tensor:

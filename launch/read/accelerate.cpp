@@ -59,7 +59,7 @@ void read_megatron_degrees(ReadingJob& job) {
   Degrees& d = job.degrees();
   const auto degree = [&](const char* name) {
     const auto value = s.integer(std::string("megatron_lm_config.megatron_lm_") + name + "_degree").value_or(1);
-    return static_cast<int>(std::min<std::int64_t>(value, 1 << 20));
+    return as_degree(value);
   };
   Framework& framework = job.reading.framework = find_framework("megatron");
   framework.schedules = {ScheduleKind::OneFOneB};
@@ -99,8 +99,8 @@ void read_accelerate(ReadingJob& job) {
   if (kind == "MEGATRON_LM") {
     read_megatron_degrees(job);
   } else {
-    d.tp = static_cast<int>(std::min<std::int64_t>(tp, 1 << 20));
-    d.cp = static_cast<int>(std::min<std::int64_t>(cp * sp, 1 << 20));
+    d.tp = as_degree(tp);
+    d.cp = as_degree(cp * sp);
     share_devices(job);
   }
   if (cp > 1 && sp > 1) job.broken("parallelism_config: cp and sp exclude each other");
@@ -111,11 +111,9 @@ void read_accelerate(ReadingJob& job) {
     const std::string why =
         fmt::format("parallelism_config: dp_replicate {} x dp_shard {} x cp {} x sp {} x tp {} is not num_processes {}",
                     replicate, shard, cp, sp, tp, job.devices.devices());
-    job.broken(why);
-    job.no_plan(why);
+    job.broken_without_plan(why);
   }
-  if (given && replicate > 1 && shard > 1)
-    job.reading.setup.shard = static_cast<int>(std::min<std::int64_t>(shard, 1 << 20));
+  if (given && replicate > 1 && shard > 1) job.reading.setup.shard = as_degree(shard);
   if ((tp > 1 || cp > 1) && replicate > 1 && shard == 1)
     job.broken("parallelism_config: tp or cp with dp_replicate needs dp_shard above 1");
   if (!take_given_model(job, std::nullopt))

@@ -113,7 +113,7 @@ void read_deepspeed(ReadingJob& job) {
   const auto degree = [&](const std::vector<std::string>& keys) {
     std::int64_t found = 1;
     for (const std::string& key : keys) found = std::max(found, number_or_auto(s, key).value_or(1));
-    return static_cast<int>(std::min<std::int64_t>(found, 1 << 20));
+    return as_degree(found);
   };
   d.tp = degree({"tensor_parallel.autotp_size", "program.model-parallel-size", "program.model_parallel_size"});
   d.pp = degree({"program.pipe-parallel-size", "program.pipe_parallel_size"});

@@ -11,17 +11,17 @@
 namespace meshwright {
 
 std::optional<LaunchDevices> devices_of(const LaunchText& text) {
-  const auto as_int = [](std::int64_t value) { return static_cast<int>(std::min<std::int64_t>(value, 1 << 20)); };
   if (text.devices && text.hosts && *text.hosts >= 1 && *text.devices % *text.hosts == 0)
-    return LaunchDevices{as_int(*text.hosts), as_int(*text.devices / *text.hosts)};
-  if (text.hosts && text.devices_per_host) return LaunchDevices{as_int(*text.hosts), as_int(*text.devices_per_host)};
+    return LaunchDevices{as_degree(*text.hosts), as_degree(*text.devices / *text.hosts)};
+  if (text.hosts && text.devices_per_host)
+    return LaunchDevices{as_degree(*text.hosts), as_degree(*text.devices_per_host)};
   if (text.devices && text.devices_per_host && *text.devices % *text.devices_per_host == 0)
-    return LaunchDevices{as_int(*text.devices / *text.devices_per_host), as_int(*text.devices_per_host)};
+    return LaunchDevices{as_degree(*text.devices / *text.devices_per_host), as_degree(*text.devices_per_host)};
   // Hosts of eight where only their number, or that of all devices, is said.
   constexpr int kUsual = 8;
-  if (text.hosts) return LaunchDevices{as_int(*text.hosts), kUsual};
-  if (text.devices && *text.devices <= kUsual) return LaunchDevices{1, as_int(*text.devices)};
-  if (text.devices && *text.devices % kUsual == 0) return LaunchDevices{as_int(*text.devices / kUsual), kUsual};
+  if (text.hosts) return LaunchDevices{as_degree(*text.hosts), kUsual};
+  if (text.devices && *text.devices <= kUsual) return LaunchDevices{1, as_degree(*text.devices)};
+  if (text.devices && *text.devices % kUsual == 0) return LaunchDevices{as_degree(*text.devices / kUsual), kUsual};
   return std::nullopt;
 }
 

@@ -139,10 +139,9 @@ class MaxtextReader {
     const std::int64_t context = axis("context") * axis("sequence"), ulysses = axis("context_usp_ulysses");
     const std::int64_t stages = axis("pipeline"), experts = axis("expert");
     for (const char* other : {"autoregressive", "context_autoregressive", "diloco"}) (void)axis(other);
-    const auto fits = [](std::int64_t n) { return static_cast<int>(std::min<std::int64_t>(n, 1 << 20)); };
-    d_.tp = fits(tensor);
-    d_.cp = fits(context * ulysses);
-    d_.pp = fits(stages);
+    d_.tp = as_degree(tensor);
+    d_.cp = as_degree(context * ulysses);
+    d_.pp = as_degree(stages);
     if (ulysses > 1) d_.context = ContextExchange::AllToAll;
     const std::int64_t hosts = job_.devices.hosts, per_host = job_.devices.devices_per_host;
     if (left_ici_.empty() ? ici_ != per_host : per_host % ici_ != 0)
@@ -152,15 +151,15 @@ class MaxtextReader {
       return own * (left_ici_ == name ? std::max<std::int64_t>(1, per_host / ici_) : 1) *
              (left_dcn_ == name ? std::max<std::int64_t>(1, hosts / dcn_) : 1);
     };
-    d_.tp = fits(widen("tensor", d_.tp));
-    d_.cp = fits(widen("context", d_.cp));
+    d_.tp = as_degree(widen("tensor", d_.tp));
+    d_.cp = as_degree(widen("context", d_.cp));
     share_devices(job_);
     // The axes of experts split the batch, too.
-    d_.ep = fits(widen("expert", experts));
+    d_.ep = as_degree(widen("expert", experts));
     const std::int64_t split = widen("fsdp", fsdp), copies = widen("data", data);
     d_.zero = split > 1 ? 3 : s_.flag("shard_optimizer_over_data") && copies > 1 ? 1 : 0;
     if (split > 1 && copies > 1) {
-      job_.reading.setup.shard = fits(split);
+      job_.reading.setup.shard = as_degree(split);
       if (d_.tp * d_.cp * d_.pp > 1)
         job_.assume(fmt::format("weights split over all {} replicas, not over groups of {}", d_.dp, split));
     }
@@ -171,8 +170,7 @@ class MaxtextReader {
   void unequal(const char* group, std::int64_t product, std::int64_t have, const char* what) {
     const std::string why =
         fmt::format("the product of the {} axes is {}, and there are {} {}", group, product, have, what);
-    job_.broken(why);
-    job_.no_plan(why + "; give --cluster or --nodes with as many");
+    job_.broken_without_plan(why, "; give --cluster or --nodes with as many");
   }
 
   void read_model() {

@@ -16,8 +16,6 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::int64_t kMaxDegree = 1 << 20;
-
 int degree(Settings& settings, const char* key) {
   const std::int64_t value = settings.integer(key).value_or(1);
   require(value <= kMaxDegree, "{}: {} is more than any cluster has.", settings.where(key), value);
@@ -70,8 +68,7 @@ void read_expert_degrees(ReadingJob& job) {
   if (job.devices.devices() % ranks != 0) {
     const std::string why = fmt::format("etp={} x ep={} x pp={} does not divide the {} devices", etp.value_or(d.tp),
                                         d.ep, d.pp, job.devices.devices());
-    job.broken(why);
-    job.no_plan(why + "; give --cluster or --nodes with a multiple");
+    job.broken_without_plan(why, "; give --cluster or --nodes with a multiple");
   }
   d.whole_experts = etp.value_or(d.tp) == 1 && d.tp > 1;
   if (etp && *etp != 1 && *etp != d.tp)
@@ -132,8 +129,7 @@ void read_layout(ReadingJob& job, std::string layout) {
   }
   if (static_cast<int>(stages.size()) % d.pp != 0) {
     const std::string why = fmt::format("the layout's {} stages are not a multiple of pp={}", stages.size(), d.pp);
-    job.broken(why);
-    job.no_plan(why);
+    job.broken_without_plan(why);
     return;
   }
   d.chunks = static_cast<int>(stages.size()) / d.pp;
@@ -159,7 +155,7 @@ void read_chunks(ReadingJob& job, std::int64_t layers) {
     job.broken(
         "at most one of --num-virtual-stages-per-pipeline-rank, --num-layers-per-virtual-pipeline-stage and "
         "--pipeline-model-parallel-layout may be given");
-  if (virtual_stages) d.chunks = static_cast<int>(std::min<std::int64_t>(*virtual_stages, kMaxDegree));
+  if (virtual_stages) d.chunks = as_degree(*virtual_stages);
   if (!per_stage) return;
   const std::int64_t of_rank = layers / d.pp;
   if (of_rank % *per_stage != 0) {
@@ -167,8 +163,7 @@ void read_chunks(ReadingJob& job, std::int64_t layers) {
         "the {} layers of a pipeline rank are not a multiple of "
         "--num-layers-per-virtual-pipeline-stage {}",
         of_rank, *per_stage);
-    job.broken(why);
-    job.no_plan(why);
+    job.broken_without_plan(why);
     return;
   }
   d.chunks = static_cast<int>(of_rank / *per_stage);
@@ -200,8 +195,7 @@ void read_stages(ReadingJob& job, std::int64_t layers) {
   if (units % d.stages() != 0) {
     const std::string why = fmt::format("{} layers{} are not a multiple of pp={} x vpp={}", units,
                                         units > layers ? " with the embedding and the loss" : "", d.pp, d.chunks);
-    job.broken(why);
-    job.no_plan(why);
+    job.broken_without_plan(why);
   } else if (embedding || loss) {
     job.reading.setup.stage_blocks = blocks_with_ends(layers, d.stages(), embedding, loss);
   }

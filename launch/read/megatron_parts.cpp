@@ -171,8 +171,7 @@ void read_meshes(ReadingJob& job) {
   if (split.size() != stages.size()) {
     const std::string why =
         fmt::format("hetero_pipeline_layer_split names {} stages, and the meshes have {}", split.size(), stages.size());
-    job.broken(why);
-    job.no_plan(why);
+    job.broken_without_plan(why);
   }
   for (std::size_t i = 0; i < std::min(split.size(), stages.size()); ++i) stages[i].blocks = split[i];
   if (d.pp != static_cast<int>(stages.size()))

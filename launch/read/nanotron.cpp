@@ -95,7 +95,7 @@ void read_model(ReadingJob& job) {
 void read_degrees_of_experts(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
-  d.ep = static_cast<int>(std::min<std::int64_t>(s.integer("parallelism.expert_parallel_size").value_or(1), 1 << 20));
+  d.ep = as_degree(s.integer("parallelism.expert_parallel_size").value_or(1));
   const std::int64_t etp = s.integer("parallelism.expert_tensor_parallel_size").value_or(1);
   if (d.ep == 1) return;
   if (const std::int64_t ranks = etp * d.ep * d.pp; job.devices.devices() % ranks != 0) {
@@ -103,8 +103,7 @@ void read_degrees_of_experts(ReadingJob& job) {
         "expert_tensor_parallel_size {} x expert_parallel_size {} x pp {} does not divide "
         "the {} devices",
         etp, d.ep, d.pp, job.devices.devices());
-    job.broken(why);
-    job.no_plan(why);
+    job.broken_without_plan(why);
   }
   d.whole_experts = etp == 1 && d.tp > 1 && d.ep % d.tp == 0;
   if (etp == 1 && d.tp > 1 && !d.whole_experts) job.assume(fmt::format("every expert split over tp={}", d.tp));
@@ -120,9 +119,7 @@ void read_nanotron(ReadingJob& job) {
   setup.dialect = "nanotron";
   job.reading.framework = nanotron_framework();
   job.reading.software = "nanotron";
-  const auto degree = [&](const char* key) {
-    return static_cast<int>(std::min<std::int64_t>(s.integer(key).value_or(1), 1 << 20));
-  };
+  const auto degree = [&](const char* key) { return as_degree(s.integer(key).value_or(1)); };
   d.tp = degree("parallelism.tp");
   d.pp = degree("parallelism.pp");
   d.cp = degree("parallelism.context_parallel_size");
@@ -132,8 +129,7 @@ void read_nanotron(ReadingJob& job) {
   if (dp && *dp != d.dp && job.reading.why_no_plan.empty()) {
     const std::string why = fmt::format("tp {} x cp {} x dp {} x pp {} = {} is not the number of devices, {}", d.tp,
                                         d.cp, *dp, d.pp, d.tp * d.cp * *dp * d.pp, job.devices.devices());
-    job.broken(why);
-    job.no_plan(why + "; give --cluster or --nodes with as many");
+    job.broken_without_plan(why, "; give --cluster or --nodes with as many");
   }
   read_model(job);
   read_degrees_of_experts(job);

@@ -136,7 +136,7 @@ void read_neox(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
   const auto degree = [&](const char* key) {
-    return static_cast<int>(std::min<std::int64_t>(std::max<std::int64_t>(1, s.integer(key, 0).value_or(1)), 1 << 20));
+    return as_degree(std::max<std::int64_t>(1, s.integer(key, 0).value_or(1)));
   };
   job.reading.setup.dialect = "gpt-neox";
   d.tp = degree("model_parallel_size");

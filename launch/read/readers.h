@@ -2,6 +2,8 @@
 // The readers of single frameworks, and what they share.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -24,6 +26,11 @@ struct ReadingJob {
   void no_plan(const std::string& why) {
     if (reading.why_no_plan.empty()) reading.why_no_plan = why;
   }
+  // What is broken leaves no plan, unless the way out is taken.
+  void broken_without_plan(const std::string& why, const char* way_out = "") {
+    broken(why);
+    no_plan(why + way_out);
+  }
 };
 
 void read_megatron(ReadingJob& job);    // flags, YAML of tests, FlagScale, Megatron-Bridge (keys made alike)
@@ -40,6 +47,10 @@ void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weigh
 void read_axolotl(ReadingJob& job);
 
 // --- shared ---
+
+// More than any cluster has ranks, and small enough that no product of degrees overflows.
+constexpr std::int64_t kMaxDegree = 1 << 20;
+[[nodiscard]] inline int as_degree(std::int64_t given) { return static_cast<int>(std::min(given, kMaxDegree)); }
 
 // Keys of DeepSpeed's JSON, each with `prefix` in front; what it leaves to the trainer ("auto") is in `type`, or
 // assumed.

@@ -13,8 +13,6 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 20;
-
 class TorchtitanReader {
  public:
   explicit TorchtitanReader(ReadingJob& job) : job_(job), s_(job.settings()), d_(job.degrees()) {}
@@ -47,7 +45,7 @@ class TorchtitanReader {
   int degree(const char* name, std::int64_t otherwise) {
     const std::string key = std::string("parallelism.") + name;
     const std::int64_t value = s_.integer(key, -1).value_or(otherwise);
-    require(value <= kMostRanks && value != 0, "{}: {} is no degree; give 1 or more, or -1 for what is left.",
+    require(value <= kMaxDegree && value != 0, "{}: {} is no degree; give 1 or more, or -1 for what is left.",
             s_.where(key), value);
     return static_cast<int>(value);
   }
@@ -63,13 +61,11 @@ class TorchtitanReader {
       const std::string why =
           fmt::format("replicate {} x shard {} x cp {} x tp {} x pp {} is not the number of devices, {}", replicate,
                       shard, d_.cp, d_.tp, d_.pp, job_.devices.devices());
-      job_.broken(why);
-      job_.no_plan(why + "; give --cluster or --nodes with as many");
+      job_.broken_without_plan(why, "; give --cluster or --nodes with as many");
     } else if (shard < 0 && d_.dp % replicate != 0) {
       const std::string why =
           fmt::format("data_parallel_replicate_degree {} does not divide the {} replicas", replicate, d_.dp);
-      job_.broken(why);
-      job_.no_plan(why);
+      job_.broken_without_plan(why);
     }
     const int groups = shard > 0 ? shard : d_.dp / replicate;
     if (replicate > 1 && groups > 1) {
@@ -171,8 +167,7 @@ class TorchtitanReader {
       if (stages % d_.pp != 0) {
         const std::string why = fmt::format("{} layers in stages of {} make {} stages, not a multiple of pp={}", units,
                                             *per_stage, stages, d_.pp);
-        job_.broken(why);
-        return job_.no_plan(why);
+        return job_.broken_without_plan(why);
       }
       d_.chunks = static_cast<int>(stages / d_.pp);
       if (several != (d_.chunks > 1))
@@ -228,8 +223,7 @@ class TorchtitanReader {
     if (blocks.empty() || static_cast<int>(blocks.size()) % d_.pp != 0) {
       const std::string why =
           fmt::format("module_fqns_per_model_part names {} stages, not a multiple of pp={}", blocks.size(), d_.pp);
-      job_.broken(why);
-      return job_.no_plan(why);
+      return job_.broken_without_plan(why);
     }
     d_.chunks = static_cast<int>(blocks.size()) / d_.pp;
     job_.reading.setup.stage_blocks = blocks;

@@ -122,7 +122,7 @@ void read_llama_factory(ReadingJob& job) {
   if (s.has("quantization_bit")) expect_whole_model(job, "quantization_bit", "a quantised model");
   const bool deepspeed = has_deepspeed(s);
   const auto tensors = deepspeed ? s.integer("ds.tensor_parallel.autotp_size") : std::nullopt;
-  d.tp = static_cast<int>(std::min<std::int64_t>(tensors.value_or(1), 1 << 20));
+  d.tp = as_degree(tensors.value_or(1));
   share_devices(job);
   take_model(job, "model_name_or_path", "cutoff_len", 2048);
   const bool bf16 = on(s, "bf16", false, true) || on(s, "pure_bf16", false, true), fp16 = on(s, "fp16", false, true);
@@ -242,9 +242,7 @@ void read_axolotl(ReadingJob& job) {
   if (const std::string by = s.text_or_nothing("rl"); !by.empty()) expect_whole_model(job, "rl", "by " + by);
   for (const char* key : {"load_in_8bit", "load_in_4bit"})
     if (on(s, key, false, true)) expect_whole_model(job, key, "a quantised model");
-  const auto degree = [&](const char* key) {
-    return static_cast<int>(std::min<std::int64_t>(s.integer(key).value_or(1), 1 << 20));
-  };
+  const auto degree = [&](const char* key) { return as_degree(s.integer(key).value_or(1)); };
   d.tp = degree("tensor_parallel_size");
   d.cp = std::max(degree("context_parallel_size"), degree("sequence_parallel_degree"));
   d.ep = degree("expert_parallel_size");
@@ -256,8 +254,7 @@ void read_axolotl(ReadingJob& job) {
         "dp_replicate_size {} x dp_shard_size {} x expert_parallel_size {} x context_parallel_size {} x "
         "tensor_parallel_size {} is not the number of devices, {}",
         copies.value_or(1), shard.value_or(1), d.ep, d.cp, d.tp, job.devices.devices());
-    job.broken(why);
-    job.no_plan(why + "; give --cluster or --nodes with as many");
+    job.broken_without_plan(why, "; give --cluster or --nodes with as many");
   }
   take_model(job, "base_model", "sequence_len", 2048);
   const bool bf16 = on(s, "bf16", false, true), fp16 = on(s, "fp16", false, true);
@@ -291,8 +288,7 @@ void read_axolotl(ReadingJob& job) {
       read_fsdp_keys(job, "fsdp_config.");
       if (own == Recompute::Full) d.recompute = own;
     }
-    if (copies && shard && *copies > 1 && *shard > 1)
-      setup.shard = static_cast<int>(std::min<std::int64_t>(*shard, 1 << 20));
+    if (copies && shard && *copies > 1 && *shard > 1) setup.shard = as_degree(*shard);
     if (d.dp * d.cp == 1) d.zero = 0;
   }
   if (d.tp * d.cp > 1 && setup.shard)

@@ -290,7 +290,7 @@ double OpGroups::accumulate_time(OpId id, std::int64_t elements) {
   return known->second;
 }
 
-// Of all devices that share an op without samples.
+// The least time that the devices sharing an op without samples take together.
 double OpGroups::least_of(OpId id) {
   double least = kUnbounded;
   for (const OpPart& part : parts_.of(graph_.op(id)).all)

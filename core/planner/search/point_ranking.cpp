@@ -50,17 +50,17 @@ Candidates PointSearch::find_candidates(const Subspace& of, double memory_share,
       set_memory_share(known->second, point_, memory_share);
       part.known = &known->second;
     }
-  std::vector<Candidates> found(parts.size());
   const auto run = [&] {
+    std::vector<Candidates> found(parts.size());
     for_each_index(parts.size(), context_.request.threads, [&](std::size_t p) {
       Part& part = parts[p];
       if (p > 0 && context_.is_to_stop()) return;
       if (part.known == nullptr) part.made = make_stage_table(point_, memory_share, kBest, part.of);
       found[p] = point_.spans.ranking->find(part.known != nullptr ? *part.known : *part.made, wanted);
     });
-    return std::move(found);
+    return found;
   };
-  found = context_.step("rank", run);
+  std::vector<Candidates> found = context_.step("rank", run);
   for (Part& part : parts)
     if (part.made) keep_table(key_of(part.of, kBest), *std::move(part.made));
   for (const Candidates& candidates : found) note_ranked(candidates);
