@@ -22,7 +22,14 @@
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/cuda_on_cpu/activity_on_cpu.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MW_ASAN
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define MW_ASAN
+#endif
+#if defined(MW_ASAN)
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -58,14 +65,14 @@ struct Fiber {
   Waits waits = Waits::No;
   bool done = true;
   std::vector<Copy> copies;  // that have begun
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ASAN)
   void* fake_stack = nullptr;
 #endif
 };
 
 struct Warp {
   std::size_t arrived = 0;
-  unsigned place = 0;           // in the source, of those who have arrived
+  int line = 0;                 // of the source, of those who have arrived
   std::vector<Fiber*> waiting;  // for its warp or its block, or to go on
   std::array<std::array<unsigned char, kWidest>, kLanes> values;
   std::array<Fiber*, kLanes> fibers;  // those that have begun
@@ -109,21 +116,21 @@ class Block {
     if (++arrived_ == threads_) return release_block();
     pause(Waits::ForBlock);
   }
-  void wait_for_warp(unsigned place) {
+  void wait_for_warp(int line) {
     Warp& warp = own_warp();
-    if (warp.arrived > 0 && warp.place != place)
-      refuse(kernel_, "lanes of a warp wait for each other in lines " + std::to_string(warp.place) + " and " +
-                          std::to_string(place));
-    warp.place = place;
+    if (warp.arrived > 0 && warp.line != line)
+      refuse(kernel_, "lanes of a warp wait for each other in lines " + std::to_string(warp.line) + " and " +
+                          std::to_string(line));
+    warp.line = line;
     if (++warp.arrived == kLanes) return release_warp(warp);
     pause(Waits::ForWarp);
   }
-  void shuffle(const void* mine, void* theirs, std::size_t size, int source, unsigned place) {
+  void shuffle(const void* mine, void* theirs, std::size_t size, int source, int line) {
     Warp& warp = own_warp();
     std::memcpy(warp.values[static_cast<std::size_t>(lane())].data(), mine, size);
-    wait_for_warp(place);
+    wait_for_warp(line);
     std::memcpy(theirs, warp.values[static_cast<std::size_t>(source)].data(), size);
-    wait_for_warp(place);
+    wait_for_warp(line);
   }
   [[nodiscard]] int lane() const { return current_->number % static_cast<int>(kLanes); }
   // What the copy will overwrite is lost at once.
@@ -214,7 +221,7 @@ class Block {
   }
 
   void switch_to(Fiber& fiber) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ASAN)
     void* own = nullptr;
     __sanitizer_start_switch_fiber(&own, fiber.stack.get(), kStack);
 #endif
@@ -228,17 +235,17 @@ class Block {
       makecontext(&fiber.context, &Block::entry, 0);
       setcontext(&fiber.context);
     }
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ASAN)
     __sanitizer_finish_switch_fiber(own, nullptr, nullptr);
 #endif
   }
 
   void back_to_scheduler(Fiber& fiber) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ASAN)
     __sanitizer_start_switch_fiber(&fiber.fake_stack, scheduler_stack_, scheduler_size_);
 #endif
     if (_setjmp(fiber.place) == 0) _longjmp(scheduler_, 1);
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ASAN)
     __sanitizer_finish_switch_fiber(fiber.fake_stack, &scheduler_stack_, &scheduler_size_);
 #endif
   }
@@ -261,7 +268,7 @@ class Block {
 
   static void entry();
   [[noreturn]] void work() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ASAN)
     __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_size_);
 #endif
     for (;;) {
@@ -289,7 +296,7 @@ class Block {
   Fiber* current_ = nullptr;
   jmp_buf scheduler_;
   std::exception_ptr error_;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MW_ASAN)
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_size_ = 0;
 #endif
@@ -335,9 +342,9 @@ unsigned char* dynamic_shared() {
   return shared.data() + (16 - address % 16) % 16;
 }
 void block_barrier() { block.wait_for_block(); }
-void warp_barrier(Place place) { block.wait_for_warp(place.line()); }
-void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane, Place place) {
-  block.shuffle(mine, theirs, size, source_lane, place.line());
+void warp_barrier(int line) { block.wait_for_warp(line); }
+void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane, int line) {
+  block.shuffle(mine, theirs, size, source_lane, line);
 }
 int lane() { return block.lane(); }
 void begin_copy(void* to, const void* from, std::size_t size) {

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <source_location>
 
 #include "kernels/cuda_on_cpu/capture.h"
 
@@ -44,11 +43,10 @@ extern std::atomic<bool> is_stuck;
 
 [[nodiscard]] unsigned char* dynamic_shared();
 void block_barrier();
-// Lanes wait for each other in one place of the source: elsewhere a GPU would wait for ever.
-using Place = std::source_location;
-void warp_barrier(Place place = Place::current());
+// Lanes wait for each other on one line of the source: elsewhere a GPU would wait for ever.
+void warp_barrier(int line = __builtin_LINE());
 // What the lane that is `value`'s source has of `size` bytes. Every lane of the warp calls it.
-void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane, Place place);
+void shuffle(const void* mine, void* theirs, std::size_t size, int source_lane, int line);
 [[nodiscard]] int lane();
 // A copy that is done when the thread that began it calls finish_copies; until then nothing sensible is there. From
 // null: of zeros.
@@ -60,9 +58,9 @@ inline void require_aligned(const void* address, std::size_t alignment) {
 }
 
 template <class T>
-T from_lane(T value, int source, Place place) {
+T from_lane(T value, int source, int line) {
   T found;
-  shuffle(&value, &found, sizeof(T), source, place);
+  shuffle(&value, &found, sizeof(T), source, line);
   return found;
 }
 
@@ -75,24 +73,24 @@ namespace meshwright::kernels::cuda {
 extern constinit thread_local on_cpu::Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() { on_cpu::block_barrier(); }
-inline void __syncwarp(on_cpu::Place place = on_cpu::Place::current()) { on_cpu::warp_barrier(place); }
+inline void __syncwarp(int line = __builtin_LINE()) { on_cpu::warp_barrier(line); }
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int distance, on_cpu::Place place = on_cpu::Place::current()) {
-  return on_cpu::from_lane(value, on_cpu::lane() ^ distance, place);
+T __shfl_xor_sync(unsigned, T value, int distance, int line = __builtin_LINE()) {
+  return on_cpu::from_lane(value, on_cpu::lane() ^ distance, line);
 }
 template <class T>
-T __shfl_down_sync(unsigned, T value, int distance, on_cpu::Place place = on_cpu::Place::current()) {
+T __shfl_down_sync(unsigned, T value, int distance, int line = __builtin_LINE()) {
   const int from = on_cpu::lane() + distance;
-  return on_cpu::from_lane(value, from < 32 ? from : on_cpu::lane(), place);
+  return on_cpu::from_lane(value, from < 32 ? from : on_cpu::lane(), line);
 }
 template <class T>
-T __shfl_up_sync(unsigned, T value, int distance, on_cpu::Place place = on_cpu::Place::current()) {
+T __shfl_up_sync(unsigned, T value, int distance, int line = __builtin_LINE()) {
   const int from = on_cpu::lane() - distance;
-  return on_cpu::from_lane(value, from >= 0 ? from : on_cpu::lane(), place);
+  return on_cpu::from_lane(value, from >= 0 ? from : on_cpu::lane(), line);
 }
 template <class T>
-T __shfl_sync(unsigned, T value, int source, on_cpu::Place place = on_cpu::Place::current()) {
-  return on_cpu::from_lane(value, source, place);
+T __shfl_sync(unsigned, T value, int source, int line = __builtin_LINE()) {
+  return on_cpu::from_lane(value, source, line);
 }
 
 template <class T>
