@@ -127,6 +127,7 @@ Decoder mixtral(const ModelConfig& model) {
   say_capacity(of, model);
   if (is_on(model, "router_bias")) of.unusual.emplace_back("a bias of the router");
   if (is_on(model, "expert_bias")) of.unusual.emplace_back("biases of the experts");
+  if (is_on(model, "shared_gate")) of.unusual.emplace_back("a gate of the shared expert");
   if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
   if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
   if (is_on(model, "attention_chunk")) of.unusual.emplace_back("attention within chunks");
@@ -161,8 +162,12 @@ void add_decoder_keys(Decoder& of, const ModelConfig& model) {
   unusual("norms", "norms of what attention and feed-forward make");
   unusual("wide_qk_norm", "norms of queries and keys over all heads at once");
   unusual("head_bias", "biases of the last product");
+  unusual("relu_squared", "squared ReLU as the activation");
+  unusual("capped", "a cap of the logits");
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
     if (factor_of(model, scale, 1.0) != 1.0) of.unusual.emplace_back(fmt::format("a factor '{}'", scale));
+  if (of.window > 0 && factor_of(model, "window_rotary_base", of.rotary_base) != of.rotary_base)
+    of.unusual.emplace_back("another base of the rotation in layers with windows");
 }
 
 Decoder decoder(const ModelConfig& model) {

@@ -37,7 +37,8 @@ PLANS = {
     "zero3": (4, ["--method", "zero3", "--micro-batches", "1"]),
     "expert": (4, ["--method", "expert:ep=2", "--micro-batches", "1"]),
 }
-MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "qwen3_next", "deepseek_v32"}
+MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "qwen3_next", "deepseek_v32", "qwen2_moe",
+            "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite"}
 SCANS = "M-*-"  # the layers of nemotron_h
 
 
@@ -71,6 +72,8 @@ def families():
                  full_attention_interval=2)
     small = dict(vocab_size=VOCAB, num_hidden_layers=2, num_attention_heads=4, hidden_size=32)
     no_drop = dict(attention_dropout=0.0, hidden_dropout=0.0)
+    routed = dict(num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1, n_group=1, topk_group=1)
+    latent = dict(q_lora_rank=16, kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)
     return {
         "gpt2": (t.GPT2LMHeadModel, t.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=SEQ, resid_pdrop=0,
                                                  embd_pdrop=0, attn_pdrop=0)),
@@ -107,8 +110,9 @@ def families():
         "gemma3_text": (t.Gemma3ForCausalLM, t.Gemma3TextConfig(**{**decoder(head_dim=8, sliding_window=4,
                                                                              layer_types=["sliding_attention", "full_attention"],
                                                                              query_pre_attn_scalar=8,
-                                                                             rope_parameters={kind: {"rope_type": "default", "rope_theta": 10000.0}
-                                                                                              for kind in ("sliding_attention", "full_attention")}),
+                                                                             rope_parameters={kind: {"rope_type": "default", "rope_theta": base}
+                                                                                              for kind, base in (("sliding_attention", 10000.0),
+                                                                                                                 ("full_attention", 1e6))}),
                                                                    "tie_word_embeddings": True})),
         "olmo2": (t.Olmo2ForCausalLM, t.Olmo2Config(**decoder())),
         "phi": (t.PhiForCausalLM, t.PhiConfig(**decoder())),
@@ -144,6 +148,35 @@ def families():
                                                                        kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8,
                                                                        num_nextn_predict_layers=0, index_n_heads=16, index_head_dim=8,
                                                                        index_topk=4)),
+        "arcee": (t.ArceeForCausalLM, t.ArceeConfig(**decoder())),
+        "nemotron": (t.NemotronForCausalLM, t.NemotronConfig(**decoder(head_dim=8))),
+        "jais2": (t.Jais2ForCausalLM, t.Jais2Config(**decoder(head_dim=8))),
+        "cwm": (t.CwmForCausalLM, t.CwmConfig(**decoder(sliding_window=4, head_dim=8, layer_types=["full_attention", "sliding_attention"],
+                                                        rope_parameters={"rope_type": "default", "rope_theta": 10000.0}))),
+        "seed_oss": (t.SeedOssForCausalLM, t.SeedOssConfig(**decoder(head_dim=8, attention_bias=True, residual_dropout=0.0, attention_dropout=0.0))),
+        "helium": (t.HeliumForCausalLM, t.HeliumConfig(**decoder(head_dim=8, pad_token_id=0))),
+        "ernie4_5": (t.Ernie4_5ForCausalLM, t.Ernie4_5Config(**decoder(head_dim=8))),
+        "hyperclovax": (t.HyperCLOVAXForCausalLM, t.HyperCLOVAXConfig(**decoder(embedding_multiplier=2.0, residual_multiplier=0.5,
+                                                                                logits_scaling=4.0, attention_multiplier=0.25))),
+        "olmo3": (t.Olmo3ForCausalLM, t.Olmo3Config(**decoder(sliding_window=4, layer_types=["sliding_attention", "full_attention"]))),
+        "exaone4": (t.Exaone4ForCausalLM, t.Exaone4Config(**decoder(sliding_window=4, sliding_window_pattern=2))),
+        "qwen2_moe": (t.Qwen2MoeForCausalLM, t.Qwen2MoeConfig(**decoder(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                                       shared_expert_intermediate_size=40))),
+        "olmoe": (t.OlmoeForCausalLM, t.OlmoeConfig(**decoder(num_experts=4, num_experts_per_tok=2))),
+        "flex_olmo": (t.FlexOlmoForCausalLM, t.FlexOlmoConfig(**decoder(num_experts=4, num_experts_per_tok=2, pad_token_id=0))),
+        "exaone_moe": (t.ExaoneMoeForCausalLM, t.ExaoneMoeConfig(**decoder(**routed, num_experts=4, num_shared_experts=1, sliding_window=4,
+                                                                          sliding_window_pattern=2))),
+        "dots1": (t.Dots1ForCausalLM, t.Dots1Config(**decoder(**routed, n_routed_experts=4, n_shared_experts=1, head_dim=8,
+                                                              norm_topk_prob=True))),
+        "hy_v3": (t.HYV3ForCausalLM, t.HYV3Config(**decoder(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                           num_shared_experts=1))),
+        "solar_open": (t.SolarOpenForCausalLM, t.SolarOpenConfig(**{k: v for k, v in decoder(**routed).items()
+                                                                   if k not in ("intermediate_size", "first_k_dense_replace")},
+                                                                n_routed_experts=4, n_shared_experts=1, head_dim=8)),
+        "glm4_moe_lite": (t.Glm4MoeLiteForCausalLM, t.Glm4MoeLiteConfig(**{**decoder(), "num_key_value_heads": 4}, **latent, n_routed_experts=4,
+                                                                       num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1,
+                                                                       n_group=1, topk_group=1)),
+        "youtu": (t.YoutuForCausalLM, t.YoutuConfig(**{**decoder(), "num_key_value_heads": 4}, **latent)),
     }
 
 
@@ -316,7 +349,7 @@ def difference(ours, theirs):
 
 def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
     # Running statistics, further names of one tensor, and what is trained by no gradient.
-    more = ("running_mean", "running_var", "embed_tokens.weight", "e_score_correction_bias")
+    more = ("running_mean", "running_var", "embed_tokens.weight", "e_score_correction_bias", "expert_bias")
     untrained = {k for k in theirs if what == "gradient" and ".indexer." in k and float(theirs[k].abs().max()) == 0.0}
     names = {k for k in theirs if not ((k.endswith(more) or k in untrained) and k not in ours)}
     for name in sorted(set(ours) ^ names):

@@ -13,9 +13,10 @@
 //   tokens are behind the others, with the weight 0.3 of DeepSeek-V3's paper (key "mtp_weight"), and the indexers of
 //   deepseek_v32 are not trained, as the loss has no gradient by them; llama4 weighs the experts' results instead of
 //   what they are given, and leaves out the norm of queries and keys, which has no weights; gemma's norms weigh by
-//   their weights alone, not by 1 more, all layers of gemma3 rotate by one base, and gemma4 lacks the norm of values,
-//   which has no weights, and the factor of each layer, which is not trained; minimax_m2 and qwen3_next lack the layers
-//   that predict further tokens.
+//   their weights alone, not by 1 more, and gemma4 lacks the norm of values, which has no weights, and the factor of
+//   each layer, which is not trained; minimax_m2, qwen3_next and hy_v3 lack the layers that predict further tokens;
+//   gemma2's scores have no cap; cohere's layer norms, which have no bias, are RMS norms, and its norms of queries and
+//   keys are over all heads at once; hunyuan's norms of queries and keys are before their rotation.
 #pragma once
 
 #include <string>

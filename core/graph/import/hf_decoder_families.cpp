@@ -119,6 +119,62 @@ ModelConfig read_stablelm(const HfReader& config) {
   return model;
 }
 
+namespace {
+
+// An ungated feed-forward layer of squared ReLU.
+ModelConfig read_relu_squared(const HfReader& config, const char* epsilon, bool bias) {
+  ModelConfig model = made_with_groups("decoder", config);
+  if (config.has("head_dim")) set(model, "head_dim", config.size({"head_dim"}));
+  (void)one_of(config, "hidden_act", "relu2", {Act::ReluSquared});
+  set(model, "relu_squared", 1);
+  set(model, "gated", 0);
+  set_attention_bias(model, config, bias);
+  set(model, "mlp_bias", config.flag_or("mlp_bias", bias));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  set_rotary_base(model, config, "rope_theta");
+  set_epsilon(model, config, epsilon, 1e-5);
+  return model;
+}
+
+}  // namespace
+
+ModelConfig read_arcee(const HfReader& config) { return read_relu_squared(config, "rms_norm_eps", false); }
+
+// Its norms weigh by 1 + w, which is as many weights and as much work. Half of each head is rotated.
+ModelConfig read_nemotron(const HfReader& config) {
+  ModelConfig model = read_relu_squared(config, "norm_eps", false);
+  set(model, "layer_norm", 1);
+  set_rotated_share(model, config, "partial_rotary_factor", 0.5);
+  return model;
+}
+
+ModelConfig read_jais2(const HfReader& config) {
+  ModelConfig model = read_relu_squared(config, "layer_norm_eps", true);
+  set(model, "layer_norm", 1);
+  return model;
+}
+
+// Command R: side by side behind one norm. Its layer norms have no bias: an RMS norm has as many weights and as much
+// work. The norms of queries and keys have weights for each head.
+ModelConfig read_cohere(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config);
+  set_attention_bias(model, config, false);
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  set(model, "parallel", 2);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set(model, "wide_qk_norm", config.flag_or("use_qk_norm", false));
+  model.factors["logit_scale"] = config.positive_or("logit_scale", 0.0625);
+  return model;
+}
+
+// Command R7B and A: three layers of windows, then one that sees all keys and has no positions.
+ModelConfig read_cohere2(const HfReader& config) {
+  ModelConfig model = read_cohere(config);
+  read_windows(model, config, config.size_or({"sliding_window"}, 4096), config.size_or({"sliding_window_pattern"}, 4));
+  set(model, "no_rotary_every", model.more["full_every"]);
+  return model;
+}
+
 // Norms of what attention and feed-forward make, and of all queries and keys at once.
 ModelConfig read_olmo2(const HfReader& config) {
   ModelConfig model = read_decoder("decoder", config, 1e-5);

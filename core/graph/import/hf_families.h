@@ -41,6 +41,11 @@ namespace hf {
 [[nodiscard]] ModelConfig read_stablelm(const HfReader& config);
 [[nodiscard]] ModelConfig read_olmo2(const HfReader& config);
 [[nodiscard]] ModelConfig read_smollm3(const HfReader& config);
+[[nodiscard]] ModelConfig read_arcee(const HfReader& config);
+[[nodiscard]] ModelConfig read_nemotron(const HfReader& config);
+[[nodiscard]] ModelConfig read_jais2(const HfReader& config);
+[[nodiscard]] ModelConfig read_cohere(const HfReader& config);
+[[nodiscard]] ModelConfig read_cohere2(const HfReader& config);
 
 // hf_llama_likes.cpp
 [[nodiscard]] ModelConfig read_granite(const HfReader& config);
@@ -54,28 +59,47 @@ namespace hf {
 [[nodiscard]] ModelConfig read_internlm(const HfReader& config);  // 2 and 3
 [[nodiscard]] ModelConfig read_minicpm(const HfReader& config);
 [[nodiscard]] ModelConfig read_hunyuan_dense(const HfReader& config);
+[[nodiscard]] ModelConfig read_cwm(const HfReader& config);
+[[nodiscard]] ModelConfig read_helium(const HfReader& config);
+[[nodiscard]] ModelConfig read_exaone(const HfReader& config);  // 3
+[[nodiscard]] ModelConfig read_hyperclovax(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen3_vl(const HfReader& config);
+[[nodiscard]] ModelConfig read_granitemoe(const HfReader& config);
+
+// hf_mixture_likes.cpp
 [[nodiscard]] ModelConfig read_qwen3_vl_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_olmoe(const HfReader& config);
-[[nodiscard]] ModelConfig read_granitemoe(const HfReader& config);
 [[nodiscard]] ModelConfig read_ernie4_5_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_bailing_moe(const HfReader& config);  // Ling 1 and 2
+[[nodiscard]] ModelConfig read_exaone_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_hunyuan_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_hy_v3(const HfReader& config);
+[[nodiscard]] ModelConfig read_flex_olmo(const HfReader& config);
 
 // hf_mixture_families.cpp
 [[nodiscard]] ModelConfig read_mixtral(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen3_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_qwen2_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_mellum(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_oss(const HfReader& config);
 [[nodiscard]] ModelConfig read_llama4(const HfReader& config);
 [[nodiscard]] ModelConfig read_glm4_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_solar_open(const HfReader& config);
+[[nodiscard]] ModelConfig read_sarvam_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_minimax_m2(const HfReader& config);
 [[nodiscard]] ModelConfig read_dots1(const HfReader& config);
 [[nodiscard]] ModelConfig read_phimoe(const HfReader& config);
+
+// hf_latent_families.cpp
 [[nodiscard]] ModelConfig read_deepseek_v2(const HfReader& config);
 [[nodiscard]] ModelConfig read_deepseek_v3(const HfReader& config);
-[[nodiscard]] ModelConfig read_deepseek_v32(const HfReader& config);
+[[nodiscard]] ModelConfig read_deepseek_v32(const HfReader& config);  // and GLM-5
+[[nodiscard]] ModelConfig read_glm4_moe_lite(const HfReader& config);
+[[nodiscard]] ModelConfig read_youtu(const HfReader& config);
 
 // hf_gemma_families.cpp
 [[nodiscard]] ModelConfig read_gemma(const HfReader& config);
+[[nodiscard]] ModelConfig read_gemma2(const HfReader& config);  // and VaultGemma
 [[nodiscard]] ModelConfig read_gemma3(const HfReader& config);
 [[nodiscard]] ModelConfig read_gemma4(const HfReader& config);
 

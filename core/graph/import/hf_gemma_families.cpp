@@ -24,6 +24,18 @@ ModelConfig read_gemma(const HfReader& config) {
   return model;
 }
 
+// A window in every other layer, norms of what attention and feed-forward make, capped logits. The cap of the scores,
+// `attn_logit_softcapping`, is not computed.
+ModelConfig read_gemma2(const HfReader& config) {
+  ModelConfig model = read_gemma(config);
+  set(model, "norms", config.text_or("model_type", "gemma2") == "gemma2" ? 1 : 0);  // VaultGemma has none of these
+  read_windows(model, config, config.size_or({"sliding_window"}, 4096), 2);
+  set_score_scale(model, 1.0 / std::sqrt(config.positive_or("query_pre_attn_scalar", 256.0)));
+  set(model, "capped", config.has("final_logit_softcapping"));
+  model.factors["logit_cap"] = config.positive_or("final_logit_softcapping", 30.0);
+  return model;
+}
+
 // Five layers of windows to one without: `layer_types`, or a pattern's length in older files.
 ModelConfig read_gemma3(const HfReader& config) {
   if (const auto text = text_part(config, "gemma3")) return read_gemma3(*text);
@@ -37,6 +49,8 @@ ModelConfig read_gemma3(const HfReader& config) {
   set(model, "full_every", config.size_or({"sliding_window_pattern"}, 6));
   read_layer_types(model, config);
   set_score_scale(model, 1.0 / std::sqrt(config.positive_or("query_pre_attn_scalar", 256.0)));
+  if (config.has("rope_local_base_freq"))
+    model.factors["window_rotary_base"] = config.positive_or("rope_local_base_freq", 10000.0);
   return model;
 }
 
@@ -76,11 +90,12 @@ ModelConfig read_gemma4(const HfReader& config) {
   set(model, "full_every", 6);
   if (config.has("layer_types")) {
     read_layer_types(model, config);
-    require(model.more["first_window_layer"] == 0 || model.more["full_every"] != 0,
+    const std::int64_t first = model.more["first_window_layer"];
+    require(first == 0 || first == model.layers,
             "{}: 'layer_types' has no windows in its first layers, which is not supported for this family.",
             config.place());
     // Without any window, every layer sees all keys.
-    if (model.more["first_window_layer"] == model.layers) set(model, "full_every", 1);
+    if (first == model.layers) set(model, "full_every", 1);
     model.more.erase("first_window_layer");
   }
   const bool tied_keys = config.flag_or("attention_k_eq_v", false);

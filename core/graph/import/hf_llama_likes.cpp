@@ -10,24 +10,6 @@ namespace meshwright::hf {
 
 namespace {
 
-// Windows in all layers but every n-th, where the file does not list the layers.
-void read_windows(ModelConfig& model, const HfReader& config, std::int64_t window, std::int64_t full_every) {
-  set(model, "window", window);
-  if (window == 0) return;
-  set(model, "full_every", full_every);
-  read_layer_types(model, config);
-}
-
-void set_all_biases(ModelConfig& model, bool bias) {
-  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias"}) set(model, key, bias);
-}
-
-void set_experts(ModelConfig& model, std::int64_t experts, std::int64_t top_k, std::int64_t width) {
-  set(model, "experts", experts);
-  set(model, "top_k", top_k);
-  set(model, "expert_intermediate", width);
-}
-
 void set_granite_factors(ModelConfig& model, const HfReader& config) {
   model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
   model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
@@ -145,29 +127,55 @@ ModelConfig read_hunyuan_dense(const HfReader& config) {
   return model;
 }
 
+// The first layer of four sees all keys.
+ModelConfig read_cwm(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config, 1e-5);
+  read_windows(model, config, config.size_or({"sliding_window"}, 8192), 4);
+  if (model.more["window"] > 0 && !config.has("layer_types")) set(model, "first_window_layer", 1);
+  return model;
+}
+
+ModelConfig read_helium(const HfReader& config) {
+  ModelConfig model = read_decoder("llama", config, 1e-8);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set(model, "qkv_bias", config.flag_or("attention_bias", false));
+  return model;
+}
+
+// EXAONE 3, whose publisher's files call some members otherwise.
+ModelConfig read_exaone(const HfReader& config) {
+  ModelConfig model = made("llama", Core{config.size({"num_hidden_layers", "num_layers"}), config.size({"hidden_size"}),
+                                         config.size({"num_attention_heads"}), config.size({"max_position_embeddings"}),
+                                         config.size({"vocab_size"})});
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  if (config.has("head_dim")) set(model, "head_dim", config.size({"head_dim"}));
+  (void)one_of(config, config.has("activation_function") ? "activation_function" : "hidden_act", "silu", {Act::Silu});
+  set_attention_bias(model, config, false);
+  set(model, "mlp_bias", config.flag_or("mlp_bias", false));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  set_rotary_base(model, config, "rope_theta");
+  set_epsilon(model, config, config.has("layer_norm_epsilon") ? "layer_norm_epsilon" : "rms_norm_eps", 1e-5);
+  return model;
+}
+
+// Granite's factors, of which that of the logits multiplies, and norms of what attention and feed-forward make.
+ModelConfig read_hyperclovax(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config);
+  set_attention_bias(model, config, false);
+  set_granite_factors(model, config);
+  if (!config.has("attention_multiplier")) model.factors["attention_scale"] = 1.0;
+  model.factors["logit_scale"] = config.positive_or("logits_scaling", 1.0);
+  set(model, "norms", config.flag_or("use_post_norm", false) ? 1 : 0);
+  return model;
+}
+
 ModelConfig read_qwen3_vl(const HfReader& config) {
   if (const auto text = text_part(config, "qwen3_vl")) return read_qwen3(*text);
   return read_qwen3(config);
 }
 
 // --- with experts ---
-
-ModelConfig read_qwen3_vl_moe(const HfReader& config) {
-  if (const auto text = text_part(config, "qwen3_vl_moe")) return read_qwen3_moe(*text);
-  return read_qwen3_moe(config);
-}
-
-ModelConfig read_olmoe(const HfReader& config) {
-  require(!config.has("clip_qkv"), "{}: 'clip_qkv' bounds queries, keys and values, which is not supported; null is.",
-          config.place());
-  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
-  set_attention_bias(model, config, false);
-  set(model, "wide_qk_norm", 1);
-  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}),
-              config.size({"intermediate_size"}));
-  set(model, "normalized", config.flag_or("norm_topk_prob", false));
-  return model;
-}
 
 // A softmax over the chosen experts' scores alone is that over all, normalised.
 ModelConfig read_granitemoe(const HfReader& config) {
@@ -177,51 +185,6 @@ ModelConfig read_granitemoe(const HfReader& config) {
   set_experts(model, config.size({"num_local_experts"}), config.size({"num_experts_per_tok"}),
               config.size({"intermediate_size"}));
   set(model, "shared_intermediate", config.size_or({"shared_intermediate_size"}, 0, 0));
-  return model;
-}
-
-ModelConfig read_ernie4_5_moe(const HfReader& config) {
-  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
-  set_all_biases(model, config.flag_or("use_bias", false));
-  require(!config.flag_or("use_bias", false),
-          "{}: 'use_bias' is true, which is not supported for this family; false is.", config.place());
-  set(model, "tied", config.flag_or("tie_word_embeddings", true));
-  const std::int64_t width = config.size({"moe_intermediate_size"});
-  set_experts(model, config.size({"moe_num_experts"}), config.size({"moe_k"}), width);
-  set(model, "shared_intermediate", width * config.size_or({"moe_num_shared_experts"}, 2, 0));
-  set(model, "dense_layers", config.size_or({"moe_layer_start_index"}, 1, 0));
-  set(model, "mixture_every", config.size_or({"moe_layer_interval"}, 1));
-  const std::int64_t last = config.size_or({"moe_layer_end_index"}, model.layers - 1, -1);
-  require(last == -1 || last == model.layers - 1,
-          "{}: 'moe_layer_end_index' is {}, behind which layers have no experts; that is not supported, {} is.",
-          config.place(), last, model.layers - 1);
-  set(model, "selection_bias", 1);
-  return model;
-}
-
-// Ling 1 and 2: the second with norms of queries and keys, half of each head rotated, and sigmoid scores with a bias.
-ModelConfig read_bailing_moe(const HfReader& config) {
-  const bool second = config.text_or("model_type", "bailing_moe") == "bailing_moe_v2";
-  ModelConfig model = read_decoder("decoder_moe", config);
-  set(model, "qkv_bias", config.flag_or("use_qkv_bias", false));
-  const bool bias = config.flag_or("use_bias", false);
-  set(model, "out_bias", bias);
-  require(!bias, "{}: 'use_bias' is true, which is not supported for this family; false is.", config.place());
-  set(model, "qk_norm", config.flag_or("use_qk_norm", second));
-  const std::int64_t width = config.size({"moe_intermediate_size"});
-  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}), width);
-  set(model, "shared_intermediate",
-      config.size_or({"moe_shared_expert_intermediate_size"}, width) * config.size_or({"num_shared_experts"}, 0, 0));
-  set(model, "dense_layers", config.size_or({"first_k_dense_replace"}, 0, 0));
-  set(model, "normalized", config.flag_or("norm_topk_prob", true));
-  if (!second) return model;
-  expect_text(config, "score_function", "sigmoid");
-  set(model, "sigmoid", 1);
-  set(model, "selection_bias", config.flag_or("moe_router_enable_expert_bias", true));
-  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
-  set_rotated_share(model, config, "partial_rotary_factor", 1.0);
-  if (config.has("rotary_dim")) set(model, "rotary_dims", config.size({"rotary_dim"}));
-  set(model, "mtp", config.size_or({"num_nextn_predict_layers"}, 0, 0));
   return model;
 }
 

@@ -12,12 +12,13 @@ namespace meshwright::hf {
 
 Act activation_from(const HfReader& config, const char* key, const std::string& name) {
   if (name == "relu") return Act::Relu;
+  if (name == "relu2") return Act::ReluSquared;
   if (name == "silu" || name == "swish") return Act::Silu;
   if (name == "gelu" || name == "gelu_python") return Act::GeluErf;
   for (const char* gelu : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"})
     if (name == gelu) return Act::Gelu;
-  throw InputError(
-      fmt::format("{}: '{}' is \"{}\", which is not supported; relu, gelu and silu are.", config.place(), key, name));
+  throw InputError(fmt::format("{}: '{}' is \"{}\", which is not supported; relu, relu2, gelu and silu are.",
+                               config.place(), key, name));
 }
 
 Act one_of(const HfReader& config, const char* key, const char* otherwise, std::initializer_list<Act> supported) {
@@ -90,9 +91,25 @@ void set_score_scale(ModelConfig& model, double scale) {
 
 void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key) {
   double base = config.positive_or(key, 10000.0);
-  if (!config.has(key) && config.has("rope_parameters"))
-    base = config.part("rope_parameters").positive_or("rope_theta", base);
-  model.factors["rotary_base"] = base;
+  if (config.has(key) || !config.has("rope_parameters")) {
+    model.factors["rotary_base"] = base;
+    return;
+  }
+  const HfReader rotation = config.part("rope_parameters");
+  base = rotation.positive_or("rope_theta", base);
+  // Where layers with windows have a base of their own, all kinds of layers have an object each.
+  const auto of_kind = [&](const char* kind, double otherwise) {
+    return rotation.has(kind) ? rotation.part(kind).positive_or("rope_theta", otherwise) : otherwise;
+  };
+  const double full = of_kind("full_attention", base), windowed = of_kind("sliding_attention", full);
+  model.factors["rotary_base"] = full;
+  if (windowed == full) return;
+  require(
+      model.family == "decoder" || model.family == "decoder_moe",
+      "{}: 'rope_parameters' rotate layers with windows by another base ({:g}) than the others ({:g}), which is not "
+      "supported for this family.",
+      config.place(), windowed, full);
+  model.factors["window_rotary_base"] = windowed;
 }
 
 void read_rotation(ModelConfig& model, const HfReader& config, double epsilon) {
@@ -137,15 +154,13 @@ void read_layer_types(ModelConfig& model, const HfReader& config) {
   }
   const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();
   const auto full = std::find(windowed.begin() + first, windowed.end(), false) - windowed.begin();
-  const bool in_turns = first == 0 && full < model.layers;
-  const std::int64_t period = in_turns ? full + 1 : 0;
+  const std::int64_t period = full < model.layers ? full - first + 1 : 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const bool expected = layer >= first && (period == 0 || (layer + 1) % period != 0);
-    require(
-        windowed[static_cast<std::size_t>(layer)] == expected,
-        "{}: 'layer_types' follow no order that is supported; windows from some layer on, or in all layers but every "
-        "n-th, are.",
-        config.place());
+    const bool expected = layer >= first && (period == 0 || (layer - first + 1) % period != 0);
+    require(windowed[static_cast<std::size_t>(layer)] == expected,
+            "{}: 'layer_types' follow no order that is supported; windows from some layer on, in all of these or in "
+            "all but every n-th, are.",
+            config.place());
   }
   set(model, "first_window_layer", first);
   set(model, "full_every", period);
@@ -165,6 +180,61 @@ ModelConfig read_qwen3_decoder(const char* family, const HfReader& config) {
   set(model, "qk_norm", 1);
   read_qwen_window(model, config);
   return model;
+}
+
+// --- layers of several kinds ---
+
+void expect_layers(const HfReader& config, const char* key, std::int64_t layers, std::int64_t first,
+                   const std::string& begin, const std::string& rest) {
+  if (!config.has(key)) return;
+  const Json& types = config.at(key);
+  bool expected = types.is_array() && types.size() == static_cast<std::size_t>(layers);
+  for (std::int64_t layer = 0; expected && layer < layers; ++layer)
+    expected = types[static_cast<std::size_t>(layer)] == (layer < first ? begin : rest);
+  require(expected, "{}: '{}' is another list than \"{}\" for each of the {} layers{}, which is not supported.",
+          config.place(), key, rest, layers, first == 0 ? "" : fmt::format(" behind {} of \"{}\"", first, begin));
+}
+
+void read_dense_layers(ModelConfig& model, const HfReader& config, std::int64_t otherwise) {
+  std::int64_t dense = config.size_or({"first_k_dense_replace"}, otherwise, 0);
+  if (!config.has("first_k_dense_replace") && config.has("mlp_layer_types")) {
+    const Json& types = config.at("mlp_layer_types");
+    const auto is_dense = [](const Json& type) { return type == "dense"; };
+    dense = types.is_array() ? std::find_if_not(types.begin(), types.end(), is_dense) - types.begin() : 0;
+  }
+  expect_layers(config, "mlp_layer_types", model.layers, std::min(model.layers, dense), "dense", "sparse");
+  set(model, "dense_layers", dense);
+}
+
+void read_windows(ModelConfig& model, const HfReader& config, std::int64_t window, std::int64_t full_every) {
+  set(model, "window", window);
+  if (window == 0) return;
+  set(model, "full_every", full_every);
+  read_layer_types(model, config);
+}
+
+void set_all_biases(ModelConfig& model, bool bias) {
+  for (const char* key : {"qkv_bias", "out_bias", "mlp_bias"}) set(model, key, bias);
+}
+
+// --- experts ---
+
+void set_experts(ModelConfig& model, std::int64_t experts, std::int64_t top_k, std::int64_t width) {
+  set(model, "experts", experts);
+  set(model, "top_k", top_k);
+  set(model, "expert_intermediate", width);
+}
+
+void read_routed_experts(ModelConfig& model, const HfReader& config, std::int64_t usual) {
+  set(model, "experts", config.size({"n_routed_experts"}));
+  set(model, "top_k", config.size({"num_experts_per_tok"}));
+  const std::int64_t expert = config.size({"moe_intermediate_size"});
+  set(model, "expert_intermediate", expert);
+  set(model, "shared_intermediate", expert * config.size_or({"n_shared_experts"}, usual, 0));
+  read_dense_layers(model, config, usual);
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
+  set(model, "mtp", config.size_or({"num_nextn_predict_layers"}, 0, 0));
 }
 
 }  // namespace meshwright::hf

@@ -12,7 +12,7 @@
 
 namespace meshwright::hf {
 
-enum class Act { Relu, Gelu, GeluErf, Silu };  // Gelu: the tanh form
+enum class Act { Relu, ReluSquared, Gelu, GeluErf, Silu };  // Gelu: the tanh form
 
 // Throws InputError for an activation of another name.
 [[nodiscard]] Act activation_from(const HfReader& config, const char* key, const std::string& name);
@@ -56,9 +56,24 @@ void read_rotation(ModelConfig& model, const HfReader& config, double epsilon);
 void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwise);
 // Which layers `layer_types` says are windowed, as first_window_layer and full_every can say it.
 void read_layer_types(ModelConfig& model, const HfReader& config);
+// Windows in all layers but every n-th, where the file does not list the layers.
+void read_windows(ModelConfig& model, const HfReader& config, std::int64_t window, std::int64_t full_every);
 // Windows are off unless `use_sliding_window`, and never in the first layers.
 void read_qwen_window(ModelConfig& model, const HfReader& config);
+void set_all_biases(ModelConfig& model, bool bias);
 // What is the same with and without a mixture of experts.
 [[nodiscard]] ModelConfig read_qwen3_decoder(const char* family, const HfReader& config);
+
+// --- mixtures of experts ---
+
+// Throws InputError unless the member is missing or a list of `first` times the one value, then the other.
+void expect_layers(const HfReader& config, const char* key, std::int64_t layers, std::int64_t first,
+                   const std::string& begin, const std::string& rest);
+// The first layers without experts: their number, or as `mlp_layer_types` lists them.
+void read_dense_layers(ModelConfig& model, const HfReader& config, std::int64_t otherwise);
+void set_experts(ModelConfig& model, std::int64_t experts, std::int64_t top_k, std::int64_t width);
+// By the names that DeepSeek's files use. `usual`: shared experts and dense layers where the file does not say how
+// many.
+void read_routed_experts(ModelConfig& model, const HfReader& config, std::int64_t usual);
 
 }  // namespace meshwright::hf

@@ -69,6 +69,16 @@ Rows expert_rows() {
           {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_experts.down_proj.weight", "embed mlp"}};
 }
 
+Rows exaone_moe_rows() { return {{"blk#.moe.selection.bias", "model.layers.#.mlp.e_score_correction_bias", "expert"}}; }
+
+Rows hy_v3_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.router.gate.weight", "expert embed"},
+          {"blk#.moe.selection.bias", "model.layers.#.mlp.expert_bias", "expert"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_mlp.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_mlp.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_mlp.down_proj.weight", "embed mlp"}};
+}
+
 // Gates and ups of an expert alternate.
 Rows gpt_oss_rows() {
   return {{"blk#.moe.router.weight", "model.layers.#.mlp.router.weight", "expert embed"},
@@ -144,8 +154,12 @@ Rows delta_rows() {
           {"blk#.delta.v.conv.weight", "model.layers.#.linear_attn.conv1d.weight", "*channel 1 kernel"},
           {"blk#.delta.norm.gamma", "model.layers.#.linear_attn.norm.weight", "delta_dim"},
           {"blk#.delta.out.weight", "model.layers.#.linear_attn.out_proj.weight",
-           "embed (delta_heads delta_group delta_dim)"},
-          {"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
+           "embed (delta_heads delta_group delta_dim)"}};
+}
+
+// Experts beside one that every token goes to, whose result is multiplied by a gate.
+Rows gated_expert_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
           {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
           {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
           {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
@@ -201,6 +215,41 @@ Rows olmo2_rows() {
           {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"},
           {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
           {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
+}
+
+// The dimensions of each head that are rotated lie in pairs.
+Rows paired_rows() {
+  return {{"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group ~head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads ~head_dim) embed"}};
+}
+
+// Norms of what attention and feed-forward make; those of queries and keys are of each head.
+Rows result_norm_rows() {
+  return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
+          {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"}};
+}
+
+Rows hyperclovax_rows() {
+  return {{"blk#.attn.norm.gamma", "model.layers.#.post_norm1.weight", "embed"},
+          {"blk#.mlp.norm.gamma", "model.layers.#.post_norm2.weight", "embed"}};
+}
+
+// Norms whose weights are stored less one.
+Rows nemotron_rows() {
+  return {{"blk#.ln1.gamma", "model.layers.#.input_layernorm.weight", "embed +1"},
+          {"blk#.ln2.gamma", "model.layers.#.post_attention_layernorm.weight", "embed +1"},
+          {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
+}
+
+Rows wide_norm_rows() {
+  return {{"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
+}
+
+// Olmo's and FlexOlmo's mixtures have norms of their results, too.
+Rows expert_norm_rows() {
+  return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
+          {"blk#.moe.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"}};
 }
 
 // Norms with a bias.
@@ -266,28 +315,40 @@ HfTensorTable with_further_tokens(HfTensorTable table) {
 
 std::vector<HfTensorTable> hf_decoder_tables() {
   const HfTensorTable gemma = like_llama({"gemma", "gemma3_text"}, {gemma_rows()}),
-                      qwen3_5 = like_llama({"qwen3_5_text"}, {qwen3_5_rows(), delta_rows(), gated_attention_rows()});
-  return {
-      gemma,
-      as_part(gemma, "gemma3", "language_model.model.", "language_model.lm_head.",
-              {"vision_tower.*", "multi_modal_projector.*"}),
-      qwen3_5,
-      as_part(qwen3_5, "qwen3_5", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
-      like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_attention_rows()}),
-      like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3"}, {}),
-      like_llama({"olmo2"}, {olmo2_rows()}),
-      like_llama({"stablelm"}, {layer_norm_rows()}),
-      like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
-      like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
-      like_llama({"phi3"}, {phi3_rows()}),
-      like_llama({"mixtral"}, {mixtral_rows()}),
-      like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
-      like_llama({"qwen3_moe"}, {expert_rows()}),
-      with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
-      like_llama({"gpt_oss"}, {gpt_oss_rows()}),
-      with_further_tokens(like_llama({"deepseek_v3", "kimi_k2"}, {latent_rows(), plain_latent_rows(), expert_rows()})),
-      with_further_tokens(
-          like_llama({"deepseek_v32"}, {indexer_rows(), latent_rows(), plain_latent_rows(), expert_rows()}))};
+                      qwen3_5 = like_llama({"qwen3_5_text"},
+                                           {qwen3_5_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()});
+  return {gemma,
+          as_part(gemma, "gemma3", "language_model.model.", "language_model.lm_head.",
+                  {"vision_tower.*", "multi_modal_projector.*"}),
+          qwen3_5,
+          as_part(qwen3_5, "qwen3_5", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
+          like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()}),
+          like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "arcee", "cwm", "internlm3",
+                      "iquestcoder", "ministral", "seed_oss"},
+                     {}),
+          like_llama({"helium", "ernie4_5"}, {paired_rows()}),
+          like_llama({"hyperclovax"}, {hyperclovax_rows()}),
+          like_llama({"nemotron"}, {nemotron_rows(), layer_norm_rows()}),
+          like_llama({"olmo2", "olmo3"}, {olmo2_rows()}),
+          like_llama({"exaone4"}, {result_norm_rows()}),
+          like_llama({"stablelm", "jais2"}, {layer_norm_rows()}),
+          like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
+          like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
+          like_llama({"phi3"}, {phi3_rows()}),
+          like_llama({"mixtral"}, {mixtral_rows()}),
+          like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
+          like_llama({"qwen3_moe", "dots1", "mellum", "sarvam_moe", "solar_open"}, {expert_rows()}),
+          like_llama({"exaone_moe"}, {exaone_moe_rows(), expert_rows()}),
+          like_llama({"hy_v3"}, {hy_v3_rows(), expert_rows()}),
+          like_llama({"qwen2_moe"}, {gated_expert_rows()}),
+          like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
+          like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
+          with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
+          like_llama({"gpt_oss"}, {gpt_oss_rows()}),
+          with_further_tokens(like_llama({"deepseek_v3", "kimi_k2", "glm4_moe_lite", "sarvam_mla", "youtu"},
+                                         {latent_rows(), plain_latent_rows(), expert_rows()})),
+          with_further_tokens(
+              like_llama({"deepseek_v32"}, {indexer_rows(), latent_rows(), plain_latent_rows(), expert_rows()}))};
 }
 
 }  // namespace meshwright

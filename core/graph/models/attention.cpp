@@ -12,14 +12,16 @@ namespace {
 
 using Extra = Attributes::Extra;
 
+constexpr double kLatentEpsilon = 1e-6;  // of the norms inside latent attention, whatever the other norms'
+
 const std::vector<std::string> kQueries = {"batch", "seq", "kv_heads", "group", "head_dim"};
 const std::vector<std::string> kKeys = {"batch", "seq", "kv_heads", "head_dim"};
 
 }  // namespace
 
-TensorId TransformerBuilder::rotate(const std::string& name, TensorId x) {
+TensorId TransformerBuilder::rotate(const std::string& name, TensorId x, double base) {
   return add(OpKind::Rotary, name + ".rotary", {x},
-             {.rotary_base = transformer.rotary_base, .rotary_dims = transformer.rotary_dims});
+             {.rotary_base = base == 0.0 ? transformer.rotary_base : base, .rotary_dims = transformer.rotary_dims});
 }
 
 TensorId TransformerBuilder::wide_norm(const std::string& name, TensorId x, const Dim& all) {
@@ -36,7 +38,7 @@ TensorId TransformerBuilder::as_keys(const std::string& name, TensorId x) {
 }
 
 TransformerBuilder::Projections TransformerBuilder::plain_projections(const std::string& name, TensorId x,
-                                                                      TensorId memory, bool rotary) {
+                                                                      TensorId memory, const AttentionUse& use) {
   const AttentionPart& part = transformer.attention;
   TensorId q = project(name + ".q", x, {embed, kv_heads, group, head_dim}, kQueries);
   TensorId k = project(name + ".k", memory, {embed, kv_heads, head_dim}, kKeys);
@@ -54,9 +56,9 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
     q = wide_norm(name + ".q_norm", q, {"queries", kv_heads.size * group.size * head_dim.size});
     k = wide_norm(name + ".k_norm", k, {"keys", kv_heads.size * head_dim.size});
   }
-  if (rotary) {
-    q = rotate(name + ".q", q);
-    k = rotate(name + ".k", k);
+  if (use.rotary) {
+    q = rotate(name + ".q", q, use.rotary_base);
+    k = rotate(name + ".k", k, use.rotary_base);
   }
   return {q, k, v};
 }
@@ -69,8 +71,8 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   Dim from_dim = embed;
   if (part.q_rank > 0) {
     from_dim = {"q_rank", part.q_rank};
-    from =
-        norm(name + ".q_norm", project(name + ".q_down", x, {embed, from_dim}, {"batch", "seq", "q_rank"}), from_dim);
+    from = norm(name + ".q_norm", project(name + ".q_down", x, {embed, from_dim}, {"batch", "seq", "q_rank"}), from_dim,
+                kLatentEpsilon);
   }
   const TensorId q_nope = project(name + ".q_nope", from, {from_dim, kv_heads, group, nope},
                                   {"batch", "seq", "kv_heads", "group", "nope_dim"});
@@ -79,7 +81,8 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   const TensorId q =
       add(OpKind::Concat, name + ".q", {q_nope, q_rope}, {.result_dims = {batch, seq, kv_heads, group, head_dim}});
   const TensorId kv =
-      norm(name + ".kv_norm", project(name + ".kv_down", x, {embed, kv_rank}, {"batch", "seq", "kv_rank"}), kv_rank);
+      norm(name + ".kv_norm", project(name + ".kv_down", x, {embed, kv_rank}, {"batch", "seq", "kv_rank"}), kv_rank,
+           kLatentEpsilon);
   const TensorId k_nope =
       project(name + ".k_nope", kv, {kv_rank, kv_heads, nope}, {"batch", "seq", "kv_heads", "nope_dim"});
   TensorId k_rope = rotate(name + ".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}));
@@ -110,7 +113,7 @@ TensorId TransformerBuilder::index_scores(const std::string& name, TensorId x, T
 TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x, TensorId memory,
                                             const AttentionUse& use) {
   const AttentionPart& part = transformer.attention;
-  const Projections p = part.latent ? latent_projections(name, x) : plain_projections(name, x, memory, use.rotary);
+  const Projections p = part.latent ? latent_projections(name, x) : plain_projections(name, x, memory, use);
   std::vector<TensorId> operands = {p.q, as_keys(name + ".k", p.k), as_keys(name + ".v", p.v)};
   if (part.index) {
     MW_CHECK(p.low_rank && use.causal && use.window == 0, "'{}' has an indexer, but is no causal latent attention",

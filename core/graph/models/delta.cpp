@@ -41,6 +41,8 @@ Transformer gated_decoder(const ModelConfig& model) {
     made.mixture = MixturePart{.experts = size_of(model, "experts"),
                                .top_k = size_of(model, "top_k"),
                                .width = size_of(model, "expert_intermediate"),
+                               .shared_width = size_of(model, "shared_intermediate"),
+                               .shared_gate = true,
                                .capacity_factor = model.factors.at("capacity_factor"),
                                .normalize = is_on(model, "normalized")};
   return made;
@@ -59,7 +61,6 @@ struct DeltaBuilder : ScanBuilder {
   [[nodiscard]] TensorId layer(const std::string& name, TensorId x, bool attends);
   [[nodiscard]] TensorId delta(const std::string& name, TensorId x);
   [[nodiscard]] TensorId gated_attention(const std::string& name, TensorId x);
-  [[nodiscard]] TensorId gated_mixture(const std::string& name, TensorId x);
 
   const ModelConfig& model;
   const Dim heads, members, key, value;
@@ -93,18 +94,6 @@ TensorId DeltaBuilder::gated_attention(const std::string& name, TensorId x) {
   return transformer.attention.out_bias ? add_bias(name + ".out", out, {embed}) : out;
 }
 
-TensorId DeltaBuilder::gated_mixture(const std::string& name, TensorId x) {
-  const TensorId routed = mixture(name, x);
-  const std::int64_t width = size_of(model, "shared_intermediate");
-  if (width == 0) return routed;
-  const TensorId shared = feed_forward(name + ".shared", x, width);
-  TensorId gate = widen(name + ".shared_gate", x, {{"one", 1}});
-  gate = add(OpKind::Reshape, name + ".shared_gate.token", {gate}, {.result_dims = {batch, seq}});
-  gate = add(OpKind::Sigmoid, name + ".shared_gate.sigmoid", {gate});
-  gate = add(OpKind::Broadcast, name + ".shared_gate.wide", {gate}, {.result_dims = {batch, seq, embed}});
-  return add(OpKind::Add, name + ".sum", {routed, add(OpKind::Multiply, name + ".shared_gated", {shared, gate})});
-}
-
 TensorId DeltaBuilder::layer(const std::string& name, TensorId x, bool attends) {
   const auto plus = [&](const std::string& part, TensorId y) {
     return add(OpKind::Add, name + part + ".residual", {x, y});
@@ -112,7 +101,7 @@ TensorId DeltaBuilder::layer(const std::string& name, TensorId x, bool attends) 
   const TensorId read = norm(name + ".ln1", x, embed);
   x = attends ? plus(".attn", gated_attention(name + ".attn", read)) : plus(".delta", delta(name + ".delta", read));
   const TensorId inner = norm(name + ".ln2", x, embed);
-  if (transformer.mixture) return plus(".moe", gated_mixture(name + ".moe", inner));
+  if (transformer.mixture) return plus(".moe", mixture(name + ".moe", inner));
   return plus(".mlp", feed_forward(name + ".mlp", inner, transformer.feed_forward.width));
 }
 

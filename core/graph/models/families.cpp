@@ -236,7 +236,8 @@ void complete(ModelConfig& model, const Family& family, const std::string& place
   for (const SizeField& field : family.sizes)
     if (!field.required() && !model.more.contains(field.key))
       model.more[field.key] = field.otherwise ? *field.otherwise : field.derived(model, place);
-  for (const FactorField& field : family.factors) model.factors.try_emplace(field.key, field.otherwise);
+  for (const FactorField& field : family.factors)
+    model.factors.try_emplace(field.key, field.like == nullptr ? field.otherwise : model.factors.at(field.like));
 }
 
 void check_sizes(const Family& family, const ModelConfig& model, const std::string& place) {

@@ -27,6 +27,7 @@ struct SizeField {
 struct FactorField {
   const char* key;
   double otherwise;
+  const char* like = nullptr;  // instead of `otherwise`: the factor, before this one, whose value it takes
 };
 
 struct Family {

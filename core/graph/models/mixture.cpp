@@ -64,8 +64,18 @@ TensorId TransformerBuilder::mixture(const std::string& name, TensorId x, std::o
   const TensorId sent = add(OpKind::Dispatch, name + ".dispatch", {x, routing.slots}, {.capacity = routing.capacity});
   const TensorId made = expert_layer(name, sent);
   const TensorId out = add(OpKind::Combine, name + ".combine", {made, routing.slots, routing.weights});
-  if (part.shared_width == 0) return out;
-  return add(OpKind::Add, name + ".sum", {out, feed_forward(name + ".shared", x, part.shared_width)});
+  return part.shared_width == 0 ? out : add(OpKind::Add, name + ".sum", {out, shared_expert(name, x)});
+}
+
+TensorId TransformerBuilder::shared_expert(const std::string& name, TensorId x) {
+  const MixturePart& part = *transformer.mixture;
+  const TensorId made = feed_forward(name + ".shared", x, part.shared_width);
+  if (!part.shared_gate) return made;
+  TensorId gate = project(name + ".shared_gate", x, {embed, {"one", 1}}, {"batch", "seq", "one"});
+  gate = add(OpKind::Reshape, name + ".shared_gate.token", {gate}, {.result_dims = {batch, seq}});
+  gate = add(OpKind::Sigmoid, name + ".shared_gate.sigmoid", {gate});
+  gate = add(OpKind::Broadcast, name + ".shared_gate.wide", {gate}, {.result_dims = {batch, seq, embed}});
+  return add(OpKind::Multiply, name + ".shared_gated", {made, gate});
 }
 
 }  // namespace meshwright

@@ -18,8 +18,12 @@ TransformerBuilder::TransformerBuilder(Graph& into, const ModelConfig& model, co
       words(vocab.size > 0 ? std::optional(parameter("wte", {vocab, word})) : std::nullopt) {}
 
 TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last) {
-  if (transformer.norm == Norm::Layer) return layer_norm(name, x, last, transformer.epsilon);
-  return add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", {last})}, {.epsilon = transformer.epsilon});
+  return norm(name, x, last, transformer.epsilon);
+}
+
+TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last, double epsilon) {
+  if (transformer.norm == Norm::Layer) return layer_norm(name, x, last, epsilon);
+  return add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", {last})}, {.epsilon = epsilon});
 }
 
 TensorId TransformerBuilder::scaled(const std::string& name, TensorId x, double factor) {
@@ -100,7 +104,7 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
     graph.current_block = next_block++;
     const LayerPart& layer = layers[l];
     const AttentionUse use{causal, layer.window, transformer.positions == Positions::Rotary && layer.rotary,
-                           relative_bias};
+                           relative_bias, layer.rotary_base};
     x = block(fmt::format("{}{}", prefix, l), x, {use, layer.mixture, memory});
   }
   graph.current_block = -1;
@@ -152,7 +156,9 @@ void build_transformer(Graph& graph, const ModelConfig& model, const Transformer
   const auto like_the_last = [&](const std::string& name, TensorId from) {
     const LayerPart& layer = transformer.layers.back();
     const bool rotary = transformer.positions == Positions::Rotary && layer.rotary;
-    return builder.block(name, from, {{transformer.attention.causal, layer.window, rotary}, layer.mixture});
+    return builder.block(
+        name, from,
+        {{transformer.attention.causal, layer.window, rotary, std::nullopt, layer.rotary_base}, layer.mixture});
   };
   graph.loss = builder.losses(x, transformer.encoder.empty() ? "blk" : "dec", labels, reduction, like_the_last);
 }

@@ -81,6 +81,7 @@ struct MixturePart {
   std::int64_t experts, top_k;
   std::int64_t width;             // of each expert; activation and gate as the dense layers'
   std::int64_t shared_width = 0;  // an expert that every token goes to
+  bool shared_gate = false;       // its result is multiplied by the sigmoid of a product of the token
   double capacity_factor = 1.0;
   bool sigmoid = false;         // scores are sigmoids instead of a softmax
   bool normalize = true;        // weights of a token add up to 1 before they are scaled
@@ -91,8 +92,9 @@ struct MixturePart {
 };
 
 struct LayerPart {
-  std::int64_t window = 0;  // keys a query sees back; 0: all
-  bool rotary = true;       // where Positions is Rotary
+  std::int64_t window = 0;   // keys a query sees back; 0: all
+  bool rotary = true;        // where Positions is Rotary
+  double rotary_base = 0.0;  // 0: the transformer's
   bool mixture = false;
 };
 

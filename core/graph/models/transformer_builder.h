@@ -21,6 +21,7 @@ struct TransformerBuilder : ModelWriter {
     std::int64_t window = 0;
     bool rotary = false;
     std::optional<TensorId> relative_bias = {};
+    double rotary_base = 0.0;  // 0: the transformer's
   };
   struct Projections {
     TensorId q, k, v;                       // keys and values with seq, not yet kv_seq
@@ -33,6 +34,7 @@ struct TransformerBuilder : ModelWriter {
   // Tokens are routed by x, or by what another tensor holds of them.
   [[nodiscard]] TensorId mixture(const std::string& name, TensorId x, std::optional<TensorId> routed_by = {});
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last);
+  [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last, double epsilon);
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
   // (batch, seq, ...) -> (batch, kv_seq, ...).
   [[nodiscard]] TensorId as_keys(const std::string& name, TensorId x);
@@ -74,9 +76,10 @@ struct TransformerBuilder : ModelWriter {
   int next_block = 0;
 
  private:
-  [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory, bool rotary);
+  [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory,
+                                              const AttentionUse& use);
   [[nodiscard]] Projections latent_projections(const std::string& name, TensorId x);
-  [[nodiscard]] TensorId rotate(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId rotate(const std::string& name, TensorId x, double base = 0.0);  // 0: the transformer's
   // (batch, seq, kv_seq): how much each query wants each key.
   [[nodiscard]] TensorId index_scores(const std::string& name, TensorId x, TensorId low_rank);
   [[nodiscard]] TensorId further_module(const std::string& name, TensorId x, TensorId tokens, const Block& block);
@@ -88,6 +91,7 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId clipped_gate(const std::string& name, TensorId gate, TensorId up);
   [[nodiscard]] TensorId inner_layer(const std::string& name, const Widen& widen);
   [[nodiscard]] TensorId expert_layer(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId shared_expert(const std::string& name, TensorId x);
   struct Routing {
     TensorId slots, weights;
     std::int64_t capacity;

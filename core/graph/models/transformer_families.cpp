@@ -99,7 +99,8 @@ std::vector<SizeField> t5_sizes() {
                              {.key = "scaled_head", .maximum = 1, .minimum = 0, .derived = tied_of}});
 }
 
-// windows: queries of the layers from first_window_layer on see `window` keys back, but those of every full_every-th.
+// windows: queries of the layers from first_window_layer on see `window` keys back, but those of every full_every-th of
+// these layers.
 std::vector<SizeField> llama_sizes() {
   return with(core_sizes(), {width("intermediate"),
                              {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of},
@@ -130,7 +131,8 @@ std::vector<SizeField> expert_sizes() {
 SizeField further_tokens() { return {"mtp", 100, 0, 0}; }
 // no_rotary_every: each of these layers has no positions.
 std::vector<SizeField> mixtral_sizes() {
-  return with(with(llama_sizes(), expert_sizes()), {flag("sigmoid", 0),
+  return with(with(llama_sizes(), expert_sizes()), {flag("shared_gate", 0),
+                                                    flag("sigmoid", 0),
                                                     flag("router_bias", 0),
                                                     flag("expert_bias", 0),
                                                     flag("sinks", 0),
@@ -139,10 +141,12 @@ std::vector<SizeField> mixtral_sizes() {
                                                     width_or_none("attention_chunk")});
 }
 // parallel: attention and feed-forward side by side, behind a norm each (1) or one for both (2). norms: of what they
-// read (0), of what they make as well (1), or of that alone (2). rotary_dims: 0 rotates all of a head.
+// read (0), of what they make as well (1), or of that alone (2). rotary_dims: 0 rotates all of a head. capped: logits x
+// become cap tanh(x / cap), with the factor logit_cap.
 std::vector<SizeField> decoder_keys() {
   return {flag("layer_norm", 0),   {"parallel", 2, 0, 0}, {"norms", 2, 0, 0},
-          flag("wide_qk_norm", 0), flag("head_bias", 0),  {"rotary_dims", 1'000'000, 0, 0}};
+          flag("wide_qk_norm", 0), flag("head_bias", 0),  {"rotary_dims", 1'000'000, 0, 0},
+          flag("relu_squared", 0), flag("capped", 0)};
 }
 std::vector<SizeField> decoder_sizes() {
   return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0}});
@@ -179,6 +183,8 @@ std::vector<FactorField> with_further_tokens(std::vector<FactorField> factors) {
 std::vector<FactorField> with_scales(std::vector<FactorField> factors) {
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
     factors.push_back({scale, 1.0});
+  factors.push_back({"logit_cap", 30.0});
+  factors.push_back({"window_rotary_base", 0.0, "rotary_base"});  // of the layers with windows
   return factors;
 }
 
@@ -272,7 +278,8 @@ Transformer t5(const ModelConfig& model) {
 bool every(std::int64_t n, std::int64_t layer) { return n > 0 && (layer + 1) % n == 0; }
 
 LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
-  const bool windowed = layer >= size_of(model, "first_window_layer") && !every(size_of(model, "full_every"), layer);
+  const std::int64_t first = size_of(model, "first_window_layer");
+  const bool windowed = layer >= first && !every(size_of(model, "full_every"), layer - first);
   return {.window = windowed ? size_of(model, "window") : 0,
           .rotary = !every(size_of(model, "no_rotary_every"), layer),
           .mixture = is_set(model, "experts") && layer >= size_of(model, "dense_layers") &&
@@ -328,6 +335,7 @@ Transformer mixtral(const ModelConfig& model) {
   made.attention.sinks = is_set(model, "sinks");
   if (is_set(model, "clipped_gate")) made.feed_forward.activation = Activation::ClippedSilu;
   made.mixture = experts_of(model);
+  made.mixture->shared_gate = is_set(model, "shared_gate");
   return made;
 }
 
@@ -345,6 +353,10 @@ void apply_decoder_keys(Transformer& made, const ModelConfig& model) {
   made.embed_scale = model.factors.at("embed_scale");
   made.residual_scale = model.factors.at("residual_scale");
   made.logit_scale = model.factors.at("logit_scale");
+  if (is_set(model, "relu_squared")) made.feed_forward.activation = Activation::ReluSquared;
+  if (is_set(model, "capped")) made.logit_cap = model.factors.at("logit_cap");
+  for (LayerPart& layer : made.layers)
+    if (layer.window > 0) layer.rotary_base = model.factors.at("window_rotary_base");
 }
 
 Transformer decoder(const ModelConfig& model) {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixtures that differ from others by a member or two: biases, norms, windows, scores, shared experts.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf_parts.h"
+
+namespace meshwright::hf {
+
+namespace {
+
+// One number, or a list of it for each layer.
+std::int64_t size_in_all_layers(const HfReader& config, const char* key) {
+  if (!config.has(key) || !config.at(key).is_array()) return config.size({key});
+  const Json& sizes = config.at(key);
+  const bool alike = !sizes.empty() && sizes[0].is_number_unsigned() && sizes[0] >= 1u && sizes[0] <= 1u << 30 &&
+                     std::all_of(sizes.begin(), sizes.end(), [&](const Json& size) { return size == sizes[0]; });
+  require(alike, "{}: '{}' is no list of one positive number for all layers, which alone is supported.", config.place(),
+          key);
+  return sizes[0].get<std::int64_t>();
+}
+
+}  // namespace
+
+ModelConfig read_qwen3_vl_moe(const HfReader& config) {
+  if (const auto text = text_part(config, "qwen3_vl_moe")) return read_qwen3_moe(*text);
+  return read_qwen3_moe(config);
+}
+
+ModelConfig read_olmoe(const HfReader& config) {
+  require(!config.has("clip_qkv"), "{}: 'clip_qkv' bounds queries, keys and values, which is not supported; null is.",
+          config.place());
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "wide_qk_norm", 1);
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}),
+              config.size({"intermediate_size"}));
+  set(model, "normalized", config.flag_or("norm_topk_prob", false));
+  return model;
+}
+
+ModelConfig read_ernie4_5_moe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set_all_biases(model, config.flag_or("use_bias", false));
+  require(!config.flag_or("use_bias", false),
+          "{}: 'use_bias' is true, which is not supported for this family; false is.", config.place());
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  const std::int64_t width = config.size({"moe_intermediate_size"});
+  set_experts(model, config.size({"moe_num_experts"}), config.size({"moe_k"}), width);
+  set(model, "shared_intermediate", width * config.size_or({"moe_num_shared_experts"}, 2, 0));
+  set(model, "dense_layers", config.size_or({"moe_layer_start_index"}, 1, 0));
+  set(model, "mixture_every", config.size_or({"moe_layer_interval"}, 1));
+  const std::int64_t last = config.size_or({"moe_layer_end_index"}, model.layers - 1, -1);
+  require(last == -1 || last == model.layers - 1,
+          "{}: 'moe_layer_end_index' is {}, behind which layers have no experts; that is not supported, {} is.",
+          config.place(), last, model.layers - 1);
+  set(model, "selection_bias", 1);
+  return model;
+}
+
+// Ling 1 and 2: the second with norms of queries and keys, half of each head rotated, and sigmoid scores with a bias.
+ModelConfig read_bailing_moe(const HfReader& config) {
+  const bool second = config.text_or("model_type", "bailing_moe") == "bailing_moe_v2";
+  ModelConfig model = read_decoder("decoder_moe", config);
+  set(model, "qkv_bias", config.flag_or("use_qkv_bias", false));
+  const bool bias = config.flag_or("use_bias", false);
+  set(model, "out_bias", bias);
+  require(!bias, "{}: 'use_bias' is true, which is not supported for this family; false is.", config.place());
+  set(model, "qk_norm", config.flag_or("use_qk_norm", second));
+  const std::int64_t width = config.size({"moe_intermediate_size"});
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}), width);
+  set(model, "shared_intermediate",
+      config.size_or({"moe_shared_expert_intermediate_size"}, width) * config.size_or({"num_shared_experts"}, 0, 0));
+  set(model, "dense_layers", config.size_or({"first_k_dense_replace"}, 0, 0));
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  if (!second) return model;
+  expect_text(config, "score_function", "sigmoid");
+  set(model, "sigmoid", 1);
+  set(model, "selection_bias", config.flag_or("moe_router_enable_expert_bias", true));
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
+  set_rotated_share(model, config, "partial_rotary_factor", 1.0);
+  if (config.has("rotary_dim")) set(model, "rotary_dims", config.size({"rotary_dim"}));
+  set(model, "mtp", config.size_or({"num_nextn_predict_layers"}, 0, 0));
+  return model;
+}
+
+// EXAONE 4 with norms in front and DeepSeek's routing.
+ModelConfig read_exaone_moe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set(model, "qk_norm", 1);
+  read_windows(model, config, config.size_or({"sliding_window"}, 0), config.size_or({"sliding_window_pattern"}, 4));
+  if (model.more["window"] > 0) set(model, "no_rotary_every", model.more["full_every"]);
+  const std::int64_t width = config.size({"moe_intermediate_size"});
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}), width);
+  set(model, "shared_intermediate", width * config.size_or({"num_shared_experts"}, 1, 0));
+  read_dense_layers(model, config, 1);
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  set(model, "sigmoid", 1);
+  set(model, "selection_bias", 1);
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 2.5);
+  return model;
+}
+
+// One feed-forward layer beside the experts, as wide as each of them. Norms of queries and keys behind their rotation,
+// which is the same work.
+ModelConfig read_hunyuan_moe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "qk_norm", config.flag_or("use_qk_norm", true));
+  const std::int64_t width = config.size({"intermediate_size"});
+  for (const auto& [key, expected] :
+       {std::pair("moe_intermediate_size", width), std::pair("num_shared_expert", std::int64_t{1})}) {
+    const std::int64_t given = config.has(key) ? size_in_all_layers(config, key) : expected;
+    require(given == expected, "{}: '{}' is {}, which is not supported; {} is.", config.place(), key, given, expected);
+  }
+  set_experts(model, size_in_all_layers(config, "num_experts"), size_in_all_layers(config, "moe_topk"), width);
+  set(model, "shared_intermediate", width);
+  return model;
+}
+
+// Hunyuan 3: without its layers for further tokens.
+ModelConfig read_hy_v3(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "qk_norm", 1);
+  const std::int64_t width = config.size({"moe_intermediate_size"});
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}), width);
+  set(model, "shared_intermediate", width * config.size_or({"num_shared_experts"}, 1, 0));
+  read_dense_layers(model, config, 1);
+  set(model, "sigmoid", 1);
+  set(model, "selection_bias", 1);
+  model.factors["routed_scale"] = config.positive_or("router_scaling_factor", 1.0);
+  return model;
+}
+
+// OLMo 2 with OLMoE's experts.
+ModelConfig read_flex_olmo(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config);
+  set_attention_bias(model, config, false);
+  set(model, "norms", 2);
+  set(model, "wide_qk_norm", 1);
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}),
+              config.size({"intermediate_size"}));
+  set(model, "normalized", config.flag_or("norm_topk_prob", false));
+  return model;
+}
+
+}  // namespace meshwright::hf

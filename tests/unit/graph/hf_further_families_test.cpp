@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families that differ from Llama's, the mixtures' or DeepSeek's by activation, windows, norms, gates or names: the
+// parameters that transformers 5.24 counts in the model of the same file, and biases that only choose experts, which
+// it keeps beside the parameters.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_config.h"
+
+namespace meshwright::hf_further_families_test {
+namespace {
+
+ModelConfig read(const std::string& text) { return model_from_hf_text("{" + text + "}", "m", "config.json"); }
+
+Graph graph_of(const std::string& text) { return build_forward_graph(read(text), {.batch = 1, .dtype = DType::BF16}); }
+
+int count(const std::string& text, OpKind kind) {
+  const Graph graph = graph_of(text);
+  return static_cast<int>(
+      std::count_if(graph.ops().begin(), graph.ops().end(), [&](const Op& op) { return op.kind == kind; }));
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    (void)read(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+struct Counted {
+  const char* name;
+  std::int64_t parameters;
+  const char* config;
+};
+void PrintTo(const Counted& of, std::ostream* out) { *out << of.name; }
+
+constexpr const char* kGemma2 =
+    R"("model_type": "gemma2", "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
+       "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8, "num_hidden_layers": 26,
+       "num_key_value_heads": 4, "query_pre_attn_scalar": 256, "sliding_window": 4096, "vocab_size": 256000,
+       "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0)";
+constexpr const char* kQwen2Moe =
+    R"("model_type": "qwen2_moe", "decoder_sparse_step": 1, "hidden_size": 2048, "intermediate_size": 5632,
+       "max_position_embeddings": 8192, "moe_intermediate_size": 1408, "norm_topk_prob": false,
+       "num_attention_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "num_hidden_layers": 24,
+       "num_key_value_heads": 16, "shared_expert_intermediate_size": 5632, "vocab_size": 151936)";
+constexpr const char* kCwm =
+    R"("model_type": "cwm", "head_dim": 128, "hidden_size": 6144, "intermediate_size": 21504,
+       "max_position_embeddings": 131072, "num_attention_heads": 48, "num_hidden_layers": 64,
+       "num_key_value_heads": 8, "sliding_window": 8192, "vocab_size": 128256)";
+
+const Counted kCounted[] = {
+    {"gemma2_2b", 2'614'341'888, kGemma2},
+    {"gemma2_9b", 9'241'705'984,
+     R"("model_type": "gemma2", "head_dim": 256, "hidden_size": 3584, "intermediate_size": 14336,
+        "max_position_embeddings": 8192, "num_attention_heads": 16, "num_hidden_layers": 42,
+        "num_key_value_heads": 8, "vocab_size": 256000)"},
+    {"command_r", 34'980'831'232,
+     R"("model_type": "cohere", "hidden_size": 8192, "intermediate_size": 22528, "max_position_embeddings": 8192,
+        "num_attention_heads": 64, "num_hidden_layers": 40, "num_key_value_heads": 64, "vocab_size": 256000)"},
+    {"qwen1_5_moe_a2_7b", 14'315'784'192, kQwen2Moe},
+    {"cwm", 32'581'097'472, kCwm},
+    {"helium", 2'172'643'840,
+     R"("model_type": "helium", "head_dim": 128, "hidden_size": 2560, "intermediate_size": 7040,
+        "max_position_embeddings": 4096, "num_attention_heads": 20, "num_hidden_layers": 24,
+        "num_key_value_heads": 20, "vocab_size": 48000)"},
+    {"exaone_3_7_8b", 7'818'448'896,
+     R"("model_type": "exaone", "activation_function": "silu", "head_dim": 128, "hidden_size": 4096,
+        "intermediate_size": 14336, "layer_norm_epsilon": 1e-05, "max_position_embeddings": 4096,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "num_layers": 32, "rope_theta": 500000.0,
+        "vocab_size": 102400)"},
+    {"arcee", 4'022'766'080,
+     R"("model_type": "arcee", "hidden_act": "relu2", "hidden_size": 2560, "intermediate_size": 18432,
+        "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000)"},
+    {"jais2", 8'090'401'280,
+     R"("model_type": "jais2", "head_dim": 128, "hidden_act": "relu2", "hidden_size": 3328, "intermediate_size": 26624,
+        "max_position_embeddings": 8192, "num_attention_heads": 26, "num_hidden_layers": 32,
+        "num_key_value_heads": 26, "vocab_size": 150272)"},
+    {"hyperclovax", 6'738'677'760,
+     R"("model_type": "hyperclovax", "hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 2048,
+        "num_attention_heads": 32, "num_hidden_layers": 32, "use_post_norm": true, "vocab_size": 32000)"},
+    {"flex_olmo", 33'270'665'216,
+     R"("model_type": "flex_olmo", "hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 4096,
+        "num_attention_heads": 32, "num_experts": 7, "num_experts_per_tok": 5, "num_hidden_layers": 32,
+        "vocab_size": 100352)"},
+    {"solar_open_100b", 102'651'793'408 + 48 * 128,
+     R"("model_type": "solar_open", "head_dim": 128, "hidden_size": 4096, "max_position_embeddings": 131072,
+        "moe_intermediate_size": 1280, "n_routed_experts": 128, "n_shared_experts": 1, "num_attention_heads": 64,
+        "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 8, "vocab_size": 196608)"},
+    {"hy_v3", 295'033'528'320 + 79 * 192,
+     R"("model_type": "hy_v3", "head_dim": 128, "hidden_size": 4096, "intermediate_size": 13312,
+        "max_position_embeddings": 131072, "moe_intermediate_size": 1536, "num_attention_heads": 64,
+        "num_experts": 192, "num_experts_per_tok": 8, "num_hidden_layers": 80, "num_key_value_heads": 8,
+        "num_shared_experts": 1, "vocab_size": 120832)"},
+    {"glm_4_7_flash", 29'943'390'976 + 46 * 64,
+     R"("model_type": "glm4_moe_lite", "hidden_size": 2048, "intermediate_size": 10240, "kv_lora_rank": 512,
+        "max_position_embeddings": 202752, "moe_intermediate_size": 1536, "n_routed_experts": 64,
+        "n_shared_experts": 1, "num_attention_heads": 20, "num_experts_per_tok": 4, "num_hidden_layers": 47,
+        "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256,
+        "vocab_size": 154880)"},
+    {"glm_5", 743'911'199'232 + 75 * 256,
+     R"("model_type": "glm_moe_dsa", "hidden_size": 6144, "index_head_dim": 128, "index_n_heads": 32,
+        "index_topk": 2048, "intermediate_size": 12288, "kv_lora_rank": 512, "max_position_embeddings": 202752,
+        "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 64,
+        "num_experts_per_tok": 8, "num_hidden_layers": 78, "q_lora_rank": 2048, "qk_nope_head_dim": 192,
+        "qk_rope_head_dim": 64, "v_head_dim": 256, "vocab_size": 154880)"},
+    {"youtu", 1'961'560'064,
+     R"("model_type": "youtu", "hidden_size": 2048, "intermediate_size": 6144, "kv_lora_rank": 512,
+        "max_position_embeddings": 131072, "num_attention_heads": 16, "num_hidden_layers": 32, "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 128256)"},
+};
+
+class FurtherFamilies : public testing::TestWithParam<Counted> {};
+
+TEST_P(FurtherFamilies, HaveTheirParameters) {
+  EXPECT_EQ(parameter_count(graph_of(GetParam().config)), GetParam().parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(HfFamilies, FurtherFamilies, testing::ValuesIn(kCounted),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+// The first, fifth, ... of 64 layers see all keys.
+TEST(HfFamilies, OfCwmSeeAllKeysInTheFirstLayerOfFour) {
+  const std::string config = std::string(kCwm).replace(std::string(kCwm).find("8192"), 4, "1024");
+  std::vector<bool> windowed;
+  const Graph graph = graph_of(config);
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::GroupedAttention) windowed.push_back(op.attributes.attention_window == 1024);
+  ASSERT_EQ(windowed.size(), 64u);
+  for (std::size_t layer = 0; layer < windowed.size(); ++layer) EXPECT_EQ(windowed[layer], layer % 4 != 0) << layer;
+}
+
+TEST(HfFamilies, OfGemma2CapTheirLogits) {
+  EXPECT_EQ(count(kGemma2, OpKind::Tanh), 1);
+  EXPECT_EQ(read(kGemma2).factors.at("logit_cap"), 30.0);
+  EXPECT_EQ(read(kGemma2).more.at("full_every"), 2);
+}
+
+// A sigmoid for each layer's shared expert; the router's scores are softmaxes.
+TEST(HfFamilies, OfQwen2MoeGateTheSharedExpert) {
+  EXPECT_EQ(count(kQwen2Moe, OpKind::Sigmoid), 24);
+  EXPECT_EQ(count(kQwen2Moe, OpKind::Softmax), 24);
+}
+
+TEST(HfFamilies, OfQwen3MoeHaveHeadsThatShareTheHiddenSize) {
+  const std::string config = R"("model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+      "max_position_embeddings": 512, "moe_intermediate_size": 768, "num_attention_heads": 32, "num_experts": 128,
+      "num_experts_per_tok": 8, "num_hidden_layers": 24, "num_key_value_heads": 4, "vocab_size": 151936)";
+  EXPECT_EQ(read(config).more.at("head_dim"), 64);
+  EXPECT_EQ(read(config + R"(, "head_dim": 128)").more.at("head_dim"), 128);
+}
+
+// Windows with a base of their own.
+TEST(HfFamilies, RotateByKindOfLayer) {
+  const std::string rotation = R"(, "rope_parameters": {"sliding_attention": {"rope_theta": 1e4},
+                                                        "full_attention": {"rope_theta": 1e6}})";
+  const Graph graph = graph_of(kGemma2 + rotation);
+  int windowed = 0, full = 0;
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::Rotary) ++(op.attributes.rotary_base == 1e4 ? windowed : full);
+  EXPECT_EQ(windowed, 0);  // a window of all 4,096 tokens is none
+  EXPECT_EQ(full, 2 * 26);
+  const std::string narrow = std::string(kGemma2).replace(std::string(kGemma2).find("4096"), 4, "1024") + rotation;
+  EXPECT_EQ(read(narrow).factors.at("rotary_base"), 1e6);
+  EXPECT_EQ(read(narrow).factors.at("window_rotary_base"), 1e4);
+  EXPECT_NE(refusal_of(kCwm + rotation).find("rotate layers with windows by another base (10000) than the others"),
+            std::string::npos);
+}
+
+TEST(HfFamilies, OfHunyuanMayListOneNumberForAllLayers) {
+  const std::string config = R"("model_type": "hunyuan_v1_moe", "head_dim": 128, "hidden_size": 4096,
+      "intermediate_size": 3072, "max_position_embeddings": 32768, "moe_topk": [8, 8], "num_attention_heads": 32,
+      "num_experts": 64, "num_hidden_layers": 2, "num_key_value_heads": 8, "vocab_size": 128167,
+      "tie_word_embeddings": true)";
+  EXPECT_EQ(read(config).more.at("top_k"), 8);
+  std::string uneven = config;
+  EXPECT_NE(refusal_of(uneven.replace(uneven.find("8, 8"), 4, "8, 4")).find("'moe_topk' is no list of one positive"),
+            std::string::npos);
+}
+
+TEST(HfFamilies, RefuseWhatChangesTheModel) {
+  std::string silu = kCounted[7].config;  // arcee
+  EXPECT_NE(refusal_of(silu.replace(silu.find("relu2"), 5, "silu")).find("'hidden_act' is \"silu\""),
+            std::string::npos);
+  EXPECT_NE(refusal_of(std::string(kCounted[14].config) + R"(, "indexer_types": ["full", "shared"])")
+                .find("'indexer_types' is another list"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace meshwright::hf_further_families_test
