@@ -107,6 +107,8 @@ namespace hf {
 [[nodiscard]] ModelConfig read_mamba(const HfReader& config);
 [[nodiscard]] ModelConfig read_mamba2(const HfReader& config);
 [[nodiscard]] ModelConfig read_nemotron_h(const HfReader& config);
+[[nodiscard]] ModelConfig read_bamba(const HfReader& config);
+[[nodiscard]] ModelConfig read_granitemoehybrid(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen3_next(const HfReader& config);  // and Qwen3.5
 
 }  // namespace hf

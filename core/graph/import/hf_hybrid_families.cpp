@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families with scans beside attention: Mamba, Mamba-2 and Nemotron-H; Qwen3-Next and Qwen3.5.
+// Families with scans beside attention: Mamba, Mamba-2, Nemotron-H, Bamba and Granite 4; Qwen3-Next and Qwen3.5.
 #include <algorithm>
 
 #include "core/base/errors.h"
 #include "core/graph/import/hf_config.h"
 #include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf_parts.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright::hf {
@@ -29,6 +30,8 @@ void refuse_bounded_steps(const HfReader& config) {
 
 struct ScanNames {
   const char *heads, *head_dim, *state;
+  const char *groups = "n_groups", *chunk = "chunk_size", *conv = "conv_kernel", *conv_bias = "use_conv_bias",
+             *epsilon = "layer_norm_epsilon";
 };
 
 ModelConfig read_scans(const HfReader& config, const ScanNames& names, std::int64_t attention_heads) {
@@ -43,12 +46,51 @@ ModelConfig read_scans(const HfReader& config, const ScanNames& names, std::int6
   model.more["scan_heads"] = config.size({names.heads});
   model.more["scan_head_dim"] = config.size({names.head_dim});
   model.more["state"] = config.size({names.state});
-  model.more["scan_groups"] = config.size({"n_groups"});
-  model.more["scan_chunk"] = config.size_or({"chunk_size"}, 256);
-  model.more["conv"] = config.size_or({"conv_kernel"}, 4);
-  model.more["conv_bias"] = config.flag_or("use_conv_bias", true);
+  model.more["scan_groups"] = config.size({names.groups});
+  model.more["scan_chunk"] = config.size_or({names.chunk}, 256);
+  model.more["conv"] = config.size_or({names.conv}, 4);
+  model.more["conv_bias"] = config.flag_or(names.conv_bias, true);
   model.more["tied"] = config.flag_or("tie_word_embeddings", false);
-  model.factors["epsilon"] = config.positive_or("layer_norm_epsilon", 1e-5);
+  model.factors["epsilon"] = config.positive_or(names.epsilon, 1e-5);
+  return model;
+}
+
+// Bamba's and Granite 4's layers: a scan or attention, then what `after` stands for.
+ModelConfig read_pairs(const HfReader& config, std::int64_t inner, const std::vector<bool>& attends, char after) {
+  expect_activation(config, "hidden_act", "silu");
+  const ScanNames names{.heads = "mamba_n_heads",
+                        .head_dim = "mamba_d_head",
+                        .state = "mamba_d_state",
+                        .groups = "mamba_n_groups",
+                        .chunk = "mamba_chunk_size",
+                        .conv = "mamba_d_conv",
+                        .conv_bias = "mamba_conv_bias",
+                        .epsilon = "rms_norm_eps"};
+  ModelConfig model = read_scans(config, names, config.size({"num_attention_heads"}));
+  const std::int64_t scanned = model.more["scan_heads"] * model.more["scan_head_dim"],
+                     expanded = config.size_or({"mamba_expand"}, 2) * model.hidden;
+  require(
+      scanned == expanded,
+      "{}: 'mamba_n_heads' times 'mamba_d_head' is {}, but 'mamba_expand' times 'hidden_size' is {}; check the sizes.",
+      config.place(), scanned, expanded);
+  model.more["kv_heads"] = config.size_or({"num_key_value_heads"}, model.heads);
+  model.more["intermediate"] = inner;
+  model.more["group_norm"] = 1;
+  model.more["gated"] = 1;
+  model.more["scan_bias"] = config.flag_or("mamba_proj_bias", false);
+  model.more["mlp_bias"] = config.flag_or("mlp_bias", false);
+  for (const char* key : {"qkv_bias", "out_bias"}) model.more[key] = config.flag_or("attention_bias", false);
+  if (after == 'E') {
+    model.more["experts"] = config.size({"num_local_experts"});
+    model.more["top_k"] = config.size({"num_experts_per_tok"});
+    model.more["expert_intermediate"] = config.size({"intermediate_size"});
+    model.more["shared_intermediate"] = inner;
+    model.more["softmax_scores"] = 1;
+  }
+  std::string kinds;
+  for (const bool one : attends) (kinds += one ? '*' : 'M') += after;
+  model.layers = static_cast<std::int64_t>(kinds.size());
+  set_layer_kinds(model, kinds, config.place());
   return model;
 }
 
@@ -173,6 +215,59 @@ ModelConfig read_nemotron_h(const HfReader& config) {
           "{}: 'hybrid_override_pattern' has {} layers, expected {} ('num_hidden_layers').", config.place(),
           kinds.size(), model.layers);
   set_layer_kinds(model, kinds, config.place() + ": 'hybrid_override_pattern'");
+  return model;
+}
+
+// `attn_layer_indices` attend, half of each head rotated.
+ModelConfig read_bamba(const HfReader& config) {
+  std::vector<bool> attends(
+      static_cast<std::size_t>(std::min<std::int64_t>(config.size({"num_hidden_layers"}), 10000)));
+  if (config.has("attn_layer_indices")) {
+    const Json& layers = config.at("attn_layer_indices");
+    require(layers.is_array(), "{}: 'attn_layer_indices' must be a list of layers.", config.place());
+    for (const Json& layer : layers) {
+      const bool known = layer.is_number_unsigned() && layer < attends.size();
+      require(known, "{}: 'attn_layer_indices' has {}, which is none of the {} layers.", config.place(), brief(layer),
+              attends.size());
+      attends[layer.get<std::size_t>()] = true;
+    }
+  }
+  ModelConfig model = read_pairs(config, config.size({"intermediate_size"}), attends, '-');
+  model.more["rotary"] = 1;
+  set_rotary_base(model, config, "rope_theta");
+  if (config.has("attn_rotary_emb"))
+    model.more["rotary_dims"] = config.size({"attn_rotary_emb"});
+  else
+    set_rotated_share(model, config, "partial_rotary_factor", 0.5);
+  return model;
+}
+
+// Granite 4: a shared expert beside the others, or alone; Granite's factors.
+ModelConfig read_granitemoehybrid(const HfReader& config) {
+  std::vector<bool> attends;
+  const std::int64_t layers = config.size({"num_hidden_layers"});
+  const bool listed = config.has("layer_types") && config.at("layer_types").is_array() &&
+                      config.at("layer_types").size() == static_cast<std::size_t>(layers);
+  require(listed, "{}: 'layer_types' must be a list of one type for each of the {} layers.", config.place(), layers);
+  for (const Json& type : config.at("layer_types")) {
+    const bool attention = type == "attention" || type == "full_attention";
+    require(attention || type == "mamba" || type == "linear_attention",
+            "{}: 'layer_types' has {}, which is not supported; \"mamba\" and \"attention\" are.", config.place(),
+            brief(type));
+    attends.push_back(attention);
+  }
+  const bool experts = config.size_or({"num_local_experts"}, 0, 0) > 0;
+  ModelConfig model = read_pairs(config, config.size({"shared_intermediate_size"}), attends, experts ? 'E' : '-');
+  const std::string positions = config.text_or("position_embedding_type", "nope");
+  require(positions == "nope" || positions == "rope",
+          "{}: 'position_embedding_type' is \"{}\", which is not supported; \"nope\" and \"rope\" are.", config.place(),
+          positions);
+  model.more["rotary"] = positions == "rope";
+  set_rotary_base(model, config, "rope_theta");
+  model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
+  model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
+  model.factors["logit_scale"] = 1.0 / config.positive_or("logits_scaling", 1.0);
+  set_score_scale(model, config.positive_or("attention_multiplier", 1.0));
   return model;
 }
 

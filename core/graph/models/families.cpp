@@ -182,7 +182,8 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   const std::int64_t head = has("head_dim") ? size("head_dim") : model.hidden / std::max<std::int64_t>(1, model.heads);
   require(size("rotary_dims") <= head, "{}: rotary_dims={} is more than the {} dimensions of a head.", place,
           size("rotary_dims"), head);
-  if (size("rotary_dims") == 0 && model.factors.contains("rotary_base") && has("head_dim"))
+  const bool rotates = model.factors.contains("rotary_base") && (!has("rotary") || size("rotary") == 1);
+  if (size("rotary_dims") == 0 && rotates && has("head_dim"))
     require(size("head_dim") % 2 == 0, "{}: head_dim={} is odd; rotations turn pairs.", place, size("head_dim"));
 }
 

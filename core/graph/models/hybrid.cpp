@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoders of scans, attention, feed-forward layers and mixtures of experts in any order: Mamba (A. Gu, T. Dao,
-// arXiv:2312.00752), Mamba-2 (T. Dao, A. Gu, arXiv:2405.21060) and Nemotron-H (NVIDIA, arXiv:2504.03624). A layer is
-// one of the four behind an RMS norm, added to its input; there are no positions, as a scan knows the order of its
-// tokens.
+// arXiv:2312.00752), Mamba-2 (T. Dao, A. Gu, arXiv:2405.21060), Nemotron-H (NVIDIA, arXiv:2504.03624), Bamba and
+// Granite 4, whose layers are two of these. A layer is one of the four behind an RMS norm, added to its input; there
+// are no positions, as a scan knows the order of its tokens, but where attention is asked to rotate.
 //
 // A scan layer has projections to its gate z, its input x, the group's b and c, and the steps dt, each apart so that it
 // splits along its own groups and heads; x, b and c go through a causal convolution of each channel by itself and SiLU;
@@ -45,9 +45,9 @@ std::optional<MixturePart> mixture_of(const ModelConfig& model) {
                      .width = size_of(model, "expert_intermediate"),
                      .shared_width = size_of(model, "shared_intermediate"),
                      .capacity_factor = model.factors.at("capacity_factor"),
-                     .sigmoid = true,
+                     .sigmoid = !has_flag(model, "softmax_scores"),
                      .normalize = has_flag(model, "normalized"),
-                     .selection_bias = true,
+                     .selection_bias = !has_flag(model, "softmax_scores"),
                      .scale = model.factors.at("routed_scale")};
 }
 
@@ -57,15 +57,23 @@ Transformer transformer_of(const ModelConfig& model) {
                         .group = model.heads / kv_heads,
                         .head_dim = size_of(model, "head_dim"),
                         .qkv_bias = has_flag(model, "qkv_bias"),
-                        .out_bias = has_flag(model, "out_bias")},
+                        .out_bias = has_flag(model, "out_bias"),
+                        .scale = model.factors.at("attention_scale")},
           .feed_forward = {.width = size_of(model, "intermediate"),
-                           .activation = Activation::ReluSquared,
+                           .activation = has_flag(model, "gated") ? Activation::Silu : Activation::ReluSquared,
+                           .gated = has_flag(model, "gated"),
                            .bias = has_flag(model, "mlp_bias")},
           .mixture = mixture_of(model),
           .layers = {},
           .norm = Norm::Rms,
           .epsilon = model.factors.at("epsilon"),
-          .tied = has_flag(model, "tied")};
+          .positions = has_flag(model, "rotary") ? Positions::Rotary : Positions::None,
+          .rotary_base = model.factors.at("rotary_base"),
+          .rotary_dims = size_of(model, "rotary_dims"),
+          .tied = has_flag(model, "tied"),
+          .embed_scale = model.factors.at("embed_scale"),
+          .residual_scale = model.factors.at("residual_scale"),
+          .logit_scale = model.factors.at("logit_scale")};
 }
 
 struct HybridBuilder : ScanBuilder {
@@ -154,14 +162,15 @@ TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
   const std::string name = fmt::format("blk{}", number);
   const TensorId read = norm(name + ".ln", x, embed);
   const auto plus = [&](const std::string& part, TensorId y) {
-    return add(OpKind::Add, name + part + ".residual", {x, y});
+    return add(OpKind::Add, name + part + ".residual", {x, scaled(name + part, y, transformer.residual_scale)});
   };
   switch (kind_of(model, number)) {
     case LayerKind::Scan:
       return plus(".scan",
                   size_of(model, "scan_rank") > 0 ? channel_scan(name + ".scan", read) : scan(name + ".scan", read));
     case LayerKind::Attention:
-      return plus(".attn", attention(name + ".attn", read, read, {.causal = true}));
+      return plus(".attn",
+                  attention(name + ".attn", read, read, {.causal = true, .rotary = has_flag(model, "rotary")}));
     case LayerKind::Mixture:
       require(transformer.mixture.has_value(), "layer {} has experts, but the model none; give experts and top_k.",
               number);
@@ -200,9 +209,11 @@ std::vector<SizeField> hybrid_sizes() {
                                   {.key = "intermediate", .maximum = kMaxWidth, .derived = four_times_hidden},
                                   {.key = "kv_heads", .maximum = kMaxHeads, .derived = all_heads},
                                   {.key = "head_dim", .maximum = kMaxWidth, .derived = head_width}};
-  for (const char* off : {"group_norm", "scan_bias", "qkv_bias", "out_bias", "mlp_bias", "tied"})
+  for (const char* off :
+       {"group_norm", "scan_bias", "qkv_bias", "out_bias", "mlp_bias", "tied", "gated", "softmax_scores", "rotary"})
     sizes.push_back({off, 1, 0, 0});
   sizes.push_back({"conv_bias", 1, 0, 1});
+  sizes.push_back({"rotary_dims", 1'000'000, 0, 0});
   for (const char* kinds : kKinds) sizes.push_back({kinds, (std::int64_t{1} << (2 * kLayersOfNumber)) - 1, 0, 0});
   return sizes;
 }
@@ -230,7 +241,14 @@ void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::st
 std::vector<Family> hybrid_families() {
   return {{"hybrid",
            hybrid_sizes(),
-           {{"epsilon", 1e-5}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}},
+           {{"epsilon", 1e-5},
+            {"capacity_factor", 1.0},
+            {"routed_scale", 1.0},
+            {"rotary_base", 10000.0},
+            {"embed_scale", 1.0},
+            {"residual_scale", 1.0},
+            {"attention_scale", 1.0},
+            {"logit_scale", 1.0}},
            "hybrid:layers=3,hidden=64,heads=4,seq=32,vocab=128,scan_heads=4,scan_head_dim=32,state=16,kinds_0=36",
            1024,
            DType::BF16,

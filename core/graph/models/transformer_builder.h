@@ -36,6 +36,7 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last);
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last, double epsilon);
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);  // x where the factor is 1
   // (batch, seq, ...) -> (batch, kv_seq, ...).
   [[nodiscard]] TensorId as_keys(const std::string& name, TensorId x);
 
@@ -85,7 +86,6 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId further_module(const std::string& name, TensorId x, TensorId tokens, const Block& block);
   // Over all dimensions behind batch and seq, which are joined as `all`.
   [[nodiscard]] TensorId wide_norm(const std::string& name, TensorId x, const Dim& all);
-  [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);
   // activation(gate) * up, or activation(up); `widen` projects to the inner width and is told which: ".gate" or ".up".
   using Widen = std::function<TensorId(const std::string& which)>;
   [[nodiscard]] TensorId clipped_gate(const std::string& name, TensorId gate, TensorId up);

@@ -47,7 +47,7 @@ std::vector<double> all_costs(const Drawn& drawn) {
   const double memory = drawn.prices.slices()[static_cast<std::size_t>(drawn.slice)].memory.si();
   const double v = chunks / copies, shared = v * (static_cast<double>(microbatches) - 1.0) + 1.0;
   std::vector<double> costs, times;
-  const std::function<void(int)> extend = [&](int first) {
+  const std::function<void(int)> extend = [&, chunks = chunks](int first) {
     const int stage = static_cast<int>(times.size());
     if (stage == stages) {
       if (first < drawn.prices.layers()) return;

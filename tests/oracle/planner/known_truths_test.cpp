@@ -263,7 +263,7 @@ TEST(WideResNet, SplitsSamplesWhereMapsAreLargeAndChannelsWhereWeightsAre) {
   int first = 0, last = 0;
   for (const auto& [name, sharding] : result.plan->stages.front().ops) {
     if (name.find(".conv") == std::string::npos) continue;
-    const auto begins = [&](const std::string& block) { return name.compare(0, block.size(), block) == 0; };
+    const auto begins = [&name = name](const std::string& block) { return name.starts_with(block); };
     // Blocks 0-2: 56 x 56; 13-15: 7 x 7.
     if (begins("stem.") || begins("blk0.") || begins("blk1.") || begins("blk2.")) {
       EXPECT_EQ(parts(result, name, "batch"), kDevices) << name;

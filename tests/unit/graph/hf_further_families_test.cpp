@@ -31,6 +31,19 @@ std::string refusal_of(const std::string& text) {
   return "";
 }
 
+// Granite 4: attention in the layers 5, 15, 25 and 35 of 40.
+std::string granite_4(const std::string& sizes) {
+  std::string types;
+  for (int layer = 0; layer < 40; ++layer)
+    types += std::string(layer == 0 ? "" : ", ") + (layer % 10 == 5 ? "\"attention\"" : "\"mamba\"");
+  return R"("model_type": "granitemoehybrid", "attention_multiplier": 0.0078125, "embedding_multiplier": 12,
+            "logits_scaling": 16, "residual_multiplier": 0.22, "mamba_d_conv": 4, "mamba_d_head": 64,
+            "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "max_position_embeddings": 131072,
+            "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8,
+            "position_embedding_type": "nope", "tie_word_embeddings": true, "vocab_size": 100352, )" +
+         sizes + ", \"layer_types\": [" + types + "]";
+}
+
 struct Counted {
   const char* name;
   std::int64_t parameters;
@@ -123,6 +136,35 @@ TEST_P(FurtherFamilies, HaveTheirParameters) {
 INSTANTIATE_TEST_SUITE_P(HfFamilies, FurtherFamilies, testing::ValuesIn(kCounted),
                          [](const auto& of) { return std::string(of.param.name); });
 
+TEST(HfFamilies, OfGranite4AreScansAndAttentionWithOrWithoutExperts) {
+  const std::string small = granite_4(R"("hidden_size": 4096, "intermediate_size": 768, "mamba_n_heads": 128,
+      "num_experts_per_tok": 10, "num_local_experts": 72, "shared_intermediate_size": 1536)");
+  EXPECT_EQ(parameter_count(graph_of(small)), 32'207'337'984);
+  EXPECT_EQ(count(small, OpKind::SelectiveScan), 36);
+  EXPECT_EQ(count(small, OpKind::GroupedAttention), 4);
+  EXPECT_EQ(count(small, OpKind::Rotary), 0);
+  const std::string micro = granite_4(R"("hidden_size": 2048, "mamba_n_heads": 64, "num_local_experts": 0,
+      "shared_intermediate_size": 8192)");
+  EXPECT_EQ(parameter_count(graph_of(micro)), 3'191'396'096);
+  EXPECT_EQ(count(micro, OpKind::Dispatch), 0);
+  EXPECT_NE(refusal_of(granite_4(R"("hidden_size": 2048, "mamba_n_heads": 32, "num_local_experts": 0,
+      "shared_intermediate_size": 8192)"))
+                .find("'mamba_n_heads' times 'mamba_d_head' is 2048, but 'mamba_expand' times 'hidden_size' is 4096"),
+            std::string::npos);
+}
+
+TEST(HfFamilies, OfBambaAttendInTheLayersTheyList) {
+  const std::string config = R"("model_type": "bamba", "attn_rotary_emb": 64, "hidden_size": 4096,
+      "intermediate_size": 14336, "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_d_state": 256, "mamba_expand": 2,
+      "mamba_n_groups": 1, "mamba_n_heads": 128, "max_position_embeddings": 262144, "num_attention_heads": 32,
+      "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128000, "attn_layer_indices": )";
+  EXPECT_EQ(parameter_count(graph_of(config + "[9, 18, 27]")), 9'808'584'064);
+  EXPECT_EQ(count(config + "[9, 18, 27]", OpKind::SelectiveScan), 29);
+  EXPECT_EQ(count(config + "[9, 18, 27]", OpKind::Rotary), 2 * 3);
+  EXPECT_NE(refusal_of(config + "[32]").find("'attn_layer_indices' has 32, which is none of the 32 layers"),
+            std::string::npos);
+}
+
 // The first, fifth, ... of 64 layers see all keys.
 TEST(HfFamilies, OfCwmSeeAllKeysInTheFirstLayerOfFour) {
   const std::string config = std::string(kCwm).replace(std::string(kCwm).find("8192"), 4, "1024");
@@ -162,8 +204,9 @@ TEST(HfFamilies, RotateByKindOfLayer) {
   int windowed = 0, full = 0;
   for (const Op& op : graph.ops())
     if (op.kind == OpKind::Rotary) ++(op.attributes.rotary_base == 1e4 ? windowed : full);
-  EXPECT_EQ(windowed, 0);  // a window of all 4,096 tokens is none
-  EXPECT_EQ(full, 2 * 26);
+  // 13 layers of each kind, each with queries and keys.
+  EXPECT_EQ(windowed, 2 * 13);
+  EXPECT_EQ(full, 2 * 13);
   const std::string narrow = std::string(kGemma2).replace(std::string(kGemma2).find("4096"), 4, "1024") + rotation;
   EXPECT_EQ(read(narrow).factors.at("rotary_base"), 1e6);
   EXPECT_EQ(read(narrow).factors.at("window_rotary_base"), 1e4);
