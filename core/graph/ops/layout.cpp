@@ -4,6 +4,7 @@
 // Reshape, Slice, Concat, Pad and Broadcast are given all dimensions of their result in Attributes::result_dims;
 // Transpose, ReduceSum and ReduceMax its names in Attributes::result_names.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/base/errors.h"
@@ -151,8 +152,7 @@ std::vector<ResultShape> pad(const OpCall& call) {
   const std::size_t d = changed_dim(call, 0);
   expect_within(call, dims(call, 0)[d], result[d]);
   const double value = call.attributes.value;
-  if (!is_float(dtype(call, 0)) &&
-      static_cast<double>(static_cast<std::int32_t>(std::clamp(value, -1e9, 1e9))) != value)
+  if (!is_float(dtype(call, 0)) && !(std::abs(value) <= 1e9 && std::trunc(value) == value))
     fail(call, fmt::format("value = {} between its i32 elements must be a whole number of at most 1e9 (result: {})",
                            value, to_text(result)));
   return {{dtype(call, 0), result}};

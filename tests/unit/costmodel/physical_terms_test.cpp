@@ -61,7 +61,7 @@ TEST(PhysicalTerms, MessagesBetweenHostsShareTheNetwork) {
   software.message_us = 100;
   software.message_share = 0.5;
   const auto model = model_with(software);
-  const HostGroup& group = find_cluster("dgx-a100:2").only();
+  const HostGroup group = find_cluster("dgx-a100:2").only();
   const auto seconds = [&](bool hosts_apart, int concurrent) {
     return model->transfer(Bytes(1e8), hosts_apart, concurrent).time.si();
   };

@@ -75,7 +75,8 @@ class Expander {
   static const Type& result_of(const Instruction& call) {
     return call.type.is_tuple() && !call.type.parts.empty() ? call.type.parts[0] : call.type;
   }
-  [[nodiscard]] const Type& type(int i) const { return made_[static_cast<std::size_t>(i)].type; }
+  // By value: what is added moves the others.
+  [[nodiscard]] Type type(int i) const { return made_[static_cast<std::size_t>(i)].type; }
 
   int write(Instruction instruction) {
     made_.push_back(std::move(instruction));
