@@ -52,13 +52,13 @@ void add_rules(LaunchReading& reading, bool of_its_own) {
   const Framework& usual = find_framework(find_launch_target(reading.setup.target).framework);
   LaunchSetup setup = reading.setup;
   setup.degrees = degrees_with_layout(setup);
-  // One stage runs under every schedule; MaxText's axes make groups of replicas.
+  // One stage runs under every schedule.
   if (setup.degrees.pp == 1) setup.degrees.schedule = reading.framework.schedules.front();
-  if (reading.framework.name == "maxtext") setup.shard.reset();
   const bool as_usual = reading.framework.name == usual.name && reading.framework.zero == usual.zero &&
                         reading.framework.sequences == usual.sequences &&
                         reading.framework.schedules == usual.schedules &&
                         reading.framework.recompute == usual.recompute &&
+                        reading.framework.zero_with_experts == usual.zero_with_experts &&
                         reading.framework.whole_experts == usual.whole_experts && !of_its_own;
   // FlagScale's own rules are of stages that differ; without such it is Megatron-LM.
   const bool without_stages = find_launch_target(setup.target).own_stages && setup.stages.empty();

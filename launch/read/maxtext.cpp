@@ -2,9 +2,12 @@
 // MaxText of 2026: run configurations and key=value words. Defaults are those of its base.yml.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/maxtext_axes.h"
 #include "launch/read/maxtext_blocks.h"
 #include "launch/read/readers.h"
 
@@ -53,8 +56,6 @@ constexpr const char* kMaxtextWords[] = {"base_config",
                                          "dtype",
                                          "data_sharding",
                                          "mesh_axes",
-                                         "logical_axis_rules",
-                                         "custom_mesh_and_rule",
                                          "enable_nnx",
                                          "remat_policy",
                                          "quantization",
@@ -116,56 +117,75 @@ class MaxtextReader {
 
  private:
   // The product of an axis within and between hosts; -1 stands for what is left.
-  std::int64_t axis(const char* name, std::int64_t ici_otherwise = 1, std::int64_t dcn_otherwise = 1) {
-    const std::int64_t ici = value_of("ici", name, ici_otherwise), dcn = value_of("dcn", name, dcn_otherwise);
-    if (ici == -1) left_ici_ = name;
-    if (dcn == -1) left_dcn_ = name;
-    ici_ *= ici == -1 ? 1 : ici;
-    dcn_ *= dcn == -1 ? 1 : dcn;
-    return (ici == -1 ? 1 : ici) * (dcn == -1 ? 1 : dcn);
+  void take_axis(const char* name) {
+    const bool left_ici = std::string_view(name) == "fsdp", left_dcn = std::string_view(name) == "data";
+    std::int64_t ici = value_of("ici", name, left_ici ? -1 : 1), dcn = value_of("dcn", name, left_dcn ? -1 : 1);
+    const auto leave = [&](const char* group, std::string& left) {
+      if (!left.empty()) job_.broken(fmt::format("{} axes {} and {} are both -1: one may be", group, left, name));
+      left = name;
+    };
+    if (ici == -1) leave("ici", left_ici_);
+    if (dcn == -1) leave("dcn", left_dcn_);
+    ici = std::max<std::int64_t>(1, ici);
+    dcn = std::max<std::int64_t>(1, dcn);
+    ici_ *= ici;
+    dcn_ *= dcn;
+    require(ici_ <= kMaxDegree && dcn_ <= kMaxDegree, "{}: its axes make up more than {} devices.",
+            s_.where(fmt::format("{}_{}_parallelism", ici_ > kMaxDegree ? "ici" : "dcn", name)), kMaxDegree);
+    axes_[name] = ici * dcn;
   }
   std::int64_t value_of(const char* group, const char* name, std::int64_t otherwise) {
     const std::string key = fmt::format("{}_{}_parallelism", group, name);
     const std::int64_t value = s_.integer(key, -1).value_or(otherwise);
-    require(value != 0 && value <= 1 << 20, "{}: {} is no degree; give 1 or more, or -1 for what is left.",
+    require(value != 0 && value <= kMaxDegree, "{}: {} is no degree; give 1 or more, or -1 for what is left.",
             s_.where(key), value);
     return value;
   }
 
   void read_degrees() {
-    const std::int64_t data = axis("data", 1, -1);
-    const std::int64_t fsdp = axis("fsdp", -1) * axis("fsdp_transpose");
-    const std::int64_t tensor = axis("tensor") * axis("tensor_transpose") * axis("tensor_sequence");
-    const std::int64_t context = axis("context") * axis("sequence"), ulysses = axis("context_usp_ulysses");
-    const std::int64_t stages = axis("pipeline"), experts = axis("expert");
-    for (const char* other : {"autoregressive", "context_autoregressive", "diloco"}) (void)axis(other);
-    d_.tp = as_degree(tensor);
-    d_.cp = as_degree(context * ulysses);
-    d_.pp = as_degree(stages);
-    if (ulysses > 1) d_.context = ContextExchange::AllToAll;
+    for (const char* name : {"data", "fsdp", "fsdp_transpose", "tensor", "tensor_transpose", "tensor_sequence",
+                             "context", "sequence", "context_usp_ulysses", "pipeline", "expert", "autoregressive",
+                             "context_autoregressive", "diloco"})
+      take_axis(name);
     const std::int64_t hosts = job_.devices.hosts, per_host = job_.devices.devices_per_host;
     if (left_ici_.empty() ? ici_ != per_host : per_host % ici_ != 0)
       unequal("ici", ici_, per_host, "devices of a host");
     if (left_dcn_.empty() ? dcn_ != hosts : hosts % dcn_ != 0) unequal("dcn", dcn_, hosts, "hosts");
-    const auto widen = [&](std::string_view name, std::int64_t own) {
-      return own * (left_ici_ == name ? std::max<std::int64_t>(1, per_host / ici_) : 1) *
-             (left_dcn_ == name ? std::max<std::int64_t>(1, hosts / dcn_) : 1);
-    };
-    d_.tp = as_degree(widen("tensor", d_.tp));
-    d_.cp = as_degree(widen("context", d_.cp));
+    if (!left_ici_.empty()) axes_[left_ici_] *= std::max<std::int64_t>(1, per_host / ici_);
+    if (!left_dcn_.empty()) axes_[left_dcn_] *= std::max<std::int64_t>(1, hosts / dcn_);
+    d_.tp = as_degree(axes_["tensor"] * axes_["tensor_transpose"] * axes_["tensor_sequence"]);
+    d_.cp = as_degree(axes_["context"] * axes_["sequence"] * axes_["context_usp_ulysses"]);
+    d_.pp = as_degree(axes_["pipeline"]);
+    if (axes_["context_usp_ulysses"] > 1) d_.context = ContextExchange::AllToAll;
     share_devices(job_);
     // The axes of experts split the batch, too.
-    d_.ep = as_degree(widen("expert", experts));
-    const std::int64_t split = widen("fsdp", fsdp), copies = widen("data", data);
-    d_.zero = split > 1 ? 3 : s_.flag("shard_optimizer_over_data") && copies > 1 ? 1 : 0;
-    if (split > 1 && copies > 1) {
-      job_.reading.setup.shard = as_degree(split);
-      if (d_.tp * d_.cp * d_.pp > 1)
-        job_.assume(fmt::format("weights split over all {} replicas, not over groups of {}", d_.dp, split));
-    }
-    const auto of_sequence = s_.integer("ici_tensor_sequence_parallelism", -1).value_or(1);
-    d_.sequence_parallel = d_.tp > 1 && of_sequence > 1;
+    d_.ep = as_degree(axes_["expert"]);
+    read_zero();
+    d_.sequence_parallel = d_.tp > 1 && axes_["tensor_sequence"] > 1;
     if (d_.sequence_parallel) job_.reading.framework.sequences = Framework::Sequences::Either;
+  }
+
+  // Weights lie in parts on the axes that the rules name, and what of the replicas these leave has copies.
+  void read_zero() {
+    const WeightAxes axes = weight_axes(job_);
+    if (axes.others_change)
+      job_.assume("tensors other than weights split as the axes' usual rules say, not as its logical_axis_rules");
+    const std::int64_t parts = weight_parts(axes, axes_), replicas = std::int64_t{d_.dp} * d_.cp;
+    if (parts > 1) {
+      d_.zero = 3;
+      (void)s_.take("shard_optimizer_over_data");
+      if (parts >= replicas) return;
+      if (d_.tp * d_.cp * d_.pp * d_.ep == 1)
+        job_.reading.setup.shard = as_degree(parts);
+      else
+        job_.assume(fmt::format("weights split over all {} replicas, not over groups of {}", replicas, parts));
+      return;
+    }
+    if (!s_.flag("shard_optimizer_over_data") || axes_["data"] == 1) return;
+    d_.zero = 1;
+    if (axes_["data"] == replicas) return;
+    job_.assume(fmt::format("states split over all {} replicas, not over groups of {}", replicas, axes_["data"]));
+    job_.reading.framework.zero_with_experts.push_back(1);
   }
   void unequal(const char* group, std::int64_t product, std::int64_t have, const char* what) {
     const std::string why =
@@ -348,8 +368,6 @@ class MaxtextReader {
       job_.reading.setup.matmul_dtype = "fp8";
     else if (!products.empty())
       job_.assume(fmt::format("products of {} in the place of {}", name_of(job_.reading.setup.dtype), products));
-    if (s_.has("logical_axis_rules"))
-      job_.assume("tensors split as the axes' usual rules say, not as its logical_axis_rules");
     if (s_.flag("optimizer_memory_host_offload")) job_.reading.setup.offload = Offload::Optimizer;
     job_.reading.setup.optimizer.weight_decay = std::max(0.0, s_.number("adam_weight_decay").value_or(0.1));
     job_.reading.setup.optimizer.max_norm = std::max(0.0, s_.number("gradient_clipping_threshold").value_or(1.0));
@@ -360,6 +378,7 @@ class MaxtextReader {
   Degrees& d_;
   std::int64_t ici_ = 1, dcn_ = 1, pipeline_microbatches_ = 1;
   std::string left_ici_, left_dcn_;
+  std::map<std::string, std::int64_t> axes_ = {};  // [axis of the mesh] its devices, within and between hosts
   bool shape_given_ = false;
   std::optional<ModelConfig> known_ = {};
 };

@@ -87,6 +87,9 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
                     "torchtitan trains in bf16 or f32, and the plan in f16");
   rules.expect(has_optimizer(framework, setup.optimizer.kind),
                fmt::format("the files for {} have no {}", target.release, name_of(setup.optimizer.kind)));
+  rules.expect(framework != "maxtext" || d.zero != 1 || setup.optimizer.kind == Optimizer::Kind::Adam,
+               fmt::format("MaxText splits optimizer state over `data` only for Adam, and the plan's optimizer is {}",
+                           name_of(setup.optimizer.kind)));
   rules.expect(target.name != "accelerate" || d.zero > 0 || d.tp * d.cp == 1,
                "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
                "fsdp2 otherwise");
@@ -95,7 +98,8 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
       fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
                   setup.matmul_dtype));
   rules.expect_told(
-      !setup.shard || framework == "torchtitan" || framework == "fsdp" || (framework == "megatron" && d.zero == 1),
+      !setup.shard || framework == "torchtitan" || framework == "fsdp" || (framework == "megatron" && d.zero == 1) ||
+          (framework == "maxtext" && d.zero == 3),
       fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
                   setup.shard.value_or(0)));
 }

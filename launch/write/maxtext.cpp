@@ -15,7 +15,7 @@ std::string block_of(const Decoder& d) {
   return d.qk_norm ? "qwen3" : "llama2";
 }
 
-std::string model_keys(const Decoder& d) {
+std::string model_keys(const Decoder& d, int ep) {
   std::string text = fmt::format("decoder_block: \"{}\"\n", block_of(d));
   text += fmt::format(
       "base_emb_dim: {}\nbase_num_query_heads: {}\nbase_num_kv_heads: {}\nbase_num_decoder_layers: {}\n"
@@ -45,18 +45,34 @@ std::string model_keys(const Decoder& d) {
         "routed_bias: {}\n",
         e.dense_layers, e.shared_ffn / std::max<std::int64_t>(1, e.ffn), decimal(e.scale),
         e.selection_bias ? "true" : "false");
-  return text + "use_random_routing: true  # an even load of the experts, as it is predicted\n";
+  // MaxText refuses it without an axis of experts.
+  if (ep > 1) text += "use_random_routing: true  # an even load of the experts, as it is predicted\n";
+  return text;
 }
+
+// base.yml splits weights over the axes of experts and of the context, too, and asserts that they are split over some
+// axis. The rules of these names are in the place of its own.
+constexpr const char* kWholeWeights =
+    "# Every replica has whole weights, but for its experts: not split over the axes context and expert.\n"
+    "logical_axis_rules: [\n"
+    "  ['embed', ['fsdp', 'fsdp_transpose']],\n"
+    "  ['embed_vocab', ['fsdp', 'fsdp_transpose']],\n"
+    "  ['embed_moe', ['fsdp', 'fsdp_transpose']],\n"
+    "  ['q_lora', ['fsdp', 'fsdp_transpose']],\n"
+    "  ['kv_lora', ['fsdp', 'fsdp_transpose']],\n"
+    "]\n"
+    "sharding_tolerance: 1.0\n";
 
 // Every axis lies within the hosts as far as their devices reach, those that talk most first; the rest is between them.
 std::string mesh_keys(const LaunchSetup& setup) {
   const Degrees& d = setup.degrees;
-  const bool weights = d.zero == 3;
+  const int replicas = d.dp / d.ep;
+  const int fsdp = d.zero == 3 ? setup.shard.value_or(replicas) : 1;
   const std::vector<std::pair<const char*, int>> axes = {{"tensor", d.tp},
                                                          {"context", d.cp},
                                                          {"expert", d.ep},
-                                                         {"fsdp", weights ? d.dp / d.ep : 1},
-                                                         {"data", weights ? 1 : d.dp / d.ep},
+                                                         {"fsdp", fsdp},
+                                                         {"data", replicas / fsdp},
                                                          {"pipeline", d.pp}};
   int left = setup.devices_per_host;
   std::string within, between;
@@ -68,6 +84,7 @@ std::string mesh_keys(const LaunchSetup& setup) {
   }
   std::string text = "# Within a host, then between hosts.\n" + within + between;
   if (d.zero == 1) text += "shard_optimizer_over_data: true  # ZeRO 1\n";
+  if (d.zero < 3 && d.ep * d.cp > 1) text += kWholeWeights;
   if (d.cp > 1) text += "context_parallel_strategy: \"all_gather\"\n";
   return text;
 }
@@ -108,7 +125,7 @@ WrittenJob write_maxtext(const LaunchJob& job) {
   std::string text = commented(heading(job)) + "base_config: \"base.yml\"\n";
   text += fmt::format("run_name: \"{}\"\n", job_name(job.setup));
   text += "\n# --- the site: change this ---\nbase_output_directory: \"/tmp/maxtext\"\n";
-  text += "\n# The model.\n" + model_keys(decoder) + "\n# How the job is split.\n" + mesh_keys(job.setup);
+  text += "\n# The model.\n" + model_keys(decoder, job.setup.degrees.ep) + "\n# How the job is split.\n" + mesh_keys(job.setup);
   text += "\n# The batch.\n" + batch_keys(job.setup) + "\n# The run.\n" + run_keys(job.setup);
   WrittenJob made;
   made.files = {{"plan.yml", text, false, "MaxText's settings, over those of its base.yml"}};
@@ -125,6 +142,13 @@ WrittenJob write_maxtext(const LaunchJob& job) {
                   "memory: `python3 -m maxtext.trainers.pre_train.train_compile plan.yml compile_topology=...` prints "
                   "it without devices"};
   made.differences = decoder.differences;
+  if (job.setup.degrees.tp > 1)
+    made.differences.emplace_back(
+        "between the products MaxText splits the hidden states over the axis tensor, along their width; the plan has "
+        "copies of them, which take more memory");
+  if (decoder.experts && job.setup.degrees.ep == 1)
+    made.differences.emplace_back(
+        "MaxText routes tokens at random only over an axis of experts; without one the router's own choices load them");
   if (job.setup.degrees.recompute == Recompute::None)
     made.differences.emplace_back(
         "MaxText always recomputes a little; remat_policy minimal_with_context keeps the results of all products");

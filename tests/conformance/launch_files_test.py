@@ -55,7 +55,7 @@ PLANS = [
      ["megatron", "megatron-bridge"], "slurm"),
     ("glm", ["--model", GLM, *ON8, "--method", "megatron:tp=1,pp=4,layout=Et*2|t*2|m|L,exact=1,zero=1"], ["megatron"], "torchrun"),
     ("beside", ["--model", FURTHER, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--schedule", "gpipe", "--method",
-                "megatron:tp=1,pp=1,ep=4,exact=1,zero=1"], ["maxtext"], "slurm"),
+                "megatron:tp=1,pp=1,ep=4,exact=1,zero=3"], ["maxtext"], "slurm"),
     ("vectors", ["--model", DEEPSEEK, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method", "zero3"],
      ["fsdp2", "deepspeed"], "torchrun"),
     ("experts", ["--model", MIXTRAL, "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "4", "--method",

@@ -32,6 +32,7 @@ std::vector<Framework> make_frameworks() {
        .sequences = Framework::Sequences::Either,
        .further = Framework::FurtherTokens::ByLayout});
   // It has the zero-bubble schedules of one stage per rank only from a schedule file, which can be made of the plan.
+  // Its FSDP takes in the ranks of cp and ep, whatever its own degrees are.
   frameworks.push_back({.name = "torchtitan",
                         .release = "torchtitan 0.2.2",
                         .software = "torchtitan",
@@ -64,6 +65,8 @@ std::vector<Framework> make_frameworks() {
                         .divides_kv_heads = true,
                         .pipelines = false,
                         .experts = false});
+  // Its rules split weights over the axes of experts and of the context, too, as FSDP does (ZeRO 3), unless a file says
+  // otherwise; its ZeRO 1 takes in the axis `data` alone.
   frameworks.push_back({.name = "maxtext",
                         .release = "MaxText of 2026",
                         .software = "",
@@ -72,7 +75,8 @@ std::vector<Framework> make_frameworks() {
                         .zero = {0, 1, 3},
                         .zero_in_pipes = {0, 1, 3},
                         .even_microbatches = true,
-                        .further = Framework::FurtherTokens::OneStage});
+                        .further = Framework::FurtherTokens::OneStage,
+                        .zero_with_experts = {0, 3}});
   frameworks.push_back({.name = "alpa",
                         .release = "Alpa 0.2",
                         .software = "alpa",
@@ -225,11 +229,9 @@ class Rules {
     const int zero = degrees_.zero;
     rule(contains(degrees_.pp > 1 ? framework_.zero_in_pipes : framework_.zero, zero), "{} has no ZeRO level {}{}",
          framework_.name, zero, degrees_.pp > 1 ? " with pipeline stages" : "");
-    // torchtitan's FSDP takes in the ranks of cp, whatever its own degrees are.
-    rule(degrees_.cp == 1 || zero > 0 || framework_.name != "torchtitan",
-         "{} splits weights and states over cp={}, and not at ZeRO level 0", framework_.name, degrees_.cp);
-    rule(degrees_.ep == 1 || contains(framework_.zero_with_experts, zero), "{} has no ZeRO level {} with ep={}",
-         framework_.name, zero, degrees_.ep);
+    const bool in_groups = contains(framework_.zero_with_experts, zero);
+    rule(degrees_.cp == 1 || in_groups, "{} has no ZeRO level {} with cp={}", framework_.name, zero, degrees_.cp);
+    rule(degrees_.ep == 1 || in_groups, "{} has no ZeRO level {} with ep={}", framework_.name, zero, degrees_.ep);
     rule(framework_.has(degrees_.recompute), "{} cannot recompute {}", framework_.name, name_of(degrees_.recompute));
     using enum Framework::Sequences;
     rule(!degrees_.sequence_parallel || framework_.sequences != Never, "{} does not split the sequence over tp={}",

@@ -72,7 +72,7 @@ struct Framework {
   // Modules that predict further tokens: it has none, none in a pipeline, or puts them where a layout of the stages
   // says.
   enum class FurtherTokens { Never, OneStage, ByLayout } further = FurtherTokens::Never;
-  std::vector<int> zero_with_experts = {0, 1, 2, 3};  // of the levels above, those that ep may be above 1 with
+  std::vector<int> zero_with_experts = {0, 1, 2, 3};  // of the levels above, those that ep or cp may be above 1 with
   // Every stage may have its own mesh and shardings: the free search is what it launches, of its schedules.
   bool own_meshes = false;
 

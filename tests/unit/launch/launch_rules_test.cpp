@@ -50,6 +50,23 @@ TEST(LaunchRules, NameTheNearestDegrees) {
   EXPECT_EQ(broken_launch_rules(setup), Sentences{"tp=16 does not divide the 8 heads of keys and values; nearest 8"});
 }
 
+// Its optimizer state is split over `data` alone, and weights over the axes of experts and of the context unless the
+// file says otherwise.
+TEST(LaunchRules, MaxtextHasNoZero1WithGroupsAndNoneWithoutAdam) {
+  LaunchSetup setup = job("maxtext");
+  setup.hosts = 1;
+  setup.degrees = {.dp = 4, .cp = 2, .zero = 1, .schedule = ScheduleKind::GPipe, .micro_batch = 1, .micro_batches = 2};
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{"maxtext has no ZeRO level 1 with cp=2"});
+  for (const int zero : {0, 3}) {
+    setup.degrees.zero = zero;
+    EXPECT_EQ(broken_launch_rules(setup), Sentences{}) << zero;
+  }
+  setup.degrees = {.dp = 8, .zero = 1, .schedule = ScheduleKind::GPipe, .micro_batch = 1, .micro_batches = 2};
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.optimizer.kind = Optimizer::Kind::Sgd;
+  EXPECT_EQ(broken_launch_rules(setup).size(), 1U);
+}
+
 TEST(LaunchRules, SayAllThatIsBrokenAtOnce) {
   LaunchSetup setup = job("megatron");
   setup.batch = 33;
