@@ -6,6 +6,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/megatron_model.h"
+#include "launch/setup/decoder.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
@@ -60,7 +62,8 @@ void name_as_megatron(Settings& settings) {
     }
     const bool off = value.is_scalar() && lower_case(value.text) == "false";
     // A flag that is off is not given, but where the recipe may have it on.
-    if (!off || key == "share-embeddings-and-output-weights" || key == "qk-layernorm" || key == "fp8")
+    if (!off || key == "share-embeddings-and-output-weights" || key == "qk-layernorm" || key == "add-bias-linear" ||
+        key == "fp8")
       renamed.add(key, setting.shown, std::move(value), setting.place);
   }
   const bool groups = renamed.has("num-query-groups") && !renamed.has("group-query-attention");
@@ -112,6 +115,52 @@ void override_sizes(Settings& s, ModelConfig& model) {
     (void)s.take(key);
 }
 
+bool gives_sizes(const Settings& s) {
+  for (const char* key : {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "num-experts",
+                          "position-embedding-type", "seq-length", "vocab-size"})
+    if (s.has(key)) return true;
+  return false;
+}
+
+// The flags of Megatron-LM for the recipe's model with what the file has in the place of its sizes.
+void say_as_megatron(Settings& s, const Decoder& d) {
+  const std::string place = s.where("recipe");
+  const auto flag = [&](const char* key, bool on) {
+    if (on && !s.has(key)) s.add(key, key, {}, place);
+  };
+  const auto size = [&](const char* key, const std::string& value) {
+    if (!s.has(key)) s.add(key, key, ConfigValue::scalar(value, 0), place);
+  };
+  const auto number = [&](const char* key, std::int64_t value) { size(key, fmt::format("{}", value)); };
+  number("num-layers", d.layers);
+  number("hidden-size", d.hidden);
+  number("ffn-hidden-size", d.ffn);
+  number("num-attention-heads", d.heads);
+  number("num-query-groups", d.kv_heads);
+  flag("group-query-attention", true);
+  number("kv-channels", d.head_dim);
+  number("seq-length", d.seq);
+  number("vocab-size", d.vocab);
+  // As many words as it says.
+  size("padded-vocab-size", s.text("vocab-size").value_or(""));
+  // GPT as Megatron-LM makes it has learned positions, as many as tokens.
+  const bool rotary = d.positions == Decoder::Positions::Rotary;
+  size("position-embedding-type", rotary ? "rope" : "learned_absolute");
+  size("max-position-embeddings", s.text("seq-length").value_or(""));
+  if (rotary) size("rotary-base", fmt::format("{}", d.rotary_base));
+  size("normalization", d.rms_norm ? "RMSNorm" : "LayerNorm");
+  flag("swiglu", d.gated);
+  flag("disable-bias-linear", !s.boolean("add-bias-linear").value_or(d.bias));
+  flag("add-qkv-bias", d.qkv_bias && !d.bias);
+  const bool norms = s.boolean("qk-layernorm").value_or(d.qk_norm);
+  flag("qk-layernorm", norms);
+  flag("untie-embeddings-and-output-weights", !s.boolean("share-embeddings-and-output-weights").value_or(d.tied));
+  if (!d.experts) return;
+  number("num-experts", d.experts->count);
+  number("moe-router-topk", d.experts->top_k);
+  number("moe-ffn-hidden-size", d.experts->ffn);
+}
+
 }  // namespace
 
 void recipe_model(ReadingJob& job) {
@@ -121,7 +170,13 @@ void recipe_model(ReadingJob& job) {
   job.reading.setup.model_name = name;
   ModelConfig& model = job.reading.setup.model = model_by_name(name, s.where("recipe"));
   const ModelConfig named = model;
-  override_sizes(s, model);
+  const bool plain = model.family == "gpt" || model.family == "llama" || model.family == "mixtral";
+  if (plain && gives_sizes(s) && decoder_of(model).unusual.empty()) {
+    say_as_megatron(s, decoder_of(model));
+    model = megatron_model(job);
+  } else {
+    override_sizes(s, model);
+  }
   if (const Setting* layers = s.take("moe-layer-freq"); layers != nullptr && model.more.contains("dense_layers")) {
     const ExpertLayers of = expert_layers(job, to_text(layers->value), model.layers);
     model.more["dense_layers"] = of.dense;

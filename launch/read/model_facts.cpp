@@ -92,6 +92,9 @@ std::string text_of(const ModelFacts& facts, std::vector<std::string>& assumed) 
     return fmt::format("gpt_neox:{},intermediate={},rotary_dims={},parallel={},tied={},rotary_base={}", core_of(facts),
                        ffn, rotated, facts.parallel ? 1 : 0, facts.tied ? 1 : 0, facts.rotary_base);
   }
+  if (plain && facts.positions == Positions::None && facts.bias && facts.tied && ffn == 4 * facts.hidden &&
+      facts.activation == ModelFacts::Activation::Gelu)
+    return "gpt:" + core_of(facts);
   if (plain && facts.positions == Positions::Learned && facts.activation != ModelFacts::Activation::Silu)
     return fmt::format("gpt2:{},intermediate={},positions={},bias={},relu={},tied={}", core_of(facts), ffn,
                        std::max(facts.seq, facts.positions_learned.value_or(facts.seq)), facts.bias ? 1 : 0,

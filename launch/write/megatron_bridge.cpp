@@ -49,12 +49,16 @@ FlagGroup model_overrides(const Decoder& d) {
     o.set("model.kv_channels", d.head_dim);
     o.set("model.qk_layernorm", d.qk_norm);
     o.set("model.add_qkv_bias", d.qkv_bias && !d.bias);
+    o.set("model.add_bias_linear", d.bias);
+    if (d.window > 0) o.set("model.window_size", fmt::format("[{},0]", d.window - 1));
+    o.set("model.normalization", d.rms_norm ? "RMSNorm" : "LayerNorm");
   }
   o.set("model.mtp_num_layers", d.further > 0 ? fmt::format("{}", d.further) : "null");
   if (d.further > 0) o.set("model.mtp_loss_scaling_factor", decimal(d.further_weight));
   if (d.positions == Decoder::Positions::Rotary) {
     o.set("model.position_embedding_type", "rope");
     o.set("model.rotary_base", static_cast<std::int64_t>(d.rotary_base));
+    if (!d.latent) o.set("model.rotary_percent", decimal(d.rotary_share));
   } else {
     o.set("model.position_embedding_type", d.positions == Decoder::Positions::Learned ? "learned_absolute" : "none");
   }
@@ -86,6 +90,9 @@ FlagGroup expert_overrides(const Decoder& d, const Degrees& degrees) {
   for (std::int64_t layer = 0; layer < d.layers; ++layer) layers += d.has_experts(layer) ? ",1" : ",0";
   o.set("model.moe_layer_freq", "[" + layers.substr(1) + "]");
   o.set("model.moe_router_score_function", e.sigmoid ? "sigmoid" : "softmax");
+  o.set("model.moe_router_enable_expert_bias", e.selection_bias);
+  o.set("model.moe_router_topk_scaling_factor", e.scale == 1.0 ? "null" : decimal(e.scale));
+  o.set("model.moe_router_pre_softmax", !e.sigmoid && !e.normalized);
   o.set("model.moe_router_force_load_balancing", true);
   o.set("model.expert_model_parallel_size", degrees.ep);
   o.set("model.expert_tensor_parallel_size", degrees.whole_experts ? 1 : degrees.tp);

@@ -57,6 +57,39 @@ TEST(MaxtextModels, Llama4HasExpertsInEveryOtherLayer) {
   EXPECT_NEAR(billions(reading), 400.7, 0.1);
 }
 
+LaunchReading read_bridge(const std::string& recipe, const std::string& overrides) {
+  return read("run.sh", "torchrun run_recipe.py --recipe " + recipe + " --mode pretrain train.micro_batch_size=1 " +
+                            "train.global_batch_size=8 " + overrides + "\n");
+}
+
+// Its GPT has learned positions and three biases of queries, keys and values; the recipe's name says nothing of these.
+TEST(BridgeModels, RecipesOfGptAreGptWithLearnedPositions) {
+  const std::string sizes =
+      "model.num_layers=4 model.hidden_size=128 model.ffn_hidden_size=512 model.num_attention_heads=4 "
+      "model.num_query_groups=4 model.kv_channels=32 model.vocab_size=512 model.seq_length=64 ";
+  const auto model = [&](const std::string& more) { return read_bridge("gpt3_175b_pretrain_config", sizes + more).setup.model; };
+  const ModelConfig gpt2 = find_builtin_model("gpt2:layers=4,hidden=128,heads=4,seq=64,vocab=512");
+  EXPECT_EQ(model("").family, "gpt2");
+  EXPECT_EQ(model("").more, gpt2.more);
+  EXPECT_EQ(model("model.share_embeddings_and_output_weights=false model.add_bias_linear=false").more,
+            find_builtin_model("gpt2:layers=4,hidden=128,heads=4,seq=64,vocab=512,tied=0,bias=0").more);
+  EXPECT_EQ(model("model.position_embedding_type=rope model.rotary_percent=0.25").family, "gpt_neox");
+  EXPECT_EQ(model("model.position_embedding_type=none").family, "gpt");
+}
+
+TEST(BridgeModels, OverridesNameTheFamily) {
+  const std::string sizes = "model.num_layers=4 model.hidden_size=128 model.num_attention_heads=8 model.vocab_size=512 "
+                            "model.seq_length=64 ";
+  EXPECT_EQ(read_bridge("llama31_8b_pretrain_config", sizes).setup.model.family, "llama");
+  EXPECT_EQ(read_bridge("llama31_8b_pretrain_config", sizes + "model.rotary_percent=0.5").setup.model.family, "decoder");
+  EXPECT_EQ(read_bridge("qwen3_30b_a3b_pretrain_config", sizes).setup.model.family, "mixtral");
+  EXPECT_EQ(read_bridge("qwen3_30b_a3b_pretrain_config", sizes + "model.moe_router_enable_expert_bias=true")
+                .setup.model.family,
+            "decoder_moe");
+  // Without sizes it is the recipe's own.
+  EXPECT_EQ(read_bridge("qwen3_30b_a3b_pretrain_config", "").setup.model.name, "qwen3-30b-a3b");
+}
+
 // Qwen3-Next 80B-A3B: three of four layers are gated delta rules.
 TEST(MaxtextModels, Qwen3NextScansInThreeOfFourLayers) {
   const LaunchReading reading = read_maxtext(
