@@ -16,12 +16,6 @@ namespace meshwright {
 
 namespace {
 
-int degree(Settings& settings, const char* key) {
-  const std::int64_t value = settings.integer(key).value_or(1);
-  require(value <= kMaxDegree, "{}: {} is more than any cluster has.", settings.where(key), value);
-  return static_cast<int>(value);
-}
-
 // --- degrees ---
 
 void read_zero(ReadingJob& job) {
@@ -61,7 +55,7 @@ void read_zero(ReadingJob& job) {
 void read_expert_degrees(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
-  d.ep = degree(s, "expert-model-parallel-size");
+  d.ep = degree_of(job, "expert-model-parallel-size");
   const auto etp = s.integer("expert-tensor-parallel-size");
   if (d.ep == 1) return;
   const std::int64_t ranks = std::int64_t{etp.value_or(d.tp)} * d.ep * d.pp;
@@ -421,10 +415,10 @@ void read_megatron(ReadingJob& job) {
     name_as_megatron(s);
   else
     expect_training(job);
-  d.tp = degree(s, "tensor-model-parallel-size");
-  d.pp = degree(s, "pipeline-model-parallel-size");
-  d.cp = degree(s, "context-parallel-size");
-  const int ulysses = degree(s, "ds-sequence-parallel-size");  // Megatron-DeepSpeed
+  d.tp = degree_of(job, "tensor-model-parallel-size");
+  d.pp = degree_of(job, "pipeline-model-parallel-size");
+  d.cp = degree_of(job, "context-parallel-size");
+  const int ulysses = degree_of(job, "ds-sequence-parallel-size");  // Megatron-DeepSpeed
   if (ulysses > 1) d.cp = ulysses;
   const bool own_meshes = s.flag("enable-hetero");
   if (own_meshes)

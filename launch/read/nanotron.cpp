@@ -78,8 +78,7 @@ ModelFacts nanotron_facts(ReadingJob& job) {
 
 void read_model(ReadingJob& job) {
   Settings& s = job.settings();
-  const auto seq = job.answers.seq ? job.answers.seq : s.integer("tokens.sequence_length");
-  (void)s.take("tokens.sequence_length");
+  const auto seq = sequence_of(job, "tokens.sequence_length");
   if (take_given_model(job, seq)) return;
   require(seq.has_value(), "{}: 'tokens.sequence_length' is missing; add it, or give --seq.", job.text.program);
   ModelFacts facts = nanotron_facts(job);
@@ -95,7 +94,7 @@ void read_model(ReadingJob& job) {
 void read_degrees_of_experts(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
-  d.ep = as_degree(s.integer("parallelism.expert_parallel_size").value_or(1));
+  d.ep = degree_of(job, "parallelism.expert_parallel_size");
   const std::int64_t etp = s.integer("parallelism.expert_tensor_parallel_size").value_or(1);
   if (d.ep == 1) return;
   if (const std::int64_t ranks = etp * d.ep * d.pp; job.devices.devices() % ranks != 0) {
@@ -119,10 +118,9 @@ void read_nanotron(ReadingJob& job) {
   setup.dialect = "nanotron";
   job.reading.framework = nanotron_framework();
   job.reading.software = "nanotron";
-  const auto degree = [&](const char* key) { return as_degree(s.integer(key).value_or(1)); };
-  d.tp = degree("parallelism.tp");
-  d.pp = degree("parallelism.pp");
-  d.cp = degree("parallelism.context_parallel_size");
+  d.tp = degree_of(job, "parallelism.tp");
+  d.pp = degree_of(job, "parallelism.pp");
+  d.cp = degree_of(job, "parallelism.context_parallel_size");
   d.context = ContextExchange::PointToPoint;
   share_devices(job);
   const auto dp = s.integer("parallelism.dp");

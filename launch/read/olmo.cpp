@@ -119,8 +119,7 @@ void read_olmo(ReadingJob& job) {
   job.reading.why_no_advice = "OLMo's trainer splits no tensors, and degrees are searched with them";
   job.reading.software = "fsdp";
   share_devices(job);
-  const auto seq = job.answers.seq ? *job.answers.seq : s.integer("model.max_sequence_length").value_or(1024);
-  (void)s.take("model.max_sequence_length");
+  const std::int64_t seq = sequence_of(job, "model.max_sequence_length").value_or(1024);
   if (!take_given_model(job, seq)) {
     ModelFacts facts = olmo_facts(job);
     facts.seq = seq;

@@ -138,10 +138,9 @@ void read_olmo_core(ReadingJob& job) {
   job.reading.software = "fsdp2";
   read_core_degrees(job);
   job.degrees().sequence_parallel = job.degrees().tp > 1;
-  auto seq = job.answers.seq ? job.answers.seq : s.integer(kTrain + "max_sequence_length");
+  auto seq = sequence_of(job, kTrain + "max_sequence_length");
   const auto of_data = s.integer("dataset.sequence_length");
   if (!seq) seq = of_data;
-  (void)s.take(kTrain + "max_sequence_length");
   require(seq.has_value(), "{}: 'train_module.max_sequence_length' is missing; add it, or give --seq.",
           job.text.program);
   if (!take_given_model(job, seq)) {

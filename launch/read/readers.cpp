@@ -11,6 +11,18 @@
 
 namespace meshwright {
 
+int degree_of(ReadingJob& job, const std::string& key) {
+  const std::int64_t value = job.settings().integer(key).value_or(1);
+  require(value <= kMaxDegree, "{}: {} is more than any cluster has.", job.settings().where(key), value);
+  return static_cast<int>(value);
+}
+
+std::optional<std::int64_t> sequence_of(ReadingJob& job, const std::string& key) {
+  if (!job.answers.seq) return job.settings().integer(key);
+  (void)job.settings().take(key);
+  return job.answers.seq;
+}
+
 void share_devices(ReadingJob& job) {
   Degrees& degrees = job.degrees();
   const int all = job.devices.devices();

@@ -52,6 +52,11 @@ void read_axolotl(ReadingJob& job);
 constexpr std::int64_t kMaxDegree = 1 << 20;
 [[nodiscard]] inline int as_degree(std::int64_t given) { return static_cast<int>(std::min(given, kMaxDegree)); }
 
+// The degree that a setting gives; 1: it is not given. Throws InputError for more than any cluster has.
+[[nodiscard]] int degree_of(ReadingJob& job, const std::string& key);
+// The length of the sequences: of the answers, or of a setting; nullopt: neither has it.
+[[nodiscard]] std::optional<std::int64_t> sequence_of(ReadingJob& job, const std::string& key);
+
 // Keys of DeepSpeed's JSON, each with `prefix` in front; what it leaves to the trainer ("auto") is in `type`, or
 // assumed.
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type = std::nullopt);

@@ -242,10 +242,9 @@ void read_axolotl(ReadingJob& job) {
   if (const std::string by = s.text_or_nothing("rl"); !by.empty()) expect_whole_model(job, "rl", "by " + by);
   for (const char* key : {"load_in_8bit", "load_in_4bit"})
     if (on(s, key, false, true)) expect_whole_model(job, key, "a quantised model");
-  const auto degree = [&](const char* key) { return as_degree(s.integer(key).value_or(1)); };
-  d.tp = degree("tensor_parallel_size");
-  d.cp = std::max(degree("context_parallel_size"), degree("sequence_parallel_degree"));
-  d.ep = degree("expert_parallel_size");
+  d.tp = degree_of(job, "tensor_parallel_size");
+  d.cp = std::max(degree_of(job, "context_parallel_size"), degree_of(job, "sequence_parallel_degree"));
+  d.ep = degree_of(job, "expert_parallel_size");
   if (d.cp > 1) d.context = ContextExchange::PointToPoint;
   share_devices(job);
   const auto shard = s.integer("dp_shard_size"), copies = s.integer("dp_replicate_size");
