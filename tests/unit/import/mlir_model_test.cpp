@@ -110,6 +110,31 @@ TEST(KeptShardings, AreOnTheMeshOfTheFile) {
   EXPECT_TRUE(kept_of(whole, whole).mesh.empty());
 }
 
+// As jax up to 0.4.13 lists devices of a transposed mesh, and as HLO is printed with metadata and by names.
+TEST(KeptShardings, AreTheSameInEveryFormOfTheirText) {
+  const auto kept = [](const std::string& text) {
+    return kept_of("mhlo.sharding = \"" + text + "\"", R"(mhlo.sharding = "{devices=[2,1,4]<=[8] last_tile_dim_replicate}")");
+  };
+  // A mesh of 2 x 4: 'w' along its second axis, 'v' along its first.
+  const primitive::KeptShardings wanted = kept("{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}");
+  EXPECT_EQ(wanted.mesh, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(wanted.tensors, (MeshAxes{{"w", {{}, {1}}}, {"v", {{0}, {}}}}));
+  for (const char* text : {"{devices=[1,4,2]0,4,1,5,2,6,3,7 last_tile_dim_replicate}",
+                           "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate metadata={op_name='a T(0,1)'}}",
+                           "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dims={replicated}}",
+                           "{mesh['x'=2,'y'=4], [{}, {'y'}]}", "{mesh[x=2,y=4], [{}, {y, ?}], replicated={x}}",
+                           "{mesh['y'=4,'x'=2], device_ids=([2,4]T(1,0)), [{}, {'y'}]}",
+                           "{mesh['y'=4,'x'=2], device_ids=(0,4,1,5,2,6,3,7), [{}, {'y'}]}"}) {
+    EXPECT_EQ(kept(text).mesh, wanted.mesh) << text;
+    EXPECT_EQ(kept(text).tensors, wanted.tensors) << text;
+  }
+  EXPECT_EQ(kept("{mesh['x'=2,'y'=4], replicated}").tensors, kept("{replicated metadata={op_name='b'}}").tensors);
+  for (const char* text : {"{mesh['x'=2,'y'=4], manual}", "{mesh['x'=2,'y'=4], [{'y'}, {}], manual={'x'}}",
+                           "{mesh['x'=2], [{'y'}, {}]}", "{mesh['x'=2,'y'=4], [{'y'}]}", "{mesh['x'=2", "{mesh[], [",
+                           "{maximal_mesh[device_id=1]}", "{mesh['x'=2], device_ids=([2,", "{mesh['x'=-2], [{'x'}, {}]}"})
+    EXPECT_NE(refusal([&] { (void)kept(text); }).find("which cannot be kept"), std::string::npos) << text;
+}
+
 TEST(KeptShardings, WhatNoLayoutSaysIsRefusedByName) {
   const std::string whole = R"(mhlo.sharding = "{replicated}")";
   const auto why = [&](const std::string& text) {
@@ -121,7 +146,10 @@ TEST(KeptShardings, WhatNoLayoutSaysIsRefusedByName) {
   EXPECT_NE(why("{devices=[3,1]<=[3]}").find("3 does not divide"), std::string::npos);
   EXPECT_NE(why("{manual}").find("its tiles are placed by hand"), std::string::npos);
   EXPECT_NE(why("{maximal device=0}").find("it is on one device alone"), std::string::npos);
-  EXPECT_NE(why("{devices=[2,2]0,2,1,3}").find("its devices are in no order of a mesh"), std::string::npos);
+  EXPECT_NE(why("{devices=[2,2]0,3,1,2}").find("its devices are in no order of a mesh"), std::string::npos);
+  EXPECT_NE(why("{devices=[4,1]0,1,2,4}").find("its devices are in no order of a mesh"), std::string::npos);
+  EXPECT_NE(why("{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}").find("its devices hold parts of sums"),
+            std::string::npos);
   EXPECT_NE(why("{devices=[2,2,2]<=[8]}").find("its tiles are not those of its dimensions"), std::string::npos);
   EXPECT_NE(refusal([] {
               (void)kept_of(R"(mhlo.sharding = "{devices=[2,1]<=[2]}")", R"(mhlo.sharding = "{devices=[4,1]<=[4]}")");

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/graph/import/named_sharding.h"
 #include "core/graph/import/names.h"
 
 namespace meshwright::primitive {
@@ -40,18 +41,45 @@ std::optional<std::int64_t> product_of(const std::vector<std::int64_t>& sizes) {
   return product;
 }
 
-// The devices in the order of the tiles, as factors; empty: they are listed one by one, or the text is damaged.
+// Devices one by one, as the factors whose numbers count up like theirs: {0,4,1,5,2,6,3,7} is 4 steps of 1 (outer) of 2
+// steps of 4. Empty: no factors do.
+std::vector<MeshFactor> factors_of_list(const std::vector<std::int64_t>& devices) {
+  const auto all = static_cast<std::int64_t>(devices.size());
+  const auto device = [&](std::int64_t i) { return devices[static_cast<std::size_t>(i)]; };
+  std::vector<MeshFactor> factors;  // innermost first
+  std::vector<std::int64_t> strides;
+  for (std::int64_t run = 1; run < all;) {
+    const std::int64_t stride = device(run) - device(0);
+    std::int64_t count = 2;
+    while (count * run < all && device(count * run) - device(0) == count * stride) ++count;
+    run *= count;
+    if (all % run != 0 || stride < 1 || all % (stride * count) != 0) return {};
+    factors.push_back({all / (stride * count), count});
+    strides.push_back(stride);
+  }
+  for (std::int64_t i = 0; i < all; ++i) {
+    std::int64_t left = i, expected = 0;
+    for (std::size_t f = 0; f < factors.size(); ++f) {
+      expected += left % factors[f].size * strides[f];
+      left /= factors[f].size;
+    }
+    if (device(i) != expected) return {};
+  }
+  if (factors.empty()) factors.push_back({1, 1});
+  std::reverse(factors.begin(), factors.end());
+  return factors;
+}
+
+// The devices in the order of the tiles, as factors; empty: they are in no order of a mesh, or the text is damaged.
 std::vector<MeshFactor> order_of(std::string_view text, std::int64_t devices) {
-  std::vector<std::int64_t> sizes = list_behind(text, "<=[", ']').value_or(std::vector<std::int64_t>{});
   if (text.find("<=[") == std::string_view::npos) {
     // "{devices=[2,2]0,1,2,3}"
     const auto listed =
         list_behind(text.substr(std::min(text.find(']'), text.size())), "]", text.find(' ') < text.size() ? ' ' : '}');
     if (!listed || static_cast<std::int64_t>(listed->size()) != devices) return {};
-    for (std::int64_t i = 0; i < devices; ++i)
-      if ((*listed)[static_cast<std::size_t>(i)] != i) return {};
-    sizes = {devices};
+    return factors_of_list(*listed);
   }
+  const std::vector<std::int64_t> sizes = list_behind(text, "<=[", ']').value_or(std::vector<std::int64_t>{});
   if (product_of(sizes) != devices) return {};
   std::vector<MeshFactor> factors, ordered;
   std::int64_t begin = 1;
@@ -70,18 +98,32 @@ std::vector<MeshFactor> order_of(std::string_view text, std::int64_t devices) {
   return ordered.size() == factors.size() ? ordered : std::vector<MeshFactor>{};
 }
 
+// Without what HLO may append of where it comes from: "{replicated metadata={op_name="a"}}".
+std::string without_metadata(const std::string& text) {
+  const std::size_t at = text.find(" metadata={");
+  return at == std::string::npos ? text : text.substr(0, at) + "}";
+}
+
 }  // namespace
 
-FileSharding file_sharding(const std::string& text, std::size_t rank) {
-  FileSharding made{text};
+FileSharding file_sharding(const std::string& given, std::size_t rank) {
+  FileSharding made{given};
+  std::string text = without_metadata(given);
+  if (is_named_sharding(text)) {
+    Tiles tiles = tiles_of_named(text, rank);
+    made.problem = std::move(tiles.problem);
+    text = std::move(tiles.text);
+  }
   made.dims.resize(rank);
   const auto refused = [&](const char* why) {
     made.problem = why;
     return made;
   };
+  if (!made.problem.empty()) return made;
   if (text == "{replicated}") return made;
   if (text.find("manual") != std::string::npos) return refused("its tiles are placed by hand");
   if (text.find("maximal") != std::string::npos) return refused("it is on one device alone");
+  if (text.find("unreduced") != std::string::npos) return refused("its devices hold parts of sums");
   const auto tiles = list_behind(text, "devices=[", ']');
   const bool copies = text.find("last_tile_dim_replicate") != std::string::npos ||
                       text.find("last_tile_dims={replicated}") != std::string::npos;
