@@ -78,7 +78,8 @@ class ObjectReader {
 std::string attribute_bytes(const ObjectReader& attribute) {
   std::string bytes;
   put_block(bytes, 1, attribute.text("name"));
-  for (const char* key : {"int64Val", "uint64Val", "int32Val", "uint32Val"})
+  for (const char* key : {"int64Val", "uint64Val", "int32Val", "uint32Val", "sint64Val", "sint32Val", "fixed64Val",
+                          "fixed32Val", "sfixed64Val", "sfixed32Val"})
     if (const Json* value = attribute.find(key)) put_number(bytes, 9, attribute.number(*value));
   if (const Json* value = attribute.find("boolVal")) put_number(bytes, 27, *value == true ? 1 : 0);
   if (attribute.find("stringVal") != nullptr) put_block(bytes, 29, attribute.text("stringVal"));
@@ -130,13 +131,35 @@ std::size_t object_length(std::string_view text) {
 
 }  // namespace
 
+// What Chakra's feeder reads, and what PyTorch records of the host.
+namespace {
+
+bool is_of_feeder(std::string_view text) { return text.find("\"workload_graph\"") != std::string_view::npos; }
+bool is_of_host(std::string_view text) {
+  const std::size_t schema = text.find("\"schema\"");
+  return schema != std::string_view::npos && text.substr(schema, 80).find("chakra") != std::string_view::npos &&
+         text.find("\"start_ts\"") != std::string_view::npos;
+}
+bool is_graph_of_others(std::string_view text) { return is_of_feeder(text) || is_of_host(text); }
+
+}  // namespace
+
 bool is_chakra_json(std::string_view text) {
   return text.find("\"traceEvents\"") == std::string_view::npos &&
-         (text.find("\"durationMicros\"") != std::string_view::npos ||
+         (is_graph_of_others(text) || text.find("\"durationMicros\"") != std::string_view::npos ||
           text.find("\"ctrlDeps\"") != std::string_view::npos || text.find("_NODE\"") != std::string_view::npos);
 }
 
 std::string chakra_from_json(std::string_view text, const std::string& place) {
+  const std::string_view head = text.substr(0, 4096);
+  require(!is_of_feeder(head),
+          "{}: a graph for Chakra's feeder names no operands, so that its times belong to no op; give the trace that it "
+          "was made from (.et).",
+          place);
+  require(!is_of_host(head),
+          "{}: PyTorch's execution trace of the host has no times of kernels; link it with the profiler's trace "
+          "(chakra_trace_link), convert it (chakra_converter), and give the .et file.",
+          place);
   std::string made;
   for (int number = 0;; ++number) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");

@@ -4,7 +4,8 @@
 //   GlobalMetadata  1 version | 2 attr...
 //   Node            1 id | 2 name | 3 type | 4 ctrl_deps... | 7 duration_micros | 8 inputs | 10 attr...
 //   IOInfo          1 values | 2 shapes | 3 types       Python's text of lists
-//   AttributeProto  1 name | 3.. one value by type: 7, 9, 11, 13: integers; 27 bool; 29 string
+//   AttributeProto  1 name | 3.. one value by type: 7, 9, 11, 13: integers; 15, 17: the same, zigzag; 19, 21, 23, 25:
+//                   fixed ones; 27 bool; 29 string
 #include "costmodel/traces/chakra_trace.h"
 
 #include <charconv>
@@ -138,7 +139,9 @@ class ChakraReader {
     Attribute read;
     for (WireField field{}; fields.next(field);) {
       if (field.number == 1) read.name = field.bytes;
-      if (field.type == WireField::Type::Varint) read.integer = field.value;
+      const bool zigzag = field.number == 15 || field.number == 17;
+      if (field.number > 6 && field.type != WireField::Type::Block)
+        read.integer = zigzag ? field.value >> 1 ^ (~(field.value & 1) + 1) : field.value;
       if (field.number == 29) read.text = field.bytes;
     }
     return read;
@@ -184,7 +187,8 @@ class ChakraReader {
   void read_groups(std::string_view values) {
     const std::size_t begin = values.find("[{"), end = values.rfind("}]");
     if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return;
-    const std::string text(values.substr(begin, end + 2 - begin));
+    std::string text(values.substr(begin, end + 2 - begin));
+    for (std::size_t at = text.find("\\'"); at != std::string::npos; at = text.find("\\'", at)) text.erase(at, 1);
     if (std::count(text.begin(), text.end(), '[') > 1 << 20) return;
     const Json groups = parse_json(text, place_ + ": process groups");
     if (!groups.is_array()) return;
@@ -270,6 +274,13 @@ class ChakraReader {
     rows_.leave_out(reason.substr(0, 80), nanoseconds);
   }
 
+  // Of the first tensor that it is handed.
+  [[nodiscard]] static std::string type_of(const Node& node) {
+    for (const std::string_view type : entries_of(node.types))
+      if (const std::optional<DType> known = torch_dtype(operand_of("", unquoted(type)).type)) return name_of(*known);
+    return "f32";
+  }
+
   void collective(const Node& node, std::int64_t nanoseconds) {
     if (!node.comm_type || node.comm_size == 0 || node.comm_size > std::uint64_t{1} << 50)
       return rows_.leave_out("collectives without their size", nanoseconds);
@@ -297,9 +308,10 @@ class ChakraReader {
     if (group->second.ranks == 1) return rows_.leave_out("collectives of one rank", nanoseconds);
     if (nanoseconds == 0) return rows_.leave_out("nodes of less than a microsecond", 0);
     const auto bytes = static_cast<std::int64_t>(node.comm_size);
-    rows_.add(TracedCollective{*kind, static_cast<int>(group->second.ranks), static_cast<int>(group->second.hosts),
-                               *kind == CollectiveKind::AllGather ? bytes * group->second.ranks : bytes, "f32"},
-              nanoseconds);
+    rows_.add(
+        TracedCollective{*kind, static_cast<int>(group->second.ranks), static_cast<int>(group->second.hosts),
+                         *kind == CollectiveKind::AllGather ? bytes * group->second.ranks : bytes, type_of(node)},
+        nanoseconds);
   }
 
   struct Group {
@@ -322,9 +334,11 @@ class ChakraReader {
 
 }  // namespace
 
-// The first message's first field is the version (key 0x0a) or an attribute (0x12), and the message ends within the
-// file.
+// The first message's first field is the version (key 0x0a) or an attribute (0x12); it may have none, before a node that
+// begins with its number or its name (0x08, 0x12).
 bool is_chakra_trace(std::string_view bytes) {
+  const bool empty = bytes.starts_with('\0');
+  if (empty) bytes.remove_prefix(1);
   std::uint64_t length = 0;
   std::size_t at = 0;
   for (unsigned shift = 0; at < bytes.size() && shift < 35; shift += 7) {
@@ -333,7 +347,7 @@ bool is_chakra_trace(std::string_view bytes) {
     if (byte < 0x80) break;
   }
   if (length < 2 || at >= bytes.size()) return false;
-  return bytes[at] == '\x0a' || bytes[at] == '\x12';
+  return bytes[at] == (empty ? '\x08' : '\x0a') || bytes[at] == '\x12';
 }
 
 TraceImport read_chakra_trace(std::string_view bytes, const std::string& place, int devices_per_host) {

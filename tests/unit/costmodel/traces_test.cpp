@@ -421,6 +421,38 @@ TEST(ChakraTrace, ReadsNodesOfTheDevice) {
   EXPECT_NEAR(trace.left_out.at("copies within the device").time.si(), 8e-6, 1e-12);
 }
 
+// The schema leaves to the writer in which of its types an integer is: 15 and 17 are zigzag, 21 is fixed.
+TEST(ChakraTrace, ReadsIntegersOfAllTypes) {
+  const auto zigzag = [](const char* name, std::uint64_t value) {
+    return block(10, block(1, name) + number(17, 2 * value));
+  };
+  const std::string fixed = "\xa9\x01" + std::string("\x00\x08\x00\x00\x00\x00\x00\x00", 8);  // field 21: 2048
+  const std::string bytes =
+      message(block(1, "0.0.4")) +
+      node(1, "## process_group:init ##", 1, 0,
+           flag("is_cpu_op", true) + io(R"(['[{"pg_name": "7", "pg_desc": "tp\'s", "ranks": [0, 8], "group_size": 2}]'])",
+                                        "[[]]", "['String']")) +
+      node(2, "ncclDevKernel_ReduceScatter", 7, 30,
+           flag("is_cpu_op", false) + zigzag("comm_type", 7) + block(10, block(1, "comm_size") + fixed) +
+               block(10, block(1, "pg_name") + block(29, "7")) +
+               io("[[1]]", "[[1024]]", "['Tensor(c10::BFloat16)']"));
+  const TraceImport trace = read_chakra_trace(bytes, "t.et", 8);
+  ASSERT_EQ(trace.collectives.size(), 1u);
+  EXPECT_EQ(trace.collectives[0].kind, CollectiveKind::ReduceScatter);
+  EXPECT_EQ(std::tuple(trace.collectives[0].ranks, trace.collectives[0].hosts, trace.collectives[0].size_bytes),
+            std::tuple(2, 2, 2048));
+  ASSERT_EQ(trace.kernels.size(), 1u);
+  EXPECT_EQ(trace.kernels[0].dtype, "bf16");
+}
+
+// proto3 writes nothing of a message without values.
+TEST(ChakraTrace, TakesMetadataWithoutValues) {
+  const std::string bytes = chakra_trace(), nodes = bytes.substr(1 + static_cast<std::size_t>(bytes[0]));
+  ASSERT_TRUE(is_chakra_trace(message("") + nodes));
+  EXPECT_EQ(read_chakra_trace(message("") + nodes, "t.et", 8).ops.size(), 1u);
+  EXPECT_FALSE(is_chakra_trace(std::string(64, '\0')));
+}
+
 constexpr const char* kChakraJson = R"json({ "version": "0.0.4" }
 { "id": "2", "name": "aten::mm", "type": "COMP_NODE", "durationMicros": "500",
   "inputs": { "values": "[[1, 2], [3, 4]]", "shapes": "[[64, 32], [32, 16]]",
@@ -446,6 +478,19 @@ TEST(ChakraJson, RefusesObjectsThatAreNotWhole) {
   EXPECT_EQ(refusal_of(text.substr(0, text.size() - 4)),
             "t.json: object 3 is not whole; check that the file is complete.");
   EXPECT_NE(refusal_of("{} { \"id\": [] }").find("t.json: object 2: a list of 0 is no whole number"),
+            std::string::npos);
+}
+
+TEST(ChakraJson, NamesWhatHasNoTimesOfKernels) {
+  const auto refusal_of = [](const std::string& text) {
+    EXPECT_TRUE(is_chakra_json(text));
+    return refusal([&] { (void)chakra_from_json(text, "t.json"); });
+  };
+  EXPECT_NE(refusal_of(R"({"workload_graph": [{"Id": 1, "Name": "aten::mm", "NodeType": 4, "runtime": 3}]})")
+                .find("Chakra's feeder names no operands"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(R"({"schema": "1.1.1-chakra.0.0.4", "pid": 1, "start_ts": 5, "nodes": []})")
+                .find("of the host has no times of kernels"),
             std::string::npos);
 }
 
