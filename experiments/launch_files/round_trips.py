@@ -22,20 +22,40 @@ TARGETS = [("megatron", "megatron", ["run.sh"]), ("megatron-bridge", "megatron-b
            ("maxtext", "maxtext", ["plan.yml"]), ("maxtext", "maxtext", ["run.sh"]), ("flagscale", "flagscale", ["plan.yaml"])]
 
 
+# What the files of a target can say of a model, beside llama, mixtral and deepseek_v3.
+KINDS = {"megatron": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"], "megatron-bridge": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"],
+         "flagscale": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"], "deepspeed": ["gpt2", "gpt", "gpt_neox"], "accelerate": ["gpt2", "gpt", "gpt_neox"],
+         "torchtitan": [], "maxtext": []}
+
+
 def drawn_model(draw, target):
     heads = draw.choice([4, 8, 16])
     hidden = heads * draw.choice([32, 64])
     size = {"layers": draw.choice([4, 5, 6, 8]), "hidden": hidden, "heads": heads, "seq": draw.choice([128, 256, 512, 1024]),
             "vocab": 1024 * draw.randint(1, 8)}
-    kind = draw.choice(["llama", "llama", "mixtral", "deepseek_v3"] + (["gpt2"] if target not in ("torchtitan", "maxtext") else []))
-    if kind != "gpt2":
+    kind = draw.choice(["llama", "llama", "mixtral", "deepseek_v3"] + KINDS[target])
+    if kind not in ("gpt", "gpt2", "gpt_neox"):
         size["intermediate"] = hidden * draw.choice([2, 3, 4])
-    if kind in ("llama", "mixtral"):
+    if kind in ("llama", "mixtral", "decoder", "decoder_moe"):
         size["kv_heads"] = draw.choice([part for part in (1, 2, 4, 8) if heads % part == 0])
-    if kind in ("mixtral", "deepseek_v3"):
+        if target != "torchtitan" and draw.random() < 0.3:
+            size["qk_norm"] = 1
+        if target not in ("torchtitan", "deepspeed", "accelerate") and kind in ("llama", "decoder") and draw.random() < 0.3:
+            size["qkv_bias"] = 1
+        if draw.random() < 0.2:
+            size["head_dim"] = 48
+    if kind in ("mixtral", "deepseek_v3", "decoder_moe"):
         size["experts"], size["top_k"] = draw.choice([4, 8]), draw.choice([1, 2])
     if kind == "deepseek_v3":
         size.update(dense_layers=draw.choice([0, 1, 2]), q_rank=64, kv_rank=32, nope_dim=32, rope_dim=16, value_dim=32)
+    if kind == "gpt_neox":
+        size.update(parallel=0, rotary_dims=draw.choice([8, 16, 32]))
+    if kind in ("decoder", "decoder_moe"):
+        size["rotary_dims"] = 16
+    if kind == "decoder_moe" and draw.random() < 0.5:
+        size.update(sigmoid=1, selection_bias=1)
+    if kind in ("llama", "mixtral", "deepseek_v3", "gpt2") and draw.random() < 0.3:
+        size["tied"] = draw.choice([0, 1])
     return kind + ":" + ",".join(f"{name}={value}" for name, value in size.items())
 
 
@@ -94,6 +114,8 @@ def trip(meshwright, draw, number):
         written = run("export", folder / "plan.json", "--to", target, "-o", folder / "files")
         if written.returncode != 0:
             return label, ["export: " + written.stderr.strip()[:300]], True
+        if not (folder / "files" / files[0]).exists():
+            return label, ["not written: " + files[0]], False
         plan = json.loads((folder / "plan.json").read_text())
         asked = ["--cluster", devices]
         # torchtitan's sizes are in its model.py.
