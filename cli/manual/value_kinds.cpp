@@ -145,7 +145,7 @@ Rows all_rows() {
   rows["--for"] = one_of(names_of_planned_frameworks());
   rows["--to"] = one_of(target_words());
   rows["--as"] =
-      one_of({"megatron", "megatron-bridge", "torchtitan", "deepspeed", "accelerate", "maxtext", "flagscale"});
+      one_of({"megatron", "megatron-bridge", "torchtitan", "deepspeed", "fsdp2", "accelerate", "maxtext", "flagscale"});
   rows["--schedule"] = {"SCHEDULE", Paths::None, schedule_words()};
   rows["sweep --schedule"] = {"SCHEDULE,...", Paths::None, schedule_words()};
   rows["--objective"] = one_of({"step-time", "latency", "throughput"});

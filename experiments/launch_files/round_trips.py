@@ -19,12 +19,13 @@ import tempfile
 TARGETS = [("megatron", "megatron", ["run.sh"]), ("megatron-bridge", "megatron-bridge", ["run.sh"]), ("torchtitan", "torchtitan", ["plan.toml"]),
            ("torchtitan", "torchtitan", ["plan.py"]), ("torchtitan", "torchtitan", ["run.sh"]), ("deepspeed", "deepspeed", ["ds_config.json"]),
            ("deepspeed", "deepspeed", ["run.sh"]), ("accelerate", "accelerate", ["accelerate.yaml"]), ("accelerate", "accelerate", ["run.sh"]),
+           ("accelerate", "accelerate", ["train.py"]), ("fsdp2", "fsdp", ["train.py"]),
            ("maxtext", "maxtext", ["plan.yml"]), ("maxtext", "maxtext", ["run.sh"]), ("flagscale", "flagscale", ["plan.yaml"])]
 
 
 # What the files of a target can say of a model, beside llama, mixtral and deepseek_v3.
 KINDS = {"megatron": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"], "megatron-bridge": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"],
-         "flagscale": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"], "deepspeed": ["gpt2", "gpt", "gpt_neox"], "accelerate": ["gpt2", "gpt", "gpt_neox"],
+         "flagscale": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"], "deepspeed": ["gpt2", "gpt", "gpt_neox"], "accelerate": ["gpt2", "gpt", "gpt_neox"], "fsdp2": ["gpt2", "gpt", "gpt_neox"],
          "torchtitan": [], "maxtext": []}
 
 
@@ -59,7 +60,7 @@ def drawn_model(draw, target):
     return kind + ":" + ",".join(f"{name}={value}" for name, value in size.items())
 
 
-def drawn_trip(draw, target):
+def drawn_trip(draw, target, files):
     devices = draw.choice(["dgx-a100:1", "dgx-h100:1", "p4d.24xlarge:1"])
     options = ["--model", drawn_model(draw, target), "--cluster", devices, "--batch", str(draw.choice([16, 32, 48]))]
     if draw.random() < 0.4:
@@ -70,7 +71,7 @@ def drawn_trip(draw, target):
     if target == "torchtitan":
         options += ["--schedule", draw.choice(["1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "dualpipe-v"])]
     # torchtitan always clips gradients; of accelerate's jobs the script says it.
-    if (draw.random() < 0.3 and target != "accelerate") or target == "torchtitan":
+    if (draw.random() < 0.3 and (target != "accelerate" or files == ["train.py"])) or target == "torchtitan":
         options += ["--weight-decay", "0.1", "--max-norm", "1"]
     return options, devices
 
@@ -100,7 +101,7 @@ def differences(one, other, at=""):
 
 def trip(meshwright, draw, number):
     target, framework, files = TARGETS[number % len(TARGETS)]
-    options, devices = drawn_trip(draw, target)
+    options, devices = drawn_trip(draw, target, files)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
 
@@ -119,9 +120,9 @@ def trip(meshwright, draw, number):
         plan = json.loads((folder / "plan.json").read_text())
         asked = ["--cluster", devices]
         # torchtitan's sizes are in its model.py.
-        if target in ("torchtitan", "deepspeed", "accelerate"):
+        if target in ("torchtitan", "deepspeed", "accelerate", "fsdp2"):
             asked += ["--model", options[1]]
-        if target == "accelerate":
+        if target == "accelerate" and files != ["train.py"]:
             micro = re.search(r"^MICRO_BATCH, .* = (\d+),", (folder / "files" / "train.py").read_text(), re.M).group(1)
             asked += ["--batch", options[5], "--micro-batch", micro]
         read = run("read", *[folder / "files" / file for file in files], *asked, "-o", folder / "read.json")

@@ -32,7 +32,8 @@ void read_by_target(ReadingJob& job) {
   using Reader = void (*)(ReadingJob&);
   static constexpr std::pair<const char*, Reader> kPrograms[] = {
       {"GPT-NeoX", read_neox},       {"nanotron", read_nanotron},           {"OLMo", read_olmo},
-      {"OLMo-core", read_olmo_core}, {"LLaMA-Factory", read_llama_factory}, {"axolotl", read_axolotl}};
+      {"OLMo-core", read_olmo_core}, {"LLaMA-Factory", read_llama_factory}, {"axolotl", read_axolotl},
+      {"PyTorch", read_torch_program}};
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);
   if (target == "megatron" || target == "megatron-bridge" || target == "flagscale") return read_megatron(job);
@@ -42,7 +43,7 @@ void read_by_target(ReadingJob& job) {
   if (target == "accelerate" || target == "fsdp2") return read_accelerate(job);
   throw InputError(
       fmt::format("--as: files of {} are not read; give one of megatron, megatron-bridge, torchtitan, deepspeed, "
-                  "accelerate, maxtext or flagscale.",
+                  "fsdp2, accelerate, maxtext or flagscale.",
                   target));
 }
 
@@ -91,7 +92,7 @@ LaunchReading read_launch(const LaunchText& text, const LaunchDevices& devices, 
   if (text.variant == "Megatron-DeepSpeed" || text.variant == "GPT-NeoX") reading.software = "megatron-deepspeed";
   read_by_target(job);
   for (const std::string& twice : reading.settings.given_twice()) job.assume("the last value of " + twice);
-  add_rules(reading, !text.variant.empty() && text.variant != "Python");
+  add_rules(reading, !text.variant.empty() && text.variant != "Python" && text.variant != "PyTorch");
   return std::move(reading);
 }
 

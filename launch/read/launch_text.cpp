@@ -125,6 +125,7 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
       file.text.find("olmo_core") == std::string::npos,
       "{}: is a script of OLMo-core, which makes its settings as it runs; give the config.json that a run of it saves.",
       place_of(file));
+  if (is_torch_program(file.text)) return torch_program(file);
   set_target("torchtitan");
   const PythonConfig config = config_from_python(file.text, function, place_of(file));
   text_.program = config.function.empty() ? place_of(file) : fmt::format("{} of {}", config.function, place_of(file));

@@ -123,7 +123,8 @@ bool gives_sizes(const Settings& s) {
 }
 
 // The flags of Megatron-LM for the recipe's model with what the file has in the place of its sizes.
-void say_as_megatron(Settings& s, const Decoder& d) {
+void say_as_megatron(ReadingJob& job, const Decoder& d) {
+  Settings& s = job.settings();
   const std::string place = s.where("recipe");
   const auto flag = [&](const char* key, bool on) {
     if (on && !s.has(key)) s.add(key, key, {}, place);
@@ -142,11 +143,11 @@ void say_as_megatron(Settings& s, const Decoder& d) {
   number("seq-length", d.seq);
   number("vocab-size", d.vocab);
   // As many words as it says.
-  size("padded-vocab-size", s.text("vocab-size").value_or(""));
+  number("padded-vocab-size", s.integer("vocab-size").value_or(d.vocab));
   // GPT as Megatron-LM makes it has learned positions, as many as tokens.
   const bool rotary = d.positions == Decoder::Positions::Rotary;
   size("position-embedding-type", rotary ? "rope" : "learned_absolute");
-  size("max-position-embeddings", s.text("seq-length").value_or(""));
+  number("max-position-embeddings", job.answers.seq.value_or(s.integer("seq-length").value_or(d.seq)));
   if (rotary) size("rotary-base", fmt::format("{}", d.rotary_base));
   size("normalization", d.rms_norm ? "RMSNorm" : "LayerNorm");
   flag("swiglu", d.gated);
@@ -172,7 +173,7 @@ void recipe_model(ReadingJob& job) {
   const ModelConfig named = model;
   const bool plain = model.family == "gpt" || model.family == "llama" || model.family == "mixtral";
   if (plain && gives_sizes(s) && decoder_of(model).unusual.empty()) {
-    say_as_megatron(s, decoder_of(model));
+    say_as_megatron(job, decoder_of(model));
     model = megatron_model(job);
   } else {
     override_sizes(s, model);

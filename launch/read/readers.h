@@ -39,6 +39,7 @@ void read_deepspeed(ReadingJob& job);   // JSON
 void read_neox(ReadingJob& job);
 void read_maxtext(ReadingJob& job);
 void read_accelerate(ReadingJob& job);
+void read_torch_program(ReadingJob& job);  // the script that export writes for FSDP2 and accelerate
 
 void read_nanotron(ReadingJob& job);       // YAML with a model, its tokens and degrees
 void read_olmo(ReadingJob& job);           // YAML of OLMo's first trainer

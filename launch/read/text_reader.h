@@ -15,6 +15,8 @@
 namespace meshwright {
 
 [[nodiscard]] std::string file_name(const std::string& path);  // without its folder
+// A training script as export writes it for FSDP2 and accelerate.
+[[nodiscard]] bool is_torch_program(const std::string& text);
 [[nodiscard]] bool ends_with_any(std::string_view name, const std::vector<const char*>& endings);
 
 class TextReader {
@@ -32,6 +34,8 @@ class TextReader {
   void by_target(const ConfigValue& root, const std::string& place);
   void read_toml(const GivenFile& file);
   void read_python(const GivenFile& file, const std::string& function);
+  // --- torch_program.cpp ---
+  void torch_program(const GivenFile& file);
   // The text of torchtitan's schedule, where a file names one that is there.
   void load_schedule();
 

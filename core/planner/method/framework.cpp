@@ -56,6 +56,7 @@ std::vector<Framework> make_frameworks() {
                         .uneven_stages = true,
                         .contexts = false,
                         .zero_with_experts = {0, 1, 2}});
+  // It splits weights over the ranks of cp, too.
   frameworks.push_back({.name = "fsdp",
                         .release = "PyTorch 2.9 under accelerate 1.x",
                         .software = "fsdp2",
@@ -64,7 +65,8 @@ std::vector<Framework> make_frameworks() {
                         .zero = {0, 2, 3},
                         .divides_kv_heads = true,
                         .pipelines = false,
-                        .experts = false});
+                        .experts = false,
+                        .zero_with_experts = {2, 3}});
   // Its rules split weights over the axes of experts and of the context, too, as FSDP does (ZeRO 3), unless a file says
   // otherwise; its ZeRO 1 takes in the axis `data` alone.
   frameworks.push_back({.name = "maxtext",

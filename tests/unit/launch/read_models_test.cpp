@@ -75,6 +75,14 @@ TEST(BridgeModels, RecipesOfGptAreGptWithLearnedPositions) {
             find_builtin_model("gpt2:layers=4,hidden=128,heads=4,seq=64,vocab=512,tied=0,bias=0").more);
   EXPECT_EQ(model("model.position_embedding_type=rope model.rotary_percent=0.25").family, "gpt_neox");
   EXPECT_EQ(model("model.position_embedding_type=none").family, "gpt");
+  // Longer sequences have as many positions.
+  const LaunchReading longer = read_launch(
+      read_launch_text({.files = {{"run.sh", "torchrun run_recipe.py --recipe gpt3_175b_pretrain_config " + sizes}}}),
+      {1, 8}, {.batch = 8, .micro_batch = 1, .seq = 128});
+  EXPECT_EQ(longer.setup.model.more.at("positions"), 128);
+  EXPECT_TRUE(longer.broken.empty()) << longer.broken.front();
+  EXPECT_NE(refusal([&] { (void)model("model.vocab_size=99999999999999999999"); }).find(": model.vocab_size is "),
+            std::string::npos);
 }
 
 TEST(BridgeModels, OverridesNameTheFamily) {

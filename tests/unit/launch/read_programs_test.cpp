@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of programs that have files of their own above the frameworks: nanotron, OLMo, LLaMA-Factory, axolotl,
-// ms-swift.
+// ms-swift, and the scripts that export writes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -385,6 +385,54 @@ TEST(MaxText, KeepsTheResultsOfAllProductsAsItsFilesForPlansWithoutRecomputation
   EXPECT_EQ(read("r.yml", model + "remat_policy: minimal_with_context\n").setup.degrees.recompute, Recompute::None);
   EXPECT_EQ(read("r.yml", model + "remat_policy: minimal\n").setup.degrees.recompute, Recompute::Selective);
   EXPECT_EQ(read("r.yml", model).setup.degrees.recompute, Recompute::Full);
+}
+
+// --- scripts that export writes for FSDP2 and accelerate ---
+
+std::string torch_program(const std::string& imports, const std::string& degrees, const std::string& more = "") {
+  return imports + "\nimport model\n\nDP_REPLICATE, DP_SHARD, CP, TP, PP, EP = " + degrees +
+         "\nZERO = 3\nMICRO_BATCH, MICRO_BATCHES, STEPS = 2, 4, 20\nDTYPE = torch.bfloat16\nRECOMPUTE = True\n"
+         "LEARNING_RATE, WEIGHT_DECAY, MAX_NORM = 0.001, 0.1, 1.0\n" +
+         more + "\ndef main():\n    A = 3\n";
+}
+const LaunchAnswers kSmall{.model = find_builtin_model("llama:layers=2,hidden=64,heads=4,kv_heads=4,seq=32,vocab=64,"
+                                                       "intermediate=128")};
+
+TEST(TorchPrograms, SayAllInTheConstantsAtTheirHead) {
+  const std::string fsdp = torch_program("from torch.distributed.fsdp import fully_shard", "1, 2, 2, 2, 1, 1",
+                                         "OPTIMIZER = functools.partial(torch.optim.SGD, lr=LEARNING_RATE, momentum=0.9)\n");
+  const LaunchReading reading = read_files({{"train.py", fsdp}}, {1, 8}, kSmall);
+  EXPECT_EQ(reading.setup.target, "fsdp2");
+  EXPECT_EQ(method_text(reading.setup.degrees), "megatron:tp=2,pp=1,cp=2,zero=3,exact=1");
+  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::Full);
+  EXPECT_EQ(reading.setup.global_batch(), 16);
+  EXPECT_EQ(reading.setup.optimizer.kind, Optimizer::Kind::Momentum);
+  EXPECT_EQ(reading.setup.optimizer.momentum, 0.9);
+  EXPECT_EQ(reading.setup.optimizer.weight_decay, 0.1);
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
+  EXPECT_TRUE(unread(reading).empty());
+  const LaunchReading groups = read_files(
+      {{"train.py", torch_program("from accelerate import Accelerator", "2, 4, 1, 1, 1, 1")}}, {1, 8}, kSmall);
+  EXPECT_EQ(groups.setup.target, "accelerate");
+  EXPECT_EQ(groups.setup.shard, 4);
+  EXPECT_EQ(groups.setup.optimizer.kind, Optimizer::Kind::Adam);
+}
+
+TEST(TorchPrograms, AreRefusedWhereTheyAreNoneOfOurs) {
+  const auto why = [&](const std::string& degrees, const std::string& more) {
+    return refusal([&] {
+      (void)read_files({{"train.py", torch_program("import torch", degrees, more)}}, {1, 8}, kSmall);
+    });
+  };
+  EXPECT_NE(why("1, 2, 1, 1, 1", "").find("train.py:4: 6 names and 5 values"), std::string::npos);
+  EXPECT_NE(why("1, 8, one, 1, 1, 1", "").find("train.py:4: CP is 'one'"), std::string::npos);
+  EXPECT_NE(why("1, 8, 1, 1, 1, 1", "OPTIMIZER = torch.optim.SGD(momentum=much)\n").find("is no momentum"),
+            std::string::npos);
+  EXPECT_NE(refusal([] { (void)read("train.py", torch_program("import torch", "1, 8, 1, 1, 1, 1")); }).find("--model"),
+            std::string::npos);
+  const LaunchReading other =
+      read_files({{"train.py", torch_program("import torch", "1, 4, 1, 1, 1, 1")}}, {1, 8}, kSmall);
+  EXPECT_EQ(other.why_no_plan, "DP_REPLICATE 1 x DP_SHARD 4 x CP 1 x TP 1 is not the 8 devices");
 }
 
 // --- torchtitan ---
