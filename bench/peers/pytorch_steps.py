@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training steps that `meshwright run` takes on one GPU, in PyTorch: one JSON line per case and mode.
+"""The training steps that `meshwright run` takes on one GPU or on a processor, in PyTorch: one JSON line per case and mode.
 
     bench/peers/pytorch_steps.py gpt:layers=12,hidden=768,heads=12,seq=1024,vocab=51200@32 [--modes eager,compile] [--steps 10]
 
-A case is MODEL@BATCH, the model in Meshwright's own spelling (families gpt, moe, llama, wresnet, vit). The recipe is what a user of the
-framework would write: float32 weights, torch.autocast(bfloat16), scaled_dot_product_attention, fused AdamW, channels_last for images;
-`compile` adds torch.compile. Steps follow each other without a wait between them; the time is that of all of them over their number.
+A case is MODEL@BATCH, the model in Meshwright's own spelling (families gpt, bert, moe, llama, wresnet, vit). The recipe is what a user of
+the framework would write: float32 weights, torch.autocast(bfloat16) on a GPU and float32 on a processor, as `meshwright run` computes there,
+scaled_dot_product_attention, fused AdamW, channels_last for images; `compile` adds torch.compile. Steps follow each other without a wait
+between them; the time is that of all of them over their number. --threads: of a processor, for the ops of a step.
 With --flops FLOPS,... (of a step, one per case, as `meshwright plan --json` counts them) and --peak TFLOPS also the share of that peak.
 Exit code 4 where there is no PyTorch or no such device.
 """
@@ -26,10 +27,15 @@ except ImportError:
     print(f"pytorch_steps.py: {sys.executable} has no PyTorch; install it there, or run this with a Python that has it.", file=sys.stderr)
     sys.exit(4)
 
-TINY = ["gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128@2", "moe:layers=2,hidden=64,heads=4,experts=4,seq=32,vocab=128@2",
+TINY = ["gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128@2", "bert:layers=2,hidden=64,heads=4,seq=32,vocab=128@2", "moe:layers=2,hidden=64,heads=4,experts=4,seq=32,vocab=128@2",
         "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128@2",
         "wresnet:layers=50,channels=8,width=2,image=32,classes=10@2",
         "vit:layers=2,hidden=64,heads=4,image=32,patch=16,classes=10@2"]
+
+
+def lower(tensor):
+    """The type that products compute in on the tensor's device."""
+    return torch.bfloat16 if tensor.device.type == "cuda" else torch.float32
 
 
 class GptAttention(nn.Module):
@@ -60,6 +66,42 @@ class GptFeedForward(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm(x)), approximate="tanh"))
 
 
+class BertBlock(nn.Module):
+    """Norms come after the sums."""
+
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+        self.norm1, self.norm2 = nn.LayerNorm(hidden, eps=1e-12), nn.LayerNorm(hidden, eps=1e-12)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, dim=-1))
+        x = self.norm1(x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.down(F.gelu(self.up(x))))
+
+
+class Bert(nn.Module):
+    """Learned positions, one token type in use, and the masked-word head on every position, tied to the embedding."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        hidden = sizes["hidden"]
+        self.words = nn.Embedding(sizes["vocab"], hidden)
+        nn.init.normal_(self.words.weight, std=0.02)
+        self.positions, self.types = nn.Embedding(sizes["seq"], hidden), nn.Embedding(2, hidden)
+        self.norm = nn.LayerNorm(hidden, eps=1e-12)
+        self.blocks = nn.Sequential(*(BertBlock(hidden, sizes["heads"]) for _ in range(sizes["layers"])))
+        self.transform, self.head_norm = nn.Linear(hidden, hidden), nn.LayerNorm(hidden, eps=1e-12)
+        self.head_bias = nn.Parameter(torch.zeros(sizes["vocab"]))
+
+    def forward(self, tokens):
+        x = self.norm(self.words(tokens) + self.positions.weight + self.types(torch.zeros_like(tokens)))
+        x = self.head_norm(F.gelu(self.transform(self.blocks(x))))
+        return F.linear(x, self.words.weight, self.head_bias)
+
+
 class GshardMixture(nn.Module):
     """Two experts per token; groups of tokens are given to experts and back by products with a mask."""
 
@@ -87,11 +129,11 @@ class GshardMixture(nn.Module):
         weights = scores * mask
         weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-9)
         slots = torch.arange(capacity, device=x.device)
-        dispatch = ((slot.unsqueeze(-1) == slots) & (mask.unsqueeze(-1) > 0)).to(torch.bfloat16)  # (group, token, expert, capacity)
-        sent = torch.einsum("gtec,gth->egch", dispatch, a.to(torch.bfloat16))
-        inner = F.relu(torch.einsum("egch,ehm->egcm", sent, self.up) + self.up_bias.to(torch.bfloat16))
+        dispatch = ((slot.unsqueeze(-1) == slots) & (mask.unsqueeze(-1) > 0)).to(lower(x))  # (group, token, expert, capacity)
+        sent = torch.einsum("gtec,gth->egch", dispatch, a.to(lower(x)))
+        inner = F.relu(torch.einsum("egch,ehm->egcm", sent, self.up) + self.up_bias.to(lower(x)))
         made = torch.einsum("egcm,emh->egch", inner, self.down)
-        combine = weights.to(torch.bfloat16).unsqueeze(-1) * dispatch
+        combine = weights.to(lower(x)).unsqueeze(-1) * dispatch
         return x + torch.einsum("gtec,egch->gth", combine, made).reshape(batch, seq, hidden)
 
 
@@ -151,8 +193,8 @@ class Llama(nn.Module):
         self.head = nn.Linear(hidden, sizes["vocab"], bias=False)
         head_dim = hidden // sizes["heads"]
         angles = torch.outer(torch.arange(sizes["seq"]), 10000.0 ** (-torch.arange(0, head_dim, 2) / head_dim)).repeat(1, 2)
-        self.register_buffer("cos", angles.cos().to(torch.bfloat16))
-        self.register_buffer("sin", angles.sin().to(torch.bfloat16))
+        self.register_buffer("cos", angles.cos().to(lower(angles)))
+        self.register_buffer("sin", angles.sin().to(lower(angles)))
 
     def forward(self, tokens):
         x = self.embed(tokens)
@@ -219,7 +261,7 @@ class Vit(nn.Module):
 
 
 IMAGES = ("wresnet", "vit")  # families of them
-FAMILIES = {"gpt": Gpt, "moe": lambda sizes: Gpt(sizes, moe=True), "llama": Llama, "wresnet": wide_resnet, "vit": Vit}
+FAMILIES = {"gpt": Gpt, "bert": Bert, "moe": lambda sizes: Gpt(sizes, moe=True), "llama": Llama, "wresnet": wide_resnet, "vit": Vit}
 
 
 def parse(case):
@@ -262,6 +304,7 @@ def finish(device):
 
 
 def measure(case, mode, arguments):
+    """The rows of one case: one, or with --on-request one when it is ready and one for each line that is asked."""
     model_name, family, sizes, batch = parse(case)
     device = arguments.device
     if mode == "compile":
@@ -272,14 +315,23 @@ def measure(case, mode, arguments):
     if family in IMAGES:
         model = model.to(memory_format=torch.channels_last)
     parameters = sum(p.numel() for p in model.parameters())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0, **({"fused": True} if device == "cuda" else {}))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0, fused=True)
     run = torch.compile(model) if mode == "compile" else model
     inputs, labels = samples(family, sizes, batch, device)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
 
+    def row_of(seconds, last):
+        row = {"model": model_name, "batch": batch, "mode": mode, "parameters": parameters, "step_time_s": seconds,
+               "samples_per_s": batch / seconds, "losses": [first, last]}
+        if "seq" in sizes:
+            row["tokens_per_s"] = batch * sizes["seq"] / seconds
+        if device == "cuda":
+            row["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
+        return row
+
     def step():
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             out = run(inputs)
             loss = F.cross_entropy(out.flatten(0, -2), labels.flatten())
         loss.backward()
@@ -288,41 +340,34 @@ def measure(case, mode, arguments):
         return loss
 
     first = step().item()
-    with alone(arguments.lock):
+    if arguments.on_request:
         for _ in range(arguments.warmup - 1):
             step()
-        finish(device)
-        begin = time.perf_counter()
-        for _ in range(arguments.steps):
-            last = step()
-        finish(device)
-        seconds = (time.perf_counter() - begin) / arguments.steps
-    row = {"model": model_name, "batch": batch, "mode": mode, "parameters": parameters, "step_time_s": seconds,
-           "samples_per_s": batch / seconds, "losses": [first, last.item()]}
-    if "seq" in sizes:
-        row["tokens_per_s"] = batch * sizes["seq"] / seconds
-    if device == "cuda":
-        row["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
-    return row
+        yield {"model": model_name, "batch": batch, "mode": mode, "parameters": parameters, "threads": torch.get_num_threads()}
+    for _ in sys.stdin if arguments.on_request else [None]:
+        with alone(arguments.lock):
+            for _ in range(1 if arguments.on_request else arguments.warmup - 1):
+                step()
+            finish(device)
+            begin = time.perf_counter()
+            for _ in range(arguments.steps):
+                last = step()
+            finish(device)
+            seconds = (time.perf_counter() - begin) / arguments.steps
+        yield row_of(seconds, last.item())
 
 
 def attempt(case, mode, flops, arguments):
-    """One case's line; what it fails with is a line as well."""
+    """One case's lines; what it fails with is a line as well."""
     try:
-        row = measure(case, mode, arguments)
+        for row in measure(case, mode, arguments):
+            if flops and arguments.peak and "step_time_s" in row:
+                row["mfu"] = flops / row["step_time_s"] / (arguments.peak * 1e12)
+            yield row
     except Exception as failure:  # frameworks raise what they like: out of memory, a compiler that is missing
         model, _, _, batch = parse(case)
         said = " ".join(line.strip() for line in str(failure).strip().splitlines()[:3])[:300]
-        row = {"model": model, "batch": batch, "mode": mode, "error": f"{type(failure).__name__}: {said}"}
-    else:
-        if flops and arguments.peak:
-            row["mfu"] = flops / row["step_time_s"] / (arguments.peak * 1e12)
-    row["torch"] = torch.__version__
-    if arguments.device == "cuda":
-        row["device"] = torch.cuda.get_device_name()
-        gc.collect()
-        torch.cuda.empty_cache()
-    return row
+        yield {"model": model, "batch": batch, "mode": mode, "error": f"{type(failure).__name__}: {said}"}
 
 
 def main():
@@ -334,7 +379,9 @@ def main():
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--flops", default="", help="of one step of each case, with commas between")
     parser.add_argument("--peak", type=float, default=0.0, help="TFLOPS of the device")
+    parser.add_argument("--threads", type=int, default=0, help="of the processor (default: PyTorch's)")
     parser.add_argument("--lock", default="", help="a file to lock while steps are timed, where several of these run side by side")
+    parser.add_argument("--on-request", action="store_true", help="of one case: prepare, then time --steps for each line on standard input")
     parser.add_argument("--tiny", action="store_true", help="small models instead: do the cases work at all?")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
@@ -345,13 +392,24 @@ def main():
     modes = arguments.modes.split(",")
     if not cases or len(flops) != len(cases) or not set(modes) <= {"eager", "compile"} or min(arguments.steps, arguments.warmup) < 1:
         parser.error("give at least one MODEL@BATCH, --modes of eager and compile, as many --flops as cases, and --steps and --warmup of 1 or more")
+    if arguments.on_request and len(cases) * len(modes) != 1:
+        parser.error("--on-request takes one case and one mode")
     for case in cases:
         parse(case)
+    if arguments.threads > 0:
+        torch.set_num_threads(arguments.threads)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
     for mode in modes:  # the slow ones last
         for case, count in zip(cases, flops):
-            print(json.dumps(attempt(case, mode, count, arguments)), flush=True)
+            for row in attempt(case, mode, count, arguments):
+                row["torch"] = torch.__version__
+                if arguments.device == "cuda":
+                    row["device"] = torch.cuda.get_device_name()
+                print(json.dumps(row), flush=True)
+            if arguments.device == "cuda":
+                gc.collect()
+                torch.cuda.empty_cache()
     return 0
 
 
