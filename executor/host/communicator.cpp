@@ -13,6 +13,8 @@ namespace {
 
 // Up to here every rank reduces everything itself: one barrier less than sharing the work.
 constexpr std::int64_t kSmall = 1024;
+// Elements that stay in the first cache between their reduction and their copies.
+constexpr std::int64_t kBlock = 4096;
 
 }  // namespace
 
@@ -44,14 +46,15 @@ void Communicator::all_reduce(int rank, const T* in, T* out, std::int64_t n, ker
     std::copy_n(result, n, out);
     return;
   }
-  const std::int64_t begin = segment_begin(n, rank, ranks());
-  kernels::reduce<T>(inputs_at<T>(begin), out + begin, segment_begin(n, rank + 1, ranks()) - begin, reduction);
-  barrier_.arrive_and_wait();
-  for (int step = 1; step < ranks(); ++step) {
-    const int other = (rank + step) % ranks();  // not all from the same rank at once
-    const std::int64_t from = segment_begin(n, other, ranks());
-    const T* reduced = static_cast<const T*>(outputs_[other]);
-    std::copy_n(reduced + from, segment_begin(n, other + 1, ranks()) - from, out + from);
+  // Each rank reduces its segment and gives it to all: nobody else reads that part of the inputs, which may be outputs.
+  const std::int64_t end = segment_begin(n, rank + 1, ranks());
+  for (std::int64_t at = segment_begin(n, rank, ranks()); at < end; at += kBlock) {
+    const std::int64_t count = std::min(kBlock, end - at);
+    kernels::reduce<T>(inputs_at<T>(at), out + at, count, reduction);
+    for (int step = 1; step < ranks(); ++step) {
+      const int other = (rank + step) % ranks();  // not all to the same rank at once
+      std::copy_n(out + at, count, static_cast<T*>(outputs_[other]) + at);
+    }
   }
   barrier_.arrive_and_wait();
 }

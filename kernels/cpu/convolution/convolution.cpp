@@ -10,12 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/products/gemm.h"
+#include "kernels/cpu/convolution/gathered_convolution.h"
 #include "kernels/cpu/products/one_core.h"
 
 namespace meshwright::kernels {
-
-// --- float ---
 
 namespace {
 
@@ -138,116 +136,39 @@ void run_by_library(Pass pass, const ConvolutionShape& shape, const float* x, co
   }
 }
 
+// The library copies the weights into its layout, elements of `out` for each place of a window; a gathered convolution
+// copies the windows. The smaller copy wins: products are as fast as the library's kernels (bench/kernels_bench.cpp).
+bool is_gathered(const ConvolutionShape& s) { return s.batch * s.rows.to * s.columns.to <= s.out; }
+
 }  // namespace
 
 template <>
 void convolution<float>(const float* x, const float* w, float* y, const ConvolutionShape& shape) {
+  if (is_gathered(shape)) return gathered_convolution(x, w, y, shape);
   run_by_library(Pass::Forward, shape, x, w, y);
 }
 template <>
 void convolution_backward_input<float>(const float* w, const float* dy, float* dx, const ConvolutionShape& shape) {
+  if (is_gathered(shape)) return gathered_convolution_backward_input(w, dy, dx, shape);
   run_by_library(Pass::BackwardInput, shape, dx, w, dy);
 }
 template <>
 void convolution_backward_weight<float>(const float* x, const float* dy, float* dw, const ConvolutionShape& shape) {
+  if (is_gathered(shape)) return gathered_convolution_backward_weight(x, dy, dw, shape);
   run_by_library(Pass::BackwardWeight, shape, x, dw, dy);
 }
 
-// --- double ---
-
-namespace {
-
-// Whole rows of y in one image and group; the windows they look through are gathered at once, one window to a line of
-// (kh, kw, in) elements.
-struct Block {
-  const ConvolutionShape& s;
-  std::int64_t image, group, first, rows;
-
-  [[nodiscard]] std::int64_t windows() const { return rows * s.columns.to; }
-  [[nodiscard]] std::int64_t line() const { return s.rows.size * s.columns.size * s.in; }
-  [[nodiscard]] std::int64_t y_stride() const { return s.groups * s.out; }
-  [[nodiscard]] std::int64_t y_offset() const {
-    return (image * s.rows.to + first) * s.columns.to * y_stride() + group * s.out;
-  }
-  [[nodiscard]] std::int64_t w_offset() const { return group * line() * s.out; }
-  // Elements `in` of x at a place.
-  [[nodiscard]] std::int64_t x_offset(std::int64_t row, std::int64_t column) const {
-    return ((image * s.rows.from + row) * s.columns.from + column) * s.groups * s.in + group * s.in;
-  }
-};
-
-template <class Visit>
-void for_each_block(const ConvolutionShape& s, Visit visit) {
-  constexpr std::int64_t kGathered = 1 << 16;  // elements: they stay in the cache until they are multiplied
-  const std::int64_t row = s.columns.to * s.rows.size * s.columns.size * s.in;
-  const std::int64_t step = std::max<std::int64_t>(1, kGathered / row);
-  for (std::int64_t image = 0; image < s.batch; ++image)
-    for (std::int64_t group = 0; group < s.groups; ++group)
-      for (std::int64_t first = 0; first < s.rows.to; first += step)
-        visit(Block{s, image, group, first, std::min(step, s.rows.to - first)});
-}
-
-// Calls visit(line element, x element) for every run of `in` elements inside x that a window of the block covers.
-template <class Visit>
-void for_each_run(const Block& block, Visit visit) {
-  const Windows &rows = block.s.rows, &columns = block.s.columns;
-  std::int64_t line = 0;
-  for (std::int64_t i = block.first; i < block.first + block.rows; ++i)
-    for (std::int64_t j = 0; j < columns.to; ++j, line += block.line())
-      for (std::int64_t row = rows.first(i); row < rows.last(i); ++row)
-        for (std::int64_t column = columns.first(j); column < columns.last(j); ++column) {
-          const std::int64_t tap = (row - rows.begin(i)) * columns.size + column - columns.begin(j);
-          visit(line + tap * block.s.in, block.x_offset(row, column));
-        }
-}
-
-using Gathered = std::vector<double>;
-
-void gather(const Block& block, const double* x, Gathered& lines) {
-  lines.assign(static_cast<std::size_t>(block.windows() * block.line()), 0.0);
-  for_each_run(block,
-               [&](std::int64_t to, std::int64_t from) { std::copy_n(x + from, block.s.in, lines.data() + to); });
-}
-
-}  // namespace
-
 template <>
 void convolution<double>(const double* x, const double* w, double* y, const ConvolutionShape& shape) {
-  thread_local Gathered lines;
-  for_each_block(shape, [&](const Block& block) {
-    gather(block, x, lines);
-    gemm<double>({false, false, block.windows(), shape.out, block.line(), block.line(), shape.out, block.y_stride()},
-                 lines.data(), w + block.w_offset(), y + block.y_offset());
-  });
+  gathered_convolution(x, w, y, shape);
 }
-
 template <>
 void convolution_backward_input<double>(const double* w, const double* dy, double* dx, const ConvolutionShape& shape) {
-  thread_local Gathered lines;
-  std::fill_n(dx, shape.batch * shape.rows.from * shape.columns.from * shape.groups * shape.in, 0.0);
-  for_each_block(shape, [&](const Block& block) {
-    lines.resize(static_cast<std::size_t>(block.windows() * block.line()));
-    gemm<double>({false, true, block.windows(), block.line(), shape.out, block.y_stride(), shape.out, block.line()},
-                 dy + block.y_offset(), w + block.w_offset(), lines.data());
-    for_each_run(block, [&](std::int64_t from, std::int64_t to) {
-      for (std::int64_t c = 0; c < shape.in; ++c) dx[to + c] += lines[static_cast<std::size_t>(from + c)];
-    });
-  });
+  gathered_convolution_backward_input(w, dy, dx, shape);
 }
-
 template <>
 void convolution_backward_weight<double>(const double* x, const double* dy, double* dw, const ConvolutionShape& shape) {
-  thread_local Gathered lines, part;
-  const std::int64_t filter = shape.rows.size * shape.columns.size * shape.in * shape.out;
-  std::fill_n(dw, shape.groups * filter, 0.0);
-  part.resize(static_cast<std::size_t>(filter));
-  for_each_block(shape, [&](const Block& block) {
-    gather(block, x, lines);
-    gemm<double>({true, false, block.line(), shape.out, block.windows(), block.line(), block.y_stride(), shape.out},
-                 lines.data(), dy + block.y_offset(), part.data());
-    double* total = dw + block.w_offset();
-    for (std::int64_t i = 0; i < filter; ++i) total[i] += part[static_cast<std::size_t>(i)];
-  });
+  gathered_convolution_backward_weight(x, dy, dw, shape);
 }
 
 }  // namespace meshwright::kernels

@@ -4,8 +4,8 @@
 //   o]
 // where x is zero outside.
 //
-// float goes to oneDNN, which keeps the layout of x and y and gets the weights in the layout it asks for; double to
-// products of gathered windows (kernels/cpu/products/gemm.h).
+// float goes to oneDNN, which keeps the layout of x and y and gets the weights in the layout it asks for; double, and
+// float of no more windows than `out`, to products of gathered windows (gathered_convolution.h).
 #pragma once
 
 #include <cstdint>

@@ -71,11 +71,11 @@ void multiply_tile(const double* a, const double* b, std::int64_t depth, double*
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
+// Adds to c.
 void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, View a, View b, double* c, std::int64_t ldc) {
   thread_local std::vector<double> packed_a, packed_b;
   packed_a.resize(static_cast<std::size_t>(kRowBlock * kDepth));
   packed_b.resize(static_cast<std::size_t>(round_up(n, kColumns) * kDepth));
-  for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0);
   for (std::int64_t p0 = 0; p0 < k; p0 += kDepth) {
     const std::int64_t depth = std::min(kDepth, k - p0);
     pack_columns({b.data + p0 * b.row_stride, b.row_stride, b.column_stride}, depth, n, packed_b.data());
@@ -97,12 +97,13 @@ template <>
 void gemm<float>(const GemmShape& s, const float* a, const float* b, float* c) {
   keep_to_one_core();
   const dnnl_status_t status = dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k, 1.0f, a,
-                                          s.lda, b, s.ldb, 0.0f, c, s.ldc);
+                                          s.lda, b, s.ldb, s.accumulates ? 1.0f : 0.0f, c, s.ldc);
   if (status != dnnl_success) throw std::runtime_error("oneDNN refused a matrix product");
 }
 
 template <>
 void gemm<double>(const GemmShape& s, const double* a, const double* b, double* c) {
+  for (std::int64_t i = 0; i < s.m && !s.accumulates; ++i) std::fill_n(c + i * s.ldc, s.n, 0.0);
   const View view_a = s.transpose_a ? View{a, 1, s.lda} : View{a, s.lda, 1};
   const View view_b = s.transpose_b ? View{b, 1, s.ldb} : View{b, s.ldb, 1};
   blocked_gemm(s.m, s.n, s.k, view_a, view_b, c, s.ldc);

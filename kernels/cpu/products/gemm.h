@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix product on one core, row-major: c (m, n) = op(a) (m, k) * op(b) (k, n).
+// Matrix product on one core, row-major: c (m, n) = op(a) (m, k) * op(b) (k, n), or c plus this.
 //
 // float goes to oneDNN, double to a blocked kernel of our own (oneDNN has none). In double each element of c is summed
 // in the order of k whatever m and n are, so rows of a split batch get the bits they have in the whole batch.
@@ -14,6 +14,7 @@ struct GemmShape {
   bool transpose_a = false, transpose_b = false;  // a is stored as (k, m), b as (n, k)
   std::int64_t m, n, k;
   std::int64_t lda, ldb, ldc;  // row strides of the matrices as stored
+  bool accumulates = false;    // adds to c
 };
 // REQUIRES: m, n, k >= 1; c overlaps neither operand. Runs on the calling thread alone.
 template <class T>

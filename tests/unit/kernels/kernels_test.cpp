@@ -57,6 +57,14 @@ void expect_exact_product(bool ta, bool tb, std::int64_t m, std::int64_t n, std:
                b[static_cast<std::size_t>(tb ? j * ldb + p : p * ldb + j)];
       ASSERT_EQ(c[static_cast<std::size_t>(i * ldc + j)], sum) << m << "x" << n << "x" << k << " at " << i << "," << j;
     }
+  std::vector<T> twice = c;
+  gemm({ta, tb, m, n, k, lda, ldb, ldc, true}, a.data(), b.data(), twice.data());
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < ldc; ++j) {
+      const T once = c[static_cast<std::size_t>(i * ldc + j)];
+      ASSERT_EQ(twice[static_cast<std::size_t>(i * ldc + j)], j < n ? once + once : once)
+          << "added at " << i << "," << j;
+    }
 }
 
 TEST(Gemm, IsExactOnIntegersInEveryLayout) {
