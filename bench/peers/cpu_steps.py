@@ -4,9 +4,10 @@
 
     bench/peers/cpu_steps.py MESHWRIGHT --peer-python PYTHON [MODEL@BATCH...] [--rounds 3] [--steps 5] [--first]
 
-PYTHON is one that has PyTorch. Ours is the fastest of --methods on as many devices as threads; PyTorch is given as many threads (see
-pytorch_steps.py). A round times each once, so that what disturbs the machine disturbs all; medians of rounds, milliseconds, and our share
-of the better of eager and torch.compile in the same run. --first, as root, takes a real-time priority.
+PYTHON is one that has PyTorch. Ours is the plan that the search finds for as many devices as threads, with a profile taken before;
+PyTorch is given as many threads (see pytorch_steps.py). A round times each once, so that what disturbs the machine disturbs all. Medians of
+rounds in milliseconds; share: ours over the better of eager and torch.compile, the median of each round's; gain: one thread's time over it.
+--first, as root, takes a real-time priority.
 """
 import argparse
 import contextlib
@@ -60,7 +61,8 @@ def main():
     parser.add_argument("--peer-python", help="without it, ours alone are timed")
     parser.add_argument("--modes", default="eager,compile")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--methods", default="data", help="with + between; the fastest counts")
+    parser.add_argument("--methods", default="pipeshard", help="with + between; the fastest counts")
+    parser.add_argument("--budget", type=int, default=40, help="seconds for each model's profile")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--first", action="store_true", help="before other programs, at a real-time priority (root)")
@@ -77,19 +79,26 @@ def main():
         return done.stdout
 
     def our_step(plan):
-        times = json.loads(command("run", plan, "--steps", arguments.steps, "--json"))["step_times_s"]
-        return statistics.median(times[1:])
+        ran = json.loads(command("run", plan, "--steps", arguments.steps, "--json"))
+        return statistics.median(ran["step_times_s"][1:])
 
-    print(f"{'model':<10}{'threads':>8}{'ours':>10}" + "".join(f"{mode:>10}" for mode in modes) + f"{'share':>8}{'spread':>8}  method", flush=True)
+    print(f"{'model':<10}{'threads':>8}{'predicted':>11}{'ours':>10}" + "".join(f"{mode:>10}" for mode in modes)
+          + f"{'share':>8}{'spread':>8}{'gain':>7}  method", flush=True)
     with tempfile.TemporaryDirectory(prefix="meshwright-cpu-steps-") as folder:
         for name in arguments.cases or CASES:
             case = CASES.get(name, name)
             model, batch = case.rsplit("@", 1)
-            for threads in map(int, arguments.threads.split(",")):
+            threads_of_all = list(map(int, arguments.threads.split(",")))
+            database = pathlib.Path(folder, "profiles.db")
+            database.unlink(missing_ok=True)
+            command("profile", "--backend", "cpu", "--db", database, "--model", model, "--batch", batch, "--micro-batches", 1, "--cluster",
+                    f"cpu:{max(threads_of_all)}", "--budget", arguments.budget)
+            first = 0.0
+            for threads in threads_of_all:
                 plans = {method: pathlib.Path(folder, f"{method.replace(':', '-')}.json") for method in arguments.methods.split("+")}
                 for method, plan in plans.items():
                     command("plan", "--model", model, "--batch", batch, "--dtype", "f32", "--cluster", f"cpu:{threads}", "--method", method,
-                            "--micro-batches", 1, "-o", plan)
+                            "--micro-batches", 1, "--profile", database, "-o", plan)
                 with contextlib.ExitStack() as stack:
                     timed = {mode: Peer(arguments, case, mode, threads).step_time for mode in modes}
                     for step_time in timed.values():
@@ -99,8 +108,11 @@ def main():
                 middle = {one: statistics.median(times[one] for times in rounds) for one in timed}
                 best = min(plans, key=middle.get)
                 shares = [times[best] / min((times[mode] for mode in modes), default=times[best]) for times in rounds]
-                print(f"{model.split(':')[0]:<10}{threads:>8}{1e3 * middle[best]:>10.1f}" + "".join(f"{1e3 * middle[mode]:>10.1f}" for mode in modes)
-                      + f"{statistics.median(shares):>8.2f}{max(shares) - min(shares):>8.2f}  {best}", flush=True)
+                predicted = json.loads(command("simulate", plans[best], "--profile", database, "--json"))["step_time_s"]
+                first = first or middle[best]
+                print(f"{model.split(':')[0]:<10}{threads:>8}{1e3 * predicted:>11.1f}{1e3 * middle[best]:>10.1f}"
+                      + "".join(f"{1e3 * middle[mode]:>10.1f}" for mode in modes)
+                      + f"{statistics.median(shares):>8.2f}{max(shares) - min(shares):>8.2f}{first / middle[best]:>7.2f}  {best}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <thread>
 
 #include "core/base/errors.h"
@@ -95,8 +96,8 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 // --- MeasuredThreads ---
 
-MeasuredThreads::MeasuredThreads(int threads, const MeasureOptions& options)
-    : threads_(threads), options_(options), barrier_(threads, abort_) {}
+MeasuredThreads::MeasuredThreads(int threads, const MeasureOptions& options, Of of)
+    : threads_(threads), options_(options), of_(of), barrier_(threads, abort_) {}
 
 MeasuredTime MeasuredThreads::run(const std::function<Timed(int thread)>& set_up) {
   times_.assign(static_cast<std::size_t>(threads_), 0.0);
@@ -122,22 +123,23 @@ void MeasuredThreads::guarded(int thread, const std::function<Timed(int)>& set_u
 
 void MeasuredThreads::measure(int thread, const Timed& timed) {
   for (int i = 0; i < std::max(options_.warmup, 1); ++i) (void)sample(thread, timed, 1);
-  // Every thread computes the same number from the slowest one's time, so that their barriers match.
+  // Every thread computes the same number from the same time, so that their barriers match.
   const int repetitions = repetitions_for(sample(thread, timed, 1), options_);
   for (int i = 0; i < std::max(options_.samples, 1); ++i) {
-    const double slowest = sample(thread, timed, repetitions);
-    if (thread == 0) samples_.push_back(slowest);
+    const double seconds = sample(thread, timed, repetitions);
+    if (thread == 0) samples_.push_back(seconds);
   }
 }
 
-// The same on every thread: time of one repetition on the slowest.
+// Of one repetition; the same on every thread.
 double MeasuredThreads::sample(int thread, const Timed& timed, int repetitions) {
   barrier_.arrive_and_wait();
   times_[thread] = timed(repetitions);
   barrier_.arrive_and_wait();
-  const double slowest = *std::max_element(times_.begin(), times_.end());
+  const double seconds = of_ == Of::Slowest ? *std::max_element(times_.begin(), times_.end())
+                                            : std::accumulate(times_.begin(), times_.end(), 0.0) / threads_;
   barrier_.arrive_and_wait();  // nobody writes the next times before all have read these
-  return slowest;
+  return seconds;
 }
 
 // --- operands ---

@@ -33,14 +33,16 @@ template <class Body>
   return seconds_since(begin) / repetitions;
 }
 
-// The same work on several threads at once; a sample is the time of the slowest, of as many repetitions as make it last
-// `min_sample`.
+// The same work on several threads at once, as many repetitions a sample as make it last `min_sample`. A sample is the
+// time of the slowest thread, for whom the others wait in what they do together; or the mean, what a thread by itself
+// takes beside others that are as busy.
 class MeasuredThreads {
  public:
+  enum class Of : std::uint8_t { Slowest, Mean };
   // Does the work so many times and returns what one took, in seconds.
   using Timed = std::function<double(int repetitions)>;
 
-  MeasuredThreads(int threads, const MeasureOptions& options);
+  MeasuredThreads(int threads, const MeasureOptions& options, Of of = Of::Slowest);
 
   [[nodiscard]] Abort& abort() { return abort_; }
   // `set_up` is called on each thread, which then first touches its memory. Throws the first failing thread's
@@ -54,6 +56,7 @@ class MeasuredThreads {
 
   const int threads_;
   const MeasureOptions options_;
+  const Of of_;
   Abort abort_;
   Barrier barrier_;
   IndexedVector<int, double> times_;  // [thread]

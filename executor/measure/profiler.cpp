@@ -172,7 +172,7 @@ std::optional<MeasuredTime> HostMeasurer::measure_op(const Graph& graph, const O
   const OpCall asked{&graph, op.id, local_sizes};
   const bool again = std::exchange(asked_, OpCall{}) == asked;
   operands_.resize(static_cast<std::size_t>(threads_));
-  const MeasuredTime time = MeasuredThreads(threads_, options).run([&](int thread) {
+  const MeasuredTime time = MeasuredThreads(threads_, options, MeasuredThreads::Of::Mean).run([&](int thread) {
     std::shared_ptr<HostOperands>& operands = operands_[static_cast<std::size_t>(thread)];
     if (operands == nullptr) operands = std::make_shared<HostOperands>();
     if (!again) operands->make(graph, op, call, thread);

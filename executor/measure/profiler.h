@@ -2,8 +2,9 @@
 // Measures this machine's processor: ops, collectives, copies between devices and the cost of a Run, each on
 // `concurrency` threads at once, as they will run in a plan (cores share memory bandwidth and clocks).
 //
-// A sample is the slowest thread's time; what is short is repeated inside one until it lasts `min_sample`, around sets
-// of operands that caches do not hold together, as they do not hold those of a step.
+// A sample is the slowest thread's time, and of an op the mean over threads: between collectives no device waits for
+// another. What is short is repeated inside one until it lasts `min_sample`, around sets of operands that caches do not
+// hold together, as they do not hold those of a step.
 #pragma once
 
 #include <cstdint>
