@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/convolution/convolution.h"
+#include "kernels/cpu/convolution/gathered_convolution.h"
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/elementwise/random.h"
 #include "kernels/cpu/norms/row_norms.h"
@@ -39,6 +41,31 @@ void gemm_square(benchmark::State& state) {
 }
 BENCHMARK(gemm_square<float>)->Arg(64)->Arg(512)->Arg(1024)->UseRealTime();
 BENCHMARK(gemm_square<double>)->Arg(64)->Arg(512)->Arg(1024)->UseRealTime();
+
+// A convolution and its two gradients: 16 images of so many rows and columns, windows of 3 x 3, so many channels to
+// twice as many. `gathered`: as products, whatever the number of windows; otherwise as float chooses.
+template <bool gathered>
+void convolution_passes(benchmark::State& state) {
+  const std::int64_t batch = 16, size = state.range(0), in = state.range(1), out = 2 * in;
+  const Windows windows{size, size, 3, 1, 1};
+  const ConvolutionShape shape{batch, 1, in, out, windows, windows};
+  const std::vector<float> x = numbers<float>(batch * size * size * in), w = numbers<float>(9 * in * out),
+                           dy = numbers<float>(batch * size * size * out);
+  std::vector<float> y = dy, dx = x, dw = w;
+  for (auto _ : state)
+    if constexpr (gathered) {
+      gathered_convolution(x.data(), w.data(), y.data(), shape);
+      gathered_convolution_backward_input(w.data(), dy.data(), dx.data(), shape);
+      gathered_convolution_backward_weight(x.data(), dy.data(), dw.data(), shape);
+    } else {
+      convolution(x.data(), w.data(), y.data(), shape);
+      convolution_backward_input(w.data(), dy.data(), dx.data(), shape);
+      convolution_backward_weight(x.data(), dy.data(), dw.data(), shape);
+    }
+  count_flops(state, 6.0 * static_cast<double>(batch * size * size * 9 * in * out));
+}
+BENCHMARK(convolution_passes<false>)->Args({16, 64})->Args({8, 128})->Args({4, 256})->Args({2, 512})->UseRealTime();
+BENCHMARK(convolution_passes<true>)->Args({16, 64})->Args({8, 128})->Args({4, 256})->Args({2, 512})->UseRealTime();
 
 void gelu_pass(benchmark::State& state) {
   const std::int64_t n = state.range(0);

@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 CASES = {
     "gpt": "gpt:layers=4,hidden=256,heads=4,seq=256,vocab=4096@8",
@@ -82,6 +83,8 @@ def main():
         ran = json.loads(command("run", plan, "--steps", arguments.steps, "--json"))
         return statistics.median(ran["step_times_s"][1:])
 
+    print(f"# {time.strftime('%Y-%m-%d')}; medians of {arguments.rounds} rounds of {arguments.steps} steps, profiles of {arguments.budget} s a model;"
+          f" milliseconds{'; before other programs' if arguments.first else ''}")
     print(f"{'model':<10}{'threads':>8}{'predicted':>11}{'ours':>10}" + "".join(f"{mode:>10}" for mode in modes)
           + f"{'share':>8}{'spread':>8}{'gain':>7}  method", flush=True)
     with tempfile.TemporaryDirectory(prefix="meshwright-cpu-steps-") as folder:

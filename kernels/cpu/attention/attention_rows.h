@@ -11,7 +11,7 @@
 
 namespace meshwright::kernels {
 
-constexpr std::int64_t kRowBlock = 128;
+constexpr std::int64_t kRowBlock = 128;  // rows of a block, about
 
 // Consecutive queries, each with its whole group: `rows` rows of scores, over the keys lo..lo+columns-1 that any of
 // them sees.
@@ -29,9 +29,15 @@ std::int64_t end_seen(const AttentionShape& shape, const AttentionRule<T>& rule,
   return rule.causal ? std::min(shape.kv_seq, position + 1) : shape.kv_seq;
 }
 
+// Blocks of as near to kRowBlock rows as blocks of one size are: a short last one would cost nearly as much as a whole.
+inline std::int64_t queries_of_block(const AttentionShape& shape) {
+  const std::int64_t blocks = std::max<std::int64_t>(1, (shape.seq * shape.group + kRowBlock / 2) / kRowBlock);
+  return (shape.seq + blocks - 1) / blocks;
+}
+
 template <class T>
 Block block_from(const AttentionShape& shape, const AttentionRule<T>& rule, std::int64_t first) {
-  const std::int64_t queries = std::min(std::max<std::int64_t>(1, kRowBlock / shape.group), shape.seq - first);
+  const std::int64_t queries = std::min(queries_of_block(shape), shape.seq - first);
   const std::int64_t position = rule.first_position + first;
   const std::int64_t lo = first_seen(rule, position), hi = end_seen(shape, rule, position + queries - 1);
   return {first, queries, queries * shape.group, lo, hi - lo};
