@@ -85,7 +85,7 @@ def main():
 
     print(f"# {time.strftime('%Y-%m-%d')}; medians of {arguments.rounds} rounds of {arguments.steps} steps, profiles of {arguments.budget} s a model;"
           f" milliseconds{'; before other programs' if arguments.first else ''}")
-    print(f"{'model':<10}{'threads':>8}{'predicted':>11}{'ours':>10}" + "".join(f"{mode:>10}" for mode in modes)
+    print(f"{'model':<10}{'threads':>8}{'ours':>10}" + "".join(f"{mode:>10}" for mode in modes)
           + f"{'share':>8}{'spread':>8}{'gain':>7}  method", flush=True)
     with tempfile.TemporaryDirectory(prefix="meshwright-cpu-steps-") as folder:
         for name in arguments.cases or CASES:
@@ -111,9 +111,8 @@ def main():
                 middle = {one: statistics.median(times[one] for times in rounds) for one in timed}
                 best = min(plans, key=middle.get)
                 shares = [times[best] / min((times[mode] for mode in modes), default=times[best]) for times in rounds]
-                predicted = json.loads(command("simulate", plans[best], "--profile", database, "--json"))["step_time_s"]
                 first = first or middle[best]
-                print(f"{model.split(':')[0]:<10}{threads:>8}{1e3 * predicted:>11.1f}{1e3 * middle[best]:>10.1f}"
+                print(f"{model.split(':')[0]:<10}{threads:>8}{1e3 * middle[best]:>10.1f}"
                       + "".join(f"{1e3 * middle[mode]:>10.1f}" for mode in modes)
                       + f"{statistics.median(shares):>8.2f}{max(shares) - min(shares):>8.2f}{first / middle[best]:>7.2f}  {best}", flush=True)
 
