@@ -7,6 +7,7 @@
 
 #include "core/graph/import/find_model.h"
 #include "core/graph/import/model_file.h"
+#include "core/graph/import/primitive/emit/file_sharding.h"
 #include "tests/refusal.h"
 #include "tests/unit/import/hlo_parts.h"
 
@@ -231,6 +232,31 @@ TEST(HloModel, PublishedModulesHaveTheirParameters) {
   EXPECT_EQ(summary_of(images).recognised.at("batch_norm"), 53);
   EXPECT_EQ(parameters(model("dlrm_keras_jax_f32_train_step.hlo")), 105081);
   EXPECT_EQ(parameters(model("jax_train_step.with_metadata.hlo")), 106496);
+}
+
+// As modules have them whose arguments are one tuple: a sharding for each element, or one for all.
+TEST(HloModel, ElementsOfATupleHaveShardingsOfTheirOwn) {
+  const auto kept = [](const std::string& sharding) {
+    return shardings_of(read_hlo_model(R"(HloModule m
+ENTRY main {
+  t = (f32[16,32], f32[32,64]) parameter(0), sharding=)" + sharding + R"(
+  x = f32[8,16] parameter(1)
+  w = f32[16,32] get-tuple-element(t), index=0
+  v = f32[32,64] get-tuple-element(t), index=1
+  h = f32[8,32] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[8,32] tanh(h)
+  ROOT z = f32[8,64] dot(a, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+)"));
+  };
+  const primitive::KeptShardings found =
+      kept("{{devices=[2,4]<=[8]}, {devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}}");
+  EXPECT_EQ(found.mesh, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(found.tensors,
+            (std::map<std::string, std::vector<std::vector<int>>>{{"t.0", {{0}, {1}}}, {"t.1", {{1}, {}}}}));
+  EXPECT_TRUE(kept("{replicated}").mesh.empty());
+  for (const char* damaged : {"{{devices=[2,4]<=[8]}}", "{{devices=[2,4]<=[8]}, {replicated}, {replicated}}"})
+    EXPECT_NE(refusal([&] { (void)kept(damaged); }).find("it is that of a tuple of other elements"), std::string::npos) << damaged;
 }
 
 }  // namespace

@@ -227,9 +227,13 @@ class ProgramReader {
     for (std::size_t p = 0; p < flat.parameters.size(); ++p) {
       const int value = flat.parameters[p];
       const Type& type = *flat.values[static_cast<std::size_t>(value)].type;
-      const Instruction& of =
-          *flat.ops[static_cast<std::size_t>(flat.values[static_cast<std::size_t>(value)].op)].instruction;
+      const FlatOp& op = flat.ops[static_cast<std::size_t>(flat.values[static_cast<std::size_t>(value)].op)];
+      const Instruction& of = *op.instruction;
       builder_.name = name_of_argument(of);
+      // All arguments may be elements of one tuple.
+      const auto element = static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), value) -
+                                                    op.results.begin());
+      if (op.results.size() > 1) builder_.name += fmt::format(".{}", element);
       builder_.block = block_of(builder_.name);
       Shape shape = type.sizes;
       switch (roles.roles[p]) {
@@ -250,22 +254,24 @@ class ProgramReader {
           lowering.set(value, {builder_.input(builder_.name, shape, lowering.is_integer(value)), shape});
           break;
         case Role::Weight:
-          lowering.set(value, {weight(of, shape, stacked_axis(flat, roles.needed, readers, value)), shape});
+          lowering.set(value, {weight(primitive::element_sharding(of.attributes.sharding, op.results.size(), element),
+                                      shape, stacked_axis(flat, roles.needed, readers, value)),
+                               shape});
           break;
       }
     }
   }
 
   // A stack of layers' weights is put together of them, and comes apart again where each is read.
-  int weight(const Instruction& of, const Shape& shape, int axis) {
+  int weight(const std::string& sharding, const Shape& shape, int axis) {
     const std::string name = builder_.name;
     const std::int64_t layers = axis < 0 ? 1 : shape[static_cast<std::size_t>(axis)];
     const auto keep_sharding = [&](const std::string& called, auto change) {
-      if (of.attributes.sharding.empty()) return;
-      made_.module.shardings[called] = change(primitive::file_sharding(of.attributes.sharding, shape.size()));
+      if (sharding.empty()) return;
+      made_.module.shardings[called] = change(primitive::file_sharding(sharding, shape.size()));
     };
     if (axis < 0 || shape.size() < 2) {
-      keep_sharding(name, [](auto sharding) { return sharding; });
+      keep_sharding(name, [](auto whole) { return whole; });
       return builder_.parameter(name, shape);
     }
     Shape one = shape;
@@ -273,8 +279,8 @@ class ProgramReader {
     std::vector<int> pieces;
     for (std::int64_t i = 0; i < layers; ++i) {
       const std::string called = fmt::format("{}.{}", name, i);
-      keep_sharding(called, [&](auto sharding) {
-        return primitive::without_dim(std::move(sharding), static_cast<std::size_t>(axis));
+      keep_sharding(called, [&](auto whole) {
+        return primitive::without_dim(std::move(whole), static_cast<std::size_t>(axis));
       });
       pieces.push_back(builder_.unsqueeze(builder_.parameter(called, one), {axis}));
     }

@@ -121,6 +121,7 @@ FileSharding file_sharding(const std::string& given, std::size_t rank) {
   };
   if (!made.problem.empty()) return made;
   if (text == "{replicated}") return made;
+  if (text.starts_with("{{")) return refused("it is that of a tuple of other elements");
   if (text.find("manual") != std::string::npos) return refused("its tiles are placed by hand");
   if (text.find("maximal") != std::string::npos) return refused("it is on one device alone");
   if (text.find("unreduced") != std::string::npos) return refused("its devices hold parts of sums");
@@ -148,6 +149,17 @@ FileSharding file_sharding(const std::string& given, std::size_t rank) {
       left /= taken;
     }
   return made;
+}
+
+std::string element_sharding(const std::string& text, std::size_t elements, std::size_t element) {
+  if (!text.starts_with("{{")) return text;
+  std::vector<std::string> parts;
+  int depth = 0;
+  for (std::size_t at = 1, begin = 1; at < text.size(); ++at) {
+    if (text[at] == '{' && depth++ == 0) begin = at;
+    if (text[at] == '}' && depth > 0 && --depth == 0) parts.push_back(text.substr(begin, at + 1 - begin));
+  }
+  return parts.size() == elements ? parts[element] : text;
 }
 
 FileSharding without_dim(FileSharding sharding, std::size_t axis) {
