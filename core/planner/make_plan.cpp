@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "core/plan/ranks.h"
 #include "core/planner/cross_mesh_search.h"
 #include "core/planner/degrees/degrees_search.h"
@@ -12,6 +13,7 @@
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_search.h"
 #include "core/planner/search/work_bound.h"
+#include "core/planner/sharding_refinement.h"
 #include "core/planner/simple_methods.h"
 
 namespace meshwright {
@@ -124,14 +126,14 @@ PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, c
 // levels are among these shardings. But their costs count a resharding once per reader, and the program once per value,
 // so that one of them may be faster by a hair.
 PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result, const CostModel& costs,
-                              PlanEvaluator& evaluator) {
+                              PlanEvaluator& evaluator, NearPlans* near) {
   using Kind = Method::Kind;
   std::vector<Kind> methods = {Kind::Shard};
   if (leaves_all_open(request) && request.search.forced.empty() && request.cluster.devices() > 1)
     methods.insert(methods.end(), {Kind::Data, Kind::Zero1, Kind::Zero2, Kind::Zero3});
   const Plan found = *result.plan;
   for (const Kind method : methods) {
-    PlanningResult one_stage = search_plans(one_stage_request(request, found, method), costs, evaluator);
+    PlanningResult one_stage = search_plans(one_stage_request(request, found, method), costs, evaluator, near);
     result.log.add(one_stage.log);
     if (one_stage.log.interrupted) break;
     result = better_of(std::move(result), std::move(one_stage));
@@ -140,10 +142,11 @@ PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result,
 }
 
 // As make_plan, with the bounds of the search alone.
-PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
+PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                            NearPlans* near = nullptr) {
   PlanningResult result = request.search.launch_for != nullptr ? search_degrees(request, costs, evaluator)
-                                                               : search_plans(request, costs, evaluator);
-  if (may_fit_one_stage(request, result)) result = with_one_stage(request, std::move(result), costs, evaluator);
+                                                               : search_plans(request, costs, evaluator, near);
+  if (may_fit_one_stage(request, result)) result = with_one_stage(request, std::move(result), costs, evaluator, near);
   if (leaves_degrees_open(request) && !result.log.interrupted)
     result = with_degrees(request, std::move(result), costs, evaluator);
   return result;
@@ -204,11 +207,48 @@ void choose_forms(PlanningResult& result, const PlanRequest& request, const Cost
   result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
 }
 
+// Other methods say what is split. Whose stages have stored costs is not judged by modelled ones alone.
+bool may_refine(const PlanRequest& request) {
+  return request.search.method.kind == Method::Kind::Pipeshard && request.search.launch_for == nullptr &&
+         request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
+         request.stage_profile.costs == StageCostSource::Composition && !is_large(request, request.training.batch);
+}
+
+void refine(PlanningResult& result, const NearPlans& near, const PlanRequest& request, const CostModel& costs,
+            PlanEvaluator& evaluator, AnswerRecord* record) {
+  // One more plan for so many whole programs that were simulated: of a small search the best plan alone is refined.
+  constexpr std::int64_t kMaxPlans = 4, kProgramsOfPlan = 32;
+  constexpr double kNear = 1.02;  // a refinement seldom wins more
+  if (!may_refine(request) || !result.plan || result.log.interrupted) return;
+  std::vector<PlanOfGraph> plans = {{*result.plan, std::make_shared<const Graph>(result.graph)}};
+  const std::int64_t simulated = result.log.simulations;
+  const auto others = static_cast<std::size_t>(std::min(kMaxPlans, simulated / kProgramsOfPlan));
+  for (PlanOfGraph& other : near.fastest(others, kNear))
+    if (other.plan.predicted.step_time <= kNear * result.plan->predicted.step_time) plans.push_back(std::move(other));
+  if (request.steps != nullptr) request.steps->begin("refine");
+  auto found = refine_shardings(request, plans, simulated, costs, evaluator);
+  if (request.steps != nullptr)
+    request.steps->end(found ? fmt::format("{}, better than {}", human_seconds(found->plan.predicted.step_time),
+                                           human_seconds(result.plan->predicted.step_time))
+                             : std::string("nothing faster"));
+  if (!found) return;
+  if (record != nullptr) record->shorten(plans[found->of].plan, found->plan.predicted.step_time);
+  result.log.simulations += found->simulations;
+  result.plan = std::move(found->plan);
+  result.graph = *found->graph;
+  const Seconds step = result.plan->predicted.step_time;
+  result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
+  if (!request.goal.front) return;
+  result.front.push_back({*result.plan, used_devices(*result.plan)});
+  result.front = front_of(std::move(result.front));
+}
+
 PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, PlanEvaluator& evaluator) {
   PlanRequest request = asked;
   std::optional<AnswerRecord> record;
   if (asked.record != nullptr) request.record = &record.emplace(*asked.record);
-  PlanningResult result = plan_request(request, costs, evaluator);
+  NearPlans near;
+  PlanningResult result = plan_request(request, costs, evaluator, may_refine(request) ? &near : nullptr);
   const bool plain = evaluator.plain() == nullptr || request.search.launch_for != nullptr;
   if (plain && !result.plan) return result;
   const Seconds bound = work_bound(request, costs);
@@ -216,7 +256,9 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
     const Planner planner = [&](const PlanRequest& of, PlanEvaluator& by) { return plan_request(of, costs, by); };
     result = faster_of_simple_methods(request, std::move(result), bound, costs, evaluator, planner);
   }
-  choose_forms(result, request, costs, evaluator, record ? &*record : nullptr);
+  AnswerRecord* heard = record ? &*record : nullptr;
+  refine(result, near, request, costs, evaluator, heard);
+  choose_forms(result, request, costs, evaluator, heard);
   if (result.plan) set_lower_bounds(result, bound);
   return result;
 }

@@ -18,6 +18,12 @@ void LayerModel::Builder::build() {
   for (std::size_t p = 0; p < ops.size() && !model_.impossible_; ++p) add_op(static_cast<int>(p), graph_.op(ops[p]));
   if (model_.impossible_) return;
   for (auto& [tensor, readers] : fans_out_) add_fan_out(graph_.tensor(tensor), readers);
+  for (auto& [tensor, readers] : once_) {
+    if (readers.size() > 1)
+      add_fan_out(graph_.tensor(tensor), readers);
+    else
+      add_edge(made_by_.at(tensor), readers[0].node, *readers[0].group, *readers[0].operand);
+  }
   add_out();
 }
 
@@ -228,6 +234,8 @@ void LayerModel::Builder::add_op(int position, const Op& op) {
       add_parameter(self, group, static_cast<int>(k), known);
     else if (structure_.fans_out(tensor.id))
       fans_out_[tensor.id].push_back({self, &group, &group.operands[k]});
+    else if (tensor.kind == TensorKind::Intermediate && cache_.once_per_value)
+      once_[tensor.id].push_back({self, &group, &group.operands[k]});
     else if (tensor.kind == TensorKind::Intermediate)
       add_edge(made_by_.at(tensor.id), self, group, group.operands[k]);
   }

@@ -19,6 +19,9 @@ class LayerModel::Cache {
  public:
   // Without names problems have no texts, and strategy_text may not be asked for.
   bool names = false;
+  // A tensor that several ops read in one spec is resharded once for all of them. Such models only make decisions, they
+  // do not find those of a plan (LayerModel::choice_of).
+  bool once_per_value = false;
   struct Parameter {
     std::shared_ptr<const Strategies> strategies;
     std::shared_ptr<const Costs> costs;
@@ -180,6 +183,17 @@ class LayerModel::Builder {
   // summed as partial sums where every reader can leave its contribution so.
   [[nodiscard]] std::vector<FanOut> possible_fan_outs(const std::vector<ShardingSpec>& made,
                                                       const std::vector<FannedReader>& readers) const;
+  // A fan-out of a tensor, and which specs of it are at hand for nothing: `kept`, in which the maker has to leave it
+  // then, beside the copy; `shared`, in which several readers want it, and one of them pays.
+  struct AtHand {
+    FanOut fan_out;
+    std::optional<ShardingSpec> kept = {}, shared = {};
+    auto operator<=>(const AtHand&) const = default;
+  };
+  // What a tensor that is resharded once per value may have at hand beside its fan-outs.
+  [[nodiscard]] std::vector<AtHand> further_at_hand(const Tensor& tensor, const std::vector<ShardingSpec>& made,
+                                                    const std::vector<FannedReader>& readers,
+                                                    const std::vector<FanOut>& fan_outs) const;
   void add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers);
   [[nodiscard]] Cache::Fan make_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) const;
   [[nodiscard]] Seconds sum_time(const Group& group, const Tensor& accumulator, const ShardingSpec& kept);
@@ -200,6 +214,7 @@ class LayerModel::Builder {
   std::map<std::pair<TensorId, ShardingSpec>, Seconds> sum_times_;  // of accumulators
   std::map<TensorId, int> made_by_;                                 // the node that makes a tensor
   std::map<TensorId, std::vector<FannedReader>> fans_out_;          // tensors that fan out, so far
+  std::map<TensorId, std::vector<FannedReader>> once_;              // others, where each is resharded once
 };
 
 }  // namespace meshwright

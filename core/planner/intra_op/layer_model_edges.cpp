@@ -100,17 +100,45 @@ std::vector<FanOut> LayerModel::Builder::possible_fan_outs(const std::vector<Sha
   return found;
 }
 
+std::vector<LayerModel::Builder::AtHand> LayerModel::Builder::further_at_hand(
+    const Tensor& tensor, const std::vector<ShardingSpec>& made, const std::vector<FannedReader>& readers,
+    const std::vector<FanOut>& fan_outs) const {
+  std::map<ShardingSpec, int> wanted;  // how many readers may want it
+  for (const FannedReader& reader : readers) {
+    std::set<ShardingSpec> own;
+    for (const Reading& read : reader.readings)
+      if (read.wanted.partial == 0) own.insert(read.wanted);
+    for (const ShardingSpec& spec : own) ++wanted[spec];
+  }
+  std::vector<AtHand> found;
+  for (const ShardingSpec& kept : made) {
+    const FanOut as_kept{kept, whole_sums(kept)};
+    found.push_back({as_kept, kept});
+    for (const auto& [spec, times] : wanted)
+      if (times >= 2 && resharding_(tensor, kept, spec) > Seconds(0.0)) found.push_back({as_kept, kept, spec});
+    if (!wanted.contains(kept)) continue;
+    for (const FanOut& fan_out : fan_outs)
+      if (fan_out.copy.partial == 0 && resharding_(tensor, fan_out.copy, kept) > Seconds(0.0))
+        found.push_back({fan_out, kept});
+  }
+  return found;
+}
+
 void LayerModel::Builder::add_fan_out(const Tensor& tensor, std::vector<FannedReader>& readers) {
   const int maker = made_by_.at(tensor.id);
   std::vector<Cache::Reader> key;
   for (const FannedReader& reader : readers) key.push_back(cache_key(reader.node, *reader.group, *reader.operand));
-  Cache::Fan& known = cache_.fans[{model_.nodes_[maker].strategies.get(), std::move(key)}];
-  if (!known.costs) known = make_fan_out(tensor, readers);
+  const Node& made = model_.nodes_[maker];
+  Cache::Fan known;
+  // The states of a border depend on the layer.
+  Cache::Fan& of = made.kind == Node::Kind::Op ? cache_.fans[{made.strategies.get(), std::move(key)}] : known;
+  if (!of.costs) of = make_fan_out(tensor, readers);
   const int self = static_cast<int>(model_.nodes_.size());
-  model_.nodes_.push_back({tensor.name + " fan-out", Node::Kind::FanOut, model_.nodes_[maker].op_position, -1,
-                           known.strategies, known.costs});
-  model_.edges_.push_back({maker, self, known.edges.front()});
-  for (std::size_t r = 0; r < readers.size(); ++r) model_.edges_.push_back({self, readers[r].node, known.edges[r + 1]});
+  // A plan states nothing of what only its program has at hand.
+  const int op_position = structure_.fans_out(tensor.id) ? made.op_position : -1;
+  model_.nodes_.push_back({tensor.name + " fan-out", Node::Kind::FanOut, op_position, -1, of.strategies, of.costs});
+  model_.edges_.push_back({maker, self, of.edges.front()});
+  for (std::size_t r = 0; r < readers.size(); ++r) model_.edges_.push_back({self, readers[r].node, of.edges[r + 1]});
 }
 
 // One node between the maker and the readers, so that what they share is paid for once: from the maker's spec to the
@@ -119,41 +147,58 @@ LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
                                                          std::vector<FannedReader>& readers) const {
   for (FannedReader& reader : readers) reader.readings = this->readings(reader.node, *reader.group, *reader.operand);
   const Classes made(made_as(model_.nodes_[made_by_.at(tensor.id)], tensor.id));
-  const Group& group = structure_.group(*tensor.producer);
+  const bool fans_out = structure_.fans_out(tensor.id);
   Strategies found;
-  found.fan_out = possible_fan_outs(made.values, readers);
+  std::vector<AtHand> at_hand;
+  if (fans_out) found.fan_out = possible_fan_outs(made.values, readers);
+  for (const FanOut& fan_out : found.fan_out) at_hand.push_back({fan_out});
+  if (cache_.once_per_value)
+    for (AtHand& further : further_at_hand(tensor, made.values, readers, found.fan_out)) {
+      found.fan_out.push_back(further.fan_out);
+      at_hand.push_back(std::move(further));
+    }
   Costs costs;
   for (const FanOut& fan_out : found.fan_out) {
     if (cache_.names) costs.names.push_back(fan_out.copy.to_text() + "/" + fan_out.gradient.to_text());
-    costs.by_strategy.push_back(sum_cost(group, fan_out.gradient));
+    // Where the tensor does not fan out, its maker pays for the sum of gradients.
+    costs.by_strategy.push_back(fans_out ? sum_cost(structure_.group(*tensor.producer), fan_out.gradient) : StepCost{});
   }
-  const Classes fan_outs(found.fan_out);
+  const Classes classes(at_hand);
 
   const auto any = [&](auto is) { return std::any_of(readers.begin(), readers.end(), is); };
-  const bool read_again = any([](const FannedReader& reader) { return reader.operand->read_in_backward; });
+  const auto again = std::count_if(readers.begin(), readers.end(),
+                                   [](const FannedReader& reader) { return reader.operand->read_in_backward; });
   const bool has_gradient = any([](const FannedReader& reader) { return !reader.readings.front().gradients.empty(); });
-  const auto from_maker = [&](const ShardingSpec& kept, const FanOut& fan_out) -> std::optional<StepCost> {
-    if (fan_out.copy.partial != 0 && kept != fan_out.copy) return std::nullopt;
+  const auto from_maker = [&](const ShardingSpec& kept, const AtHand& of) -> std::optional<StepCost> {
+    const FanOut& fan_out = of.fan_out;
+    if ((fan_out.copy.partial != 0 || of.kept) && kept != of.kept.value_or(fan_out.copy)) return std::nullopt;
     StepCost cost;
     cost.forward = resharding_(tensor, kept, fan_out.copy);
-    if (read_again) cost.backward += cost.forward;
+    if (again > 0) cost.backward += cost.forward;
+    if (of.shared) {
+      cost.forward += resharding_(tensor, kept, *of.shared);
+      if (again > 1) cost.backward += cost.forward;
+    }
     if (has_gradient) cost.backward += resharding_(tensor, fan_out.gradient, whole_sums(kept));
     return cost;
   };
-  std::vector<std::shared_ptr<const ByClass>> edges = {by_class(made, fan_outs, from_maker)};
+  std::vector<std::shared_ptr<const ByClass>> edges = {by_class(made, classes, from_maker)};
   for (const FannedReader& reader : readers) {
-    const auto to_reader = [&](const FanOut& fan_out, const Reading& read) -> std::optional<StepCost> {
+    const auto to_reader = [&](const AtHand& of, const Reading& read) -> std::optional<StepCost> {
+      const FanOut& fan_out = of.fan_out;
       if (read.wanted.partial != 0 && fan_out.copy != read.wanted) return std::nullopt;
       StepCost cost;
-      cost.forward = resharding_(tensor, fan_out.copy, read.wanted);
-      if (reader.operand->read_in_backward) cost.backward += cost.forward;
+      const Seconds way = of.kept == read.wanted ? Seconds(0.0) : resharding_(tensor, fan_out.copy, read.wanted);
+      const bool is_shared = of.shared == read.wanted;
+      cost.forward = is_shared ? Seconds(0.0) : way;
+      if (reader.operand->read_in_backward && !(is_shared && again > 1)) cost.backward += way;
       for (const ShardingSpec& gradient : read.gradients) {
         if (fan_out.gradient.partial != 0 && gradient != fan_out.gradient) return std::nullopt;
         cost.backward += resharding_(tensor, gradient, fan_out.gradient);
       }
       return cost;
     };
-    edges.push_back(by_class(fan_outs, Classes(reader.readings), to_reader));
+    edges.push_back(by_class(classes, Classes(reader.readings), to_reader));
   }
   return {std::make_shared<const Strategies>(std::move(found)), std::make_shared<const Costs>(std::move(costs)),
           std::move(edges)};

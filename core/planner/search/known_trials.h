@@ -23,6 +23,8 @@ class KnownTrials {
   [[nodiscard]] std::unique_ptr<PlanTrial> trial(const PlanOfGraph& made, const PlanEvaluator& evaluator);
   // How many steps their evaluators have been asked for.
   [[nodiscard]] std::int64_t simulated() const { return simulated_; }
+  // How many plans were lowered.
+  [[nodiscard]] std::int64_t known() const { return static_cast<std::int64_t>(known_.size()); }
 
  private:
   struct Known {

@@ -33,6 +33,7 @@ void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
   }
   // The front also takes plans that are slower than the best: they may use less memory or fewer devices.
   if (request_.goal.front) fitting_.push_back({found.plan, used_devices(found.plan)});
+  if (near_ != nullptr) near_->add(found.plan, found.graph);
   if (!verdict.better()) return;
   score_ = verdict.score;
   best_ = std::move(found);

@@ -9,13 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/planner/search/near_plans.h"
 #include "core/planner/search/plan_program.h"
 
 namespace meshwright {
 
 class PlanIncumbent {
  public:
-  explicit PlanIncumbent(const PlanRequest& request) : request_(request) {}
+  // `near`: told of every plan that fits; nullptr: nobody asks.
+  explicit PlanIncumbent(const PlanRequest& request, NearPlans* near = nullptr) : request_(request), near_(near) {}
 
   // The only place where a verdict has an effect: the best plan, the reason why there is none, the plans of the front.
   void apply(PlanProgram found, const Verdict& verdict);
@@ -58,6 +60,7 @@ class PlanIncumbent {
   void note_excess(const Plan& plan, const Verdict& verdict);
 
   const PlanRequest& request_;
+  NearPlans* near_;
   std::optional<PlanProgram> best_;
   std::optional<Seconds> score_;
   std::string reason_;

@@ -88,10 +88,10 @@ std::vector<std::int64_t> possible(std::vector<std::int64_t> counts, const PlanR
 
 class PlanSearch {
  public:
-  PlanSearch(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
+  PlanSearch(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator, NearPlans* near)
       : request_(request),
         context_(request, costs, evaluator),
-        incumbent_(request),
+        incumbent_(request, near),
         schedules_(schedules_of(request)) {}
 
   void search_microbatches(SearchPoint at);
@@ -491,8 +491,9 @@ PlanningResult PlanSearch::take_result() {
 
 }  // namespace
 
-PlanningResult search_plans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator) {
-  PlanSearch search(request, costs, evaluator);
+PlanningResult search_plans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                            NearPlans* near) {
+  PlanSearch search(request, costs, evaluator, near);
   SearchPoint first{.layers = std::nullopt, .layer_cut = request.search.layer_cut};
   if (const auto* given = std::get_if<int>(&request.search.layers)) first.layers = *given;
   search.search_microbatches(first);

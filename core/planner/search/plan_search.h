@@ -4,10 +4,12 @@
 #pragma once
 
 #include "core/planner/plan_request.h"
+#include "core/planner/search/near_plans.h"
 
 namespace meshwright {
 
-// The best plan of all points. Throws as make_plan does.
-[[nodiscard]] PlanningResult search_plans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator);
+// The best plan of all points. Throws as make_plan does. `near`: as PlanIncumbent's.
+[[nodiscard]] PlanningResult search_plans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                                          NearPlans* near = nullptr);
 
 }  // namespace meshwright

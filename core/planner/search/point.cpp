@@ -170,6 +170,14 @@ std::int64_t entries_of(const StageTable& table) {
 
 }  // namespace
 
+RulesOnMesh rules_for(const PlanRequest& request, const Graph& graph, const CostModel& costs,
+                      const PlanEvaluator& evaluator) {
+  const HidingOf hiding = evaluator.hides_communication() ? find_hiding(request, graph, costs) : HidingOf{};
+  return [&request, hiding, ahead = evaluator.gathers_ahead()](const LogicalMesh& mesh) {
+    return rules_on(request, mesh, hiding, ahead);
+  };
+}
+
 std::vector<int> ModelCut::layer_starts() const {
   std::vector<int> starts;
   int position = 0;
@@ -193,8 +201,6 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
                       const StageSpace& space, Bytes memory, const std::vector<int>& only_from,
                       std::optional<int> way) {
   const PlanRequest& request = context.request;
-  const HidingOf hiding =
-      context.evaluator.hides_communication() ? find_hiding(request, *cut.graph, context.costs) : HidingOf{};
   const auto run = [&] {
     PointSpans spans{memory, nullptr, nullptr, nullptr};
     StageCostOptions stage_costs{
@@ -214,23 +220,21 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
     const bool is_free = method == Method::Kind::Pipeshard || method == Method::Kind::Shard;
     const bool every_weight = is_free && !is_large(request, cut.training.batch);
     const bool may_split = request.any_schedule() || traits_of(request.first_schedule()).splits_backward;
-    const StageSearchOptions options{
-        .microbatches = cut.training.microbatches,
-        .schedule = request.first_schedule(),
-        .usable_memory = memory,
-        .rules = [&request, hiding, ahead = context.evaluator.gathers_ahead()](
-                     const LogicalMesh& mesh) { return rules_on(request, mesh, hiding, ahead); },
-        .variants = std::move(variants),
-        .one_stage = request.search.method.one_stage(),
-        .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
-        .only_from = only_from,
-        .every_step_weight = every_weight,
-        .late_weights = every_weight && may_split,
-        .hosts_apart = request.cluster.hosts() > 1,
-        .stage_costs = stage_costs,
-        .threads = request.threads,
-        .eliminations = context.eliminations,
-        .stop = request.stop};
+    const StageSearchOptions options{.microbatches = cut.training.microbatches,
+                                     .schedule = request.first_schedule(),
+                                     .usable_memory = memory,
+                                     .rules = rules_for(request, *cut.graph, context.costs, context.evaluator),
+                                     .variants = std::move(variants),
+                                     .one_stage = request.search.method.one_stage(),
+                                     .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
+                                     .only_from = only_from,
+                                     .every_step_weight = every_weight,
+                                     .late_weights = every_weight && may_split,
+                                     .hosts_apart = request.cluster.hosts() > 1,
+                                     .stage_costs = stage_costs,
+                                     .threads = request.threads,
+                                     .eliminations = context.eliminations,
+                                     .stop = request.stop};
     spans.search = std::make_unique<StageSearch>(*structure.own, request.cluster, context.costs, space.submeshes,
                                                  space.meshes, options);
     spans.ranking = std::make_unique<CandidateRanking>(*structure.own, *spans.search, request.cluster, context.costs,

@@ -3,6 +3,7 @@
 // to the costs of its stages; which pipeline is the best is left to PointSearch.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,6 +101,12 @@ struct GivenModel {
 // The stages that the method gives, each with the fastest sharding found. REQUIRES: the method gives stages
 // (StageSpace::fixed), or has one.
 [[nodiscard]] TablePipeline given_pipeline(const PlanRequest& request, const Point& point);
+
+// What the request lets ops and parameters do on a mesh, and what of it hides under the evaluator's conditions.
+using RulesOnMesh = std::function<IntraOpRules(const LogicalMesh&)>;
+// REQUIRES: the request outlives the function.
+[[nodiscard]] RulesOnMesh rules_for(const PlanRequest& request, const Graph& graph, const CostModel& costs,
+                                    const PlanEvaluator& evaluator);
 
 // Whether programs of so many micro-batches take long to lower: then few of them are. If so even with one sample in
 // each, fewer shardings and pipelines are offered as well.

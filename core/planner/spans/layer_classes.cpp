@@ -49,11 +49,12 @@ std::string class_text(const StepStructure& structure, int layer, const LogicalM
 }  // namespace
 
 LayerClasses LayerClasses::make(const StepStructure& structure, const LogicalMesh& mesh, const CostModel& costs,
-                                const IntraOpRules& rules, const std::vector<StepVariant>& ways) {
+                                const IntraOpRules& rules, const std::vector<StepVariant>& ways, bool once_per_value) {
   LayerClasses made(structure);
   std::map<std::string, int> known_classes;
   ReshardingCosts resharding(mesh, costs);
   LayerModel::Cache cache;  // equal ops of all layers are costed once
+  cache.once_per_value = once_per_value;
   IndexedVector<int, StepVariant> variants(ways);
   if (variants.empty()) variants.push_back({Recompute::None, &structure});
   for (const StepVariant& variant : variants)

@@ -10,9 +10,11 @@ int LayerSolver::add_price(double memory_price, std::optional<Bytes> max_working
   const bool is_least = step == StepWeight::Least || step == StepWeight::Late;
   // Without a price the number of microbatches in flight has no meaning; 1 keeps the weights of all schedules alike.
   const double in_flight = memory_price == 0.0 ? 1.0 : budget_.in_flight;
-  const double microbatches = step == StepWeight::Whole ? 1.0
-                              : is_least                ? budget_.microbatches / kLeast
-                                                        : budget_.microbatches;
+  const double microbatches = step == StepWeight::Whole     ? 1.0
+                              : step == StepWeight::Half    ? budget_.microbatches * 2.0
+                              : step == StepWeight::Quarter ? budget_.microbatches * 4.0
+                              : is_least                    ? budget_.microbatches / kLeast
+                                                            : budget_.microbatches;
   const double free_weights = step == StepWeight::Late ? 1.0 - kLeast : 0.0;
   prices_.push_back({{microbatches, memory_price, in_flight, free_weights}, max_working});
   shared_.push_back({});

@@ -59,15 +59,20 @@ struct MeshSpans::State {
         late_weights_(options.late_weights),
         budget_(make_budget(structure, options)),
         layers_(LayerClasses::make(structure, mesh_, costs, options.rules ? options.rules(mesh_) : IntraOpRules{},
-                                   options.variants)),
+                                   options.variants, options.once_per_value)),
         solver_(structure, mesh_, costs, options.hosts_apart, layers_, budget_, options.eliminations),
         levels_(layers_, budget_, ways_, solver_) {}
   State(const State&) = delete;
 
-  void solve(std::optional<double> max_in_flight, const std::vector<int>& only_from) {
-    if (!layers_.impossible() && !only_from.empty()) {
-      add_price(0.0);
-      costs_.push_back(cost_table(options_.front(), only_from));
+  void solve(const StageSearchOptions& options) {
+    if (!layers_.impossible() && !options.only_from.empty()) {
+      for (const StepWeight weight : options.only_weights) {
+        if (weight == StepWeight::Share)
+          add_price(0.0);
+        else
+          options_.push_back({solver_.add_price_of_way(0.0, 0, weight), std::nullopt, 0});
+        costs_.push_back(cost_table(options_.back(), options.only_from));
+      }
     } else if (!layers_.impossible()) {
       equal_.emplace(layers_);
       add_price(0.0);
@@ -75,7 +80,7 @@ struct MeshSpans::State {
       if (budget_.one_stage)
         fit_one_stage();
       else
-        solve_spans(max_in_flight);
+        solve_spans(options.max_in_flight);
     }
     // Plans are read off what is solved now; the rest takes much memory.
     solver_.close();
@@ -272,7 +277,7 @@ struct MeshSpans::State {
 MeshSpans::MeshSpans(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs,
                      const StageSearchOptions& options)
     : state_(std::make_unique<State>(structure, std::move(mesh), costs, options)) {
-  state_->solve(options.max_in_flight, options.only_from);
+  state_->solve(options);
 }
 MeshSpans::~MeshSpans() = default;
 MeshSpans::MeshSpans(MeshSpans&&) noexcept = default;

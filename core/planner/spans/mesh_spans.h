@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/planner/intra_op/layer_model.h"
+#include "core/planner/spans/span_budget.h"
 #include "core/planner/spans/stage_costs.h"
 #include "core/schedule/schedule.h"
 #include "core/solver/solve_between.h"
@@ -39,6 +40,10 @@ struct StageSearchOptions {
   // The first layers of the only spans that are wanted, each with its fastest sharding, whatever memory that needs;
   // empty: all spans. Nothing else may then be asked for, and no bound is known.
   std::vector<int> only_from = {};
+  // What has only_from: an option for each of these. REQUIRES: Share comes first, or `variants` is empty.
+  std::vector<StepWeight> only_weights = {StepWeight::Share};
+  // A tensor that several ops of a layer read in one spec is resharded once for all of them, as programs do it.
+  bool once_per_value = false;
   // Offer the best shardings of every span for each StepWeight: they differ in what is done once per step, which hides
   // where a stage ends before the others.
   bool every_step_weight = false;

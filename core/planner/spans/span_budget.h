@@ -9,8 +9,9 @@ namespace meshwright {
 // What is done once per step, as a cost of each micro-batch: its share; or next to nothing, where the device has time
 // for it before the step ends, so that it only decides between passes that take equally long; or all of it, where the
 // step ends with it and the passes of another stage take the time. Late: next to nothing, and neither do gradients of
-// parameters, where a schedule computes them while the device would wait.
-enum class StepWeight { Share, Least, Whole, Late };
+// parameters, where a schedule computes them while the device would wait. Half, Quarter: of the share, where a part of
+// it hides.
+enum class StepWeight { Share, Least, Whole, Late, Half, Quarter };
 
 struct SpanBudget {
   // All layers form one stage, whose bytes are counted exactly: also those of recomputed tensors have a price.

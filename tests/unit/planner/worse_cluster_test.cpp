@@ -54,6 +54,16 @@ TEST(WorseCluster, WithLaterMessagesShowsNoPlanOfRanksWithTwoLogicalMeshes) {
   expect_no_better_plan(request, later);
 }
 
+// A norm and a residual read the embedding: a program brings it to both at once, a layer model to each.
+TEST(WorseCluster, WithSlowerMemoryShowsNoPlanOfAnEmbeddingBroughtToTwoReaders) {
+  const PlanRequest request =
+      ask("llama:layers=1,hidden=64,heads=4,kv_heads=2,seq=16,vocab=1000,intermediate=64", "cpu:2", "pipeshard", 8, 1);
+  Cluster slower = request.cluster;
+  BytesPerSecond& memory = slower.only().device.memory_bandwidth;
+  memory = BytesPerSecond(0.25 * memory.si());
+  expect_no_better_plan(request, slower);
+}
+
 // What one stage of an MLP costs by its layer models is what its program takes, however its gradients are summed.
 TEST(StageCosts, AreThoseOfTheProgramUnderEveryZeroLevel) {
   for (const char* method : {"data", "zero1", "zero2", "zero3"}) {

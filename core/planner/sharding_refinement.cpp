@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/sharding_refinement.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/plan/boundaries.h"
+#include "core/planner/search/known_trials.h"
+#include "core/planner/search/plan_program.h"
+#include "core/planner/search/point.h"
+
+namespace meshwright {
+
+namespace {
+
+// So many whole programs are lowered for one answer, fewer where they are larger: half as many of twice the ops. Where
+// the search itself simulated few, also few: so many, and twice as many as it did.
+constexpr std::int64_t kMaxTrials = 400;
+constexpr std::int64_t kOpsOfTrial = 250;
+constexpr std::int64_t kFewTrials = 32;
+constexpr int kMaxRounds = 4;
+
+// Collectives take a share of their time.
+class PartlyHidden final : public CostModel {
+ public:
+  PartlyHidden(const CostModel& costs, double share) : costs_(costs), share_(share) {}
+  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override { return costs_.compute(work); }
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
+    TimeEstimate found = costs_.collective(kind, bytes, axis);
+    found.time = share_ * found.time;
+    return found;
+  }
+  [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+    return costs_.transfer(bytes, hosts_apart, concurrent);
+  }
+  [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override { return costs_.host_transfer(bytes); }
+  [[nodiscard]] Seconds run_overhead() const override { return costs_.run_overhead(); }
+
+ private:
+  const CostModel& costs_;
+  double share_;
+};
+
+// What a stage's ops and parameters are split as.
+struct Sharding {
+  std::map<std::string, OpSharding> ops;
+  std::map<std::string, ParameterSharding> parameters;
+  std::map<std::string, ShardingSpec> inputs;
+  std::map<std::string, FanOut> fan_outs;
+  bool operator==(const Sharding&) const = default;
+
+  explicit Sharding(const StagePlan& stage)
+      : ops(stage.ops), parameters(stage.parameters), inputs(stage.inputs), fan_outs(stage.fan_outs) {}
+  void write(StagePlan& stage) const {
+    stage.ops = ops;
+    stage.parameters = parameters;
+    stage.inputs = inputs;
+    stage.fan_outs = fan_outs;
+  }
+};
+
+// REQUIRES: as many stages.
+bool same_shardings(const Plan& a, const Plan& b) {
+  return std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), [](const StagePlan& x, const StagePlan& y) {
+    return x.ops == y.ops && x.parameters == y.parameters && x.inputs == y.inputs && x.fan_outs == y.fan_outs;
+  });
+}
+
+bool same_plans(const Plan& a, const Plan& b) {
+  const auto same_places = [](const StagePlan& x, const StagePlan& y) {
+    return x.devices == y.devices && x.logical_shape == y.logical_shape;
+  };
+  return a.graph_fingerprint == b.graph_fingerprint && a.schedule == b.schedule &&
+         a.training.microbatches == b.training.microbatches && a.stages.size() == b.stages.size() &&
+         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), same_places) && same_shardings(a, b);
+}
+
+// Stages of one device have nothing to shard.
+bool is_sharded(const StagePlan& stage) { return stage.submesh.devices() > 1; }
+
+// One plan. Alternatives are shardings of its stages on their own meshes.
+class Refinement {
+ public:
+  Refinement(const PlanRequest& request, PlanOfGraph made, const CostModel& costs, const PlanEvaluator& evaluator,
+             std::shared_ptr<elimination::KnownSteps> eliminations)
+      : request_(request),
+        costs_(costs),
+        evaluator_(evaluator),
+        eliminations_(std::move(eliminations)),
+        layers_(assign_layers(*made.graph, made.plan.layer_starts)),
+        structure_(*made.graph, layers_),
+        best_(std::move(made)) {
+    find_alternatives();
+  }
+  Refinement(const Refinement&) = delete;
+
+  [[nodiscard]] Seconds step() const { return best_.plan.predicted.step_time; }
+  [[nodiscard]] std::int64_t simulated() const { return trials_.simulated(); }
+  [[nodiscard]] RefinedPlan result() const;
+
+  // All stages under the same costs, then each by itself.
+  void improve_stages(std::int64_t& budget) {
+    const Plan before = best_.plan;
+    for (std::size_t of = 0; of < costs_tried_; ++of) {
+      Plan other = before;
+      for (std::size_t s = 0; s < alternatives_.size(); ++s)
+        if (of < number_of_[s].size()) set(other, s, alternatives_[s][number_of_[s][of]]);
+      try_plan(std::move(other), budget);
+    }
+    if (alternatives_.size() < 2) return;
+    const auto each = [&](std::size_t s, const Sharding& alternative) {
+      Plan other = best_.plan;
+      set(other, s, alternative);
+      return try_plan(std::move(other), budget);
+    };
+    improve(each);
+  }
+
+  // Of layers that are alike: all, or only how their ops or their parameters are split, or only a few ops that hang
+  // together.
+  void improve_layers(std::int64_t& budget) {
+    const auto each = [&](std::size_t s, const Sharding& alternative) {
+      std::map<std::string, std::vector<int>> alike;
+      const StagePlan& stage = best_.plan.stages[s];
+      for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer)
+        alike[structure_.layer_signature(layer)].push_back(layer);
+      bool better = false;
+      const auto try_ops = [&](const std::vector<int>& layers, const std::vector<int>& positions, Part part) {
+        Plan other = best_.plan;
+        for (const int layer : layers) set_ops(other, s, alternative, layer, positions, part);
+        better = try_plan(std::move(other), budget) || better;
+      };
+      for (const auto& [signature, layers] : alike) {
+        const std::vector<std::vector<int>> groups = groups_that_differ(s, alternative, layers.front());
+        std::vector<int> all;
+        for (const std::vector<int>& group : groups) all.insert(all.end(), group.begin(), group.end());
+        for (const Part part : {Part::All, Part::Ops, Part::Parameters}) try_ops(layers, all, part);
+        for (const std::vector<int>& group : groups) try_ops(layers, group, Part::All);
+      }
+      return better;
+    };
+    improve(each);
+  }
+
+ private:
+  enum class Part { All, Ops, Parameters };
+
+  void find_alternatives();
+  void solve(const std::vector<std::size_t>& alike, const RulesOnMesh& rules, double communication);
+
+  template <class Each>
+  void improve(const Each& each) {
+    bool better = true;
+    for (int round = 0; round < kMaxRounds && better; ++round) {
+      better = false;
+      for (std::size_t s = 0; s < alternatives_.size(); ++s)
+        for (const Sharding& alternative : alternatives_[s]) better = each(s, alternative) || better;
+    }
+  }
+
+  // In all copies of the stage.
+  void set(Plan& plan, std::size_t stage, const Sharding& sharding) const {
+    for (std::size_t s = stage; s < plan.stages.size(); s += alternatives_.size()) sharding.write(plan.stages[s]);
+  }
+  // Positions in a layer of the ops that the alternative splits in another way than the plan, with their parameters:
+  // those that hang together, as one reads another's result or what another reads.
+  [[nodiscard]] std::vector<std::vector<int>> groups_that_differ(std::size_t stage, const Sharding& alternative,
+                                                                 int layer) const;
+  void set_ops(Plan& plan, std::size_t stage, const Sharding& from, int layer, const std::vector<int>& positions,
+               Part part) const;
+  bool try_plan(Plan plan, std::int64_t& budget);
+  [[nodiscard]] bool fits(const Plan& plan, const std::vector<Bytes>& peaks, const std::vector<Bytes>& on_host) const;
+
+  const PlanRequest& request_;
+  const CostModel& costs_;
+  const PlanEvaluator& evaluator_;
+  std::shared_ptr<elimination::KnownSteps> eliminations_;
+  const Layers layers_;
+  const StepStructure structure_;
+  std::vector<std::vector<Sharding>> alternatives_;  // [stage of the first copy], all different
+  std::vector<std::vector<std::size_t>> number_of_;  // [the same][costs] which of them
+  std::size_t costs_tried_ = 0;
+  KnownTrials trials_;
+  PlanOfGraph best_;
+};
+
+// Stages on equal meshes are solved together.
+void Refinement::find_alternatives() {
+  const RulesOnMesh rules = rules_for(request_, *best_.graph, costs_, evaluator_);
+  const RulesOnMesh plain = [&rules](const LogicalMesh& mesh) {
+    IntraOpRules own = rules(mesh);
+    own.hiding = {};
+    return own;
+  };
+  const std::vector<StagePlan>& stages = best_.plan.stages;
+  alternatives_.resize(static_cast<std::size_t>(stages_per_copy(best_.plan)));
+  number_of_.resize(alternatives_.size());
+  std::vector<bool> known(alternatives_.size(), false);
+  for (std::size_t s = 0; s < alternatives_.size(); ++s) {
+    if (known[s] || !is_sharded(stages[s])) continue;
+    std::vector<std::size_t> alike;
+    for (std::size_t other = s; other < alternatives_.size(); ++other)
+      if (stages[other].submesh == stages[s].submesh && stages[other].logical_shape == stages[s].logical_shape &&
+          stages[other].contexts == stages[s].contexts) {
+        alike.push_back(other);
+        known[other] = true;
+      }
+    if (evaluator_.hides_communication()) solve(alike, rules, 1.0);
+    for (const double communication : {1.0, 0.5}) solve(alike, plain, communication);
+    if (evaluator_.hides_communication()) solve(alike, plain, 0.25);
+  }
+  for (const auto& of_stage : number_of_) costs_tried_ = std::max(costs_tried_, of_stage.size());
+}
+
+void Refinement::solve(const std::vector<std::size_t>& alike, const RulesOnMesh& rules, double communication) {
+  const StagePlan& first = best_.plan.stages[alike.front()];
+  const LogicalMesh mesh = mesh_of(first, best_.plan.cluster);
+  StageSearchOptions options{
+      .microbatches = best_.plan.training.microbatches,
+      .schedule = best_.plan.schedule,
+      .usable_memory = best_.plan.cluster.group(mesh.of.group).usable_memory(),
+      .rules = rules,
+      .only_weights = {StepWeight::Share, StepWeight::Least, StepWeight::Half, StepWeight::Quarter},
+      .once_per_value = true,
+      .hosts_apart = request_.cluster.hosts() > 1,
+      .eliminations = eliminations_};
+  if (options.microbatches > 1) options.only_weights.push_back(StepWeight::Whole);
+  if (traits_of(options.schedule).splits_backward) options.only_weights.push_back(StepWeight::Late);
+  for (const std::size_t s : alike) options.only_from.push_back(best_.plan.stages[s].first_layer);
+  const CostModel& costs = costs_.on(mesh.of.group);
+  const PartlyHidden partly(costs, communication);
+  const MeshSpans spans(structure_, mesh, partly, options);
+  // A plan of other methods than the request's may be of meshes that its rules have nothing for.
+  if (spans.impossible()) return;
+  for (const std::size_t s : alike)
+    for (int option = 0; option < spans.options(); ++option) {
+      const StagePlan& stage = best_.plan.stages[s];
+      const Sharding found(spans.plan(stage.first_layer, stage.last_layer, option));
+      const auto at = std::find(alternatives_[s].begin(), alternatives_[s].end(), found);
+      number_of_[s].push_back(static_cast<std::size_t>(at - alternatives_[s].begin()));
+      if (at == alternatives_[s].end()) alternatives_[s].push_back(found);
+    }
+}
+
+std::vector<std::vector<int>> Refinement::groups_that_differ(std::size_t stage, const Sharding& alternative,
+                                                             int layer) const {
+  const Graph& graph = *best_.graph;
+  const StagePlan& own = best_.plan.stages[stage];
+  const auto differ = [](const auto& one, const auto& other, const std::string& name) {
+    const auto a = one.find(name);
+    const auto b = other.find(name);
+    return (a == one.end()) != (b == other.end()) || (a != one.end() && a->second != b->second);
+  };
+  std::vector<std::vector<int>> groups;
+  std::map<TensorId, std::size_t> group_of;  // the tensors that ops of a group read or make
+  for (int position = 0; position < std::ssize(layers_.forward[layer]); ++position) {
+    const Op& op = graph.op(layers_.forward[layer][position]);
+    bool differs = differ(own.ops, alternative.ops, op.name);
+    std::vector<TensorId> tensors = op.outputs;
+    for (const TensorId output : op.outputs)
+      differs = differs || differ(own.fan_outs, alternative.fan_outs, graph.tensor(output).name);
+    for (const TensorId input : op.inputs) {
+      const Tensor& tensor = graph.tensor(input);
+      if (tensor.kind == TensorKind::Intermediate) tensors.push_back(input);
+      if (tensor.kind == TensorKind::Parameter)
+        differs = differs || differ(own.parameters, alternative.parameters, op.name + "/" + tensor.name);
+    }
+    if (!differs) continue;
+    const std::size_t group = groups.size();
+    groups.push_back({position});
+    for (const TensorId tensor : tensors) {
+      const auto [known, is_new] = group_of.try_emplace(tensor, group);
+      const std::size_t other = known->second;
+      if (is_new || other == group) continue;
+      // Joined: the earlier group's ops and tensors are now the new one's.
+      groups[group].insert(groups[group].end(), groups[other].begin(), groups[other].end());
+      groups[other].clear();
+      for (auto& [of, its] : group_of)
+        if (its == other) its = group;
+    }
+  }
+  std::erase_if(groups, [](const std::vector<int>& group) { return group.empty(); });
+  return groups;
+}
+
+void Refinement::set_ops(Plan& plan, std::size_t stage, const Sharding& from, int layer,
+                         const std::vector<int>& positions, Part part) const {
+  const Graph& graph = *best_.graph;
+  for (std::size_t s = stage; s < plan.stages.size(); s += alternatives_.size()) {
+    StagePlan& to = plan.stages[s];
+    if (part != Part::Parameters && layer == to.first_layer) to.inputs = from.inputs;
+    for (const int position : positions) {
+      const Op& op = graph.op(layers_.forward[layer][position]);
+      if (part != Part::Parameters) {
+        to.ops.at(op.name) = from.ops.at(op.name);
+        for (const TensorId output : op.outputs) {
+          const std::string& name = graph.tensor(output).name;
+          to.fan_outs.erase(name);
+          if (const auto found = from.fan_outs.find(name); found != from.fan_outs.end()) to.fan_outs.insert(*found);
+        }
+      }
+      for (const TensorId input : op.inputs) {
+        if (part == Part::Ops || graph.tensor(input).kind != TensorKind::Parameter) continue;
+        const std::string key = op.name + "/" + graph.tensor(input).name;
+        to.parameters.at(key) = from.parameters.at(key);
+      }
+    }
+  }
+}
+
+// Whether it is better than any before. What is lowered is taken off the budget, and nothing is lowered without.
+bool Refinement::try_plan(Plan plan, std::int64_t& budget) {
+  if (budget <= 0 || same_shardings(plan, best_.plan) || (request_.stop && request_.stop())) return false;
+  if (const auto* form = std::get_if<CrossMesh>(&request_.search.cross_mesh)) set_cross_mesh(plan, *best_.graph, *form);
+  const std::vector<std::string> wrong = check_plan(plan, *best_.graph, plan.graph_fingerprint);
+  MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
+  const std::int64_t known = trials_.known();
+  const auto trial = trials_.trial({plan, best_.graph}, evaluator_);
+  budget -= trials_.known() - known;
+  const auto memory = evaluator_.software_memory(plan, *best_.graph);
+  if (memory ? memory->needs > memory->usable : !fits(plan, trial->peaks, trial->on_host)) return false;
+  const StepOutcome outcome = trial->step();
+  if (outcome.step >= step() || (!memory && !fits(plan, outcome.peaks, {}))) return false;
+  best_.plan = std::move(plan);
+  best_.plan.predicted.step_time = outcome.step;
+  return true;
+}
+
+// A plan that was made to fit more closely stays within what it needs.
+bool Refinement::fits(const Plan& plan, const std::vector<Bytes>& peaks, const std::vector<Bytes>& on_host) const {
+  const auto hosts = [&](std::size_t s) -> const HostGroup& {
+    return plan.cluster.group(plan.stages[s].submesh.group);
+  };
+  for (std::size_t s = 0; s < peaks.size(); ++s)
+    if (peaks[s] > std::max(plan.stages[s].peak_memory, hosts(s).usable_memory())) return false;
+  for (std::size_t s = 0; s < on_host.size(); ++s)
+    if (on_host[s] > hosts(s).device.host_memory) return false;
+  return true;
+}
+
+// Its step and memory as the search finds them of every plan.
+RefinedPlan Refinement::result() const {
+  Plan plan = best_.plan;
+  for (StagePlan& stage : plan.stages) stage.peak_memory = Bytes(0.0);
+  plan.predicted.peak_memory = Bytes(0.0);
+  PlanProgram found = on_trial(std::move(plan), best_.graph, evaluator_);
+  const StepOutcome outcome = found.trial->step();
+  take_peaks(found.plan, outcome.peaks);
+  found.plan.predicted.step_time = outcome.step;
+  return {std::move(found.plan), best_.graph};
+}
+
+}  // namespace
+
+std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const std::vector<PlanOfGraph>& made,
+                                            std::int64_t simulated_before, const CostModel& costs,
+                                            const PlanEvaluator& evaluator) {
+  if (is_large(request, request.training.batch)) return std::nullopt;
+  const auto eliminations = std::make_shared<elimination::KnownSteps>();
+  std::unique_ptr<Refinement> best;
+  std::int64_t simulated = 0;
+  std::int64_t budget = 0;
+  std::size_t best_of = 0;
+  for (std::size_t of = 0; of < made.size(); ++of) {
+    const PlanOfGraph& plan = made[of];
+    if (of > 0 && same_plans(plan.plan, made.front().plan)) continue;
+    if (std::none_of(plan.plan.stages.begin(), plan.plan.stages.end(), is_sharded)) continue;
+    if (!best)
+      budget =
+          std::min(kMaxTrials / (1 + std::ssize(plan.graph->ops()) / kOpsOfTrial), kFewTrials + 2 * simulated_before);
+    auto own = std::make_unique<Refinement>(request, plan, costs, evaluator, eliminations);
+    own->improve_stages(budget);
+    simulated += own->simulated();
+    if (best && own->step() >= best->step()) continue;
+    best = std::move(own);
+    best_of = of;
+  }
+  if (!best) return std::nullopt;
+  simulated -= best->simulated();
+  best->improve_layers(budget);
+  if (best->step() >= made.front().plan.predicted.step_time) return std::nullopt;
+  RefinedPlan found = best->result();
+  found.of = best_of;
+  found.simulations = simulated + best->simulated();
+  return found;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Other shardings of the stages of finished plans, by simulations of whole plans.
+//
+// The stage table counts what a sharding takes by itself, one piece after the other: a tensor that two ops read is
+// resharded twice, what is done once per step has one weight, and what hides behind computation is an estimate.
+// Programs differ in each of these. So the stages are sharded anew under costs that differ in them, and what makes a
+// whole program faster stays.
+#pragma once
+
+#include <vector>
+
+#include "core/planner/plan_request.h"
+
+namespace meshwright {
+
+struct RefinedPlan {
+  Plan plan;  // with what is predicted of its step and memory, but for the lower bound
+  std::shared_ptr<const Graph> graph;
+  std::size_t of = 0;  // the plan that it was made of
+  std::int64_t simulations = 0;
+};
+
+// The fastest that is made of one of these plans: first other shardings of all stages and of one stage, of each plan,
+// then of the best of all parts of it. The number of simulations is limited, also by how many the search made before.
+// nullopt: nothing that fits is faster than the first plan, or programs of the request may be large (is_large of
+// point.h). REQUIRES: check_plan finds nothing; the plans are of the request, fit, and know their steps.
+[[nodiscard]] std::optional<RefinedPlan> refine_shardings(const PlanRequest& request,
+                                                          const std::vector<PlanOfGraph>& made,
+                                                          std::int64_t simulated_before, const CostModel& costs,
+                                                          const PlanEvaluator& evaluator);
+
+}  // namespace meshwright

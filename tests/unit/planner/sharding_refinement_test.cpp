@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Costs under which stages of finished plans are sharded anew, and what that is for: the plan is no slower than others.
+#include "core/planner/sharding_refinement.h"
+
+#include <gtest/gtest.h>
+
+#include "core/planner/search/near_plans.h"
+#include "core/planner/spans/mesh_spans.h"
+#include "simulator/what_if/evaluator.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::sharding_refinement_test {
+namespace {
+
+constexpr double kSame = 1.0 + 1e-9;
+
+// One layer of all ops on two devices.
+struct OneLayer {
+  Cluster cluster = find_cluster("cpu:2");
+  std::unique_ptr<CostModel> costs = make_analytic_cost_model(cluster);
+  TrainingOptions training = {.batch = 8};
+  std::shared_ptr<const Graph> graph = std::make_shared<const Graph>(build_training_graph(
+      find_model("llama:layers=1,hidden=64,heads=4,kv_heads=2,seq=16,vocab=1000,intermediate=64"), training));
+  Layers layers = assign_layers(*graph, {0});
+  StepStructure structure{*graph, layers};
+  LogicalMesh mesh = make_logical_mesh(cluster, {1, 2}, {1, 2});
+
+  // With these tensors forced to be kept as they are here.
+  [[nodiscard]] MeshSpans spans(const ForcedSpecs& forced, bool once_per_value) const {
+    StageSearchOptions options{
+        .usable_memory = cluster.usable_memory(), .only_from = {0}, .once_per_value = once_per_value};
+    options.rules = [&forced](const LogicalMesh&) {
+      IntraOpRules rules;
+      rules.forced = forced;
+      return rules;
+    };
+    return {structure, mesh, *costs, options};
+  }
+};
+
+const ShardingSpec kWhole{{0, 0, 0}, 0}, kAlongLast{{0, 0, 2}, 0};
+const ForcedSpecs kSplitEmbedding = {{"embed", kAlongLast}, {"blk0.ln1", kWhole}, {"blk0.attn.residual", kWhole}};
+
+// The embedding is split along its last axis, and both who read it, a norm and a residual, want it whole. A model that
+// counts each reader pays for two all-gathers, the program for one.
+TEST(OncePerValue, ATensorThatTwoOpsReadIsGatheredOnce) {
+  const OneLayer of;
+  const StepCost each = of.spans(kSplitEmbedding, false).cost(0, 0, 0);
+  const StepCost once = of.spans(kSplitEmbedding, true).cost(0, 0, 0);
+  Bytes embedding(0.0);
+  for (const Tensor& tensor : of.graph->tensors())
+    if (tensor.name == "embed") embedding = tensor.bytes();
+  const Seconds gather = of.costs->collective(CollectiveKind::AllGather, embedding, of.mesh.axes[1]).time;
+  ASSERT_GT(gather, Seconds(0.0));
+  EXPECT_NEAR((each.forward - once.forward).si(), gather.si(), 1e-9 * gather.si());
+  EXPECT_NEAR(each.backward.si(), once.backward.si(), 1e-9 * once.backward.si());
+}
+
+// So does the program of that sharding.
+TEST(OncePerValue, AProgramGathersATensorThatTwoOpsReadOnce) {
+  const OneLayer of;
+  const MeshSpans spans = of.spans(kSplitEmbedding, true);
+  Plan plan;
+  plan.model = find_model("llama:layers=1,hidden=64,heads=4,kv_heads=2,seq=16,vocab=1000,intermediate=64");
+  plan.training = of.training;
+  plan.cluster = of.cluster;
+  plan.method = "pipeshard";
+  plan.layer_starts = {0};
+  plan.stages = {spans.plan(0, 0, 0)};
+  plan.stages.front().devices = {0, 1};
+  plan.graph_fingerprint = fingerprint_of(*of.graph);
+  const LoadedPlan loaded = load_plan({plan, of.graph}, *of.costs);
+  const StageExecutable& forward =
+      loaded.program.executables[static_cast<std::size_t>(*loaded.program.stages.front().forward)];
+  int gathers = 0;
+  for (const LocalOp& op : forward.ops) {
+    const TensorId moved = forward.slots[static_cast<std::size_t>(op.outputs.front())].local.tensor;
+    if (op.is_collective() && of.graph->tensor(moved).name == "embed") ++gathers;
+  }
+  EXPECT_EQ(gathers, 1);
+}
+
+// Under overlap, what hides is an estimate: slower links showed plans that gather less, and are faster on any links.
+TEST(WorseCluster, WithSlowerLinksShowsNoPlanUnderOverlapThatWasMissed) {
+  StepRequest overlap;
+  overlap.overlap = CutOptions{};
+  const PlanRequest request = ask("bert:layers=5,hidden=64,heads=4,seq=16,vocab=1000", "cpu:2", "pipeshard", 4, 1);
+  const auto planned_on = [&](const Cluster& cluster) {
+    PlanRequest own = request;
+    own.cluster = cluster;
+    const auto costs = make_analytic_cost_model(cluster);
+    SimulatedEvaluator evaluator(*costs, nullptr, overlap);
+    return make_plan(own, *costs, evaluator);
+  };
+  Cluster slower = request.cluster;
+  LinkCost& links = slower.only().within_host;
+  links.beta = SecondsPerByte(4.0 * links.beta.si());
+  const PlanningResult own = planned_on(request.cluster), other = planned_on(slower);
+  ASSERT_TRUE(own.plan && other.plan);
+  Plan moved = *other.plan;
+  moved.cluster = request.cluster;
+  const auto costs = make_analytic_cost_model(request.cluster);
+  const SimulatedEvaluator evaluator(*costs, nullptr, overlap);
+  const Seconds step = evaluator.outcome({moved, std::make_shared<const Graph>(other.graph)}).step;
+  EXPECT_LE(own.plan->predicted.step_time.si(), kSame * step.si());
+}
+
+// Of a plan and one that is sharded in another way, the faster; then one of two stages, and none that takes much
+// longer.
+TEST(NearPlans, AreTheFastestOfThoseThatDifferInShardingAlone) {
+  const auto plan = [](int stages, const char* weight, double step) {
+    Plan made;
+    made.layer_starts = {0, 10};
+    for (int s = 0; s < stages; ++s) {
+      StagePlan stage{s, stages == 1 ? 1 : s, {1, 2}, {1, 2}, {0, 1}, {}, {}, {}};
+      stage.parameters[weight] = {};
+      made.stages.push_back(stage);
+    }
+    made.predicted.step_time = Seconds(step);
+    return made;
+  };
+  NearPlans near;
+  for (const Plan& of : {plan(1, "a", 1.00), plan(1, "b", 0.90), plan(1, "c", 0.95), plan(2, "a", 0.91)})
+    near.add(of, nullptr);
+  const auto steps = [&](std::size_t most, double factor) {
+    std::vector<double> found;
+    for (const PlanOfGraph& made : near.fastest(most, factor)) found.push_back(made.plan.predicted.step_time.si());
+    return found;
+  };
+  EXPECT_EQ(steps(6, 1.02), (std::vector<double>{0.90, 0.91}));
+  EXPECT_EQ(steps(6, 1.001), (std::vector<double>{0.90}));
+  EXPECT_EQ(steps(1, 1.02), (std::vector<double>{0.90}));
+}
+
+// A program that is simulated is lowered: large ones are left as they are.
+TEST(Refinement, LeavesPlansOfManyMicroBatchesAlone) {
+  const PlanRequest request = ask("mlp:layers=3,hidden=256", "cpu:4", "pipeshard", 1024, 1024);
+  const auto costs = make_analytic_cost_model(request.cluster);
+  SimulatedEvaluator evaluator(*costs);
+  const PlanningResult found = make_plan(request, *costs, evaluator);
+  ASSERT_TRUE(found.plan);
+  const PlanOfGraph made{*found.plan, std::make_shared<const Graph>(found.graph)};
+  EXPECT_FALSE(refine_shardings(request, {made}, 1, *costs, evaluator).has_value());
+}
+
+}  // namespace
+}  // namespace meshwright::sharding_refinement_test
