@@ -23,8 +23,10 @@ class Requests : Draw {
     const std::string model = any<std::string>({"mlp:layers=4,hidden=64", "mlp:layers=3,hidden=96",
                                                 "gpt:layers=2,hidden=32,heads=4,seq=16,vocab=64",
                                                 "gpt:layers=3,hidden=64,heads=4,seq=32,vocab=32"});
-    PlanRequest request =
-        ask(model, any<std::string>({"cpu:2", "cpu:4", "cpu:8"}), "pipeshard", any<std::int64_t>({16, 24, 32, 64}));
+    // One after the other: the order in which arguments are made is the compiler's.
+    const std::int64_t batch = any<std::int64_t>({16, 24, 32, 64});
+    const std::string cluster = any<std::string>({"cpu:2", "cpu:4", "cpu:8"});
+    PlanRequest request = ask(model, cluster, "pipeshard", batch);
     request.search.microbatches = any<std::int64_t>({2, 4, 8});
     request.search.layers = any<int>({2, 3, 4, 6});
     HostGroup& hosts = request.cluster.only();
