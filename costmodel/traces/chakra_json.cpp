@@ -152,10 +152,11 @@ bool is_chakra_json(std::string_view text) {
 
 std::string chakra_from_json(std::string_view text, const std::string& place) {
   const std::string_view head = text.substr(0, 4096);
-  require(!is_of_feeder(head),
-          "{}: a graph for Chakra's feeder names no operands, so that its times belong to no op; give the trace that it "
-          "was made from (.et).",
-          place);
+  require(
+      !is_of_feeder(head),
+      "{}: a graph for Chakra's feeder names no operands, so that its times belong to no op; give the trace that it "
+      "was made from (.et).",
+      place);
   require(!is_of_host(head),
           "{}: PyTorch's execution trace of the host has no times of kernels; link it with the profiler's trace "
           "(chakra_trace_link), convert it (chakra_converter), and give the .et file.",

@@ -308,10 +308,9 @@ class ChakraReader {
     if (group->second.ranks == 1) return rows_.leave_out("collectives of one rank", nanoseconds);
     if (nanoseconds == 0) return rows_.leave_out("nodes of less than a microsecond", 0);
     const auto bytes = static_cast<std::int64_t>(node.comm_size);
-    rows_.add(
-        TracedCollective{*kind, static_cast<int>(group->second.ranks), static_cast<int>(group->second.hosts),
-                         *kind == CollectiveKind::AllGather ? bytes * group->second.ranks : bytes, type_of(node)},
-        nanoseconds);
+    rows_.add(TracedCollective{*kind, static_cast<int>(group->second.ranks), static_cast<int>(group->second.hosts),
+                               *kind == CollectiveKind::AllGather ? bytes * group->second.ranks : bytes, type_of(node)},
+              nanoseconds);
   }
 
   struct Group {
@@ -334,8 +333,8 @@ class ChakraReader {
 
 }  // namespace
 
-// The first message's first field is the version (key 0x0a) or an attribute (0x12); it may have none, before a node that
-// begins with its number or its name (0x08, 0x12).
+// The first message's first field is the version (key 0x0a) or an attribute (0x12); it may have none, before a node
+// that begins with its number or its name (0x08, 0x12).
 bool is_chakra_trace(std::string_view bytes) {
   const bool empty = bytes.starts_with('\0');
   if (empty) bytes.remove_prefix(1);

@@ -31,8 +31,8 @@ void read_by_target(ReadingJob& job) {
   const std::string& target = job.text.target;
   using Reader = void (*)(ReadingJob&);
   static constexpr std::pair<const char*, Reader> kPrograms[] = {
-      {"GPT-NeoX", read_neox},       {"nanotron", read_nanotron},           {"OLMo", read_olmo},
-      {"OLMo-core", read_olmo_core}, {"LLaMA-Factory", read_llama_factory}, {"axolotl", read_axolotl},
+      {"GPT-NeoX", read_neox},        {"nanotron", read_nanotron},           {"OLMo", read_olmo},
+      {"OLMo-core", read_olmo_core},  {"LLaMA-Factory", read_llama_factory}, {"axolotl", read_axolotl},
       {"PyTorch", read_torch_program}};
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);

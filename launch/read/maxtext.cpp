@@ -143,9 +143,9 @@ class MaxtextReader {
   }
 
   void read_degrees() {
-    for (const char* name : {"data", "fsdp", "fsdp_transpose", "tensor", "tensor_transpose", "tensor_sequence",
-                             "context", "sequence", "context_usp_ulysses", "pipeline", "expert", "autoregressive",
-                             "context_autoregressive", "diloco"})
+    for (const char* name :
+         {"data", "fsdp", "fsdp_transpose", "tensor", "tensor_transpose", "tensor_sequence", "context", "sequence",
+          "context_usp_ulysses", "pipeline", "expert", "autoregressive", "context_autoregressive", "diloco"})
       take_axis(name);
     const std::int64_t hosts = job_.devices.hosts, per_host = job_.devices.devices_per_host;
     if (left_ici_.empty() ? ici_ != per_host : per_host % ici_ != 0)

@@ -65,8 +65,8 @@ WeightAxes weight_axes(ReadingJob& job) {
   // Rules of base.yml with a name that the file has are gone, all with it.
   bool found = false;
   for (const ConfigValue& rule : given->value.items) {
-    require(rule.is_list() && rule.items.size() == 2 && rule.items[0].is_scalar(),
-            "{}: {} is no rule [name, [axes]].", where, to_text(rule));
+    require(rule.is_list() && rule.items.size() == 2 && rule.items[0].is_scalar(), "{}: {} is no rule [name, [axes]].",
+            where, to_text(rule));
     const std::string& name = rule.items[0].text;
     const Names own = axes_of(rule.items[1], where);
     axes.others_change = axes.others_change || !is_of_weights(name);

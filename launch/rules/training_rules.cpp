@@ -97,11 +97,10 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
       setup.matmul_dtype.empty() || framework == "megatron" || framework == "torchtitan" || framework == "maxtext",
       fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
                   setup.matmul_dtype));
-  rules.expect_told(
-      !setup.shard || framework == "torchtitan" || framework == "fsdp" || (framework == "megatron" && d.zero == 1) ||
-          (framework == "maxtext" && d.zero == 3),
-      fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
-                  setup.shard.value_or(0)));
+  rules.expect_told(!setup.shard || framework == "torchtitan" || framework == "fsdp" ||
+                        (framework == "megatron" && d.zero == 1) || (framework == "maxtext" && d.zero == 3),
+                    fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
+                                setup.shard.value_or(0)));
 }
 
 void own_sharding_rules(const LaunchSetup& setup, RuleList& rules) {

@@ -68,12 +68,9 @@ std::string mesh_keys(const LaunchSetup& setup) {
   const Degrees& d = setup.degrees;
   const int replicas = d.dp / d.ep;
   const int fsdp = d.zero == 3 ? setup.shard.value_or(replicas) : 1;
-  const std::vector<std::pair<const char*, int>> axes = {{"tensor", d.tp},
-                                                         {"context", d.cp},
-                                                         {"expert", d.ep},
-                                                         {"fsdp", fsdp},
-                                                         {"data", replicas / fsdp},
-                                                         {"pipeline", d.pp}};
+  const std::vector<std::pair<const char*, int>> axes = {{"tensor", d.tp},          {"context", d.cp},
+                                                         {"expert", d.ep},          {"fsdp", fsdp},
+                                                         {"data", replicas / fsdp}, {"pipeline", d.pp}};
   int left = setup.devices_per_host;
   std::string within, between;
   for (const auto& [name, size] : axes) {
@@ -125,7 +122,8 @@ WrittenJob write_maxtext(const LaunchJob& job) {
   std::string text = commented(heading(job)) + "base_config: \"base.yml\"\n";
   text += fmt::format("run_name: \"{}\"\n", job_name(job.setup));
   text += "\n# --- the site: change this ---\nbase_output_directory: \"/tmp/maxtext\"\n";
-  text += "\n# The model.\n" + model_keys(decoder, job.setup.degrees.ep) + "\n# How the job is split.\n" + mesh_keys(job.setup);
+  text += "\n# The model.\n" + model_keys(decoder, job.setup.degrees.ep) + "\n# How the job is split.\n" +
+          mesh_keys(job.setup);
   text += "\n# The batch.\n" + batch_keys(job.setup) + "\n# The run.\n" + run_keys(job.setup);
   WrittenJob made;
   made.files = {{"plan.yml", text, false, "MaxText's settings, over those of its base.yml"}};

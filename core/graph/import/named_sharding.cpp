@@ -150,7 +150,7 @@ class Tiling {
   std::vector<std::vector<NamedSharding::SubAxis>> dims_ = {};
   std::int64_t devices_ = 1;
   std::vector<std::set<std::int64_t>> cuts_ = {};  // [axis]
-  std::vector<AxisPiece> factors_ = {};               // in the order of the mesh
+  std::vector<AxisPiece> factors_ = {};            // in the order of the mesh
   std::vector<std::size_t> order_ = {};            // factors in the order of the tiles
   std::vector<std::string> tiles_ = {};
   Tiles made_ = {};

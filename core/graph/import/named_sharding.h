@@ -17,9 +17,9 @@ struct NamedSharding {
     std::int64_t begin = 1, size = 0;  // size 0: to the end
   };
   std::vector<std::pair<std::string, std::int64_t>> mesh = {};
-  std::vector<std::int64_t> devices = {};          // in the order of the mesh; empty: 0, 1, 2, ...
-  std::vector<std::vector<SubAxis>> dims = {};     // [dimension] its axes, outermost first
-  std::string special = {};                        // "maximal", "manual", "unreduced" instead of the dimensions
+  std::vector<std::int64_t> devices = {};            // in the order of the mesh; empty: 0, 1, 2, ...
+  std::vector<std::vector<SubAxis>> dims = {};       // [dimension] its axes, outermost first
+  std::string special = {};                          // "maximal", "manual", "unreduced" instead of the dimensions
   static constexpr std::int64_t kMaxAxis = 1 << 24;  // devices of an axis, and of all
   static constexpr std::size_t kMaxAxes = 16;
 };

@@ -31,7 +31,7 @@ std::optional<Bytes> peak_without_limit(const PlanRequest& request, const CostMo
 
 TEST(WholePlan, IsTheBestOfAllPipelines) {
   RandomRequests random(20251121);
-  int requests = 0, none = 0, unlike = 0, limited = 0, slower = 0;
+  int requests = 0, none = 0, unlike = 0, limited = 0, slower = 0, faster = 0;
   double worst = 1.0;
   while (requests < kRequests) {
     PlanRequest request = random.next();
@@ -63,16 +63,19 @@ TEST(WholePlan, IsTheBestOfAllPipelines) {
     none += any ? 0 : 1;
     if (!any) continue;
     const double ratio = found.plan->predicted.step_time / first->step;
-    // A single stage is fitted into the memory once more, with shardings that are none of the table's.
-    if (found.plan->stages.size() > 1) {
-      EXPECT_GE(ratio * kSame, 1.0) << "a plan that is none of the table's";
-    }
+    // A single stage is fitted into the memory once more, and any plan refined, with shardings that are none of the
+    // table's.
+    faster += ratio * kSame < 1.0 ? 1 : 0;
     slower += ratio > kSame ? 1 : 0;
     worst = std::max(worst, ratio);
   }
   std::printf(
-      "%d without a plan, %d limited by memory, %d on unlike hosts; %d slower than the best, by up to %.2f %%\n", none,
-      limited, unlike, slower, 100 * (worst - 1));
+      "%d without a plan, %d limited by memory, %d on unlike hosts; %d faster than the table's best, %d slower, by up "
+      "to "
+      "%.2f %%\n",
+      none, limited, unlike, faster, slower, 100 * (worst - 1));
+  // Most plans are the table's own best.
+  EXPECT_LT(faster, (kRequests - none) / 2);
   EXPECT_LE(slower, 2);
   EXPECT_LE(worst, 1.01);
   // What was drawn is of every kind.

@@ -430,12 +430,12 @@ TEST(ChakraTrace, ReadsIntegersOfAllTypes) {
   const std::string bytes =
       message(block(1, "0.0.4")) +
       node(1, "## process_group:init ##", 1, 0,
-           flag("is_cpu_op", true) + io(R"(['[{"pg_name": "7", "pg_desc": "tp\'s", "ranks": [0, 8], "group_size": 2}]'])",
-                                        "[[]]", "['String']")) +
+           flag("is_cpu_op", true) +
+               io(R"(['[{"pg_name": "7", "pg_desc": "tp\'s", "ranks": [0, 8], "group_size": 2}]'])", "[[]]",
+                  "['String']")) +
       node(2, "ncclDevKernel_ReduceScatter", 7, 30,
            flag("is_cpu_op", false) + zigzag("comm_type", 7) + block(10, block(1, "comm_size") + fixed) +
-               block(10, block(1, "pg_name") + block(29, "7")) +
-               io("[[1]]", "[[1024]]", "['Tensor(c10::BFloat16)']"));
+               block(10, block(1, "pg_name") + block(29, "7")) + io("[[1]]", "[[1024]]", "['Tensor(c10::BFloat16)']"));
   const TraceImport trace = read_chakra_trace(bytes, "t.et", 8);
   ASSERT_EQ(trace.collectives.size(), 1u);
   EXPECT_EQ(trace.collectives[0].kind, CollectiveKind::ReduceScatter);

@@ -239,7 +239,8 @@ TEST(HloModel, ElementsOfATupleHaveShardingsOfTheirOwn) {
   const auto kept = [](const std::string& sharding) {
     return shardings_of(read_hlo_model(R"(HloModule m
 ENTRY main {
-  t = (f32[16,32], f32[32,64]) parameter(0), sharding=)" + sharding + R"(
+  t = (f32[16,32], f32[32,64]) parameter(0), sharding=)" +
+                                       sharding + R"(
   x = f32[8,16] parameter(1)
   w = f32[16,32] get-tuple-element(t), index=0
   v = f32[32,64] get-tuple-element(t), index=1
@@ -256,7 +257,8 @@ ENTRY main {
             (std::map<std::string, std::vector<std::vector<int>>>{{"t.0", {{0}, {1}}}, {"t.1", {{1}, {}}}}));
   EXPECT_TRUE(kept("{replicated}").mesh.empty());
   for (const char* damaged : {"{{devices=[2,4]<=[8]}}", "{{devices=[2,4]<=[8]}, {replicated}, {replicated}}"})
-    EXPECT_NE(refusal([&] { (void)kept(damaged); }).find("it is that of a tuple of other elements"), std::string::npos) << damaged;
+    EXPECT_NE(refusal([&] { (void)kept(damaged); }).find("it is that of a tuple of other elements"), std::string::npos)
+        << damaged;
 }
 
 }  // namespace

@@ -113,25 +113,27 @@ TEST(KeptShardings, AreOnTheMeshOfTheFile) {
 // As jax up to 0.4.13 lists devices of a transposed mesh, and as HLO is printed with metadata and by names.
 TEST(KeptShardings, AreTheSameInEveryFormOfTheirText) {
   const auto kept = [](const std::string& text) {
-    return kept_of("mhlo.sharding = \"" + text + "\"", R"(mhlo.sharding = "{devices=[2,1,4]<=[8] last_tile_dim_replicate}")");
+    return kept_of("mhlo.sharding = \"" + text + "\"",
+                   R"(mhlo.sharding = "{devices=[2,1,4]<=[8] last_tile_dim_replicate}")");
   };
   // A mesh of 2 x 4: 'w' along its second axis, 'v' along its first.
   const primitive::KeptShardings wanted = kept("{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}");
   EXPECT_EQ(wanted.mesh, (std::vector<std::int64_t>{2, 4}));
   EXPECT_EQ(wanted.tensors, (MeshAxes{{"w", {{}, {1}}}, {"v", {{0}, {}}}}));
-  for (const char* text : {"{devices=[1,4,2]0,4,1,5,2,6,3,7 last_tile_dim_replicate}",
-                           "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate metadata={op_name='a T(0,1)'}}",
-                           "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dims={replicated}}",
-                           "{mesh['x'=2,'y'=4], [{}, {'y'}]}", "{mesh[x=2,y=4], [{}, {y, ?}], replicated={x}}",
-                           "{mesh['y'=4,'x'=2], device_ids=([2,4]T(1,0)), [{}, {'y'}]}",
-                           "{mesh['y'=4,'x'=2], device_ids=(0,4,1,5,2,6,3,7), [{}, {'y'}]}"}) {
+  for (const char* text :
+       {"{devices=[1,4,2]0,4,1,5,2,6,3,7 last_tile_dim_replicate}",
+        "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate metadata={op_name='a T(0,1)'}}",
+        "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dims={replicated}}", "{mesh['x'=2,'y'=4], [{}, {'y'}]}",
+        "{mesh[x=2,y=4], [{}, {y, ?}], replicated={x}}", "{mesh['y'=4,'x'=2], device_ids=([2,4]T(1,0)), [{}, {'y'}]}",
+        "{mesh['y'=4,'x'=2], device_ids=(0,4,1,5,2,6,3,7), [{}, {'y'}]}"}) {
     EXPECT_EQ(kept(text).mesh, wanted.mesh) << text;
     EXPECT_EQ(kept(text).tensors, wanted.tensors) << text;
   }
   EXPECT_EQ(kept("{mesh['x'=2,'y'=4], replicated}").tensors, kept("{replicated metadata={op_name='b'}}").tensors);
-  for (const char* text : {"{mesh['x'=2,'y'=4], manual}", "{mesh['x'=2,'y'=4], [{'y'}, {}], manual={'x'}}",
-                           "{mesh['x'=2], [{'y'}, {}]}", "{mesh['x'=2,'y'=4], [{'y'}]}", "{mesh['x'=2", "{mesh[], [",
-                           "{maximal_mesh[device_id=1]}", "{mesh['x'=2], device_ids=([2,", "{mesh['x'=-2], [{'x'}, {}]}"})
+  for (const char* text :
+       {"{mesh['x'=2,'y'=4], manual}", "{mesh['x'=2,'y'=4], [{'y'}, {}], manual={'x'}}", "{mesh['x'=2], [{'y'}, {}]}",
+        "{mesh['x'=2,'y'=4], [{'y'}]}", "{mesh['x'=2", "{mesh[], [", "{maximal_mesh[device_id=1]}",
+        "{mesh['x'=2], device_ids=([2,", "{mesh['x'=-2], [{'x'}, {}]}"})
     EXPECT_NE(refusal([&] { (void)kept(text); }).find("which cannot be kept"), std::string::npos) << text;
 }
 

@@ -411,10 +411,10 @@ TEST(MlirText, ShardingsOfShardyKeepTheOrderOfDevicesAndWhatIsSpecial) {
 // Axes named behind the dimensions: copies change nothing, partial sums are no layout.
 TEST(MlirText, ShardingsOfShardyNameFurtherAxes) {
   const auto sharding = [](const char* further) {
-    const xla::Program program = program_of_text(
-        fmt::format("module {{\n sdy.mesh @m = <[\"x\"=2, \"y\"=2]>\n func.func @main(%a: tensor<64xf32> {{sdy.sharding = "
-                    "#sdy.sharding<@m, [{{\"x\"}}], {}={{\"y\"}}>}}) {{\n return\n }}\n}}",
-                    further));
+    const xla::Program program = program_of_text(fmt::format(
+        "module {{\n sdy.mesh @m = <[\"x\"=2, \"y\"=2]>\n func.func @main(%a: tensor<64xf32> {{sdy.sharding = "
+        "#sdy.sharding<@m, [{{\"x\"}}], {}={{\"y\"}}>}}) {{\n return\n }}\n}}",
+        further));
     return entry_computation(program).instructions[0].attributes.sharding;
   };
   EXPECT_EQ(sharding("replicated"), "{devices=[2,2]<=[2,2] last_tile_dim_replicate}");

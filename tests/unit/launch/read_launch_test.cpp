@@ -282,8 +282,8 @@ TEST(ReadMaxtext, WeightsAreSplitOverTheAxesOfExpertsAndOfTheContext) {
   EXPECT_EQ(method_text(read_maxtext("ici_expert_parallelism: 2\nici_tensor_parallelism: 4\n").setup.degrees),
             "megatron:tp=4,pp=1,ep=2,zero=3,exact=1");
   EXPECT_EQ(
-      method_text(read_maxtext("ici_context_parallelism: 2\nici_data_parallelism: 4\nici_fsdp_parallelism: 1\n")
-                      .setup.degrees),
+      method_text(
+          read_maxtext("ici_context_parallelism: 2\nici_data_parallelism: 4\nici_fsdp_parallelism: 1\n").setup.degrees),
       "megatron:tp=1,pp=1,cp=2,zero=3,exact=1");
   const LaunchReading partly =
       read_maxtext("ici_expert_parallelism: 2\nici_data_parallelism: 4\nici_fsdp_parallelism: 1\n");
@@ -302,9 +302,9 @@ TEST(ReadMaxtext, RulesOfTheFileAreInThePlaceOfThoseOfItsName) {
                            [](const std::string& s) { return s.find("rules") != std::string::npos; }));
   const LaunchReading states = read_maxtext(mesh + whole + "shard_optimizer_over_data: true\n");
   EXPECT_EQ(states.setup.degrees.zero, 1);
-  EXPECT_NE(std::find(states.assumed.begin(), states.assumed.end(),
-                      "states split over all 8 replicas, not over groups of 4"),
-            states.assumed.end());
+  EXPECT_NE(
+      std::find(states.assumed.begin(), states.assumed.end(), "states split over all 8 replicas, not over groups of 4"),
+      states.assumed.end());
   EXPECT_TRUE(states.broken.empty());
   // Files of rules that come with it, and rules that replace all of base.yml.
   EXPECT_EQ(read_maxtext(mesh + "custom_mesh_and_rule: ep-as-dp\n").setup.degrees.zero, 0);
@@ -316,9 +316,11 @@ TEST(ReadMaxtext, RulesOfTheFileAreInThePlaceOfThoseOfItsName) {
             std::string::npos);
   EXPECT_NE(refusal([&] { (void)read_maxtext(mesh + "logical_axis_rules: embed\n"); }).find("a list of rules"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { (void)read_maxtext("ici_data_parallelism: 1048576\ndcn_data_parallelism: 1\n"
-                                             "ici_tensor_parallelism: 2\n"); })
-                .find("more than 1048576 devices"),
+  EXPECT_NE(refusal([&] {
+              (void)read_maxtext(
+                  "ici_data_parallelism: 1048576\ndcn_data_parallelism: 1\n"
+                  "ici_tensor_parallelism: 2\n");
+            }).find("more than 1048576 devices"),
             std::string::npos);
 }
 

@@ -67,7 +67,9 @@ TEST(BridgeModels, RecipesOfGptAreGptWithLearnedPositions) {
   const std::string sizes =
       "model.num_layers=4 model.hidden_size=128 model.ffn_hidden_size=512 model.num_attention_heads=4 "
       "model.num_query_groups=4 model.kv_channels=32 model.vocab_size=512 model.seq_length=64 ";
-  const auto model = [&](const std::string& more) { return read_bridge("gpt3_175b_pretrain_config", sizes + more).setup.model; };
+  const auto model = [&](const std::string& more) {
+    return read_bridge("gpt3_175b_pretrain_config", sizes + more).setup.model;
+  };
   const ModelConfig gpt2 = find_builtin_model("gpt2:layers=4,hidden=128,heads=4,seq=64,vocab=512");
   EXPECT_EQ(model("").family, "gpt2");
   EXPECT_EQ(model("").more, gpt2.more);
@@ -86,10 +88,12 @@ TEST(BridgeModels, RecipesOfGptAreGptWithLearnedPositions) {
 }
 
 TEST(BridgeModels, OverridesNameTheFamily) {
-  const std::string sizes = "model.num_layers=4 model.hidden_size=128 model.num_attention_heads=8 model.vocab_size=512 "
-                            "model.seq_length=64 ";
+  const std::string sizes =
+      "model.num_layers=4 model.hidden_size=128 model.num_attention_heads=8 model.vocab_size=512 "
+      "model.seq_length=64 ";
   EXPECT_EQ(read_bridge("llama31_8b_pretrain_config", sizes).setup.model.family, "llama");
-  EXPECT_EQ(read_bridge("llama31_8b_pretrain_config", sizes + "model.rotary_percent=0.5").setup.model.family, "decoder");
+  EXPECT_EQ(read_bridge("llama31_8b_pretrain_config", sizes + "model.rotary_percent=0.5").setup.model.family,
+            "decoder");
   EXPECT_EQ(read_bridge("qwen3_30b_a3b_pretrain_config", sizes).setup.model.family, "mixtral");
   EXPECT_EQ(read_bridge("qwen3_30b_a3b_pretrain_config", sizes + "model.moe_router_enable_expert_bias=true")
                 .setup.model.family,

@@ -399,8 +399,9 @@ const LaunchAnswers kSmall{.model = find_builtin_model("llama:layers=2,hidden=64
                                                        "intermediate=128")};
 
 TEST(TorchPrograms, SayAllInTheConstantsAtTheirHead) {
-  const std::string fsdp = torch_program("from torch.distributed.fsdp import fully_shard", "1, 2, 2, 2, 1, 1",
-                                         "OPTIMIZER = functools.partial(torch.optim.SGD, lr=LEARNING_RATE, momentum=0.9)\n");
+  const std::string fsdp =
+      torch_program("from torch.distributed.fsdp import fully_shard", "1, 2, 2, 2, 1, 1",
+                    "OPTIMIZER = functools.partial(torch.optim.SGD, lr=LEARNING_RATE, momentum=0.9)\n");
   const LaunchReading reading = read_files({{"train.py", fsdp}}, {1, 8}, kSmall);
   EXPECT_EQ(reading.setup.target, "fsdp2");
   EXPECT_EQ(method_text(reading.setup.degrees), "megatron:tp=2,pp=1,cp=2,zero=3,exact=1");

@@ -231,8 +231,8 @@ class ProgramReader {
       const Instruction& of = *op.instruction;
       builder_.name = name_of_argument(of);
       // All arguments may be elements of one tuple.
-      const auto element = static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), value) -
-                                                    op.results.begin());
+      const auto element =
+          static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), value) - op.results.begin());
       if (op.results.size() > 1) builder_.name += fmt::format(".{}", element);
       builder_.block = block_of(builder_.name);
       Shape shape = type.sizes;
@@ -279,9 +279,8 @@ class ProgramReader {
     std::vector<int> pieces;
     for (std::int64_t i = 0; i < layers; ++i) {
       const std::string called = fmt::format("{}.{}", name, i);
-      keep_sharding(called, [&](auto whole) {
-        return primitive::without_dim(std::move(whole), static_cast<std::size_t>(axis));
-      });
+      keep_sharding(
+          called, [&](auto whole) { return primitive::without_dim(std::move(whole), static_cast<std::size_t>(axis)); });
       pieces.push_back(builder_.unsqueeze(builder_.parameter(called, one), {axis}));
     }
     return builder_.concat(pieces, axis);
