@@ -10,6 +10,13 @@ namespace meshwright::hf {
 
 namespace {
 
+ModelConfig made_latent(const HfReader& config) {
+  ModelConfig model = made("deepseek_v3", config);
+  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
+  config.refuse("attention_bias");
+  return model;
+}
+
 void read_latent_heads(ModelConfig& model, const HfReader& config) {
   set(model, "intermediate", config.size({"intermediate_size"}));
   // All heads have keys and values of their own, whatever the file says.
@@ -33,9 +40,7 @@ void read_latent_decoder(ModelConfig& model, const HfReader& config) {
 }  // namespace
 
 ModelConfig read_deepseek_v3(const HfReader& config) {
-  ModelConfig model = made("deepseek_v3", config);
-  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
-  config.refuse("attention_bias");
+  ModelConfig model = made_latent(config);
   expect_text(config, "scoring_func", "sigmoid");
   read_latent_decoder(model, config);
   return model;
@@ -50,9 +55,7 @@ ModelConfig read_glm4_moe_lite(const HfReader& config) {
 
 // All layers are dense: the one expert is in none.
 ModelConfig read_youtu(const HfReader& config) {
-  ModelConfig model = made("deepseek_v3", config);
-  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
-  config.refuse("attention_bias");
+  ModelConfig model = made_latent(config);
   read_latent_heads(model, config);
   set(model, "experts", 1);
   set(model, "top_k", 1);
@@ -63,9 +66,7 @@ ModelConfig read_youtu(const HfReader& config) {
 
 // Scores are a softmax, chosen by without a bias.
 ModelConfig read_deepseek_v2(const HfReader& config) {
-  ModelConfig model = made("deepseek_v3", config);
-  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
-  config.refuse("attention_bias");
+  ModelConfig model = made_latent(config);
   expect_text(config, "scoring_func", "softmax");
   read_latent_decoder(model, config);
   set(model, "sigmoid", 0);
