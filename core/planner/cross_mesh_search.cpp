@@ -132,17 +132,6 @@ class FormSearch {
   std::int64_t simulations_ = 1;
 };
 
-// Its step and memory as the search finds them of every plan.
-PlanWithCrossMesh judged(Plan plan, const PlanOfGraph& made, const PlanEvaluator& evaluator) {
-  for (StagePlan& stage : plan.stages) stage.peak_memory = Bytes(0.0);
-  plan.predicted.peak_memory = Bytes(0.0);
-  PlanProgram found = on_trial(std::move(plan), made.graph, evaluator);
-  const StepOutcome outcome = found.trial->step();
-  take_peaks(found.plan, outcome.peaks);
-  found.plan.predicted.step_time = outcome.step;
-  return {std::move(found.plan), 0};
-}
-
 }  // namespace
 
 std::optional<PlanWithCrossMesh> choose_cross_mesh(const PlanOfGraph& made, const CostModel& costs,
@@ -156,9 +145,7 @@ std::optional<PlanWithCrossMesh> choose_cross_mesh(const PlanOfGraph& made, cons
   const std::vector<StagePlan>& stages = search.best().stages;
   if (std::all_of(stages.begin(), stages.end(), [](const StagePlan& stage) { return stage.cross_mesh.empty(); }))
     return std::nullopt;
-  PlanWithCrossMesh found = judged(search.best(), made, evaluator);
-  found.simulations = search.simulations();
-  return found;
+  return PlanWithCrossMesh{with_step_and_memory(search.best(), made.graph, evaluator), search.simulations()};
 }
 
 }  // namespace meshwright

@@ -118,8 +118,8 @@ class Refinement {
     improve(each);
   }
 
-  // Of layers that are alike: all, or only how their ops or their parameters are split, or only a few ops that hang
-  // together.
+  // Layers that are alike take an alternative together: all of it, or only how ops or parameters are split, or only a
+  // few ops that hang together.
   void improve_layers(std::int64_t& budget) {
     const auto each = [&](std::size_t s, const Sharding& alternative) {
       std::map<std::string, std::vector<int>> alike;
@@ -340,16 +340,8 @@ bool Refinement::fits(const Plan& plan, const std::vector<Bytes>& peaks, const s
   return true;
 }
 
-// Its step and memory as the search finds them of every plan.
 RefinedPlan Refinement::result() const {
-  Plan plan = best_.plan;
-  for (StagePlan& stage : plan.stages) stage.peak_memory = Bytes(0.0);
-  plan.predicted.peak_memory = Bytes(0.0);
-  PlanProgram found = on_trial(std::move(plan), best_.graph, evaluator_);
-  const StepOutcome outcome = found.trial->step();
-  take_peaks(found.plan, outcome.peaks);
-  found.plan.predicted.step_time = outcome.step;
-  return {std::move(found.plan), best_.graph};
+  return {with_step_and_memory(best_.plan, best_.graph, evaluator_), best_.graph};
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ class ChakraReader {
     rows_.leave_out(reason.substr(0, 80), nanoseconds);
   }
 
-  // Of the first tensor that it is handed.
+  // The type of the first tensor that the node is handed.
   [[nodiscard]] static std::string type_of(const Node& node) {
     for (const std::string_view type : entries_of(node.types))
       if (const std::optional<DType> known = torch_dtype(operand_of("", unquoted(type)).type)) return name_of(*known);

@@ -131,7 +131,7 @@ void MeasuredThreads::measure(int thread, const Timed& timed) {
   }
 }
 
-// Of one repetition; the same on every thread.
+// What one repetition took; every thread gets the same number.
 double MeasuredThreads::sample(int thread, const Timed& timed, int repetitions) {
   barrier_.arrive_and_wait();
   times_[thread] = timed(repetitions);

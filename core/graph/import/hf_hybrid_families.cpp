@@ -12,12 +12,6 @@ namespace meshwright::hf {
 
 namespace {
 
-// Throws InputError unless the member is missing or has this value.
-void expect_activation(const HfReader& config, const char* key, const char* only) {
-  const std::string text = config.text_or(key, only);
-  require(text == only, "{}: '{}' is \"{}\", which is not supported; \"{}\" is.", config.place(), key, text, only);
-}
-
 // Steps that are kept within bounds are another model; from 0 to Infinity (which a reader sees as no number) is none.
 void refuse_bounded_steps(const HfReader& config) {
   if (!config.has("time_step_limit")) return;
@@ -57,7 +51,7 @@ ModelConfig read_scans(const HfReader& config, const ScanNames& names, std::int6
 
 // Bamba's and Granite 4's layers: a scan or attention, then what `after` stands for.
 ModelConfig read_pairs(const HfReader& config, std::int64_t inner, const std::vector<bool>& attends, char after) {
-  expect_activation(config, "hidden_act", "silu");
+  expect_text(config, "hidden_act", "silu");
   const ScanNames names{.heads = "mamba_n_heads",
                         .head_dim = "mamba_d_head",
                         .state = "mamba_d_state",
@@ -126,7 +120,7 @@ void read_gated_experts(ModelConfig& model, const HfReader& config) {
 
 // Every channel is a head of its own; its state is a row.
 ModelConfig read_mamba(const HfReader& config) {
-  expect_activation(config, "hidden_act", "silu");
+  expect_text(config, "hidden_act", "silu");
   require(config.flag_or("rms_norm", true), "{}: 'rms_norm' is false, which is not supported; true is.",
           config.place());
   ModelConfig model;
@@ -162,7 +156,7 @@ ModelConfig read_mamba(const HfReader& config) {
 }
 
 ModelConfig read_mamba2(const HfReader& config) {
-  expect_activation(config, "hidden_act", "silu");
+  expect_text(config, "hidden_act", "silu");
   require(config.flag_or("rms_norm", true), "{}: 'rms_norm' is false, which is not supported; true is.",
           config.place());
   // It has no attention; its number of heads only has to fit.
@@ -178,8 +172,8 @@ ModelConfig read_mamba2(const HfReader& config) {
 }
 
 ModelConfig read_nemotron_h(const HfReader& config) {
-  expect_activation(config, "mamba_hidden_act", "silu");
-  expect_activation(config, "mlp_hidden_act", "relu2");
+  expect_text(config, "mamba_hidden_act", "silu");
+  expect_text(config, "mlp_hidden_act", "relu2");
   ModelConfig model =
       read_scans(config, {"mamba_num_heads", "mamba_head_dim", "ssm_state_size"}, config.size({"num_attention_heads"}));
   model.more["kv_heads"] = config.size_or({"num_key_value_heads"}, model.heads);
@@ -264,17 +258,14 @@ ModelConfig read_granitemoehybrid(const HfReader& config) {
           positions);
   model.more["rotary"] = positions == "rope";
   set_rotary_base(model, config, "rope_theta");
-  model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
-  model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
-  model.factors["logit_scale"] = 1.0 / config.positive_or("logits_scaling", 1.0);
-  set_score_scale(model, config.positive_or("attention_multiplier", 1.0));
+  set_granite_factors(model, config);
   return model;
 }
 
 // Files of Qwen3.5 hold the text model as a part, beside that of images.
 ModelConfig read_qwen3_next(const HfReader& config) {
   if (config.has("text_config")) return read_qwen3_next(config.part("text_config"));
-  expect_activation(config, "hidden_act", "silu");
+  expect_text(config, "hidden_act", "silu");
   require(config.flag_or("attn_output_gate", true), "{}: 'attn_output_gate' is false, which is not supported; true is.",
           config.place());
   ModelConfig model;

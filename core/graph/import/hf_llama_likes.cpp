@@ -8,17 +8,6 @@
 
 namespace meshwright::hf {
 
-namespace {
-
-void set_granite_factors(ModelConfig& model, const HfReader& config) {
-  model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
-  model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
-  model.factors["logit_scale"] = 1.0 / config.positive_or("logits_scaling", 1.0);
-  set_score_scale(model, config.positive_or("attention_multiplier", 1.0));
-}
-
-}  // namespace
-
 // --- dense ---
 
 ModelConfig read_granite(const HfReader& config) {

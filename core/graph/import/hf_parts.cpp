@@ -89,6 +89,13 @@ void set_score_scale(ModelConfig& model, double scale) {
   model.factors["attention_scale"] = scale * std::sqrt(static_cast<double>(head_of(model)));
 }
 
+void set_granite_factors(ModelConfig& model, const HfReader& config) {
+  model.factors["embed_scale"] = config.positive_or("embedding_multiplier", 1.0);
+  model.factors["residual_scale"] = config.positive_or("residual_multiplier", 1.0);
+  model.factors["logit_scale"] = 1.0 / config.positive_or("logits_scaling", 1.0);
+  set_score_scale(model, config.positive_or("attention_multiplier", 1.0));
+}
+
 void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key) {
   double base = config.positive_or(key, 10000.0);
   if (config.has(key) || !config.has("rope_parameters")) {

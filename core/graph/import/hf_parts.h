@@ -46,6 +46,8 @@ void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key
 void set_epsilon(ModelConfig& model, const HfReader& config, const char* key, double otherwise);
 // What a file calls a factor of the scores instead of 1 / sqrt(head_dim).
 void set_score_scale(ModelConfig& model, double scale);
+// Granite's factors of the embedding, the residual sums, the logits and the scores.
+void set_granite_factors(ModelConfig& model, const HfReader& config);
 
 // --- rotated decoders ---
 

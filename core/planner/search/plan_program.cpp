@@ -197,6 +197,16 @@ void take_peaks(Plan& plan, const std::vector<Bytes>& peaks) {
   }
 }
 
+Plan with_step_and_memory(Plan plan, const std::shared_ptr<const Graph>& graph, const PlanEvaluator& evaluator) {
+  for (StagePlan& stage : plan.stages) stage.peak_memory = Bytes(0.0);
+  plan.predicted.peak_memory = Bytes(0.0);
+  PlanProgram found = on_trial(std::move(plan), graph, evaluator);
+  const StepOutcome outcome = found.trial->step();
+  take_peaks(found.plan, outcome.peaks);
+  found.plan.predicted.step_time = outcome.step;
+  return std::move(found.plan);
+}
+
 Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,
               const Candidate* candidate, const PlanIncumbent& incumbent) {
   const Goal& goal = context.request.goal;

@@ -51,6 +51,10 @@ class PlanGraphs {
 // those of the plain one.
 void take_peaks(Plan& plan, const std::vector<Bytes>& peaks);
 
+// The plan with its step and memory as the search finds them of every plan. Throws InputError as the evaluator's trial.
+[[nodiscard]] Plan with_step_and_memory(Plan plan, const std::shared_ptr<const Graph>& graph,
+                                        const PlanEvaluator& evaluator);
+
 // What is to be done with a plan. PlanIncumbent::apply acts on it.
 struct Verdict {
   enum class Kind {
