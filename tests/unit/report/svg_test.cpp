@@ -67,8 +67,8 @@ TimelineTracks tracks_with(int passes) {
                        DeviceId(device),
                        StageId(device),
                        MicrobatchId(i),
-                       {1000000 * i},
-                       {1000000 * i + 500000}});
+                       {1000000LL * i},
+                       {1000000LL * i + 500000}});
   return drawn_tracks(make_timeline(spans), 2, nullptr, ShownMessages::All);
 }
 
