@@ -188,11 +188,11 @@ ModelConfig model_by_name(const std::string& name, const std::string& where) {
 }
 
 std::int64_t vocabulary(ReadingJob& job, std::optional<std::int64_t> given, std::int64_t unit) {
-  constexpr std::int64_t kUsual = 50257;
+  constexpr std::int64_t kWordsOfGpt2 = 50257;
   if (job.answers.vocab) given = job.answers.vocab;
   if (!given)
-    job.assume(fmt::format("a vocabulary of {} words, which the file leaves to the tokenizer (--vocab)", kUsual));
-  const std::int64_t words = given.value_or(kUsual);
+    job.assume(fmt::format("a vocabulary of {} words, which the file leaves to the tokenizer (--vocab)", kWordsOfGpt2));
+  const std::int64_t words = given.value_or(kWordsOfGpt2);
   const std::int64_t padded = (words + unit - 1) / unit * unit;
   if (padded != words) job.assume(fmt::format("{} words padded to {}, a multiple of {}", words, padded, unit));
   return padded;
