@@ -12,6 +12,7 @@
 #include "core/planner/offload_search.h"
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_search.h"
+#include "core/planner/search/stage_space.h"
 #include "core/planner/search/work_bound.h"
 #include "core/planner/sharding_refinement.h"
 #include "core/planner/simple_methods.h"
@@ -32,33 +33,45 @@ void expect_consistent(const PlanRequest& request) {
       "frameworks are launched for training, and --schedule inference serves a trained model; leave one of them out.");
 }
 
-// The best plan is one stage on all devices, and nothing speaks against a sharding by method shard.
+// Nothing speaks against a sharding by method shard, and it may win: the best plan is one stage on all devices, or the
+// request is small, so that trying takes little. Where nothing fits, a sharding that fits more closely may.
 bool may_fit_one_stage(const PlanRequest& request, const PlanningResult& result) {
-  return request.search.launch_for == nullptr && request.search.method.kind == Method::Kind::Pipeshard && result.plan &&
-         result.plan->stages.size() == 1 && request.cluster.uniform() && !result.log.interrupted &&
-         !request.goal.front && std::holds_alternative<SubmeshSpace>(request.search.submeshes) &&
-         request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
-         request.stage_profile.costs == StageCostSource::Composition &&
-         used_devices(*result.plan) == request.cluster.devices();
+  const bool possible = request.search.launch_for == nullptr && request.search.method.kind == Method::Kind::Pipeshard &&
+                        request.cluster.uniform() && !result.log.interrupted && !request.goal.front &&
+                        std::holds_alternative<SubmeshSpace>(request.search.submeshes) &&
+                        request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
+                        request.stage_profile.costs == StageCostSource::Composition;
+  const bool is_best =
+      result.plan && result.plan->stages.size() == 1 && used_devices(*result.plan) == request.cluster.devices();
+  return possible && (is_best || is_small(request));
 }
 
-// The same point as one stage of a method.
-PlanRequest one_stage_request(const PlanRequest& request, const Plan& plan, Method::Kind method) {
+// The same point, where there is a plan, as one stage of a method; of a small request, whose numbers of micro-batches
+// are all searched, any number of them, as one that seemed not to fit may do so more closely.
+PlanRequest one_stage_request(const PlanRequest& request, const std::optional<Plan>& plan, Method::Kind method) {
   PlanRequest one = request;
   one.search.method.kind = method;
-  one.search.microbatches = plan.training.microbatches;
-  one.search.layers = ModelDefault{};
-  if (!one.search.layer_cut.fixes_count()) one.search.layers = static_cast<int>(plan.layer_starts.size());
+  if (plan && !is_small(request)) one.search.microbatches = plan->training.microbatches;
+  if (one.search.layer_cut.fixes_count())
+    one.search.layers = ModelDefault{};
+  else if (plan)
+    one.search.layers = static_cast<int>(plan->layer_starts.size());
   one.search.schedule = request.first_schedule();
   one.stage_profile.keep = false;
   return one;
 }
 
 PlanningResult better_of(PlanningResult result, PlanningResult one_stage) {
-  if (!one_stage.plan || one_stage.plan->predicted.step_time >= result.plan->predicted.step_time) return result;
-  result.lower_bound_within_layers = std::min(one_stage.plan->predicted.step_time, result.lower_bound_within_layers);
+  if (!one_stage.plan) return result;
+  if (result.plan && one_stage.plan->predicted.step_time >= result.plan->predicted.step_time) return result;
+  // Nothing is known of pipelines that do not fit by the table.
+  result.lower_bound_within_layers =
+      result.plan ? std::min(one_stage.plan->predicted.step_time, result.lower_bound_within_layers) : Seconds(0.0);
   result.plan = std::move(one_stage.plan);
   result.graph = std::move(one_stage.graph);
+  result.sharding.reset();
+  result.reason.clear();
+  result.too_large.reset();
   return result;
 }
 
@@ -131,12 +144,16 @@ PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result,
   std::vector<Kind> methods = {Kind::Shard};
   if (leaves_all_open(request) && request.search.forced.empty() && request.cluster.devices() > 1)
     methods.insert(methods.end(), {Kind::Data, Kind::Zero1, Kind::Zero2, Kind::Zero3});
-  const Plan found = *result.plan;
+  const std::optional<Plan> found = result.plan;
   for (const Kind method : methods) {
-    PlanningResult one_stage = search_plans(one_stage_request(request, found, method), costs, evaluator, near);
-    result.log.add(one_stage.log);
-    if (one_stage.log.interrupted) break;
-    result = better_of(std::move(result), std::move(one_stage));
+    try {
+      PlanningResult one_stage = search_plans(one_stage_request(request, found, method), costs, evaluator, near);
+      result.log.add(one_stage.log);
+      if (one_stage.log.interrupted) break;
+      result = better_of(std::move(result), std::move(one_stage));
+    } catch (const InputError&) {
+      // The method does not suit the model, the cluster or the schedule.
+    }
   }
   return result;
 }

@@ -195,6 +195,41 @@ TEST(WiderSearch, OverEverythingIsAsGoodAsAZeroLevelThatItsCostsMisjudge) {
   EXPECT_EQ(Against::plans, 4);
 }
 
+// A small request whose links take 10 or 100 times as long and whose devices have so much memory.
+PlanRequest tight(const char* model, const char* cluster, std::int64_t batch, int layers, double slowness,
+                  Bytes memory) {
+  PlanRequest request = ask(model, cluster, "pipeshard", batch);
+  request.search.layers = layers;
+  HostGroup& hosts = request.cluster.only();
+  hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
+  hosts.device.memory = memory;
+  hosts.device.usable_memory = 1.0;
+  return request;
+}
+
+// By the stage table two micro-batches do not fit, and by their program one stage of them does.
+TEST(WiderSearch, OverMicrobatchesFindsTheNumberThatFitsByItsProgramAlone) {
+  PlanRequest wide =
+      tight("gpt:layers=3,hidden=64,heads=4,seq=32,vocab=32", "cpu:4", 32, 3, 10.0, Bytes(3.0 * 1024 * 1024));
+  wide.search.microbatches = Auto{};
+  Against against(wide);
+  Against::plans = 0;
+  for (const std::int64_t m : {2, 4})
+    against.narrower(fmt::format("{} micro-batches", m), [&](PlanRequest& narrow) { narrow.search.microbatches = m; });
+  EXPECT_EQ(Against::plans, 2);
+}
+
+// No entry of the stage table fits here, and a program of method zero3 does.
+TEST(WiderSearch, OverStagesAndShardingsFitsWhereAZeroLevelDoes) {
+  PlanRequest wide =
+      tight("gpt:layers=2,hidden=32,heads=4,seq=16,vocab=64", "cpu:3", 24, 6, 100.0, Bytes(0.28 * 1024 * 1024));
+  wide.search.recompute = Auto{};
+  Against against(wide);
+  Against::plans = 0;
+  against.narrower("zero3", [&](PlanRequest& narrow) { narrow.search.method = method_from_text("zero3"); });
+  EXPECT_EQ(Against::plans, 1);
+}
+
 // Half of the hosts can be left idle. Links between hosts are slow here, so that the best plans stay on one host.
 TEST(WiderSearch, OverMoreHostsIsAsGoodAsOverFewer) {
   PlanRequest request = ask("llama:layers=8,hidden=256,heads=8,seq=1024,vocab=32000,kv_heads=4,intermediate=768",
