@@ -24,13 +24,14 @@ constexpr double kFalls = 0.98;       // what is expected of a whole program may
 // How many candidates are lowered.
 struct Patience {
   std::size_t lowered;  // maximum for one stage table
-  std::size_t few;      // the same, of a schedule that is one of several
   double expected;      // a whole program's step as a share of its stages' alone, before one was seen
   double doubt;         // times the minimum share seen: the next may be less
 };
-constexpr Patience kForLarge{6, 2, 0.97, 0.995}, kForSmall{32, 6, 0.94, 0.96};
-constexpr std::int64_t kFirstSeen = 32;  // so many programs leave all of the doubt
-constexpr double kExpectedHidden = 0.9;  // where communication hides, times what is expected before one was seen
+constexpr Patience kForLarge{6, 0.97, 0.995}, kForSmall{32, 0.94, 0.96};
+constexpr std::size_t kMaxFew = 2;  // large programs of a schedule that is one of several: so many are lowered
+constexpr std::int64_t kOpsOfPatience = 500;  // small programs of n times as many ops: 1/(n + 1) of them are lowered
+constexpr std::int64_t kFirstSeen = 32;       // so many programs leave all of the doubt
+constexpr double kExpectedHidden = 0.9;       // where communication hides, times what is expected before one was seen
 
 }  // namespace
 
@@ -46,6 +47,12 @@ void PointSearch::Progress::note(const Fitting& fitting) {
 }
 
 bool PointSearch::is_large() const { return meshwright::is_large(context_.request, point_.microbatches()); }
+
+std::size_t PointSearch::most_lowered() const {
+  if (is_large()) return kForLarge.lowered;
+  const std::size_t parts = 1 + point_.cut->graph->ops().size() / kOpsOfPatience;
+  return std::max(kForLarge.lowered, kForSmall.lowered / parts);
+}
 
 double PointSearch::spare_share() const { return is_large() ? 1.0 : kSpareMemory; }
 
@@ -289,8 +296,7 @@ PointSearch::Progress PointSearch::search_within(const Subspace& of, double memo
   CandidateRequest wanted = candidate_request(context_, point_, schedule, of);
   wanted.few = context_.request.any_schedule() && schedule != ScheduleKind::OneFOneB && is_large();
   wanted.to_beat = to_beat(schedule, incumbent);
-  const Patience& patience = is_large() ? kForLarge : kForSmall;
-  std::size_t budget = wanted.few ? patience.few : patience.lowered;
+  std::size_t budget = wanted.few ? kMaxFew : most_lowered();
   const auto known = candidates_.find(schedule);
   // `rank` used the table with all of the memory, so its candidates are those of share 1.
   const bool ranked = known != candidates_.end() && memory_share == 1.0 && of.is_whole() && of.fewer_hosts == 1;

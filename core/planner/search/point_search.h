@@ -105,6 +105,8 @@ class PointSearch {
   [[nodiscard]] std::optional<Seconds> to_beat(ScheduleKind schedule, const PlanIncumbent& incumbent) const;
   [[nodiscard]] double expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const;
   [[nodiscard]] bool is_large() const;
+  // For one stage table.
+  [[nodiscard]] std::size_t most_lowered() const;
 
   SearchContext& context_;
   Point point_;

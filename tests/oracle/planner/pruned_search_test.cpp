@@ -38,10 +38,12 @@ class Requests : Draw {
 
   // Everything open but what keeps the slow search short.
   PlanRequest next(const std::string& cluster) {
+    // One after the other: the order in which arguments are made is the compiler's.
+    const auto batch = any<std::int64_t>({8, 16, 24});
     PlanRequest request =
         ask(any<std::string>({"mlp:layers=4,hidden=64", "gpt:layers=3,hidden=64,heads=4,seq=32,vocab=32",
                               "gpt:layers=2,hidden=32,heads=4,seq=16,vocab=64"}),
-            cluster, "pipeshard", any<std::int64_t>({8, 16, 24}), Auto{});
+            cluster, "pipeshard", batch, Auto{});
     request.search.layers = any<int>({3, 4, 6});
     request.search.recompute = Auto{};
     request.search.schedule = Auto{};

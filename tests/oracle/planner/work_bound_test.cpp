@@ -19,6 +19,8 @@ constexpr int kRequests = 24;
 constexpr double kSlow = 1e-3;  // of the devices, so that what ops take outweighs what launching them does
 
 PlanRequest draw_request(Draw& draw) {
+  // One after the other: the order in which arguments are made is the compiler's.
+  const auto batch = draw.any<std::int64_t>({4, 6, 8, 16});
   PlanRequest request =
       ask(draw.any<std::string>({"mlp:layers=2,hidden=64", "mlp:layers=4,hidden=256",
                                  "gpt:layers=1,hidden=32,heads=4,seq=8,vocab=32",
@@ -26,7 +28,7 @@ PlanRequest draw_request(Draw& draw) {
                                  "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=16,"
                                  "vocab=64",
                                  "moe:layers=2,hidden=32,heads=4,seq=8,vocab=32,experts=4"}),
-          "p3.16xlarge:1", "pipeshard", draw.any<std::int64_t>({4, 6, 8, 16}), Auto{});
+          "p3.16xlarge:1", "pipeshard", batch, Auto{});
   request.training.dtype = draw.any<DType>({DType::F32, DType::F16});
   request.training.optimizer.kind = draw.any<Optimizer::Kind>({Optimizer::Kind::Adam, Optimizer::Kind::Sgd});
   HostGroup& hosts = request.cluster.only();

@@ -62,8 +62,10 @@ class Requests : Draw {
     const auto model = any<std::string>({"mlp:layers=4,hidden=64", "mlp:layers=3,hidden=256",
                                          "gpt:layers=2,hidden=32,heads=4,seq=16,vocab=64",
                                          "gpt:layers=4,hidden=64,heads=4,seq=32,vocab=32"});
-    PlanRequest request =
-        ask(model, any<std::string>({"cpu:2", "cpu:4", "cpu:8"}), "pipeshard", any<std::int64_t>({16, 32, 64}));
+    // One after the other: the order in which arguments are made is the compiler's.
+    const auto batch = any<std::int64_t>({16, 32, 64});
+    const auto cluster = any<std::string>({"cpu:2", "cpu:4", "cpu:8"});
+    PlanRequest request = ask(model, cluster, "pipeshard", batch);
     request.search.microbatches = any<OrAuto<std::int64_t>>({std::int64_t{2}, std::int64_t{4}, Auto{}});
     request.search.layers = any<LayerCount>({2, 4, ModelDefault{}});
     request.search.recompute = any<OrAuto<Recompute>>({Recompute::None, Recompute::Full, Auto{}});
