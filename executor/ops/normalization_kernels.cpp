@@ -17,7 +17,7 @@ template <class T>
 kernels::NormShape norm_shape(const Operands<T>& o) {
   return {o.rows(0), o.width(0), o.attributes().epsilon};
 }
-// Of an RMS norm whose gamma has `elements`.
+// The shape of an RMS norm whose gamma has `elements`.
 template <class T>
 kernels::NormShape with_groups(kernels::NormShape shape, std::int64_t elements) {
   if (shape.width > 0) shape.groups = elements / shape.width;

@@ -156,7 +156,7 @@ class EndsOfDevices {
   }
 
  private:
-  // Of the messages before the first computation.
+  // Adds the part that lies before the device's first computation.
   void add(DeviceId device, SimTime begin, SimTime end) {
     const std::optional<Active>& active = active_[device.index()];
     if (active && begin < active->begin && begin < end) pieces_[device.index()].emplace_back(begin, end);

@@ -19,7 +19,7 @@ Flops work_of_step(const Plan& plan, const TrainingOptions& training) {
          graph_flops(build_step_graph(plan.model, training, plan.schedule));
 }
 
-// Of all devices; nullopt: one has none for the type.
+// The sum over all devices; nullopt: one has none for the type.
 std::optional<FlopsPerSecond> peak_of(const Cluster& cluster, DType dtype) {
   FlopsPerSecond sum(0.0);
   for (const HostGroup& group : cluster.groups) {

@@ -142,8 +142,8 @@ struct Program {
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   std::vector<Bytes> persistent_bytes;  // [device] of its own memory
   std::vector<Bytes> host_bytes = {};   // [device] the most that its buffers on its host have; empty: there are none
-  // Of a part (core/plan/lowering/lower.h): messages of the first microbatch from or to a stage's first device for
-  // which others stand.
+  // Where this is a part of a program (core/plan/lowering/lower.h): messages of the first microbatch from or to a
+  // stage's first device for which others stand.
   std::vector<Transfer> stood_for = {};
 
   // The first stage on the devices of `stage`: equal for stages of one rank. REQUIRES: it has devices.

@@ -78,7 +78,7 @@ class DegreesPlans {
   const bool hides_;
   const ModelShape shape_;
   std::map<GraphKey, GivenModel> graphs_;
-  // Of the layers of all degrees.
+  // Shared by the layers of all degrees.
   std::shared_ptr<elimination::KnownSteps> eliminations_ = std::make_shared<elimination::KnownSteps>();
 };
 

@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-// Of the first copy.
+// [layer] the stage of the first copy that has it.
 std::vector<int> stages_of_layers(const TablePipeline& pipeline, int per_copy) {
   std::vector<int> stages;
   for (std::size_t s = 0; s < static_cast<std::size_t>(per_copy); ++s)

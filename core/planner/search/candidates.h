@@ -60,7 +60,7 @@ struct Candidates {
 
 // What the step log is told of `rank`: "883 pipelines, best 1.232 s".
 [[nodiscard]] std::string summary_of(const Candidates& candidates);
-// Of several searches side by side: "8 searches, 1883 pipelines, best 1.232 s".
+// The same of several searches side by side: "8 searches, 1883 pipelines, best 1.232 s".
 [[nodiscard]] std::string summary_of(const std::vector<Candidates>& searches);
 [[nodiscard]] std::string summary_of(const std::optional<TablePipeline>& first_by_cost);
 

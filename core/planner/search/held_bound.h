@@ -19,7 +19,7 @@ class HeldBound {
   // REQUIRES: a uniform cluster; all outlive this.
   HeldBound(const Graph& graph, const PlanRequest& request, const CostModel& costs);
 
-  // Of the plans with so many micro-batches: a multiple of the graph's, which differ from it in samples alone.
+  // What no plan with so many micro-batches takes less than: a multiple of the graph's, which differ in samples alone.
   [[nodiscard]] Seconds at(std::int64_t microbatches);
 
  private:

@@ -54,7 +54,7 @@ class KnownSteps {
   };
   struct Known {
     std::optional<EliminationOrder> order;
-    // Of given tables that differ in their classes, by a hash of these.
+    // The steps of given tables that differ in their classes, by a hash of these.
     std::unordered_multimap<std::size_t, std::shared_ptr<const Steps>> steps;
   };
   static constexpr std::size_t kMaxSteps = 256;  // that are kept of one structure

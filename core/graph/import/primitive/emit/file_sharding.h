@@ -17,8 +17,8 @@ namespace meshwright::primitive {
 
 // The sharding of a tensor of `rank` dimensions.
 [[nodiscard]] FileSharding file_sharding(const std::string& text, std::size_t rank);
-// Of the sharding of a tuple of so many tensors, "{{devices=[2,1]<=[2]}, {replicated}}", that of one of them; of one
-// that holds for all, and of a tensor's, the whole text.
+// One element's part of the sharding of a tuple of so many tensors, "{{devices=[2,1]<=[2]}, {replicated}}"; the whole
+// text where it holds for all of them, or is of a single tensor.
 [[nodiscard]] std::string element_sharding(const std::string& text, std::size_t elements, std::size_t element);
 // That of one piece of the tensor along `axis`, as a layer's own weight is one of a stack.
 [[nodiscard]] FileSharding without_dim(FileSharding sharding, std::size_t axis);
