@@ -38,7 +38,9 @@ PLANS = {
     "expert": (4, ["--method", "expert:ep=2", "--micro-batches", "1"]),
 }
 MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "qwen3_next", "deepseek_v32", "qwen2_moe",
-            "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite"}
+            "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite", "llama4_text", "gemma4_moe", "granitemoe", "granitemoeshared",
+            "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa"}
+UNTRAINED = ("e_score_correction_bias", "layer_scalar")  # what is saved beside the parameters
 SCANS = "M-*-"  # the layers of nemotron_h
 
 
@@ -73,6 +75,8 @@ def families():
     small = dict(vocab_size=VOCAB, num_hidden_layers=2, num_attention_heads=4, hidden_size=32)
     no_drop = dict(attention_dropout=0.0, hidden_dropout=0.0)
     routed = dict(num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1, n_group=1, topk_group=1)
+    gemma4 = dict(layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=4, global_head_dim=16, final_logit_softcapping=5.0,
+                  num_hidden_layers=4, tie_word_embeddings=True, vocab_size_per_layer_input=VOCAB)
     latent = dict(q_lora_rank=16, kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)
     return {
         "gpt2": (t.GPT2LMHeadModel, t.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=SEQ, resid_pdrop=0,
@@ -176,6 +180,45 @@ def families():
         "glm4_moe_lite": (t.Glm4MoeLiteForCausalLM, t.Glm4MoeLiteConfig(**{**decoder(), "num_key_value_heads": 4}, **latent, n_routed_experts=4,
                                                                        num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1,
                                                                        n_group=1, topk_group=1)),
+        # Chunks of half a sequence, and queries scaled from the fourth on.
+        "llama4_text": (t.Llama4ForCausalLM, t.Llama4TextConfig(**{**decoder(head_dim=8), "num_hidden_layers": 4, "intermediate_size": 24},
+                                                               intermediate_size_mlp=48, num_local_experts=4, num_experts_per_tok=2,
+                                                               interleave_moe_layer_step=2, no_rope_layer_interval=2, attention_chunk_size=4,
+                                                               floor_scale=3, attn_scale=0.7)),
+        "gemma4_text": (t.Gemma4ForCausalLM, t.Gemma4TextConfig(**{**decoder(head_dim=8), **gemma4}, hidden_size_per_layer_input=8,
+                                                               num_kv_shared_layers=2, use_double_wide_mlp=True)),
+        "gemma4_moe": (t.Gemma4ForCausalLM, t.Gemma4TextConfig(**{**decoder(head_dim=8), **gemma4}, hidden_size_per_layer_input=0,
+                                                              attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True,
+                                                              num_experts=4, top_k_experts=2, moe_intermediate_size=24)),
+        # Norms behind the rotation, without a bias, or without weights.
+        "olmo": (t.OlmoForCausalLM, t.OlmoConfig(**decoder(pad_token_id=0))),
+        "cohere": (t.CohereForCausalLM, t.CohereConfig(**{**decoder(logit_scale=0.25), "tie_word_embeddings": True})),
+        "cohere2": (t.Cohere2ForCausalLM, t.Cohere2Config(**{**decoder(logit_scale=0.25, sliding_window=4, sliding_window_pattern=2,
+                                                                      layer_types=["sliding_attention", "full_attention"]),
+                                                            "tie_word_embeddings": True})),
+        "hunyuan_v1_dense": (t.HunYuanDenseV1ForCausalLM, t.HunYuanDenseV1Config(**decoder(head_dim=8))),
+        "hunyuan_v1_moe": (t.HunYuanMoEV1ForCausalLM, t.HunYuanMoEV1Config(**decoder(head_dim=8, num_experts=4, moe_topk=2))),
+        "glm": (t.GlmForCausalLM, t.GlmConfig(**decoder(head_dim=8, pad_token_id=0))),
+        "glm4": (t.Glm4ForCausalLM, t.Glm4Config(**decoder(head_dim=8, pad_token_id=0))),
+        "granitemoe": (t.GraniteMoeForCausalLM, t.GraniteMoeConfig(**decoder(num_local_experts=4, num_experts_per_tok=2,
+                                                                             attention_multiplier=0.25, residual_multiplier=0.5))),
+        "granitemoeshared": (t.GraniteMoeSharedForCausalLM, t.GraniteMoeSharedConfig(**decoder(num_local_experts=4, num_experts_per_tok=2,
+                                                                                              shared_intermediate_size=24))),
+        "ernie4_5_moe": (t.Ernie4_5_MoeForCausalLM, t.Ernie4_5_MoeConfig(**decoder(moe_num_experts=4, moe_k=2, moe_intermediate_size=24))),
+        "ministral3": (t.Ministral3ForCausalLM, t.Ministral3Config(**decoder(head_dim=8, rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": SEQ}))),
+        "deepseek_v2": (t.DeepseekV2ForCausalLM, t.DeepseekV2Config(**{**decoder(**routed), **latent, "num_key_value_heads": 4},
+                                                                   n_routed_experts=4, n_shared_experts=1)),
+        "glm_moe_dsa": (t.GlmMoeDsaForCausalLM, t.GlmMoeDsaConfig(**{**decoder(**routed), **latent, "num_key_value_heads": 4},
+                                                                 n_routed_experts=4, n_shared_experts=1, index_n_heads=16, index_head_dim=8,
+                                                                 index_topk=4, num_nextn_predict_layers=0)),
+        "qwen3_5_moe_text": (t.Qwen3_5MoeForCausalLM, t.Qwen3_5MoeTextConfig(**decoder(**delta, num_experts=4, num_experts_per_tok=2,
+                                                                                      moe_intermediate_size=24,
+                                                                                      shared_expert_intermediate_size=24))),
+        "roberta": (t.RobertaForMaskedLM, t.RobertaConfig(**small, intermediate_size=64, max_position_embeddings=SEQ + 2, type_vocab_size=1,
+                                                         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)),
+        "distilbert": (t.DistilBertForMaskedLM, t.DistilBertConfig(vocab_size=VOCAB, dim=32, n_layers=2, n_heads=4, hidden_dim=64,
+                                                                  max_position_embeddings=SEQ, dropout=0.0, attention_dropout=0.0)),
         "youtu": (t.YoutuForCausalLM, t.YoutuConfig(**{**decoder(), "num_key_value_heads": 4}, **latent)),
     }
 
@@ -185,6 +228,7 @@ PUBLISHED = {
     "nemotron_h": {"num_hidden_layers": len(SCANS), "hybrid_override_pattern": SCANS},
     "qwen3_next": {"full_attention_interval": 2},
     "qwen3_5_text": {"full_attention_interval": 2},
+    "qwen3_5_moe_text": {"full_attention_interval": 2},
     "deepseek_v32": {"layer_types": ["deepseek_sparse_attention"] * 2},
 }
 
@@ -249,10 +293,9 @@ def make(family, folder):
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(parameter.bfloat16())  # so that 16 bits store it
-    if family in MIXTURES:
-        for name, buffer in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
-                buffer.copy_((0.1 * torch.randn(buffer.shape, generator=generator, dtype=torch.float64)).bfloat16())
+    for name, buffer in model.named_buffers():
+        if name.endswith(UNTRAINED):
+            buffer.copy_((buffer + 0.1 * torch.randn(buffer.shape, generator=generator, dtype=torch.float64)).bfloat16())
     model.save_pretrained(folder)
     if family in PUBLISHED:
         config = folder / "config.json"
@@ -278,6 +321,10 @@ def make_inputs(family, folder):
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.
     tokens, labels = draw.integers(3, VOCAB, (count, SEQ)), draw.integers(0, VOCAB, (count, SEQ))
+    if family in ("roberta", "distilbert"):
+        types = numpy.zeros((count, SEQ), dtype=numpy.int64)
+        more = save("token_types", types) if family == "roberta" else []
+        return save("tokens", tokens) + save("labels", labels) + more, dict(tokens=tokens, labels=labels)
     if family == "bert":
         types = draw.integers(0, 2, (count, SEQ))
         return (save("tokens", tokens) + save("labels", labels) + save("token_types", types), dict(tokens=tokens, labels=labels, types=types))
@@ -300,7 +347,7 @@ def logits_of(family, model, inputs, part):
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"]).logits, cut["labels"]
     if family == "t5":
         return model(input_ids=cut["tokens"], decoder_input_ids=cut["before"]).logits, cut["labels"]
-    more = {} if family in ("bert",) else {"use_cache": False}
+    more = {} if family in ("roberta", "distilbert") else {"use_cache": False}
     return model(input_ids=cut["tokens"], **more).logits, cut["labels"]
 
 
@@ -314,7 +361,7 @@ def stored(family, model, folder, name, values):
         for key, parameter in copy.named_parameters():
             parameter.copy_(values[key])
         for key, buffer in copy.named_buffers():
-            if key.endswith("e_score_correction_bias"):
+            if key.endswith(UNTRAINED):
                 buffer.zero_() if name == "gradients" else buffer.copy_(dict(model.named_buffers())[key])
     copy.save_pretrained(folder / name)
     return safetensors.torch.load_file(folder / name / "model.safetensors")
@@ -349,7 +396,7 @@ def difference(ours, theirs):
 
 def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
     # Running statistics, further names of one tensor, and what is trained by no gradient.
-    more = ("running_mean", "running_var", "embed_tokens.weight", "e_score_correction_bias", "expert_bias")
+    more = ("running_mean", "running_var", "embed_tokens.weight", *UNTRAINED, "expert_bias")
     untrained = {k for k in theirs if what == "gradient" and ".indexer." in k and float(theirs[k].abs().max()) == 0.0}
     names = {k for k in theirs if not ((k.endswith(more) or k in untrained) and k not in ours)}
     for name in sorted(set(ours) ^ names):

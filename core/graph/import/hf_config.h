@@ -11,12 +11,9 @@
 //   a mixture of experts has a fixed capacity, by default of a perfectly balanced load (key "capacity_factor");
 //   deepseek_v3 chooses experts among all of them, not among those of the best groups; layers that predict further
 //   tokens are behind the others, with the weight 0.3 of DeepSeek-V3's paper (key "mtp_weight"), and the indexers of
-//   deepseek_v32 are not trained, as the loss has no gradient by them; llama4 weighs the experts' results instead of
-//   what they are given, and leaves out the norm of queries and keys, which has no weights; gemma's norms weigh by
-//   their weights alone, not by 1 more, and gemma4 lacks the norm of values, which has no weights, and the factor of
-//   each layer, which is not trained; minimax_m2, qwen3_next and hy_v3 lack the layers that predict further tokens;
-//   gemma2's scores have no cap; cohere's layer norms, which have no bias, are RMS norms, and its norms of queries and
-//   keys are over all heads at once; hunyuan's norms of queries and keys are before their rotation.
+//   deepseek_v32 are not trained, as the loss has no gradient by them; gemma's norms weigh by their weights alone, not
+//   by 1 more; minimax_m2, qwen3_next and hy_v3 lack the layers that predict further tokens; gemma2's scores have no
+//   cap; cohere's norms, where it has those of queries and keys, are RMS norms, these over all heads at once.
 #pragma once
 
 #include <string>

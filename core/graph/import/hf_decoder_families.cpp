@@ -154,12 +154,24 @@ ModelConfig read_jais2(const HfReader& config) {
   return model;
 }
 
-// Command R: side by side behind one norm. Its layer norms have no bias: an RMS norm has as many weights and as much
-// work. The norms of queries and keys have weights for each head.
+// OLMo 1: layer norms without weights.
+ModelConfig read_olmo(const HfReader& config) {
+  require(!config.has("clip_qkv"), "{}: 'clip_qkv' bounds queries, keys and values, which is not supported; null is.",
+          config.place());
+  ModelConfig model = read_decoder("decoder", config);
+  set_attention_bias(model, config, false);
+  set(model, "layer_norm", 3);
+  model.factors["epsilon"] = 1e-5;
+  return model;
+}
+
+// Command R: side by side behind one norm, which has no bias. The norms of queries and keys are RMS norms here, and
+// have weights for each head.
 ModelConfig read_cohere(const HfReader& config) {
   ModelConfig model = read_decoder("decoder", config);
   set_attention_bias(model, config, false);
   set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  set(model, "layer_norm", config.flag_or("use_qk_norm", false) ? 0 : 2);
   set(model, "parallel", 2);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
   set(model, "wide_qk_norm", config.flag_or("use_qk_norm", false));
@@ -189,16 +201,7 @@ ModelConfig read_smollm3(const HfReader& config) {
   ModelConfig model = read_decoder("decoder", config);
   set_attention_bias(model, config, false);
   read_qwen_window(model, config);
-  const std::int64_t every = config.size_or({"no_rope_layer_interval"}, 4, 0);
-  set(model, "no_rotary_every", every);
-  if (!config.has("no_rope_layers")) return model;
-  const Json& rotated = config.at("no_rope_layers");  // 1: the layer has positions
-  bool as_told = rotated.is_array() && rotated.size() == static_cast<std::size_t>(model.layers);
-  for (std::int64_t layer = 0; as_told && layer < model.layers; ++layer)
-    as_told = rotated[static_cast<std::size_t>(layer)] == (every == 0 || (layer + 1) % every != 0 ? 1 : 0);
-  require(as_told,
-          "{}: 'no_rope_layers' are other layers than each 'no_rope_layer_interval'-th, which is not supported.",
-          config.place());
+  read_no_rotary(model, config, 4);
   return model;
 }
 

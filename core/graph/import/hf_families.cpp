@@ -72,6 +72,7 @@ const std::vector<HfFamily>& hf_families() {
       {"mixtral", hf::read_mixtral},
       {"nemotron", hf::read_nemotron},
       {"nemotron_h", hf::read_nemotron_h},
+      {"olmo", hf::read_olmo},
       {"olmo2", hf::read_olmo2},
       {"olmo3", hf::read_olmo3},
       {"olmoe", hf::read_olmoe},

@@ -39,6 +39,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_gptj(const HfReader& config);
 [[nodiscard]] ModelConfig read_starcoder2(const HfReader& config);
 [[nodiscard]] ModelConfig read_stablelm(const HfReader& config);
+[[nodiscard]] ModelConfig read_olmo(const HfReader& config);
 [[nodiscard]] ModelConfig read_olmo2(const HfReader& config);
 [[nodiscard]] ModelConfig read_smollm3(const HfReader& config);
 [[nodiscard]] ModelConfig read_arcee(const HfReader& config);

@@ -59,12 +59,55 @@ namespace {
 struct Rotation {
   double base, share;
 };
-// The rotation of one kind of layer, as in `otherwise` where the file leaves it out.
+// The rotation of one kind of layer, as in `otherwise` where the file leaves it out. "proportional": the angles are
+// those of whole heads, of which a share alone turns; "default": all of a head does.
 Rotation rotation_of(const HfReader* rotations, const char* kind, Rotation otherwise) {
   if (rotations == nullptr || !rotations->has(kind)) return otherwise;
   const HfReader rotation = rotations->part(kind);
-  return {rotation.positive_or("rope_theta", otherwise.base),
-          std::min(1.0, rotation.positive_or("partial_rotary_factor", otherwise.share))};
+  const std::string type = rotation.text_or("rope_type", otherwise.share < 1.0 ? "proportional" : "default");
+  require(type == "default" || type == "proportional",
+          "{}: 'rope_type' is \"{}\", which is not supported; \"default\" and \"proportional\" are.", rotation.place(),
+          type);
+  require(rotation.positive_or("factor", 1.0) == 1.0, "{}: 'factor' is not 1, which alone is supported.",
+          rotation.place());
+  const double share = rotation.positive_or("partial_rotary_factor", 1.0);
+  return {rotation.positive_or("rope_theta", otherwise.base), type == "default" ? 1.0 : std::min(1.0, share)};
+}
+
+struct FullHeads {
+  std::int64_t kv_heads, head_dim;
+};
+// What the layers without windows have instead of the model's own, as transformers 5.24 writes it: an object of the
+// members that differ for each of these layers, by its number.
+FullHeads heads_by_layer(const ModelConfig& model, const HfReader& config) {
+  const std::int64_t every = model.more.at("full_every");
+  const HfReader layers = config.part("per_layer_config");
+  FullHeads heads{model.more.at("kv_heads"), model.more.at("head_dim")};
+  bool first = true;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const std::string key = fmt::format("{}", layer);
+    FullHeads own{model.more.at("kv_heads"), model.more.at("head_dim")};
+    if (layers.has(key.c_str())) {
+      const HfReader part = layers.part(key.c_str());
+      own = {part.size_or({"num_key_value_heads"}, own.kv_heads), part.size_or({"head_dim"}, own.head_dim)};
+      const std::vector<std::string> others = part.unread();
+      require(others.empty(), "{}: '{}' is not supported; 'head_dim' and 'num_key_value_heads' are.", part.place(),
+              others.empty() ? "" : others.front());
+    }
+    const bool full = every > 0 && (layer + 1) % every == 0;
+    const FullHeads expected = full && !first ? heads
+                               : full         ? own
+                                              : FullHeads{model.more.at("kv_heads"), model.more.at("head_dim")};
+    require(own.kv_heads == expected.kv_heads && own.head_dim == expected.head_dim,
+            "{}: 'per_layer_config' gives layer {} other heads than the layers of its kind have, which is not "
+            "supported.",
+            config.place(), layer);
+    if (full) {
+      heads = own;
+      first = false;
+    }
+  }
+  return heads;
 }
 
 }  // namespace
@@ -76,10 +119,6 @@ ModelConfig read_gemma4(const HfReader& config) {
   require(both_ways == "vision",
           "{}: 'use_bidirectional_attention' is \"{}\", which is not supported; \"vision\" and null are.",
           config.place(), both_ways);
-  require(!config.has("per_layer_config"),
-          "{}: 'per_layer_config' is given, which is not supported; 'global_head_dim' and 'num_global_key_value_heads' "
-          "are.",
-          config.place());
   ModelConfig model = made_with_groups("gemma4", config);
   set(model, "head_dim", config.size_or({"head_dim"}, 256));
   set(model, "erf",
@@ -98,11 +137,19 @@ ModelConfig read_gemma4(const HfReader& config) {
     if (first == model.layers) set(model, "full_every", 1);
     model.more.erase("first_window_layer");
   }
+  require(model.layers % model.more["full_every"] == 0,
+          "{}: the last of its {} layers has a window, which is not supported for this family; one without is.",
+          config.place(), model.layers);
   const bool tied_keys = config.flag_or("attention_k_eq_v", false);
   const std::int64_t full_keys = config.size_or({"num_global_key_value_heads"}, model.more["kv_heads"]);
   set(model, "kv_tied", tied_keys);
   set(model, "full_kv_heads", tied_keys ? full_keys : model.more["kv_heads"]);
   set(model, "full_head_dim", config.size_or({"global_head_dim"}, 512));
+  if (config.has("per_layer_config")) {
+    const FullHeads full = heads_by_layer(model, config);
+    set(model, "full_kv_heads", full.kv_heads);
+    set(model, "full_head_dim", full.head_dim);
+  }
   const std::optional<HfReader> rotations =
       config.has("rope_parameters") ? std::optional(config.part("rope_parameters")) : std::nullopt;
   const HfReader* by_kind = rotations ? &*rotations : nullptr;
@@ -112,12 +159,17 @@ ModelConfig read_gemma4(const HfReader& config) {
           "{}: 'rope_parameters' rotate a part of the heads with windows, which is not supported; all of each is.",
           config.place());
   model.factors["rotary_base"] = windowed.base;
-  model.factors["full_rotary_base"] = full.base;
-  set(model, "full_rotary_dims",
-      static_cast<std::int64_t>(full.share * static_cast<double>(model.more["full_head_dim"])));
+  const auto width = static_cast<double>(model.more["full_head_dim"]);
+  const std::int64_t turned = static_cast<std::int64_t>(full.share * width / 2) * 2;
+  require(turned > 0, "{}: 'partial_rotary_factor' is {:g}, which turns no dimension of heads of {}; give more.",
+          config.place(), full.share, width);
+  set(model, "full_rotary_dims", turned);
+  // Dimension j of those that turn has the angle base^(-2 j / width), as if these were a head of another base.
+  model.factors["full_rotary_base"] = std::pow(full.base, static_cast<double>(turned) / width);
   set_epsilon(model, config, "rms_norm_eps", 1e-6);
   set(model, "capped", config.has("final_logit_softcapping"));
   model.factors["logit_cap"] = config.positive_or("final_logit_softcapping", 30.0);
+  set(model, "layer_factor", 1);
   set(model, "shared_layers", config.size_or({"num_kv_shared_layers"}, 0, 0));
   set(model, "wide_shared", config.flag_or("use_double_wide_mlp", false));
   set(model, "layer_embed", config.size_or({"hidden_size_per_layer_input"}, 256, 0));

@@ -108,11 +108,12 @@ ModelConfig read_minicpm(const HfReader& config) {
   return model;
 }
 
-// Norms of queries and keys behind their rotation, which is the same work.
+// Norms of queries and keys behind their rotation.
 ModelConfig read_hunyuan_dense(const HfReader& config) {
   ModelConfig model = read_decoder("decoder", config, 1e-5);
   set_attention_bias(model, config, false);
   set(model, "qk_norm", config.flag_or("use_qk_norm", true));
+  set(model, "qk_norm_rotated", 1);
   return model;
 }
 

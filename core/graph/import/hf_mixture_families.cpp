@@ -82,6 +82,48 @@ ModelConfig read_gpt_oss(const HfReader& config) {
   return model;
 }
 
+namespace {
+
+// Mixtures in each n-th layer, as `moe_layers` lists them where it is given.
+void expect_mixture_layers(const HfReader& config, std::int64_t layers, std::int64_t every) {
+  if (!config.has("moe_layers")) return;
+  Json expected = Json::array();
+  for (std::int64_t layer = every - 1; layer < layers; layer += every) expected.push_back(layer);
+  require(config.at("moe_layers") == expected,
+          "{}: 'moe_layers' lists other layers than each 'interleave_moe_layer_step'-th ({}), which is not supported.",
+          config.place(), every);
+}
+
+// Attention in chunks where a layer has positions; to all keys where it has none.
+void read_chunks(ModelConfig& model, const HfReader& config) {
+  const std::int64_t every = model.more["no_rotary_every"];
+  std::int64_t chunk = config.size_or({"attention_chunk_size"}, 0);
+  if (config.has("layer_types")) {
+    Json chunked = Json::array(), whole = Json::array();
+    for (std::int64_t layer = 1; layer <= model.layers; ++layer) {
+      chunked.push_back(every == 0 || layer % every != 0 ? "chunked_attention" : "full_attention");
+      whole.push_back("full_attention");
+    }
+    const Json& types = config.at("layer_types");
+    require(types == chunked || types == whole,
+            "{}: 'layer_types' is not \"chunked_attention\" for the layers with positions and \"full_attention\" for "
+            "those without, which alone is supported.",
+            config.place());
+    if (types != chunked) chunk = 0;
+  }
+  set(model, "attention_chunk", chunk);
+}
+
+// A truth value, or a number, as early files have it.
+bool is_tempered(const HfReader& config) {
+  constexpr const char* kKey = "attn_temperature_tuning";
+  if (config.has(kKey) && config.at(kKey).is_number_integer()) return config.at(kKey) != 0;
+  return config.flag_or(kKey, true);
+}
+
+}  // namespace
+
+// Chosen experts are given the token times the sigmoid of its score.
 ModelConfig read_llama4(const HfReader& config) {
   if (const auto text = text_part(config, "llama4")) return read_llama4(*text);
   ModelConfig model = read_decoder("mixtral", config, 1e-5);
@@ -95,8 +137,16 @@ ModelConfig read_llama4(const HfReader& config) {
   set(model, "mixture_every", config.size_or({"interleave_moe_layer_step"}, 1));
   set(model, "sigmoid", 1);
   set(model, "normalized", 0);
-  set(model, "no_rotary_every", config.size_or({"no_rope_layer_interval"}, 4, 0));
-  set(model, "attention_chunk", config.size_or({"attention_chunk_size"}, 0));
+  set(model, "weigh_inputs", 1);
+  expect_mixture_layers(config, model.layers, model.more["mixture_every"]);
+  read_no_rotary(model, config, 4);
+  read_chunks(model, config);
+  set(model, "plain_qk_norm", config.flag_or("use_qk_norm", true));
+  if (is_tempered(config)) {
+    set(model, "temperature_every", config.size_or({"floor_scale"}, 8192));
+    model.factors["temperature"] = config.positive_or("attn_scale", 0.1);
+  }
+  if (!config.has("rope_theta") && !config.has("rope_parameters")) model.factors["rotary_base"] = 500000.0;
   return model;
 }
 

@@ -103,12 +103,12 @@ ModelConfig read_exaone_moe(const HfReader& config) {
   return model;
 }
 
-// One feed-forward layer beside the experts, as wide as each of them. Norms of queries and keys behind their rotation,
-// which is the same work.
+// One feed-forward layer beside the experts, as wide as each of them. Norms of queries and keys behind their rotation.
 ModelConfig read_hunyuan_moe(const HfReader& config) {
   ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
   set_attention_bias(model, config, false);
   set(model, "qk_norm", config.flag_or("use_qk_norm", true));
+  set(model, "qk_norm_rotated", 1);
   const std::int64_t width = config.size({"intermediate_size"});
   for (const auto& [key, expected] :
        {std::pair("moe_intermediate_size", width), std::pair("num_shared_expert", std::int64_t{1})}) {

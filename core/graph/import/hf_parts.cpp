@@ -173,6 +173,25 @@ void read_layer_types(ModelConfig& model, const HfReader& config) {
   set(model, "full_every", period);
 }
 
+void read_no_rotary(ModelConfig& model, const HfReader& config, std::int64_t otherwise) {
+  std::int64_t every = config.size_or({"no_rope_layer_interval"}, otherwise, 0);
+  if (config.has("no_rope_layers") &&
+      !(config.at("no_rope_layers").is_array() && config.at("no_rope_layers").empty())) {
+    const Json& rotated = config.at("no_rope_layers");  // 1: the layer has positions
+    bool as_told = rotated.is_array() && rotated.size() == static_cast<std::size_t>(model.layers);
+    std::int64_t first = 0;
+    while (as_told && first < model.layers && rotated[static_cast<std::size_t>(first)] == 1) ++first;
+    every = first < model.layers ? first + 1 : 0;
+    for (std::int64_t layer = 0; as_told && layer < model.layers; ++layer)
+      as_told = rotated[static_cast<std::size_t>(layer)] == (every == 0 || (layer + 1) % every != 0 ? 1 : 0);
+    require(as_told,
+            "{}: 'no_rope_layers' is no list of {} numbers of which each n-th is 0 and all others are 1, which alone "
+            "is supported.",
+            config.place(), model.layers);
+  }
+  set(model, "no_rotary_every", every);
+}
+
 void read_qwen_window(ModelConfig& model, const HfReader& config) {
   if (!config.flag_or("use_sliding_window", false)) return;
   set(model, "window", config.size_or({"sliding_window"}, 0));

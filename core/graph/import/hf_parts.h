@@ -60,6 +60,8 @@ void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwi
 void read_layer_types(ModelConfig& model, const HfReader& config);
 // Windows in all layers but every n-th, where the file does not list the layers.
 void read_windows(ModelConfig& model, const HfReader& config, std::int64_t window, std::int64_t full_every);
+// Which layers have no positions: each n-th, by `no_rope_layers`, or `no_rope_layer_interval`, or `otherwise`.
+void read_no_rotary(ModelConfig& model, const HfReader& config, std::int64_t otherwise);
 // Windows are off unless `use_sliding_window`, and never in the first layers.
 void read_qwen_window(ModelConfig& model, const HfReader& config);
 void set_all_biases(ModelConfig& model, bool bias);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What families with tables of positions or biases by distance call their tensors, how they lay them out, and what
 // torchvision's residual networks do. Linear layers are (out, in), the Conv1D of GPT-2 (in, out).
+#include <string>
+#include <utility>
+
 #include "core/base/text.h"
 #include "core/graph/import/hf_tensors.h"
 #include "core/graph/models/families.h"
@@ -183,6 +186,48 @@ HfTensorTable bert() {
        "bert.embeddings.position_ids"}};
 }
 
+// What BERT's files hold under other names.
+HfTensorTable renamed(HfTensorTable table, std::vector<std::string> types, std::string prefix,
+                      const std::vector<std::pair<std::string, std::string>>& names,
+                      std::vector<std::string> left_out) {
+  table.model_types = std::move(types);
+  table.prefix = std::move(prefix);
+  table.left_out = std::move(left_out);
+  for (HfTensorRow& row : table.rows)
+    for (const auto& [from, to] : names)
+      if (const std::size_t at = row.theirs.find(from); at != std::string::npos)
+        row.theirs.replace(at, from.size(), to);
+  return table;
+}
+
+HfTensorTable roberta() {
+  return renamed(
+      bert(), {"roberta", "camembert", "xlm-roberta"}, "roberta.",
+      {{"bert.", "roberta."},
+       {"cls.predictions.transform.dense.", "lm_head.dense."},
+       {"cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."},
+       {"cls.predictions.bias", "lm_head.bias"}},
+      {"lm_head.decoder.weight", "lm_head.decoder.bias", "roberta.pooler.*", "roberta.embeddings.position_ids"});
+}
+
+HfTensorTable distilbert() {
+  return renamed(bert(), {"distilbert"}, "distilbert.",
+                 {{"bert.encoder.layer.", "distilbert.transformer.layer."},
+                  {"attention.self.query", "attention.q_lin"},
+                  {"attention.self.key", "attention.k_lin"},
+                  {"attention.self.value", "attention.v_lin"},
+                  {"attention.output.dense", "attention.out_lin"},
+                  {"attention.output.LayerNorm", "sa_layer_norm"},
+                  {"intermediate.dense", "ffn.lin1"},
+                  {"output.dense", "ffn.lin2"},
+                  {"output.LayerNorm", "output_layer_norm"},
+                  {"cls.predictions.transform.dense.", "vocab_transform."},
+                  {"cls.predictions.transform.LayerNorm.", "vocab_layer_norm."},
+                  {"cls.predictions.bias", "vocab_projector.bias"},
+                  {"bert.embeddings.", "distilbert.embeddings."}},
+                 {"vocab_projector.weight", "distilbert.embeddings.position_ids"});
+}
+
 // Each group of queries with its key and its value.
 HfTensorTable falcon() {
   return {
@@ -314,7 +359,8 @@ HfTensorTable resnet(std::int64_t layers) {
 }
 
 std::vector<HfTensorTable> all_tables() {
-  std::vector<HfTensorTable> all = {gpt2(), opt(), bloom(), gptj(), gpt_neox(), bert(), falcon(), t5(), vit()};
+  std::vector<HfTensorTable> all = {gpt2(),    opt(),        bloom(),  gptj(), gpt_neox(), bert(),
+                                    roberta(), distilbert(), falcon(), t5(),   vit()};
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_scan_tables()) all.push_back(std::move(table));

@@ -123,6 +123,113 @@ Rows gemma_rows() {
           {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
 }
 
+// Layers without windows have heads of their own, of which the first dimensions of each half are rotated. One table,
+// and one projection, for the vectors of all layers.
+Rows gemma4_rows() {
+  return {{"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group head_dim) embed"},
+          {"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight",
+           "(full_kv_heads full_group |full_head_dim) embed"},
+          {"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight",
+           "(full_kv_heads full_group |tied_head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(full_kv_heads |full_head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(full_kv_heads |tied_head_dim) embed"},
+          {"blk#.attn.v.weight", "model.layers.#.self_attn.v_proj.weight", "(kv_heads head_dim) embed"},
+          {"blk#.attn.v.weight", "model.layers.#.self_attn.v_proj.weight", "(full_kv_heads full_head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group head_dim)"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(full_kv_heads full_group |full_head_dim)"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(full_kv_heads full_group |tied_head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.self_attn.k_proj.bias", "(kv_heads head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.self_attn.k_proj.bias", "(full_kv_heads |full_head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.self_attn.k_proj.bias", "(full_kv_heads |tied_head_dim)"},
+          {"blk#.attn.v.bias", "model.layers.#.self_attn.v_proj.bias", "(kv_heads head_dim)"},
+          {"blk#.attn.v.bias", "model.layers.#.self_attn.v_proj.bias", "(full_kv_heads full_head_dim)"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "head_dim"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "|full_head_dim"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "|tied_head_dim"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "head_dim"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "|full_head_dim"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "|tied_head_dim"},
+          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight", "embed (kv_heads group head_dim)"},
+          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight",
+           "embed (full_kv_heads full_group full_head_dim)"},
+          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight",
+           "embed (full_kv_heads full_group |tied_head_dim)"},
+          {"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
+          {"blk#.ln2.gamma", "model.layers.#.pre_feedforward_layernorm.weight", "embed"},
+          {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"},
+          {"blk#.mlp.dense_norm.gamma", "model.layers.#.post_feedforward_layernorm_1.weight", "embed"},
+          {"blk#.moe.norm.gamma", "model.layers.#.post_feedforward_layernorm_2.weight", "embed"},
+          {"blk#.ln2_moe.gamma", "model.layers.#.pre_feedforward_layernorm_2.weight", "embed"},
+          {"blk#.moe.router_norm.gamma", "model.layers.#.router.scale", "embed"},
+          {"blk#.moe.router.weight", "model.layers.#.router.proj.weight", "expert embed"},
+          {"blk#.moe.expert_scale.gamma", "model.layers.#.router.per_expert_scale", "expert"},
+          {"blk#.moe.gate.weight", "model.layers.#.experts.gate_up_proj", "expert *mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.experts.gate_up_proj", "expert *mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.experts.down_proj", "expert embed mlp"},
+          {"layer_embed.norm.gamma", "model.per_layer_projection_norm.weight", "layer_embed"},
+          {"blk#.layer_embed.table", "model.embed_tokens_per_layer.weight", "layer_vocab *layer_embed"},
+          {"blk#.layer_embed.context.weight", "model.per_layer_model_projection.weight", "*layer_embed embed"},
+          {"blk#.layer_embed.gate.weight", "model.layers.#.per_layer_input_gate.weight", "layer_embed embed"},
+          {"blk#.layer_embed.out.weight", "model.layers.#.per_layer_projection.weight", "embed layer_embed"},
+          {"blk#.layer_embed.norm.gamma", "model.layers.#.post_per_layer_input_norm.weight", "embed"},
+          {"blk#.layer_factor.fixed.gamma", "model.layers.#.layer_scalar", "one"}};
+}
+
+// Half of each head is rotated, in pairs; gates and ups are one.
+Rows glm_rows() {
+  return {{"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group ^head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads ^head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group ^head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.self_attn.k_proj.bias", "(kv_heads ^head_dim)"},
+          {"blk#.attn.norm.gamma", "model.layers.#.post_self_attn_layernorm.weight", "embed"},
+          {"blk#.mlp.norm.gamma", "model.layers.#.post_mlp_layernorm.weight", "embed"},
+          {"blk#.mlp.gate.weight", "model.layers.#.mlp.gate_up_proj.weight", "*mlp embed"},
+          {"blk#.mlp.up.weight", "model.layers.#.mlp.gate_up_proj.weight", "*mlp embed"}};
+}
+
+Rows hunyuan_rows() {
+  return {{"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.query_layernorm.weight", "head_dim"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.key_layernorm.weight", "head_dim"},
+          {"blk#.moe.router.weight", "model.layers.#.mlp.gate.wg.weight", "expert embed"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_mlp.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_mlp.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_mlp.down_proj.weight", "embed mlp"}};
+}
+
+// Gates and ups of all experts are one.
+Rows granitemoe_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.block_sparse_moe.router.layer.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.block_sparse_moe.input_linear.weight", "expert *mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.block_sparse_moe.input_linear.weight", "expert *mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.block_sparse_moe.output_linear.weight", "expert embed mlp"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.shared_mlp.input_linear.weight", "*mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.shared_mlp.input_linear.weight", "*mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.shared_mlp.output_linear.weight", "embed mlp"}};
+}
+
+Rows ernie4_5_moe_rows() {
+  return {{"blk#.moe.selection.bias", "model.layers.#.mlp.moe_statics.e_score_correction_bias", "1 expert"}};
+}
+
+// Rotated dimensions lie in pairs, and so may those of layers that do not rotate, whose products are the same.
+Rows llama4_rows() {
+  return {{"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group ~head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads ~head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group ~head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.self_attn.k_proj.bias", "(kv_heads ~head_dim)"},
+          {"blk#.mlp.gate.weight", "model.layers.#.feed_forward.gate_proj.weight", "mlp embed"},
+          {"blk#.mlp.up.weight", "model.layers.#.feed_forward.up_proj.weight", "mlp embed"},
+          {"blk#.mlp.down.weight", "model.layers.#.feed_forward.down_proj.weight", "embed mlp"},
+          {"blk#.moe.router.weight", "model.layers.#.feed_forward.router.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.feed_forward.experts.gate_up_proj", "expert embed *mlp"},
+          {"blk#.moe.up.weight", "model.layers.#.feed_forward.experts.gate_up_proj", "expert embed *mlp"},
+          {"blk#.moe.down.weight", "model.layers.#.feed_forward.experts.down_proj", "expert mlp embed"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.feed_forward.shared_expert.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.feed_forward.shared_expert.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.feed_forward.shared_expert.down_proj.weight", "embed mlp"}};
+}
+
 // Which keys a query sees is chosen by scores of their own.
 Rows indexer_rows() {
   return {
@@ -131,6 +238,14 @@ Rows indexer_rows() {
       {"blk#.attn.index.k_norm.gamma", "model.layers.#.self_attn.indexer.k_norm.weight", "index_dim"},
       {"blk#.attn.index.k_norm.beta", "model.layers.#.self_attn.indexer.k_norm.bias", "index_dim"},
       {"blk#.attn.index.weights.weight", "model.layers.#.self_attn.indexer.weights_proj.weight", "index_heads embed"}};
+}
+
+// GLM-5's rotates pairs that stand side by side.
+Rows paired_indexer_rows() {
+  Rows rows = indexer_rows();
+  for (HfTensorRow& row : rows)
+    if (const std::size_t at = row.layout.find("index_dim"); at != std::string::npos) row.layout.insert(at, "^");
+  return rows;
 }
 
 // Norms whose weights are stored less one, and attention whose results are gated: each head's query and gate.
@@ -315,40 +430,59 @@ HfTensorTable with_further_tokens(HfTensorTable table) {
 
 std::vector<HfTensorTable> hf_decoder_tables() {
   const HfTensorTable gemma = like_llama({"gemma", "gemma3_text"}, {gemma_rows()}),
-                      qwen3_5 = like_llama({"qwen3_5_text"},
+                      gemma4 = like_llama({"gemma4_text"}, {gemma4_rows()}),
+                      llama4 = like_llama({"llama4_text"}, {llama4_rows()}),
+                      qwen3_5 = like_llama({"qwen3_5_text", "qwen3_5_moe_text"},
                                            {qwen3_5_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()});
-  return {gemma,
-          as_part(gemma, "gemma3", "language_model.model.", "language_model.lm_head.",
-                  {"vision_tower.*", "multi_modal_projector.*"}),
-          qwen3_5,
-          as_part(qwen3_5, "qwen3_5", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
-          like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()}),
-          like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "arcee", "cwm", "internlm3",
-                      "iquestcoder", "ministral", "seed_oss"},
-                     {}),
-          like_llama({"helium", "ernie4_5"}, {paired_rows()}),
-          like_llama({"hyperclovax"}, {hyperclovax_rows()}),
-          like_llama({"nemotron"}, {nemotron_rows(), layer_norm_rows()}),
-          like_llama({"olmo2", "olmo3"}, {olmo2_rows()}),
-          like_llama({"exaone4"}, {result_norm_rows()}),
-          like_llama({"stablelm", "jais2"}, {layer_norm_rows()}),
-          like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
-          like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
-          like_llama({"phi3"}, {phi3_rows()}),
-          like_llama({"mixtral"}, {mixtral_rows()}),
-          like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
-          like_llama({"qwen3_moe", "dots1", "mellum", "sarvam_moe", "solar_open"}, {expert_rows()}),
-          like_llama({"exaone_moe"}, {exaone_moe_rows(), expert_rows()}),
-          like_llama({"hy_v3"}, {hy_v3_rows(), expert_rows()}),
-          like_llama({"qwen2_moe"}, {gated_expert_rows()}),
-          like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
-          like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
-          with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
-          like_llama({"gpt_oss"}, {gpt_oss_rows()}),
-          with_further_tokens(like_llama({"deepseek_v3", "kimi_k2", "glm4_moe_lite", "sarvam_mla", "youtu"},
-                                         {latent_rows(), plain_latent_rows(), expert_rows()})),
-          with_further_tokens(
-              like_llama({"deepseek_v32"}, {indexer_rows(), latent_rows(), plain_latent_rows(), expert_rows()}))};
+  return {
+      gemma,
+      as_part(gemma, "gemma3", "language_model.model.", "language_model.lm_head.",
+              {"vision_tower.*", "multi_modal_projector.*"}),
+      gemma4,
+      as_part(gemma4, "gemma4", "model.language_model.", "lm_head.",
+              {"model.vision_tower.*", "model.embed_vision.*", "model.audio_tower.*", "model.embed_audio.*"}),
+      llama4,
+      as_part(llama4, "llama4", "language_model.model.", "language_model.lm_head.",
+              {"vision_model.*", "multi_modal_projector.*"}),
+      qwen3_5,
+      as_part(qwen3_5, "qwen3_5", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
+      as_part(qwen3_5, "qwen3_5_moe", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
+      like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()}),
+      like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "arcee", "cwm", "internlm3",
+                  "iquestcoder", "ministral", "ministral3", "olmo", "qwen3_vl_text", "seed_oss"},
+                 {}),
+      like_llama({"helium", "ernie4_5", "cohere", "cohere2"}, {paired_rows()}),
+      like_llama({"glm", "glm4"}, {glm_rows()}),
+      like_llama({"hunyuan_v1_dense", "hunyuan_v1_moe"}, {hunyuan_rows(), expert_rows()}),
+      like_llama({"granitemoe", "granitemoeshared"}, {granitemoe_rows()}),
+      like_llama({"ernie4_5_moe"}, {ernie4_5_moe_rows(), paired_rows(), expert_rows()}),
+      as_part(like_llama({}, {}), "mistral3", "language_model.model.", "language_model.lm_head.",
+              {"vision_tower.*", "multi_modal_projector.*"}),
+      as_part(like_llama({}, {}), "qwen3_vl", "model.language_model.", "lm_head.", {"model.visual.*"}),
+      like_llama({"hyperclovax"}, {hyperclovax_rows()}),
+      like_llama({"nemotron"}, {nemotron_rows(), layer_norm_rows()}),
+      like_llama({"olmo2", "olmo3"}, {olmo2_rows()}),
+      like_llama({"exaone4"}, {result_norm_rows()}),
+      like_llama({"stablelm", "jais2"}, {layer_norm_rows()}),
+      like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
+      like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
+      like_llama({"phi3"}, {phi3_rows()}),
+      like_llama({"mixtral"}, {mixtral_rows()}),
+      like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
+      like_llama({"qwen3_moe", "dots1", "mellum", "sarvam_moe", "solar_open"}, {expert_rows()}),
+      like_llama({"exaone_moe"}, {exaone_moe_rows(), expert_rows()}),
+      like_llama({"hy_v3"}, {hy_v3_rows(), expert_rows()}),
+      like_llama({"qwen2_moe"}, {gated_expert_rows()}),
+      like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
+      like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
+      with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
+      like_llama({"gpt_oss"}, {gpt_oss_rows()}),
+      with_further_tokens(like_llama({"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "sarvam_mla", "youtu"},
+                                     {latent_rows(), plain_latent_rows(), expert_rows()})),
+      with_further_tokens(
+          like_llama({"deepseek_v32"}, {indexer_rows(), latent_rows(), plain_latent_rows(), expert_rows()})),
+      with_further_tokens(
+          like_llama({"glm_moe_dsa"}, {paired_indexer_rows(), latent_rows(), plain_latent_rows(), expert_rows()}))};
 }
 
 }  // namespace meshwright

@@ -43,7 +43,7 @@ std::string with(std::string text, std::string_view what, const std::string& val
 // A layout, parsed.
 struct Factor {
   std::string dim;  // "1": none of ours
-  bool part = false, interleaved = false, rotated_alone = false;
+  bool part = false, interleaved = false, rotated_alone = false, halves = false;
 };
 struct FileDim {
   std::vector<Factor> factors;
@@ -56,8 +56,9 @@ struct Layout {
 
 Factor factor_from(std::string_view text) {
   Factor factor;
-  for (; !text.empty() && std::string_view("*~^").find(text.front()) != std::string_view::npos; text.remove_prefix(1)) {
-    (text.front() == '*' ? factor.part : factor.interleaved) = true;
+  for (; !text.empty() && std::string_view("*~^|").find(text.front()) != std::string_view::npos;
+       text.remove_prefix(1)) {
+    (text.front() == '*' ? factor.part : text.front() == '|' ? factor.halves : factor.interleaved) = true;
     factor.rotated_alone |= text.front() == '^';
   }
   factor.dim = text;
@@ -154,8 +155,8 @@ TensorPiece piece_of(const Part& part, Along along, std::int64_t rotated) {
     std::optional<std::int64_t> of_part;  // the stride of the innermost starred factor
     for (auto factor = dim->factors.rbegin(); factor != dim->factors.rend(); ++factor) {
       if (factor->dim != "1")
-        piece.dims[position_in(tensor, factor->dim).value()] = {stride, factor->interleaved,
-                                                                factor->rotated_alone ? rotated : 0};
+        piece.dims[position_in(tensor, factor->dim).value()] = {
+            stride, factor->interleaved, factor->rotated_alone ? rotated : 0, factor->halves ? rotated : 0};
       if (factor->part && !of_part) {
         of_part = stride;
         piece.first += along.before * stride;
@@ -195,11 +196,12 @@ std::vector<TensorPiece> pieces_of(const std::string& name, const Part& part, Al
   return pieces;
 }
 
-// How many dimensions of a head the first rotation turns; 0: all.
+// How many dimensions of a head are rotated where not all are; 0: all.
 std::int64_t rotated_dims(const Graph& graph) {
+  std::int64_t dims = 0;
   for (const Op& op : graph.ops())
-    if (op.kind == OpKind::Rotary) return op.attributes.rotary_dims;
-  return 0;
+    if (op.kind == OpKind::Rotary) dims = std::max(dims, op.attributes.rotary_dims);
+  return dims;
 }
 
 // Each parameter in a tensor of its name and shape.
@@ -272,7 +274,8 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
   const std::int64_t rotated = rotated_dims(graph);
   std::map<TensorId, ParameterPlace> places;
   for (auto& [name, of_tensor] : parts) {
-    std::sort(of_tensor.begin(), of_tensor.end(), [](const Part& a, const Part& b) { return a.row < b.row; });
+    // Those of one row, such as all layers' parts of one table, stay in the graph's order.
+    std::stable_sort(of_tensor.begin(), of_tensor.end(), [](const Part& a, const Part& b) { return a.row < b.row; });
     std::int64_t total = 0, before = 0;
     for (const Part& part : of_tensor) total += starred_size(part);
     MW_CHECK(total > 0 || of_tensor.size() == 1, "'{}' has parts, but no star says where", name);

@@ -23,8 +23,9 @@ namespace meshwright {
 // order of the rows that share the tensor: "embed *(kv_heads head_dim)" for keys behind queries, "(kv_heads *1
 // head_dim) embed" for each head's query, key and value. A dimension of pairs that stand side by side, where ours has
 // the first halves first, has a tilde: "~rope_dim"; where only the first dimensions of each head are rotated, and lie
-// in pairs, a roof: "^head_dim". Stars on neighbours in one bracket count together: "(delta_heads *delta_group
-// *delta_dim)". "@2" is our third dimension, whatever its name. "+1" at the end: ours is theirs plus one.
+// in pairs, a roof: "^head_dim"; where the first of each half are, a bar: "|head_dim". Stars on neighbours in one
+// bracket count together: "(delta_heads *delta_group *delta_dim)". "@2" is our third dimension, whatever its name. "+1"
+// at the end: ours is theirs plus one.
 //
 // The first row counts whose layout names no dimension that the parameter lacks, and where the model has the parameter
 // `beside`, if one is named.
@@ -53,6 +54,7 @@ struct TensorPiece {
     std::int64_t stride;
     bool interleaved;        // index j of n lies at 2 j, or at 2 (j - n/2) + 1 from n/2 on
     std::int64_t pairs = 0;  // interleaved: how many indices lie so, the first ones; 0: all
+    std::int64_t split = 0;  // if not 0: of the first so many indices, the second half lies at the middle
   };
   std::vector<DimWalk> dims;                     // [dimension of the parameter]
   std::optional<std::size_t> dim_of_index = {};  // the dimension of which it holds one index alone
@@ -60,6 +62,11 @@ struct TensorPiece {
   // The position of element `i` of dimension `d`, behind `first`.
   [[nodiscard]] std::int64_t at(std::size_t d, std::int64_t i, std::int64_t size) const {
     const DimWalk& walk = dims[d];
+    if (walk.split > 0) {
+      const std::int64_t half = walk.split / 2, middle = size / 2;
+      const std::int64_t lies = i < half ? i : i < walk.split ? middle + i - half : i < middle + half ? i - half : i;
+      return lies * walk.stride;
+    }
     const std::int64_t paired = walk.pairs > 0 ? walk.pairs : size;
     if (!walk.interleaved || i >= paired) return i * walk.stride;
     const std::int64_t half = paired / 2;

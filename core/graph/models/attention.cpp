@@ -30,6 +30,23 @@ TensorId TransformerBuilder::wide_norm(const std::string& name, TensorId x, cons
   return add(OpKind::Reshape, name + ".parted", {norm(name, x, all)}, {.result_dims = dims});
 }
 
+TensorId TransformerBuilder::tempered(const std::string& name, TensorId q) {
+  const AttentionPart& part = transformer.attention;
+  std::vector<double> factors;
+  for (std::int64_t position = 1; position <= seq.size; ++position)
+    factors.push_back(1.0 + part.temperature * std::log1p(static_cast<double>(position / part.temperature_every)));
+  const TensorId wide = add(OpKind::Broadcast, name + ".temperature", {constant("temperature", {seq}, factors)},
+                            {.result_dims = graph.tensor(q).dims});
+  return add(OpKind::Multiply, name + ".tempered", {q, wide});
+}
+
+TensorId TransformerBuilder::in_chunks(const std::string& name, TensorId x, const Dim& positions) {
+  std::vector<Dim> dims = graph.tensor(x).dims;
+  dims[0] = {"chunks", batch.size * (seq.size / positions.size)};
+  dims[1] = positions;
+  return add(OpKind::Reshape, name + ".chunks", {x}, {.result_dims = dims});
+}
+
 // A query meets every key, so their positions are two dimensions.
 TensorId TransformerBuilder::as_keys(const std::string& name, TensorId x) {
   std::vector<Dim> dims = graph.tensor(x).dims;
@@ -48,10 +65,11 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
     k = add_bias(name + ".k", k, {kv_heads, head_dim});
     v = add_bias(name + ".v", v, {kv_heads, head_dim});
   }
-  if (part.norm) {
+  const auto normalised = [&] {
     q = norm(name + ".q_norm", q, head_dim);
     k = norm(name + ".k_norm", k, head_dim);
-  }
+  };
+  if (part.norm && !part.norm_rotated) normalised();
   if (part.wide_norm) {
     q = wide_norm(name + ".q_norm", q, {"queries", kv_heads.size * group.size * head_dim.size});
     k = wide_norm(name + ".k_norm", k, {"keys", kv_heads.size * head_dim.size});
@@ -59,7 +77,14 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
   if (use.rotary) {
     q = rotate(name + ".q", q, use.rotary_base);
     k = rotate(name + ".k", k, use.rotary_base);
+    if (part.plain_norm) {
+      q = plain_norm(name + ".q_plain_norm", q, transformer.epsilon);
+      k = plain_norm(name + ".k_plain_norm", k, transformer.epsilon);
+    }
+  } else if (part.temperature_every > 0 && part.temperature_every <= seq.size) {
+    q = tempered(name + ".q", q);
   }
+  if (part.norm && part.norm_rotated) normalised();
   return {q, k, v};
 }
 
@@ -114,7 +139,12 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
                                             const AttentionUse& use) {
   const AttentionPart& part = transformer.attention;
   const Projections p = part.latent ? latent_projections(name, x) : plain_projections(name, x, memory, use);
-  std::vector<TensorId> operands = {p.q, as_keys(name + ".k", p.k), as_keys(name + ".v", p.v)};
+  const bool chunked = use.chunk > 0 && use.chunk < seq.size;
+  const Dim own{"chunk", use.chunk}, seen{"kv_chunk", use.chunk};
+  std::vector<TensorId> operands =
+      chunked ? std::vector<TensorId>{in_chunks(name + ".q", p.q, own), in_chunks(name + ".k", p.k, seen),
+                                      in_chunks(name + ".v", p.v, seen)}
+              : std::vector<TensorId>{p.q, as_keys(name + ".k", p.k), as_keys(name + ".v", p.v)};
   if (part.index) {
     MW_CHECK(p.low_rank && use.causal && use.window == 0, "'{}' has an indexer, but is no causal latent attention",
              name);
@@ -124,9 +154,9 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
     return add(OpKind::SelectedAttention, name + ".core", operands);
   }
   Attributes attributes{.causal = use.causal, .attention_window = use.window < seq.size ? use.window : 0};
-  // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
-  if (!part.scaled) attributes.scale = std::nextafter(1.0, 2.0);
   if (part.scale != 1.0) attributes.scale = part.scale / std::sqrt(static_cast<double>(part.head_dim));
+  // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
+  if (!part.scaled || (part.scale != 1.0 && attributes.scale == 1.0)) attributes.scale = std::nextafter(1.0, 2.0);
   if (part.sinks) {
     attributes.extra = Extra::Sink;
     operands.push_back(parameter(name + ".sinks", {kv_heads, group}));
@@ -136,7 +166,10 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
   } else if (transformer.positions == Positions::Alibi) {
     attributes.extra = Extra::Alibi;
   }
-  return add(OpKind::GroupedAttention, name + ".core", operands, attributes);
+  const TensorId core = add(OpKind::GroupedAttention, name + ".core", operands, attributes);
+  if (!chunked) return core;
+  return add(OpKind::Reshape, name + ".core.seq", {core},
+             {.result_dims = {batch, seq, kv_heads, group, graph.tensor(core).dims.back()}});
 }
 
 TensorId TransformerBuilder::attention_out(const std::string& name, TensorId core) {

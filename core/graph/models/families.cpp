@@ -159,10 +159,13 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(!has("positions") || model.seq <= size("positions"),
           "{}: seq={} is more than the {} positions it has learned; give at most those.", place, model.seq,
           size("positions"));
-  require(!has("attention_chunk") || size("attention_chunk") == 0 || model.seq <= size("attention_chunk"),
-          "{}: seq={} is more than one attention chunk of {}, and attention in chunks is not supported; give at most "
-          "that.",
+  require(!has("attention_chunk") || size("attention_chunk") == 0 || model.seq <= size("attention_chunk") ||
+              model.seq % size("attention_chunk") == 0,
+          "{}: seq={} is more than one attention chunk of {}, but no multiple of it; give a multiple, or at most that.",
           place, model.seq, size("attention_chunk"));
+  require(!has("attention_chunk") || size("attention_chunk") == 0 || size("window") == 0,
+          "{}: attention_chunk={} and window={} are both given; give one of them.", place, size("attention_chunk"),
+          size("window"));
   require(!has("top_k") || size("experts") == 0 || size("top_k") >= 1,
           "{}: top_k is 0; of {} experts a token takes at least one.", place, size("experts"));
   require(!has("experts") || size("top_k") <= size("experts"),

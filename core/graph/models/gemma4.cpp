@@ -12,7 +12,8 @@
 //     that sum through another, and the weight of each expert is scaled by a number of its own
 //
 // Ops are named "blk<layer>.attn.q", ..., ".mlp.up", ..., ".moe.router", ..., ".layer_embed.gate", ".layer_embed.out".
-// Not in the graph: the norm of values, which has no weights, and the factor of each layer, which is not trained.
+//   a factor of what it makes (`layer_factor`), which is read from files and not trained
+// Values are normalised without weights.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -78,6 +79,7 @@ struct Gemma4Builder : TransformerBuilder {
   [[nodiscard]] TensorId attend(const std::string& name, TensorId x, Kind& kind, bool shares);
   [[nodiscard]] TensorId feed(const std::string& name, TensorId sum, bool shares);
   [[nodiscard]] TensorId with_layer_embedding(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId with_layer_factor(const std::string& name, TensorId x);
 
   const ModelConfig& model;
   const Dim layer_dim;
@@ -89,14 +91,16 @@ struct Gemma4Builder : TransformerBuilder {
 Gemma4Builder::Kind Gemma4Builder::kind_of(bool full) const {
   const std::int64_t keys = size_of(model, full ? "full_kv_heads" : "kv_heads");
   const Dim heads{full ? "full_kv_heads" : "kv_heads", keys}, of_key{full ? "full_group" : "group", model.heads / keys};
-  const Dim width{full ? "full_head_dim" : "head_dim", size_of(model, full ? "full_head_dim" : "head_dim")};
+  const bool tied = full && given(model, "kv_tied");
+  const char* name = tied ? "tied_head_dim" : full ? "full_head_dim" : "head_dim";
+  const Dim width{name, size_of(model, full ? "full_head_dim" : "head_dim")};
   return {heads,
           of_key,
           width,
           model.factors.at(full ? "full_rotary_base" : "rotary_base"),
           full ? size_of(model, "full_rotary_dims") : 0,
           full ? 0 : size_of(model, "window"),
-          full && given(model, "kv_tied")};
+          tied};
 }
 
 TensorId Gemma4Builder::attend(const std::string& name, TensorId x, Kind& kind, bool shares) {
@@ -119,7 +123,8 @@ TensorId Gemma4Builder::attend(const std::string& name, TensorId x, Kind& kind, 
   if (!shares) {
     const TensorId k = made(".k", key_dims);
     const TensorId v = kind.tied ? k : made(".v", key_dims);
-    kind.keys_and_values = {as_keys(name + ".k", turned(".k", k)), as_keys(name + ".v", v)};
+    kind.keys_and_values = {as_keys(name + ".k", turned(".k", k)),
+                            as_keys(name + ".v", plain_norm(name + ".v_norm", v, transformer.epsilon))};
   }
   MW_CHECK(kind.keys_and_values.has_value(), "'{}' shares keys that no layer before it has", name);
   // The next representable number stands for a scale of 1, as 1 does for 1 / sqrt(head_dim).
@@ -168,6 +173,15 @@ TensorId Gemma4Builder::with_layer_embedding(const std::string& name, TensorId x
   return add(OpKind::Add, name + ".residual", {x, norm(name + ".norm", out, embed)});
 }
 
+TensorId Gemma4Builder::with_layer_factor(const std::string& name, TensorId x) {
+  const Dim one{"one", 1};
+  TensorId factor = fixed(name, {one});
+  factor = add(OpKind::Broadcast, name + ".wide", {factor}, {.result_dims = {one, embed}});
+  factor = add(OpKind::Reshape, name + ".row", {factor}, {.result_dims = {embed}});
+  factor = add(OpKind::Broadcast, name + ".tokens", {factor}, {.result_dims = {batch, seq, embed}});
+  return add(OpKind::Multiply, name + ".times", {x, factor});
+}
+
 TensorId Gemma4Builder::layer(std::int64_t number, TensorId x) {
   graph.current_block = static_cast<int>(number);
   const std::string name = fmt::format("blk{}", number);
@@ -177,7 +191,8 @@ TensorId Gemma4Builder::layer(std::int64_t number, TensorId x) {
   const TensorId attended = attend(name + ".attn", norm(name + ".ln1", x, embed), full ? *all_keys : *windowed, shares);
   x = add(OpKind::Add, name + ".attn.residual", {x, norm(name + ".attn.norm", attended, embed)});
   x = add(OpKind::Add, name + ".mlp.residual", {x, feed(name, x, shares)});
-  return layer_dim.size > 0 ? with_layer_embedding(name + ".layer_embed", x) : x;
+  if (layer_dim.size > 0) x = with_layer_embedding(name + ".layer_embed", x);
+  return given(model, "layer_factor") ? with_layer_factor(name + ".layer_factor", x) : x;
 }
 
 void build_gemma4(Graph& graph, const ModelConfig& model, LossReduction reduction) {
@@ -218,7 +233,7 @@ std::vector<SizeField> gemma4_sizes() {
                                   {"experts", 100'000, 0, 0},
                                   {"top_k", 100'000, 0, 0},
                                   {"expert_intermediate", kMaxWidth, 0, 0}};
-  for (const char* off : {"kv_tied", "wide_shared", "qkv_bias", "out_bias", "erf", "capped"})
+  for (const char* off : {"kv_tied", "wide_shared", "layer_factor", "qkv_bias", "out_bias", "erf", "capped"})
     sizes.push_back({off, 1, 0, 0});
   sizes.push_back({"tied", 1, 0, 1});
   return sizes;

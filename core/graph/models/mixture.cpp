@@ -61,10 +61,20 @@ TensorId TransformerBuilder::expert_layer(const std::string& name, TensorId x) {
 TensorId TransformerBuilder::mixture(const std::string& name, TensorId x, std::optional<TensorId> routed_by) {
   const MixturePart& part = *transformer.mixture;
   const Routing routing = route(name, routed_by.value_or(x));
+  const auto with_shared = [&](TensorId out) {
+    return part.shared_width == 0 ? out : add(OpKind::Add, name + ".sum", {out, shared_expert(name, x)});
+  };
+  if (part.weigh_inputs) {
+    // Combine's adjoint weighs what it sends, and Dispatch's sums what comes back.
+    const std::vector<Dim> sizes = {{"expert", part.experts}, batch, {"capacity", routing.capacity}, embed};
+    const TensorId weighed =
+        add(OpKind::CombineBackward, name + ".dispatch", {routing.slots, routing.weights, x}, {.result_dims = sizes});
+    return with_shared(add(OpKind::DispatchBackward, name + ".combine", {routing.slots, expert_layer(name, weighed)}));
+  }
   const TensorId sent = add(OpKind::Dispatch, name + ".dispatch", {x, routing.slots}, {.capacity = routing.capacity});
   const TensorId made = expert_layer(name, sent);
   const TensorId out = add(OpKind::Combine, name + ".combine", {made, routing.slots, routing.weights});
-  return part.shared_width == 0 ? out : add(OpKind::Add, name + ".sum", {out, shared_expert(name, x)});
+  return with_shared(out);
 }
 
 TensorId TransformerBuilder::shared_expert(const std::string& name, TensorId x) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/models/model_writer.h"
 
+#include <memory>
+#include <utility>
+
 namespace meshwright {
 
 ModelWriter::ModelWriter(Graph& into, const ModelConfig& model)
@@ -14,8 +17,26 @@ TensorId ModelWriter::parameter(const std::string& name, std::vector<Dim> dims) 
   return graph.add_tensor(name, TensorKind::Parameter, graph.dtype, std::move(dims));
 }
 
+TensorId ModelWriter::fixed(const std::string& name, std::vector<Dim> dims) {
+  return parameter(name + ".fixed.gamma", std::move(dims));
+}
+
 TensorId ModelWriter::token_input(const std::string& name) {
   return graph.add_tensor(name, TensorKind::Input, DType::I32, {batch, seq});
+}
+
+TensorId ModelWriter::constant(const std::string& name, std::vector<Dim> dims, std::vector<double> values) {
+  if (const auto known = constants_.find(name); known != constants_.end()) return known->second;
+  const TensorId made = graph.add_tensor(name, TensorKind::Input, graph.dtype, std::move(dims));
+  graph.constants.emplace(made, std::make_shared<const std::vector<double>>(std::move(values)));
+  return constants_.emplace(name, made).first->second;
+}
+
+TensorId ModelWriter::plain_norm(const std::string& name, TensorId x, double epsilon) {
+  const Dim last = graph.tensor(x).dims.back();
+  const TensorId ones =
+      constant("ones." + last.name, {last}, std::vector<double>(static_cast<std::size_t>(last.size), 1.0));
+  return add(OpKind::RmsNorm, name, {x, ones}, {.epsilon = epsilon});
 }
 
 TensorId ModelWriter::add(OpKind kind, const std::string& name, std::vector<TensorId> inputs, Attributes attributes) {

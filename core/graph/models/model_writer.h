@@ -2,6 +2,7 @@
 // What the builders of token models share: short ways to add parameters and ops, and the loss.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,14 @@ struct ModelWriter {
   ModelWriter(Graph& into, const ModelConfig& model);
 
   [[nodiscard]] TensorId parameter(const std::string& name, std::vector<Dim> dims);
+  // "<name>.fixed.gamma", 1 until it is read from a file: a parameter that is not trained, as autodiff knows by its
+  // name.
+  [[nodiscard]] TensorId fixed(const std::string& name, std::vector<Dim> dims);
   [[nodiscard]] TensorId token_input(const std::string& name);  // i32 (batch, seq)
+  // Numbers that every microbatch reads alike; made once for all uses of a name.
+  [[nodiscard]] TensorId constant(const std::string& name, std::vector<Dim> dims, std::vector<double> values);
+  // x over the root mean square of its last dimension, without weights.
+  [[nodiscard]] TensorId plain_norm(const std::string& name, TensorId x, double epsilon = kNormEpsilon);
   [[nodiscard]] TensorId add(OpKind kind, const std::string& name, std::vector<TensorId> inputs,
                              Attributes attributes = {});
   // Contracts x with a new parameter "<name>.weight".
@@ -35,6 +43,9 @@ struct ModelWriter {
 
   Graph& graph;
   const Dim batch, seq, embed, vocab;
+
+ private:
+  std::map<std::string, TensorId> constants_;
 };
 
 }  // namespace meshwright

@@ -138,11 +138,12 @@ constexpr BuiltIn kBuiltIn[] = {
     {"llama4-maverick",
      "mixtral:layers=48,hidden=5120,heads=40,kv_heads=8,head_dim=128,intermediate=16384,seq=8192,vocab=202048,"
      "experts=128,top_k=1,expert_intermediate=8192,shared_intermediate=8192,mixture_every=2,sigmoid=1,normalized=0,"
-     "no_rotary_every=4,attention_chunk=8192,rotary_base=500000"},
+     "no_rotary_every=4,attention_chunk=8192,rotary_base=500000,weigh_inputs=1,temperature_every=8192"},
     {"llama4-scout",
      "mixtral:layers=48,hidden=5120,heads=40,kv_heads=8,head_dim=128,intermediate=16384,seq=8192,vocab=202048,"
      "experts=16,top_k=1,expert_intermediate=8192,shared_intermediate=8192,sigmoid=1,normalized=0,"
-     "no_rotary_every=4,attention_chunk=8192,rotary_base=500000"},
+     "no_rotary_every=4,attention_chunk=8192,rotary_base=500000,weigh_inputs=1,temperature_every=8192,"
+     "plain_qk_norm=1"},
     {"bert-base", "bert:layers=12,hidden=768,heads=12,seq=512,vocab=30522"},
     {"bert-large", "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=30522"},
     {"mlp", "mlp:layers=2,hidden=2048"},

@@ -22,7 +22,15 @@ TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim
 }
 
 TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last, double epsilon) {
-  if (transformer.norm == Norm::Layer) return layer_norm(name, x, last, epsilon);
+  if (transformer.norm == Norm::Layer) {
+    if (transformer.norm_weights && transformer.norm_bias) return layer_norm(name, x, last, epsilon);
+    const auto all = [&](const char* what, double value) {
+      return constant(what + last.name, {last}, std::vector<double>(static_cast<std::size_t>(last.size), value));
+    };
+    const TensorId gamma = transformer.norm_weights ? parameter(name + ".gamma", {last}) : all("ones.", 1.0);
+    const TensorId beta = transformer.norm_bias ? parameter(name + ".beta", {last}) : all("zeros.", 0.0);
+    return add(OpKind::LayerNorm, name, {x, gamma, beta}, {.epsilon = epsilon});
+  }
   return add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", {last})}, {.epsilon = epsilon});
 }
 
@@ -103,8 +111,8 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
   for (std::size_t l = 0; l < layers.size(); ++l) {
     graph.current_block = next_block++;
     const LayerPart& layer = layers[l];
-    const AttentionUse use{causal, layer.window, transformer.positions == Positions::Rotary && layer.rotary,
-                           relative_bias, layer.rotary_base};
+    const AttentionUse use{causal,        layer.window,      transformer.positions == Positions::Rotary && layer.rotary,
+                           relative_bias, layer.rotary_base, layer.chunk};
     x = block(fmt::format("{}{}", prefix, l), x, {use, layer.mixture, memory});
   }
   graph.current_block = -1;
@@ -158,7 +166,8 @@ void build_transformer(Graph& graph, const ModelConfig& model, const Transformer
     const bool rotary = transformer.positions == Positions::Rotary && layer.rotary;
     return builder.block(
         name, from,
-        {{transformer.attention.causal, layer.window, rotary, std::nullopt, layer.rotary_base}, layer.mixture});
+        {{transformer.attention.causal, layer.window, rotary, std::nullopt, layer.rotary_base, layer.chunk},
+         layer.mixture});
   };
   graph.loss = builder.losses(x, transformer.encoder.empty() ? "blk" : "dec", labels, reduction, like_the_last);
 }

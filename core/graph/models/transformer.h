@@ -60,11 +60,18 @@ struct AttentionPart {
   std::optional<LatentPart> latent = {};  // head_dim = nope + rope
   std::optional<IndexPart> index = {};    // of latent attention with a q_rank
   bool qkv_bias = false, out_bias = false;
-  bool norm = false;       // of each query and key over head_dim, RMS
-  bool wide_norm = false;  // the same over all heads at once
-  bool sinks = false;      // one learned logit per head in the softmax's denominator
-  bool scaled = true;      // scores by 1 / sqrt(head_dim)
-  double scale = 1.0;      // and by this
+  bool norm = false;          // of each query and key over head_dim, RMS
+  bool wide_norm = false;     // the same over all heads at once
+  bool norm_rotated = false;  // `norm` is behind the rotation
+  // In layers that rotate: of rotated queries and keys, RMS without weights.
+  bool plain_norm = false;
+  // In layers that do not: the query at position p is scaled by 1 + temperature log(1 + floor((p + 1) / every)), where
+  // every is not 0 (K. Nakanishi, Scalable-Softmax, 2025).
+  std::int64_t temperature_every = 0;
+  double temperature = 0.0;
+  bool sinks = false;  // one learned logit per head in the softmax's denominator
+  bool scaled = true;  // scores by 1 / sqrt(head_dim)
+  double scale = 1.0;  // and by this
   bool causal = true;
 };
 
@@ -87,12 +94,14 @@ struct MixturePart {
   bool normalize = true;        // weights of a token add up to 1 before they are scaled
   bool selection_bias = false;  // added to the scores to choose by, not to weigh with; gradients do not reach it
   bool router_bias = false, expert_bias = false;
+  bool weigh_inputs = false;    // the weights are of what experts are given, not of what they make
   bool scaled_experts = false;  // a number for each expert, trained, times its weights
   double scale = 1.0;
 };
 
 struct LayerPart {
   std::int64_t window = 0;   // keys a query sees back; 0: all
+  std::int64_t chunk = 0;    // a query sees the keys of its own stretch of so many positions alone; 0: all
   bool rotary = true;        // where Positions is Rotary
   double rotary_base = 0.0;  // 0: the transformer's
   bool mixture = false;
@@ -105,8 +114,9 @@ struct Transformer {
   std::vector<LayerPart> layers;        // of the decoder, or of the only stack
   std::vector<LayerPart> encoder = {};  // an encoder whose result the decoder's cross attention reads
   Norm norm = Norm::Layer;
-  double epsilon = 1e-5;    // of all norms
-  bool norm_after = false;  // after the residual sum instead of before attention and feed-forward
+  bool norm_weights = true, norm_bias = true;  // Layer: without them, these are 1 and 0
+  double epsilon = 1e-5;                       // of all norms
+  bool norm_after = false;                     // after the residual sum instead of before attention and feed-forward
   // Where norms are not after the sum: they are of what attention and feed-forward read, of what these make, or of
   // both.
   enum class NormOf { Input, Both, Result } norm_of = NormOf::Input;

@@ -22,6 +22,7 @@ struct TransformerBuilder : ModelWriter {
     bool rotary = false;
     std::optional<TensorId> relative_bias = {};
     double rotary_base = 0.0;  // 0: the transformer's
+    std::int64_t chunk = 0;    // as LayerPart's
   };
   struct Projections {
     TensorId q, k, v;                       // keys and values with seq, not yet kv_seq
@@ -84,6 +85,9 @@ struct TransformerBuilder : ModelWriter {
   // (batch, seq, kv_seq): how much each query wants each key.
   [[nodiscard]] TensorId index_scores(const std::string& name, TensorId x, TensorId low_rank);
   [[nodiscard]] TensorId further_module(const std::string& name, TensorId x, TensorId tokens, const Block& block);
+  [[nodiscard]] TensorId tempered(const std::string& name, TensorId q);
+  // (batch, seq, ...) -> (batch of chunks, positions of one, ...), these named as given.
+  [[nodiscard]] TensorId in_chunks(const std::string& name, TensorId x, const Dim& positions);
   // Over all dimensions behind batch and seq, which are joined as `all`.
   [[nodiscard]] TensorId wide_norm(const std::string& name, TensorId x, const Dim& all);
   // activation(gate) * up, or activation(up); `widen` projects to the inner width and is told which: ".gate" or ".up".

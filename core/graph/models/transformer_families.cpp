@@ -129,7 +129,8 @@ std::vector<SizeField> expert_sizes() {
 }
 // Modules that predict further tokens.
 SizeField further_tokens() { return {"mtp", 100, 0, 0}; }
-// no_rotary_every: each of these layers has no positions.
+// no_rotary_every: each of these layers has no positions; attention_chunk: in the others, a query sees the keys of its
+// own chunk alone. temperature_every: see AttentionPart, with the factor temperature.
 std::vector<SizeField> mixtral_sizes() {
   return with(with(llama_sizes(), expert_sizes()), {flag("shared_gate", 0),
                                                     flag("sigmoid", 0),
@@ -138,15 +139,19 @@ std::vector<SizeField> mixtral_sizes() {
                                                     flag("sinks", 0),
                                                     flag("clipped_gate", 0),
                                                     {"no_rotary_every", kMaxLayers, 0, 0},
-                                                    width_or_none("attention_chunk")});
+                                                    width_or_none("attention_chunk"),
+                                                    flag("plain_qk_norm", 0),
+                                                    flag("weigh_inputs", 0),
+                                                    {"temperature_every", kMaxWidth, 0, 0}});
 }
+// layer_norm: norms are RMS (0), or of layers with weights and a bias (1), with weights alone (2), or with neither (3).
 // parallel: attention and feed-forward side by side, behind a norm each (1) or one for both (2). norms: of what they
 // read (0), of what they make as well (1), or of that alone (2). rotary_dims: 0 rotates all of a head. capped: logits x
 // become cap tanh(x / cap), with the factor logit_cap.
 std::vector<SizeField> decoder_keys() {
-  return {flag("layer_norm", 0),   {"parallel", 2, 0, 0}, {"norms", 2, 0, 0},
-          flag("wide_qk_norm", 0), flag("head_bias", 0),  {"rotary_dims", 1'000'000, 0, 0},
-          flag("relu_squared", 0), flag("capped", 0)};
+  return {{"layer_norm", 3, 0, 0},          {"parallel", 2, 0, 0},      {"norms", 2, 0, 0},
+          flag("wide_qk_norm", 0),          flag("qk_norm_rotated", 0), flag("head_bias", 0),
+          {"rotary_dims", 1'000'000, 0, 0}, flag("relu_squared", 0),    flag("capped", 0)};
 }
 std::vector<SizeField> decoder_sizes() {
   return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0}});
@@ -173,6 +178,11 @@ FactorField epsilon(double otherwise) { return {"epsilon", otherwise}; }
 std::vector<FactorField> rotated() { return {{"rotary_base", 10000.0}, epsilon(1e-5)}; }
 std::vector<FactorField> rotated_mixture() {
   return {{"rotary_base", 10000.0}, epsilon(1e-5), {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
+}
+std::vector<FactorField> tempered_mixture() {
+  std::vector<FactorField> factors = rotated_mixture();
+  factors.push_back({"temperature", 0.1});
+  return factors;
 }
 
 std::vector<FactorField> with_further_tokens(std::vector<FactorField> factors) {
@@ -280,8 +290,10 @@ bool every(std::int64_t n, std::int64_t layer) { return n > 0 && (layer + 1) % n
 LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
   const std::int64_t first = size_of(model, "first_window_layer");
   const bool windowed = layer >= first && !every(size_of(model, "full_every"), layer - first);
+  const bool rotary = !every(size_of(model, "no_rotary_every"), layer);
   return {.window = windowed ? size_of(model, "window") : 0,
-          .rotary = !every(size_of(model, "no_rotary_every"), layer),
+          .chunk = rotary ? size_of(model, "attention_chunk") : 0,
+          .rotary = rotary,
           .mixture = is_set(model, "experts") && layer >= size_of(model, "dense_layers") &&
                      every(size_of(model, "mixture_every"), layer)};
 }
@@ -333,9 +345,13 @@ MixturePart experts_of(const ModelConfig& model) {
 Transformer mixtral(const ModelConfig& model) {
   Transformer made = llama(model);
   made.attention.sinks = is_set(model, "sinks");
+  made.attention.plain_norm = is_set(model, "plain_qk_norm");
+  made.attention.temperature_every = size_of(model, "temperature_every");
+  made.attention.temperature = model.factors.at("temperature");
   if (is_set(model, "clipped_gate")) made.feed_forward.activation = Activation::ClippedSilu;
   made.mixture = experts_of(model);
   made.mixture->shared_gate = is_set(model, "shared_gate");
+  made.mixture->weigh_inputs = is_set(model, "weigh_inputs");
   return made;
 }
 
@@ -343,12 +359,15 @@ void apply_decoder_keys(Transformer& made, const ModelConfig& model) {
   using NormOf = Transformer::NormOf;
   constexpr NormOf kNorms[] = {NormOf::Input, NormOf::Both, NormOf::Result};
   made.norm = is_set(model, "layer_norm") ? Norm::Layer : Norm::Rms;
+  made.norm_bias = size_of(model, "layer_norm") < 2;
+  made.norm_weights = size_of(model, "layer_norm") < 3;
   made.norm_of = kNorms[size_of(model, "norms")];
   made.parallel = is_set(model, "parallel");
   made.one_norm = size_of(model, "parallel") == 2;
   made.rotary_dims = size_of(model, "rotary_dims");
   made.head_bias = is_set(model, "head_bias");
   made.attention.wide_norm = is_set(model, "wide_qk_norm");
+  made.attention.norm_rotated = is_set(model, "qk_norm_rotated");
   made.attention.scale = model.factors.at("attention_scale");
   made.embed_scale = model.factors.at("embed_scale");
   made.residual_scale = model.factors.at("residual_scale");
@@ -433,13 +452,13 @@ std::vector<Family> transformer_families() {
        build<bert>},
       {"llama", llama_sizes(), rotated(),
        "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", kBatch, kType, build<llama>},
-      {"mixtral", mixtral_sizes(), rotated_mixture(),
+      {"mixtral", mixtral_sizes(), tempered_mixture(),
        "mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2", kBatch,
        kType, build<mixtral>},
       {"decoder", decoder_sizes(), with_scales(rotated()),
        "decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1", kBatch, kType,
        build<decoder>},
-      {"decoder_moe", decoder_moe_sizes(), with_further_tokens(with_scales(rotated_mixture())),
+      {"decoder_moe", decoder_moe_sizes(), with_further_tokens(with_scales(tempered_mixture())),
        "decoder_moe:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
        "rotary_dims=8",
        kBatch, kType, build<decoder_moe>},

@@ -167,6 +167,18 @@ void combine_derivative(Backward& backward, const Op& op, TensorId dout) {
   backward.derive_gradient(op, 2, OpKind::CombineWeightsBackward, "grad_weights", {y, slots, dout});
 }
 
+// Dispatch and the unweighted sum are each other's adjoint, as are Combine and the dispatch of weighted tokens.
+void dispatch_backward_derivative(Backward& backward, const Op& op, TensorId dx) {
+  const std::int64_t capacity = backward.tensor(op.inputs[1]).dims[2].size;
+  backward.derive_gradient(op, 1, OpKind::Dispatch, "grad_dy", {dx, backward.read(op, 0)}, {.capacity = capacity});
+}
+
+void combine_backward_derivative(Backward& backward, const Op& op, TensorId dy) {
+  const TensorId slots = backward.read(op, 0), weights = backward.read(op, 1), dout = backward.read(op, 2);
+  backward.derive_gradient(op, 1, OpKind::CombineWeightsBackward, "grad_weights", {dy, slots, dout});
+  backward.derive_gradient(op, 2, OpKind::Combine, "grad_dout", {dy, slots, weights});
+}
+
 }  // namespace
 
 // TopKSlots and OneHotSlots have no derivative: slots are integers.
@@ -187,9 +199,19 @@ std::vector<OpRow> mixture_rows() {
        dispatch,
        all_but_capacity,
        {.derivative = dispatch_derivative, .linear_operands = 0b01}},
-      {K::DispatchBackward, "dispatch_backward", {"slots", "dy"}, dispatch_backward, all_but_capacity},
+      {K::DispatchBackward,
+       "dispatch_backward",
+       {"slots", "dy"},
+       dispatch_backward,
+       all_but_capacity,
+       {.derivative = dispatch_backward_derivative}},
       {K::Combine, "combine", {"y", "slots", "weights"}, combine, all_but_capacity, {.derivative = combine_derivative}},
-      {K::CombineBackward, "combine_backward", {"slots", "weights", "dout"}, combine_backward, all_but_capacity},
+      {K::CombineBackward,
+       "combine_backward",
+       {"slots", "weights", "dout"},
+       combine_backward,
+       all_but_capacity,
+       {.derivative = combine_backward_derivative}},
       {K::CombineWeightsBackward,
        "combine_weights_backward",
        {"y", "slots", "dout"},

@@ -152,7 +152,18 @@ TEST(HfLlama4, HasItsParameters) {
   };
   const std::int64_t attention = 2 * 64 + 2 * 8 * 4, mixture = 8 * 5 + (5 + 1) * 3 * 8 * 12;
   EXPECT_EQ(parameters_of(text("64")), 2 * 11 * 8 + 2 * (attention + 16) + 3 * 8 * 20 + mixture + 8);
-  EXPECT_NE(refusal(text("32")).find("seq=64 is more than one attention chunk of 32"), std::string::npos);
+  EXPECT_NE(refusal(text("24")).find("seq=64 is more than one attention chunk of 24, but no multiple of it"),
+            std::string::npos);
+  const auto but = [&](const std::string& more) { return refusal(text("32, " + more)); };
+  EXPECT_NE(but(R"("moe_layers": [0])").find("'moe_layers' lists other layers than each"), std::string::npos);
+  EXPECT_NE(but(R"("no_rope_layers": [0, 1])").find("'no_rope_layers' is no list of 2 numbers"), std::string::npos);
+  EXPECT_NE(but(R"("layer_types": ["full_attention", "chunked_attention"])").find("'layer_types' is not"),
+            std::string::npos);
+  // In chunks of half a sequence, each of 64 queries meets 32 keys: of two layers, 4 heads of 2, two products.
+  const auto flops = [&](const std::string& chunk) {
+    return graph_flops(build_forward_graph(read(text(chunk)), {.batch = 1, .dtype = DType::BF16})).si();
+  };
+  EXPECT_EQ(flops("64") - flops("32"), 2.0 * 4 * 2 * 2 * 2 * 64 * (64 - 32));
 }
 
 TEST(HfDeepseekV3, HasItsParameters) {
@@ -219,7 +230,7 @@ TEST(HfConfig, AnUnsupportedFamilyIsRefusedByItsName) {
       "granitemoeshared, helium, hunyuan_v1_dense, hunyuan_v1_moe, hy_v3, hyperclovax, "
       "internlm2, internlm3, iquestcoder, jais2, kimi_k2, llama, llama4, llama4_text, mamba, "
       "mamba2, mellum, minicpm, minimax_m2, ministral, ministral3, mistral, mistral3, mixtral, "
-      "nemotron, nemotron_h, olmo2, olmo3, olmoe, opt, phi, phi3, phimoe, qwen2, qwen2_moe, "
+      "nemotron, nemotron_h, olmo, olmo2, olmo3, olmoe, opt, phi, phi3, phimoe, qwen2, qwen2_moe, "
       "qwen3, qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, "
       "qwen3_vl, qwen3_vl_moe, qwen3_vl_moe_text, qwen3_vl_text, roberta, sarvam_mla, "
       "sarvam_moe, seed_oss, smollm3, solar_open, stablelm, starcoder2, t5, vaultgemma, "

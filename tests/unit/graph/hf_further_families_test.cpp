@@ -214,6 +214,31 @@ TEST(HfFamilies, RotateByKindOfLayer) {
             std::string::npos);
 }
 
+// A scale of 1 stands for 1 / sqrt(head_dim) in ops, so that a multiplier of 1 is the next number.
+TEST(HfFamilies, OfGraniteMayScaleTheirScoresByOne) {
+  const auto scale = [](const std::string& multiplier) {
+    const Graph graph = graph_of(R"("model_type": "granite", "hidden_size": 32, "intermediate_size": 48,
+        "max_position_embeddings": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 64,
+        "attention_multiplier": )" +
+                                 multiplier);
+    const auto is_attention = [](const Op& op) { return op.kind == OpKind::GroupedAttention; };
+    return std::find_if(graph.ops().begin(), graph.ops().end(), is_attention)->attributes.scale;
+  };
+  EXPECT_DOUBLE_EQ(scale("1.0"), 1.0);
+  EXPECT_NE(scale("1.0"), 1.0);
+  EXPECT_DOUBLE_EQ(scale("0.5"), 0.5);
+}
+
+// OLMo 1 7B: 32 layers of four projections of attention and three of feed-forward, two tables, and no norm's weights.
+TEST(HfFamilies, OfOlmoHaveNormsWithoutWeights) {
+  const std::string olmo = R"("model_type": "olmo", "hidden_size": 4096, "intermediate_size": 11008,
+      "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
+      "vocab_size": 50304, "tie_word_embeddings": false, "clip_qkv": )";
+  EXPECT_EQ(parameter_count(graph_of(olmo + "null")), 32 * 4096LL * (4 * 4096 + 3 * 11008) + 2 * 50304LL * 4096);
+  EXPECT_EQ(count(olmo + "null", OpKind::LayerNorm), 65);
+  EXPECT_NE(refusal_of(olmo + "8.0").find("'clip_qkv' bounds queries"), std::string::npos);
+}
+
 TEST(HfFamilies, OfHunyuanMayListOneNumberForAllLayers) {
   const std::string config = R"("model_type": "hunyuan_v1_moe", "head_dim": 128, "hidden_size": 4096,
       "intermediate_size": 3072, "max_position_embeddings": 32768, "moe_topk": [8, 8], "num_attention_heads": 32,

@@ -217,9 +217,9 @@ constexpr const char* kE2b =
 
 // Their model cards: 30.7 billion; 25.2 billion, of which 3.8 are active.
 TEST(HfGemma4, HasItsPublishedParameters) {
-  // Words; of each layer norms of hidden and of queries and keys, feed-forward, attention with windows or keys that
-  // are values.
-  const std::int64_t h = 5376, norms = 4 * h, mlp = 3 * h * 21504;
+  // Words; of each layer a factor, norms of hidden and of queries and keys, feed-forward, attention with windows or
+  // keys that are values.
+  const std::int64_t h = 5376, norms = 4 * h + 1, mlp = 3 * h * 21504;
   const std::int64_t windowed = h * 256 * (32 + 2 * 16 + 32) + 2 * 256, full = h * 512 * (32 + 4 + 32) + 2 * 512;
   const std::int64_t dense = 262144 * h + 60 * (norms + mlp) + 50 * windowed + 10 * full + h;
   EXPECT_EQ(parameters_of(gemma4(kDense31b, 60, 6)), dense);
@@ -227,7 +227,7 @@ TEST(HfGemma4, HasItsPublishedParameters) {
   const Graph mixture = graph_of(read(gemma4(kExperts26b, 30, 6)));
   const std::int64_t w = 2816, experts = 128 * 3 * w * 704, router = w * 128 + w + 128;
   const std::int64_t narrow = w * 256 * (16 + 2 * 8 + 16) + 2 * 256, wide = w * 512 * (16 + 2 + 16) + 2 * 512;
-  const std::int64_t all = 262144 * w + 30 * (7 * w + 3 * w * 2112 + experts + router) + 25 * narrow + 5 * wide + w;
+  const std::int64_t all = 262144 * w + 30 * (1 + 7 * w + 3 * w * 2112 + experts + router) + 25 * narrow + 5 * wide + w;
   EXPECT_EQ(parameter_count(mixture), all);
   EXPECT_EQ(all / 100'000'000, 252);
   EXPECT_EQ(active_parameter_count(mixture) / 100'000'000, 38);
@@ -242,7 +242,7 @@ TEST(HfGemma4, SharesKeysAndHasVectorsOfLayers) {
   const std::int64_t queries = 28 * (2 * h * 8 * 256 + 256) + 7 * (2 * h * 8 * 512 + 512);
   const std::int64_t keys = 12 * (2 * h * 256 + 256) + 3 * (2 * h * 512 + 512);
   const std::int64_t mlp = (15 + 2 * 20) * 3 * h * 6144, vectors = 35 * (3 * h * p + h) + p;
-  const std::int64_t rest = 262144 * h + queries + keys + mlp + vectors + 35 * 4 * h + h;
+  const std::int64_t rest = 262144 * h + queries + keys + mlp + vectors + 35 * (4 * h + 1) + h;
   EXPECT_EQ(parameter_count(graph), table + rest);
   EXPECT_EQ(rest / 100'000'000, 22);  // 2.28 billion
   int windowed = 0, full = 0;
@@ -262,8 +262,15 @@ TEST(HfGemma4, NamesWhatItLeavesOutAndRefusesWhatItLacks) {
   const std::string ends = R"(, "use_bidirectional_attention": "all")";
   EXPECT_NE(refusal_of("\"model_type\": \"gemma4_text\"" + ends).find("'use_bidirectional_attention' is \"all\""),
             std::string::npos);
-  EXPECT_NE(refusal_of(gemma4(std::string(kE2b) + R"(, "per_layer_config": {})", 35, 5)).find("'per_layer_config'"),
+  const auto per_layer = [](const std::string& heads) {
+    return gemma4(std::string(kE2b) + R"(, "per_layer_config": {)" + heads + "}", 35, 5);
+  };
+  // The fifth layer is the first without a window.
+  EXPECT_NE(refusal_of(per_layer(R"("4": {"head_dim": 512})")).find("gives layer 9 other heads"), std::string::npos);
+  EXPECT_NE(refusal_of(per_layer(R"("0": {"head_dim": 512})")).find("gives layer 0 other heads"), std::string::npos);
+  EXPECT_NE(refusal_of(per_layer(R"("4": {"sliding_window": 8})")).find("'sliding_window' is not supported"),
             std::string::npos);
+  EXPECT_NE(refusal_of(gemma4(kE2b, 34, 5)).find("the last of its 34 layers has a window"), std::string::npos);
   std::string all_shared = kE2b;
   all_shared.replace(all_shared.find("layers\": 20"), 11, "layers\": 32");
   EXPECT_NE(refusal_of(gemma4(all_shared, 35, 5)).find("shared_layers=32 of 35 layers leaves no earlier layer"),
@@ -286,6 +293,26 @@ TEST(SparseFamilies, HaveTheGradientsOfTheirLosses) {
       "intermediate=8,seq=6,vocab=8,window=3,full_every=2,capped=1";
   expect_true_model_gradients(gemma + ",layer_embed=4,shared_layers=2,wide_shared=1", {.batch = 2});
   expect_true_model_gradients(gemma + ",kv_tied=1,experts=2,top_k=2,expert_intermediate=4", {.batch = 2});
+  expect_true_model_gradients(
+      "mixtral:layers=2,hidden=8,heads=2,kv_heads=1,head_dim=4,intermediate=8,seq=6,vocab=8,experts=2,top_k=2,sigmoid="
+      "1,"
+      "normalized=0,no_rotary_every=2,attention_chunk=3,plain_qk_norm=1,weigh_inputs=1,temperature_every=2",
+      {.batch = 2});
+}
+
+// The factor of a layer of Gemma 4 is read from files, and no update writes it.
+TEST(SparseFamilies, TrainAllParametersButFixedOnes) {
+  const Graph graph = build_training_graph(
+      find_builtin_model("gemma4:layers=2,hidden=8,heads=2,kv_heads=2,full_kv_heads=1,head_dim=4,full_head_dim=8,"
+                         "intermediate=8,seq=6,vocab=8,window=3,full_every=2,layer_factor=1"),
+      {.batch = 2});
+  std::set<TensorId> updated;
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::AdamUpdate) updated.insert(op.inputs[0]);
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::Parameter) {
+      EXPECT_EQ(updated.contains(tensor.id), tensor.name.find(".layer_factor.") == std::string::npos) << tensor.name;
+    }
 }
 
 TEST(SparseFamilies, KeepTheirGradientsWhenRecomputed) {

@@ -253,7 +253,7 @@ TEST(FindModel, SaysWhichSizesDoNotFit) {
   expect("gpt2", "positions=31", "seq=32 is more than the 31 positions it has learned");
   expect("gpt_neox", "rotary_dims=18", "rotary_dims=18 is more than the 16 dimensions of a head");
   expect("mixtral", "intermediate=8,experts=2,top_k=3", "top_k=3 is more than experts=2");
-  expect("mixtral", "intermediate=8,experts=2,top_k=1,attention_chunk=16", "more than one attention chunk of 16");
+  expect("mixtral", "intermediate=8,experts=2,top_k=1,attention_chunk=12", "more than one attention chunk of 12");
   expect("deepseek_v3", "intermediate=8,experts=2,top_k=1,kv_rank=4,nope_dim=4,rope_dim=3,value_dim=4",
          "rope_dim=3 is odd");
 }

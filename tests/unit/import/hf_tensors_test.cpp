@@ -150,8 +150,31 @@ TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
   }
 }
 
+constexpr const char* kGemma4 =
+    "gemma4:layers=2,hidden=8,heads=2,kv_heads=2,full_kv_heads=1,head_dim=4,full_head_dim=8,full_rotary_dims=4,"
+    "intermediate=8,seq=4,vocab=16,window=2,full_every=2,layer_embed=3,layer_factor=1";
+
+// Of a head of 8, the first two of each half turn: ours 0 1 2 3 are theirs 0 1 4 5, and ours 4 5 6 7 theirs 2 3 6 7.
+TEST(HfTensors, TurningDimensionsOfGemma4AreTheFirstOfEachHalf) {
+  const Graph graph = graph_of(kGemma4);
+  const auto found = pieces(graph, "gemma4_text", "blk1.attn.k_norm.gamma");
+  ASSERT_EQ(found.size(), 1U);
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < 8; ++i) places.push_back(at(graph, "blk1.attn.k_norm.gamma", found[0], {i}));
+  EXPECT_EQ(places, (std::vector<std::int64_t>{0, 1, 4, 5, 2, 3, 6, 7}));
+}
+
+TEST(HfTensors, TablesOfGemma4sLayersAreColumnsOfOne) {
+  const Graph graph = graph_of(kGemma4);
+  const auto found = pieces(graph, "gemma4_text", "blk1.layer_embed.table");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].name, "model.embed_tokens_per_layer.weight");
+  EXPECT_EQ(found[0].shape, (std::vector<std::int64_t>{16, 6}));
+  EXPECT_EQ(at(graph, "blk1.layer_embed.table", found[0], {5, 2}), 5 * 6 + 3 + 2);
+}
+
 TEST(HfTensors, TypesWithoutATableAreRefused) {
-  EXPECT_NE(refusal([] { return HfTensorNames("llama4", "w"); }).find("w: the weights of models of the type 'llama4'"),
+  EXPECT_NE(refusal([] { return HfTensorNames("gemma2", "w"); }).find("w: the weights of models of the type 'gemma2'"),
             std::string::npos);
 }
 
