@@ -285,18 +285,26 @@ Graph reference_graph(const CheckedWork& work, double learning_rate) {
 }
 
 // Every weight a few last places larger or smaller than it was: the rounding of all sums comes from that.
-void nudge_weights(GraphInterpreter& interpreter, const Graph& graph, double nudge) {
+// What that adds to each, by name.
+using Shifts = std::map<std::string, std::vector<double>>;
+Shifts nudge_weights(GraphInterpreter& interpreter, const Graph& graph, double nudge) {
+  Shifts shifts;
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.kind != TensorKind::Parameter) continue;
     std::vector<double> values = interpreter.get(tensor.id);
+    const std::vector<double> before = values;
     // One of two neighbours grows, the other shrinks: norms take out what is common to all.
     for (std::size_t i = 0; i < values.size(); ++i) values[i] *= i % 2 == 0 ? 1.0 + nudge : 1.0 - nudge;
     interpreter.set(tensor.id, values);
+    values = interpreter.get(tensor.id);  // as they are stored
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= before[i];
+    shifts.emplace(tensor.name, std::move(values));
   }
+  return shifts;
 }
 
 // The same training with sums in another order (where the batch can be cut freely) and steps longer by a rounding.
-// Where it cannot, the weights begin a rounding off; in f64 only, as in float a bound may be below that.
+// Where it cannot, the weights begin a rounding off. In float, whose bounds may be below that, it is taken off again.
 RunResult run_with_other_rounding(const CheckedWork& work, const RunOptions& options) {
   // The smallest number above one that divides the batch.
   std::int64_t microbatches = std::min<std::int64_t>(2, work.training.batch);
@@ -305,9 +313,16 @@ RunResult run_with_other_rounding(const CheckedWork& work, const RunOptions& opt
   if (mixes) microbatches = work.training.microbatches;
   const double nudge = options.precision == DType::F64 ? kNudgeF64 : kNudgeF32;
   const Graph graph = reference_graph(work, microbatches, work.training.optimizer.learning_rate * (1.0 + nudge));
-  if (!mixes || !work.trains || options.precision != DType::F64) return run_reference(graph, options);
-  return run_reference(graph, options, {},
-                       [&](GraphInterpreter& interpreter) { nudge_weights(interpreter, graph, nudge); });
+  if (!mixes || !work.trains) return run_reference(graph, options);
+  Shifts shifts;
+  RunResult run = run_reference(
+      graph, options, {}, [&](GraphInterpreter& interpreter) { shifts = nudge_weights(interpreter, graph, nudge); });
+  if (options.precision == DType::F64) return run;
+  for (auto& [name, values] : run.weights) {
+    const std::vector<double>& shift = shifts.at(name);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= shift[i];
+  }
+  return run;
 }
 
 void expect_finite(const RunResult& reference) {

@@ -41,7 +41,7 @@
 // The bounds hold while training is stable. Where it is not (a learning rate too large), one step's rounding grows in
 // the next until no two orders of summation agree, and nothing can be said about a run. Before a disagreement is called
 // a fault, the reference is therefore held against itself with other rounding: sums in another order where the batch
-// can be cut freely, else (in f64) weights that begin a few last places off.
+// can be cut freely, else weights that begin a few last places off.
 #pragma once
 
 #include <map>

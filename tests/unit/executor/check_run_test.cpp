@@ -178,6 +178,24 @@ TEST(CheckRun, RefusesATrainingThatAmplifiesRounding) {
   EXPECT_NE(says.find("amplifies rounding"), std::string::npos) << says;
 }
 
+// Batch norm over the two samples of a microbatch, of one pixel each, makes signs of differences: in f32 no two orders
+// of summation agree. What begins a last place off tells so, and tells a fault where norms are over more.
+TEST(CheckRun, TellsRoundingOfBatchNormsFromFaultsInFloat) {
+  CheckedWork checked;
+  checked.training.batch = 8;
+  checked.training.optimizer = kAdam;
+  const RunOptions in_float{.steps = 1, .seed = 7, .precision = DType::F32};
+  const RunOptions in_double{.steps = 1, .seed = 7, .precision = DType::F64};
+  checked.model = find_model("wresnet:layers=50,channels=4,width=2,image=32,classes=8");
+  checked.training.microbatches = 4;
+  const std::string says = refusal([&] { return check_run(checked, in_float, on_one_device(checked, in_double)); });
+  EXPECT_NE(says.find("amplifies rounding"), std::string::npos) << says;
+  checked.model = find_model("wresnet:layers=14,channels=4,width=2,image=64,classes=8");
+  checked.training.microbatches = 1;
+  EXPECT_EQ(fault(checked, in_float, on_one_device(checked, in_double)), "");
+  EXPECT_NE(fault(checked, in_float, on_one_device(checked, in_float, 2.0)), "");  // steps twice as long
+}
+
 TEST(MemoryOfReference, IsWhatTheReferenceAllocates) {
   const CheckedWork checked = work("gpt", kAdam);
   EXPECT_EQ(memory_of_reference(checked, DType::F32), on_one_device(checked, kThreeSteps).peak_memory[0]);
