@@ -131,6 +131,9 @@ Decoder mixtral(const ModelConfig& model) {
   if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
   if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
   if (is_on(model, "attention_chunk")) of.unusual.emplace_back("attention within chunks");
+  if (is_on(model, "plain_qk_norm")) of.unusual.emplace_back("norms of rotated queries and keys");
+  if (is_on(model, "temperature_every")) of.unusual.emplace_back("queries scaled by their positions");
+  if (is_on(model, "weigh_inputs")) of.unusual.emplace_back("weights of what experts are given");
   return of;
 }
 
@@ -158,6 +161,9 @@ void add_decoder_keys(Decoder& of, const ModelConfig& model) {
   const auto unusual = [&](const char* key, const char* what) {
     if (is_on(model, key)) of.unusual.emplace_back(what);
   };
+  if (size_of(model, "layer_norm") == 2) of.unusual.emplace_back("layer norms without a bias");
+  if (size_of(model, "layer_norm") == 3) of.unusual.emplace_back("layer norms without weights");
+  if (of.qk_norm) unusual("qk_norm_rotated", "norms of queries and keys behind their rotation");
   unusual("parallel", "attention and feed-forward side by side");
   unusual("norms", "norms of what attention and feed-forward make");
   unusual("wide_qk_norm", "norms of queries and keys over all heads at once");
