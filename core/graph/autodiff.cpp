@@ -67,15 +67,9 @@ void Backward::set_ranges(Recompute recompute, const std::vector<RecomputeRange>
   if (next < count || ranges.empty()) cover(next, count - 1, recompute);
 }
 
-namespace {
-
-// Parameters that are read from files, but not trained: ModelWriter::fixed.
-bool is_fixed(const Tensor& tensor) { return tensor.name.ends_with(".fixed.gamma"); }
-
-}  // namespace
-
 void Backward::find_dependencies() {
-  for (const Tensor& one : graph_.tensors()) depends_.push_back(one.kind == TensorKind::Parameter && !is_fixed(one));
+  for (const Tensor& one : graph_.tensors())
+    depends_.push_back(one.kind == TensorKind::Parameter && !graph_.fixed.contains(one.id));
   for (const OpId id : forward_) {
     const Op& op = graph_.op(id);
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {

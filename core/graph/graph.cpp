@@ -232,6 +232,7 @@ std::string canonical_text(const Graph& graph) {
                                  name_of(graph.dtype), number(graph.loss));
   if (graph.loss_weights)
     text += fmt::format(" weights {} total {}", graph.loss_weights->weights.value, graph.loss_weights->total.value);
+  for (const TensorId id : graph.fixed) text += fmt::format(" fixed {}", id.value);
   if (graph.states_on_host) text += " states on host";
   if (graph.activations_on_host) text += " activations on host";
   if (graph.weights_on_host) text += " weights on host";

@@ -344,6 +344,7 @@ class Graph {
   bool states_on_host = false, activations_on_host = false, weights_on_host = false;
   // The numbers, row-major, of inputs that are the same in every microbatch; these have no dimension of samples.
   std::map<TensorId, std::shared_ptr<const std::vector<double>>> constants = {};
+  std::set<TensorId> fixed = {};  // parameters that are read from files and not trained
 };
 
 // --- what follows from the op table (core/graph/op_table.cpp) ---

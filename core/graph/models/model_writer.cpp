@@ -18,7 +18,9 @@ TensorId ModelWriter::parameter(const std::string& name, std::vector<Dim> dims) 
 }
 
 TensorId ModelWriter::fixed(const std::string& name, std::vector<Dim> dims) {
-  return parameter(name + ".fixed.gamma", std::move(dims));
+  const TensorId made = parameter(name + ".fixed.gamma", std::move(dims));
+  graph.fixed.insert(made);
+  return made;
 }
 
 TensorId ModelWriter::token_input(const std::string& name) {

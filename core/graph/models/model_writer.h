@@ -17,8 +17,7 @@ struct ModelWriter {
   ModelWriter(Graph& into, const ModelConfig& model);
 
   [[nodiscard]] TensorId parameter(const std::string& name, std::vector<Dim> dims);
-  // "<name>.fixed.gamma", 1 until it is read from a file: a parameter that is not trained, as autodiff knows by its
-  // name.
+  // "<name>.fixed.gamma", 1 until it is read from a file: a parameter that is not trained.
   [[nodiscard]] TensorId fixed(const std::string& name, std::vector<Dim> dims);
   [[nodiscard]] TensorId token_input(const std::string& name);  // i32 (batch, seq)
   // Numbers that every microbatch reads alike; made once for all uses of a name.
