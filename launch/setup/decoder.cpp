@@ -52,6 +52,7 @@ Decoder gpt(const ModelConfig& model) {
 
 Decoder gpt2(const ModelConfig& model) {
   Decoder of = with_biases(model);
+  of.kv_heads = size_of(model, "kv_heads");
   of.positions = Decoder::Positions::Learned;
   of.position_rows = size_of(model, "positions") + size_of(model, "position_offset");
   if (is_on(model, "relu")) of.activation = Decoder::Activation::Relu;

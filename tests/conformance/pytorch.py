@@ -190,6 +190,8 @@ def families():
         "gemma4_moe": (t.Gemma4ForCausalLM, t.Gemma4TextConfig(**{**decoder(head_dim=8), **gemma4}, hidden_size_per_layer_input=0,
                                                               attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True,
                                                               num_experts=4, top_k_experts=2, moe_intermediate_size=24)),
+        "gpt_bigcode": (t.GPTBigCodeForCausalLM, t.GPTBigCodeConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=SEQ,
+                                                                    resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
         # Norms behind the rotation, without a bias, or without weights.
         "olmo": (t.OlmoForCausalLM, t.OlmoConfig(**decoder(pad_token_id=0))),
         "cohere": (t.CohereForCausalLM, t.CohereConfig(**{**decoder(logit_scale=0.25), "tie_word_embeddings": True})),
@@ -205,7 +207,7 @@ def families():
         "granitemoeshared": (t.GraniteMoeSharedForCausalLM, t.GraniteMoeSharedConfig(**decoder(num_local_experts=4, num_experts_per_tok=2,
                                                                                               shared_intermediate_size=24))),
         "ernie4_5_moe": (t.Ernie4_5_MoeForCausalLM, t.Ernie4_5_MoeConfig(**decoder(moe_num_experts=4, moe_k=2, moe_intermediate_size=24))),
-        "ministral3": (t.Ministral3ForCausalLM, t.Ministral3Config(**decoder(head_dim=8, rope_parameters={
+        "ministral3": (t.Ministral3ForCausalLM, t.Ministral3Config(**decoder(head_dim=8, pad_token_id=0, rope_parameters={
             "rope_type": "default", "rope_theta": 10000.0, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": SEQ}))),
         "deepseek_v2": (t.DeepseekV2ForCausalLM, t.DeepseekV2Config(**{**decoder(**routed), **latent, "num_key_value_heads": 4},
                                                                    n_routed_experts=4, n_shared_experts=1)),

@@ -40,6 +40,7 @@ const std::vector<HfFamily>& hf_families() {
       {"glm4_moe_lite", hf::read_glm4_moe_lite},
       {"glm_moe_dsa", hf::read_deepseek_v32},
       {"gpt2", hf::read_gpt2},
+      {"gpt_bigcode", hf::read_gpt_bigcode},
       {"gpt_neox", hf::read_gpt_neox},
       {"gpt_oss", hf::read_gpt_oss},
       {"gptj", hf::read_gptj},

@@ -20,6 +20,7 @@ namespace hf {
 
 // hf_plain_families.cpp
 [[nodiscard]] ModelConfig read_gpt2(const HfReader& config);
+[[nodiscard]] ModelConfig read_gpt_bigcode(const HfReader& config);
 [[nodiscard]] ModelConfig read_opt(const HfReader& config);
 [[nodiscard]] ModelConfig read_bloom(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neox(const HfReader& config);

@@ -27,6 +27,16 @@ ModelConfig read_gpt2(const HfReader& config) {
 }
 
 // Positions are counted from 2 (row 1 once stood for padding). The norms' epsilon is no member: it is always 1e-5.
+// StarCoder 1 and SantaCoder: all queries read one key and value.
+ModelConfig read_gpt_bigcode(const HfReader& config) {
+  config.refuse("add_cross_attention");
+  for (const char* key : {"multi_query", "scale_attn_weights"})
+    require(config.flag_or(key, true), "{}: '{}' is false, which is not supported; true is.", config.place(), key);
+  ModelConfig model = read_gpt2(config);
+  set(model, "kv_heads", 1);
+  return model;
+}
+
 ModelConfig read_opt(const HfReader& config) {
   ModelConfig model = made("gpt2", config);
   const bool before = config.flag_or("do_layer_norm_before", true);

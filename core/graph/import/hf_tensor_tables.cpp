@@ -2,6 +2,7 @@
 // What families with tables of positions or biases by distance call their tensors, how they lay them out, and what
 // torchvision's residual networks do. Linear layers are (out, in), the Conv1D of GPT-2 (in, out).
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/base/text.h"
@@ -37,6 +38,20 @@ HfTensorTable gpt2() {
            {"blk.final_norm.beta", "transformer.ln_f.bias", "embed"},
            {"head.weight", "lm_head.weight", "vocab embed"}},
           {"lm_head.weight", "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}};
+}
+
+// The same with linear layers in place of Conv1D.
+HfTensorTable gpt_bigcode() {
+  constexpr std::string_view kEmbed = "embed";
+  HfTensorTable table = gpt2();
+  table.model_types = {"gpt_bigcode"};
+  for (HfTensorRow& row : table.rows) {
+    if (row.theirs.find(".c_") == std::string::npos || !row.theirs.ends_with(".weight")) continue;
+    const bool first = row.layout.starts_with(kEmbed);
+    row.layout = first ? row.layout.substr(kEmbed.size() + 1) + " embed"
+                       : "embed " + row.layout.substr(0, row.layout.size() - kEmbed.size() - 1);
+  }
+  return table;
 }
 
 HfTensorTable opt() {
@@ -359,8 +374,8 @@ HfTensorTable resnet(std::int64_t layers) {
 }
 
 std::vector<HfTensorTable> all_tables() {
-  std::vector<HfTensorTable> all = {gpt2(),    opt(),        bloom(),  gptj(), gpt_neox(), bert(),
-                                    roberta(), distilbert(), falcon(), t5(),   vit()};
+  std::vector<HfTensorTable> all = {gpt2(), gpt_bigcode(), opt(),        bloom(),  gptj(), gpt_neox(),
+                                    bert(), roberta(),     distilbert(), falcon(), t5(),   vit()};
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_scan_tables()) all.push_back(std::move(table));

@@ -298,6 +298,7 @@ bool HfTensorNames::may_be_left_out(std::string_view name) const {
 
 std::string hf_model_type_of(const ModelConfig& model) {
   const auto has = [&](const char* key) { return size_of(model, key) != 0; };
+  if (model.family == "gpt2" && size_of(model, "kv_heads") != model.heads) return "gpt_bigcode";
   if (model.family == "gpt2") return size_of(model, "position_offset") == 2 ? "opt" : "gpt2";
   if (model.family == "llama")
     return has("qk_norm") ? "qwen3" : has("qkv_bias") && !has("out_bias") ? "qwen2" : "llama";

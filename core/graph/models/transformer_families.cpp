@@ -64,6 +64,7 @@ std::vector<SizeField> with(std::vector<SizeField> sizes, const std::vector<Size
 
 std::vector<SizeField> gpt2_sizes() {
   return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
+                             {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of},
                              derived_width("positions", seq_of),
                              {"position_offset", 1'000'000, 0, 0},
                              derived_width("word_embed", hidden_of),
@@ -211,7 +212,10 @@ AttentionPart own_heads(const ModelConfig& model, bool bias) {
 
 Transformer gpt2(const ModelConfig& model) {
   const bool bias = is_set(model, "bias");
-  return {.attention = own_heads(model, bias),
+  AttentionPart attention = own_heads(model, bias);
+  attention.kv_heads = size_of(model, "kv_heads");
+  attention.group = model.heads / attention.kv_heads;
+  return {.attention = attention,
           .feed_forward = {.width = size_of(model, "intermediate"),
                            .activation = is_set(model, "relu") ? Activation::Relu : gelu_of(model),
                            .bias = bias},

@@ -226,7 +226,7 @@ TEST(HfConfig, AnUnsupportedFamilyIsRefusedByItsName) {
       "codegen, cohere, cohere2, cwm, deepseek_v2, deepseek_v3, deepseek_v32, distilbert, "
       "dots1, ernie4_5, ernie4_5_moe, exaone, exaone4, exaone_moe, falcon, flex_olmo, gemma, "
       "gemma2, gemma3, gemma3_text, gemma4, gemma4_text, glm, glm4, glm4_moe, glm4_moe_lite, "
-      "glm_moe_dsa, gpt2, gpt_neox, gpt_oss, gptj, granite, granitemoe, granitemoehybrid, "
+      "glm_moe_dsa, gpt2, gpt_bigcode, gpt_neox, gpt_oss, gptj, granite, granitemoe, granitemoehybrid, "
       "granitemoeshared, helium, hunyuan_v1_dense, hunyuan_v1_moe, hy_v3, hyperclovax, "
       "internlm2, internlm3, iquestcoder, jais2, kimi_k2, llama, llama4, llama4_text, mamba, "
       "mamba2, mellum, minicpm, minimax_m2, ministral, ministral3, mistral, mistral3, mixtral, "

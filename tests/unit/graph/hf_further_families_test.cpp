@@ -229,6 +229,17 @@ TEST(HfFamilies, OfGraniteMayScaleTheirScoresByOne) {
   EXPECT_DOUBLE_EQ(scale("0.5"), 0.5);
 }
 
+// StarCoder, 15.5 billion: queries of 48 heads of 128, one key and value, biases everywhere.
+TEST(HfFamilies, OfGptBigCodeShareOneKey) {
+  const std::string starcoder = R"("model_type": "gpt_bigcode", "n_embd": 6144, "n_head": 48, "n_layer": 40,
+      "n_inner": 24576, "n_positions": 8192, "vocab_size": 49152, "activation_function": "gelu", "multi_query": )";
+  const std::int64_t h = 6144, attention = 2 * (h * h + h) + 2 * (h * 128 + 128), mlp = 2 * 4 * h * h + 4 * h + h;
+  const std::int64_t all = (49152 + 8192) * h + 40 * (attention + mlp + 4 * h) + 2 * h;
+  EXPECT_EQ(parameter_count(graph_of(starcoder + "true")), all);
+  EXPECT_EQ(all / 100'000'000, 155);
+  EXPECT_NE(refusal_of(starcoder + "false").find("'multi_query' is false"), std::string::npos);
+}
+
 // OLMo 1 7B: 32 layers of four projections of attention and three of feed-forward, two tables, and no norm's weights.
 TEST(HfFamilies, OfOlmoHaveNormsWithoutWeights) {
   const std::string olmo = R"("model_type": "olmo", "hidden_size": 4096, "intermediate_size": 11008,
