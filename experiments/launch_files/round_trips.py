@@ -20,13 +20,14 @@ TARGETS = [("megatron", "megatron", ["run.sh"]), ("megatron-bridge", "megatron-b
            ("torchtitan", "torchtitan", ["plan.py"]), ("torchtitan", "torchtitan", ["run.sh"]), ("deepspeed", "deepspeed", ["ds_config.json"]),
            ("deepspeed", "deepspeed", ["run.sh"]), ("accelerate", "accelerate", ["accelerate.yaml"]), ("accelerate", "accelerate", ["run.sh"]),
            ("accelerate", "accelerate", ["train.py"]), ("fsdp2", "fsdp", ["train.py"]),
-           ("maxtext", "maxtext", ["plan.yml"]), ("maxtext", "maxtext", ["run.sh"]), ("flagscale", "flagscale", ["plan.yaml"])]
+           ("maxtext", "maxtext", ["plan.yml"]), ("maxtext", "maxtext", ["run.sh"]), ("flagscale", "flagscale", ["plan.yaml"]),
+           ("nnscaler", "nnscaler", ["train.yaml"]), ("jax", None, ["sharding_plan.py"]), ("alpa", "alpa", ["alpa_plan.py"])]
 
 
 # What the files of a target can say of a model, beside llama, mixtral and deepseek_v3.
 KINDS = {"megatron": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"], "megatron-bridge": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"],
          "flagscale": ["gpt2", "gpt", "gpt_neox", "decoder", "decoder_moe"], "deepspeed": ["gpt2", "gpt", "gpt_neox"], "accelerate": ["gpt2", "gpt", "gpt_neox"], "fsdp2": ["gpt2", "gpt", "gpt_neox"],
-         "torchtitan": [], "maxtext": []}
+         "torchtitan": [], "maxtext": [], "nnscaler": ["gpt2", "gpt", "gpt_neox"], "jax": ["gpt2", "gpt", "gpt_neox"], "alpa": ["gpt2", "gpt", "gpt_neox"]}
 
 
 def drawn_model(draw, target):
@@ -34,7 +35,8 @@ def drawn_model(draw, target):
     hidden = heads * draw.choice([32, 64])
     size = {"layers": draw.choice([4, 5, 6, 8]), "hidden": hidden, "heads": heads, "seq": draw.choice([128, 256, 512, 1024]),
             "vocab": 1024 * draw.randint(1, 8)}
-    kind = draw.choice(["llama", "llama", "mixtral", "deepseek_v3"] + KINDS[target])
+    # The model written for nnScaler has dense blocks alone.
+    kind = draw.choice((["llama"] if target == "nnscaler" else ["llama", "llama", "mixtral", "deepseek_v3"]) + KINDS[target])
     if kind not in ("gpt", "gpt2", "gpt_neox"):
         size["intermediate"] = hidden * draw.choice([2, 3, 4])
     if kind in ("llama", "mixtral", "decoder", "decoder_moe"):
@@ -109,7 +111,9 @@ def trip(meshwright, draw, number):
             return subprocess.run([meshwright, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=900)
 
         label = f"{number:3} {target} {files[0]} {' '.join(options)}"
-        planned = run("plan", *options, "--for", framework, "--no-free-plan", "-o", folder / "plan.json")
+        # JAX and Alpa take any mesh: the search is free.
+        asks = ["--for", framework, "--no-free-plan"] if framework not in (None, "alpa") else ["--for", framework] if framework else []
+        planned = run("plan", *options, *asks, "-o", folder / "plan.json")
         if planned.returncode != 0:
             return label, ["no plan: " + planned.stderr.strip().splitlines()[-1][:200]], planned.returncode not in (2, 5)
         written = run("export", folder / "plan.json", "--to", target, "-o", folder / "files")
@@ -120,7 +124,7 @@ def trip(meshwright, draw, number):
         plan = json.loads((folder / "plan.json").read_text())
         asked = ["--cluster", devices]
         # torchtitan's sizes are in its model.py.
-        if target in ("torchtitan", "deepspeed", "accelerate", "fsdp2"):
+        if target in ("torchtitan", "deepspeed", "accelerate", "fsdp2", "nnscaler", "jax", "alpa"):
             asked += ["--model", options[1]]
         if target == "accelerate" and files != ["train.py"]:
             micro = re.search(r"^MICRO_BATCH, .* = (\d+),", (folder / "files" / "train.py").read_text(), re.M).group(1)

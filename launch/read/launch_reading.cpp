@@ -39,17 +39,25 @@ void read_by_target(ReadingJob& job) {
   if (target == "megatron" || target == "megatron-bridge" || target == "flagscale") return read_megatron(job);
   if (target == "torchtitan") return read_torchtitan(job);
   if (target == "deepspeed") return read_deepspeed(job);
+  if (target == "jax") return read_jax(job);
+  if (target == "alpa") return read_alpa(job);
+  if (target == "nnscaler") return read_nnscaler(job);
   if (target == "maxtext") return read_maxtext(job);
   if (target == "accelerate" || target == "fsdp2") return read_accelerate(job);
   throw InputError(
       fmt::format("--as: files of {} are not read; give one of megatron, megatron-bridge, torchtitan, deepspeed, "
-                  "fsdp2, accelerate, maxtext or flagscale.",
+                  "fsdp2, accelerate, maxtext, jax, alpa, nnscaler or flagscale.",
                   target));
 }
 
 // What the framework asserts of the setup, beside what the reader has seen in the flags. What writers of files check of
 // the model is no rule for a file that names its own.
 void add_rules(LaunchReading& reading, bool of_its_own) {
+  if (find_launch_target(reading.setup.target).own_shardings) {
+    const std::vector<std::string> own = broken_assertions(reading.setup);
+    reading.broken.insert(reading.broken.end(), own.begin(), own.end());
+    return;
+  }
   const Framework& usual = find_framework(find_launch_target(reading.setup.target).framework);
   LaunchSetup setup = reading.setup;
   setup.degrees = degrees_with_layout(setup);

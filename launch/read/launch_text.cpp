@@ -81,6 +81,7 @@ void TextReader::read_yaml(const GivenFile& file) {
     return trainer(root, place, "LLaMA-Factory");
   if (open && has("base_model") && any({"sequence_len", "datasets", "micro_batch_size"}))
     return trainer(root, place, "axolotl");
+  if (has("compute_config")) return nnscaler(root, place);
   if (has("MODEL_ARGS")) return megatron_test(root, place);
   if (has("distributed_type") || has("compute_environment")) return accelerate(root, place);
   require(text_.target == "accelerate" || text_.target == "fsdp2" || !has("fsdp_config"),
@@ -108,9 +109,10 @@ void TextReader::by_target(const ConfigValue& root, const std::string& place) {
   if (target == "maxtext") return maxtext_file(root, place);
   if (target == "deepspeed") return deepspeed(root, place);
   if (target == "flagscale") return flagscale(root, place);
+  if (target == "nnscaler") return nnscaler(root, place);
   throw InputError(fmt::format(
       "{}: none of its keys shows what framework it is for; give --as with one of megatron, megatron-bridge, "
-      "torchtitan, deepspeed, accelerate, maxtext or flagscale.",
+      "torchtitan, deepspeed, accelerate, maxtext, nnscaler or flagscale.",
       place));
 }
 
@@ -126,6 +128,7 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
       "{}: is a script of OLMo-core, which makes its settings as it runs; give the config.json that a run of it saves.",
       place_of(file));
   if (is_torch_program(file.text)) return torch_program(file);
+  if (is_mesh_program(file.text, text_.target)) return mesh_program(file);
   set_target("torchtitan");
   const PythonConfig config = config_from_python(file.text, function, place_of(file));
   text_.program = config.function.empty() ? place_of(file) : fmt::format("{} of {}", config.function, place_of(file));

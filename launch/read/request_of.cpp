@@ -44,6 +44,24 @@ void set_recomputed_layers(PlanRequest& request, const LaunchSetup& setup) {
 
 }  // namespace
 
+namespace {
+
+void set_meshes(PlanRequest& request, const LaunchSetup& setup) {
+  const GivenMeshes& given = *setup.meshes;
+  SearchOptions& search = request.search;
+  search.method.kind = Method::Kind::Manual;
+  search.method.text = "manual";
+  search.method.stages = given.stages;
+  search.layer_cut.cut = LayerOptions::Cut::Starts;
+  search.layer_cut.starts = given.layer_starts;
+  search.forced = given.specs;
+  search.microbatches = setup.degrees.micro_batches;
+  search.schedule = setup.degrees.schedule;
+  search.recompute = setup.degrees.recompute;
+}
+
+}  // namespace
+
 PlanRequest request_of(const LaunchSetup& setup, const Cluster& cluster) {
   PlanRequest request;
   request.model = setup.model;
@@ -52,6 +70,10 @@ PlanRequest request_of(const LaunchSetup& setup, const Cluster& cluster) {
   request.training.dtype = setup.dtype;
   request.training.optimizer = setup.optimizer;
   request.training.offload = setup.offload;
+  if (setup.meshes) {
+    set_meshes(request, setup);
+    return request;
+  }
   if (!setup.stages.empty()) {
     set_stages(request, setup);
     return request;

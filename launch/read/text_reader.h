@@ -17,6 +17,8 @@ namespace meshwright {
 [[nodiscard]] std::string file_name(const std::string& path);  // without its folder
 // A training script as export writes it for FSDP2 and accelerate.
 [[nodiscard]] bool is_torch_program(const std::string& text);
+// A program for JAX or Alpa, or with `target` one of these.
+[[nodiscard]] bool is_mesh_program(const std::string& text, const std::string& target);
 [[nodiscard]] bool ends_with_any(std::string_view name, const std::vector<const char*>& endings);
 
 class TextReader {
@@ -36,6 +38,8 @@ class TextReader {
   void read_python(const GivenFile& file, const std::string& function);
   // --- torch_program.cpp ---
   void torch_program(const GivenFile& file);
+  // --- mesh_program.cpp ---
+  void mesh_program(const GivenFile& file);
   // The text of torchtitan's schedule, where a file names one that is there.
   void load_schedule();
 
@@ -58,6 +62,9 @@ class TextReader {
   void add_neox(const ConfigValue& root, const std::string& place);
   // Of LLaMA-Factory or axolotl, with the DeepSpeed file that it names and accelerate's file beside it.
   void trainer(const ConfigValue& root, const std::string& place, const char* variant);
+
+  // The arguments of nnScaler's trainer, and the constraints of partition that they name.
+  void nnscaler(const ConfigValue& root, const std::string& place);
 
   // --- flagscale_yaml.cpp ---
   // An experiment file, the training file that it names, or both.

@@ -51,6 +51,13 @@ void plain_torch_model(const Decoder& d, RuleList& rules) {
   rules.expect(d.window == 0, "the written PyTorch model has no attention windows");
 }
 
+// Of its tracer's operators the dense block needs two more; tokens that choose their experts would need others.
+void nnscaler_model(const Decoder& d, RuleList& rules) {
+  plain_torch_model(d, rules);
+  rules.expect(!d.experts, "the model written for nnScaler has no experts");
+  rules.expect(!d.latent, "the model written for nnScaler has no latent attention");
+}
+
 void maxtext_model(const Decoder& d, RuleList& rules) {
   rules.expect(d.positions == Decoder::Positions::Rotary && d.rms_norm && d.gated && !d.bias,
                "MaxText's decoder blocks have rotated heads, RMS norms and gated feed-forward layers without biases");
@@ -75,6 +82,7 @@ void model_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList&
   if (target.framework == "megatron") megatron_model(target.release, decoder, rules);
   if (target.framework == "torchtitan") torchtitan_model(decoder, rules);
   if (target.framework == "deepspeed" || target.framework == "fsdp") plain_torch_model(decoder, rules);
+  if (target.framework == "nnscaler") nnscaler_model(decoder, rules);
   if (target.framework == "maxtext") maxtext_model(decoder, rules);
 }
 

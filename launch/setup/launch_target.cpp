@@ -20,7 +20,7 @@ const std::vector<LaunchTarget>& launch_targets() {
       {"maxtext", "MaxText of 2026", "maxtext"},
       {.name = "jax", .release = "JAX 0.5 and later", .framework = "", .own_shardings = true},
       {.name = "alpa", .release = "Alpa 0.2", .framework = "alpa", .own_shardings = true},
-      {.name = "nnscaler", .release = "nnScaler 0.5 and later", .framework = "", .own_shardings = true},
+      {"nnscaler", "nnScaler 0.8", "nnscaler"},
       {.name = "flagscale", .release = "FlagScale of November 2025", .framework = "megatron", .own_stages = true},
   };
   return targets;

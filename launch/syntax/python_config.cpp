@@ -492,4 +492,25 @@ PythonConfig config_from_python(const std::string& text, const std::string& name
   return config_of(Statements(text, place).read(), name, place, 0);
 }
 
+std::vector<PythonValue> values_from_python(const std::string& text, const std::string& place) {
+  require(text.size() <= kMaxLaunchFile, "{}:1: the file is larger than 4 MB; launch files are shorter.", place);
+  std::vector<PythonValue> values;
+  for (const Statement& statement : Statements(text, place).read()) {
+    const std::string& line = statement.text;
+    std::size_t begin = 0, end = 0;
+    while (end < line.size() && is_name_part(line[end])) ++end;
+    std::string name = line.substr(0, end);
+    while (end < line.size() && line[end] == ' ') ++end;
+    if (!name.empty() && end + 1 < line.size() && line[end] == '=' && line[end + 1] != '=')
+      begin = end + 1;
+    else
+      name.clear();
+    if (name.empty() && line.starts_with("return ")) begin = 7;
+    if (name.empty() && line.starts_with("@")) begin = 1;
+    if (auto value = Expression(line, statement.line, begin).tuple(); value && (!name.empty() || value->is_map()))
+      values.push_back({std::move(name), *std::move(value), statement.line});
+  }
+  return values;
+}
+
 }  // namespace meshwright

@@ -28,4 +28,13 @@ struct PythonConfig {
 [[nodiscard]] PythonConfig config_from_python(const std::string& text, const std::string& name,
                                               const std::string& place);
 
+// A statement `NAME = value`, or a value alone (a call, a decorator), of a module or of its functions.
+struct PythonValue {
+  std::string name;  // "": the value stands alone or is returned
+  ConfigValue value;
+  int line = 0;
+};
+// All of them, in the order of the file; statements of another form are left out. Throws InputError as above.
+[[nodiscard]] std::vector<PythonValue> values_from_python(const std::string& text, const std::string& place);
+
 }  // namespace meshwright

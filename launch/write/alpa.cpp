@@ -51,14 +51,6 @@ std::string stage_option(const Plan& plan) {
          list(options) + ",\n)\n";
 }
 
-std::string layer_starts(const LaunchJob& job) {
-  const std::vector<OpId> ops = forward_ops(job.graph);
-  std::string text = "# The first operator of every layer, by the plan's names.\nLAYER_STARTS = [\n";
-  for (const int start : job.plan.layer_starts)
-    text += "    " + python_text(job.graph.op(ops[static_cast<std::size_t>(start)]).name) + ",\n";
-  return text + "]\n";
-}
-
 }  // namespace
 
 WrittenJob write_alpa(const LaunchJob& job) {
@@ -74,7 +66,7 @@ WrittenJob write_alpa(const LaunchJob& job) {
   std::string text = commented(heading(job));
   text += "\"\"\"The plan's stages for Alpa: `@alpa.parallelize(method=alpa_plan.method())`.\"\"\"\n";
   text += "from alpa import AutoLayerOption, ManualLayerOption, ManualStageOption, PipeshardParallel\n\n";
-  text += layer_starts(job) + "\n" + stage_option(plan) + "\n";
+  text += plan_constants(plan, job.graph) + "\n" + stage_option(plan) + "\n";
   text += fmt::format(
       "\ndef method(marked=False):\n"
       "    \"\"\"`marked`: the model calls alpa.mark_pipeline_boundary() before every operator of LAYER_STARTS but "

@@ -42,9 +42,11 @@ std::string parameter_of(const std::string& key) { return key.substr(key.find('/
 std::string stage_text(const LaunchJob& job, const StagePlan& stage) {
   std::vector<std::string> axes;
   for (std::size_t a = 0; a < stage.logical_shape.size(); ++a) axes.push_back(fmt::format("'x{}'", a));
-  std::string text = fmt::format("    {{\n        'mesh': {},\n        'axes': ({},),\n        'devices': {},\n",
-                                 python_tuple(stage.logical_shape), fmt::join(axes, ", "), python_tuple(stage.devices));
-  std::string weights, states;
+  std::string text = fmt::format("    {{\n        'mesh': {},\n        'axes': ({},),\n        'devices': {},\n        'layers': "
+                                 "({}, {}),  # of LAYER_STARTS, the first and the last\n",
+                                 python_tuple(stage.logical_shape), fmt::join(axes, ", "), python_tuple(stage.devices), stage.first_layer,
+                                 stage.last_layer);
+  std::string weights, states, sums;
   std::vector<std::string> seen;
   for (const auto& [key, sharding] : stage.parameters) {
     const std::string name = parameter_of(key);
@@ -62,11 +64,13 @@ std::string stage_text(const LaunchJob& job, const StagePlan& stage) {
     const Op& op = job.graph.op(id);
     const auto found = stage.ops.find(op.name);
     if (found == stage.ops.end()) continue;
+    if (found->second.result.partial != 0) sums += (sums.empty() ? "" : ", ") + python_text(op.name);
     ShardingSpec whole = found->second.result;
     whole.partial = 0;
     text += fmt::format("            {}: {},\n", python_text(op.name), partition_spec(whole));
   }
-  return text + "        },\n    },\n";
+  return text + "        },\n        # kept as partial sums for the next operator, which XLA decides by itself\n        'sums': [" + sums +
+         "],\n    },\n";
 }
 
 std::string dimensions(const LaunchJob& job) {
@@ -96,8 +100,7 @@ WrittenJob write_jax(const LaunchJob& job) {
   text += "the mesh axes x0, x1, ... by the names of the plan's parameters and operators.\n\"\"\"\n";
   text += "import jax\nimport numpy as np\nfrom jax.sharding import Mesh, NamedSharding\n";
   text += "from jax.sharding import PartitionSpec as P\n\n";
-  text += fmt::format("MICRO_BATCHES = {}\nBATCH = {}\nSCHEDULE = {}\n\n", job.plan.training.microbatches,
-                      job.plan.training.batch, python_text(name_of(job.plan.schedule)));
+  text += plan_constants(job.plan, job.graph) + "\n";
   text += "STAGES = [\n";
   for (const StagePlan& stage : job.plan.stages) text += stage_text(job, stage);
   text += "]\n\n" + dimensions(job) + kFunctions;

@@ -23,6 +23,7 @@ Writer writer_of(const std::string& target) {
       {"maxtext", write_maxtext},
       {"jax", write_jax},
       {"alpa", write_alpa},
+      {"nnscaler", write_nnscaler},
       {"flagscale", write_flagscale},
   };
   for (const auto& [name, writer] : kWriters)

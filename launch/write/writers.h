@@ -26,5 +26,6 @@ struct WrittenJob {
 [[nodiscard]] WrittenJob write_accelerate(const LaunchJob& job);
 [[nodiscard]] WrittenJob write_jax(const LaunchJob& job);
 [[nodiscard]] WrittenJob write_alpa(const LaunchJob& job);
+[[nodiscard]] WrittenJob write_nnscaler(const LaunchJob& job);
 
 }  // namespace meshwright

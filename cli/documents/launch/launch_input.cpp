@@ -113,8 +113,8 @@ void add_launch_options(CLI::App& verb, LaunchOptions& options) {
     verb.add_option(flag, value, help);
   };
   add("--as", options.as,
-      "framework of the file: megatron, megatron-bridge, torchtitan, deepspeed, fsdp2, accelerate, maxtext or "
-      "flagscale "
+      "framework of the file: megatron, megatron-bridge, torchtitan, deepspeed, fsdp2, accelerate, maxtext, jax, "
+      "alpa, nnscaler or flagscale "
       "(default: as the file shows)");
   add("--function", options.function, "function of a Python configuration (default: the last one)");
   verb.add_option("--set", options.variables,

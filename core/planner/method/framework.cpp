@@ -79,6 +79,19 @@ std::vector<Framework> make_frameworks() {
                         .even_microbatches = true,
                         .further = Framework::FurtherTokens::OneStage,
                         .zero_with_experts = {0, 3}});
+  // Its scale units hold tp x pp devices each; optimizer state is split over the units.
+  frameworks.push_back({.name = "nnscaler",
+                        .release = "nnScaler 0.8",
+                        .software = "",
+                        .schedules = {OneFOneB},
+                        .recompute = all_or_none,
+                        .zero = {0, 1},
+                        .zero_in_pipes = {0, 1},
+                        .uneven_stages = true,
+                        .divides_kv_heads = true,
+                        .contexts = false,
+                        .experts = false,
+                        .tied_in_pipes = false});
   frameworks.push_back({.name = "alpa",
                         .release = "Alpa 0.2",
                         .software = "alpa",
@@ -129,6 +142,11 @@ class Rules {
   void tensor() {
     const int tp = degrees_.tp;
     if (shape_.heads > 0) rule(shape_.heads % tp == 0, "tp={} does not divide the {} heads", tp, shape_.heads);
+    // Its search splits a stage over powers of two, and over at most eight of them where there are several.
+    if (framework_.name == "nnscaler") {
+      rule((tp & (tp - 1)) == 0, "tp={} is no power of two, and nnScaler splits over none other", tp);
+      rule(degrees_.pp == 1 || tp <= 8, "nnScaler splits a pipeline stage over at most 8 devices, and tp is {}", tp);
+    }
     if (shape_.kv_heads <= 0) return;
     if (framework_.divides_kv_heads)
       rule(shape_.kv_heads % tp == 0, "tp={} does not divide the {} heads of keys and values", tp, shape_.kv_heads);
