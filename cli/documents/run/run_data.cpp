@@ -50,6 +50,11 @@ std::string type_of(const std::string& folder, const ModelConfig& model) {
   const std::vector<std::string> read = hf_model_types();
   if (std::find(read.begin(), read.end(), type) == read.end()) return hf_model_type_of(model);
   expect_same_model(model, model_from_hf_file(config), config);
+  if (const auto scaled = scaled_rotation_of_hf_file(config))
+    throw InputError(fmt::format(
+        "{}: {} scales the rotation of queries and keys, which is not computed, so that these weights would give other "
+        "results than they do elsewhere; give weights of a model without it.",
+        config, *scaled));
   return type;
 }
 

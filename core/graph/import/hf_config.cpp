@@ -212,6 +212,26 @@ bool is_known_to_do_nothing(const std::string& key) {
   return kNames.contains(key.substr(key.rfind('.') + 1));
 }
 
+// In the file, its text part, or what these say of a kind of layer. Types that scale nothing are left out, as are those
+// that split a rotation between text and images, which is one of text.
+std::optional<std::string> scaled_rotation(const Json& config) {
+  constexpr std::array kUnscaled = {"default", "proportional", "mrope"};
+  for (const auto& [key, value] : config.items()) {
+    if (!value.is_object()) continue;
+    if (key == "rope_scaling" || key == "rope_parameters")
+      for (const char* name : {"rope_type", "type"})
+        if (const auto type = value.find(name); type != value.end() && type->is_string()) {
+          const auto& text = type->get_ref<const std::string&>();
+          if (std::find(kUnscaled.begin(), kUnscaled.end(), text) == kUnscaled.end())
+            return fmt::format("{} ({})", key, printable(text));
+          break;
+        }
+    if (key == "text_config" || key == "rope_parameters" || key.ends_with("_attention"))
+      if (auto within = scaled_rotation(value)) return within;
+  }
+  return std::nullopt;
+}
+
 Json json_of(const std::string& text, const std::string& place) {
   return parse_json(without_python_numbers(text), place);
 }
@@ -244,7 +264,12 @@ std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
   (void)dtype_of(config);
   std::vector<std::string> names = config.unread();
   std::erase_if(names, is_known_to_do_nothing);
+  if (auto scaled = scaled_rotation(json)) names.push_back(std::move(*scaled));
   return names;
+}
+
+std::optional<std::string> scaled_rotation_of_hf_file(const std::string& path) {
+  return scaled_rotation(json_of(read_file(path), path));
 }
 
 ModelConfig model_from_hf_file(const std::string& path) {

@@ -16,6 +16,7 @@
 //   cap; cohere's norms, where it has those of queries and keys, are RMS norms, these over all heads at once.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ constexpr std::int64_t kLongestSequence = 4096;
 // The file's members that are not understood and may change the model, which is made without them; in the file's order.
 // Throws as model_from_hf_file.
 [[nodiscard]] std::vector<std::string> not_understood_of_hf_file(const std::string& path);
+
+// What scales the rotation of queries and keys by the file, "rope_scaling (llama3)": the work and the parameters are
+// the same, but results of given weights are not, as no scaled rotation is computed. nullopt: nothing does.
+[[nodiscard]] std::optional<std::string> scaled_rotation_of_hf_file(const std::string& path);
 
 // model_from_hf_file for the text of such a file; `place` is put in front of messages. Python's Infinity and NaN may
 // stand wherever no member that is read has them.
