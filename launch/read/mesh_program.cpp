@@ -238,6 +238,10 @@ class StageTables {
     require(dims != nullptr && dims->value.is_map(), "{}: DIMENSIONS is missing, which says the sizes of the tensors.",
             stages->place);
     dimensions_ = &dims->value;
+    // A name stands for the tensor on every stage's mesh: what crosses stages is left to the search.
+    for (const ConfigValue& one : stages->value.items)
+      if (const ConfigValue* received = one.find("received"); received != nullptr)
+        for (const ConfigValue& name : received->items) crossing_.push_back(name.text);
     for (std::size_t s = 0; s < stages->value.items.size(); ++s)
       stage(stages->value.items[s], fmt::format("{}: stage {}", stages->place, s));
   }
@@ -271,7 +275,8 @@ class StageTables {
                                             [&](const ConfigValue& own) { return own.text == name; });
     };
     for (const auto& [name, spec] : member(one, "results", where).members)
-      if (const ShardingSpec own = read_spec(name, spec, where); !is_sum(name)) add(name, own, where);
+      if (const ShardingSpec own = read_spec(name, spec, where);
+          !is_sum(name) && std::find(crossing_.begin(), crossing_.end(), name) == crossing_.end()) add(name, own, where);
     const ConfigValue* states = one.find("states");
     for (const auto& [name, spec] : member(one, "parameters", where).members) {
       add(name, read_spec(name, spec, where), where);
@@ -309,7 +314,7 @@ class StageTables {
   ReadingJob& job_;
   GivenMeshes& meshes_;
   const ConfigValue* dimensions_ = nullptr;
-  std::vector<std::string> axes_ = {};
+  std::vector<std::string> axes_ = {}, crossing_ = {};
 };
 
 // What users call the axes of one mesh.

@@ -223,7 +223,7 @@ void read_nnscaler(ReadingJob& job) {
           "enable_progress_bar", "max_epochs", "max_val_steps", "val_every_n_train_steps", "val_every_n_epochs",
           "log_progress_every_n_train_steps", "compute_config.use_end2end", "compute_config.constant_folding",
           "compute_config.trace_strategy", "compute_config.pas_config.max_pipeline_bubble_ratio",
-          "compute_config.pas_config.max_pipeline_unbalance_ratio", "compute_config.pas_config.use_bf16",
+          "compute_config.pas_config.max_pipeline_unbalance_ratio", "compute_config.pas_config.use_bf16", "compute_config.pas_config.use_fp16",
           "compute_config.pas_config.verbose", "compute_config.pas_config.re_profile"})
       if (key == name) return true;
     return false;

@@ -86,8 +86,6 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
   rules.expect_told(target.name != "megatron-bridge" || setup.dtype != DType::F32,
                     "Megatron-Bridge's precisions are mixed, in bf16 or f16, and the plan's type is f32; write --to "
                     "megatron");
-  rules.expect_told(framework != "nnscaler" || setup.dtype != DType::F16,
-                    "nnScaler's trainer scales no losses, as f16 needs it, and the plan's type is f16; plan in bf16");
   rules.expect_told(framework != "nnscaler" || setup.dtype == DType::F32 ||
                         setup.optimizer.kind == Optimizer::Kind::Adam,
                     fmt::format("nnScaler keeps weights in 32 bits beside those in {} only for Adam, and the plan's "

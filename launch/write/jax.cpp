@@ -39,6 +39,12 @@ if __name__ == "__main__":
 
 std::string parameter_of(const std::string& key) { return key.substr(key.find('/') + 1); }
 
+std::string received_text(const StagePlan& stage) {
+  std::string text;
+  for (const auto& [name, spec] : stage.inputs) text += (text.empty() ? "" : ", ") + python_text(name);
+  return text;
+}
+
 std::string stage_text(const LaunchJob& job, const StagePlan& stage) {
   std::vector<std::string> axes;
   for (std::size_t a = 0; a < stage.logical_shape.size(); ++a) axes.push_back(fmt::format("'x{}'", a));
@@ -70,7 +76,7 @@ std::string stage_text(const LaunchJob& job, const StagePlan& stage) {
     text += fmt::format("            {}: {},\n", python_text(op.name), partition_spec(whole));
   }
   return text + "        },\n        # kept as partial sums for the next operator, which XLA decides by itself\n        'sums': [" + sums +
-         "],\n    },\n";
+         "],\n        # made on other stages\n        'received': [" + received_text(stage) + "],\n    },\n";
 }
 
 std::string dimensions(const LaunchJob& job) {

@@ -177,6 +177,7 @@ std::string compute_config(const LaunchJob& job) {
   if (d.tp > 1) text += "    partition_constraints_path: partition.yaml\n";
   if (d.recompute == Recompute::Full) text += "    recompute_modules: Block,StageStart\n";
   if (setup.dtype == DType::BF16) text += "    use_bf16: true\n";
+  if (setup.dtype == DType::F16) text += "    use_fp16: true\n";
   return text;
 }
 
@@ -185,7 +186,7 @@ std::string optimizer(const LaunchSetup& setup) {
   const bool adam = o.kind == Optimizer::Kind::Adam;
   std::string text = fmt::format("optimizer:\n  type: {}\n  args:\n    lr: {}\n    weight_decay: {}\n",
                                  !adam                        ? "torch.optim.SGD"
-                                 : setup.dtype == DType::BF16 ? "nnscaler.runtime.f16_optimizer.MixedPrecisionAdamW"
+                                 : setup.dtype != DType::F32 ? "nnscaler.runtime.f16_optimizer.MixedPrecisionAdamW"
                                                               : "torch.optim.AdamW",
                                  decimal(o.learning_rate), decimal(o.weight_decay));
   if (o.kind == Optimizer::Kind::Momentum) text += fmt::format("    momentum: {}\n", decimal(o.momentum));
@@ -197,7 +198,9 @@ std::string trainer_arguments(const LaunchJob& job) {
   const Degrees& d = setup.degrees;
   std::string text = commented(heading(job)) + compute_config(job);
   text += "pas_policy: autodist\ngen_savedir: ./.nnscaler\nrun_mode: run\nseed: 1\n";
-  text += fmt::format("precision: {}\n", setup.dtype == DType::BF16 ? "bf16" : "fp32");
+  text += fmt::format("precision: {}\n", setup.dtype == DType::BF16  ? "bf16"
+                                                 : setup.dtype == DType::F16 ? "fp16"
+                                                                             : "fp32");
   text += fmt::format("micro_batch_size: {}\ngrad_accumulation_steps: {}\nglobal_batch_size: {}\n", d.micro_batch,
                       d.micro_batches, setup.global_batch());
   text += fmt::format("max_train_steps: {}\n", setup.steps);
@@ -231,6 +234,8 @@ WrittenJob write_nnscaler(const LaunchJob& job) {
                   "same",
                   "memory: the reserved peak of rank 0, printed with every step"};
   made.differences = decoder_of(job.setup.model).differences;
+  if (job.setup.dtype == DType::F16)
+    made.differences.emplace_back("nnScaler's trainer scales no losses, as training in f16 needs it; the work is the same");
   made.differences.emplace_back(
       "autodist chooses how operators between the products are split (norms, sums, the loss); the plan's are not told "
       "to it");

@@ -53,8 +53,8 @@ class PlanOptions(TypedDict, total=False):
     """first op of each layer, such as embed,blk4.ln1, or a JSON file with the list"""
     method: str
     """parallelisation method: pipeshard, shard, largest, data, zero1[:shard=8], zero2[:shard=8], zero3[:shard=8] (fsdp), megatron:tp=8,pp=4[,vpp=,first=,last=,layout=,ep=,cp=,cp-comm=p2p,sp=1,zero=,exact=1,etp=1,fold=1], megatron:auto, expert:ep=8, context:cp=4[,cp-comm=a2a], rules:batch=0,heads=1,..., specs:FILE or manual:FILE"""
-    for_: Literal["megatron", "torchtitan", "deepspeed", "fsdp", "maxtext", "alpa", "megatron-bridge", "fsdp2", "accelerate", "flagscale"]
-    """only plans that this framework launches: megatron, torchtitan, deepspeed, fsdp, maxtext, alpa; their degrees, schedule, recomputation and micro-batches are searched whole (default: any plan)"""
+    for_: Literal["megatron", "torchtitan", "deepspeed", "fsdp", "maxtext", "nnscaler", "alpa", "megatron-bridge", "fsdp2", "accelerate", "flagscale"]
+    """only plans that this framework launches: megatron, torchtitan, deepspeed, fsdp, maxtext, nnscaler, alpa; their degrees, schedule, recomputation and micro-batches are searched whole (default: any plan)"""
     logical_mesh: str
     """for methods with one stage: shape of its logical mesh, such as 8x8 or 2x4x8"""
     batch_axis: int
@@ -263,8 +263,8 @@ class SweepOptions(TypedDict, total=False):
     """first op of each layer, such as embed,blk4.ln1, or a JSON file with the list"""
     method: str
     """parallelisation method: pipeshard, shard, largest, data, zero1[:shard=8], zero2[:shard=8], zero3[:shard=8] (fsdp), megatron:tp=8,pp=4[,vpp=,first=,last=,layout=,ep=,cp=,cp-comm=p2p,sp=1,zero=,exact=1,etp=1,fold=1], megatron:auto, expert:ep=8, context:cp=4[,cp-comm=a2a], rules:batch=0,heads=1,..., specs:FILE or manual:FILE"""
-    for_: Literal["megatron", "torchtitan", "deepspeed", "fsdp", "maxtext", "alpa", "megatron-bridge", "fsdp2", "accelerate", "flagscale"]
-    """only plans that this framework launches: megatron, torchtitan, deepspeed, fsdp, maxtext, alpa; their degrees, schedule, recomputation and micro-batches are searched whole (default: any plan)"""
+    for_: Literal["megatron", "torchtitan", "deepspeed", "fsdp", "maxtext", "nnscaler", "alpa", "megatron-bridge", "fsdp2", "accelerate", "flagscale"]
+    """only plans that this framework launches: megatron, torchtitan, deepspeed, fsdp, maxtext, nnscaler, alpa; their degrees, schedule, recomputation and micro-batches are searched whole (default: any plan)"""
     logical_mesh: str
     """for methods with one stage: shape of its logical mesh, such as 8x8 or 2x4x8"""
     batch_axis: int
