@@ -136,6 +136,7 @@ def trip(meshwright, draw, number):
         if target == "alpa":
             # Alpa's solver chooses the shardings: its files say layers, submeshes and meshes.
             for made in (one, other):
+                made.pop("step", None)
                 made["stages"] = [{key: stage[key] for key in ("layers", "submesh", "logical_shape", "devices") if key in stage} for stage in made["stages"]]
         found = differences(one, other)
         return label + f"  {plan['method']} {plan['schedule']}", found[:6], bool(found)
