@@ -15,8 +15,8 @@ namespace {
 
 bool imports(const std::string& text, const char* module) {
   for (const char* how : {"import ", "from "})
-    if (const std::string line = std::string(how) + module; text.starts_with(line) ||
-                                                            text.find("\n" + line) != std::string::npos)
+    if (const std::string line = std::string(how) + module;
+        text.starts_with(line) || text.find("\n" + line) != std::string::npos)
       return true;
   return false;
 }
@@ -31,11 +31,21 @@ void calls_of(const ConfigValue& value, std::vector<const ConfigValue*>& found, 
   for (const auto& [key, member] : value.members) calls_of(member, found, depth + 1);
 }
 
-constexpr const char* kMeshCalls[] = {"Mesh",          "make_mesh",       "create_device_mesh",
-                                      "PartitionSpec", "P",               "PipeshardParallel",
-                                      "ShardParallel", "DataParallel",    "Zero2Parallel",
-                                      "Zero3Parallel", "AutoStageOption", "UniformStageOption",
-                                      "ManualStageOption", "AutoLayerOption", "ManualLayerOption"};
+constexpr const char* kMeshCalls[] = {"Mesh",
+                                      "make_mesh",
+                                      "create_device_mesh",
+                                      "PartitionSpec",
+                                      "P",
+                                      "PipeshardParallel",
+                                      "ShardParallel",
+                                      "DataParallel",
+                                      "Zero2Parallel",
+                                      "Zero3Parallel",
+                                      "AutoStageOption",
+                                      "UniformStageOption",
+                                      "ManualStageOption",
+                                      "AutoLayerOption",
+                                      "ManualLayerOption"};
 
 bool is_mesh_call(const std::string& name) {
   return std::any_of(std::begin(kMeshCalls), std::end(kMeshCalls), [&](const char* known) { return name == known; });
@@ -108,7 +118,8 @@ void TextReader::mesh_program(const GivenFile& file) {
       const std::string name = names[i].substr(std::min(names[i].size(), names[i].find_first_not_of(' ')));
       std::string part = parts[i].substr(std::min(parts[i].size(), parts[i].find_first_not_of(' ')));
       if (!is_constant_name(name)) break;
-      const bool quoted = part.size() > 1 && (part.front() == '\'' || part.front() == '"') && part.back() == part.front();
+      const bool quoted =
+          part.size() > 1 && (part.front() == '\'' || part.front() == '"') && part.back() == part.front();
       if (quoted) part = part.substr(1, part.size() - 2);
       text_.settings.add(name, name, ConfigValue::scalar(part, number, quoted), fmt::format("{}:{}", place, number));
     }
@@ -244,6 +255,14 @@ class StageTables {
         for (const ConfigValue& name : received->items) crossing_.push_back(name.text);
     for (std::size_t s = 0; s < stages->value.items.size(); ++s)
       stage(stages->value.items[s], fmt::format("{}: stage {}", stages->place, s));
+    const auto& made = meshes_.stages;
+    const bool alike = std::all_of(made.begin(), made.end(), [&](const Method::ManualStage& one) {
+      return one.logical_shape == made.front().logical_shape;
+    });
+    if (alike) return;
+    // A spec is forced on the meshes of all stages, of which another may have too few axes or devices for it.
+    meshes_.specs.clear();
+    job_.assume("shardings within the stages' meshes, which differ, as the search finds them");
   }
 
  private:
@@ -263,8 +282,11 @@ class StageTables {
     axes_.clear();
     for (const ConfigValue& axis : items_of(member(one, "axes", where))) axes_.push_back(axis.text);
     require(axes_.size() == mesh.size(), "{}: {} axes of a mesh with {}.", where, axes_.size(), mesh.size());
-    meshes_.stages.push_back({static_cast<int>(layers[0]), static_cast<int>(layers[1]),
-                              submesh_of(product, job_.devices, where), {mesh.begin(), mesh.end()}, {}});
+    meshes_.stages.push_back({static_cast<int>(layers[0]),
+                              static_cast<int>(layers[1]),
+                              submesh_of(product, job_.devices, where),
+                              {mesh.begin(), mesh.end()},
+                              {}});
     tensors(one, where);
   }
 
@@ -276,7 +298,8 @@ class StageTables {
     };
     for (const auto& [name, spec] : member(one, "results", where).members)
       if (const ShardingSpec own = read_spec(name, spec, where);
-          !is_sum(name) && std::find(crossing_.begin(), crossing_.end(), name) == crossing_.end()) add(name, own, where);
+          !is_sum(name) && std::find(crossing_.begin(), crossing_.end(), name) == crossing_.end())
+        add(name, own, where);
     const ConfigValue* states = one.find("states");
     for (const auto& [name, spec] : member(one, "parameters", where).members) {
       add(name, read_spec(name, spec, where), where);
@@ -351,7 +374,8 @@ void read_named_mesh(ReadingJob& job) {
           job.text.program);
   const std::vector<std::int64_t> sizes = numbers_of(shape->value, shape->place + ": the mesh's shape");
   const std::vector<ConfigValue> names = items_of(axes->value);
-  require(sizes.size() == names.size(), "{}: {} sizes and {} axes of a mesh.", shape->place, sizes.size(), names.size());
+  require(sizes.size() == names.size(), "{}: {} sizes and {} axes of a mesh.", shape->place, sizes.size(),
+          names.size());
   bool sharded = false;
   std::int64_t all = 1;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -367,8 +391,8 @@ void read_named_mesh(ReadingJob& job) {
   d.dp *= d.ep;
   d.zero = sharded && d.dp > 1 ? 3 : 0;
   if (all != job.devices.devices())
-    job.broken_without_plan(fmt::format("a mesh of {} is not the {} devices", fmt::join(sizes, " x "),
-                                        job.devices.devices()));
+    job.broken_without_plan(
+        fmt::format("a mesh of {} is not the {} devices", fmt::join(sizes, " x "), job.devices.devices()));
   job.assume("weights and results split over the axes of the mesh as tensor and data parallelism split them");
   need_model(job);
   d.schedule = ScheduleKind::GPipe;
@@ -456,7 +480,7 @@ void read_manual_stages(ReadingJob& job) {
     job.broken_without_plan(
         fmt::format("the stages have {} layers, and LAYER_STARTS {}", next, meshes.layer_starts.size()));
   if (meshes.layer_starts.empty())
-    job.no_plan("its layers are cut by Alpa as it traces the model; give LAYER_STARTS, the first operator of each");
+    job.assume(fmt::format("{} layers of equal work, as AutoLayerOption cuts them", next));
 }
 
 }  // namespace

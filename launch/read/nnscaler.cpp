@@ -83,7 +83,8 @@ void read_unit(ReadingJob& job) {
     if (unit % most != 0)
       job.broken_without_plan(fmt::format("max_partition_degree {} does not divide plan_ngpus {}{}", most, unit,
                                           nearest_multiples(unit, most)));
-    if (most != d.tp) job.assume(fmt::format("stages of {} devices each, of up to {} that autodist may take", d.tp, most));
+    if (most != d.tp)
+      job.assume(fmt::format("stages of {} devices each, of up to {} that autodist may take", d.tp, most));
   } else if (d.pp > 1) {
     job.assume(fmt::format("stages of {} devices each, where autodist chooses (max_partition_degree)", d.tp));
   }
@@ -130,14 +131,15 @@ void read_stage_starts(ReadingJob& job) {
   }
   blocks.push_back(static_cast<int>(layers - before));
   if (static_cast<int>(blocks.size()) != job.degrees().pp)
-    return job.broken_without_plan(fmt::format("stage_starts makes {} stages, and pipeline_nstages is {}",
-                                               blocks.size(), job.degrees().pp));
+    return job.broken_without_plan(
+        fmt::format("stage_starts makes {} stages, and pipeline_nstages is {}", blocks.size(), job.degrees().pp));
   if (blocks.size() > 1) job.reading.setup.stage_blocks = blocks;
 }
 
 void read_units_training(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
+  if (!s.has("precision")) job.assume("weights and activations of fp32, the trainer's default (precision)");
   const std::string precision = s.text("precision").value_or("fp32");
   require(precision == "bf16" || precision == "fp16" || precision == "fp32" || precision == "none",
           "{}: '{}' is no precision of nnScaler; give bf16, fp16 or fp32.", s.where("precision"), precision);
@@ -162,13 +164,15 @@ void read_units_training(ReadingJob& job) {
 void read_units_zero(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
+  if (!s.has(kCompute + "use_zero") && d.dp > 1)
+    job.assume("optimizer state whole on every scale unit, the trainer's default (use_zero)");
   const bool zero = s.boolean(kCompute + "use_zero").value_or(false);
   const int groups = degree_of(job, kCompute + "zero_ngroups");
   d.zero = zero && d.dp > 1 ? 1 : 0;
   if (!zero || groups == 1) return;
   if (d.dp % groups != 0)
-    return job.broken_without_plan(
-        fmt::format("zero_ngroups {} does not divide the {} scale units{}", groups, d.dp, nearest_multiples(d.dp, groups)));
+    return job.broken_without_plan(fmt::format("zero_ngroups {} does not divide the {} scale units{}", groups, d.dp,
+                                               nearest_multiples(d.dp, groups)));
   if (groups < d.dp)
     job.reading.setup.shard = d.dp / groups;
   else
@@ -181,13 +185,18 @@ void read_units_batch(ReadingJob& job) {
   const std::int64_t own = s.integer("micro_batch_size").value_or(1);
   const std::int64_t micro = job.answers.micro_batch.value_or(own);
   const auto steps = s.integer("grad_accumulation_steps"), global = s.integer("global_batch_size");
+  if (!steps && !global)
+    job.assume("one micro-batch of every scale unit, the trainer's default (grad_accumulation_steps)");
+  if (!s.has("micro_batch_size") && !job.answers.micro_batch)
+    job.assume("micro-batches of 1 sample, the trainer's default (micro_batch_size)");
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   require(micro <= kMost && steps.value_or(1) <= (1 << 20) && global.value_or(1) <= kMost,
           "{}: its batch is larger than any.", job.text.program);
   if (steps && global && micro == own && *global != micro * *steps * d.dp)
-    job.broken_without_plan(fmt::format("global_batch_size {} is not micro_batch_size {} x grad_accumulation_steps {} x "
-                                        "{} scale units = {}",
-                                        *global, micro, *steps, d.dp, micro * *steps * d.dp));
+    job.broken_without_plan(
+        fmt::format("global_batch_size {} is not micro_batch_size {} x grad_accumulation_steps {} x "
+                    "{} scale units = {}",
+                    *global, micro, *steps, d.dp, micro * *steps * d.dp));
   share_batch(job, micro, global ? *global : micro * steps.value_or(1) * d.dp);
 }
 
@@ -218,13 +227,28 @@ void read_nnscaler(ReadingJob& job) {
   s.no_effect([](const std::string& key) {
     for (const char* group : {"dataset", "dataloader", "checkpoint", "hook", "log", "lr_scheduler", "vars", "debug"})
       if (key == group || key.starts_with(std::string(group) + ".")) return true;
-    for (const char* name :
-         {"seed", "gen_savedir", "gen_reuse", "run_mode", "init_env_fn", "instance_name", "broadcast_strategy",
-          "enable_progress_bar", "max_epochs", "max_val_steps", "val_every_n_train_steps", "val_every_n_epochs",
-          "log_progress_every_n_train_steps", "compute_config.use_end2end", "compute_config.constant_folding",
-          "compute_config.trace_strategy", "compute_config.pas_config.max_pipeline_bubble_ratio",
-          "compute_config.pas_config.max_pipeline_unbalance_ratio", "compute_config.pas_config.use_bf16", "compute_config.pas_config.use_fp16",
-          "compute_config.pas_config.verbose", "compute_config.pas_config.re_profile"})
+    for (const char* name : {"seed",
+                             "gen_savedir",
+                             "gen_reuse",
+                             "run_mode",
+                             "init_env_fn",
+                             "instance_name",
+                             "broadcast_strategy",
+                             "enable_progress_bar",
+                             "max_epochs",
+                             "max_val_steps",
+                             "val_every_n_train_steps",
+                             "val_every_n_epochs",
+                             "log_progress_every_n_train_steps",
+                             "compute_config.use_end2end",
+                             "compute_config.constant_folding",
+                             "compute_config.trace_strategy",
+                             "compute_config.pas_config.max_pipeline_bubble_ratio",
+                             "compute_config.pas_config.max_pipeline_unbalance_ratio",
+                             "compute_config.pas_config.use_bf16",
+                             "compute_config.pas_config.use_fp16",
+                             "compute_config.pas_config.verbose",
+                             "compute_config.pas_config.re_profile"})
       if (key == name) return true;
     return false;
   });

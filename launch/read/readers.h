@@ -41,9 +41,9 @@ void read_maxtext(ReadingJob& job);
 void read_accelerate(ReadingJob& job);
 void read_torch_program(ReadingJob& job);  // the script that export writes for FSDP2 and accelerate
 
-void read_jax(ReadingJob& job);            // modules with meshes and PartitionSpecs
-void read_alpa(ReadingJob& job);           // modules with a PipeshardParallel
-void read_nnscaler(ReadingJob& job);       // YAML of its trainer's arguments
+void read_jax(ReadingJob& job);       // modules with meshes and PartitionSpecs
+void read_alpa(ReadingJob& job);      // modules with a PipeshardParallel
+void read_nnscaler(ReadingJob& job);  // YAML of its trainer's arguments
 
 void read_nanotron(ReadingJob& job);       // YAML with a model, its tokens and degrees
 void read_olmo(ReadingJob& job);           // YAML of OLMo's first trainer

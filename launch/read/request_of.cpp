@@ -52,8 +52,12 @@ void set_meshes(PlanRequest& request, const LaunchSetup& setup) {
   search.method.kind = Method::Kind::Manual;
   search.method.text = "manual";
   search.method.stages = given.stages;
-  search.layer_cut.cut = LayerOptions::Cut::Starts;
-  search.layer_cut.starts = given.layer_starts;
+  if (given.layer_starts.empty()) {
+    search.layers = given.stages.back().last_layer + 1;
+  } else {
+    search.layer_cut.cut = LayerOptions::Cut::Starts;
+    search.layer_cut.starts = given.layer_starts;
+  }
   search.forced = given.specs;
   search.microbatches = setup.degrees.micro_batches;
   search.schedule = setup.degrees.schedule;

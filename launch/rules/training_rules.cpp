@@ -64,12 +64,11 @@ void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLis
     rules.expect_told(!has(setup.offload, part),
                       fmt::format("the launch files of {} do not say that {} wait on the host", target.release, what));
   const Degrees& d = setup.degrees;
-  rules.expect_told(
-      target.framework != "fsdp" && target.framework != "torchtitan" && target.framework != "nnscaler",
-      target.framework == "nnscaler"
-          ? std::string("nnScaler keeps optimizer state on the devices, and the plan on the host")
-          : fmt::format("{} offloads weights together with optimizer state, and the plan the state alone",
-                        target.release));
+  rules.expect_told(target.framework != "fsdp" && target.framework != "torchtitan" && target.framework != "nnscaler",
+                    target.framework == "nnscaler"
+                        ? std::string("nnScaler keeps optimizer state on the devices, and the plan on the host")
+                        : fmt::format("{} offloads weights together with optimizer state, and the plan the state alone",
+                                      target.release));
   rules.expect(
       (target.framework != "megatron" && target.framework != "deepspeed") || d.zero > 0 || d.dp * d.cp == 1,
       fmt::format("{} offloads optimizer state only where it is split over the replicas (ZeRO 1)", target.release));
@@ -86,11 +85,11 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
   rules.expect_told(target.name != "megatron-bridge" || setup.dtype != DType::F32,
                     "Megatron-Bridge's precisions are mixed, in bf16 or f16, and the plan's type is f32; write --to "
                     "megatron");
-  rules.expect_told(framework != "nnscaler" || setup.dtype == DType::F32 ||
-                        setup.optimizer.kind == Optimizer::Kind::Adam,
-                    fmt::format("nnScaler keeps weights in 32 bits beside those in {} only for Adam, and the plan's "
-                                "optimizer is {}",
-                                name_of(setup.dtype), name_of(setup.optimizer.kind)));
+  rules.expect_told(
+      framework != "nnscaler" || setup.dtype == DType::F32 || setup.optimizer.kind == Optimizer::Kind::Adam,
+      fmt::format("nnScaler keeps weights in 32 bits beside those in {} only for Adam, and the plan's "
+                  "optimizer is {}",
+                  name_of(setup.dtype), name_of(setup.optimizer.kind)));
   rules.expect_told(framework != "torchtitan" || setup.dtype != DType::F16,
                     "torchtitan trains in bf16 or f32, and the plan in f16");
   rules.expect(has_optimizer(framework, setup.optimizer.kind),
@@ -106,7 +105,8 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
       fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
                   setup.matmul_dtype));
   rules.expect_told(!setup.shard || framework == "torchtitan" || framework == "fsdp" ||
-                        ((framework == "megatron" || framework == "nnscaler") && d.zero == 1) || (framework == "maxtext" && d.zero == 3),
+                        ((framework == "megatron" || framework == "nnscaler") && d.zero == 1) ||
+                        (framework == "maxtext" && d.zero == 3),
                     fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
                                 setup.shard.value_or(0)));
 }

@@ -29,8 +29,8 @@ struct StageSetup {
 
 // A plan as modules for JAX and Alpa say it: the mesh of every stage, and specs of tensors over its axes.
 struct GivenMeshes {
-  std::vector<std::string> layer_starts = {};     // the first operator of every layer
-  std::vector<Method::ManualStage> stages = {};   // of these layers
+  std::vector<std::string> layer_starts = {};      // the first operator of every layer
+  std::vector<Method::ManualStage> stages = {};    // of these layers
   std::map<std::string, ShardingSpec> specs = {};  // of results, parameters and states, by their names; others are free
 };
 
@@ -52,7 +52,7 @@ struct LaunchSetup {
   std::vector<int> stage_blocks = {};
   // The stage that has the modules for further tokens (ModelShape::further); nullopt: the last, with the loss.
   std::optional<int> further_stage = {};
-  std::vector<StageSetup> stages = {};  // of frameworks whose stages may differ; empty: all are as `degrees`
+  std::vector<StageSetup> stages = {};     // of frameworks whose stages may differ; empty: all are as `degrees`
   std::optional<GivenMeshes> meshes = {};  // of targets that take any mesh; nullopt: the degrees say all
   // Weights, gradients and states are split within groups of so many neighbouring replicas, and the groups have copies
   // of one another (HSDP); nullopt: over all replicas.

@@ -48,10 +48,11 @@ std::string received_text(const StagePlan& stage) {
 std::string stage_text(const LaunchJob& job, const StagePlan& stage) {
   std::vector<std::string> axes;
   for (std::size_t a = 0; a < stage.logical_shape.size(); ++a) axes.push_back(fmt::format("'x{}'", a));
-  std::string text = fmt::format("    {{\n        'mesh': {},\n        'axes': ({},),\n        'devices': {},\n        'layers': "
-                                 "({}, {}),  # of LAYER_STARTS, the first and the last\n",
-                                 python_tuple(stage.logical_shape), fmt::join(axes, ", "), python_tuple(stage.devices), stage.first_layer,
-                                 stage.last_layer);
+  std::string text = fmt::format(
+      "    {{\n        'mesh': {},\n        'axes': ({},),\n        'devices': {},\n        'layers': "
+      "({}, {}),  # of LAYER_STARTS, the first and the last\n",
+      python_tuple(stage.logical_shape), fmt::join(axes, ", "), python_tuple(stage.devices), stage.first_layer,
+      stage.last_layer);
   std::string weights, states, sums;
   std::vector<std::string> seen;
   for (const auto& [key, sharding] : stage.parameters) {
@@ -75,8 +76,10 @@ std::string stage_text(const LaunchJob& job, const StagePlan& stage) {
     whole.partial = 0;
     text += fmt::format("            {}: {},\n", python_text(op.name), partition_spec(whole));
   }
-  return text + "        },\n        # kept as partial sums for the next operator, which XLA decides by itself\n        'sums': [" + sums +
-         "],\n        # made on other stages\n        'received': [" + received_text(stage) + "],\n    },\n";
+  return text +
+         "        },\n        # kept as partial sums for the next operator, which XLA decides by itself\n        "
+         "'sums': [" +
+         sums + "],\n        # made on other stages\n        'received': [" + received_text(stage) + "],\n    },\n";
 }
 
 std::string dimensions(const LaunchJob& job) {

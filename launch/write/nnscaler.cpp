@@ -185,9 +185,9 @@ std::string optimizer(const LaunchSetup& setup) {
   const Optimizer& o = setup.optimizer;
   const bool adam = o.kind == Optimizer::Kind::Adam;
   std::string text = fmt::format("optimizer:\n  type: {}\n  args:\n    lr: {}\n    weight_decay: {}\n",
-                                 !adam                        ? "torch.optim.SGD"
+                                 !adam                       ? "torch.optim.SGD"
                                  : setup.dtype != DType::F32 ? "nnscaler.runtime.f16_optimizer.MixedPrecisionAdamW"
-                                                              : "torch.optim.AdamW",
+                                                             : "torch.optim.AdamW",
                                  decimal(o.learning_rate), decimal(o.weight_decay));
   if (o.kind == Optimizer::Kind::Momentum) text += fmt::format("    momentum: {}\n", decimal(o.momentum));
   return text + fmt::format("  clip_gnorm: {}\n", decimal(o.max_norm));
@@ -199,8 +199,8 @@ std::string trainer_arguments(const LaunchJob& job) {
   std::string text = commented(heading(job)) + compute_config(job);
   text += "pas_policy: autodist\ngen_savedir: ./.nnscaler\nrun_mode: run\nseed: 1\n";
   text += fmt::format("precision: {}\n", setup.dtype == DType::BF16  ? "bf16"
-                                                 : setup.dtype == DType::F16 ? "fp16"
-                                                                             : "fp32");
+                                         : setup.dtype == DType::F16 ? "fp16"
+                                                                     : "fp32");
   text += fmt::format("micro_batch_size: {}\ngrad_accumulation_steps: {}\nglobal_batch_size: {}\n", d.micro_batch,
                       d.micro_batches, setup.global_batch());
   text += fmt::format("max_train_steps: {}\n", setup.steps);
@@ -228,14 +228,16 @@ WrittenJob write_nnscaler(const LaunchJob& job) {
                       {"partition.yaml", constraints(job), false, "how autodist may split the products"});
   made.script.environment = {{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}};
   made.script.command = torchrun_command("train.py -f train.yaml");
-  made.measure = {"step: the script prints every step, and at the end the median after the first five; the first run "
-                  "also profiles the operators, traces the model and writes its code",
-                  "tokens/s: printed with every step; TFLOPS per device and MFU follow from the step, as the work is the "
-                  "same",
-                  "memory: the reserved peak of rank 0, printed with every step"};
+  made.measure = {
+      "step: the script prints every step, and at the end the median after the first five; the first run "
+      "also profiles the operators, traces the model and writes its code",
+      "tokens/s: printed with every step; TFLOPS per device and MFU follow from the step, as the work is the "
+      "same",
+      "memory: the reserved peak of rank 0, printed with every step"};
   made.differences = decoder_of(job.setup.model).differences;
   if (job.setup.dtype == DType::F16)
-    made.differences.emplace_back("nnScaler's trainer scales no losses, as training in f16 needs it; the work is the same");
+    made.differences.emplace_back(
+        "nnScaler's trainer scales no losses, as training in f16 needs it; the work is the same");
   made.differences.emplace_back(
       "autodist chooses how operators between the products are split (norms, sums, the loss); the plan's are not told "
       "to it");

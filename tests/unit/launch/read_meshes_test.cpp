@@ -47,18 +47,21 @@ TEST(NnScaler, RefusesWhatContradictsItself) {
 
 TEST(Jax, ReadsTheMeshOfAProgram) {
   const std::string program = "import jax\nfrom jax.sharding import PartitionSpec as P\n";
-  const LaunchReading reading = read("t.py", program + "mesh = jax.make_mesh((4, 2), ('data', 'model'))\nspec = P('data', None)\n");
+  const LaunchReading reading =
+      read("t.py", program + "mesh = jax.make_mesh((4, 2), ('data', 'model'))\nspec = P('data', None)\n");
   EXPECT_EQ(reading.setup.target, "jax");
   EXPECT_EQ(reading.setup.degrees.dp, 4);
   EXPECT_EQ(reading.setup.degrees.tp, 2);
-  EXPECT_NE(refused("t.py", program + "mesh = jax.make_mesh((4, 2), ('data', 'moon'))\n").find("'moon'"), std::string::npos);
+  EXPECT_NE(refused("t.py", program + "mesh = jax.make_mesh((4, 2), ('data', 'moon'))\n").find("'moon'"),
+            std::string::npos);
   EXPECT_NE(refused("t.py", program + "mesh = jax.make_mesh((4,\n").find("t.py:3: a bracket"), std::string::npos);
   EXPECT_NE(refused("t.py", program + "STAGES = 3\nDIMENSIONS = {}\n").find("no list of stages"), std::string::npos);
 }
 
 TEST(Alpa, ReadsStagesOfWholeRunsOfLayers) {
   const auto stages = [](const std::string& layers) {
-    return "import alpa\nLAYER_STARTS = ['a', 'b', 'c']\nOPTION = alpa.ManualStageOption(\n    forward_stage_layer_ids=" +
+    return "import alpa\nLAYER_STARTS = ['a', 'b', 'c']\nOPTION = alpa.ManualStageOption(\n    "
+           "forward_stage_layer_ids=" +
            layers +
            ",\n    submesh_physical_shapes=[(1, 4), (1, 4)],\n    submesh_logical_shapes=[(2, 2), (4, 1)],\n"
            "    submesh_autosharding_option_dicts=[{}, {'force_batch_dim_to_mesh_dim': 0}],\n)\n"
