@@ -413,7 +413,7 @@ void read_jax(ReadingJob& job) {
   StageTables(job).read();
   job.degrees().pp = static_cast<int>(setup.meshes->stages.size());
   read_whole_batch(job, s.integer("BATCH"), s.integer("MICRO_BATCHES").value_or(1));
-  // Of the functions that the module has for its user.
+  // The module's functions for its user make meshes, too.
   s.no_effect_where([](const Setting& setting) {
     return setting.key.starts_with("Mesh") || setting.key == "(spec)" || setting.key.starts_with("PartitionSpec");
   });

@@ -51,7 +51,7 @@ void plain_torch_model(const Decoder& d, RuleList& rules) {
   rules.expect(d.window == 0, "the written PyTorch model has no attention windows");
 }
 
-// Of its tracer's operators the dense block needs two more; tokens that choose their experts would need others.
+// The dense block needs two more of its tracer's operators; tokens that choose their experts would need others.
 void nnscaler_model(const Decoder& d, RuleList& rules) {
   plain_torch_model(d, rules);
   rules.expect(!d.experts, "the model written for nnScaler has no experts");
