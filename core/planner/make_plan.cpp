@@ -33,25 +33,26 @@ void expect_consistent(const PlanRequest& request) {
       "frameworks are launched for training, and --schedule inference serves a trained model; leave one of them out.");
 }
 
-// Nothing speaks against a sharding by method shard, and it may win: the best plan is one stage on all devices, or the
-// request is small, so that trying takes little. Where nothing fits, a sharding that fits more closely may.
-bool may_fit_one_stage(const PlanRequest& request, const PlanningResult& result) {
-  const bool possible = request.search.launch_for == nullptr && request.search.method.kind == Method::Kind::Pipeshard &&
-                        request.cluster.uniform() && !result.log.interrupted && !request.goal.front &&
-                        std::holds_alternative<SubmeshSpace>(request.search.submeshes) &&
-                        request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
-                        request.stage_profile.costs == StageCostSource::Composition;
-  const bool is_best =
-      result.plan && result.plan->stages.size() == 1 && used_devices(*result.plan) == request.cluster.devices();
-  return possible && (is_best || is_small(request));
+// Nothing speaks against a sharding by method shard.
+bool allows_one_stage(const PlanRequest& request, const PlanningResult& result) {
+  return request.search.launch_for == nullptr && request.search.method.kind == Method::Kind::Pipeshard &&
+         request.cluster.uniform() && !result.log.interrupted && !request.goal.front &&
+         std::holds_alternative<SubmeshSpace>(request.search.submeshes) &&
+         request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
+         request.stage_profile.costs == StageCostSource::Composition;
+}
+
+bool is_one_stage_on_all(const PlanRequest& request, const PlanningResult& result) {
+  return result.plan && result.plan->stages.size() == 1 && used_devices(*result.plan) == request.cluster.devices();
 }
 
 // The same point, where there is a plan, as one stage of a method; of a small request, whose numbers of micro-batches
 // are all searched, any number of them, as one that seemed not to fit may do so more closely.
-PlanRequest one_stage_request(const PlanRequest& request, const std::optional<Plan>& plan, Method::Kind method) {
+PlanRequest one_stage_request(const PlanRequest& request, const std::optional<Plan>& plan, Method::Kind method,
+                              bool small) {
   PlanRequest one = request;
   one.search.method.kind = method;
-  if (plan && !is_small(request)) one.search.microbatches = plan->training.microbatches;
+  if (plan && !small) one.search.microbatches = plan->training.microbatches;
   if (one.search.layer_cut.fixes_count())
     one.search.layers = ModelDefault{};
   else if (plan)
@@ -137,17 +138,21 @@ PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, c
 
 // The sharding of one stage fits the memory more closely than the stages of pipelines do. Data parallelism and its ZeRO
 // levels are among these shardings. But their costs count a resharding once per reader, and the program once per value,
-// so that one of them may be faster by a hair.
+// so that one of them may be faster by a hair. They are tried where the best plan is one stage on all devices, or the
+// request is small, so that trying takes little: also where nothing fits.
 PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result, const CostModel& costs,
                               PlanEvaluator& evaluator, NearPlans* near) {
   using Kind = Method::Kind;
+  if (!allows_one_stage(request, result)) return result;
+  const bool small = is_small(request);
+  if (!small && !is_one_stage_on_all(request, result)) return result;
   std::vector<Kind> methods = {Kind::Shard};
   if (leaves_all_open(request) && request.search.forced.empty() && request.cluster.devices() > 1)
     methods.insert(methods.end(), {Kind::Data, Kind::Zero1, Kind::Zero2, Kind::Zero3});
   const std::optional<Plan> found = result.plan;
   for (const Kind method : methods) {
     try {
-      PlanningResult one_stage = search_plans(one_stage_request(request, found, method), costs, evaluator, near);
+      PlanningResult one_stage = search_plans(one_stage_request(request, found, method, small), costs, evaluator, near);
       result.log.add(one_stage.log);
       if (one_stage.log.interrupted) break;
       result = better_of(std::move(result), std::move(one_stage));
@@ -163,7 +168,7 @@ PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, 
                             NearPlans* near = nullptr) {
   PlanningResult result = request.search.launch_for != nullptr ? search_degrees(request, costs, evaluator)
                                                                : search_plans(request, costs, evaluator, near);
-  if (may_fit_one_stage(request, result)) result = with_one_stage(request, std::move(result), costs, evaluator, near);
+  result = with_one_stage(request, std::move(result), costs, evaluator, near);
   if (leaves_degrees_open(request) && !result.log.interrupted)
     result = with_degrees(request, std::move(result), costs, evaluator);
   return result;

@@ -42,10 +42,6 @@ void set_recomputed_layers(PlanRequest& request, const LaunchSetup& setup) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 void set_meshes(PlanRequest& request, const LaunchSetup& setup) {
   const GivenMeshes& given = *setup.meshes;
   SearchOptions& search = request.search;

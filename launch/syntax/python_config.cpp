@@ -445,6 +445,24 @@ std::string function_name(const std::string& text) {
 
 namespace {
 
+// The names of `NAME, NAME = value`, whose value begins at `begin`; none: the statement assigns to no names alone.
+std::vector<std::string> assigned_names(const std::string& line, std::size_t& begin) {
+  std::vector<std::string> names;
+  std::size_t end = 0;
+  const auto skip = [&](std::string_view blanks) { end = std::min(line.size(), line.find_first_not_of(blanks, end)); };
+  do {
+    if (!names.empty()) skip(", ");
+    const std::size_t from = end;
+    while (end < line.size() && is_name_part(line[end])) ++end;
+    if (end == from) return {};
+    names.push_back(line.substr(from, end - from));
+    skip(" ");
+  } while (end < line.size() && line[end] == ',');
+  if (end + 1 >= line.size() || line[end] != '=' || line[end + 1] == '=') return {};
+  begin = end + 1;
+  return names;
+}
+
 PythonConfig config_of(const std::vector<Statement>& statements, const std::string& name, const std::string& place,
                        int depth) {
   PythonConfig config;
@@ -497,18 +515,20 @@ std::vector<PythonValue> values_from_python(const std::string& text, const std::
   std::vector<PythonValue> values;
   for (const Statement& statement : Statements(text, place).read()) {
     const std::string& line = statement.text;
-    std::size_t begin = 0, end = 0;
-    while (end < line.size() && is_name_part(line[end])) ++end;
-    std::string name = line.substr(0, end);
-    while (end < line.size() && line[end] == ' ') ++end;
-    if (!name.empty() && end + 1 < line.size() && line[end] == '=' && line[end + 1] != '=')
-      begin = end + 1;
-    else
-      name.clear();
-    if (name.empty() && line.starts_with("return ")) begin = 7;
-    if (name.empty() && line.starts_with("@")) begin = 1;
-    if (auto value = Expression(line, statement.line, begin).tuple(); value && (!name.empty() || value->is_map()))
-      values.push_back({std::move(name), *std::move(value), statement.line});
+    std::size_t begin = 0;
+    std::vector<std::string> names = assigned_names(line, begin);
+    if (names.empty() && line.starts_with("return ")) begin = 7;
+    if (names.empty() && line.starts_with("@")) begin = 1;
+    auto value = Expression(line, statement.line, begin).tuple();
+    if (!value) continue;
+    if (names.size() > 1 && value->is_list() && value->items.size() == names.size()) {
+      for (std::size_t i = 0; i < names.size(); ++i)
+        values.push_back({std::move(names[i]), std::move(value->items[i]), statement.line});
+    } else if (names.size() == 1) {
+      values.push_back({std::move(names.front()), *std::move(value), statement.line});
+    } else if (names.empty() && value->is_map()) {
+      values.push_back({"", *std::move(value), statement.line});
+    }
   }
   return values;
 }

@@ -28,7 +28,8 @@ struct PythonConfig {
 [[nodiscard]] PythonConfig config_from_python(const std::string& text, const std::string& name,
                                               const std::string& place);
 
-// A statement `NAME = value`, or a value alone (a call, a decorator), of a module or of its functions.
+// A statement `NAME = value`, one of the names of `NAME, NAME = value, value`, or a value alone (a call, a decorator),
+// of a module or of its functions.
 struct PythonValue {
   std::string name;  // "": the value stands alone or is returned
   ConfigValue value;

@@ -89,6 +89,8 @@ std::vector<Framework> make_frameworks() {
                         .zero_in_pipes = {0, 1},
                         .uneven_stages = true,
                         .divides_kv_heads = true,
+                        .tensor_powers = true,
+                        .max_tensor_in_pipes = 8,
                         .contexts = false,
                         .experts = false,
                         .tied_in_pipes = false});
@@ -142,11 +144,11 @@ class Rules {
   void tensor() {
     const int tp = degrees_.tp;
     if (shape_.heads > 0) rule(shape_.heads % tp == 0, "tp={} does not divide the {} heads", tp, shape_.heads);
-    // Its search splits a stage over powers of two, and over at most eight of them where there are several.
-    if (framework_.name == "nnscaler") {
-      rule((tp & (tp - 1)) == 0, "tp={} is no power of two, and nnScaler splits over none other", tp);
-      rule(degrees_.pp == 1 || tp <= 8, "nnScaler splits a pipeline stage over at most 8 devices, and tp is {}", tp);
-    }
+    if (framework_.tensor_powers)
+      rule((tp & (tp - 1)) == 0, "tp={} is no power of two, and no other is split over", tp);
+    if (const auto most = framework_.max_tensor_in_pipes)
+      rule(degrees_.pp == 1 || tp <= *most, "tp={} with pp={}: a stage of several is split over at most {} devices", tp,
+           degrees_.pp, *most);
     if (shape_.kv_heads <= 0) return;
     if (framework_.divides_kv_heads)
       rule(shape_.kv_heads % tp == 0, "tp={} does not divide the {} heads of keys and values", tp, shape_.kv_heads);

@@ -58,11 +58,13 @@ struct Framework {
   std::string software;  // the profile of its costs where none is asked for; "": none is known
   std::vector<ScheduleKind> schedules;
   std::vector<Recompute> recompute;
-  std::vector<int> zero = {};           // levels of plans without pipeline stages
-  std::vector<int> zero_in_pipes = {};  // levels of plans with several stages
-  bool uneven_stages = false;           // stages may differ in their number of blocks
-  bool splits_ends = false;             // StageSplit: it can be told what the stages at the ends, or all, have
-  bool divides_kv_heads = false;        // tp must divide them: keys and values are never copied
+  std::vector<int> zero = {};                   // levels of plans without pipeline stages
+  std::vector<int> zero_in_pipes = {};          // levels of plans with several stages
+  bool uneven_stages = false;                   // stages may differ in their number of blocks
+  bool splits_ends = false;                     // StageSplit: it can be told what the stages at the ends, or all, have
+  bool divides_kv_heads = false;                // tp must divide them: keys and values are never copied
+  bool tensor_powers = false;                   // tp is a power of two
+  std::optional<int> max_tensor_in_pipes = {};  // of plans with several stages; nullopt: any
   bool pipelines = true, contexts = true, experts = true, whole_experts = false;
   std::vector<ContextExchange> context_exchanges = {ContextExchange::AllGather};
   bool tied_in_pipes = true;  // the embedding may be tied in a pipeline

@@ -154,7 +154,7 @@ constexpr const char* kGemma4 =
     "gemma4:layers=2,hidden=8,heads=2,kv_heads=2,full_kv_heads=1,head_dim=4,full_head_dim=8,full_rotary_dims=4,"
     "intermediate=8,seq=4,vocab=16,window=2,full_every=2,layer_embed=3,layer_factor=1";
 
-// Of a head of 8, the first two of each half turn: ours 0 1 2 3 are theirs 0 1 4 5, and ours 4 5 6 7 theirs 2 3 6 7.
+// The first two of each half of a head of 8 turn: ours 0 1 2 3 are theirs 0 1 4 5, and ours 4 5 6 7 theirs 2 3 6 7.
 TEST(HfTensors, TurningDimensionsOfGemma4AreTheFirstOfEachHalf) {
   const Graph graph = graph_of(kGemma4);
   const auto found = pieces(graph, "gemma4_text", "blk1.attn.k_norm.gamma");

@@ -77,5 +77,20 @@ TEST(Alpa, ReadsStagesOfWholeRunsOfLayers) {
   EXPECT_NE(refused("t.py", stages("[[0, 2], [1]]")).find("layer 2 stands where 1 is next"), std::string::npos);
 }
 
+TEST(Alpa, RecomputesTheLayersThatItMarks) {
+  const auto recompute = [](const std::string& layers, const std::string& constants = "") {
+    return read("t.py", "import alpa\n" + constants +
+                            "BATCH, MICRO_BATCHES = 32, 8\nmethod = alpa.PipeshardParallel(num_micro_batches=8, "
+                            "layer_option=alpa." +
+                            layers + ")\n")
+        .setup.degrees.recompute;
+  };
+  EXPECT_EQ(recompute("ManualLayerOption(remat_layer=True)"), Recompute::Full);
+  EXPECT_EQ(recompute("ManualLayerOption(remat_layer=False)"), Recompute::None);
+  EXPECT_EQ(recompute("AutoLayerOption(layer_num=2, remat_mode='coarse_grained_remat')"), Recompute::Full);
+  EXPECT_EQ(recompute("AutoLayerOption(layer_num=2, remat_mode='none')"), Recompute::None);
+  EXPECT_EQ(recompute("ManualLayerOption(remat_layer=True)", "RECOMPUTE = 'none'\n"), Recompute::None);
+}
+
 }  // namespace
 }  // namespace meshwright::read_meshes_test

@@ -7,8 +7,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "launch/read/maxtext_axes.h"
-#include "launch/read/maxtext_blocks.h"
+#include "launch/read/maxtext/maxtext_axes.h"
+#include "launch/read/maxtext/maxtext_blocks.h"
 #include "launch/read/readers.h"
 
 namespace meshwright {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/read/megatron_keys.h"
+#include "launch/read/megatron/megatron_keys.h"
 
 #include <algorithm>
 #include <array>

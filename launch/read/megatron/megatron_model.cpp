@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/read/megatron_model.h"
+#include "launch/read/megatron/megatron_model.h"
 
 #include <algorithm>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "launch/read/megatron_kinds.h"
-#include "launch/read/megatron_parts.h"
+#include "launch/read/megatron/megatron_kinds.h"
+#include "launch/read/megatron/megatron_parts.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/read/maxtext_blocks.h"
+#include "launch/read/maxtext/maxtext_blocks.h"
 
 #include <algorithm>
 

@@ -6,10 +6,10 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/planner/method/stage_layout.h"
-#include "launch/read/megatron_keys.h"
-#include "launch/read/megatron_kinds.h"
-#include "launch/read/megatron_model.h"
-#include "launch/read/megatron_parts.h"
+#include "launch/read/megatron/megatron_keys.h"
+#include "launch/read/megatron/megatron_kinds.h"
+#include "launch/read/megatron/megatron_model.h"
+#include "launch/read/megatron/megatron_parts.h"
 #include "launch/read/readers.h"
 
 namespace meshwright {
