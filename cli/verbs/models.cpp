@@ -290,6 +290,7 @@ void print_model(const std::string& name, const std::vector<std::string>& dims, 
   add("vocab", config.vocab);
   for (const auto& [key, value] : config.more) text += fmt::format(", {} {}", key, value);
   for (const auto& [key, value] : config.factors) text += fmt::format(", {} {:g}", key, value);
+  if (config.rotary_scaling) text += fmt::format(", rotation scaled ({})", text_of(*config.rotary_scaling));
   text += fmt::format("\n# {} parameters", row.parameters);
   if (row.active != row.parameters) text += fmt::format(", {} used by one token", row.active);
   text += fmt::format("; forward and backward of one sample {:.4g} TFLOP; {} by default\n", row.per_sample.si() / 1e12,

@@ -211,6 +211,9 @@ std::string attributes_text(const Attributes& attributes) {
   field("extra", static_cast<int>(attributes.extra), static_cast<int>(plain.extra));
   field("rotary_base", attributes.rotary_base, plain.rotary_base);
   field("rotary_dims", attributes.rotary_dims, plain.rotary_dims);
+  if (!attributes.rotary_divisors.empty())
+    text += fmt::format(" rotary_divisors [{}]", fmt::join(attributes.rotary_divisors, ","));
+  field("rotary_amplitude", attributes.rotary_amplitude, plain.rotary_amplitude);
   field("top_k", attributes.top_k, plain.top_k);
   field("capacity", attributes.capacity, plain.capacity);
   field("normalize", attributes.normalize, plain.normalize);

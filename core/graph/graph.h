@@ -244,6 +244,8 @@ struct Attributes {
   enum class Extra { None, Sink, RelativeBias, Alibi, Mask } extra = Extra::None;
   double rotary_base = 10000.0;               // Rotary
   std::int64_t rotary_dims = 0;               // Rotary: of head_dim; 0: all
+  std::vector<double> rotary_divisors = {};   // Rotary: of the frequency of each pair that turns; empty: all 1
+  double rotary_amplitude = 1.0;              // Rotary: of cosines and sines
   std::int64_t top_k = 0, capacity = 0;       // TopKSlots, TopKKeys, Dispatch, OneHotSlots
   bool normalize = false;                     // GateWeights
   double momentum = 0.0, weight_decay = 0.0;  // updates

@@ -27,6 +27,11 @@ Decoder sizes_of(const ModelConfig& model) {
   of.epsilon = factor_of(model, "epsilon", 1e-5);
   of.rotary_base = factor_of(model, "rotary_base", 10000.0);
   of.tied = is_on(model, "tied");
+  if (model.rotary_scaling)
+    of.differences.push_back(
+        fmt::format("the model scales the rotation of its queries and keys ({}), which these files do not say; the "
+                    "work is the same",
+                    text_of(*model.rotary_scaling)));
   return of;
 }
 

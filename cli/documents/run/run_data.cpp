@@ -39,6 +39,12 @@ void expect_same_model(const ModelConfig& planned, const ModelConfig& given, con
   for (const auto& [key, value] : given.factors)
     if (const auto found = planned.factors.find(key); found != planned.factors.end() && !is_free(key))
       expect_same(place, key, found->second, value);
+  const auto rotation = [](const ModelConfig& model) {
+    return model.rotary_scaling ? text_of(*model.rotary_scaling) : "none";
+  };
+  require(planned.rotary_scaling == given.rotary_scaling,
+          "{}: the model's scaling of its rotation ({}) is not the plan's ({}); plan with --model {}.", place,
+          rotation(given), rotation(planned), place);
 }
 
 // The type that a folder's config.json names, or the only one that the model can be of.
@@ -52,8 +58,8 @@ std::string type_of(const std::string& folder, const ModelConfig& model) {
   expect_same_model(model, model_from_hf_file(config), config);
   if (const auto scaled = scaled_rotation_of_hf_file(config))
     throw InputError(fmt::format(
-        "{}: {} scales the rotation of queries and keys, which is not computed, so that these weights would give other "
-        "results than they do elsewhere; give weights of a model without it.",
+        "{}: {} scales the rotation of queries and keys in a way that is not known here, so that these weights would "
+        "give other results than they do elsewhere; give weights of a model without it.",
         config, *scaled));
   return type;
 }

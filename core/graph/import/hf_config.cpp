@@ -260,16 +260,18 @@ ModelConfig model_from_hf_text(const std::string& text, const std::string& name,
 std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
   const Json json = json_of(read_file(path), path);
   const HfReader config(json, path);
-  (void)family_of(config).read(config);
+  const bool scaled_as_told = family_of(config).read(config).rotary_scaling.has_value();
   (void)dtype_of(config);
   std::vector<std::string> names = config.unread();
   std::erase_if(names, is_known_to_do_nothing);
-  if (auto scaled = scaled_rotation(json)) names.push_back(std::move(*scaled));
+  if (auto scaled = scaled_rotation(json); scaled && !scaled_as_told) names.push_back(std::move(*scaled));
   return names;
 }
 
 std::optional<std::string> scaled_rotation_of_hf_file(const std::string& path) {
-  return scaled_rotation(json_of(read_file(path), path));
+  const Json json = json_of(read_file(path), path);
+  const HfReader config(json, path);
+  return family_of(config).read(config).rotary_scaling ? std::nullopt : scaled_rotation(json);
 }
 
 ModelConfig model_from_hf_file(const std::string& path) {

@@ -6,8 +6,8 @@
 // the positions, but at most kLongestSequence; the dtype is `torch_dtype`, or bf16 where the file names none. The name
 // is the file's without ".json" and "_config"; a file that is just config.json goes by its folder's.
 //
-// Not taken from a file: dropout, initialisation, rope_scaling (other angles, the same work), quantisation (training
-// is in one dtype), auxiliary losses, `architectures`. Differences of the graph from the original:
+// Not taken from a file: dropout, initialisation, quantisation (training is in one dtype), auxiliary losses,
+// `architectures`. Differences of the graph from the original:
 //   a mixture of experts has a fixed capacity, by default of a perfectly balanced load (key "capacity_factor");
 //   deepseek_v3 chooses experts among all of them, not among those of the best groups; layers that predict further
 //   tokens are behind the others, with the weight 0.3 of DeepSeek-V3's paper (key "mtp_weight"), and the indexers of
@@ -38,8 +38,8 @@ constexpr std::int64_t kLongestSequence = 4096;
 // Throws as model_from_hf_file.
 [[nodiscard]] std::vector<std::string> not_understood_of_hf_file(const std::string& path);
 
-// What scales the rotation of queries and keys by the file, "rope_scaling (llama3)": the work and the parameters are
-// the same, but results of given weights are not, as no scaled rotation is computed. nullopt: nothing does.
+// What scales the rotation of queries and keys by the file in a way that is not known, "rope_scaling (NAME)": the work
+// and the parameters are the same, but results of given weights are not. nullopt: nothing does.
 [[nodiscard]] std::optional<std::string> scaled_rotation_of_hf_file(const std::string& path);
 
 // model_from_hf_file for the text of such a file; `place` is put in front of messages. Python's Infinity and NaN may

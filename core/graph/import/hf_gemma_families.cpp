@@ -51,6 +51,7 @@ ModelConfig read_gemma3(const HfReader& config) {
   set_score_scale(model, 1.0 / std::sqrt(config.positive_or("query_pre_attn_scalar", 256.0)));
   if (config.has("rope_local_base_freq"))
     model.factors["window_rotary_base"] = config.positive_or("rope_local_base_freq", 10000.0);
+  scale_full_attention_alone(model, config);
   return model;
 }
 

@@ -39,6 +39,7 @@ ModelConfig read_mistral3(const HfReader& config) {
 ModelConfig read_olmo3(const HfReader& config) {
   ModelConfig model = read_olmo2(config);
   read_windows(model, config, config.size_or({"sliding_window"}, 4096), 4);
+  scale_full_attention_alone(model, config);
   return model;
 }
 

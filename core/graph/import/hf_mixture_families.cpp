@@ -75,6 +75,14 @@ ModelConfig read_gpt_oss(const HfReader& config) {
   set(model, "experts", config.size({"num_local_experts"}));
   set(model, "top_k", config.size({"num_experts_per_tok", "experts_per_token"}));
   for (const char* key : {"router_bias", "expert_bias", "sinks", "clipped_gate"}) set(model, key, 1);
+  if (!config.has("rope_scaling") && !config.has("rope_parameters"))
+    model.rotary_scaling = {.kind = RotaryScaling::Kind::Yarn,
+                            .factor = 32.0,
+                            .original = 4096.0,
+                            .low = 1.0,
+                            .high = 32.0,
+                            .whole_pairs = false,
+                            .amplitude = 0.1 * std::log(32.0) + 1.0};
   for (const auto& [key, only] : {std::pair("swiglu_alpha", 1.702), std::pair("swiglu_limit", 7.0)}) {
     const double given = config.positive_or(key, only);
     require(given == only, "{}: '{}' is {}, which is not supported; {} is.", config.place(), key, given, only);

@@ -97,6 +97,7 @@ void set_granite_factors(ModelConfig& model, const HfReader& config) {
 }
 
 void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key) {
+  model.rotary_scaling = read_rotary_scaling(model, config);
   double base = config.positive_or(key, 10000.0);
   if (config.has(key) || !config.has("rope_parameters")) {
     model.factors["rotary_base"] = base;

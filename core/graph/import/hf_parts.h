@@ -42,7 +42,13 @@ void expect_text(const HfReader& config, const char* key, const char* only);
 // The dimensions of a head that are rotated, where the file gives their share: under the key, or among
 // "rope_parameters".
 void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise);
-void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key);  // the same of the angles' base
+// The base of the angles, and what slows the rotation down, where that is a scaling of a known kind.
+void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key);
+// hf_rotary_scaling.cpp. Of "rope_scaling" or "rope_parameters"; nullopt: neither scales anything, or it does so in a
+// way that is not known.
+[[nodiscard]] std::optional<RotaryScaling> read_rotary_scaling(const ModelConfig& model, const HfReader& config);
+// Files of this type that have "rope_scaling" mean the layers that see all keys alone.
+void scale_full_attention_alone(ModelConfig& model, const HfReader& config);
 void set_epsilon(ModelConfig& model, const HfReader& config, const char* key, double otherwise);
 // What a file calls a factor of the scores instead of 1 / sqrt(head_dim).
 void set_score_scale(ModelConfig& model, double scale);

@@ -19,9 +19,15 @@ const std::vector<std::string> kKeys = {"batch", "seq", "kv_heads", "head_dim"};
 
 }  // namespace
 
-TensorId TransformerBuilder::rotate(const std::string& name, TensorId x, double base) {
-  return add(OpKind::Rotary, name + ".rotary", {x},
-             {.rotary_base = base == 0.0 ? transformer.rotary_base : base, .rotary_dims = transformer.rotary_dims});
+TensorId TransformerBuilder::rotate(const std::string& name, TensorId x, const Rotation& rotation) {
+  Attributes attributes{.rotary_base = rotation.base == 0.0 ? transformer.rotary_base : rotation.base,
+                        .rotary_dims = rotation.dims == 0 ? transformer.rotary_dims : rotation.dims};
+  if (rotary_scaling && (rotary_scaling->in_windowed_layers || !rotation.windowed)) {
+    const std::int64_t turned = attributes.rotary_dims == 0 ? graph.tensor(x).dims.back().size : attributes.rotary_dims;
+    attributes.rotary_divisors = rotary_divisors(*rotary_scaling, attributes.rotary_base, turned, seq.size);
+    attributes.rotary_amplitude = rotary_scaling->amplitude;
+  }
+  return add(OpKind::Rotary, name + ".rotary", {x}, attributes);
 }
 
 TensorId TransformerBuilder::wide_norm(const std::string& name, TensorId x, const Dim& all) {
@@ -75,8 +81,9 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
     k = wide_norm(name + ".k_norm", k, {"keys", kv_heads.size * head_dim.size});
   }
   if (use.rotary) {
-    q = rotate(name + ".q", q, use.rotary_base);
-    k = rotate(name + ".k", k, use.rotary_base);
+    const Rotation rotation{.base = use.rotary_base, .windowed = use.window > 0};
+    q = rotate(name + ".q", q, rotation);
+    k = rotate(name + ".k", k, rotation);
     if (part.plain_norm) {
       q = plain_norm(name + ".q_plain_norm", q, transformer.epsilon);
       k = plain_norm(name + ".k_plain_norm", k, transformer.epsilon);
@@ -101,8 +108,10 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   }
   const TensorId q_nope = project(name + ".q_nope", from, {from_dim, kv_heads, group, nope},
                                   {"batch", "seq", "kv_heads", "group", "nope_dim"});
-  const TensorId q_rope = rotate(name + ".q_rope", project(name + ".q_rope", from, {from_dim, kv_heads, group, rope},
-                                                           {"batch", "seq", "kv_heads", "group", "rope_dim"}));
+  const TensorId q_rope = rotate(name + ".q_rope",
+                                 project(name + ".q_rope", from, {from_dim, kv_heads, group, rope},
+                                         {"batch", "seq", "kv_heads", "group", "rope_dim"}),
+                                 {});
   const TensorId q =
       add(OpKind::Concat, name + ".q", {q_nope, q_rope}, {.result_dims = {batch, seq, kv_heads, group, head_dim}});
   const TensorId kv =
@@ -110,7 +119,8 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
            kLatentEpsilon);
   const TensorId k_nope =
       project(name + ".k_nope", kv, {kv_rank, kv_heads, nope}, {"batch", "seq", "kv_heads", "nope_dim"});
-  TensorId k_rope = rotate(name + ".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}));
+  TensorId k_rope =
+      rotate(name + ".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}), {});
   k_rope = add(OpKind::Broadcast, name + ".k_rope.heads", {k_rope}, {.result_dims = {batch, seq, kv_heads, rope}});
   const TensorId k =
       add(OpKind::Concat, name + ".k", {k_nope, k_rope}, {.result_dims = {batch, seq, kv_heads, head_dim}});
@@ -124,8 +134,7 @@ TensorId TransformerBuilder::index_scores(const std::string& name, TensorId x, T
   const LatentPart& latent = *transformer.attention.latent;
   const Dim rank{"q_rank", latent.q_rank}, heads{"index_heads", part.heads}, dim{"index_dim", part.dim};
   const auto turned = [&](const std::string& which, TensorId made) {
-    return add(OpKind::Rotary, name + which + ".rotary", {made},
-               {.rotary_base = transformer.rotary_base, .rotary_dims = latent.rope});
+    return rotate(name + which, made, {.dims = latent.rope});
   };
   const TensorId q =
       turned(".q", project(name + ".q", low_rank, {rank, heads, dim}, {"batch", "seq", "index_heads", "index_dim"}));
@@ -145,18 +154,19 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
       chunked ? std::vector<TensorId>{in_chunks(name + ".q", p.q, own), in_chunks(name + ".k", p.k, seen),
                                       in_chunks(name + ".v", p.v, seen)}
               : std::vector<TensorId>{p.q, as_keys(name + ".k", p.k), as_keys(name + ".v", p.v)};
+  const double scale = part.scale * (rotary_scaling ? rotary_scaling->score_scale : 1.0);
+  Attributes attributes{.causal = use.causal, .attention_window = use.window < seq.size ? use.window : 0};
+  if (scale != 1.0) attributes.scale = scale / std::sqrt(static_cast<double>(part.head_dim));
+  // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
+  if (!part.scaled || (scale != 1.0 && attributes.scale == 1.0)) attributes.scale = std::nextafter(1.0, 2.0);
   if (part.index) {
     MW_CHECK(p.low_rank && use.causal && use.window == 0, "'{}' has an indexer, but is no causal latent attention",
              name);
     const TensorId scores = index_scores(name + ".index", x, *p.low_rank);
     const std::int64_t top_k = std::min(part.index->top_k, seq.size);
     operands.push_back(add(OpKind::TopKKeys, name + ".index.keys", {scores}, {.top_k = top_k}));
-    return add(OpKind::SelectedAttention, name + ".core", operands);
+    return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = attributes.scale});
   }
-  Attributes attributes{.causal = use.causal, .attention_window = use.window < seq.size ? use.window : 0};
-  if (part.scale != 1.0) attributes.scale = part.scale / std::sqrt(static_cast<double>(part.head_dim));
-  // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
-  if (!part.scaled || (part.scale != 1.0 && attributes.scale == 1.0)) attributes.scale = std::nextafter(1.0, 2.0);
   if (part.sinks) {
     attributes.extra = Extra::Sink;
     operands.push_back(parameter(name + ".sinks", {kv_heads, group}));

@@ -188,6 +188,12 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   const bool rotates = model.factors.contains("rotary_base") && (!has("rotary") || size("rotary") == 1);
   if (size("rotary_dims") == 0 && rotates && has("head_dim"))
     require(size("head_dim") % 2 == 0, "{}: head_dim={} is odd; rotations turn pairs.", place, size("head_dim"));
+  if (model.rotary_scaling) {
+    const std::int64_t turned = has("rope_dim")           ? size("rope_dim")
+                                : size("rotary_dims") > 0 ? size("rotary_dims")
+                                                          : head;
+    check(*model.rotary_scaling, turned, place);
+  }
 }
 
 }  // namespace

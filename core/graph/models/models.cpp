@@ -315,6 +315,7 @@ Json to_json(const ModelConfig& model) {
   Json json = {{"name", model.name}, {"family", model.family}};
   for (const SizeField& field : family.sizes) json[field.key] = size_of(model, field.key);
   for (const FactorField& field : family.factors) json[field.key] = model.factors.at(field.key);
+  if (model.rotary_scaling) json["rotary_scaling"] = to_json(*model.rotary_scaling);
   json["default_batch"] = model.default_batch;
   json["default_dtype"] = name_of(model.default_dtype);
   return json;
@@ -329,6 +330,8 @@ ModelConfig model_from_json(const Json& json, const std::string& place) {
       set_size(model, field.key, get<std::int64_t>(json, field.key, place));
   for (const FactorField& field : family.factors)
     if (json.contains(field.key)) model.factors[field.key] = get<double>(json, field.key, place);
+  if (json.contains("rotary_scaling"))
+    model.rotary_scaling = rotary_scaling_from_json(json["rotary_scaling"], place + ": rotary_scaling");
   model.default_batch = get<std::int64_t>(json, "default_batch", place);
   const auto dtype = get<std::string>(json, "default_dtype", place);
   try {

@@ -11,6 +11,7 @@
 #include "core/base/json.h"
 #include "core/graph/autodiff.h"
 #include "core/graph/graph.h"
+#include "core/graph/models/rotary_scaling.h"
 
 namespace meshwright {
 
@@ -48,7 +49,8 @@ struct ModelConfig {
   DType default_dtype = DType::F32;
   std::map<std::string, std::int64_t> more = {};  // the family's other whole numbers: "kv_heads", "experts", ...
   std::map<std::string, double> factors = {};     // its other positive numbers: "rotary_base", "epsilon", ...
-  std::optional<ModelFile> file = {};             // of family "file"; its sizes describe it and build nothing
+  std::optional<RotaryScaling> rotary_scaling = {};
+  std::optional<ModelFile> file = {};  // of family "file"; its sizes describe it and build nothing
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -11,6 +11,7 @@ namespace meshwright {
 TransformerBuilder::TransformerBuilder(Graph& into, const ModelConfig& model, const Transformer& what)
     : ModelWriter(into, model),
       transformer(what),
+      rotary_scaling(model.rotary_scaling),
       kv_heads{"kv_heads", what.attention.kv_heads},
       group{"group", what.attention.group},
       head_dim{"head_dim", what.attention.head_dim},

@@ -71,6 +71,7 @@ struct TransformerBuilder : ModelWriter {
                                 const Block& further_block);
 
   const Transformer& transformer;
+  const std::optional<RotaryScaling> rotary_scaling;
   const Dim kv_heads, group, head_dim;
   const Dim word;                 // the word table's second dimension
   std::optional<TensorId> words;  // the word table (vocab, word), if there is a vocabulary
@@ -81,7 +82,13 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory,
                                               const AttentionUse& use);
   [[nodiscard]] Projections latent_projections(const std::string& name, TensorId x);
-  [[nodiscard]] TensorId rotate(const std::string& name, TensorId x, double base = 0.0);  // 0: the transformer's
+  // What differs from the transformer's own rotation.
+  struct Rotation {
+    double base = 0.0;      // 0: the transformer's
+    std::int64_t dims = 0;  // 0: the transformer's
+    bool windowed = false;  // of a layer with windows
+  };
+  [[nodiscard]] TensorId rotate(const std::string& name, TensorId x, const Rotation& rotation);
   // (batch, seq, kv_seq): how much each query wants each key.
   [[nodiscard]] TensorId index_scores(const std::string& name, TensorId x, TensorId low_rank);
   [[nodiscard]] TensorId further_module(const std::string& name, TensorId x, TensorId tokens, const Block& block);

@@ -264,6 +264,12 @@ std::vector<ResultShape> rotary(const OpCall& call) {
   expect(call, rotated > 0 && rotated % 2 == 0 && rotated <= x.back().size,
          "it must rotate an even number of elements, at most those of the last dimension");
   expect(call, call.attributes.rotary_base > 0.0, "its rotary_base must be above 0");
+  const std::vector<double>& divisors = call.attributes.rotary_divisors;
+  const auto positive = [](double number) { return std::isfinite(number) && number > 0.0; };
+  expect(call, divisors.empty() || static_cast<std::int64_t>(divisors.size()) == rotated / 2,
+         "it must have one of the rotary_divisors for each pair that turns, or none");
+  expect(call, std::all_of(divisors.begin(), divisors.end(), positive) && positive(call.attributes.rotary_amplitude),
+         "its rotary_divisors and rotary_amplitude must be above 0");
   return {{dtype(call, 0), x}};
 }
 

@@ -11,14 +11,13 @@ template <class T>
 void rotary(const T* x, T* out, RotaryShape shape, bool back) {
   const std::int64_t half = shape.rotary_dims / 2, row = shape.heads * shape.head_dim;
   std::vector<double> frequency;
-  for (std::int64_t j = 0; j < half; ++j)
-    frequency.push_back(std::pow(shape.base, -2.0 * static_cast<double>(j) / static_cast<double>(shape.rotary_dims)));
+  for (std::int64_t j = 0; j < half; ++j) frequency.push_back(shape.frequency(j));
   std::vector<T> cosine(frequency.size()), sine(frequency.size());
   for (std::int64_t s = 0; s < shape.seq; ++s) {
     const double position = static_cast<double>(shape.first + s) * (back ? -1.0 : 1.0);
     for (std::size_t j = 0; j < frequency.size(); ++j) {
-      cosine[j] = static_cast<T>(std::cos(position * frequency[j]));
-      sine[j] = static_cast<T>(std::sin(position * frequency[j]));
+      cosine[j] = static_cast<T>(shape.amplitude * std::cos(position * frequency[j]));
+      sine[j] = static_cast<T>(shape.amplitude * std::sin(position * frequency[j]));
     }
     const T *c = cosine.data(), *n = sine.data();
     for (std::int64_t b = 0; b < shape.batch; ++b)

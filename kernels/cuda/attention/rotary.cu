@@ -11,98 +11,108 @@ namespace meshwright::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPairs = 256;  // of a head whose angles a block has at once
+constexpr int kPairs = 256;  // of a head that a launch turns
+
+// The pairs begin..end, with the angles of a position on from another.
+struct Frequencies {
+  std::int64_t begin, end;
+  double of[kPairs];
+};
 
 template <class W>
 struct alignas(16) Angles {
   W cosine[kPairs], sine[kPairs];
 };
 
-// The pairs begin..end of position s. By all threads of the block.
+// By all threads of the block.
 template <class W>
-MW_DEVICE void find_angles(const RotaryShape& shape, std::int64_t s, std::int64_t begin, std::int64_t end, bool back,
-                           Angles<W>& angles) {
+MW_DEVICE void find_angles(const Frequencies& frequencies, double position, double amplitude, Angles<W>& angles) {
   // Angles are computed in double: near position 10^5, float would round an angle by up to 0.004.
-  const double position = static_cast<double>(shape.first + s) * (back ? -1.0 : 1.0);
-  for (std::int64_t j = begin + threadIdx.x; j < end; j += blockDim.x) {
-    const double frequency =
-        std::pow(shape.base, -2.0 * static_cast<double>(j) / static_cast<double>(shape.rotary_dims));
-    angles.cosine[j - begin] = static_cast<W>(std::cos(position * frequency));
-    angles.sine[j - begin] = static_cast<W>(std::sin(position * frequency));
+  const auto pairs = static_cast<int>(frequencies.end - frequencies.begin);
+  for (int j = static_cast<int>(threadIdx.x); j < pairs; j += static_cast<int>(blockDim.x)) {
+    angles.cosine[j] = static_cast<W>(amplitude * std::cos(position * frequencies.of[j]));
+    angles.sine[j] = static_cast<W>(amplitude * std::sin(position * frequencies.of[j]));
   }
 }
 
 constexpr int kTurn = 4;  // heads that a thread has under way at once
 
 // Block (x, y) has positions x, x + gridDim.x, ... of the heads that are y-th of gridDim.y parts of (batch, heads); a
-// head is `lanes` threads', each of which has n pairs or none of the kPairs that are turned at a time.
+// head is `lanes` threads', each of which has n of the pairs or none.
 template <class T, int n>
 __global__ void __launch_bounds__(kThreads, 3)
-    rotary_kernel(const T* x, T* out, RotaryShape shape, bool back, int lanes) {
+    rotary_kernel(const T* x, T* out, RotaryShape shape, Frequencies frequencies, bool back, int lanes) {
   using W = Wide<T>;
   MW_SHARED Angles<W> angles;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const unsigned groups = blockDim.x / static_cast<unsigned>(lanes), heads = static_cast<unsigned>(shape.heads);
   const unsigned all = static_cast<unsigned>(shape.batch) * heads, part = (all + gridDim.y - 1) / gridDim.y;
   const unsigned last = part * (blockIdx.y + 1) < all ? part * (blockIdx.y + 1) : all;
-  const std::int64_t half = shape.rotary_dims / 2;
+  const std::int64_t half = shape.rotary_dims / 2, begin = frequencies.begin, j = begin + lane * n;
+  const bool turns = j < frequencies.end;
   // The heads are the inner loop: the angles of a position are computed once for all heads of the block.
-  for (std::int64_t s = blockIdx.x; s < shape.seq; s += gridDim.x)
-    // `begin == 0`: with no rotated elements, one turn still copies the others.
-    for (std::int64_t begin = 0; begin < half || begin == 0; begin += kPairs) {
-      const std::int64_t end = begin + kPairs < half ? begin + kPairs : half, j = begin + lane * n;
-      const auto place = [&](unsigned head) {
-        return ((head / heads * shape.seq + s) * shape.heads + head % heads) * shape.head_dim;
-      };
-      // A pair is the elements j and j + half, not two neighbours.
-      T left[kTurn][n], right[kTurn][n];
-      const auto read = [&](unsigned first) {
-        MW_UNROLL
-        for (unsigned k = 0; k < kTurn; ++k) {
-          const unsigned head = first + k * groups;
-          if (head >= last || j >= end) continue;
-          load_pack<n>(x + place(head) + j, left[k]);
-          load_pack<n>(x + place(head) + j + half, right[k]);
-        }
-      };
-      unsigned first = part * blockIdx.y + threadIdx.x / static_cast<unsigned>(lanes);
-      read(first);  // on its way while the angles are computed
-      find_angles(shape, s, begin, end, back, angles);
-      __syncthreads();
-      for (; first < last; first += kTurn * groups, read(first)) {
-        W cosine[n], sine[n];
-        if (j < end) {
-          load_pack<n>(angles.cosine + (j - begin), cosine);
-          load_pack<n>(angles.sine + (j - begin), sine);
-        }
-        MW_UNROLL
-        for (unsigned k = 0; k < kTurn; ++k) {
-          const unsigned head = first + k * groups;
-          if (head >= last) continue;
-          const std::int64_t at = place(head);
-          if (j < end) {
-            MW_UNROLL
-            for (int i = 0; i < n; ++i) {
-              const W a = widened(left[k][i]), b = widened(right[k][i]);
-              left[k][i] = T(a * cosine[i] - b * sine[i]);
-              right[k][i] = T(b * cosine[i] + a * sine[i]);
-            }
-            store_pack<n>(out + at + j, left[k]);
-            store_pack<n>(out + at + j + half, right[k]);
+  for (std::int64_t s = blockIdx.x; s < shape.seq; s += gridDim.x) {
+    const auto place = [&](unsigned head) {
+      return ((head / heads * shape.seq + s) * shape.heads + head % heads) * shape.head_dim;
+    };
+    // A pair is the elements j and j + half, not two neighbours.
+    T left[kTurn][n], right[kTurn][n];
+    const auto read = [&](unsigned first) {
+      MW_UNROLL
+      for (unsigned k = 0; k < kTurn; ++k) {
+        const unsigned head = first + k * groups;
+        if (head >= last || !turns) continue;
+        load_pack<n>(x + place(head) + j, left[k]);
+        load_pack<n>(x + place(head) + j + half, right[k]);
+      }
+    };
+    unsigned first = part * blockIdx.y + threadIdx.x / static_cast<unsigned>(lanes);
+    read(first);  // on its way while the angles are computed
+    find_angles(frequencies, static_cast<double>(shape.first + s) * (back ? -1.0 : 1.0), shape.amplitude, angles);
+    __syncthreads();
+    for (; first < last; first += kTurn * groups, read(first)) {
+      W cosine[n], sine[n];
+      if (turns) {
+        load_pack<n>(angles.cosine + lane * n, cosine);
+        load_pack<n>(angles.sine + lane * n, sine);
+      }
+      MW_UNROLL
+      for (unsigned k = 0; k < kTurn; ++k) {
+        const unsigned head = first + k * groups;
+        if (head >= last) continue;
+        const std::int64_t at = place(head);
+        if (turns) {
+          MW_UNROLL
+          for (int i = 0; i < n; ++i) {
+            const W a = widened(left[k][i]), b = widened(right[k][i]);
+            left[k][i] = T(a * cosine[i] - b * sine[i]);
+            right[k][i] = T(b * cosine[i] + a * sine[i]);
           }
-          // The first turn also copies what is not rotated; in place nothing is to be copied.
-          if (begin > 0 || x == out) continue;
-          for (std::int64_t rest = shape.rotary_dims + lane * n; rest < shape.head_dim;
-               rest += static_cast<std::int64_t>(lanes) * n) {
-            T same[n];
-            load_pack<n>(x + at + rest, same);
-            store_pack<n>(out + at + rest, same);
-          }
+          store_pack<n>(out + at + j, left[k]);
+          store_pack<n>(out + at + j + half, right[k]);
+        }
+        // The first launch also copies what is not rotated; in place nothing is to be copied.
+        if (begin > 0 || x == out) continue;
+        for (std::int64_t rest = shape.rotary_dims + lane * n; rest < shape.head_dim;
+             rest += static_cast<std::int64_t>(lanes) * n) {
+          T same[n];
+          load_pack<n>(x + at + rest, same);
+          store_pack<n>(out + at + rest, same);
         }
       }
-      // The next turn overwrites the angles.
-      __syncthreads();
     }
+    // The next position overwrites the angles.
+    __syncthreads();
+  }
+}
+
+Frequencies frequencies_of(const RotaryShape& shape, std::int64_t begin) {
+  Frequencies made{begin, std::min(begin + kPairs, shape.rotary_dims / 2), {}};
+  for (std::int64_t j = begin; j < made.end; ++j) {
+    const double plain = std::pow(shape.base, -2.0 * static_cast<double>(j) / static_cast<double>(shape.rotary_dims));
+    made.of[j - begin] = shape.divisors == nullptr ? plain : plain / shape.divisors[j];
+  }
+  return made;
 }
 
 template <class T, int n>
@@ -115,7 +125,10 @@ void start(Stream stream, const T* x, T* out, const RotaryShape& shape, bool bac
   const std::int64_t wanted = std::max<std::int64_t>(1, kBlocks / positions);
   const std::int64_t parts =
       std::clamp<std::int64_t>(heads * lanes / kThreads, 1, std::min<std::int64_t>(wanted, shape.batch));
-  launch("rotary", rotary_kernel<T, n>, {positions, parts}, {kThreads}, 0, stream, x, out, shape, back, lanes);
+  // `begin == 0`: with no rotated elements, one launch still copies the others.
+  for (std::int64_t begin = 0; begin < shape.rotary_dims / 2 || begin == 0; begin += kPairs)
+    launch("rotary", rotary_kernel<T, n>, {positions, parts}, {kThreads}, 0, stream, x, out, shape,
+           frequencies_of(shape, begin), back, lanes);
 }
 
 }  // namespace

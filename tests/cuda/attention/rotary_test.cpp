@@ -23,12 +23,12 @@ const std::vector<RotaryShape> kShapes = {{1, 1, 1, 2, 2, 3, 10000.0},     {2, 5
 template <class T>
 void expect_turned(const Values& x, const DeviceArray<T>& out, const RotaryShape& s, bool back) {
   Values expected(x.size());
-  kernels::rotary(x.data(), expected.data(), {s.batch, s.seq, s.heads, s.head_dim, s.rotary_dims, s.first, s.base},
-                  back);
+  kernels::rotary(x.data(), expected.data(),
+                  {s.batch, s.seq, s.heads, s.head_dim, s.rotary_dims, s.first, s.base, s.divisors, s.amplitude}, back);
   // Sums of two products of numbers up to 2 with rounded cosines and sines, of angles that take over the roundings of a
   // frequency as often as the position says.
   const double angle = 8.0 * static_cast<double>(s.first + s.seq) * kHalfPlace<double>;
-  expect_rounded<T>(out.values(), expected, 4 * kHalfPlace<Wide<T>> + angle, Values(x.size(), 4.0));
+  expect_rounded<T>(out.values(), expected, 4 * kHalfPlace<Wide<T>> + angle, Values(x.size(), 4.0 * s.amplitude));
 }
 
 TYPED_TEST(CudaRotary, TurnsPairsByTheirPosition) {
@@ -49,6 +49,18 @@ TYPED_TEST(CudaRotary, MayOverwriteWhatItReads) {
     rotary(kNoStream, both.data(), both.data(), shape, false);
     expect_turned(x, both, shape, false);
   }
+}
+
+// Pairs of two launches.
+TYPED_TEST(CudaRotary, ScalesFrequenciesAndLengths) {
+  Values divisors;
+  for (int j = 0; j < 300; ++j) divisors.push_back(1.0 + 0.25 * j);
+  const RotaryShape shape{2, 3, 2, 600, 600, 5, 10000.0, divisors.data(), 1.5};
+  const Values x = numbers<TypeParam>(2 * 3 * 2 * 600, 4);
+  const DeviceArray<TypeParam> on_x(x);
+  DeviceArray<TypeParam> out(Values(x.size(), 7.0));
+  rotary(kNoStream, on_x.data(), out.data(), shape, true);
+  expect_turned(x, out, shape, true);
 }
 
 // One element further, where 16 bytes cannot be loaded at once.

@@ -92,7 +92,13 @@ TEST(OnnxModel, AttentionAsAnOperatorIsAttention) {
   const auto projected = [&](const std::string& name, std::int64_t to) {
     return w.node("MatMul", {x, w.weight(name, {16, to})});
   };
-  const std::string tables[] = {w.weight("cos", {6, 2}), w.weight("sin", {6, 2})};
+  std::vector<float> cosines, sines;  // of pairs that turn by 1 and by 0.1 a position
+  for (int position = 0; position < 6; ++position)
+    for (const double turn : {1.0, 0.1}) {
+      cosines.push_back(static_cast<float>(std::cos(position * turn)));
+      sines.push_back(static_cast<float>(std::sin(position * turn)));
+    }
+  const std::string tables[] = {w.floats({6, 2}, cosines), w.floats({6, 2}, sines)};
   const std::string q =
       w.node("RotaryEmbedding", {projected("q", 16), tables[0], tables[1]}, {.numbers = {{"num_heads", 4}}});
   const std::string k =

@@ -361,8 +361,25 @@ TEST(Rotary, LeavesTheElementsBeyondRotaryDims) {
   }
 }
 
+// Pair 1 turns by 1 / 100^(1 / 3) / 2 a position, and all are three times as long.
+TEST(Rotary, ScalesFrequenciesAndLengths) {
+  const OpCase c = rotary(kHeads, {.rotary_base = 100.0, .rotary_divisors = {1.0, 2.0, 4.0}, .rotary_amplitude = 3.0});
+  const Values &x = c.values.at(TensorId(0)), y = computed(c);
+  const double divisors[] = {1.0, 2.0, 4.0};
+  for (std::size_t row = 0; row < 16; ++row)
+    for (std::size_t j = 0; j < 3; ++j) {
+      const double position = static_cast<double>(row / 2 % 4);
+      const std::complex<double> expected =
+          std::complex(x[row * 6 + j], x[row * 6 + j + 3]) *
+          std::polar(3.0, position * std::pow(100.0, -static_cast<double>(j) / 3) / divisors[j]);
+      EXPECT_NEAR(y[row * 6 + j], expected.real(), 4e-15);
+      EXPECT_NEAR(y[row * 6 + j + 3], expected.imag(), 4e-15);
+    }
+}
+
 TEST(Rotary, HasTheTransposedTurnAsGradient) {
   expect_true_vjp(rotary(kHeads));
+  expect_true_vjp(rotary(kHeads, {.rotary_divisors = {1.0, 2.0, 4.0}, .rotary_amplitude = 3.0}));
   expect_true_vjp(rotary(kHeads, {.rotary_dims = 4}));
   expect_true_vjp(rotary({{"batch", 2}, {"seq", 4}, {"head_dim", 2}}));
 }
@@ -385,6 +402,9 @@ TEST(Rotary, RefusesWhatHasNoPairs) {
   EXPECT_NE(message(kHeads, {.rotary_dims = 3}).find("an even number of elements"), std::string::npos);
   EXPECT_NE(message(kHeads, {.rotary_dims = 8}).find("an even number of elements"), std::string::npos);
   EXPECT_NE(message(kHeads, {.rotary_base = 0.0}).find("rotary_base must be above 0"), std::string::npos);
+  EXPECT_NE(message(kHeads, {.rotary_divisors = {1.0, 2.0}}).find("for each pair that turns"), std::string::npos);
+  EXPECT_NE(message(kHeads, {.rotary_divisors = {1.0, 0.0, 2.0}}).find("must be above 0"), std::string::npos);
+  EXPECT_NE(message(kHeads, {.rotary_amplitude = 0.0}).find("must be above 0"), std::string::npos);
 }
 
 }  // namespace

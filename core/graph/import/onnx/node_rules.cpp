@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/graph/import/onnx/einsum.h"
 #include "core/graph/import/onnx/node_reader.h"
+#include "core/graph/import/primitive/turning.h"
 
 namespace meshwright::onnx {
 
@@ -431,15 +432,17 @@ Made attention(const NodeReader& r) {
   return {x};
 }
 
-// (x, cosines, sines, [position ids]); the tables' values are the usual ones, as far as they can be read.
+// (x, cosines, sines, [position ids])
 Made rotary(const NodeReader& r) {
   r.b.expect(r.number("interleaved", 0) == 0, "a rotary embedding of interleaved pairs has no equal here");
   const bool flat = r.b.shape(r.in(0)).size() == 3;
   const int x = as_heads(r, r.in(0), r.number("num_heads", 0));
   const Shape of = r.b.shape(x);
   r.b.expect(of.size() == 4, "its operand has neither heads nor a number of them");
-  const std::int64_t dims = r.number("rotary_embedding_dim", 0);
-  const int made = r.b.rotary(x, 2, dims > 0 ? dims : of[3], 10000.0);
+  const std::int64_t given = r.number("rotary_embedding_dim", 0), dims = given > 0 ? given : of[3];
+  const std::optional<Turning> turning = turning_of_tables(r.b, r.in(1), r.in(2), dims, 1);
+  r.b.expect(turning.has_value(), "its tables are not the cosines and sines of a rotation from position 0 on");
+  const int made = r.b.rotary(x, 2, dims, *turning);
   return {flat ? r.b.reshape(r.b.swap(made, 1, 2), {of[0], of[2], of[1] * of[3]}) : made};
 }
 

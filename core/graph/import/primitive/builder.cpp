@@ -21,6 +21,7 @@ std::string text_of(const Node& node) {
     text += '|';
     for (const std::int64_t number : *list) text += fmt::format("{},", number);
   }
+  for (const double number : d.numbers) text += fmt::format("{:a},", number);
   return text;
 }
 

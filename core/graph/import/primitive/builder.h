@@ -91,7 +91,7 @@ class Builder {
   int rms_norm(int x, int gamma, double epsilon);
   int batch_norm(int x, int gamma, int beta, double epsilon);
   // Turns the first `dims` elements of the last dimension by angles of the position along `axis`.
-  int rotary(int x, std::int64_t axis, std::int64_t dims, double base);
+  int rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning);
   // mask: added to the scaled scores, (samples or 1, queries or 1, keys).
   struct Attended {
     bool causal = false;

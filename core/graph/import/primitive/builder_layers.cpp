@@ -142,9 +142,12 @@ int Builder::batch_norm(int x, int gamma, int beta, double epsilon) {
   return add(Kind::BatchNorm, {x, gamma, beta}, shape(x), false, {.number = epsilon});
 }
 
-int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, double base) {
+int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning) {
   expect(dims > 0 && dims % 2 == 0 && dims <= shape(x).back(), fmt::format("{} dimensions cannot be turned", dims));
-  return add(Kind::Rotary, {x}, shape(x), false, {.axes = {axis_of(x, axis)}, .window = {dims}, .number = base});
+  std::vector<double> numbers = {turning.amplitude};
+  numbers.insert(numbers.end(), turning.divisors.begin(), turning.divisors.end());
+  return add(Kind::Rotary, {x}, shape(x), false,
+             {.axes = {axis_of(x, axis)}, .window = {dims}, .number = turning.base, .numbers = std::move(numbers)});
 }
 
 int Builder::attention(int q, int k, int v, double scale, const Attended& attended) {

@@ -88,7 +88,8 @@ enum class Kind {
   Attention,  // q (batch, heads, seq, d), k (batch, kv_heads, keys, d), v (batch, kv_heads, keys, e), [mask (batch or
               // 1, seq or 1, keys)]; number: scale; window[0]: keys back from the query
   PackedAttention,  // x (batch, seq, 3, heads, d) -> (batch, seq, heads, d): causal, scores times 1 / sqrt(d)
-  Rotary,           // x; Details::axes[0]: positions; window[0]: dims turned; number: base
+  Rotary,           // x; Details::axes[0]: positions; window[0]: dims turned; number: base; numbers: the amplitude, and
+                    // what the frequency of each pair is divided by, if they are not all 1
   CrossEntropy,     // (logits, labels) -> scalar: the mean
   // a mixture of experts
   Slots,         // scores (batch, seq, expert) -> which slot of an expert each token has (OpKind::TopKSlots);
@@ -99,10 +100,19 @@ enum class Kind {
 };
 [[nodiscard]] const char* name_of(Kind kind);
 
+// Pair j of `dims` is turned by the angle position * base^(-2 j / dims) / divisors[j], with cosines and sines times the
+// amplitude.
+struct Turning {
+  double base;
+  std::vector<double> divisors = {};  // empty: all are 1
+  double amplitude = 1.0;
+};
+
 struct Details {
   std::vector<std::int64_t> axes = {}, start = {}, window = {}, stride = {}, before = {}, after = {};
   std::int64_t groups = 1;
   double number = 0.0;
+  std::vector<double> numbers = {};
   Comparison comparison = Comparison::Less;
   bool causal = false;
   bool operator==(const Details&) const = default;

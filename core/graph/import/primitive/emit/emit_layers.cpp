@@ -214,8 +214,12 @@ Value Emitter::rotary(int n) {
       wanted.push_back({{axis}, ""});
   }
   wanted.push_back({x.back(), "head_dim"});
+  const std::vector<double>& numbers = of.details.numbers;
   return unshaped(add(OpKind::Rotary, "", {shaped(value, wanted)},
-                      {.rotary_base = of.details.number, .rotary_dims = of.details.window[0]}),
+                      {.rotary_base = of.details.number,
+                       .rotary_dims = of.details.window[0],
+                       .rotary_divisors = {numbers.begin() + 1, numbers.end()},
+                       .rotary_amplitude = numbers.front()}),
                   wanted);
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/turning.h"
 
 namespace meshwright::primitive {
 
@@ -26,33 +27,6 @@ Recogniser::Found Recogniser::rotated_half(int i) const {
   return halves ? Found(x) : std::nullopt;
 }
 
-// Of a table of sines, of position 1: the angle of dimension k is base^(-2 k / dims). Of sines that are computed: what
-// positions are multiplied with, or divided by, is that angle, or one over it.
-double Recogniser::base_of(int sines, std::int64_t dims) const {
-  constexpr double kUsual = 10000.0;
-  if (dims < 4) return kUsual;
-  const std::int64_t k = dims / 2 - 1;
-  double angle = 0.0;
-  const Node* table = &at(core(sines));
-  if (table->kind == Kind::Concat) table = &at(core(table->inputs[0]));
-  if (table->values && !table->shape.empty() &&
-      table->values->size() >= static_cast<std::size_t>(2 * table->shape.back())) {
-    angle = std::asin((*table->values)[static_cast<std::size_t>(table->shape.back() + k)]);
-  } else if (table->kind == Kind::Sin) {
-    const Node& product = at(core(table->inputs[0]));
-    if (product.kind != Kind::Multiply && product.kind != Kind::Divide) return kUsual;
-    for (const int input : product.inputs) {
-      const Node& factors = at(core(input));
-      if (!factors.values || factors.values->size() <= static_cast<std::size_t>(k)) continue;
-      const double value = (*factors.values)[static_cast<std::size_t>(k)];
-      angle = product.kind == Kind::Multiply ? value : 1.0 / value;
-    }
-  }
-  const double base = std::pow(angle, -static_cast<double>(dims) / (2.0 * static_cast<double>(k)));
-  if (!(base > 1.0 && base < 1e12)) return kUsual;
-  return std::abs(base - std::round(base)) < 1e-4 * base ? std::round(base) : base;
-}
-
 // x turned by the angles of these tables, which have one number for each dimension, or for each pair of them.
 Recogniser::Found Recogniser::turned(int x, int cosines, int sines) {
   if (at(sines).trained || at(cosines).trained || at(sines).shape != at(cosines).shape) return std::nullopt;
@@ -63,7 +37,9 @@ Recogniser::Found Recogniser::turned(int x, int cosines, int sines) {
   for (std::size_t d = 0; d + 1 < table.size(); ++d)
     if (table[d] > 1 && table[d] % kBatchProbe != 0) positions = rank - static_cast<std::int64_t>(table.size() - d);
   if (!positions || *positions < 0 || (table.back() != dims && 2 * table.back() != dims)) return std::nullopt;
-  return b_.rotary(x, *positions, dims, base_of(sines, dims));
+  const auto from_end = static_cast<std::size_t>(rank - 1 - *positions);
+  const std::optional<Turning> turning = turning_of_tables(b_, cosines, sines, dims, from_end);
+  return turning ? Found(b_.rotary(x, *positions, dims, *turning)) : std::nullopt;
 }
 
 Recogniser::Found Recogniser::rotary(int x, int y) {

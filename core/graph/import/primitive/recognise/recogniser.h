@@ -129,7 +129,6 @@ class Recogniser {
   [[nodiscard]] Found rotary_of_halves(const std::vector<int>& halves);
   [[nodiscard]] Found turned(int x, int cosines, int sines);
   [[nodiscard]] Found rotated_half(int i) const;
-  [[nodiscard]] double base_of(int sines, std::int64_t dims) const;
   [[nodiscard]] Found attention(int weights, int values);
   [[nodiscard]] Found attention_of(int weights, int values);
   [[nodiscard]] bool reorder(Scores& scores, const Shape& order, int& queries, int& keys);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What config.json says of slower rotations, with the defaults of Hugging Face's transformers 5.
+#include <cmath>
+#include <map>
+
+#include "core/graph/import/hf_parts.h"
+
+namespace meshwright::hf {
+
+namespace {
+
+using Kind = RotaryScaling::Kind;
+
+std::string type_of(const HfReader& rotation) {
+  return rotation.text_or("rope_type", rotation.text_or("type", "default"));
+}
+
+std::optional<Kind> kind_of(const std::string& type, bool long_context) {
+  // Files of Phi-3 that are older than the name "longrope" call it "su" or "yarn".
+  if (long_context && (type == "su" || type == "yarn")) return Kind::Longrope;
+  static const std::map<std::string, Kind> kinds = {{"linear", Kind::Linear},
+                                                    {"dynamic", Kind::Dynamic},
+                                                    {"llama3", Kind::Llama3},
+                                                    {"yarn", Kind::Yarn},
+                                                    {"longrope", Kind::Longrope}};
+  const auto found = kinds.find(type);
+  return found == kinds.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::vector<double> numbers_at(const HfReader& rotation, const char* key) {
+  require(rotation.has(key) && rotation.at(key).is_array(), "{}: '{}' must be a list of numbers.", rotation.place(),
+          key);
+  std::vector<double> numbers;
+  for (const Json& number : rotation.at(key)) {
+    require(number.is_number(), "{}: '{}' must be a list of numbers.", rotation.place(), key);
+    numbers.push_back(number.get<double>());
+  }
+  return numbers;
+}
+
+// How much larger cosines and sines are, so that the scores keep their spread (B. Peng et al., YaRN, 2023, equation
+// 22).
+double spread(double factor, double scale) { return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0; }
+
+void read_yarn(RotaryScaling& scaling, const HfReader& rotation, bool latent) {
+  scaling.high = rotation.positive_or("beta_fast", 32.0);
+  scaling.low = rotation.positive_or("beta_slow", 1.0);
+  scaling.whole_pairs = rotation.flag_or("truncate", true);
+  const auto number = [&](const char* key) {
+    return rotation.has(key) && rotation.at(key) != 0 ? rotation.positive_or(key, 1.0) : 0.0;
+  };
+  const double of_rotated = number("mscale"), of_all = number("mscale_all_dim");
+  scaling.amplitude = of_rotated > 0.0 && of_all > 0.0
+                          ? spread(scaling.factor, of_rotated) / spread(scaling.factor, of_all)
+                          : spread(scaling.factor, 1.0);
+  // Latent attention, of which a part alone is rotated, spreads all of its scores.
+  if (latent && of_all > 0.0) scaling.score_scale = std::pow(spread(scaling.factor, of_all), 2.0);
+}
+
+void read_longrope(RotaryScaling& scaling, const HfReader& rotation) {
+  scaling.near = numbers_at(rotation, "short_factor");
+  scaling.far = numbers_at(rotation, "long_factor");
+  if (scaling.factor > 1.0 && scaling.original > 1.0)
+    scaling.amplitude = std::sqrt(1.0 + std::log(scaling.factor) / std::log(scaling.original));
+}
+
+std::optional<HfReader> rotation_in(const HfReader& config) {
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (config.has(key) && config.at(key).is_object() && !config.at(key).empty()) return config.part(key);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<RotaryScaling> read_rotary_scaling(const ModelConfig& model, const HfReader& config) {
+  std::optional<HfReader> rotation = rotation_in(config);
+  if (!rotation) return std::nullopt;
+  bool in_windowed_layers = true;
+  if (rotation->has("full_attention")) {
+    // Each kind of layer has an object of its own, of which those with windows are plain.
+    const HfReader full = rotation->part("full_attention");
+    if (rotation->has("sliding_attention") && rotation->at("sliding_attention") != rotation->at("full_attention")) {
+      if (type_of(rotation->part("sliding_attention")) != "default") return std::nullopt;
+      in_windowed_layers = false;
+    }
+    rotation = full;
+  }
+  const std::optional<Kind> kind = kind_of(type_of(*rotation), rotation->has("long_factor"));
+  // These scale by further rules of a family's own.
+  if (!kind || rotation->has("llama_4_scaling_beta") || rotation->has("long_mscale")) return std::nullopt;
+  RotaryScaling scaling{.kind = *kind, .in_windowed_layers = in_windowed_layers};
+  const double longest = config.positive_or("max_position_embeddings", static_cast<double>(model.seq));
+  scaling.original = config.positive_or("original_max_position_embeddings",
+                                        rotation->positive_or("original_max_position_embeddings", longest));
+  if (*kind == Kind::Dynamic) scaling.original = longest;
+  const bool measured = *kind == Kind::Yarn || *kind == Kind::Longrope;
+  require(measured || rotation->has("factor"), "{}: '{}' scales the rotation but has no 'factor'.", rotation->place(),
+          name_of(*kind));
+  scaling.factor = rotation->positive_or("factor", longest / scaling.original);
+  if (*kind == Kind::Llama3) {
+    scaling.low = rotation->positive_or("low_freq_factor", 1.0);
+    scaling.high = rotation->positive_or("high_freq_factor", 4.0);
+  }
+  if (*kind == Kind::Yarn) read_yarn(scaling, *rotation, model.more.contains("rope_dim"));
+  if (*kind == Kind::Longrope) read_longrope(scaling, *rotation);
+  if (measured) scaling.amplitude = rotation->positive_or("attention_factor", scaling.amplitude);
+  return scaling;
+}
+
+void scale_full_attention_alone(ModelConfig& model, const HfReader& config) {
+  if (model.rotary_scaling && config.has("rope_scaling")) model.rotary_scaling->in_windowed_layers = false;
+}
+
+}  // namespace meshwright::hf
