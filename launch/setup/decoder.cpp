@@ -27,11 +27,7 @@ Decoder sizes_of(const ModelConfig& model) {
   of.epsilon = factor_of(model, "epsilon", 1e-5);
   of.rotary_base = factor_of(model, "rotary_base", 10000.0);
   of.tied = is_on(model, "tied");
-  if (model.rotary_scaling)
-    of.differences.push_back(
-        fmt::format("the model scales the rotation of its queries and keys ({}), which these files do not say; the "
-                    "work is the same",
-                    text_of(*model.rotary_scaling)));
+  of.rotary_scaling = model.rotary_scaling;
   return of;
 }
 
@@ -200,6 +196,14 @@ Decoder decoder_moe(const ModelConfig& model) {
 
 bool Decoder::has_experts(std::int64_t layer) const {
   return experts && layer >= experts->dense_layers && (layer + 1) % experts->every == 0;
+}
+
+std::vector<std::string> plain_rotation_difference(const Decoder& decoder) {
+  if (!decoder.rotary_scaling) return {};
+  return {
+      fmt::format("the model scales the rotation of its queries and keys ({}), which these files do not say; the "
+                  "work is the same",
+                  text_of(*decoder.rotary_scaling))};
 }
 
 Decoder decoder_of(const ModelConfig& model) {

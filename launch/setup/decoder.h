@@ -17,6 +17,7 @@ struct Decoder {
   enum class Positions { Learned, Rotary, Absent } positions = Positions::Rotary;
   std::int64_t position_rows = 0;  // Learned
   double rotary_base = 10000.0, rotary_share = 1.0;
+  std::optional<RotaryScaling> rotary_scaling = {};
   double epsilon = 1e-5;
   bool rms_norm = true, gated = true;
   enum class Activation { Gelu, GeluErf, Silu, Relu } activation = Activation::Silu;  // Gelu: the tanh form
@@ -52,6 +53,9 @@ struct Decoder {
   // Layer l, from 0, has experts instead of a dense feed-forward layer.
   [[nodiscard]] bool has_experts(std::int64_t layer) const;
 };
+
+// What a file whose framework's model rotates plainly says of a decoder that does not; empty for one that does.
+[[nodiscard]] std::vector<std::string> plain_rotation_difference(const Decoder& decoder);
 
 // Throws InputError for a model that is no stack of decoder blocks (bert, t5, vit, ...).
 [[nodiscard]] Decoder decoder_of(const ModelConfig& model);

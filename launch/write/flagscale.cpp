@@ -162,6 +162,7 @@ WrittenJob write_flagscale(const LaunchJob& job) {
       "program's",
       "memory: the memory report after the first iteration"};
   made.differences = decoder.differences;
+  for (std::string& line : megatron_rotation_difference(decoder)) made.differences.push_back(std::move(line));
   return made;
 }
 

@@ -140,6 +140,7 @@ WrittenJob write_maxtext(const LaunchJob& job) {
                   "memory: `python3 -m maxtext.trainers.pre_train.train_compile plan.yml compile_topology=...` prints "
                   "it without devices"};
   made.differences = decoder.differences;
+  for (std::string& line : plain_rotation_difference(decoder)) made.differences.push_back(std::move(line));
   if (job.setup.degrees.tp > 1)
     made.differences.emplace_back(
         "between the products MaxText splits the hidden states over the axis tensor, along their width; the plan has "

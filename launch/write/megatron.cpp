@@ -38,6 +38,7 @@ WrittenJob write_megatron(const LaunchJob& job) {
       "program's: compare steps first",
       "memory: `max allocated` of the memory report after the first iteration"};
   made.differences = decoder.differences;
+  for (std::string& line : megatron_rotation_difference(decoder)) made.differences.push_back(std::move(line));
   if (job.setup.degrees.recompute == Recompute::Selective)
     made.differences.emplace_back(
         "selective recomputation: the plan recomputes norms and activations; Megatron-LM is told core_attn, whose "

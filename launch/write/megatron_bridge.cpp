@@ -193,6 +193,7 @@ WrittenJob write_megatron_bridge(const LaunchJob& job) {
       "TFLOPS per device: `MODEL_TFLOP/s/GPU` of the log, whose count of the work differs a little from this program's",
       "memory: `max allocated` of the memory report after the first iteration"};
   made.differences = decoder.differences;
+  for (std::string& line : plain_rotation_difference(decoder)) made.differences.push_back(std::move(line));
   made.differences.emplace_back("what the overrides do not name (fusions, types of states) is as in the recipe");
   return made;
 }

@@ -43,6 +43,10 @@ void add_positions(FlagGroup& flags, const Decoder& d) {
       flags.add("--position-embedding-type", "rope");
       flags.add("--rotary-base", static_cast<std::int64_t>(d.rotary_base));
       if (d.rotary_share != 1.0) flags.add("--rotary-percent", decimal(d.rotary_share));
+      if (has_megatron_scaling(d)) {
+        flags.add("--use-rope-scaling");
+        flags.add("--rope-scaling-factor", decimal(d.rotary_scaling->factor));
+      }
       return;
   }
 }
@@ -54,6 +58,19 @@ void add_further_tokens(FlagGroup& flags, const Decoder& d) {
 }
 
 }  // namespace
+
+bool has_megatron_scaling(const Decoder& d) {
+  return d.rotary_scaling && !d.latent &&
+         *d.rotary_scaling == RotaryScaling{.kind = RotaryScaling::Kind::Llama3,
+                                            .factor = d.rotary_scaling->factor,
+                                            .original = 8192.0,
+                                            .low = 1.0,
+                                            .high = 4.0};
+}
+
+std::vector<std::string> megatron_rotation_difference(const Decoder& d) {
+  return has_megatron_scaling(d) ? std::vector<std::string>() : plain_rotation_difference(d);
+}
 
 FlagGroup megatron_model_flags(const Decoder& d) {
   FlagGroup flags{"MODEL_ARGS", "The model, of random weights."};

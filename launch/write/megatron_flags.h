@@ -11,6 +11,9 @@
 namespace meshwright {
 
 [[nodiscard]] FlagGroup megatron_model_flags(const Decoder& decoder);
+// Whether Megatron-LM's own scaling of rotations is the decoder's: Llama 3.1's, of any factor.
+[[nodiscard]] bool has_megatron_scaling(const Decoder& decoder);
+[[nodiscard]] std::vector<std::string> megatron_rotation_difference(const Decoder& decoder);
 // Experts, and of them what degrees say.
 [[nodiscard]] FlagGroup megatron_expert_flags(const Decoder& decoder, const Degrees& degrees);
 [[nodiscard]] FlagGroup megatron_parallel_flags(const LaunchSetup& setup);

@@ -9,6 +9,18 @@ namespace {
 
 const char* python_bool(bool value) { return value ? "True" : "False"; }
 
+std::string scaled_rotation(const Decoder& d, std::int64_t dims) {
+  if (!d.rotary_scaling) return "ROTARY_DIVISORS, ROTARY_AMPLITUDE, SCORE_SCALE = [], 1.0, 1.0\n";
+  const RotaryScaling& scaling = *d.rotary_scaling;
+  std::string text = fmt::format("# Of a scaled rotation: {}.\n", text_of(scaling));
+  text +=
+      fmt::format("ROTARY_AMPLITUDE, SCORE_SCALE = {}, {}\n", decimal(scaling.amplitude), decimal(scaling.score_scale));
+  std::string list;
+  for (const double divisor : rotary_divisors(scaling, d.rotary_base, dims, d.seq))
+    list += fmt::format("    {},\n", divisor);
+  return text + "ROTARY_DIVISORS = [\n" + list + "]\n";
+}
+
 std::string constants(const Decoder& d) {
   std::string text = fmt::format("LAYERS, HIDDEN, SEQ, VOCAB = {}, {}, {}, {}\n", d.layers, d.hidden, d.seq, d.vocab);
   text += fmt::format("HEADS, KV_HEADS, HEAD_DIM, FFN = {}, {}, {}, {}\n", d.heads, d.kv_heads, d.head_dim, d.ffn);
@@ -19,9 +31,10 @@ std::string constants(const Decoder& d) {
   const bool rotary = d.positions == Decoder::Positions::Rotary;
   text += fmt::format("ROTARY_BASE = {}  # 0: heads are not rotated\n", rotary ? decimal(d.rotary_base) : "0");
   const Decoder::Latent latent = d.latent.value_or(Decoder::Latent{});
-  text +=
-      fmt::format("ROTARY_DIMS = {}\n",
-                  d.latent ? latent.rope : static_cast<std::int64_t>(d.rotary_share * static_cast<double>(d.head_dim)));
+  const auto turned = static_cast<std::int64_t>(d.rotary_share * static_cast<double>(d.head_dim));
+  const std::int64_t rotary_dims = d.latent ? latent.rope : turned;
+  text += fmt::format("ROTARY_DIMS = {}\n", rotary_dims);
+  text += scaled_rotation(d, rotary_dims);
   text += fmt::format("Q_RANK, KV_RANK, NOPE, ROPE, VALUE = {}, {}, {}, {}, {}  # of latent attention\n", latent.q_rank,
                       latent.kv_rank, latent.nope, latent.rope, latent.value);
   text += fmt::format("POSITIONS = {}  # rows of the table of learned positions; 0: none\n",
@@ -111,9 +124,12 @@ def norm():
 def rope_table(length, device):
     """cos and sin of every position, (length, ROTARY_DIMS)."""
     powers = torch.arange(0, ROTARY_DIMS, 2, device=device, dtype=torch.float32) / ROTARY_DIMS
-    angles = torch.outer(torch.arange(length, device=device, dtype=torch.float32), ROTARY_BASE**-powers)
+    turns = ROTARY_BASE**-powers
+    if ROTARY_DIVISORS:
+        turns = turns / torch.tensor(ROTARY_DIVISORS, device=device)
+    angles = torch.outer(torch.arange(length, device=device, dtype=torch.float32), turns)
     angles = torch.cat((angles, angles), dim=-1)
-    return angles.cos(), angles.sin()
+    return ROTARY_AMPLITUDE * angles.cos(), ROTARY_AMPLITUDE * angles.sin()
 
 
 def rotate(x, cos, sin):
@@ -173,7 +189,7 @@ class LatentAttention(nn.Module):
         v = self.v(kv).view(batch, length, -1, VALUE).transpose(1, 2)
         q = torch.cat((q[..., :NOPE], rotate(q[..., NOPE:], *rope)), dim=-1)
         k = torch.cat((k, rotate(shared[:, None], *rope).expand(-1, k.shape[1], -1, -1)), dim=-1)
-        x = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=SCORE_SCALE * q.shape[-1] ** -0.5)
         return self.o(x.transpose(1, 2).reshape(batch, length, -1))
 
 

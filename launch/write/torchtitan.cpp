@@ -262,6 +262,7 @@ WrittenJob write_torchtitan(const LaunchJob& job) {
       "TFLOPS per device and MFU: `tflops` and `mfu` of the log",
       "memory: `memory` of the log, the reserved peak of a device"};
   made.differences = decoder.differences;
+  for (std::string& line : plain_rotation_difference(decoder)) made.differences.push_back(std::move(line));
   if (!why_not.empty()) made.differences.push_back("no Python configuration is written: " + why_not);
   if (job.setup.optimizer.max_norm == 0)
     made.differences.emplace_back("torchtitan always clips gradients; the plan does not");
