@@ -113,11 +113,12 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
 
 void own_sharding_rules(const LaunchSetup& setup, RuleList& rules) {
   if (setup.target == "alpa") {
-    rules.expect_told(setup.degrees.schedule == ScheduleKind::OneFOneB ||
-                          setup.degrees.schedule == ScheduleKind::GPipe ||
-                          setup.degrees.schedule == ScheduleKind::Inference,
-                      fmt::format("Alpa has the schedules 1f1b, gpipe and inference, and the plan {}",
-                                  name_of(setup.degrees.schedule)));
+    rules.expect_told(
+        setup.degrees.schedule == ScheduleKind::OneFOneB || setup.degrees.schedule == ScheduleKind::GPipe ||
+            setup.degrees.schedule == ScheduleKind::EagerOneFOneB || setup.degrees.schedule == ScheduleKind::Inference,
+        fmt::format("Alpa has the schedules 1f1b, 1f1b_overlap_friendly (eager-1f1b), gpipe and "
+                    "inference, and the plan {}",
+                    name_of(setup.degrees.schedule)));
     rules.expect(setup.degrees.recompute != Recompute::Selective, "Alpa recomputes all layers or none");
   }
 }

@@ -51,6 +51,10 @@ std::string stage_option(const Plan& plan) {
          list(options) + ",\n)\n";
 }
 
+std::string name_in_alpa(ScheduleKind schedule) {
+  return schedule == ScheduleKind::EagerOneFOneB ? "1f1b_overlap_friendly" : name_of(schedule);
+}
+
 }  // namespace
 
 WrittenJob write_alpa(const LaunchJob& job) {
@@ -77,7 +81,7 @@ WrittenJob write_alpa(const LaunchJob& job) {
       "    return PipeshardParallel(\n        num_micro_batches={3},\n        pipeline_schedule=\"{4}\",\n"
       "        layer_option=layers,\n        stage_option=STAGE_OPTION,\n    )\n",
       full ? "True" : "False", plan.layer_starts.size(), full ? "coarse_grained_remat" : "none",
-      plan.training.microbatches, name_of(plan.schedule));
+      plan.training.microbatches, name_in_alpa(plan.schedule));
   WrittenJob made;
   made.files = {{"alpa_plan.py", text, false, "the stages as a ManualStageOption, and the method that runs them"}};
   made.measure = {"step: `executable.get_execution_time_costs()` after `executable.sync()`, without the first two",

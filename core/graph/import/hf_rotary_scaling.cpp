@@ -11,8 +11,11 @@ namespace {
 
 using Kind = RotaryScaling::Kind;
 
-std::string type_of(const HfReader& rotation) {
-  return rotation.text_or("rope_type", rotation.text_or("type", "default"));
+// Looked at without being read: what is beside a type that is not known is not named for itself.
+std::string type_of(const Json& rotation) {
+  for (const char* key : {"rope_type", "type"})
+    if (const auto type = rotation.find(key); type != rotation.end() && type->is_string()) return *type;
+  return "default";
 }
 
 std::optional<Kind> kind_of(const std::string& type, bool long_context) {
@@ -64,46 +67,49 @@ void read_longrope(RotaryScaling& scaling, const HfReader& rotation) {
     scaling.amplitude = std::sqrt(1.0 + std::log(scaling.factor) / std::log(scaling.original));
 }
 
-std::optional<HfReader> rotation_in(const HfReader& config) {
+const char* rotation_in(const HfReader& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (config.has(key) && config.at(key).is_object() && !config.at(key).empty()) return config.part(key);
-  return std::nullopt;
+    if (config.has(key) && config.at(key).is_object() && !config.at(key).empty()) return key;
+  return nullptr;
 }
 
 }  // namespace
 
 std::optional<RotaryScaling> read_rotary_scaling(const ModelConfig& model, const HfReader& config) {
-  std::optional<HfReader> rotation = rotation_in(config);
-  if (!rotation) return std::nullopt;
+  const char* key = rotation_in(config);
+  if (key == nullptr) return std::nullopt;
+  const Json& told = config.at(key);
+  // Each kind of layer may have an object of its own, of which those with windows are plain.
+  const bool by_layers = told.contains("full_attention") && told["full_attention"].is_object();
+  const Json& full = by_layers ? told["full_attention"] : told;
   bool in_windowed_layers = true;
-  if (rotation->has("full_attention")) {
-    // Each kind of layer has an object of its own, of which those with windows are plain.
-    const HfReader full = rotation->part("full_attention");
-    if (rotation->has("sliding_attention") && rotation->at("sliding_attention") != rotation->at("full_attention")) {
-      if (type_of(rotation->part("sliding_attention")) != "default") return std::nullopt;
-      in_windowed_layers = false;
-    }
-    rotation = full;
+  if (by_layers && told.contains("sliding_attention") && told["sliding_attention"] != full) {
+    in_windowed_layers = false;
+    if (type_of(told["sliding_attention"]) != "default") return std::nullopt;
   }
-  const std::optional<Kind> kind = kind_of(type_of(*rotation), rotation->has("long_factor"));
+  const std::optional<Kind> kind = kind_of(type_of(full), full.contains("long_factor"));
   // These scale by further rules of a family's own.
-  if (!kind || rotation->has("llama_4_scaling_beta") || rotation->has("long_mscale")) return std::nullopt;
+  if (!kind || full.contains("llama_4_scaling_beta") || full.contains("long_mscale")) return std::nullopt;
+  const HfReader whole = config.part(key);
+  const HfReader rotation = by_layers ? whole.part("full_attention") : whole;
+  for (const char* read_elsewhere : {"rope_type", "type", "rope_theta", "partial_rotary_factor"})
+    (void)rotation.has(read_elsewhere);
   RotaryScaling scaling{.kind = *kind, .in_windowed_layers = in_windowed_layers};
   const double longest = config.positive_or("max_position_embeddings", static_cast<double>(model.seq));
   scaling.original = config.positive_or("original_max_position_embeddings",
-                                        rotation->positive_or("original_max_position_embeddings", longest));
+                                        rotation.positive_or("original_max_position_embeddings", longest));
   if (*kind == Kind::Dynamic) scaling.original = longest;
   const bool measured = *kind == Kind::Yarn || *kind == Kind::Longrope;
-  require(measured || rotation->has("factor"), "{}: '{}' scales the rotation but has no 'factor'.", rotation->place(),
+  require(measured || rotation.has("factor"), "{}: '{}' scales the rotation but has no 'factor'.", rotation.place(),
           name_of(*kind));
-  scaling.factor = rotation->positive_or("factor", longest / scaling.original);
+  scaling.factor = rotation.positive_or("factor", longest / scaling.original);
   if (*kind == Kind::Llama3) {
-    scaling.low = rotation->positive_or("low_freq_factor", 1.0);
-    scaling.high = rotation->positive_or("high_freq_factor", 4.0);
+    scaling.low = rotation.positive_or("low_freq_factor", 1.0);
+    scaling.high = rotation.positive_or("high_freq_factor", 4.0);
   }
-  if (*kind == Kind::Yarn) read_yarn(scaling, *rotation, model.more.contains("rope_dim"));
-  if (*kind == Kind::Longrope) read_longrope(scaling, *rotation);
-  if (measured) scaling.amplitude = rotation->positive_or("attention_factor", scaling.amplitude);
+  if (*kind == Kind::Yarn) read_yarn(scaling, rotation, model.more.contains("rope_dim"));
+  if (*kind == Kind::Longrope) read_longrope(scaling, rotation);
+  if (measured) scaling.amplitude = rotation.positive_or("attention_factor", scaling.amplitude);
   return scaling;
 }
 

@@ -16,11 +16,11 @@ namespace {
 
 using Kind = RotaryScaling::Kind;
 
-constexpr std::array<std::pair<Kind, const char*>, 5> kKinds = {{{Kind::Linear, "linear"},
-                                                                 {Kind::Dynamic, "dynamic"},
-                                                                 {Kind::Llama3, "llama3"},
-                                                                 {Kind::Yarn, "yarn"},
-                                                                 {Kind::Longrope, "longrope"}}};
+constexpr std::array<std::pair<Kind, const char*>, 5> kScalings = {{{Kind::Linear, "linear"},
+                                                                    {Kind::Dynamic, "dynamic"},
+                                                                    {Kind::Llama3, "llama3"},
+                                                                    {Kind::Yarn, "yarn"},
+                                                                    {Kind::Longrope, "longrope"}}};
 
 // Of a pair of which `share` is left as it is.
 double divisor_of(const RotaryScaling& scaling, double share) { return 1.0 / (share + (1.0 - share) / scaling.factor); }
@@ -68,7 +68,7 @@ std::vector<double> rotary_divisors(const RotaryScaling& scaling, double base, s
       fill([&](double j) {
         const double turns = scaling.original * std::pow(base, -2.0 * j / width) / (2.0 * std::numbers::pi);
         // Equal limits make a step.
-        const double share = turns < scaling.low    ? 0.0
+        const double share = turns <= scaling.low   ? 0.0
                              : turns > scaling.high ? 1.0
                                                     : (turns - scaling.low) / (scaling.high - scaling.low);
         return divisor_of(scaling, share);
@@ -91,7 +91,7 @@ std::vector<double> rotary_divisors(const RotaryScaling& scaling, double base, s
 
 std::string name_of(Kind kind) {
   const auto* const found =
-      std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& row) { return row.first == kind; });
+      std::find_if(kScalings.begin(), kScalings.end(), [&](const auto& row) { return row.first == kind; });
   return found->second;
 }
 
@@ -105,9 +105,9 @@ void check(const RotaryScaling& scaling, std::int64_t dims, const std::string& p
        {scaling.factor, scaling.original, scaling.low, scaling.high, scaling.amplitude, scaling.score_scale})
     require(positive(number), "{}: the scaling of the rotation ({}) has the number {:g}; each must be above 0.", place,
             name_of(scaling.kind), number);
-  require(scaling.kind != Kind::Llama3 || scaling.low < scaling.high,
-          "{}: the scaling of the rotation ({}) begins at {:g} turns and ends at {:g}; give a smaller low_freq_factor "
-          "than high_freq_factor.",
+  require(scaling.kind != Kind::Llama3 || scaling.low <= scaling.high,
+          "{}: the scaling of the rotation ({}) begins at {:g} turns and ends at {:g}; give a low_freq_factor "
+          "of at most the high_freq_factor.",
           place, name_of(scaling.kind), scaling.low, scaling.high);
   if (scaling.kind != Kind::Longrope) return;
   for (const std::vector<double>* divisors : {&scaling.near, &scaling.far}) {
@@ -139,8 +139,8 @@ Json to_json(const RotaryScaling& scaling) {
 RotaryScaling rotary_scaling_from_json(const Json& json, const std::string& place) {
   const auto type = get<std::string>(json, "type", place);
   const auto* const kind =
-      std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& row) { return row.second == type; });
-  require(kind != kKinds.end(), "{}: there is no scaling of rotations of type '{}'.", place, printable(type));
+      std::find_if(kScalings.begin(), kScalings.end(), [&](const auto& row) { return row.second == type; });
+  require(kind != kScalings.end(), "{}: there is no scaling of rotations of type '{}'.", place, printable(type));
   return {.kind = kind->first,
           .factor = get<double>(json, "factor", place),
           .original = get<double>(json, "original", place),

@@ -97,7 +97,7 @@ std::vector<Framework> make_frameworks() {
   frameworks.push_back({.name = "alpa",
                         .release = "Alpa 0.2",
                         .software = "alpa",
-                        .schedules = {OneFOneB, GPipe},
+                        .schedules = {OneFOneB, GPipe, EagerOneFOneB},
                         .recompute = all_or_none,
                         .zero = {},
                         .zero_in_pipes = {},

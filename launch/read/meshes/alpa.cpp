@@ -80,7 +80,8 @@ void read_alpa(ReadingJob& job) {
   need_model(job);
   job.degrees().schedule = ScheduleKind::OneFOneB;
   if (const auto schedule = s.text("PipeshardParallel.pipeline_schedule"))
-    job.degrees().schedule = schedule_from_name(*schedule);
+    job.degrees().schedule =
+        *schedule == "1f1b_overlap_friendly" ? ScheduleKind::EagerOneFOneB : schedule_from_name(*schedule);
   read_plan_constants(job);
   for (const char* layer : {"AutoLayerOption.remat_mode", "ManualLayerOption.remat_layer"})
     if (const auto mode = s.text(layer); mode && !s.has("RECOMPUTE"))

@@ -92,5 +92,15 @@ TEST(Alpa, RecomputesTheLayersThatItMarks) {
   EXPECT_EQ(recompute("ManualLayerOption(remat_layer=True)", "RECOMPUTE = 'none'\n"), Recompute::None);
 }
 
+TEST(Alpa, RunsForwardsAheadWhereMessagesOverlap) {
+  const auto schedule = [](const std::string& name) {
+    return read("t.py",
+                "import alpa\nmethod = alpa.PipeshardParallel(num_micro_batches=8, pipeline_schedule='" + name + "')\n")
+        .setup.degrees.schedule;
+  };
+  EXPECT_EQ(schedule("1f1b"), ScheduleKind::OneFOneB);
+  EXPECT_EQ(schedule("1f1b_overlap_friendly"), ScheduleKind::EagerOneFOneB);
+}
+
 }  // namespace
 }  // namespace meshwright::read_meshes_test
