@@ -51,7 +51,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
   const TextOptions add{verb};
   add("--model", options.model,
       "built-in model such as gpt-2.6b, a family with sizes such as mlp:layers=2,hidden=2048, a Hugging Face "
-      "config.json, or a file of ops (.onnx, .pt2, .hlo)");
+      "config.json, either with other sizes such as config.json:layers=4, or a file of ops (.onnx, .pt2, .hlo)");
   verb.add_option("--dim", options.dims, "NAME=SIZE: size of a dimension that the model's file leaves open; repeatable")
       ->allow_extra_args(false);
   add("--cluster", options.cluster,
@@ -218,7 +218,7 @@ std::vector<std::string> files_read(const PlanningOptions& options) {
   return {options.profile.path,
           options.stage_profile,
           options.cluster,
-          json_file(options.model),
+          config_file_of_model(options.model),
           file_after(options.method, "manual:"),
           file_after(options.method, "specs:"),
           file_after(options.layer_cut, "follow:"),

@@ -476,12 +476,9 @@ def hold(meshwright, family, plan, precision, model_name, inputs, folder, theirs
     sizes = [] if family in ("vit", "wide_resnet") else ["--seq", str(SEQ)]
     planning = ["--cluster", f"cpu:{devices}", *method, "--batch", str(BATCH), *sizes, "--dtype", "f64", "--learning-rate", str(RATE), "-o",
                 here / "plan.json"]
+    if family in MIXTURES:  # a place at every expert for all tokens: 2 of 4 are chosen
+        model_name = f"{model_name}:capacity_factor=2"
     run([meshwright, "plan", "--model", model_name, *planning], f"{family} {plan}")
-    if family in MIXTURES:  # the same model, with a place at every expert for all tokens: 2 of 4 are chosen
-        model = json.loads((here / "plan.json").read_text())["model"]
-        numbers = {key: value for key, value in model.items() if isinstance(value, (int, float)) and not key.startswith("default")}
-        text = ",".join(f"{key}={value}" for key, value in {**numbers, "capacity_factor": 2}.items())
-        run([meshwright, "plan", "--model", f"{model['family']}:{text}", *planning], f"{family} {plan}")
     common = [meshwright, "run", here / "plan.json", "--weights", folder, *inputs, "--warmup", "0", "--precision", precision]
     run([*common, "--steps", "1", "--dump", "logits", here / "logits.npy", "--dump", "gradients", here / "gradients.safetensors"],
         f"{family} {plan}")

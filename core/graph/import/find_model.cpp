@@ -1,11 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/import/find_model.h"
 
+#include <optional>
+
 #include "core/base/errors.h"
 #include "core/graph/import/hf_config.h"
 #include "core/graph/import/model_file.h"
 
 namespace meshwright {
+
+namespace {
+
+// "config.json:layers=2" is that file's model with other sizes.
+struct ConfigName {
+  std::string path, sizes;
+};
+
+std::optional<ConfigName> config_name(const std::string& name) {
+  constexpr std::string_view kEnd = ".json";
+  if (name.ends_with(kEnd)) return ConfigName{name, ""};
+  const std::size_t at = name.rfind(".json:");
+  if (at == std::string::npos) return std::nullopt;
+  return ConfigName{name.substr(0, at + kEnd.size()), name.substr(at + kEnd.size() + 1)};
+}
+
+}  // namespace
 
 ModelConfig find_model(const std::string& name, const std::map<std::string, std::int64_t>& dims) {
   if (is_model_file(name)) return read_model_file(name, dims);
@@ -16,16 +35,26 @@ ModelConfig find_model(const std::string& name, const std::map<std::string, std:
             "model '{}': files of ops in this format are not read; export the model as ONNX (.onnx) or with "
             "torch.export.save (.pt2).",
             name);
+  if (const auto config = config_name(name)) {
+    ModelConfig model = model_from_hf_file(config->path);
+    return config->sizes.empty() ? model : with_sizes(std::move(model), config->sizes, fmt::format("model '{}'", name));
+  }
   require(
-      name.ends_with(".json") || name.find('/') == std::string::npos,
+      name.find('/') == std::string::npos,
       "model '{}': is no file that a model is read from; give a config.json, or a file of ops: .onnx, .pt2, .hlo or "
       ".mlir.",
       name);
-  return name.ends_with(".json") ? model_from_hf_file(name) : find_builtin_model(name);
+  return find_builtin_model(name);
+}
+
+std::string config_file_of_model(const std::string& name) {
+  const auto config = config_name(name);
+  return config ? config->path : "";
 }
 
 std::vector<std::string> left_out_of_model(const std::string& name) {
-  return name.ends_with(".json") ? not_understood_of_hf_file(name) : std::vector<std::string>();
+  const auto config = config_name(name);
+  return config ? not_understood_of_hf_file(config->path) : std::vector<std::string>();
 }
 
 ModelConfig model_of_plan(const Json& json, const std::string& place) {

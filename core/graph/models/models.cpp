@@ -48,12 +48,9 @@ bool take_pair(ModelConfig& model, const Family& family, const std::string& key,
   return false;
 }
 
-ModelConfig custom_model(const Family& family, const std::string& text, const std::string& sizes) {
-  ModelConfig model{.name = family.name,
-                    .family = family.name,
-                    .default_batch = family.default_batch,
-                    .default_dtype = family.default_dtype};
-  const std::string expected = keys_text(family), place = fmt::format("model '{}'", text);
+// Sets what "key=number,..." says; returns the keys. `expected`: what the user can give, for messages.
+std::vector<std::string> take_pairs(ModelConfig& model, const Family& family, const std::string& sizes,
+                                    const std::string& expected, const std::string& place) {
   std::vector<std::string> given;
   for (const std::string& part : split(sizes, ',')) {
     const std::size_t equals = part.find('=');
@@ -65,6 +62,16 @@ ModelConfig custom_model(const Family& family, const std::string& text, const st
     require(take_pair(model, family, key, part.substr(equals + 1), place), "{}: unknown key '{}'; {}.", place, key,
             expected);
   }
+  return given;
+}
+
+ModelConfig custom_model(const Family& family, const std::string& text, const std::string& sizes) {
+  ModelConfig model{.name = family.name,
+                    .family = family.name,
+                    .default_batch = family.default_batch,
+                    .default_dtype = family.default_dtype};
+  const std::string expected = keys_text(family), place = fmt::format("model '{}'", text);
+  const std::vector<std::string> given = take_pairs(model, family, sizes, expected, place);
   for (const SizeField& field : family.sizes)
     require(!field.required() || std::find(given.begin(), given.end(), field.key) != given.end(),
             "{}: key '{}' is missing; {}.", place, field.key, expected);
@@ -215,6 +222,17 @@ std::vector<std::string> example_sizes() {
   return examples;
 }
 
+ModelConfig with_sizes(ModelConfig model, const std::string& sizes, const std::string& place) {
+  const Family& family = known_family(model.family, place);
+  std::vector<std::string> keys;
+  for (const SizeField& field : family.sizes) keys.emplace_back(field.key);
+  for (const FactorField& field : family.factors) keys.emplace_back(field.key);
+  (void)take_pairs(model, family, sizes, fmt::format("give any of {} once each", join(keys, ", ")), place);
+  check_sizes(family, model, place);
+  model.name += ":" + sizes;
+  return model;
+}
+
 ModelConfig find_builtin_model(const std::string& name) {
   std::vector<std::string> known;
   for (const BuiltIn& preset : kBuiltIn) {
@@ -222,6 +240,10 @@ ModelConfig find_builtin_model(const std::string& name) {
     known.push_back(preset.name);
   }
   if (const std::optional<ModelConfig> model = sized_model(name)) return *model;
+  if (const std::size_t colon = name.find(':'); colon != std::string::npos)
+    for (const BuiltIn& preset : kBuiltIn)
+      if (name.substr(0, colon) == preset.name)
+        return with_sizes(built_in(preset), name.substr(colon + 1), fmt::format("model '{}'", name));
   throw InputError(unknown_name("model", name, known, "`meshwright models` lists all."));
 }
 

@@ -82,8 +82,12 @@ struct TrainingOptions {
 [[nodiscard]] std::vector<ModelConfig> builtin_models();
 // An example of a size of every family: "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128".
 [[nodiscard]] std::vector<std::string> example_sizes();
-// By name ("gpt-2.6b", "mlp") or size ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128", "mlp:layers=2,hidden=2048").
-// Throws InputError with the nearest names.
+// The same model with other sizes or factors: "layers=2,capacity_factor=1.25"; what was derived from them stays. Its
+// name ends in them. Throws InputError.
+[[nodiscard]] ModelConfig with_sizes(ModelConfig model, const std::string& sizes, const std::string& place);
+// By name ("gpt-2.6b", "mlp"), by name with other sizes ("gpt-2.6b:layers=2"), or by size
+// ("gpt:layers=2,hidden=64,heads=4,seq=32,vocab=128", "mlp:layers=2,hidden=2048"). Throws InputError with the nearest
+// names.
 [[nodiscard]] ModelConfig find_builtin_model(const std::string& name);
 
 [[nodiscard]] Graph build_forward_graph(const ModelConfig& model, const TrainingOptions& options);

@@ -258,6 +258,21 @@ TEST(FindModel, SaysWhichSizesDoNotFit) {
          "rope_dim=3 is odd");
 }
 
+// What was derived from the sizes stays: heads of 128.
+TEST(FindModel, ChangesSizesOfAModelWithAName) {
+  const ModelConfig whole = find_model("llama-3.1-8b"), small = find_model("llama-3.1-8b:layers=2,seq=128");
+  EXPECT_EQ(small.layers, 2);
+  EXPECT_EQ(small.seq, 128);
+  EXPECT_EQ(small.hidden, 4096);
+  EXPECT_EQ(small.more, whole.more);
+  EXPECT_EQ(small.name, "llama-3.1-8b:layers=2,seq=128");
+  const auto error = [](const std::string& name) { return input_error([&] { (void)find_model(name); }); };
+  EXPECT_NE(error("llama-3.1-8b:depth=2").find("unknown key 'depth'; give any of layers, hidden,"), std::string::npos);
+  EXPECT_NE(error("llama-3.1-8b:kv_heads=3").find("heads=32 is not a multiple of kv_heads=3"), std::string::npos);
+  EXPECT_NE(error("llama-3.1-8b:layers=2,layers=3").find("given twice"), std::string::npos);
+  EXPECT_THROW((void)find_model("no-such-file.json:layers=2"), SystemError);
+}
+
 TEST(FindModel, CountsStayWithin64Bits) {
   EXPECT_NE(input_error([] {
               (void)find_model(
