@@ -33,5 +33,7 @@ struct NodeReader {
 using Rule = std::vector<int> (*)(const NodeReader&);
 // By domain and operator: "MatMul", "com.microsoft:FastGelu".
 [[nodiscard]] const std::map<std::string, Rule>& rules();
+// Those of choice_rules.cpp.
+[[nodiscard]] std::map<std::string, Rule> choice_rules();
 
 }  // namespace meshwright::onnx

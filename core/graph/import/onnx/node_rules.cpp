@@ -17,35 +17,6 @@ using primitive::Shape;
 using Numbers = std::vector<std::int64_t>;
 using Made = std::vector<int>;
 
-int NodeReader::in(std::size_t k) const {
-  if (!has(k)) b.fail(fmt::format("operand {} of {} is missing", k, node.op));
-  return value_of(node.inputs[k]);
-}
-
-std::int64_t NodeReader::number(const std::string& attribute, std::int64_t otherwise) const {
-  const auto found = node.attributes.find(attribute);
-  return found == node.attributes.end() ? otherwise : found->second.number;
-}
-
-double NodeReader::real(const std::string& attribute, double otherwise) const {
-  const auto found = node.attributes.find(attribute);
-  return found == node.attributes.end() ? otherwise : found->second.real;
-}
-
-std::string NodeReader::text(const std::string& attribute, const std::string& otherwise) const {
-  const auto found = node.attributes.find(attribute);
-  return found == node.attributes.end() ? otherwise : found->second.text;
-}
-
-Numbers NodeReader::numbers(const std::string& attribute) const {
-  const auto found = node.attributes.find(attribute);
-  return found == node.attributes.end() ? Numbers{} : found->second.numbers;
-}
-
-Numbers NodeReader::numbers(const std::string& attribute, std::size_t k) const {
-  return has(k) ? b.integers_of(in(k), attribute.c_str()) : numbers(attribute);
-}
-
 namespace {
 
 // --- elementwise ---
@@ -114,6 +85,12 @@ Made softplus(const NodeReader& r) {
   const int small = r.b.unary(Kind::Exp, r.b.negated(r.b.unary(Kind::Abs, r.in(0))));
   const int rest = r.b.unary(Kind::Log, r.b.binary(Kind::Add, small, r.b.scalar(1.0)));
   return {r.b.binary(Kind::Add, r.b.unary(Kind::Relu, r.in(0)), rest)};
+}
+// Scores are hidden by a number here, not by minus infinity, so that no softmax is without one.
+Made is_nan(const NodeReader& r) {
+  const int x = r.in(0);
+  if (r.b.at(x).kind == Kind::Softmax) return {r.b.constant({}, true, std::vector<double>{0.0})};
+  return {r.b.compare(Comparison::NotEqual, x, x)};
 }
 Made where(const NodeReader& r) { return {r.b.select(r.in(0), r.in(1), r.in(2))}; }
 Made cast(const NodeReader& r) {
@@ -223,48 +200,6 @@ Made range(const NodeReader& r) {
                step = r.b.values(r.in(2), "delta").at(0);
   return {r.b.range(start, limit, step, r.b.at(r.in(0)).integer)};
 }
-// Only the shape of a constant is computed with.
-Made some_constant(const NodeReader& r) {
-  const int x = r.in(0);
-  r.b.expect(r.b.at(x).constant, fmt::format("{} of what is no constant has no equal here", r.node.op));
-  return {r.b.constant(r.b.shape(x), r.b.at(x).integer, std::nullopt)};
-}
-Made gather(const NodeReader& r) { return {r.b.gather(r.in(0), r.in(1), r.number("axis", 0))}; }
-
-// --- choices, as routers of experts make them ---
-
-void expect_last_axis(const NodeReader& r, const char* what) {
-  const int x = r.in(0);
-  r.b.expect(r.b.axis_of(x, r.number("axis", -1)) + 1 == static_cast<std::int64_t>(r.b.shape(x).size()),
-             fmt::format("{} along other than the last dimension has no equal here", what));
-}
-Made top_k(const NodeReader& r) {
-  expect_last_axis(r, "a choice");
-  r.b.expect(r.number("largest", 1) != 0, "a choice of the smallest has no equal here");
-  const auto [values, indices] = r.b.top_k(r.in(0), r.b.integers_of(r.in(1), "K").at(0));
-  return {values, indices};
-}
-Made arg_max(const NodeReader& r) {
-  const int x = r.in(0);
-  const auto last = static_cast<std::int64_t>(r.b.shape(x).size()) - 1;
-  r.b.expect(r.b.axis_of(x, r.number("axis", 0)) == last,
-             "an arg max over other than the last dimension has no equal here");
-  const int index = r.b.top_k(x, 1).indices;
-  return {r.number("keepdims", 1) != 0 ? index : r.b.squeeze(index, {last})};
-}
-Made one_hot(const NodeReader& r) {
-  r.b.expect(r.number("axis", -1) == -1 && r.b.values(r.in(2), "values") == std::vector<double>({0.0, 1.0}),
-             "one-hot rows of other than 0 and 1 along the last dimension have no equal here");
-  return {r.b.one_hot(r.in(0), r.b.integers_of(r.in(1), "depth").at(0))};
-}
-Made cumulative_sum(const NodeReader& r) {
-  const int x = r.in(0);
-  if (r.b.at(x).constant) return some_constant(r);
-  r.b.expect(r.number("reverse", 0) == 0, "a cumulative sum from the end has no equal here");
-  const int sum = r.b.cumulative_sum(x, r.b.integers_of(r.in(1), "axis").at(0));
-  return {r.number("exclusive", 0) != 0 ? r.b.binary(Kind::Subtract, sum, x) : sum};
-}
-
 // --- reductions ---
 
 template <Kind kind>
@@ -488,6 +423,7 @@ std::map<std::string, Rule> elementwise_rules() {
           {"GreaterOrEqual", compare<Comparison::GreaterEqual>},
           {"Greater", compare<Comparison::Greater>},
           {"Where", where},
+          {"IsNaN", is_nan},
           {"Cast", cast},
           {"CastLike", cast_like},
           {"Identity", same},
@@ -509,13 +445,6 @@ std::map<std::string, Rule> other_rules() {
           {"Shape", shape},
           {"Size", size},
           {"Range", range},
-          {"Trilu", some_constant},
-          {"CumSum", cumulative_sum},
-          {"TopK", top_k},
-          {"ArgMax", arg_max},
-          {"OneHot", one_hot},
-          {"ScatterND", some_constant},
-          {"Gather", gather},
           {"ReduceSum", reduce<Kind::ReduceSum>},
           {"ReduceMean", reduce<Kind::ReduceMean>},
           {"ReduceMax", reduce<Kind::ReduceMax>},
@@ -549,6 +478,7 @@ const std::map<std::string, Rule>& rules() {
   static const std::map<std::string, Rule> all = [] {
     std::map<std::string, Rule> found = elementwise_rules();
     found.merge(other_rules());
+    found.merge(choice_rules());
     return found;
   }();
   return all;

@@ -39,15 +39,15 @@ bool is_mask(const std::vector<double>& values, const Shape& dims) {
   return others && (hides || (tells && zeros));
 }
 
-// Cosines or sines of positions times frequencies, one row for each position from 0 on.
+// Cosines or sines of positions times frequencies, one row for each position from 0 on, all times one amplitude.
 bool is_turning_table(const std::vector<double>& values, const Shape& dims) {
   if (dims.size() < 2 || values.size() <= static_cast<std::size_t>(dims.back())) return false;
-  const double first = values[0];
-  if (first != 1.0 && first != 0.0) return false;
+  const double first = values[0], most = first == 0.0 ? 4.0 : 1.0001 * first;
+  if (first != 0.0 && !(first > 0.25 && first < 4.0)) return false;
   bool varies = false;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i < static_cast<std::size_t>(dims.back()) && values[i] != first) return false;
-    if (!(std::abs(values[i]) <= 1.0001)) return false;
+    if (!(std::abs(values[i]) <= most)) return false;
     varies = varies || values[i] != first;
   }
   return varies;

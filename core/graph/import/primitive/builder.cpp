@@ -148,6 +148,12 @@ int Builder::rebatched(int x, const Shape& to) {
   for (std::size_t d = 0; d < now.size(); ++d) {
     const std::int64_t size = to[d + to.size() - now.size()];
     if (!holds_batch(size) || now[d] == size || now[d] != size / kBatchProbe * module_.batch) continue;
+    if (at(x).values && module_.batch > 1)
+      if (const std::optional<int> one = one_along(x, d)) {
+        Shape whole = shape(*one);
+        whole[d] = size;
+        return rebatched(broadcast(*one, whole), to);
+      }
     now[d] = size;
     changes = true;
   }
@@ -213,11 +219,23 @@ int Builder::binary(Kind kind, int x, int y) {
 }
 
 int Builder::compare(Comparison comparison, int x, int y) {
-  return add(Kind::Compare, {x, y}, broadcast_shape(shape(x), shape(y)), true, {.comparison = comparison});
+  const Shape to = broadcast_shape(shape(x), shape(y));
+  if (module_.batch > 1) {
+    x = rebatched(x, to);
+    y = rebatched(y, to);
+  }
+  return add(Kind::Compare, {x, y}, to, true, {.comparison = comparison});
 }
 
 int Builder::select(int p, int x, int y) {
   const Shape to = broadcast_shape(shape(p), broadcast_shape(shape(x), shape(y)));
+  // What is chosen everywhere.
+  if (const std::optional<double> always = scalar_of(p); always && at(p).constant) {
+    const int chosen = *always != 0.0 ? x : y;
+    if (shape(chosen) == to) return chosen;
+  }
+  if (module_.batch > 1)
+    for (int* one : {&p, &x, &y}) *one = rebatched(*one, to);
   return add(Kind::Select, {p, x, y}, to, at(x).integer);
 }
 
@@ -344,6 +362,8 @@ int Builder::slice(int x, std::int64_t axis, std::int64_t start, std::int64_t st
   stop = step < 0 && stop < -size ? -1 : within(stop);
   const std::int64_t length = step > 0 ? (stop - start + step - 1) / step : (start - stop - step - 1) / -step;
   if (step == 1 && start == 0 && stop == size) return x;
+  if (at(x).kind == Kind::Concat && at(x).details.axes[0] == axis && step == 1)
+    if (const std::optional<int> piece = slice_of_piece(x, start, stop)) return *piece;
   // The file's own batch stands for all samples.
   if (step == 1 && start == 0 && holds_batch(size) && stop == size / kBatchProbe * module_.batch) return x;
   size = std::max<std::int64_t>(length, 0);

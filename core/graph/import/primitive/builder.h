@@ -77,6 +77,10 @@ class Builder {
   int pool(Kind kind, int x, const Windows& windows);
   void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);
+  // builder_indices.cpp
+  int pick_leading(int x, std::vector<int> ids);
+  int differences(int x, std::optional<int> front, std::int64_t axis);
+  [[nodiscard]] std::optional<int> one_along(int x, std::size_t d);
   int pick_label(int x, int labels);
   int one_hot(int ids, std::int64_t classes);  // (..., classes): 1.0 at the id
   // The elements of x's last dimension at the last dimension of `ids`, as many as these.
@@ -126,6 +130,8 @@ class Builder {
   int add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, Details details = {});
 
  private:
+  // Elements start..stop of a concatenation along its axis, where one piece has them all.
+  [[nodiscard]] std::optional<int> slice_of_piece(int x, std::int64_t start, std::int64_t stop);
   [[nodiscard]] int rebatched(int x, const Shape& to);
   [[nodiscard]] std::optional<int> simpler(Kind kind, int x, int y);
   [[nodiscard]] Shape rescaled(const Shape& from, Shape to) const;

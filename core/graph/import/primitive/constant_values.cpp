@@ -178,9 +178,27 @@ void Builder::compute(Node& node) {
       const std::int64_t outer = i / inner / node.shape[axis];
       return (*from[0])[static_cast<std::size_t>((outer * whole[axis] + index) * inner + i % inner)];
     });
-  } else if (node.kind == Kind::Concat && node.shape.size() == 1) {
+  } else if (node.kind == Kind::Concat) {
+    const auto axis = static_cast<std::size_t>(node.details.axes[0]);
+    std::size_t inner = 1, outer = 1;
+    for (std::size_t d = axis + 1; d < node.shape.size(); ++d) inner *= static_cast<std::size_t>(node.shape[d]);
+    for (std::size_t d = 0; d < axis; ++d) outer *= static_cast<std::size_t>(node.shape[d]);
     made.clear();
-    for (const auto* piece : from) made.insert(made.end(), piece->begin(), piece->end());
+    for (std::size_t o = 0; o < outer; ++o)
+      for (std::size_t k = 0; k < from.size(); ++k) {
+        const std::size_t width = inner * static_cast<std::size_t>(at(node.inputs[k]).shape[axis]);
+        const auto begin = from[k]->begin() + static_cast<std::ptrdiff_t>(o * width);
+        made.insert(made.end(), begin, begin + static_cast<std::ptrdiff_t>(width));
+      }
+    node.values = std::move(made);
+  } else if (node.kind == Kind::CumSum) {
+    const auto axis = static_cast<std::size_t>(node.details.axes[0]);
+    std::int64_t inner = 1;
+    for (std::size_t d = axis + 1; d < node.shape.size(); ++d) inner *= node.shape[d];
+    made = *from[0];
+    for (std::int64_t i = 0; i < count; ++i)
+      if (i / inner % node.shape[axis] > 0)
+        made[static_cast<std::size_t>(i)] += made[static_cast<std::size_t>(i - inner)];
     node.values = std::move(made);
   } else if (node.kind == Kind::Gather) {
     const Shape& table = at(node.inputs[0]).shape;

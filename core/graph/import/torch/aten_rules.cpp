@@ -16,91 +16,6 @@ using primitive::Shape;
 using Numbers = std::vector<std::int64_t>;
 using Made = std::vector<int>;
 
-// --- arguments ---
-
-const Json* AtenNode::find(const std::string& name, const char* form) const {
-  for (const Json& input : member(node, "inputs", b.name)) {
-    if (get<std::string>(input, "name", b.name) != name) continue;
-    const Json& argument = member(input, "arg", b.name);
-    if (argument.is_object() && argument.contains(form)) return &argument[form];
-  }
-  return nullptr;
-}
-
-bool AtenNode::has(const std::string& name) const {
-  for (const Json& input : member(node, "inputs", b.name))
-    if (get<std::string>(input, "name", b.name) == name) return find(name, "as_none") == nullptr;
-  return false;
-}
-
-int AtenNode::tensor(const std::string& name) const {
-  const Json* found = find(name, "as_tensor");
-  if (found == nullptr) b.fail(fmt::format("its tensor '{}' is missing", name));
-  return value_of(get<std::string>(*found, "name", b.name));
-}
-
-std::vector<int> AtenNode::tensors(const std::string& name) const {
-  const Json* found = find(name, "as_tensors");
-  if (found == nullptr || !found->is_array()) b.fail(fmt::format("its tensors '{}' are missing", name));
-  std::vector<int> values;
-  for (const Json& one : *found) values.push_back(value_of(get<std::string>(one, "name", b.name)));
-  return values;
-}
-
-int AtenNode::operand(const std::string& name) const {
-  if (find(name, "as_tensor") != nullptr) return tensor(name);
-  const bool whole_number = find(name, "as_int") != nullptr || find(name, "as_bool") != nullptr;
-  return b.constant({}, whole_number, std::vector<double>{number(name, 0.0)});
-}
-
-std::int64_t AtenNode::whole(const Json& value) const {
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (value.is_object() && value.contains("as_int") && value["as_int"].is_number_integer())
-    return value["as_int"].get<std::int64_t>();
-  if (value.is_object() && value.contains("as_name") && value["as_name"].is_string())
-    return symbol_of(value["as_name"].get<std::string>());
-  b.fail("a size is no number");
-}
-
-std::int64_t AtenNode::integer(const std::string& name, std::int64_t otherwise) const {
-  for (const char* form : {"as_int", "as_sym_int"})
-    if (const Json* found = find(name, form)) return whole(*found);
-  return otherwise;
-}
-
-Numbers AtenNode::integers(const std::string& name) const {
-  Numbers values;
-  for (const char* form : {"as_ints", "as_sym_ints"})
-    if (const Json* found = find(name, form); found != nullptr && found->is_array())
-      for (const Json& one : *found) values.push_back(whole(one));
-  for (const char* form : {"as_int", "as_sym_int"})
-    if (const Json* found = find(name, form)) values.push_back(whole(*found));
-  return values;
-}
-
-double AtenNode::number(const std::string& name, double otherwise) const {
-  for (const char* form : {"as_float", "as_int", "as_bool"})
-    if (const Json* found = find(name, form)) {
-      if (found->is_number()) return found->get<double>();
-      if (found->is_boolean()) return found->get<bool>() ? 1.0 : 0.0;
-      if (found->is_string()) {
-        const double infinity = std::numeric_limits<double>::infinity();
-        return found->get<std::string>() == "-Infinity" ? -infinity : infinity;
-      }
-    }
-  return otherwise;
-}
-
-bool AtenNode::flag(const std::string& name, bool otherwise) const {
-  const Json* found = find(name, "as_bool");
-  return found != nullptr && found->is_boolean() ? found->get<bool>() : otherwise;
-}
-
-std::string AtenNode::text(const std::string& name, const std::string& otherwise) const {
-  const Json* found = find(name, "as_string");
-  return found != nullptr && found->is_string() ? found->get<std::string>() : otherwise;
-}
-
 namespace {
 
 constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
@@ -241,6 +156,19 @@ Made slice(const AtenNode& a) {
   return {a.b.slice(a.tensor("self"), a.integer("dim", 0), a.integer("start", 0), a.integer("end", kEnd),
                     a.integer("step", 1))};
 }
+Made pick_by_lists(const AtenNode& a) {
+  a.b.expect(a.find("indices", "as_tensors") != nullptr,
+             "indices into other than the first dimensions have no equal here");
+  const std::vector<int> ids = a.tensors("indices");
+  for (const int one : ids) a.b.expect(a.b.at(one).integer, "indices by truth values have no equal here");
+  return {a.b.pick_leading(a.tensor("self"), ids)};
+}
+Made differences(const AtenNode& a) {
+  a.b.expect(a.integer("n", 1) == 1 && !a.has("append"), "differences of differences have no equal here");
+  const std::optional<int> front = a.has("prepend") ? std::optional(a.tensor("prepend")) : std::nullopt;
+  return {a.b.differences(a.tensor("self"), front, a.integer("dim", -1))};
+}
+Made cumulative_sum(const AtenNode& a) { return {a.b.cumulative_sum(a.tensor("self"), a.integer("dim", 0))}; }
 Made select(const AtenNode& a) {
   const int x = a.tensor("self");
   const std::int64_t axis = a.b.axis_of(x, a.integer("dim", 0));
@@ -394,6 +322,8 @@ std::map<std::string, Rule> elementwise_rules() {
           {"minimum", binary<Kind::Minimum>},
           {"bitwise_and", binary<Kind::Multiply>},
           {"logical_and", binary<Kind::Multiply>},
+          {"__and__", binary<Kind::Multiply>},
+          {"__or__", binary<Kind::Maximum>},
           {"logical_or", binary<Kind::Maximum>},
           {"bitwise_or", binary<Kind::Maximum>},
           {"rsub", reversed_subtract},
@@ -441,6 +371,9 @@ std::map<std::string, Rule> other_rules() {
           {"full_like", full_like},
           {"zeros", zeros},
           {"ones", ones},
+          {"new_zeros", zeros},
+          {"new_ones", ones},
+          {"new_full", full},
           {"zeros_like", zeros_like},
           {"ones_like", ones_like},
           {"scalar_tensor", scalar_tensor},
@@ -460,6 +393,9 @@ std::map<std::string, Rule> other_rules() {
           {"expand", expand},
           {"slice", slice},
           {"select", select},
+          {"index", pick_by_lists},
+          {"diff", differences},
+          {"cumsum", cumulative_sum},
           {"split", split},
           {"split_with_sizes", split},
           {"chunk", chunk},

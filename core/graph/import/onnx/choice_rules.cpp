@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the operators of ONNX that choose elements are in primitive ops.
+#include "core/base/errors.h"
+#include "core/graph/import/onnx/node_reader.h"
+
+namespace meshwright::onnx {
+
+namespace {
+
+using primitive::Kind;
+using Made = std::vector<int>;
+
+// Only the shape of a constant is computed with.
+Made some_constant(const NodeReader& r) {
+  const int x = r.in(0);
+  r.b.expect(r.b.at(x).constant, fmt::format("{} of what is no constant has no equal here", r.node.op));
+  return {r.b.constant(r.b.shape(x), r.b.at(x).integer, std::nullopt)};
+}
+Made gather(const NodeReader& r) { return {r.b.gather(r.in(0), r.in(1), r.number("axis", 0))}; }
+// The last dimension of the indices has one into each of the first dimensions.
+Made gather_of_tuples(const NodeReader& r) {
+  r.b.expect(r.number("batch_dims", 0) == 0, "a GatherND within parts of its operand has no equal here");
+  const int tuples = r.in(1);
+  const auto last = static_cast<std::int64_t>(r.b.shape(tuples).size()) - 1;
+  r.b.expect(last >= 0, "its indices have no dimension");
+  std::vector<int> ids;
+  for (std::int64_t d = 0; d < r.b.shape(tuples).back(); ++d)
+    ids.push_back(r.b.squeeze(r.b.slice(tuples, last, d, d + 1), {last}));
+  return {r.b.pick_leading(r.in(0), std::move(ids))};
+}
+
+// --- choices, as routers of experts make them ---
+
+void expect_last_axis(const NodeReader& r, const char* what) {
+  const int x = r.in(0);
+  r.b.expect(r.b.axis_of(x, r.number("axis", -1)) + 1 == static_cast<std::int64_t>(r.b.shape(x).size()),
+             fmt::format("{} along other than the last dimension has no equal here", what));
+}
+Made top_k(const NodeReader& r) {
+  expect_last_axis(r, "a choice");
+  r.b.expect(r.number("largest", 1) != 0, "a choice of the smallest has no equal here");
+  const auto [values, indices] = r.b.top_k(r.in(0), r.b.integers_of(r.in(1), "K").at(0));
+  return {values, indices};
+}
+Made arg_max(const NodeReader& r) {
+  const int x = r.in(0);
+  const auto last = static_cast<std::int64_t>(r.b.shape(x).size()) - 1;
+  r.b.expect(r.b.axis_of(x, r.number("axis", 0)) == last,
+             "an arg max over other than the last dimension has no equal here");
+  const int index = r.b.top_k(x, 1).indices;
+  return {r.number("keepdims", 1) != 0 ? index : r.b.squeeze(index, {last})};
+}
+Made one_hot(const NodeReader& r) {
+  r.b.expect(r.number("axis", -1) == -1 && r.b.values(r.in(2), "values") == std::vector<double>({0.0, 1.0}),
+             "one-hot rows of other than 0 and 1 along the last dimension have no equal here");
+  return {r.b.one_hot(r.in(0), r.b.integers_of(r.in(1), "depth").at(0))};
+}
+Made cumulative_sum(const NodeReader& r) {
+  const int x = r.in(0);
+  if (r.b.at(x).constant) return some_constant(r);
+  r.b.expect(r.number("reverse", 0) == 0, "a cumulative sum from the end has no equal here");
+  const int sum = r.b.cumulative_sum(x, r.b.integers_of(r.in(1), "axis").at(0));
+  return {r.number("exclusive", 0) != 0 ? r.b.binary(Kind::Subtract, sum, x) : sum};
+}
+
+}  // namespace
+
+std::map<std::string, Rule> choice_rules() {
+  return {{"Trilu", some_constant}, {"CumSum", cumulative_sum},   {"TopK", top_k},    {"ArgMax", arg_max},
+          {"OneHot", one_hot},      {"ScatterND", some_constant}, {"Gather", gather}, {"GatherND", gather_of_tuples}};
+}
+
+}  // namespace meshwright::onnx
