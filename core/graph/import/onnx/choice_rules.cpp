@@ -57,7 +57,7 @@ Made one_hot(const NodeReader& r) {
 }
 Made cumulative_sum(const NodeReader& r) {
   const int x = r.in(0);
-  if (r.b.at(x).constant) return some_constant(r);
+  if (r.b.at(x).constant && r.number("reverse", 0) != 0) return some_constant(r);
   r.b.expect(r.number("reverse", 0) == 0, "a cumulative sum from the end has no equal here");
   const int sum = r.b.cumulative_sum(x, r.b.integers_of(r.in(1), "axis").at(0));
   return {r.number("exclusive", 0) != 0 ? r.b.binary(Kind::Subtract, sum, x) : sum};

@@ -78,7 +78,7 @@ class Builder {
   void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);
   // builder_indices.cpp
-  int pick_leading(int x, std::vector<int> ids);
+  int pick_leading(int x, const std::vector<int>& ids);
   int differences(int x, std::optional<int> front, std::int64_t axis);
   [[nodiscard]] std::optional<int> one_along(int x, std::size_t d);
   int pick_label(int x, int labels);

@@ -42,6 +42,11 @@ std::optional<int> Builder::one_along(int x, std::size_t d) {
     const std::optional<int> inner = operand(node.inputs[0]);
     return inner ? std::optional(broadcast(*inner, to)) : std::nullopt;
   }
+  if (node.kind == Kind::Gather) {  // rows of a table: as many as there are indices
+    if (d >= shape(node.inputs[1]).size()) return std::nullopt;
+    const std::optional<int> ids = one_along(node.inputs[1], d);
+    return ids ? std::optional(gather(node.inputs[0], *ids, 0)) : std::nullopt;
+  }
   const bool beside = (node.kind == Kind::CumSum || node.kind == Kind::Concat || node.kind == Kind::Slice) &&
                       node.details.axes[0] != static_cast<std::int64_t>(d);
   if (!beside && !is_elementwise(node.kind)) return std::nullopt;
@@ -55,28 +60,29 @@ std::optional<int> Builder::one_along(int x, std::size_t d) {
 }
 
 // x[ids[0], ids[1], ...]: the lists, which broadcast, have an index into each of the first dimensions.
-int Builder::pick_leading(int x, std::vector<int> ids) {
+int Builder::pick_leading(int x, const std::vector<int>& ids) {
   expect(!ids.empty() && ids.size() <= shape(x).size(), "it has more indices than its operand has dimensions");
   Shape picked;
   for (const int one : ids) picked = broadcast_shape(picked, shape(one));
-  int from = 0;
+  std::optional<int> from;
   for (std::size_t d = 0; d < ids.size(); ++d) {
     // Which sample does not matter where all are alike.
     if (const std::optional<int> one = one_along(x, d)) {
       x = *one;
-      ids[d] = constant({}, true, std::vector<double>{0.0});
+      continue;
     }
     const int size = constant({}, true, std::vector<double>{static_cast<double>(shape(x)[d])});
-    from = d == 0 ? ids[0] : binary(Kind::Add, binary(Kind::Multiply, from, size), ids[d]);
+    from = from ? binary(Kind::Add, binary(Kind::Multiply, *from, size), ids[d]) : ids[d];
   }
+  if (!from) from = constant({}, true, std::vector<double>{0.0});
   Shape rows(shape(x).begin() + static_cast<std::ptrdiff_t>(ids.size()), shape(x).end());
   Shape flat = rows;
   flat.insert(flat.begin(), -1);
-  const int found = gather(reshape(x, flat), from, 0);
+  const int found = gather(reshape(x, flat), *from, 0);
   Shape to = picked;
   to.insert(to.end(), rows.begin(), rows.end());
   // Indices that do not matter leave their dimensions to be repeated.
-  Shape narrow = shape(from);
+  Shape narrow = shape(*from);
   narrow.insert(narrow.begin(), picked.size() - narrow.size(), 1);
   narrow.insert(narrow.end(), rows.begin(), rows.end());
   return broadcast(reshape(found, narrow), to);

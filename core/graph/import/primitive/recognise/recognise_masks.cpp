@@ -176,6 +176,13 @@ struct SeenMask {
 }  // namespace
 
 // keeps: of a mask that selects, whether what is not 0 is kept; none: the mask is added.
+// A constant without what repeats it in front of its last two dimensions.
+int Recogniser::of_one_sample(int constant) {
+  for (std::size_t d = 0; d + 2 < at(constant).shape.size(); ++d)
+    if (const Found one = b_.one_along(constant, d)) constant = *one;
+  return constant;
+}
+
 bool Recogniser::is_causal(int mask, std::optional<bool> keeps) {
   const auto [known, is_new] = causal_.emplace(std::pair{mask, keeps ? (*keeps ? 1 : 0) : -1}, false);
   if (!is_new) return known->second;
@@ -185,11 +192,13 @@ bool Recogniser::is_causal(int mask, std::optional<bool> keeps) {
     const int i = open.back();
     open.pop_back();
     if (!met.insert(i).second) continue;
-    const Node& node = at(i);
-    const std::size_t rank = node.shape.size();
-    const bool square = rank >= 2 && node.shape[rank - 1] == node.shape[rank - 2] && node.shape[rank - 1] > 1;
-    if (node.constant && square && hides_later(b_, i, i == mask ? keeps : std::nullopt)) return known->second = true;
-    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+    const Shape shape = at(i).shape;
+    const std::vector<int> inputs = at(i).inputs;
+    const std::size_t rank = shape.size();
+    const bool square = rank >= 2 && shape[rank - 1] == shape[rank - 2] && shape[rank - 1] > 1;
+    if (at(i).constant && square && hides_later(b_, of_one_sample(i), i == mask ? keeps : std::nullopt))
+      return known->second = true;
+    open.insert(open.end(), inputs.begin(), inputs.end());
   }
   return false;
 }

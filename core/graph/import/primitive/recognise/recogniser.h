@@ -134,6 +134,7 @@ class Recogniser {
   [[nodiscard]] bool reorder(Scores& scores, const Shape& order, int& queries, int& keys);
   [[nodiscard]] Found untransposed_product(int i);
   [[nodiscard]] std::optional<Scores> scores_of(int i);
+  [[nodiscard]] int of_one_sample(int constant);
   [[nodiscard]] bool is_causal(int mask, std::optional<bool> keeps);
   // What a mask hides. Plain: keys behind the query or beyond a window, and those for which the integers `keys` are 0
   // (-1: there are none), and adds nothing to other scores.
