@@ -162,7 +162,9 @@ ReadModule read_module(std::string_view bytes, const std::string& path,
         xla::module_of(program, is_mlir_file(path) ? std::map<std::string, std::int64_t>{} : dims, path);
     return {std::move(read.module), read.default_batch, read.dtype, xla::summary_of(program)};
   }
-  torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), dims, path);
+  const torch::KeptNumbers kept =
+      path.ends_with(kTorch) ? torch::kept_numbers(read_zip(bytes, path), path) : torch::KeptNumbers();
+  torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), kept, dims, path);
   return {std::move(read.module), read.default_batch, read.dtype};
 }
 

@@ -59,7 +59,10 @@ class Reader {
       : file_(file), given_(dims), place_(std::move(place)), builder_(made_.module) {
     for (const TensorValue& tensor : file.initializers) initializers_.emplace(tensor.name, &tensor);
     for (const OnnxNode& node : file.nodes)
-      if (node.op == "OneHot" && node.inputs.size() == 3) numbers_.insert(node.inputs[2]);
+      if (node.op == "OneHot" && node.inputs.size() == 3)
+        numbers_.insert(node.inputs[2]);
+      else if ((node.op == "Cos" || node.op == "Sin") && node.inputs.size() == 1)
+        numbers_.insert(node.inputs[0]);
     for (std::size_t i = 0; i < file.nodes.size(); ++i)
       for (const std::string& output : file.nodes[i].outputs)
         if (!output.empty())
@@ -101,7 +104,7 @@ class Reader {
   OnnxModule made_;
   Builder builder_;
   std::map<std::string, const TensorValue*> initializers_;
-  std::set<std::string> numbers_;  // initializers that are what an operator writes, and no weights
+  std::set<std::string> numbers_;  // initializers that are what an operator writes, or angles, and no weights
   std::map<std::string, std::size_t> makers_;
   std::map<std::string, int> values_;
   std::map<std::string, std::int64_t> sizes_;  // of named dimensions

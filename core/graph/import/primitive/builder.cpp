@@ -70,8 +70,13 @@ int Builder::constant(const Shape& of, bool integer, std::optional<std::vector<d
   // The numbers of a row, such as all ids of a table, are kept beyond that.
   const bool row = std::count_if(of.begin(), of.end(), [](std::int64_t size) { return size != 1; }) <= 1;
   const std::int64_t most = row ? kMaxRow : kMaxValues;
-  if (given && static_cast<std::int64_t>(given->size()) > most) given.reset();
-  if (given && given->size() > 16 && (kept_ += static_cast<std::int64_t>(given->size())) > kMaxKept) given.reset();
+  const bool kept = given && static_cast<std::int64_t>(given->size()) <= most &&
+                    (given->size() <= 16 || (kept_ += static_cast<std::int64_t>(given->size())) <= kMaxKept);
+  std::vector<double> head;
+  if (given && !kept) {
+    head.assign(given->begin(), given->begin() + static_cast<std::ptrdiff_t>(std::min(given->size(), kMaxHead)));
+    given.reset();
+  }
   std::string text;
   if (given) {
     const std::string_view bytes(reinterpret_cast<const char*>(given->data()), given->size() * sizeof(double));
@@ -82,6 +87,7 @@ int Builder::constant(const Shape& of, bool integer, std::optional<std::vector<d
   const int made = add(Kind::Constant, {}, of, integer);
   module_.nodes.back().constant = true;
   module_.nodes.back().values = std::move(given);
+  module_.nodes.back().head = std::move(head);
   if (!text.empty()) made_.emplace(std::move(text), made);
   return made;
 }

@@ -20,6 +20,7 @@ inline constexpr std::int64_t kMaxValues = 1 << 16;
 inline constexpr std::int64_t kMaxRow = 1 << 20;  // the same of those of one dimension
 // All values that are kept, but for those of the smallest constants.
 inline constexpr std::int64_t kMaxKept = 1 << 25;
+inline constexpr std::size_t kMaxHead = 4096;  // two rows of any table of cosines or sines
 inline constexpr std::size_t kMaxRank = 64;
 inline constexpr double kHiddenScore =
     -3e38;  // what hides a score: -infinity would leave no number where all are hidden
@@ -78,7 +79,7 @@ class Builder {
   void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);
   // builder_indices.cpp
-  int pick_leading(int x, const std::vector<int>& ids);
+  int pick_leading(int x, std::vector<int> ids);
   int differences(int x, std::optional<int> front, std::int64_t axis);
   [[nodiscard]] std::optional<int> one_along(int x, std::size_t d);
   int pick_label(int x, int labels);
@@ -130,6 +131,7 @@ class Builder {
   int add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, Details details = {});
 
  private:
+  [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
   // Elements start..stop of a concatenation along its axis, where one piece has them all.
   [[nodiscard]] std::optional<int> slice_of_piece(int x, std::int64_t start, std::int64_t stop);
   [[nodiscard]] int rebatched(int x, const Shape& to);

@@ -59,33 +59,64 @@ std::optional<int> Builder::one_along(int x, std::size_t d) {
   return add(node.kind, std::move(inputs), to, node.integer, node.details);
 }
 
+// The dimension along which a constant counts all elements of a dimension of x: 0, 1, ..., size - 1.
+std::optional<std::size_t> Builder::counts_along(int ids, std::int64_t size) const {
+  const Node& node = at(ids);
+  if (!node.values || static_cast<std::int64_t>(node.values->size()) != size) return std::nullopt;
+  for (std::size_t i = 0; i < node.values->size(); ++i)
+    if ((*node.values)[i] != static_cast<double>(i)) return std::nullopt;
+  for (std::size_t d = 0; d < node.shape.size(); ++d)
+    if (node.shape[d] == size) return d;
+  return std::nullopt;
+}
+
 // x[ids[0], ids[1], ...]: the lists, which broadcast, have an index into each of the first dimensions.
-int Builder::pick_leading(int x, const std::vector<int>& ids) {
+int Builder::pick_leading(int x, std::vector<int> ids) {
   expect(!ids.empty() && ids.size() <= shape(x).size(), "it has more indices than its operand has dimensions");
   Shape picked;
   for (const int one : ids) picked = broadcast_shape(picked, shape(one));
-  std::optional<int> from;
+  for (int& one : ids)
+    while (at(one).kind == Kind::Broadcast) one = at(one).inputs[0];
+  // Which sample does not matter where all are alike.
+  std::vector<std::size_t> matter;
   for (std::size_t d = 0; d < ids.size(); ++d) {
-    // Which sample does not matter where all are alike.
-    if (const std::optional<int> one = one_along(x, d)) {
+    const std::optional<int> one = one_along(x, d);
+    if (one)
       x = *one;
-      continue;
-    }
+    else
+      matter.push_back(d);
+  }
+  const Shape rows(shape(x).begin() + static_cast<std::ptrdiff_t>(ids.size()), shape(x).end());
+  const auto with_rows = [&](Shape of) {
+    of.insert(of.end(), rows.begin(), rows.end());
+    return of;
+  };
+  const Shape to = with_rows(picked);
+  // Lists that count all elements of their dimensions, each along a later one of the result, only part these.
+  Shape parted(picked.size(), 1);
+  std::size_t next = 0;
+  bool counts = true;
+  for (const std::size_t d : matter) {
+    const std::optional<std::size_t> along = counts_along(ids[d], shape(x)[d]);
+    const std::size_t at_result = along ? *along + picked.size() - shape(ids[d]).size() : 0;
+    counts = counts && along && at_result >= next;
+    if (!counts) break;
+    parted[at_result] = shape(x)[d];
+    next = at_result + 1;
+  }
+  if (counts) return broadcast(reshape(x, with_rows(parted)), to);
+  std::optional<int> from;
+  for (const std::size_t d : matter) {
     const int size = constant({}, true, std::vector<double>{static_cast<double>(shape(x)[d])});
     from = from ? binary(Kind::Add, binary(Kind::Multiply, *from, size), ids[d]) : ids[d];
   }
-  if (!from) from = constant({}, true, std::vector<double>{0.0});
-  Shape rows(shape(x).begin() + static_cast<std::ptrdiff_t>(ids.size()), shape(x).end());
   Shape flat = rows;
   flat.insert(flat.begin(), -1);
   const int found = gather(reshape(x, flat), *from, 0);
-  Shape to = picked;
-  to.insert(to.end(), rows.begin(), rows.end());
   // Indices that do not matter leave their dimensions to be repeated.
   Shape narrow = shape(*from);
   narrow.insert(narrow.begin(), picked.size() - narrow.size(), 1);
-  narrow.insert(narrow.end(), rows.begin(), rows.end());
-  return broadcast(reshape(found, narrow), to);
+  return broadcast(reshape(found, with_rows(narrow)), to);
 }
 
 std::optional<int> Builder::slice_of_piece(int x, std::int64_t start, std::int64_t stop) {

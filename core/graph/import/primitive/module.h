@@ -130,6 +130,7 @@ struct Node {
   bool constant = false;                           // made from constants alone
   bool trained = false;                            // made from parameters, among others
   std::optional<std::vector<double>> values = {};  // of small constants
+  std::vector<double> head = {};                   // of others, the first kMaxHead of their numbers, if they are known
 };
 
 // A factor of the number of devices: devices whose numbers differ by a multiple of (all / (begin * size)) are in

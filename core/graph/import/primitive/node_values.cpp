@@ -70,7 +70,7 @@ double NodeValues::element(int n, const Index& index) {
   if (of.is_known) return of.values[static_cast<std::size_t>(place_of(of.shape, index))];
   if (++depth_ > kMaxDepth) return fail();
   double value = 0.0;
-  if (of.elements <= kMaxWhole || is_by_row(node.kind)) {
+  if ((whole_ && of.elements <= kMaxWhole) || is_by_row(node.kind)) {
     fill(n, of);
     if (!failed_) value = of.values[static_cast<std::size_t>(place_of(of.shape, index))];
   } else {
@@ -186,7 +186,11 @@ double NodeValues::product(const Node& node, const Shape& shape, const Index& in
 double NodeValues::computed(int n, const Shape& shape, const Index& index) {
   const Node& node = b_.at(n);
   const std::size_t rank = shape.size();
-  if (--budget_ < 0 || node.inputs.empty()) return fail();
+  if (--budget_ < 0) return fail();
+  if (node.inputs.empty()) {
+    const auto at = static_cast<std::size_t>(place_of(shape, index));
+    return at < node.head.size() ? node.head[at] : fail();
+  }
   for (const int input : node.inputs) (void)table(input);
   if (failed_) return 0.0;
   Index own = index;

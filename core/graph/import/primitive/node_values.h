@@ -23,6 +23,8 @@ class NodeValues {
   // Node `leaf` has these values for a batch of one, row-major.
   NodeValues(const Builder& b, int leaf, std::vector<double> scores, std::int64_t& budget);
 
+  // From now on no table is computed whole: for a few elements of large ones.
+  void compute_single_elements() { whole_ = false; }
   // Element `index` of a node; 0 once something has failed.
   double element(int node, const Index& index);
   // All elements of a node, row-major; nothing where something in it is not computed here.
@@ -54,7 +56,7 @@ class NodeValues {
   std::map<int, Table> tables_;
   std::int64_t& budget_;
   int depth_ = 0;
-  bool failed_ = false;
+  bool failed_ = false, whole_ = true;
 };
 
 }  // namespace meshwright::primitive

@@ -102,6 +102,8 @@ std::optional<Turning> turning_of_tables(const Builder& b, int cosines, int sine
   if (!of_cosines || !of_sines) return Turning{.base = kUsualBase};
   Table cosine{std::move(*of_cosines), cosines, shape.size(), shape.size() - 1 - axis},
       sine{std::move(*of_sines), sines, shape.size(), shape.size() - 1 - axis};
+  cosine.values.compute_single_elements();
+  sine.values.compute_single_elements();
   std::vector<double> frequencies;
   const double amplitude = cosine.at(0, 0);
   bool turns = amplitude > 0.0;

@@ -44,8 +44,10 @@ std::string path_of(const Json& node) {
 
 class Reader {
  public:
-  Reader(const Json& program, const std::map<std::string, std::int64_t>& dims, std::string place)
+  Reader(const Json& program, const KeptNumbers& kept, const std::map<std::string, std::int64_t>& dims,
+         std::string place)
       : place_(std::move(place)),
+        kept_(kept),
         given_(dims),
         graph_(member(member(program, "graph_module", place_), "graph", place_)),
         signature_(member(member(program, "graph_module", place_), "signature", place_)),
@@ -84,10 +86,12 @@ class Reader {
   [[nodiscard]] std::int64_t size_of_dim(const Json& size);
   void read_node(const Json& node);
   void read_symbol(const Json& node, const std::string& op);
+  [[nodiscard]] std::optional<std::vector<double>> numbers_of(const Json& spec, const Shape& shape) const;
   [[nodiscard]] int value_of(const std::string& name) const;
   [[nodiscard]] std::int64_t symbol_of(const std::string& name) const;
 
   const std::string place_;
+  const KeptNumbers& kept_;
   const std::map<std::string, std::int64_t>& given_;
   const Json& graph_;
   const Json& signature_;
@@ -260,12 +264,23 @@ void Reader::read_inputs() {
       weights_[name] = called;
     } else {
       builder_.name = printable(name);
-      values_[name] = builder_.constant(shape, integer, std::nullopt);
+      values_[name] = builder_.constant(shape, integer, numbers_of(of, shape));
     }
   }
   require(batch_known_, "{}: the model has no input with a batch; export it with its inputs.", place_);
   for (const auto& [name, size] : given_)
     require(used_.contains(name), "--dim: '{}' has no open dimension '{}'; leave it out.", place_, name);
+}
+
+// What the archive keeps of a buffer or a constant, by the name that the signature gives it.
+std::optional<std::vector<double>> Reader::numbers_of(const Json& spec, const Shape& shape) const {
+  for (const char* key : {"buffer_name", "tensor_constant_name"}) {
+    if (!spec.contains(key) || !spec[key].is_string()) continue;
+    const auto found = kept_.find(spec[key].get<std::string>());
+    if (found == kept_.end() || static_cast<std::int64_t>(found->second.size()) != primitive::elements_of(shape)) break;
+    return found->second;
+  }
+  return std::nullopt;
 }
 
 int Reader::value_of(const std::string& name) const {
@@ -337,9 +352,9 @@ void Reader::read_node(const Json& node) {
 
 }  // namespace
 
-ExportedModule module_of(const Json& program, const std::map<std::string, std::int64_t>& dims,
+ExportedModule module_of(const Json& program, const KeptNumbers& kept, const std::map<std::string, std::int64_t>& dims,
                          const std::string& place) {
-  return Reader(program, dims, place).read();
+  return Reader(program, kept, dims, place).read();
 }
 
 }  // namespace meshwright::torch

@@ -12,6 +12,7 @@
 
 #include "core/base/json.h"
 #include "core/graph/import/primitive/builder.h"
+#include "core/graph/import/torch/kept_numbers.h"
 
 namespace meshwright::torch {
 
@@ -21,8 +22,8 @@ struct ExportedModule {
   DType dtype = DType::F32;  // of the first parameter
 };
 
-// Throws InputError as read_model_file does.
-[[nodiscard]] ExportedModule module_of(const Json& program, const std::map<std::string, std::int64_t>& dims,
-                                       const std::string& place);
+// `kept`: the numbers of buffers and constants, as far as they are known. Throws InputError as read_model_file does.
+[[nodiscard]] ExportedModule module_of(const Json& program, const KeptNumbers& kept,
+                                       const std::map<std::string, std::int64_t>& dims, const std::string& place);
 
 }  // namespace meshwright::torch
