@@ -248,6 +248,14 @@ int Reader::initializer(const TensorValue& tensor) {
                   : tensor.type == 11 ? DType::F64
                                       : DType::F32;
   }
+  // Rows that an exporter has picked from a table, repeated for the file's own batch.
+  const std::int64_t batch = builder_.module().batch;
+  if (trained && batch > 1 && tensor.dims.size() > 2 && tensor.dims[0] == batch && values &&
+      primitive::repeats_along(tensor.dims, *values, 0)) {
+    Shape one = tensor.dims;
+    one[0] = 1;
+    return builder_.broadcast(builder_.parameter(printable(tensor.name), one), tensor.dims);
+  }
   return trained ? builder_.parameter(printable(tensor.name), tensor.dims)
                  : builder_.constant(tensor.dims, tensor.integer(), values);
 }

@@ -25,6 +25,8 @@ inline constexpr std::size_t kMaxRank = 64;
 inline constexpr double kHiddenScore =
     -3e38;  // what hides a score: -infinity would leave no number where all are hidden
 
+// Whether all blocks of a constant along a dimension are alike.
+[[nodiscard]] bool repeats_along(const Shape& shape, const std::vector<double>& values, std::size_t d);
 // What a binary op of primitive kind, or a comparison, makes of two numbers.
 // The value of a function of one number; of other kinds no number.
 [[nodiscard]] double unary_value(Kind kind, double x);
@@ -131,6 +133,7 @@ class Builder {
   int add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, Details details = {});
 
  private:
+  [[nodiscard]] std::optional<int> made_of_one(int x, std::size_t d);
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
   // Elements start..stop of a concatenation along its axis, where one piece has them all.
   [[nodiscard]] std::optional<int> slice_of_piece(int x, std::int64_t start, std::int64_t stop);
@@ -143,8 +146,10 @@ class Builder {
   [[nodiscard]] std::int64_t slid(std::int64_t size, const Windows& windows, std::size_t d) const;
 
   Module& module_;
-  std::int64_t kept_ = 0;            // elements of constants
-  std::map<std::string, int> made_;  // by a text of what the node does
+  std::int64_t kept_ = 0;                                           // elements of constants
+  std::map<std::string, int> made_;                                 // by a text of what the node does
+  std::map<std::pair<int, std::size_t>, std::optional<int>> ones_;  // what one_along has found
+  int ones_depth_ = 0;
 };
 
 }  // namespace meshwright::primitive

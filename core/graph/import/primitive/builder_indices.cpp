@@ -14,8 +14,9 @@ bool is_elementwise(Kind kind) {
          kind == Kind::Select;
 }
 
-// Whether all blocks of a constant along a dimension are alike.
-bool repeats(const Shape& shape, const std::vector<double>& values, std::size_t d) {
+}  // namespace
+
+bool repeats_along(const Shape& shape, const std::vector<double>& values, std::size_t d) {
   std::size_t inner = 1;
   for (std::size_t i = d + 1; i < shape.size(); ++i) inner *= static_cast<std::size_t>(shape[i]);
   const std::size_t rows = static_cast<std::size_t>(shape[d]), block = inner * rows;
@@ -24,13 +25,21 @@ bool repeats(const Shape& shape, const std::vector<double>& values, std::size_t 
   return true;
 }
 
-}  // namespace
-
 // x of one element along dimension d, where x is the same for each of them, as far as its making tells.
 std::optional<int> Builder::one_along(int x, std::size_t d) {
+  if (const auto known = ones_.find({x, d}); known != ones_.end()) return known->second;
+  constexpr int kMaxDepth = 200;  // of what a file makes a mask of
+  if (ones_depth_ == kMaxDepth) return std::nullopt;
+  ++ones_depth_;
+  const std::optional<int> found = made_of_one(x, d);
+  --ones_depth_;
+  return ones_[{x, d}] = found;
+}
+
+std::optional<int> Builder::made_of_one(int x, std::size_t d) {
   const Node node = at(x);
   if (node.shape[d] == 1) return x;
-  if (node.values && repeats(node.shape, *node.values, d)) return slice(x, static_cast<std::int64_t>(d), 0, 1);
+  if (node.values && repeats_along(node.shape, *node.values, d)) return slice(x, static_cast<std::int64_t>(d), 0, 1);
   Shape to = node.shape;
   to[d] = 1;
   // Of an operand: it has fewer dimensions where it is repeated for the first ones.
