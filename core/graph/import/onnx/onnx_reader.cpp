@@ -53,6 +53,20 @@ bool is_turning_table(const std::vector<double>& values, const Shape& dims) {
   return varies;
 }
 
+// Whether x is y with its two dimensions swapped, by the bytes that the file itself holds.
+bool is_transposed(const TensorValue& x, const TensorValue& y) {
+  const bool fits = x.dims.size() == 2 && y.dims == Shape{x.dims[1], x.dims[0]} && x.type == y.type && !x.integer() &&
+                    !x.raw.empty() && x.raw.size() == y.raw.size() && x.dims[0] > 1 && x.dims[1] > 1;
+  if (!fits) return false;
+  const auto rows = static_cast<std::size_t>(x.dims[0]), columns = static_cast<std::size_t>(x.dims[1]);
+  const std::size_t width = x.raw.size() / rows / columns;
+  if (width * rows * columns != x.raw.size()) return false;
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < columns; ++j)
+      if (x.raw.compare((i * columns + j) * width, width, y.raw, (j * rows + i) * width, width) != 0) return false;
+  return true;
+}
+
 class Reader {
  public:
   Reader(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, std::string place)
@@ -63,6 +77,8 @@ class Reader {
         numbers_.insert(node.inputs[2]);
       else if ((node.op == "Cos" || node.op == "Sin") && node.inputs.size() == 1)
         numbers_.insert(node.inputs[0]);
+      else if (node.op == "Gather" && node.inputs.size() == 2 && initializers_.contains(node.inputs[0]))
+        tables_.insert(node.inputs[0]);
     for (std::size_t i = 0; i < file.nodes.size(); ++i)
       for (const std::string& output : file.nodes[i].outputs)
         if (!output.empty())
@@ -104,6 +120,7 @@ class Reader {
   OnnxModule made_;
   Builder builder_;
   std::map<std::string, const TensorValue*> initializers_;
+  std::set<std::string> tables_;   // initializers that rows are picked from
   std::set<std::string> numbers_;  // initializers that are what an operator writes, or angles, and no weights
   std::map<std::string, std::size_t> makers_;
   std::map<std::string, int> values_;
@@ -248,6 +265,10 @@ int Reader::initializer(const TensorValue& tensor) {
                   : tensor.type == 11 ? DType::F64
                                       : DType::F32;
   }
+  // A head that is the word table is written a second time by exporters that transpose it.
+  if (trained && !tables_.contains(tensor.name))
+    for (const std::string& table : tables_)
+      if (is_transposed(tensor, *initializers_.at(table))) return builder_.swap(value_of(table), 0, 1);
   // Rows that an exporter has picked from a table, repeated for the file's own batch.
   const std::int64_t batch = builder_.module().batch;
   if (trained && batch > 1 && tensor.dims.size() > 2 && tensor.dims[0] == batch && values &&

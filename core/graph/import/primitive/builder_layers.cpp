@@ -83,10 +83,15 @@ void Builder::note_padding(const Windows& windows) {
 int Builder::gather(int table, int ids, std::int64_t axis) {
   axis = axis_of(table, axis);
   expect(at(ids).integer, "its indices are no integers");
+  // Rows that the file chooses once and repeats for its own batch.
   if (module_.batch > 1 && axis == 0 && !at(table).constant && at(ids).values && !shape(ids).empty() &&
       shape(ids)[0] == module_.batch)
-    if (const std::optional<int> one = one_along(ids, 0))
-      ids = add(Kind::Broadcast, {squeeze(*one, {0})}, shape(ids), true);
+    if (const std::optional<int> one = one_along(ids, 0)) {
+      const int once = gather(table, *one, 0);
+      Shape to = shape(once);
+      to[0] = module_.batch;
+      return broadcast(once, to);
+    }
   const Node chosen = at(ids);
   if (chosen.kind == Kind::Broadcast && axis == 0) {  // rows chosen once, repeated for every sample
     Shape to = chosen.shape;
