@@ -390,7 +390,8 @@ TEST(OnnxModel, SizesAreForFilesThatLeaveSomeOpen) {
             std::string::npos);
 }
 
-// Counts by an independent walk over the files (Python's onnx package).
+// Counts by an independent walk over the files (Python's onnx package); the last file holds its table of 10 words of 8
+// elements a second time, transposed for its head, which is counted once.
 TEST(OnnxModel, PublishedFilesHaveTheirCounts) {
   const char* data = std::getenv("MESHWRIGHT_DATA");
   if (data == nullptr) GTEST_SKIP() << "MESHWRIGHT_DATA is not set: the published files are not there.";
@@ -407,7 +408,7 @@ TEST(OnnxModel, PublishedFilesHaveTheirCounts) {
       {"llama_tiny_opset18", {}, 22'560, 720'896},
       {"llama_tiny_external", {}, 22'560, 720'896},
       {"bert_toy_optimized", {{"max_seq_len_in_batch", 64}}, 55'292, 7'294'976},
-      {"gpt2_megatron", {{"past_seq_len", 0}, {"seq_len", 64}}, 1'560, 239'616},
+      {"gpt2_megatron", {{"past_seq_len", 0}, {"seq_len", 64}}, 1'480, 239'616},
   };
   for (const Row& row : rows) {
     const ModelConfig model = find_model(std::string(data) + "/models/onnx/" + row.file + ".onnx", row.dims);

@@ -268,7 +268,11 @@ int Reader::initializer(const TensorValue& tensor) {
   // A head that is the word table is written a second time by exporters that transpose it.
   if (trained && !tables_.contains(tensor.name))
     for (const std::string& table : tables_)
-      if (is_transposed(tensor, *initializers_.at(table))) return builder_.swap(value_of(table), 0, 1);
+      if (is_transposed(tensor, *initializers_.at(table))) {
+        made_.module.notes.push_back(fmt::format("'{}' is the table '{}' transposed: one parameter, trained as such",
+                                                 printable(tensor.name), printable(table)));
+        return builder_.swap(value_of(table), 0, 1);
+      }
   // Rows that an exporter has picked from a table, repeated for the file's own batch.
   const std::int64_t batch = builder_.module().batch;
   if (trained && batch > 1 && tensor.dims.size() > 2 && tensor.dims[0] == batch && values &&
