@@ -121,7 +121,11 @@ def main():
                     try:
                         found = facts(arguments.meshwright, str(path))
                         work = found["tflop_per_sample"] / expected["tflop_per_sample"]
-                        wrong = [] if found["parameters"] == expected["parameters"] else [f"{found['parameters']} parameters, not {expected['parameters']}"]
+                        # Rows of a table of positions that no token can have are not exported.
+                        unused = 2 * 32 if family == "opt" and form == "onnx" and not dynamic else 0
+                        wrong = []
+                        if found["parameters"] != expected["parameters"] - unused:
+                            wrong.append(f"{found['parameters']} parameters, not {expected['parameters'] - unused}")
                         if abs(work - 1) > 0.01:
                             wrong.append(f"{work:.3f} of the work")
                         rotated = 2 * 2 * (family not in ("gpt2", "opt", "bert"))
@@ -130,7 +134,8 @@ def main():
                                 wrong.append(f"{counts(found)[what]} {what}, not {number}")
                     except (RuntimeError, KeyError) as error:
                         wrong = [str(error)]
-                    if form == "onnx" and not wrong and samples == BATCH:
+                    # The test knows no parts of projections of other widths, or of other orders, than those of GPT-2.
+                    if form == "onnx" and not wrong and samples == BATCH and family not in ("phi3", "gpt_neox"):
                         keep = folder / "onnx"
                         keep.mkdir(exist_ok=True)
                         path.rename(keep / path.name)

@@ -255,6 +255,11 @@ int Reader::initializer(const TensorValue& tensor) {
   (void)primitive::elements_of(tensor.dims);
   const std::optional<std::vector<double>> values = values_of(tensor, 1 << 24, place_);
   const bool single = primitive::elements_of(tensor.dims) == 1;
+  // A mask that hides nothing: no weight has such a shape and nothing but zeros.
+  const bool hides_nothing = values && tensor.dims.size() == 4 && tensor.dims[1] == 1 &&
+                             tensor.dims[2] == tensor.dims[3] &&
+                             std::all_of(values->begin(), values->end(), [](double value) { return value == 0.0; });
+  if (hides_nothing) return builder_.broadcast(builder_.scalar(0.0), tensor.dims);
   const bool trained = !tensor.integer() && !(single && values) && !numbers_.contains(tensor.name) &&
                        primitive::elements_of(tensor.dims) > 0 &&
                        !(values && (is_mask(*values, tensor.dims) || is_turning_table(*values, tensor.dims)));

@@ -192,6 +192,14 @@ int Builder::unary(Kind kind, int x) {
 }
 
 // A simpler form of (x kind y), if there is one.
+// Nothing but zeros, as far as a constant tells.
+bool Builder::is_zero(int x) const {
+  const Node& node = at(x);
+  if (node.kind == Kind::Broadcast && node.constant) return is_zero(node.inputs[0]);
+  return node.values &&
+         std::all_of(node.values->begin(), node.values->end(), [](double value) { return value == 0.0; });
+}
+
 std::optional<int> Builder::simpler(Kind kind, int x, int y) {
   const std::optional<double> b = scalar_of(y);
   const bool whole = at(x).integer || (at(x).constant && at(y).constant);
@@ -207,7 +215,7 @@ std::optional<int> Builder::simpler(Kind kind, int x, int y) {
   if (kind == Kind::Divide && scalar_of(x) == 1.0 && shape(x).empty()) return unary(Kind::Reciprocal, y);
   const bool same_shape = broadcast_shape(shape(x), shape(y)) == shape(x);
   if (kind == Kind::Multiply && b == 1.0 && same_shape) return x;
-  if (kind == Kind::Add && b == 0.0 && same_shape) return x;
+  if (kind == Kind::Add && (b == 0.0 || is_zero(y)) && same_shape) return x;
   if (kind == Kind::Multiply && b == 0.0 && same_shape) return broadcast(scalar(0.0), shape(x));
   return std::nullopt;
 }

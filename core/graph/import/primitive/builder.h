@@ -133,6 +133,7 @@ class Builder {
   int add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, Details details = {});
 
  private:
+  [[nodiscard]] bool is_zero(int x) const;
   [[nodiscard]] std::optional<int> made_of_one(int x, std::size_t d);
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
   // Elements start..stop of a concatenation along its axis, where one piece has them all.

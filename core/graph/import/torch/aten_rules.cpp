@@ -215,8 +215,27 @@ Made reduce(const AtenNode& a) {
 }
 Made softmax(const AtenNode& a) { return {a.b.softmax(a.tensor("self"), a.integer("dim", -1))}; }
 Made log_softmax(const AtenNode& a) { return {a.b.unary(Kind::Log, softmax(a)[0])}; }
+// Of constants along any dimension: an element for each index.
+std::optional<int> picked_constant(const AtenNode& a, int x, int ids, std::size_t d) {
+  const primitive::Node &table = a.b.at(x), &chosen = a.b.at(ids);
+  if (!table.values || !chosen.values || table.shape.size() != chosen.shape.size()) return std::nullopt;
+  for (std::size_t i = 0; i < table.shape.size(); ++i)
+    if (i != d && chosen.shape[i] != table.shape[i]) return std::nullopt;
+  std::int64_t inner = 1;
+  for (std::size_t i = d + 1; i < table.shape.size(); ++i) inner *= table.shape[i];
+  std::vector<double> picked;
+  for (std::size_t i = 0; i < chosen.values->size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i), row = static_cast<std::int64_t>((*chosen.values)[i]);
+    if (row < 0 || row >= table.shape[d]) a.b.fail(fmt::format("index {} is beyond its table", row));
+    const std::int64_t outer = at / inner / chosen.shape[d];
+    picked.push_back((*table.values)[static_cast<std::size_t>((outer * table.shape[d] + row) * inner + at % inner)]);
+  }
+  return a.b.constant(chosen.shape, table.integer, std::move(picked));
+}
 Made pick(const AtenNode& a) {
   const int x = a.tensor("self"), ids = a.tensor("index");
+  if (const auto made = picked_constant(a, x, ids, static_cast<std::size_t>(a.b.axis_of(x, a.integer("dim", 0)))))
+    return {*made};
   const auto last = static_cast<std::int64_t>(a.b.shape(x).size()) - 1;
   a.b.expect(a.b.axis_of(x, a.integer("dim", 0)) == last && a.b.shape(ids).back() == 1,
              "a gather of other than one element of the last dimension has no equal here");
