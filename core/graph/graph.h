@@ -231,8 +231,9 @@ struct Attributes {
   std::vector<Dim> result_dims = {};
   std::vector<std::int64_t> window = {}, stride = {};  // per spatial dimension
   std::vector<std::int64_t> pad_before = {}, pad_after = {};
-  std::int64_t start = 0;                    // Slice, Pad
-  double value = 0.0;                        // Pad, Shift
+  std::int64_t start = 0;  // Slice, Pad
+  // Pad, Shift. GroupedAttention: scaled scores x become value tanh(x / value); 0: they stay.
+  double value = 0.0;
   DType dtype = DType::F32;                  // Cast, OneHotSlots
   Comparison comparison = Comparison::Less;  // Compare
   double probability = 0.0;                  // Dropout

@@ -34,7 +34,9 @@ kernels::AttentionRule<T, Bias> attention_rule(const ShardCall& o, const kernels
   const std::vector<int>&q = o.call.space.inputs[0], &k = o.call.space.inputs[1];
   // The queries are the last positions of the keys.
   const std::int64_t first_position = o.begin(q[1]) + o.whole(k[1]) - o.whole(q[1]);
-  return {scale, a.causal, a.attention_window, first_position};
+  kernels::AttentionRule<T, Bias> rule{scale, a.causal, a.attention_window, first_position};
+  rule.cap = a.value;
+  return rule;
 }
 
 // How far apart the rows of a mask are: of the samples and of the queries; 0 where it does not tell them apart.

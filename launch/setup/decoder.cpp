@@ -61,6 +61,9 @@ Decoder gpt2(const ModelConfig& model) {
   if (is_on(model, "post_norm")) of.unusual.emplace_back("norms after the residual sums");
   if (!is_on(model, "final_norm")) of.unusual.emplace_back("no norm after the last block");
   if (size_of(model, "word_embed") != model.hidden) of.unusual.emplace_back("a word table narrower than its blocks");
+  if (is_on(model, "window")) of.unusual.emplace_back("attention windows in some layers alone");
+  if (is_on(model, "qkv_bias") != of.bias) of.unusual.emplace_back("no biases of queries, keys and values");
+  if (!is_on(model, "scaled")) of.unusual.emplace_back("scores that are not divided");
   return of;
 }
 
@@ -68,7 +71,10 @@ Decoder bloom(const ModelConfig& model) {
   Decoder of = with_biases(model);
   of.ffn = 4 * model.hidden;
   of.positions = Decoder::Positions::Absent;
-  of.unusual = {"attention biases by distance (ALiBi)", "a norm of the embedding"};
+  of.bias = of.qkv_bias = is_on(model, "bias");
+  of.unusual = {"attention biases by distance (ALiBi)"};
+  if (is_on(model, "embedding_norm")) of.unusual.emplace_back("a norm of the embedding");
+  if (!is_on(model, "norm_bias")) of.unusual.emplace_back("layer norms without a bias");
   return of;
 }
 
@@ -172,6 +178,8 @@ void add_decoder_keys(Decoder& of, const ModelConfig& model) {
   unusual("head_bias", "biases of the last product");
   unusual("relu_squared", "squared ReLU as the activation");
   unusual("capped", "a cap of the logits");
+  unusual("capped_scores", "a cap of the scores");
+  unusual("head_qk_norm", "norms of queries and keys with weights of each head");
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
     if (factor_of(model, scale, 1.0) != 1.0) of.unusual.emplace_back(fmt::format("a factor '{}'", scale));
   if (of.window > 0 && factor_of(model, "window_rotary_base", of.rotary_base) != of.rotary_base)
@@ -181,7 +189,9 @@ void add_decoder_keys(Decoder& of, const ModelConfig& model) {
 Decoder decoder(const ModelConfig& model) {
   Decoder of = llama(model);
   add_decoder_keys(of, model);
-  if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
+  if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
+  if (is_on(model, "no_rotary_every") || is_on(model, "rotary_windows_alone"))
+    of.unusual.emplace_back("layers without positions");
   return of;
 }
 

@@ -71,12 +71,13 @@ PLANS = [
     ("pipes", ["--model", GPT, *ON8, "--method", "megatron:tp=2,pp=2,zero=1,exact=1"], ["deepspeed"], "mpi"),
     ("waves", ["--model", LLAMA.replace("layers=10", "layers=8"), "--cluster", "dgx-a100:1", "--batch", "32", "--micro-batches", "8", "--schedule", "gpipe",
                "--method", "megatron:tp=2,pp=2,zero=3,exact=1"], ["maxtext"], "slurm"),
+    ("scale", ["--model", LLAMA, *ON8, "--method", "megatron:tp=2,pp=2,exact=1,zero=1", "--recompute", "full"], ["nnscaler"], "slurm"),
     ("free", ["--model", GPT, *ON8, "--layers", "4"], ["jax", "alpa"], "torchrun"),
     ("pictures", ["--model", "vit:layers=2,hidden=64,heads=4,image=32,patch=8,classes=10", "--cluster", "p3.16xlarge:1", "--batch", "32",
                   "--micro-batches", "2", "--layers", "2"], ["jax", "alpa"], "torchrun"),
 ]
 
-FRAMEWORKS = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp", "maxtext": "maxtext"}
+FRAMEWORKS = {"megatron": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp", "maxtext": "maxtext", "nnscaler": "nnscaler"}
 
 # What torchrun and its like are replaced by: it prints the words it is given, one a line.
 ECHO = "#!/bin/bash\nprintf '%s\\n' \"$@\"\n"
@@ -294,6 +295,25 @@ def check_flagscale(folder, plan):
     assert train["model"]["global_batch_size"] == plan["training"]["batch"]
 
 
+def check_nnscaler(folder, plan):
+    config = yaml.safe_load((folder / "train.yaml").read_text())
+    compute, stages = config["compute_config"], blocks_of_plan(plan)
+    group = plan["cluster"]
+    assert compute["runtime_ngpus"] == group["hosts"] * group["devices_per_host"], compute
+    units = compute["runtime_ngpus"] // compute["plan_ngpus"]
+    assert compute["plan_ngpus"] == compute["pas_config"]["max_partition_degree"] * len(stages), compute
+    assert config["global_batch_size"] == plan["training"]["batch"] == \
+        config["micro_batch_size"] * config["grad_accumulation_steps"] * units, config
+    starts = [sum(stages[:stage]) for stage in range(1, len(stages))]
+    assert config["model"]["args"]["stage_starts"] == starts, (config["model"], starts)
+    # An operator may be split over the dimension of its weight that its class of modules is named for, and must be.
+    split = {(one["name"].rsplit(".", 1)[-1], one["parent_module"]): one["allowed_partition_dims"]
+             for one in yaml.safe_load((folder / "partition.yaml").read_text())}
+    assert split == {("linear", "ColumnLinear"): ["1,0"], ("linear", "RowLinear"): ["1,1"], ("embedding", "Embedding"): ["1,0"],
+                     ("linear", "Head"): ["1,0"]}, split
+    assert compute["pas_config"]["recompute_modules"] == "Block,StageStart"
+
+
 def fake_jax():
     """As much of jax and numpy as the module of shardings needs."""
     jax, sharding, numpy = types.ModuleType("jax"), types.ModuleType("jax.sharding"), types.ModuleType("numpy")
@@ -437,7 +457,7 @@ def check_syntax(folder):
         elif path.suffix in (".yaml", ".yml") and yaml:
             documents = list(yaml.safe_load_all(path.read_text()))
             for document in documents:
-                if document.get("kind") == "ConfigMap":
+                if isinstance(document, dict) and document.get("kind") == "ConfigMap":
                     for name, text in document["data"].items():
                         assert (folder / name).read_text().rstrip() == text.rstrip(), f"{path}: {name} differs from the file"
         if path.is_file() and path.suffix not in (".csv", ".json"):
@@ -461,7 +481,7 @@ def check(target, folder, plan, environment):
         (check_torchtitan if target == "torchtitan" else check_deepspeed)(folder, plan)
     elif yaml:
         {"maxtext": check_maxtext, "accelerate": check_accelerate, "flagscale": check_flagscale,
-         "fsdp2": lambda *_: None}[target](folder, plan)
+         "fsdp2": lambda *_: None, "nnscaler": check_nnscaler}[target](folder, plan)
 
 
 def main():

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads exported launch files with the frameworks' own parsers: launch_parsers_test.py MESHWRIGHT
 
-Layouts of stages, also with modules for further tokens, by megatron-core; accelerate.yaml by accelerate; plan.py by torchtitan. Each part
-is skipped, with the reason, where its package is not importable (pip install megatron-core accelerate torchtitan, with PyTorch).
+Layouts of stages, also with modules for further tokens, by megatron-core; accelerate.yaml by accelerate; plan.py by torchtitan; train.yaml,
+partition.yaml and what they name of job.py by nnScaler's trainer. Each part is skipped, with the reason, where its package is not importable
+(pip install megatron-core accelerate torchtitan, with PyTorch; nnScaler from its repository).
 """
 import importlib
+import inspect
 import os
 import pathlib
 import re
@@ -58,6 +60,44 @@ def check_torchtitan(meshwright, root):
     assert type(config.activation_checkpoint).__qualname__.startswith("FullAC"), config.activation_checkpoint
 
 
+def check_nnscaler(meshwright, root):
+    arguments = importlib.import_module("nnscaler.cli.trainer_args")
+    constraint = importlib.import_module("nnscaler.autodist.descs").PartitionConstraint
+    load_type = importlib.import_module("nnscaler.utils").load_type
+    yaml, torch = importlib.import_module("yaml"), importlib.import_module("torch")
+    llama = "llama:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=160,seq=64,vocab=256"
+    folder = exported(meshwright, root, "nnscaler", "nnscaler", ["--model", llama, *ON8, "--method", "megatron:tp=2,pp=2,zero=1,exact=1",
+                                                                "--for", "nnscaler"])
+    before = os.getcwd()
+    sys.path.insert(0, str(folder))
+    os.chdir(folder)
+    try:
+        read = arguments.TrainerArgs.from_yaml("train.yaml")  # an unknown key, and batches that contradict, are errors
+        assert (read.scaling_factor, read.update_freq, read.micro_batch_size, read.resolved_pas_policy) == (2, 8, 2, "autodist"), read
+        arguments.ArgsTrainHook(read.hook)
+        assert issubclass(load_type(read.optimizer.type), torch.optim.Optimizer)
+        batch = next(iter(read.create_dataloader(dataset=read.create_dataset())))
+        assert batch["tokens"].shape == (2, 64), batch["tokens"].shape
+        model = read.create_model()
+        assert model(batch).shape == ()
+        # The class of each module whose operators are constrained, and the block with which the second stage begins.
+        names = [type(module).__name__ for module in model.modules()]
+        parents = [constraint.from_yaml(one).parent_module for one in yaml.safe_load((folder / "partition.yaml").read_text())]
+        assert parents and set(parents) <= set(names), (parents, set(names))
+        assert names.count(read.compute_config.pas_config["pipeline_pivots"]) == read.compute_config.pas_config["pipeline_nstages"] - 1
+        check_policy_keys(read.compute_config.pas_config)
+    finally:
+        os.chdir(before)
+        sys.path.remove(str(folder))
+
+
+def check_policy_keys(config):
+    """The policy reads its settings from a dictionary, and takes no notice of others."""
+    source = inspect.getsource(importlib.import_module("nnscaler.policies").pas_autodist)
+    unread = [key for key in config if f"'{key}'" not in source]
+    assert not unread, unread
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -65,7 +105,8 @@ def main():
     meshwright = pathlib.Path(sys.argv[1]).resolve()
     checked = []
     with tempfile.TemporaryDirectory(prefix="meshwright-parsers-") as root:
-        for name, check in (("megatron-core", check_megatron), ("accelerate", check_accelerate), ("torchtitan", check_torchtitan)):
+        for name, check in (("megatron-core", check_megatron), ("accelerate", check_accelerate), ("torchtitan", check_torchtitan),
+                            ("nnscaler", check_nnscaler)):
             try:
                 check(meshwright, pathlib.Path(root))
                 checked.append(name)

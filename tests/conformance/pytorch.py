@@ -39,7 +39,9 @@ PLANS = {
 }
 MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "qwen3_next", "deepseek_v32", "qwen2_moe",
             "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite", "llama4_text", "gemma4_moe", "granitemoe", "granitemoeshared",
-            "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa"}
+            "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
+            "bailing_moe", "bailing_moe_v2"}
+TYPED = {"bert", "electra", "albert"}  # that are given a type of each token
 UNTRAINED = ("e_score_correction_bias", "layer_scalar")  # what is saved beside the parameters
 SCANS = "M-*-"  # the layers of nemotron_h
 
@@ -77,6 +79,12 @@ def families():
     routed = dict(num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1, n_group=1, topk_group=1)
     gemma4 = dict(layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=4, global_head_dim=16, final_logit_softcapping=5.0,
                   num_hidden_layers=4, tie_word_embeddings=True, vocab_size_per_layer_input=VOCAB)
+    gemma2 = dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], query_pre_attn_scalar=8,
+                  attn_logit_softcapping=0.5, final_logit_softcapping=2.0)
+    narrow = dict(embedding_size=16, intermediate_size=64, max_position_embeddings=SEQ, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    pairs = dict(mamba_n_heads=4, mamba_d_head=16, mamba_d_state=4, mamba_n_groups=1, mamba_chunk_size=8)
+    granite_4 = dict(**pairs, layer_types=["mamba", "attention"], embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
+                     attention_multiplier=0.25, shared_intermediate_size=24)
     latent = dict(q_lora_rank=16, kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)
     # Rotations that are scaled: of the pairs of a head some turn as they did, some more slowly, and some in between.
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -237,7 +245,83 @@ def families():
         "distilbert": (t.DistilBertForMaskedLM, t.DistilBertConfig(vocab_size=VOCAB, dim=32, n_layers=2, n_heads=4, hidden_dim=64,
                                                                   max_position_embeddings=SEQ, dropout=0.0, attention_dropout=0.0)),
         "youtu": (t.YoutuForCausalLM, t.YoutuConfig(**{**decoder(), "num_key_value_heads": 4}, **latent)),
+        "gemma2": (t.Gemma2ForCausalLM, t.Gemma2Config(**{**decoder(**gemma2), "tie_word_embeddings": True})),
+        "vaultgemma": (t.VaultGemmaForCausalLM, t.VaultGemmaConfig(**{**decoder(**gemma2), "tie_word_embeddings": True})),
+        "gpt_neo": (t.GPTNeoForCausalLM, t.GPTNeoConfig(vocab_size=VOCAB, hidden_size=32, num_layers=2, num_heads=4, window_size=4,
+                                                        attention_types=[[["global", "local"], 1]], max_position_embeddings=SEQ)),
+        "codegen": (t.CodeGenForCausalLM, t.CodeGenConfig(vocab_size=VOCAB, n_embd=32, n_head=8, n_layer=2, n_positions=SEQ, rotary_dim=2)),
+        # Heads that are no power of two: whose slopes are those of the next one.
+        "mpt": (t.MptForCausalLM, t.MptConfig(vocab_size=VOCAB, d_model=48, n_heads=6, n_layers=2, max_seq_len=SEQ)),
+        "electra": (t.ElectraForMaskedLM, t.ElectraConfig(**small, **narrow)),
+        "albert": (t.AlbertForMaskedLM, t.AlbertConfig(**{**small, "num_hidden_layers": 4}, **narrow, num_hidden_groups=2)),
+        "granite_swa": (t.GraniteSWAForCausalLM, t.GraniteSWAConfig(**{**decoder(sliding_window=4, layer_types=["full_attention", "sliding_attention"],
+                                                                                layer_rope_theta=[0, 1000.0], embedding_multiplier=2.0,
+                                                                                residual_multiplier=0.5, logits_scaling=4.0,
+                                                                                attention_multiplier=0.25), "tie_word_embeddings": True})),
+        "cohere_qk_norm": (t.CohereForCausalLM, t.CohereConfig(**{**decoder(logit_scale=0.25, use_qk_norm=True), "tie_word_embeddings": True})),
+        "bamba": (t.BambaForCausalLM, t.BambaConfig(**decoder(**pairs, attn_layer_indices=[1]))),
+        "granitemoehybrid": (t.GraniteMoeHybridForCausalLM, t.GraniteMoeHybridConfig(**decoder(**granite_4, num_local_experts=4,
+                                                                                              num_experts_per_tok=2))),
+        "granitemoehybrid_dense": (t.GraniteMoeHybridForCausalLM, t.GraniteMoeHybridConfig(**decoder(**granite_4, num_local_experts=0,
+                                                                                                    num_experts_per_tok=0))),
+        "qwen3_vl_moe": (t.Qwen3VLMoeForConditionalGeneration, t.Qwen3VLMoeConfig(
+            text_config=decoder(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}),
+            vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, deepstack_visual_indexes=[0],
+                               num_position_embeddings=16), tie_word_embeddings=False)),
+        # By another family's class, as STAND_INS tells.
+        "internlm2": (t.LlamaForCausalLM, t.LlamaConfig(**decoder())),
+        "minicpm": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=4.0,
+                                                                    attention_multiplier=8 ** -0.5))),
+        "bailing_moe": (t.MixtralForCausalLM, t.MixtralConfig(**decoder(num_local_experts=4, num_experts_per_tok=2))),
+        "bailing_moe_v2": (t.Glm4MoeForCausalLM, t.Glm4MoeConfig(**decoder(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                                           n_shared_experts=1, first_k_dense_replace=1, head_dim=8, n_group=1,
+                                                                           topk_group=1, num_nextn_predict_layers=0, use_qk_norm=True,
+                                                                           routed_scaling_factor=1.5))),
     }
+
+
+def internlm2(tensors):
+    def name(key):
+        for of, to in (("self_attn.o_proj", "attention.wo"), ("input_layernorm", "attention_norm"), ("post_attention_layernorm", "ffn_norm"),
+                       ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"), ("mlp.down_proj", "feed_forward.w2"),
+                       ("embed_tokens", "tok_embeddings"), ("lm_head", "output")):
+            key = key.replace(of, to)
+        return key
+
+    def pack(q, k, v):  # for each of 2 groups its queries, its key and its value
+        return torch.cat([part.reshape(2, -1, 32) for part in (q, k, v)], dim=1).reshape(-1, 32)
+    return packed(tensors, "attention.wqkv.weight", pack, name)
+
+
+def bailing(tensors):
+    def name(key):
+        for of, to in (("self_attn.o_proj", "attention.dense"), ("self_attn.q_norm", "attention.query_layernorm"),
+                       ("self_attn.k_norm", "attention.key_layernorm"), ("block_sparse_moe", "mlp"), (".w1.", ".gate_proj."),
+                       (".w2.", ".down_proj."), (".w3.", ".up_proj."), ("e_score_correction_bias", "expert_bias"),
+                       ("embed_tokens", "word_embeddings")):
+            key = key.replace(of, to)
+        return key
+    return packed(tensors, "attention.query_key_value.weight", lambda q, k, v: torch.cat([q, k, v]), name)
+
+
+def packed(tensors, joint, pack, name):
+    parts = [f"self_attn.{which}_proj.weight" for which in "qkv"]
+    made = {name(key): value for key, value in tensors.items() if not key.endswith(tuple(parts))}
+    for key in tensors:
+        if key.endswith(parts[0]):
+            layer = key[:-len(parts[0])]
+            made[layer + joint] = pack(*(tensors[layer + part] for part in parts))
+    return made
+
+
+# Families that transformers has no class of: what their files say, and how they hold the tensors of a class that computes the same.
+STAND_INS = {
+    "internlm2": ({"bias": False}, internlm2),
+    "minicpm": ({"scale_emb": 3.0, "scale_depth": 0.5 * 2 ** 0.5, "dim_model_base": 8}, dict),
+    "bailing_moe": ({"num_experts": 4, "moe_intermediate_size": 48, "num_shared_experts": 0}, bailing),
+    "bailing_moe_v2": ({"num_experts": 4, "num_shared_experts": 1, "score_function": "sigmoid"}, bailing),
+}
 
 
 # What publishers' files say, and transformers' own do not.
@@ -314,6 +398,11 @@ def make(family, folder):
         if name.endswith(UNTRAINED):
             buffer.copy_((buffer + 0.1 * torch.randn(buffer.shape, generator=generator, dtype=torch.float64)).bfloat16())
     model.save_pretrained(folder)
+    if family in STAND_INS:
+        config, hold_tensors = folder / "config.json", STAND_INS[family][1]
+        config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": family, **STAND_INS[family][0]}, indent=1))
+        tensors = {key: value.contiguous() for key, value in hold_tensors(safetensors.torch.load_file(folder / "model.safetensors")).items()}
+        safetensors.torch.save_file(tensors, folder / "model.safetensors")
     if family in PUBLISHED:
         config = folder / "config.json"
         config.write_text(json.dumps({**json.loads(config.read_text()), **PUBLISHED[family]}, indent=1))
@@ -342,7 +431,7 @@ def make_inputs(family, folder):
         types = numpy.zeros((count, SEQ), dtype=numpy.int64)
         more = save("token_types", types) if family == "roberta" else []
         return save("tokens", tokens) + save("labels", labels) + more, dict(tokens=tokens, labels=labels)
-    if family == "bert":
+    if family in TYPED:
         types = draw.integers(0, 2, (count, SEQ))
         return (save("tokens", tokens) + save("labels", labels) + save("token_types", types), dict(tokens=tokens, labels=labels, types=types))
     if family == "t5":
@@ -360,7 +449,7 @@ def logits_of(family, model, inputs, part):
         return model(cut["images"]), cut["labels"]
     if family == "vit":
         return model(pixel_values=cut["images"]).logits, cut["labels"]
-    if family == "bert":
+    if family in TYPED:
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"]).logits, cut["labels"]
     if family == "t5":
         return model(input_ids=cut["tokens"], decoder_input_ids=cut["before"]).logits, cut["labels"]
@@ -381,7 +470,9 @@ def stored(family, model, folder, name, values):
             if key.endswith(UNTRAINED):
                 buffer.zero_() if name == "gradients" else buffer.copy_(dict(model.named_buffers())[key])
     copy.save_pretrained(folder / name)
-    return safetensors.torch.load_file(folder / name / "model.safetensors")
+    tensors = safetensors.torch.load_file(folder / name / "model.safetensors")
+    tensors = STAND_INS[family][1](tensors) if family in STAND_INS else tensors
+    return {key: value for key, value in tensors.items() if not key.startswith("model.visual.")}
 
 
 def train(family, model, inputs, folder):

@@ -165,16 +165,15 @@ ModelConfig read_olmo(const HfReader& config) {
   return model;
 }
 
-// Command R: side by side behind one norm, which has no bias. The norms of queries and keys are RMS norms here, and
-// have weights for each head.
+// Command R: side by side behind one norm, which has no bias. The norms of queries and keys have weights for each head.
 ModelConfig read_cohere(const HfReader& config) {
   ModelConfig model = read_decoder("decoder", config);
   set_attention_bias(model, config, false);
   set_epsilon(model, config, "layer_norm_eps", 1e-5);
-  set(model, "layer_norm", config.flag_or("use_qk_norm", false) ? 0 : 2);
+  set(model, "layer_norm", 2);
   set(model, "parallel", 2);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
-  set(model, "wide_qk_norm", config.flag_or("use_qk_norm", false));
+  set(model, "head_qk_norm", config.flag_or("use_qk_norm", false));
   model.factors["logit_scale"] = config.positive_or("logit_scale", 0.0625);
   return model;
 }

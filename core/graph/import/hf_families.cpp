@@ -5,6 +5,7 @@ namespace meshwright {
 
 const std::vector<HfFamily>& hf_families() {
   static const std::vector<HfFamily> all = {
+      {"albert", hf::read_albert},
       {"arcee", hf::read_arcee},
       {"bailing_moe", hf::read_bailing_moe},
       {"bailing_moe_v2", hf::read_bailing_moe},
@@ -21,6 +22,7 @@ const std::vector<HfFamily>& hf_families() {
       {"deepseek_v32", hf::read_deepseek_v32},
       {"distilbert", hf::read_distilbert},
       {"dots1", hf::read_dots1},
+      {"electra", hf::read_electra},
       {"ernie4_5", hf::read_ernie4_5},
       {"ernie4_5_moe", hf::read_ernie4_5_moe},
       {"exaone", hf::read_exaone},
@@ -41,10 +43,12 @@ const std::vector<HfFamily>& hf_families() {
       {"glm_moe_dsa", hf::read_deepseek_v32},
       {"gpt2", hf::read_gpt2},
       {"gpt_bigcode", hf::read_gpt_bigcode},
+      {"gpt_neo", hf::read_gpt_neo},
       {"gpt_neox", hf::read_gpt_neox},
       {"gpt_oss", hf::read_gpt_oss},
       {"gptj", hf::read_gptj},
       {"granite", hf::read_granite},
+      {"granite_swa", hf::read_granite_swa},
       {"granitemoe", hf::read_granitemoe},
       {"granitemoehybrid", hf::read_granitemoehybrid},
       {"granitemoeshared", hf::read_granitemoe},
@@ -71,6 +75,7 @@ const std::vector<HfFamily>& hf_families() {
       {"mistral", hf::read_mistral},
       {"mistral3", hf::read_mistral3},
       {"mixtral", hf::read_mixtral},
+      {"mpt", hf::read_mpt},
       {"nemotron", hf::read_nemotron},
       {"nemotron_h", hf::read_nemotron_h},
       {"olmo", hf::read_olmo},

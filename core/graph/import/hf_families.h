@@ -21,12 +21,16 @@ namespace hf {
 // hf_plain_families.cpp
 [[nodiscard]] ModelConfig read_gpt2(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_bigcode(const HfReader& config);
+[[nodiscard]] ModelConfig read_gpt_neo(const HfReader& config);
 [[nodiscard]] ModelConfig read_opt(const HfReader& config);
 [[nodiscard]] ModelConfig read_bloom(const HfReader& config);
+[[nodiscard]] ModelConfig read_mpt(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neox(const HfReader& config);
 [[nodiscard]] ModelConfig read_bert(const HfReader& config);
 [[nodiscard]] ModelConfig read_roberta(const HfReader& config);
 [[nodiscard]] ModelConfig read_distilbert(const HfReader& config);
+[[nodiscard]] ModelConfig read_electra(const HfReader& config);
+[[nodiscard]] ModelConfig read_albert(const HfReader& config);
 [[nodiscard]] ModelConfig read_t5(const HfReader& config);
 
 // hf_decoder_families.cpp
@@ -51,6 +55,7 @@ namespace hf {
 
 // hf_llama_likes.cpp
 [[nodiscard]] ModelConfig read_granite(const HfReader& config);
+[[nodiscard]] ModelConfig read_granite_swa(const HfReader& config);
 [[nodiscard]] ModelConfig read_ministral(const HfReader& config);
 [[nodiscard]] ModelConfig read_mistral3(const HfReader& config);  // and Ministral 3
 [[nodiscard]] ModelConfig read_olmo3(const HfReader& config);

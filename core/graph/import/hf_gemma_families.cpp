@@ -24,8 +24,7 @@ ModelConfig read_gemma(const HfReader& config) {
   return model;
 }
 
-// A window in every other layer, norms of what attention and feed-forward make, capped logits. The cap of the scores,
-// `attn_logit_softcapping`, is not computed.
+// A window in every other layer, norms of what attention and feed-forward make, capped scores and logits.
 ModelConfig read_gemma2(const HfReader& config) {
   ModelConfig model = read_gemma(config);
   set(model, "norms", config.text_or("model_type", "gemma2") == "gemma2" ? 1 : 0);  // VaultGemma has none of these
@@ -33,6 +32,8 @@ ModelConfig read_gemma2(const HfReader& config) {
   set_score_scale(model, 1.0 / std::sqrt(config.positive_or("query_pre_attn_scalar", 256.0)));
   set(model, "capped", config.has("final_logit_softcapping"));
   model.factors["logit_cap"] = config.positive_or("final_logit_softcapping", 30.0);
+  set(model, "capped_scores", config.has("attn_logit_softcapping"));
+  model.factors["score_cap"] = config.positive_or("attn_logit_softcapping", 50.0);
   return model;
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoders that differ from Llama's or from the mixtures' by a member or two: biases, norms, factors, windows, experts.
 #include <cmath>
+#include <optional>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "core/graph/import/hf_families.h"
 #include "core/graph/import/hf_parts.h"
 
@@ -14,6 +16,53 @@ ModelConfig read_granite(const HfReader& config) {
   ModelConfig model = read_decoder("decoder", config);
   set_attention_bias(model, config, false);
   set_granite_factors(model, config);
+  return model;
+}
+
+namespace {
+
+// A base of the rotation for each layer; 0: it has no positions. Layers with windows have one, the others another.
+void read_layer_bases(ModelConfig& model, const HfReader& config) {
+  if (!config.has("layer_rope_theta")) return;
+  const Json& bases = config.at("layer_rope_theta");
+  require(bases.is_array() && bases.size() == static_cast<std::size_t>(model.layers),
+          "{}: 'layer_rope_theta' must be a list of one number for each of the {} layers.", config.place(),
+          model.layers);
+  const std::int64_t first = model.more["first_window_layer"], every = model.more["full_every"];
+  std::optional<double> windowed, full;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const bool window = model.more["window"] > 0 && layer >= first && (every == 0 || (layer - first + 1) % every != 0);
+    const Json& base = bases[static_cast<std::size_t>(layer)];
+    std::optional<double>& of_kind = window ? windowed : full;
+    const bool fits = base.is_number() && base.get<double>() >= 0.0 && (!window || base.get<double>() > 0.0) &&
+                      of_kind.value_or(base.get<double>()) == base.get<double>();
+    require(fits,
+            "{}: 'layer_rope_theta' has {} for layer {}, which is not supported; one base for all layers with windows "
+            "and one, or 0, for all others are.",
+            config.place(), brief(base), layer);
+    of_kind = base.get<double>();
+  }
+  const double base = full.value_or(0.0) > 0.0 ? *full : windowed.value_or(0.0);
+  require(base > 0.0, "{}: 'layer_rope_theta' is 0 for all layers, which is not supported; give some a base.",
+          config.place());
+  model.factors["rotary_base"] = base;
+  if (windowed && *windowed != base) model.factors["window_rotary_base"] = *windowed;
+  set(model, "rotary_windows_alone", full == 0.0);
+}
+
+}  // namespace
+
+// Granite with sinks, and windows in all layers but every fourth, the first among these.
+ModelConfig read_granite_swa(const HfReader& config) {
+  ModelConfig model = read_granite(config);
+  if (!config.has("rms_norm_eps")) model.factors["epsilon"] = 1e-5;
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set(model, "sinks", 1);
+  set(model, "window", config.size_or({"sliding_window"}, 128));
+  set(model, "first_window_layer", 1);
+  set(model, "full_every", 4);
+  read_layer_types(model, config);
+  read_layer_bases(model, config);
   return model;
 }
 

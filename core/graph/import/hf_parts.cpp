@@ -147,6 +147,21 @@ void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwi
   for (const char* key : {"qkv_bias", "out_bias"}) set(model, key, config.flag_or("attention_bias", otherwise));
 }
 
+void set_windowed_layers(ModelConfig& model, const std::vector<bool>& windowed, const std::string& where) {
+  const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();
+  const auto full = std::find(windowed.begin() + first, windowed.end(), false) - windowed.begin();
+  const std::int64_t period = full < model.layers ? full - first + 1 : 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const bool expected = layer >= first && (period == 0 || (layer - first + 1) % period != 0);
+    require(windowed[static_cast<std::size_t>(layer)] == expected,
+            "{} follow no order that is supported; windows from some layer on, in all of these or in all but every "
+            "n-th, are.",
+            where);
+  }
+  set(model, "first_window_layer", first);
+  set(model, "full_every", period);
+}
+
 void read_layer_types(ModelConfig& model, const HfReader& config) {
   if (!config.has("layer_types")) return;
   const Json& types = config.at("layer_types");
@@ -160,18 +175,7 @@ void read_layer_types(ModelConfig& model, const HfReader& config) {
             config.place(), brief(type));
     windowed.push_back(type == "sliding_attention");
   }
-  const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();
-  const auto full = std::find(windowed.begin() + first, windowed.end(), false) - windowed.begin();
-  const std::int64_t period = full < model.layers ? full - first + 1 : 0;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const bool expected = layer >= first && (period == 0 || (layer - first + 1) % period != 0);
-    require(windowed[static_cast<std::size_t>(layer)] == expected,
-            "{}: 'layer_types' follow no order that is supported; windows from some layer on, in all of these or in "
-            "all but every n-th, are.",
-            config.place());
-  }
-  set(model, "first_window_layer", first);
-  set(model, "full_every", period);
+  set_windowed_layers(model, windowed, config.place() + ": 'layer_types'");
 }
 
 void read_no_rotary(ModelConfig& model, const HfReader& config, std::int64_t otherwise) {

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/graph/import/hf_reader.h"
 #include "core/graph/models/models.h"
@@ -62,7 +63,10 @@ void read_rotation(ModelConfig& model, const HfReader& config, double epsilon);
 // `epsilon`: the family's own, where the file has none.
 [[nodiscard]] ModelConfig read_decoder(const char* family, const HfReader& config, double epsilon = 1e-6);
 void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwise);
-// Which layers `layer_types` says are windowed, as first_window_layer and full_every can say it.
+// Which layers are windowed, as first_window_layer and full_every can say it. Throws InputError, with `where` in front,
+// for an order that these cannot.
+void set_windowed_layers(ModelConfig& model, const std::vector<bool>& windowed, const std::string& where);
+// The same of `layer_types`.
 void read_layer_types(ModelConfig& model, const HfReader& config);
 // Windows in all layers but every n-th, where the file does not list the layers.
 void read_windows(ModelConfig& model, const HfReader& config, std::int64_t window, std::int64_t full_every);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families with learned positions, linear biases or relative ones, and their like: GPT-2, OPT, BLOOM, GPT-NeoX, BERT,
-// T5.
+// Families with learned positions, linear biases or relative ones, and their like: GPT-2, GPT-Neo, OPT, BLOOM, MPT,
+// GPT-NeoX, BERT, ELECTRA, ALBERT, T5.
 #include <algorithm>
 #include <string_view>
 
@@ -37,6 +37,58 @@ ModelConfig read_gpt_bigcode(const HfReader& config) {
   return model;
 }
 
+namespace {
+
+// [[["global", "local"], 12]]: twelve times a layer that sees all keys, then one with a window.
+std::vector<bool> windowed_layers(const HfReader& config, std::int64_t layers) {
+  std::vector<bool> windowed;
+  if (!config.has("attention_types")) {
+    for (std::int64_t layer = 0; layer < layers; ++layer) windowed.push_back(layer % 2 == 1);
+    return windowed;
+  }
+  const auto refuse_unless = [&](bool well_formed) {
+    require(well_formed,
+            "{}: 'attention_types' must be lists of kinds and how often they follow one another, of {} layers in all, "
+            "as in [[[\"global\", \"local\"], {}]].",
+            config.place(), layers, layers / 2);
+  };
+  const Json& types = config.at("attention_types");
+  refuse_unless(types.is_array());
+  for (const Json& part : types) {
+    refuse_unless(part.is_array() && part.size() == 2 && part[0].is_array() && part[1].is_number_unsigned() &&
+                  part[1] <= static_cast<std::uint64_t>(layers));
+    for (std::int64_t turn = 0; turn < part[1].get<std::int64_t>(); ++turn)
+      for (const Json& kind : part[0]) {
+        refuse_unless((kind == "global" || kind == "local") && static_cast<std::int64_t>(windowed.size()) < layers);
+        windowed.push_back(kind == "local");
+      }
+  }
+  refuse_unless(static_cast<std::int64_t>(windowed.size()) == layers);
+  return windowed;
+}
+
+}  // namespace
+
+// Scores are not divided, and queries, keys and values have no biases.
+ModelConfig read_gpt_neo(const HfReader& config) {
+  const std::int64_t positions = config.size({"max_position_embeddings"});
+  ModelConfig model = made("gpt2", Core{config.size({"num_layers"}), config.size({"hidden_size"}),
+                                        config.size({"num_heads"}), positions, config.size({"vocab_size"})});
+  set(model, "positions", positions);
+  set(model, "intermediate", config.size_or({"intermediate_size"}, 4 * model.hidden));
+  const Act act =
+      set_activation(model, config, "activation_function", "gelu_new", {Act::Gelu, Act::GeluErf, Act::Relu});
+  set(model, "relu", act == Act::Relu);
+  set(model, "qkv_bias", 0);
+  set(model, "scaled", 0);
+  set(model, "window", config.size_or({"window_size"}, 256));
+  (void)config.has("attention_layers");  // `attention_types`, written out
+  set_windowed_layers(model, windowed_layers(config, model.layers), config.place() + ": 'attention_types'");
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
 ModelConfig read_opt(const HfReader& config) {
   ModelConfig model = made("gpt2", config);
   const bool before = config.flag_or("do_layer_norm_before", true);
@@ -64,6 +116,41 @@ ModelConfig read_bloom(const HfReader& config) {
   ModelConfig model =
       made("bloom", Core{config.size({"n_layer", "num_hidden_layers"}), config.size({"hidden_size", "n_embed"}),
                          config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"})});
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  return model;
+}
+
+// No biases anywhere; the slopes of its linear biases are BLOOM's where the greatest is 2^-8. Members that its files
+// have and its implementation does not read (`no_bias`, `learned_pos_emb`, ...) must say what it does.
+ModelConfig read_mpt(const HfReader& config) {
+  ModelConfig model = made("bloom", Core{config.size({"n_layers"}), config.size({"d_model"}), config.size({"n_heads"}),
+                                         config.size_or({"max_seq_len"}, 2048), config.size({"vocab_size"})});
+  const auto only = [](const HfReader& part, const char* key, std::int64_t value) {
+    const std::int64_t given = part.size_or({key}, value);
+    require(given == value, "{}: '{}' is {}, which is not supported; {} is.", part.place(), key, given, value);
+  };
+  const auto null = [](const HfReader& part, const char* key) {
+    require(!part.has(key), "{}: '{}' is given, which is not supported; null is.", part.place(), key);
+  };
+  only(config, "expansion_ratio", 4);
+  null(config, "logit_scale");
+  require(config.flag_or("no_bias", true), "{}: 'no_bias' is false, which is not supported; true is.", config.place());
+  const std::string norm = config.text_or("norm_type", "low_precision_layernorm");
+  require(norm == "low_precision_layernorm" || norm == "layernorm",
+          "{}: 'norm_type' is \"{}\", which is not supported; \"layernorm\" and \"low_precision_layernorm\" are.",
+          config.place(), norm);
+  if (config.has("attn_config")) {
+    const HfReader attention = config.part("attn_config");
+    for (const char* key : {"clip_qkv", "softmax_scale"}) null(attention, key);
+    for (const char* key : {"prefix_lm", "qk_ln", "attn_uses_sequence_id"}) attention.refuse(key);
+    expect_text(attention, "attn_type", "multihead_attention");
+    require(attention.flag_or("alibi", true), "{}: 'alibi' is false, which is not supported; true is.",
+            attention.place());
+    only(attention, "alibi_bias_max", 8);
+  }
+  for (const char* key : {"bias", "norm_bias", "embedding_norm"}) set(model, key, 0);
+  set(model, "erf", 1);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
   set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
   return model;
@@ -120,6 +207,38 @@ ModelConfig read_distilbert(const HfReader& config) {
   set(model, "positions", positions);
   set(model, "intermediate", config.size({"hidden_dim"}));
   set(model, "token_types", 0);
+  return model;
+}
+
+// The generator, which predicts masked words. Its head's activation is the exact GELU whatever the blocks'.
+ModelConfig read_electra(const HfReader& config) {
+  ModelConfig model = read_bert(config);
+  require(model.more["erf"] == 1, "{}: 'hidden_act' is no exact GELU, which is not supported; \"gelu\" is.",
+          config.place());
+  require(config.flag_or("tie_word_embeddings", true),
+          "{}: 'tie_word_embeddings' is false, which is not supported; true is.", config.place());
+  const std::int64_t width = config.size_or({"embedding_size"}, 128);
+  set(model, "embed_width", width == model.hidden ? 0 : width);
+  return model;
+}
+
+// Layers of a group share their weights.
+ModelConfig read_albert(const HfReader& config) {
+  expect_text(config, "position_embedding_type", "absolute");
+  ModelConfig model = made("bert", config);
+  set_activation(model, config, "hidden_act", "gelu_new", {Act::Gelu, Act::GeluErf});
+  set_epsilon(model, config, "layer_norm_eps", 1e-12);
+  set(model, "positions", config.size({"max_position_embeddings"}));
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "token_types", config.size_or({"type_vocab_size"}, 2));
+  set(model, "embed_width", config.size_or({"embedding_size"}, 128));
+  const std::int64_t groups = config.size_or({"num_hidden_groups"}, 1), within = config.size_or({"inner_group_num"}, 1);
+  require(within == 1, "{}: 'inner_group_num' is {}, which is not supported; 1 is.", config.place(), within);
+  require(groups <= model.layers, "{}: 'num_hidden_groups' is {}, which is more than its {} layers.", config.place(),
+          groups, model.layers);
+  set(model, "layer_groups", groups);
+  require(config.flag_or("tie_word_embeddings", true),
+          "{}: 'tie_word_embeddings' is false, which is not supported; true is.", config.place());
   return model;
 }
 

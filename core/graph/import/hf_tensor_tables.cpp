@@ -13,6 +13,8 @@ namespace meshwright {
 
 namespace {
 
+using Rows = std::vector<HfTensorRow>;
+
 HfTensorTable gpt2() {
   return {{"gpt2"},
           "transformer.",
@@ -51,6 +53,26 @@ HfTensorTable gpt_bigcode() {
     row.layout = first ? row.layout.substr(kEmbed.size() + 1) + " embed"
                        : "embed " + row.layout.substr(0, row.layout.size() - kEmbed.size() - 1);
   }
+  return table;
+}
+
+// Linear layers, and a projection each of queries, keys and values.
+HfTensorTable gpt_neo() {
+  HfTensorTable table = gpt2();
+  table.model_types = {"gpt_neo"};
+  table.left_out = {"lm_head.weight", "transformer.h.#.attn.attention.bias",
+                    "transformer.h.#.attn.attention.masked_bias"};
+  const auto put = [&](std::string_view ours, const char* theirs, const char* layout) {
+    for (HfTensorRow& row : table.rows)
+      if (row.ours == ours) row = {std::string(ours), theirs, layout};
+  };
+  put("blk#.attn.q.weight", "transformer.h.#.attn.attention.q_proj.weight", "(kv_heads group head_dim) embed");
+  put("blk#.attn.k.weight", "transformer.h.#.attn.attention.k_proj.weight", "(kv_heads head_dim) embed");
+  put("blk#.attn.v.weight", "transformer.h.#.attn.attention.v_proj.weight", "(kv_heads head_dim) embed");
+  put("blk#.attn.out.weight", "transformer.h.#.attn.attention.out_proj.weight", "embed (kv_heads group head_dim)");
+  put("blk#.attn.out.bias", "transformer.h.#.attn.attention.out_proj.bias", "embed");
+  put("blk#.mlp.up.weight", "transformer.h.#.mlp.c_fc.weight", "mlp embed");
+  put("blk#.mlp.down.weight", "transformer.h.#.mlp.c_proj.weight", "embed mlp");
   return table;
 }
 
@@ -116,6 +138,23 @@ HfTensorTable bloom() {
       {"lm_head.weight"}};
 }
 
+HfTensorTable mpt() {
+  return {{"mpt"},
+          "transformer.",
+          {{"wte", "transformer.wte.weight", "vocab embed"},
+           {"blk#.ln1.gamma", "transformer.blocks.#.norm_1.weight", "embed"},
+           {"blk#.attn.q.weight", "transformer.blocks.#.attn.Wqkv.weight", "*(kv_heads group head_dim) embed"},
+           {"blk#.attn.k.weight", "transformer.blocks.#.attn.Wqkv.weight", "*(kv_heads head_dim) embed"},
+           {"blk#.attn.v.weight", "transformer.blocks.#.attn.Wqkv.weight", "*(kv_heads head_dim) embed"},
+           {"blk#.attn.out.weight", "transformer.blocks.#.attn.out_proj.weight", "embed (kv_heads group head_dim)"},
+           {"blk#.ln2.gamma", "transformer.blocks.#.norm_2.weight", "embed"},
+           {"blk#.mlp.up.weight", "transformer.blocks.#.ffn.up_proj.weight", "mlp embed"},
+           {"blk#.mlp.down.weight", "transformer.blocks.#.ffn.down_proj.weight", "embed mlp"},
+           {"blk.final_norm.gamma", "transformer.norm_f.weight", "embed"},
+           {"head.weight", "lm_head.weight", "vocab embed"}},
+          {"lm_head.weight"}};
+}
+
 // The dimensions of a head that are rotated lie in pairs.
 HfTensorTable gptj() {
   return {{"gptj"},
@@ -136,6 +175,20 @@ HfTensorTable gptj() {
            {"head.weight", "lm_head.weight", "vocab embed"},
            {"head.bias", "lm_head.bias", "vocab"}},
           {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}};
+}
+
+// The projections of queries, values and keys, in this order, are one, of which each quarter has those of a quarter of
+// the heads.
+HfTensorTable codegen() {
+  HfTensorTable table = gptj();
+  table.model_types = {"codegen"};
+  Rows packed;
+  for (const auto& [ours, layout] : {std::pair("blk#.attn.q.weight", "(4/kv_heads *kv_heads/4 group ^head_dim) embed"),
+                                     {"blk#.attn.v.weight", "(4/kv_heads *kv_heads/4 head_dim) embed"},
+                                     {"blk#.attn.k.weight", "(4/kv_heads *kv_heads/4 ^head_dim) embed"}})
+    packed.push_back({ours, "transformer.h.#.attn.qkv_proj.weight", layout});
+  table.rows.insert(table.rows.begin(), packed.begin(), packed.end());
+  return table;
 }
 
 HfTensorTable gpt_neox() {
@@ -241,6 +294,55 @@ HfTensorTable distilbert() {
                   {"cls.predictions.bias", "vocab_projector.bias"},
                   {"bert.embeddings.", "distilbert.embeddings."}},
                  {"vocab_projector.weight", "distilbert.embeddings.position_ids"});
+}
+
+// Rows in front of a table's own.
+HfTensorTable with_first(Rows first, HfTensorTable table) {
+  table.rows.insert(table.rows.begin(), first.begin(), first.end());
+  return table;
+}
+
+// What is as wide as the embeddings comes first.
+Rows narrow_rows() {
+  return {{"wte", "bert.embeddings.word_embeddings.weight", "vocab word_embed"},
+          {"wpe", "bert.embeddings.position_embeddings.weight", "position word_embed"},
+          {"embed.types.weight", "bert.embeddings.token_type_embeddings.weight", "token_type word_embed"},
+          {"embed.norm.gamma", "bert.embeddings.LayerNorm.weight", "word_embed"},
+          {"embed.norm.beta", "bert.embeddings.LayerNorm.bias", "word_embed"},
+          {"embed.in.weight", "bert.embeddings_project.weight", "embed word_embed"},
+          {"embed.in.bias", "bert.embeddings_project.bias", "embed"},
+          {"head.norm.gamma", "cls.predictions.transform.LayerNorm.weight", "word_embed"},
+          {"head.norm.beta", "cls.predictions.transform.LayerNorm.bias", "word_embed"}};
+}
+
+HfTensorTable electra() {
+  return renamed(with_first(narrow_rows(), bert()), {"electra"}, "electra.",
+                 {{"bert.", "electra."},
+                  {"cls.predictions.transform.dense.", "generator_predictions.dense."},
+                  {"cls.predictions.transform.LayerNorm.", "generator_predictions.LayerNorm."},
+                  {"cls.predictions.bias", "generator_lm_head.bias"}},
+                 {"generator_lm_head.weight", "electra.embeddings.position_ids", "discriminator_predictions.*"});
+}
+
+// Layers of a group are one.
+HfTensorTable albert() {
+  HfTensorTable table = renamed(with_first(narrow_rows(), bert()), {"albert"}, "albert.",
+                                {{"bert.encoder.layer.#.", "albert.encoder.albert_layer_groups.#.albert_layers.0."},
+                                 {"bert.embeddings_project.", "albert.encoder.embedding_hidden_mapping_in."},
+                                 {"bert.embeddings.", "albert.embeddings."},
+                                 {"attention.self.", "attention."},
+                                 {"attention.output.", "attention."},
+                                 {"albert_layers.0.intermediate.dense", "albert_layers.0.ffn"},
+                                 {"albert_layers.0.output.dense", "albert_layers.0.ffn_output"},
+                                 {"albert_layers.0.output.LayerNorm", "albert_layers.0.full_layer_layer_norm"},
+                                 {"cls.predictions.transform.", "predictions."},
+                                 {"cls.predictions.bias", "predictions.bias"}},
+                                {"predictions.decoder.weight", "predictions.decoder.bias", "sop_classifier.*",
+                                 "albert.pooler.*", "albert.pooler_activation.*", "albert.embeddings.position_ids"});
+  constexpr std::string_view kBlock = "blk#.";
+  for (HfTensorRow& row : table.rows)
+    if (row.ours.starts_with(kBlock)) row.ours.replace(0, kBlock.size(), "group#.");
+  return table;
 }
 
 // Each group of queries with its key and its value.
@@ -374,8 +476,9 @@ HfTensorTable resnet(std::int64_t layers) {
 }
 
 std::vector<HfTensorTable> all_tables() {
-  std::vector<HfTensorTable> all = {gpt2(), gpt_bigcode(), opt(),        bloom(),  gptj(), gpt_neox(),
-                                    bert(), roberta(),     distilbert(), falcon(), t5(),   vit()};
+  std::vector<HfTensorTable> all = {gpt2(),    gpt_bigcode(), gpt_neo(),  opt(),  bloom(),   mpt(),
+                                    gptj(),    codegen(),     gpt_neox(), bert(), roberta(), distilbert(),
+                                    electra(), albert(),      falcon(),   t5(),   vit()};
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_scan_tables()) all.push_back(std::move(table));

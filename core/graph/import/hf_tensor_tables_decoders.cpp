@@ -123,6 +123,8 @@ Rows gemma_rows() {
           {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
 }
 
+Rows vaultgemma_rows() { return {{"blk#.ln2.gamma", "model.layers.#.pre_feedforward_layernorm.weight", "embed +1"}}; }
+
 // Layers without windows have heads of their own, of which the first dimensions of each half are rotated. One table,
 // and one projection, for the vectors of all layers.
 Rows gemma4_rows() {
@@ -335,7 +337,50 @@ Rows olmo2_rows() {
 // The dimensions of each head that are rotated lie in pairs.
 Rows paired_rows() {
   return {{"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group ~head_dim) embed"},
-          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads ~head_dim) embed"}};
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads ~head_dim) embed"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "(kv_heads group) ~head_dim"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "kv_heads ~head_dim"}};
+}
+
+// Each group's queries, then its key and its value.
+Rows internlm2_rows() {
+  return {{"wte", "model.tok_embeddings.weight", "vocab embed"},
+          {"blk#.ln1.gamma", "model.layers.#.attention_norm.weight", "embed"},
+          {"blk#.attn.q.weight", "model.layers.#.attention.wqkv.weight", "(kv_heads *group head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.attention.wqkv.weight", "(kv_heads *1 head_dim) embed"},
+          {"blk#.attn.v.weight", "model.layers.#.attention.wqkv.weight", "(kv_heads *1 head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.attention.wqkv.bias", "(kv_heads *group head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.attention.wqkv.bias", "(kv_heads *1 head_dim)"},
+          {"blk#.attn.v.bias", "model.layers.#.attention.wqkv.bias", "(kv_heads *1 head_dim)"},
+          {"blk#.attn.out.weight", "model.layers.#.attention.wo.weight", "embed (kv_heads group head_dim)"},
+          {"blk#.attn.out.bias", "model.layers.#.attention.wo.bias", "embed"},
+          {"blk#.ln2.gamma", "model.layers.#.ffn_norm.weight", "embed"},
+          {"blk#.mlp.gate.weight", "model.layers.#.feed_forward.w1.weight", "mlp embed"},
+          {"blk#.mlp.up.weight", "model.layers.#.feed_forward.w3.weight", "mlp embed"},
+          {"blk#.mlp.down.weight", "model.layers.#.feed_forward.w2.weight", "embed mlp"},
+          {"head.weight", "output.weight", "vocab embed"}};
+}
+
+// Ling's: one projection of queries, keys and values.
+Rows bailing_rows() {
+  return {{"wte", "model.word_embeddings.weight", "vocab embed"},
+          {"blk#.attn.q.weight", "model.layers.#.attention.query_key_value.weight", "*(kv_heads group head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.attention.query_key_value.weight", "*(kv_heads head_dim) embed"},
+          {"blk#.attn.v.weight", "model.layers.#.attention.query_key_value.weight", "*(kv_heads head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.attention.query_key_value.bias", "*(kv_heads group head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.attention.query_key_value.bias", "*(kv_heads head_dim)"},
+          {"blk#.attn.v.bias", "model.layers.#.attention.query_key_value.bias", "*(kv_heads head_dim)"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.attention.query_layernorm.weight", "head_dim"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.attention.key_layernorm.weight", "head_dim"},
+          {"blk#.attn.out.weight", "model.layers.#.attention.dense.weight", "embed (kv_heads group head_dim)"},
+          {"blk#.moe.selection.bias", "model.layers.#.mlp.gate.expert_bias", "expert"}};
+}
+
+// Experts of images' models: one tensor of all, (in, out), gates before ups.
+Rows qwen3_vl_moe_rows() {
+  return {{"blk#.moe.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed *mlp"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed *mlp"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.down_proj", "expert mlp embed"}};
 }
 
 // Norms of what attention and feed-forward make; those of queries and keys are of each head.
@@ -429,7 +474,8 @@ HfTensorTable with_further_tokens(HfTensorTable table) {
 }  // namespace
 
 std::vector<HfTensorTable> hf_decoder_tables() {
-  const HfTensorTable gemma = like_llama({"gemma", "gemma3_text"}, {gemma_rows()}),
+  const HfTensorTable gemma = like_llama({"gemma", "gemma2", "gemma3_text"}, {gemma_rows()}),
+                      qwen3_vl_moe = like_llama({"qwen3_vl_moe_text"}, {qwen3_vl_moe_rows(), expert_rows()}),
                       gemma4 = like_llama({"gemma4_text"}, {gemma4_rows()}),
                       llama4 = like_llama({"llama4_text"}, {llama4_rows()}),
                       qwen3_5 = like_llama({"qwen3_5_text", "qwen3_5_moe_text"},
@@ -438,6 +484,7 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       gemma,
       as_part(gemma, "gemma3", "language_model.model.", "language_model.lm_head.",
               {"vision_tower.*", "multi_modal_projector.*"}),
+      like_llama({"vaultgemma"}, {vaultgemma_rows(), gemma_rows()}),
       gemma4,
       as_part(gemma4, "gemma4", "model.language_model.", "lm_head.",
               {"model.vision_tower.*", "model.embed_vision.*", "model.audio_tower.*", "model.embed_audio.*"}),
@@ -448,9 +495,10 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       as_part(qwen3_5, "qwen3_5", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
       as_part(qwen3_5, "qwen3_5_moe", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
       like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()}),
-      like_llama({"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "arcee", "cwm", "internlm3",
-                  "iquestcoder", "ministral", "ministral3", "olmo", "qwen3_vl_text", "seed_oss"},
-                 {}),
+      like_llama(
+          {"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "arcee", "cwm", "internlm3", "iquestcoder",
+           "granite_swa", "minicpm", "ministral", "ministral3", "olmo", "qwen3_vl_text", "seed_oss"},
+          {}),
       like_llama({"helium", "ernie4_5", "cohere", "cohere2"}, {paired_rows()}),
       like_llama({"glm", "glm4"}, {glm_rows()}),
       like_llama({"hunyuan_v1_dense", "hunyuan_v1_moe"}, {hunyuan_rows(), expert_rows()}),
@@ -459,6 +507,9 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       as_part(like_llama({}, {}), "mistral3", "language_model.model.", "language_model.lm_head.",
               {"vision_tower.*", "multi_modal_projector.*"}),
       as_part(like_llama({}, {}), "qwen3_vl", "model.language_model.", "lm_head.", {"model.visual.*"}),
+      qwen3_vl_moe,
+      as_part(qwen3_vl_moe, "qwen3_vl_moe", "model.language_model.", "lm_head.", {"model.visual.*"}),
+      like_llama({"internlm2"}, {internlm2_rows()}),
       like_llama({"hyperclovax"}, {hyperclovax_rows()}),
       like_llama({"nemotron"}, {nemotron_rows(), layer_norm_rows()}),
       like_llama({"olmo2", "olmo3"}, {olmo2_rows()}),
@@ -475,6 +526,7 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       like_llama({"qwen2_moe"}, {gated_expert_rows()}),
       like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
       like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
+      like_llama({"bailing_moe", "bailing_moe_v2"}, {bailing_rows(), expert_rows()}),
       with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
       like_llama({"gpt_oss"}, {gpt_oss_rows()}),
       with_further_tokens(like_llama({"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "sarvam_mla", "youtu"},

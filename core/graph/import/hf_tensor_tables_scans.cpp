@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What models with scans call their tensors, and how they lay them out. Linear layers are (out, in).
+#include <string_view>
 #include <utility>
 
+#include "core/base/text.h"
 #include "core/graph/import/hf_tensors.h"
 
 namespace meshwright {
@@ -90,8 +92,60 @@ HfTensorTable nemotron_h() {
   return table;
 }
 
+// Two of our blocks, a scan or attention and what follows it, are one of theirs.
+HfTensorTable pairs(const char* type, const char* second_norm, const char* final_norm, const Rows& after) {
+  HfTensorTable table = with_shared({type}, mamba2_rows());
+  table.prefix = "model.";
+  constexpr std::string_view kScan = "backbone.layers.#.mixer.";
+  for (HfTensorRow& row : table.rows)
+    if (row.theirs.starts_with(kScan)) row.theirs.replace(0, kScan.size(), "model.layers.&.mamba.");
+  const Rows own = {
+      {"wte", "model.embed_tokens.weight", "vocab embed"},
+      {"blk#.ln.gamma", "model.layers.&.input_layernorm.weight", "embed", "blk#.scan.d"},
+      {"blk#.ln.gamma", "model.layers.&.input_layernorm.weight", "embed", "blk#.attn.q.weight"},
+      {"blk#.ln.gamma", fmt::format("model.layers.&.{}.weight", second_norm), "embed"},
+      {"blk.final_norm.gamma", fmt::format("model.{}.weight", final_norm), "embed"},
+      {"blk#.attn.q.weight", "model.layers.&.self_attn.q_proj.weight", "(kv_heads group head_dim) embed"},
+      {"blk#.attn.k.weight", "model.layers.&.self_attn.k_proj.weight", "(kv_heads head_dim) embed"},
+      {"blk#.attn.v.weight", "model.layers.&.self_attn.v_proj.weight", "(kv_heads head_dim) embed"},
+      {"blk#.attn.out.weight", "model.layers.&.self_attn.o_proj.weight", "embed (kv_heads group head_dim)"},
+      {"blk#.attn.q.bias", "model.layers.&.self_attn.q_proj.bias", "(kv_heads group head_dim)"},
+      {"blk#.attn.k.bias", "model.layers.&.self_attn.k_proj.bias", "(kv_heads head_dim)"},
+      {"blk#.attn.v.bias", "model.layers.&.self_attn.v_proj.bias", "(kv_heads head_dim)"},
+      {"blk#.attn.out.bias", "model.layers.&.self_attn.o_proj.bias", "embed"}};
+  for (const Rows& rows : {after, own}) table.rows.insert(table.rows.begin(), rows.begin(), rows.end());
+  return table;
+}
+
+HfTensorTable bamba() {
+  return pairs("bamba", "pre_ff_layernorm", "final_layernorm",
+               {{"blk#.mlp.gate.weight", "model.layers.&.feed_forward.gate_proj.weight", "mlp embed"},
+                {"blk#.mlp.gate.bias", "model.layers.&.feed_forward.gate_proj.bias", "mlp"},
+                {"blk#.mlp.up.weight", "model.layers.&.feed_forward.up_proj.weight", "mlp embed"},
+                {"blk#.mlp.up.bias", "model.layers.&.feed_forward.up_proj.bias", "mlp"},
+                {"blk#.mlp.down.weight", "model.layers.&.feed_forward.down_proj.weight", "embed mlp"},
+                {"blk#.mlp.down.bias", "model.layers.&.feed_forward.down_proj.bias", "embed"}});
+}
+
+// Gates and ups are one; where there are no experts, the shared one is the feed-forward layer.
+HfTensorTable granitemoehybrid() {
+  return pairs("granitemoehybrid", "post_attention_layernorm", "norm",
+               {{"blk#.mlp.gate.weight", "model.layers.&.shared_mlp.input_linear.weight", "*mlp embed"},
+                {"blk#.mlp.up.weight", "model.layers.&.shared_mlp.input_linear.weight", "*mlp embed"},
+                {"blk#.mlp.down.weight", "model.layers.&.shared_mlp.output_linear.weight", "embed mlp"},
+                {"blk#.moe.shared.gate.weight", "model.layers.&.shared_mlp.input_linear.weight", "*mlp embed"},
+                {"blk#.moe.shared.up.weight", "model.layers.&.shared_mlp.input_linear.weight", "*mlp embed"},
+                {"blk#.moe.shared.down.weight", "model.layers.&.shared_mlp.output_linear.weight", "embed mlp"},
+                {"blk#.moe.router.weight", "model.layers.&.block_sparse_moe.router.layer.weight", "expert embed"},
+                {"blk#.moe.gate.weight", "model.layers.&.block_sparse_moe.input_linear.weight", "expert *mlp embed"},
+                {"blk#.moe.up.weight", "model.layers.&.block_sparse_moe.input_linear.weight", "expert *mlp embed"},
+                {"blk#.moe.down.weight", "model.layers.&.block_sparse_moe.output_linear.weight", "expert embed mlp"}});
+}
+
 }  // namespace
 
-std::vector<HfTensorTable> hf_scan_tables() { return {mamba(), with_shared({"mamba2"}, mamba2_rows()), nemotron_h()}; }
+std::vector<HfTensorTable> hf_scan_tables() {
+  return {mamba(), with_shared({"mamba2"}, mamba2_rows()), nemotron_h(), bamba(), granitemoehybrid()};
+}
 
 }  // namespace meshwright

@@ -44,6 +44,8 @@ std::string with(std::string text, std::string_view what, const std::string& val
 struct Factor {
   std::string dim;  // "1": none of ours
   bool part = false, interleaved = false, rotated_alone = false, halves = false;
+  std::int64_t runs = 0;  // if not 0: the dimension lies in so many runs, of which this is the number or a place in one
+  bool number_of_run = false;
 };
 struct FileDim {
   std::vector<Factor> factors;
@@ -62,6 +64,12 @@ Factor factor_from(std::string_view text) {
     factor.rotated_alone |= text.front() == '^';
   }
   factor.dim = text;
+  if (const std::size_t slash = text.find('/'); slash != std::string_view::npos) {
+    const std::string before(text.substr(0, slash)), behind(text.substr(slash + 1));
+    factor.number_of_run = is_digit(before.front());
+    factor.dim = factor.number_of_run ? behind : before;
+    factor.runs = std::stoll(factor.number_of_run ? before : behind);
+  }
   return factor;
 }
 
@@ -109,12 +117,19 @@ std::optional<std::size_t> position_in(const Tensor& tensor, const std::string& 
 bool fits(const Layout& layout, const Tensor& tensor) {
   for (const FileDim& dim : layout.dims)
     for (const Factor& factor : dim.factors)
-      if (factor.dim != "1" && !position_in(tensor, factor.dim)) return false;
+      if (factor.dim != "1") {
+        const auto d = position_in(tensor, factor.dim);
+        if (!d || (factor.runs > 0 && tensor.dims[*d].size % factor.runs != 0)) return false;
+      }
   return true;
 }
 
 std::int64_t size_in(const Tensor& tensor, const std::string& dim) {
   return dim == "1" ? 1 : tensor.dims[position_in(tensor, dim).value()].size;
+}
+std::int64_t size_in(const Tensor& tensor, const Factor& factor) {
+  const std::int64_t size = size_in(tensor, factor.dim);
+  return factor.runs == 0 ? size : factor.number_of_run ? factor.runs : size / factor.runs;
 }
 
 bool holds(const std::string& beside, const std::string& number, const std::set<std::string>& names) {
@@ -123,7 +138,7 @@ bool holds(const std::string& beside, const std::string& number, const std::set<
 
 std::int64_t size_of_factors(const Tensor& tensor, const FileDim& dim) {
   std::int64_t product = 1;
-  for (const Factor& factor : dim.factors) product *= size_in(tensor, factor.dim);
+  for (const Factor& factor : dim.factors) product *= size_in(tensor, factor);
   return product;
 }
 
@@ -133,7 +148,7 @@ std::int64_t starred_size(const Part& part) {
     if (dim.part) return size_of_factors(*part.parameter, dim);
     std::int64_t product = 0;
     for (const Factor& factor : dim.factors)
-      if (factor.part) product = std::max<std::int64_t>(product, 1) * size_in(*part.parameter, factor.dim);
+      if (factor.part) product = std::max<std::int64_t>(product, 1) * size_in(*part.parameter, factor);
     if (product > 0) return product;
   }
   return 0;
@@ -154,14 +169,19 @@ TensorPiece piece_of(const Part& part, Along along, std::int64_t rotated) {
     const std::int64_t outer = stride;
     std::optional<std::int64_t> of_part;  // the stride of the innermost starred factor
     for (auto factor = dim->factors.rbegin(); factor != dim->factors.rend(); ++factor) {
-      if (factor->dim != "1")
-        piece.dims[position_in(tensor, factor->dim).value()] = {
-            stride, factor->interleaved, factor->rotated_alone ? rotated : 0, factor->halves ? rotated : 0};
+      if (factor->dim != "1") {
+        TensorPiece::DimWalk& walk = piece.dims[position_in(tensor, factor->dim).value()];
+        if (factor->number_of_run)
+          walk.run_stride = stride;
+        else
+          walk = {stride, factor->interleaved, factor->rotated_alone ? rotated : 0, factor->halves ? rotated : 0,
+                  factor->runs > 0 ? size_in(tensor, *factor) : 0};
+      }
       if (factor->part && !of_part) {
         of_part = stride;
         piece.first += along.before * stride;
       }
-      stride *= size_in(tensor, factor->dim);
+      stride *= size_in(tensor, *factor);
       const auto next = std::next(factor);
       if (factor->part && (next == dim->factors.rend() || !next->part)) stride = *of_part * along.total;
     }
@@ -263,6 +283,7 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
       found = fits(layout, tensor) && holds(table_->rows[row].beside, number, names);
       if (!found) continue;
       std::string theirs = with(table_->rows[row].theirs, "#", number);
+      if (theirs.find('&') != std::string::npos) theirs = with(theirs, "&", fmt::format("{}", std::stoll(number) / 2));
       // '%': blocks for further tokens are numbered on behind the others.
       if (theirs.find('%') != std::string::npos)
         theirs = with(theirs, "%", fmt::format("{}", blocks + std::stoll(number) - 1));

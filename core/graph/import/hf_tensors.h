@@ -15,8 +15,9 @@
 namespace meshwright {
 
 // A row of a table. `ours`: a parameter's name, '#' for the number of a block. `theirs`: the tensor's, with '#' for the
-// same number, '%' for that of a block behind the model's others which predicts the #-th further token, and "{expert}"
-// for the index along that dimension of ours, which has a tensor for each index.
+// same number, '&' for half of it (two of our blocks are one of theirs), '%' for that of a block behind the model's
+// others which predicts the #-th further token, and "{expert}" for the index along that dimension of ours, which has a
+// tensor for each index.
 //
 // `layout`: the dimensions of theirs, in order, by the names of ours: "(kv_heads group head_dim) embed" is a matrix of
 // heads' rows, "1" a dimension of size 1. A star says that the tensor has parts, which follow one another there in the
@@ -24,7 +25,8 @@ namespace meshwright {
 // head_dim) embed" for each head's query, key and value. A dimension of pairs that stand side by side, where ours has
 // the first halves first, has a tilde: "~rope_dim"; where only the first dimensions of each head are rotated, and lie
 // in pairs, a roof: "^head_dim"; where the first of each half are, a bar: "|head_dim". Stars on neighbours in one
-// bracket count together: "(delta_heads *delta_group *delta_dim)". "@2" is our third dimension, whatever its name. "+1"
+// bracket count together: "(delta_heads *delta_group *delta_dim)". "4/kv_heads" is the number of the quarter of that
+// dimension, "kv_heads/4" the place in the quarter. "@2" is our third dimension, whatever its name. "+1"
 // at the end: ours is theirs plus one.
 //
 // The first row counts whose layout names no dimension that the parameter lacks, and where the model has the parameter
@@ -52,9 +54,10 @@ struct TensorPiece {
   std::int64_t first = 0;  // where the parameter's first element lies in it
   struct DimWalk {
     std::int64_t stride;
-    bool interleaved;        // index j of n lies at 2 j, or at 2 (j - n/2) + 1 from n/2 on
-    std::int64_t pairs = 0;  // interleaved: how many indices lie so, the first ones; 0: all
-    std::int64_t split = 0;  // if not 0: of the first so many indices, the second half lies at the middle
+    bool interleaved;                      // index j of n lies at 2 j, or at 2 (j - n/2) + 1 from n/2 on
+    std::int64_t pairs = 0;                // interleaved: how many indices lie so, the first ones; 0: all
+    std::int64_t split = 0;                // if not 0: of the first so many indices, the second half lies at the middle
+    std::int64_t run = 0, run_stride = 0;  // if not 0: only so many indices lie at `stride`, and runs of them at this
   };
   std::vector<DimWalk> dims;                     // [dimension of the parameter]
   std::optional<std::size_t> dim_of_index = {};  // the dimension of which it holds one index alone
@@ -62,6 +65,7 @@ struct TensorPiece {
   // The position of element `i` of dimension `d`, behind `first`.
   [[nodiscard]] std::int64_t at(std::size_t d, std::int64_t i, std::int64_t size) const {
     const DimWalk& walk = dims[d];
+    if (walk.run > 0) return i / walk.run * walk.run_stride + i % walk.run * walk.stride;
     if (walk.split > 0) {
       const std::int64_t half = walk.split / 2, middle = size / 2;
       const std::int64_t lies = i < half ? i : i < walk.split ? middle + i - half : i < middle + half ? i - half : i;

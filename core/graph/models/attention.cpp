@@ -36,6 +36,18 @@ TensorId TransformerBuilder::wide_norm(const std::string& name, TensorId x, cons
   return add(OpKind::Reshape, name + ".parted", {norm(name, x, all)}, {.result_dims = dims});
 }
 
+TensorId TransformerBuilder::head_norm(const std::string& name, TensorId x) {
+  const std::vector<Dim> dims = graph.tensor(x).dims;
+  const TensorId plain =
+      transformer.norm == Norm::Layer
+          ? add(OpKind::LayerNorm, name, {x, all_of("ones.", head_dim, 1.0), all_of("zeros.", head_dim, 0.0)},
+                {.epsilon = transformer.epsilon})
+          : plain_norm(name, x, transformer.epsilon);
+  const TensorId gamma = parameter(name + ".gamma", std::vector<Dim>(dims.begin() + 2, dims.end()));
+  return add(OpKind::Multiply, name + ".weighed",
+             {plain, add(OpKind::Broadcast, name + ".tokens", {gamma}, {.result_dims = dims})});
+}
+
 TensorId TransformerBuilder::tempered(const std::string& name, TensorId q) {
   const AttentionPart& part = transformer.attention;
   std::vector<double> factors;
@@ -76,6 +88,10 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
     k = norm(name + ".k_norm", k, head_dim);
   };
   if (part.norm && !part.norm_rotated) normalised();
+  if (part.head_norm) {
+    q = head_norm(name + ".q_norm", q);
+    k = head_norm(name + ".k_norm", k);
+  }
   if (part.wide_norm) {
     q = wide_norm(name + ".q_norm", q, {"queries", kv_heads.size * group.size * head_dim.size});
     k = wide_norm(name + ".k_norm", k, {"keys", kv_heads.size * head_dim.size});
@@ -167,6 +183,7 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
     operands.push_back(add(OpKind::TopKKeys, name + ".index.keys", {scores}, {.top_k = top_k}));
     return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = attributes.scale});
   }
+  attributes.value = part.cap;
   if (part.sinks) {
     attributes.extra = Extra::Sink;
     operands.push_back(parameter(name + ".sinks", {kv_heads, group}));

@@ -14,7 +14,12 @@ ModelWriter::ModelWriter(Graph& into, const ModelConfig& model)
       vocab{"vocab", model.vocab} {}
 
 TensorId ModelWriter::parameter(const std::string& name, std::vector<Dim> dims) {
-  return graph.add_tensor(name, TensorKind::Parameter, graph.dtype, std::move(dims));
+  if (!shared_names || !name.starts_with(shared_names->of))
+    return graph.add_tensor(name, TensorKind::Parameter, graph.dtype, std::move(dims));
+  const std::string common = shared_names->as + name.substr(shared_names->of.size());
+  if (const auto known = shared_.find(common); known != shared_.end()) return known->second;
+  const TensorId made = graph.add_tensor(common, TensorKind::Parameter, graph.dtype, std::move(dims));
+  return shared_.emplace(common, made).first->second;
 }
 
 TensorId ModelWriter::fixed(const std::string& name, std::vector<Dim> dims) {

@@ -20,6 +20,12 @@ struct ModelWriter {
   // "<name>.fixed.gamma", 1 until it is read from a file: a parameter that is not trained.
   [[nodiscard]] TensorId fixed(const std::string& name, std::vector<Dim> dims);
   [[nodiscard]] TensorId token_input(const std::string& name);  // i32 (batch, seq)
+  // Parameters whose names begin with `of` are those of the names that begin with `as` in its place, which are made
+  // with the first of them: layers that share their weights.
+  struct SharedNames {
+    std::string of, as;
+  };
+  std::optional<SharedNames> shared_names = {};
   // Numbers that every microbatch reads alike; made once for all uses of a name.
   [[nodiscard]] TensorId constant(const std::string& name, std::vector<Dim> dims, std::vector<double> values);
   // x over the root mean square of its last dimension, without weights.
@@ -44,7 +50,7 @@ struct ModelWriter {
   const Dim batch, seq, embed, vocab;
 
  private:
-  std::map<std::string, TensorId> constants_;
+  std::map<std::string, TensorId> constants_, shared_;
 };
 
 }  // namespace meshwright

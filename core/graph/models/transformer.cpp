@@ -15,7 +15,10 @@ TransformerBuilder::TransformerBuilder(Graph& into, const ModelConfig& model, co
       kv_heads{"kv_heads", what.attention.kv_heads},
       group{"group", what.attention.group},
       head_dim{"head_dim", what.attention.head_dim},
-      word(what.word_embed == 0 || what.word_embed == model.hidden ? embed : Dim{"word_embed", what.word_embed}),
+      word(what.embedding_width > 0                                  ? Dim{"word_embed", what.embedding_width}
+           : what.word_embed == 0 || what.word_embed == model.hidden ? embed
+                                                                     : Dim{"word_embed", what.word_embed}),
+      narrow_embed(what.embedding_width > 0 ? word : embed),
       words(vocab.size > 0 ? std::optional(parameter("wte", {vocab, word})) : std::nullopt) {}
 
 TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last) {
@@ -25,14 +28,15 @@ TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim
 TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last, double epsilon) {
   if (transformer.norm == Norm::Layer) {
     if (transformer.norm_weights && transformer.norm_bias) return layer_norm(name, x, last, epsilon);
-    const auto all = [&](const char* what, double value) {
-      return constant(what + last.name, {last}, std::vector<double>(static_cast<std::size_t>(last.size), value));
-    };
-    const TensorId gamma = transformer.norm_weights ? parameter(name + ".gamma", {last}) : all("ones.", 1.0);
-    const TensorId beta = transformer.norm_bias ? parameter(name + ".beta", {last}) : all("zeros.", 0.0);
+    const TensorId gamma = transformer.norm_weights ? parameter(name + ".gamma", {last}) : all_of("ones.", last, 1.0);
+    const TensorId beta = transformer.norm_bias ? parameter(name + ".beta", {last}) : all_of("zeros.", last, 0.0);
     return add(OpKind::LayerNorm, name, {x, gamma, beta}, {.epsilon = epsilon});
   }
   return add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", {last})}, {.epsilon = epsilon});
+}
+
+TensorId TransformerBuilder::all_of(const char* what, const Dim& last, double value) {
+  return constant(what + last.name, {last}, std::vector<double>(static_cast<std::size_t>(last.size), value));
 }
 
 TensorId TransformerBuilder::scaled(const std::string& name, TensorId x, double factor) {
@@ -43,20 +47,22 @@ TensorId TransformerBuilder::scaled(const std::string& name, TensorId x, double 
 
 TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId tokens) {
   TensorId x = add(OpKind::Embedding, name, {tokens, words.value()});
-  if (word != embed) x = project(name + ".in", x, {word, embed}, {"batch", "seq", "embed"});
+  if (word != narrow_embed) x = project(name + ".in", x, {word, embed}, {"batch", "seq", "embed"});
   x = scaled(name, x, transformer.embed_scale);
   if (transformer.token_types > 0) {
     const TensorId types = token_input("token_types");
-    const TensorId table = parameter(name + ".types.weight", {{"token_type", transformer.token_types}, embed});
+    const TensorId table = parameter(name + ".types.weight", {{"token_type", transformer.token_types}, narrow_embed});
     x = add(OpKind::Add, name + ".types.sum", {x, add(OpKind::Embedding, name + ".types", {types, table})});
   }
   if (transformer.positions == Positions::Learned) {
-    const TensorId table = parameter("wpe", {{"position", transformer.position_rows}, embed});
+    const TensorId table = parameter("wpe", {{"position", transformer.position_rows}, narrow_embed});
     const TensorId rows = add(OpKind::Slice, name + ".positions", {table},
-                              {.result_dims = {seq, embed}, .start = transformer.first_position});
+                              {.result_dims = {seq, narrow_embed}, .start = transformer.first_position});
     x = add(OpKind::BiasAdd, name + ".positions.sum", {x, rows});
   }
-  return transformer.embedding_norm ? norm(name + ".norm", x, embed) : x;
+  if (transformer.embedding_norm) x = norm(name + ".norm", x, narrow_embed);
+  if (narrow_embed == embed) return x;
+  return add_bias(name + ".in", project(name + ".in", x, {narrow_embed, embed}, {"batch", "seq", "embed"}), {embed});
 }
 
 // --- blocks ---
@@ -114,8 +120,12 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
     const LayerPart& layer = layers[l];
     const AttentionUse use{causal,        layer.window,      transformer.positions == Positions::Rotary && layer.rotary,
                            relative_bias, layer.rotary_base, layer.chunk};
-    x = block(fmt::format("{}{}", prefix, l), x, {use, layer.mixture, memory});
+    const std::string name = fmt::format("{}{}", prefix, l);
+    shared_names =
+        layer.group ? std::optional(SharedNames{name + ".", fmt::format("group{}.", *layer.group)}) : std::nullopt;
+    x = block(name, x, {use, layer.mixture, memory});
   }
+  shared_names = std::nullopt;
   graph.current_block = -1;
   return x;
 }
@@ -128,13 +138,13 @@ TensorId TransformerBuilder::final_norm(const std::string& prefix, TensorId x) {
 
 TensorId TransformerBuilder::logits(TensorId x, const std::string& name) {
   if (transformer.transformed_head) {
-    const Dim dense{"transform", embed.size};
+    const Dim dense{"transform", narrow_embed.size};
     x = project("head.transform", x, {embed, dense}, {"batch", "seq", "transform"});
     x = activate("head.transform", add_bias("head.transform", x, {dense}));
-    x = add(OpKind::Reshape, "head.transform.embed", {x}, {.result_dims = {batch, seq, embed}});
-    x = norm("head.norm", x, embed);
+    x = add(OpKind::Reshape, "head.transform.embed", {x}, {.result_dims = {batch, seq, narrow_embed}});
+    x = norm("head.norm", x, narrow_embed);
   }
-  if (word != embed) x = project("head.out", x, {embed, word}, {"batch", "seq", word.name});
+  if (word != narrow_embed) x = project("head.out", x, {embed, word}, {"batch", "seq", word.name});
   if (transformer.scaled_head)
     x = add(OpKind::Scale, "head.scaled", {x}, {.scale = 1.0 / std::sqrt(static_cast<double>(embed.size))});
   if (!head) head = transformer.tied ? words.value() : parameter("head.weight", {vocab, word});

@@ -63,6 +63,7 @@ struct AttentionPart {
   bool norm = false;          // of each query and key over head_dim, RMS
   bool wide_norm = false;     // the same over all heads at once
   bool norm_rotated = false;  // `norm` is behind the rotation
+  bool head_norm = false;     // of each query and key over head_dim, with weights of each head, as the other norms
   // In layers that rotate: of rotated queries and keys, RMS without weights.
   bool plain_norm = false;
   // In layers that do not: the query at position p is scaled by 1 + temperature log(1 + floor((p + 1) / every)), where
@@ -72,6 +73,7 @@ struct AttentionPart {
   bool sinks = false;  // one learned logit per head in the softmax's denominator
   bool scaled = true;  // scores by 1 / sqrt(head_dim)
   double scale = 1.0;  // and by this
+  double cap = 0.0;    // scaled scores x become cap tanh(x / cap); 0: they stay
   bool causal = true;
 };
 
@@ -105,6 +107,7 @@ struct LayerPart {
   bool rotary = true;        // where Positions is Rotary
   double rotary_base = 0.0;  // 0: the transformer's
   bool mixture = false;
+  std::optional<std::int64_t> group = {};  // layers of a group share their weights, "group<number>"
 };
 
 struct Transformer {
@@ -131,9 +134,12 @@ struct Transformer {
   std::int64_t token_types = 0;                        // 0: none; else a table looked up by the input "token_types"
   bool embedding_norm = false;
   std::int64_t word_embed = 0;  // width of the word table; 0: embed. Else projected in and out
-  bool tied = false;            // the head is the word table
-  bool scaled_head = false;     // the head reads its input times 1 / sqrt(embed)
-  bool head_bias = false;       // a bias per word
+  // Width of all embeddings and of their norm, which are then projected with a bias; the transformed head narrows to
+  // it again. 0: embed, and no projection.
+  std::int64_t embedding_width = 0;
+  bool tied = false;         // the head is the word table
+  bool scaled_head = false;  // the head reads its input times 1 / sqrt(embed)
+  bool head_bias = false;    // a bias per word
   // Factors of the embedding, of what attention and feed-forward add to their input, and of the logits.
   double embed_scale = 1.0, residual_scale = 1.0, logit_scale = 1.0;
   double logit_cap = 0.0;         // logits x become cap tanh(x / cap); 0: they stay

@@ -36,6 +36,8 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId mixture(const std::string& name, TensorId x, std::optional<TensorId> routed_by = {});
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last);
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last, double epsilon);
+  // A layer norm's weights or bias where the model has none: the same number everywhere.
+  [[nodiscard]] TensorId all_of(const char* what, const Dim& last, double value);
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);  // x where the factor is 1
   // (batch, seq, ...) -> (batch, kv_seq, ...).
@@ -74,6 +76,7 @@ struct TransformerBuilder : ModelWriter {
   const std::optional<RotaryScaling> rotary_scaling;
   const Dim kv_heads, group, head_dim;
   const Dim word;                 // the word table's second dimension
+  const Dim narrow_embed;         // that of all embeddings
   std::optional<TensorId> words;  // the word table (vocab, word), if there is a vocabulary
   std::optional<TensorId> head;   // the head's table, which is made with the first logits
   int next_block = 0;
@@ -95,6 +98,8 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId tempered(const std::string& name, TensorId q);
   // (batch, seq, ...) -> (batch of chunks, positions of one, ...), these named as given.
   [[nodiscard]] TensorId in_chunks(const std::string& name, TensorId x, const Dim& positions);
+  // Over head_dim, with weights for each head.
+  [[nodiscard]] TensorId head_norm(const std::string& name, TensorId x);
   // Over all dimensions behind batch and seq, which are joined as `all`.
   [[nodiscard]] TensorId wide_norm(const std::string& name, TensorId x, const Dim& all);
   // activation(gate) * up, or activation(up); `widen` projects to the inner width and is told which: ".gate" or ".up".

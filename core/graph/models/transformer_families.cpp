@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The families of transformers: their keys, and what the keys make of them.
 //
-//   gpt2          learned positions, layer norm, biases; OPT's variants
-//   bloom         linear biases by distance, a norm of the embedding (BigScience, 2022)
+//   gpt2          learned positions, layer norm, biases; OPT's and GPT-Neo's variants
+//   bloom         linear biases by distance, a norm of the embedding (BigScience, 2022); MPT
 //   gpt_neox      partly rotated heads, attention and feed-forward side by side (S. Black et al., 2022)
-//   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019)
+//   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019);
+//                 ELECTRA's generator, ALBERT with layers that share their weights
 //   llama         RMS norm, rotated heads, grouped queries, gated SiLU (H. Touvron et al., 2023); Mistral, Qwen2, Qwen3
 //   mixtral       llama with a mixture of experts (A. Jiang et al., 2024); Qwen3-MoE, Llama 4, gpt-oss
 //   decoder       llama with other norms, factors, and blocks side by side: Gemma, Phi, Falcon, Granite, OLMo 2, ...
@@ -42,6 +43,7 @@ std::int64_t hidden_per_head(const ModelConfig& model, const std::string& place)
           model.hidden, model.heads);
   return model.hidden / model.heads;
 }
+std::int64_t bias_of(const ModelConfig& model, const std::string&) { return size_of(model, "bias"); }
 std::int64_t tied_of(const ModelConfig& model, const std::string&) { return size_of(model, "tied"); }
 // A quarter of a head, in pairs.
 std::int64_t quarter_of_head(const ModelConfig& model, const std::string& place) {
@@ -68,14 +70,22 @@ std::vector<SizeField> gpt2_sizes() {
                              derived_width("positions", seq_of),
                              {"position_offset", 1'000'000, 0, 0},
                              derived_width("word_embed", hidden_of),
+                             width_or_none("window"),
+                             {"first_window_layer", kMaxLayers, 0, 0},
+                             {"full_every", kMaxLayers, 0, 0},
                              flag("relu", 0),
                              erf(0),
                              flag("bias", 1),
+                             {.key = "qkv_bias", .maximum = 1, .minimum = 0, .derived = bias_of},
+                             flag("scaled", 1),
                              flag("post_norm", 0),
                              flag("final_norm", 1),
                              flag("tied", 1)});
 }
-std::vector<SizeField> bloom_sizes() { return with(core_sizes(), {flag("tied", 1)}); }
+std::vector<SizeField> bloom_sizes() {
+  return with(core_sizes(),
+              {erf(0), flag("bias", 1), flag("norm_bias", 1), flag("embedding_norm", 1), flag("tied", 1)});
+}
 std::vector<SizeField> gpt_neox_sizes() {
   return with(core_sizes(),
               {derived_width("intermediate", four_times_hidden), derived_width("rotary_dims", quarter_of_head), erf(1),
@@ -86,6 +96,8 @@ std::vector<SizeField> bert_sizes() {
                              derived_width("positions", seq_of),
                              {"position_offset", 1'000'000, 0, 0},
                              {"token_types", 1'000'000, 0, 2},
+                             width_or_none("embed_width"),
+                             {"layer_groups", kMaxLayers, 0, 0},
                              erf(1)});
 }
 std::vector<SizeField> t5_sizes() {
@@ -148,14 +160,18 @@ std::vector<SizeField> mixtral_sizes() {
 // layer_norm: norms are RMS (0), or of layers with weights and a bias (1), with weights alone (2), or with neither (3).
 // parallel: attention and feed-forward side by side, behind a norm each (1) or one for both (2). norms: of what they
 // read (0), of what they make as well (1), or of that alone (2). rotary_dims: 0 rotates all of a head. capped: logits x
-// become cap tanh(x / cap), with the factor logit_cap.
+// become cap tanh(x / cap), with the factor logit_cap; rotary_windows_alone: layers that see all keys have no
+// positions. capped_scores: so do scores, with score_cap. head_qk_norm: queries
+// and keys have norms with weights for each head.
 std::vector<SizeField> decoder_keys() {
   return {{"layer_norm", 3, 0, 0},          {"parallel", 2, 0, 0},      {"norms", 2, 0, 0},
           flag("wide_qk_norm", 0),          flag("qk_norm_rotated", 0), flag("head_bias", 0),
-          {"rotary_dims", 1'000'000, 0, 0}, flag("relu_squared", 0),    flag("capped", 0)};
+          {"rotary_dims", 1'000'000, 0, 0}, flag("relu_squared", 0),    flag("capped", 0),
+          flag("head_qk_norm", 0),          flag("capped_scores", 0)};
 }
 std::vector<SizeField> decoder_sizes() {
-  return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0}});
+  return with(with(llama_sizes(), decoder_keys()),
+              {{"no_rotary_every", kMaxLayers, 0, 0}, flag("rotary_windows_alone", 0), flag("sinks", 0)});
 }
 std::vector<SizeField> decoder_moe_sizes() {
   return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0), further_tokens()});
@@ -195,6 +211,7 @@ std::vector<FactorField> with_scales(std::vector<FactorField> factors) {
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
     factors.push_back({scale, 1.0});
   factors.push_back({"logit_cap", 30.0});
+  factors.push_back({"score_cap", 50.0});
   factors.push_back({"window_rotary_base", 0.0, "rotary_base"});  // of the layers with windows
   return factors;
 }
@@ -210,16 +227,39 @@ AttentionPart own_heads(const ModelConfig& model, bool bias) {
       .kv_heads = model.heads, .group = 1, .head_dim = model.hidden / model.heads, .qkv_bias = bias, .out_bias = bias};
 }
 
+// Every n-th layer, counted from 1; none for n = 0.
+bool every(std::int64_t n, std::int64_t layer) { return n > 0 && (layer + 1) % n == 0; }
+
+LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
+  const std::int64_t first = size_of(model, "first_window_layer");
+  const bool windowed = layer >= first && !every(size_of(model, "full_every"), layer - first);
+  const bool rotary =
+      !every(size_of(model, "no_rotary_every"), layer) && (windowed || !is_set(model, "rotary_windows_alone"));
+  return {.window = windowed ? size_of(model, "window") : 0,
+          .chunk = rotary ? size_of(model, "attention_chunk") : 0,
+          .rotary = rotary,
+          .mixture = is_set(model, "experts") && layer >= size_of(model, "dense_layers") &&
+                     every(size_of(model, "mixture_every"), layer)};
+}
+
+std::vector<LayerPart> layer_parts(const ModelConfig& model) {
+  std::vector<LayerPart> parts;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) parts.push_back(layer_of(model, layer));
+  return parts;
+}
+
 Transformer gpt2(const ModelConfig& model) {
   const bool bias = is_set(model, "bias");
   AttentionPart attention = own_heads(model, bias);
   attention.kv_heads = size_of(model, "kv_heads");
   attention.group = model.heads / attention.kv_heads;
+  attention.qkv_bias = is_set(model, "qkv_bias");
+  attention.scaled = is_set(model, "scaled");
   return {.attention = attention,
           .feed_forward = {.width = size_of(model, "intermediate"),
                            .activation = is_set(model, "relu") ? Activation::Relu : gelu_of(model),
                            .bias = bias},
-          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .layers = layer_parts(model),
           .epsilon = model.factors.at("epsilon"),
           .norm_after = is_set(model, "post_norm"),
           .final_norm = is_set(model, "final_norm"),
@@ -231,12 +271,14 @@ Transformer gpt2(const ModelConfig& model) {
 }
 
 Transformer bloom(const ModelConfig& model) {
-  return {.attention = own_heads(model, true),
-          .feed_forward = {.width = 4 * model.hidden, .activation = Activation::Gelu, .bias = true},
+  const bool bias = is_set(model, "bias");
+  return {.attention = own_heads(model, bias),
+          .feed_forward = {.width = 4 * model.hidden, .activation = gelu_of(model), .bias = bias},
           .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .norm_bias = is_set(model, "norm_bias"),
           .epsilon = model.factors.at("epsilon"),
           .positions = Positions::Alibi,
-          .embedding_norm = true,
+          .embedding_norm = is_set(model, "embedding_norm"),
           .tied = is_set(model, "tied")};
 }
 
@@ -255,9 +297,13 @@ Transformer gpt_neox(const ModelConfig& model) {
 Transformer bert(const ModelConfig& model) {
   AttentionPart attention = own_heads(model, true);
   attention.causal = false;
+  std::vector<LayerPart> layers(static_cast<std::size_t>(model.layers));
+  if (const std::int64_t groups = size_of(model, "layer_groups"); groups > 0)
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      layers[static_cast<std::size_t>(layer)].group = layer * groups / model.layers;
   return {.attention = attention,
           .feed_forward = {.width = size_of(model, "intermediate"), .activation = gelu_of(model), .bias = true},
-          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .layers = layers,
           .epsilon = model.factors.at("epsilon"),
           .norm_after = true,
           .final_norm = false,
@@ -266,6 +312,7 @@ Transformer bert(const ModelConfig& model) {
           .first_position = size_of(model, "position_offset"),
           .token_types = size_of(model, "token_types"),
           .embedding_norm = true,
+          .embedding_width = size_of(model, "embed_width"),
           .tied = true,
           .transformed_head = true};
 }
@@ -288,20 +335,6 @@ Transformer t5(const ModelConfig& model) {
           .scaled_head = is_set(model, "scaled_head")};
 }
 
-// Every n-th layer, counted from 1; none for n = 0.
-bool every(std::int64_t n, std::int64_t layer) { return n > 0 && (layer + 1) % n == 0; }
-
-LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
-  const std::int64_t first = size_of(model, "first_window_layer");
-  const bool windowed = layer >= first && !every(size_of(model, "full_every"), layer - first);
-  const bool rotary = !every(size_of(model, "no_rotary_every"), layer);
-  return {.window = windowed ? size_of(model, "window") : 0,
-          .chunk = rotary ? size_of(model, "attention_chunk") : 0,
-          .rotary = rotary,
-          .mixture = is_set(model, "experts") && layer >= size_of(model, "dense_layers") &&
-                     every(size_of(model, "mixture_every"), layer)};
-}
-
 Transformer rotated_decoder(const ModelConfig& model) {
   Transformer made{.attention = {},
                    .feed_forward = {.width = size_of(model, "intermediate"),
@@ -314,7 +347,7 @@ Transformer rotated_decoder(const ModelConfig& model) {
                    .positions = Positions::Rotary,
                    .rotary_base = model.factors.at("rotary_base"),
                    .tied = is_set(model, "tied")};
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) made.layers.push_back(layer_of(model, layer));
+  made.layers = layer_parts(model);
   return made;
 }
 
@@ -378,6 +411,8 @@ void apply_decoder_keys(Transformer& made, const ModelConfig& model) {
   made.logit_scale = model.factors.at("logit_scale");
   if (is_set(model, "relu_squared")) made.feed_forward.activation = Activation::ReluSquared;
   if (is_set(model, "capped")) made.logit_cap = model.factors.at("logit_cap");
+  if (is_set(model, "capped_scores")) made.attention.cap = model.factors.at("score_cap");
+  made.attention.head_norm = is_set(model, "head_qk_norm");
   for (LayerPart& layer : made.layers)
     if (layer.window > 0) layer.rotary_base = model.factors.at("window_rotary_base");
 }
@@ -385,6 +420,7 @@ void apply_decoder_keys(Transformer& made, const ModelConfig& model) {
 Transformer decoder(const ModelConfig& model) {
   Transformer made = llama(model);
   apply_decoder_keys(made, model);
+  made.attention.sinks = is_set(model, "sinks");
   return made;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 template <class T>
 struct Workspace {
-  std::vector<T> rows, results, scores, gradients, product, sinks;
+  std::vector<T> rows, results, scores, gradients, product, sinks, slopes;
 };
 template <class T>
 Workspace<T>& workspace() {
@@ -32,6 +32,7 @@ struct BlockSpace {
   T* sink;     // (rows): the probability of the sink
   T* results;  // (rows, max(key_dim, value_dim))
   T* product;  // (columns, max(key_dim, value_dim))
+  T* slopes;   // (rows, columns): derivatives of capped scores; null where none are capped
 };
 
 // Scores q k^T in space.p -> probabilities. The scale is applied to differences from the largest score, unless biases,
@@ -41,7 +42,8 @@ void softmax_rows(const AttentionCall<T>& call, const Head& head, const Block& b
   const AttentionShape& shape = call.shape;
   const AttentionRule<T>& rule = call.rule;
   const auto scale = static_cast<T>(rule.scale);
-  const bool scaled_first = rule.distance_bias != nullptr || rule.sink != nullptr || rule.mask != nullptr;
+  const bool scaled_first =
+      rule.distance_bias != nullptr || rule.sink != nullptr || rule.mask != nullptr || rule.cap > 0.0;
   const T factor = scaled_first ? T(1) : scale;
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t query = block.first + r / shape.group, h = head.head * shape.group + r % shape.group;
@@ -54,6 +56,7 @@ void softmax_rows(const AttentionCall<T>& call, const Head& head, const Block& b
 #pragma GCC ivdep
       for (std::int64_t j = 0; j < seen; ++j) row[j] *= scale;
     }
+    if (rule.cap > 0.0) cap_scores(row, space.slopes + r * block.columns + from, seen, static_cast<T>(rule.cap));
     if (rule.distance_bias != nullptr) {
       const T* bias = bias_of_row(rule.distance_bias, shape, h, block, query) + from;
 #pragma GCC ivdep
@@ -102,6 +105,12 @@ void softmax_rows_backward(const AttentionCall<T>& call, const AttentionGradient
     }
 #pragma GCC ivdep
     for (std::int64_t j = 0; j < block.columns; ++j) gradient[j] = scale * row[j] * (gradient[j] - along);
+    if (call.rule.cap == 0.0) continue;
+    const T* slopes = space.slopes + r * block.columns;  // of what the row sees; the other gradients are 0
+    const std::int64_t position = call.rule.first_position + query;
+    const std::int64_t from = first_seen(call.rule, position) - block.lo;
+    const std::int64_t to = end_seen(shape, call.rule, position) - block.lo;
+    for (std::int64_t j = from; j < to; ++j) gradient[j] *= slopes[j];
   }
 }
 
@@ -118,12 +127,17 @@ void probabilities(const AttentionCall<T>& call, const Head& head, const Block& 
 }
 
 template <class T>
-BlockSpace<T> space_of(const AttentionShape& shape, const Block& block) {
+BlockSpace<T> space_of(const AttentionCall<T>& call, const Block& block) {
+  const AttentionShape& shape = call.shape;
   const std::int64_t rows = block.rows, columns = block.columns, width = std::max(shape.key_dim, shape.value_dim);
   Workspace<T>& space = workspace<T>();
-  return {sized(space.rows, rows * shape.key_dim), sized(space.scores, rows * columns),
-          sized(space.gradients, rows * columns),  sized(space.sinks, rows),
-          sized(space.results, rows * width),      sized(space.product, columns * width)};
+  return {sized(space.rows, rows * shape.key_dim),
+          sized(space.scores, rows * columns),
+          sized(space.gradients, rows * columns),
+          sized(space.sinks, rows),
+          sized(space.results, rows * width),
+          sized(space.product, columns * width),
+          call.rule.cap > 0.0 ? sized(space.slopes, rows * columns) : nullptr};
 }
 
 // Gradients of keys and values are summed over the blocks, in the order of queries.
@@ -134,7 +148,7 @@ void block_backward(const AttentionCall<T>& call, const HeadView<const T>& dout,
   const std::int64_t d = shape.key_dim, e = shape.value_dim, rows = block.rows, columns = block.columns;
   const auto& [q, k, v] = call.operands;
   const auto& [dq, dk, dv] = gradients.operands;
-  const BlockSpace<T> space = space_of<T>(shape, block);
+  const BlockSpace<T> space = space_of<T>(call, block);
   probabilities(call, head, block, space);
   copy_runs(head.queries(dout, shape, block.first), dout.row, space.results, shape.group * e, block.queries,
             shape.group * e);
@@ -170,7 +184,7 @@ void attention(const AttentionCall<T>& call, T* out) {
   const HeadView<T> results = dense_heads(out, shape.seq, shape.heads(), e);
   const HeadView<const T>& v = call.operands.v;
   for_each_block(call, [&](const Head& head, const Block& block) {
-    const BlockSpace<T> space = space_of<T>(shape, block);
+    const BlockSpace<T> space = space_of<T>(call, block);
     probabilities(call, head, block, space);
     gemm<T>({false, false, block.rows, e, block.columns, block.columns, v.row, e}, space.p, head.keys(v, block.lo),
             space.results);

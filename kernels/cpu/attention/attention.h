@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of `group` queries to each key and value head: softmax(scale q k^T + bias + mask) v per sample and head,
-// over the keys a query sees. Scores are computed in blocks of queries: the workspace is a block of scores, never (seq,
-// kv_seq).
+// Attention of `group` queries to each key and value head: softmax(cap(scale q k^T) + bias + mask) v per sample and
+// head, over the keys a query sees. Scores are computed in blocks of queries: the workspace is a block of scores, never
+// (seq, kv_seq).
 //
 // The queries are seq consecutive positions from `first_position` on, the keys are positions 0..kv_seq-1. A causal
 // query sees no key after its own position; a window w leaves it the w nearest of those, its own included. Every query
@@ -78,6 +78,7 @@ struct AttentionRule {
   // mask_query.
   const T* mask = nullptr;
   std::int64_t mask_sample = 0, mask_query = 0;
+  double cap = 0.0;  // scaled scores x become cap tanh(x / cap), before biases and masks; 0: they stay
 };
 
 template <class T, class Bias = T>

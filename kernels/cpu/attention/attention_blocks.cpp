@@ -35,7 +35,7 @@ Seen seen_by(const AttentionCall<T>& call, const Block& block, std::int64_t quer
 
 template <class T>
 struct RangeBuffers {
-  std::vector<T> queries, scores, gradients, results, product;
+  std::vector<T> queries, scores, gradients, results, product, slopes;
 };
 template <class T>
 struct RangeSpace {
@@ -44,14 +44,19 @@ struct RangeSpace {
   T* dp;       // (rows, columns)
   T* results;  // (rows, max(key_dim, value_dim))
   T* product;  // (columns, max(key_dim, value_dim))
+  T* slopes;   // (rows, columns): derivatives of capped scores; null where none are capped
 };
 template <class T>
-RangeSpace<T> range_space(const AttentionShape& shape, const Block& block) {
+RangeSpace<T> range_space(const AttentionCall<T>& call, const Block& block) {
+  const AttentionShape& shape = call.shape;
   thread_local RangeBuffers<T> buffers;
   const std::int64_t width = std::max(shape.key_dim, shape.value_dim);
-  return {sized(buffers.queries, block.rows * shape.key_dim), sized(buffers.scores, block.rows * block.columns),
-          sized(buffers.gradients, block.rows * block.columns), sized(buffers.results, block.rows * width),
-          sized(buffers.product, block.columns * width)};
+  return {sized(buffers.queries, block.rows * shape.key_dim),
+          sized(buffers.scores, block.rows * block.columns),
+          sized(buffers.gradients, block.rows * block.columns),
+          sized(buffers.results, block.rows * width),
+          sized(buffers.product, block.columns * width),
+          call.rule.cap > 0.0 ? sized(buffers.slopes, block.rows * block.columns) : nullptr};
 }
 
 // The queries of one head against the keys of one range, with the numbers of their rows of scores.
@@ -76,8 +81,9 @@ struct HeadRange {
     return head.keys(view, block.lo - keys.first);
   }
   [[nodiscard]] T* scores(std::int64_t row) const { return space.scores + row * block.columns; }
+  [[nodiscard]] T* slopes(std::int64_t row) const { return space.slopes + row * block.columns; }
 
-  // space.scores = scale q k^T + bias, for what each row sees.
+  // space.scores = cap(scale q k^T) + bias, for what each row sees.
   void find_scores() const {
     const AttentionShape& shape = call.shape;
     const std::int64_t d = shape.key_dim, run = shape.group * d;
@@ -89,6 +95,7 @@ struct HeadRange {
     for (std::int64_t r = 0; r < block.rows; ++r) {
       T* row = scores(r);
       for (std::int64_t j = 0; j < block.columns; ++j) row[j] *= scale;
+      if (call.rule.cap > 0.0) cap_scores(row, slopes(r), block.columns, static_cast<T>(call.rule.cap));
       if (call.rule.distance_bias == nullptr) continue;
       const T* bias = bias_of_row(call.rule.distance_bias, shape, query_head(r), block, query(r));
       const Seen seen = seen_by(call, block, query(r));
@@ -142,7 +149,7 @@ template <class T, class Action>
 void for_each_range(const AttentionCall<T>& call, KeyRange keys, Action&& action) {
   for_each_block(call, [&](const Head& head, const Block& of) {
     const Block block = block_within(of, keys);
-    if (block.columns > 0) action(HeadRange<T>{call, keys, head, block, range_space<T>(call.shape, block)});
+    if (block.columns > 0) action(HeadRange<T>{call, keys, head, block, range_space<T>(call, block)});
   });
 }
 
@@ -249,6 +256,9 @@ void attend_backward(const AttentionCall<T>& call, KeyRange keys, const RowSums<
         for (std::int64_t j = seen.from; j < seen.to; ++j) bias[j] += static_cast<double>(ds[j]);
       }
       for (std::int64_t j = 0; j < columns; ++j) ds[j] *= scale;
+      if (call.rule.cap == 0.0) continue;
+      const T* slopes = range.slopes(r);
+      for (std::int64_t j = 0; j < columns; ++j) ds[j] *= slopes[j];
     }
     // dk += ds^T q
     gemm<T>({true, false, columns, d, count, columns, d, d}, space.dp, space.queries, space.product);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/elementwise/vector_math.h"
 
 namespace meshwright::kernels {
 
@@ -74,6 +75,16 @@ template <class T>
 void copy_runs(const T* from, std::int64_t from_stride, T* to, std::int64_t to_stride, std::int64_t runs,
                std::int64_t width) {
   for (std::int64_t i = 0; i < runs; ++i) std::copy_n(from + i * from_stride, width, to + i * to_stride);
+}
+
+// Scaled scores x become cap tanh(x / cap); `slopes`, if not null, gets the derivatives of that.
+template <class T>
+void cap_scores(T* row, T* slopes, std::int64_t columns, T cap) {
+  for (std::int64_t j = 0; j < columns; ++j) {
+    const T bent = tanh_of(row[j] / cap);
+    row[j] = cap * bent;
+    if (slopes != nullptr) slopes[j] = T(1) - bent * bent;
+  }
 }
 
 // What a bias by distance holds for a row's columns.
