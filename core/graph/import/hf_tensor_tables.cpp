@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/graph/import/hf_tensors.h"
+#include "core/graph/import/hf_tensor_rows.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright {
@@ -481,6 +481,7 @@ std::vector<HfTensorTable> all_tables() {
                                     electra(), albert(),      falcon(),   t5(),   vit()};
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
+  for (HfTensorTable& table : hf_publisher_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_scan_tables()) all.push_back(std::move(table));
   return all;
 }

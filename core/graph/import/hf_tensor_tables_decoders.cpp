@@ -4,12 +4,14 @@
 #include <string_view>
 #include <utility>
 
-#include "core/graph/import/hf_tensors.h"
+#include "core/graph/import/hf_tensor_rows.h"
 
 namespace meshwright {
 
 namespace {
 
+using hf::expert_rows;
+using hf::like_llama;
 using Rows = std::vector<HfTensorRow>;
 
 Rows joined(std::initializer_list<Rows> parts) {
@@ -43,30 +45,11 @@ Rows llama_rows() {
           {"head.weight", "lm_head.weight", "vocab embed"}};
 }
 
-// The rows of a family come before those that it shares with Llama.
-HfTensorTable like_llama(std::vector<std::string> types, std::initializer_list<Rows> own) {
-  HfTensorTable table{
-      std::move(types), "model.", joined(own), {"lm_head.weight", "model.layers.#.self_attn.rotary_emb.inv_freq"}};
-  for (const HfTensorRow& row : llama_rows()) table.rows.push_back(row);
-  return table;
-}
-
 Rows mixtral_rows() {
   return {{"blk#.moe.router.weight", "model.layers.#.block_sparse_moe.gate.weight", "expert embed"},
           {"blk#.moe.gate.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w1.weight", "mlp embed"},
           {"blk#.moe.up.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w3.weight", "mlp embed"},
           {"blk#.moe.down.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w2.weight", "embed mlp"}};
-}
-
-Rows expert_rows() {
-  return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
-          {"blk#.moe.selection.bias", "model.layers.#.mlp.gate.e_score_correction_bias", "expert"},
-          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
-          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
-          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
-          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_experts.gate_proj.weight", "mlp embed"},
-          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_experts.up_proj.weight", "mlp embed"},
-          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_experts.down_proj.weight", "embed mlp"}};
 }
 
 Rows exaone_moe_rows() { return {{"blk#.moe.selection.bias", "model.layers.#.mlp.e_score_correction_bias", "expert"}}; }
@@ -342,40 +325,6 @@ Rows paired_rows() {
           {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "kv_heads ~head_dim"}};
 }
 
-// Each group's queries, then its key and its value.
-Rows internlm2_rows() {
-  return {{"wte", "model.tok_embeddings.weight", "vocab embed"},
-          {"blk#.ln1.gamma", "model.layers.#.attention_norm.weight", "embed"},
-          {"blk#.attn.q.weight", "model.layers.#.attention.wqkv.weight", "(kv_heads *group head_dim) embed"},
-          {"blk#.attn.k.weight", "model.layers.#.attention.wqkv.weight", "(kv_heads *1 head_dim) embed"},
-          {"blk#.attn.v.weight", "model.layers.#.attention.wqkv.weight", "(kv_heads *1 head_dim) embed"},
-          {"blk#.attn.q.bias", "model.layers.#.attention.wqkv.bias", "(kv_heads *group head_dim)"},
-          {"blk#.attn.k.bias", "model.layers.#.attention.wqkv.bias", "(kv_heads *1 head_dim)"},
-          {"blk#.attn.v.bias", "model.layers.#.attention.wqkv.bias", "(kv_heads *1 head_dim)"},
-          {"blk#.attn.out.weight", "model.layers.#.attention.wo.weight", "embed (kv_heads group head_dim)"},
-          {"blk#.attn.out.bias", "model.layers.#.attention.wo.bias", "embed"},
-          {"blk#.ln2.gamma", "model.layers.#.ffn_norm.weight", "embed"},
-          {"blk#.mlp.gate.weight", "model.layers.#.feed_forward.w1.weight", "mlp embed"},
-          {"blk#.mlp.up.weight", "model.layers.#.feed_forward.w3.weight", "mlp embed"},
-          {"blk#.mlp.down.weight", "model.layers.#.feed_forward.w2.weight", "embed mlp"},
-          {"head.weight", "output.weight", "vocab embed"}};
-}
-
-// Ling's: one projection of queries, keys and values.
-Rows bailing_rows() {
-  return {{"wte", "model.word_embeddings.weight", "vocab embed"},
-          {"blk#.attn.q.weight", "model.layers.#.attention.query_key_value.weight", "*(kv_heads group head_dim) embed"},
-          {"blk#.attn.k.weight", "model.layers.#.attention.query_key_value.weight", "*(kv_heads head_dim) embed"},
-          {"blk#.attn.v.weight", "model.layers.#.attention.query_key_value.weight", "*(kv_heads head_dim) embed"},
-          {"blk#.attn.q.bias", "model.layers.#.attention.query_key_value.bias", "*(kv_heads group head_dim)"},
-          {"blk#.attn.k.bias", "model.layers.#.attention.query_key_value.bias", "*(kv_heads head_dim)"},
-          {"blk#.attn.v.bias", "model.layers.#.attention.query_key_value.bias", "*(kv_heads head_dim)"},
-          {"blk#.attn.q_norm.gamma", "model.layers.#.attention.query_layernorm.weight", "head_dim"},
-          {"blk#.attn.k_norm.gamma", "model.layers.#.attention.key_layernorm.weight", "head_dim"},
-          {"blk#.attn.out.weight", "model.layers.#.attention.dense.weight", "embed (kv_heads group head_dim)"},
-          {"blk#.moe.selection.bias", "model.layers.#.mlp.gate.expert_bias", "expert"}};
-}
-
 // Experts of images' models: one tensor of all, (in, out), gates before ups.
 Rows qwen3_vl_moe_rows() {
   return {{"blk#.moe.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed *mlp"},
@@ -387,11 +336,6 @@ Rows qwen3_vl_moe_rows() {
 Rows result_norm_rows() {
   return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
           {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"}};
-}
-
-Rows hyperclovax_rows() {
-  return {{"blk#.attn.norm.gamma", "model.layers.#.post_norm1.weight", "embed"},
-          {"blk#.mlp.norm.gamma", "model.layers.#.post_norm2.weight", "embed"}};
 }
 
 // Norms whose weights are stored less one.
@@ -473,6 +417,24 @@ HfTensorTable with_further_tokens(HfTensorTable table) {
 
 }  // namespace
 
+HfTensorTable hf::like_llama(std::vector<std::string> types, std::initializer_list<Rows> own) {
+  HfTensorTable table{
+      std::move(types), "model.", joined(own), {"lm_head.weight", "model.layers.#.self_attn.rotary_emb.inv_freq"}};
+  for (const HfTensorRow& row : llama_rows()) table.rows.push_back(row);
+  return table;
+}
+
+Rows hf::expert_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
+          {"blk#.moe.selection.bias", "model.layers.#.mlp.gate.e_score_correction_bias", "expert"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_experts.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_experts.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_experts.down_proj.weight", "embed mlp"}};
+}
+
 std::vector<HfTensorTable> hf_decoder_tables() {
   const HfTensorTable gemma = like_llama({"gemma", "gemma2", "gemma3_text"}, {gemma_rows()}),
                       qwen3_vl_moe = like_llama({"qwen3_vl_moe_text"}, {qwen3_vl_moe_rows(), expert_rows()}),
@@ -509,8 +471,6 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       as_part(like_llama({}, {}), "qwen3_vl", "model.language_model.", "lm_head.", {"model.visual.*"}),
       qwen3_vl_moe,
       as_part(qwen3_vl_moe, "qwen3_vl_moe", "model.language_model.", "lm_head.", {"model.visual.*"}),
-      like_llama({"internlm2"}, {internlm2_rows()}),
-      like_llama({"hyperclovax"}, {hyperclovax_rows()}),
       like_llama({"nemotron"}, {nemotron_rows(), layer_norm_rows()}),
       like_llama({"olmo2", "olmo3"}, {olmo2_rows()}),
       like_llama({"exaone4"}, {result_norm_rows()}),
@@ -526,7 +486,6 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       like_llama({"qwen2_moe"}, {gated_expert_rows()}),
       like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
       like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
-      like_llama({"bailing_moe", "bailing_moe_v2"}, {bailing_rows(), expert_rows()}),
       with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
       like_llama({"gpt_oss"}, {gpt_oss_rows()}),
       with_further_tokens(like_llama({"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "sarvam_mla", "youtu"},

@@ -66,6 +66,14 @@ constexpr const char* kCwm =
        "max_position_embeddings": 131072, "num_attention_heads": 48, "num_hidden_layers": 64,
        "num_key_value_heads": 8, "sliding_window": 8192, "vocab_size": 128256)";
 
+constexpr const char* kMpt =
+    R"("model_type": "mpt", "d_model": 4096, "expansion_ratio": 4, "max_seq_len": 2048, "n_heads": 32, "n_layers": 32,
+       "no_bias": true, "vocab_size": 50432)";
+constexpr const char* kAlbert =
+    R"("model_type": "albert", "embedding_size": 128, "hidden_act": "gelu_new", "hidden_size": 768,
+       "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_groups": 1,
+       "num_hidden_layers": 12, "vocab_size": 30000)";
+
 const Counted kCounted[] = {
     {"gemma2_2b", 2'614'341'888, kGemma2},
     {"gemma2_9b", 9'241'705'984,
@@ -125,6 +133,27 @@ const Counted kCounted[] = {
      R"("model_type": "youtu", "hidden_size": 2048, "intermediate_size": 6144, "kv_lora_rank": 512,
         "max_position_embeddings": 131072, "num_attention_heads": 16, "num_hidden_layers": 32, "q_lora_rank": 1536,
         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 128256)"},
+    {"gpt_neo_1_3b", 1'315'575'808,
+     R"("model_type": "gpt_neo", "attention_types": [[["global", "local"], 12]], "hidden_size": 2048,
+        "max_position_embeddings": 2048, "num_heads": 16, "num_layers": 24, "vocab_size": 50257)"},
+    {"mpt_7b", 6'649'286'656, kMpt},
+    {"electra_small_generator", 13'546'682,
+     R"("model_type": "electra", "embedding_size": 128, "hidden_size": 256, "intermediate_size": 1024,
+        "max_position_embeddings": 512, "num_attention_heads": 4, "num_hidden_layers": 12, "vocab_size": 30522)"},
+    {"electra_large_generator", 51'295'290,
+     R"("model_type": "electra", "embedding_size": 1024, "hidden_size": 256, "intermediate_size": 1024,
+        "max_position_embeddings": 512, "num_attention_heads": 4, "num_hidden_layers": 24, "vocab_size": 30522)"},
+    {"albert_base", 11'221'680, kAlbert},
+    {"albert_xxlarge", 206'368'944,
+     R"("model_type": "albert", "embedding_size": 128, "hidden_size": 4096, "intermediate_size": 16384,
+        "max_position_embeddings": 512, "num_attention_heads": 64, "num_hidden_layers": 12, "vocab_size": 30000)"},
+    {"granite_swash_2b", 2'144'463'840,
+     R"("model_type": "granite_swa", "hidden_size": 2560, "intermediate_size": 8192, "max_position_embeddings": 8192,
+        "num_attention_heads": 20, "num_hidden_layers": 24, "num_key_value_heads": 4, "vocab_size": 100352)"},
+    {"command_r_plus", 103'810'674'688,
+     R"("model_type": "cohere", "hidden_size": 12288, "intermediate_size": 33792, "max_position_embeddings": 8192,
+        "num_attention_heads": 96, "num_hidden_layers": 64, "num_key_value_heads": 8, "use_qk_norm": true,
+        "vocab_size": 256000)"},
 };
 
 class FurtherFamilies : public testing::TestWithParam<Counted> {};
@@ -174,6 +203,93 @@ TEST(HfFamilies, OfCwmSeeAllKeysInTheFirstLayerOfFour) {
     if (op.kind == OpKind::GroupedAttention) windowed.push_back(op.attributes.attention_window == 1024);
   ASSERT_EQ(windowed.size(), 64u);
   for (std::size_t layer = 0; layer < windowed.size(); ++layer) EXPECT_EQ(windowed[layer], layer % 4 != 0) << layer;
+}
+
+// Every other of 12 layers sees 256 keys back; no scores are divided; of a layer's attention the last product alone has
+// a bias.
+TEST(HfFamilies, OfGptNeoSeeAFewKeysInEveryOtherLayer) {
+  const std::string neo = R"("model_type": "gpt_neo", "hidden_size": 768, "max_position_embeddings": 2048,
+      "num_heads": 12, "num_layers": 12, "vocab_size": 50257, "attention_types": )";
+  EXPECT_EQ(parameter_count(graph_of(neo + R"([[["global", "local"], 6]])")), 125'198'592);
+  int layer = 0;
+  const Graph graph = graph_of(neo + R"([[["global", "local"], 6]])");
+  for (const Op& op : graph.ops()) {
+    if (op.kind != OpKind::GroupedAttention) continue;
+    EXPECT_EQ(op.attributes.attention_window, layer++ % 2 == 0 ? 0 : 256);
+    EXPECT_DOUBLE_EQ(op.attributes.scale, 1.0);
+    EXPECT_NE(op.attributes.scale, 1.0);  // which would stand for 1 / sqrt(head_dim)
+  }
+  EXPECT_EQ(layer, 12);
+  // Positions; of each layer one in attention and two in the feed-forward layer.
+  EXPECT_EQ(count(neo + R"([[["global", "local"], 6]])", OpKind::BiasAdd), 1 + 12 * 3);
+  EXPECT_NE(refusal_of(neo + R"([[["global"], 11]])").find("'attention_types' must be lists of kinds"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(neo + R"([[["global"], 1], [["local"], 2], [["global"], 1], [["local"], 8]])")
+                .find("'attention_types' follow no order that is supported"),
+            std::string::npos);
+}
+
+TEST(HfFamilies, OfMptHaveNoBiases) {
+  EXPECT_EQ(count(kMpt, OpKind::BiasAdd), 0);
+  EXPECT_EQ(count(kMpt, OpKind::GeluErf), 32);
+  const std::string mpt = kMpt;
+  EXPECT_NE(refusal_of(mpt + R"(, "attn_config": {"clip_qkv": 6})").find("attn_config: 'clip_qkv' is given"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(mpt + R"(, "attn_config": {"alibi_bias_max": 16})").find("'alibi_bias_max' is 16"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(mpt + R"(, "attn_config": {"alibi": false})").find("'alibi' is false"), std::string::npos);
+}
+
+// One layer's weights in all of twelve layers' products.
+TEST(HfFamilies, OfAlbertShareTheWeightsOfTheirLayers) {
+  const auto readers = [](const Graph& graph, const std::string& name) {
+    int found = 0;
+    for (const Op& op : graph.ops())
+      for (const TensorId input : op.inputs) found += graph.tensor(input).name == name ? 1 : 0;
+    return found;
+  };
+  EXPECT_EQ(readers(graph_of(kAlbert), "group0.mlp.up.weight"), 12);
+  std::string two = kAlbert;
+  two.replace(two.find("groups\": 1"), 10, "groups\": 2");
+  EXPECT_EQ(readers(graph_of(two), "group1.mlp.up.weight"), 6);
+  EXPECT_EQ(parameter_count(graph_of(two)) - parameter_count(graph_of(kAlbert)),
+            4 * (768 * 768 + 768) + 2 * 768 * 3072 + 768 + 3072 + 4 * 768);
+  EXPECT_NE(refusal_of(two + R"(, "inner_group_num": 2)").find("'inner_group_num' is 2"), std::string::npos);
+}
+
+// Layers that see all keys have no positions where their base is 0.
+TEST(HfFamilies, OfGraniteSwaRotateByLayer) {
+  const std::string config = R"("model_type": "granite_swa", "hidden_size": 64, "intermediate_size": 128,
+      "max_position_embeddings": 512, "num_attention_heads": 4, "num_hidden_layers": 5, "vocab_size": 64,
+      "layer_rope_theta": )";
+  const Graph graph = graph_of(config + "[0, 1e4, 1e4, 1e4, 0]");
+  int turned = 0, sinks = 0, windows = 0;
+  for (const Op& op : graph.ops()) {
+    turned += op.kind == OpKind::Rotary && op.attributes.rotary_base == 1e4 ? 1 : 0;
+    if (op.kind != OpKind::GroupedAttention) continue;
+    sinks += op.attributes.extra == Attributes::Extra::Sink ? 1 : 0;
+    windows += op.attributes.attention_window == 128 ? 1 : 0;
+  }
+  EXPECT_EQ(turned, 2 * 3);
+  EXPECT_EQ(sinks, 5);
+  EXPECT_EQ(windows, 3);
+  EXPECT_EQ(read(config + "[1e6, 1e4, 1e4, 1e4, 1e6]").factors.at("window_rotary_base"), 1e4);
+  EXPECT_EQ(read(config + "[1e6, 1e4, 1e4, 1e4, 1e6]").factors.at("rotary_base"), 1e6);
+  EXPECT_NE(refusal_of(config + "[0, 1e4, 1e5, 1e4, 0]").find("has 100000.0 for layer 2"), std::string::npos)
+      << refusal_of(config + "[0, 1e4, 1e5, 1e4, 0]");
+}
+
+TEST(HfFamilies, OfGemma2CapTheirScores) {
+  const auto caps = [](const std::string& config) {
+    std::vector<double> found;
+    const Graph graph = graph_of(config);
+    for (const Op& op : graph.ops())
+      if (op.kind == OpKind::GroupedAttention) found.push_back(op.attributes.value);
+    return found;
+  };
+  EXPECT_EQ(caps(kGemma2), std::vector<double>(26, 50.0));
+  std::string none = kGemma2;
+  EXPECT_EQ(caps(none.replace(none.find("50.0"), 4, "null")), std::vector<double>(26, 0.0));
 }
 
 TEST(HfFamilies, OfGemma2CapTheirLogits) {

@@ -298,6 +298,13 @@ TEST(SparseFamilies, HaveTheGradientsOfTheirLosses) {
       "1,"
       "normalized=0,no_rotary_every=2,attention_chunk=3,plain_qk_norm=1,weigh_inputs=1,temperature_every=2",
       {.batch = 2});
+  const std::string decoder = "decoder:layers=2,hidden=8,heads=2,kv_heads=1,head_dim=4,intermediate=8,seq=6,vocab=8,";
+  expect_true_model_gradients(decoder + "capped_scores=1,score_cap=0.5,window=3", {.batch = 2});
+  expect_true_model_gradients(decoder + "head_qk_norm=1,layer_norm=2,sinks=1,window=3,rotary_windows_alone=1",
+                              {.batch = 2});
+  // Weights that several layers read get the sum of their gradients.
+  expect_true_model_gradients("bert:layers=3,hidden=8,heads=2,seq=6,vocab=8,embed_width=4,layer_groups=1",
+                              {.batch = 4, .microbatches = 2});
 }
 
 // The factor of a layer of Gemma 4 is read from files, and no update writes it.

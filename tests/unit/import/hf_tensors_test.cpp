@@ -116,6 +116,22 @@ TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
            {"deepseek_v3",
             "deepseek_v3:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,experts=4,top_k=2,dense_layers=1,"
             "q_rank=8,kv_rank=6,nope_dim=4,rope_dim=4,value_dim=4,mtp=1"},
+           {"codegen",
+            "decoder:layers=2,hidden=32,heads=8,intermediate=16,seq=4,vocab=16,gated=0,layer_norm=1,parallel=2,"
+            "rotary_dims=2,mlp_bias=1,head_bias=1"},
+           {"gpt_neo", "gpt2:layers=2,hidden=8,heads=2,seq=4,vocab=16,qkv_bias=0,scaled=0"},
+           {"mpt", "bloom:layers=2,hidden=8,heads=2,seq=4,vocab=16,bias=0,norm_bias=0,embedding_norm=0,erf=1"},
+           {"electra", "bert:layers=2,hidden=8,heads=2,seq=4,vocab=16,embed_width=4"},
+           {"albert", "bert:layers=4,hidden=8,heads=2,seq=4,vocab=16,embed_width=4,layer_groups=2"},
+           {"internlm2", "llama:layers=2,hidden=8,heads=4,kv_heads=2,intermediate=16,seq=4,vocab=16"},
+           {"bailing_moe_v2",
+            "decoder_moe:layers=2,hidden=8,heads=4,kv_heads=2,intermediate=16,seq=4,vocab=16,experts=4,top_k=2,"
+            "dense_layers=1,selection_bias=1,qk_norm=1,shared_intermediate=8"},
+           {"qwen3_vl_moe_text",
+            "mixtral:layers=2,hidden=8,heads=4,kv_heads=2,intermediate=16,seq=4,vocab=16,experts=4,top_k=2"},
+           {"bamba",
+            "hybrid:layers=4,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,scan_heads=4,scan_head_dim=4,state=3,"
+            "gated=1,group_norm=1,kinds_0=152"},
            {"t5", "t5:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16"},
            {"vit", "vit:layers=2,hidden=8,heads=2,image=8,patch=4,classes=5"},
            {"resnet14", "wresnet:layers=14,channels=2,width=2,image=32,classes=5"}}) {
@@ -173,8 +189,31 @@ TEST(HfTensors, TablesOfGemma4sLayersAreColumnsOfOne) {
   EXPECT_EQ(at(graph, "blk1.layer_embed.table", found[0], {5, 2}), 5 * 6 + 3 + 2);
 }
 
+// 8 heads of 4 in quarters of 2: the rows of a quarter are its queries, values and keys, 8 of each.
+TEST(HfTensors, KeysOfCodegenAreTheLastOfEachQuarter) {
+  const Graph graph = graph_of(
+      "decoder:layers=1,hidden=32,heads=8,intermediate=16,seq=4,vocab=16,gated=0,layer_norm=1,parallel=2,rotary_dims=4,"
+      "mlp_bias=1,head_bias=1");
+  const auto found = pieces(graph, "codegen", "blk0.attn.k.weight");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].shape, (std::vector<std::int64_t>{96, 32}));
+  // Head 5 is the second of the third quarter. Its dimensions turn in pairs: our 1 is theirs 2.
+  EXPECT_EQ(at(graph, "blk0.attn.k.weight", found[0], {7, 5, 1}), (2 * 24 + 16 + 4 + 2) * 32 + 7);
+}
+
+// Layers 0 and 1 of Bamba: a scan and what follows it, attention and what follows it.
+TEST(HfTensors, TwoBlocksAreOneLayerOfBamba) {
+  const Graph graph = graph_of(
+      "hybrid:layers=4,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,scan_heads=4,scan_head_dim=4,state=3,gated=1,"
+      "group_norm=1,kinds_0=152");
+  EXPECT_EQ(pieces(graph, "bamba", "blk0.scan.z.weight")[0].name, "model.layers.0.mamba.in_proj.weight");
+  EXPECT_EQ(pieces(graph, "bamba", "blk1.ln.gamma")[0].name, "model.layers.0.pre_ff_layernorm.weight");
+  EXPECT_EQ(pieces(graph, "bamba", "blk2.ln.gamma")[0].name, "model.layers.1.input_layernorm.weight");
+  EXPECT_EQ(pieces(graph, "bamba", "blk3.mlp.up.weight")[0].name, "model.layers.1.feed_forward.up_proj.weight");
+}
+
 TEST(HfTensors, TypesWithoutATableAreRefused) {
-  EXPECT_NE(refusal([] { return HfTensorNames("gemma2", "w"); }).find("w: the weights of models of the type 'gemma2'"),
+  EXPECT_NE(refusal([] { return HfTensorNames("phimoe", "w"); }).find("w: the weights of models of the type 'phimoe'"),
             std::string::npos);
 }
 

@@ -20,7 +20,7 @@ struct Rule {
   bool causal;
   std::int64_t window, first_position;
   bool sink, bias;
-  double scale = 0.5;
+  double scale = 0.5, cap = 0.0;
 };
 const Rule kRules[] = {{"all keys", false, 0, 0, false, false},
                        {"causal", true, 0, 90, false, false},
@@ -28,7 +28,9 @@ const Rule kRules[] = {{"all keys", false, 0, 0, false, false},
                        {"sink", true, 0, 90, true, false},
                        {"bias", true, 0, 90, false, true},
                        {"both", false, 0, 90, true, true},
-                       {"large scores", true, 0, 90, false, false, 300.0}};
+                       {"large scores", true, 0, 90, false, false, 300.0},
+                       {"capped", true, 20, 90, false, false, 0.5, 0.7},
+                       {"capped, then biased", true, 0, 90, true, true, 0.5, 0.7}};
 
 template <class T>
 struct Attended {
@@ -46,12 +48,14 @@ struct Case {
                  dout = numbers<T>(out_size, 4), sink = numbers<T>(6, 5), bias = numbers<T>(6 * shape.distances(), 6);
 
   [[nodiscard]] AttentionRule<T> rule() const {
-    return {of.scale,
-            of.causal,
-            of.window,
-            of.first_position,
-            of.sink ? sink.data() : nullptr,
-            of.bias ? bias.data() : nullptr};
+    AttentionRule<T> rule{of.scale,
+                          of.causal,
+                          of.window,
+                          of.first_position,
+                          of.sink ? sink.data() : nullptr,
+                          of.bias ? bias.data() : nullptr};
+    rule.cap = of.cap;
+    return rule;
   }
   [[nodiscard]] Attended<T> empty() const {
     return {std::vector<T>(static_cast<std::size_t>(out_size)),
