@@ -249,7 +249,7 @@ def families():
         "vaultgemma": (t.VaultGemmaForCausalLM, t.VaultGemmaConfig(**{**decoder(**gemma2), "tie_word_embeddings": True})),
         "gpt_neo": (t.GPTNeoForCausalLM, t.GPTNeoConfig(vocab_size=VOCAB, hidden_size=32, num_layers=2, num_heads=4, window_size=4,
                                                         attention_types=[[["global", "local"], 1]], max_position_embeddings=SEQ)),
-        "codegen": (t.CodeGenForCausalLM, t.CodeGenConfig(vocab_size=VOCAB, n_embd=32, n_head=8, n_layer=2, n_positions=SEQ, rotary_dim=2)),
+        "codegen": (t.CodeGenForCausalLM, t.CodeGenConfig(vocab_size=VOCAB, n_embd=32, n_head=8, n_layer=2, n_positions=SEQ, rotary_dim=4)),
         # Heads that are no power of two: whose slopes are those of the next one.
         "mpt": (t.MptForCausalLM, t.MptConfig(vocab_size=VOCAB, d_model=48, n_heads=6, n_layers=2, max_seq_len=SEQ)),
         "electra": (t.ElectraForMaskedLM, t.ElectraConfig(**small, **narrow)),
@@ -316,8 +316,14 @@ def packed(tensors, joint, pack, name):
     return made
 
 
-# Families that transformers has no class of: what their files say, and how they hold the tensors of a class that computes the same.
+def transposed_experts(tensors):
+    return {key: value.transpose(1, 2) if ".mlp.experts." in key else value for key, value in tensors.items()}
+
+
+# Families that transformers has no class of, or saves unlike their publisher: what their files say, and how they hold the tensors of a
+# class that computes the same.
 STAND_INS = {
+    "qwen3_vl_moe": ({}, transposed_experts),
     "internlm2": ({"bias": False}, internlm2),
     "minicpm": ({"scale_emb": 3.0, "scale_depth": 0.5 * 2 ** 0.5, "dim_model_base": 8}, dict),
     "bailing_moe": ({"num_experts": 4, "moe_intermediate_size": 48, "num_shared_experts": 0}, bailing),

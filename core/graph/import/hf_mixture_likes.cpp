@@ -24,9 +24,12 @@ std::int64_t size_in_all_layers(const HfReader& config, const char* key) {
 
 }  // namespace
 
+// Weights of a token's experts add up to 1 where the file does not say, unlike Qwen3's.
 ModelConfig read_qwen3_vl_moe(const HfReader& config) {
-  if (const auto text = text_part(config, "qwen3_vl_moe")) return read_qwen3_moe(*text);
-  return read_qwen3_moe(config);
+  if (const auto text = text_part(config, "qwen3_vl_moe")) return read_qwen3_vl_moe(*text);
+  ModelConfig model = read_qwen3_moe(config);
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  return model;
 }
 
 ModelConfig read_olmoe(const HfReader& config) {

@@ -312,6 +312,18 @@ TEST(HfFamilies, OfQwen3MoeHaveHeadsThatShareTheHiddenSize) {
   EXPECT_EQ(read(config + R"(, "head_dim": 128)").more.at("head_dim"), 128);
 }
 
+TEST(HfFamilies, OfQwen3VlMoeNormaliseWeightsUnlessTheFileSaysOtherwise) {
+  const auto config = [](const std::string& type, const std::string& more) {
+    return R"("model_type": ")" + type + R"(", "head_dim": 8, "hidden_size": 32, "intermediate_size": 48,
+      "max_position_embeddings": 8, "moe_intermediate_size": 24, "num_attention_heads": 4, "num_experts": 4,
+      "num_experts_per_tok": 2, "num_hidden_layers": 2, "vocab_size": 64)" +
+           more;
+  };
+  EXPECT_EQ(read(config("qwen3_vl_moe_text", "")).more.at("normalized"), 1);
+  EXPECT_EQ(read(config("qwen3_vl_moe_text", R"(, "norm_topk_prob": false)")).more.at("normalized"), 0);
+  EXPECT_EQ(read(config("qwen3_moe", "")).more.at("normalized"), 0);
+}
+
 // Windows with a base of their own.
 TEST(HfFamilies, RotateByKindOfLayer) {
   const std::string rotation = R"(, "rope_parameters": {"sliding_attention": {"rope_theta": 1e4},
