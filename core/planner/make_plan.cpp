@@ -149,15 +149,25 @@ PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result,
   std::vector<Kind> methods = {Kind::Shard};
   if (leaves_all_open(request) && request.search.forced.empty() && request.cluster.devices() > 1)
     methods.insert(methods.end(), {Kind::Data, Kind::Zero1, Kind::Zero2, Kind::Zero3});
-  const std::optional<Plan> found = result.plan;
-  for (const Kind method : methods) {
+  const auto search = [&](const PlanRequest& of) {
+    if (result.log.interrupted) return;
     try {
-      PlanningResult one_stage = search_plans(one_stage_request(request, found, method, small), costs, evaluator, near);
+      PlanningResult one_stage = search_plans(of, costs, evaluator, near);
       result.log.add(one_stage.log);
-      if (one_stage.log.interrupted) break;
-      result = better_of(std::move(result), std::move(one_stage));
+      if (!one_stage.log.interrupted) result = better_of(std::move(result), std::move(one_stage));
     } catch (const InputError&) {
-      // The method does not suit the model, the cluster or the schedule.
+      // The method does not suit the model, the cluster, the schedule or the number of layers.
+    }
+  };
+  const std::optional<Plan> found = result.plan;
+  for (const Kind method : methods) search(one_stage_request(request, found, method, small));
+  // The finer the layers, the more closely one stage fits; the coarser, the more ops are resharded together.
+  if (small && is_auto(request.search.layers) && is_one_stage_on_all(request, result)) {
+    PlanRequest other = one_stage_request(request, result.plan, Kind::Shard, false);
+    const int layers = static_cast<int>(result.plan->layer_starts.size());
+    for (const int count : {2 * layers, layers / 2}) {
+      other.search.layers = count;
+      if (count > 0) search(other);
     }
   }
   return result;
@@ -238,23 +248,26 @@ bool may_refine(const PlanRequest& request) {
 
 void refine(PlanningResult& result, const NearPlans& near, const PlanRequest& request, const CostModel& costs,
             PlanEvaluator& evaluator, AnswerRecord* record) {
-  // One more plan for so many whole programs that were simulated: of a small search the best plan alone is refined.
+  // One more plan for so many whole programs that were simulated: of a small search the best plan of each choice alone
+  // is refined.
   constexpr std::int64_t kMaxPlans = 4, kProgramsOfPlan = 32;
-  constexpr double kNear = 1.02;  // a refinement seldom wins more
+  constexpr std::size_t kMaxChoices = 4;
+  constexpr double kNear = 1.02;
   if (!may_refine(request) || !result.plan || result.log.interrupted) return;
-  std::vector<PlanOfGraph> plans = {{*result.plan, std::make_shared<const Graph>(result.graph)}};
   const std::int64_t simulated = result.log.simulations;
+  std::vector<PlanToRefine> plans = {{{*result.plan, std::make_shared<const Graph>(result.graph)}, simulated}};
   const auto others = static_cast<std::size_t>(std::min(kMaxPlans, simulated / kProgramsOfPlan));
-  for (PlanOfGraph& other : near.fastest(others, kNear))
-    if (other.plan.predicted.step_time <= kNear * result.plan->predicted.step_time) plans.push_back(std::move(other));
+  for (NearPlans::Near& near_by : near.fastest({others, kNear}, {kMaxChoices, 1.0 / kMinRefined}))
+    if (kMinRefined * near_by.made.plan.predicted.step_time <= result.plan->predicted.step_time)
+      plans.push_back({std::move(near_by.made), near_by.programs});
   if (request.steps != nullptr) request.steps->begin("refine");
-  auto found = refine_shardings(request, plans, simulated, costs, evaluator);
+  auto found = refine_shardings(request, plans, costs, evaluator);
   if (request.steps != nullptr)
     request.steps->end(found ? fmt::format("{}, better than {}", human_seconds(found->plan.predicted.step_time),
                                            human_seconds(result.plan->predicted.step_time))
                              : std::string("nothing faster"));
   if (!found) return;
-  if (record != nullptr) record->shorten(plans[found->of].plan, found->plan.predicted.step_time);
+  if (record != nullptr) record->shorten(plans[found->of].made.plan, found->plan.predicted.step_time);
   result.log.simulations += found->simulations;
   result.plan = std::move(found->plan);
   result.graph = *found->graph;

@@ -8,6 +8,7 @@
 #include "core/base/errors.h"
 #include "core/plan/boundaries.h"
 #include "core/planner/search/known_trials.h"
+#include "core/planner/search/near_plans.h"
 #include "core/planner/search/plan_program.h"
 #include "core/planner/search/point.h"
 
@@ -346,36 +347,39 @@ RefinedPlan Refinement::result() const {
 
 }  // namespace
 
-std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const std::vector<PlanOfGraph>& made,
-                                            std::int64_t simulated_before, const CostModel& costs,
-                                            const PlanEvaluator& evaluator) {
+std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const std::vector<PlanToRefine>& plans,
+                                            const CostModel& costs, const PlanEvaluator& evaluator) {
   if (is_large(request, request.training.batch)) return std::nullopt;
   const auto eliminations = std::make_shared<elimination::KnownSteps>();
-  std::unique_ptr<Refinement> best;
-  std::int64_t simulated = 0;
-  std::int64_t budget = 0;
-  std::size_t best_of = 0;
-  for (std::size_t of = 0; of < made.size(); ++of) {
-    const PlanOfGraph& plan = made[of];
-    if (of > 0 && same_plans(plan.plan, made.front().plan)) continue;
-    if (std::none_of(plan.plan.stages.begin(), plan.plan.stages.end(), is_sharded)) continue;
-    if (!best)
-      budget =
-          std::min(kMaxTrials / (1 + std::ssize(plan.graph->ops()) / kOpsOfTrial), kFewTrials + 2 * simulated_before);
-    auto own = std::make_unique<Refinement>(request, plan, costs, evaluator, eliminations);
-    own->improve_stages(budget);
-    simulated += own->simulated();
-    if (best && own->step() >= best->step()) continue;
-    best = std::move(own);
-    best_of = of;
+  struct Refined {
+    std::size_t of;
+    std::int64_t budget;  // that is left
+    std::unique_ptr<Refinement> plan;
+    [[nodiscard]] Seconds step() const { return plan->step(); }
+  };
+  std::vector<Refined> all;
+  const Plan& first = plans.front().made.plan;
+  for (std::size_t of = 0; of < plans.size(); ++of) {
+    const auto& [made, simulated] = plans[of];
+    if (of > 0 && same_plans(made.plan, first) && made.plan.layer_starts == first.layer_starts) continue;
+    if (std::none_of(made.plan.stages.begin(), made.plan.stages.end(), is_sharded)) continue;
+    const std::int64_t budget =
+        std::min(kMaxTrials / (1 + std::ssize(made.graph->ops()) / kOpsOfTrial), kFewTrials + 2 * simulated);
+    all.push_back({of, budget, std::make_unique<Refinement>(request, made, costs, evaluator, eliminations)});
+    all.back().plan->improve_stages(all.back().budget);
   }
-  if (!best) return std::nullopt;
-  simulated -= best->simulated();
-  best->improve_layers(budget);
-  if (best->step() >= made.front().plan.predicted.step_time) return std::nullopt;
-  RefinedPlan found = best->result();
-  found.of = best_of;
-  found.simulations = simulated + best->simulated();
+  if (all.empty()) return std::nullopt;
+  std::stable_sort(all.begin(), all.end(), [](const Refined& a, const Refined& b) { return a.step() < b.step(); });
+  const Refined* best = &all.front();
+  for (Refined& refined : all) {
+    if (kMinRefined * refined.step() >= best->step()) break;
+    refined.plan->improve_layers(refined.budget);
+    if (refined.step() < best->step()) best = &refined;
+  }
+  if (best->step() >= first.predicted.step_time) return std::nullopt;
+  RefinedPlan found = best->plan->result();
+  found.of = best->of;
+  for (const Refined& refined : all) found.simulations += refined.plan->simulated();
   return found;
 }
 

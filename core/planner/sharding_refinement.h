@@ -13,6 +13,12 @@
 
 namespace meshwright {
 
+// A plan that fits and knows its step, and how many programs a search for it has simulated.
+struct PlanToRefine {
+  PlanOfGraph made;
+  std::int64_t simulated;
+};
+
 struct RefinedPlan {
   Plan plan;  // with what is predicted of its step and memory, but for the lower bound
   std::shared_ptr<const Graph> graph;
@@ -21,12 +27,11 @@ struct RefinedPlan {
 };
 
 // The fastest that is made of one of these plans: first other shardings of all stages and of one stage, of each plan,
-// then of the best of all parts of it. The number of simulations is limited, also by how many the search made before.
-// nullopt: nothing that fits is faster than the first plan, or programs of the request may be large (is_large of
-// point.h). REQUIRES: check_plan finds nothing; the plans are of the request, fit, and know their steps.
+// then of those that come near the best of them all parts of it. The number of simulations of each is limited, also by
+// how many its search made before. nullopt: nothing that fits is faster than the first plan, or programs of the request
+// may be large (is_large of point.h). REQUIRES: check_plan finds nothing; the plans are of the request.
 [[nodiscard]] std::optional<RefinedPlan> refine_shardings(const PlanRequest& request,
-                                                          const std::vector<PlanOfGraph>& made,
-                                                          std::int64_t simulated_before, const CostModel& costs,
-                                                          const PlanEvaluator& evaluator);
+                                                          const std::vector<PlanToRefine>& plans,
+                                                          const CostModel& costs, const PlanEvaluator& evaluator);
 
 }  // namespace meshwright

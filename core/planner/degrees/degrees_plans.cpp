@@ -9,29 +9,48 @@
 
 namespace meshwright {
 
-GivenModel DegreesPlans::build_graph(const Degrees& degrees) const {
+GivenModel DegreesPlans::build_graph(const Degrees& degrees, KnownGraphs& graphs) const {
   const PlanRequest of = request_of(request_, degrees);
   SearchContext context(of, costs_, evaluator_);
-  return given_model(context,
-                     {.layers = std::nullopt, .layer_cut = of.search.layer_cut, .microbatches = degrees.micro_batches});
+  std::swap(context.graphs, graphs);
+  GivenModel model = given_model(
+      context, {.layers = std::nullopt, .layer_cut = of.search.layer_cut, .microbatches = degrees.micro_batches});
+  std::swap(context.graphs, graphs);
+  return model;
 }
 
 void DegreesPlans::build_graphs(const std::vector<Degrees>& all) {
   std::map<GraphKey, const Degrees*> wanted;
   for (const Degrees& degrees : all)
     if (!graphs_.contains(graph_key(degrees))) wanted.emplace(graph_key(degrees), &degrees);
-  std::vector<std::pair<GraphKey, const Degrees*>> list(wanted.begin(), wanted.end());
-  std::vector<std::optional<GivenModel>> made(list.size());
+  struct Made {
+    GraphKey key;
+    const Degrees* degrees;
+    std::optional<GivenModel> model = {};
+  };
+  // Cuts of one graph follow one another.
+  std::vector<std::vector<Made>> list;
+  for (const auto& [key, degrees] : wanted) {
+    const auto is_of_graph = [&](const GraphKey& other) {
+      return other.micro_batches == key.micro_batches && other.recompute == key.recompute;
+    };
+    if (list.empty() || !is_of_graph(list.back().front().key)) list.emplace_back();
+    list.back().push_back({key, degrees});
+  }
   for_each_index(list.size(), request_.threads, [&](std::size_t i) {
-    if (!request_.stop || !request_.stop()) made[i] = build_graph(*list[i].second);
+    KnownGraphs graphs;
+    for (Made& made : list[i])
+      if (!request_.stop || !request_.stop()) made.model = build_graph(*made.degrees, graphs);
   });
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (made[i]) graphs_.emplace(list[i].first, *std::move(made[i]));
+  for (std::vector<Made>& of_graph : list)
+    for (Made& made : of_graph)
+      if (made.model) graphs_.emplace(made.key, *std::move(made.model));
 }
 
 const Graph& DegreesPlans::graph_of(const Degrees& degrees) {
   auto known = graphs_.find(graph_key(degrees));
-  if (known == graphs_.end()) known = graphs_.emplace(graph_key(degrees), build_graph(degrees)).first;
+  KnownGraphs graphs;
+  if (known == graphs_.end()) known = graphs_.emplace(graph_key(degrees), build_graph(degrees, graphs)).first;
   return *known->second.cut->graph;
 }
 

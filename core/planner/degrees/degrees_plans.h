@@ -66,7 +66,8 @@ class DegreesPlans {
   [[nodiscard]] GraphKey graph_key(const Degrees& d) const {
     return {d.micro_batches, d.recompute, cut_of(d, shape_.blocks)};
   }
-  [[nodiscard]] GivenModel build_graph(const Degrees& degrees) const;
+  // `graphs`: those of the same micro-batches and recomputation that other cuts have made.
+  [[nodiscard]] GivenModel build_graph(const Degrees& degrees, KnownGraphs& graphs) const;
   [[nodiscard]] Point point_of(SearchContext& context, const Degrees& degrees) const {
     return prepare_given_point(context, graphs_.at(graph_key(degrees)));
   }

@@ -2,6 +2,7 @@
 #include "core/planner/search/near_plans.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/base/text.h"
@@ -11,35 +12,50 @@ namespace meshwright {
 
 namespace {
 
+// What a narrower request may have fixed; the graph is that of a recomputation.
+std::string choice_of(const Plan& plan) {
+  return fmt::format("{} {} {} {}", plan.graph_fingerprint, plan.training.microbatches,
+                     name_of(same_order(plan.schedule, plan.stages.size())), fmt::join(plan.layer_starts, ","));
+}
+
 // Everything but the sharding of stages, and what follows from it.
 std::string outline_of(const Plan& plan) {
-  std::string key = fmt::format("{} {} {}", plan.graph_fingerprint, plan.training.microbatches,
-                                name_of(same_order(plan.schedule, plan.stages.size())));
+  std::string key = choice_of(plan);
   for (const StagePlan& stage : plan.stages)
-    key += fmt::format(" {} {} {} {}", plan.layer_starts[static_cast<std::size_t>(stage.first_layer)],
-                       to_text(stage.submesh), fmt::join(stage.logical_shape, "x"), fmt::join(stage.devices, ","));
+    key += fmt::format(" {} {} {} {}", stage.first_layer, to_text(stage.submesh), fmt::join(stage.logical_shape, "x"),
+                       fmt::join(stage.devices, ","));
   return key;
 }
 
 }  // namespace
 
 void NearPlans::add(const Plan& plan, const std::shared_ptr<const Graph>& graph) {
-  const auto [known, is_new] = known_.try_emplace(outline_of(plan), Known{{plan, graph}, known_.size()});
+  const std::string choice = choice_of(plan);
+  ++programs_[choice];
+  const auto [known, is_new] = known_.try_emplace(outline_of(plan), Known{{plan, graph}, choice, known_.size()});
   if (!is_new && plan.predicted.step_time < known->second.made.plan.predicted.step_time)
     known->second.made = {plan, graph};
 }
 
-std::vector<PlanOfGraph> NearPlans::fastest(std::size_t most, double factor) const {
+std::vector<NearPlans::Near> NearPlans::fastest(const Limit& all, const Limit& choices) const {
   const auto step = [](const Known* of) { return of->made.plan.predicted.step_time; };
   std::vector<const Known*> order;
   for (const auto& [key, known] : known_) order.push_back(&known);
   std::sort(order.begin(), order.end(), [&](const Known* a, const Known* b) {
     return std::pair(step(a), a->number) < std::pair(step(b), b->number);
   });
-  std::vector<PlanOfGraph> found;
+  std::vector<Near> found;
+  std::set<std::string> seen;  // choices
+  std::size_t of_all = 0;
   for (const Known* of : order) {
-    if (found.size() == most || step(of) > factor * step(order.front())) break;
-    found.push_back(of->made);
+    const auto within = [&](const Limit& limit, std::size_t before) {
+      return before < limit.most && step(of) <= limit.factor * step(order.front());
+    };
+    const bool is_near = within(all, of_all);
+    const bool is_fastest = seen.insert(of->choice).second && within(choices, seen.size() - 1);
+    if (!is_near && !is_fastest) continue;
+    of_all += is_near ? 1 : 0;
+    found.push_back({of->made, programs_.at(of->choice)});
   }
   return found;
 }

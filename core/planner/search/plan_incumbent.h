@@ -27,6 +27,8 @@ class PlanIncumbent {
   [[nodiscard]] const PlanProgram* best() const { return best_ ? &*best_ : nullptr; }
   // The goal's measure of the best plan; lower is better.
   [[nodiscard]] std::optional<Seconds> score() const { return score_; }
+  // Plans that do not beat the best may do so once they are refined: the share of the best's score that counts as near.
+  [[nodiscard]] double near_share() const { return near_ != nullptr ? kMinRefined : 1.0; }
   // A plan that lacks so many bytes is nearer to the memory than any before: the reason speaks of it.
   [[nodiscard]] bool would_explain(Bytes excess) const;
   // The minimum, over the whole programs of this schedule with this many stages on each rank, of the step as a share of

@@ -97,6 +97,8 @@ class PlanSearch {
   void search_microbatches(SearchPoint at);
   // Finer and coarser cuts, at the best number of micro-batches.
   void search_layers(SearchPoint at);
+  // Small requests: the best cut suits other numbers of micro-batches than the first, and these other cuts.
+  void search_around(const SearchPoint& first);
   // A search that was stopped before it found a plan answers with a plain one: the first by cost of pipelines of like
   // stages, with tensor parallelism within the hosts and data parallelism between them; or what the method gives.
   void find_first_plan(SearchPoint at);
@@ -122,7 +124,10 @@ class PlanSearch {
   // The two points between which the number of micro-batches lies, or that come next to it. REQUIRES: two points.
   [[nodiscard]] static std::pair<const PointSearch*, const PointSearch*> nearest(const Points& points,
                                                                                  std::int64_t count);
+  [[nodiscard]] bool may_cut_anew() const;
   [[nodiscard]] std::vector<SearchPoint> other_cuts(SearchPoint at) const;
+  // The best point with the next smaller and larger numbers of micro-batches, then with other cuts.
+  [[nodiscard]] std::vector<SearchPoint> points_around(const SearchPoint& first) const;
   [[nodiscard]] std::optional<SearchPoint> half_blocks(SearchPoint at) const;
   [[nodiscard]] std::vector<ScheduleKind> near_schedules() const;
   [[nodiscard]] std::string how_it_stopped() const;
@@ -170,6 +175,7 @@ class PlanSearch {
   std::optional<int> first_layers_;  // of the first point searched
   std::optional<int> covered_;       // number of layers of which its point looked at all stages, too
   SearchPoint best_;                 // the incumbent's
+  std::vector<SearchPoint> searched_;
   // By the micro-batches of two points and the number in question.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::optional<Seconds>> predicted_;
   std::map<ScheduleKind, Seconds> promised_;  // where there are several: the least of all points, by stages alone
@@ -188,8 +194,9 @@ std::unique_ptr<PointSearch> PlanSearch::prepare(const SearchPoint& at) {
 
 bool PlanSearch::search_point(const SearchPoint& at, PointSearch& search, const std::vector<ScheduleKind>& schedules) {
   if (!first_layers_) first_layers_ = search.point().layers();
+  searched_.push_back(at);
   if (request_.goal.objective == Goal::Objective::StepTime && incumbent_.score() &&
-      search.point().bounds.known >= *incumbent_.score()) {
+      incumbent_.near_share() * search.point().bounds.known >= *incumbent_.score()) {
     ++context_.log.points_ruled_out;
     note_ruled_out(search.point().cut->layer_starts(), at.microbatches, search.point().bounds.known,
                    "no plan of these takes less");
@@ -397,16 +404,51 @@ std::vector<ScheduleKind> PlanSearch::near_schedules() const {
   return near;
 }
 
+bool PlanSearch::may_cut_anew() const {
+  return incumbent_.plan() && !request_.search.layer_cut.fixes_count() &&
+         request_.search.method.kind == Method::Kind::Pipeshard;
+}
+
 void PlanSearch::search_layers(SearchPoint at) {
-  if (!incumbent_.plan() || request_.search.layer_cut.fixes_count() ||
-      request_.search.method.kind != Method::Kind::Pipeshard)
-    return;
+  if (!may_cut_anew()) return;
   for (const SearchPoint& other : other_cuts(at)) {
     if (context_.stopped()) return;
     search_point(other);
   }
   const std::optional<SearchPoint> halves = half_blocks(at);
   if (halves && !context_.stopped()) search_point(*halves, *prepare(*halves), near_schedules());
+}
+
+std::vector<SearchPoint> PlanSearch::points_around(const SearchPoint& first) const {
+  const std::vector<std::int64_t> counts = possible(divisors(request_.training.batch, kMaxMicrobatches), request_);
+  const auto own = std::lower_bound(counts.begin(), counts.end(), best_.microbatches);
+  std::vector<SearchPoint> around;
+  const auto add = [&](std::int64_t count) {
+    around.push_back(best_);
+    around.back().microbatches = count;
+  };
+  if (own != counts.begin()) add(own[-1]);
+  if (own + 1 != counts.end()) add(own[1]);
+  around.push_back(first);
+  around.back().microbatches = best_.microbatches;
+  for (const SearchPoint& cut : other_cuts(first)) around.push_back(cut);
+  return around;
+}
+
+// One step after the other, each to a better plan.
+void PlanSearch::search_around(const SearchPoint& first) {
+  if (!is_auto(request_.search.microbatches) || !may_cut_anew() || !is_small(request_) ||
+      request_.goal.objective != Goal::Objective::StepTime)
+    return;
+  for (bool better = true; better;) {
+    better = false;
+    for (const SearchPoint& next : points_around(first)) {
+      if (context_.stopped()) return;
+      if (std::find(searched_.begin(), searched_.end(), next) != searched_.end()) continue;
+      better = search_point(next);
+      if (better) break;
+    }
+  }
 }
 
 // --- the first plan ---
@@ -497,7 +539,10 @@ PlanningResult search_plans(const PlanRequest& request, const CostModel& costs, 
   SearchPoint first{.layers = std::nullopt, .layer_cut = request.search.layer_cut};
   if (const auto* given = std::get_if<int>(&request.search.layers)) first.layers = *given;
   search.search_microbatches(first);
-  if (is_auto(request.search.layers)) search.search_layers(first);
+  if (is_auto(request.search.layers)) {
+    search.search_layers(first);
+    search.search_around(first);
+  }
   search.find_first_plan(first);
   return search.take_result();
 }

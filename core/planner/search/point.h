@@ -19,6 +19,7 @@ struct SearchPoint {
   std::optional<int> layers;  // nullopt: default_layer_count
   LayerOptions layer_cut;
   std::int64_t microbatches = 1;
+  bool operator==(const SearchPoint&) const = default;
 };
 
 // The step's graph, cut into layers.

@@ -128,7 +128,7 @@ std::optional<Seconds> PointSearch::to_beat(ScheduleKind schedule, const PlanInc
   double least = expected_share(schedule, 1, incumbent);
   for (int chunks = 2; chunks <= CandidateRequest::kMaxChunks; ++chunks)
     least = std::min(least, expected_share(schedule, chunks, incumbent));
-  return *incumbent.score() / (kFalls * least);
+  return *incumbent.score() / (kFalls * least * incumbent.near_share());
 }
 
 // The minimum share of its stages' time that a whole program is expected to take.
@@ -146,8 +146,8 @@ double PointSearch::expected_share(ScheduleKind schedule, int chunks, const Plan
 bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incumbent) const {
   const auto found = candidates_.find(schedule);
   if (found == candidates_.end() || !incumbent.plan()) return true;
-  // `rank` looked at no subspace.
-  if (!is_large() && subspaces_.size() > 1) return true;
+  // `rank` looked at no subspace and no memory but what the table counts.
+  if (!is_large()) return true;
   const auto& ranked = found->second.ranked;
   const bool promising = std::any_of(ranked.begin(), ranked.end(), [&](const Candidate& candidate) {
     return expected_share(schedule, candidate.pipeline.chunks, incumbent) * candidate.step < *incumbent.score();
@@ -181,7 +181,11 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
       continue;
     }
     // The list is sorted, but the expected share depends on the number of chunks: a later candidate may still win.
-    if (incumbent.score() && expected_share(schedule, pipeline.chunks, incumbent) * alone >= *incumbent.score()) {
+    // Until one fits, nobody knows how much less memory programs take than their stages in the table, nor what a
+    // refinement can make of them.
+    const bool tells_more = incumbent.near_share() < 1.0 && !fitting_.contains(schedule);
+    if (incumbent.score() && !tells_more &&
+        expected_share(schedule, pipeline.chunks, incumbent) * alone >= *incumbent.score()) {
       note(candidate, schedule, ConsideredPlan::Fate::Bound);
       continue;
     }
@@ -201,8 +205,10 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
     --budget;
     any = true;
     if (verdict.kind == Verdict::Kind::TooLarge) tried.min_excess = verdict.excess;
-    if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter)
+    if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter) {
       tried.best = Fitting{pipeline, verdict.score, verdict.fullest};
+      fitting_.insert(schedule);
+    }
     progress.add(tried);
     if (verdict.better()) progress.better = true;
   }

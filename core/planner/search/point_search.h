@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -122,6 +123,7 @@ class PointSearch {
   std::map<ScheduleKind, Candidates> candidates_;  // by `rank`
   // What each candidate was: by schedule, chunks and stages.
   std::map<std::tuple<ScheduleKind, int, std::vector<TableStage>>, Progress> tried_;
+  std::set<ScheduleKind> fitting_;                                                    // of which a program fits
   std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> times_tried_;  // theirs, by number of stages
 };
 

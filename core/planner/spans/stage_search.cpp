@@ -132,7 +132,11 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
   }
   const int configs = std::max(1, static_cast<int>(max_meshes) * options_per_mesh_);
   StageTable table(layers(), std::move(slices), configs, given ? SpanNumbers(layers()) : spans_);
-  for (int slice = 0; slice < meshes_of_.count(); ++slice)
+  // Side by side where that is worth a thread: slices have entries of their own.
+  constexpr std::size_t kManyEntries = std::size_t{1} << 16;
+  const int threads = table.costs().size() >= kManyEntries ? options_.threads : 1;
+  for_each_index(static_cast<std::size_t>(meshes_of_.count()), threads, [&](std::size_t s) {
+    const int slice = static_cast<int>(s);
     for (int first = 0; first < (options_.one_stage ? 1 : layers()); ++first)
       for (int last = options_.one_stage ? layers() - 1 : first; last < layers(); ++last) {
         if (!table.spans().is_first(first, last)) continue;
@@ -145,6 +149,7 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
         }
         if (keep == Keep::Best) drop_dominated(table, first, last, slice);
       }
+  });
   return table;
 }
 

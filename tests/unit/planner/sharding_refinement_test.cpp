@@ -105,31 +105,52 @@ TEST(WorseCluster, WithSlowerLinksShowsNoPlanUnderOverlapThatWasMissed) {
   EXPECT_LE(own.plan->predicted.step_time.si(), kSame * step.si());
 }
 
+// So many stages of one layer each, or one of both, with a step of so long.
+Plan plan_of(int stages, const char* weight, double step, std::int64_t microbatches = 1) {
+  Plan made;
+  made.layer_starts = {0, 10};
+  made.training.microbatches = microbatches;
+  for (int s = 0; s < stages; ++s) {
+    StagePlan stage{s, stages == 1 ? 1 : s, {1, 2}, {1, 2}, {0, 1}, {}, {}, {}};
+    stage.parameters[weight] = {};
+    made.stages.push_back(stage);
+  }
+  made.predicted.step_time = Seconds(step);
+  return made;
+}
+
+// Step and programs.
+using Found = std::vector<std::pair<double, std::int64_t>>;
+Found found_of(const NearPlans& near, const NearPlans::Limit& all, const NearPlans::Limit& choices) {
+  Found found;
+  for (const NearPlans::Near& of : near.fastest(all, choices))
+    found.emplace_back(of.made.plan.predicted.step_time.si(), of.programs);
+  return found;
+}
+
+constexpr NearPlans::Limit kNone{0, 1.0};
+
 // Of a plan and one that is sharded in another way, the faster; then one of two stages, and none that takes much
 // longer.
 TEST(NearPlans, AreTheFastestOfThoseThatDifferInShardingAlone) {
-  const auto plan = [](int stages, const char* weight, double step) {
-    Plan made;
-    made.layer_starts = {0, 10};
-    for (int s = 0; s < stages; ++s) {
-      StagePlan stage{s, stages == 1 ? 1 : s, {1, 2}, {1, 2}, {0, 1}, {}, {}, {}};
-      stage.parameters[weight] = {};
-      made.stages.push_back(stage);
-    }
-    made.predicted.step_time = Seconds(step);
-    return made;
-  };
   NearPlans near;
-  for (const Plan& of : {plan(1, "a", 1.00), plan(1, "b", 0.90), plan(1, "c", 0.95), plan(2, "a", 0.91)})
+  for (const Plan& of : {plan_of(1, "a", 1.00), plan_of(1, "b", 0.90), plan_of(1, "c", 0.95), plan_of(2, "a", 0.91)})
     near.add(of, nullptr);
-  const auto steps = [&](std::size_t most, double factor) {
-    std::vector<double> found;
-    for (const PlanOfGraph& made : near.fastest(most, factor)) found.push_back(made.plan.predicted.step_time.si());
-    return found;
-  };
-  EXPECT_EQ(steps(6, 1.02), (std::vector<double>{0.90, 0.91}));
-  EXPECT_EQ(steps(6, 1.001), (std::vector<double>{0.90}));
-  EXPECT_EQ(steps(1, 1.02), (std::vector<double>{0.90}));
+  EXPECT_EQ(found_of(near, {6, 1.02}, kNone), (Found{{0.90, 4}, {0.91, 4}}));
+  EXPECT_EQ(found_of(near, {6, 1.001}, kNone), (Found{{0.90, 4}}));
+  EXPECT_EQ(found_of(near, {1, 1.02}, kNone), (Found{{0.90, 4}}));
+}
+
+// Two and four micro-batches are choices: of each the fastest, also where others of the first come before it.
+TEST(NearPlans, HaveTheFastestOfEveryChoiceThatCouldHaveBeenMade) {
+  NearPlans near;
+  for (const Plan& of : {plan_of(1, "a", 0.90, 2), plan_of(2, "a", 0.91, 2), plan_of(1, "a", 0.96, 4),
+                         plan_of(2, "a", 0.95, 4), plan_of(2, "a", 0.97, 8)})
+    near.add(of, nullptr);
+  EXPECT_EQ(found_of(near, kNone, {6, 1.06}), (Found{{0.90, 2}, {0.95, 2}}));
+  EXPECT_EQ(found_of(near, kNone, {6, 1.10}), (Found{{0.90, 2}, {0.95, 2}, {0.97, 1}}));
+  EXPECT_EQ(found_of(near, kNone, {1, 1.10}), (Found{{0.90, 2}}));
+  EXPECT_EQ(found_of(near, {2, 1.02}, {2, 1.10}), (Found{{0.90, 2}, {0.91, 2}, {0.95, 2}}));
 }
 
 // A program that is simulated is lowered: large ones are left as they are.
@@ -140,7 +161,7 @@ TEST(Refinement, LeavesPlansOfManyMicroBatchesAlone) {
   const PlanningResult found = make_plan(request, *costs, evaluator);
   ASSERT_TRUE(found.plan);
   const PlanOfGraph made{*found.plan, std::make_shared<const Graph>(found.graph)};
-  EXPECT_FALSE(refine_shardings(request, {made}, 1, *costs, evaluator).has_value());
+  EXPECT_FALSE(refine_shardings(request, {{made, 1}}, *costs, evaluator).has_value());
 }
 
 }  // namespace
