@@ -209,6 +209,7 @@ std::string attributes_text(const Attributes& attributes) {
   field("causal", attributes.causal, plain.causal);
   field("attention_window", attributes.attention_window, plain.attention_window);
   field("extra", static_cast<int>(attributes.extra), static_cast<int>(plain.extra));
+  field("score_cap", attributes.score_cap, plain.score_cap);
   field("rotary_base", attributes.rotary_base, plain.rotary_base);
   field("rotary_dims", attributes.rotary_dims, plain.rotary_dims);
   if (!attributes.rotary_divisors.empty())

@@ -231,9 +231,8 @@ struct Attributes {
   std::vector<Dim> result_dims = {};
   std::vector<std::int64_t> window = {}, stride = {};  // per spatial dimension
   std::vector<std::int64_t> pad_before = {}, pad_after = {};
-  std::int64_t start = 0;  // Slice, Pad
-  // Pad, Shift. GroupedAttention: scaled scores x become value tanh(x / value); 0: they stay.
-  double value = 0.0;
+  std::int64_t start = 0;                    // Slice, Pad
+  double value = 0.0;                        // Pad, Shift
   DType dtype = DType::F32;                  // Cast, OneHotSlots
   Comparison comparison = Comparison::Less;  // Compare
   double probability = 0.0;                  // Dropout
@@ -243,6 +242,8 @@ struct Attributes {
   // GroupedAttention. Mask: (batch, seq, kv_seq), or without some of the first two, added to the scaled scores; it has
   // no gradient.
   enum class Extra { None, Sink, RelativeBias, Alibi, Mask } extra = Extra::None;
+  // GroupedAttention: scaled scores x become cap tanh(x / cap) before anything is added to them; 0: they stay.
+  double score_cap = 0.0;
   double rotary_base = 10000.0;               // Rotary
   std::int64_t rotary_dims = 0;               // Rotary: of head_dim; 0: all
   std::vector<double> rotary_divisors = {};   // Rotary: of the frequency of each pair that turns; empty: all 1

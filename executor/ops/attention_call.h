@@ -35,7 +35,7 @@ kernels::AttentionRule<T, Bias> attention_rule(const ShardCall& o, const kernels
   // The queries are the last positions of the keys.
   const std::int64_t first_position = o.begin(q[1]) + o.whole(k[1]) - o.whole(q[1]);
   kernels::AttentionRule<T, Bias> rule{scale, a.causal, a.attention_window, first_position};
-  rule.cap = a.value;
+  rule.cap = a.score_cap;
   return rule;
 }
 

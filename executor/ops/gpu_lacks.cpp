@@ -20,7 +20,7 @@ void expect_gpu_computes(const Graph& graph, const std::string& place) {
   };
   refuse("a mask", [](const Op& op) { return op.attributes.extra == Attributes::Extra::Mask; });
   refuse("capped scores",
-         [](const Op& op) { return op.kind == OpKind::GroupedAttention && op.attributes.value > 0.0; });
+         [](const Op& op) { return op.kind == OpKind::GroupedAttention && op.attributes.score_cap > 0.0; });
 }
 
 }  // namespace meshwright

@@ -183,7 +183,7 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
     operands.push_back(add(OpKind::TopKKeys, name + ".index.keys", {scores}, {.top_k = top_k}));
     return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = attributes.scale});
   }
-  attributes.value = part.cap;
+  attributes.score_cap = part.cap;
   if (part.sinks) {
     attributes.extra = Extra::Sink;
     operands.push_back(parameter(name + ".sinks", {kv_heads, group}));

@@ -102,7 +102,7 @@ Dims expect_grouped(const OpCall& call) {
   const Dims result = expect_heads(call);
   const Dims &q = dims(call, 0), &k = dims(call, 1);
   expect(call, a.scale > 0.0, "its scale must be above 0");
-  expect(call, a.value >= 0.0, "its value, the cap of its scores, must be 0, or above 0");
+  expect(call, a.score_cap >= 0.0, "its score_cap must be 0, or above 0");
   expect(call, !a.causal || q[1].size <= k[1].size,
          "a causal one must have at least as many keys as queries, the last of them the queries' own positions");
   expect(call, a.attention_window == 0 || (a.attention_window > 0 && a.causal),

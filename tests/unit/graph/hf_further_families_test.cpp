@@ -284,7 +284,7 @@ TEST(HfFamilies, OfGemma2CapTheirScores) {
     std::vector<double> found;
     const Graph graph = graph_of(config);
     for (const Op& op : graph.ops())
-      if (op.kind == OpKind::GroupedAttention) found.push_back(op.attributes.value);
+      if (op.kind == OpKind::GroupedAttention) found.push_back(op.attributes.score_cap);
     return found;
   };
   EXPECT_EQ(caps(kGemma2), std::vector<double>(26, 50.0));
