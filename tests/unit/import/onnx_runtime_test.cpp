@@ -114,7 +114,7 @@ TEST(OnnxRuntime, ComputesTheSameOfEveryFile) {
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".onnx") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  ASSERT_GE(files.size(), 13U);
+  ASSERT_GE(files.size(), other != nullptr ? 1U : 15U);
   for (const std::filesystem::path& path : files) {
     SCOPED_TRACE(path.filename().string());
     const Json expected = read_json_file(std::filesystem::path(path).replace_extension(".json").string());

@@ -120,6 +120,56 @@ TEST(OnnxModel, AttentionAsAnOperatorIsAttention) {
 }
 
 // A causal mask and a window of 3 keys are attention's own.
+// Three pairs that turn by 1, 0.1 and 0.005 a position, all one and a half times as long: no base makes these.
+TEST(OnnxModel, RotationsAreThoseOfTheirTables) {
+  OnnxWriter w;
+  w.input("x", {"2", "4", "12"}, 1);
+  const double turns[] = {1.0, 0.1, 0.005};
+  std::vector<float> cosines, sines;
+  for (int position = 0; position < 4; ++position)
+    for (const double turn : turns) {
+      cosines.push_back(static_cast<float>(1.5 * std::cos(position * turn)));
+      sines.push_back(static_cast<float>(1.5 * std::sin(position * turn)));
+    }
+  const std::string turned = w.node("RotaryEmbedding", {"x", w.floats({4, 3}, cosines), w.floats({4, 3}, sines)},
+                                    {.numbers = {{"num_heads", 2}}});
+  const Graph graph = forward(read(w.finish(w.node("MatMul", {turned, w.weight("w", {12, 12})}))));
+  const auto op =
+      std::find_if(graph.ops().begin(), graph.ops().end(), [](const Op& of) { return of.kind == OpKind::Rotary; });
+  ASSERT_NE(op, graph.ops().end());
+  EXPECT_NEAR(op->attributes.rotary_amplitude, 1.5, 1e-6);
+  ASSERT_EQ(op->attributes.rotary_divisors.size(), 3U);
+  for (std::size_t j = 0; j < 3; ++j)
+    EXPECT_NEAR(std::pow(op->attributes.rotary_base, -static_cast<double>(j) / 3.0) / op->attributes.rotary_divisors[j],
+                turns[j], 1e-6 * turns[j]);
+  sines[0] = 0.5F;  // position 0 is turned
+  EXPECT_NE(refusal([&] {
+              OnnxWriter other;
+              other.input("x", {"2", "4", "12"}, 1);
+              return read(other.finish(other.node("RotaryEmbedding",
+                                                  {"x", other.floats({4, 3}, cosines), other.floats({4, 3}, sines)},
+                                                  {.numbers = {{"num_heads", 2}}})));
+            }).find("no cosines and sines of a rotation"),
+            std::string::npos);
+}
+
+// Exporters that transpose a head which is the word table write it twice: 5 words of 3 elements.
+TEST(OnnxModel, AHeadThatIsTheTableTransposedIsOneParameter) {
+  std::vector<float> table, turned(15);
+  for (int i = 0; i < 15; ++i) table.push_back(0.5F * static_cast<float>(i * i % 11) - 1.0F);
+  for (std::size_t word = 0; word < 5; ++word)
+    for (std::size_t j = 0; j < 3; ++j) turned[j * 5 + word] = table[word * 3 + j];
+  const auto parameters = [&] {
+    OnnxWriter w;
+    w.input("ids", {"2", "4"});
+    const std::string x = w.node("Gather", {w.floats({5, 3}, table), "ids"});
+    return parameter_count(forward(read(w.finish(w.node("MatMul", {x, w.floats({3, 5}, turned)})))));
+  };
+  EXPECT_EQ(parameters(), 15);
+  turned[0] += 1.0F;
+  EXPECT_EQ(parameters(), 30);
+}
+
 TEST(OnnxModel, CausalMasksAndWindowsAreNoOperands) {
   for (const bool window : {false, true}) {
     OnnxWriter w;

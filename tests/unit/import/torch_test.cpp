@@ -126,6 +126,69 @@ TEST(TorchModel, MasksOfAttentionAreOperands) {
   }
 }
 
+// Keys are hidden that come after the query, told by positions that are picked for each sample: e[s, row] and e[s,
+// column] of e (4, 6), the same 0 to 5 for every sample, and where no new sequence begins between the two.
+TEST(TorchModel, MasksPickedByListsOfPositionsAreCausal) {
+  const auto sized = [](int dtype, const std::vector<int>& sizes) {
+    Json dims = Json::array();
+    for (const int size : sizes) dims.push_back({{"as_int", size}});
+    return Json{{"dtype", dtype}, {"sizes", dims}};
+  };
+  const auto whole = [](std::int64_t number) { return Json{{"as_int", number}}; };
+  const auto counted = [&](std::int64_t end, const std::string& name) {
+    return call("arange", {{"end", whole(end)}}, name);
+  };
+  const auto widened = [&](const std::string& from, std::int64_t dim, const std::string& name) {
+    return call("unsqueeze", {{"self", tensor_named(from)}, {"dim", whole(dim)}}, name);
+  };
+  const auto picked = [&](const std::string& from, const std::string& positions, const std::string& name) {
+    const Json lists = Json::array({{{"name", "samples"}}, {{"name", positions}}});
+    return call("index", {{"self", tensor_named(from)}, {"indices", {{"as_tensors", lists}}}}, name);
+  };
+  const auto both = [&](const std::string& op, const std::string& x, const std::string& y, const std::string& name) {
+    return call(op, {{"self", tensor_named(x)}, {"other", tensor_named(y)}}, name);
+  };
+  const Json q = tensor_named("q");
+  const Json graph = {
+      {"nodes",
+       Json::array(
+           {counted(6, "a"),
+            widened("a", 0, "one"),
+            call("expand", {{"self", tensor_named("one")}, {"size", {{"as_ints", {4, -1}}}}}, "e"),
+            counted(4, "s"),
+            widened("s", 1, "s1"),
+            widened("s1", 2, "samples"),
+            widened("one", 2, "rows"),
+            widened("one", 1, "columns"),
+            picked("e", "rows", "query"),
+            picked("e", "columns", "key"),
+            both("le", "key", "query", "earlier"),
+            call("slice", {{"self", tensor_named("e")}, {"dim", whole(1)}, {"start", whole(0)}, {"end", whole(1)}},
+                 "first"),
+            call("diff", {{"self", tensor_named("e")}, {"dim", whole(1)}, {"prepend", tensor_named("first")}}, "steps"),
+            call("gt", {{"self", tensor_named("steps")}, {"other", whole(1)}}, "begins"),
+            call("cumsum", {{"self", tensor_named("begins")}, {"dim", whole(1)}}, "sequence"),
+            picked("sequence", "rows", "of_query"),
+            picked("sequence", "columns", "of_key"),
+            both("eq", "of_key", "of_query", "together"),
+            both("__and__", "earlier", "together", "seen"),
+            widened("seen", 1, "mask"),
+            call("linear", {{"input", tensor_named("x")}, {"weight", tensor_named("p_w")}}, "q"),
+            call("scaled_dot_product_attention",
+                 {{"query", q}, {"key", q}, {"value", q}, {"attn_mask", tensor_named("mask")}}, "y")})},
+      {"tensor_values", {{"x", sized(7, {4, 2, 6, 3})}, {"p_w", sized(7, {3, 3})}}}};
+  const Json weight = {{"parameter", {{"arg", {{"name", "p_w"}}}, {"parameter_name", "w"}}}};
+  const Json signature = {{"input_specs", Json::array({weight, {{"user_input", {{"arg", tensor_named("x")}}}}})},
+                          {"output_specs", Json::array({{{"user_output", {{"arg", tensor_named("y")}}}}})}};
+  const Graph built = build_forward_graph(read({{"graph_module", {{"graph", graph}, {"signature", signature}}},
+                                                {"schema_version", {{"major", 8}, {"minor", 20}}}}),
+                                          {.batch = 6});
+  int causal = 0;
+  for (const Op& op : built.ops())
+    if (op.kind == OpKind::GroupedAttention) causal += op.attributes.causal && op.inputs.size() == 3 ? 1 : 0;
+  EXPECT_EQ(causal, 1);
+}
+
 TEST(TorchModel, WhatCannotBeReadIsSaidInOneSentence) {
   Json other = program(false);
   other["schema_version"]["major"] = 7;

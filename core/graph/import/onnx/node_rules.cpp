@@ -376,7 +376,7 @@ Made rotary(const NodeReader& r) {
   r.b.expect(of.size() == 4, "its operand has neither heads nor a number of them");
   const std::int64_t given = r.number("rotary_embedding_dim", 0), dims = given > 0 ? given : of[3];
   const std::optional<primitive::Turning> turning = primitive::turning_of_tables(r.b, r.in(1), r.in(2), dims, 1);
-  r.b.expect(turning.has_value(), "its tables are not the cosines and sines of a rotation from position 0 on");
+  r.b.expect(turning.has_value(), "its tables are no cosines and sines of a rotation from position 0 on");
   const int made = r.b.rotary(x, 2, dims, *turning);
   return {flat ? r.b.reshape(r.b.swap(made, 1, 2), {of[0], of[2], of[1] * of[3]}) : made};
 }
