@@ -142,12 +142,12 @@ TEST(OnnxModel, RotationsAreThoseOfTheirTables) {
   for (std::size_t j = 0; j < 3; ++j)
     EXPECT_NEAR(std::pow(op->attributes.rotary_base, -static_cast<double>(j) / 3.0) / op->attributes.rotary_divisors[j],
                 turns[j], 1e-6 * turns[j]);
-  sines[0] = 0.5F;  // position 0 is turned
+  // Sines in the place of cosines: no length to turn.
   EXPECT_NE(refusal([&] {
               OnnxWriter other;
               other.input("x", {"2", "4", "12"}, 1);
               return read(other.finish(other.node("RotaryEmbedding",
-                                                  {"x", other.floats({4, 3}, cosines), other.floats({4, 3}, sines)},
+                                                  {"x", other.floats({4, 3}, sines), other.floats({4, 3}, sines)},
                                                   {.numbers = {{"num_heads", 2}}})));
             }).find("no cosines and sines of a rotation"),
             std::string::npos);
