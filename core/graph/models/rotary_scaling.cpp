@@ -22,7 +22,7 @@ constexpr std::array<std::pair<Kind, const char*>, 5> kScalings = {{{Kind::Linea
                                                                     {Kind::Yarn, "yarn"},
                                                                     {Kind::Longrope, "longrope"}}};
 
-// Of a pair of which `share` is left as it is.
+// The divisor of a pair of which `share` is left as it is.
 double divisor_of(const RotaryScaling& scaling, double share) { return 1.0 / (share + (1.0 - share) / scaling.factor); }
 
 // The pairs, as real numbers, that turn `high` and `low` times within the positions first trained on.
@@ -37,7 +37,7 @@ std::pair<double, double> ramp_of(const RotaryScaling& scaling, double base, dou
   }
   first = std::max(first, 0.0);
   last = std::min(last, dims - 1.0);
-  // Of no width, it is a step.
+  // A ramp of no width is a step.
   return {first, first == last ? last + 0.001 : last};
 }
 

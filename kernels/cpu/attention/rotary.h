@@ -17,7 +17,7 @@ struct RotaryShape {
   const double* divisors = nullptr;  // (rotary_dims / 2); nullptr: all are 1
   double amplitude = 1.0;
 
-  // Of pair j: its angle at position 1.
+  // The angle of pair j at position 1.
   [[nodiscard]] double frequency(std::int64_t j) const {
     const double plain = std::pow(base, -2.0 * static_cast<double>(j) / static_cast<double>(rotary_dims));
     return divisors == nullptr ? plain : plain / divisors[j];

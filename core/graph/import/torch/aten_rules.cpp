@@ -215,7 +215,7 @@ Made reduce(const AtenNode& a) {
 }
 Made softmax(const AtenNode& a) { return {a.b.softmax(a.tensor("self"), a.integer("dim", -1))}; }
 Made log_softmax(const AtenNode& a) { return {a.b.unary(Kind::Log, softmax(a)[0])}; }
-// Of constants along any dimension: an element for each index.
+// An element for each index, along any dimension, where both are constants.
 std::optional<int> picked_constant(const AtenNode& a, int x, int ids, std::size_t d) {
   const primitive::Node &table = a.b.at(x), &chosen = a.b.at(ids);
   if (!table.values || !chosen.values || table.shape.size() != chosen.shape.size()) return std::nullopt;
