@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/attention/rotary.h"
 #include "kernels/cuda/blocks/packs.h"
 
 namespace meshwright::kernels::cuda {
@@ -108,10 +109,9 @@ __global__ void __launch_bounds__(kThreads, 3)
 
 Frequencies frequencies_of(const RotaryShape& shape, std::int64_t begin) {
   Frequencies made{begin, std::min(begin + kPairs, shape.rotary_dims / 2), {}};
-  for (std::int64_t j = begin; j < made.end; ++j) {
-    const double plain = std::pow(shape.base, -2.0 * static_cast<double>(j) / static_cast<double>(shape.rotary_dims));
-    made.of[j - begin] = shape.divisors == nullptr ? plain : plain / shape.divisors[j];
-  }
+  const kernels::RotaryShape same{shape.batch, shape.seq,  shape.heads,    shape.head_dim, shape.rotary_dims,
+                                  shape.first, shape.base, shape.divisors, shape.amplitude};
+  for (std::int64_t j = begin; j < made.end; ++j) made.of[j - begin] = same.frequency(j);
   return made;
 }
 

@@ -42,7 +42,7 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
   if (node.values && repeats_along(node.shape, *node.values, d)) return slice(x, static_cast<std::int64_t>(d), 0, 1);
   Shape to = node.shape;
   to[d] = 1;
-  // Of an operand: it has fewer dimensions where it is repeated for the first ones.
+  // An operand has fewer dimensions where it is repeated for the first ones.
   const auto operand = [&](int input) -> std::optional<int> {
     const std::size_t rank = shape(input).size(), missing = node.shape.size() - rank;
     return d < missing ? std::optional(input) : one_along(input, d - missing);

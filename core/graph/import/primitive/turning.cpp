@@ -22,7 +22,7 @@ struct Leaves {
 };
 
 Leaves leaves_below(const Builder& b, int node) {
-  constexpr std::size_t kMostNodes = 1000;
+  constexpr std::size_t kMaxBelow = 1000;
   Leaves found;
   std::set<int> seen;
   std::vector<int> open = {node};
@@ -35,7 +35,7 @@ Leaves leaves_below(const Builder& b, int node) {
       found.input = next;
     }
     open.insert(open.end(), b.at(next).inputs.begin(), b.at(next).inputs.end());
-    if (seen.size() > kMostNodes) return {{}, false};
+    if (seen.size() > kMaxBelow) return {{}, false};
   }
   return found;
 }

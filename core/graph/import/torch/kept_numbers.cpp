@@ -12,8 +12,8 @@ namespace meshwright::torch {
 
 namespace {
 
-constexpr std::int64_t kMostElements = 1 << 22;
-constexpr std::uint64_t kMostText = 1 << 28;
+constexpr std::int64_t kMaxKeptElements = 1 << 22;
+constexpr std::uint64_t kMaxConfigBytes = 1 << 28;
 
 template <class T>
 std::vector<double> numbers_in(const std::string& bytes, std::size_t count) {
@@ -53,10 +53,10 @@ std::optional<std::int64_t> elements_in_order(const Json& meta) {
   std::int64_t elements = 1;
   for (std::size_t d = meta["sizes"].size(); d-- > 0;) {
     const auto size = whole_of(meta["sizes"][d]), stride = whole_of(meta["strides"][d]);
-    if (!size || !stride || *size < 1 || *size > kMostElements || (*size > 1 && *stride != elements))
+    if (!size || !stride || *size < 1 || *size > kMaxKeptElements || (*size > 1 && *stride != elements))
       return std::nullopt;
     elements *= *size;
-    if (elements > kMostElements) return std::nullopt;
+    if (elements > kMaxKeptElements) return std::nullopt;
   }
   return elements;
 }
@@ -71,7 +71,7 @@ KeptNumbers kept_numbers(const std::vector<ZipEntry>& archive, const std::string
     if (!entry.name.ends_with("/model_constants_config.json") && !entry.name.ends_with("/model_weights_config.json"))
       continue;
     const std::string folder = entry.name.substr(0, entry.name.rfind('/') + 1);
-    const Json told = parse_json(unpacked(entry, kMostText, place), fmt::format("{}: {}", place, entry.name));
+    const Json told = parse_json(unpacked(entry, kMaxConfigBytes, place), fmt::format("{}: {}", place, entry.name));
     if (!told.is_object() || !told.contains("config") || !told["config"].is_object()) continue;
     for (const auto& [name, tensor] : told["config"].items()) {
       const bool plain = tensor.is_object() && !tensor.value("is_param", false) && !tensor.value("use_pickle", false) &&
