@@ -9,10 +9,7 @@ namespace meshwright::primitive {
 
 namespace {
 
-bool is_elementwise(Kind kind) {
-  return (kind >= Kind::Exp && kind <= Kind::ToInteger) || (kind >= Kind::Add && kind <= Kind::Compare) ||
-         kind == Kind::Select;
-}
+bool is_elementwise(Kind kind) { return is_unary(kind) || is_binary(kind) || kind == Kind::Select; }
 
 }  // namespace
 

@@ -13,9 +13,6 @@ namespace meshwright::primitive {
 
 namespace {
 
-bool is_unary(Kind kind) { return kind >= Kind::Exp && kind <= Kind::ToInteger; }
-bool is_binary(Kind kind) { return kind >= Kind::Add && kind <= Kind::Compare; }
-
 // Row-major strides of `shape` as one of `rank` dimensions; 0 where it repeats.
 Shape strides_in(const Shape& shape, std::size_t rank) {
   Shape strides(rank, 0);

@@ -99,6 +99,9 @@ enum class Kind {
   WeightedMask,  // (mask, weights) -> the mask times the weight of its token and expert
 };
 [[nodiscard]] const char* name_of(Kind kind);
+// Functions of one number, and of two.
+[[nodiscard]] inline bool is_unary(Kind kind) { return kind >= Kind::Exp && kind <= Kind::ToInteger; }
+[[nodiscard]] inline bool is_binary(Kind kind) { return kind >= Kind::Add && kind <= Kind::Compare; }
 
 // Pair j of `dims` is turned by the angle position * base^(-2 j / dims) / divisors[j], with cosines and sines times the
 // amplitude.

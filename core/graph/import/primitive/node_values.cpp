@@ -243,11 +243,10 @@ double NodeValues::computed(int n, const Shape& shape, const Index& index) {
     default:
       break;
   }
-  if (node.kind >= Kind::Add && node.kind <= Kind::Compare)
+  if (is_binary(node.kind))
     return binary_value(node.kind, operand(node, 0, rank, index), operand(node, 1, rank, index),
                         node.details.comparison, node.integer);
-  const bool is_unary = node.kind >= Kind::Exp && node.kind <= Kind::ToInteger;
-  return is_unary ? unary_value(node.kind, operand(node, 0, rank, index)) : fail();
+  return is_unary(node.kind) ? unary_value(node.kind, operand(node, 0, rank, index)) : fail();
 }
 
 }  // namespace meshwright::primitive
