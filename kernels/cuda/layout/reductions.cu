@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reductions of kernels/cuda/layout/layout.h.
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <type_traits>
 
@@ -61,21 +62,25 @@ struct Reduced {
   std::int64_t terms_per_part;
 };
 
-// Folds what kLanes neighbouring lanes of a warp, or all threads of a block, have, and gives all of them the result. In
-// a butterfly both lanes of a pair fold the same two values, in either order, which gives the same bits; the warps'
-// results are folded by every thread in the order of the warps.
-template <class Fold, int kLanes, class W>
-MW_DEVICE W fold_lanes(W value) {
-  MW_UNROLL for (int distance = (kLanes < kWarp ? kLanes : kWarp) / 2; distance > 0; distance /= 2) value =
-      Fold::of(value, __shfl_xor_sync(kAllLanes, value, distance));
-  if constexpr (kLanes > kWarp) {
-    MW_SHARED W warps[kLanes / kWarp];
-    if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
-    __syncthreads();
-    value = warps[0];
-    for (int warp = 1; warp < kLanes / kWarp; ++warp) value = Fold::of(value, warps[warp]);
-    __syncthreads();
-  }
+// Folds what `lanes` neighbouring lanes of a warp have, and gives all of them the result. In a butterfly both lanes of
+// a pair fold the same two values, in either order, which gives the same bits.
+template <class Fold, class W>
+MW_DEVICE W fold_lanes(W value, int lanes) {
+  for (int distance = lanes / 2; distance > 0; distance /= 2)
+    value = Fold::of(value, __shfl_xor_sync(kAllLanes, value, distance));
+  return value;
+}
+
+// The same of all threads of a block: every thread folds the warps' results in the order of the warps.
+template <class Fold, class W>
+MW_DEVICE W fold_block(W value) {
+  MW_SHARED W warps[kThreads / kWarp];
+  value = fold_lanes<Fold>(value, kWarp);
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  value = warps[0];
+  for (int warp = 1; warp < kThreads / kWarp; ++warp) value = Fold::of(value, warps[warp]);
+  __syncthreads();
   return value;
 }
 
@@ -88,17 +93,18 @@ MW_DEVICE Pack<T, n> load_anywhere(const T* from, bool aligned) {
   return pack;
 }
 
-// The innermost dimension is reduced. `kLanes` threads (of a warp, or a block) fold one part of one result: each every
-// kLanes-th pack, element by element, then the elements of its pack, then the lanes. out[result][part].
-template <class Fold, class T, class Out, int kElements, int kLanes>
+// The innermost dimension is reduced. A block, or 2^log_lanes lanes of a warp, fold one part of one result: each thread
+// every so many-th pack, element by element, then the elements of its pack, then the threads. out[result][part].
+template <class Fold, class T, class Out, int kElements, bool kBlock>
 __global__ void __launch_bounds__(kThreads)
-    reduce_rows_kernel(Reduced r, bool aligned, const T* x, Out* out, Wide<T> scale) {
+    reduce_rows_kernel(Reduced r, int log_lanes, bool aligned, const T* x, Out* out, Wide<T> scale) {
   using W = Wide<T>;
-  constexpr int kGroups = kThreads / kLanes;
-  const int lane = static_cast<int>(threadIdx.x) % kLanes, group = static_cast<int>(threadIdx.x) / kLanes;
+  const int lanes = kBlock ? kThreads : 1 << log_lanes, groups = kBlock ? 1 : kThreads >> log_lanes;
+  const int lane = kBlock ? static_cast<int>(threadIdx.x) : static_cast<int>(threadIdx.x) & (lanes - 1);
+  const int group = kBlock ? 0 : static_cast<int>(threadIdx.x) >> log_lanes;
   const std::int64_t items = r.results * r.parts.divisor;
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kGroups; first < items;
-       first += static_cast<std::int64_t>(gridDim.x) * kGroups) {
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * groups; first < items;
+       first += static_cast<std::int64_t>(gridDim.x) * groups) {
     const std::int64_t item = first + group;
     W total = Fold::template first<W>();
     if (item < items) {
@@ -110,10 +116,10 @@ __global__ void __launch_bounds__(kThreads)
       // The terms in one order, however many are read at once.
       const auto fold_terms = [&](auto at_once, auto read_at) {
         constexpr int kTurn = decltype(at_once)::value;
-        for (std::int64_t term = begin + lane; term < end; term += kTurn * kLanes) {
+        for (std::int64_t term = begin + lane; term < end; term += kTurn * lanes) {
           Pack<T, kElements> read[kTurn] = {};
-          MW_UNROLL for (int k = 0; k < kTurn; ++k) if (term + k * kLanes < end) read[k] = read_at(term + k * kLanes);
-          MW_UNROLL for (int k = 0; k < kTurn; ++k) if (term + k * kLanes < end)
+          MW_UNROLL for (int k = 0; k < kTurn; ++k) if (term + k * lanes < end) read[k] = read_at(term + k * lanes);
+          MW_UNROLL for (int k = 0; k < kTurn; ++k) if (term + k * lanes < end)
               MW_UNROLL for (int e = 0; e < kElements; ++e) folded[e] =
                   Fold::of(folded[e], Fold::term(static_cast<W>(read[k].of[e])));
         }
@@ -129,7 +135,10 @@ __global__ void __launch_bounds__(kThreads)
         });
       MW_UNROLL for (int e = 0; e < kElements; ++e) total = Fold::of(total, folded[e]);
     }
-    total = fold_lanes<Fold, kLanes>(total);
+    if constexpr (kBlock)
+      total = fold_block<Fold>(total);
+    else
+      total = fold_lanes<Fold>(total, lanes);
     if (lane == 0 && item < items) out[item] = Out(scale * total);
   }
 }
@@ -266,7 +275,8 @@ void reduce_pass(Stream stream, const Way& way, const T* x, Out* out, Wide<T> sc
   const auto rows = [&](auto kernel) {
     const std::int64_t threads = way.results * way.parts * way.lanes;
     launch("reduce_rows", kernel, blocks_for(threads, kThreads), {kThreads}, 0, stream, r,
-           is_aligned(x, sizeof(Pack<T, kElements>)), x, out, scale);
+           std::countr_zero(static_cast<unsigned>(way.lanes)), is_aligned(x, sizeof(Pack<T, kElements>)), x, out,
+           scale);
   };
   const std::int64_t tiles = way.across == 0 ? 0 : ceil_div(packs, way.across);
   if (way.columns && way.across == 0)
@@ -276,14 +286,10 @@ void reduce_pass(Stream stream, const Way& way, const T* x, Out* out, Wide<T> sc
     launch("reduce_columns", reduce_columns_kernel<Fold, T, Out, kElements>,
            {std::min(way.results * tiles * way.parts, std::int64_t{1} << 16)}, {kThreads}, 0, stream, r, way.across,
            Divider(tiles), x, out, scale);
-  else if (way.lanes == 1)
-    rows(reduce_rows_kernel<Fold, T, Out, kElements, 1>);
-  else if (way.lanes == 8)
-    rows(reduce_rows_kernel<Fold, T, Out, kElements, 8>);
-  else if (way.lanes == kWarp)
-    rows(reduce_rows_kernel<Fold, T, Out, kElements, kWarp>);
+  else if (way.lanes == kThreads)
+    rows(reduce_rows_kernel<Fold, T, Out, kElements, true>);
   else
-    rows(reduce_rows_kernel<Fold, T, Out, kElements, kThreads>);
+    rows(reduce_rows_kernel<Fold, T, Out, kElements, false>);
 }
 
 // A column's terms are added in the same order whether it is read in packs or alone; a row's are not, so that rows are
