@@ -31,10 +31,9 @@ void DegreesPlans::build_graphs(const std::vector<Degrees>& all) {
   // Cuts of one graph follow one another.
   std::vector<std::vector<Made>> list;
   for (const auto& [key, degrees] : wanted) {
-    const auto is_of_graph = [&](const GraphKey& other) {
-      return other.micro_batches == key.micro_batches && other.recompute == key.recompute;
-    };
-    if (list.empty() || !is_of_graph(list.back().front().key)) list.emplace_back();
+    const GraphKey* last = list.empty() ? nullptr : &list.back().front().key;
+    if (last == nullptr || last->micro_batches != key.micro_batches || last->recompute != key.recompute)
+      list.emplace_back();
     list.back().push_back({key, degrees});
   }
   for_each_index(list.size(), request_.threads, [&](std::size_t i) {

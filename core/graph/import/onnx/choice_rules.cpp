@@ -5,10 +5,10 @@
 
 namespace meshwright::onnx {
 
-namespace {
-
 using primitive::Kind;
 using Made = std::vector<int>;
+
+namespace {
 
 // Only the shape of a constant is computed with.
 Made some_constant(const NodeReader& r) {
@@ -17,6 +17,7 @@ Made some_constant(const NodeReader& r) {
   return {r.b.constant(r.b.shape(x), r.b.at(x).integer, std::nullopt)};
 }
 Made gather(const NodeReader& r) { return {r.b.gather(r.in(0), r.in(1), r.number("axis", 0))}; }
+Made gather_elements(const NodeReader& r) { return {r.b.pick_along(r.in(0), r.in(1), r.number("axis", 0))}; }
 // The last dimension of the indices has one into each of the first dimensions.
 Made gather_of_tuples(const NodeReader& r) {
   r.b.expect(r.number("batch_dims", 0) == 0, "a GatherND within parts of its operand has no equal here");
@@ -66,8 +67,15 @@ Made cumulative_sum(const NodeReader& r) {
 }  // namespace
 
 std::map<std::string, Rule> choice_rules() {
-  return {{"Trilu", some_constant}, {"CumSum", cumulative_sum},   {"TopK", top_k},    {"ArgMax", arg_max},
-          {"OneHot", one_hot},      {"ScatterND", some_constant}, {"Gather", gather}, {"GatherND", gather_of_tuples}};
+  return {{"Trilu", some_constant},
+          {"CumSum", cumulative_sum},
+          {"TopK", top_k},
+          {"ArgMax", arg_max},
+          {"OneHot", one_hot},
+          {"ScatterND", some_constant},
+          {"Gather", gather},
+          {"GatherND", gather_of_tuples},
+          {"GatherElements", gather_elements}};
 }
 
 }  // namespace meshwright::onnx

@@ -35,5 +35,6 @@ using Rule = std::vector<int> (*)(const NodeReader&);
 [[nodiscard]] const std::map<std::string, Rule>& rules();
 // Those of choice_rules.cpp.
 [[nodiscard]] std::map<std::string, Rule> choice_rules();
+[[nodiscard]] std::map<std::string, Rule> layer_rules();
 
 }  // namespace meshwright::onnx

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each operator of ONNX is in primitive ops.
+// What each operator of ONNX is in primitive ops, but for layers (layer_rules.cpp) and those that choose elements
+// (choice_rules.cpp).
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -7,7 +8,6 @@
 #include "core/base/errors.h"
 #include "core/graph/import/onnx/einsum.h"
 #include "core/graph/import/onnx/node_reader.h"
-#include "core/graph/import/primitive/turning.h"
 
 namespace meshwright::onnx {
 
@@ -62,30 +62,15 @@ Made clip(const NodeReader& r) {
   if (r.has(2) || r.has("max")) x = r.b.binary(Kind::Minimum, x, r.has(2) ? r.in(2) : r.b.scalar(r.real("max", 0.0)));
   return {x};
 }
-int clamped_line(const NodeReader& r, double slope, double offset) {
-  const int line = r.b.binary(Kind::Add, r.b.binary(Kind::Multiply, r.in(0), r.b.scalar(slope)), r.b.scalar(offset));
-  return r.b.binary(Kind::Minimum, r.b.binary(Kind::Maximum, line, r.b.scalar(0.0)), r.b.scalar(1.0));
+Made hard_sigmoid(const NodeReader& r) {
+  return {r.b.clamped_line(r.in(0), r.real("alpha", 0.2), r.real("beta", 0.5))};
 }
-Made hard_sigmoid(const NodeReader& r) { return {clamped_line(r, r.real("alpha", 0.2), r.real("beta", 0.5))}; }
-Made hard_swish(const NodeReader& r) { return {r.b.binary(Kind::Multiply, r.in(0), clamped_line(r, 1.0 / 6.0, 0.5))}; }
-// x for x > 0, alpha x below: what is kept of both halves.
-Made leaky_relu(const NodeReader& r) {
-  const int below = r.b.binary(Kind::Minimum, r.in(0), r.b.scalar(0.0));
-  return {r.b.binary(Kind::Add, r.b.unary(Kind::Relu, r.in(0)),
-                     r.b.binary(Kind::Multiply, below, r.b.scalar(r.real("alpha", 0.01))))};
+Made hard_swish(const NodeReader& r) {
+  return {r.b.binary(Kind::Multiply, r.in(0), r.b.clamped_line(r.in(0), 1.0 / 6.0, 0.5))};
 }
-Made elu(const NodeReader& r) {
-  const int below = r.b.unary(Kind::Exp, r.b.binary(Kind::Minimum, r.in(0), r.b.scalar(0.0)));
-  const int bent =
-      r.b.binary(Kind::Multiply, r.b.binary(Kind::Add, below, r.b.scalar(-1.0)), r.b.scalar(r.real("alpha", 1.0)));
-  return {r.b.binary(Kind::Add, r.b.unary(Kind::Relu, r.in(0)), bent)};
-}
-// log(1 + e^x), by e^-|x| so that no exponential grows.
-Made softplus(const NodeReader& r) {
-  const int small = r.b.unary(Kind::Exp, r.b.negated(r.b.unary(Kind::Abs, r.in(0))));
-  const int rest = r.b.unary(Kind::Log, r.b.binary(Kind::Add, small, r.b.scalar(1.0)));
-  return {r.b.binary(Kind::Add, r.b.unary(Kind::Relu, r.in(0)), rest)};
-}
+Made leaky_relu(const NodeReader& r) { return {r.b.leaky_relu(r.in(0), r.real("alpha", 0.01))}; }
+Made elu(const NodeReader& r) { return {r.b.elu(r.in(0), r.real("alpha", 1.0))}; }
+Made softplus(const NodeReader& r) { return {r.b.softplus(r.in(0))}; }
 // Scores are hidden by a number here, not by minus infinity, so that no softmax is without one.
 Made is_nan(const NodeReader& r) {
   const int x = r.in(0);
@@ -141,14 +126,25 @@ Made transpose(const NodeReader& r) {
   return {r.b.transpose(x, axes)};
 }
 Made expand(const NodeReader& r) { return {r.b.broadcast(r.in(0), r.b.integers_of(r.in(1), "shape"))}; }
-Made tile(const NodeReader& r) {
+Made tile(const NodeReader& r) { return {r.b.tile(r.in(0), r.b.integers_of(r.in(1), "repeats"))}; }
+Made pad(const NodeReader& r) {
+  r.b.expect(r.text("mode", "constant") == "constant", "padding by what lies inside has no equal here");
   const int x = r.in(0);
-  const Numbers times = r.b.integers_of(r.in(1), "repeats");
-  const Shape& from = r.b.shape(x);
-  r.b.expect(times.size() == from.size(), "its repeats are not one for each dimension");
-  for (std::size_t d = 0; d < from.size(); ++d)
-    r.b.expect(times[d] == 1 || from[d] == 1, "tiles of more than one element have no equal here");
-  return {r.b.broadcast(x, times)};
+  const auto rank = static_cast<std::int64_t>(r.b.shape(x).size());
+  const Numbers pads = r.numbers("pads", 1);
+  Numbers axes = r.has(3) ? r.b.integers_of(r.in(3), "axes") : Numbers{}, before(r.b.shape(x).size(), 0),
+          after = before;
+  if (axes.empty())
+    for (std::int64_t d = 0; d < rank; ++d) axes.push_back(d);
+  r.b.expect(pads.size() == 2 * axes.size(), "its padding is not two for each axis");
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    const auto d = static_cast<std::size_t>(r.b.axis_of(x, axes[k]));
+    before[d] = pads[k];
+    after[d] = pads[axes.size() + k];
+  }
+  double value = r.real("value", 0.0);
+  if (r.has(2)) value = r.b.values(r.in(2), "value").at(0);
+  return {r.b.pad(x, before, after, value)};
 }
 Made slice(const NodeReader& r) {
   int x = r.in(0);
@@ -281,10 +277,25 @@ Builder::Windows windows_of(const NodeReader& r, const Shape& image, const Numbe
     }
   return windows;
 }
+// Rows are images one element high.
+int convolution_of_rows(const NodeReader& r, int x, int w) {
+  Numbers stride = r.numbers("strides"), pads = r.numbers("pads");
+  const Numbers dilations = r.numbers("dilations");
+  if (stride.empty()) stride = {1};
+  if (pads.empty()) pads = {0, 0};
+  r.b.expect(r.text("auto_pad", "NOTSET") == "NOTSET" && (dilations.empty() || dilations == Numbers{1}),
+             "dilated windows and padding by name have no equal here");
+  r.b.expect(stride.size() == 1 && pads.size() == 2, "its strides and padding are not those of one dimension");
+  for (const std::int64_t size : {stride[0], pads[0] + 1, pads[1] + 1})
+    r.b.expect(size >= 1 && size <= 1'000'000, "its stride or padding is out of range");
+  return r.b.convolution(x, w, {{}, {1, stride[0]}, {0, pads[0]}, {0, pads[1]}}, r.number("group", 1),
+                         r.has(2) ? std::optional(r.in(2)) : std::nullopt);
+}
 Made convolution(const NodeReader& r) {
   const int x = r.in(0), w = r.in(1);
   const Shape& weight = r.b.shape(w);
-  r.b.expect(weight.size() == 4, "convolutions over other than two dimensions have no equal here");
+  if (weight.size() == 3 && r.b.shape(x).size() == 3) return {convolution_of_rows(r, x, w)};
+  r.b.expect(weight.size() == 4, "convolutions over other than one or two dimensions have no equal here");
   const auto windows = windows_of(r, r.b.shape(x), {weight[2], weight[3]});
   return {r.b.convolution(x, w, windows, r.number("group", 1), r.has(2) ? std::optional(r.in(2)) : std::nullopt)};
 }
@@ -300,85 +311,6 @@ Made global_average(const NodeReader& r) {
   r.b.expect(axes.size() > 2, "there is nothing to pool over");
   axes.erase(axes.begin(), axes.begin() + 2);
   return {r.b.reduce(Kind::ReduceMean, r.in(0), axes, true)};
-}
-
-// --- normalisations ---
-
-Made softmax(const NodeReader& r) {
-  const int x = r.in(0);
-  const bool old = r.opset > 0 && r.opset < 13;
-  const std::int64_t axis = r.b.axis_of(x, r.number("axis", old ? 1 : -1));
-  for (std::size_t d = static_cast<std::size_t>(axis) + 1; old && d < r.b.shape(x).size(); ++d)
-    r.b.expect(r.b.shape(x)[d] == 1, "a softmax over several dimensions has no equal here");
-  return {r.b.softmax(x, axis)};
-}
-Made log_softmax(const NodeReader& r) { return {r.b.unary(Kind::Log, softmax(r)[0])}; }
-void expect_last(const NodeReader& r, std::int64_t axis) {
-  r.b.expect(r.b.axis_of(r.in(0), axis) + 1 == static_cast<std::int64_t>(r.b.shape(r.in(0)).size()),
-             "a normalisation over more than the last dimension has no equal here");
-}
-int no_bias(const NodeReader& r, int like) {
-  const Shape& of = r.b.shape(like);
-  return r.b.constant(
-      of, false,
-      std::vector<double>(static_cast<std::size_t>(std::min(primitive::elements_of(of), primitive::kMaxValues)), 0.0));
-}
-Made layer_norm(const NodeReader& r) {
-  expect_last(r, r.number("axis", -1));
-  const int beta = r.has(2) ? r.in(2) : no_bias(r, r.in(1));
-  const int x = r.b.layer_norm(r.in(0), r.in(1), beta, r.real("epsilon", 1e-5));
-  return {x, x, x};  // the statistics are for a backward alone
-}
-Made rms_norm(const NodeReader& r) {
-  expect_last(r, r.number("axis", -1));
-  return {r.b.rms_norm(r.in(0), r.in(1), r.real("epsilon", 1e-5))};
-}
-Made skip_layer_norm(const NodeReader& r) {
-  int sum = r.b.binary(Kind::Add, r.in(0), r.in(1));
-  if (r.has(4)) sum = r.b.binary(Kind::Add, sum, r.in(4));
-  const int beta = r.has(3) ? r.in(3) : no_bias(r, r.in(2));
-  const int x = r.b.layer_norm(sum, r.in(2), beta, r.real("epsilon", 1e-12));
-  return {x, x, x, sum};
-}
-Made batch_norm(const NodeReader& r) { return {r.b.batch_norm(r.in(0), r.in(1), r.in(2), r.real("epsilon", 1e-5))}; }
-
-// --- attention (operator set 23) ---
-
-int as_heads(const NodeReader& r, int x, std::int64_t heads) {
-  const Shape of = r.b.shape(x);
-  if (of.size() == 4) return x;
-  r.b.expect(of.size() == 3 && heads > 0 && of[2] % heads == 0, "its heads do not share the last dimension evenly");
-  return r.b.swap(r.b.reshape(x, {of[0], of[1], heads, of[2] / heads}), 1, 2);
-}
-Made attention(const NodeReader& r) {
-  const bool flat = r.b.shape(r.in(0)).size() == 3;
-  const int q = as_heads(r, r.in(0), r.number("q_num_heads", 0));
-  const int k = as_heads(r, r.in(1), r.number("kv_num_heads", 0));
-  const int v = as_heads(r, r.in(2), r.number("kv_num_heads", 0));
-  r.b.expect(!r.has(4) && !r.has(5), "keys of earlier steps have no place in training; export without a cache");
-  r.b.expect(r.real("softcap", 0.0) == 0.0, "scores with a softcap have no equal here");
-  const bool causal = r.number("is_causal", 0) != 0;
-  int x = r.has(3) ? r.b.masked_attention(q, k, v, r.real("scale", 0.0), causal, r.in(3))
-                   : r.b.attention(q, k, v, r.real("scale", 0.0), {.causal = causal});
-  if (flat) {
-    const Shape of = r.b.shape(x);
-    x = r.b.reshape(r.b.swap(x, 1, 2), {of[0], of[2], of[1] * of[3]});
-  }
-  return {x};
-}
-
-// (x, cosines, sines, [position ids])
-Made rotary(const NodeReader& r) {
-  r.b.expect(r.number("interleaved", 0) == 0, "a rotary embedding of interleaved pairs has no equal here");
-  const bool flat = r.b.shape(r.in(0)).size() == 3;
-  const int x = as_heads(r, r.in(0), r.number("num_heads", 0));
-  const Shape of = r.b.shape(x);
-  r.b.expect(of.size() == 4, "its operand has neither heads nor a number of them");
-  const std::int64_t given = r.number("rotary_embedding_dim", 0), dims = given > 0 ? given : of[3];
-  const std::optional<primitive::Turning> turning = primitive::turning_of_tables(r.b, r.in(1), r.in(2), dims, 1);
-  r.b.expect(turning.has_value(), "its tables are no cosines and sines of a rotation from position 0 on");
-  const int made = r.b.rotary(x, 2, dims, *turning);
-  return {flat ? r.b.reshape(r.b.swap(made, 1, 2), {of[0], of[2], of[1] * of[3]}) : made};
 }
 
 std::map<std::string, Rule> elementwise_rules() {
@@ -436,6 +368,7 @@ std::map<std::string, Rule> other_rules() {
           {"Transpose", transpose},
           {"Expand", expand},
           {"Tile", tile},
+          {"Pad", pad},
           {"Slice", slice},
           {"Split", split},
           {"Concat", concat},
@@ -460,16 +393,7 @@ std::map<std::string, Rule> other_rules() {
           {"Conv", convolution},
           {"MaxPool", pool<Kind::MaxPool>},
           {"AveragePool", pool<Kind::AveragePool>},
-          {"GlobalAveragePool", global_average},
-          {"Softmax", softmax},
-          {"LogSoftmax", log_softmax},
-          {"LayerNormalization", layer_norm},
-          {"RMSNormalization", rms_norm},
-          {"SimplifiedLayerNormalization", rms_norm},
-          {"com.microsoft:SkipLayerNormalization", skip_layer_norm},
-          {"BatchNormalization", batch_norm},
-          {"RotaryEmbedding", rotary},
-          {"Attention", attention}};
+          {"GlobalAveragePool", global_average}};
 }
 
 }  // namespace
@@ -478,6 +402,7 @@ const std::map<std::string, Rule>& rules() {
   static const std::map<std::string, Rule> all = [] {
     std::map<std::string, Rule> found = elementwise_rules();
     found.merge(other_rules());
+    found.merge(layer_rules());
     found.merge(choice_rules());
     return found;
   }();

@@ -154,12 +154,26 @@ int Builder::rebatched(int x, const Shape& to) {
   for (std::size_t d = 0; d < now.size(); ++d) {
     const std::int64_t size = to[d + to.size() - now.size()];
     if (!holds_batch(size) || now[d] == size || now[d] != size / kBatchProbe * module_.batch) continue;
-    if (at(x).values && module_.batch > 1)
+    if (module_.batch > 1) {
       if (const std::optional<int> one = one_along(x, d)) {
         Shape whole = shape(*one);
         whole[d] = size;
         return rebatched(broadcast(*one, whole), to);
       }
+      // Several rows for each sample, such as heads.
+      Shape parted = now, open = now;
+      parted[d] = module_.batch;
+      open[d] = kBatchProbe;
+      for (Shape* of : {&parted, &open})
+        of->insert(of->begin() + static_cast<std::ptrdiff_t>(d) + 1, size / kBatchProbe);
+      const std::optional<int> rows =
+          at(x).values && size != kBatchProbe ? one_along(reshape(x, parted), d) : std::nullopt;
+      if (rows) {
+        Shape merged = now;
+        merged[d] = size;
+        return rebatched(reshape(broadcast(*rows, open), merged), to);
+      }
+    }
     now[d] = size;
     changes = true;
   }
@@ -241,13 +255,21 @@ int Builder::compare(Comparison comparison, int x, int y) {
   return add(Kind::Compare, {x, y}, to, true, {.comparison = comparison});
 }
 
+// Whether all elements of a constant are true, or all false.
+std::optional<bool> Builder::same_truth(int p) const {
+  if (!at(p).constant) return std::nullopt;
+  if (const std::optional<double> one = scalar_of(p)) return *one != 0.0;
+  if (!at(p).values || at(p).values->empty()) return std::nullopt;
+  const bool first = at(p).values->front() != 0.0;
+  const bool same = std::all_of(at(p).values->begin(), at(p).values->end(),
+                                [first](double value) { return (value != 0.0) == first; });
+  return same ? std::optional(first) : std::nullopt;
+}
+
 int Builder::select(int p, int x, int y) {
   const Shape to = broadcast_shape(shape(p), broadcast_shape(shape(x), shape(y)));
   // What is chosen everywhere.
-  if (const std::optional<double> always = scalar_of(p); always && at(p).constant) {
-    const int chosen = *always != 0.0 ? x : y;
-    if (shape(chosen) == to) return chosen;
-  }
+  if (const std::optional<bool> always = same_truth(p)) return broadcast(*always ? x : y, to);
   if (module_.batch > 1)
     for (int* one : {&p, &x, &y}) *one = rebatched(*one, to);
   return add(Kind::Select, {p, x, y}, to, at(x).integer);
@@ -380,6 +402,13 @@ int Builder::slice(int x, std::int64_t axis, std::int64_t start, std::int64_t st
     if (const std::optional<int> piece = slice_of_piece(x, start, stop)) return *piece;
   // The file's own batch stands for all samples.
   if (step == 1 && start == 0 && holds_batch(size) && stop == size / kBatchProbe * module_.batch) return x;
+  // Every so many-th element, to the end: one of each group of so many.
+  if (step > 1 && !at(x).constant && size % step == 0 && start < step && stop > size - step + start) {
+    Shape grouped = shape(x);
+    grouped[static_cast<std::size_t>(axis)] /= step;
+    grouped.insert(grouped.begin() + axis + 1, step);
+    return squeeze(slice(reshape(x, grouped), axis + 1, start, start + 1), {axis + 1});
+  }
   size = std::max<std::int64_t>(length, 0);
   expect(step == 1 || at(x).constant, fmt::format("a slice of every {}th element has no equal here", step));
   Details details{.axes = {axis}, .start = {start}};

@@ -56,6 +56,12 @@ class Builder {
   int compare(Comparison comparison, int x, int y);
   int select(int p, int x, int y);
   int dropout(int x, double probability);
+  // builder_functions.cpp: functions of one number
+  int clamp(int x, std::optional<double> low, std::optional<double> high);
+  int clamped_line(int x, double slope, double offset);  // between 0 and 1
+  int leaky_relu(int x, double slope);
+  int elu(int x, double alpha);
+  int softplus(int x);
 
   // One size may be -1: what is left.
   int reshape(int x, Shape to);
@@ -69,6 +75,15 @@ class Builder {
   int squeeze(int x, std::vector<std::int64_t> axes);
   int unsqueeze(int x, std::vector<std::int64_t> axes);
   int repeat(int x, std::int64_t axis, std::int64_t times);  // each index `times` times in a row
+  // builder_pieces.cpp
+  int stack(std::vector<int> xs, std::int64_t axis);
+  int tile(int x, std::vector<std::int64_t> times);  // all indices in a row, `times` times; may have more dimensions
+  // So many elements of one value before and after each dimension; fewer than none are taken away.
+  int pad(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after, double value);
+  int roll(int x, std::int64_t axis, std::int64_t shift);
+  // The last dimension (0, 1, 2, 3, ...) as (0, 2, ..., 1, 3, ...), and back.
+  int pairs_apart(int x);
+  int pairs_together(int x);
 
   int reduce(Kind kind, int x, std::vector<std::int64_t> axes, bool keep);
   int matmul(int x, int y);
@@ -85,6 +100,8 @@ class Builder {
   int differences(int x, std::optional<int> front, std::int64_t axis);
   [[nodiscard]] std::optional<int> one_along(int x, std::size_t d);
   int pick_label(int x, int labels);
+  // An element of x for each of `ids`, along an axis; the other dimensions are alike.
+  int pick_along(int x, int ids, std::int64_t axis);
   int one_hot(int ids, std::int64_t classes);  // (..., classes): 1.0 at the id
   // The elements of x's last dimension at the last dimension of `ids`, as many as these.
   int pick_each(int x, int ids);
@@ -97,6 +114,8 @@ class Builder {
   int layer_norm(int x, int gamma, int beta, double epsilon);
   int rms_norm(int x, int gamma, double epsilon);
   int batch_norm(int x, int gamma, int beta, double epsilon);
+  // Over all but the first dimension of each group of dimension 1.
+  int group_norm(int x, std::int64_t groups, std::optional<int> gamma, std::optional<int> beta, double epsilon);
   // Turns the first `dims` elements of the last dimension by angles of the position along `axis`.
   int rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning);
   // mask: added to the scaled scores, (samples or 1, queries or 1, keys).
@@ -104,6 +123,7 @@ class Builder {
     bool causal = false;
     std::int64_t window = 0;  // keys back from the query, where causal; 0: all
     std::optional<int> mask = {};
+    double cap = 0.0;  // scores become cap tanh(score / cap); 0: they stay
   };
   int attention(int q, int k, int v, double scale, const Attended& attended);
   // The same written out, for patterns to be found in, with a mask that broadcasts to (batch, heads, queries, keys):
@@ -134,6 +154,7 @@ class Builder {
 
  private:
   [[nodiscard]] bool is_zero(int x) const;
+  [[nodiscard]] std::optional<bool> same_truth(int p) const;
   [[nodiscard]] std::optional<int> made_of_one(int x, std::size_t d);
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
   // Elements start..stop of a concatenation along its axis, where one piece has them all.
@@ -151,6 +172,12 @@ class Builder {
   std::map<std::string, int> made_;                                 // by a text of what the node does
   std::map<std::pair<int, std::size_t>, std::optional<int>> ones_;  // what one_along has found
   int ones_depth_ = 0;
+  // A tensor with zeros around it: what lies within, and how many before and after each dimension.
+  struct Padded {
+    int within;
+    std::vector<std::int64_t> before, after;
+  };
+  std::map<int, Padded> padded_;
 };
 
 }  // namespace meshwright::primitive

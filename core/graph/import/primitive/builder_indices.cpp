@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/base/errors.h"
+
 namespace meshwright::primitive {
 
 namespace {
@@ -123,6 +125,35 @@ int Builder::pick_leading(int x, std::vector<int> ids) {
   Shape narrow = shape(*from);
   narrow.insert(narrow.begin(), picked.size() - narrow.size(), 1);
   return broadcast(reshape(found, with_rows(narrow)), to);
+}
+
+int Builder::pick_along(int x, int ids, std::int64_t axis) {
+  axis = axis_of(x, axis);
+  const auto d = static_cast<std::size_t>(axis);
+  expect(at(ids).integer && shape(ids).size() == shape(x).size(), "its indices do not fit its operand");
+  // Which element does not matter where all are alike.
+  if (at(x).constant)
+    if (const std::optional<int> one = one_along(x, d)) return broadcast(*one, shape(ids));
+  const Node &table = at(x), &chosen = at(ids);
+  bool alike = true;
+  for (std::size_t i = 0; i < table.shape.size(); ++i) alike = alike && (i == d || chosen.shape[i] == table.shape[i]);
+  if (table.values && chosen.values && alike) {
+    std::int64_t inner = 1;
+    for (std::size_t i = d + 1; i < table.shape.size(); ++i) inner *= table.shape[i];
+    std::vector<double> picked;
+    for (std::size_t i = 0; i < chosen.values->size(); ++i) {
+      const auto place = static_cast<std::int64_t>(i), row = static_cast<std::int64_t>((*chosen.values)[i]);
+      if (row < 0 || row >= table.shape[d]) fail(fmt::format("index {} is beyond its table", row));
+      const std::int64_t outer = place / inner / chosen.shape[d];
+      picked.push_back(
+          (*table.values)[static_cast<std::size_t>((outer * table.shape[d] + row) * inner + place % inner)]);
+    }
+    return constant(chosen.shape, table.integer, std::move(picked));
+  }
+  const auto last = static_cast<std::int64_t>(shape(x).size()) - 1;
+  expect(axis == last && shape(ids).back() == 1,
+         "a gather of other than one element of the last dimension has no equal here");
+  return unsqueeze(pick_label(x, squeeze(ids, {last})), {last});
 }
 
 std::optional<int> Builder::slice_of_piece(int x, std::int64_t start, std::int64_t stop) {

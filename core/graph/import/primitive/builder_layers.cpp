@@ -47,6 +47,22 @@ std::int64_t Builder::slid(std::int64_t size, const Windows& windows, std::size_
 }
 
 int Builder::convolution(int x, int w, const Windows& windows, std::int64_t groups, std::optional<int> bias) {
+  // Zeros around an image are padding of its own.
+  if (const auto known = padded_.find(x); known != padded_.end() && shape(x).size() == 4) {
+    const Padded padded = known->second;
+    if (padded.before[0] + padded.after[0] + padded.before[1] + padded.after[1] == 0) {
+      Windows wider = windows;
+      for (const std::size_t d : {0, 1}) {
+        wider.before[d] += padded.before[d + 2];
+        wider.after[d] += padded.after[d + 2];
+      }
+      return convolution(padded.within, w, wider, groups, bias);
+    }
+  }
+  if (shape(x).size() == 3 && shape(w).size() == 3) {  // of rows: of images one element high
+    const int made = convolution(unsqueeze(x, {2}), unsqueeze(w, {2}), windows, groups, bias);
+    return squeeze(made, {2});
+  }
   const Shape &a = shape(x), &b = shape(w);
   expect(a.size() == 4 && b.size() == 4,
          fmt::format("convolutions of {} have no equal here, those of images have", to_text(a)));
@@ -90,6 +106,25 @@ int Builder::gather(int table, int ids, std::int64_t axis) {
       const int once = gather(table, *one, 0);
       Shape to = shape(once);
       to[0] = module_.batch;
+      return broadcast(once, to);
+    }
+  // Lists of all samples in one row.
+  if (axis == 0 && at(ids).kind == Kind::Reshape && at(ids).constant && !at(ids).values && shape(ids).size() == 1 &&
+      holds_batch(shape(ids)[0])) {
+    Shape to = shape(ids);
+    const int rows = gather(table, at(ids).inputs[0], 0);
+    to.insert(to.end(), shape(table).begin() + 1, shape(table).end());
+    return reshape(rows, to);
+  }
+  // The same, where the batch is left open.
+  if (axis == 0 && at(ids).constant && !at(ids).values)
+    for (std::size_t d = 0; d < shape(ids).size(); ++d) {
+      if (!holds_batch(shape(ids)[d])) continue;
+      const std::optional<int> one = one_along(ids, d);
+      if (!one) continue;
+      const int once = gather(table, *one, 0);
+      Shape to = shape(once);
+      to[d] = shape(ids)[d];
       return broadcast(once, to);
     }
   const Node chosen = at(ids);
@@ -151,6 +186,34 @@ int Builder::batch_norm(int x, int gamma, int beta, double epsilon) {
   return add(Kind::BatchNorm, {x, gamma, beta}, shape(x), false, {.number = epsilon});
 }
 
+int Builder::group_norm(int x, std::int64_t groups, std::optional<int> gamma, std::optional<int> beta, double epsilon) {
+  const Shape whole = shape(x);
+  expect(whole.size() >= 2 && groups > 0 && whole[1] % groups == 0,
+         fmt::format("{} groups do not share the channels of {}", groups, to_text(whole)));
+  Shape grouped = whole, axes, behind;
+  if (groups < whole[1]) {
+    grouped[1] /= groups;
+    grouped.insert(grouped.begin() + 1, groups);
+  }
+  for (std::size_t d = 2; d < grouped.size(); ++d) axes.push_back(static_cast<std::int64_t>(d));
+  for (std::size_t d = 2; d < whole.size(); ++d) behind.push_back(static_cast<std::int64_t>(d) - 1);
+  const int parted = reshape(x, grouped);
+  const int centred = binary(Kind::Subtract, parted, reduce(Kind::ReduceMean, parted, axes, true));
+  const int variance = reduce(Kind::ReduceMean, unary(Kind::Square, centred), axes, true);
+  const int inverse = unary(Kind::Rsqrt, binary(Kind::Add, variance, scalar(epsilon)));
+  int made = reshape(binary(Kind::Multiply, centred, inverse), whole);
+  const auto row = [&](int of) {
+    expect(shape(of) == Shape{whole[1]}, "its scale and shift must have the dimension of channels");
+    return behind.empty() ? of : unsqueeze(of, behind);
+  };
+  const auto is_only = [&](int of, double value) {
+    const std::optional<std::vector<double>>& known = at(of).values;
+    return known && std::all_of(known->begin(), known->end(), [value](double one) { return one == value; });
+  };
+  if (gamma && !is_only(*gamma, 1.0)) made = binary(Kind::Multiply, made, row(*gamma));
+  return beta && !is_only(*beta, 0.0) ? binary(Kind::Add, made, row(*beta)) : made;
+}
+
 int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning) {
   expect(dims > 0 && dims % 2 == 0 && dims <= shape(x).back(), fmt::format("{} dimensions cannot be turned", dims));
   std::vector<double> numbers = {turning.amplitude};
@@ -175,6 +238,7 @@ int Builder::attention(int q, int k, int v, double scale, const Attended& attend
   }
   Details details{.number = scale, .causal = attended.causal};
   if (attended.window > 0) details.window = {attended.window};
+  if (attended.cap > 0.0) details.numbers = {attended.cap};
   return add(Kind::Attention, inputs, {a[0], a[1], a[2], c[3]}, false, details);
 }
 

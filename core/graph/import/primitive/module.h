@@ -86,7 +86,7 @@ enum class Kind {
   BatchNorm,  // (x, gamma, beta) of dimension 1
   // made by recognition, and by formats that have them as ops
   Attention,  // q (batch, heads, seq, d), k (batch, kv_heads, keys, d), v (batch, kv_heads, keys, e), [mask (batch or
-              // 1, seq or 1, keys)]; number: scale; window[0]: keys back from the query
+              // 1, seq or 1, keys)]; number: scale; window[0]: keys back from the query; numbers: the cap of scores
   PackedAttention,  // x (batch, seq, 3, heads, d) -> (batch, seq, heads, d): causal, scores times 1 / sqrt(d)
   Rotary,           // x; Details::axes[0]: positions; window[0]: dims turned; number: base; numbers: the amplitude, and
                     // what the frequency of each pair is divided by, if they are not all 1

@@ -89,8 +89,8 @@ Turning turning_of(const std::vector<double>& frequencies, double amplitude, std
 
 }  // namespace
 
-std::optional<Turning> turning_of_tables(const Builder& b, int cosines, int sines, std::int64_t dims,
-                                         std::size_t axis) {
+std::optional<Turning> turning_of_tables(const Builder& b, int cosines, int sines, std::int64_t dims, std::size_t axis,
+                                         bool doubled) {
   const Shape shape = b.at(sines).shape;
   const std::int64_t pairs = dims / 2;
   const bool fits = pairs > 0 && !shape.empty() && shape.size() <= NodeValues::kMaxRank && axis < shape.size() &&
@@ -108,8 +108,9 @@ std::optional<Turning> turning_of_tables(const Builder& b, int cosines, int sine
   const double amplitude = cosine.at(0, 0);
   bool turns = amplitude > 0.0;
   for (std::int64_t j = 0; j < pairs && turns; ++j) {
-    const double first_sine = sine.at(0, j), first_cosine = cosine.at(0, j);
-    const double s = sine.at(1, j), c = cosine.at(1, j);
+    const std::int64_t column = doubled && shape.back() == dims ? 2 * j : j;
+    const double first_sine = sine.at(0, column), first_cosine = cosine.at(0, column);
+    const double s = sine.at(1, column), c = cosine.at(1, column);
     turns = std::abs(first_sine) < kRounding * amplitude &&
             std::abs(first_cosine - amplitude) < kRounding * amplitude &&
             std::abs(std::hypot(s, c) - amplitude) < kRounding * amplitude && std::atan2(s, c) > 0.0;

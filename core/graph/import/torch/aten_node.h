@@ -39,5 +39,7 @@ struct AtenNode {
 // The results of a call, in order; by the name between "torch.ops.aten." and the overload: "linear".
 using Rule = std::vector<int> (*)(const AtenNode&);
 [[nodiscard]] const std::map<std::string, Rule>& rules();
+[[nodiscard]] std::map<std::string, Rule> shape_rules();
+[[nodiscard]] std::map<std::string, Rule> layer_rules();
 
 }  // namespace meshwright::torch

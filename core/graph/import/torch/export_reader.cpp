@@ -27,6 +27,35 @@ std::string op_of(const std::string& target) {
   return rest.substr(0, rest.find('.'));
 }
 
+// The rule of an op: that of "add" for "add_", which overwrites its operand. Empty: there is none.
+std::string rule_of(const std::string& op) {
+  if (rules().contains(op)) return op;
+  const bool in_place = op.size() > 1 && op.back() == '_' && op[op.size() - 2] != '_';
+  const std::string base = in_place ? op.substr(0, op.size() - 1) : std::string();
+  return rules().contains(base) ? base : std::string();
+}
+
+// The tensor that the op overwrites; empty: it overwrites none.
+std::string overwritten_by(const Json& node, const std::string& op, const std::string& place) {
+  if (op.empty() || rule_of(op).empty() || rule_of(op) == op) return {};
+  for (const Json& input : member(node, "inputs", place)) {
+    const Json& argument = member(input, "arg", place);
+    if (get<std::string>(input, "name", place) == "self" && argument.is_object() && argument.contains("as_tensor"))
+      return get<std::string>(argument["as_tensor"], "name", place);
+  }
+  return {};
+}
+
+// Whether the op's results may be parts of its operand's memory.
+bool is_view(const std::string& op) {
+  static const std::set<std::string> views = {
+      "view",     "reshape",  "flatten",    "unflatten", "transpose", "permute",          "t",          "numpy_T",
+      "mT",       "slice",    "squeeze",    "expand",    "unsqueeze", "select",           "split",      "unbind",
+      "swapaxes", "swapdims", "chunk",      "narrow",    "movedim",   "split_with_sizes", "view_as",    "alias",
+      "dropout",  "to",       "contiguous", "index",     "detach",    "type_as",          "reshape_as", "expand_as"};
+  return views.contains(op);
+}
+
 bool does_nothing(const std::string& op) {
   return op.starts_with("_assert") || op == "sym_size" || op.starts_with("sym_constrain") ||
          op.starts_with("_operator.");
@@ -40,6 +69,33 @@ std::string path_of(const Json& node) {
   const std::vector<std::string> last =
       meshwright::split(meshwright::split(metadata["nn_module_stack"].get<std::string>(), ';').back(), ',');
   return last.size() < 2 ? std::string() : last[1];
+}
+
+// Names of tensors that an argument holds, whatever its form.
+void collect_names(const Json& argument, std::vector<std::string>& names) {
+  if (!argument.is_object()) return;
+  for (const char* form : {"as_tensor", "as_sym_int", "as_optional_tensor"})
+    if (argument.contains(form)) {
+      const Json& held = argument[form];
+      for (const char* key : {"name", "as_name"})
+        if (held.is_object() && held.contains(key) && held[key].is_string())
+          names.push_back(held[key].get<std::string>());
+      if (std::string_view(form) == "as_optional_tensor") collect_names(held, names);
+    }
+  for (const char* form : {"as_tensors", "as_sym_ints", "as_optional_tensors"})
+    if (argument.contains(form) && argument[form].is_array())
+      for (const Json& held : argument[form]) {
+        for (const char* key : {"name", "as_name"})
+          if (held.is_object() && held.contains(key) && held[key].is_string())
+            names.push_back(held[key].get<std::string>());
+        collect_names(held, names);
+      }
+}
+
+std::vector<std::string> results_of(const Json& node, const std::string& place) {
+  std::vector<std::string> names;
+  for (const Json& output : member(node, "outputs", place)) collect_names(output, names);
+  return names;
 }
 
 class Reader {
@@ -68,8 +124,17 @@ class Reader {
     const std::vector<bool> needed = needed_nodes(nodes, result);
     expect_known(nodes, needed);
     read_inputs();
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (!needed[i]) continue;
+      for (const Json& input : member(nodes[i], "inputs", place_)) {
+        std::vector<std::string> names;
+        collect_names(member(input, "arg", place_), names);
+        for (const std::string& name : names) last_reader_[name] = i;
+      }
+    }
+    last_reader_[result] = nodes.size();
     for (std::size_t i = 0; i < nodes.size(); ++i)
-      if (needed[i]) read_node(nodes[i]);
+      if (needed[i]) read_node(nodes[i], i);
     builder_.name = printable(result);
     builder_.block.clear();
     made_.module.result = value_of(result);
@@ -84,7 +149,9 @@ class Reader {
   void read_inputs();
   [[nodiscard]] Shape shape_of(const std::string& name, bool of_user);
   [[nodiscard]] std::int64_t size_of_dim(const Json& size);
-  void read_node(const Json& node);
+  void read_node(const Json& node, std::size_t place_of_node);
+  [[nodiscard]] std::string memory_of(const std::string& name) const;
+  void overwrite(const std::string& name, int made, std::size_t place_of_node);
   void read_symbol(const Json& node, const std::string& op);
   [[nodiscard]] std::optional<std::vector<double>> numbers_of(const Json& spec, const Shape& shape) const;
   [[nodiscard]] int value_of(const std::string& name) const;
@@ -102,35 +169,10 @@ class Reader {
   std::map<std::string, std::int64_t> symbols_;  // made by the program
   std::map<std::string, std::int64_t> open_;     // sizes left open, by symbol
   std::set<std::string> used_;                   // of given_
+  std::map<std::string, std::size_t> last_reader_;
+  std::map<std::string, std::string> memory_;  // of views: the tensor that has it
   bool batch_known_ = false;
 };
-
-// Names of tensors that an argument holds, whatever its form.
-void collect_names(const Json& argument, std::vector<std::string>& names) {
-  if (!argument.is_object()) return;
-  for (const char* form : {"as_tensor", "as_sym_int", "as_optional_tensor"})
-    if (argument.contains(form)) {
-      const Json& held = argument[form];
-      for (const char* key : {"name", "as_name"})
-        if (held.is_object() && held.contains(key) && held[key].is_string())
-          names.push_back(held[key].get<std::string>());
-      if (std::string_view(form) == "as_optional_tensor") collect_names(held, names);
-    }
-  for (const char* form : {"as_tensors", "as_sym_ints", "as_optional_tensors"})
-    if (argument.contains(form) && argument[form].is_array())
-      for (const Json& held : argument[form]) {
-        for (const char* key : {"name", "as_name"})
-          if (held.is_object() && held.contains(key) && held[key].is_string())
-            names.push_back(held[key].get<std::string>());
-        collect_names(held, names);
-      }
-}
-
-std::vector<std::string> results_of(const Json& node, const std::string& place) {
-  std::vector<std::string> names;
-  for (const Json& output : member(node, "outputs", place)) collect_names(output, names);
-  return names;
-}
 
 std::string Reader::result_name() {
   std::string loss, first;
@@ -160,7 +202,8 @@ std::vector<bool> Reader::needed_nodes(const Json& nodes, const std::string& res
   std::set<std::string> wanted = {result};
   std::vector<bool> needed(nodes.size(), false);
   for (std::size_t i = nodes.size(); i-- > 0;) {
-    const std::vector<std::string> made = results_of(nodes[i], place_);
+    std::vector<std::string> made = results_of(nodes[i], place_);
+    made.push_back(overwritten_by(nodes[i], op_of(get<std::string>(nodes[i], "target", place_)), place_));
     needed[i] = std::any_of(made.begin(), made.end(), [&](const std::string& name) { return wanted.contains(name); });
     if (!needed[i]) continue;
     for (const Json& input : member(nodes[i], "inputs", place_)) {
@@ -178,7 +221,7 @@ void Reader::expect_known(const Json& nodes, const std::vector<bool>& needed) {
     if (!needed[i]) continue;
     const auto target = get<std::string>(nodes[i], "target", place_);
     ++made_.module.file_ops[printable(op_of(target))];
-    if (!rules().contains(op_of(target)) && !does_nothing(op_of(target))) ++unknown[printable(target)];
+    if (rule_of(op_of(target)).empty() && !does_nothing(op_of(target))) ++unknown[printable(target)];
   }
   std::vector<std::string> texts;
   for (const auto& [name, count] : unknown) texts.push_back(fmt::format("{} ({})", name, count));
@@ -326,7 +369,23 @@ void Reader::read_symbol(const Json& node, const std::string& op) {
                                                  : a / b;
 }
 
-void Reader::read_node(const Json& node) {
+std::string Reader::memory_of(const std::string& name) const {
+  const auto known = memory_.find(name);
+  return known == memory_.end() ? name : known->second;
+}
+
+// What is read of the tensor later is what the op has made. Of its views it would be, too.
+void Reader::overwrite(const std::string& name, int made, std::size_t place_of_node) {
+  for (const auto& [other, last] : last_reader_)
+    builder_.expect(
+        other == name || last <= place_of_node || !values_.contains(other) || memory_of(other) != memory_of(name),
+        fmt::format("it overwrites '{}', which '{}' shares and which is read later; export the program "
+                    "after run_decompositions()",
+                    printable(name), printable(other)));
+  values_[name] = made;
+}
+
+void Reader::read_node(const Json& node, std::size_t place_of_node) {
   const std::string op = op_of(get<std::string>(node, "target", place_));
   const std::vector<std::string> results = results_of(node, place_);
   builder_.name = printable(results.empty() ? op : results[0]);
@@ -341,9 +400,14 @@ void Reader::read_node(const Json& node) {
   try {
     if (does_nothing(op)) return read_symbol(node, op);
     const std::vector<int> made =
-        rules().at(op)({builder_, node, [this](const std::string& name) { return value_of(name); },
-                        [this](const std::string& name) { return symbol_of(name); }, results.size()});
-    for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) values_[results[k]] = made[k];
+        rules().at(rule_of(op))({builder_, node, [this](const std::string& name) { return value_of(name); },
+                                 [this](const std::string& name) { return symbol_of(name); }, results.size()});
+    if (const std::string changed = overwritten_by(node, op, place_); !changed.empty() && !made.empty())
+      overwrite(changed, made[0], place_of_node);
+    for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) {
+      values_[results[k]] = made[k];
+      if (!read.empty() && is_view(op)) memory_[results[k]] = memory_.contains(read[0]) ? memory_[read[0]] : read[0];
+    }
   } catch (const InputError& error) {
     const std::string why = error.what();
     throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, op, why));

@@ -169,6 +169,7 @@ Value Emitter::attention(int n) {
   std::vector<TensorId> inputs = {queries, of_keys(1, width, ".keys"), of_keys(2, value, ".values")};
   Attributes attributes{
       .scale = scale, .causal = details.causal, .attention_window = details.window.empty() ? 0 : details.window[0]};
+  if (!details.numbers.empty()) attributes.score_cap = details.numbers[0];
   if (node(n).inputs.size() > 3) {
     inputs.push_back(attention_mask(n, graph_.tensor(inputs[0]).dims, graph_.tensor(inputs[1]).dims[1]));
     attributes.extra = Attributes::Extra::Mask;

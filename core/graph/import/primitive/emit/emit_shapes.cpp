@@ -157,7 +157,9 @@ Value Emitter::concat(int n) {
     std::vector<Wanted> wanted = has;
     for (Wanted& dim_of : wanted)
       if (dim_of.axes == whole) dim_of = {axes_.of_operand(n, k)[d], fmt::format("piece{}", k + 1)};
-    pieces.push_back(shaped(operand(n, k), wanted));
+    AxisList order;
+    for (const Wanted& of_dim : wanted) order.insert(order.end(), of_dim.axes.begin(), of_dim.axes.end());
+    pieces.push_back(shaped(widened(operand(n, k), order), wanted));
   }
   std::vector<Dim> result;
   for (const Wanted& of_dim : has)

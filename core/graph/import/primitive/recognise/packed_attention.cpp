@@ -26,7 +26,7 @@ class Packing {
   // What an attention reads in three parts.
   [[nodiscard]] std::optional<int> source_of(const Node& attention) const {
     const bool plain = attention.kind == Kind::Attention && attention.inputs.size() == 3 && attention.details.causal &&
-                       attention.details.window.empty();
+                       attention.details.window.empty() && attention.details.numbers.empty();
     if (!plain) return std::nullopt;
     const Shape& shape = at(attention.inputs[0]).shape;
     const double scale = 1.0 / std::sqrt(static_cast<double>(shape[3]));

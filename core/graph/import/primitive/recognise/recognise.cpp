@@ -44,6 +44,30 @@ int Recogniser::core(int i) const {
   }
 }
 
+// Below what changes the type of truth values alone.
+int Recogniser::truth_below(int i) const {
+  while (is(i, Kind::ToFloat) || is(i, Kind::ToInteger)) i = at(i).inputs[0];
+  return i;
+}
+
+// 1, 2, 3, ...: how many ids up to each are not the one that stands for padding, where none does.
+Recogniser::Found Recogniser::counted(int ids, std::int64_t axis) {
+  const int truth = truth_below(ids);
+  const bool turned = is(truth, Kind::Not);
+  const int compare = turned ? at(truth).inputs[0] : truth;
+  if (!is(compare, Kind::Compare) ||
+      at(compare).details.comparison != (turned ? Comparison::Equal : Comparison::NotEqual))
+    return std::nullopt;
+  const Node compared = at(at(compare).inputs[0]);
+  const Shape whole = at(ids).shape;
+  const auto last = static_cast<std::int64_t>(whole.size()) - 1;
+  if (compared.kind != Kind::Input || !compared.integer || !b_.scalar_of(at(compare).inputs[1]) || axis != last)
+    return std::nullopt;
+  unpadded_.insert(truth);
+  const int positions = b_.range(1.0, static_cast<double>(whole.back()) + 1.0, 1.0, at(ids).integer);
+  return b_.broadcast(positions, whole);
+}
+
 // --- all ---
 
 namespace {
@@ -72,7 +96,13 @@ void masks_first(Module& module) {
 
 Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
   switch (kind) {
+    case Kind::Gather:  // whose ids have become a constant
+      return at(inputs[1]).constant ? Found(b_.gather(inputs[0], inputs[1], 0)) : std::nullopt;
     case Kind::Multiply:
+      for (const std::size_t k : {0u, 1u})  // positions that are counted, where there is padding 0
+        if (at(inputs[k]).constant && at(inputs[k]).shape == at(inputs[1 - k]).shape &&
+            unpadded_.contains(truth_below(inputs[1 - k])))
+          return inputs[k];
       if (const Found mean = mean_of_sum(inputs[0], inputs[1])) return mean;
       if (const Found norm = rms_norm(inputs)) return norm;
       for (const std::size_t k : {0u, 1u})  // x times the reciprocal of a sum
@@ -121,9 +151,12 @@ Module Recogniser::run() {
       now = static_cast<int>(to_.nodes.size());
       to_.nodes.push_back(node);
     } else {
-      if (node.kind == Kind::Attention)
+      if (node.kind == Kind::Attention) {
         for (const std::size_t k : {1, 2}) inputs[k] = unrepeated(inputs[k]);
+        without_pairs(inputs[0], inputs[1]);
+      }
       Found found = find(node.kind, inputs);
+      if (node.kind == Kind::CumSum) found = counted(inputs[0], node.details.axes[0]);
       if (!found && node.kind == Kind::ReduceSum) found = picked_by_one_hot(inputs[0], node.details.axes);
       now = found ? *found : b_.add(node.kind, inputs, node.shape, node.integer, node.details);
       if (const Found known = function(now)) now = *known;
@@ -150,6 +183,7 @@ Module Recogniser::run() {
                     "choices before "
                     "the second ones here: where an expert's slots run out, other tokens lose theirs",
                     by_token_, by_token_ == 1 ? "" : "s", by_token_ == 1 ? "s" : ""));
+  if (!unpadded_.empty()) to_.notes.push_back("positions are counted as if no token was padding");
   if (cut_) to_.notes.push_back("activations that are cut at an upper bound, as ReLU6, are taken as not cut");
   to_.result = made[static_cast<std::size_t>(from_.result)];
   if (const Found loss = cross_entropy(to_.result)) to_.result = *loss;

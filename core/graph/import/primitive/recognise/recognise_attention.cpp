@@ -63,6 +63,13 @@ std::optional<Recogniser::Scores> Recogniser::scores_of(int i) {
       i = core(i);        // dimensions of one element
     } else if (parted) {  // heads that were merged for the product
       i = node.inputs[0];
+    } else if (const Found bent = beside_scalar(i, Kind::Multiply, &scalar);
+               bent && is(*bent, Kind::Tanh) && scalar > 0.0) {  // cap tanh(score / cap)
+      if (scores.cap != 0.0 || scores.scale != 1.0) return std::nullopt;
+      const Scaled inner = unscaled(at(*bent).inputs[0]);
+      scores.cap = scalar;
+      scores.scale = inner.factor * scalar;
+      i = inner.node;
     } else if (const Found inner = beside_scalar(i, Kind::Multiply, &scalar)) {
       scores.scale *= scalar;
       i = *inner;
@@ -209,10 +216,11 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
   const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && b[0] == c[0] && b[1] == c[1] &&
                     b[1] > 0 && a[1] % b[1] == 0 && b[2] == c[2] && a[3] == b[3] && scale > 0.0;
   if (!fits || !resolve_masks(*scores, a[2], b[2])) return std::nullopt;
+  without_pairs(queries, keys);
   const double usual = 1.0 / std::sqrt(static_cast<double>(a[3]));
   const bool causal = scores->causal && a[2] <= b[2];
   return b_.attention(queries, keys, of_values, near(scale, usual) ? 0.0 : scale,
-                      {causal, causal ? scores->window : 0, scores->mask});
+                      {causal, causal ? scores->window : 0, scores->mask, scores->cap});
 }
 
 }  // namespace meshwright::primitive

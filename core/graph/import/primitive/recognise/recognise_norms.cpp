@@ -101,6 +101,20 @@ bool Recogniser::is_row(int i) const {
   return fixed && !shape.empty() && std::none_of(shape.begin(), shape.end(), holds_batch);
 }
 
+// Whether the row's numbers, one for each, are along the last dimension of what it is combined with.
+bool Recogniser::along_last(int row, std::int64_t size) const {
+  return elements_of(at(core(row)).shape) == size && at(row).shape.back() == size;
+}
+
+// Whether what broadcasts with a tensor of this shape has its shape.
+bool Recogniser::widens_to(int i, const Shape& shape) const {
+  const Shape& own = at(i).shape;
+  if (own.size() > shape.size()) return false;
+  for (std::size_t d = 0; d < own.size(); ++d)
+    if (own[d] != 1 && own[d] != shape[d + shape.size() - own.size()]) return false;
+  return true;
+}
+
 // As one vector; a scale that is a parameter plus a number is taken as that parameter.
 int Recogniser::row(int i) {
   const int inner = core(i);
@@ -139,7 +153,7 @@ Recogniser::Found Recogniser::rms_norm(const std::vector<int>& factors) {
     if (norm->others.size() == 1)
       return lone_ && size <= kMaxValues ? Found(b_.rms_norm(x, filled(size, 1.0), norm->epsilon)) : std::nullopt;
     const int gamma = norm->others[1 - k];
-    if (is_row(gamma) && elements_of(at(core(gamma)).shape) == size) return b_.rms_norm(x, row(gamma), norm->epsilon);
+    if (is_row(gamma) && along_last(gamma, size)) return b_.rms_norm(x, row(gamma), norm->epsilon);
   }
   return std::nullopt;
 }
@@ -150,7 +164,7 @@ Recogniser::Found Recogniser::layer_norm(int x, int y) {
     if (!is(norm, Kind::RmsNorm) || !is_row(beta)) continue;
     const Node rms = at(norm);
     const Found whole = uncentred(rms.inputs[0], {static_cast<std::int64_t>(rms.shape.size()) - 1});
-    if (whole && elements_of(at(core(beta)).shape) == rms.shape.back())
+    if (whole && along_last(beta, rms.shape.back()))
       return b_.layer_norm(*whole, rms.inputs[1], row(beta), rms.details.number);
   }
   return std::nullopt;
@@ -206,10 +220,11 @@ Recogniser::Found Recogniser::shifted_norm(int x, int mean, const Normalised& no
   if (const std::optional<Moment> moment = moment_of(norm.variance)) {
     const Found centre = moment->centred ? Found(moment->x) : uncentred(moment->x, moment->axes);
     if (centre != x || !is_mean(mean, x, moment->axes)) return std::nullopt;
-    if (moment->axes == std::vector<std::int64_t>{last} && gamma && beta &&
-        elements_of(at(core(*gamma)).shape) == shape.back() && elements_of(at(core(*beta)).shape) == shape.back())
+    if (moment->axes == std::vector<std::int64_t>{last} && gamma && beta && along_last(*gamma, shape.back()) &&
+        along_last(*beta, shape.back()))
       return b_.layer_norm(x, row(*gamma), row(*beta), norm.epsilon);
     if (moment->axes.size() + 1 != shape.size()) {
+      if ((gamma && !widens_to(*gamma, shape)) || (beta && !widens_to(*beta, shape))) return std::nullopt;
       Found made = normalised_over(x, moment->axes, norm.epsilon);
       if (made && gamma) made = b_.binary(Kind::Multiply, *made, *gamma);
       if (made && beta) made = b_.binary(Kind::Add, *made, *beta);

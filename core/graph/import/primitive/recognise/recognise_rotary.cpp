@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <numeric>
 
 #include "core/base/errors.h"
 #include "core/graph/import/primitive/turning.h"
@@ -27,8 +27,26 @@ Recogniser::Found Recogniser::rotated_half(int i) const {
   return halves ? Found(x) : std::nullopt;
 }
 
-// x turned by the angles of these tables, which have one number for each dimension, or for each pair of them.
-Recogniser::Found Recogniser::turned(int x, int cosines, int sines) {
+// x of (-x1, x0, -x3, x2, ...), the pairs of its last dimension.
+Recogniser::Found Recogniser::rotated_pairs(int i) const {
+  const auto below = [&](int node) { return is(node, Kind::Reshape) ? at(node).inputs[0] : node; };
+  const int pairs = below(i);
+  if (!is(pairs, Kind::Concat) || at(pairs).inputs.size() != 2 || !over_last(pairs) || at(pairs).shape.back() != 2)
+    return std::nullopt;
+  const Scaled second = unscaled(below(at(pairs).inputs[0]));
+  const int odd = below(second.node), even = below(at(pairs).inputs[1]);
+  const auto one_of_two = [&](int slice, std::int64_t start) {
+    return is(slice, Kind::Slice) && over_last(slice) && at(slice).shape.back() == 1 &&
+           at(slice).details.start[0] == start && at(at(slice).inputs[0]).shape.back() == 2;
+  };
+  if (!near(second.factor, -1.0) || !one_of_two(odd, 1) || !one_of_two(even, 0)) return std::nullopt;
+  const int parted = at(even).inputs[0], x = below(parted);
+  return at(odd).inputs[0] == parted && at(x).shape == at(i).shape ? Found(x) : std::nullopt;
+}
+
+// x turned by the angles of these tables, which have one number for each dimension, or for each pair of them: of the
+// halves of x, or of its neighbours (`neighbours`).
+Recogniser::Found Recogniser::turned(int x, int cosines, int sines, bool neighbours) {
   if (at(sines).trained || at(cosines).trained || at(sines).shape != at(cosines).shape) return std::nullopt;
   const Shape table = at(sines).shape;
   const auto rank = static_cast<std::int64_t>(at(x).shape.size());
@@ -38,20 +56,23 @@ Recogniser::Found Recogniser::turned(int x, int cosines, int sines) {
     if (table[d] > 1 && table[d] % kBatchProbe != 0) positions = rank - static_cast<std::int64_t>(table.size() - d);
   if (!positions || *positions < 0 || (table.back() != dims && 2 * table.back() != dims)) return std::nullopt;
   const auto from_end = static_cast<std::size_t>(rank - 1 - *positions);
-  const std::optional<Turning> turning = turning_of_tables(b_, cosines, sines, dims, from_end);
-  return turning ? Found(b_.rotary(x, *positions, dims, *turning)) : std::nullopt;
+  const std::optional<Turning> turning = turning_of_tables(b_, cosines, sines, dims, from_end, neighbours);
+  if (!turning) return std::nullopt;
+  if (!neighbours) return b_.rotary(x, *positions, dims, *turning);
+  return b_.pairs_together(b_.rotary(b_.pairs_apart(x), *positions, dims, *turning));
 }
 
 Recogniser::Found Recogniser::rotary(int x, int y) {
   for (const auto& [straight, across] : {std::pair{x, y}, std::pair{y, x}}) {
     if (!is(straight, Kind::Multiply) || !is(across, Kind::Multiply)) continue;
     for (const std::size_t k : {0, 1}) {
-      const Found of = rotated_half(at(across).inputs[k]);
+      const Found halves = rotated_half(at(across).inputs[k]);
+      const Found of = halves ? halves : rotated_pairs(at(across).inputs[k]);
       if (!of) continue;
       const int sines = at(across).inputs[1 - k];
       const std::vector<int>& other = at(straight).inputs;
       if (other[0] != *of && other[1] != *of) continue;
-      if (const Found made = turned(*of, other[0] == *of ? other[1] : other[0], sines)) return made;
+      if (const Found made = turned(*of, other[0] == *of ? other[1] : other[0], sines, !halves)) return made;
     }
   }
   return std::nullopt;
@@ -82,7 +103,48 @@ Recogniser::Found Recogniser::rotary_of_halves(const std::vector<int>& halves) {
   if (c.half == 1) std::swap(c, d);
   const bool fits = a.x >= 0 && a.half == 1 && b.half == 2 && c.half == 2 && d.half == 1 && b.x == a.x && c.x == a.x &&
                     d.x == a.x && c.table == a.table && d.table == b.table;
-  return fits ? turned(a.x, a.table, b.table) : std::nullopt;
+  return fits ? turned(a.x, a.table, b.table, false) : std::nullopt;
+}
+
+// Scores do not change where queries and keys have their dimensions in another order, both in the same: such as the one
+// that puts the halves of what was turned as neighbours again.
+void Recogniser::without_pairs(int& queries, int& keys) {
+  const std::optional<Paired> q = halves_below(queries), k = halves_below(keys);
+  if (!q || !k || q->dims != k->dims) return;
+  queries = q->node;
+  keys = k->node;
+}
+
+// The halves, one behind the other, of what has them as neighbours in the first `dims` of its last dimension.
+std::optional<Recogniser::Paired> Recogniser::halves_below(int i) {
+  const Node node = at(i);
+  double factor = 1.0;
+  if (node.kind == Kind::Reshape && is(node.inputs[0], Kind::Transpose)) {
+    const Node turned = at(node.inputs[0]);
+    const auto rank = static_cast<std::int64_t>(turned.shape.size());
+    Shape swapped(turned.shape.size());
+    std::iota(swapped.begin(), swapped.end(), 0);
+    if (rank >= 2) std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
+    if (rank >= 2 && turned.details.axes == swapped && turned.shape.back() == 2 &&
+        node.shape.back() == 2 * turned.shape[turned.shape.size() - 2])
+      return Paired{b_.reshape(turned.inputs[0], node.shape), node.shape.back()};
+  }
+  if (node.kind == Kind::Transpose && node.details.axes.back() + 1 == static_cast<std::int64_t>(node.shape.size())) {
+    const std::optional<Paired> inner = halves_below(node.inputs[0]);
+    if (inner) return Paired{b_.transpose(inner->node, node.details.axes), inner->dims};
+  }
+  if (node.kind == Kind::Concat && over_last(i)) {
+    std::vector<int> pieces = node.inputs;
+    const std::optional<Paired> inner = halves_below(pieces[0]);
+    if (!inner || inner->dims != at(pieces[0]).shape.back()) return std::nullopt;
+    pieces[0] = inner->node;
+    return Paired{b_.concat(pieces, -1), inner->dims};
+  }
+  if (const Found inner = beside_scalar(i, Kind::Multiply, &factor)) {
+    const std::optional<Paired> below = halves_below(*inner);
+    if (below) return Paired{b_.binary(Kind::Multiply, below->node, b_.scalar(factor)), below->dims};
+  }
+  return std::nullopt;
 }
 
 }  // namespace meshwright::primitive

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -52,6 +53,7 @@ class Recogniser {
     bool causal = false;
     std::int64_t window = 0;
     std::optional<int> mask = {};  // what is left to be added to the scaled scores
+    double cap = 0.0;
   };
 
   [[nodiscard]] const Node& at(int i) const { return b_.at(i); }
@@ -93,6 +95,8 @@ class Recogniser {
   [[nodiscard]] bool is_mean(int mean, int x, const std::vector<std::int64_t>& axes) const;
   [[nodiscard]] Found uncentred(int i, const std::vector<std::int64_t>& axes) const;
   [[nodiscard]] bool is_row(int i) const;
+  [[nodiscard]] bool along_last(int row, std::int64_t size) const;
+  [[nodiscard]] bool widens_to(int i, const Shape& shape) const;
   [[nodiscard]] int row(int i);
   [[nodiscard]] int filled(std::int64_t size, double value);
   [[nodiscard]] Found rms_norm(const std::vector<int>& factors);
@@ -127,8 +131,17 @@ class Recogniser {
 
   [[nodiscard]] Found rotary(int x, int y);
   [[nodiscard]] Found rotary_of_halves(const std::vector<int>& halves);
-  [[nodiscard]] Found turned(int x, int cosines, int sines);
+  [[nodiscard]] Found turned(int x, int cosines, int sines, bool neighbours);
   [[nodiscard]] Found rotated_half(int i) const;
+  [[nodiscard]] Found rotated_pairs(int i) const;
+  struct Paired {
+    int node;
+    std::int64_t dims;
+  };
+  [[nodiscard]] std::optional<Paired> halves_below(int i);
+  void without_pairs(int& queries, int& keys);
+  [[nodiscard]] Found counted(int ids, std::int64_t axis);
+  [[nodiscard]] int truth_below(int i) const;
   [[nodiscard]] Found attention(int weights, int values);
   [[nodiscard]] Found attention_of(int weights, int values);
   [[nodiscard]] bool reorder(Scores& scores, const Shape& order, int& queries, int& keys);
@@ -195,7 +208,8 @@ class Recogniser {
   std::int64_t routing_budget_ = 1 << 26;       // elements that are computed to tell masks of slots
   std::map<std::string, std::optional<Routing>> routings_;
   std::map<int, Found> masks_of_slots_;
-  int by_token_ = 0;  // mixtures that give slots in another order than ours
+  std::set<int> unpadded_;  // which ids are no padding, where positions are counted: all
+  int by_token_ = 0;        // mixtures that give slots in another order than ours
   std::map<std::tuple<int, std::int64_t, std::int64_t>, ToldMask> told_masks_;
   std::int64_t mask_budget_ = 1 << 27;  // nodes whose values are computed to tell masks
   int masks_ = 0;                       // taken as causal, as the file lacks their numbers

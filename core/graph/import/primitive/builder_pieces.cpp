@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors made of pieces of others, and of the same one several times.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/graph/import/primitive/builder.h"
+
+namespace meshwright::primitive {
+
+int Builder::stack(std::vector<int> xs, std::int64_t axis) {
+  expect(!xs.empty(), "nothing to put together");
+  const auto rank = static_cast<std::int64_t>(shape(xs[0]).size()) + 1;
+  expect(axis >= -rank && axis < rank, fmt::format("axis {} is outside of {} to {}", axis, -rank, rank - 1));
+  for (int& x : xs) x = unsqueeze(x, {axis});
+  return concat(std::move(xs), axis);
+}
+
+int Builder::tile(int x, std::vector<std::int64_t> times) {
+  const std::size_t rank = shape(x).size();
+  expect(times.size() >= rank && times.size() <= kMaxRank, "its repeats are fewer than its dimensions");
+  for (const std::int64_t count : times) expect(count >= 0, "it is repeated fewer times than none");
+  Shape of(times.size() - rank, 1), wide, merged;
+  of.insert(of.end(), shape(x).begin(), shape(x).end());
+  for (std::size_t d = 0; d < of.size(); ++d) {
+    if (of[d] != 1 && times[d] != 1) wide.push_back(times[d]);
+    wide.push_back(of[d] == 1 ? times[d] : of[d]);
+    merged.push_back(times[d] * of[d]);
+  }
+  Shape narrow;
+  for (std::size_t d = 0; d < of.size(); ++d) {
+    if (of[d] != 1 && times[d] != 1) narrow.push_back(1);
+    narrow.push_back(of[d]);
+  }
+  return reshape(broadcast(reshape(x, narrow), wide), merged);
+}
+
+int Builder::pad(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after, double value) {
+  constexpr std::int64_t kMost = 1 << 20;
+  const std::size_t rank = shape(x).size();
+  expect(before.size() == rank && after.size() == rank, "its padding is not one for each dimension");
+  const int within = x;
+  bool adds = false;
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t size = shape(x)[d];
+    expect(std::abs(before[d]) < kMost && std::abs(after[d]) < kMost, "its padding is out of range");
+    expect(before[d] == 0 || !holds_batch(size), "the batch has no padding");
+    const auto axis = static_cast<std::int64_t>(d);
+    if (before[d] < 0 || after[d] < 0)
+      x = slice(x, axis, std::max<std::int64_t>(-before[d], 0), size - std::max<std::int64_t>(-after[d], 0));
+    std::vector<int> pieces = {x};
+    const auto filled = [&](std::int64_t count) {
+      Shape of = shape(x);
+      of[d] = count;
+      return broadcast(constant({}, at(x).integer, std::vector<double>{value}), of);
+    };
+    if (before[d] > 0) pieces.insert(pieces.begin(), filled(before[d]));
+    if (after[d] > 0) pieces.push_back(filled(after[d]));
+    if (pieces.size() == 1) continue;
+    adds = true;
+    x = concat(pieces, axis);
+  }
+  const bool only_adds = adds &&
+                         std::all_of(before.begin(), before.end(), [](std::int64_t count) { return count >= 0; }) &&
+                         std::all_of(after.begin(), after.end(), [](std::int64_t count) { return count >= 0; });
+  if (only_adds && value == 0.0) padded_[x] = {within, before, after};
+  return x;
+}
+
+int Builder::roll(int x, std::int64_t axis, std::int64_t shift) {
+  axis = axis_of(x, axis);
+  const std::int64_t size = shape(x)[static_cast<std::size_t>(axis)];
+  expect(size > 0 && !holds_batch(size), "the batch is not moved");
+  const std::int64_t by = (shift % size + size) % size;
+  if (by == 0) return x;
+  return concat({slice(x, axis, size - by, size), slice(x, axis, 0, size - by)}, axis);
+}
+
+int Builder::pairs_apart(int x) {
+  const Shape of = shape(x);
+  Shape parted = of;
+  parted.back() /= 2;
+  parted.push_back(2);
+  return reshape(swap(reshape(x, parted), -1, -2), of);
+}
+
+int Builder::pairs_together(int x) {
+  const Shape of = shape(x);
+  Shape parted = of;
+  parted.back() = 2;
+  parted.push_back(of.back() / 2);
+  return reshape(swap(reshape(x, parted), -1, -2), of);
+}
+
+}  // namespace meshwright::primitive
