@@ -53,6 +53,32 @@ bool is_turning_table(const std::vector<double>& values, const Shape& dims) {
   return varies;
 }
 
+// The same with sines and cosines side by side in each row, in either order.
+bool is_table_of_both(const std::vector<double>& values, const Shape& dims) {
+  const auto width = dims.empty() ? 0 : static_cast<std::size_t>(dims.back()), half = width / 2;
+  if (dims.size() < 2 || half == 0 || width % 2 != 0 || values.size() <= width) return false;
+  const double amplitude = std::max(values[0], values[half]);
+  if (!(amplitude > 0.25 && amplitude < 4.0)) return false;
+  for (std::size_t i = 0; i < values.size(); i += width)
+    for (std::size_t j = i; j < i + half; ++j) {
+      if (i == 0 && (values[j] != values[0] || values[j + half] != amplitude - values[0])) return false;
+      if (std::abs(std::hypot(values[j], values[j + half]) - amplitude) > 1e-3 * amplitude) return false;
+    }
+  return true;
+}
+
+// Positions from 0 on times a slope, one for each row, as they are added to scores.
+bool is_progression(const std::vector<double>& values, const Shape& dims) {
+  const auto width = dims.empty() ? 0 : static_cast<std::size_t>(dims.back());
+  if (dims.size() < 2 || width < 4 || values.size() <= width) return false;
+  for (std::size_t i = 0; i < values.size(); i += width)
+    for (std::size_t j = 0; j < width; ++j) {
+      const double expected = values[i + 1] * static_cast<double>(j);
+      if (values[i + 1] == 0.0 || std::abs(values[i + j] - expected) > 1e-2 * std::abs(values[i + 1])) return false;
+    }
+  return true;
+}
+
 // Whether x is y with its two dimensions swapped, by the bytes that the file itself holds.
 bool is_transposed(const TensorValue& x, const TensorValue& y) {
   const bool fits = x.dims.size() == 2 && y.dims == Shape{x.dims[1], x.dims[0]} && x.type == y.type && !x.integer() &&
@@ -262,7 +288,8 @@ int Reader::initializer(const TensorValue& tensor) {
   if (hides_nothing) return builder_.broadcast(builder_.scalar(0.0), tensor.dims);
   const bool trained = !tensor.integer() && !(single && values) && !numbers_.contains(tensor.name) &&
                        primitive::elements_of(tensor.dims) > 0 &&
-                       !(values && (is_mask(*values, tensor.dims) || is_turning_table(*values, tensor.dims)));
+                       !(values && (is_mask(*values, tensor.dims) || is_turning_table(*values, tensor.dims) ||
+                                    is_table_of_both(*values, tensor.dims) || is_progression(*values, tensor.dims)));
   if (trained && !typed_) {
     typed_ = true;
     made_.dtype = tensor.type == 10   ? DType::F16
