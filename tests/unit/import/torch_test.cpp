@@ -9,6 +9,7 @@
 #include "core/graph/import/find_model.h"
 #include "core/graph/import/model_file.h"
 #include "tests/refusal.h"
+#include "tests/unit/import/torch_program.h"
 
 namespace meshwright {
 
@@ -29,17 +30,6 @@ std::string archive_of(const std::string& name, const std::string& text) {
                             little_endian(0, 4) + name;
   return local + entry + little_endian(0x06054b50, 4) + std::string(4, '\0') + little_endian(1, 2) +
          little_endian(1, 2) + little_endian(entry.size(), 4) + little_endian(local.size(), 4) + little_endian(0, 2);
-}
-
-Json tensor_named(const std::string& name) { return {{"as_tensor", {{"name", name}}}}; }
-
-Json call(const std::string& op, const std::vector<std::pair<std::string, Json>>& inputs, const std::string& result) {
-  Json arguments = Json::array();
-  for (const auto& [name, argument] : inputs) arguments.push_back({{"name", name}, {"arg", argument}, {"kind", 1}});
-  return {{"target", "torch.ops.aten." + op + ".default"},
-          {"inputs", arguments},
-          {"outputs", Json::array({tensor_named(result)})},
-          {"metadata", Json::object()}};
 }
 
 // relu(x w + b) of a batch of 4, or of any.

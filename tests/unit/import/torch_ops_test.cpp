@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops of PyTorch's exported programs, held against their formulas.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "core/graph/import/model_file.h"
+#include "executor/check/graph_interpreter.h"
+#include "tests/refusal.h"
+#include "tests/unit/import/torch_program.h"
+
+namespace meshwright::torch_ops_test {
+namespace {
+
+using Numbers = std::vector<double>;
+
+constexpr std::int64_t kBatch = 4, kWidth = 6;
+
+Json whole(std::int64_t value) { return {{"as_int", value}}; }
+Json wholes(const std::vector<std::int64_t>& values) { return {{"as_ints", values}}; }
+Json real(double value) { return {{"as_float", value}}; }
+Json tensors(const std::vector<std::string>& names) {
+  Json list = Json::array();
+  for (const std::string& name : names) list.push_back({{"name", name}});
+  return {{"as_tensors", list}};
+}
+
+// A program of x (4, 6) whose result is the last call's, named y.
+ModelConfig program(const std::vector<Json>& calls) {
+  const Json sizes = Json::array({whole(kBatch), whole(kWidth)});
+  const Json graph = {{"nodes", calls}, {"tensor_values", {{"x", {{"dtype", 7}, {"sizes", sizes}}}}}};
+  const Json signature = {{"input_specs", Json::array({{{"user_input", {{"arg", tensor_named("x")}}}}})},
+                          {"output_specs", Json::array({{{"user_output", {{"arg", tensor_named("y")}}}}})}};
+  const Json json = {{"graph_module", {{"graph", graph}, {"signature", signature}}},
+                     {"schema_version", {{"major", 8}, {"minor", 20}}}};
+  return read_model_bytes(json.dump(), "m.pt2.json", {});
+}
+
+// x (4, 6) counts in halves from -6: both signs, and 0.
+double x_at(std::int64_t sample, std::int64_t column) {
+  return 0.5 * static_cast<double>(sample * kWidth + column) - 6.0;
+}
+
+Numbers result(const std::vector<Json>& calls) {
+  const Graph graph = build_training_graph(program(calls), {.batch = kBatch, .dtype = DType::F64});
+  GraphInterpreter interpreter(graph, 1, DType::F64);
+  interpreter.load_inputs(0, 0);
+  Numbers x;
+  for (std::int64_t i = 0; i < kBatch * kWidth; ++i) x.push_back(x_at(i / kWidth, i % kWidth));
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.name == "x") interpreter.set(tensor.id, x);
+  interpreter.run(Phase::Forward);
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::SquaredErrorLoss) return interpreter.get(op.inputs[0]);
+  ADD_FAILURE() << "no loss";
+  return {};
+}
+
+// The result has `width` elements of each sample: element(s, c).
+void expect_elements(const std::string& what, const std::vector<Json>& calls, std::int64_t width,
+                     const std::function<double(std::int64_t, std::int64_t)>& element) {
+  SCOPED_TRACE(what);
+  const Numbers found = result(calls);
+  ASSERT_EQ(std::ssize(found), kBatch * width);
+  for (std::int64_t i = 0; i < kBatch * width; ++i)
+    EXPECT_NEAR(found[static_cast<std::size_t>(i)], element(i / width, i % width), 1e-12) << "element " << i;
+}
+
+TEST(TorchOps, FunctionsOfOneNumberAreTheirFormulas) {
+  const Json x = tensor_named("x");
+  const auto softplus = [](double v) { return std::log1p(std::exp(v)); };
+  const auto hard = [](double v) { return std::clamp(v / 6.0 + 0.5, 0.0, 1.0); };
+  struct Case {
+    std::string op;
+    std::vector<std::pair<std::string, Json>> more;
+    std::function<double(double)> value;
+  };
+  const std::vector<Case> cases = {
+      {"square", {}, [](double v) { return v * v; }},
+      {"expm1", {}, [](double v) { return std::expm1(v); }},
+      {"clamp", {{"min", real(-1.5)}, {"max", whole(2)}}, [](double v) { return std::clamp(v, -1.5, 2.0); }},
+      {"clamp_min", {{"min", real(-1.5)}}, [](double v) { return std::max(v, -1.5); }},
+      {"hardtanh", {}, [](double v) { return std::clamp(v, -1.0, 1.0); }},
+      {"hardsigmoid", {}, hard},
+      {"hardswish", {}, [&](double v) { return v * hard(v); }},
+      {"leaky_relu", {{"negative_slope", real(0.25)}}, [](double v) { return v > 0 ? v : 0.25 * v; }},
+      {"elu", {{"alpha", real(0.5)}}, [](double v) { return v > 0 ? v : 0.5 * std::expm1(v); }},
+      {"softplus", {{"beta", real(2.0)}}, [&](double v) { return softplus(2.0 * v) / 2.0; }},
+      {"mish", {}, [&](double v) { return v * std::tanh(softplus(v)); }},
+      {"log_sigmoid", {}, [](double v) { return -std::log1p(std::exp(-v)); }},
+      {"max", {{"other", tensor_named("x")}}, [](double v) { return v; }}};
+  for (const Case& one : cases) {
+    std::vector<std::pair<std::string, Json>> inputs = {{"self", x}};
+    inputs.insert(inputs.end(), one.more.begin(), one.more.end());
+    expect_elements(one.op,
+                    {call(one.op, inputs, "a"), call("mul", {{"self", tensor_named("a")}, {"other", real(2.0)}}, "y")},
+                    kWidth, [&](std::int64_t s, std::int64_t c) { return 2.0 * one.value(x_at(s, c)); });
+  }
+}
+
+TEST(TorchOps, PiecesLieWhereTheyArePut) {
+  const Json x = tensor_named("x");
+  const auto doubled = [](const std::string& of) {
+    return call("mul", {{"self", tensor_named(of)}, {"other", real(2.0)}}, "y");
+  };
+  // 0 a b c d e f 0 0
+  expect_elements("pad", {call("pad", {{"self", x}, {"pad", wholes({1, 2})}}, "a"), doubled("a")}, kWidth + 3,
+                  [](std::int64_t s, std::int64_t c) { return c >= 1 && c <= kWidth ? 2.0 * x_at(s, c - 1) : 0.0; });
+  // e f a b c d
+  expect_elements("roll",
+                  {call("roll", {{"self", x}, {"shifts", wholes({2})}, {"dims", wholes({1})}}, "a"), doubled("a")},
+                  kWidth, [](std::int64_t s, std::int64_t c) { return 2.0 * x_at(s, (c + kWidth - 2) % kWidth); });
+  // b d f
+  expect_elements(
+      "every second",
+      {call("slice", {{"self", x}, {"dim", whole(1)}, {"start", whole(1)}, {"step", whole(2)}}, "a"), doubled("a")},
+      kWidth / 2, [](std::int64_t s, std::int64_t c) { return 2.0 * x_at(s, 2 * c + 1); });
+  // a b c d e f a b c d e f
+  expect_elements("repeat", {call("repeat", {{"self", x}, {"repeats", wholes({1, 2})}}, "a"), doubled("a")}, 2 * kWidth,
+                  [](std::int64_t s, std::int64_t c) { return 2.0 * x_at(s, c % kWidth); });
+  // c d e
+  expect_elements(
+      "narrow",
+      {call("narrow", {{"self", x}, {"dim", whole(1)}, {"start", whole(2)}, {"length", whole(3)}}, "a"), doubled("a")},
+      3, [](std::int64_t s, std::int64_t c) { return 2.0 * x_at(s, c + 2); });
+  // a -a b -b c -c ...
+  expect_elements("stack",
+                  {call("neg", {{"self", x}}, "minus"),
+                   call("stack", {{"tensors", tensors({"x", "minus"})}, {"dim", whole(-1)}}, "pairs"),
+                   call("flatten", {{"self", tensor_named("pairs")}, {"start_dim", whole(1)}}, "a"), doubled("a")},
+                  2 * kWidth,
+                  [](std::int64_t s, std::int64_t c) { return (c % 2 == 0 ? 2.0 : -2.0) * x_at(s, c / 2); });
+}
+
+TEST(TorchOps, VariancesAndNormsAreTheirFormulas) {
+  const Json x = tensor_named("x");
+  const auto row = [](std::int64_t s, const std::function<double(double)>& of) {
+    double sum = 0.0;
+    for (std::int64_t c = 0; c < kWidth; ++c) sum += of(x_at(s, c));
+    return sum;
+  };
+  const auto variance = [&](std::int64_t s, double less) {
+    const double mean = row(s, [](double v) { return v; }) / kWidth;
+    return row(s, [&](double v) { return (v - mean) * (v - mean); }) / (kWidth - less);
+  };
+  const Json last = wholes({1}), keep = {{"as_bool", true}};
+  const auto scaled = [&](const Json& made) {
+    return std::vector<Json>{made, call("mul", {{"self", x}, {"other", tensor_named("a")}}, "y")};
+  };
+  expect_elements("var", scaled(call("var", {{"self", x}, {"dim", last}, {"keepdim", keep}}, "a")), kWidth,
+                  [&](std::int64_t s, std::int64_t c) { return x_at(s, c) * variance(s, 1.0); });
+  expect_elements("std without correction",
+                  scaled(call("std", {{"self", x}, {"dim", last}, {"correction", whole(0)}, {"keepdim", keep}}, "a")),
+                  kWidth, [&](std::int64_t s, std::int64_t c) { return x_at(s, c) * std::sqrt(variance(s, 0.0)); });
+  expect_elements(
+      "norm", scaled(call("linalg_vector_norm", {{"self", x}, {"dim", last}, {"keepdim", keep}}, "a")), kWidth,
+      [&](std::int64_t s, std::int64_t c) { return x_at(s, c) * std::sqrt(row(s, [](double v) { return v * v; })); });
+}
+
+// a = 2 x, then a += 3 in place: whoever reads a later reads 2 x + 3.
+TEST(TorchOps, WhatIsOverwrittenIsReadAsItIsThen) {
+  const Json a = tensor_named("a");
+  const Json twice = call("mul", {{"self", tensor_named("x")}, {"other", real(2.0)}}, "a");
+  const Json more = call("add_", {{"self", a}, {"other", real(3.0)}}, "unread");
+  expect_elements("by its own name", {twice, more, call("relu", {{"self", a}}, "y")}, kWidth,
+                  [](std::int64_t s, std::int64_t c) { return std::max(0.0, 2.0 * x_at(s, c) + 3.0); });
+  // v is a by another name, and has changed, too.
+  const std::vector<Json> shared = {twice, call("view", {{"self", a}, {"size", wholes({kBatch, kWidth})}}, "v"), more,
+                                    call("add", {{"self", tensor_named("v")}, {"other", tensor_named("unread")}}, "y")};
+  EXPECT_EQ(
+      refusal([&] { (void)program(shared); }),
+      "m.pt2.json: add_ op 'unread': it overwrites 'a', which 'v' shares and which is read later; export the program "
+      "after run_decompositions()");
+}
+
+}  // namespace
+}  // namespace meshwright::torch_ops_test
