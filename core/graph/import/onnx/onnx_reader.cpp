@@ -148,6 +148,7 @@ class Reader {
   std::map<std::string, const TensorValue*> initializers_;
   std::set<std::string> tables_;   // initializers that rows are picked from
   std::set<std::string> numbers_;  // initializers that are what an operator writes, or angles, and no weights
+  std::map<std::uint64_t, std::vector<const TensorValue*>> weights_;  // by their bytes
   std::map<std::string, std::size_t> makers_;
   std::map<std::string, int> values_;
   std::map<std::string, std::int64_t> sizes_;  // of named dimensions
@@ -313,8 +314,19 @@ int Reader::initializer(const TensorValue& tensor) {
     one[0] = 1;
     return builder_.broadcast(builder_.parameter(printable(tensor.name), one), tensor.dims);
   }
-  return trained ? builder_.parameter(printable(tensor.name), tensor.dims)
-                 : builder_.constant(tensor.dims, tensor.integer(), values);
+  if (!trained) return builder_.constant(tensor.dims, tensor.integer(), values);
+  // A weight of several layers is written once for each by exporters that transpose it.
+  const bool varies = tensor.dims.size() > 1 && values &&
+                      std::any_of(values->begin(), values->end(), [&](double value) { return value != (*values)[0]; });
+  if (varies)
+    for (const TensorValue* same : weights_[stable_hash(tensor.raw)])
+      if (same->dims == tensor.dims && same->type == tensor.type && same->raw == tensor.raw && !tensor.raw.empty()) {
+        made_.module.notes.push_back(fmt::format("'{}' has the numbers of '{}': one parameter, trained as such",
+                                                 printable(tensor.name), printable(same->name)));
+        return value_of(same->name);
+      }
+  if (varies) weights_[stable_hash(tensor.raw)].push_back(&tensor);
+  return builder_.parameter(printable(tensor.name), tensor.dims);
 }
 
 int Reader::value_of(const std::string& name) {

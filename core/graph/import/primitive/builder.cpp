@@ -230,6 +230,16 @@ std::optional<int> Builder::simpler(Kind kind, int x, int y) {
   const bool same_shape = broadcast_shape(shape(x), shape(y)) == shape(x);
   if (kind == Kind::Multiply && b == 1.0 && same_shape) return x;
   if (kind == Kind::Add && (b == 0.0 || is_zero(y)) && same_shape) return x;
+  // A bound that is the least or the largest number of a type: of half precision, the narrowest.
+  constexpr double kWidest = 65504.0;
+  const bool cuts_nothing = b && (kind == Kind::Maximum ? *b <= -kWidest : kind == Kind::Minimum && *b >= kWidest);
+  if (cuts_nothing && same_shape) {
+    const std::string note = "bounds of 65504 or more, and of -65504 or less, are taken as none";
+    const bool widest = std::abs(*b) >= -kHiddenScore;
+    if (!widest && std::find(module_.notes.begin(), module_.notes.end(), note) == module_.notes.end())
+      module_.notes.push_back(note);
+    return x;
+  }
   if (kind == Kind::Multiply && b == 0.0 && same_shape) return broadcast(scalar(0.0), shape(x));
   return std::nullopt;
 }
