@@ -136,6 +136,8 @@ class Builder {
   int slot_mask(int slots);
   int gate_weights(int scores, int slots, bool normalize);
   int weighted_mask(int mask, int weights);
+  int dispatch(int x, int slots);
+  int combine(int buffer, int slots, int weights);
 
   [[nodiscard]] const std::vector<double>& values(int node, const char* what) const;      // throws where unknown
   [[nodiscard]] std::vector<std::int64_t> integers_of(int node, const char* what) const;  // the same

@@ -56,4 +56,18 @@ int Builder::weighted_mask(int mask, int weights) {
   return add(Kind::WeightedMask, {mask, weights}, shape(mask), false);
 }
 
+int Builder::dispatch(int x, int slots) {
+  const Shape of = shape(x), chosen = shape(slots);
+  expect(of.size() == 3 && chosen.size() == 3 && of[0] == chosen[0] && of[1] == chosen[1],
+         fmt::format("tokens {} do not fit their slots {}", to_text(of), to_text(chosen)));
+  return add(Kind::Dispatch, {x, slots}, {chosen[2], of[0], at(slots).details.window[0], of[2]}, false);
+}
+
+int Builder::combine(int buffer, int slots, int weights) {
+  const Shape of = shape(buffer), chosen = shape(slots);
+  expect(of.size() == 4 && of[0] == chosen[2] && of[1] == chosen[0] && of[2] == at(slots).details.window[0],
+         fmt::format("what experts made {} does not fit their slots {}", to_text(of), to_text(chosen)));
+  return add(Kind::Combine, {buffer, slots, weights}, {chosen[0], chosen[1], of[3]}, false);
+}
+
 }  // namespace meshwright::primitive

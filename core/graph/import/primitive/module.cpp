@@ -70,8 +70,10 @@ const char* name_of(Kind kind) {
                                  "slots",
                                  "slot_mask",
                                  "gate_weights",
-                                 "weighted_mask"};
-  static_assert(kNames.size() == static_cast<std::size_t>(Kind::WeightedMask) + 1);
+                                 "weighted_mask",
+                                 "dispatch",
+                                 "combine"};
+  static_assert(kNames.size() == static_cast<std::size_t>(Kind::Combine) + 1);
   return kNames[static_cast<std::size_t>(kind)];
 }
 

@@ -97,6 +97,8 @@ enum class Kind {
   SlotMask,      // slots -> (batch, seq, expert, capacity): 1 where a token has the slot
   GateWeights,   // (scores, slots) -> (batch, seq, expert); number: 1 where normalised over the slots of a token
   WeightedMask,  // (mask, weights) -> the mask times the weight of its token and expert
+  Dispatch,      // (x (batch, seq, width), slots) -> (expert, batch, capacity, width)
+  Combine,       // (buffer (expert, batch, capacity, width), slots, weights) -> (batch, seq, width)
 };
 [[nodiscard]] const char* name_of(Kind kind);
 // Functions of one number, and of two.

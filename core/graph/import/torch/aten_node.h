@@ -41,5 +41,6 @@ using Rule = std::vector<int> (*)(const AtenNode&);
 [[nodiscard]] const std::map<std::string, Rule>& rules();
 [[nodiscard]] std::map<std::string, Rule> shape_rules();
 [[nodiscard]] std::map<std::string, Rule> layer_rules();
+[[nodiscard]] std::map<std::string, Rule> expert_rules();
 
 }  // namespace meshwright::torch

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/graph/import/torch/aten_node.h"
+#include "core/graph/import/torch/sorted_experts.h"
 
 namespace meshwright::torch {
 
@@ -25,7 +26,11 @@ Made binary(const AtenNode& a) {
   int other = a.operand("other");
   const double alpha = a.number("alpha", 1.0);
   if (alpha != 1.0) other = a.b.binary(Kind::Multiply, other, a.b.scalar(alpha));
-  return {a.b.binary(kind, a.operand("self"), other)};
+  const int x = a.operand("self");
+  if (kind == Kind::Multiply)
+    for (const auto& [rows, weights] : {std::pair{x, other}, std::pair{other, x}})
+      if (const std::optional<int> sum = weighed_rows(a.b, rows, weights)) return {*sum};
+  return {a.b.binary(kind, x, other)};
 }
 Made reversed_subtract(const AtenNode& a) { return {a.b.binary(Kind::Subtract, a.operand("other"), a.tensor("self"))}; }
 Made power(const AtenNode& a) { return {a.b.binary(Kind::Power, a.tensor("self"), a.operand("exponent"))}; }
@@ -301,6 +306,7 @@ const std::map<std::string, Rule>& rules() {
     found.merge(other_rules());
     found.merge(shape_rules());
     found.merge(layer_rules());
+    found.merge(expert_rules());
     return found;
   }();
   return all;

@@ -343,6 +343,10 @@ void Axes::walk(int n) {
       return slots(n);
     case Kind::SlotMask:
       return slot_mask(n);
+    case Kind::Dispatch:
+      return dispatch(n);
+    case Kind::Combine:
+      return combine(n);
     case Kind::CrossEntropy:
       for (std::size_t d = 0; d < input(n, 1).size(); ++d) match(n, 1, d, input(n, 0)[d]);
       give_role(input(n, 0).back(), input(n, 1).size() >= 2 ? "vocab" : "class", 2);

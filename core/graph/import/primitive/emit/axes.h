@@ -79,6 +79,8 @@ class Axes {
   void packed_attention(int node);
   void slots(int node);
   void slot_mask(int node);
+  void dispatch(int node);
+  void combine(int node);
   void name_all();
 
   const Module& module_;

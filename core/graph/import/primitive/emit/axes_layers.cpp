@@ -189,4 +189,26 @@ void Axes::slot_mask(int n) {
   set(n, std::move(result));
 }
 
+void Axes::dispatch(int n) {
+  const std::vector<AxisList> x = input(n, 0), of_slots = input(n, 1);
+  for (const std::size_t d : {0, 1}) match(n, 1, d, x[d]);
+  give_role(x[1], "seq", 2);
+  give_role(of_slots[2], "expert", 6);
+  for (const AxisList& dim : {x[0], x[1], x[2], of_slots[2]}) keep_whole(dim);
+  const AxisList capacity = fresh(module_.nodes[static_cast<std::size_t>(n)].shape[2]);
+  give_role(capacity, "capacity", 6);
+  keep_whole(capacity);
+  set(n, {of_slots[2], x[0], capacity, x[2]});
+}
+
+void Axes::combine(int n) {
+  const std::vector<AxisList> buffer = input(n, 0), of_slots = input(n, 1);
+  match(n, 1, 2, buffer[0]);
+  match(n, 1, 0, buffer[1]);
+  for (std::size_t d = 0; d < 3; ++d) match(n, 2, d, of_slots[d]);
+  for (const AxisList& dim : buffer) keep_whole(dim);
+  keep_whole(of_slots[1]);
+  set(n, {of_slots[0], of_slots[1], buffer[3]});
+}
+
 }  // namespace meshwright::primitive

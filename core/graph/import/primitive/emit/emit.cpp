@@ -243,6 +243,10 @@ void Emitter::emit(int n) {
         return gate_weights(n);
       case Kind::WeightedMask:
         return weighted_mask(n);
+      case Kind::Dispatch:
+        return dispatch(n);
+      case Kind::Combine:
+        return combine(n);
       default:
         return unary(n);
     }

@@ -45,4 +45,26 @@ Value Emitter::weighted_mask(int n) {
           mask.order};
 }
 
+Value Emitter::dispatch(int n) {
+  const std::vector<AxisList> x = axes_.of_operand(n, 0), made = axes_.of(n);
+  const TensorId tokens = shaped(operand(n, 0), {{x[0], "batch"}, {x[1], "seq"}, {x[2], "embed"}});
+  const TensorId slots = shaped(operand(n, 1), by_expert(n, 1));
+  TensorId buffer = add(OpKind::Dispatch, "", {tokens, slots}, {.capacity = size(made[2].at(0))});
+  std::vector<Dim> dims = graph_.tensor(buffer).dims;
+  if (dims[2] != dim(made[2][0])) {
+    dims[2] = dim(made[2][0]);
+    buffer = add(OpKind::Reshape, ".renamed", {buffer}, {.result_dims = dims});
+  }
+  return unshaped(buffer, {{made[0], "expert"}, {made[1], "batch"}, {made[2], "capacity"}, {made[3], "embed"}});
+}
+
+Value Emitter::combine(int n) {
+  const std::vector<AxisList> of = axes_.of_operand(n, 0), made = axes_.of(n);
+  const TensorId buffer =
+      shaped(operand(n, 0), {{of[0], "expert"}, {of[1], "batch"}, {of[2], "capacity"}, {of[3], "embed"}});
+  const TensorId slots = shaped(operand(n, 1), by_expert(n, 1)), weights = shaped(operand(n, 2), by_expert(n, 2));
+  return unshaped(add(OpKind::Combine, "", {buffer, slots, weights}),
+                  {{made[0], "batch"}, {made[1], "seq"}, {made[2], "embed"}});
+}
+
 }  // namespace meshwright::primitive

@@ -103,6 +103,8 @@ class Emitter {
   [[nodiscard]] Value slot_mask(int n);
   [[nodiscard]] Value gate_weights(int n);
   [[nodiscard]] Value weighted_mask(int n);
+  [[nodiscard]] Value dispatch(int n);
+  [[nodiscard]] Value combine(int n);
   [[nodiscard]] std::optional<double> scalar(int n) const;
   [[nodiscard]] std::vector<Wanted> image(const std::vector<AxisList>& dims, bool grouped) const;
   // Whether n is an input that the loss alone reads.

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/torch/sorted_experts.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+
+namespace meshwright::torch {
+
+using primitive::Builder;
+using primitive::holds_batch;
+using primitive::kBatchProbe;
+using primitive::Kind;
+using primitive::Node;
+using primitive::Shape;
+
+namespace {
+
+// Nodes that stand for rows in another order have this in place of what TopK and TopKIndex are otherwise.
+constexpr double kExperts = 1.0, kRows = 2.0, kInverse = 3.0;
+
+bool is_mark(const Builder& b, int node, double mark) {
+  return (b.at(node).kind == Kind::TopKIndex || b.at(node).kind == Kind::TopK) && b.at(node).details.number == mark;
+}
+
+int below_reshapes(const Builder& b, int node) {
+  while (b.at(node).kind == Kind::Reshape) node = b.at(node).inputs[0];
+  return node;
+}
+
+struct Choice {
+  int scores;  // (tokens, experts)
+  std::int64_t experts_of_token, tokens, experts;
+};
+
+Choice choice_of(const Builder& b, int order) {
+  const Node& chosen = b.at(below_reshapes(b, b.at(order).inputs[0]));
+  const int scores = chosen.inputs[0];
+  const Shape& of = b.shape(scores);
+  b.expect(of.size() == 2 && holds_batch(of[0]), "experts that are chosen for other than rows of tokens have no equal");
+  return {scores, chosen.details.groups, of[0], of[1]};
+}
+
+// (batch, seq, width) of rows of tokens.
+int by_sample(Builder& b, int x) {
+  const Shape of = b.shape(x);
+  return b.reshape(x, {kBatchProbe, of[0] / kBatchProbe, of[1]});
+}
+
+std::int64_t capacity_of(const Choice& choice) {
+  const std::int64_t seq = choice.tokens / kBatchProbe;
+  return (seq * choice.experts_of_token + choice.experts - 1) / choice.experts;
+}
+
+// (expert, batch, capacity, width) as rows, and back.
+int as_rows(Builder& b, int buffer) {
+  const int by_batch = b.swap(buffer, 0, 1);
+  const Shape of = b.shape(by_batch);
+  return b.reshape(by_batch, {of[0] * of[1] * of[2], of[3]});
+}
+int by_slot(Builder& b, int rows, std::int64_t experts) {
+  const Shape of = b.shape(rows);
+  b.expect(of.size() == 2 && holds_batch(of[0]) && of[0] / kBatchProbe % experts == 0,
+           "a product by groups of other than sorted tokens has no equal here");
+  return b.swap(b.reshape(rows, {kBatchProbe, experts, of[0] / kBatchProbe / experts, of[1]}), 0, 1);
+}
+
+int slots_of(Builder& b, int scores, const Choice& choice) {
+  const std::string note =
+      "experts that take all their tokens, sorted, have room for seq x top_k / experts tokens of a sample here";
+  std::vector<std::string>& notes = b.module().notes;
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  return b.slots(by_sample(b, scores), choice.experts_of_token, capacity_of(choice));
+}
+
+// How the weights of a token's choices are made of its scores.
+struct Gates {
+  int scores;
+  bool normalize = false;
+  double factor = 1.0;
+};
+
+Gates gates_of(Builder& b, int weights, const Choice& choice) {
+  Gates gates{choice.scores};
+  int at = below_reshapes(b, weights);
+  const auto chosen = [&](int node) {
+    const Node& of = b.at(node);
+    return of.kind == Kind::TopK && of.details.number == 0.0 && of.inputs[0] == choice.scores;
+  };
+  for (int steps = 0; steps < 8 && !chosen(at); ++steps) {
+    const Node node = b.at(at);
+    if (node.kind == Kind::Multiply && b.scalar_of(node.inputs[1])) {
+      gates.factor *= *b.scalar_of(node.inputs[1]);
+      at = node.inputs[0];
+    } else if (node.kind == Kind::Divide && chosen(node.inputs[0])) {
+      int sum = below_reshapes(b, node.inputs[1]);
+      if (b.at(sum).kind == Kind::Add && b.scalar_of(b.at(sum).inputs[1])) sum = below_reshapes(b, b.at(sum).inputs[0]);
+      if (b.at(sum).kind != Kind::ReduceSum || b.at(sum).inputs[0] != node.inputs[0]) break;
+      gates.normalize = true;
+      at = node.inputs[0];
+    } else if (node.kind == Kind::Softmax && chosen(node.inputs[0])) {  // that of all scores, over those of the choices
+      gates.scores = b.softmax(choice.scores, -1);
+      gates.normalize = true;
+      at = node.inputs[0];
+    } else {
+      break;
+    }
+  }
+  b.expect(chosen(at), "weights of experts that are not made of the scores they are chosen by have no equal here");
+  return gates;
+}
+
+}  // namespace
+
+bool is_sorted_order(const Builder& b, int order) { return is_mark(b, order, kRows); }
+
+std::vector<int> sorted_order(Builder& b, int choices) {
+  const int chosen = below_reshapes(b, choices);
+  b.expect(b.at(chosen).kind == Kind::TopKIndex && b.at(chosen).details.number == 0.0 && b.shape(choices).size() == 1,
+           "a sort of other than the experts that tokens have chosen has no equal here");
+  const Shape rows = b.shape(choices);
+  return {b.add(Kind::TopK, {choices}, rows, true, {.number = kExperts}),
+          b.add(Kind::TopKIndex, {choices}, rows, true, {.number = kRows})};
+}
+
+int inverse_order(Builder& b, int order) {
+  b.expect(is_sorted_order(b, order), "numbers that are put at other than the places of a sort have no equal here");
+  return b.add(Kind::TopKIndex, {order}, b.shape(order), true, {.number = kInverse});
+}
+
+std::optional<int> sorted_rows(Builder& b, int x, int rows) {
+  if (is_mark(b, rows, kInverse) && is_sum_of_choices(b, x)) return x;
+  if (is_mark(b, rows, kExperts)) {  // a row of each expert: a bias
+    const Shape of = b.shape(x);
+    const Choice choice = choice_of(b, rows);
+    b.expect(of.size() == 2 && of[0] == choice.experts, "what experts add has no equal here");
+    return as_rows(b,
+                   b.broadcast(b.reshape(x, {of[0], 1, 1, of[1]}), {of[0], kBatchProbe, capacity_of(choice), of[1]}));
+  }
+  const Node& divided = b.at(rows);
+  if (divided.kind != Kind::Divide || !is_sorted_order(b, divided.inputs[0])) return std::nullopt;
+  const Choice choice = choice_of(b, divided.inputs[0]);
+  const std::optional<double> by = b.scalar_of(divided.inputs[1]);
+  b.expect(
+      by == static_cast<double>(choice.experts_of_token) && b.shape(x).size() == 2 && b.shape(x)[0] == choice.tokens,
+      "rows that are sorted are not those of the tokens that chose");
+  return as_rows(b, b.dispatch(by_sample(b, x), slots_of(b, choice.scores, choice)));
+}
+
+int product_by_expert(Builder& b, int x, int weight) {
+  const Shape of = b.shape(weight);
+  b.expect(of.size() == 3 && of[0] > 0, "a product by groups needs a weight of each");
+  return as_rows(b, b.matmul(by_slot(b, x, of[0]), b.reshape(weight, {of[0], 1, of[1], of[2]})));
+}
+
+std::optional<int> weighed_rows(Builder& b, int x, int weights) {
+  const Node& picked = b.at(below_reshapes(b, weights));
+  if (picked.kind != Kind::Gather || !is_sorted_order(b, picked.inputs[1])) return std::nullopt;
+  const int table = picked.inputs[0];
+  const Choice choice = choice_of(b, picked.inputs[1]);
+  const Gates gates = gates_of(b, table, choice);
+  const int slots = slots_of(b, choice.scores, choice);
+  int each = b.gate_weights(by_sample(b, gates.scores), slots, gates.normalize);
+  if (gates.factor != 1.0) each = b.binary(Kind::Multiply, each, b.scalar(gates.factor));
+  const int made = b.combine(by_slot(b, x, choice.experts), slots, each);
+  return b.reshape(made, {choice.tokens, 1, b.shape(made).back()});
+}
+
+bool is_sum_of_choices(const Builder& b, int x) {
+  const Node& of = b.at(x);
+  return of.kind == Kind::Reshape && b.at(of.inputs[0]).kind == Kind::Combine && of.shape.size() == 3 &&
+         of.shape[1] == 1;
+}
+
+}  // namespace meshwright::torch
