@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "core/graph/import/model_file.h"
 #include "executor/check/graph_interpreter.h"
@@ -26,11 +27,24 @@ Json tensors(const std::vector<std::string>& names) {
   return {{"as_tensors", list}};
 }
 
+// By name: its sizes and numbers.
+using Parameters = std::map<std::string, std::pair<std::vector<std::int64_t>, Numbers>>;
+
 // A program of x (4, 6) whose result is the last call's, named y.
-ModelConfig program(const std::vector<Json>& calls) {
-  const Json sizes = Json::array({whole(kBatch), whole(kWidth)});
-  const Json graph = {{"nodes", calls}, {"tensor_values", {{"x", {{"dtype", 7}, {"sizes", sizes}}}}}};
-  const Json signature = {{"input_specs", Json::array({{{"user_input", {{"arg", tensor_named("x")}}}}})},
+ModelConfig program(const std::vector<Json>& calls, const Parameters& parameters = {}) {
+  const auto sized = [](const std::vector<std::int64_t>& dims) {
+    Json sizes = Json::array();
+    for (const std::int64_t dim : dims) sizes.push_back(whole(dim));
+    return Json{{"dtype", 7}, {"sizes", sizes}};
+  };
+  Json values = {{"x", sized({kBatch, kWidth})}};
+  Json inputs = Json::array({{{"user_input", {{"arg", tensor_named("x")}}}}});
+  for (const auto& [name, of] : parameters) {
+    values[name] = sized(of.first);
+    inputs.push_back({{"parameter", {{"arg", {{"name", name}}}, {"parameter_name", name}}}});
+  }
+  const Json graph = {{"nodes", calls}, {"tensor_values", values}};
+  const Json signature = {{"input_specs", inputs},
                           {"output_specs", Json::array({{{"user_output", {{"arg", tensor_named("y")}}}}})}};
   const Json json = {{"graph_module", {{"graph", graph}, {"signature", signature}}},
                      {"schema_version", {{"major", 8}, {"minor", 20}}}};
@@ -42,14 +56,17 @@ double x_at(std::int64_t sample, std::int64_t column) {
   return 0.5 * static_cast<double>(sample * kWidth + column) - 6.0;
 }
 
-Numbers result(const std::vector<Json>& calls) {
-  const Graph graph = build_training_graph(program(calls), {.batch = kBatch, .dtype = DType::F64});
+Numbers result(const std::vector<Json>& calls, const Parameters& parameters) {
+  const Graph graph = build_training_graph(program(calls, parameters), {.batch = kBatch, .dtype = DType::F64});
   GraphInterpreter interpreter(graph, 1, DType::F64);
   interpreter.load_inputs(0, 0);
   Numbers x;
   for (std::int64_t i = 0; i < kBatch * kWidth; ++i) x.push_back(x_at(i / kWidth, i % kWidth));
   for (const Tensor& tensor : graph.tensors())
-    if (tensor.name == "x") interpreter.set(tensor.id, x);
+    if (tensor.name == "x")
+      interpreter.set(tensor.id, x);
+    else if (const auto known = parameters.find(tensor.name); known != parameters.end())
+      interpreter.set(tensor.id, known->second.second);
   interpreter.run(Phase::Forward);
   for (const Op& op : graph.ops())
     if (op.kind == OpKind::SquaredErrorLoss) return interpreter.get(op.inputs[0]);
@@ -59,9 +76,10 @@ Numbers result(const std::vector<Json>& calls) {
 
 // The result has `width` elements of each sample: element(s, c).
 void expect_elements(const std::string& what, const std::vector<Json>& calls, std::int64_t width,
-                     const std::function<double(std::int64_t, std::int64_t)>& element) {
+                     const std::function<double(std::int64_t, std::int64_t)>& element,
+                     const Parameters& parameters = {}) {
   SCOPED_TRACE(what);
-  const Numbers found = result(calls);
+  const Numbers found = result(calls, parameters);
   ASSERT_EQ(std::ssize(found), kBatch * width);
   for (std::int64_t i = 0; i < kBatch * width; ++i)
     EXPECT_NEAR(found[static_cast<std::size_t>(i)], element(i / width, i % width), 1e-12) << "element " << i;
@@ -156,6 +174,69 @@ TEST(TorchOps, VariancesAndNormsAreTheirFormulas) {
   expect_elements(
       "norm", scaled(call("linalg_vector_norm", {{"self", x}, {"dim", last}, {"keepdim", keep}}, "a")), kWidth,
       [&](std::int64_t s, std::int64_t c) { return x_at(s, c) * std::sqrt(row(s, [](double v) { return v * v; })); });
+}
+
+// Samples of three tokens, (4 x 3, 2), to both of two experts, each with a weight (2, 2) and a bias: sorted by expert
+// as transformers does it, times the weights of the choices, and summed.
+TEST(TorchOps, TokensSortedByExpertComeBackWeighed) {
+  const auto named = [](const std::string& name) { return tensor_named(name); };
+  const auto shaped = [](const std::string& of, const std::vector<std::int64_t>& to, const std::string& made) {
+    return call("view", {{"self", tensor_named(of)}, {"size", wholes(to)}}, made);
+  };
+  Json choose = call("topk", {{"self", named("scores")}, {"k", whole(2)}}, "values");
+  choose["outputs"].push_back(named("experts"));
+  Json sort = call("sort", {{"self", named("experts_row")}}, "sorted");
+  sort["outputs"].push_back(named("order"));
+  Json product = call("product", {{"input", named("rows")}, {"weight", named("w")}, {"offs", named("ends")}}, "made");
+  product["target"] = "torch.ops.transformers.grouped_mm_fallback.default";
+  const std::vector<Json> calls = {
+      shaped("x", {12, 2}, "tokens"),
+      call("linear", {{"input", named("tokens")}, {"weight", named("gate")}}, "logits"),
+      call("softmax", {{"self", named("logits")}, {"dim", whole(-1)}}, "scores"),
+      choose,
+      call("sum", {{"self", named("values")}, {"dim", wholes({-1})}, {"keepdim", {{"as_bool", true}}}}, "total"),
+      call("div_", {{"self", named("values")}, {"other", named("total")}}, "normalised"),
+      shaped("normalised", {-1}, "weights_row"),
+      shaped("experts", {-1}, "experts_row"),
+      sort,
+      call("floor_divide", {{"self", named("order")}, {"other", whole(2)}}, "places"),
+      call("index", {{"self", named("tokens")}, {"indices", tensors({"places"})}}, "rows"),
+      call("index", {{"self", named("weights_row")}, {"indices", tensors({"order"})}}, "weights"),
+      call("histc", {{"self", named("sorted")}, {"bins", whole(2)}}, "counts"),
+      call("cumsum", {{"self", named("counts")}, {"dim", whole(0)}}, "ends"),
+      product,
+      call("index", {{"self", named("bias")}, {"indices", tensors({"sorted"})}}, "biases"),
+      call("add", {{"self", named("made")}, {"other", named("biases")}}, "moved"),
+      call("unsqueeze", {{"self", named("weights")}, {"dim", whole(-1)}}, "columns"),
+      call("mul", {{"self", named("moved")}, {"other", named("columns")}}, "weighed"),
+      call("empty_like", {{"self", named("order")}}, "unset"),
+      call("arange", {{"end", whole(24)}}, "count"),
+      call("index_put_", {{"self", named("unset")}, {"indices", tensors({"order"})}, {"values", named("count")}},
+           "back"),
+      call("index", {{"self", named("weighed")}, {"indices", tensors({"back"})}}, "by_token"),
+      shaped("by_token", {12, 2, 2}, "choices"),
+      call("sum", {{"self", named("choices")}, {"dim", wholes({1})}}, "sums"),
+      shaped("sums", {4, 6}, "y")};
+  const Parameters parameters = {{"gate", {{2, 2}, {0.5, -0.25, 0.125, 0.75}}},
+                                 {"w", {{2, 2, 2}, {1, 2, 3, 4, -1, 0.5, 2, -2}}},
+                                 {"bias", {{2, 2}, {0.5, 1, -1, 2}}}};
+  const auto number = [&](const std::string& of, std::int64_t i) {
+    return parameters.at(of).second[static_cast<std::size_t>(i)];
+  };
+  expect_elements(
+      "mixture", calls, kWidth,
+      [&](std::int64_t s, std::int64_t c) {
+        const double x[2] = {x_at(s, c / 2 * 2), x_at(s, c / 2 * 2 + 1)};
+        double sum = 0.0, total = 0.0;
+        for (std::int64_t e = 0; e < 2; ++e) {
+          const double score = std::exp(number("gate", 2 * e) * x[0] + number("gate", 2 * e + 1) * x[1]);
+          total += score;
+          sum += score * (x[0] * number("w", 4 * e + c % 2) + x[1] * number("w", 4 * e + 2 + c % 2) +
+                          number("bias", 2 * e + c % 2));
+        }
+        return sum / total;
+      },
+      parameters);
 }
 
 // a = 2 x, then a += 3 in place: whoever reads a later reads 2 x + 3.
