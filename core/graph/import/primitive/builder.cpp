@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "core/base/errors.h"
@@ -146,6 +147,18 @@ Shape Builder::broadcast_shape(const Shape& x, const Shape& y) const {
   return result;
 }
 
+// Several rows for each sample of the file's own batch, such as one of each head, alike for all samples: for any batch.
+std::optional<int> Builder::rows_rebatched(int x, std::size_t d, std::int64_t size) {
+  if (size == kBatchProbe || !at(x).values) return std::nullopt;
+  Shape parted = shape(x), open = parted, merged = parted;
+  parted[d] = module_.batch;
+  open[d] = kBatchProbe;
+  merged[d] = size;
+  for (Shape* of : {&parted, &open}) of->insert(of->begin() + static_cast<std::ptrdiff_t>(d) + 1, size / kBatchProbe);
+  const std::optional<int> rows = one_along(reshape(x, parted), d);
+  return rows ? std::optional(reshape(broadcast(*rows, open), merged)) : std::nullopt;
+}
+
 // What the file repeats for its own batch, repeated for any: as `to` has it.
 int Builder::rebatched(int x, const Shape& to) {
   Shape now = shape(x);
@@ -154,32 +167,31 @@ int Builder::rebatched(int x, const Shape& to) {
   for (std::size_t d = 0; d < now.size(); ++d) {
     const std::int64_t size = to[d + to.size() - now.size()];
     if (!holds_batch(size) || now[d] == size || now[d] != size / kBatchProbe * module_.batch) continue;
-    if (module_.batch > 1) {
+    if (const std::optional<int> rows = rows_rebatched(x, d, size)) return rebatched(*rows, to);
+    if (module_.batch > 1)
       if (const std::optional<int> one = one_along(x, d)) {
         Shape whole = shape(*one);
         whole[d] = size;
         return rebatched(broadcast(*one, whole), to);
       }
-      // Several rows for each sample, such as heads.
-      Shape parted = now, open = now;
-      parted[d] = module_.batch;
-      open[d] = kBatchProbe;
-      for (Shape* of : {&parted, &open})
-        of->insert(of->begin() + static_cast<std::ptrdiff_t>(d) + 1, size / kBatchProbe);
-      const std::optional<int> rows =
-          at(x).values && size != kBatchProbe ? one_along(reshape(x, parted), d) : std::nullopt;
-      if (rows) {
-        Shape merged = now;
-        merged[d] = size;
-        return rebatched(reshape(broadcast(*rows, open), merged), to);
-      }
-    }
     now[d] = size;
     changes = true;
   }
   if (!changes) return x;
   if (module_.batch == 1) return broadcast(x, now);
   return at(x).kind == Kind::Broadcast ? broadcast(at(x).inputs[0], now) : x;
+}
+
+// The same for an op that broadcasts by itself: what one sample has of one element stays.
+int Builder::rebatched_operand(int x, const Shape& to) {
+  if (module_.batch > 1) return rebatched(x, to);
+  if (module_.batch == 0 || shape(x).size() > to.size()) return x;
+  for (std::size_t d = 0; d < shape(x).size(); ++d) {
+    const std::int64_t size = to[d + to.size() - shape(x).size()];
+    if (holds_batch(size) && shape(x)[d] == size / kBatchProbe && shape(x)[d] > 1)
+      if (const std::optional<int> rows = rows_rebatched(x, d, size)) return rebatched_operand(*rows, to);
+  }
+  return x;
 }
 
 int Builder::range(double start, double end, double step, bool integer) {
@@ -249,19 +261,15 @@ int Builder::binary(Kind kind, int x, int y) {
   if (symmetric && scalar_of(x) && !scalar_of(y)) std::swap(x, y);
   if (const std::optional<int> other = simpler(kind, x, y)) return *other;
   const Shape to = broadcast_shape(shape(x), shape(y));
-  if (module_.batch > 1) {
-    x = rebatched(x, to);
-    y = rebatched(y, to);
-  }
+  x = rebatched_operand(x, to);
+  y = rebatched_operand(y, to);
   return add(kind, {x, y}, to, at(x).integer && at(y).integer);
 }
 
 int Builder::compare(Comparison comparison, int x, int y) {
   const Shape to = broadcast_shape(shape(x), shape(y));
-  if (module_.batch > 1) {
-    x = rebatched(x, to);
-    y = rebatched(y, to);
-  }
+  x = rebatched_operand(x, to);
+  y = rebatched_operand(y, to);
   return add(Kind::Compare, {x, y}, to, true, {.comparison = comparison});
 }
 
@@ -280,8 +288,7 @@ int Builder::select(int p, int x, int y) {
   const Shape to = broadcast_shape(shape(p), broadcast_shape(shape(x), shape(y)));
   // What is chosen everywhere.
   if (const std::optional<bool> always = same_truth(p)) return broadcast(*always ? x : y, to);
-  if (module_.batch > 1)
-    for (int* one : {&p, &x, &y}) *one = rebatched(*one, to);
+  for (int* one : {&p, &x, &y}) *one = rebatched_operand(*one, to);
   return add(Kind::Select, {p, x, y}, to, at(x).integer);
 }
 
@@ -293,12 +300,20 @@ int Builder::dropout(int x, double probability) {
 // --- shapes ---
 
 // `to` for any batch, where the file gave it for its own: the batch is the outer part of one dimension of x, and goes
-// to the first dimension that begins where that one does.
+// to the dimension that begins where that one does: its own place, or else the first.
 Shape Builder::rescaled(const Shape& from, Shape to) const {
   std::int64_t before = 1, met = 1;
   std::size_t d = 0;
   while (d < from.size() && !holds_batch(from[d])) before *= from[d++];
   if (d == from.size()) return to;
+  const auto ahead = [&](std::size_t t) {
+    return std::accumulate(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(t), std::int64_t{1},
+                           std::multiplies<>());
+  };
+  if (d < to.size() && ahead(d) == before && to[d] % module_.batch == 0) {
+    to[d] = to[d] / module_.batch * kBatchProbe;
+    return to;
+  }
   for (std::size_t t = 0; t < to.size(); met *= to[t++])
     if (met == before && to[t] % module_.batch == 0) {
       to[t] = to[t] / module_.batch * kBatchProbe;
@@ -426,44 +441,6 @@ int Builder::slice(int x, std::int64_t axis, std::int64_t start, std::int64_t st
   return add(Kind::Slice, {x}, to, at(x).integer, details);
 }
 
-std::vector<int> Builder::parts(int x, std::int64_t axis, const std::vector<std::int64_t>& sizes) {
-  std::vector<int> found;
-  std::int64_t start = 0;
-  for (const std::int64_t size : sizes) {
-    found.push_back(slice(x, axis, start, start + size));
-    start += size;
-  }
-  return found;
-}
-
-int Builder::concat(std::vector<int> xs, std::int64_t axis) {
-  expect(!xs.empty(), "nothing to put together");
-  axis = axis_of(xs[0], axis);
-  const auto d = static_cast<std::size_t>(axis);
-  Shape sample = shape(xs[0]);  // of a piece that holds the batch, if there is one
-  for (const int x : xs)
-    if (std::any_of(shape(x).begin(), shape(x).end(), holds_batch)) sample = shape(x);
-  for (int& x : xs) {
-    if (shape(x).size() != sample.size()) continue;
-    sample[d] = shape(x)[d];
-    x = rebatched(x, sample);
-  }
-  Shape to = shape(xs[0]);
-  to[d] = 0;
-  std::vector<int> pieces;
-  for (const int x : xs) {
-    Shape like = shape(x);
-    expect(like.size() == to.size(), "its pieces have different numbers of dimensions");
-    to[d] += like[d];
-    if (like[d] > 0) pieces.push_back(x);
-    like[d] = to[d];
-    expect(like == to, fmt::format("{} does not continue {}", to_text(shape(x)), to_text(shape(xs[0]))));
-  }
-  if (pieces.size() == 1) return pieces[0];
-  if (pieces.empty()) return xs[0];
-  return add(Kind::Concat, pieces, to, at(pieces[0]).integer, {.axes = {axis}});
-}
-
 int Builder::squeeze(int x, Shape axes) {
   for (std::int64_t& axis : axes) axis = axis_of(x, axis);
   Shape to;
@@ -490,14 +467,6 @@ int Builder::unsqueeze(int x, Shape axes) {
   }
   expect(next == shape(x).size(), "its axes are given twice");
   return reshape(x, to);
-}
-
-int Builder::repeat(int x, std::int64_t axis, std::int64_t times) {
-  axis = axis_of(x, axis);
-  Shape wide = shape(x), merged = shape(x);
-  wide.insert(wide.begin() + axis + 1, times);
-  merged[static_cast<std::size_t>(axis)] *= times;
-  return reshape(broadcast(unsqueeze(x, {axis + 1}), wide), merged);
 }
 
 }  // namespace meshwright::primitive

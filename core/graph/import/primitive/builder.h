@@ -161,7 +161,9 @@ class Builder {
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
   // Elements start..stop of a concatenation along its axis, where one piece has them all.
   [[nodiscard]] std::optional<int> slice_of_piece(int x, std::int64_t start, std::int64_t stop);
+  [[nodiscard]] std::optional<int> rows_rebatched(int x, std::size_t d, std::int64_t size);
   [[nodiscard]] int rebatched(int x, const Shape& to);
+  [[nodiscard]] int rebatched_operand(int x, const Shape& to);
   [[nodiscard]] std::optional<int> simpler(Kind kind, int x, int y);
   [[nodiscard]] Shape rescaled(const Shape& from, Shape to) const;
   [[nodiscard]] Shape completed(const Shape& from, Shape to) const;

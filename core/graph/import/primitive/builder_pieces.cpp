@@ -7,12 +7,58 @@
 
 namespace meshwright::primitive {
 
+std::vector<int> Builder::parts(int x, std::int64_t axis, const std::vector<std::int64_t>& sizes) {
+  std::vector<int> found;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    found.push_back(slice(x, axis, start, start + size));
+    start += size;
+  }
+  return found;
+}
+
+int Builder::concat(std::vector<int> xs, std::int64_t axis) {
+  expect(!xs.empty(), "nothing to put together");
+  axis = axis_of(xs[0], axis);
+  const auto d = static_cast<std::size_t>(axis);
+  Shape sample = shape(xs[0]);  // of a piece that holds the batch, if there is one
+  for (const int x : xs)
+    if (std::any_of(shape(x).begin(), shape(x).end(), holds_batch)) sample = shape(x);
+  for (int& x : xs) {
+    if (shape(x).size() != sample.size()) continue;
+    sample[d] = shape(x)[d];
+    x = rebatched(x, sample);
+  }
+  Shape to = shape(xs[0]);
+  to[d] = 0;
+  std::vector<int> pieces;
+  for (const int x : xs) {
+    Shape like = shape(x);
+    expect(like.size() == to.size(), "its pieces have different numbers of dimensions");
+    to[d] += like[d];
+    if (like[d] > 0) pieces.push_back(x);
+    like[d] = to[d];
+    expect(like == to, fmt::format("{} does not continue {}", to_text(shape(x)), to_text(shape(xs[0]))));
+  }
+  if (pieces.size() == 1) return pieces[0];
+  if (pieces.empty()) return xs[0];
+  return add(Kind::Concat, pieces, to, at(pieces[0]).integer, {.axes = {axis}});
+}
+
 int Builder::stack(std::vector<int> xs, std::int64_t axis) {
   expect(!xs.empty(), "nothing to put together");
   const auto rank = static_cast<std::int64_t>(shape(xs[0]).size()) + 1;
   expect(axis >= -rank && axis < rank, fmt::format("axis {} is outside of {} to {}", axis, -rank, rank - 1));
   for (int& x : xs) x = unsqueeze(x, {axis});
   return concat(std::move(xs), axis);
+}
+
+int Builder::repeat(int x, std::int64_t axis, std::int64_t times) {
+  axis = axis_of(x, axis);
+  Shape wide = shape(x), merged = shape(x);
+  wide.insert(wide.begin() + axis + 1, times);
+  merged[static_cast<std::size_t>(axis)] *= times;
+  return reshape(broadcast(unsqueeze(x, {axis + 1}), wide), merged);
 }
 
 int Builder::tile(int x, std::vector<std::int64_t> times) {
