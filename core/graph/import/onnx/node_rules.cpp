@@ -286,8 +286,8 @@ int convolution_of_rows(const NodeReader& r, int x, int w) {
   r.b.expect(r.text("auto_pad", "NOTSET") == "NOTSET" && (dilations.empty() || dilations == Numbers{1}),
              "dilated windows and padding by name have no equal here");
   r.b.expect(stride.size() == 1 && pads.size() == 2, "its strides and padding are not those of one dimension");
-  for (const std::int64_t size : {stride[0], pads[0] + 1, pads[1] + 1})
-    r.b.expect(size >= 1 && size <= 1'000'000, "its stride or padding is out of range");
+  for (const std::int64_t pad : pads) r.b.expect(pad >= 0 && pad <= 1'000'000, "its padding is out of range");
+  r.b.expect(stride[0] >= 1 && stride[0] <= 1'000'000, "its stride is out of range");
   return r.b.convolution(x, w, {{}, {1, stride[0]}, {0, pads[0]}, {0, pads[1]}}, r.number("group", 1),
                          r.has(2) ? std::optional(r.in(2)) : std::nullopt);
 }

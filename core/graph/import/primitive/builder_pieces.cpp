@@ -57,7 +57,7 @@ int Builder::repeat(int x, std::int64_t axis, std::int64_t times) {
   axis = axis_of(x, axis);
   Shape wide = shape(x), merged = shape(x);
   wide.insert(wide.begin() + axis + 1, times);
-  merged[static_cast<std::size_t>(axis)] *= times;
+  merged[static_cast<std::size_t>(axis)] = elements_of({merged[static_cast<std::size_t>(axis)], times});
   return reshape(broadcast(unsqueeze(x, {axis + 1}), wide), merged);
 }
 
@@ -70,7 +70,7 @@ int Builder::tile(int x, std::vector<std::int64_t> times) {
   for (std::size_t d = 0; d < of.size(); ++d) {
     if (of[d] != 1 && times[d] != 1) wide.push_back(times[d]);
     wide.push_back(of[d] == 1 ? times[d] : of[d]);
-    merged.push_back(times[d] * of[d]);
+    merged.push_back(elements_of({times[d], of[d]}));
   }
   Shape narrow;
   for (std::size_t d = 0; d < of.size(); ++d) {
@@ -88,7 +88,8 @@ int Builder::pad(int x, const std::vector<std::int64_t>& before, const std::vect
   bool adds = false;
   for (std::size_t d = 0; d < rank; ++d) {
     const std::int64_t size = shape(x)[d];
-    expect(std::abs(before[d]) < kMost && std::abs(after[d]) < kMost, "its padding is out of range");
+    for (const std::int64_t count : {before[d], after[d]})
+      expect(count > -kMost && count < kMost, "its padding is out of range");
     expect(before[d] == 0 || !holds_batch(size), "the batch has no padding");
     const auto axis = static_cast<std::int64_t>(d);
     if (before[d] < 0 || after[d] < 0)

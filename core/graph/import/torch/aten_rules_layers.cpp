@@ -75,8 +75,8 @@ Made convolution_of_rows(const AtenNode& a) {
   const Numbers stride = of_row("stride", 1, 1), padding = of_row("padding", 0, 0);
   a.b.expect(a.find("padding", "as_string") == nullptr, "padding by name has no equal here; give it in numbers");
   a.b.expect(of_row("dilation", 1, 1)[1] == 1, "dilated windows have no equal here");
-  for (const std::int64_t size : {stride[1], padding[1] + 1})
-    a.b.expect(size >= 1 && size < 1'000'000, "its stride or padding is out of range");
+  a.b.expect(stride[1] >= 1 && stride[1] < 1'000'000 && padding[1] >= 0 && padding[1] < 1'000'000,
+             "its stride or padding is out of range");
   return {a.b.convolution(a.tensor("input"), a.tensor("weight"), {{}, stride, padding, padding}, a.integer("groups", 1),
                           a.has("bias") ? std::optional(a.tensor("bias")) : std::nullopt)};
 }

@@ -173,8 +173,12 @@ Made unbind(const AtenNode& a) {
   return parts;
 }
 Made narrow(const AtenNode& a) {
-  const std::int64_t start = a.integer("start", 0);
-  return {a.b.slice(a.tensor("self"), a.integer("dim", 0), start, start + a.integer("length", 0))};
+  const std::int64_t start = a.integer("start", 0), length = a.integer("length", 0);
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  a.b.expect(start > -kMost && start < kMost && length >= 0 && length < kMost, "its part is out of range");
+  // From the end on, a part that ends there ends at no negative index.
+  const std::int64_t end = start < 0 && start + length >= 0 ? kEnd : start + length;
+  return {a.b.slice(a.tensor("self"), a.integer("dim", 0), start, end)};
 }
 Made tile(const AtenNode& a) {
   const int x = a.tensor("self");

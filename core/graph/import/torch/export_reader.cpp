@@ -49,10 +49,10 @@ std::string overwritten_by(const Json& node, const std::string& op, const std::s
 // Whether the op's results may be parts of its operand's memory.
 bool is_view(const std::string& op) {
   static const std::set<std::string> views = {
-      "view",     "reshape",  "flatten",    "unflatten", "transpose", "permute",          "t",          "numpy_T",
-      "mT",       "slice",    "squeeze",    "expand",    "unsqueeze", "select",           "split",      "unbind",
-      "swapaxes", "swapdims", "chunk",      "narrow",    "movedim",   "split_with_sizes", "view_as",    "alias",
-      "dropout",  "to",       "contiguous", "index",     "detach",    "type_as",          "reshape_as", "expand_as"};
+      "view",     "reshape",  "flatten",    "unflatten", "transpose", "permute",          "t",        "numpy_T",
+      "mT",       "slice",    "squeeze",    "expand",    "unsqueeze", "select",           "split",    "unbind",
+      "swapaxes", "swapdims", "chunk",      "narrow",    "movedim",   "split_with_sizes", "view_as",  "alias",
+      "dropout",  "to",       "contiguous", "detach",    "type_as",   "reshape_as",       "expand_as"};
   return views.contains(op);
 }
 
@@ -170,7 +170,8 @@ class Reader {
   std::map<std::string, std::int64_t> open_;     // sizes left open, by symbol
   std::set<std::string> used_;                   // of given_
   std::map<std::string, std::size_t> last_reader_;
-  std::map<std::string, std::string> memory_;  // of views: the tensor that has it
+  std::map<std::string, std::string> memory_;              // of views: the tensor that has it
+  std::map<std::string, std::vector<std::string>> views_;  // by that tensor
   bool batch_known_ = false;
 };
 
@@ -376,12 +377,17 @@ std::string Reader::memory_of(const std::string& name) const {
 
 // What is read of the tensor later is what the op has made. Of its views it would be, too.
 void Reader::overwrite(const std::string& name, int made, std::size_t place_of_node) {
-  for (const auto& [other, last] : last_reader_)
-    builder_.expect(
-        other == name || last <= place_of_node || !values_.contains(other) || memory_of(other) != memory_of(name),
-        fmt::format("it overwrites '{}', which '{}' shares and which is read later; export the program "
-                    "after run_decompositions()",
-                    printable(name), printable(other)));
+  const std::string owner = memory_of(name);
+  std::vector<std::string> sharers = views_[owner];
+  sharers.push_back(owner);
+  for (const std::string& other : sharers) {
+    const auto last = last_reader_.find(other);
+    if (other != name && last != last_reader_.end() && last->second > place_of_node)
+      builder_.fail(
+          fmt::format("it overwrites '{}', which '{}' shares and which is read later; export the program after "
+                      "run_decompositions()",
+                      printable(name), printable(other)));
+  }
   values_[name] = made;
 }
 
@@ -402,11 +408,13 @@ void Reader::read_node(const Json& node, std::size_t place_of_node) {
     const std::vector<int> made =
         rules().at(rule_of(op))({builder_, node, [this](const std::string& name) { return value_of(name); },
                                  [this](const std::string& name) { return symbol_of(name); }, results.size()});
-    if (const std::string changed = overwritten_by(node, op, place_); !changed.empty() && !made.empty())
-      overwrite(changed, made[0], place_of_node);
+    const std::string changed = overwritten_by(node, op, place_);
+    if (!changed.empty() && !made.empty()) overwrite(changed, made[0], place_of_node);
     for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) {
       values_[results[k]] = made[k];
-      if (!read.empty() && is_view(op)) memory_[results[k]] = memory_.contains(read[0]) ? memory_[read[0]] : read[0];
+      if (read.empty() || (changed.empty() && !is_view(op))) continue;
+      memory_[results[k]] = memory_of(read[0]);
+      views_[memory_of(read[0])].push_back(results[k]);
     }
   } catch (const InputError& error) {
     const std::string why = error.what();

@@ -116,7 +116,9 @@ void Recogniser::without_pairs(int& queries, int& keys) {
 }
 
 // The halves, one behind the other, of what has them as neighbours in the first `dims` of its last dimension.
-std::optional<Recogniser::Paired> Recogniser::halves_below(int i) {
+std::optional<Recogniser::Paired> Recogniser::halves_below(int i, int depth) {
+  constexpr int kMaxDepth = 20;
+  if (depth == kMaxDepth) return std::nullopt;
   const Node node = at(i);
   double factor = 1.0;
   if (node.kind == Kind::Reshape && is(node.inputs[0], Kind::Transpose)) {
@@ -130,18 +132,18 @@ std::optional<Recogniser::Paired> Recogniser::halves_below(int i) {
       return Paired{b_.reshape(turned.inputs[0], node.shape), node.shape.back()};
   }
   if (node.kind == Kind::Transpose && node.details.axes.back() + 1 == static_cast<std::int64_t>(node.shape.size())) {
-    const std::optional<Paired> inner = halves_below(node.inputs[0]);
+    const std::optional<Paired> inner = halves_below(node.inputs[0], depth + 1);
     if (inner) return Paired{b_.transpose(inner->node, node.details.axes), inner->dims};
   }
   if (node.kind == Kind::Concat && over_last(i)) {
     std::vector<int> pieces = node.inputs;
-    const std::optional<Paired> inner = halves_below(pieces[0]);
+    const std::optional<Paired> inner = halves_below(pieces[0], depth + 1);
     if (!inner || inner->dims != at(pieces[0]).shape.back()) return std::nullopt;
     pieces[0] = inner->node;
     return Paired{b_.concat(pieces, -1), inner->dims};
   }
   if (const Found inner = beside_scalar(i, Kind::Multiply, &factor)) {
-    const std::optional<Paired> below = halves_below(*inner);
+    const std::optional<Paired> below = halves_below(*inner, depth + 1);
     if (below) return Paired{b_.binary(Kind::Multiply, below->node, b_.scalar(factor)), below->dims};
   }
   return std::nullopt;

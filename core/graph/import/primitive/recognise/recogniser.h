@@ -138,7 +138,7 @@ class Recogniser {
     int node;
     std::int64_t dims;
   };
-  [[nodiscard]] std::optional<Paired> halves_below(int i);
+  [[nodiscard]] std::optional<Paired> halves_below(int i, int depth = 0);
   void without_pairs(int& queries, int& keys);
   [[nodiscard]] Found counted(int ids, std::int64_t axis);
   [[nodiscard]] int truth_below(int i) const;
