@@ -52,17 +52,16 @@ std::int64_t capacity_of(const Choice& choice) {
   return (seq * choice.experts_of_token + choice.experts - 1) / choice.experts;
 }
 
-// (expert, batch, capacity, width) as rows, and back.
+// (batch, expert, capacity, width) as rows, and back.
 int as_rows(Builder& b, int buffer) {
-  const int by_batch = b.swap(buffer, 0, 1);
-  const Shape of = b.shape(by_batch);
-  return b.reshape(by_batch, {of[0] * of[1] * of[2], of[3]});
+  const Shape of = b.shape(buffer);
+  return b.reshape(buffer, {of[0] * of[1] * of[2], of[3]});
 }
 int by_slot(Builder& b, int rows, std::int64_t experts) {
   const Shape of = b.shape(rows);
   b.expect(of.size() == 2 && holds_batch(of[0]) && of[0] / kBatchProbe % experts == 0,
            "a product by groups of other than sorted tokens has no equal here");
-  return b.swap(b.reshape(rows, {kBatchProbe, experts, of[0] / kBatchProbe / experts, of[1]}), 0, 1);
+  return b.reshape(rows, {kBatchProbe, experts, of[0] / kBatchProbe / experts, of[1]});
 }
 
 int slots_of(Builder& b, int scores, const Choice& choice) {
@@ -135,7 +134,7 @@ std::optional<int> sorted_rows(Builder& b, int x, int rows) {
     const Choice choice = choice_of(b, rows);
     b.expect(of.size() == 2 && of[0] == choice.experts, "what experts add has no equal here");
     return as_rows(b,
-                   b.broadcast(b.reshape(x, {of[0], 1, 1, of[1]}), {of[0], kBatchProbe, capacity_of(choice), of[1]}));
+                   b.broadcast(b.reshape(x, {1, of[0], 1, of[1]}), {kBatchProbe, of[0], capacity_of(choice), of[1]}));
   }
   const Node& divided = b.at(rows);
   if (divided.kind != Kind::Divide || !is_sorted_order(b, divided.inputs[0])) return std::nullopt;
@@ -144,13 +143,13 @@ std::optional<int> sorted_rows(Builder& b, int x, int rows) {
   b.expect(
       by == static_cast<double>(choice.experts_of_token) && b.shape(x).size() == 2 && b.shape(x)[0] == choice.tokens,
       "rows that are sorted are not those of the tokens that chose");
-  return as_rows(b, b.dispatch(by_sample(b, x), slots_of(b, choice.scores, choice)));
+  return as_rows(b, b.swap(b.dispatch(by_sample(b, x), slots_of(b, choice.scores, choice)), 0, 1));
 }
 
 int product_by_expert(Builder& b, int x, int weight) {
   const Shape of = b.shape(weight);
   b.expect(of.size() == 3 && of[0] > 0, "a product by groups needs a weight of each");
-  return as_rows(b, b.matmul(by_slot(b, x, of[0]), b.reshape(weight, {of[0], 1, of[1], of[2]})));
+  return as_rows(b, b.matmul(by_slot(b, x, of[0]), weight));
 }
 
 std::optional<int> weighed_rows(Builder& b, int x, int weights) {
@@ -162,7 +161,7 @@ std::optional<int> weighed_rows(Builder& b, int x, int weights) {
   const int slots = slots_of(b, choice.scores, choice);
   int each = b.gate_weights(by_sample(b, gates.scores), slots, gates.normalize);
   if (gates.factor != 1.0) each = b.binary(Kind::Multiply, each, b.scalar(gates.factor));
-  const int made = b.combine(by_slot(b, x, choice.experts), slots, each);
+  const int made = b.combine(b.swap(by_slot(b, x, choice.experts), 0, 1), slots, each);
   return b.reshape(made, {choice.tokens, 1, b.shape(made).back()});
 }
 

@@ -9,6 +9,11 @@ namespace meshwright::primitive {
 
 // --- products of which only slices are read ---
 
+std::optional<int> Emitter::own_parameter(int n) const {
+  while (readers_of_.at(n).size() == 1 && node(n).kind == Kind::Transpose) n = node(n).inputs[0];
+  return node(n).kind == Kind::Parameter && readers_of_.at(n).size() == 1 ? std::optional(n) : std::nullopt;
+}
+
 // Whether every reader of n is a slice of one index of `axis`; `chain`: the nodes between the product and the slices.
 bool Emitter::only_slices(int n, int axis, std::vector<int>& chain, std::set<std::int64_t>& indices) const {
   chain.push_back(n);
@@ -23,7 +28,7 @@ bool Emitter::only_slices(int n, int axis, std::vector<int>& chain, std::set<std
       indices.insert(of.details.start[0] / product(cut.inner));
       continue;
     }
-    const bool bias = of.kind == Kind::Add && of.inputs[0] == n && is_own_parameter(of.inputs[1]) &&
+    const bool bias = of.kind == Kind::Add && of.inputs[0] == n && own_parameter(of.inputs[1]).has_value() &&
                       axes_.of_operand(reader, 1) == axes_.of(of.inputs[1]) &&
                       joined(axes_.of(of.inputs[1])) == axes_.of(n).back();
     const bool moves = (of.kind == Kind::Reshape && !axes_.explicit_reshape(reader)) || of.kind == Kind::Transpose;
@@ -35,7 +40,7 @@ bool Emitter::only_slices(int n, int axis, std::vector<int>& chain, std::set<std
 // A fused projection of queries, keys and values: each part of the weight makes its part of the result, so that no
 // slice has to be copied and each can be split along its own heads.
 void Emitter::find_parts(int n) {
-  if (node(n).kind != Kind::MatMul || !is_own_parameter(node(n).inputs[1])) return;
+  if (node(n).kind != Kind::MatMul || !own_parameter(node(n).inputs[1])) return;
   if (axes_.of_operand(n, 1) != axes_.of(node(n).inputs[1])) return;
   const AxisList columns = axes_.of(n).back();
   for (const int axis : columns) {
@@ -44,8 +49,11 @@ void Emitter::find_parts(int n) {
     if (!only_slices(n, axis, chain, indices) || static_cast<std::int64_t>(indices.size()) != size(axis)) continue;
     for (const int part : chain) {
       part_axis_[part] = axis;
-      for (const int input : node(part).inputs)
-        if (node(input).kind == Kind::Parameter) part_axis_[input] = -1;
+      if (node(part).inputs.size() < 2) continue;
+      for (int weight = node(part).inputs[1];; weight = node(weight).inputs[0]) {
+        part_axis_[weight] = -1;
+        if (node(weight).kind == Kind::Parameter) break;
+      }
     }
     return;
   }
@@ -69,7 +77,7 @@ Value Emitter::part_by_part(int n) {
   Value made;
   if (of.kind == Kind::Reshape || of.kind == Kind::Transpose) return values_[static_cast<std::size_t>(of.inputs[0])];
   AxisList order;
-  const std::vector<TensorId> weights = parameter_parts(of.inputs[1], axis, order);
+  const std::vector<TensorId> weights = parameter_parts(*own_parameter(of.inputs[1]), axis, order);
   const Value x = of.kind == Kind::MatMul ? operand(n, 0) : values_[static_cast<std::size_t>(of.inputs[0])];
   if (of.kind == Kind::MatMul) {
     const AxisList contracted = axes_.of_operand(n, 0).back();
@@ -79,7 +87,8 @@ Value Emitter::part_by_part(int n) {
     for (const int met : x.order)
       if (!is_contracted(met)) made.order.push_back(met);
     for (const int met : order)
-      if (!is_contracted(met)) made.order.push_back(met);
+      if (!is_contracted(met) && std::find(made.order.begin(), made.order.end(), met) == made.order.end())
+        made.order.push_back(met);
   } else {
     made.order = x.order;
   }

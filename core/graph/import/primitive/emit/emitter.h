@@ -65,9 +65,8 @@ class Emitter {
   [[nodiscard]] Cut cut_of(int slice) const;
   void find_parts(int product);
   [[nodiscard]] bool only_slices(int n, int axis, std::vector<int>& chain, std::set<std::int64_t>& indices) const;
-  [[nodiscard]] bool is_own_parameter(int n) const {
-    return node(n).kind == Kind::Parameter && readers_of_.at(n).size() == 1;
-  }
+  // The parameter that n is, perhaps transposed, and that nothing else reads.
+  [[nodiscard]] std::optional<int> own_parameter(int n) const;
   [[nodiscard]] std::vector<TensorId> parameter_parts(int n, int axis, AxisList& order);
   [[nodiscard]] Value part_by_part(int n);
 

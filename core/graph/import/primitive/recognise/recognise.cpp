@@ -126,6 +126,7 @@ Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
         }
       return std::nullopt;
     case Kind::Concat:
+      if (const Found partly = rotary_of_first(inputs)) return partly;
       return rotary_of_halves(inputs);
     case Kind::MatMul:
       if (const Found ids = one_hot(inputs[0]); ids && at(inputs[1]).shape.size() == 2)
@@ -156,6 +157,7 @@ Module Recogniser::run() {
         without_pairs(inputs[0], inputs[1]);
       }
       Found found = find(node.kind, inputs);
+      if (node.kind == Kind::Concat && found && at(*found).shape != node.shape) found.reset();  // of another dimension
       if (node.kind == Kind::CumSum) found = counted(inputs[0], node.details.axes[0]);
       if (!found && node.kind == Kind::ReduceSum) found = picked_by_one_hot(inputs[0], node.details.axes);
       now = found ? *found : b_.add(node.kind, inputs, node.shape, node.integer, node.details);

@@ -106,6 +106,20 @@ Recogniser::Found Recogniser::rotary_of_halves(const std::vector<int>& halves) {
   return fits ? turned(a.x, a.table, b.table, false) : std::nullopt;
 }
 
+// The first dimensions of x turned, and the others behind them.
+Recogniser::Found Recogniser::rotary_of_first(const std::vector<int>& pieces) {
+  if (pieces.size() != 2 || !is(pieces[0], Kind::Rotary) || !is(pieces[1], Kind::Slice)) return std::nullopt;
+  const Node turned = at(pieces[0]), rest = at(pieces[1]);
+  const int first = turned.inputs[0];
+  const std::int64_t dims = turned.shape.back();
+  const bool fits = is(first, Kind::Slice) && over_last(first) && over_last(pieces[1]) &&
+                    at(first).inputs[0] == rest.inputs[0] && at(first).details.start[0] == 0 &&
+                    rest.details.start[0] == dims && turned.details.window[0] == dims &&
+                    dims + rest.shape.back() == at(rest.inputs[0]).shape.back();
+  if (!fits) return std::nullopt;
+  return b_.add(Kind::Rotary, {rest.inputs[0]}, at(rest.inputs[0]).shape, false, turned.details);
+}
+
 // Scores do not change where queries and keys have their dimensions in another order, both in the same: such as the one
 // that puts the halves of what was turned as neighbours again.
 void Recogniser::without_pairs(int& queries, int& keys) {

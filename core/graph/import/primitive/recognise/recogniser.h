@@ -131,6 +131,7 @@ class Recogniser {
 
   [[nodiscard]] Found rotary(int x, int y);
   [[nodiscard]] Found rotary_of_halves(const std::vector<int>& halves);
+  [[nodiscard]] Found rotary_of_first(const std::vector<int>& pieces);
   [[nodiscard]] Found turned(int x, int cosines, int sines, bool neighbours);
   [[nodiscard]] Found rotated_half(int i) const;
   [[nodiscard]] Found rotated_pairs(int i) const;
