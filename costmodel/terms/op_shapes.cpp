@@ -155,8 +155,8 @@ std::optional<AttentionShape> attention_of(const OpSignature& signature) {
   shape.value_width = size(signature.inputs[2].axes[3]);
   shape.causal = signature.rest.find(" causal") != std::string::npos;
   if (const auto window = window_of(signature); window && *window < shape.keys) {
-    // Every query meets `window` keys: a dense rectangle of that width.
-    shape.keys = *window;
+    // Every query meets the keys of its window, on one side or on both: a dense rectangle of that width.
+    shape.keys = std::min(shape.keys, shape.causal ? *window : 2 * *window - 1);
     shape.causal = false;
   }
   return shape;

@@ -96,7 +96,8 @@ class BlockOfKeys {
   // s_ij, of the key of number j in the block.
   [[nodiscard]] Residue score(const Row& r, Residue query, std::int64_t j) const {
     const std::int64_t key = block_.first + j, position = rule_.first_position + r.i;
-    if (rule_.causal && (key > position || (rule_.window != 0 && key <= position - rule_.window))) return 0;
+    const std::int64_t ahead = rule_.causal ? 1 : rule_.window;
+    if ((rule_.window != 0 && key <= position - rule_.window) || (ahead != 0 && key >= position + ahead)) return 0;
     const Residue of_key = digest(k_.data() + key_number(r, j) * shape_.key_dim, shape_.key_dim, kKey);
     Residue both = plus(times(query, of_key), plus(query, of_key));
     if (o_.attributes().extra == Extra::Mask) both = plus(both, extra_[mask_place(r, key)]);

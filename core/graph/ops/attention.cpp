@@ -105,8 +105,7 @@ Dims expect_grouped(const OpCall& call) {
   expect(call, a.score_cap >= 0.0, "its score_cap must be 0, or above 0");
   expect(call, !a.causal || q[1].size <= k[1].size,
          "a causal one must have at least as many keys as queries, the last of them the queries' own positions");
-  expect(call, a.attention_window == 0 || (a.attention_window > 0 && a.causal),
-         "its attention_window must be 0, or above 0 and causal");
+  expect(call, a.attention_window >= 0, "its attention_window must be 0, or above 0");
   expect_extra(call);
   return result;
 }

@@ -4,8 +4,8 @@
 // (seq, kv_seq).
 //
 // The queries are seq consecutive positions from `first_position` on, the keys are positions 0..kv_seq-1. A causal
-// query sees no key after its own position; a window w leaves it the w nearest of those, its own included. Every query
-// must see a key.
+// query sees no key after its own position; a window w leaves it the w nearest of those, its own included. Without
+// `causal` the window reaches as far ahead as back. Every query must see a key.
 //
 // Operands are separate arrays, or packed into one as a product makes them: then there are as many queries as keys, one
 // query per key head, and one width.
@@ -69,7 +69,7 @@ template <class T, class Bias = T>
 struct AttentionRule {
   double scale;
   bool causal;
-  std::int64_t window;  // 0: none; else causal
+  std::int64_t window;  // 0: none
   std::int64_t first_position;
   const T* sink = nullptr;  // (kv_heads, group): one more logit in the softmax's denominator
   const Bias* distance_bias =

@@ -27,7 +27,8 @@ std::int64_t first_seen(const AttentionRule<T>& rule, std::int64_t position) {
 }
 template <class T>
 std::int64_t end_seen(const AttentionShape& shape, const AttentionRule<T>& rule, std::int64_t position) {
-  return rule.causal ? std::min(shape.kv_seq, position + 1) : shape.kv_seq;
+  const std::int64_t ahead = rule.causal ? 1 : rule.window;
+  return ahead > 0 ? std::min(shape.kv_seq, position + ahead) : shape.kv_seq;
 }
 
 // Blocks of as near to kRowBlock rows as blocks of one size are: a short last one would cost nearly as much as a whole.

@@ -22,17 +22,22 @@ struct AttentionTask {
   const Wide<T>* bias;
 
   // A query sees the keys first_key .. end_key - 1. Query i has the position first_position + i, key j the position j.
-  // A window counts the query's own position.
+  // A window counts the query's own position; without `causal` it reaches as far ahead.
   MW_DEVICE int first_key(int query) const {
     const int first = first_position + query - window + 1;
     return window > 0 && first > 0 ? first : 0;
   }
   MW_DEVICE int end_key(int query) const {
-    const int end = first_position + query + 1;
-    return causal && end < kv_seq ? end : kv_seq;
+    const int ahead = causal ? 1 : window;
+    const int end = first_position + query + ahead;
+    return ahead > 0 && end < kv_seq ? end : kv_seq;
   }
   // The range of queries that see any of the keys first..last.
-  MW_DEVICE int first_query(int first) const { return causal && first > first_position ? first - first_position : 0; }
+  MW_DEVICE int first_query(int first) const {
+    const int ahead = causal ? 1 : window;
+    const int begin = first - first_position - ahead + 1;
+    return ahead > 0 && begin > 0 ? begin : 0;
+  }
   MW_DEVICE int end_query(int last) const {
     const int end = last + window - first_position;
     return window > 0 && end < seq ? end : seq;

@@ -38,6 +38,8 @@ const Example kTensorExamples[] = {
     {"a window of which one query is in the next tile, and a sink", {1, 130, 130, 1, 1, 8, 24}, true, 2, true},
     {"a tile of keys of which the first query sees all but one", {1, 128, 190, 1, 1, 8, 8}, true},
     {"causal bias after a prefix", {1, 66, 130, 2, 1, 16, 16}, true, 0, false, true},
+    {"a window both ways", {1, 200, 200, 1, 1, 64, 64}, false, 20},
+    {"a window both ways, longer than a tile", {1, 70, 200, 1, 2, 96, 40}, false, 70, true},
     {"a window longer than a tile", {1, 70, 200, 1, 1, 96, 40}, true, 70},
 };
 

@@ -37,6 +37,8 @@ const Example kExamples[] = {
     {"causal after a prefix", {1, 40, 130, 1, 2, 8, 4}, true},
     {"a window shorter than a tile, after a prefix", {1, 70, 130, 1, 1, 4, 4}, true, 20},
     {"a window of which one query is in the next tile", {1, 130, 130, 1, 1, 4, 4}, true, 66},
+    {"a window both ways", {1, 130, 130, 1, 1, 4, 4}, false, 20},
+    {"a window both ways, longer than a tile", {1, 150, 200, 1, 2, 4, 4}, false, 66, true},
     {"a window of one, and a sink", {1, 67, 67, 1, 1, 4, 4}, true, 1, true},
     {"sinks", {2, 9, 70, 1, 2, 4, 4}, false, 0, true},
     {"bias", {2, 70, 66, 1, 1, 4, 4}, false, 0, false, true},

@@ -56,6 +56,16 @@ TEST(OpShapes, AttentionReadsItsHeadsFromEitherLayout) {
       "grouped_attention bf16 [a=2,b=2048,c=4,d=8,e=64][a,f=2048,c,e][a,f,c,e]->[a,b,c,d,e] causal window 128"));
   EXPECT_EQ(window->keys, 128);
   EXPECT_FALSE(window->causal);
+  // On both sides, the query's own position once: 127 + 1 + 127; where there are fewer keys, these.
+  const auto keys_of_both_ways = [](const char* keys) {
+    return attention_of(
+               *parse_signature(fmt::format(
+                   "grouped_attention bf16 [a=2,b={0},c=4,d=8,e=64][a,f={0},c,e][a,f,c,e]->[a,b,c,d,e] window 128",
+                   keys)))
+        ->keys;
+  };
+  EXPECT_EQ(keys_of_both_ways("2048"), 255);
+  EXPECT_EQ(keys_of_both_ways("200"), 200);
 }
 
 TEST(OpShapes, WhatIsNoSignatureHasNoShape) {

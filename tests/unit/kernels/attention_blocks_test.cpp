@@ -25,6 +25,7 @@ struct Rule {
 const Rule kRules[] = {{"all keys", false, 0, 0, false, false},
                        {"causal", true, 0, 90, false, false},
                        {"window", true, 20, 90, false, false},
+                       {"window both ways", false, 20, 70, false, false},
                        {"sink", true, 0, 90, true, false},
                        {"bias", true, 0, 90, false, true},
                        {"both", false, 0, 90, true, true},

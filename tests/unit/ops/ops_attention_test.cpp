@@ -79,7 +79,7 @@ Values by_loops(const Example& s, const OpCase& c) {
           Values value(static_cast<std::size_t>(s.e), 0.0);
           for (std::int64_t j = 0; j < s.kv_seq; ++j) {
             if (a.causal && j > position) continue;
-            if (a.attention_window > 0 && position - j >= a.attention_window) continue;
+            if (a.attention_window > 0 && std::abs(position - j) >= a.attention_window) continue;
             const std::int64_t key = (b * s.kv_seq + j) * s.kv_heads + h;
             double score = 0.0;
             for (std::int64_t x = 0; x < s.d; ++x) score += scale * at(q, row * s.d + x) * at(k, key * s.d + x);
@@ -115,6 +115,8 @@ const Example kExamples[] = {
     {"window", 1, 8, 8, 2, 2, 2, 2, {.causal = true, .attention_window = 3}},
     {"window_of_one", 1, 8, 8, 1, 2, 2, 2, {.causal = true, .attention_window = 1, .extra = Extra::Sink}},
     {"window_after_a_prefix", 1, 4, 11, 2, 1, 2, 3, {.causal = true, .attention_window = 5}},
+    {"window_both_ways", 1, 8, 8, 2, 2, 2, 2, {.attention_window = 3}},
+    {"window_both_ways_after_a_prefix", 1, 4, 11, 2, 1, 2, 3, {.attention_window = 2, .extra = Extra::RelativeBias}, 8},
     {"sink", 2, 4, 4, 2, 2, 2, 3, {.extra = Extra::Sink}},
     {"sink_and_window", 2, 8, 8, 2, 2, 2, 3, {.causal = true, .attention_window = 2, .extra = Extra::Sink}},
     {"relative", 2, 8, 8, 2, 2, 2, 3, {.extra = Extra::RelativeBias}, 8},
@@ -257,8 +259,7 @@ TEST(GroupedAttention, RefusesOperandsThatDoNotMeet) {
   says(refused(q, k, key_dims(s, {"d", 7})), "e must be the dimension d or have a name of its own");
   says(refused(q, k, key_dims(s, {"group", 3})), "e must be the dimension d or have a name of its own");
   says(refused(q, k, v, {.scale = 0.0}), "its scale must be above 0");
-  says(refused(q, k, v, {.attention_window = 2}), "attention_window must be 0, or above 0 and causal");
-  says(refused(q, k, v, {.causal = true, .attention_window = -1}), "attention_window must be 0, or above 0 and causal");
+  says(refused(q, k, v, {.causal = true, .attention_window = -1}), "attention_window must be 0, or above 0");
   says(
       refused(q, key_dims({"", 2, 4, 3, 2, 3, 5, 7}, {"d", 5}), key_dims({"", 2, 4, 3, 2, 3, 5, 7}, {"e", 7}), kCausal),
       "at least as many keys as queries");
