@@ -192,6 +192,13 @@ Decoder decoder(const ModelConfig& model) {
   if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
   if (is_on(model, "no_rotary_every") || is_on(model, "rotary_windows_alone"))
     of.unusual.emplace_back("layers without positions");
+  const std::int64_t every = size_of(model, "temperature_every");
+  if (every > 0 && every < model.seq + size_of(model, "temperature_first"))
+    of.unusual.emplace_back("queries scaled by their positions");
+  if (!is_on(model, "causal")) of.unusual.emplace_back("queries that see the keys behind them");
+  if (is_on(model, "embedding_norm")) of.unusual.emplace_back("a norm of the embedding");
+  if (is_on(model, "bare_first")) of.unusual.emplace_back("a first layer without a norm in front");
+  if (is_on(model, "transformed_head")) of.unusual.emplace_back("a dense layer and a norm before the head");
   return of;
 }
 

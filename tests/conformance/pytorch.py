@@ -40,9 +40,10 @@ PLANS = {
 MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "qwen3_next", "deepseek_v32", "qwen2_moe",
             "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite", "llama4_text", "gemma4_moe", "granitemoe", "granitemoeshared",
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
-            "bailing_moe", "bailing_moe_v2"}
+            "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe"}
+ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text"}  # that predict the words of labels of their own
 TYPED = {"bert", "electra", "albert"}  # that are given a type of each token
-UNTRAINED = ("e_score_correction_bias", "layer_scalar")  # what is saved beside the parameters
+UNTRAINED = ("e_score_correction_bias", "layer_scalar", "feed_forward.expert_bias")  # what is saved beside the parameters
 SCANS = "M-*-"  # the layers of nemotron_h
 
 
@@ -82,7 +83,13 @@ def families():
     gemma2 = dict(head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"], query_pre_attn_scalar=8,
                   attn_logit_softcapping=0.5, final_logit_softcapping=2.0)
     narrow = dict(embedding_size=16, intermediate_size=64, max_position_embeddings=SEQ, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    modern = dict(**small, intermediate_size=48, max_position_embeddings=SEQ, local_attention=4, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                  cls_token_id=1, sep_token_id=2)
     pairs = dict(mamba_n_heads=4, mamba_d_head=16, mamba_d_state=4, mamba_n_groups=1, mamba_chunk_size=8)
+    parallel = dict(mamba_d_ssm=64, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=4, mamba_n_groups=2, mamba_chunk_size=8,
+                    embedding_multiplier=2.0, lm_head_multiplier=0.5, key_multiplier=0.5, attention_in_multiplier=2.0,
+                    attention_out_multiplier=0.5, ssm_in_multiplier=0.5, ssm_out_multiplier=2.0, ssm_multipliers=[0.5, 2.0, 0.25, 4.0, 0.5],
+                    mlp_multipliers=[0.5, 2.0])
     granite_4 = dict(**pairs, layer_types=["mamba", "attention"], embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
                      attention_multiplier=0.25, shared_intermediate_size=24)
     latent = dict(q_lora_rank=16, kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)
@@ -232,6 +239,8 @@ def families():
         "ernie4_5_moe": (t.Ernie4_5_MoeForCausalLM, t.Ernie4_5_MoeConfig(**decoder(moe_num_experts=4, moe_k=2, moe_intermediate_size=24))),
         "ministral3": (t.Ministral3ForCausalLM, t.Ministral3Config(**decoder(head_dim=8, pad_token_id=0, rope_parameters={
             "rope_type": "default", "rope_theta": 10000.0, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": SEQ}))),
+        "ministral3_far": (t.Ministral3ForCausalLM, t.Ministral3Config(**decoder(head_dim=8, pad_token_id=0, rope_parameters={
+            **yarn, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 2}))),
         "deepseek_v2": (t.DeepseekV2ForCausalLM, t.DeepseekV2Config(**{**decoder(**routed), **latent, "num_key_value_heads": 4},
                                                                    n_routed_experts=4, n_shared_experts=1)),
         "glm_moe_dsa": (t.GlmMoeDsaForCausalLM, t.GlmMoeDsaConfig(**{**decoder(**routed), **latent, "num_key_value_heads": 4},
@@ -259,6 +268,33 @@ def families():
                                                                                 residual_multiplier=0.5, logits_scaling=4.0,
                                                                                 attention_multiplier=0.25), "tie_word_embeddings": True})),
         "cohere_qk_norm": (t.CohereForCausalLM, t.CohereConfig(**{**decoder(logit_scale=0.25, use_qk_norm=True), "tie_word_embeddings": True})),
+        "modernbert": (t.ModernBertForMaskedLM, t.ModernBertConfig(**{**modern, "num_hidden_layers": 4})),
+        "modernbert_biases": (t.ModernBertForMaskedLM, t.ModernBertConfig(**modern, attention_bias=True, mlp_bias=True, norm_bias=True,
+                                                                          classifier_bias=True)),
+        "modernbert_decoder": (t.ModernBertDecoderForCausalLM, t.ModernBertDecoderConfig(**{**modern, "local_attention": 8})),
+        "eurobert": (t.EuroBertForMaskedLM, t.EuroBertConfig(**decoder(mlp_bias=True, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                                                                       mask_token_id=2))),
+        "mt5": (t.MT5ForConditionalGeneration, t.MT5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
+                                                           dropout_rate=0.0)),
+        "data2vec-text": (t.Data2VecTextForMaskedLM, t.Data2VecTextConfig(**small, intermediate_size=64, max_position_embeddings=SEQ + 2,
+                                                                          type_vocab_size=1, hidden_dropout_prob=0.0,
+                                                                          attention_probs_dropout_prob=0.0)),
+        "qwen2_5_vl": (t.Qwen2_5_VLForConditionalGeneration, t.Qwen2_5_VLConfig(
+            text_config=decoder(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}),
+            vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, fullatt_block_indexes=[0]),
+            tie_word_embeddings=True)),
+        "jamba": (t.JambaForCausalLM, t.JambaConfig(**decoder(num_experts=4, num_experts_per_tok=2, mamba_d_state=4, mamba_dt_rank=4,
+                                                              attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2,
+                                                              expert_layer_offset=0))),
+        "falcon_h1": (t.FalconH1ForCausalLM, t.FalconH1Config(**decoder(**parallel, head_dim=8))),
+        "falcon_h1_norms": (t.FalconH1ForCausalLM, t.FalconH1Config(**decoder(**parallel, mamba_rms_norm=True, mamba_proj_bias=True,
+                                                                              attention_bias=True, mlp_bias=True))),
+        "lfm2": (t.Lfm2ForCausalLM, t.Lfm2Config(**{**decoder(layer_types=["conv", "full_attention"], block_multiple_of=8),
+                                                    "tie_word_embeddings": True})),
+        # 1e-6 is added to the sum of a token's weights where they are normalised; ours add nothing.
+        "lfm2_moe": (t.Lfm2MoeForCausalLM, t.Lfm2MoeConfig(**decoder(layer_types=["full_attention", "conv"], num_dense_layers=1,
+                                                                     num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                                                     norm_topk_prob=False, routed_scaling_factor=2.0, conv_bias=True))),
         "bamba": (t.BambaForCausalLM, t.BambaConfig(**decoder(**pairs, attn_layer_indices=[1]))),
         "granitemoehybrid": (t.GraniteMoeHybridForCausalLM, t.GraniteMoeHybridConfig(**decoder(**granite_4, num_local_experts=4,
                                                                                               num_experts_per_tok=2))),
@@ -434,14 +470,14 @@ def make_inputs(family, folder):
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.
     tokens, labels = draw.integers(3, VOCAB, (count, SEQ)), draw.integers(0, VOCAB, (count, SEQ))
-    if family in ("roberta", "distilbert"):
+    if family in ENCODERS:
         types = numpy.zeros((count, SEQ), dtype=numpy.int64)
-        more = save("token_types", types) if family == "roberta" else []
+        more = save("token_types", types) if family in ("roberta", "data2vec-text") else []
         return save("tokens", tokens) + save("labels", labels) + more, dict(tokens=tokens, labels=labels)
     if family in TYPED:
         types = draw.integers(0, 2, (count, SEQ))
         return (save("tokens", tokens) + save("labels", labels) + save("token_types", types), dict(tokens=tokens, labels=labels, types=types))
-    if family == "t5":
+    if family in ("t5", "mt5"):
         before = draw.integers(3, VOCAB, (count, SEQ))
         return (save("tokens", tokens) + save("decoder_tokens", before) + save("labels", labels),
                 dict(tokens=tokens, labels=labels, before=before))
@@ -458,9 +494,9 @@ def logits_of(family, model, inputs, part):
         return model(pixel_values=cut["images"]).logits, cut["labels"]
     if family in TYPED:
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"]).logits, cut["labels"]
-    if family == "t5":
+    if family in ("t5", "mt5"):
         return model(input_ids=cut["tokens"], decoder_input_ids=cut["before"]).logits, cut["labels"]
-    more = {} if family in ("roberta", "distilbert") else {"use_cache": False}
+    more = {} if family in ENCODERS else {"use_cache": False}
     return model(input_ids=cut["tokens"], **more).logits, cut["labels"]
 
 
@@ -479,7 +515,7 @@ def stored(family, model, folder, name, values):
     copy.save_pretrained(folder / name)
     tensors = safetensors.torch.load_file(folder / name / "model.safetensors")
     tensors = STAND_INS[family][1](tensors) if family in STAND_INS else tensors
-    return {key: value for key, value in tensors.items() if not key.startswith("model.visual.")}
+    return {key: value for key, value in tensors.items() if not key.startswith(("model.visual.", "visual."))}
 
 
 def train(family, model, inputs, folder):

@@ -28,6 +28,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_gpt_neox(const HfReader& config);
 [[nodiscard]] ModelConfig read_bert(const HfReader& config);
 [[nodiscard]] ModelConfig read_roberta(const HfReader& config);
+[[nodiscard]] ModelConfig read_modernbert(const HfReader& config);
 [[nodiscard]] ModelConfig read_distilbert(const HfReader& config);
 [[nodiscard]] ModelConfig read_electra(const HfReader& config);
 [[nodiscard]] ModelConfig read_albert(const HfReader& config);
@@ -71,6 +72,8 @@ namespace hf {
 [[nodiscard]] ModelConfig read_exaone(const HfReader& config);  // 3
 [[nodiscard]] ModelConfig read_hyperclovax(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen3_vl(const HfReader& config);
+[[nodiscard]] ModelConfig read_qwen2_vl(const HfReader& config);
+[[nodiscard]] ModelConfig read_eurobert(const HfReader& config);
 [[nodiscard]] ModelConfig read_granitemoe(const HfReader& config);
 
 // hf_mixture_likes.cpp
@@ -115,6 +118,9 @@ namespace hf {
 [[nodiscard]] ModelConfig read_mamba2(const HfReader& config);
 [[nodiscard]] ModelConfig read_nemotron_h(const HfReader& config);
 [[nodiscard]] ModelConfig read_bamba(const HfReader& config);
+[[nodiscard]] ModelConfig read_jamba(const HfReader& config);
+[[nodiscard]] ModelConfig read_falcon_h1(const HfReader& config);
+[[nodiscard]] ModelConfig read_lfm2(const HfReader& config);
 [[nodiscard]] ModelConfig read_granitemoehybrid(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen3_next(const HfReader& config);  // and Qwen3.5
 

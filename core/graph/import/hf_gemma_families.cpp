@@ -39,7 +39,7 @@ ModelConfig read_gemma2(const HfReader& config) {
 
 // Five layers of windows to one without: `layer_types`, or a pattern's length in older files.
 ModelConfig read_gemma3(const HfReader& config) {
-  if (const auto text = text_part(config, "gemma3")) return read_gemma3(*text);
+  if (auto text = read_text_part(config, "gemma3", read_gemma3)) return *std::move(text);
   for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"})
     require(!config.has(cap), "{}: '{}' is given, which is not supported; models of this family without it are.",
             config.place(), cap);
@@ -116,7 +116,7 @@ FullHeads heads_by_layer(const ModelConfig& model, const HfReader& config) {
 
 // Layers without windows have wider heads, and may have keys that are values too.
 ModelConfig read_gemma4(const HfReader& config) {
-  if (const auto text = text_part(config, "gemma4")) return read_gemma4(*text);
+  if (auto text = read_text_part(config, "gemma4", read_gemma4)) return *std::move(text);
   const std::string both_ways = config.text_or("use_bidirectional_attention", "vision");
   require(both_ways == "vision",
           "{}: 'use_bidirectional_attention' is \"{}\", which is not supported; \"vision\" and null are.",

@@ -73,15 +73,33 @@ ModelConfig read_ministral(const HfReader& config) {
   return model;
 }
 
+namespace {
+
+// Scores grow with the positions of queries.
+ModelConfig read_growing_scores(const HfReader& config) {
+  if (!config.has("rope_parameters")) return read_mistral(config);
+  const HfReader rotation = config.part("rope_parameters");
+  if (!rotation.has("llama_4_scaling_beta")) return read_mistral(config);
+  ModelConfig model = read_decoder("decoder", config);
+  set(model, "window", config.size_or({"sliding_window"}, 0));
+  set(model, "temperature_every", rotation.size({"original_max_position_embeddings"}));
+  set(model, "temperature_first", 0);
+  set(model, "temper_rotated", 1);
+  model.factors["temperature"] = rotation.positive_or("llama_4_scaling_beta", 0.1);
+  return model;
+}
+
+}  // namespace
+
 ModelConfig read_mistral3(const HfReader& config) {
   if (const auto text = text_part(config, "mistral3")) {
     const std::string kind = text->text_or("model_type", "mistral");
     require(kind == "mistral" || kind == "ministral3",
             "{}: 'text_config' is of the family {}, which is not supported; mistral and ministral3 are.",
             config.place(), kind);
-    return read_mistral(*text);
+    return *read_text_part(config, "mistral3", read_growing_scores);
   }
-  return read_mistral(config);
+  return read_growing_scores(config);
 }
 
 // Three layers with windows, then one without.
@@ -211,8 +229,24 @@ ModelConfig read_hyperclovax(const HfReader& config) {
 }
 
 ModelConfig read_qwen3_vl(const HfReader& config) {
-  if (const auto text = text_part(config, "qwen3_vl")) return read_qwen3(*text);
+  if (auto text = read_text_part(config, "qwen3_vl", read_qwen3)) return *std::move(text);
   return read_qwen3(config);
+}
+
+// Qwen2-VL and Qwen2.5-VL: publishers' files have the text model's members among the others.
+ModelConfig read_qwen2_vl(const HfReader& config) {
+  if (config.has("text_config")) return *read_text_part(config, config.text_or("model_type", ""), read_qwen2);
+  (void)config.has("vision_config");
+  return read_qwen2(config);
+}
+
+// Llama where every query sees every key.
+ModelConfig read_eurobert(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder", config, 1e-5);
+  set_attention_bias(model, config, false);
+  set(model, "head_bias", config.flag_or("mlp_bias", false));
+  set(model, "causal", 0);
+  return model;
 }
 
 // --- with experts ---

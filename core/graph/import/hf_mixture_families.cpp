@@ -133,7 +133,7 @@ bool is_tempered(const HfReader& config) {
 
 // Chosen experts are given the token times the sigmoid of its score.
 ModelConfig read_llama4(const HfReader& config) {
-  if (const auto text = text_part(config, "llama4")) return read_llama4(*text);
+  if (auto text = read_text_part(config, "llama4", read_llama4)) return *std::move(text);
   ModelConfig model = read_decoder("mixtral", config, 1e-5);
   set_attention_bias(model, config, false);
   set(model, "experts", config.size({"num_local_experts"}));

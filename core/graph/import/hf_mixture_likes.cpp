@@ -26,7 +26,7 @@ std::int64_t size_in_all_layers(const HfReader& config, const char* key) {
 
 // Weights of a token's experts add up to 1 where the file does not say, unlike Qwen3's.
 ModelConfig read_qwen3_vl_moe(const HfReader& config) {
-  if (const auto text = text_part(config, "qwen3_vl_moe")) return read_qwen3_vl_moe(*text);
+  if (auto text = read_text_part(config, "qwen3_vl_moe", read_qwen3_vl_moe)) return *std::move(text);
   ModelConfig model = read_qwen3_moe(config);
   set(model, "normalized", config.flag_or("norm_topk_prob", true));
   return model;

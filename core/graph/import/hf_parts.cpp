@@ -67,6 +67,15 @@ std::optional<HfReader> text_part(const HfReader& config, const std::string& fam
   return config.part("text_config");
 }
 
+std::optional<ModelConfig> read_text_part(const HfReader& config, const std::string& family,
+                                          ModelConfig (*read)(const HfReader&)) {
+  const auto text = text_part(config, family);
+  if (!text) return std::nullopt;
+  ModelConfig model = read(*text);
+  if (config.has("tie_word_embeddings")) set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  return model;
+}
+
 std::int64_t head_of(const ModelConfig& model) {
   const auto given = model.more.find("head_dim");
   return given != model.more.end() ? given->second : model.hidden / model.heads;

@@ -38,6 +38,9 @@ void expect_text(const HfReader& config, const char* key, const char* only);
 // `text_config`, where the file is of the family that wraps the text model in it; nullopt for the text model itself.
 // Throws InputError where it is missing.
 [[nodiscard]] std::optional<HfReader> text_part(const HfReader& config, const std::string& family);
+// The model of that part, whose head is the word table where the whole file says so.
+[[nodiscard]] std::optional<ModelConfig> read_text_part(const HfReader& config, const std::string& family,
+                                                        ModelConfig (*read)(const HfReader&));
 
 [[nodiscard]] std::int64_t head_of(const ModelConfig& model);
 // The dimensions of a head that are rotated, where the file gives their share: under the key, or among

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Families with learned positions, linear biases or relative ones, and their like: GPT-2, GPT-Neo, OPT, BLOOM, MPT,
-// GPT-NeoX, BERT, ELECTRA, ALBERT, T5.
+// GPT-NeoX, BERT, ELECTRA, ALBERT, ModernBERT, T5.
 #include <algorithm>
 #include <string_view>
 
@@ -242,14 +242,51 @@ ModelConfig read_albert(const HfReader& config) {
   return model;
 }
 
+// ModernBERT, and its decoder: rotated heads, a gated feed-forward layer, norms in front, and windows in all layers but
+// each n-th, counted from the first. `local_attention` counts the keys of a window on both sides.
+ModelConfig read_modernbert(const HfReader& config) {
+  const bool causal = config.text_or("model_type", "modernbert") == "modernbert-decoder";
+  ModelConfig model = made("decoder", config);
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "gelu", 1);
+  const Act act = set_activation(model, config, "hidden_activation", "gelu", {Act::Gelu, Act::GeluErf});
+  const std::string of_head = config.text_or("classifier_activation", "gelu");
+  require(activation_from(config, "classifier_activation", of_head) == act,
+          "{}: 'classifier_activation' is \"{}\", another than 'hidden_activation', which is not supported.",
+          config.place(), of_head);
+  set_attention_bias(model, config, false);
+  set(model, "mlp_bias", config.flag_or("mlp_bias", false));
+  set(model, "head_bias", config.flag_or("decoder_bias", true));
+  set(model, "transformed_head", config.flag_or("classifier_bias", false) ? 1 : 2);
+  set(model, "layer_norm", config.flag_or("norm_bias", false) ? 1 : 2);
+  set(model, "embedding_norm", 1);
+  set(model, "bare_first", 1);
+  set(model, "causal", causal);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set_epsilon(model, config, "norm_eps", 1e-5);
+  set_rotary_base(model, config, "global_rope_theta");
+  if (!config.has("rope_parameters")) {
+    model.factors["rotary_base"] = config.positive_or("global_rope_theta", 160000.0);
+    model.factors["window_rotary_base"] = config.positive_or("local_rope_theta", 10000.0);
+  }
+  const std::int64_t every = config.size_or({"global_attn_every_n_layers"}, 3);
+  const std::int64_t side = config.size_or({"local_attention"}, 128) / 2;
+  set(model, "window", causal ? side : side + 1);
+  set(model, "first_window_layer", every == 1 ? model.layers : 1);
+  set(model, "full_every", every);
+  read_layer_types(model, config);
+  return model;
+}
+
 // --- encoder and decoder ---
 
-// "gated-gelu" is the tanh form, a plain "gelu" the exact one.
-
+// "gated-gelu" is the tanh form, a plain "gelu" the exact one. What mT5's head reads is not scaled.
 ModelConfig read_t5(const HfReader& config) {
   ModelConfig model = made("t5", Core{config.size({"num_layers"}), config.size({"d_model"}), config.size({"num_heads"}),
                                       config.size_or({"n_positions"}, 512), config.size({"vocab_size"})});
-  const std::string forward = config.text_or("feed_forward_proj", "relu");
+  const bool multilingual = config.text_or("model_type", "t5") == "mt5";
+  const std::string forward = config.text_or("feed_forward_proj", multilingual ? "gated-gelu" : "relu");
+  for (const char* same : {"dense_act_fn", "is_gated_act"}) (void)config.has(same);  // what that member is made of
   constexpr std::string_view kGated = "gated-";
   const bool gated = forward.starts_with(kGated);
   const std::string name = gated ? forward.substr(kGated.size()) : forward;
@@ -269,7 +306,7 @@ ModelConfig read_t5(const HfReader& config) {
   const bool tied = config.flag_or("tie_word_embeddings", true);
   set(model, "tied", tied);
   // Files of transformers 5 say apart whether what the head reads is scaled; older ones mean both by the tied table.
-  set(model, "scaled_head", config.flag_or("scale_decoder_outputs", tied));
+  set(model, "scaled_head", !multilingual && config.flag_or("scale_decoder_outputs", tied));
   set_epsilon(model, config, "layer_norm_epsilon", 1e-6);
   return model;
 }

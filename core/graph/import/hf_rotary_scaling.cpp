@@ -88,8 +88,8 @@ std::optional<RotaryScaling> read_rotary_scaling(const ModelConfig& model, const
     if (type_of(told["sliding_attention"]) != "default") return std::nullopt;
   }
   const std::optional<Kind> kind = kind_of(type_of(full), full.contains("long_factor"));
-  // These scale by further rules of a family's own.
-  if (!kind || full.contains("llama_4_scaling_beta") || full.contains("long_mscale")) return std::nullopt;
+  // That one scales by a further rule of a family's own.
+  if (!kind || full.contains("long_mscale")) return std::nullopt;
   const HfReader whole = config.part(key);
   const HfReader rotation = by_layers ? whole.part("full_attention") : whole;
   for (const char* read_elsewhere : {"rope_type", "type", "rope_theta", "partial_rotary_factor"})

@@ -21,6 +21,8 @@ using Rows = std::vector<HfTensorRow>;
 
 namespace meshwright {
 
+// Those of encoders of masked words.
+[[nodiscard]] std::vector<HfTensorTable> hf_encoder_tables();
 // Those of decoders like Llama whose publishers name tensors in their own way.
 [[nodiscard]] std::vector<HfTensorTable> hf_publisher_tables();
 

@@ -42,7 +42,8 @@ Rows llama_rows() {
           {"blk#.mlp.down.weight", "model.layers.#.mlp.down_proj.weight", "embed mlp"},
           {"blk#.mlp.down.bias", "model.layers.#.mlp.down_proj.bias", "embed"},
           {"blk.final_norm.gamma", "model.norm.weight", "embed"},
-          {"head.weight", "lm_head.weight", "vocab embed"}};
+          {"head.weight", "lm_head.weight", "vocab embed"},
+          {"head.bias", "lm_head.bias", "vocab"}};
 }
 
 Rows mixtral_rows() {
@@ -458,8 +459,9 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       as_part(qwen3_5, "qwen3_5_moe", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
       like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()}),
       like_llama(
-          {"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3", "arcee", "cwm", "internlm3", "iquestcoder",
-           "granite_swa", "minicpm", "ministral", "ministral3", "olmo", "qwen3_vl_text", "seed_oss"},
+          {"llama", "mistral",       "qwen2",       "qwen3",           "granite",       "smollm3",   "arcee",
+           "cwm",   "internlm3",     "iquestcoder", "granite_swa",     "minicpm",       "ministral", "ministral3",
+           "olmo",  "qwen3_vl_text", "seed_oss",    "qwen2_5_vl_text", "qwen2_vl_text", "eurobert"},
           {}),
       like_llama({"helium", "ernie4_5", "cohere", "cohere2"}, {paired_rows()}),
       like_llama({"glm", "glm4"}, {glm_rows()}),
@@ -468,6 +470,8 @@ std::vector<HfTensorTable> hf_decoder_tables() {
       like_llama({"ernie4_5_moe"}, {ernie4_5_moe_rows(), paired_rows(), expert_rows()}),
       as_part(like_llama({}, {}), "mistral3", "language_model.model.", "language_model.lm_head.",
               {"vision_tower.*", "multi_modal_projector.*"}),
+      as_part(like_llama({}, {}), "qwen2_vl", "model.", "lm_head.", {"visual.*"}),
+      as_part(like_llama({}, {}), "qwen2_5_vl", "model.", "lm_head.", {"visual.*"}),
       as_part(like_llama({}, {}), "qwen3_vl", "model.language_model.", "lm_head.", {"model.visual.*"}),
       qwen3_vl_moe,
       as_part(qwen3_vl_moe, "qwen3_vl_moe", "model.language_model.", "lm_head.", {"model.visual.*"}),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What models with scans call their tensors, and how they lay them out. Linear layers are (out, in).
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -31,22 +32,20 @@ HfTensorTable with_shared(std::vector<std::string> types, Rows own) {
 }
 
 // Every channel is a head.
-HfTensorTable mamba() {
-  return with_shared(
-      {"mamba"},
-      {{"blk#.scan.x.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads scan_dim) embed"},
-       {"blk#.scan.z.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads scan_dim) embed"},
-       {"blk#.scan.x.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads scan_dim)"},
-       {"blk#.scan.z.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads scan_dim)"},
-       {"blk#.scan.x.conv.weight", "backbone.layers.#.mixer.conv1d.weight", "channel 1 kernel"},
-       {"blk#.scan.x.conv.bias", "backbone.layers.#.mixer.conv1d.bias", "channel"},
-       {"blk#.scan.dt_down.weight", "backbone.layers.#.mixer.x_proj.weight",
-        "*scan_rank (scan_groups scan_heads scan_dim)"},
-       {"blk#.scan.b.weight", "backbone.layers.#.mixer.x_proj.weight", "*state (scan_groups scan_heads scan_dim)"},
-       {"blk#.scan.c.weight", "backbone.layers.#.mixer.x_proj.weight", "*state (scan_groups scan_heads scan_dim)"},
-       {"blk#.scan.dt.weight", "backbone.layers.#.mixer.dt_proj.weight", "(scan_groups scan_heads) scan_rank"},
-       {"blk#.scan.dt_bias", "backbone.layers.#.mixer.dt_proj.bias", "(scan_groups scan_heads)"},
-       {"blk#.scan.a_log", "backbone.layers.#.mixer.A_log", "(scan_groups scan_heads) state"}});
+Rows mamba_rows() {
+  return {{"blk#.scan.x.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads scan_dim) embed"},
+          {"blk#.scan.z.weight", "backbone.layers.#.mixer.in_proj.weight", "*(scan_groups scan_heads scan_dim) embed"},
+          {"blk#.scan.x.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads scan_dim)"},
+          {"blk#.scan.z.bias", "backbone.layers.#.mixer.in_proj.bias", "*(scan_groups scan_heads scan_dim)"},
+          {"blk#.scan.x.conv.weight", "backbone.layers.#.mixer.conv1d.weight", "channel 1 kernel"},
+          {"blk#.scan.x.conv.bias", "backbone.layers.#.mixer.conv1d.bias", "channel"},
+          {"blk#.scan.dt_down.weight", "backbone.layers.#.mixer.x_proj.weight",
+           "*scan_rank (scan_groups scan_heads scan_dim)"},
+          {"blk#.scan.b.weight", "backbone.layers.#.mixer.x_proj.weight", "*state (scan_groups scan_heads scan_dim)"},
+          {"blk#.scan.c.weight", "backbone.layers.#.mixer.x_proj.weight", "*state (scan_groups scan_heads scan_dim)"},
+          {"blk#.scan.dt.weight", "backbone.layers.#.mixer.dt_proj.weight", "(scan_groups scan_heads) scan_rank"},
+          {"blk#.scan.dt_bias", "backbone.layers.#.mixer.dt_proj.bias", "(scan_groups scan_heads)"},
+          {"blk#.scan.a_log", "backbone.layers.#.mixer.A_log", "(scan_groups scan_heads) state"}};
 }
 
 Rows mamba2_rows() {
@@ -93,8 +92,9 @@ HfTensorTable nemotron_h() {
 }
 
 // Two of our blocks, a scan or attention and what follows it, are one of theirs.
-HfTensorTable pairs(const char* type, const char* second_norm, const char* final_norm, const Rows& after) {
-  HfTensorTable table = with_shared({type}, mamba2_rows());
+HfTensorTable pairs(const char* type, const char* second_norm, const char* final_norm, const Rows& after,
+                    const Rows& scans = mamba2_rows()) {
+  HfTensorTable table = with_shared({type}, scans);
   table.prefix = "model.";
   constexpr std::string_view kScan = "backbone.layers.#.mixer.";
   for (HfTensorRow& row : table.rows)
@@ -117,14 +117,66 @@ HfTensorTable pairs(const char* type, const char* second_norm, const char* final
   return table;
 }
 
-HfTensorTable bamba() {
-  return pairs("bamba", "pre_ff_layernorm", "final_layernorm",
-               {{"blk#.mlp.gate.weight", "model.layers.&.feed_forward.gate_proj.weight", "mlp embed"},
-                {"blk#.mlp.gate.bias", "model.layers.&.feed_forward.gate_proj.bias", "mlp"},
-                {"blk#.mlp.up.weight", "model.layers.&.feed_forward.up_proj.weight", "mlp embed"},
-                {"blk#.mlp.up.bias", "model.layers.&.feed_forward.up_proj.bias", "mlp"},
-                {"blk#.mlp.down.weight", "model.layers.&.feed_forward.down_proj.weight", "embed mlp"},
-                {"blk#.mlp.down.bias", "model.layers.&.feed_forward.down_proj.bias", "embed"}});
+Rows bamba_feed_forward() {
+  return {{"blk#.mlp.gate.weight", "model.layers.&.feed_forward.gate_proj.weight", "mlp embed"},
+          {"blk#.mlp.gate.bias", "model.layers.&.feed_forward.gate_proj.bias", "mlp"},
+          {"blk#.mlp.up.weight", "model.layers.&.feed_forward.up_proj.weight", "mlp embed"},
+          {"blk#.mlp.up.bias", "model.layers.&.feed_forward.up_proj.bias", "mlp"},
+          {"blk#.mlp.down.weight", "model.layers.&.feed_forward.down_proj.weight", "embed mlp"},
+          {"blk#.mlp.down.bias", "model.layers.&.feed_forward.down_proj.bias", "embed"}};
+}
+
+HfTensorTable jamba() {
+  Rows scans = mamba_rows();
+  for (const auto& [ours, theirs, dim] : {std::array{".dt_down", "dt_layernorm", "scan_rank"},
+                                          {".b", "b_layernorm", "state"},
+                                          {".c", "c_layernorm", "state"}})
+    scans.push_back(
+        {fmt::format("blk#.scan{}.norm.gamma", ours), fmt::format("backbone.layers.#.mixer.{}.weight", theirs), dim});
+  Rows after = bamba_feed_forward();
+  const Rows experts = {
+      {"blk#.moe.router.weight", "model.layers.&.feed_forward.router.weight", "expert embed"},
+      {"blk#.moe.gate.weight", "model.layers.&.feed_forward.experts.{expert}.gate_proj.weight", "mlp embed"},
+      {"blk#.moe.up.weight", "model.layers.&.feed_forward.experts.{expert}.up_proj.weight", "mlp embed"},
+      {"blk#.moe.down.weight", "model.layers.&.feed_forward.experts.{expert}.down_proj.weight", "embed mlp"}};
+  after.insert(after.end(), experts.begin(), experts.end());
+  return pairs("jamba", "pre_ff_layernorm", "final_layernorm", after, scans);
+}
+
+// LFM2's own names of everything.
+HfTensorTable lfm2() {
+  const Rows blocks = {
+      {"blk#.ln.gamma", "model.layers.&.operator_norm.weight", "embed", "blk#.conv.x.weight"},
+      {"blk#.ln.gamma", "model.layers.&.operator_norm.weight", "embed", "blk#.attn.q.weight"},
+      {"blk#.ln.gamma", "model.layers.&.ffn_norm.weight", "embed"},
+      {"blk#.attn.q.weight", "model.layers.&.self_attn.q_proj.weight", "(kv_heads group head_dim) embed"},
+      {"blk#.attn.k.weight", "model.layers.&.self_attn.k_proj.weight", "(kv_heads head_dim) embed"},
+      {"blk#.attn.v.weight", "model.layers.&.self_attn.v_proj.weight", "(kv_heads head_dim) embed"},
+      {"blk#.attn.q_norm.gamma", "model.layers.&.self_attn.q_layernorm.weight", "head_dim"},
+      {"blk#.attn.k_norm.gamma", "model.layers.&.self_attn.k_layernorm.weight", "head_dim"},
+      {"blk#.attn.out.weight", "model.layers.&.self_attn.out_proj.weight", "embed (kv_heads group head_dim)"},
+      {"blk#.conv.b.weight", "model.layers.&.conv.in_proj.weight", "*conv_dim embed"},
+      {"blk#.conv.c.weight", "model.layers.&.conv.in_proj.weight", "*conv_dim embed"},
+      {"blk#.conv.x.weight", "model.layers.&.conv.in_proj.weight", "*conv_dim embed"},
+      {"blk#.conv.b.bias", "model.layers.&.conv.in_proj.bias", "*conv_dim"},
+      {"blk#.conv.c.bias", "model.layers.&.conv.in_proj.bias", "*conv_dim"},
+      {"blk#.conv.x.bias", "model.layers.&.conv.in_proj.bias", "*conv_dim"},
+      {"blk#.conv.x.conv.weight", "model.layers.&.conv.conv.weight", "channel 1 kernel"},
+      {"blk#.conv.x.conv.bias", "model.layers.&.conv.conv.bias", "channel"},
+      {"blk#.conv.out.weight", "model.layers.&.conv.out_proj.weight", "embed conv_dim"},
+      {"blk#.conv.out.bias", "model.layers.&.conv.out_proj.bias", "embed"},
+      {"blk#.mlp.gate.weight", "model.layers.&.feed_forward.w1.weight", "mlp embed"},
+      {"blk#.mlp.up.weight", "model.layers.&.feed_forward.w3.weight", "mlp embed"},
+      {"blk#.mlp.down.weight", "model.layers.&.feed_forward.w2.weight", "embed mlp"},
+      {"blk#.moe.router.weight", "model.layers.&.feed_forward.gate.weight", "expert embed"},
+      {"blk#.moe.selection.bias", "model.layers.&.feed_forward.expert_bias", "expert"},
+      {"blk#.moe.gate.weight", "model.layers.&.feed_forward.experts.{expert}.w1.weight", "mlp embed"},
+      {"blk#.moe.up.weight", "model.layers.&.feed_forward.experts.{expert}.w3.weight", "mlp embed"},
+      {"blk#.moe.down.weight", "model.layers.&.feed_forward.experts.{expert}.w2.weight", "embed mlp"},
+      {"wte", "model.embed_tokens.weight", "vocab embed"},
+      {"blk.final_norm.gamma", "model.embedding_norm.weight", "embed"},
+      {"head.weight", "lm_head.weight", "vocab embed"}};
+  return {{"lfm2", "lfm2_moe"}, "model.", blocks, {"lm_head.weight"}};
 }
 
 // Gates and ups are one; where there are no experts, the shared one is the feed-forward layer.
@@ -145,7 +197,17 @@ HfTensorTable granitemoehybrid() {
 }  // namespace
 
 std::vector<HfTensorTable> hf_scan_tables() {
-  return {mamba(), with_shared({"mamba2"}, mamba2_rows()), nemotron_h(), bamba(), granitemoehybrid()};
+  const auto like_bamba = [](const char* type) {
+    return pairs(type, "pre_ff_layernorm", "final_layernorm", bamba_feed_forward());
+  };
+  return {with_shared({"mamba"}, mamba_rows()),
+          with_shared({"mamba2"}, mamba2_rows()),
+          nemotron_h(),
+          like_bamba("bamba"),
+          like_bamba("falcon_h1"),
+          jamba(),
+          granitemoehybrid(),
+          lfm2()};
 }
 
 }  // namespace meshwright

@@ -51,8 +51,10 @@ TensorId TransformerBuilder::head_norm(const std::string& name, TensorId x) {
 TensorId TransformerBuilder::tempered(const std::string& name, TensorId q) {
   const AttentionPart& part = transformer.attention;
   std::vector<double> factors;
-  for (std::int64_t position = 1; position <= seq.size; ++position)
-    factors.push_back(1.0 + part.temperature * std::log1p(static_cast<double>(position / part.temperature_every)));
+  for (std::int64_t position = 0; position < seq.size; ++position) {
+    const std::int64_t stretch = (position + part.temperature_first) / part.temperature_every;
+    factors.push_back(1.0 + part.temperature * std::log1p(static_cast<double>(stretch)));
+  }
   const TensorId wide = add(OpKind::Broadcast, name + ".temperature", {constant("temperature", {seq}, factors)},
                             {.result_dims = graph.tensor(q).dims});
   return add(OpKind::Multiply, name + ".tempered", {q, wide});
@@ -104,9 +106,9 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
       q = plain_norm(name + ".q_plain_norm", q, transformer.epsilon);
       k = plain_norm(name + ".k_plain_norm", k, transformer.epsilon);
     }
-  } else if (part.temperature_every > 0 && part.temperature_every <= seq.size) {
-    q = tempered(name + ".q", q);
   }
+  const bool beyond_first = part.temperature_every > 0 && part.temperature_every < seq.size + part.temperature_first;
+  if (beyond_first && (part.temper_rotated || !use.rotary)) q = tempered(name + ".q", q);
   if (part.norm && part.norm_rotated) normalised();
   return {q, k, v};
 }

@@ -46,7 +46,7 @@ TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& w
     return clipped_gate(name, gate, widen(".up"));
   }
   if (!transformer.feed_forward.gated) return activate(name, widen(".up"));
-  const TensorId gate = activate(name, widen(".gate"));
+  const TensorId gate = activate(name, scaled(name + ".gate", widen(".gate"), transformer.feed_forward.gate_scale));
   return add(OpKind::Multiply, name + ".gated", {gate, widen(".up")});
 }
 

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoders of scans, attention, feed-forward layers and mixtures of experts in any order: Mamba (A. Gu, T. Dao,
-// arXiv:2312.00752), Mamba-2 (T. Dao, A. Gu, arXiv:2405.21060), Nemotron-H (NVIDIA, arXiv:2504.03624), Bamba and
-// Granite 4, whose layers are two of these. A layer is one of the four behind an RMS norm, added to its input; there
-// are no positions, as a scan knows the order of its tokens, but where attention is asked to rotate.
+// arXiv:2312.00752), Mamba-2 (T. Dao, A. Gu, arXiv:2405.21060), Nemotron-H (NVIDIA, arXiv:2504.03624); Jamba, Bamba,
+// Granite 4, Falcon-H1 and LFM2, whose layers are two of these. A layer is one of the four behind an RMS norm, added to
+// its input; there are no positions, as a scan knows the order of its tokens, but where attention is asked to rotate.
+// With `beside` an attention layer (Falcon-H1) has a scan as well, which reads the same norm.
 //
 // A scan layer has projections to its gate z, its input x, the group's b and c, and the steps dt, each apart so that it
 // splits along its own groups and heads; x, b and c go through a causal convolution of each channel by itself and SiLU;
-// the result, times SiLU of the gate, is normalised, over all heads or over those of each group. Ops are named
-// "blk<layer>.scan.z", ".scan.x", ".scan.x.conv", ..., ".scan.core", ".scan.out".
+// the result, times SiLU of the gate, is normalised, over all heads or over those of each group; with a `scan_norm` of
+// 2 the gate is behind the norm, with 0 there is none. Ops are named "blk<layer>.scan.z", ".scan.x", ".scan.x.conv",
+// ..., ".scan.core", ".scan.out".
 //
 // With a `scan_rank` (Mamba) each channel is a head of width 1 in one group, with a rate for each number of its state;
-// b, c and the steps are made from x behind the convolution, the steps through that rank, and there is no norm.
+// b, c and the steps are made from x behind the convolution, the steps through that rank, and there is no norm, but
+// with `operand_norms` (Jamba) one of each of these three.
+//
+// With `short_conv` (LFM2) there are gated convolutions where other models have scans: of two gates and an input, one
+// gate multiplies what the convolution of each channel reads, the other what it makes. Ops are named
+// "blk<layer>.conv.b",
+// ".conv.c", ".conv.x", ".conv.x.conv", ".conv.out".
 //
 // Dimensions besides a transformer's: (batch, seq, scan_groups, scan_heads, scan_dim), where scan_heads are those of a
 // group; (batch, seq, scan_groups, state). Around the scan seq is (chunks, chunk).
@@ -31,6 +39,9 @@ constexpr std::int64_t kLayersOfNumber = 30, kNumbers = 8;
 constexpr const char* kKinds[kNumbers] = {"kinds_0", "kinds_1", "kinds_2", "kinds_3",
                                           "kinds_4", "kinds_5", "kinds_6", "kinds_7"};
 
+// `scan_norm`; 0: none.
+constexpr std::int64_t kNormBehindGate = 1, kNormBeforeGate = 2;
+
 bool has_flag(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
 
 LayerKind kind_of(const ModelConfig& model, std::int64_t layer) {
@@ -47,7 +58,7 @@ std::optional<MixturePart> mixture_of(const ModelConfig& model) {
                      .capacity_factor = model.factors.at("capacity_factor"),
                      .sigmoid = !has_flag(model, "softmax_scores"),
                      .normalize = has_flag(model, "normalized"),
-                     .selection_bias = !has_flag(model, "softmax_scores"),
+                     .selection_bias = has_flag(model, "selection_bias"),
                      .scale = model.factors.at("routed_scale")};
 }
 
@@ -58,11 +69,13 @@ Transformer transformer_of(const ModelConfig& model) {
                         .head_dim = size_of(model, "head_dim"),
                         .qkv_bias = has_flag(model, "qkv_bias"),
                         .out_bias = has_flag(model, "out_bias"),
+                        .norm = has_flag(model, "qk_norm"),
                         .scale = model.factors.at("attention_scale")},
           .feed_forward = {.width = size_of(model, "intermediate"),
                            .activation = has_flag(model, "gated") ? Activation::Silu : Activation::ReluSquared,
                            .gated = has_flag(model, "gated"),
-                           .bias = has_flag(model, "mlp_bias")},
+                           .bias = has_flag(model, "mlp_bias"),
+                           .gate_scale = model.factors.at("gate_scale")},
           .mixture = mixture_of(model),
           .layers = {},
           .norm = Norm::Rms,
@@ -89,6 +102,12 @@ struct HybridBuilder : ScanBuilder {
   [[nodiscard]] TensorId scan(const std::string& name, TensorId x);
   [[nodiscard]] TensorId channel_scan(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scan_norm(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId short_convolution(const std::string& name, TensorId x);
+  // What a layer of scans makes, whichever these are, of the norm of its input.
+  [[nodiscard]] TensorId mix_by_scan(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId attend(const std::string& name, TensorId x);
+  // The last product, and its bias.
+  [[nodiscard]] TensorId scan_out(const std::string& name, TensorId y);
 
   const ModelConfig& model;
   const Dim groups, heads, width, state;
@@ -106,16 +125,27 @@ TensorId HybridBuilder::scan_norm(const std::string& name, TensorId x) {
   return add(OpKind::Reshape, name + ".heads", {x}, {.result_dims = dims});
 }
 
+TensorId HybridBuilder::scan_out(const std::string& name, TensorId y) {
+  std::vector<Dim> weight(graph.tensor(y).dims.begin() + 2, graph.tensor(y).dims.end());
+  weight.push_back(embed);
+  y = project(name + ".out", y, weight, {"batch", "seq", "embed"});
+  return has_flag(model, "scan_out_bias") ? add_bias(name + ".out", y, {embed}) : y;
+}
+
 TensorId HybridBuilder::scan(const std::string& name, TensorId x) {
   const std::vector<Dim> per_head = {groups, heads};
   const bool bias = has_flag(model, "scan_bias");
-  const auto wide = [&](const char* which, const std::vector<Dim>& dims) { return widen(name + which, x, dims, bias); };
-  const auto recent = [&](const char* which, const std::vector<Dim>& dims) {
-    return convolve(name + which, wide(which, dims), size_of(model, "conv"), has_flag(model, "conv_bias"));
+  x = scaled(name + ".in", x, model.factors.at("scan_in_scale"));
+  const auto wide = [&](const std::string& which, const std::vector<Dim>& dims) {
+    return scaled(name + "." + which, widen(name + "." + which, x, dims, bias),
+                  model.factors.at(fmt::format("scan_{}_scale", which)));
   };
-  const TensorId gate = add(OpKind::Silu, name + ".z.silu", {wide(".z", {groups, heads, width})});
-  const TensorId input = recent(".x", {groups, heads, width});
-  const TensorId b = recent(".b", {groups, state}), c = recent(".c", {groups, state}), dt = wide(".dt", per_head);
+  const auto recent = [&](const std::string& which, const std::vector<Dim>& dims) {
+    return convolve(name + "." + which, wide(which, dims), size_of(model, "conv"), has_flag(model, "conv_bias"));
+  };
+  const TensorId gate = add(OpKind::Silu, name + ".z.silu", {wide("z", {groups, heads, width})});
+  const TensorId input = recent("x", {groups, heads, width});
+  const TensorId b = recent("b", {groups, state}), c = recent("c", {groups, state}), dt = wide("dt", per_head);
   const std::vector<TensorId> operands = {in_chunks(name + ".x", input),
                                           in_chunks(name + ".dt", dt),
                                           parameter(name + ".a_log", per_head),
@@ -125,9 +155,11 @@ TensorId HybridBuilder::scan(const std::string& name, TensorId x) {
                                           parameter(name + ".dt_bias", per_head)};
   TensorId y = add(OpKind::SelectiveScan, name + ".core", operands);
   y = add(OpKind::Reshape, name + ".core.seq", {y}, {.result_dims = {batch, seq, groups, heads, width}});
-  y = scan_norm(name + ".norm", add(OpKind::Multiply, name + ".gated", {y, gate}));
-  y = project(name + ".out", y, {groups, heads, width, embed}, {"batch", "seq", "embed"});
-  return bias ? add_bias(name + ".out", y, {embed}) : y;
+  const std::int64_t norm_place = size_of(model, "scan_norm");
+  if (norm_place == kNormBeforeGate) y = scan_norm(name + ".norm", y);
+  y = add(OpKind::Multiply, name + ".gated", {y, gate});
+  if (norm_place == kNormBehindGate) y = scan_norm(name + ".norm", y);
+  return scan_out(name, y);
 }
 
 // The convolution made x and what b, c and the steps come from: the steps through a low rank, b and c for all channels.
@@ -138,8 +170,10 @@ TensorId HybridBuilder::channel_scan(const std::string& name, TensorId x) {
   const TensorId gate = add(OpKind::Silu, name + ".z.silu", {widen(name + ".z", x, channels, bias)});
   const TensorId input = convolve(name + ".x", widen(name + ".x", x, channels, bias), size_of(model, "conv"),
                                   has_flag(model, "conv_bias"));
-  const auto of_group = [&](const char* which, const Dim& last) {
-    return project(name + which, input, {groups, heads, width, last}, {"batch", "seq", "scan_groups", last.name});
+  const auto of_group = [&](const std::string& which, const Dim& last) {
+    const TensorId made =
+        project(name + which, input, {groups, heads, width, last}, {"batch", "seq", "scan_groups", last.name});
+    return has_flag(model, "operand_norms") ? norm(name + which + ".norm", made, last) : made;
   };
   const TensorId steps = project(name + ".dt", of_group(".dt_down", rank), {groups, rank, heads},
                                  {"batch", "seq", "scan_groups", "scan_heads"});
@@ -152,9 +186,29 @@ TensorId HybridBuilder::channel_scan(const std::string& name, TensorId x) {
                                           parameter(name + ".dt_bias", {groups, heads})};
   TensorId y = add(OpKind::SelectiveScan, name + ".core", operands);
   y = add(OpKind::Reshape, name + ".core.seq", {y}, {.result_dims = {batch, seq, groups, heads, width}});
-  y = add(OpKind::Multiply, name + ".gated", {y, gate});
-  y = project(name + ".out", y, {groups, heads, width, embed}, {"batch", "seq", "embed"});
-  return bias ? add_bias(name + ".out", y, {embed}) : y;
+  return scan_out(name, add(OpKind::Multiply, name + ".gated", {y, gate}));
+}
+
+TensorId HybridBuilder::short_convolution(const std::string& name, TensorId x) {
+  const std::vector<Dim> channels = {{"conv_dim", embed.size}};
+  const auto wide = [&](const char* which) { return widen(name + which, x, channels, has_flag(model, "scan_bias")); };
+  const TensorId before = wide(".b"), behind = wide(".c");
+  TensorId y = add(OpKind::Multiply, name + ".x.gated", {wide(".x"), before});
+  y = convolution(name + ".x", y, size_of(model, "conv"), has_flag(model, "conv_bias"));
+  return scan_out(name, add(OpKind::Multiply, name + ".gated", {y, behind}));
+}
+
+TensorId HybridBuilder::mix_by_scan(const std::string& name, TensorId x) {
+  if (has_flag(model, "short_conv")) return short_convolution(name + ".conv", x);
+  const std::string scan_name = name + ".scan";
+  const TensorId y = size_of(model, "scan_rank") > 0 ? channel_scan(scan_name, x) : scan(scan_name, x);
+  return scaled(scan_name + ".out", y, model.factors.at("scan_out_scale"));
+}
+
+TensorId HybridBuilder::attend(const std::string& name, TensorId x) {
+  x = scaled(name + ".in", x, model.factors.at("attention_in_scale"));
+  const TensorId y = attention(name, x, x, {.causal = true, .rotary = has_flag(model, "rotary")});
+  return scaled(name + ".out", y, model.factors.at("attention_out_scale"));
 }
 
 TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
@@ -166,11 +220,12 @@ TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
   };
   switch (kind_of(model, number)) {
     case LayerKind::Scan:
-      return plus(".scan",
-                  size_of(model, "scan_rank") > 0 ? channel_scan(name + ".scan", read) : scan(name + ".scan", read));
-    case LayerKind::Attention:
-      return plus(".attn",
-                  attention(name + ".attn", read, read, {.causal = true, .rotary = has_flag(model, "rotary")}));
+      return plus(has_flag(model, "short_conv") ? ".conv" : ".scan", mix_by_scan(name, read));
+    case LayerKind::Attention: {
+      TensorId made = attend(name + ".attn", read);
+      if (has_flag(model, "beside")) made = add(OpKind::Add, name + ".attn.beside", {made, mix_by_scan(name, read)});
+      return plus(".attn", made);
+    }
     case LayerKind::Mixture:
       require(transformer.mixture.has_value(), "layer {} has experts, but the model none; give experts and top_k.",
               number);
@@ -178,13 +233,27 @@ TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
     case LayerKind::FeedForward:
       break;
   }
-  return plus(".mlp", feed_forward(name + ".mlp", read, transformer.feed_forward.width));
+  const TensorId made = feed_forward(name + ".mlp", read, transformer.feed_forward.width);
+  return plus(".mlp", scaled(name + ".mlp.out", made, model.factors.at("mlp_out_scale")));
 }
 
 void build_hybrid(Graph& graph, const ModelConfig& model, LossReduction reduction) {
   const Transformer transformer = transformer_of(model);
   HybridBuilder builder(graph, model, transformer);
   build_layers(builder, graph, model, reduction);
+}
+
+// What scans need and gated convolutions do not.
+std::int64_t only_of_scans(const ModelConfig& model, const std::string& place) {
+  require(has_flag(model, "short_conv"), "{}: scan_heads, scan_head_dim and state must be given but with short_conv=1.",
+          place);
+  return 1;
+}
+std::int64_t scan_bias_of(const ModelConfig& model, const std::string& /*place*/) {
+  return size_of(model, "scan_bias");
+}
+std::int64_t sigmoid_scores(const ModelConfig& model, const std::string& /*place*/) {
+  return has_flag(model, "experts") && !has_flag(model, "softmax_scores") ? 1 : 0;
 }
 
 std::vector<SizeField> hybrid_sizes() {
@@ -194,10 +263,11 @@ std::vector<SizeField> hybrid_sizes() {
                                   {"heads", kMaxHeads},
                                   {"seq", 10'000'000},
                                   {"vocab", 10'000'000},
-                                  {"scan_heads", kMaxHeads},
-                                  {"scan_head_dim", kMaxWidth},
+                                  {"short_conv", 1, 0, 0},
+                                  {.key = "scan_heads", .maximum = kMaxHeads, .derived = only_of_scans},
+                                  {.key = "scan_head_dim", .maximum = kMaxWidth, .derived = only_of_scans},
                                   {"scan_groups", kMaxHeads, 1, 1},
-                                  {"state", kMaxWidth},
+                                  {.key = "state", .maximum = kMaxWidth, .derived = only_of_scans},
                                   {"scan_rank", kMaxWidth, 0, 0},
                                   {"scan_chunk", kMaxWidth, 1, 256},
                                   {"conv", 1'000, 1, 4},
@@ -209,13 +279,26 @@ std::vector<SizeField> hybrid_sizes() {
                                   {.key = "intermediate", .maximum = kMaxWidth, .derived = four_times_hidden},
                                   {.key = "kv_heads", .maximum = kMaxHeads, .derived = all_heads},
                                   {.key = "head_dim", .maximum = kMaxWidth, .derived = head_width}};
-  for (const char* off :
-       {"group_norm", "scan_bias", "qkv_bias", "out_bias", "mlp_bias", "tied", "gated", "softmax_scores", "rotary"})
+  for (const char* off : {"group_norm", "scan_bias", "qkv_bias", "out_bias", "mlp_bias", "tied", "gated",
+                          "softmax_scores", "rotary", "qk_norm", "operand_norms", "beside"})
     sizes.push_back({off, 1, 0, 0});
+  sizes.push_back({.key = "scan_out_bias", .maximum = 1, .minimum = 0, .derived = scan_bias_of});
+  sizes.push_back({.key = "selection_bias", .maximum = 1, .minimum = 0, .derived = sigmoid_scores});
+  sizes.push_back({"scan_norm", kNormBeforeGate, 0, kNormBehindGate});
   sizes.push_back({"conv_bias", 1, 0, 1});
   sizes.push_back({"rotary_dims", 1'000'000, 0, 0});
   for (const char* kinds : kKinds) sizes.push_back({kinds, (std::int64_t{1} << (2 * kLayersOfNumber)) - 1, 0, 0});
   return sizes;
+}
+
+std::vector<FactorField> hybrid_factors() {
+  std::vector<FactorField> factors = {{"epsilon", 1e-5}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
+  factors.push_back({"rotary_base", 10000.0});
+  for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale", "attention_in_scale",
+                            "attention_out_scale", "scan_in_scale", "scan_z_scale", "scan_x_scale", "scan_b_scale",
+                            "scan_c_scale", "scan_dt_scale", "scan_out_scale", "gate_scale", "mlp_out_scale"})
+    factors.push_back({scale, 1.0});
+  return factors;
 }
 
 }  // namespace
@@ -239,20 +322,9 @@ void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::st
 }
 
 std::vector<Family> hybrid_families() {
-  return {{"hybrid",
-           hybrid_sizes(),
-           {{"epsilon", 1e-5},
-            {"capacity_factor", 1.0},
-            {"routed_scale", 1.0},
-            {"rotary_base", 10000.0},
-            {"embed_scale", 1.0},
-            {"residual_scale", 1.0},
-            {"attention_scale", 1.0},
-            {"logit_scale", 1.0}},
-           "hybrid:layers=3,hidden=64,heads=4,seq=32,vocab=128,scan_heads=4,scan_head_dim=32,state=16,kinds_0=36",
-           1024,
-           DType::BF16,
-           build_hybrid}};
+  return {{"hybrid", hybrid_sizes(), hybrid_factors(),
+           "hybrid:layers=3,hidden=64,heads=4,seq=32,vocab=128,scan_heads=4,scan_head_dim=32,state=16,kinds_0=36", 1024,
+           DType::BF16, build_hybrid}};
 }
 
 }  // namespace meshwright

@@ -31,7 +31,7 @@ TensorId ScanBuilder::widen(const std::string& name, TensorId x, const std::vect
   return bias ? add_bias(name, made, dims) : made;
 }
 
-TensorId ScanBuilder::convolve(const std::string& name, TensorId x, std::int64_t kernel, bool bias) {
+TensorId ScanBuilder::convolution(const std::string& name, TensorId x, std::int64_t kernel, bool bias) {
   const std::vector<Dim> dims = graph.tensor(x).dims;
   const Dim one{"image_width", 1}, in{"channel_in", 1}, out{"channel_out", 1};
   const Dim channel{"channel", graph.tensor(x).elements() / (batch.size * seq.size)};
@@ -40,8 +40,11 @@ TensorId ScanBuilder::convolve(const std::string& name, TensorId x, std::int64_t
   TensorId y = add(OpKind::Convolution, name + ".conv", {image, weight},
                    {.result_dims = {seq, one}, .stride = {1, 1}, .pad_before = {kernel - 1, 0}, .pad_after = {0, 0}});
   if (bias) y = add_bias(name + ".conv", y, {channel, out});
-  y = add(OpKind::Reshape, name + ".parted", {y}, {.result_dims = dims});
-  return add(OpKind::Silu, name + ".silu", {y});
+  return add(OpKind::Reshape, name + ".parted", {y}, {.result_dims = dims});
+}
+
+TensorId ScanBuilder::convolve(const std::string& name, TensorId x, std::int64_t kernel, bool bias) {
+  return add(OpKind::Silu, name + ".silu", {convolution(name, x, kernel, bias)});
 }
 
 TensorId ScanBuilder::in_chunks(const std::string& name, TensorId x) {

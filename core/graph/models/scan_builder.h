@@ -16,7 +16,9 @@ struct ScanBuilder : TransformerBuilder {
 
   // (batch, seq, embed) -> (batch, seq, dims...).
   [[nodiscard]] TensorId widen(const std::string& name, TensorId x, const std::vector<Dim>& dims, bool bias = false);
-  // x (batch, seq, ...): each channel behind batch and seq by itself over the last `kernel` tokens; then SiLU.
+  // x (batch, seq, ...): each channel behind batch and seq by itself over the last `kernel` tokens.
+  [[nodiscard]] TensorId convolution(const std::string& name, TensorId x, std::int64_t kernel, bool bias);
+  // The same, then SiLU.
   [[nodiscard]] TensorId convolve(const std::string& name, TensorId x, std::int64_t kernel, bool bias);
   // (batch, seq, ...) -> (batch, chunks, chunk, ...).
   [[nodiscard]] TensorId in_chunks(const std::string& name, TensorId x);

@@ -85,7 +85,7 @@ TensorId TransformerBuilder::block(const std::string& name, TensorId x, const Bl
     x = norm(name + ".ln1", plus(attn, attention(attn, x, x, use.attention)), embed);
     return norm(name + ".ln2", plus(mlp, inner(x)), embed);
   }
-  TensorId a = read(".ln1");
+  TensorId a = use.bare ? x : read(".ln1");
   x = plus(attn, attention(attn, a, a, use.attention));
   if (use.memory) {
     a = norm(name + ".ln_cross", x, embed);
@@ -123,7 +123,7 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
     const std::string name = fmt::format("{}{}", prefix, l);
     shared_names =
         layer.group ? std::optional(SharedNames{name + ".", fmt::format("group{}.", *layer.group)}) : std::nullopt;
-    x = block(name, x, {use, layer.mixture, memory});
+    x = block(name, x, {use, layer.mixture, memory, layer.bare});
   }
   shared_names = std::nullopt;
   graph.current_block = -1;
@@ -140,7 +140,8 @@ TensorId TransformerBuilder::logits(TensorId x, const std::string& name) {
   if (transformer.transformed_head) {
     const Dim dense{"transform", narrow_embed.size};
     x = project("head.transform", x, {embed, dense}, {"batch", "seq", "transform"});
-    x = activate("head.transform", add_bias("head.transform", x, {dense}));
+    if (transformer.transform_bias) x = add_bias("head.transform", x, {dense});
+    x = activate("head.transform", x);
     x = add(OpKind::Reshape, "head.transform.embed", {x}, {.result_dims = {batch, seq, narrow_embed}});
     x = norm("head.norm", x, narrow_embed);
   }
@@ -149,7 +150,7 @@ TensorId TransformerBuilder::logits(TensorId x, const std::string& name) {
     x = add(OpKind::Scale, "head.scaled", {x}, {.scale = 1.0 / std::sqrt(static_cast<double>(embed.size))});
   if (!head) head = transformer.tied ? words.value() : parameter("head.weight", {vocab, word});
   x = add(OpKind::Contract, name + ".logits", {x, *head}, {.result_names = {"batch", "seq", "vocab"}});
-  if (transformer.transformed_head || transformer.head_bias) x = add_bias("head", x, {vocab});
+  if (transformer.head_bias) x = add_bias("head", x, {vocab});
   x = scaled(name + ".logits", x, transformer.logit_scale);
   if (transformer.logit_cap == 0.0) return x;
   x = add(OpKind::Scale, name + ".logits.of_cap", {x}, {.scale = 1.0 / transformer.logit_cap});

@@ -66,9 +66,10 @@ struct AttentionPart {
   bool head_norm = false;     // of each query and key over head_dim, with weights of each head, as the other norms
   // In layers that rotate: of rotated queries and keys, RMS without weights.
   bool plain_norm = false;
-  // In layers that do not: the query at position p is scaled by 1 + temperature log(1 + floor((p + 1) / every)), where
-  // every is not 0 (K. Nakanishi, Scalable-Softmax, 2025).
-  std::int64_t temperature_every = 0;
+  // In layers that do not, or in all: the query at position p is scaled by 1 + temperature log(1 + floor((p + first) /
+  // every)), where every is not 0 (K. Nakanishi, Scalable-Softmax, 2025).
+  std::int64_t temperature_every = 0, temperature_first = 1;
+  bool temper_rotated = false;
   double temperature = 0.0;
   bool sinks = false;  // one learned logit per head in the softmax's denominator
   bool scaled = true;  // scores by 1 / sqrt(head_dim)
@@ -82,6 +83,7 @@ struct FeedForwardPart {
   Activation activation;
   bool gated = false;  // activation(gate) * up
   bool bias = false;
+  double gate_scale = 1.0;  // what is activated is the gate times this
 };
 
 // Each token goes to the top_k experts of the highest scores, as far as their capacity of
@@ -107,6 +109,7 @@ struct LayerPart {
   bool rotary = true;        // where Positions is Rotary
   double rotary_base = 0.0;  // 0: the transformer's
   bool mixture = false;
+  bool bare = false;                       // attention reads the layer's input itself, not a norm of it
   std::optional<std::int64_t> group = {};  // layers of a group share their weights, "group<number>"
 };
 
@@ -142,9 +145,10 @@ struct Transformer {
   bool head_bias = false;    // a bias per word
   // Factors of the embedding, of what attention and feed-forward add to their input, and of the logits.
   double embed_scale = 1.0, residual_scale = 1.0, logit_scale = 1.0;
-  double logit_cap = 0.0;         // logits x become cap tanh(x / cap); 0: they stay
-  bool transformed_head = false;  // dense, activation, norm before the head, and a bias per word (BERT)
-  FurtherTokens further = {};     // of a decoder alone; their blocks are like the last layer
+  double logit_cap = 0.0;  // logits x become cap tanh(x / cap); 0: they stay
+  // Dense, activation and norm before the head (BERT).
+  bool transformed_head = false, transform_bias = true;
+  FurtherTokens further = {};  // of a decoder alone; their blocks are like the last layer
 };
 
 // REQUIRES: `graph` holds the options' batch, microbatches and dtype; `model` has been checked.

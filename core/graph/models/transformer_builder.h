@@ -55,6 +55,7 @@ struct TransformerBuilder : ModelWriter {
     AttentionUse attention;
     bool mixture;
     std::optional<TensorId> memory = {};
+    bool bare = false;  // as LayerPart's
   };
   [[nodiscard]] TensorId block(const std::string& name, TensorId x, const BlockUse& use);
   [[nodiscard]] TensorId parallel_block(const std::string& name, TensorId x, const BlockUse& use);

@@ -160,18 +160,29 @@ std::vector<SizeField> mixtral_sizes() {
 // layer_norm: norms are RMS (0), or of layers with weights and a bias (1), with weights alone (2), or with neither (3).
 // parallel: attention and feed-forward side by side, behind a norm each (1) or one for both (2). norms: of what they
 // read (0), of what they make as well (1), or of that alone (2). rotary_dims: 0 rotates all of a head. capped: logits x
-// become cap tanh(x / cap), with the factor logit_cap; rotary_windows_alone: layers that see all keys have no
-// positions. capped_scores: so do scores, with score_cap. head_qk_norm: queries
-// and keys have norms with weights for each head.
+// become cap tanh(x / cap), with the factor logit_cap. capped_scores: so do scores, with score_cap. head_qk_norm:
+// queries and keys have norms with weights for each head.
 std::vector<SizeField> decoder_keys() {
   return {{"layer_norm", 3, 0, 0},          {"parallel", 2, 0, 0},      {"norms", 2, 0, 0},
           flag("wide_qk_norm", 0),          flag("qk_norm_rotated", 0), flag("head_bias", 0),
           {"rotary_dims", 1'000'000, 0, 0}, flag("relu_squared", 0),    flag("capped", 0),
           flag("head_qk_norm", 0),          flag("capped_scores", 0)};
 }
+// rotary_windows_alone: layers that see all keys have no positions. temperature_every, temperature_first and
+// temper_rotated: see AttentionPart, with the factor temperature. causal=0: queries see the keys behind them as well
+// (ModernBERT), as far ahead as windows reach back. bare_first: attention of the first layer reads the embedding
+// itself. transformed_head: dense, activation and norm before the head, with a bias of the first (1) or without (2).
 std::vector<SizeField> decoder_sizes() {
-  return with(with(llama_sizes(), decoder_keys()),
-              {{"no_rotary_every", kMaxLayers, 0, 0}, flag("rotary_windows_alone", 0), flag("sinks", 0)});
+  return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0},
+                                                    flag("rotary_windows_alone", 0),
+                                                    flag("sinks", 0),
+                                                    {"temperature_every", kMaxWidth, 0, 0},
+                                                    flag("temperature_first", 1),
+                                                    flag("temper_rotated", 0),
+                                                    flag("causal", 1),
+                                                    flag("embedding_norm", 0),
+                                                    flag("bare_first", 0),
+                                                    {"transformed_head", 2, 0, 0}});
 }
 std::vector<SizeField> decoder_moe_sizes() {
   return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0), further_tokens()});
@@ -196,8 +207,7 @@ std::vector<FactorField> rotated() { return {{"rotary_base", 10000.0}, epsilon(1
 std::vector<FactorField> rotated_mixture() {
   return {{"rotary_base", 10000.0}, epsilon(1e-5), {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
 }
-std::vector<FactorField> tempered_mixture() {
-  std::vector<FactorField> factors = rotated_mixture();
+std::vector<FactorField> tempered(std::vector<FactorField> factors) {
   factors.push_back({"temperature", 0.1});
   return factors;
 }
@@ -314,6 +324,7 @@ Transformer bert(const ModelConfig& model) {
           .embedding_norm = true,
           .embedding_width = size_of(model, "embed_width"),
           .tied = true,
+          .head_bias = true,
           .transformed_head = true};
 }
 
@@ -421,6 +432,15 @@ Transformer decoder(const ModelConfig& model) {
   Transformer made = llama(model);
   apply_decoder_keys(made, model);
   made.attention.sinks = is_set(model, "sinks");
+  made.attention.temperature_every = size_of(model, "temperature_every");
+  made.attention.temperature_first = size_of(model, "temperature_first");
+  made.attention.temper_rotated = is_set(model, "temper_rotated");
+  made.attention.temperature = model.factors.at("temperature");
+  made.attention.causal = is_set(model, "causal");
+  made.embedding_norm = is_set(model, "embedding_norm");
+  made.layers.front().bare = is_set(model, "bare_first");
+  made.transformed_head = is_set(model, "transformed_head");
+  made.transform_bias = size_of(model, "transformed_head") == 1;
   return made;
 }
 
@@ -492,13 +512,13 @@ std::vector<Family> transformer_families() {
        build<bert>},
       {"llama", llama_sizes(), rotated(),
        "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", kBatch, kType, build<llama>},
-      {"mixtral", mixtral_sizes(), tempered_mixture(),
+      {"mixtral", mixtral_sizes(), tempered(rotated_mixture()),
        "mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2", kBatch,
        kType, build<mixtral>},
-      {"decoder", decoder_sizes(), with_scales(rotated()),
+      {"decoder", decoder_sizes(), with_scales(tempered(rotated())),
        "decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1", kBatch, kType,
        build<decoder>},
-      {"decoder_moe", decoder_moe_sizes(), with_further_tokens(with_scales(tempered_mixture())),
+      {"decoder_moe", decoder_moe_sizes(), with_further_tokens(with_scales(tempered(rotated_mixture()))),
        "decoder_moe:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
        "rotary_dims=8",
        kBatch, kType, build<decoder_moe>},

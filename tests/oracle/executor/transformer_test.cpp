@@ -51,6 +51,13 @@ const Small kSmall[] = {
     {"DeepseekV3",
      "deepseek_v3:layers=2,hidden=8,heads=2,intermediate=12,seq=6,vocab=11,experts=4,top_k=2,dense_layers=1,q_rank=6,"
      "kv_rank=5,nope_dim=3,rope_dim=2,value_dim=4,expert_intermediate=6,shared_intermediate=6,routed_scale=2.5"},
+    {"ModernBert",
+     "decoder:layers=3,hidden=8,heads=2,intermediate=12,seq=6,vocab=11,gelu=1,erf=1,layer_norm=2,causal=0,window=2,"
+     "first_window_layer=1,full_every=2,window_rotary_base=100,embedding_norm=1,bare_first=1,transformed_head=2,"
+     "head_bias=1,tied=1"},
+    {"Ministral3",
+     "decoder:layers=2,hidden=8,heads=2,intermediate=12,seq=5,vocab=11,temperature_every=2,temperature_first=0,"
+     "temper_rotated=1"},
     {"T5", "t5:layers=2,decoder_layers=2,hidden=8,heads=2,head_dim=3,intermediate=12,seq=5,vocab=11,buckets=8"},
     {"T5Tied", "t5:layers=1,hidden=8,heads=2,intermediate=12,seq=5,vocab=11,buckets=8,gated=0,relu=1,tied=1"},
 };

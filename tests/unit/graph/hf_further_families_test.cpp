@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/errors.h"
 #include "core/graph/import/hf_config.h"
@@ -29,19 +30,6 @@ std::string refusal_of(const std::string& text) {
     return error.what();
   }
   return "";
-}
-
-// Granite 4: attention in the layers 5, 15, 25 and 35 of 40.
-std::string granite_4(const std::string& sizes) {
-  std::string types;
-  for (int layer = 0; layer < 40; ++layer)
-    types += std::string(layer == 0 ? "" : ", ") + (layer % 10 == 5 ? "\"attention\"" : "\"mamba\"");
-  return R"("model_type": "granitemoehybrid", "attention_multiplier": 0.0078125, "embedding_multiplier": 12,
-            "logits_scaling": 16, "residual_multiplier": 0.22, "mamba_d_conv": 4, "mamba_d_head": 64,
-            "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "max_position_embeddings": 131072,
-            "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8,
-            "position_embedding_type": "nope", "tie_word_embeddings": true, "vocab_size": 100352, )" +
-         sizes + ", \"layer_types\": [" + types + "]";
 }
 
 struct Counted {
@@ -73,6 +61,10 @@ constexpr const char* kAlbert =
     R"("model_type": "albert", "embedding_size": 128, "hidden_act": "gelu_new", "hidden_size": 768,
        "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_groups": 1,
        "num_hidden_layers": 12, "vocab_size": 30000)";
+
+constexpr const char* kModernBert =
+    R"("model_type": "modernbert", "hidden_size": 768, "intermediate_size": 1152, "max_position_embeddings": 8192,
+       "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368)";
 
 const Counted kCounted[] = {
     {"gemma2_2b", 2'614'341'888, kGemma2},
@@ -150,6 +142,20 @@ const Counted kCounted[] = {
     {"granite_swash_2b", 2'144'463'840,
      R"("model_type": "granite_swa", "hidden_size": 2560, "intermediate_size": 8192, "max_position_embeddings": 8192,
         "num_attention_heads": 20, "num_hidden_layers": 24, "num_key_value_heads": 4, "vocab_size": 100352)"},
+    {"modernbert_base", 149'655'232, kModernBert},
+    {"modernbert_large", 395'881'664,
+     R"("model_type": "modernbert", "hidden_size": 1024, "intermediate_size": 2624, "max_position_embeddings": 8192,
+        "num_attention_heads": 16, "num_hidden_layers": 28, "vocab_size": 50368)"},
+    {"eurobert_210m", 211'766'016,
+     R"("model_type": "eurobert", "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 8192,
+        "num_attention_heads": 12, "num_hidden_layers": 12, "tie_word_embeddings": true, "vocab_size": 128256)"},
+    {"data2vec_text_base", 109'514'298,
+     R"("model_type": "data2vec-text", "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512,
+        "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 30522)"},
+    // As its publisher's files have it, with a table and a head, which transformers 5 makes one.
+    {"mt5_small", 300'176'768,
+     R"("model_type": "mt5", "d_ff": 1024, "d_kv": 64, "d_model": 512, "num_decoder_layers": 8, "num_heads": 6,
+        "num_layers": 8, "tie_word_embeddings": false, "vocab_size": 250112)"},
     {"command_r_plus", 103'810'674'688,
      R"("model_type": "cohere", "hidden_size": 12288, "intermediate_size": 33792, "max_position_embeddings": 8192,
         "num_attention_heads": 96, "num_hidden_layers": 64, "num_key_value_heads": 8, "use_qk_norm": true,
@@ -165,33 +171,60 @@ TEST_P(FurtherFamilies, HaveTheirParameters) {
 INSTANTIATE_TEST_SUITE_P(HfFamilies, FurtherFamilies, testing::ValuesIn(kCounted),
                          [](const auto& of) { return std::string(of.param.name); });
 
-TEST(HfFamilies, OfGranite4AreScansAndAttentionWithOrWithoutExperts) {
-  const std::string small = granite_4(R"("hidden_size": 4096, "intermediate_size": 768, "mamba_n_heads": 128,
-      "num_experts_per_tok": 10, "num_local_experts": 72, "shared_intermediate_size": 1536)");
-  EXPECT_EQ(parameter_count(graph_of(small)), 32'207'337'984);
-  EXPECT_EQ(count(small, OpKind::SelectiveScan), 36);
-  EXPECT_EQ(count(small, OpKind::GroupedAttention), 4);
-  EXPECT_EQ(count(small, OpKind::Rotary), 0);
-  const std::string micro = granite_4(R"("hidden_size": 2048, "mamba_n_heads": 64, "num_local_experts": 0,
-      "shared_intermediate_size": 8192)");
-  EXPECT_EQ(parameter_count(graph_of(micro)), 3'191'396'096);
-  EXPECT_EQ(count(micro, OpKind::Dispatch), 0);
-  EXPECT_NE(refusal_of(granite_4(R"("hidden_size": 2048, "mamba_n_heads": 32, "num_local_experts": 0,
-      "shared_intermediate_size": 8192)"))
-                .find("'mamba_n_heads' times 'mamba_d_head' is 2048, but 'mamba_expand' times 'hidden_size' is 4096"),
+// Layers 0, 3, 6, ... of 22 see all keys and turn by another base; 128 keys of a window are 64 on each side.
+TEST(HfFamilies, OfModernBertHaveWindowsBothWays) {
+  int layer = 0;
+  const Graph graph = graph_of(kModernBert);
+  for (const Op& op : graph.ops()) {
+    if (op.kind != OpKind::GroupedAttention) continue;
+    EXPECT_EQ(op.attributes.attention_window, layer++ % 3 == 0 ? 0 : 65);
+    EXPECT_FALSE(op.attributes.causal);
+  }
+  EXPECT_EQ(layer, 22);
+  EXPECT_EQ(read(kModernBert).factors.at("rotary_base"), 160000.0);
+  EXPECT_EQ(read(kModernBert).factors.at("window_rotary_base"), 10000.0);
+  // Two to a layer but the first, of the embedding, behind the last layer and in the head.
+  EXPECT_EQ(count(kModernBert, OpKind::LayerNorm), 2 * 22 - 1 + 3);
+  EXPECT_NE(refusal_of(kModernBert + std::string(R"(, "classifier_activation": "relu")"))
+                .find("'classifier_activation' is \"relu\", another than 'hidden_activation'"),
             std::string::npos);
 }
 
-TEST(HfFamilies, OfBambaAttendInTheLayersTheyList) {
-  const std::string config = R"("model_type": "bamba", "attn_rotary_emb": 64, "hidden_size": 4096,
-      "intermediate_size": 14336, "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_d_state": 256, "mamba_expand": 2,
-      "mamba_n_groups": 1, "mamba_n_heads": 128, "max_position_embeddings": 262144, "num_attention_heads": 32,
-      "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128000, "attn_layer_indices": )";
-  EXPECT_EQ(parameter_count(graph_of(config + "[9, 18, 27]")), 9'808'584'064);
-  EXPECT_EQ(count(config + "[9, 18, 27]", OpKind::SelectiveScan), 29);
-  EXPECT_EQ(count(config + "[9, 18, 27]", OpKind::Rotary), 2 * 3);
-  EXPECT_NE(refusal_of(config + "[32]").find("'attn_layer_indices' has 32, which is none of the 32 layers"),
-            std::string::npos);
+// Of 8 positions the queries at 0 to 3 keep their scale, those at 4 to 7 have that of the second stretch.
+TEST(HfFamilies, OfMinistral3GrowTheirScoresWithPositions) {
+  const std::string config = R"("model_type": "ministral3", "head_dim": 8, "hidden_size": 32, "intermediate_size": 48,
+      "max_position_embeddings": 8, "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2,
+      "vocab_size": 64, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 2.0, "mscale": 1.0,
+      "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": )";
+  EXPECT_TRUE(read(config + "4}").rotary_scaling.has_value());
+  EXPECT_EQ(count(config + "4}", OpKind::Multiply) - count(config + "8}", OpKind::Multiply), 2);
+  const Graph graph = graph_of(config + "4}");
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.name == "temperature") {
+      const double second = 1.0 + 0.1 * std::log(2.0);
+      EXPECT_EQ(*graph.constants.at(tensor.id), (std::vector<double>{1, 1, 1, 1, second, second, second, second}));
+    }
+}
+
+// The whole file says that the head is the word table, and its text part nothing; or all members are of one object.
+TEST(HfFamilies, OfTextAndImagesTieTheHeadOfTheTextModel) {
+  const std::string text = R"("hidden_size": 2048, "intermediate_size": 11008, "max_position_embeddings": 128000,
+      "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 2, "vocab_size": 151936)";
+  const std::int64_t qwen_3b = 3'085'938'688;
+  EXPECT_EQ(parameter_count(graph_of(R"("model_type": "qwen2_5_vl", "tie_word_embeddings": true, )" + text)), qwen_3b);
+  const auto as_part = [&](const std::string& tied) {
+    return parameter_count(graph_of(R"("model_type": "qwen2_5_vl", "tie_word_embeddings": )" + tied +
+                                    R"(, "text_config": {)" + text + "}"));
+  };
+  EXPECT_EQ(as_part("true"), qwen_3b);
+  EXPECT_EQ(as_part("false"), qwen_3b + 151936 * 2048);
+  for (const char* type : {"qwen3_vl", "mistral3", "gemma3"})
+    EXPECT_EQ(read(R"("model_type": ")" + std::string(type) + R"(", "tie_word_embeddings": true, "text_config": {
+        "model_type": "mistral", )" +
+                   text + "}")
+                  .more.at("tied"),
+              1)
+        << type;
 }
 
 // The first, fifth, ... of 64 layers see all keys.

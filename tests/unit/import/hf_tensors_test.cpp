@@ -132,6 +132,21 @@ TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
            {"bamba",
             "hybrid:layers=4,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,scan_heads=4,scan_head_dim=4,state=3,"
             "gated=1,group_norm=1,kinds_0=152"},
+           {"jamba",
+            "hybrid:layers=4,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,scan_heads=16,scan_head_dim=1,state=3,"
+            "scan_rank=2,operand_norms=1,softmax_scores=1,gated=1,experts=2,top_k=1,expert_intermediate=8,kinds_0=156"},
+           {"falcon_h1",
+            "hybrid:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,scan_heads=4,scan_head_dim=2,state=3,"
+            "gated=1,beside=1,scan_norm=0,kinds_0=9"},
+           {"lfm2",
+            "hybrid:layers=4,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,short_conv=1,qk_norm=1,gated=1,"
+            "scan_bias=1,kinds_0=152"},
+           {"modernbert",
+            "decoder:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,layer_norm=1,causal=0,embedding_norm=1,"
+            "bare_first=1,transformed_head=1,head_bias=1,qkv_bias=1,mlp_bias=1,tied=1"},
+           {"modernbert-decoder",
+            "decoder:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,layer_norm=1,embedding_norm=1,"
+            "bare_first=1,transformed_head=1,head_bias=1,qkv_bias=1,tied=1"},
            {"t5", "t5:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16"},
            {"vit", "vit:layers=2,hidden=8,heads=2,image=8,patch=4,classes=5"},
            {"resnet14", "wresnet:layers=14,channels=2,width=2,image=32,classes=5"}}) {

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// What encoders of masked words call their tensors, and how they lay them out. Linear layers are (out, in).
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/graph/import/hf_tensor_rows.h"
+
+namespace meshwright {
+
+namespace {
+
+using Rows = std::vector<HfTensorRow>;
+
+HfTensorTable bert() {
+  return {
+      {"bert"},
+      "bert.",
+      {{"wte", "bert.embeddings.word_embeddings.weight", "vocab embed"},
+       {"wpe", "bert.embeddings.position_embeddings.weight", "position embed"},
+       {"embed.types.weight", "bert.embeddings.token_type_embeddings.weight", "token_type embed"},
+       {"embed.norm.gamma", "bert.embeddings.LayerNorm.weight", "embed"},
+       {"embed.norm.beta", "bert.embeddings.LayerNorm.bias", "embed"},
+       {"blk#.attn.q.weight", "bert.encoder.layer.#.attention.self.query.weight", "(kv_heads group head_dim) embed"},
+       {"blk#.attn.k.weight", "bert.encoder.layer.#.attention.self.key.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.v.weight", "bert.encoder.layer.#.attention.self.value.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.q.bias", "bert.encoder.layer.#.attention.self.query.bias", "(kv_heads group head_dim)"},
+       {"blk#.attn.k.bias", "bert.encoder.layer.#.attention.self.key.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.v.bias", "bert.encoder.layer.#.attention.self.value.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.out.weight", "bert.encoder.layer.#.attention.output.dense.weight",
+        "embed (kv_heads group head_dim)"},
+       {"blk#.attn.out.bias", "bert.encoder.layer.#.attention.output.dense.bias", "embed"},
+       {"blk#.ln1.gamma", "bert.encoder.layer.#.attention.output.LayerNorm.weight", "embed"},
+       {"blk#.ln1.beta", "bert.encoder.layer.#.attention.output.LayerNorm.bias", "embed"},
+       {"blk#.mlp.up.weight", "bert.encoder.layer.#.intermediate.dense.weight", "mlp embed"},
+       {"blk#.mlp.up.bias", "bert.encoder.layer.#.intermediate.dense.bias", "mlp"},
+       {"blk#.mlp.down.weight", "bert.encoder.layer.#.output.dense.weight", "embed mlp"},
+       {"blk#.mlp.down.bias", "bert.encoder.layer.#.output.dense.bias", "embed"},
+       {"blk#.ln2.gamma", "bert.encoder.layer.#.output.LayerNorm.weight", "embed"},
+       {"blk#.ln2.beta", "bert.encoder.layer.#.output.LayerNorm.bias", "embed"},
+       {"head.transform.weight", "cls.predictions.transform.dense.weight", "transform embed"},
+       {"head.transform.bias", "cls.predictions.transform.dense.bias", "transform"},
+       {"head.norm.gamma", "cls.predictions.transform.LayerNorm.weight", "embed"},
+       {"head.norm.beta", "cls.predictions.transform.LayerNorm.bias", "embed"},
+       {"head.bias", "cls.predictions.bias", "vocab"}},
+      {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "cls.seq_relationship.*", "bert.pooler.*",
+       "bert.embeddings.position_ids"}};
+}
+
+// What BERT's files hold under other names.
+HfTensorTable renamed(HfTensorTable table, std::vector<std::string> types, std::string prefix,
+                      const std::vector<std::pair<std::string, std::string>>& names,
+                      std::vector<std::string> left_out) {
+  table.model_types = std::move(types);
+  table.prefix = std::move(prefix);
+  table.left_out = std::move(left_out);
+  for (HfTensorRow& row : table.rows)
+    for (const auto& [from, to] : names)
+      if (const std::size_t at = row.theirs.find(from); at != std::string::npos)
+        row.theirs.replace(at, from.size(), to);
+  return table;
+}
+
+HfTensorTable roberta() {
+  return renamed(
+      bert(), {"roberta", "camembert", "xlm-roberta"}, "roberta.",
+      {{"bert.", "roberta."},
+       {"cls.predictions.transform.dense.", "lm_head.dense."},
+       {"cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."},
+       {"cls.predictions.bias", "lm_head.bias"}},
+      {"lm_head.decoder.weight", "lm_head.decoder.bias", "roberta.pooler.*", "roberta.embeddings.position_ids"});
+}
+
+HfTensorTable data2vec_text() {
+  return renamed(roberta(), {"data2vec-text"}, "data2vec_text.", {{"roberta.", "data2vec_text."}},
+                 {"lm_head.decoder.weight", "lm_head.decoder.bias", "data2vec_text.pooler.*",
+                  "data2vec_text.embeddings.position_ids"});
+}
+
+HfTensorTable distilbert() {
+  return renamed(bert(), {"distilbert"}, "distilbert.",
+                 {{"bert.encoder.layer.", "distilbert.transformer.layer."},
+                  {"attention.self.query", "attention.q_lin"},
+                  {"attention.self.key", "attention.k_lin"},
+                  {"attention.self.value", "attention.v_lin"},
+                  {"attention.output.dense", "attention.out_lin"},
+                  {"attention.output.LayerNorm", "sa_layer_norm"},
+                  {"intermediate.dense", "ffn.lin1"},
+                  {"output.dense", "ffn.lin2"},
+                  {"output.LayerNorm", "output_layer_norm"},
+                  {"cls.predictions.transform.dense.", "vocab_transform."},
+                  {"cls.predictions.transform.LayerNorm.", "vocab_layer_norm."},
+                  {"cls.predictions.bias", "vocab_projector.bias"},
+                  {"bert.embeddings.", "distilbert.embeddings."}},
+                 {"vocab_projector.weight", "distilbert.embeddings.position_ids"});
+}
+
+// Rows in front of a table's own.
+HfTensorTable with_first(Rows first, HfTensorTable table) {
+  table.rows.insert(table.rows.begin(), first.begin(), first.end());
+  return table;
+}
+
+// What is as wide as the embeddings comes first.
+Rows narrow_rows() {
+  return {{"wte", "bert.embeddings.word_embeddings.weight", "vocab word_embed"},
+          {"wpe", "bert.embeddings.position_embeddings.weight", "position word_embed"},
+          {"embed.types.weight", "bert.embeddings.token_type_embeddings.weight", "token_type word_embed"},
+          {"embed.norm.gamma", "bert.embeddings.LayerNorm.weight", "word_embed"},
+          {"embed.norm.beta", "bert.embeddings.LayerNorm.bias", "word_embed"},
+          {"embed.in.weight", "bert.embeddings_project.weight", "embed word_embed"},
+          {"embed.in.bias", "bert.embeddings_project.bias", "embed"},
+          {"head.norm.gamma", "cls.predictions.transform.LayerNorm.weight", "word_embed"},
+          {"head.norm.beta", "cls.predictions.transform.LayerNorm.bias", "word_embed"}};
+}
+
+HfTensorTable electra() {
+  return renamed(with_first(narrow_rows(), bert()), {"electra"}, "electra.",
+                 {{"bert.", "electra."},
+                  {"cls.predictions.transform.dense.", "generator_predictions.dense."},
+                  {"cls.predictions.transform.LayerNorm.", "generator_predictions.LayerNorm."},
+                  {"cls.predictions.bias", "generator_lm_head.bias"}},
+                 {"generator_lm_head.weight", "electra.embeddings.position_ids", "discriminator_predictions.*"});
+}
+
+// Layers of a group are one.
+HfTensorTable albert() {
+  HfTensorTable table = renamed(with_first(narrow_rows(), bert()), {"albert"}, "albert.",
+                                {{"bert.encoder.layer.#.", "albert.encoder.albert_layer_groups.#.albert_layers.0."},
+                                 {"bert.embeddings_project.", "albert.encoder.embedding_hidden_mapping_in."},
+                                 {"bert.embeddings.", "albert.embeddings."},
+                                 {"attention.self.", "attention."},
+                                 {"attention.output.", "attention."},
+                                 {"albert_layers.0.intermediate.dense", "albert_layers.0.ffn"},
+                                 {"albert_layers.0.output.dense", "albert_layers.0.ffn_output"},
+                                 {"albert_layers.0.output.LayerNorm", "albert_layers.0.full_layer_layer_norm"},
+                                 {"cls.predictions.transform.", "predictions."},
+                                 {"cls.predictions.bias", "predictions.bias"}},
+                                {"predictions.decoder.weight", "predictions.decoder.bias", "sop_classifier.*",
+                                 "albert.pooler.*", "albert.pooler_activation.*", "albert.embeddings.position_ids"});
+  constexpr std::string_view kBlock = "blk#.";
+  for (HfTensorRow& row : table.rows)
+    if (row.ours.starts_with(kBlock)) row.ours.replace(0, kBlock.size(), "group#.");
+  return table;
+}
+
+// Queries, keys and values are one, and so are gates and ups.
+HfTensorTable modernbert() {
+  return {{"modernbert"},
+          "model.",
+          {{"wte", "model.embeddings.tok_embeddings.weight", "vocab embed"},
+           {"embed.norm.gamma", "model.embeddings.norm.weight", "embed"},
+           {"embed.norm.beta", "model.embeddings.norm.bias", "embed"},
+           {"blk#.ln1.gamma", "model.layers.#.attn_norm.weight", "embed"},
+           {"blk#.ln1.beta", "model.layers.#.attn_norm.bias", "embed"},
+           {"blk#.attn.q.weight", "model.layers.#.attn.Wqkv.weight", "*(kv_heads group head_dim) embed"},
+           {"blk#.attn.k.weight", "model.layers.#.attn.Wqkv.weight", "*(kv_heads head_dim) embed"},
+           {"blk#.attn.v.weight", "model.layers.#.attn.Wqkv.weight", "*(kv_heads head_dim) embed"},
+           {"blk#.attn.q.bias", "model.layers.#.attn.Wqkv.bias", "*(kv_heads group head_dim)"},
+           {"blk#.attn.k.bias", "model.layers.#.attn.Wqkv.bias", "*(kv_heads head_dim)"},
+           {"blk#.attn.v.bias", "model.layers.#.attn.Wqkv.bias", "*(kv_heads head_dim)"},
+           {"blk#.attn.out.weight", "model.layers.#.attn.Wo.weight", "embed (kv_heads group head_dim)"},
+           {"blk#.attn.out.bias", "model.layers.#.attn.Wo.bias", "embed"},
+           {"blk#.ln2.gamma", "model.layers.#.mlp_norm.weight", "embed"},
+           {"blk#.ln2.beta", "model.layers.#.mlp_norm.bias", "embed"},
+           {"blk#.mlp.gate.weight", "model.layers.#.mlp.Wi.weight", "*mlp embed"},
+           {"blk#.mlp.up.weight", "model.layers.#.mlp.Wi.weight", "*mlp embed"},
+           {"blk#.mlp.gate.bias", "model.layers.#.mlp.Wi.bias", "*mlp"},
+           {"blk#.mlp.up.bias", "model.layers.#.mlp.Wi.bias", "*mlp"},
+           {"blk#.mlp.down.weight", "model.layers.#.mlp.Wo.weight", "embed mlp"},
+           {"blk#.mlp.down.bias", "model.layers.#.mlp.Wo.bias", "embed"},
+           {"blk.final_norm.gamma", "model.final_norm.weight", "embed"},
+           {"blk.final_norm.beta", "model.final_norm.bias", "embed"},
+           {"head.transform.weight", "head.dense.weight", "transform embed"},
+           {"head.transform.bias", "head.dense.bias", "transform"},
+           {"head.norm.gamma", "head.norm.weight", "embed"},
+           {"head.norm.beta", "head.norm.bias", "embed"},
+           {"head.weight", "decoder.weight", "vocab embed"},
+           {"head.bias", "decoder.bias", "vocab"}},
+          {"decoder.weight"}};
+}
+
+// The same with projections apart, under another name of the head.
+HfTensorTable modernbert_decoder() {
+  HfTensorTable table =
+      renamed(modernbert(), {"modernbert-decoder"}, "model.", {{"head.", "lm_head."}}, {"decoder.weight"});
+  constexpr std::string_view kJoined = "Wqkv.";
+  for (HfTensorRow& row : table.rows)
+    if (const std::size_t at = row.theirs.find(kJoined); at != std::string::npos) {
+      const char which = row.ours[std::string_view("blk#.attn.").size()];
+      row.theirs.replace(at, kJoined.size(), fmt::format("{}_proj.", which));
+      row.layout.erase(row.layout.find('*'), 1);
+    }
+  return table;
+}
+
+}  // namespace
+
+std::vector<HfTensorTable> hf_encoder_tables() {
+  return {bert(), roberta(), data2vec_text(), distilbert(), electra(), albert(), modernbert(), modernbert_decoder()};
+}
+
+}  // namespace meshwright
