@@ -147,7 +147,6 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "mrope_interleaved",
                                                "mrope_section",
                                                "n_ctx",
-                                               "n_group",
                                                "no_repeat_ngram_size",
                                                "num_beam_groups",
                                                "num_beams",
@@ -173,7 +172,6 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "residual_in_fp32",
                                                "return_dict",
                                                "return_dict_in_generate",
-                                               "rope_interleave",
                                                "rope_scaling",
                                                "rope_type",
                                                "router_aux_loss_coef",
@@ -202,7 +200,6 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "tokenizer_class",
                                                "top_k",
                                                "top_p",
-                                               "topk_group",
                                                "topk_method",
                                                "torch_dtype",
                                                "torchscript",
@@ -238,6 +235,17 @@ std::optional<std::string> scaled_rotation(const Json& config) {
   return std::nullopt;
 }
 
+// Whether experts are chosen among those of some groups alone.
+bool chooses_among_groups(const Json& config) {
+  const auto number = [&](const char* key) {
+    const auto found = config.find(key);
+    return found != config.end() && found->is_number_integer() ? found->get<std::int64_t>() : std::int64_t{0};
+  };
+  if (number("n_group") > 1 && number("topk_group") > 0 && number("topk_group") < number("n_group")) return true;
+  const auto text = config.find("text_config");
+  return text != config.end() && text->is_object() && chooses_among_groups(*text);
+}
+
 Json json_of(const std::string& text, const std::string& place) {
   return parse_json(without_python_numbers(text), place);
 }
@@ -270,6 +278,9 @@ std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
   (void)dtype_of(config);
   std::vector<std::string> names = config.unread();
   std::erase_if(names, is_known_to_do_nothing);
+  if (!chooses_among_groups(json))
+    std::erase_if(names,
+                  [](const std::string& name) { return name.ends_with("n_group") || name.ends_with("topk_group"); });
   if (auto scaled = scaled_rotation(json); scaled && !scaled_as_told) names.push_back(std::move(*scaled));
   return names;
 }

@@ -11,6 +11,8 @@ namespace meshwright::hf {
 namespace {
 
 ModelConfig made_latent(const HfReader& config) {
+  require(config.flag_or("rope_interleave", true), "{}: 'rope_interleave' is false, which is not supported; true is.",
+          config.place());
   ModelConfig model = made("deepseek_v3", config);
   (void)one_of(config, "hidden_act", "silu", {Act::Silu});
   config.refuse("attention_bias");

@@ -10,6 +10,16 @@
 
 namespace meshwright::hf {
 
+namespace {
+
+// Heads that predict masked words are the word table.
+void expect_tied(const HfReader& config) {
+  require(config.flag_or("tie_word_embeddings", true),
+          "{}: 'tie_word_embeddings' is false, which is not supported; true is.", config.place());
+}
+
+}  // namespace
+
 ModelConfig read_gpt2(const HfReader& config) {
   config.refuse("scale_attn_by_inverse_layer_idx");
   const std::int64_t positions = config.size({"n_positions", "n_ctx", "max_position_embeddings"});
@@ -174,6 +184,7 @@ ModelConfig read_bert(const HfReader& config) {
   config.refuse("is_decoder");
   config.refuse("add_cross_attention");
   expect_text(config, "position_embedding_type", "absolute");
+  expect_tied(config);
   ModelConfig model = made("bert", config);
   set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
   set_epsilon(model, config, "layer_norm_eps", 1e-12);
@@ -202,6 +213,7 @@ ModelConfig read_distilbert(const HfReader& config) {
   ModelConfig model = made("bert", Core{config.size({"n_layers"}), config.size({"dim"}), config.size({"n_heads"}),
                                         positions, config.size({"vocab_size"})});
   config.refuse("sinusoidal_pos_embds");
+  expect_tied(config);
   set_activation(model, config, "activation", "gelu", {Act::Gelu, Act::GeluErf});
   model.factors["epsilon"] = 1e-12;
   set(model, "positions", positions);
@@ -215,8 +227,6 @@ ModelConfig read_electra(const HfReader& config) {
   ModelConfig model = read_bert(config);
   require(model.more["erf"] == 1, "{}: 'hidden_act' is no exact GELU, which is not supported; \"gelu\" is.",
           config.place());
-  require(config.flag_or("tie_word_embeddings", true),
-          "{}: 'tie_word_embeddings' is false, which is not supported; true is.", config.place());
   const std::int64_t width = config.size_or({"embedding_size"}, 128);
   set(model, "embed_width", width == model.hidden ? 0 : width);
   return model;
@@ -237,8 +247,7 @@ ModelConfig read_albert(const HfReader& config) {
   require(groups <= model.layers, "{}: 'num_hidden_groups' is {}, which is more than its {} layers.", config.place(),
           groups, model.layers);
   set(model, "layer_groups", groups);
-  require(config.flag_or("tie_word_embeddings", true),
-          "{}: 'tie_word_embeddings' is false, which is not supported; true is.", config.place());
+  expect_tied(config);
   return model;
 }
 
@@ -286,11 +295,16 @@ ModelConfig read_t5(const HfReader& config) {
                                       config.size_or({"n_positions"}, 512), config.size({"vocab_size"})});
   const bool multilingual = config.text_or("model_type", "t5") == "mt5";
   const std::string forward = config.text_or("feed_forward_proj", multilingual ? "gated-gelu" : "relu");
-  for (const char* same : {"dense_act_fn", "is_gated_act"}) (void)config.has(same);  // what that member is made of
   constexpr std::string_view kGated = "gated-";
   const bool gated = forward.starts_with(kGated);
   const std::string name = gated ? forward.substr(kGated.size()) : forward;
   const Act act = activation_from(config, "feed_forward_proj", gated && name == "gelu" ? "gelu_new" : name);
+  // Files of transformers 5 say what that member means as well.
+  require(config.flag_or("is_gated_act", gated) == gated &&
+              (!config.has("dense_act_fn") ||
+               activation_from(config, "dense_act_fn", config.text_or("dense_act_fn", name)) == act),
+          "{}: 'feed_forward_proj' is \"{}\", but 'is_gated_act' and 'dense_act_fn' say otherwise; check them.",
+          config.place(), forward);
   require(act != Act::Silu, "{}: 'feed_forward_proj' is \"{}\", which is not supported; relu and gated-gelu are.",
           config.place(), forward);
   const std::int64_t distance = config.size_or({"relative_attention_max_distance"}, 128);

@@ -206,6 +206,31 @@ TEST(HfFamilies, OfMinistral3GrowTheirScoresWithPositions) {
     }
 }
 
+// What a member says may be said twice, but not otherwise.
+TEST(HfFamilies, OfT5SayTheirFeedForwardLayerOnce) {
+  const std::string t5 = R"("model_type": "t5", "d_ff": 64, "d_kv": 8, "d_model": 32, "feed_forward_proj": "relu",
+      "num_heads": 4, "num_layers": 2, "vocab_size": 64)";
+  EXPECT_EQ(read(t5 + R"(, "dense_act_fn": "relu", "is_gated_act": false)").more.at("gated"), 0);
+  for (const char* other : {R"(, "is_gated_act": true)", R"(, "dense_act_fn": "gelu_new")"})
+    EXPECT_NE(refusal_of(t5 + other).find("'feed_forward_proj' is \"relu\", but 'is_gated_act'"), std::string::npos);
+}
+
+TEST(HfFamilies, OfMaskedWordsHaveTheWordTableAsTheirHead) {
+  for (const char* type : {"bert", "roberta", "electra", "albert"})
+    EXPECT_NE(refusal_of(R"("model_type": ")" + std::string(type) + R"(", "tie_word_embeddings": false,
+        "embedding_size": 16, "hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 16,
+        "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 64)")
+                  .find("'tie_word_embeddings' is false, which is not supported; true is."),
+              std::string::npos)
+        << type;
+}
+
+TEST(HfFamilies, OfLatentAttentionRotateNeighbours) {
+  EXPECT_NE(refusal_of(R"("model_type": "youtu", "rope_interleave": false)")
+                .find("'rope_interleave' is false, which is not supported; true is."),
+            std::string::npos);
+}
+
 // The whole file says that the head is the word table, and its text part nothing; or all members are of one object.
 TEST(HfFamilies, OfTextAndImagesTieTheHeadOfTheTextModel) {
   const std::string text = R"("hidden_size": 2048, "intermediate_size": 11008, "max_position_embeddings": 128000,
