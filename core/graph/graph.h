@@ -238,7 +238,8 @@ struct Attributes {
   double probability = 0.0;                  // Dropout
   std::uint64_t seed = 0;                    // Dropout
   bool causal = false;                       // GroupedAttention
-  std::int64_t attention_window = 0;         // GroupedAttention: keys seen back from the query; 0: all
+  // GroupedAttention: keys seen back from the query, its own among them, and as far ahead where not causal; 0: all.
+  std::int64_t attention_window = 0;
   // GroupedAttention. Mask: (batch, seq, kv_seq), or without some of the first two, added to the scaled scores; it has
   // no gradient.
   enum class Extra { None, Sink, RelativeBias, Alibi, Mask } extra = Extra::None;
