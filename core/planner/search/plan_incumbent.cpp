@@ -25,8 +25,10 @@ void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
   found.plan.predicted.step_time = verdict.step;
   found.plan.predicted.lower_bound = verdict.lower_bound;
   if (verdict.share) {
-    // With several schedules to compare, a share above 1 tells one from another.
-    const double share = request_.any_schedule() ? *verdict.share : std::min(1.0, *verdict.share);
+    // With several schedules to compare, a share above 1 tells one from another. Where plans are refined each has a few
+    // programs, the first of which may fit badly.
+    const bool tells = request_.any_schedule() && near_ == nullptr;
+    const double share = tells ? *verdict.share : std::min(1.0, *verdict.share);
     MinShare& seen = min_shares_.try_emplace({found.plan.schedule, verdict.chunks}, MinShare{share, 0}).first->second;
     seen.share = std::min(seen.share, share);
     ++seen.programs;

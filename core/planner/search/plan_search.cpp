@@ -61,10 +61,12 @@ std::vector<std::int64_t> counts_around(const std::vector<std::int64_t>& counts,
 std::vector<ScheduleKind> schedules_of(const PlanRequest& request) {
   if (!request.any_schedule()) return {request.first_schedule()};
   std::vector<ScheduleKind> schedules = all_schedules();
-  // Passes of a rank run one at a time here. Unless a pass hides the exchange of tokens beside it, zb-v takes less time
-  // and memory than dualpipe-v, which is searched by name alone.
-  std::erase_if(schedules,
-                [](ScheduleKind kind) { return !traits_of(kind).trains || kind == ScheduleKind::DualPipeV; });
+  // Passes of a rank run one at a time here. Unless a pass hides the exchange of tokens beside it, zb-v mostly takes
+  // less time and memory than dualpipe-v, which large requests search by name alone.
+  const bool large = is_large(request, request.training.batch);
+  std::erase_if(schedules, [large](ScheduleKind kind) {
+    return !traits_of(kind).trains || (large && kind == ScheduleKind::DualPipeV);
+  });
   return schedules;
 }
 

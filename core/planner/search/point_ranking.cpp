@@ -116,11 +116,15 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
   const bool leads = !wanted.empty() && wanted.front().schedule == schedules.front();
   std::vector<Candidates> found = find_side_by_side(table, wanted, leads);
   std::vector<std::pair<Seconds, ScheduleKind>> order;
+  std::vector<ScheduleKind> without;  // a candidate
   for (std::size_t i = 0; i < found.size(); ++i) {
     const ScheduleKind schedule = wanted[i].schedule;
     Candidates& candidates = found[i];
     note_ranked(candidates);
-    if (candidates.ranked.empty()) continue;
+    if (candidates.ranked.empty()) {
+      without.push_back(schedule);
+      continue;
+    }
     order.emplace_back(candidates.ranked.front().step, schedule);
     context_.say("{} layers, {} micro-batches, {}: {} by its stages alone{}", point_.layers(), point_.microbatches(),
                  name_of(schedule), human_seconds(order.back().first), context_.best_so_far());
@@ -131,6 +135,8 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
   std::stable_sort(others, order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<ScheduleKind> ranked;
   for (const auto& [step, schedule] : order) ranked.push_back(schedule);
+  // The table's estimate of memory is too large: what it has no room for may fit as a program.
+  if (!is_large()) ranked.insert(ranked.end(), without.begin(), without.end());
   if (ranked.empty()) ranked.push_back(schedules.front());  // its search says why
   return ranked;
 }

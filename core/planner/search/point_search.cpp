@@ -163,7 +163,8 @@ bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incum
 PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, ScheduleKind schedule,
                                                   std::size_t& budget, PlanIncumbent& incumbent) {
   Progress progress;
-  progress.any = candidates.beaten || !candidates.ranked.empty();
+  // With several stages per rank, those that were left out need not fit.
+  progress.any = !candidates.ranked.empty() || (candidates.beaten && traits_of(schedule).chunks == 1);
   const bool by_latency = context_.request.goal.objective == Goal::Objective::Latency;
   bool any = false;
   for (const Candidate& candidate : candidates.ranked) {

@@ -30,7 +30,8 @@ class PointSearch {
   [[nodiscard]] const Point& point() const { return point_; }
 
   // The schedules that suit the model and the cluster and have candidates: the first of `schedules`, then
-  // the others by the time of their stages alone. All but the first are searched with less effort.
+  // the others by the time of their stages alone; where programs are small, then those without. All but the first are
+  // searched with less effort.
   [[nodiscard]] std::vector<ScheduleKind> rank(const std::vector<ScheduleKind>& schedules);
   // The least step of its pipelines by their stages alone; nullopt: `rank` found none of this schedule.
   [[nodiscard]] std::optional<Seconds> promised(ScheduleKind schedule) const {

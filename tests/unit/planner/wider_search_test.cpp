@@ -277,6 +277,41 @@ TEST(WiderSearch, OverSchedulesFindsTheOneWhoseStagesNeedLessThanTheTableSays) {
   EXPECT_EQ(Against::plans, 1);
 }
 
+// The first program of v-half that fits takes a tenth longer than its stages alone, the best no longer than these.
+TEST(WiderSearch, OverSchedulesFindsTheOneWhoseFirstProgramSuitsItLeast) {
+  PlanRequest wide =
+      tight("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=64", "cpu:8", 32, 6, 10.0, Bytes(1.7391 * 1024 * 1024));
+  wide.search.microbatches = std::int64_t{8};
+  wide.search.schedule = Auto{};
+  Against against(wide);
+  Against::plans = 0;
+  against.narrower("v-half", [](PlanRequest& narrow) { narrow.search.schedule = ScheduleKind::VHalf; });
+  EXPECT_EQ(Against::plans, 1);
+}
+
+// By the stage table no pipeline of interleaved fits; a program of one does, and takes 3.2 ms where 1f1b takes 4.0 ms.
+TEST(WiderSearch, OverSchedulesFindsTheOneThatFitsOnlyAsAProgram) {
+  PlanRequest wide = tight("moe:layers=2,hidden=32,heads=4,seq=16,vocab=64,experts=4", "cpu:4", 16, 4, 1.0,
+                           Bytes(0.6645 * 1024 * 1024));
+  wide.search.microbatches = std::int64_t{8};
+  wide.search.schedule = Auto{};
+  Against against(wide);
+  Against::plans = 0;
+  against.narrower("interleaved", [](PlanRequest& narrow) { narrow.search.schedule = ScheduleKind::Interleaved; });
+  EXPECT_EQ(Against::plans, 1);
+}
+
+// Among all schedules of a small request is dualpipe-v, which takes 3.14 ms where zb-v takes 3.23 ms.
+TEST(WiderSearch, OverSchedulesIsAsGoodAsDualPipeV) {
+  PlanRequest wide = tight("mlp:layers=4,hidden=64", "cpu:2", 64, 6, 100.0, Bytes(1.3632 * 1024 * 1024));
+  wide.search.microbatches = std::int64_t{4};
+  wide.search.schedule = Auto{};
+  Against against(wide);
+  Against::plans = 0;
+  against.narrower("dualpipe-v", [](PlanRequest& narrow) { narrow.search.schedule = ScheduleKind::DualPipeV; });
+  EXPECT_EQ(Against::plans, 1);
+}
+
 // No entry of the stage table fits here, and a program of method zero3 does.
 TEST(WiderSearch, OverStagesAndShardingsFitsWhereAZeroLevelDoes) {
   PlanRequest wide =
