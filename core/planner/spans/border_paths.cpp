@@ -22,8 +22,9 @@ Seconds min_cost(const StateCosts& states) {
 // One layer more: the min-plus product of the costs so far with the layer's matrix, O(in states * out states).
 void BorderPaths::extend(const CostMatrix& matrix, std::size_t out_states) {
   const StateCosts& before = end_costs();
-  StateCosts after(out_states);
-  std::vector<int> from(out_states, -1);
+  const auto made = std::make_shared<Step>(Step{StateCosts(out_states), std::vector<int>(out_states, -1)});
+  StateCosts& after = made->best;
+  std::vector<int>& from = made->from;
   for (std::size_t in = 0; in < before.size(); ++in) {
     if (!before[in]) continue;
     for (std::size_t out = 0; out < out_states; ++out) {
@@ -35,16 +36,15 @@ void BorderPaths::extend(const CostMatrix& matrix, std::size_t out_states) {
       from[out] = static_cast<int>(in);
     }
   }
-  best_.push_back(std::move(after));
-  from_.push_back(std::move(from));
+  steps_.push_back(made);
 }
 
 std::vector<InOutStates> BorderPaths::trace(std::size_t length) const {
   std::vector<InOutStates> states(length, {0, 0});
-  int state = cheapest_state(best_[length - 1]);
+  int state = cheapest_state(steps_[length - 1]->best);
   MW_CHECK(state >= 0, "a span has no sharding");
   for (std::size_t position = length; position-- > 0;) {
-    const int in = from_[position][state];
+    const int in = steps_[position]->from[state];
     states[position] = {in, state};
     state = in;
   }

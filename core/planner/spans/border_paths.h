@@ -2,6 +2,7 @@
 // Shortest paths over the border states of consecutive layers, by min-plus products with the layers' cost matrices.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ using StateCosts = std::vector<std::optional<Seconds>>;  // [border state]; null
 // The border states before and after a layer.
 using InOutStates = std::pair<int, int>;
 
+// A copy shares the layers so far with the original.
 class BorderPaths {
  public:
   // Paths begin in the states before the first layer, each at its cost.
@@ -27,22 +29,22 @@ class BorderPaths {
   // Adds a layer behind the ones so far.
   void extend(const CostMatrix& matrix, std::size_t out_states);
   // Drops all layers but the first `length`.
-  void shorten(std::size_t length) {
-    best_.resize(length);
-    from_.resize(length);
-  }
+  void shorten(std::size_t length) { steps_.resize(length); }
 
   // The least costs of reaching each state after the layer at `position`, or after the last one.
-  [[nodiscard]] const StateCosts& costs_after(std::size_t position) const { return best_[position]; }
-  [[nodiscard]] const StateCosts& end_costs() const { return best_.empty() ? start_ : best_.back(); }
-  [[nodiscard]] std::size_t layers() const { return best_.size(); }
+  [[nodiscard]] const StateCosts& costs_after(std::size_t position) const { return steps_[position]->best; }
+  [[nodiscard]] const StateCosts& end_costs() const { return steps_.empty() ? start_ : steps_.back()->best; }
+  [[nodiscard]] std::size_t layers() const { return steps_.size(); }
   // The states on the cheapest path through the first `length` layers.
   [[nodiscard]] std::vector<InOutStates> trace(std::size_t length) const;
 
  private:
+  struct Step {
+    StateCosts best;
+    std::vector<int> from;  // [out state]: the in state of the cheapest way to it
+  };
   StateCosts start_;
-  std::vector<StateCosts> best_;        // [position]
-  std::vector<std::vector<int>> from_;  // [position][out state]: the in state of the cheapest way to it
+  std::vector<std::shared_ptr<const Step>> steps_;  // [position]
 };
 
 }  // namespace meshwright

@@ -148,12 +148,16 @@ struct MeshSpans::State {
   // Without a price, and without a cost for receiving what enters.
   void find_min_times() {
     const int end = layers_.layers();
+    IndexedVector<int, BorderPaths> from;  // [first]
     for (int first = 0; first < (budget_.one_stage ? 1 : end); ++first) {
       // One pass from `first` to the end gives the times of all spans that begin at `first`.
-      const BorderPaths paths = solver_.paths(0, first, end - 1, SpanSolver::Entering::Free);
+      const auto [twin, length] = equal_->twin_of(first);
+      BorderPaths& paths =
+          from.emplace_back(length > 0 ? from[twin] : solver_.paths(0, first, first - 1, SpanSolver::Entering::Free));
+      paths.shorten(static_cast<std::size_t>(length));
+      solver_.extend(paths, 0, first, end - 1);
       IndexedVector<int, Seconds>& times = min_times_.emplace_back();
-      for (std::size_t length = 0; length < paths.layers(); ++length)
-        times.push_back(min_cost(paths.costs_after(length)));
+      for (std::size_t at = 0; at < paths.layers(); ++at) times.push_back(min_cost(paths.costs_after(at)));
     }
     bound_ = min_time(0, end - 1);
   }
@@ -237,12 +241,14 @@ struct MeshSpans::State {
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option) {
     const int end = layers_.layers();
     SpanCostTable table(static_cast<std::size_t>(end) * end);
+    IndexedVector<int, RecomputeLevels::SpansFrom> from;  // [first]
     for (int first = 0; first < end; ++first) {
       const EqualSpans::Twin twin = equal_->twin_of(first);
       const auto own = table.begin() + first * end + first, of_twin = table.begin() + twin.first * end + twin.first;
       std::copy(of_twin, of_twin + twin.length, own);
-      const std::vector<StepCost> costs = levels_.costs_from(option, first, twin.length);
-      std::copy(costs.begin(), costs.end(), own + twin.length);
+      const RecomputeLevels::SpansFrom& spans = from.emplace_back(
+          levels_.spans_from(option, first, twin.length, twin.length > 0 ? &from[twin.first] : nullptr));
+      std::copy(spans.costs.begin(), spans.costs.end(), own + twin.length);
     }
     return table;
   }
@@ -250,7 +256,7 @@ struct MeshSpans::State {
     const int end = layers_.layers();
     SpanCostTable table(static_cast<std::size_t>(end) * end);
     for (const int first : from) {
-      const std::vector<StepCost> costs = levels_.costs_from(option, first);
+      const std::vector<StepCost> costs = levels_.spans_from(option, first).costs;
       std::copy(costs.begin(), costs.end(), table.begin() + first * end + first);
     }
     return table;

@@ -71,14 +71,19 @@ SpanVariants RecomputeLevels::variants(const SpanOption& option, int first, int 
   return found;
 }
 
-std::vector<StepCost> RecomputeLevels::costs_from(const SpanOption& option, int first, int known) {
+RecomputeLevels::SpansFrom RecomputeLevels::spans_from(const SpanOption& option, int first, int known,
+                                                       const SpansFrom* twin) {
   const int end = layers_.layers();
-  std::vector<StepCost> costs;
-  if (first + known == end) return costs;
+  if (first + known == end) return {{}, BorderPaths(StateCosts()), {}};
+  SpansFrom found{{}, twin != nullptr ? twin->paths : solver_.paths(option.price, first, first - 1), {}};
+  auto& [costs, paths, before] = found;
+  if (twin != nullptr) {
+    MW_CHECK(static_cast<int>(paths.layers()) >= known, "the twin of the spans from layer {} is shorter", first);
+    paths.shorten(static_cast<std::size_t>(known));
+    if (!twin->variants.empty()) before.assign(twin->variants.begin(), twin->variants.begin() + known);
+  }
   // Paths to all ends begin alike, until the layers that a mixture changes depend on the end.
-  BorderPaths paths = solver_.paths(option.price, first, first - 1);
   SpanTotals totals(solver_, option.price, first);
-  SpanVariants before;  // of the paths
   for (int last = first + known; last < end; ++last) {
     SpanVariants chosen = variants(option, first, last);
     const auto apart = std::mismatch(before.begin(), before.end(), chosen.begin(), chosen.end()).first;
@@ -87,7 +92,7 @@ std::vector<StepCost> RecomputeLevels::costs_from(const SpanOption& option, int 
     costs.push_back(totals.cost(paths.trace(paths.layers()), chosen));
     before = std::move(chosen);
   }
-  return costs;
+  return found;
 }
 
 }  // namespace meshwright

@@ -44,8 +44,15 @@ class RecomputeLevels {
   // cost. REQUIRES: price 0 was added with all variants.
   [[nodiscard]] Seconds min_time(int way) const;
   [[nodiscard]] SpanVariants variants(const SpanOption& option, int first, int last);
-  // All ends of an option: [last - first] of the spans that begin at `first`; those of up to `known` layers left out.
-  [[nodiscard]] std::vector<StepCost> costs_from(const SpanOption& option, int first, int known = 0);
+  // The spans that begin with one layer and end with each of the others.
+  struct SpansFrom {
+    std::vector<StepCost> costs;  // [length - 1]; those of up to `known` layers left out
+    BorderPaths paths;            // through all layers of the longest, and its variants of these
+    SpanVariants variants;
+  };
+  // `twin`: of spans that equal these, of up to `known` layers.
+  [[nodiscard]] SpansFrom spans_from(const SpanOption& option, int first, int known = 0,
+                                     const SpansFrom* twin = nullptr);
 
  private:
   [[nodiscard]] std::optional<double> bytes_per_second(int price, int layer);

@@ -88,7 +88,7 @@ TEST(EqualSpans, CostTheSameInEveryOption) {
       std::map<int, StepCost> known;  // by mark
       std::size_t span = 0;
       for (int first = 0; first < layers.layers(); ++first)
-        for (const StepCost& cost : levels.costs_from(option, first)) {
+        for (const StepCost& cost : levels.spans_from(option, first).costs) {
           const auto [of_mark, is_new] = known.emplace(marks[span++], cost);
           EXPECT_EQ(fields(of_mark->second), fields(cost)) << count << " layers, span " << span - 1;
           shared += is_new ? 0 : 1;
@@ -116,7 +116,7 @@ TEST(RecomputeLevels, CostEverySpanAsIfItWereTheOnlyOne) {
     bool mixed = false;  // some span takes other variants than a shorter one
     for (const SpanOption& option : options)
       for (int first = 0; first < layers.layers(); ++first) {
-        const std::vector<StepCost> costs = levels.costs_from(option, first);
+        const std::vector<StepCost> costs = levels.spans_from(option, first).costs;
         SpanVariants before;
         for (int last = first; last < layers.layers(); ++last) {
           const SpanVariants variants = levels.variants(option, first, last);
@@ -127,6 +127,39 @@ TEST(RecomputeLevels, CostEverySpanAsIfItWereTheOnlyOne) {
         }
       }
     EXPECT_TRUE(mixed) << count;
+  }
+}
+
+// Spans that equal others to a length go on from their paths.
+TEST(RecomputeLevels, CostSpansLikeTheirTwinAsIfTheyHadNone) {
+  for (const int count : {6, 12, 17}) {
+    const Setting of(count);
+    const LogicalMesh mesh = of.mesh();
+    const LayerClasses layers = LayerClasses::make(of.structure(), mesh, *of.costs, {}, of.variants);
+    const SpanBudget budget{false, Setting::kMicrobatches, 2.0, 0.2, Bytes(1e6)};
+    SpanSolver solver(of.structure(), mesh, *of.costs, false, layers, budget,
+                      std::make_shared<elimination::KnownSteps>());
+    RecomputeLevels levels(layers, budget, 3, solver);
+    const EqualSpans equal(layers);
+    int longer = 0;  // spans than those of the twin
+    for (const double price : {0.0, 1e-9, 1e-8}) {
+      std::vector<SpanOption> options = {{solver.add_price(price, LayerMatrices::Variants::All)}};
+      for (const SpanOption& level : levels.options(options.front().price)) options.push_back(level);
+      for (const SpanOption& option : options) {
+        std::vector<RecomputeLevels::SpansFrom> from;
+        for (int first = 0; first < layers.layers(); ++first) {
+          const auto [twin, length] = equal.twin_of(first);
+          from.push_back(levels.spans_from(option, first, length, length > 0 ? &from[twin] : nullptr));
+          const std::vector<StepCost> alone = levels.spans_from(option, first).costs;
+          const std::vector<StepCost>& costs = from.back().costs;
+          ASSERT_EQ(costs.size() + length, alone.size());
+          for (std::size_t l = 0; l < costs.size(); ++l)
+            EXPECT_EQ(fields(costs[l]), fields(alone[l + length])) << count << " layers, from " << first;
+          longer += length > 0 ? static_cast<int>(costs.size()) : 0;
+        }
+      }
+    }
+    EXPECT_GT(longer, 40) << count;
   }
 }
 
