@@ -70,7 +70,7 @@ Made expm1(const AtenNode& a) {
 Made log1p(const AtenNode& a) {
   return {a.b.unary(Kind::Log, a.b.binary(Kind::Add, a.tensor("self"), a.b.scalar(1.0)))};
 }
-// Of two tensors, or over a dimension.
+// The greatest, or the least, of two tensors, or along a dimension.
 template <Kind of_two, Kind over>
 Made greatest(const AtenNode& a) {
   if (a.has("other")) return binary<of_two>(a);

@@ -27,7 +27,7 @@ std::string op_of(const std::string& target) {
   return rest.substr(0, rest.find('.'));
 }
 
-// The rule of an op: that of "add" for "add_", which overwrites its operand. Empty: there is none.
+// Finds the op's rule: "add_", which overwrites its operand, has that of "add". An empty name says that there is none.
 std::string rule_of(const std::string& op) {
   if (rules().contains(op)) return op;
   const bool in_place = op.size() > 1 && op.back() == '_' && op[op.size() - 2] != '_';
