@@ -101,8 +101,8 @@ Made rotary(const NodeReader& r) {
   if (r.number("interleaved", 0) == 0) {
     made = r.b.rotary(x, 2, dims, *turning);
   } else {
-    const int turns = r.b.pairs_together(r.b.rotary(r.b.pairs_apart(r.b.slice(x, 3, 0, dims)), 2, dims, *turning));
-    made = r.b.concat({turns, r.b.slice(x, 3, dims, of[3])}, 3);
+    made =
+        r.b.concat({r.b.rotary_of_neighbours(r.b.slice(x, 3, 0, dims), 2, *turning), r.b.slice(x, 3, dims, of[3])}, 3);
   }
   return {flat ? r.b.reshape(r.b.swap(made, 1, 2), {of[0], of[2], of[1] * of[3]}) : made};
 }

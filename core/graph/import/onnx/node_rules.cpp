@@ -65,9 +65,7 @@ Made clip(const NodeReader& r) {
 Made hard_sigmoid(const NodeReader& r) {
   return {r.b.clamped_line(r.in(0), r.real("alpha", 0.2), r.real("beta", 0.5))};
 }
-Made hard_swish(const NodeReader& r) {
-  return {r.b.binary(Kind::Multiply, r.in(0), r.b.clamped_line(r.in(0), 1.0 / 6.0, 0.5))};
-}
+Made hard_swish(const NodeReader& r) { return {r.b.hard_swish(r.in(0))}; }
 Made leaky_relu(const NodeReader& r) { return {r.b.leaky_relu(r.in(0), r.real("alpha", 0.01))}; }
 Made elu(const NodeReader& r) { return {r.b.elu(r.in(0), r.real("alpha", 1.0))}; }
 Made softplus(const NodeReader& r) { return {r.b.softplus(r.in(0))}; }

@@ -59,6 +59,7 @@ class Builder {
   // builder_functions.cpp: functions of one number
   int clamp(int x, std::optional<double> low, std::optional<double> high);
   int clamped_line(int x, double slope, double offset);  // between 0 and 1
+  int hard_swish(int x);
   int leaky_relu(int x, double slope);
   int elu(int x, double alpha);
   int softplus(int x);
@@ -118,6 +119,8 @@ class Builder {
   int group_norm(int x, std::int64_t groups, std::optional<int> gamma, std::optional<int> beta, double epsilon);
   // Turns the first `dims` elements of the last dimension by angles of the position along `axis`.
   int rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning);
+  // The same of pairs of neighbours in the whole last dimension.
+  int rotary_of_neighbours(int x, std::int64_t axis, const Turning& turning);
   // mask: added to the scaled scores, (samples or 1, queries or 1, keys).
   struct Attended {
     bool causal = false;

@@ -15,6 +15,8 @@ int Builder::clamped_line(int x, double slope, double offset) {
   return clamp(line, 0.0, 1.0);
 }
 
+int Builder::hard_swish(int x) { return binary(Kind::Multiply, x, clamped_line(x, 1.0 / 6.0, 0.5)); }
+
 // x for x > 0, slope x below: what is kept of both halves.
 int Builder::leaky_relu(int x, double slope) {
   const int below = binary(Kind::Multiply, clamp(x, {}, 0.0), scalar(slope));

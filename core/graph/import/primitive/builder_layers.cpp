@@ -222,6 +222,10 @@ int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& 
              {.axes = {axis_of(x, axis)}, .window = {dims}, .number = turning.base, .numbers = std::move(numbers)});
 }
 
+int Builder::rotary_of_neighbours(int x, std::int64_t axis, const Turning& turning) {
+  return pairs_together(rotary(pairs_apart(x), axis, shape(x).back(), turning));
+}
+
 int Builder::attention(int q, int k, int v, double scale, const Attended& attended) {
   const Shape &a = shape(q), &b = shape(k), &c = shape(v);
   const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && a[0] == c[0] && b[1] == c[1] &&

@@ -89,10 +89,7 @@ Made hardtanh(const AtenNode& a) {
 }
 Made relu6(const AtenNode& a) { return {a.b.clamp(a.tensor("self"), 0.0, 6.0)}; }
 Made hard_sigmoid(const AtenNode& a) { return {a.b.clamped_line(a.tensor("self"), 1.0 / 6.0, 0.5)}; }
-Made hard_swish(const AtenNode& a) {
-  const int x = a.tensor("self");
-  return {a.b.binary(Kind::Multiply, x, a.b.clamped_line(x, 1.0 / 6.0, 0.5))};
-}
+Made hard_swish(const AtenNode& a) { return {a.b.hard_swish(a.tensor("self"))}; }
 Made leaky_relu(const AtenNode& a) { return {a.b.leaky_relu(a.tensor("self"), a.number("negative_slope", 0.01))}; }
 Made elu(const AtenNode& a) {
   a.b.expect(a.number("scale", 1.0) == 1.0 && a.number("input_scale", 1.0) == 1.0, "a scaled ELU has no equal here");

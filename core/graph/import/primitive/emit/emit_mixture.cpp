@@ -17,19 +17,23 @@ Value Emitter::slots(int n) {
                   wanted);
 }
 
-// The op calls its dimension "capacity", and has it in front of the expert.
+// Ops call their third dimension "capacity", whatever it is called here.
+TensorId Emitter::with_capacity(TensorId tensor, const AxisList& capacity) {
+  std::vector<Dim> dims = graph_.tensor(tensor).dims;
+  if (dims[2] == dim(capacity.at(0))) return tensor;
+  dims[2] = dim(capacity[0]);
+  return add(OpKind::Reshape, ".renamed", {tensor}, {.result_dims = dims});
+}
+
+// The op has its capacity in front of the expert.
 Value Emitter::slot_mask(int n) {
   std::vector<Wanted> has = by_expert(n, 0);
   const AxisList capacity = axes_.of(n)[3];
   const TensorId slots = shaped(operand(n, 0), has);
   has.insert(has.begin() + 2, {capacity, "capacity"});
-  TensorId mask = add(OpKind::OneHotSlots, ".mask", {slots}, {.dtype = graph_.dtype, .capacity = size(capacity.at(0))});
-  std::vector<Dim> dims = graph_.tensor(mask).dims;
-  if (dims[2] != dim(capacity[0])) {
-    dims[2] = dim(capacity[0]);
-    mask = add(OpKind::Reshape, ".renamed", {mask}, {.result_dims = dims});
-  }
-  return unshaped(mask, has);
+  const TensorId mask =
+      add(OpKind::OneHotSlots, ".mask", {slots}, {.dtype = graph_.dtype, .capacity = size(capacity.at(0))});
+  return unshaped(with_capacity(mask, capacity), has);
 }
 
 Value Emitter::gate_weights(int n) {
@@ -49,13 +53,9 @@ Value Emitter::dispatch(int n) {
   const std::vector<AxisList> x = axes_.of_operand(n, 0), made = axes_.of(n);
   const TensorId tokens = shaped(operand(n, 0), {{x[0], "batch"}, {x[1], "seq"}, {x[2], "embed"}});
   const TensorId slots = shaped(operand(n, 1), by_expert(n, 1));
-  TensorId buffer = add(OpKind::Dispatch, "", {tokens, slots}, {.capacity = size(made[2].at(0))});
-  std::vector<Dim> dims = graph_.tensor(buffer).dims;
-  if (dims[2] != dim(made[2][0])) {
-    dims[2] = dim(made[2][0]);
-    buffer = add(OpKind::Reshape, ".renamed", {buffer}, {.result_dims = dims});
-  }
-  return unshaped(buffer, {{made[0], "expert"}, {made[1], "batch"}, {made[2], "capacity"}, {made[3], "embed"}});
+  const TensorId buffer = add(OpKind::Dispatch, "", {tokens, slots}, {.capacity = size(made[2].at(0))});
+  return unshaped(with_capacity(buffer, made[2]),
+                  {{made[0], "expert"}, {made[1], "batch"}, {made[2], "capacity"}, {made[3], "embed"}});
 }
 
 Value Emitter::combine(int n) {

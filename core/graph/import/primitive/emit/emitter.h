@@ -102,6 +102,7 @@ class Emitter {
   [[nodiscard]] Value slot_mask(int n);
   [[nodiscard]] Value gate_weights(int n);
   [[nodiscard]] Value weighted_mask(int n);
+  [[nodiscard]] TensorId with_capacity(TensorId tensor, const AxisList& capacity);
   [[nodiscard]] Value dispatch(int n);
   [[nodiscard]] Value combine(int n);
   [[nodiscard]] std::optional<double> scalar(int n) const;

@@ -58,8 +58,7 @@ Recogniser::Found Recogniser::turned(int x, int cosines, int sines, bool neighbo
   const auto from_end = static_cast<std::size_t>(rank - 1 - *positions);
   const std::optional<Turning> turning = turning_of_tables(b_, cosines, sines, dims, from_end, neighbours);
   if (!turning) return std::nullopt;
-  if (!neighbours) return b_.rotary(x, *positions, dims, *turning);
-  return b_.pairs_together(b_.rotary(b_.pairs_apart(x), *positions, dims, *turning));
+  return neighbours ? b_.rotary_of_neighbours(x, *positions, *turning) : b_.rotary(x, *positions, dims, *turning);
 }
 
 Recogniser::Found Recogniser::rotary(int x, int y) {
