@@ -215,6 +215,7 @@ std::string attributes_text(const Attributes& attributes) {
   if (!attributes.rotary_divisors.empty())
     text += fmt::format(" rotary_divisors [{}]", fmt::join(attributes.rotary_divisors, ","));
   field("rotary_amplitude", attributes.rotary_amplitude, plain.rotary_amplitude);
+  field("rotary_interleaved", attributes.rotary_interleaved, plain.rotary_interleaved);
   field("top_k", attributes.top_k, plain.top_k);
   field("capacity", attributes.capacity, plain.capacity);
   field("normalize", attributes.normalize, plain.normalize);

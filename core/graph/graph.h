@@ -249,6 +249,7 @@ struct Attributes {
   std::int64_t rotary_dims = 0;               // Rotary: of head_dim; 0: all
   std::vector<double> rotary_divisors = {};   // Rotary: of the frequency of each pair that turns; empty: all 1
   double rotary_amplitude = 1.0;              // Rotary: of cosines and sines
+  bool rotary_interleaved = false;            // Rotary: a pair is two neighbours, not an element of each half
   std::int64_t top_k = 0, capacity = 0;       // TopKSlots, TopKKeys, Dispatch, OneHotSlots
   bool normalize = false;                     // GateWeights
   double momentum = 0.0, weight_decay = 0.0;  // updates

@@ -84,7 +84,7 @@ void run_rotary(const Operands<T>& o) {
   kernels::rotary(o.in(0), o.out(0),
                   {batch, seq, o.elements(0) / (batch * seq * width), width, a.rotary_dims != 0 ? a.rotary_dims : width,
                    o.begin(dims[1]), a.rotary_base, a.rotary_divisors.empty() ? nullptr : a.rotary_divisors.data(),
-                   a.rotary_amplitude},
+                   a.rotary_amplitude, a.rotary_interleaved},
                   back);
 }
 

@@ -7,6 +7,22 @@
 
 namespace meshwright::kernels {
 
+namespace {
+
+// Pair j is the elements j * step and j * step + apart.
+template <class T>
+inline void turn(const T* from, T* to, const T* cosine, const T* sine, std::int64_t pairs, std::int64_t step,
+                 std::int64_t apart) {
+#pragma GCC ivdep
+  for (std::int64_t j = 0; j < pairs; ++j) {
+    const T left = from[j * step], right = from[j * step + apart];
+    to[j * step] = left * cosine[j] - right * sine[j];
+    to[j * step + apart] = right * cosine[j] + left * sine[j];
+  }
+}
+
+}  // namespace
+
 template <class T>
 void rotary(const T* x, T* out, RotaryShape shape, bool back) {
   const std::int64_t half = shape.rotary_dims / 2, row = shape.heads * shape.head_dim;
@@ -25,12 +41,10 @@ void rotary(const T* x, T* out, RotaryShape shape, bool back) {
         const std::int64_t at = (b * shape.seq + s) * row + h * shape.head_dim;
         const T* from = x + at;
         T* to = out + at;
-#pragma GCC ivdep
-        for (std::int64_t j = 0; j < half; ++j) {
-          const T left = from[j], right = from[j + half];
-          to[j] = left * c[j] - right * n[j];
-          to[j + half] = right * c[j] + left * n[j];
-        }
+        if (shape.interleaved)
+          turn(from, to, c, n, half, 2, 1);
+        else
+          turn(from, to, c, n, half, 1, half);
         if (to != from) std::copy(from + shape.rotary_dims, from + shape.head_dim, to + shape.rotary_dims);
       }
   }

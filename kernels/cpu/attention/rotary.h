@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding (J. Su et al., RoFormer, 2021) in the "rotate half" convention of Llama: elements j and
-// j + rotary_dims / 2 of a head are turned by the angle position * base^(-2 j / rotary_dims) / divisors[j] and
-// multiplied by the amplitude; the head's elements from rotary_dims on are copied. Angles are computed in double.
+// Rotary position embedding (J. Su et al., RoFormer, 2021): pair j of a head's elements is turned by the angle
+// position * base^(-2 j / rotary_dims) / divisors[j] and multiplied by the amplitude; the head's elements from
+// rotary_dims on are copied. Pair j is the elements j and j + rotary_dims / 2 ("rotate half", as in Llama) or, where
+// interleaved, 2 j and 2 j + 1 (as in RoFormer and GPT-J). Angles are computed in double.
 #pragma once
 
 #include <cmath>
@@ -16,6 +17,7 @@ struct RotaryShape {
   double base;
   const double* divisors = nullptr;  // (rotary_dims / 2); nullptr: all are 1
   double amplitude = 1.0;
+  bool interleaved = false;
 
   // The angle of pair j at position 1.
   [[nodiscard]] double frequency(std::int64_t j) const {

@@ -36,6 +36,28 @@ MW_DEVICE void find_angles(const Frequencies& frequencies, double position, doub
   }
 }
 
+template <class T, class W>
+MW_DEVICE void turn(T& left, T& right, W cosine, W sine) {
+  const W a = widened(left), b = widened(right);
+  left = T(a * cosine - b * sine);
+  right = T(b * cosine + a * sine);
+}
+
+// Pair i is the elements i of both.
+template <int n, class T, class W>
+MW_DEVICE void turn_halves(T (&left)[n], T (&right)[n], const W (&cosine)[n], const W (&sine)[n]) {
+  MW_UNROLL
+  for (int i = 0; i < n; ++i) turn(left[i], right[i], cosine[i], sine[i]);
+}
+
+// Pair i is the elements 2 i and 2 i + 1 of the one behind the other.
+template <int n, class T, class W>
+MW_DEVICE void turn_neighbours(T (&left)[n], T (&right)[n], const W (&cosine)[n], const W (&sine)[n]) {
+  const auto at = [&](int i) -> T& { return i < n ? left[i] : right[i - n]; };
+  MW_UNROLL
+  for (int i = 0; i < n; ++i) turn(at(2 * i), at(2 * i + 1), cosine[i], sine[i]);
+}
+
 constexpr int kTurn = 4;  // heads that a thread has under way at once
 
 // Block (x, y) has positions x, x + gridDim.x, ... of the heads that are y-th of gridDim.y parts of (batch, heads); a
@@ -56,15 +78,16 @@ __global__ void __launch_bounds__(kThreads, 3)
     const auto place = [&](unsigned head) {
       return ((head / heads * shape.seq + s) * shape.heads + head % heads) * shape.head_dim;
     };
-    // A pair is the elements j and j + half, not two neighbours.
+    // n pairs are n elements of each half or, interleaved, 2 n neighbours.
+    const std::int64_t at_left = shape.interleaved ? 2 * j : j, at_right = shape.interleaved ? 2 * j + n : j + half;
     T left[kTurn][n], right[kTurn][n];
     const auto read = [&](unsigned first) {
       MW_UNROLL
       for (unsigned k = 0; k < kTurn; ++k) {
         const unsigned head = first + k * groups;
         if (head >= last || !turns) continue;
-        load_pack<n>(x + place(head) + j, left[k]);
-        load_pack<n>(x + place(head) + j + half, right[k]);
+        load_pack<n>(x + place(head) + at_left, left[k]);
+        load_pack<n>(x + place(head) + at_right, right[k]);
       }
     };
     unsigned first = part * blockIdx.y + threadIdx.x / static_cast<unsigned>(lanes);
@@ -83,14 +106,12 @@ __global__ void __launch_bounds__(kThreads, 3)
         if (head >= last) continue;
         const std::int64_t at = place(head);
         if (turns) {
-          MW_UNROLL
-          for (int i = 0; i < n; ++i) {
-            const W a = widened(left[k][i]), b = widened(right[k][i]);
-            left[k][i] = T(a * cosine[i] - b * sine[i]);
-            right[k][i] = T(b * cosine[i] + a * sine[i]);
-          }
-          store_pack<n>(out + at + j, left[k]);
-          store_pack<n>(out + at + j + half, right[k]);
+          if (shape.interleaved)
+            turn_neighbours<n>(left[k], right[k], cosine, sine);
+          else
+            turn_halves<n>(left[k], right[k], cosine, sine);
+          store_pack<n>(out + at + at_left, left[k]);
+          store_pack<n>(out + at + at_right, right[k]);
         }
         // The first launch also copies what is not rotated; in place nothing is to be copied.
         if (begin > 0 || x == out) continue;
@@ -109,8 +130,8 @@ __global__ void __launch_bounds__(kThreads, 3)
 
 Frequencies frequencies_of(const RotaryShape& shape, std::int64_t begin) {
   Frequencies made{begin, std::min(begin + kPairs, shape.rotary_dims / 2), {}};
-  const kernels::RotaryShape same{shape.batch, shape.seq,  shape.heads,    shape.head_dim, shape.rotary_dims,
-                                  shape.first, shape.base, shape.divisors, shape.amplitude};
+  const kernels::RotaryShape same{shape.batch, shape.seq,  shape.heads,    shape.head_dim,  shape.rotary_dims,
+                                  shape.first, shape.base, shape.divisors, shape.amplitude, shape.interleaved};
   for (std::int64_t j = begin; j < made.end; ++j) made.of[j - begin] = same.frequency(j);
   return made;
 }

@@ -16,6 +16,7 @@ struct RotaryShape {
   double base;
   const double* divisors = nullptr;  // on the host, (rotary_dims / 2); nullptr: all are 1
   double amplitude = 1.0;
+  bool interleaved = false;
 };
 
 // x, out (batch, seq, heads, head_dim); out may be x. `back` turns by the negative angles. x is read and out written

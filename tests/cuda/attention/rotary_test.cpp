@@ -23,8 +23,10 @@ const std::vector<RotaryShape> kShapes = {{1, 1, 1, 2, 2, 3, 10000.0},     {2, 5
 template <class T>
 void expect_turned(const Values& x, const DeviceArray<T>& out, const RotaryShape& s, bool back) {
   Values expected(x.size());
-  kernels::rotary(x.data(), expected.data(),
-                  {s.batch, s.seq, s.heads, s.head_dim, s.rotary_dims, s.first, s.base, s.divisors, s.amplitude}, back);
+  kernels::rotary(
+      x.data(), expected.data(),
+      {s.batch, s.seq, s.heads, s.head_dim, s.rotary_dims, s.first, s.base, s.divisors, s.amplitude, s.interleaved},
+      back);
   // Sums of two products of numbers up to 2 with rounded cosines and sines, of angles that take over the roundings of a
   // frequency as often as the position says.
   const double angle = 8.0 * static_cast<double>(s.first + s.seq) * kHalfPlace<double>;
@@ -32,23 +34,27 @@ void expect_turned(const Values& x, const DeviceArray<T>& out, const RotaryShape
 }
 
 TYPED_TEST(CudaRotary, TurnsPairsByTheirPosition) {
-  for (const RotaryShape& shape : kShapes)
-    for (const bool back : {false, true}) {
-      const Values x = numbers<TypeParam>(shape.batch * shape.seq * shape.heads * shape.head_dim, 1);
-      const DeviceArray<TypeParam> on_x(x);
-      DeviceArray<TypeParam> out(Values(x.size(), 7.0));
-      rotary(kNoStream, on_x.data(), out.data(), shape, back);
-      expect_turned(x, out, shape, back);
-    }
+  for (RotaryShape shape : kShapes)
+    for (const bool interleaved : {false, true})
+      for (const bool back : {false, true}) {
+        shape.interleaved = interleaved;
+        const Values x = numbers<TypeParam>(shape.batch * shape.seq * shape.heads * shape.head_dim, 1);
+        const DeviceArray<TypeParam> on_x(x);
+        DeviceArray<TypeParam> out(Values(x.size(), 7.0));
+        rotary(kNoStream, on_x.data(), out.data(), shape, back);
+        expect_turned(x, out, shape, back);
+      }
 }
 
 TYPED_TEST(CudaRotary, MayOverwriteWhatItReads) {
-  for (const RotaryShape& shape : kShapes) {
-    const Values x = numbers<TypeParam>(shape.batch * shape.seq * shape.heads * shape.head_dim, 2);
-    DeviceArray<TypeParam> both(x);
-    rotary(kNoStream, both.data(), both.data(), shape, false);
-    expect_turned(x, both, shape, false);
-  }
+  for (RotaryShape shape : kShapes)
+    for (const bool interleaved : {false, true}) {
+      shape.interleaved = interleaved;
+      const Values x = numbers<TypeParam>(shape.batch * shape.seq * shape.heads * shape.head_dim, 2);
+      DeviceArray<TypeParam> both(x);
+      rotary(kNoStream, both.data(), both.data(), shape, false);
+      expect_turned(x, both, shape, false);
+    }
 }
 
 // Pairs of two launches.

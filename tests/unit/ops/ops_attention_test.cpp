@@ -378,7 +378,25 @@ TEST(Rotary, ScalesFrequenciesAndLengths) {
     }
 }
 
+// Pairs (2 j, 2 j + 1) of the first four elements.
+TEST(Rotary, TurnsNeighboursWhereInterleaved) {
+  const OpCase c = rotary(kHeads, {.rotary_base = 100.0, .rotary_dims = 4, .rotary_interleaved = true});
+  const Values &x = c.values.at(TensorId(0)), y = computed(c);
+  for (std::size_t row = 0; row < 16; ++row) {
+    const double position = static_cast<double>(row / 2 % 4);
+    for (std::size_t j = 0; j < 2; ++j) {
+      const std::complex<double> expected =
+          std::complex(x[row * 6 + 2 * j], x[row * 6 + 2 * j + 1]) * std::polar(1.0, position * (j == 0 ? 1.0 : 0.1));
+      EXPECT_NEAR(y[row * 6 + 2 * j], expected.real(), 1e-15);
+      EXPECT_NEAR(y[row * 6 + 2 * j + 1], expected.imag(), 1e-15);
+    }
+    EXPECT_EQ(y[row * 6 + 4], x[row * 6 + 4]);
+    EXPECT_EQ(y[row * 6 + 5], x[row * 6 + 5]);
+  }
+}
+
 TEST(Rotary, HasTheTransposedTurnAsGradient) {
+  expect_true_vjp(rotary(kHeads, {.rotary_dims = 4, .rotary_interleaved = true}));
   expect_true_vjp(rotary(kHeads));
   expect_true_vjp(rotary(kHeads, {.rotary_divisors = {1.0, 2.0, 4.0}, .rotary_amplitude = 3.0}));
   expect_true_vjp(rotary(kHeads, {.rotary_dims = 4}));

@@ -97,13 +97,7 @@ Made rotary(const NodeReader& r) {
   const std::int64_t given = r.number("rotary_embedding_dim", 0), dims = given > 0 ? given : of[3];
   const std::optional<primitive::Turning> turning = primitive::turning_of_tables(r.b, r.in(1), r.in(2), dims, 1);
   r.b.expect(turning.has_value(), "its tables are no cosines and sines of a rotation from position 0 on");
-  int made = x;
-  if (r.number("interleaved", 0) == 0) {
-    made = r.b.rotary(x, 2, dims, *turning);
-  } else {
-    made =
-        r.b.concat({r.b.rotary_of_neighbours(r.b.slice(x, 3, 0, dims), 2, *turning), r.b.slice(x, 3, dims, of[3])}, 3);
-  }
+  const int made = r.b.rotary(x, 2, dims, *turning, r.number("interleaved", 0) != 0);
   return {flat ? r.b.reshape(r.b.swap(made, 1, 2), {of[0], of[2], of[1] * of[3]}) : made};
 }
 

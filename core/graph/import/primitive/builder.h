@@ -82,9 +82,6 @@ class Builder {
   // So many elements of one value before and after each dimension; fewer than none are taken away.
   int pad(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after, double value);
   int roll(int x, std::int64_t axis, std::int64_t shift);
-  // The last dimension (0, 1, 2, 3, ...) as (0, 2, ..., 1, 3, ...), and back.
-  int pairs_apart(int x);
-  int pairs_together(int x);
 
   int reduce(Kind kind, int x, std::vector<std::int64_t> axes, bool keep);
   int matmul(int x, int y);
@@ -117,16 +114,17 @@ class Builder {
   int batch_norm(int x, int gamma, int beta, double epsilon);
   // Over all but the first dimension of each group of dimension 1.
   int group_norm(int x, std::int64_t groups, std::optional<int> gamma, std::optional<int> beta, double epsilon);
-  // Turns the first `dims` elements of the last dimension by angles of the position along `axis`.
-  int rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning);
-  // The same of pairs of neighbours in the whole last dimension.
-  int rotary_of_neighbours(int x, std::int64_t axis, const Turning& turning);
+  // Turns the first `dims` elements of the last dimension by angles of the position along `axis`: pairs of neighbours
+  // where interleaved.
+  int rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning, bool interleaved = false);
   // mask: added to the scaled scores, (samples or 1, queries or 1, keys).
   struct Attended {
     bool causal = false;
     std::int64_t window = 0;  // keys back from the query, where causal; 0: all
     std::optional<int> mask = {};
     double cap = 0.0;  // scores become cap tanh(score / cap); 0: they stay
+    // Without a mask: of each head, (heads), one more score in the softmax, which has no value.
+    std::optional<int> sinks = {};
   };
   int attention(int q, int k, int v, double scale, const Attended& attended);
   // The same written out, for patterns to be found in, with a mask that broadcasts to (batch, heads, queries, keys):

@@ -214,16 +214,16 @@ int Builder::group_norm(int x, std::int64_t groups, std::optional<int> gamma, st
   return beta && !is_only(*beta, 0.0) ? binary(Kind::Add, made, row(*beta)) : made;
 }
 
-int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning) {
+int Builder::rotary(int x, std::int64_t axis, std::int64_t dims, const Turning& turning, bool interleaved) {
   expect(dims > 0 && dims % 2 == 0 && dims <= shape(x).back(), fmt::format("{} dimensions cannot be turned", dims));
   std::vector<double> numbers = {turning.amplitude};
   numbers.insert(numbers.end(), turning.divisors.begin(), turning.divisors.end());
   return add(Kind::Rotary, {x}, shape(x), false,
-             {.axes = {axis_of(x, axis)}, .window = {dims}, .number = turning.base, .numbers = std::move(numbers)});
-}
-
-int Builder::rotary_of_neighbours(int x, std::int64_t axis, const Turning& turning) {
-  return pairs_together(rotary(pairs_apart(x), axis, shape(x).back(), turning));
+             {.axes = {axis_of(x, axis)},
+              .window = {dims},
+              .number = turning.base,
+              .numbers = std::move(numbers),
+              .interleaved = interleaved});
 }
 
 int Builder::attention(int q, int k, int v, double scale, const Attended& attended) {
@@ -239,6 +239,12 @@ int Builder::attention(int q, int k, int v, double scale, const Attended& attend
         mask.size() == 3 && (mask[0] == 1 || mask[0] == a[0]) && (mask[1] == 1 || mask[1] == a[2]) && mask[2] == b[2],
         fmt::format("a mask {} does not fit queries {} and keys {}", to_text(mask), to_text(a), to_text(b)));
     inputs.push_back(*attended.mask);
+  }
+  if (attended.sinks) {
+    expect(!attended.mask && shape(*attended.sinks) == Shape{a[1]},
+           fmt::format("sinks {} are not one for each head of queries {} without a mask",
+                       to_text(shape(*attended.sinks)), to_text(a)));
+    inputs.push_back(*attended.sinks);
   }
   Details details{.number = scale, .causal = attended.causal};
   if (attended.window > 0) details.window = {attended.window};

@@ -122,20 +122,4 @@ int Builder::roll(int x, std::int64_t axis, std::int64_t shift) {
   return concat({slice(x, axis, size - by, size), slice(x, axis, 0, size - by)}, axis);
 }
 
-int Builder::pairs_apart(int x) {
-  const Shape of = shape(x);
-  Shape parted = of;
-  parted.back() /= 2;
-  parted.push_back(2);
-  return reshape(swap(reshape(x, parted), -1, -2), of);
-}
-
-int Builder::pairs_together(int x) {
-  const Shape of = shape(x);
-  Shape parted = of;
-  parted.back() = 2;
-  parted.push_back(of.back() / 2);
-  return reshape(swap(reshape(x, parted), -1, -2), of);
-}
-
 }  // namespace meshwright::primitive

@@ -152,7 +152,10 @@ void Axes::attention(int n) {
   give_role(q[3], "head_dim", 5);
   give_role(v[3], "head_dim", 4);
   give_role(q[2], "seq", 2);
-  if (node.inputs.size() > 3) {  // its positions are those of queries and keys, but not their axes: one may be both
+  const bool sinks = node.inputs.size() > 3 && input(n, 3).size() == 1;
+  if (sinks) match(n, 3, 0, heads);
+  if (node.inputs.size() > 3 &&
+      !sinks) {  // its positions are those of queries and keys, but not their axes: one may be both
     const std::vector<AxisList> mask = input(n, 3);
     give_role(mask[1], "seq", 1);
     give_role(mask[2], "kv_seq", 1);

@@ -170,7 +170,11 @@ Value Emitter::attention(int n) {
   Attributes attributes{
       .scale = scale, .causal = details.causal, .attention_window = details.window.empty() ? 0 : details.window[0]};
   if (!details.numbers.empty()) attributes.score_cap = details.numbers[0];
-  if (node(n).inputs.size() > 3) {
+  const bool more = node(n).inputs.size() > 3;
+  if (more && axes_.of_operand(n, 3).size() == 1) {
+    inputs.push_back(shaped(operand(n, 3), {heads, {group, "group"}}));
+    attributes.extra = Attributes::Extra::Sink;
+  } else if (more) {
     inputs.push_back(attention_mask(n, graph_.tensor(inputs[0]).dims, graph_.tensor(inputs[1]).dims[1]));
     attributes.extra = Attributes::Extra::Mask;
   }
@@ -220,7 +224,8 @@ Value Emitter::rotary(int n) {
                       {.rotary_base = of.details.number,
                        .rotary_dims = of.details.window[0],
                        .rotary_divisors = {numbers.begin() + 1, numbers.end()},
-                       .rotary_amplitude = numbers.front()}),
+                       .rotary_amplitude = numbers.front(),
+                       .rotary_interleaved = of.details.interleaved}),
                   wanted);
 }
 

@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/graph/import/primitive/recognise/packed_attention.h"
 #include "core/graph/import/primitive/recognise/recogniser.h"
+#include "core/graph/import/primitive/recognise/sums_of_products.h"
 
 namespace meshwright::primitive {
 
@@ -152,10 +153,8 @@ Module Recogniser::run() {
       now = static_cast<int>(to_.nodes.size());
       to_.nodes.push_back(node);
     } else {
-      if (node.kind == Kind::Attention) {
+      if (node.kind == Kind::Attention)
         for (const std::size_t k : {1, 2}) inputs[k] = unrepeated(inputs[k]);
-        without_pairs(inputs[0], inputs[1]);
-      }
       Found found = find(node.kind, inputs);
       if (node.kind == Kind::Concat && found && at(*found).shape != node.shape) found.reset();  // of another dimension
       if (node.kind == Kind::CumSum) found = counted(inputs[0], node.details.axes[0]);
@@ -198,7 +197,7 @@ Module Recogniser::run() {
 }
 
 Module recognised(const Module& module) {
-  return with_packed_attention(Recogniser(Recogniser(module, false).run(), true).run());
+  return with_products_added_first(with_packed_attention(Recogniser(Recogniser(module, false).run(), true).run()));
 }
 
 }  // namespace meshwright::primitive

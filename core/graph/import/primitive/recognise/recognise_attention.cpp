@@ -147,6 +147,25 @@ int Recogniser::softmax_below(int i) {
   return i;
 }
 
+// softmax(scores) or, of (batch, heads, seq, keys), softmax([scores, sinks])[..., :-1].
+Recogniser::Weighed Recogniser::weighed_by(int weights) {
+  const bool cut = is(weights, Kind::Slice) && over_last(weights) && at(weights).details.start[0] == 0;
+  const int softmax = cut ? at(weights).inputs[0] : weights;
+  if (!is(softmax, Kind::Softmax) || !over_last(softmax)) return {};
+  const int all = without_maximum(at(softmax).inputs[0], at(softmax).details.axes);
+  if (!cut) return {.scores = all};
+  if (!is(all, Kind::Concat) || !over_last(all) || at(all).inputs.size() != 2 || at(all).shape.size() != 4) return {};
+  const int scores = at(all).inputs[0];
+  int sinks = at(all).inputs[1];
+  if (at(scores).shape != at(weights).shape || at(sinks).shape.back() != 1) return {};
+  while (is(sinks, Kind::Broadcast)) sinks = at(sinks).inputs[0];
+  Shape of = at(sinks).shape;
+  of.insert(of.begin(), 4 - of.size(), 1);
+  const std::int64_t heads = at(all).shape[1];
+  if (of != Shape{1, heads, 1, 1}) return {};
+  return {scores, b_.reshape(sinks, {heads})};
+}
+
 // The product of weights and values, written either way round.
 Recogniser::Found Recogniser::attention(int weights, int values) {
   if (const Found found = attention_of(weights, values)) return found;
@@ -188,8 +207,10 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
     if (rank < 3 || order[order.size() - 2] != rank - 2 || order.back() != rank - 1) return std::nullopt;
     weights = softmax_below(at(weights).inputs[0]);
   }
-  if (!is(weights, Kind::Softmax) || !over_last(weights)) return std::nullopt;
-  std::optional<Scores> scores = scores_of(at(weights).inputs[0]);
+  const Weighed weighed = weighed_by(weights);
+  const bool sinks = weighed.sinks >= 0;
+  if (weighed.scores < 0 || (sinks && !order.empty())) return std::nullopt;
+  std::optional<Scores> scores = scores_of(weighed.scores);
   if (!scores) return std::nullopt;
   const std::vector<int> factors = at(scores->product).inputs;
   const Scaled q = peeled(factors[0]), turned = peeled(factors[1]);
@@ -216,11 +237,12 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
   const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && b[0] == c[0] && b[1] == c[1] &&
                     b[1] > 0 && a[1] % b[1] == 0 && b[2] == c[2] && a[3] == b[3] && scale > 0.0;
   if (!fits || !resolve_masks(*scores, a[2], b[2])) return std::nullopt;
-  without_pairs(queries, keys);
+  if (sinks && (scores->mask || at(weighed.sinks).shape != Shape{a[1]})) return std::nullopt;
   const double usual = 1.0 / std::sqrt(static_cast<double>(a[3]));
   const bool causal = scores->causal && a[2] <= b[2];
-  return b_.attention(queries, keys, of_values, near(scale, usual) ? 0.0 : scale,
-                      {causal, causal ? scores->window : 0, scores->mask, scores->cap});
+  return b_.attention(
+      queries, keys, of_values, near(scale, usual) ? 0.0 : scale,
+      {causal, causal ? scores->window : 0, scores->mask, scores->cap, sinks ? Found(weighed.sinks) : std::nullopt});
 }
 
 }  // namespace meshwright::primitive

@@ -17,14 +17,16 @@ std::optional<Recogniser::Exponentials> Recogniser::sum_of_exponentials(int i) c
   if (!is(sum, Kind::ReduceSum) || at(sum).details.axes.size() != 1) return std::nullopt;
   const int power = at(sum).inputs[0];
   if (!is(power, Kind::Exp)) return std::nullopt;
-  Exponentials found{power, at(power).inputs[0], at(power).inputs[0], at(sum).details.axes[0]};
-  if (is(found.shifted, Kind::Subtract)) {
-    const int maximum = core(at(found.shifted).inputs[1]), scores = at(found.shifted).inputs[0];
-    if (is(maximum, Kind::ReduceMax) && at(maximum).inputs[0] == scores &&
-        at(maximum).details.axes == at(sum).details.axes)
-      found.scores = scores;
-  }
-  return found;
+  const int shifted = at(power).inputs[0];
+  return Exponentials{power, shifted, without_maximum(shifted, at(sum).details.axes), at(sum).details.axes[0]};
+}
+
+// s, where i is s less its maximum over these axes; else i.
+int Recogniser::without_maximum(int i, const std::vector<std::int64_t>& axes) const {
+  if (!is(i, Kind::Subtract)) return i;
+  const int maximum = core(at(i).inputs[1]), scores = at(i).inputs[0];
+  const bool own = is(maximum, Kind::ReduceMax) && at(maximum).inputs[0] == scores && at(maximum).details.axes == axes;
+  return own ? scores : i;
 }
 
 // e^z over its sum.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/base/errors.h"
 #include "core/graph/import/primitive/turning.h"
@@ -58,7 +57,7 @@ Recogniser::Found Recogniser::turned(int x, int cosines, int sines, bool neighbo
   const auto from_end = static_cast<std::size_t>(rank - 1 - *positions);
   const std::optional<Turning> turning = turning_of_tables(b_, cosines, sines, dims, from_end, neighbours);
   if (!turning) return std::nullopt;
-  return neighbours ? b_.rotary_of_neighbours(x, *positions, *turning) : b_.rotary(x, *positions, dims, *turning);
+  return b_.rotary(x, *positions, dims, *turning, neighbours);
 }
 
 Recogniser::Found Recogniser::rotary(int x, int y) {
@@ -117,49 +116,6 @@ Recogniser::Found Recogniser::rotary_of_first(const std::vector<int>& pieces) {
                     dims + rest.shape.back() == at(rest.inputs[0]).shape.back();
   if (!fits) return std::nullopt;
   return b_.add(Kind::Rotary, {rest.inputs[0]}, at(rest.inputs[0]).shape, false, turned.details);
-}
-
-// Scores do not change where queries and keys have their dimensions in another order, both in the same: such as the one
-// that puts the halves of what was turned as neighbours again.
-void Recogniser::without_pairs(int& queries, int& keys) {
-  const std::optional<Paired> q = halves_below(queries), k = halves_below(keys);
-  if (!q || !k || q->dims != k->dims) return;
-  queries = q->node;
-  keys = k->node;
-}
-
-// The halves, one behind the other, of what has them as neighbours in the first `dims` of its last dimension.
-std::optional<Recogniser::Paired> Recogniser::halves_below(int i, int depth) {
-  constexpr int kMaxDepth = 20;
-  if (depth == kMaxDepth) return std::nullopt;
-  const Node node = at(i);
-  double factor = 1.0;
-  if (node.kind == Kind::Reshape && is(node.inputs[0], Kind::Transpose)) {
-    const Node turned = at(node.inputs[0]);
-    const auto rank = static_cast<std::int64_t>(turned.shape.size());
-    Shape swapped(turned.shape.size());
-    std::iota(swapped.begin(), swapped.end(), 0);
-    if (rank >= 2) std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
-    if (rank >= 2 && turned.details.axes == swapped && turned.shape.back() == 2 &&
-        node.shape.back() == 2 * turned.shape[turned.shape.size() - 2])
-      return Paired{b_.reshape(turned.inputs[0], node.shape), node.shape.back()};
-  }
-  if (node.kind == Kind::Transpose && node.details.axes.back() + 1 == static_cast<std::int64_t>(node.shape.size())) {
-    const std::optional<Paired> inner = halves_below(node.inputs[0], depth + 1);
-    if (inner) return Paired{b_.transpose(inner->node, node.details.axes), inner->dims};
-  }
-  if (node.kind == Kind::Concat && over_last(i)) {
-    std::vector<int> pieces = node.inputs;
-    const std::optional<Paired> inner = halves_below(pieces[0], depth + 1);
-    if (!inner || inner->dims != at(pieces[0]).shape.back()) return std::nullopt;
-    pieces[0] = inner->node;
-    return Paired{b_.concat(pieces, -1), inner->dims};
-  }
-  if (const Found inner = beside_scalar(i, Kind::Multiply, &factor)) {
-    const std::optional<Paired> below = halves_below(*inner, depth + 1);
-    if (below) return Paired{b_.binary(Kind::Multiply, below->node, b_.scalar(factor)), below->dims};
-  }
-  return std::nullopt;
 }
 
 }  // namespace meshwright::primitive

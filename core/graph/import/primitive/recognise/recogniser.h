@@ -125,6 +125,7 @@ class Recogniser {
     bool whole;
   };
   [[nodiscard]] std::optional<LogSum> log_sum(int i) const;
+  [[nodiscard]] int without_maximum(int i, const std::vector<std::int64_t>& axes) const;
   [[nodiscard]] Found log_softmax(int x, int y);
   [[nodiscard]] Found one_hot(int i);
   [[nodiscard]] Found picked_by_one_hot(int sum, const std::vector<std::int64_t>& axes);
@@ -135,14 +136,13 @@ class Recogniser {
   [[nodiscard]] Found turned(int x, int cosines, int sines, bool neighbours);
   [[nodiscard]] Found rotated_half(int i) const;
   [[nodiscard]] Found rotated_pairs(int i) const;
-  struct Paired {
-    int node;
-    std::int64_t dims;
-  };
-  [[nodiscard]] std::optional<Paired> halves_below(int i, int depth = 0);
-  void without_pairs(int& queries, int& keys);
   [[nodiscard]] Found counted(int ids, std::int64_t axis);
   [[nodiscard]] int truth_below(int i) const;
+  // What weights are the softmax of, and the scores without keys, one of each head, that it is over as well; -1: none.
+  struct Weighed {
+    int scores = -1, sinks = -1;
+  };
+  [[nodiscard]] Weighed weighed_by(int weights);
   [[nodiscard]] Found attention(int weights, int values);
   [[nodiscard]] Found attention_of(int weights, int values);
   [[nodiscard]] bool reorder(Scores& scores, const Shape& order, int& queries, int& keys);

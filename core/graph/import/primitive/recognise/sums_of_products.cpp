@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/import/primitive/recognise/sums_of_products.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace meshwright::primitive {
+
+namespace {
+
+// What a sum adds, and the additions below it that nothing else reads, in the file's order.
+struct Sum {
+  std::vector<int> terms = {}, inner = {};
+};
+
+class Sums {
+ public:
+  explicit Sums(const Module& module) : module_(module), uses_(uses_of(module)) {}
+
+  // By the last addition: those that have several products to be brought together.
+  [[nodiscard]] std::map<int, Sum> found() const {
+    std::vector<bool> taken(module_.nodes.size(), false);
+    std::map<int, Sum> sums;
+    for (int n = static_cast<int>(module_.nodes.size()) - 1; n >= 0; --n) {
+      if (taken[static_cast<std::size_t>(n)] || !is_addition(n)) continue;
+      Sum sum;
+      gather(n, at(n).shape, sum);
+      for (const int inner : sum.inner) taken[static_cast<std::size_t>(inner)] = true;
+      const auto products = std::stable_partition(sum.terms.begin(), sum.terms.end(),
+                                                  [&](int term) { return is_product(term, at(n).shape); });
+      if (products - sum.terms.begin() >= 2) sums[n] = std::move(sum);
+    }
+    return sums;
+  }
+
+ private:
+  [[nodiscard]] const Node& at(int i) const { return module_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] bool is_addition(int i) const { return at(i).kind == Kind::Add && !at(i).integer && !at(i).constant; }
+  [[nodiscard]] bool is_product(int i, const Shape& shape) const {
+    if (at(i).shape != shape) return false;
+    while (at(i).kind == Kind::Reshape) i = at(i).inputs[0];
+    return at(i).kind == Kind::MatMul;
+  }
+
+  void gather(int n, const Shape& shape, Sum& sum) const {
+    std::vector<int> open(at(n).inputs.rbegin(), at(n).inputs.rend());
+    while (!open.empty()) {
+      const int next = open.back();
+      open.pop_back();
+      const bool own = is_addition(next) && at(next).shape == shape && uses_[static_cast<std::size_t>(next)] == 1 &&
+                       next != module_.result;
+      (own ? sum.inner : sum.terms).push_back(next);
+      if (own) open.insert(open.end(), at(next).inputs.rbegin(), at(next).inputs.rend());
+    }
+  }
+
+  const Module& module_;
+  const std::vector<int> uses_;
+};
+
+}  // namespace
+
+Module with_products_added_first(Module module) {
+  const std::map<int, Sum> sums = Sums(module).found();
+  std::vector<bool> later(module.nodes.size(), false);  // additions that are made where the whole sum is
+  for (const auto& [n, sum] : sums)
+    for (const int inner : sum.inner) later[static_cast<std::size_t>(inner)] = true;
+  std::vector<Node> nodes;
+  std::vector<int> made(module.nodes.size(), -1);
+  for (std::size_t n = 0; n < module.nodes.size(); ++n) {
+    if (later[n]) continue;
+    if (const auto found = sums.find(static_cast<int>(n)); found != sums.end()) {
+      const Sum& sum = found->second;
+      int so_far = made[static_cast<std::size_t>(sum.terms[0])];
+      for (std::size_t k = 1; k < sum.terms.size(); ++k) {
+        const std::size_t from = k + 1 < sum.terms.size() ? static_cast<std::size_t>(sum.inner[k - 1]) : n;
+        Node next = module.nodes[from];
+        next.inputs = {so_far, made[static_cast<std::size_t>(sum.terms[k])]};
+        const Node &one = nodes[static_cast<std::size_t>(so_far)],
+                   &other = nodes[static_cast<std::size_t>(next.inputs[1])];
+        next.trained = one.trained || other.trained;
+        next.constant = one.constant && other.constant;
+        so_far = static_cast<int>(nodes.size());
+        nodes.push_back(std::move(next));
+      }
+      made[n] = so_far;
+      continue;
+    }
+    Node& node = module.nodes[n];
+    for (int& input : node.inputs) input = made[static_cast<std::size_t>(input)];
+    made[n] = static_cast<int>(nodes.size());
+    nodes.push_back(std::move(node));
+  }
+  module.nodes = std::move(nodes);
+  module.result = made[static_cast<std::size_t>(module.result)];
+  return module;
+}
+
+}  // namespace meshwright::primitive
