@@ -160,10 +160,10 @@ def main():
                     try:
                         found = facts(arguments.meshwright, str(path))
                         work = found["tflop_per_sample"] / expected["tflop_per_sample"]
-                        # For a fixed batch, rows of a table of positions that no token can have are not exported, and those of a table
-                        # of two types are exported as a row of one type for each position.
+                        # For a fixed batch, rows of a table of positions that no token can have are not exported, and of a table of
+                        # two types only the row of the type that all tokens have.
                         folded = form == "onnx" and not dynamic
-                        unused = {"opt": 2 * 32, "bert": (2 - SEQ) * 32, "albert": (2 - SEQ) * 16}.get(family, 0) if folded else 0
+                        unused = {"opt": 2 * 32, "bert": 32, "albert": 16}.get(family, 0) if folded else 0
                         if family == "olmo" and form == "onnx":
                             unused = -32  # norms without a scale have one of ones there
                         wrong = []

@@ -17,6 +17,7 @@
 #include "core/graph/import/onnx/einsum.h"
 #include "core/graph/import/onnx/onnx_file.h"
 #include "core/graph/import/onnx/onnx_reader.h"
+#include "core/graph/import/primitive/builder.h"
 #include "executor/ops/gpu_lacks.h"
 #include "tests/refusal.h"
 #include "tests/unit/import/loss_of.h"
@@ -33,11 +34,35 @@ std::string read_bytes(const std::filesystem::path& path) {
   return bytes.str();
 }
 
-std::map<std::string, Numbers> weights_of(const std::string& bytes) {
+// The numbers without those that repeat others along a dimension.
+Numbers once(const onnx::TensorValue& tensor, const Numbers& values) {
+  std::vector<bool> repeats;
+  for (std::size_t d = 0; d < tensor.dims.size(); ++d)
+    repeats.push_back(primitive::repeats_along(tensor.dims, values, d));
+  Numbers kept;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::size_t rest = i;
+    bool first = true;
+    for (std::size_t d = tensor.dims.size(); d-- > 0; rest /= static_cast<std::size_t>(tensor.dims[d]))
+      first = first && (!repeats[d] || rest % static_cast<std::size_t>(tensor.dims[d]) == 0);
+    if (first) kept.push_back(values[i]);
+  }
+  return kept;
+}
+
+// As a graph's parameters have them: once, where it has one of that size.
+std::map<std::string, Numbers> weights_of(const std::string& bytes, const Graph& graph) {
+  std::map<std::string, std::int64_t> sizes;
+  for (const Tensor& tensor : graph.tensors()) sizes[tensor.name] = tensor.elements();
   std::map<std::string, Numbers> weights;
   const onnx::OnnxFile file = onnx::read_onnx(bytes, "file");
   for (const onnx::TensorValue& tensor : file.initializers)
-    if (const auto values = onnx::values_of(tensor, 1 << 20, "file")) weights[tensor.name] = *values;
+    if (const auto values = onnx::values_of(tensor, 1 << 20, "file")) {
+      const auto size = sizes.find(tensor.name);
+      const Numbers fewer = once(tensor, *values);
+      weights[tensor.name] =
+          size != sizes.end() && size->second == static_cast<std::int64_t>(fewer.size()) ? fewer : *values;
+    }
   return weights;
 }
 
@@ -112,7 +137,7 @@ Numbers computed(const std::string& bytes, const Json& inputs, Cut cut) {
   constexpr std::int64_t kBatch = 3;
   const Graph graph =
       build_training_graph(read_model_bytes(bytes, "m.onnx", {}), {.batch = kBatch, .dtype = DType::F64});
-  const std::map<std::string, Numbers> weights = weights_of(bytes);
+  const std::map<std::string, Numbers> weights = weights_of(bytes, graph);
   const std::map<std::string, std::vector<const Tensor*>> parts = parts_of(graph, weights);
   GraphInterpreter interpreter(graph, 1, DType::F64);
   interpreter.load_inputs(0, 0);
@@ -127,7 +152,7 @@ Numbers computed(const std::string& bytes, const Json& inputs, Cut cut) {
       if (inputs.contains(tensor.name))
         values.push_back(inputs[tensor.name][from].get<double>());
       else if (known != weights.end())
-        values.push_back(known->second[from]);
+        values.push_back(known->second.at(from));
       else if (const auto all = parts.find(whole); all != parts.end())
         values.push_back(number_of_part(weights.at(whole), all->second, tensor, cut, i));
     }

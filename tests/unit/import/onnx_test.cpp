@@ -137,6 +137,7 @@ TEST(OnnxModel, RotationsAreThoseOfTheirTables) {
   const auto op =
       std::find_if(graph.ops().begin(), graph.ops().end(), [](const Op& of) { return of.kind == OpKind::Rotary; });
   ASSERT_NE(op, graph.ops().end());
+  EXPECT_FALSE(op->attributes.rotary_interleaved);
   EXPECT_NEAR(op->attributes.rotary_amplitude, 1.5, 1e-6);
   ASSERT_EQ(op->attributes.rotary_divisors.size(), 3U);
   for (std::size_t j = 0; j < 3; ++j)
@@ -151,6 +152,28 @@ TEST(OnnxModel, RotationsAreThoseOfTheirTables) {
                                                   {.numbers = {{"num_heads", 2}}})));
             }).find("no cosines and sines of a rotation"),
             std::string::npos);
+}
+
+// Of 8 dimensions, the first 4 as two pairs of neighbours.
+TEST(OnnxModel, RotationsOfNeighboursAreOneOp) {
+  OnnxWriter w;
+  w.input("x", {"2", "3", "16"}, 1);
+  std::vector<float> cosines, sines;
+  for (int position = 0; position < 3; ++position)
+    for (const double turn : {1.0, 0.01}) {
+      cosines.push_back(static_cast<float>(std::cos(position * turn)));
+      sines.push_back(static_cast<float>(std::sin(position * turn)));
+    }
+  const std::string turned = w.node("RotaryEmbedding", {"x", w.floats({3, 2}, cosines), w.floats({3, 2}, sines)},
+                                    {.numbers = {{"num_heads", 2}, {"interleaved", 1}, {"rotary_embedding_dim", 4}}});
+  const Graph graph = forward(read(w.finish(w.node("MatMul", {turned, w.weight("w", {16, 16})}))));
+  EXPECT_EQ(ops_of(graph).count("slice") + ops_of(graph).count("concat") + ops_of(graph).count("transpose"), 0U);
+  const auto op =
+      std::find_if(graph.ops().begin(), graph.ops().end(), [](const Op& of) { return of.kind == OpKind::Rotary; });
+  ASSERT_NE(op, graph.ops().end());
+  EXPECT_TRUE(op->attributes.rotary_interleaved);
+  EXPECT_EQ(op->attributes.rotary_dims, 4);
+  EXPECT_EQ(op->attributes.rotary_base, 10000.0);
 }
 
 // Exporters that transpose a head which is the word table write it twice: 5 words of 3 elements.

@@ -237,6 +237,36 @@ TEST(TorchOps, TokensSortedByExpertComeBackWeighed) {
         return sum / total;
       },
       parameters);
+  // An expert's bias is no table that is repeated for each of its tokens.
+  const Graph graph = build_training_graph(program(calls, parameters), {.batch = kBatch});
+  for (const Op& op : graph.ops()) EXPECT_NE(op.kind, OpKind::Broadcast) << op.name;
+}
+
+// y = (x + (x w + b)) + (x v + c): the two products come one after the other and are added first.
+TEST(TorchOps, ProductsAreAddedToEachOtherFirst) {
+  const auto named = [](const std::string& name) { return tensor_named(name); };
+  const auto linear = [&](const std::string& weight, const std::string& bias, const std::string& made) {
+    return call("linear", {{"input", named("x")}, {"weight", named(weight)}, {"bias", named(bias)}}, made);
+  };
+  const auto sum = [&](const std::string& a, const std::string& b, const std::string& made) {
+    return call("add", {{"self", named(a)}, {"other", named(b)}}, made);
+  };
+  const std::vector<Json> calls = {linear("w", "b", "first"), sum("x", "first", "so_far"), linear("v", "c", "second"),
+                                   sum("so_far", "second", "y")};
+  Numbers w(36, 0.0), v(36, 0.0);
+  for (std::size_t i = 0; i < 6; ++i) w[7 * i] = 2.0, v[6 * i + (i + 1) % 6] = 1.0;  // 2 x, and x's next element
+  const Parameters parameters = {
+      {"w", {{6, 6}, w}}, {"v", {{6, 6}, v}}, {"b", {{6}, {0, 1, 2, 3, 4, 5}}}, {"c", {{6}, {0, 10, 20, 30, 40, 50}}}};
+  expect_elements(
+      "sum", calls, kWidth,
+      [](std::int64_t s, std::int64_t c) {
+        return 3.0 * x_at(s, c) + x_at(s, (c + 1) % 6) + 11.0 * static_cast<double>(c);
+      },
+      parameters);
+  const Graph graph = build_training_graph(program(calls, parameters), {.batch = kBatch});
+  std::vector<OpKind> kinds;
+  for (std::size_t i = 0; i < 3; ++i) kinds.push_back(graph.ops()[i].kind);
+  EXPECT_EQ(kinds, (std::vector{OpKind::Contract, OpKind::Contract, OpKind::Add}));
 }
 
 // a = 2 x, then a += 3 in place: whoever reads a later reads 2 x + 3.

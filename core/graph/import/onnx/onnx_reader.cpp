@@ -137,6 +137,7 @@ class Reader {
   void find_batch(const std::vector<const OnnxValue*>& inputs);
   void read_node(const OnnxNode& node);
   [[nodiscard]] int value_of(const std::string& name);
+  [[nodiscard]] Shape unrepeated(const Shape& dims, const std::vector<double>& values, bool varies);
   [[nodiscard]] int initializer(const TensorValue& tensor);
   [[nodiscard]] std::vector<int> held(const OnnxNode& node);
 
@@ -278,6 +279,18 @@ void Reader::read_inputs() {
     require(used.contains(name), "--dim: '{}' has no open dimension '{}'; leave it out.", place_, name);
 }
 
+// The shape of a parameter that an exporter has repeated for the file's own batch and, where its numbers are not all
+// the same, for other dimensions beside it: such as rows that it picked from a table, or a number of each head.
+Shape Reader::unrepeated(const Shape& dims, const std::vector<double>& values, bool varies) {
+  const std::int64_t batch = builder_.module().batch;
+  if (dims[0] != std::max<std::int64_t>(batch, 1) || !primitive::repeats_along(dims, values, 0)) return dims;
+  Shape once = dims;
+  once[0] = 1;
+  for (std::size_t d = 1; d < dims.size() && varies; ++d)
+    if (primitive::repeats_along(dims, values, d)) once[d] = 1;
+  return once;
+}
+
 int Reader::initializer(const TensorValue& tensor) {
   (void)primitive::elements_of(tensor.dims);
   const std::optional<std::vector<double>> values = values_of(tensor, 1 << 24, place_);
@@ -306,18 +319,13 @@ int Reader::initializer(const TensorValue& tensor) {
                                                  printable(tensor.name), printable(table)));
         return builder_.swap(value_of(table), 0, 1);
       }
-  // Rows that an exporter has picked from a table, repeated for the file's own batch.
-  const std::int64_t batch = builder_.module().batch;
-  if (trained && batch > 1 && tensor.dims.size() > 2 && tensor.dims[0] == batch && values &&
-      primitive::repeats_along(tensor.dims, *values, 0)) {
-    Shape one = tensor.dims;
-    one[0] = 1;
-    return builder_.broadcast(builder_.parameter(printable(tensor.name), one), tensor.dims);
-  }
-  if (!trained) return builder_.constant(tensor.dims, tensor.integer(), values);
-  // A weight of several layers is written once for each by exporters that transpose it.
   const bool varies = tensor.dims.size() > 1 && values &&
                       std::any_of(values->begin(), values->end(), [&](double value) { return value != (*values)[0]; });
+  if (trained && values && tensor.dims.size() > 2)
+    if (const Shape once = unrepeated(tensor.dims, *values, varies); once != tensor.dims)
+      return builder_.broadcast(builder_.parameter(printable(tensor.name), once), tensor.dims);
+  if (!trained) return builder_.constant(tensor.dims, tensor.integer(), values);
+  // A weight of several layers is written once for each by exporters that transpose it.
   if (varies)
     for (const TensorValue* same : weights_[stable_hash(tensor.raw)])
       if (same->dims == tensor.dims && same->type == tensor.type && same->raw == tensor.raw && !tensor.raw.empty()) {

@@ -22,6 +22,7 @@ Emitter::Emitter(const Module& module, const Axes& axes, Graph& graph)
       if (reader.first == nullptr) reader = {&node, k};
       readers_of_[node.inputs[k]].push_back(static_cast<int>(&node - module.nodes.data()));
     }
+  for (int n = 0; n < static_cast<int>(module.nodes.size()); ++n) find_bias(n);
   for (int n = 0; n < static_cast<int>(module.nodes.size()); ++n) find_parts(n);
 }
 
@@ -204,7 +205,7 @@ void Emitter::emit(int n) {
       case Kind::Transpose:
         return values_[static_cast<std::size_t>(of.inputs[0])];
       case Kind::Broadcast:
-        return widened(operand(n, 0), joined(axes_.of(n)));
+        return below_bias_.contains(n) ? operand(n, 0) : widened(operand(n, 0), joined(axes_.of(n)));
       case Kind::Slice:
         return slice(n);
       case Kind::Concat:

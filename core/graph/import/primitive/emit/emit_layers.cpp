@@ -19,6 +19,7 @@ Value Emitter::matmul(int n) {
       if (std::find(all.begin(), all.end(), axis) != all.end() &&
           std::find(order.begin(), order.end(), axis) == order.end())
         order.push_back(axis);
+  order = with_bias_last(n, std::move(order));
   return {add(OpKind::Contract, "", {x.tensor, y.tensor}, {.result_names = names(order)}), order};
 }
 

@@ -7,6 +7,49 @@
 
 namespace meshwright::primitive {
 
+// --- biases ---
+
+// Whether n has its operand's elements, at other places or several times.
+bool Emitter::moves(int n) const {
+  const Kind kind = node(n).kind;
+  return kind == Kind::Transpose || kind == Kind::Broadcast || (kind == Kind::Reshape && !axes_.explicit_reshape(n));
+}
+
+void Emitter::find_bias(int addition) {
+  if (node(addition).kind != Kind::Add) return;
+  const AxisList all = joined(axes_.of(addition));
+  for (const std::size_t k : {1, 0}) {
+    std::vector<int> between;
+    int n = node(addition).inputs[k];
+    for (; readers_of_.at(n).size() == 1 && moves(n); n = node(n).inputs[0]) between.push_back(n);
+    const AxisList own = joined(axes_.of(n)), other = joined(axes_.of(node(addition).inputs[1 - k]));
+    const bool fits = node(n).kind == Kind::Parameter && readers_of_.at(n).size() == 1 && !scalar(n) &&
+                      own.size() < all.size() &&
+                      std::is_permutation(all.begin(), all.end(), other.begin(), other.end()) &&
+                      std::all_of(own.begin(), own.end(),
+                                  [&](int axis) { return std::find(all.begin(), all.end(), axis) != all.end(); });
+    if (!fits) continue;
+    biases_[addition] = n;
+    below_bias_.insert(between.begin(), between.end());
+    return;
+  }
+}
+
+// The order of a product's axes where a bias is added to it: a bias is over the last ones.
+AxisList Emitter::with_bias_last(int product, AxisList order) const {
+  for (int n = product; readers_of_.contains(n) && readers_of_.at(n).size() == 1;) {
+    n = readers_of_.at(n).front();
+    if (const auto bias = biases_.find(n); bias != biases_.end()) {
+      const AxisList last = joined(axes_.of(bias->second));
+      std::erase_if(order, [&](int axis) { return std::find(last.begin(), last.end(), axis) != last.end(); });
+      order.insert(order.end(), last.begin(), last.end());
+      return order;
+    }
+    if (!moves(n) || node(n).kind == Kind::Broadcast) break;
+  }
+  return order;
+}
+
 // --- products of which only slices are read ---
 
 std::optional<int> Emitter::own_parameter(int n) const {
@@ -28,11 +71,12 @@ bool Emitter::only_slices(int n, int axis, std::vector<int>& chain, std::set<std
       indices.insert(of.details.start[0] / product(cut.inner));
       continue;
     }
-    const bool bias = of.kind == Kind::Add && of.inputs[0] == n && own_parameter(of.inputs[1]).has_value() &&
-                      axes_.of_operand(reader, 1) == axes_.of(of.inputs[1]) &&
-                      joined(axes_.of(of.inputs[1])) == axes_.of(n).back();
-    const bool moves = (of.kind == Kind::Reshape && !axes_.explicit_reshape(reader)) || of.kind == Kind::Transpose;
-    if ((!bias && !moves) || !only_slices(reader, axis, chain, indices)) return false;
+    bool passes = moves(reader) && of.kind != Kind::Broadcast;
+    if (const auto bias = biases_.find(reader); bias != biases_.end() && of.inputs[0] == n) {
+      const AxisList own = joined(axes_.of(bias->second)), last = axes_.of(n).back();
+      passes = own.size() >= last.size() && std::equal(last.rbegin(), last.rend(), own.rbegin());
+    }
+    if (!passes || !only_slices(reader, axis, chain, indices)) return false;
   }
   return true;
 }
@@ -75,9 +119,10 @@ Value Emitter::part_by_part(int n) {
   const Node& of = node(n);
   const std::string whole_name = name_;
   Value made;
-  if (of.kind == Kind::Reshape || of.kind == Kind::Transpose) return values_[static_cast<std::size_t>(of.inputs[0])];
+  if (moves(n)) return values_[static_cast<std::size_t>(of.inputs[0])];
   AxisList order;
-  const std::vector<TensorId> weights = parameter_parts(*own_parameter(of.inputs[1]), axis, order);
+  const int parameter = of.kind == Kind::MatMul ? *own_parameter(of.inputs[1]) : biases_.at(n);
+  const std::vector<TensorId> weights = parameter_parts(parameter, axis, order);
   const Value x = of.kind == Kind::MatMul ? operand(n, 0) : values_[static_cast<std::size_t>(of.inputs[0])];
   if (of.kind == Kind::MatMul) {
     const AxisList contracted = axes_.of_operand(n, 0).back();
@@ -89,6 +134,9 @@ Value Emitter::part_by_part(int n) {
     for (const int met : order)
       if (!is_contracted(met) && std::find(made.order.begin(), made.order.end(), met) == made.order.end())
         made.order.push_back(met);
+    made.order.push_back(axis);
+    made.order = with_bias_last(n, std::move(made.order));
+    std::erase(made.order, axis);
   } else {
     made.order = x.order;
   }

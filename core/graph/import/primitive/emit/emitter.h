@@ -63,6 +63,9 @@ class Emitter {
     AxisList from, to, inner;
   };
   [[nodiscard]] Cut cut_of(int slice) const;
+  [[nodiscard]] bool moves(int n) const;
+  void find_bias(int addition);
+  [[nodiscard]] AxisList with_bias_last(int product, AxisList order) const;
   void find_parts(int product);
   [[nodiscard]] bool only_slices(int n, int axis, std::vector<int>& chain, std::set<std::int64_t>& indices) const;
   // The parameter that n is, perhaps transposed, and that nothing else reads.
@@ -122,6 +125,8 @@ class Emitter {
   std::vector<Value> values_;
   std::map<int, std::pair<const Node*, std::size_t>> first_reader_;
   std::map<int, std::vector<int>> readers_of_;
+  std::map<int, int> biases_;     // by addition: a parameter of some of its axes, which nothing else reads
+  std::set<int> below_bias_;      // what lies between these two
   std::map<int, int> part_axis_;  // of products that only slices read, and of what lies between; -1 of their weights
   std::map<int, TensorId> numbers_;
   std::map<std::string, int> used_;

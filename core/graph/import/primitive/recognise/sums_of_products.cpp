@@ -10,9 +10,10 @@ namespace meshwright::primitive {
 
 namespace {
 
-// What a sum adds, and the additions below it that nothing else reads, in the file's order.
+// What a sum adds, and the additions below it that nothing else reads, in the file's order; the products among what it
+// adds that nothing else reads.
 struct Sum {
-  std::vector<int> terms = {}, inner = {};
+  std::vector<int> terms = {}, inner = {}, products = {};
 };
 
 class Sums {
@@ -30,7 +31,10 @@ class Sums {
       for (const int inner : sum.inner) taken[static_cast<std::size_t>(inner)] = true;
       const auto products = std::stable_partition(sum.terms.begin(), sum.terms.end(),
                                                   [&](int term) { return is_product(term, at(n).shape); });
-      if (products - sum.terms.begin() >= 2) sums[n] = std::move(sum);
+      if (products - sum.terms.begin() < 2) continue;
+      for (auto term = sum.terms.begin(); term != products; ++term) add_own_nodes(*term, sum.products);
+      std::sort(sum.products.begin(), sum.products.end());
+      sums[n] = std::move(sum);
     }
     return sums;
   }
@@ -42,6 +46,14 @@ class Sums {
     if (at(i).shape != shape) return false;
     while (at(i).kind == Kind::Reshape) i = at(i).inputs[0];
     return at(i).kind == Kind::MatMul;
+  }
+
+  void add_own_nodes(int product, std::vector<int>& nodes) const {
+    while (uses_[static_cast<std::size_t>(product)] == 1) {
+      nodes.push_back(product);
+      if (at(product).kind == Kind::MatMul) return;
+      product = at(product).inputs[0];
+    }
   }
 
   void gather(int n, const Shape& shape, Sum& sum) const {
@@ -64,15 +76,23 @@ class Sums {
 
 Module with_products_added_first(Module module) {
   const std::map<int, Sum> sums = Sums(module).found();
-  std::vector<bool> later(module.nodes.size(), false);  // additions that are made where the whole sum is
+  std::vector<bool> later(module.nodes.size(), false);  // made where the whole sum is: no layer ends between these
   for (const auto& [n, sum] : sums)
-    for (const int inner : sum.inner) later[static_cast<std::size_t>(inner)] = true;
+    for (const std::vector<int>* part : {&sum.inner, &sum.products})
+      for (const int inner : *part) later[static_cast<std::size_t>(inner)] = true;
   std::vector<Node> nodes;
   std::vector<int> made(module.nodes.size(), -1);
+  const auto keep = [&](int n) {
+    Node& node = module.nodes[static_cast<std::size_t>(n)];
+    for (int& input : node.inputs) input = made[static_cast<std::size_t>(input)];
+    made[static_cast<std::size_t>(n)] = static_cast<int>(nodes.size());
+    nodes.push_back(std::move(node));
+  };
   for (std::size_t n = 0; n < module.nodes.size(); ++n) {
     if (later[n]) continue;
     if (const auto found = sums.find(static_cast<int>(n)); found != sums.end()) {
       const Sum& sum = found->second;
+      for (const int product : sum.products) keep(product);
       int so_far = made[static_cast<std::size_t>(sum.terms[0])];
       for (std::size_t k = 1; k < sum.terms.size(); ++k) {
         const std::size_t from = k + 1 < sum.terms.size() ? static_cast<std::size_t>(sum.inner[k - 1]) : n;
@@ -88,10 +108,7 @@ Module with_products_added_first(Module module) {
       made[n] = so_far;
       continue;
     }
-    Node& node = module.nodes[n];
-    for (int& input : node.inputs) input = made[static_cast<std::size_t>(input)];
-    made[n] = static_cast<int>(nodes.size());
-    nodes.push_back(std::move(node));
+    keep(static_cast<int>(n));
   }
   module.nodes = std::move(nodes);
   module.result = made[static_cast<std::size_t>(module.result)];

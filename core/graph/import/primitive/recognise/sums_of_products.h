@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of several products and more, as of a block whose attention and feed-forward network stand side by side: the
-// products are added to each other first. What devices hold of each may then stay a partial sum until then, and one
-// all-reduce is enough for all of them.
+// products are made one after the other and added to each other first. What devices hold of each may then stay a
+// partial sum until then, and one all-reduce is enough for all of them.
 #pragma once
 
 #include "core/graph/import/primitive/module.h"
