@@ -183,11 +183,11 @@ void Emitter::emit(int n) {
     const auto reader = first_reader_.find(n);
     const bool of_convolution = of.kind == Kind::Parameter && readers_of_[n].size() == 1 &&
                                 reader->second.first->kind == Kind::Convolution && reader->second.second == 1;
-    if (!scalar(n) && !of_convolution && !part_axis_.contains(n)) values_[static_cast<std::size_t>(n)] = leaf(n);
+    if (!scalar(n) && !of_convolution && !parts_of_.contains(n)) values_[static_cast<std::size_t>(n)] = leaf(n);
     return;
   }
   const auto made = [&]() -> Value {
-    if (part_axis_.contains(n)) return part_by_part(n);
+    if (parts_of_.contains(n)) return part_by_part(n);
     switch (of.kind) {
       case Kind::Add:
       case Kind::Subtract:

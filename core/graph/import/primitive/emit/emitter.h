@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a Graph of a module, node by node (emit.h). Its parts by file: emit.cpp the whole and leaves;
-// emit_elementwise.cpp sums, quotients, comparisons and functions; emit_shapes.cpp what moves elements, and products of
-// which only slices are read; emit_layers.cpp the rest but for emit_mixture.cpp, mixtures of experts.
+// emit_elementwise.cpp sums, quotients, comparisons and functions; emit_shapes.cpp what moves elements; emit_parts.cpp
+// biases, and products of which only slices are read; emit_layers.cpp the rest but for emit_mixture.cpp, mixtures of
+// experts.
 #pragma once
 
 #include <map>
@@ -14,8 +15,8 @@
 
 namespace meshwright::primitive {
 
-// A tensor of the graph: dimension k is axis order[k]. Or, where only slices of it are read, its parts along another
-// axis, each such a tensor.
+// A tensor of the graph: dimension k is axis order[k]. Or, where only slices of it are read, its parts along one of
+// these axes.
 struct Value {
   TensorId tensor{0};
   AxisList order = {};
@@ -67,10 +68,17 @@ class Emitter {
   void find_bias(int addition);
   [[nodiscard]] AxisList with_bias_last(int product, AxisList order) const;
   void find_parts(int product);
-  [[nodiscard]] bool only_slices(int n, int axis, std::vector<int>& chain, std::set<std::int64_t>& indices) const;
   // The parameter that n is, perhaps transposed, and that nothing else reads.
   [[nodiscard]] std::optional<int> own_parameter(int n) const;
-  [[nodiscard]] std::vector<TensorId> parameter_parts(int n, int axis, AxisList& order);
+  // What is read of a dimension: its axes; by the index that each part begins at, the axes that it has in their place.
+  struct Parts {
+    AxisList whole = {};
+    std::map<std::int64_t, AxisList> parts = {};
+  };
+  [[nodiscard]] bool only_slices(int n, std::vector<int>& chain, Parts& found) const;
+  [[nodiscard]] bool is_cover(const Parts& parts, const AxisList& taken) const;
+  [[nodiscard]] static AxisList order_of_part(const AxisList& order, const AxisList& whole, const AxisList& part);
+  [[nodiscard]] std::vector<TensorId> parameter_parts(int n, const Parts& parts);
   [[nodiscard]] Value part_by_part(int n);
 
   void emit(int n);
@@ -125,9 +133,10 @@ class Emitter {
   std::vector<Value> values_;
   std::map<int, std::pair<const Node*, std::size_t>> first_reader_;
   std::map<int, std::vector<int>> readers_of_;
-  std::map<int, int> biases_;     // by addition: a parameter of some of its axes, which nothing else reads
-  std::set<int> below_bias_;      // what lies between these two
-  std::map<int, int> part_axis_;  // of products that only slices read, and of what lies between; -1 of their weights
+  std::map<int, int> biases_;    // by addition: a parameter of some of its axes, which nothing else reads
+  std::set<int> below_bias_;     // what lies between these two
+  std::vector<Parts> parts_;     // of products that only slices read
+  std::map<int, int> parts_of_;  // which of these, by product, what lies between, and weights
   std::map<int, TensorId> numbers_;
   std::map<std::string, int> used_;
   std::vector<int> losses_;  // cross entropies that the result is the sum of
