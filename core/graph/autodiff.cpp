@@ -132,13 +132,15 @@ void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
     if (!tensor(gradient).gradient_of) graph_.set_gradient_of(gradient, target);
     return;
   }
+  // A parameter's gradient is made by the backward of its reader, also where that passes it through.
+  const std::string operand = operand_names(op.kind, op.inputs.size(), op.attributes)[i];
+  if (const auto maker_of = tensor(gradient).producer; !maker_of || graph_.op(*maker_of).forward != op.id)
+    gradient = derive(op, OpKind::Scale, ("grad_" + operand).c_str(), {gradient}, {.scale = 1.0})[0];
   const StampScope stamp(graph_, Phase::Backward, op.id, op.block);
   const TensorId accumulator = graph_.add_tensor(accumulator_name(op, i), TensorKind::Accumulator,
                                                  gradient_dtype(tensor(target).dtype), tensor(target).dims, target);
-  graph_.add_in_place_op(
-      OpKind::Accumulate,
-      fmt::format("{}.accumulate_{}", op.name, operand_names(op.kind, op.inputs.size(), op.attributes)[i]),
-      {accumulator, gradient}, {accumulator});
+  graph_.add_in_place_op(OpKind::Accumulate, fmt::format("{}.accumulate_{}", op.name, operand), {accumulator, gradient},
+                         {accumulator});
 }
 
 // Full recomputation repeats every op of the block, also the last ones, whose results no gradient reads: the published

@@ -234,6 +234,23 @@ TEST(Backward, OfAnIntermediateStartsFromItsSeed) {
   EXPECT_FALSE(graph.current_forward.has_value());
 }
 
+// y = x (w + 1): the sum passes its gradient on, and w, a parameter, has it from an op of the sum's own.
+TEST(Backward, AnOpMakesTheGradientThatItPassesToAParameter) {
+  Graph graph;
+  const Dim a{"a", 2}, b{"b", 3}, c{"c", 4};
+  const TensorId x = graph.add_tensor("x", TensorKind::Input, DType::F32, {a, b});
+  const TensorId w = graph.add_tensor("w", TensorKind::Parameter, DType::F32, {b, c});
+  const TensorId more = graph.add_op(OpKind::Shift, "more", {w}, {.value = 1.0})[0];
+  const TensorId y = graph.add_op(OpKind::Contract, "y", {x, more}, {.result_names = {"a", "c"}})[0];
+  const TensorId dy = graph.add_tensor("dy", TensorKind::Input, DType::F32, {a, c});
+  append_backward(graph, y, dy, Recompute::None);
+  const Op& accumulate = graph.ops().back();
+  const Op& maker = graph.op(*graph.tensor(accumulate.inputs[1]).producer);
+  EXPECT_EQ(accumulate.kind, OpKind::Accumulate);
+  EXPECT_EQ(maker.name, "more.grad_x");
+  EXPECT_EQ(graph.op(*maker.forward).name, "more");
+}
+
 TEST(Backward, ReadsOfOneParameterTwiceInOneOpAreTwoUses) {
   Graph graph;
   const Dim a{"a", 2};

@@ -82,7 +82,30 @@ Value Emitter::concat(int n) {
   std::vector<Dim> result;
   for (const Wanted& of_dim : has)
     result.push_back(of_dim.axes.size() == 1 ? dim(of_dim.axes[0]) : Dim{of_dim.name, product(of_dim.axes)});
+  const auto along_dim =
+      std::find_if(has.begin(), has.end(), [&](const Wanted& of_dim) { return of_dim.axes == whole; });
+  pieces = few_pieces(std::move(pieces), result, static_cast<std::size_t>(along_dim - has.begin()));
   return unshaped(add(OpKind::Concat, "", pieces, {.result_dims = result}), has);
+}
+
+// At most 16 pieces: an op has an axis for each of its pieces, and cannot have many.
+std::vector<TensorId> Emitter::few_pieces(std::vector<TensorId> pieces, const std::vector<Dim>& whole,
+                                          std::size_t along) {
+  constexpr std::size_t kMost = 16;
+  for (int level = 1; pieces.size() > kMost; ++level) {
+    std::vector<TensorId> runs;
+    for (std::size_t begin = 0; begin < pieces.size(); begin += kMost) {
+      const std::vector<TensorId> run(
+          pieces.begin() + static_cast<std::ptrdiff_t>(begin),
+          pieces.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kMost, pieces.size())));
+      std::vector<Dim> dims_of_run = whole;
+      dims_of_run[along] = {fmt::format("run{}_{}", level, runs.size() + 1), 0};
+      for (const TensorId piece : run) dims_of_run[along].size += graph_.tensor(piece).dims[along].size;
+      runs.push_back(run.size() == 1 ? run[0] : add(OpKind::Concat, ".run", run, {.result_dims = dims_of_run}));
+    }
+    pieces = std::move(runs);
+  }
+  return pieces;
 }
 
 Value Emitter::reshape(int n) {

@@ -98,6 +98,8 @@ class Emitter {
   [[nodiscard]] Value reduce(int n);
   [[nodiscard]] Value slice(int n);
   [[nodiscard]] Value concat(int n);
+  [[nodiscard]] std::vector<TensorId> few_pieces(std::vector<TensorId> pieces, const std::vector<Dim>& whole,
+                                                 std::size_t along);
   [[nodiscard]] Value reshape(int n);
   [[nodiscard]] Value convolution(int n);
   [[nodiscard]] Value pool(int n);

@@ -155,6 +155,7 @@ Module Recogniser::run() {
     } else {
       if (node.kind == Kind::Attention)
         for (const std::size_t k : {1, 2}) inputs[k] = unrepeated(inputs[k]);
+      if (node.kind == Kind::LayerNorm || node.kind == Kind::RmsNorm) inputs[1] = row(inputs[1]);
       Found found = find(node.kind, inputs);
       if (node.kind == Kind::Concat && found && at(*found).shape != node.shape) found.reset();  // of another dimension
       if (node.kind == Kind::CumSum) found = counted(inputs[0], node.details.axes[0]);
