@@ -64,10 +64,13 @@ void add_loss(Module& module) {
       return at(w).kind == Kind::Parameter;
     };
     scores = (node.kind == Kind::MatMul || node.kind == Kind::Convolution) && weight(node.inputs[1]);
-    const bool passes = node.kind == Kind::Reshape || node.kind == Kind::Transpose ||
-                        (node.kind == Kind::Add && weight(node.inputs[1]));
+    const auto number = [&](int input) { return at(input).values && at(input).values->size() == 1; };
+    const bool factor = node.kind == Kind::Multiply || node.kind == Kind::Divide;
+    const bool passes = node.kind == Kind::Reshape || node.kind == Kind::Transpose || node.kind == Kind::Tanh ||
+                        (node.kind == Kind::Add && weight(node.inputs[1])) || (factor && number(node.inputs[1])) ||
+                        (node.kind == Kind::Multiply && number(node.inputs[0]));
     if (!passes) break;
-    i = node.inputs[0];
+    i = node.inputs[factor && number(node.inputs[0]) ? 1 : 0];
   }
   if (!scores || at(logits).shape.size() < 2) return;
   primitive::Builder builder(module);

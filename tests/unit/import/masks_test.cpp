@@ -141,12 +141,43 @@ TEST(AttentionMasks, OfPackedSequencesAreAnOperandOfQueriesAndKeys) {
 }
 
 // A window both ways is the same for all samples.
+// Each query sees itself, two keys back and two ahead.
+TEST(AttentionMasks, ThatAreWindowsBothWaysAreTheAttentionsOwn) {
+  Attention a;
+  const Module module = a.made([&](int scores) {
+    const int apart = a.b.unary(Kind::Abs, a.b.binary(Kind::Subtract, a.rows, a.columns));
+    const int near = a.b.compare(Comparison::Less, apart, a.b.constant({}, true, std::vector{3.0}));
+    return a.b.binary(Kind::Add, scores, a.added(near));
+  });
+  const Node* found = attention_of(module);
+  ASSERT_NE(found, nullptr);
+  EXPECT_FALSE(found->details.causal);
+  EXPECT_EQ(found->details.window, (Shape{3}));
+  EXPECT_EQ(found->inputs.size(), 3U);
+}
+
+// Two keys ahead and one back.
+TEST(AttentionMasks, ThatAreUnevenWindowsAreAnOperand) {
+  Attention a;
+  const Module module = a.made([&](int scores) {
+    const int ahead = a.b.binary(Kind::Subtract, a.columns, a.rows);
+    const int near =
+        a.b.binary(Kind::Multiply, a.b.compare(Comparison::Less, ahead, a.b.constant({}, true, std::vector{3.0})),
+                   a.b.compare(Comparison::Less, a.b.constant({}, true, std::vector{-2.0}), ahead));
+    return a.b.binary(Kind::Add, scores, a.added(near));
+  });
+  const Node* found = attention_of(module);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(found->details.window.empty());
+  EXPECT_EQ(mask_of(module, *found), (Shape{1, kSeq, kSeq}));
+}
+
 TEST(AttentionMasks, ThatAreConstantButOfNoWindowAreAnOperand) {
   Attention a;
   const Module module = a.made([&](int scores) {
     const int apart = a.b.unary(Kind::Abs, a.b.binary(Kind::Subtract, a.rows, a.columns));
-    const int near = a.b.compare(Comparison::Less, apart, a.b.constant({}, true, std::vector{2.0}));
-    return a.b.binary(Kind::Add, scores, a.added(near));
+    const int others = a.b.compare(Comparison::NotEqual, apart, a.b.constant({}, true, std::vector{2.0}));
+    return a.b.binary(Kind::Add, scores, a.added(others));
   });
   const Node* found = attention_of(module);
   ASSERT_NE(found, nullptr);

@@ -120,10 +120,12 @@ class Builder {
   // mask: added to the scaled scores, (samples or 1, queries or 1, keys).
   struct Attended {
     bool causal = false;
-    std::int64_t window = 0;  // keys back from the query, where causal; 0: all
+    std::int64_t window = 0;  // keys back from the query, and as far ahead where not causal; 0: all
     std::optional<int> mask = {};
     double cap = 0.0;  // scores become cap tanh(score / cap); 0: they stay
-    // Without a mask: of each head, (heads), one more score in the softmax, which has no value.
+    // Without a mask: a score falls by its head's slope for each position (O. Press et al., ALiBi, 2022).
+    bool alibi = false;
+    // Without these: of each head, (heads), one more score in the softmax, which has no value.
     std::optional<int> sinks = {};
   };
   int attention(int q, int k, int v, double scale, const Attended& attended);

@@ -246,7 +246,7 @@ int Builder::attention(int q, int k, int v, double scale, const Attended& attend
                        to_text(shape(*attended.sinks)), to_text(a)));
     inputs.push_back(*attended.sinks);
   }
-  Details details{.number = scale, .causal = attended.causal};
+  Details details{.number = scale, .causal = attended.causal, .alibi = attended.alibi};
   if (attended.window > 0) details.window = {attended.window};
   if (attended.cap > 0.0) details.numbers = {attended.cap};
   return add(Kind::Attention, inputs, {a[0], a[1], a[2], c[3]}, false, details);

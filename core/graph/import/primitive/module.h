@@ -87,7 +87,7 @@ enum class Kind {
   // made by recognition, and by formats that have them as ops
   Attention,  // q (batch, heads, seq, d), k (batch, kv_heads, keys, d), v (batch, kv_heads, keys, e), [mask (batch or
               // 1, seq or 1, keys) or sinks (heads)]; number: scale; window[0]: keys back from the query; numbers: the
-              // cap of scores
+              // cap of scores; alibi
   PackedAttention,  // x (batch, seq, 3, heads, d) -> (batch, seq, heads, d): causal, scores times 1 / sqrt(d)
   Rotary,           // x; Details::axes[0]: positions; window[0]: dims turned; number: base; numbers: the amplitude, and
                     // what the frequency of each pair is divided by, if they are not all 1; interleaved
@@ -122,6 +122,7 @@ struct Details {
   Comparison comparison = Comparison::Less;
   bool causal = false;
   bool interleaved = false;
+  bool alibi = false;
   bool operator==(const Details&) const = default;
 };
 

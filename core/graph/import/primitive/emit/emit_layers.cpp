@@ -171,6 +171,7 @@ Value Emitter::attention(int n) {
   Attributes attributes{
       .scale = scale, .causal = details.causal, .attention_window = details.window.empty() ? 0 : details.window[0]};
   if (!details.numbers.empty()) attributes.score_cap = details.numbers[0];
+  if (details.alibi) attributes.extra = Attributes::Extra::Alibi;
   const bool more = node(n).inputs.size() > 3;
   if (more && axes_.of_operand(n, 3).size() == 1) {
     inputs.push_back(shaped(operand(n, 3), {heads, {group, "group"}}));

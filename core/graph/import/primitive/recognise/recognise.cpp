@@ -159,6 +159,7 @@ Module Recogniser::run() {
       Found found = find(node.kind, inputs);
       if (node.kind == Kind::Concat && found && at(*found).shape != node.shape) found.reset();  // of another dimension
       if (node.kind == Kind::CumSum) found = counted(inputs[0], node.details.axes[0]);
+      if (node.kind == Kind::RmsNorm && lone_) found = norm_without_bias(inputs[0], inputs[1], node.details.number);
       if (!found && node.kind == Kind::ReduceSum) found = picked_by_one_hot(inputs[0], node.details.axes);
       now = found ? *found : b_.add(node.kind, inputs, node.shape, node.integer, node.details);
       if (const Found known = function(now)) now = *known;

@@ -50,8 +50,10 @@ std::optional<Recogniser::Scores> Recogniser::scores_of(int i) {
       scores.product = i;
       return scores;
     }
-    const bool parted = node.kind == Kind::Reshape && is(node.inputs[0], Kind::MatMul) &&
-                        node.shape.back() == at(node.inputs[0]).shape.back();
+    const auto same_rows = [&](const Shape& x, const Shape& y) {
+      return x.size() > 1 && y.size() > 1 && std::equal(x.end() - 2, x.end(), y.end() - 2);
+    };
+    const bool parted = node.kind == Kind::Reshape && same_rows(node.shape, at(node.inputs[0]).shape);
     if (node.kind == Kind::Transpose) {
       const Scaled inner = unscaled(node.inputs[0]);
       scores.scale *= inner.factor;
@@ -236,13 +238,15 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
   const Shape a = at(queries).shape, b = at(keys).shape, c = at(of_values).shape;
   const bool fits = a.size() == 4 && b.size() == 4 && c.size() == 4 && a[0] == b[0] && b[0] == c[0] && b[1] == c[1] &&
                     b[1] > 0 && a[1] % b[1] == 0 && b[2] == c[2] && a[3] == b[3] && scale > 0.0;
-  if (!fits || !resolve_masks(*scores, a[2], b[2])) return std::nullopt;
+  if (!fits || !resolve_masks(*scores, a, b[2])) return std::nullopt;
   if (sinks && (scores->mask || at(weighed.sinks).shape != Shape{a[1]})) return std::nullopt;
   const double usual = 1.0 / std::sqrt(static_cast<double>(a[3]));
   const bool causal = scores->causal && a[2] <= b[2];
+  // Of what is later than the query, a mask may have said anything.
+  if (scores->alibi && (!causal || scores->mask || sinks)) return std::nullopt;
   return b_.attention(
       queries, keys, of_values, near(scale, usual) ? 0.0 : scale,
-      {causal, causal ? scores->window : 0, scores->mask, scores->cap, sinks ? Found(weighed.sinks) : std::nullopt});
+      {causal, scores->window, scores->mask, scores->cap, scores->alibi, sinks ? Found(weighed.sinks) : std::nullopt});
 }
 
 }  // namespace meshwright::primitive

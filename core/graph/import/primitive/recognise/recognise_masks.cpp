@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks of attention. What a mask hides is told by what it computes of sample inputs, however it is written.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/node_values.h"
 #include "core/graph/import/primitive/recognise/recogniser.h"
 
 namespace meshwright::primitive {
@@ -71,14 +74,12 @@ std::optional<double> element_of(const Builder& b, int n, Shape index, const Sam
         const auto chosen = operand(0);
         return chosen ? operand(*chosen != 0.0 ? 1 : 2) : std::nullopt;
       }
-      case Kind::Not:
-      case Kind::ToFloat:
-      case Kind::ToInteger: {
-        const auto x = operand(0);
-        return x ? std::optional(unary_value(node.kind, *x)) : std::nullopt;
-      }
       default:
         break;
+    }
+    if (is_unary(node.kind)) {
+      const auto x = operand(0);
+      return x ? std::optional(unary_value(node.kind, *x)) : std::nullopt;
     }
     if (node.inputs.size() != 2 || node.kind > Kind::Compare) return std::nullopt;
     const auto x = operand(0), y = operand(1);
@@ -146,8 +147,10 @@ constexpr std::int64_t kNoKey = std::numeric_limits<std::int64_t>::max();
 // What is seen of a mask; `back`: from the query to the key.
 struct SeenMask {
   bool causal = true, one_value = true, padding_hides = true, others_stay = true;
-  bool hides_in_front = false;                               // of the query, without padding
-  std::int64_t nearest_hidden = kNoKey, farthest_seen = -1;  // behind it, without padding
+  // Distances of keys, without padding.
+  struct Side {
+    std::int64_t nearest_hidden = kNoKey, farthest_seen = 0;
+  } behind, ahead;
   double lowest = 0.0;
 
   void add(bool unpadded, bool padded, std::int64_t back, double value) {
@@ -155,21 +158,22 @@ struct SeenMask {
     if (hides) lowest = std::min(lowest, value);
     one_value = one_value && (hides || value == 0.0);
     causal = causal && (hides || back >= 0);
-    if (unpadded && back < 0) hides_in_front = hides_in_front || hides;
-    if (unpadded && back >= 0) {
-      if (hides)
-        nearest_hidden = std::min(nearest_hidden, back);
-      else
-        farthest_seen = std::max(farthest_seen, back);
-    }
+    Side& side = back < 0 ? ahead : behind;
+    const std::int64_t distance = std::abs(back);
+    if (unpadded && hides) side.nearest_hidden = std::min(side.nearest_hidden, distance);
+    if (unpadded && !hides) side.farthest_seen = std::max(side.farthest_seen, distance);
     if (padded) padding_hides = padding_hides && hides;
-    if (!unpadded && !padded)
-      others_stay = others_stay && hides == (back < 0 ? hides_in_front : back >= nearest_hidden);
+    if (!unpadded && !padded) others_stay = others_stay && hides == (distance >= side.nearest_hidden);
   }
-  // Whether padding, what is in front of the query, and what is beyond a window are hidden, and nothing else.
+  [[nodiscard]] bool has_window() const { return behind.nearest_hidden != kNoKey; }
+  // Whether padding, what is in front of the query, and what is beyond a window are hidden, and nothing else; a window
+  // reaches as far ahead where keys in front are seen.
   [[nodiscard]] bool plain(bool is_causal) const {
-    const bool window = nearest_hidden == kNoKey || (is_causal && farthest_seen < nearest_hidden);
-    return one_value && padding_hides && others_stay && window && hides_in_front == is_causal;
+    const bool window = !has_window() || (behind.nearest_hidden > 0 && behind.farthest_seen < behind.nearest_hidden);
+    const bool in_front = is_causal || (has_window() ? ahead.farthest_seen == behind.farthest_seen &&
+                                                           ahead.nearest_hidden > ahead.farthest_seen
+                                                     : ahead.nearest_hidden == kNoKey);
+    return one_value && padding_hides && others_stay && window && in_front;
   }
 };
 
@@ -236,7 +240,7 @@ Recogniser::ToldMask Recogniser::told_mask(int mask, std::int64_t queries, std::
     for (const int input : *inputs)
       samples[input] = sample_keys(elements_of(one_sample_of(at(input).shape)), which, keys);
     for (const std::int64_t row : sampled(queries, small))
-      for (const std::int64_t column : sampled(keys, small || row + 1 == queries)) {
+      for (const std::int64_t column : sampled(keys, small || row == 0 || row + 1 == queries)) {
         Shape index(std::max<std::size_t>(at(mask).shape.size(), 2), 0);
         index[index.size() - 2] = row;
         index[index.size() - 1] = column;
@@ -250,8 +254,9 @@ Recogniser::ToldMask Recogniser::told_mask(int mask, std::int64_t queries, std::
   }
   told.known = true;
   told.causal = queries <= keys && seen.causal;
-  told.plain = (inputs->empty() || padding) && seen.plain(told.causal);
-  told.window = told.plain && told.causal && seen.nearest_hidden != kNoKey ? seen.farthest_seen + 1 : 0;
+  told.plain =
+      (inputs->empty() || padding) && seen.plain(told.causal) && (told.causal || !seen.has_window() || queries == keys);
+  told.window = told.plain && seen.has_window() ? seen.behind.farthest_seen + 1 : 0;
   told.keys = told.plain && padding ? (*inputs)[0] : -1;
   told.hidden = std::max(seen.lowest, kHiddenScore);
   return told;
@@ -350,8 +355,54 @@ Recogniser::Found Recogniser::key_mask(const ToldMask& told, std::int64_t keys) 
   return b_.reshape(hidden, {kBatchProbe, 1, keys});
 }
 
-// What the masks do together; false where attention has no equal to them.
-bool Recogniser::resolve_masks(Scores& scores, std::int64_t queries, std::int64_t keys) {
+namespace {
+
+// As of Attributes::Extra::Alibi: of H heads, H a power of two, 2^(-8 (h + 1) / H); for other H those of the largest
+// power of two P below, then every second one of 2 P.
+double alibi_slope(std::int64_t head, std::int64_t heads) {
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  const double step = 8.0 / static_cast<double>(power);
+  return head < power ? std::exp2(-step * static_cast<double>(head + 1))
+                      : std::exp2(-0.5 * step * static_cast<double>(2 * (head - power) + 1));
+}
+
+}  // namespace
+
+// Whether a mask adds to a key that is not later than the query the head's slope times its distance, but for what it
+// adds to all keys of the query. `queries`: (batch, heads, seq, d).
+bool Recogniser::is_alibi(const Mask& mask, const Shape& queries, std::int64_t keys) {
+  const Shape own = one_sample_of(at(mask.node).shape);
+  const std::int64_t heads = queries[1], seq = queries[2];
+  const std::size_t rank = own.size();
+  if (!at(mask.node).constant || rank < 3 || rank > NodeValues::kMaxRank || seq > keys || heads < 2) return false;
+  if (elements_of(Shape(own.begin(), own.end() - 2)) != heads || own[rank - 1] != keys ||
+      (own[rank - 2] != 1 && own[rank - 2] != seq))
+    return false;
+  std::int64_t budget = 1 << 22;
+  NodeValues values(b_, budget);
+  values.compute_single_elements();
+  const auto added = [&](std::int64_t head, std::int64_t query, std::int64_t key) {
+    NodeValues::Index index{};
+    index[rank - 1] = key;
+    index[rank - 2] = own[rank - 2] == 1 ? 0 : query;
+    for (std::size_t d = rank - 2; d-- > 0; head /= own[d]) index[d] = head % own[d];
+    return mask.factor * values.element(mask.node, index);
+  };
+  for (std::int64_t head = 0; head < heads; ++head)
+    for (const std::int64_t query : {seq / 2, seq - 1}) {
+      const std::int64_t here = query + keys - seq;
+      const double slope = alibi_slope(head, heads), at_query = added(head, query, here);
+      for (const std::int64_t key : {std::int64_t{0}, here / 2, here})
+        if (std::abs(added(head, query, key) - at_query - slope * static_cast<double>(key - here)) >
+            1e-3 * slope * static_cast<double>(keys))
+          return false;
+    }
+  return !values.failed();
+}
+
+// What the masks do together; false where attention has no equal to them. `of_queries`: (batch, heads, seq, d).
+bool Recogniser::resolve_masks(Scores& scores, const Shape& of_queries, std::int64_t keys) {
+  const std::int64_t queries = of_queries[2];
   const std::string name = b_.name, block = b_.block;
   b_.block.clear();
   b_.name = "mask";
@@ -359,6 +410,10 @@ bool Recogniser::resolve_masks(Scores& scores, std::int64_t queries, std::int64_
   for (Mask& mask : scores.masks) {
     int budget = static_cast<int>(kMaskNodes);
     mask.node = unrepeated_mask(mask.node, budget);
+    if (!scores.alibi && is_alibi(mask, of_queries, keys)) {
+      scores.alibi = true;
+      continue;
+    }
     const Found operand = as_operand(mask, queries, keys);
     const ToldMask told = operand ? told_mask(*operand, queries, keys) : ToldMask{};
     if (!told.known && at(mask.node).constant && is_causal(mask.node, std::nullopt)) {

@@ -170,6 +170,14 @@ Recogniser::Found Recogniser::layer_norm(int x, int y) {
   return std::nullopt;
 }
 
+// RMS norm of what is left without the mean, alone.
+Recogniser::Found Recogniser::norm_without_bias(int x, int gamma, double epsilon) {
+  const std::int64_t size = at(x).shape.back();
+  const Found whole = uncentred(x, {static_cast<std::int64_t>(at(x).shape.size()) - 1});
+  if (!whole || size > kMaxValues) return std::nullopt;
+  return b_.layer_norm(*whole, gamma, filled(size, 0.0), epsilon);
+}
+
 // (x - mean) a + beta, or x a + (beta - mean a), with a = gamma / sqrt(variance + epsilon): a layer norm, or a batch
 // norm, also one by running statistics.
 Recogniser::Found Recogniser::folded_norm(int scaled, int shift) {

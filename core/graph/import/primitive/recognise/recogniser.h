@@ -54,6 +54,7 @@ class Recogniser {
     std::int64_t window = 0;
     std::optional<int> mask = {};  // what is left to be added to the scaled scores
     double cap = 0.0;
+    bool alibi = false;
   };
 
   [[nodiscard]] const Node& at(int i) const { return b_.at(i); }
@@ -101,6 +102,7 @@ class Recogniser {
   [[nodiscard]] int filled(std::int64_t size, double value);
   [[nodiscard]] Found rms_norm(const std::vector<int>& factors);
   [[nodiscard]] Found layer_norm(int x, int y);
+  [[nodiscard]] Found norm_without_bias(int x, int gamma, double epsilon);
   [[nodiscard]] Found folded_norm(int scaled, int shift);
   [[nodiscard]] Found shifted_norm(int x, int mean, const Normalised& norm, Found gamma, Found beta);
   [[nodiscard]] Found normalised_over(int x, const std::vector<std::int64_t>& axes, double epsilon);
@@ -165,7 +167,8 @@ class Recogniser {
   [[nodiscard]] bool alike_behind(int x, int y, std::int64_t queries, std::int64_t keys);
   [[nodiscard]] Found as_operand(const Mask& mask, std::int64_t queries, std::int64_t keys);
   [[nodiscard]] Found key_mask(const ToldMask& told, std::int64_t keys);
-  [[nodiscard]] bool resolve_masks(Scores& scores, std::int64_t queries, std::int64_t keys);
+  [[nodiscard]] bool is_alibi(const Mask& mask, const Shape& queries, std::int64_t keys);
+  [[nodiscard]] bool resolve_masks(Scores& scores, const Shape& queries, std::int64_t keys);
   [[nodiscard]] int unrepeated(int i);
   [[nodiscard]] int with_heads(int i);
   [[nodiscard]] Scaled peeled(int i);
