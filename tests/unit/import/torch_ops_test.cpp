@@ -69,7 +69,7 @@ Numbers result(const std::vector<Json>& calls, const Parameters& parameters) {
       interpreter.set(tensor.id, known->second.second);
   interpreter.run(Phase::Forward);
   for (const Op& op : graph.ops())
-    if (op.kind == OpKind::SquaredErrorLoss) return interpreter.get(op.inputs[0]);
+    if (op.kind == OpKind::SquaredErrorLoss || op.kind == OpKind::PickLabel) return interpreter.get(op.inputs[0]);
   ADD_FAILURE() << "no loss";
   return {};
 }
@@ -149,6 +149,54 @@ TEST(TorchOps, PiecesLieWhereTheyArePut) {
                    call("flatten", {{"self", tensor_named("pairs")}, {"start_dim", whole(1)}}, "a"), doubled("a")},
                   2 * kWidth,
                   [](std::int64_t s, std::int64_t c) { return (c % 2 == 0 ? 2.0 : -2.0) * x_at(s, c / 2); });
+}
+
+// Samples (2 channels, 1, 3): made of halves, of pairs, and larger.
+TEST(TorchOps, ImagesAreEnlargedAndPooledElementByElement) {
+  const auto shaped = [](const std::string& of, const std::vector<std::int64_t>& to, const std::string& made) {
+    return call("view", {{"self", tensor_named(of)}, {"size", wholes(to)}}, made);
+  };
+  const Json image = shaped("x", {kBatch, 2, 1, 3}, "image"), input = tensor_named("image");
+  expect_elements("nearest",
+                  {image, call("upsample_nearest2d", {{"input", input}, {"output_size", wholes({2, 6})}}, "a"),
+                   shaped("a", {kBatch, 24}, "y")},
+                  24, [](std::int64_t s, std::int64_t c) { return x_at(s, c / 12 * 3 + c % 6 / 2); });
+  // Each element times (1, 2) and (10, 20) for the two channels that are made of each, plus their biases.
+  expect_elements(
+      "transposed convolution",
+      {image,
+       call("conv_transpose2d",
+            {{"input", input}, {"weight", tensor_named("w")}, {"bias", tensor_named("b")}, {"stride", wholes({1, 2})}},
+            "a"),
+       shaped("a", {kBatch, 12}, "y")},
+      12,
+      [](std::int64_t s, std::int64_t c) {
+        const double factor = (c < 6 ? 1.0 : 10.0) * static_cast<double>(1 + c % 2);
+        const std::int64_t column = c % 6 / 2;
+        return factor * (x_at(s, column) + 3.0 * x_at(s, 3 + column)) + (c < 6 ? 0.5 : -0.5);
+      },
+      {{"w", {{2, 2, 1, 2}, {1, 2, 10, 20, 3, 6, 30, 60}}}, {"b", {{2}, {0.5, -0.5}}}});
+  expect_elements("adaptive average",
+                  {shaped("x", {kBatch, 1, 6}, "row"),
+                   call("adaptive_avg_pool1d", {{"self", tensor_named("row")}, {"output_size", wholes({3})}}, "a"),
+                   shaped("a", {kBatch, 3}, "y")},
+                  3, [](std::int64_t s, std::int64_t c) { return 0.5 * (x_at(s, 2 * c) + x_at(s, 2 * c + 1)); });
+}
+
+// Channels (2, 3) as (3, 2), each with a weight of its own: 1, 2, ..., 6 in their new order.
+TEST(TorchOps, ShuffledChannelsAreConvolvedEachByItself) {
+  const auto shaped = [](const std::string& of, const std::vector<std::int64_t>& to, const std::string& made) {
+    return call("view", {{"self", tensor_named(of)}, {"size", wholes(to)}}, made);
+  };
+  expect_elements(
+      "shuffled",
+      {shaped("x", {kBatch, 2, 3, 1, 1}, "parted"),
+       call("transpose", {{"self", tensor_named("parted")}, {"dim0", whole(1)}, {"dim1", whole(2)}}, "turned"),
+       shaped("turned", {kBatch, 6, 1, 1}, "image"),
+       call("conv2d", {{"input", tensor_named("image")}, {"weight", tensor_named("w")}, {"groups", whole(6)}}, "a"),
+       shaped("a", {kBatch, 6}, "y")},
+      6, [](std::int64_t s, std::int64_t c) { return static_cast<double>(c + 1) * x_at(s, c % 2 * 3 + c / 2); },
+      {{"w", {{6, 1, 1, 1}, {1, 2, 3, 4, 5, 6}}}});
 }
 
 TEST(TorchOps, VariancesAndNormsAreTheirFormulas) {

@@ -297,6 +297,40 @@ Made convolution(const NodeReader& r) {
   const auto windows = windows_of(r, r.b.shape(x), {weight[2], weight[3]});
   return {r.b.convolution(x, w, windows, r.number("group", 1), r.has(2) ? std::optional(r.in(2)) : std::nullopt)};
 }
+Made transposed_convolution(const NodeReader& r) {
+  const auto only = [&](const char* name, std::int64_t value) {
+    const Numbers given = r.numbers(name);
+    return std::all_of(given.begin(), given.end(), [value](std::int64_t one) { return one == value; });
+  };
+  const std::string padding = r.text("auto_pad", "NOTSET");
+  r.b.expect(only("pads", 0) && only("output_padding", 0) && only("dilations", 1) && !r.has("output_shape") &&
+                 r.number("group", 1) == 1 && (padding == "NOTSET" || padding == "VALID"),
+             "a transposed convolution with padding, dilation or groups has no equal here");
+  Numbers stride = r.numbers("strides");
+  if (stride.empty()) stride = {1, 1};
+  return {r.b.transposed_convolution(r.in(0), r.in(1), stride, r.has(2) ? std::optional(r.in(2)) : std::nullopt)};
+}
+// (x, [region], [factors], [sizes]): each element several times in a row.
+Made resize(const NodeReader& r) {
+  const Shape of = r.b.shape(r.in(0));
+  r.b.expect(r.text("mode", "nearest") == "nearest" && of.size() == 4,
+             "it makes other than an image of each element several times in a row");
+  Shape to;
+  if (r.has(3)) {
+    to = r.b.integers_of(r.in(3), "sizes");
+  } else {
+    r.b.expect(r.has(2), "it has neither sizes nor factors");
+    const std::vector<double>& factors = r.b.values(r.in(2), "factors");
+    r.b.expect(factors.size() == of.size(), "it does not have a factor for each dimension");
+    for (std::size_t d = 0; d < of.size(); ++d) {
+      const double size = factors[d] * static_cast<double>(of[d]);
+      r.b.expect(size >= 1.0 && size < 1e9, "its factors are out of range");
+      to.push_back(static_cast<std::int64_t>(std::floor(size + 1e-6)));
+    }
+  }
+  r.b.expect(to.size() == 4 && to[1] == of[1] && (to[0] == of[0] || r.has(3)), "it enlarges other than an image");
+  return {r.b.enlarged(r.in(0), {to[2], to[3]})};
+}
 template <Kind kind>
 Made pool(const NodeReader& r) {
   const auto windows = windows_of(r, r.b.shape(r.in(0)), r.numbers("kernel_shape"));
@@ -389,6 +423,8 @@ std::map<std::string, Rule> other_rules() {
           {"com.microsoft:FusedMatMul", fused_matmul},
           {"Gemm", gemm},
           {"Conv", convolution},
+          {"ConvTranspose", transposed_convolution},
+          {"Resize", resize},
           {"MaxPool", pool<Kind::MaxPool>},
           {"AveragePool", pool<Kind::AveragePool>},
           {"GlobalAveragePool", global_average}};

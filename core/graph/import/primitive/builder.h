@@ -90,6 +90,10 @@ class Builder {
     bool round_up = false;
   };
   int convolution(int x, int w, const Windows& windows, std::int64_t groups, std::optional<int> bias = {});
+  // Weight (in, out, kh, kw): each element of an image becomes a window, and windows lie side by side.
+  int transposed_convolution(int x, int w, const Shape& stride, std::optional<int> bias = {});
+  int enlarged(int image,
+               const Shape& to);  // each element so many times in a row that the last two dimensions are `to`
   int pool(Kind kind, int x, const Windows& windows);
   void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);

@@ -77,6 +77,28 @@ int Builder::convolution(int x, int w, const Windows& windows, std::int64_t grou
   return bias ? binary(Kind::Add, made, unsqueeze(*bias, {1, 2})) : made;
 }
 
+int Builder::transposed_convolution(int x, int w, const Shape& stride, std::optional<int> bias) {
+  const Shape a = shape(x), b = shape(w);
+  expect(a.size() == 4 && b.size() == 4 && b[0] == a[1],
+         fmt::format("a weight of {} does not fit {}", to_text(b), to_text(a)));
+  expect(stride == Shape{b[2], b[3]},
+         fmt::format(
+             "transposed convolutions whose windows [{}, {}] overlap or leave gaps at a stride of {} have no equal "
+             "here",
+             b[2], b[3], to_text(stride)));
+  const int windows = matmul(transpose(x, {0, 2, 3, 1}), reshape(w, {b[0], b[1] * b[2] * b[3]}));
+  const int parted = transpose(reshape(windows, {a[0], a[2], a[3], b[1], b[2], b[3]}), {0, 3, 1, 4, 2, 5});
+  const int made = reshape(parted, {a[0], b[1], a[2] * b[2], a[3] * b[3]});
+  return bias ? binary(Kind::Add, made, unsqueeze(*bias, {1, 2})) : made;
+}
+
+int Builder::enlarged(int image, const Shape& to) {
+  const Shape of = shape(image);
+  expect(of.size() == 4 && to.size() == 2 && to[0] % of[2] == 0 && to[1] % of[3] == 0 && to[0] > 0 && to[1] > 0,
+         fmt::format("an image {} cannot be made one of {}, each element so often in a row", to_text(of), to_text(to)));
+  return repeat(repeat(image, 2, to[0] / of[2]), 3, to[1] / of[3]);
+}
+
 int Builder::pool(Kind kind, int x, const Windows& given) {
   const Shape a = shape(x);
   expect(a.size() == 4, fmt::format("pooling of {} has no equal here, that of images has", to_text(a)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ATen's products, tables, pools, normalisations and attention are in primitive ops.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/base/errors.h"
@@ -60,11 +61,35 @@ Builder::Windows windows_of(const AtenNode& a, Numbers window) {
                "its window, stride or padding is out of range");
   return windows;
 }
+std::optional<int> bias_of(const AtenNode& a) { return a.has("bias") ? std::optional(a.tensor("bias")) : std::nullopt; }
+Made transposed_convolution(const AtenNode& a) {
+  const auto only = [&](const char* name, std::int64_t value) {
+    const Numbers given = a.integers(name);
+    return std::all_of(given.begin(), given.end(), [value](std::int64_t one) { return one == value; });
+  };
+  a.b.expect(only("padding", 0) && only("output_padding", 0) && only("dilation", 1) && a.integer("groups", 1) == 1,
+             "a transposed convolution with padding, dilation or groups has no equal here");
+  return {a.b.transposed_convolution(a.tensor("input"), a.tensor("weight"), pair(a.integers("stride"), 1), bias_of(a))};
+}
 Made convolution(const AtenNode& a) {
-  a.b.expect(!a.flag("transposed", false), "a transposed convolution has no equal here");
+  if (a.flag("transposed", false)) return transposed_convolution(a);
   const int x = a.tensor("input"), w = a.tensor("weight");
-  return {a.b.convolution(x, w, windows_of(a, {}), a.integer("groups", 1),
-                          a.has("bias") ? std::optional(a.tensor("bias")) : std::nullopt)};
+  return {a.b.convolution(x, w, windows_of(a, {}), a.integer("groups", 1), bias_of(a))};
+}
+// Each element several times in a row.
+Made nearest(const AtenNode& a) {
+  const int x = a.tensor(a.has("input") ? "input" : "self");
+  const Shape of = a.b.shape(x);
+  a.b.expect(of.size() == 4, "it enlarges no image");
+  Numbers to = a.integers("output_size");
+  if (to.empty()) {
+    const Json* factors = a.find("scale_factors", "as_floats");
+    a.b.expect(factors != nullptr && factors->size() == 2, "it has neither sizes nor two factors");
+    for (std::size_t d = 0; d < 2; ++d)
+      to.push_back(
+          static_cast<std::int64_t>(std::floor((*factors)[d].get<double>() * static_cast<double>(of[d + 2]) + 1e-6)));
+  }
+  return {a.b.enlarged(x, to)};
 }
 // Rows are images one element high.
 Made convolution_of_rows(const AtenNode& a) {
@@ -78,7 +103,7 @@ Made convolution_of_rows(const AtenNode& a) {
   a.b.expect(stride[1] >= 1 && stride[1] < 1'000'000 && padding[1] >= 0 && padding[1] < 1'000'000,
              "its stride or padding is out of range");
   return {a.b.convolution(a.tensor("input"), a.tensor("weight"), {{}, stride, padding, padding}, a.integer("groups", 1),
-                          a.has("bias") ? std::optional(a.tensor("bias")) : std::nullopt)};
+                          bias_of(a))};
 }
 template <Kind kind>
 Made pool(const AtenNode& a) {
@@ -89,16 +114,29 @@ Made pool(const AtenNode& a) {
   const int made = a.b.pool(kind, a.tensor("self"), windows);
   return {made, made};  // positions of maxima are for a backward alone
 }
-Made global_average(const AtenNode& a) {
-  const Numbers to = a.integers("output_size");
-  a.b.expect(to == Numbers({1, 1}), "an adaptive pooling to other than one element has no equal here");
-  return {a.b.reduce(Kind::ReduceMean, a.tensor("self"), {-2, -1}, true)};
-}
-
-Made average_of_row(const AtenNode& a) {
-  a.b.expect(a.integers("output_size") == Numbers({1}),
-             "an adaptive pooling to other than one element has no equal here");
-  return {a.b.reduce(Kind::ReduceMean, a.tensor("self"), {-1}, true)};
+// Of the last dimensions, to so many elements each.
+Made adaptive_average(const AtenNode& a) {
+  const int x = a.tensor("self");
+  const Numbers to = a.integers("output_size"), of = a.b.shape(x);
+  a.b.expect(to.size() < of.size(), "it has fewer dimensions than its output_size has sizes");
+  Numbers axes, window;
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    const std::int64_t from = of[of.size() - to.size() + d];
+    a.b.expect(to[d] > 0 && from % to[d] == 0,
+               fmt::format("an adaptive pooling of {} elements to {}, by windows of unlike sizes, has no equal here",
+                           from, to[d]));
+    axes.push_back(static_cast<std::int64_t>(d) - static_cast<std::int64_t>(to.size()));
+    window.push_back(from / to[d]);
+  }
+  const auto all = [](const Numbers& sizes) {
+    return std::all_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size == 1; });
+  };
+  if (all(window)) return {x};
+  if (all(to)) return {a.b.reduce(Kind::ReduceMean, x, axes, true)};
+  const bool row = to.size() == 1;
+  if (row) window.insert(window.begin(), 1);
+  const int made = a.b.pool(Kind::AveragePool, row ? a.b.unsqueeze(x, {-2}) : x, {window, window, {0, 0}, {0, 0}});
+  return {row ? a.b.squeeze(made, {-2}) : made};
 }
 
 // --- normalisations and attention ---
@@ -177,8 +215,10 @@ std::map<std::string, Rule> layer_rules() {
           {"max_pool2d", pool<Kind::MaxPool>},
           {"max_pool2d_with_indices", pool<Kind::MaxPool>},
           {"avg_pool2d", pool<Kind::AveragePool>},
-          {"adaptive_avg_pool2d", global_average},
-          {"_adaptive_avg_pool2d", global_average},
+          {"adaptive_avg_pool2d", adaptive_average},
+          {"conv_transpose2d", transposed_convolution},
+          {"upsample_nearest2d", nearest},
+          {"_adaptive_avg_pool2d", adaptive_average},
           {"layer_norm", layer_norm},
           {"native_layer_norm", layer_norm},
           {"rms_norm", rms_norm},
@@ -188,7 +228,7 @@ std::map<std::string, Rule> layer_rules() {
           {"group_norm", group_norm},
           {"baddbmm", added_products},
           {"conv1d", convolution_of_rows},
-          {"adaptive_avg_pool1d", average_of_row},
+          {"adaptive_avg_pool1d", adaptive_average},
           {"scaled_dot_product_attention", attention}};
 }
 

@@ -50,31 +50,35 @@ Value Emitter::reduce(int n) {
 
 // --- images ---
 
+// The first axes, which tell the groups, and the others.
+std::pair<AxisList, AxisList> Emitter::in_groups(const AxisList& channels, std::int64_t groups) const {
+  auto inner = channels.begin();
+  for (std::int64_t met = 1; inner != channels.end() && met < groups; ++inner) met *= size(*inner);
+  return {{channels.begin(), inner}, {inner, channels.end()}};
+}
+
 // (batch, height, width, [groups], channels)
-std::vector<Wanted> Emitter::image(const std::vector<AxisList>& of, bool grouped) const {
+std::vector<Wanted> Emitter::image(const std::vector<AxisList>& of, std::int64_t groups) const {
   std::vector<Wanted> wanted = {{of[0], "batch"}, {of[2], "height"}, {of[3], "width"}};
-  AxisList channels = of[1];
-  if (grouped) {
-    wanted.push_back({{channels.front()}, ""});
-    channels.erase(channels.begin());
-  }
+  const auto [outer, channels] = in_groups(of[1], groups);
+  if (groups > 1) wanted.push_back({outer, "groups"});
   wanted.push_back({channels, "channel"});
   return wanted;
 }
 
 Value Emitter::convolution(int n) {
   const Node& of = node(n);
-  const bool grouped = of.details.groups > 1;
+  const std::int64_t groups = of.details.groups;
   const std::vector<AxisList> w = axes_.of_operand(n, 1);
   std::vector<Wanted> weight = {{w[2], "kh"}, {w[3], "kw"}, {w[1], "channel"}, {w[0], "out_channel"}};
-  if (grouped) {
-    AxisList out(w[0].begin() + 1, w[0].end());
+  if (groups > 1) {
+    const auto [outer, out] = in_groups(w[0], groups);
     weight[3].axes = out;
-    weight.insert(weight.begin(), {{w[0].front()}, ""});
+    weight.insert(weight.begin(), {outer, "groups"});
   }
-  std::vector<Wanted> result = image(axes_.of(n), grouped);
+  std::vector<Wanted> result = image(axes_.of(n), groups);
   result.back().name = "out_channel";
-  const TensorId x = shaped(operand(n, 0), image(axes_.of_operand(n, 0), grouped));
+  const TensorId x = shaped(operand(n, 0), image(axes_.of_operand(n, 0), groups));
   std::vector<Dim> spatial;
   for (const std::size_t k : {1, 2})
     spatial.push_back(result[k].axes.size() == 1 ? dim(result[k].axes[0])
@@ -96,8 +100,8 @@ Value Emitter::convolution(int n) {
 
 Value Emitter::pool(int n) {
   const Node& of = node(n);
-  std::vector<Wanted> result = image(axes_.of(n), false);
-  const TensorId x = shaped(operand(n, 0), image(axes_.of_operand(n, 0), false));
+  std::vector<Wanted> result = image(axes_.of(n), 1);
+  const TensorId x = shaped(operand(n, 0), image(axes_.of_operand(n, 0), 1));
   std::vector<Dim> spatial;
   for (const std::size_t k : {1, 2}) {
     spatial.push_back(result[k].axes.size() == 1 ? dim(result[k].axes[0])

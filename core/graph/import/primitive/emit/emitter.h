@@ -119,7 +119,8 @@ class Emitter {
   [[nodiscard]] Value dispatch(int n);
   [[nodiscard]] Value combine(int n);
   [[nodiscard]] std::optional<double> scalar(int n) const;
-  [[nodiscard]] std::vector<Wanted> image(const std::vector<AxisList>& dims, bool grouped) const;
+  [[nodiscard]] std::pair<AxisList, AxisList> in_groups(const AxisList& channels, std::int64_t groups) const;
+  [[nodiscard]] std::vector<Wanted> image(const std::vector<AxisList>& dims, std::int64_t groups) const;
   // Whether n is an input that the loss alone reads.
   [[nodiscard]] bool only_labels(int n) const { return node(n).inputs.empty() && readers_of_.at(n).size() == 1; }
   void add_loss(LossReduction reduction);
