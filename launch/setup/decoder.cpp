@@ -64,6 +64,8 @@ Decoder gpt2(const ModelConfig& model) {
   if (is_on(model, "window")) of.unusual.emplace_back("attention windows in some layers alone");
   if (is_on(model, "qkv_bias") != of.bias) of.unusual.emplace_back("no biases of queries, keys and values");
   if (!is_on(model, "scaled")) of.unusual.emplace_back("scores that are not divided");
+  if (is_on(model, "sines")) of.unusual.emplace_back("positions that are sines");
+  if (factor_of(model, "embed_scale", 1.0) != 1.0) of.unusual.emplace_back("a factor 'embed_scale'");
   return of;
 }
 
@@ -179,6 +181,7 @@ void add_decoder_keys(Decoder& of, const ModelConfig& model) {
   unusual("relu_squared", "squared ReLU as the activation");
   unusual("capped", "a cap of the logits");
   unusual("capped_scores", "a cap of the scores");
+  unusual("bounded_qkv", "bounds of queries, keys and values");
   unusual("head_qk_norm", "norms of queries and keys with weights of each head");
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
     if (factor_of(model, scale, 1.0) != 1.0) of.unusual.emplace_back(fmt::format("a factor '{}'", scale));

@@ -40,10 +40,14 @@ PLANS = {
 MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "qwen3_next", "deepseek_v32", "qwen2_moe",
             "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite", "llama4_text", "gemma4_moe", "granitemoe", "granitemoeshared",
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
-            "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe"}
-ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text"}  # that predict the words of labels of their own
-TYPED = {"bert", "electra", "albert"}  # that are given a type of each token
-UNTRAINED = ("e_score_correction_bias", "layer_scalar", "feed_forward.expert_bias")  # what is saved beside the parameters
+            "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx"}
+PAIRS = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
+IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet"}
+ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
+            "xlm-roberta-xl"}  # that predict the words of labels of their own
+ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl"}
+TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie"}  # that are given a type of each token
+UNTRAINED = ("e_score_correction_bias", "layer_scalar", "feed_forward.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
 SCANS = "M-*-"  # the layers of nemotron_h
 
 
@@ -51,6 +55,7 @@ class DoubleTorch:
     """torch for transformers: where it computes in single precision whatever the model's, it computes in double."""
 
     float32 = float = torch.float64
+    FloatTensor = torch.DoubleTensor
 
     def __getattr__(self, name):
         return getattr(torch, name)
@@ -86,6 +91,10 @@ def families():
     modern = dict(**small, intermediate_size=48, max_position_embeddings=SEQ, local_attention=4, pad_token_id=0, bos_token_id=1, eos_token_id=2,
                   cls_token_id=1, sep_token_id=2)
     pairs = dict(mamba_n_heads=4, mamba_d_head=16, mamba_d_state=4, mamba_n_groups=1, mamba_chunk_size=8)
+    pair = dict(vocab_size=VOCAB, d_model=32, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=4,
+                encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=SEQ, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+    masked = dict(**small, intermediate_size=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    patches = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=8, patch_size=4, num_labels=10)
     parallel = dict(mamba_d_ssm=64, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=4, mamba_n_groups=2, mamba_chunk_size=8,
                     embedding_multiplier=2.0, lm_head_multiplier=0.5, key_multiplier=0.5, attention_in_multiplier=2.0,
                     attention_out_multiplier=0.5, ssm_in_multiplier=0.5, ssm_out_multiplier=2.0, ssm_multipliers=[0.5, 2.0, 0.25, 4.0, 0.5],
@@ -306,6 +315,42 @@ def families():
             vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, deepstack_visual_indexes=[0],
                                num_position_embeddings=16), tie_word_embeddings=False)),
         "exaone": (t.LlamaForCausalLM, t.ExaoneConfig(**decoder(attention_bias=True, mlp_bias=True))),
+        "bart": (t.BartForConditionalGeneration, t.BartConfig(**pair)),
+        "mbart": (t.MBartForConditionalGeneration, t.MBartConfig(**pair, scale_embedding=True)),
+        "pegasus": (t.PegasusForConditionalGeneration, t.PegasusConfig(**pair, activation_function="relu")),
+        "blenderbot": (t.BlenderbotForConditionalGeneration, t.BlenderbotConfig(**pair)),
+        "blenderbot-small": (t.BlenderbotSmallForConditionalGeneration, t.BlenderbotSmallConfig(**pair)),
+        "m2m_100": (t.M2M100ForConditionalGeneration, t.M2M100Config(**pair, encoder_layerdrop=0.0, decoder_layerdrop=0.0)),
+        "plbart": (t.PLBartForConditionalGeneration, t.PLBartConfig(**pair)),
+        "mvp": (t.MvpForConditionalGeneration, t.MvpConfig(**pair)),
+        "umt5": (t.UMT5ForConditionalGeneration, t.UMT5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
+                                                             dropout_rate=0.0)),
+        "openai-gpt": (t.OpenAIGPTLMHeadModel, t.OpenAIGPTConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=SEQ,
+                                                                resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
+        "biogpt": (t.BioGptForCausalLM, t.BioGptConfig(**masked, max_position_embeddings=SEQ)),
+        "xglm": (t.XGLMForCausalLM, t.XGLMConfig(vocab_size=VOCAB, d_model=32, num_layers=2, attention_heads=4, ffn_dim=48,
+                                                max_position_embeddings=SEQ, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)),
+        "megatron-bert": (t.MegatronBertForMaskedLM, t.MegatronBertConfig(**masked, max_position_embeddings=SEQ)),
+        "ernie": (t.ErnieForMaskedLM, t.ErnieConfig(**masked, max_position_embeddings=SEQ)),
+        "roberta-prelayernorm": (t.RobertaPreLayerNormForMaskedLM, t.RobertaPreLayerNormConfig(**masked, max_position_embeddings=SEQ + 2,
+                                                                                              type_vocab_size=1)),
+        "xlm-roberta-xl": (t.XLMRobertaXLForMaskedLM, t.XLMRobertaXLConfig(**masked, max_position_embeddings=SEQ + 2, type_vocab_size=1)),
+        "persimmon": (t.PersimmonForCausalLM, t.PersimmonConfig(**{k: v for k, v in decoder(hidden_dropout=0.0).items()
+                                                                  if k != "num_key_value_heads"})),
+        "dbrx": (t.DbrxForCausalLM, t.DbrxConfig(d_model=32, n_heads=4, n_layers=2, max_seq_len=SEQ, vocab_size=VOCAB,
+                                                attn_config=dict(kv_n_heads=2, clip_qkv=0.5, rope_theta=10000.0),
+                                                ffn_config=dict(hidden_size=32, ffn_hidden_size=24, moe_num_experts=4, moe_top_k=2))),
+        "olmo_bounded": (t.OlmoForCausalLM, t.OlmoConfig(**decoder(pad_token_id=0, clip_qkv=0.5))),
+        "phi_norms": (t.PhiForCausalLM, t.PhiConfig(**decoder(qk_layernorm=True))),
+        "falcon_mamba": (t.FalconMambaForCausalLM, t.FalconMambaConfig(vocab_size=VOCAB, hidden_size=32, state_size=4, num_hidden_layers=2,
+                                                                      time_step_rank=4)),
+        "deit": (t.DeiTForImageClassification, t.DeiTConfig(**patches, intermediate_size=48)),
+        "dinov2": (t.Dinov2ForImageClassification, t.Dinov2Config(**patches)),
+        "dinov2_gated": (t.Dinov2ForImageClassification, t.Dinov2Config(**patches, use_swiglu_ffn=True)),
+        "dinov2_with_registers": (t.Dinov2WithRegistersForImageClassification, t.Dinov2WithRegistersConfig(**patches)),
+        "whisper": (t.WhisperForConditionalGeneration, t.WhisperConfig(
+            **{k: v for k, v in pair.items() if k != "max_position_embeddings"}, num_mel_bins=4, max_source_positions=6, max_target_positions=SEQ,
+            pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None)),
         # By another family's class, as STAND_INS tells.
         "internlm2": (t.LlamaForCausalLM, t.LlamaConfig(**decoder())),
         "minicpm": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=4.0,
@@ -435,6 +480,8 @@ def make(family, folder):
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():  # transformers begins with zero biases and equal norms, by which no mistake shows
         for parameter in model.parameters():
+            if not parameter.requires_grad:  # a table of sines
+                continue
             parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(parameter.bfloat16())  # so that 16 bits store it
     for name, buffer in model.named_buffers():
@@ -464,20 +511,23 @@ def make_inputs(family, folder):
         numpy.save(folder / f"{name}.npy", array)
         return ["--inputs", f"{name}={folder / name}.npy"]
 
-    if family in ("vit", "wide_resnet"):
-        size = 8 if family == "vit" else 32
+    if family in IMAGES:
+        size = 32 if family == "wide_resnet" else 8
         images, labels = draw.integers(-8, 9, (count, 3, size, size)) / 4, draw.integers(0, 10, count)
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.
     tokens, labels = draw.integers(3, VOCAB, (count, SEQ)), draw.integers(0, VOCAB, (count, SEQ))
     if family in ENCODERS:
         types = numpy.zeros((count, SEQ), dtype=numpy.int64)
-        more = save("token_types", types) if family in ("roberta", "data2vec-text") else []
+        more = save("token_types", types) if family in ONE_TYPE else []
         return save("tokens", tokens) + save("labels", labels) + more, dict(tokens=tokens, labels=labels)
     if family in TYPED:
         types = draw.integers(0, 2, (count, SEQ))
         return (save("tokens", tokens) + save("labels", labels) + save("token_types", types), dict(tokens=tokens, labels=labels, types=types))
-    if family in ("t5", "mt5"):
+    if family == "whisper":
+        frames = draw.integers(-8, 9, (count, 1, 12, 4)) / 4
+        return (save("frames", frames) + save("tokens", tokens) + save("labels", labels), dict(frames=frames, tokens=tokens, labels=labels))
+    if family in PAIRS:
         before = draw.integers(3, VOCAB, (count, SEQ))
         return (save("tokens", tokens) + save("decoder_tokens", before) + save("labels", labels),
                 dict(tokens=tokens, labels=labels, before=before))
@@ -490,11 +540,13 @@ def logits_of(family, model, inputs, part):
     cut = {key: torch.as_tensor(value[part]) for key, value in inputs.items()}
     if family == "wide_resnet":
         return model(cut["images"]), cut["labels"]
-    if family == "vit":
+    if family in IMAGES:
         return model(pixel_values=cut["images"]).logits, cut["labels"]
     if family in TYPED:
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"]).logits, cut["labels"]
-    if family in ("t5", "mt5"):
+    if family == "whisper":
+        return model(input_features=cut["frames"][:, 0].transpose(1, 2), decoder_input_ids=cut["tokens"]).logits, cut["labels"]
+    if family in PAIRS:
         return model(input_ids=cut["tokens"], decoder_input_ids=cut["before"]).logits, cut["labels"]
     more = {} if family in ENCODERS else {"use_cache": False}
     return model(input_ids=cut["tokens"], **more).logits, cut["labels"]
@@ -515,7 +567,10 @@ def stored(family, model, folder, name, values):
     copy.save_pretrained(folder / name)
     tensors = safetensors.torch.load_file(folder / name / "model.safetensors")
     tensors = STAND_INS[family][1](tensors) if family in STAND_INS else tensors
-    return {key: value for key, value in tensors.items() if not key.startswith(("model.visual.", "visual."))}
+    # What no sample reads, or no step changes.
+    apart = {key for key, parameter in model.named_parameters() if not parameter.requires_grad}
+    return {key: value for key, value in tensors.items()
+            if not (key.startswith(("model.visual.", "visual.")) or key in apart)}
 
 
 def train(family, model, inputs, folder):
@@ -547,7 +602,7 @@ def difference(ours, theirs):
 
 def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
     # Running statistics, further names of one tensor, and what is trained by no gradient.
-    more = ("running_mean", "running_var", "embed_tokens.weight", *UNTRAINED, "expert_bias")
+    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", *UNTRAINED, "expert_bias")
     untrained = {k for k in theirs if what == "gradient" and ".indexer." in k and float(theirs[k].abs().max()) == 0.0}
     names = {k for k in theirs if not ((k.endswith(more) or k in untrained) and k not in ours)}
     for name in sorted(set(ours) ^ names):
@@ -588,7 +643,7 @@ def write_fixture(family, model_name, inputs, folder, theirs, fixture):
         numpy.save(fixture / pathlib.Path(path).name, array.astype(numpy.float32 if array.dtype.kind == "f" else numpy.uint8))
         names.append([name, pathlib.Path(path).name])
     expected = {"model": model_name if ":" in model_name else "config.json", "mixture": family in MIXTURES, "inputs": names, "batch": BATCH,
-                "seq": 0 if family in ("vit", "wide_resnet") else SEQ, "steps": STEPS, "learning_rate": RATE,
+                "seq": 0 if family in IMAGES else SEQ, "steps": STEPS, "learning_rate": RATE,
                 "losses": theirs["losses"].tolist(), "logits": sample(theirs["logits"]),
                 "gradients": {k: sample(v) for k, v in sorted(theirs["gradients"].items())}}
     (fixture / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
@@ -607,7 +662,7 @@ def hold(meshwright, family, plan, precision, model_name, inputs, folder, theirs
         method = [word if word != "2" else "1" for word in method]
     here = folder / f"{plan}-{precision}"
     here.mkdir()
-    sizes = [] if family in ("vit", "wide_resnet") else ["--seq", str(SEQ)]
+    sizes = [] if family in IMAGES else ["--seq", str(SEQ)]
     planning = ["--cluster", f"cpu:{devices}", *method, "--batch", str(BATCH), *sizes, "--dtype", "f64", "--learning-rate", str(RATE), "-o",
                 here / "plan.json"]
     if family in MIXTURES:  # a place at every expert for all tokens: 2 of 4 are chosen

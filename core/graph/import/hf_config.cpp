@@ -39,31 +39,6 @@ std::string without_python_numbers(std::string text) {
   return text;
 }
 
-// A public family whose layers no op here computes.
-struct LackingFamily {
-  const char *model_type, *layers, *nearest;
-};
-constexpr std::array<LackingFamily, 1> kLackingFamilies = {
-    {{"deepseek_v4",
-      "keep several residual streams that they mix (hc_mult), attend to keys which are compressed several to one "
-      "(compress_ratios), and choose experts by a hash of the token (num_hash_layers)",
-      "deepseek_v32"}}};
-
-const HfFamily& family_of(const HfReader& config) {
-  const std::string type = config.text_or("model_type", "");
-  require(!type.empty(), "{}: 'model_type' is missing; it names the family, one of {}.", config.place(),
-          join(hf_model_types(), ", "));
-  for (const HfFamily& family : hf_families())
-    if (type == family.model_type) return family;
-  for (const LackingFamily& lacking : kLackingFamilies)
-    require(type != lacking.model_type,
-            "{}: models of the family '{}' are not supported: its layers {}, and no op here does these. The nearest "
-            "family is {}.",
-            config.place(), type, lacking.layers, lacking.nearest);
-  throw InputError(fmt::format("{}: models of the family '{}' are not supported; supported are {}.", config.place(),
-                               type, join(hf_model_types(), ", ")));
-}
-
 DType dtype_of(const HfReader& config) {
   const char* key = config.has("torch_dtype") ? "torch_dtype" : "dtype";
   const std::string name = config.text_or(key, "bfloat16");
@@ -100,25 +75,34 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "aux_loss_alpha",
                                                "bad_words_ids",
                                                "begin_suppress_tokens",
-                                               "bos_token_id",
-                                               "cache_implementation",
                                                "block_mlp_init_scale",
                                                "block_out_init_scale",
                                                "block_use_xavier_init",
+                                               "bos_token_id",
+                                               "cache_implementation",
                                                "calc_logits_for_entire_prompt",
                                                "chunk_size_feed_forward",
+                                               "classif_dropout",
                                                "classifier_dropout",
+                                               "classifier_dropout_prob",
+                                               "cls_token_id",
                                                "conv_use_xavier_init",
                                                "cross_attention_hidden_size",
+                                               "decoder_layerdrop",
                                                "decoder_start_token_id",
                                                "diversity_penalty",
                                                "dropout",
                                                "dropout_rate",
                                                "dtype",
                                                "early_stopping",
+                                               "emb_pdrop",
                                                "embd_pdrop",
+                                               "embed_dropout",
                                                "embedding_dropout",
+                                               "embedding_initializer_range",
+                                               "encoder_layerdrop",
                                                "encoder_no_repeat_ngram_size",
+                                               "eod_token_id",
                                                "eos_token_id",
                                                "ep_size",
                                                "finetuning_task",
@@ -139,10 +123,12 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "length_penalty",
                                                "mamba_ssm_cache_dtype",
                                                "mamba_ssm_dtype",
+                                               "mask_token_id",
                                                "masked_softmax_fusion",
                                                "max_length",
                                                "max_window_layers",
                                                "min_length",
+                                               "mlp_dropout",
                                                "model_type",
                                                "mrope_interleaved",
                                                "mrope_section",
@@ -150,8 +136,10 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "no_repeat_ngram_size",
                                                "num_beam_groups",
                                                "num_beams",
+                                               "num_labels",
                                                "num_logits_to_keep",
                                                "num_return_sequences",
+                                               "output_attention",
                                                "output_attentions",
                                                "output_hidden_states",
                                                "output_past",
@@ -162,11 +150,13 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "prefix",
                                                "pretraining_tp",
                                                "problem_type",
+                                               "qa_dropout",
                                                "quantization_config",
                                                "reinit_lm_head",
                                                "reorder_and_upcast_attn",
                                                "repetition_penalty",
                                                "rescale_prenorm_residual",
+                                               "resid_dropout",
                                                "resid_pdrop",
                                                "residual_dropout",
                                                "residual_in_fp32",
@@ -178,6 +168,7 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "router_jitter_noise",
                                                "sep_token_id",
                                                "seq_aux",
+                                               "seq_classif_dropout",
                                                "skip_bias_add",
                                                "slow_but_exact",
                                                "ssm_cfg",
@@ -261,7 +252,7 @@ std::vector<std::string> hf_model_types() {
 ModelConfig model_from_hf_text(const std::string& text, const std::string& name, const std::string& place) {
   const Json json = json_of(text, place);
   const HfReader config(json, place);
-  ModelConfig model = family_of(config).read(config);
+  ModelConfig model = hf_family_of(config).read(config);
   const Family& family = known_family(model.family, place);
   model.name = name;
   model.default_batch = family.default_batch;
@@ -274,7 +265,7 @@ ModelConfig model_from_hf_text(const std::string& text, const std::string& name,
 std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
   const Json json = json_of(read_file(path), path);
   const HfReader config(json, path);
-  const bool scaled_as_told = family_of(config).read(config).rotary_scaling.has_value();
+  const bool scaled_as_told = hf_family_of(config).read(config).rotary_scaling.has_value();
   (void)dtype_of(config);
   std::vector<std::string> names = config.unread();
   std::erase_if(names, is_known_to_do_nothing);
@@ -288,7 +279,7 @@ std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
 std::optional<std::string> scaled_rotation_of_hf_file(const std::string& path) {
   const Json json = json_of(read_file(path), path);
   const HfReader config(json, path);
-  return family_of(config).read(config).rotary_scaling ? std::nullopt : scaled_rotation(json);
+  return hf_family_of(config).read(config).rotary_scaling ? std::nullopt : scaled_rotation(json);
 }
 
 ModelConfig model_from_hf_file(const std::string& path) {

@@ -2,9 +2,10 @@
 // Models from Hugging Face's config.json files.
 //
 // What is made is the family's language model with its head (...ForCausalLM, ...ForMaskedLM,
-// ...ForConditionalGeneration), whatever `architectures` says, with exactly its parameters. The sequence is as long as
-// the positions, but at most kLongestSequence; the dtype is `torch_dtype`, or bf16 where the file names none. The name
-// is the file's without ".json" and "_config"; a file that is just config.json goes by its folder's.
+// ...ForConditionalGeneration), or its model of images with a classifier (...ForImageClassification), whatever
+// `architectures` says, with exactly its parameters. The sequence is as long as the positions, but at most
+// kLongestSequence; the dtype is `torch_dtype`, or bf16 where the file names none. The name is the file's without
+// ".json" and "_config"; a file that is just config.json goes by its folder's.
 //
 // Not taken from a file: dropout, initialisation, quantisation (training is in one dtype), auxiliary losses,
 // `architectures`. Differences of the graph from the original:

@@ -32,8 +32,8 @@ ModelConfig read_qwen3(const HfReader& config) { return read_qwen3_decoder("llam
 
 // Phi-1 to Phi-2: side by side behind one norm, biases everywhere.
 ModelConfig read_phi(const HfReader& config) {
-  config.refuse("qk_layernorm");
   ModelConfig model = made_with_groups("decoder", config);
+  set(model, "qk_norm", config.flag_or("qk_layernorm", false));
   set(model, "gelu", 1);
   set_activation(model, config, "hidden_act", "gelu_new", {Act::Gelu, Act::GeluErf});
   for (const char* key : {"qkv_bias", "out_bias", "mlp_bias", "head_bias", "layer_norm"}) set(model, key, 1);
@@ -63,6 +63,8 @@ ModelConfig read_falcon(const HfReader& config) {
   const bool groups = config.flag_or("new_decoder_architecture", false);
   const bool parallel = groups || config.flag_or("parallel_attn", true);
   const std::int64_t norms = config.size_or({"num_ln_in_parallel_attn"}, groups ? 2 : 1);
+  require(norms <= 2, "{}: 'num_ln_in_parallel_attn' is {}, which is not supported; 1 and 2 are.", config.place(),
+          norms);
   set(model, "intermediate", config.size_or({"ffn_hidden_size"}, 4 * model.hidden));
   const std::int64_t heads = config.size_or({"num_kv_heads", "n_head_kv"}, model.heads);
   set(model, "kv_heads", groups ? heads : config.flag_or("multi_query", true) ? 1 : model.heads);
@@ -109,8 +111,8 @@ ModelConfig read_starcoder2(const HfReader& config) {
 }
 
 ModelConfig read_stablelm(const HfReader& config) {
-  config.refuse("qk_layernorm");
   ModelConfig model = read_decoder("decoder", config);
+  set(model, "head_qk_norm", config.flag_or("qk_layernorm", false));
   set(model, "qkv_bias", config.flag_or("use_qkv_bias", false));
   set(model, "layer_norm", 1);
   set(model, "parallel", config.flag_or("use_parallel_residual", false) ? 2 : 0);
@@ -156,12 +158,21 @@ ModelConfig read_jais2(const HfReader& config) {
 
 // OLMo 1: layer norms without weights.
 ModelConfig read_olmo(const HfReader& config) {
-  require(!config.has("clip_qkv"), "{}: 'clip_qkv' bounds queries, keys and values, which is not supported; null is.",
-          config.place());
   ModelConfig model = read_decoder("decoder", config);
+  set_qkv_bound(model, config);
   set_attention_bias(model, config, false);
   set(model, "layer_norm", 3);
   model.factors["epsilon"] = 1e-5;
+  return model;
+}
+
+// Norms of queries and keys over each head, with a bias.
+ModelConfig read_persimmon(const HfReader& config) {
+  ModelConfig model = read_relu_squared(config, "layer_norm_eps", true);
+  set(model, "layer_norm", 1);
+  set(model, "qk_norm", config.flag_or("qk_layernorm", true));
+  set_rotated_share(model, config, "partial_rotary_factor", 0.5);
+  if (!config.has("rope_theta") && !config.has("rope_parameters")) model.factors["rotary_base"] = 25000.0;
   return model;
 }
 

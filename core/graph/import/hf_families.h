@@ -22,17 +22,42 @@ namespace hf {
 [[nodiscard]] ModelConfig read_gpt2(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_bigcode(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neo(const HfReader& config);
+[[nodiscard]] ModelConfig read_openai_gpt(const HfReader& config);
+[[nodiscard]] ModelConfig read_biogpt(const HfReader& config);
+[[nodiscard]] ModelConfig read_xglm(const HfReader& config);
 [[nodiscard]] ModelConfig read_opt(const HfReader& config);
 [[nodiscard]] ModelConfig read_bloom(const HfReader& config);
 [[nodiscard]] ModelConfig read_mpt(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neox(const HfReader& config);
 [[nodiscard]] ModelConfig read_bert(const HfReader& config);
 [[nodiscard]] ModelConfig read_roberta(const HfReader& config);
+[[nodiscard]] ModelConfig read_megatron_bert(const HfReader& config);
+[[nodiscard]] ModelConfig read_roberta_norm_first(const HfReader& config);
+[[nodiscard]] ModelConfig read_ernie(const HfReader& config);
 [[nodiscard]] ModelConfig read_modernbert(const HfReader& config);
 [[nodiscard]] ModelConfig read_distilbert(const HfReader& config);
 [[nodiscard]] ModelConfig read_electra(const HfReader& config);
 [[nodiscard]] ModelConfig read_albert(const HfReader& config);
-[[nodiscard]] ModelConfig read_t5(const HfReader& config);
+[[nodiscard]] ModelConfig read_t5(const HfReader& config);  // and mT5, umT5
+
+// hf_encoder_decoder_families.cpp
+[[nodiscard]] ModelConfig read_bart(const HfReader& config);  // and PLBART, MVP
+[[nodiscard]] ModelConfig read_mbart(const HfReader& config);
+[[nodiscard]] ModelConfig read_pegasus(const HfReader& config);
+[[nodiscard]] ModelConfig read_marian(const HfReader& config);
+[[nodiscard]] ModelConfig read_blenderbot(const HfReader& config);
+[[nodiscard]] ModelConfig read_m2m_100(const HfReader& config);
+[[nodiscard]] ModelConfig read_whisper(const HfReader& config);
+
+// hf_image_families.cpp
+[[nodiscard]] ModelConfig read_vit(const HfReader& config);     // and DeiT
+[[nodiscard]] ModelConfig read_dinov2(const HfReader& config);  // and with registers
+
+[[nodiscard]] ModelConfig read_resnet(const HfReader& config);
+[[nodiscard]] ModelConfig read_clip(const HfReader& config);
+
+// hf_wrapped_families.cpp: the text model of a file that describes others beside it
+[[nodiscard]] ModelConfig read_wrapped(const HfReader& config);
 
 // hf_decoder_families.cpp
 [[nodiscard]] ModelConfig read_llama(const HfReader& config);
@@ -42,6 +67,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_phi(const HfReader& config);
 [[nodiscard]] ModelConfig read_phi3(const HfReader& config);
 [[nodiscard]] ModelConfig read_falcon(const HfReader& config);
+[[nodiscard]] ModelConfig read_persimmon(const HfReader& config);
 [[nodiscard]] ModelConfig read_gptj(const HfReader& config);
 [[nodiscard]] ModelConfig read_starcoder2(const HfReader& config);
 [[nodiscard]] ModelConfig read_stablelm(const HfReader& config);
@@ -88,6 +114,7 @@ namespace hf {
 
 // hf_mixture_families.cpp
 [[nodiscard]] ModelConfig read_mixtral(const HfReader& config);
+[[nodiscard]] ModelConfig read_dbrx(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen3_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen2_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_mellum(const HfReader& config);
@@ -114,7 +141,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_gemma4(const HfReader& config);
 
 // hf_hybrid_families.cpp
-[[nodiscard]] ModelConfig read_mamba(const HfReader& config);
+[[nodiscard]] ModelConfig read_mamba(const HfReader& config);  // and Falcon Mamba
 [[nodiscard]] ModelConfig read_mamba2(const HfReader& config);
 [[nodiscard]] ModelConfig read_nemotron_h(const HfReader& config);
 [[nodiscard]] ModelConfig read_bamba(const HfReader& config);
@@ -122,10 +149,14 @@ namespace hf {
 [[nodiscard]] ModelConfig read_falcon_h1(const HfReader& config);
 [[nodiscard]] ModelConfig read_lfm2(const HfReader& config);
 [[nodiscard]] ModelConfig read_granitemoehybrid(const HfReader& config);
+
+// hf_delta_families.cpp
 [[nodiscard]] ModelConfig read_qwen3_next(const HfReader& config);  // and Qwen3.5
 
 }  // namespace hf
 
 [[nodiscard]] const std::vector<HfFamily>& hf_families();  // by name
+// That of `model_type`. Throws InputError, with the families, where it is missing or another.
+[[nodiscard]] const HfFamily& hf_family_of(const HfReader& config);
 
 }  // namespace meshwright

@@ -87,7 +87,10 @@ FullHeads heads_by_layer(const ModelConfig& model, const HfReader& config) {
   FullHeads heads{model.more.at("kv_heads"), model.more.at("head_dim")};
   bool first = true;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::string key = fmt::format("{}", layer);
+    // transformers writes all numbers as wide as the last.
+    const std::string plain = fmt::format("{}", layer);
+    const std::string wide = fmt::format("{:0{}}", layer, fmt::format("{}", model.layers - 1).size());
+    const std::string& key = layers.has(plain.c_str()) ? plain : wide;
     FullHeads own{model.more.at("kv_heads"), model.more.at("head_dim")};
     if (layers.has(key.c_str())) {
       const HfReader part = layers.part(key.c_str());

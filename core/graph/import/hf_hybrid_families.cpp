@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Families with scans or convolutions beside attention: Mamba, Mamba-2, Nemotron-H, Jamba, Bamba, Granite 4, Falcon-H1,
-// LFM2; Qwen3-Next and Qwen3.5.
+// LFM2.
 #include <algorithm>
+#include <array>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "core/graph/import/hf_config.h"
 #include "core/graph/import/hf_families.h"
 #include "core/graph/import/hf_parts.h"
@@ -40,13 +42,15 @@ struct ScanNames {
   const char *heads, *head_dim, *state;
   const char *groups = "n_groups", *chunk = "chunk_size", *conv = "conv_kernel", *conv_bias = "use_conv_bias",
              *epsilon = "layer_norm_epsilon";
+  std::int64_t layers = 0;  // where the file lists them; 0: it gives their number
 };
 
 ModelConfig read_scans(const HfReader& config, const ScanNames& names, std::int64_t attention_heads) {
   refuse_bounded_steps(config);
   ModelConfig model;
   model.family = "hybrid";
-  model.layers = config.size({"num_hidden_layers"});
+  model.layers =
+      names.layers > 0 ? config.size_or({"num_hidden_layers"}, names.layers) : config.size({"num_hidden_layers"});
   model.hidden = config.size({"hidden_size"});
   model.heads = attention_heads;
   model.seq = std::min(config.size_or({"max_position_embeddings"}, 2048), kLongestSequence);
@@ -107,22 +111,6 @@ ModelConfig read_pairs(const HfReader& config, std::int64_t inner, const std::ve
   return model;
 }
 
-// Delta rules in all layers but every n-th, which `layer_types` may say again.
-std::int64_t full_attention_every(const HfReader& config, std::int64_t layers) {
-  const std::int64_t every = config.size_or({"full_attention_interval"}, 4);
-  if (!config.has("layer_types")) return every;
-  const Json& types = config.at("layer_types");
-  require(types.is_array() && types.size() == static_cast<std::size_t>(layers),
-          "{}: 'layer_types' must be a list of one type for each of the {} layers.", config.place(), layers);
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const char* expected = (layer + 1) % every == 0 ? "full_attention" : "linear_attention";
-    require(types[static_cast<std::size_t>(layer)] == expected,
-            "{}: 'layer_types' follow no order that is supported; linear_attention in all layers but every {}th is.",
-            config.place(), every);
-  }
-  return every;
-}
-
 constexpr std::int64_t kMaxListedLayers = 10'000;
 
 // The channels of Mamba: each is a head of its own, whose state is a row.
@@ -169,18 +157,6 @@ std::vector<bool> attending_layers(const HfReader& config, std::int64_t layers) 
   return attends;
 }
 
-void read_gated_experts(ModelConfig& model, const HfReader& config) {
-  model.more["experts"] = config.size({"num_experts"});
-  model.more["top_k"] = config.size({"num_experts_per_tok"});
-  model.more["expert_intermediate"] = config.size({"moe_intermediate_size"});
-  model.more["shared_intermediate"] = config.size_or({"shared_expert_intermediate_size"}, 0, 0);
-  model.more["normalized"] = config.flag_or("norm_topk_prob", true);
-  require(config.size_or({"decoder_sparse_step"}, 1) == 1 &&
-              (!config.has("mlp_only_layers") || config.at("mlp_only_layers") == Json::array()),
-          "{}: some layers have no experts, which is not supported for this family; experts in all layers are.",
-          config.place());
-}
-
 }  // namespace
 
 // Every channel is a head of its own; its state is a row.
@@ -210,6 +186,10 @@ ModelConfig read_mamba(const HfReader& config) {
   model.more["scan_bias"] = config.flag_or("use_bias", false);
   model.more["tied"] = config.flag_or("tie_word_embeddings", true);
   model.factors["epsilon"] = config.positive_or("layer_norm_epsilon", 1e-5);
+  if (config.text_or("model_type", "mamba") == "falcon_mamba") {
+    model.more["operand_norms"] = 2;
+    model.factors["operand_epsilon"] = config.positive_or("mixer_rms_eps", 1e-6);
+  }
   set_layer_kinds(model, std::string(static_cast<std::size_t>(std::min<std::int64_t>(model.layers, 1000)), 'M'),
                   config.place());
   return model;
@@ -231,11 +211,47 @@ ModelConfig read_mamba2(const HfReader& config) {
   return model;
 }
 
+namespace {
+
+// The kinds of Nemotron-H's layers: a letter each, or, as transformers 5 writes them, a name.
+std::string nemotron_kinds(const HfReader& config) {
+  if (!config.has("layers_block_type")) return config.text_or("hybrid_override_pattern", "");
+  constexpr std::array<std::pair<const char*, char>, 6> kKinds = {{{"linear_attention", 'M'},
+                                                                   {"mamba", 'M'},
+                                                                   {"full_attention", '*'},
+                                                                   {"attention", '*'},
+                                                                   {"mlp", '-'},
+                                                                   {"moe", 'E'}}};
+  const Json& names = config.at("layers_block_type");
+  std::string kinds;
+  for (const Json& name : names.is_array() ? names : Json::array()) {
+    const auto kind =
+        std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& known) { return name == known.first; });
+    require(kind != kKinds.end(),
+            "{}: 'layers_block_type' has {}, which is not supported; \"mamba\", \"attention\", \"mlp\" and \"moe\" "
+            "are.",
+            config.place(), brief(name));
+    kinds += kind->second;
+  }
+  const std::string pattern = config.text_or("hybrid_override_pattern", kinds);
+  require(!kinds.empty() && pattern == kinds,
+          "{}: 'layers_block_type' lists no layers, or others than 'hybrid_override_pattern'; check them.",
+          config.place());
+  return kinds;
+}
+
+}  // namespace
+
 ModelConfig read_nemotron_h(const HfReader& config) {
   expect_text(config, "mamba_hidden_act", "silu");
   expect_text(config, "mlp_hidden_act", "relu2");
-  ModelConfig model =
-      read_scans(config, {"mamba_num_heads", "mamba_head_dim", "ssm_state_size"}, config.size({"num_attention_heads"}));
+  const std::string kinds = nemotron_kinds(config);
+  ModelConfig model = read_scans(config,
+                                 {.heads = "mamba_num_heads",
+                                  .head_dim = "mamba_head_dim",
+                                  .state = "ssm_state_size",
+                                  .layers = static_cast<std::int64_t>(kinds.size())},
+                                 config.size({"num_attention_heads"}));
   model.more["kv_heads"] = config.size_or({"num_key_value_heads"}, model.heads);
   model.more["head_dim"] = config.size({"attention_head_dim", "head_dim"});
   model.more["intermediate"] = config.size({"intermediate_size"});
@@ -247,7 +263,6 @@ ModelConfig read_nemotron_h(const HfReader& config) {
   model.more["scan_out_bias"] = config.flag_or("use_bias", false);
   model.more["mlp_bias"] = config.flag_or("mlp_bias", false);
   for (const char* key : {"qkv_bias", "out_bias"}) model.more[key] = config.flag_or("attention_bias", false);
-  const std::string kinds = config.text_or("hybrid_override_pattern", "");
   if (kinds.find('E') != std::string::npos) {
     const std::int64_t width = config.size({"moe_intermediate_size"});
     model.more["experts"] = config.size({"n_routed_experts"});
@@ -449,49 +464,6 @@ ModelConfig read_lfm2(const HfReader& config) {
     kinds += static_cast<std::int64_t>(kinds.size() / 2) < dense ? '-' : 'E';
   }
   set_layer_pairs(model, kinds, config.place());
-  return model;
-}
-
-// Files of Qwen3.5 hold the text model as a part, beside that of images.
-ModelConfig read_qwen3_next(const HfReader& config) {
-  if (config.has("text_config")) {
-    ModelConfig model = read_qwen3_next(config.part("text_config"));
-    if (config.has("tie_word_embeddings")) model.more["tied"] = config.flag_or("tie_word_embeddings", false);
-    return model;
-  }
-  expect_text(config, "hidden_act", "silu");
-  require(config.flag_or("attn_output_gate", true), "{}: 'attn_output_gate' is false, which is not supported; true is.",
-          config.place());
-  ModelConfig model;
-  model.family = "delta";
-  model.layers = config.size({"num_hidden_layers"});
-  model.hidden = config.size({"hidden_size"});
-  model.heads = config.size({"num_attention_heads"});
-  model.seq = std::min(config.size_or({"max_position_embeddings"}, 32768), kLongestSequence);
-  model.vocab = config.size({"vocab_size"});
-  model.more["kv_heads"] = config.size_or({"num_key_value_heads"}, model.heads);
-  model.more["head_dim"] = config.size_or({"head_dim"}, 256);
-  model.more["delta_heads"] = config.size_or({"linear_num_key_heads"}, 16);
-  model.more["delta_value_heads"] = config.size_or({"linear_num_value_heads"}, 32);
-  model.more["key_dim"] = config.size_or({"linear_key_head_dim"}, 128);
-  model.more["value_dim"] = config.size_or({"linear_value_head_dim"}, 128);
-  model.more["conv"] = config.size_or({"linear_conv_kernel_dim"}, 4);
-  model.more["full_every"] = full_attention_every(config, model.layers);
-  for (const char* key : {"qkv_bias", "out_bias"}) model.more[key] = config.flag_or("attention_bias", false);
-  model.more["tied"] = config.flag_or("tie_word_embeddings", false);
-  const bool inner = !config.has("rope_theta") && config.has("rope_parameters");
-  const HfReader rope = inner ? config.part("rope_parameters") : config;
-  model.factors["rotary_base"] = rope.positive_or("rope_theta", 10000.0);
-  const double share = rope.has("partial_rotary_factor") ? rope.positive_or("partial_rotary_factor", 0.25)
-                                                         : config.positive_or("partial_rotary_factor", 0.25);
-  model.more["rotary_dims"] =
-      static_cast<std::int64_t>(std::min(1.0, share) * static_cast<double>(model.more["head_dim"]));
-  model.factors["epsilon"] = config.positive_or("rms_norm_eps", 1e-6);
-  model.more["mtp"] = config.size_or({"mtp_num_hidden_layers"}, 0, 0);
-  config.refuse("mtp_use_dedicated_embeddings");
-  const bool experts = config.has("num_experts") && config.at("num_experts") != 0;
-  if (experts) read_gated_experts(model, config);
-  if (!experts || config.has("intermediate_size")) model.more["intermediate"] = config.size({"intermediate_size"});
   return model;
 }
 

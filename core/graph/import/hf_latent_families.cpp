@@ -30,6 +30,14 @@ void read_latent_heads(ModelConfig& model, const HfReader& config) {
   set(model, "value_dim", config.size({"v_head_dim"}));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
   read_rotation(model, config, 1e-6);
+  // What other members make them, where files say it again; for some, `head_dim` is the rotated part.
+  const std::int64_t rope = model.more["rope_dim"], whole = rope + model.more["nope_dim"];
+  const std::int64_t head = config.size_or({"head_dim"}, whole), again = config.size_or({"qk_head_dim"}, whole);
+  require(again == whole && (head == whole || head == rope),
+          "{}: 'qk_head_dim' is {} and 'head_dim' {}, but 'qk_nope_head_dim' and 'qk_rope_head_dim' make heads of {}; "
+          "check them.",
+          config.place(), again, head, whole);
+  config.refuse("mlp_bias");
 }
 
 void read_latent_decoder(ModelConfig& model, const HfReader& config) {

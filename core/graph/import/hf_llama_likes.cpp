@@ -128,9 +128,10 @@ ModelConfig read_ernie4_5(const HfReader& config) {
 
 // GLM-4 and, with norms of what attention and feed-forward make, GLM-4-0414. Half of each head is rotated.
 ModelConfig read_glm(const HfReader& config) {
-  const bool later = config.text_or("model_type", "glm") == "glm4";
+  const std::string type = config.text_or("model_type", "glm");
+  const bool later = type != "glm";
   ModelConfig model = read_decoder("decoder", config, later ? 1e-5 : 1.5625e-7);
-  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  if (!config.has("head_dim") && (type == "glm" || type == "glm4")) set(model, "head_dim", 128);
   set(model, "qkv_bias", config.flag_or("attention_bias", false));
   set(model, "norms", later ? 1 : 0);
   set_rotated_share(model, config, "partial_rotary_factor", 0.5);
@@ -155,10 +156,12 @@ ModelConfig read_exaone4(const HfReader& config) {
 // InternLM 2 has one member for all biases, InternLM 3 one more for queries, keys and values.
 ModelConfig read_internlm(const HfReader& config) {
   ModelConfig model = read_decoder("llama", config);
-  const bool bias = config.flag_or("bias", false);
+  // transformers 5 calls them as Llama does.
+  const bool bias = config.flag_or(config.has("bias") ? "bias" : "mlp_bias", false);
   for (const char* key : {"qkv_bias", "out_bias"}) set(model, key, bias);
   if (config.text_or("model_type", "internlm2") == "internlm2") return model;
-  set(model, "qkv_bias", config.flag_or("qkv_bias", bias));
+  set(model, "qkv_bias", config.flag_or(config.has("qkv_bias") ? "qkv_bias" : "attention_bias", bias));
+  if (config.has("attention_bias")) set(model, "out_bias", config.flag_or("attention_bias", bias));
   set(model, "mlp_bias", bias);
   return model;
 }
@@ -197,6 +200,9 @@ ModelConfig read_helium(const HfReader& config) {
   ModelConfig model = read_decoder("llama", config, 1e-8);
   if (!config.has("head_dim")) set(model, "head_dim", 128);
   set(model, "qkv_bias", config.flag_or("attention_bias", false));
+  require(model.heads * model.more["head_dim"] == model.hidden,
+          "{}: {} heads of 'head_dim' {} are not as wide as 'hidden_size' {}, which is not supported for this family.",
+          config.place(), model.heads, model.more["head_dim"], model.hidden);
   return model;
 }
 

@@ -36,6 +36,33 @@ void read_qwen_experts(ModelConfig& model, const HfReader& config) {
 }  // namespace
 
 // Its heads are as wide as the hidden size gives where the file does not say, unlike Qwen3's.
+// Every layer has experts; sizes of attention and of experts are in parts of their own.
+ModelConfig read_dbrx(const HfReader& config) {
+  ModelConfig model =
+      made("decoder_moe", Core{config.size({"n_layers"}), config.size({"d_model"}), config.size({"n_heads"}),
+                               config.size_or({"max_seq_len"}, 2048), config.size({"vocab_size"})});
+  const HfReader experts = config.part_or_empty("ffn_config"), attention = config.part_or_empty("attn_config");
+  set(model, "kv_heads", attention.size_or({"kv_n_heads"}, 1));
+  set_qkv_bound(model, attention);
+  set_experts(model, experts.size_or({"moe_num_experts"}, 4), experts.size_or({"moe_top_k"}, 1),
+              experts.size_or({"ffn_hidden_size"}, 3584));
+  set(model, "intermediate", model.more["expert_intermediate"]);
+  require(experts.size_or({"hidden_size"}, model.hidden) == model.hidden || !config.has("ffn_config"),
+          "{}: 'hidden_size' is {}, but 'd_model' {}; check them.", experts.place(),
+          experts.size_or({"hidden_size"}, model.hidden), model.hidden);
+  if (experts.has("ffn_act_fn")) (void)one_of(experts.part("ffn_act_fn"), "name", "silu", {Act::Silu});
+  const double norm = experts.positive_or("moe_normalize_expert_weights", 1.0);
+  require(norm == 1.0, "{}: 'moe_normalize_expert_weights' is {:g}, which is not supported; 1 is.", experts.place(),
+          norm);
+  set(model, "layer_norm", 2);
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  const bool among = attention.has("rope_theta");
+  set_rotary_base(model, among ? attention : config, "rope_theta");
+  if (!among && !config.has("rope_theta") && !config.has("rope_parameters")) model.factors["rotary_base"] = 10000.0;
+  model.factors["epsilon"] = 1e-5;
+  return model;
+}
+
 ModelConfig read_qwen3_moe(const HfReader& config) {
   ModelConfig model = read_qwen3_decoder("mixtral", config);
   if (!config.has("head_dim")) set(model, "head_dim", std::max<std::int64_t>(1, model.hidden / model.heads));

@@ -207,7 +207,11 @@ void read_no_rotary(ModelConfig& model, const HfReader& config, std::int64_t oth
 }
 
 void read_qwen_window(ModelConfig& model, const HfReader& config) {
-  if (!config.flag_or("use_sliding_window", false)) return;
+  if (!config.flag_or("use_sliding_window", false)) {
+    (void)config.has("sliding_window");
+    expect_layers(config, "layer_types", model.layers, 0, "", "full_attention");
+    return;
+  }
   set(model, "window", config.size_or({"sliding_window"}, 0));
   set(model, "first_window_layer", config.size_or({"max_window_layers"}, 0, 0));
   read_layer_types(model, config);
@@ -251,6 +255,11 @@ void read_windows(ModelConfig& model, const HfReader& config, std::int64_t windo
   if (window == 0) return;
   set(model, "full_every", full_every);
   read_layer_types(model, config);
+}
+
+void set_qkv_bound(ModelConfig& model, const HfReader& config) {
+  set(model, "bounded_qkv", config.has("clip_qkv"));
+  if (config.has("clip_qkv")) model.factors["qkv_bound"] = config.positive_or("clip_qkv", 8.0);
 }
 
 void set_all_biases(ModelConfig& model, bool bias) {

@@ -77,6 +77,8 @@ void read_windows(ModelConfig& model, const HfReader& config, std::int64_t windo
 void read_no_rotary(ModelConfig& model, const HfReader& config, std::int64_t otherwise);
 // Windows are off unless `use_sliding_window`, and never in the first layers.
 void read_qwen_window(ModelConfig& model, const HfReader& config);
+// "clip_qkv", where it is given.
+void set_qkv_bound(ModelConfig& model, const HfReader& config);
 void set_all_biases(ModelConfig& model, bool bias);
 // What is the same with and without a mixture of experts.
 [[nodiscard]] ModelConfig read_qwen3_decoder(const char* family, const HfReader& config);

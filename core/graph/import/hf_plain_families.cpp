@@ -2,6 +2,7 @@
 // Families with learned positions, linear biases or relative ones, and their like: GPT-2, GPT-Neo, OPT, BLOOM, MPT,
 // GPT-NeoX, BERT, ELECTRA, ALBERT, ModernBERT, T5.
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "core/base/errors.h"
@@ -22,6 +23,7 @@ void expect_tied(const HfReader& config) {
 
 ModelConfig read_gpt2(const HfReader& config) {
   config.refuse("scale_attn_by_inverse_layer_idx");
+  config.refuse("add_cross_attention");
   const std::int64_t positions = config.size({"n_positions", "n_ctx", "max_position_embeddings"});
   ModelConfig model =
       made("gpt2", Core{config.size({"n_layer", "num_hidden_layers"}), config.size({"n_embd", "hidden_size"}),
@@ -31,6 +33,7 @@ ModelConfig read_gpt2(const HfReader& config) {
   const Act act =
       set_activation(model, config, "activation_function", "gelu_new", {Act::Gelu, Act::GeluErf, Act::Relu});
   set(model, "relu", act == Act::Relu);
+  set(model, "scaled", config.flag_or("scale_attn_weights", true));
   set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
   return model;
@@ -96,6 +99,60 @@ ModelConfig read_gpt_neo(const HfReader& config) {
   set_windowed_layers(model, windowed_layers(config, model.layers), config.place() + ": 'attention_types'");
   set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+// GPT 1: norms after the sums. Its "gelu" is the tanh form.
+ModelConfig read_openai_gpt(const HfReader& config) {
+  const std::int64_t positions = config.size({"n_positions"});
+  ModelConfig model = made("gpt2", Core{config.size({"n_layer"}), config.size({"n_embd"}), config.size({"n_head"}),
+                                        positions, config.size({"vocab_size"})});
+  set(model, "positions", positions);
+  const std::string name = config.text_or("afn", "gelu");
+  require(name == "gelu" || name == "relu", "{}: 'afn' is \"{}\", which is not supported; gelu and relu are.",
+          config.place(), name);
+  set(model, "relu", name == "relu");
+  set(model, "post_norm", 1);
+  set(model, "final_norm", 0);
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+namespace {
+
+// GPT-2's blocks, with positions counted from 2 and an embedding that is scaled.
+ModelConfig read_scaled(const HfReader& config, const Core& core, const char* width, const char* activation) {
+  config.refuse("add_cross_attention");
+  ModelConfig model = made("gpt2", core);
+  set(model, "positions", core.positions);
+  set(model, "position_offset", 2);
+  set(model, "intermediate", config.size({width}));
+  const Act act = set_activation(model, config, activation, "gelu", {Act::Gelu, Act::GeluErf, Act::Relu});
+  set(model, "relu", act == Act::Relu);
+  if (config.flag_or("scale_embedding", true))
+    model.factors["embed_scale"] = std::sqrt(static_cast<double>(model.hidden));
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+}  // namespace
+
+ModelConfig read_biogpt(const HfReader& config) {
+  const Core core{config.size({"num_hidden_layers"}), config.size({"hidden_size"}),
+                  config.size({"num_attention_heads"}), config.size({"max_position_embeddings"}),
+                  config.size({"vocab_size"})};
+  ModelConfig model = read_scaled(config, core, "intermediate_size", "hidden_act");
+  (void)config.has("layer_norm_eps");  // its implementation has norms of 1e-5 whatever this says
+  return model;
+}
+
+// Positions are sines.
+ModelConfig read_xglm(const HfReader& config) {
+  const Core core{config.size({"num_layers"}), config.size({"d_model"}), config.size({"attention_heads"}),
+                  config.size({"max_position_embeddings"}), config.size({"vocab_size"})};
+  ModelConfig model = read_scaled(config, core, "ffn_dim", "activation_function");
+  set(model, "sines", 2);
   return model;
 }
 
@@ -168,6 +225,7 @@ ModelConfig read_mpt(const HfReader& config) {
 
 ModelConfig read_gpt_neox(const HfReader& config) {
   ModelConfig model = made("gpt_neox", config);
+  (void)config.has("is_decoder");  // it is one whatever this says
   set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
   require(config.flag_or("attention_bias", true),
           "{}: 'attention_bias' is false, which is not supported for this family; true is.", config.place());
@@ -205,6 +263,27 @@ ModelConfig read_roberta(const HfReader& config) {
   set(model, "positions", rows - kRowsBefore);
   set(model, "position_offset", kRowsBefore);
   return model;
+}
+
+// Norms in front of what they are for, and one behind the blocks; the embedding has one of its own or none.
+ModelConfig read_megatron_bert(const HfReader& config) {
+  ModelConfig model = read_bert(config);
+  set(model, "norm_first", 1);
+  set(model, "embedding_norm", 0);
+  return model;
+}
+ModelConfig read_roberta_norm_first(const HfReader& config) {
+  ModelConfig model = read_roberta(config);
+  set(model, "norm_first", 1);
+  set(model, "embedding_norm", config.text_or("model_type", "") == "roberta-prelayernorm");
+  return model;
+}
+
+// ERNIE: a table of tasks beside BERT's, where it is used.
+ModelConfig read_ernie(const HfReader& config) {
+  config.refuse("use_task_id");
+  (void)config.has("task_type_vocab_size");
+  return read_bert(config);
 }
 
 // BERT without token types, under other names.
@@ -289,12 +368,15 @@ ModelConfig read_modernbert(const HfReader& config) {
 
 // --- encoder and decoder ---
 
-// "gated-gelu" is the tanh form, a plain "gelu" the exact one. What mT5's head reads is not scaled.
+// umT5 has a table of biases for each layer. "gated-gelu" is the tanh form, a plain "gelu" the exact one. What mT5's
+// head reads is not scaled.
 ModelConfig read_t5(const HfReader& config) {
+  config.refuse("is_decoder");
   ModelConfig model = made("t5", Core{config.size({"num_layers"}), config.size({"d_model"}), config.size({"num_heads"}),
                                       config.size_or({"n_positions"}, 512), config.size({"vocab_size"})});
-  const bool multilingual = config.text_or("model_type", "t5") == "mt5";
-  const std::string forward = config.text_or("feed_forward_proj", multilingual ? "gated-gelu" : "relu");
+  const std::string type = config.text_or("model_type", "t5");
+  const bool multilingual = type == "mt5";
+  const std::string forward = config.text_or("feed_forward_proj", type == "t5" ? "relu" : "gated-gelu");
   constexpr std::string_view kGated = "gated-";
   const bool gated = forward.starts_with(kGated);
   const std::string name = gated ? forward.substr(kGated.size()) : forward;
@@ -314,6 +396,7 @@ ModelConfig read_t5(const HfReader& config) {
   set(model, "head_dim", config.size({"d_kv"}));
   set(model, "decoder_layers", config.size_or({"num_decoder_layers"}, model.layers));
   set(model, "buckets", config.size_or({"relative_attention_num_buckets"}, 32));
+  set(model, "layer_biases", type == "umt5");
   set(model, "gated", gated);
   set(model, "relu", act == Act::Relu);
   set(model, "erf", act == Act::GeluErf);

@@ -35,6 +35,17 @@ HfReader HfReader::part(const char* key) const {
   return found;
 }
 
+HfReader HfReader::part_or_empty(const char* key) const {
+  static const Json empty = Json::object();
+  return has(key) ? part(key) : HfReader(empty, fmt::format("{}: {}", place_, key));
+}
+
+HfReader HfReader::with_defaults(const Json& defaults) const {
+  HfReader same = *this;
+  same.defaults_ = &defaults;
+  return same;
+}
+
 // A member that is null says nothing.
 std::vector<std::string> HfReader::unread() const {
   std::vector<std::string> names;
@@ -51,9 +62,13 @@ std::vector<std::string> HfReader::unread() const {
 
 bool HfReader::has(const char* key) const {
   used_->keys.insert(key);
-  return object_.contains(key) && !object_.at(key).is_null();
+  if (object_.contains(key) && !object_.at(key).is_null()) return true;
+  return defaults_ != nullptr && defaults_->contains(key);
 }
-const Json& HfReader::at(const char* key) const { return object_.at(key); }
+const Json& HfReader::at(const char* key) const {
+  const bool own = object_.contains(key) && !object_.at(key).is_null();
+  return own || defaults_ == nullptr ? object_.at(key) : defaults_->at(key);
+}
 
 std::int64_t HfReader::size(std::initializer_list<const char*> keys) const {
   for (const char* key : keys)

@@ -20,6 +20,10 @@ class HfReader {
   // An object in this one. REQUIRES: has(key).
   [[nodiscard]] HfReader part(const char* key) const;
 
+  [[nodiscard]] HfReader part_or_empty(const char* key) const;
+  // The same object, with what it lacks from another one, which outlives the reader.
+  [[nodiscard]] HfReader with_defaults(const Json& defaults) const;
+
   [[nodiscard]] const std::string& place() const { return place_; }
   [[nodiscard]] bool has(const char* key) const;
   [[nodiscard]] const Json& at(const char* key) const;  // REQUIRES: has(key)
@@ -39,6 +43,7 @@ class HfReader {
 
  private:
   const Json& object_;
+  const Json* defaults_ = nullptr;
   std::string place_;
   struct Used {
     std::set<std::string> keys;

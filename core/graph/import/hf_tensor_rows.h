@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/graph/import/hf_tensors.h"
@@ -16,6 +17,15 @@ using Rows = std::vector<HfTensorRow>;
 [[nodiscard]] HfTensorTable like_llama(std::vector<std::string> types, std::initializer_list<Rows> own);
 // A tensor for each projection of each expert, and of the shared ones.
 [[nodiscard]] Rows expert_rows();
+// What a table's files hold under other names: `names` are parts of them, the first found of each is replaced.
+[[nodiscard]] HfTensorTable renamed(HfTensorTable table, std::vector<std::string> types, std::string prefix,
+                                    const std::vector<std::pair<std::string, std::string>>& names,
+                                    std::vector<std::string> left_out);
+// Queries and keys whose rotated dimensions lie in pairs.
+[[nodiscard]] Rows paired_rows();
+// The same in a file that has another model beside it, of images: where it has the model and its head, and what else.
+[[nodiscard]] HfTensorTable as_part(HfTensorTable table, const std::string& type, const std::string& model,
+                                    const std::string& head, std::vector<std::string> left_out);
 
 }  // namespace meshwright::hf
 
@@ -23,6 +33,10 @@ namespace meshwright {
 
 // Those of encoders of masked words.
 [[nodiscard]] std::vector<HfTensorTable> hf_encoder_tables();
+// Those of models of images.
+[[nodiscard]] std::vector<HfTensorTable> hf_image_tables();
+// Those of decoders with experts, latent attention or delta rules.
+[[nodiscard]] std::vector<HfTensorTable> hf_mixture_tables();
 // Those of decoders like Llama whose publishers name tensors in their own way.
 [[nodiscard]] std::vector<HfTensorTable> hf_publisher_tables();
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What families with tables of positions or biases by distance call their tensors, how they lay them out, and what
-// torchvision's residual networks do. Linear layers are (out, in), the Conv1D of GPT-2 (in, out).
+// What families with tables of positions or biases by distance call their tensors, and how they lay them out. Linear
+// layers are (out, in), the Conv1D of GPT-2 (in, out).
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "core/base/text.h"
 #include "core/graph/import/hf_tensor_rows.h"
-#include "core/graph/models/families.h"
 
 namespace meshwright {
 
 namespace {
 
+using hf::renamed;
 using Rows = std::vector<HfTensorRow>;
 
 HfTensorTable gpt2() {
@@ -106,6 +106,21 @@ HfTensorTable opt() {
        {"head.weight", "lm_head.weight", "vocab word_embed"},
        {"head.weight", "lm_head.weight", "vocab embed"}},
       {"lm_head.weight"}};
+}
+
+// GPT-2's names but of its tables.
+HfTensorTable openai_gpt() {
+  return renamed(
+      gpt2(), {"openai-gpt"}, "transformer.",
+      {{"transformer.wte.", "transformer.tokens_embed."}, {"transformer.wpe.", "transformer.positions_embed."}},
+      {"lm_head.weight", "transformer.h.#.attn.bias", "transformer.position_ids"});
+}
+
+// OPT's names with another front.
+HfTensorTable like_opt(const std::string& type, const std::string& prefix, std::vector<std::string> left_out) {
+  return renamed(opt(), {type}, prefix,
+                 {{"model.decoder.final_layer_norm.", "model.decoder.layer_norm."}, {"model.decoder.", prefix}},
+                 std::move(left_out));
 }
 
 HfTensorTable bloom() {
@@ -252,12 +267,16 @@ HfTensorTable falcon() {
 
 HfTensorTable t5() {
   return {
-      {"t5", "mt5"},
+      {"t5", "mt5", "umt5"},
       "",
       {{"wte", "shared.weight", "vocab embed"},
        {"enc.relative_bias", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
         "bucket (kv_heads group)"},
        {"dec.relative_bias", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        "bucket (kv_heads group)"},
+       {"enc#.relative_bias", "encoder.block.#.layer.0.SelfAttention.relative_attention_bias.weight",
+        "bucket (kv_heads group)"},
+       {"dec#.relative_bias", "decoder.block.#.layer.0.SelfAttention.relative_attention_bias.weight",
         "bucket (kv_heads group)"},
        {"enc#.ln1.gamma", "encoder.block.#.layer.0.layer_norm.weight", "embed"},
        {"enc#.attn.q.weight", "encoder.block.#.layer.0.SelfAttention.q.weight", "(kv_heads group head_dim) embed"},
@@ -295,66 +314,25 @@ HfTensorTable t5() {
 
 // --- images ---
 
-HfTensorTable vit() {
-  return {
-      {"vit"},
-      "vit.",
-      {{"class_token", "vit.embeddings.cls_token", "1 class_token embed"},
-       {"wpe", "vit.embeddings.position_embeddings", "1 seq embed"},
-       {"embed.weight", "vit.embeddings.patch_embeddings.projection.weight", "embed rgb kh kw"},
-       {"embed.bias", "vit.embeddings.patch_embeddings.projection.bias", "embed"},
-       {"blk#.ln1.gamma", "vit.encoder.layer.#.layernorm_before.weight", "embed"},
-       {"blk#.ln1.beta", "vit.encoder.layer.#.layernorm_before.bias", "embed"},
-       {"blk#.attn.q.weight", "vit.encoder.layer.#.attention.attention.query.weight",
-        "(kv_heads group head_dim) embed"},
-       {"blk#.attn.k.weight", "vit.encoder.layer.#.attention.attention.key.weight", "(kv_heads head_dim) embed"},
-       {"blk#.attn.v.weight", "vit.encoder.layer.#.attention.attention.value.weight", "(kv_heads head_dim) embed"},
-       {"blk#.attn.q.bias", "vit.encoder.layer.#.attention.attention.query.bias", "(kv_heads group head_dim)"},
-       {"blk#.attn.k.bias", "vit.encoder.layer.#.attention.attention.key.bias", "(kv_heads head_dim)"},
-       {"blk#.attn.v.bias", "vit.encoder.layer.#.attention.attention.value.bias", "(kv_heads head_dim)"},
-       {"blk#.attn.out.weight", "vit.encoder.layer.#.attention.output.dense.weight", "embed (kv_heads group head_dim)"},
-       {"blk#.attn.out.bias", "vit.encoder.layer.#.attention.output.dense.bias", "embed"},
-       {"blk#.ln2.gamma", "vit.encoder.layer.#.layernorm_after.weight", "embed"},
-       {"blk#.ln2.beta", "vit.encoder.layer.#.layernorm_after.bias", "embed"},
-       {"blk#.mlp.up.weight", "vit.encoder.layer.#.intermediate.dense.weight", "mlp embed"},
-       {"blk#.mlp.up.bias", "vit.encoder.layer.#.intermediate.dense.bias", "mlp"},
-       {"blk#.mlp.down.weight", "vit.encoder.layer.#.output.dense.weight", "embed mlp"},
-       {"blk#.mlp.down.bias", "vit.encoder.layer.#.output.dense.bias", "embed"},
-       {"blk.final_norm.gamma", "vit.layernorm.weight", "embed"},
-       {"blk.final_norm.beta", "vit.layernorm.bias", "embed"},
-       {"head.logits.weight", "classifier.weight", "class embed"},
-       {"head.logits.bias", "classifier.bias", "class"}},
-      {"vit.pooler.*"}};
-}
-
-// torchvision's names: blocks are numbered in each of four stages. Running statistics are not trained.
-HfTensorTable resnet(std::int64_t layers) {
-  HfTensorTable table{{fmt::format("resnet{}", layers)}, "", {}, {"*"}};
-  const auto add = [&](const std::string& ours, const std::string& convolution, const std::string& norm) {
-    table.rows.push_back({ours + ".conv.weight", convolution + ".weight", "@3 @2 @0 @1"});
-    table.rows.push_back({ours + ".norm.gamma", norm + ".weight", "@0"});
-    table.rows.push_back({ours + ".norm.beta", norm + ".bias", "@0"});
-  };
-  add("stem", "conv1", "bn1");
-  const std::vector<int> stages = bottlenecks_per_stage(layers);
-  for (std::size_t stage = 0, block = 0; stage < stages.size(); ++stage)
-    for (int i = 0; i < stages[stage]; ++i, ++block) {
-      const std::string ours = fmt::format("blk{}", block), theirs = fmt::format("layer{}.{}", stage + 1, i);
-      for (int n = 1; n <= 3; ++n)
-        add(fmt::format("{}.{}", ours, n), fmt::format("{}.conv{}", theirs, n), fmt::format("{}.bn{}", theirs, n));
-      add(ours + ".shortcut", theirs + ".downsample.0", theirs + ".downsample.1");
-    }
-  table.rows.push_back({"head.logits.weight", "fc.weight", "@1 @0"});
-  table.rows.push_back({"head.logits.bias", "fc.bias", "@0"});
-  return table;
-}
-
 std::vector<HfTensorTable> all_tables() {
-  std::vector<HfTensorTable> all = {gpt2(), gpt_bigcode(), gpt_neo(),  opt(),    bloom(), mpt(),
-                                    gptj(), codegen(),     gpt_neox(), falcon(), t5(),    vit()};
-  for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
+  std::vector<HfTensorTable> all = {gpt2(),
+                                    gpt_bigcode(),
+                                    gpt_neo(),
+                                    opt(),
+                                    bloom(),
+                                    mpt(),
+                                    gptj(),
+                                    codegen(),
+                                    gpt_neox(),
+                                    falcon(),
+                                    t5(),
+                                    openai_gpt(),
+                                    like_opt("xglm", "model.", {"lm_head.weight", "model.embed_positions.*"}),
+                                    like_opt("biogpt", "biogpt.", {"output_projection.weight"})};
+  for (HfTensorTable& table : hf_image_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_encoder_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
+  for (HfTensorTable& table : hf_mixture_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_publisher_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_scan_tables()) all.push_back(std::move(table));
   return all;

@@ -11,6 +11,7 @@ namespace meshwright {
 
 namespace {
 
+using hf::renamed;
 using Rows = std::vector<HfTensorRow>;
 
 HfTensorTable bert() {
@@ -48,20 +49,6 @@ HfTensorTable bert() {
        "bert.embeddings.position_ids"}};
 }
 
-// What BERT's files hold under other names.
-HfTensorTable renamed(HfTensorTable table, std::vector<std::string> types, std::string prefix,
-                      const std::vector<std::pair<std::string, std::string>>& names,
-                      std::vector<std::string> left_out) {
-  table.model_types = std::move(types);
-  table.prefix = std::move(prefix);
-  table.left_out = std::move(left_out);
-  for (HfTensorRow& row : table.rows)
-    for (const auto& [from, to] : names)
-      if (const std::size_t at = row.theirs.find(from); at != std::string::npos)
-        row.theirs.replace(at, from.size(), to);
-  return table;
-}
-
 HfTensorTable roberta() {
   return renamed(
       bert(), {"roberta", "camembert", "xlm-roberta"}, "roberta.",
@@ -70,6 +57,44 @@ HfTensorTable roberta() {
        {"cls.predictions.transform.LayerNorm.", "lm_head.layer_norm."},
        {"cls.predictions.bias", "lm_head.bias"}},
       {"lm_head.decoder.weight", "lm_head.decoder.bias", "roberta.pooler.*", "roberta.embeddings.position_ids"});
+}
+
+HfTensorTable ernie() {
+  return renamed(bert(), {"ernie"}, "ernie.", {{"bert.", "ernie."}},
+                 {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "cls.seq_relationship.*",
+                  "ernie.pooler.*", "ernie.embeddings.position_ids"});
+}
+
+// Norms in front of what they are for.
+HfTensorTable with_final_norm(HfTensorTable table, const std::string& theirs) {
+  table.rows.push_back({"blk.final_norm.gamma", theirs + ".weight", "embed"});
+  table.rows.push_back({"blk.final_norm.beta", theirs + ".bias", "embed"});
+  return table;
+}
+
+HfTensorTable megatron_bert() {
+  return with_final_norm(
+      renamed(bert(), {"megatron-bert"}, "bert.",
+              {{"attention.output.LayerNorm", "attention.ln"}, {"#.output.LayerNorm", "#.ln"}}, bert().left_out),
+      "bert.encoder.ln");
+}
+
+HfTensorTable roberta_norm_first() {
+  return with_final_norm(renamed(roberta(), {"roberta-prelayernorm"}, "roberta_prelayernorm.",
+                                 {{"attention.output.LayerNorm", "attention.LayerNorm"},
+                                  {"#.output.LayerNorm", "#.intermediate.LayerNorm"},
+                                  {"roberta.", "roberta_prelayernorm."}},
+                                 {"lm_head.decoder.weight", "lm_head.decoder.bias", "roberta_prelayernorm.pooler.*",
+                                  "roberta_prelayernorm.embeddings.position_ids"}),
+                         "roberta_prelayernorm.LayerNorm");
+}
+
+HfTensorTable xlm_roberta_xl() {
+  return with_final_norm(
+      renamed(roberta(), {"xlm-roberta-xl"}, "roberta.",
+              {{"attention.output.LayerNorm", "attention.self_attn_layer_norm"}, {"#.output.LayerNorm", "#.LayerNorm"}},
+              roberta().left_out),
+      "roberta.encoder.LayerNorm");
 }
 
 HfTensorTable data2vec_text() {
@@ -195,10 +220,92 @@ HfTensorTable modernbert_decoder() {
   return table;
 }
 
+// A stack of BART's: its rows and those of its norms, and of the cross attention that the decoder has.
+void add_stack(Rows& rows, const std::string& ours, const std::string& theirs, const std::string& embed) {
+  const std::string table = embed == "embed" ? "wpe" : embed + ".wpe", stack = "model." + theirs;
+  const auto put = [&](const std::string& name, const std::string& tensor, const char* layout) {
+    rows.push_back({name, stack + tensor, layout});
+  };
+  const auto norm = [&](const std::string& name, const std::string& tensor) {
+    put(name + ".gamma", tensor + ".weight", "embed");
+    put(name + ".beta", tensor + ".bias", "embed");
+  };
+  put(table, ".embed_positions.weight", "position embed");
+  norm(embed + ".norm", ".layernorm_embedding");
+  norm(ours + ".final_norm", ".layer_norm");
+  const std::string block = ours + "#.", layer = ".layers.#.";
+  const auto attention = [&](const std::string& name, const std::string& tensor) {
+    put(block + name + ".q.weight", layer + tensor + ".q_proj.weight", "(kv_heads group head_dim) embed");
+    put(block + name + ".q.bias", layer + tensor + ".q_proj.bias", "(kv_heads group head_dim)");
+    for (const std::string which : {"k", "v"}) {
+      put(block + name + "." + which + ".weight", layer + tensor + "." + which + "_proj.weight",
+          "(kv_heads head_dim) embed");
+      put(block + name + "." + which + ".bias", layer + tensor + "." + which + "_proj.bias", "(kv_heads head_dim)");
+    }
+    put(block + name + ".out.weight", layer + tensor + ".out_proj.weight", "embed (kv_heads group head_dim)");
+    put(block + name + ".out.bias", layer + tensor + ".out_proj.bias", "embed");
+  };
+  attention("attn", "self_attn");
+  norm(block + "ln1", layer + "self_attn_layer_norm");
+  if (ours == "dec") {
+    attention("cross", "encoder_attn");
+    norm(block + "ln_cross", layer + "encoder_attn_layer_norm");
+  }
+  put(block + "mlp.up.weight", layer + "fc1.weight", "mlp embed");
+  put(block + "mlp.up.bias", layer + "fc1.bias", "mlp");
+  put(block + "mlp.down.weight", layer + "fc2.weight", "embed mlp");
+  put(block + "mlp.down.bias", layer + "fc2.bias", "embed");
+  norm(block + "ln2", layer + "final_layer_norm");
+}
+
+// Files keep the word table under the names of its uses, and tables of sines, too.
+HfTensorTable bart() {
+  HfTensorTable table{
+      {"bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"},
+      "model.",
+      {{"wte", "model.shared.weight", "vocab embed"}},
+      {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "model.encoder.embed_positions.*",
+       "model.decoder.embed_positions.*", "lm_head.weight", "final_logits_bias"}};
+  add_stack(table.rows, "enc", "encoder", "embed");
+  add_stack(table.rows, "dec", "decoder", "decoder.embed");
+  return table;
+}
+
+// Convolutions over time are (out, in, frames).
+HfTensorTable whisper() {
+  HfTensorTable table{{"whisper"},
+                      "model.",
+                      {{"wte", "model.decoder.embed_tokens.weight", "vocab embed"},
+                       {"wpe", "model.decoder.embed_positions.weight", "position embed"},
+                       {"enc.conv1.weight", "model.encoder.conv1.weight", "conv_embed (kh mel) kw"},
+                       {"enc.conv1.bias", "model.encoder.conv1.bias", "conv_embed"},
+                       {"enc.conv2.weight", "model.encoder.conv2.weight", "embed (kh conv_embed) kw"},
+                       {"enc.conv2.bias", "model.encoder.conv2.bias", "embed"}},
+                      {"model.encoder.embed_positions.weight", "proj_out.weight"}};
+  add_stack(table.rows, "enc", "encoder", "embed");
+  add_stack(table.rows, "dec", "decoder", "decoder.embed");
+  return table;
+}
+
 }  // namespace
 
+HfTensorTable hf::renamed(HfTensorTable table, std::vector<std::string> types, std::string prefix,
+                          const std::vector<std::pair<std::string, std::string>>& names,
+                          std::vector<std::string> left_out) {
+  table.model_types = std::move(types);
+  table.prefix = std::move(prefix);
+  table.left_out = std::move(left_out);
+  for (HfTensorRow& row : table.rows)
+    for (const auto& [from, to] : names)
+      if (const std::size_t at = row.theirs.find(from); at != std::string::npos)
+        row.theirs.replace(at, from.size(), to);
+  return table;
+}
+
 std::vector<HfTensorTable> hf_encoder_tables() {
-  return {bert(), roberta(), data2vec_text(), distilbert(), electra(), albert(), modernbert(), modernbert_decoder()};
+  return {
+      whisper(), bart(),          bert(),       ernie(),   megatron_bert(), roberta_norm_first(), xlm_roberta_xl(),
+      roberta(), data2vec_text(), distilbert(), electra(), albert(),        modernbert(),         modernbert_decoder()};
 }
 
 }  // namespace meshwright

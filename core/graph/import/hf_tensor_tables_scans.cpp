@@ -200,7 +200,7 @@ std::vector<HfTensorTable> hf_scan_tables() {
   const auto like_bamba = [](const char* type) {
     return pairs(type, "pre_ff_layernorm", "final_layernorm", bamba_feed_forward());
   };
-  return {with_shared({"mamba"}, mamba_rows()),
+  return {with_shared({"mamba", "falcon_mamba"}, mamba_rows()),
           with_shared({"mamba2"}, mamba2_rows()),
           nemotron_h(),
           like_bamba("bamba"),

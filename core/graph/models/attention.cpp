@@ -82,8 +82,13 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
   TensorId v = project(name + ".v", memory, {embed, kv_heads, head_dim}, kKeys);
   if (part.qkv_bias) {
     q = add_bias(name + ".q", q, {kv_heads, group, head_dim});
-    k = add_bias(name + ".k", k, {kv_heads, head_dim});
+    if (part.key_bias) k = add_bias(name + ".k", k, {kv_heads, head_dim});
     v = add_bias(name + ".v", v, {kv_heads, head_dim});
+  }
+  if (part.qkv_bound > 0.0) {
+    q = at_most(name + ".q.bounded", q, part.qkv_bound, Bound::BothWays);
+    k = at_most(name + ".k.bounded", k, part.qkv_bound, Bound::BothWays);
+    v = at_most(name + ".v.bounded", v, part.qkv_bound, Bound::BothWays);
   }
   const auto normalised = [&] {
     q = norm(name + ".q_norm", q, head_dim);

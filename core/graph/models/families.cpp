@@ -65,7 +65,14 @@ std::vector<Family> image_families() {
         {"patch", 10'000},
         classes,
         {.key = "intermediate", .maximum = 10'000'000, .derived = four_times_hidden},
-        {"erf", 1, 0, 0}},
+        {"erf", 1, 0, 0},
+        {"qkv_bias", 1, 0, 1},
+        {"distilled", 1, 0, 0},
+        {"registers", 10'000, 0, 0},
+        {"layer_scale", 1, 0, 0},
+        {"gated", 1, 0, 0},
+        {"reads_patches", 1, 0, 0},
+        {"mask_token", 1, 0, 0}},
        {{"epsilon", 1e-6}},
        "vit:layers=2,hidden=64,heads=4,image=32,patch=8,classes=10",
        4096,
@@ -83,7 +90,8 @@ std::vector<Family> image_families() {
         {"seq", 10'000'000},
         {"vocab", 10'000'000},
         {"embed", 100'000},
-        {"erf", 1, 0, 1}},
+        {"erf", 1, 0, 1},
+        {"quick", 1, 0, 0}},
        {{"epsilon", 1e-5}},
        "two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
        "vocab=128,embed=32",
@@ -156,7 +164,7 @@ void check_relations(const ModelConfig& model, const std::string& place) {
           size("full_rotary_dims"), size("full_head_dim"));
   require(!has("full_kv_heads") || size("experts") == 0 || size("expert_intermediate") >= 1,
           "{}: expert_intermediate is 0; give the width of the {} experts.", place, size("experts"));
-  require(!has("positions") || model.seq <= size("positions"),
+  require(!has("positions") || has("mel") || model.seq <= size("positions"),
           "{}: seq={} is more than the {} positions it has learned; give at most those.", place, model.seq,
           size("positions"));
   require(!has("attention_chunk") || size("attention_chunk") == 0 || model.seq <= size("attention_chunk") ||
@@ -204,6 +212,7 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> found = basic_families();
     for (Family& family : transformer_families()) found.push_back(std::move(family));
+    for (Family& family : encoder_families()) found.push_back(std::move(family));
     for (Family& family : hybrid_families()) found.push_back(std::move(family));
     for (Family& family : delta_families()) found.push_back(std::move(family));
     for (Family& family : gemma4_families()) found.push_back(std::move(family));

@@ -46,12 +46,14 @@ void build_mlp(Graph& graph, const ModelConfig& model, LossReduction reduction);
 void build_gshard(Graph& graph, const ModelConfig& model, LossReduction reduction);
 void build_wide_resnet(Graph& graph, const ModelConfig& model, LossReduction reduction);
 void build_vit(Graph& graph, const ModelConfig& model, LossReduction reduction);
+void build_speech(Graph& graph, const ModelConfig& model, LossReduction reduction);
 void build_two_tower(Graph& graph, const ModelConfig& model, LossReduction reduction);
 
 // The blocks of a residual network with this number of layers; empty: there is no such network.
 [[nodiscard]] std::vector<int> bottlenecks_per_stage(std::int64_t layers);
 
-[[nodiscard]] std::vector<Family> transformer_families();
+[[nodiscard]] std::vector<Family> transformer_families();  // decoders
+[[nodiscard]] std::vector<Family> encoder_families();
 
 [[nodiscard]] std::vector<Family> hybrid_families();
 // The kind of each layer of a hybrid: M a scan, * attention, - feed-forward, E a mixture. Throws

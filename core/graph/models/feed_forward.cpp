@@ -3,6 +3,12 @@
 
 namespace meshwright {
 
+namespace {
+
+constexpr double kQuickSlope = 1.702;  // of the sigmoid that stands for GELU's
+
+}  // namespace
+
 TensorId TransformerBuilder::activate(const std::string& name, TensorId x) {
   switch (transformer.feed_forward.activation) {
     case Activation::Relu:
@@ -17,24 +23,33 @@ TensorId TransformerBuilder::activate(const std::string& name, TensorId x) {
     }
     case Activation::Silu:
       return add(OpKind::Silu, name + ".silu", {x});
+    case Activation::QuickGelu:
+      return add(OpKind::Multiply, name + ".gelu",
+                 {x, add(OpKind::Sigmoid, name + ".sigmoid",
+                         {add(OpKind::Scale, name + ".steep", {x}, {.scale = kQuickSlope})})});
     case Activation::ClippedSilu:
       break;  // only with a gate
   }
   return x;
 }
 
-// min(x, 7) = x - relu(x - 7), and likewise below.
-TensorId TransformerBuilder::clipped_gate(const std::string& name, TensorId gate, TensorId up) {
-  constexpr double kLimit = 7.0, kSlope = 1.702;
-  const auto beyond = [&](const std::string& which, TensorId x) {
-    return add(OpKind::Relu, which, {add(OpKind::Shift, which + ".of", {x}, {.value = -kLimit})});
+// min(x, limit) = x - relu(x - limit), and likewise below.
+TensorId TransformerBuilder::at_most(const std::string& name, TensorId x, double limit, Bound bound) {
+  const auto beyond = [&](const std::string& which, TensorId of) {
+    return add(OpKind::Relu, which, {add(OpKind::Shift, which + ".of", {of}, {.value = -limit})});
   };
-  gate = add(OpKind::Subtract, name + ".gate.clipped", {gate, beyond(name + ".gate.above", gate)});
-  const TensorId above = beyond(name + ".up.above", up);
-  const TensorId below = beyond(name + ".up.below", add(OpKind::Scale, name + ".up.negative", {up}, {.scale = -1.0}));
-  up = add(OpKind::Add, name + ".up.clipped", {add(OpKind::Subtract, name + ".up.clipped_above", {up, above}), below});
+  const TensorId above = beyond(name + ".above", x);
+  if (bound == Bound::Above) return add(OpKind::Subtract, name, {x, above});
+  const TensorId below = beyond(name + ".below", add(OpKind::Scale, name + ".negative", {x}, {.scale = -1.0}));
+  return add(OpKind::Add, name, {add(OpKind::Subtract, name + ".from_above", {x, above}), below});
+}
+
+TensorId TransformerBuilder::clipped_gate(const std::string& name, TensorId gate, TensorId up) {
+  constexpr double kLimit = 7.0;
+  gate = at_most(name + ".gate.clipped", gate, kLimit, Bound::Above);
+  up = at_most(name + ".up.clipped", up, kLimit, Bound::BothWays);
   const TensorId slope =
-      add(OpKind::Sigmoid, name + ".sigmoid", {add(OpKind::Scale, name + ".steep", {gate}, {.scale = kSlope})});
+      add(OpKind::Sigmoid, name + ".sigmoid", {add(OpKind::Scale, name + ".steep", {gate}, {.scale = kQuickSlope})});
   const TensorId gated = add(OpKind::Multiply, name + ".swish", {gate, slope});
   return add(OpKind::Multiply, name + ".gated",
              {add(OpKind::Shift, name + ".up.shifted", {up}, {.value = 1.0}), gated});

@@ -13,7 +13,7 @@
 //
 // With a `scan_rank` (Mamba) each channel is a head of width 1 in one group, with a rate for each number of its state;
 // b, c and the steps are made from x behind the convolution, the steps through that rank, and there is no norm, but
-// with `operand_norms` (Jamba) one of each of these three.
+// with `operand_norms` (Jamba) one of each of these three, with 2 (Falcon Mamba) without weights.
 //
 // With `short_conv` (LFM2) there are gated convolutions where other models have scans: of two gates and an input, one
 // gate multiplies what the convolution of each channel reads, the other what it makes. Ops are named
@@ -41,6 +41,7 @@ constexpr const char* kKinds[kNumbers] = {"kinds_0", "kinds_1", "kinds_2", "kind
 
 // `scan_norm`; 0: none.
 constexpr std::int64_t kNormBehindGate = 1, kNormBeforeGate = 2;
+constexpr std::int64_t kPlainNorms = 2;  // operand_norms
 
 bool has_flag(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
 
@@ -173,7 +174,9 @@ TensorId HybridBuilder::channel_scan(const std::string& name, TensorId x) {
   const auto of_group = [&](const std::string& which, const Dim& last) {
     const TensorId made =
         project(name + which, input, {groups, heads, width, last}, {"batch", "seq", "scan_groups", last.name});
-    return has_flag(model, "operand_norms") ? norm(name + which + ".norm", made, last) : made;
+    const std::int64_t norms = size_of(model, "operand_norms");
+    if (norms == kPlainNorms) return plain_norm(name + which + ".norm", made, model.factors.at("operand_epsilon"));
+    return norms != 0 ? norm(name + which + ".norm", made, last) : made;
   };
   const TensorId steps = project(name + ".dt", of_group(".dt_down", rank), {groups, rank, heads},
                                  {"batch", "seq", "scan_groups", "scan_heads"});
@@ -280,8 +283,9 @@ std::vector<SizeField> hybrid_sizes() {
                                   {.key = "kv_heads", .maximum = kMaxHeads, .derived = all_heads},
                                   {.key = "head_dim", .maximum = kMaxWidth, .derived = head_width}};
   for (const char* off : {"group_norm", "scan_bias", "qkv_bias", "out_bias", "mlp_bias", "tied", "gated",
-                          "softmax_scores", "rotary", "qk_norm", "operand_norms", "beside"})
+                          "softmax_scores", "rotary", "qk_norm", "beside"})
     sizes.push_back({off, 1, 0, 0});
+  sizes.push_back({"operand_norms", kPlainNorms, 0, 0});
   sizes.push_back({.key = "scan_out_bias", .maximum = 1, .minimum = 0, .derived = scan_bias_of});
   sizes.push_back({.key = "selection_bias", .maximum = 1, .minimum = 0, .derived = sigmoid_scores});
   sizes.push_back({"scan_norm", kNormBeforeGate, 0, kNormBehindGate});
@@ -292,7 +296,8 @@ std::vector<SizeField> hybrid_sizes() {
 }
 
 std::vector<FactorField> hybrid_factors() {
-  std::vector<FactorField> factors = {{"epsilon", 1e-5}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
+  std::vector<FactorField> factors = {
+      {"epsilon", 1e-5}, {"operand_epsilon", 1e-6}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
   factors.push_back({"rotary_base", 10000.0});
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale", "attention_in_scale",
                             "attention_out_scale", "scan_in_scale", "scan_z_scale", "scan_x_scale", "scan_b_scale",

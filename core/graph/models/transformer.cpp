@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/models/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/errors.h"
@@ -45,6 +46,22 @@ TensorId TransformerBuilder::scaled(const std::string& name, TensorId x, double 
 
 // --- before the blocks ---
 
+std::vector<double> TransformerBuilder::sines_of_positions(std::int64_t rows, std::int64_t width) const {
+  constexpr double kLongest = 10000.0;
+  const std::int64_t waves = width / 2;
+  const double last = static_cast<double>(std::max<std::int64_t>(1, transformer.last_sine_slowest ? waves - 1 : waves));
+  std::vector<double> values(static_cast<std::size_t>(rows * width), 0.0);
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t wave = 0; wave < waves; ++wave) {
+      const double angle =
+          static_cast<double>(row + transformer.first_position) * std::pow(kLongest, -static_cast<double>(wave) / last);
+      const auto at = static_cast<std::size_t>(row * width + wave);
+      values[at] = std::sin(angle);
+      values[at + static_cast<std::size_t>(waves)] = std::cos(angle);
+    }
+  return values;
+}
+
 TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId tokens) {
   TensorId x = add(OpKind::Embedding, name, {tokens, words.value()});
   if (word != narrow_embed) x = project(name + ".in", x, {word, embed}, {"batch", "seq", "embed"});
@@ -54,18 +71,30 @@ TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId toke
     const TensorId table = parameter(name + ".types.weight", {{"token_type", transformer.token_types}, narrow_embed});
     x = add(OpKind::Add, name + ".types.sum", {x, add(OpKind::Embedding, name + ".types", {types, table})});
   }
+  const bool words_first = transformer.decoder_norm_of_words && name != "embed";
+  if (words_first) x = norm(name + ".norm", x, narrow_embed);
   if (transformer.positions == Positions::Learned) {
-    const TensorId table = parameter("wpe", {{"position", transformer.position_rows}, narrow_embed});
+    const TensorId table =
+        parameter(name == "embed" ? "wpe" : name + ".wpe", {{"position", transformer.position_rows}, narrow_embed});
     const TensorId rows = add(OpKind::Slice, name + ".positions", {table},
                               {.result_dims = {seq, narrow_embed}, .start = transformer.first_position});
     x = add(OpKind::BiasAdd, name + ".positions.sum", {x, rows});
   }
-  if (transformer.embedding_norm) x = norm(name + ".norm", x, narrow_embed);
+  if (transformer.positions == Positions::Fixed)
+    x = add(OpKind::BiasAdd, name + ".positions.sum",
+            {x, constant("sines", {seq, narrow_embed}, sines_of_positions(seq.size, narrow_embed.size))});
+  if (transformer.embedding_norm && !words_first) x = norm(name + ".norm", x, narrow_embed);
   if (narrow_embed == embed) return x;
   return add_bias(name + ".in", project(name + ".in", x, {narrow_embed, embed}, {"batch", "seq", "embed"}), {embed});
 }
 
 // --- blocks ---
+
+TensorId TransformerBuilder::weighed(const std::string& name, TensorId x) {
+  const TensorId wide = add(OpKind::Broadcast, name + ".tokens", {parameter(name + ".gamma", {embed})},
+                            {.result_dims = graph.tensor(x).dims});
+  return add(OpKind::Multiply, name, {x, wide});
+}
 
 TensorId TransformerBuilder::block(const std::string& name, TensorId x, const BlockUse& use) {
   const auto inner = [&](TensorId from) {
@@ -78,11 +107,16 @@ TensorId TransformerBuilder::block(const std::string& name, TensorId x, const Bl
   const auto read = [&](const char* which) { return before ? norm(name + which, x, embed) : x; };
   const auto plus = [&](const std::string& part, TensorId y) {
     if (after) y = norm(part + ".norm", y, embed);
+    if (transformer.layer_scale) y = weighed(part + ".layer_scale", y);
     return add(OpKind::Add, part + ".residual", {x, scaled(part, y, transformer.residual_scale)});
   };
   if (transformer.parallel) return parallel_block(name, x, use);
   if (transformer.norm_after) {
     x = norm(name + ".ln1", plus(attn, attention(attn, x, x, use.attention)), embed);
+    if (use.memory) {
+      const std::string cross = name + ".cross";
+      x = norm(name + ".ln_cross", plus(cross, attention(cross, x, *use.memory, {.causal = false})), embed);
+    }
     return norm(name + ".ln2", plus(mlp, inner(x)), embed);
   }
   TensorId a = use.bare ? x : read(".ln1");
@@ -112,10 +146,14 @@ TensorId TransformerBuilder::parallel_block(const std::string& name, TensorId x,
 
 TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers,
                                    bool causal, std::optional<TensorId> memory) {
+  const auto bias_table = [&](const std::string& of) -> std::optional<TensorId> {
+    if (transformer.positions != Positions::Relative) return std::nullopt;
+    return parameter(of + ".relative_bias", {{"bucket", transformer.buckets}, kv_heads, group});
+  };
   std::optional<TensorId> relative_bias;
-  if (transformer.positions == Positions::Relative)
-    relative_bias = parameter(prefix + ".relative_bias", {{"bucket", transformer.buckets}, kv_heads, group});
+  if (!transformer.layer_biases) relative_bias = bias_table(prefix);
   for (std::size_t l = 0; l < layers.size(); ++l) {
+    if (transformer.layer_biases) relative_bias = bias_table(fmt::format("{}{}", prefix, l));
     graph.current_block = next_block++;
     const LayerPart& layer = layers[l];
     const AttentionUse use{causal,        layer.window,      transformer.positions == Positions::Rotary && layer.rotary,

@@ -26,11 +26,14 @@ namespace meshwright {
 enum class Norm { Layer, Rms };
 // Gelu: the tanh form. ClippedSilu: gpt-oss's, of gate and up both: (up + 1) gate sigmoid(1.702 gate), with gates of at
 // most 7 and ups of at most 7 either way.
-enum class Activation { Relu, Gelu, GeluErf, Silu, ReluSquared, ClippedSilu };
+// QuickGelu: x sigmoid(1.702 x).
+enum class Activation { Relu, Gelu, GeluErf, Silu, ReluSquared, ClippedSilu, QuickGelu };
 
 // How a token learns where it stands. Rotary and Alibi need no table; Relative is one table of biases per stack,
-// (buckets, kv_heads, group), that all its layers share; Learned a table added to the embedding.
-enum class Positions { None, Rotary, Learned, Alibi, Relative };
+// (buckets, kv_heads, group), that all its layers share; Learned a table added to the embedding, one per stack; Fixed
+// sines of the position in the first half of the embedding and cosines in the second (A. Vaswani et al., 2017), which
+// are no parameters.
+enum class Positions { None, Rotary, Learned, Alibi, Relative, Fixed };
 
 // Multi-head latent attention (DeepSeek-AI, DeepSeek-V2, 2024): keys and values are made from a vector of kv_rank, and
 // of each head's query and key only `rope` dimensions are rotated, those of the key shared by all heads.
@@ -57,9 +60,10 @@ struct FurtherTokens {
 
 struct AttentionPart {
   std::int64_t kv_heads, group, head_dim;
-  std::optional<LatentPart> latent = {};  // head_dim = nope + rope
-  std::optional<IndexPart> index = {};    // of latent attention with a q_rank
-  bool qkv_bias = false, out_bias = false;
+  std::optional<LatentPart> latent = {};                     // head_dim = nope + rope
+  std::optional<IndexPart> index = {};                       // of latent attention with a q_rank
+  bool qkv_bias = false, key_bias = true, out_bias = false;  // keys have none without key_bias
+  double qkv_bound = 0.0;     // queries, keys and values are at most this either way; 0: they stay
   bool norm = false;          // of each query and key over head_dim, RMS
   bool wide_norm = false;     // the same over all heads at once
   bool norm_rotated = false;  // `norm` is behind the rotation
@@ -126,17 +130,21 @@ struct Transformer {
   // Where norms are not after the sum: they are of what attention and feed-forward read, of what these make, or of
   // both.
   enum class NormOf { Input, Both, Result } norm_of = NormOf::Input;
-  bool parallel = false;  // attention and feed-forward both read the block's input
-  bool one_norm = false;  // parallel: by the same norm
+  bool layer_scale = false;  // what attention and feed-forward make is weighed, number by number of the embedding
+  bool parallel = false;     // attention and feed-forward both read the block's input
+  bool one_norm = false;     // parallel: by the same norm
   bool final_norm = true;
   Positions positions = Positions::None;
   double rotary_base = 10000.0;
   std::int64_t rotary_dims = 0;                        // 0: all of head_dim
-  std::int64_t position_rows = 0, first_position = 0;  // Learned: rows of the table, and the first token's
-  std::int64_t buckets = 0;                            // Relative
-  std::int64_t token_types = 0;                        // 0: none; else a table looked up by the input "token_types"
+  std::int64_t position_rows = 0, first_position = 0;  // Learned: rows of the table, and the first token's (Fixed, too)
+  bool last_sine_slowest = false;  // Fixed: the last wave is 10000 times as long as the first, not the one behind it
+  std::int64_t buckets = 0;        // Relative
+  bool layer_biases = false;       // Relative: each layer has a table of its own
+  std::int64_t token_types = 0;    // 0: none; else a table looked up by the input "token_types"
   bool embedding_norm = false;
-  std::int64_t word_embed = 0;  // width of the word table; 0: embed. Else projected in and out
+  bool decoder_norm_of_words = false;  // the decoder's is of the words' embedding, before positions are added
+  std::int64_t word_embed = 0;         // width of the word table; 0: embed. Else projected in and out
   // Width of all embeddings and of their norm, which are then projected with a bias; the transformed head narrows to
   // it again. 0: embed, and no projection.
   std::int64_t embedding_width = 0;

@@ -38,8 +38,12 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last, double epsilon);
   // A layer norm's weights or bias where the model has none: the same number everywhere.
   [[nodiscard]] TensorId all_of(const char* what, const Dim& last, double value);
+  [[nodiscard]] TensorId weighed(const std::string& name, TensorId x);  // times a vector of embed
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);  // x where the factor is 1
+  enum class Bound { Above, BothWays };
+  // min(x, limit), and max(-limit, x) where it holds both ways.
+  [[nodiscard]] TensorId at_most(const std::string& name, TensorId x, double limit, Bound bound);
   // (batch, seq, ...) -> (batch, kv_seq, ...).
   [[nodiscard]] TensorId as_keys(const std::string& name, TensorId x);
 
@@ -65,6 +69,8 @@ struct TransformerBuilder : ModelWriter {
 
   [[nodiscard]] TensorId final_norm(const std::string& prefix, TensorId x);  // of a stack
   [[nodiscard]] TensorId stacks(TensorId tokens);  // the encoder's and the decoder's, or the only one, as stack()
+  // (rows, width), row by row: what Positions::Fixed adds.
+  [[nodiscard]] std::vector<double> sines_of_positions(std::int64_t rows, std::int64_t width) const;
   [[nodiscard]] TensorId embed_tokens(const std::string& name, TensorId tokens);
   [[nodiscard]] TensorId logits(TensorId x, const std::string& name = "head");
   // further_tokens.cpp. The loss of what the blocks made, x, which the norm of stack `prefix` ends, and those of the

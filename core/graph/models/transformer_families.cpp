@@ -1,135 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-// The families of transformers: their keys, and what the keys make of them.
+// The families of decoders: their keys, and what the keys make of them.
 //
-//   gpt2          learned positions, layer norm, biases; OPT's and GPT-Neo's variants
+//   gpt2          learned positions (sines: fixed ones, as bart's), layer norm, biases; OPT's and GPT-Neo's variants
 //   bloom         linear biases by distance, a norm of the embedding (BigScience, 2022); MPT
 //   gpt_neox      partly rotated heads, attention and feed-forward side by side (S. Black et al., 2022)
-//   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019);
-//                 ELECTRA's generator, ALBERT with layers that share their weights
 //   llama         RMS norm, rotated heads, grouped queries, gated SiLU (H. Touvron et al., 2023); Mistral, Qwen2, Qwen3
 //   mixtral       llama with a mixture of experts (A. Jiang et al., 2024); Qwen3-MoE, Llama 4, gpt-oss
 //   decoder       llama with other norms, factors, and blocks side by side: Gemma, Phi, Falcon, Granite, OLMo 2, ...
 //   decoder_moe   the same with a mixture of experts: GLM-4.5, MiniMax-M2
 //   deepseek_v3   latent attention, sigmoid scores, a shared expert (DeepSeek-AI, 2024); DeepSeek-V3.2 with an indexer
-//   t5            encoder and decoder, relative biases (C. Raffel et al., 2020)
 #include <algorithm>
 
-#include "core/base/errors.h"
-#include "core/graph/models/families.h"
-#include "core/graph/models/transformer.h"
+#include "core/graph/models/family_keys.h"
 
 namespace meshwright {
 
 namespace {
 
-constexpr std::int64_t kMaxWidth = 10'000'000, kMaxLayers = 10'000, kMaxHeads = 1'000'000;
+using namespace keys;
 
 // --- keys ---
 
-const std::vector<SizeField>& core_sizes() {
-  static const std::vector<SizeField> sizes = {
-      {"layers", kMaxLayers}, {"hidden", 1'000'000}, {"heads", kMaxHeads}, {"seq", 10'000'000}, {"vocab", 10'000'000}};
-  return sizes;
-}
-
-std::int64_t seq_of(const ModelConfig& model, const std::string&) { return model.seq; }
-std::int64_t heads_of(const ModelConfig& model, const std::string&) { return model.heads; }
-std::int64_t layers_of(const ModelConfig& model, const std::string&) { return model.layers; }
-std::int64_t hidden_of(const ModelConfig& model, const std::string&) { return model.hidden; }
-std::int64_t intermediate_of(const ModelConfig& model, const std::string&) { return size_of(model, "intermediate"); }
-std::int64_t hidden_per_head(const ModelConfig& model, const std::string& place) {
-  require(model.hidden % model.heads == 0,
-          "{}: hidden={} is not a multiple of heads={}; every head needs the same whole number of dimensions.", place,
-          model.hidden, model.heads);
-  return model.hidden / model.heads;
-}
-std::int64_t bias_of(const ModelConfig& model, const std::string&) { return size_of(model, "bias"); }
-std::int64_t tied_of(const ModelConfig& model, const std::string&) { return size_of(model, "tied"); }
 // A quarter of a head, in pairs.
 std::int64_t quarter_of_head(const ModelConfig& model, const std::string& place) {
   return std::max<std::int64_t>(2, hidden_per_head(model, place) / 8 * 2);
 }
 
-SizeField width(const char* key) { return {key, kMaxWidth}; }
-SizeField derived_width(const char* key, std::int64_t (*derived)(const ModelConfig&, const std::string&)) {
-  return {.key = key, .maximum = kMaxWidth, .derived = derived};
-}
-SizeField width_or_none(const char* key) { return {key, kMaxWidth, 0, 0}; }
-SizeField flag(const char* key, std::int64_t otherwise) { return {key, 1, 0, otherwise}; }
-// Whether GELU is its exact form.
-SizeField erf(std::int64_t otherwise) { return flag("erf", otherwise); }
-
-std::vector<SizeField> with(std::vector<SizeField> sizes, const std::vector<SizeField>& more) {
-  sizes.insert(sizes.end(), more.begin(), more.end());
-  return sizes;
-}
-
 std::vector<SizeField> gpt2_sizes() {
-  return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
-                             {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of},
-                             derived_width("positions", seq_of),
-                             {"position_offset", 1'000'000, 0, 0},
-                             derived_width("word_embed", hidden_of),
-                             width_or_none("window"),
-                             {"first_window_layer", kMaxLayers, 0, 0},
-                             {"full_every", kMaxLayers, 0, 0},
-                             flag("relu", 0),
-                             erf(0),
-                             flag("bias", 1),
-                             {.key = "qkv_bias", .maximum = 1, .minimum = 0, .derived = bias_of},
-                             flag("scaled", 1),
-                             flag("post_norm", 0),
-                             flag("final_norm", 1),
-                             flag("tied", 1)});
+  return with_core_sizes({derived_width("intermediate", four_times_hidden),
+                          {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of},
+                          derived_width("positions", seq_of),
+                          {"position_offset", 1'000'000, 0, 0},
+                          derived_width("word_embed", hidden_of),
+                          width_or_none("window"),
+                          {"first_window_layer", kMaxLayers, 0, 0},
+                          {"full_every", kMaxLayers, 0, 0},
+                          flag("relu", 0),
+                          erf(0),
+                          {"sines", 2, 0, 0},
+                          flag("relu", 0),
+                          erf(0),
+                          flag("bias", 1),
+                          {.key = "qkv_bias", .maximum = 1, .minimum = 0, .derived = bias_of},
+                          flag("scaled", 1),
+                          flag("post_norm", 0),
+                          flag("final_norm", 1),
+                          flag("tied", 1)});
 }
 std::vector<SizeField> bloom_sizes() {
-  return with(core_sizes(),
-              {erf(0), flag("bias", 1), flag("norm_bias", 1), flag("embedding_norm", 1), flag("tied", 1)});
+  return with_core_sizes({erf(0), flag("bias", 1), flag("norm_bias", 1), flag("embedding_norm", 1), flag("tied", 1)});
 }
 std::vector<SizeField> gpt_neox_sizes() {
-  return with(core_sizes(),
-              {derived_width("intermediate", four_times_hidden), derived_width("rotary_dims", quarter_of_head), erf(1),
-               flag("parallel", 1), flag("tied", 0)});
+  return with_core_sizes({derived_width("intermediate", four_times_hidden),
+                          derived_width("rotary_dims", quarter_of_head), erf(1), flag("parallel", 1), flag("tied", 0)});
 }
-std::vector<SizeField> bert_sizes() {
-  return with(core_sizes(), {derived_width("intermediate", four_times_hidden),
-                             derived_width("positions", seq_of),
-                             {"position_offset", 1'000'000, 0, 0},
-                             {"token_types", 1'000'000, 0, 2},
-                             width_or_none("embed_width"),
-                             {"layer_groups", kMaxLayers, 0, 0},
-                             erf(1)});
-}
-std::vector<SizeField> t5_sizes() {
-  return with(core_sizes(), {width("intermediate"),
-                             derived_width("head_dim", hidden_per_head),
-                             {.key = "decoder_layers", .maximum = kMaxLayers, .derived = layers_of},
-                             {"buckets", 254, 4, 32},
-                             flag("gated", 1),
-                             flag("relu", 0),
-                             erf(0),
-                             flag("tied", 0),
-                             {.key = "scaled_head", .maximum = 1, .minimum = 0, .derived = tied_of}});
-}
-
 // windows: queries of the layers from first_window_layer on see `window` keys back, but those of every full_every-th of
 // these layers.
 std::vector<SizeField> llama_sizes() {
-  return with(core_sizes(), {width("intermediate"),
-                             {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of},
-                             derived_width("head_dim", hidden_per_head),
-                             width_or_none("window"),
-                             {"first_window_layer", kMaxLayers, 0, 0},
-                             {"full_every", kMaxLayers, 0, 0},
-                             flag("qkv_bias", 0),
-                             flag("out_bias", 0),
-                             flag("mlp_bias", 0),
-                             flag("qk_norm", 0),
-                             flag("gated", 1),
-                             flag("relu", 0),
-                             flag("gelu", 0),
-                             erf(0),
-                             flag("tied", 0)});
+  return with_core_sizes({width("intermediate"),
+                          {.key = "kv_heads", .maximum = kMaxHeads, .derived = heads_of},
+                          derived_width("head_dim", hidden_per_head),
+                          width_or_none("window"),
+                          {"first_window_layer", kMaxLayers, 0, 0},
+                          {"full_every", kMaxLayers, 0, 0},
+                          flag("qkv_bias", 0),
+                          flag("out_bias", 0),
+                          flag("mlp_bias", 0),
+                          flag("qk_norm", 0),
+                          flag("gated", 1),
+                          flag("relu", 0),
+                          flag("gelu", 0),
+                          erf(0),
+                          flag("tied", 0)});
 }
 std::vector<SizeField> expert_sizes() {
   return {{"experts", 100'000},
@@ -161,12 +103,13 @@ std::vector<SizeField> mixtral_sizes() {
 // parallel: attention and feed-forward side by side, behind a norm each (1) or one for both (2). norms: of what they
 // read (0), of what they make as well (1), or of that alone (2). rotary_dims: 0 rotates all of a head. capped: logits x
 // become cap tanh(x / cap), with the factor logit_cap. capped_scores: so do scores, with score_cap. head_qk_norm:
-// queries and keys have norms with weights for each head.
+// queries and keys have norms with weights for each head. bounded_qkv: queries, keys and values are held within the
+// factor qkv_bound.
 std::vector<SizeField> decoder_keys() {
   return {{"layer_norm", 3, 0, 0},          {"parallel", 2, 0, 0},      {"norms", 2, 0, 0},
           flag("wide_qk_norm", 0),          flag("qk_norm_rotated", 0), flag("head_bias", 0),
           {"rotary_dims", 1'000'000, 0, 0}, flag("relu_squared", 0),    flag("capped", 0),
-          flag("head_qk_norm", 0),          flag("capped_scores", 0)};
+          flag("head_qk_norm", 0),          flag("capped_scores", 0),   flag("bounded_qkv", 0)};
 }
 // rotary_windows_alone: layers that see all keys have no positions. temperature_every, temperature_first and
 // temper_rotated: see AttentionPart, with the factor temperature. causal=0: queries see the keys behind them as well
@@ -188,21 +131,20 @@ std::vector<SizeField> decoder_moe_sizes() {
   return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0), further_tokens()});
 }
 std::vector<SizeField> deepseek_sizes() {
-  return with(with(with(core_sizes(), {width("intermediate")}), expert_sizes()), {width_or_none("q_rank"),
-                                                                                  width("kv_rank"),
-                                                                                  width("nope_dim"),
-                                                                                  width("rope_dim"),
-                                                                                  width("value_dim"),
-                                                                                  {"index_heads", kMaxHeads, 0, 0},
-                                                                                  width_or_none("index_dim"),
-                                                                                  {"index_top_k", 10'000'000, 0, 0},
-                                                                                  flag("sigmoid", 1),
-                                                                                  flag("selection_bias", 1),
-                                                                                  further_tokens(),
-                                                                                  flag("tied", 0)});
+  return with(with(with_core_sizes({width("intermediate")}), expert_sizes()), {width_or_none("q_rank"),
+                                                                               width("kv_rank"),
+                                                                               width("nope_dim"),
+                                                                               width("rope_dim"),
+                                                                               width("value_dim"),
+                                                                               {"index_heads", kMaxHeads, 0, 0},
+                                                                               width_or_none("index_dim"),
+                                                                               {"index_top_k", 10'000'000, 0, 0},
+                                                                               flag("sigmoid", 1),
+                                                                               flag("selection_bias", 1),
+                                                                               further_tokens(),
+                                                                               flag("tied", 0)});
 }
 
-FactorField epsilon(double otherwise) { return {"epsilon", otherwise}; }
 std::vector<FactorField> rotated() { return {{"rotary_base", 10000.0}, epsilon(1e-5)}; }
 std::vector<FactorField> rotated_mixture() {
   return {{"rotary_base", 10000.0}, epsilon(1e-5), {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
@@ -222,20 +164,12 @@ std::vector<FactorField> with_scales(std::vector<FactorField> factors) {
     factors.push_back({scale, 1.0});
   factors.push_back({"logit_cap", 30.0});
   factors.push_back({"score_cap", 50.0});
+  factors.push_back({"qkv_bound", 8.0});
   factors.push_back({"window_rotary_base", 0.0, "rotary_base"});  // of the layers with windows
   return factors;
 }
 
 // --- what the keys make ---
-
-bool is_set(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
-
-Activation gelu_of(const ModelConfig& model) { return is_set(model, "erf") ? Activation::GeluErf : Activation::Gelu; }
-
-AttentionPart own_heads(const ModelConfig& model, bool bias) {
-  return {
-      .kv_heads = model.heads, .group = 1, .head_dim = model.hidden / model.heads, .qkv_bias = bias, .out_bias = bias};
-}
 
 // Every n-th layer, counted from 1; none for n = 0.
 bool every(std::int64_t n, std::int64_t layer) { return n > 0 && (layer + 1) % n == 0; }
@@ -273,18 +207,20 @@ Transformer gpt2(const ModelConfig& model) {
           .epsilon = model.factors.at("epsilon"),
           .norm_after = is_set(model, "post_norm"),
           .final_norm = is_set(model, "final_norm"),
-          .positions = Positions::Learned,
+          .positions = is_set(model, "sines") ? Positions::Fixed : Positions::Learned,
           .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
           .first_position = size_of(model, "position_offset"),
+          .last_sine_slowest = size_of(model, "sines") == 2,
           .word_embed = size_of(model, "word_embed"),
-          .tied = is_set(model, "tied")};
+          .tied = is_set(model, "tied"),
+          .embed_scale = model.factors.at("embed_scale")};
 }
 
 Transformer bloom(const ModelConfig& model) {
   const bool bias = is_set(model, "bias");
   return {.attention = own_heads(model, bias),
           .feed_forward = {.width = 4 * model.hidden, .activation = gelu_of(model), .bias = bias},
-          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .layers = equal_layers(model.layers),
           .norm_bias = is_set(model, "norm_bias"),
           .epsilon = model.factors.at("epsilon"),
           .positions = Positions::Alibi,
@@ -295,55 +231,13 @@ Transformer bloom(const ModelConfig& model) {
 Transformer gpt_neox(const ModelConfig& model) {
   return {.attention = own_heads(model, true),
           .feed_forward = {.width = size_of(model, "intermediate"), .activation = gelu_of(model), .bias = true},
-          .layers = std::vector<LayerPart>(static_cast<std::size_t>(model.layers)),
+          .layers = equal_layers(model.layers),
           .epsilon = model.factors.at("epsilon"),
           .parallel = is_set(model, "parallel"),
           .positions = Positions::Rotary,
           .rotary_base = model.factors.at("rotary_base"),
           .rotary_dims = size_of(model, "rotary_dims"),
           .tied = is_set(model, "tied")};
-}
-
-Transformer bert(const ModelConfig& model) {
-  AttentionPart attention = own_heads(model, true);
-  attention.causal = false;
-  std::vector<LayerPart> layers(static_cast<std::size_t>(model.layers));
-  if (const std::int64_t groups = size_of(model, "layer_groups"); groups > 0)
-    for (std::int64_t layer = 0; layer < model.layers; ++layer)
-      layers[static_cast<std::size_t>(layer)].group = layer * groups / model.layers;
-  return {.attention = attention,
-          .feed_forward = {.width = size_of(model, "intermediate"), .activation = gelu_of(model), .bias = true},
-          .layers = layers,
-          .epsilon = model.factors.at("epsilon"),
-          .norm_after = true,
-          .final_norm = false,
-          .positions = Positions::Learned,
-          .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
-          .first_position = size_of(model, "position_offset"),
-          .token_types = size_of(model, "token_types"),
-          .embedding_norm = true,
-          .embedding_width = size_of(model, "embed_width"),
-          .tied = true,
-          .head_bias = true,
-          .transformed_head = true};
-}
-
-Transformer t5(const ModelConfig& model) {
-  const auto plain = [](std::int64_t layers) { return std::vector<LayerPart>(static_cast<std::size_t>(layers)); };
-  const AttentionPart attention{
-      .kv_heads = model.heads, .group = 1, .head_dim = size_of(model, "head_dim"), .scaled = false};
-  return {.attention = attention,
-          .feed_forward = {.width = size_of(model, "intermediate"),
-                           .activation = is_set(model, "relu") ? Activation::Relu : gelu_of(model),
-                           .gated = is_set(model, "gated")},
-          .layers = plain(size_of(model, "decoder_layers")),
-          .encoder = plain(model.layers),
-          .norm = Norm::Rms,
-          .epsilon = model.factors.at("epsilon"),
-          .positions = Positions::Relative,
-          .buckets = size_of(model, "buckets"),
-          .tied = is_set(model, "tied"),
-          .scaled_head = is_set(model, "scaled_head")};
 }
 
 Transformer rotated_decoder(const ModelConfig& model) {
@@ -424,6 +318,7 @@ void apply_decoder_keys(Transformer& made, const ModelConfig& model) {
   if (is_set(model, "capped")) made.logit_cap = model.factors.at("logit_cap");
   if (is_set(model, "capped_scores")) made.attention.cap = model.factors.at("score_cap");
   made.attention.head_norm = is_set(model, "head_qk_norm");
+  if (is_set(model, "bounded_qkv")) made.attention.qkv_bound = model.factors.at("qkv_bound");
   for (LayerPart& layer : made.layers)
     if (layer.window > 0) layer.rotary_base = model.factors.at("window_rotary_base");
 }
@@ -471,68 +366,49 @@ Transformer deepseek_v3(const ModelConfig& model) {
   return made;
 }
 
-template <Transformer (*describe)(const ModelConfig&)>
-void build(Graph& graph, const ModelConfig& model, LossReduction reduction) {
-  build_transformer(graph, model, describe(model), reduction);
-}
-
 }  // namespace
 
 std::vector<Family> transformer_families() {
-  constexpr std::int64_t kBatch = 1024;
   constexpr DType kType = DType::BF16;
   return {
       {"gpt2",
        gpt2_sizes(),
-       {epsilon(1e-5)},
+       {epsilon(1e-5), {"embed_scale", 1.0}},
        "gpt2:layers=2,hidden=64,heads=4,seq=32,vocab=128",
-       kBatch,
+       kDefaultBatch,
        kType,
        build<gpt2>},
       {"bloom",
        bloom_sizes(),
        {epsilon(1e-5)},
        "bloom:layers=2,hidden=64,heads=4,seq=32,vocab=128",
-       kBatch,
+       kDefaultBatch,
        kType,
        build<bloom>},
       {"gpt_neox",
        gpt_neox_sizes(),
        {{"rotary_base", 10000.0}, epsilon(1e-5)},
        "gpt_neox:layers=2,hidden=64,heads=4,seq=32,vocab=128",
-       kBatch,
+       kDefaultBatch,
        kType,
        build<gpt_neox>},
-      {"bert",
-       bert_sizes(),
-       {epsilon(1e-12)},
-       "bert:layers=2,hidden=64,heads=4,seq=32,vocab=128",
-       kBatch,
-       kType,
-       build<bert>},
       {"llama", llama_sizes(), rotated(),
-       "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", kBatch, kType, build<llama>},
+       "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", kDefaultBatch, kType,
+       build<llama>},
       {"mixtral", mixtral_sizes(), tempered(rotated_mixture()),
-       "mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2", kBatch,
-       kType, build<mixtral>},
+       "mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2",
+       kDefaultBatch, kType, build<mixtral>},
       {"decoder", decoder_sizes(), with_scales(tempered(rotated())),
-       "decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1", kBatch, kType,
+       "decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1", kDefaultBatch, kType,
        build<decoder>},
       {"decoder_moe", decoder_moe_sizes(), with_further_tokens(with_scales(tempered(rotated_mixture()))),
        "decoder_moe:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
        "rotary_dims=8",
-       kBatch, kType, build<decoder_moe>},
+       kDefaultBatch, kType, build<decoder_moe>},
       {"deepseek_v3", deepseek_sizes(), with_further_tokens(rotated_mixture()),
        "deepseek_v3:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
        "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
-       kBatch, kType, build<deepseek_v3>},
-      {"t5",
-       t5_sizes(),
-       {epsilon(1e-6)},
-       "t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128",
-       kBatch,
-       kType,
-       build<t5>},
+       kDefaultBatch, kType, build<deepseek_v3>},
   };
 }
 

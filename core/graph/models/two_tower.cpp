@@ -13,8 +13,8 @@
 // As attention renames keys, so are candidates renamed: every sample meets every sample.
 //
 // Parameters are those of the paper's, 151,277,313 for ViT-B/32. What differs: the activation is GELU instead of
-// x sigmoid(1.702 x); a text is read at its last position instead of that of its end-of-text token; and the learned
-// temperature is the factor t instead of a logarithm.
+// x sigmoid(1.702 x) but where `quick` is set; a text is read at its last position instead of that of its end-of-text
+// token; and the learned temperature is the factor t instead of a logarithm.
 #include <cmath>
 
 #include "core/graph/models/families.h"
@@ -55,7 +55,9 @@ Transformer encoder_of(const ModelConfig& model, const ModelConfig& tower, bool 
                         .out_bias = true,
                         .causal = causal},
           .feed_forward = {.width = 4 * tower.hidden,
-                           .activation = size_of(model, "erf") != 0 ? Activation::GeluErf : Activation::Gelu,
+                           .activation = size_of(model, "quick") != 0 ? Activation::QuickGelu
+                                         : size_of(model, "erf") != 0 ? Activation::GeluErf
+                                                                      : Activation::Gelu,
                            .bias = true},
           .layers = std::vector<LayerPart>(static_cast<std::size_t>(tower.layers)),
           .epsilon = model.factors.at("epsilon"),

@@ -493,7 +493,6 @@ TEST(HfConfig, UnknownScalingsOfRotationsAreNamed) {
 
 TEST(HfDecoders, RefuseWhatTheyAreNotBuiltWith) {
   EXPECT_THROW((void)read(std::string(kFalcon7b) + R"(, "alibi": true)"), InputError);
-  EXPECT_THROW((void)read(std::string(kPhi2) + R"(, "qk_layernorm": true)"), InputError);
   EXPECT_THROW((void)read(std::string(kGemma3) + R"(, "final_logit_softcapping": 30.0)"), InputError);
 }
 

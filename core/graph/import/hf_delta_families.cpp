@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families with delta rules beside attention: Qwen3-Next and Qwen3.5.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf_parts.h"
+#include "core/graph/models/families.h"
+
+namespace meshwright::hf {
+
+namespace {
+
+// Delta rules in all layers but every n-th, which `layer_types` may say again.
+std::int64_t full_attention_every(const HfReader& config, std::int64_t layers) {
+  const std::int64_t every = config.size_or({"full_attention_interval"}, 4);
+  if (!config.has("layer_types")) return every;
+  const Json& types = config.at("layer_types");
+  require(types.is_array() && types.size() == static_cast<std::size_t>(layers),
+          "{}: 'layer_types' must be a list of one type for each of the {} layers.", config.place(), layers);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const char* expected = (layer + 1) % every == 0 ? "full_attention" : "linear_attention";
+    require(types[static_cast<std::size_t>(layer)] == expected,
+            "{}: 'layer_types' follow no order that is supported; linear_attention in all layers but every {}th is.",
+            config.place(), every);
+  }
+  return every;
+}
+
+void read_gated_experts(ModelConfig& model, const HfReader& config) {
+  model.more["experts"] = config.size({"num_experts"});
+  model.more["top_k"] = config.size({"num_experts_per_tok"});
+  model.more["expert_intermediate"] = config.size({"moe_intermediate_size"});
+  model.more["shared_intermediate"] = config.size_or({"shared_expert_intermediate_size"}, 0, 0);
+  model.more["normalized"] = config.flag_or("norm_topk_prob", true);
+  require(config.size_or({"decoder_sparse_step"}, 1) == 1 &&
+              (!config.has("mlp_only_layers") || config.at("mlp_only_layers") == Json::array()),
+          "{}: some layers have no experts, which is not supported for this family; experts in all layers are.",
+          config.place());
+}
+
+}  // namespace
+
+// Files of Qwen3.5 hold the text model as a part, beside that of images.
+ModelConfig read_qwen3_next(const HfReader& config) {
+  if (config.has("text_config")) {
+    ModelConfig model = read_qwen3_next(config.part("text_config"));
+    if (config.has("tie_word_embeddings")) model.more["tied"] = config.flag_or("tie_word_embeddings", false);
+    return model;
+  }
+  expect_text(config, "hidden_act", "silu");
+  require(config.flag_or("attn_output_gate", true), "{}: 'attn_output_gate' is false, which is not supported; true is.",
+          config.place());
+  ModelConfig model;
+  model.family = "delta";
+  model.layers = config.size({"num_hidden_layers"});
+  model.hidden = config.size({"hidden_size"});
+  model.heads = config.size({"num_attention_heads"});
+  model.seq = std::min(config.size_or({"max_position_embeddings"}, 32768), kLongestSequence);
+  model.vocab = config.size({"vocab_size"});
+  model.more["kv_heads"] = config.size_or({"num_key_value_heads"}, model.heads);
+  model.more["head_dim"] = config.size_or({"head_dim"}, 256);
+  model.more["delta_heads"] = config.size_or({"linear_num_key_heads"}, 16);
+  model.more["delta_value_heads"] = config.size_or({"linear_num_value_heads"}, 32);
+  model.more["key_dim"] = config.size_or({"linear_key_head_dim"}, 128);
+  model.more["value_dim"] = config.size_or({"linear_value_head_dim"}, 128);
+  model.more["conv"] = config.size_or({"linear_conv_kernel_dim"}, 4);
+  model.more["full_every"] = full_attention_every(config, model.layers);
+  for (const char* key : {"qkv_bias", "out_bias"}) model.more[key] = config.flag_or("attention_bias", false);
+  model.more["tied"] = config.flag_or("tie_word_embeddings", false);
+  const bool inner = !config.has("rope_theta") && config.has("rope_parameters");
+  const HfReader rope = inner ? config.part("rope_parameters") : config;
+  model.factors["rotary_base"] = rope.positive_or("rope_theta", 10000.0);
+  const double share = rope.has("partial_rotary_factor") ? rope.positive_or("partial_rotary_factor", 0.25)
+                                                         : config.positive_or("partial_rotary_factor", 0.25);
+  model.more["rotary_dims"] =
+      static_cast<std::int64_t>(std::min(1.0, share) * static_cast<double>(model.more["head_dim"]));
+  model.factors["epsilon"] = config.positive_or("rms_norm_eps", 1e-6);
+  model.more["mtp"] = config.size_or({"mtp_num_hidden_layers"}, 0, 0);
+  config.refuse("mtp_use_dedicated_embeddings");
+  const bool experts = config.has("num_experts") && config.at("num_experts") != 0;
+  if (experts) read_gated_experts(model, config);
+  if (!experts || config.has("intermediate_size")) model.more["intermediate"] = config.size({"intermediate_size"});
+  return model;
+}
+
+}  // namespace meshwright::hf

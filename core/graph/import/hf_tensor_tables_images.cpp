@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What models of images call their tensors, and how they lay them out: vision transformers, and torchvision's residual
+// networks. Linear layers are (out, in).
+#include <string>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/graph/import/hf_tensor_rows.h"
+#include "core/graph/models/families.h"
+
+namespace meshwright {
+
+namespace {
+
+using hf::renamed;
+
+HfTensorTable vit() {
+  return {
+      {"vit"},
+      "vit.",
+      {{"class_token", "vit.embeddings.cls_token", "1 class_token embed"},
+       {"wpe", "vit.embeddings.position_embeddings", "1 seq embed"},
+       {"embed.weight", "vit.embeddings.patch_embeddings.projection.weight", "embed rgb kh kw"},
+       {"embed.bias", "vit.embeddings.patch_embeddings.projection.bias", "embed"},
+       {"blk#.ln1.gamma", "vit.encoder.layer.#.layernorm_before.weight", "embed"},
+       {"blk#.ln1.beta", "vit.encoder.layer.#.layernorm_before.bias", "embed"},
+       {"blk#.attn.q.weight", "vit.encoder.layer.#.attention.attention.query.weight",
+        "(kv_heads group head_dim) embed"},
+       {"blk#.attn.k.weight", "vit.encoder.layer.#.attention.attention.key.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.v.weight", "vit.encoder.layer.#.attention.attention.value.weight", "(kv_heads head_dim) embed"},
+       {"blk#.attn.q.bias", "vit.encoder.layer.#.attention.attention.query.bias", "(kv_heads group head_dim)"},
+       {"blk#.attn.k.bias", "vit.encoder.layer.#.attention.attention.key.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.v.bias", "vit.encoder.layer.#.attention.attention.value.bias", "(kv_heads head_dim)"},
+       {"blk#.attn.out.weight", "vit.encoder.layer.#.attention.output.dense.weight", "embed (kv_heads group head_dim)"},
+       {"blk#.attn.out.bias", "vit.encoder.layer.#.attention.output.dense.bias", "embed"},
+       {"blk#.ln2.gamma", "vit.encoder.layer.#.layernorm_after.weight", "embed"},
+       {"blk#.ln2.beta", "vit.encoder.layer.#.layernorm_after.bias", "embed"},
+       {"blk#.mlp.up.weight", "vit.encoder.layer.#.intermediate.dense.weight", "mlp embed"},
+       {"blk#.mlp.up.bias", "vit.encoder.layer.#.intermediate.dense.bias", "mlp"},
+       {"blk#.mlp.down.weight", "vit.encoder.layer.#.output.dense.weight", "embed mlp"},
+       {"blk#.mlp.down.bias", "vit.encoder.layer.#.output.dense.bias", "embed"},
+       {"blk.final_norm.gamma", "vit.layernorm.weight", "embed"},
+       {"blk.final_norm.beta", "vit.layernorm.bias", "embed"},
+       {"head.logits.weight", "classifier.weight", "class embed"},
+       {"head.logits.bias", "classifier.bias", "class"}},
+      {"vit.pooler.*"}};
+}
+
+HfTensorTable deit() {
+  HfTensorTable table = renamed(vit(), {"deit"}, "deit.", {{"vit.", "deit."}}, {"deit.pooler.*"});
+  table.rows.push_back({"distillation_token", "deit.embeddings.distillation_token", "1 distillation_token embed"});
+  return table;
+}
+
+HfTensorTable dinov2(const std::string& type, const std::string& name) {
+  HfTensorTable table = renamed(vit(), {type}, name + ".",
+                                {{"vit.", name + "."},
+                                 {"layernorm_before", "norm1"},
+                                 {"layernorm_after", "norm2"},
+                                 {"#.intermediate.dense", "#.mlp.fc1"},
+                                 {"#.output.dense", "#.mlp.fc2"}},
+                                {});
+  const std::string layer = name + ".encoder.layer.#.";
+  table.rows.insert(table.rows.begin(), {"wpe", name + ".embeddings.position_embeddings", "1 placed embed"});
+  const std::vector<HfTensorRow> own = {
+      {"head.logits.weight", "classifier.weight", "class embed_pair"},
+      {"mask_token.fixed.gamma", name + ".embeddings.mask_token", "class_token embed"},
+      {"registers", name + ".embeddings.register_tokens", "1 register embed"},
+      {"blk#.attn.layer_scale.gamma", layer + "layer_scale1.lambda1", "embed"},
+      {"blk#.mlp.layer_scale.gamma", layer + "layer_scale2.lambda1", "embed"},
+      {"blk#.mlp.gate.weight", layer + "mlp.weights_in.weight", "*mlp embed"},
+      {"blk#.mlp.up.weight", layer + "mlp.weights_in.weight", "*mlp embed", "blk#.mlp.gate.weight"},
+      {"blk#.mlp.gate.bias", layer + "mlp.weights_in.bias", "*mlp"},
+      {"blk#.mlp.up.bias", layer + "mlp.weights_in.bias", "*mlp", "blk#.mlp.gate.weight"},
+      {"blk#.mlp.down.weight", layer + "mlp.weights_out.weight", "embed mlp", "blk#.mlp.gate.weight"},
+      {"blk#.mlp.down.bias", layer + "mlp.weights_out.bias", "embed", "blk#.mlp.gate.weight"}};
+  table.rows.insert(table.rows.begin(), own.begin(), own.end());
+  return table;
+}
+
+// torchvision's names: blocks are numbered in each of four stages. Running statistics are not trained.
+HfTensorTable resnet(std::int64_t layers) {
+  HfTensorTable table{{fmt::format("resnet{}", layers)}, "", {}, {"*"}};
+  const auto add = [&](const std::string& ours, const std::string& convolution, const std::string& norm) {
+    table.rows.push_back({ours + ".conv.weight", convolution + ".weight", "@3 @2 @0 @1"});
+    table.rows.push_back({ours + ".norm.gamma", norm + ".weight", "@0"});
+    table.rows.push_back({ours + ".norm.beta", norm + ".bias", "@0"});
+  };
+  add("stem", "conv1", "bn1");
+  const std::vector<int> stages = bottlenecks_per_stage(layers);
+  for (std::size_t stage = 0, block = 0; stage < stages.size(); ++stage)
+    for (int i = 0; i < stages[stage]; ++i, ++block) {
+      const std::string ours = fmt::format("blk{}", block), theirs = fmt::format("layer{}.{}", stage + 1, i);
+      for (int n = 1; n <= 3; ++n)
+        add(fmt::format("{}.{}", ours, n), fmt::format("{}.conv{}", theirs, n), fmt::format("{}.bn{}", theirs, n));
+      add(ours + ".shortcut", theirs + ".downsample.0", theirs + ".downsample.1");
+    }
+  table.rows.push_back({"head.logits.weight", "fc.weight", "@1 @0"});
+  table.rows.push_back({"head.logits.bias", "fc.bias", "@0"});
+  return table;
+}
+
+}  // namespace
+
+std::vector<HfTensorTable> hf_image_tables() {
+  std::vector<HfTensorTable> all = {vit(), deit(), dinov2("dinov2", "dinov2"),
+                                    dinov2("dinov2_with_registers", "dinov2_with_registers")};
+  for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
+  return all;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// What decoders with experts, with latent attention or with delta rules call their tensors, and how they lay them out.
+#include <string_view>
+#include <utility>
+
+#include "core/graph/import/hf_tensor_rows.h"
+
+namespace meshwright {
+
+namespace {
+
+using hf::as_part;
+using hf::expert_rows;
+using hf::like_llama;
+using hf::paired_rows;
+using Rows = std::vector<HfTensorRow>;
+
+Rows mixtral_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.block_sparse_moe.gate.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w1.weight", "mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w3.weight", "mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.block_sparse_moe.experts.{expert}.w2.weight", "embed mlp"}};
+}
+
+Rows exaone_moe_rows() { return {{"blk#.moe.selection.bias", "model.layers.#.mlp.e_score_correction_bias", "expert"}}; }
+
+Rows hy_v3_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.router.gate.weight", "expert embed"},
+          {"blk#.moe.selection.bias", "model.layers.#.mlp.expert_bias", "expert"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_mlp.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_mlp.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_mlp.down_proj.weight", "embed mlp"}};
+}
+
+// Gates and ups of an expert alternate.
+Rows gpt_oss_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.router.weight", "expert embed"},
+          {"blk#.moe.router.bias", "model.layers.#.mlp.router.bias", "expert"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed (mlp *1)"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed (mlp *1)"},
+          {"blk#.moe.gate.bias", "model.layers.#.mlp.experts.gate_up_proj_bias", "expert (mlp *1)"},
+          {"blk#.moe.up.bias", "model.layers.#.mlp.experts.gate_up_proj_bias", "expert (mlp *1)"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.down_proj", "expert mlp embed"},
+          {"blk#.moe.down.bias", "model.layers.#.mlp.experts.down_proj_bias", "expert embed"}};
+}
+
+// The dimensions that are rotated lie in pairs.
+Rows latent_rows() {
+  return {{"blk#.attn.q_down.weight", "model.layers.#.self_attn.q_a_proj.weight", "q_rank embed"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_a_layernorm.weight", "q_rank"},
+          {"blk#.attn.q_nope.weight", "model.layers.#.self_attn.q_b_proj.weight", "(kv_heads group *nope_dim) q_rank"},
+          {"blk#.attn.q_rope.weight", "model.layers.#.self_attn.q_b_proj.weight", "(kv_heads group *~rope_dim) q_rank"},
+          {"blk#.attn.kv_down.weight", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", "*kv_rank embed"},
+          {"blk#.attn.k_rope.weight", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", "*~rope_dim embed"},
+          {"blk#.attn.kv_norm.gamma", "model.layers.#.self_attn.kv_a_layernorm.weight", "kv_rank"},
+          {"blk#.attn.k_nope.weight", "model.layers.#.self_attn.kv_b_proj.weight", "(kv_heads *nope_dim) kv_rank"},
+          {"blk#.attn.v.weight", "model.layers.#.self_attn.kv_b_proj.weight", "(kv_heads *v_dim) kv_rank"},
+          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight", "embed (kv_heads group v_dim)"}};
+}
+
+// The same where queries are projected directly.
+Rows plain_latent_rows() {
+  return {{"blk#.attn.q_nope.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *nope_dim) embed"},
+          {"blk#.attn.q_rope.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *~rope_dim) embed"}};
+}
+
+// Gates and ups of all experts are one.
+Rows granitemoe_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.block_sparse_moe.router.layer.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.block_sparse_moe.input_linear.weight", "expert *mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.block_sparse_moe.input_linear.weight", "expert *mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.block_sparse_moe.output_linear.weight", "expert embed mlp"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.shared_mlp.input_linear.weight", "*mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.shared_mlp.input_linear.weight", "*mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.shared_mlp.output_linear.weight", "embed mlp"}};
+}
+
+Rows ernie4_5_moe_rows() {
+  return {{"blk#.moe.selection.bias", "model.layers.#.mlp.moe_statics.e_score_correction_bias", "1 expert"}};
+}
+
+// Rotated dimensions lie in pairs, and so may those of layers that do not rotate, whose products are the same.
+Rows llama4_rows() {
+  return {{"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group ~head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads ~head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group ~head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.self_attn.k_proj.bias", "(kv_heads ~head_dim)"},
+          {"blk#.mlp.gate.weight", "model.layers.#.feed_forward.gate_proj.weight", "mlp embed"},
+          {"blk#.mlp.up.weight", "model.layers.#.feed_forward.up_proj.weight", "mlp embed"},
+          {"blk#.mlp.down.weight", "model.layers.#.feed_forward.down_proj.weight", "embed mlp"},
+          {"blk#.moe.router.weight", "model.layers.#.feed_forward.router.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.feed_forward.experts.gate_up_proj", "expert embed *mlp"},
+          {"blk#.moe.up.weight", "model.layers.#.feed_forward.experts.gate_up_proj", "expert embed *mlp"},
+          {"blk#.moe.down.weight", "model.layers.#.feed_forward.experts.down_proj", "expert mlp embed"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.feed_forward.shared_expert.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.feed_forward.shared_expert.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.feed_forward.shared_expert.down_proj.weight", "embed mlp"}};
+}
+
+// Which keys a query sees is chosen by scores of their own.
+Rows indexer_rows() {
+  return {
+      {"blk#.attn.index.q.weight", "model.layers.#.self_attn.indexer.wq_b.weight", "(index_heads index_dim) q_rank"},
+      {"blk#.attn.index.k.weight", "model.layers.#.self_attn.indexer.wk.weight", "index_dim embed"},
+      {"blk#.attn.index.k_norm.gamma", "model.layers.#.self_attn.indexer.k_norm.weight", "index_dim"},
+      {"blk#.attn.index.k_norm.beta", "model.layers.#.self_attn.indexer.k_norm.bias", "index_dim"},
+      {"blk#.attn.index.weights.weight", "model.layers.#.self_attn.indexer.weights_proj.weight", "index_heads embed"}};
+}
+
+// GLM-5's rotates pairs that stand side by side.
+Rows paired_indexer_rows() {
+  Rows rows = indexer_rows();
+  for (HfTensorRow& row : rows)
+    if (const std::size_t at = row.layout.find("index_dim"); at != std::string::npos) row.layout.insert(at, "^");
+  return rows;
+}
+
+// Norms whose weights are stored less one, and attention whose results are gated: each head's query and gate.
+Rows gated_attention_rows() {
+  return {{"blk#.ln1.gamma", "model.layers.#.input_layernorm.weight", "embed +1"},
+          {"blk#.ln2.gamma", "model.layers.#.post_attention_layernorm.weight", "embed +1"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "head_dim +1"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "head_dim +1"},
+          {"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *head_dim) embed"},
+          {"blk#.attn.gate.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group *head_dim)"},
+          {"blk#.attn.gate.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group *head_dim)"},
+          {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
+}
+
+Rows delta_rows() {
+  return {{"blk#.delta.a_log", "model.layers.#.linear_attn.A_log", "(delta_heads delta_group)"},
+          {"blk#.delta.dt_bias", "model.layers.#.linear_attn.dt_bias", "(delta_heads delta_group)"},
+          {"blk#.delta.q.conv.weight", "model.layers.#.linear_attn.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.k.conv.weight", "model.layers.#.linear_attn.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.v.conv.weight", "model.layers.#.linear_attn.conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.norm.gamma", "model.layers.#.linear_attn.norm.weight", "delta_dim"},
+          {"blk#.delta.out.weight", "model.layers.#.linear_attn.out_proj.weight",
+           "embed (delta_heads delta_group delta_dim)"}};
+}
+
+// Experts beside one that every token goes to, whose result is multiplied by a gate.
+Rows gated_expert_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_expert.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_expert.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_expert.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared_gate.weight", "model.layers.#.mlp.shared_expert_gate.weight", "one embed"}};
+}
+
+// What a group of heads reads lies together: its query, key, values and their gates.
+Rows qwen3_next_rows() {
+  return {{"blk#.delta.q.weight", "model.layers.#.linear_attn.in_proj_qkvz.weight", "(delta_heads *key_dim) embed"},
+          {"blk#.delta.k.weight", "model.layers.#.linear_attn.in_proj_qkvz.weight", "(delta_heads *key_dim) embed"},
+          {"blk#.delta.v.weight", "model.layers.#.linear_attn.in_proj_qkvz.weight",
+           "(delta_heads *delta_group *delta_dim) embed"},
+          {"blk#.delta.z.weight", "model.layers.#.linear_attn.in_proj_qkvz.weight",
+           "(delta_heads *delta_group *delta_dim) embed"},
+          {"blk#.delta.b.weight", "model.layers.#.linear_attn.in_proj_ba.weight", "(delta_heads *delta_group) embed"},
+          {"blk#.delta.a.weight", "model.layers.#.linear_attn.in_proj_ba.weight", "(delta_heads *delta_group) embed"}};
+}
+
+Rows qwen3_5_rows() {
+  return {{"blk#.delta.q.weight", "model.layers.#.linear_attn.in_proj_qkv.weight", "*(delta_heads key_dim) embed"},
+          {"blk#.delta.k.weight", "model.layers.#.linear_attn.in_proj_qkv.weight", "*(delta_heads key_dim) embed"},
+          {"blk#.delta.v.weight", "model.layers.#.linear_attn.in_proj_qkv.weight",
+           "*(delta_heads delta_group delta_dim) embed"},
+          {"blk#.delta.z.weight", "model.layers.#.linear_attn.in_proj_z.weight",
+           "(delta_heads delta_group delta_dim) embed"},
+          {"blk#.delta.b.weight", "model.layers.#.linear_attn.in_proj_b.weight", "(delta_heads delta_group) embed"},
+          {"blk#.delta.a.weight", "model.layers.#.linear_attn.in_proj_a.weight", "(delta_heads delta_group) embed"}};
+}
+
+// Experts of images' models: one tensor of all, (in, out), gates before ups.
+Rows qwen3_vl_moe_rows() {
+  return {{"blk#.moe.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed *mlp"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.gate_up_proj", "expert embed *mlp"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.down_proj", "expert mlp embed"}};
+}
+
+Rows wide_norm_rows() {
+  return {{"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
+}
+
+// Olmo's and FlexOlmo's mixtures have norms of their results, too.
+Rows expert_norm_rows() {
+  return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
+          {"blk#.moe.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"}};
+}
+
+Rows minimax_m2_rows() {
+  return {{"blk#.moe.selection.bias", "model.layers.#.block_sparse_moe.e_score_correction_bias", "expert"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
+}
+
+// Modules for further tokens: blocks behind the others, with what joins a token's embedding to what is before them.
+HfTensorTable with_further_tokens(HfTensorTable table) {
+  Rows further = {{"mtp#.embed_norm.gamma", "model.layers.%.enorm.weight", "embed"},
+                  {"mtp#.hidden_norm.gamma", "model.layers.%.hnorm.weight", "embed"},
+                  {"mtp#.in.weight", "model.layers.%.eh_proj.weight", "embed embed_pair"},
+                  {"mtp#.final_norm.gamma", "model.layers.%.shared_head.norm.weight", "embed"}};
+  constexpr std::string_view kOurs = "blk#.", kTheirs = "model.layers.#.";
+  for (HfTensorRow row : table.rows) {
+    if (!row.ours.starts_with(kOurs)) continue;
+    row.ours.replace(0, kOurs.size(), "mtp#.");
+    row.theirs.replace(0, kTheirs.size(), "model.layers.%.");
+    further.push_back(row);
+  }
+  table.rows.insert(table.rows.end(), further.begin(), further.end());
+  for (const char* name : {"model.layers.#.embed_tokens.weight", "model.layers.#.shared_head.head.weight"})
+    table.left_out.emplace_back(name);
+  return table;
+}
+
+// One tensor of all experts, for gates, ups and downs, whose rows are widths.
+HfTensorTable dbrx() {
+  const std::string block = "transformer.blocks.#.", joint = block + "norm_attn_norm.attn.Wqkv.weight";
+  return {{"dbrx"},
+          "transformer.",
+          {{"wte", "transformer.wte.weight", "vocab embed"},
+           {"blk#.ln1.gamma", block + "norm_attn_norm.norm_1.weight", "embed"},
+           {"blk#.attn.q.weight", joint, "*(kv_heads group head_dim) embed"},
+           {"blk#.attn.k.weight", joint, "*(kv_heads head_dim) embed"},
+           {"blk#.attn.v.weight", joint, "*(kv_heads head_dim) embed"},
+           {"blk#.attn.out.weight", block + "norm_attn_norm.attn.out_proj.weight", "embed (kv_heads group head_dim)"},
+           {"blk#.ln2.gamma", block + "norm_attn_norm.norm_2.weight", "embed"},
+           {"blk#.moe.router.weight", block + "ffn.router.layer.weight", "expert embed"},
+           {"blk#.moe.gate.weight", block + "ffn.experts.mlp.w1", "(expert mlp) embed"},
+           {"blk#.moe.up.weight", block + "ffn.experts.mlp.v1", "(expert mlp) embed"},
+           {"blk#.moe.down.weight", block + "ffn.experts.mlp.w2", "(expert mlp) embed"},
+           {"blk.final_norm.gamma", "transformer.norm_f.weight", "embed"},
+           {"head.weight", "lm_head.weight", "vocab embed"}},
+          {"lm_head.weight"}};
+}
+
+}  // namespace
+
+Rows hf::expert_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
+          {"blk#.moe.selection.bias", "model.layers.#.mlp.gate.e_score_correction_bias", "expert"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_experts.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_experts.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_experts.down_proj.weight", "embed mlp"}};
+}
+
+std::vector<HfTensorTable> hf_mixture_tables() {
+  const HfTensorTable qwen3_vl_moe = like_llama({"qwen3_vl_moe_text"}, {qwen3_vl_moe_rows(), expert_rows()}),
+                      llama4 = like_llama({"llama4_text"}, {llama4_rows()}),
+                      qwen3_5 = like_llama({"qwen3_5_text", "qwen3_5_moe_text"},
+                                           {qwen3_5_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()});
+  return {
+      dbrx(),
+      llama4,
+      as_part(llama4, "llama4", "language_model.model.", "language_model.lm_head.",
+              {"vision_model.*", "multi_modal_projector.*"}),
+      qwen3_5,
+      as_part(qwen3_5, "qwen3_5", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
+      as_part(qwen3_5, "qwen3_5_moe", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
+      like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()}),
+      like_llama({"granitemoe", "granitemoeshared"}, {granitemoe_rows()}),
+      like_llama({"ernie4_5_moe"}, {ernie4_5_moe_rows(), paired_rows(), expert_rows()}),
+      qwen3_vl_moe,
+      as_part(qwen3_vl_moe, "qwen3_vl_moe", "model.language_model.", "lm_head.", {"model.visual.*"}),
+      like_llama({"mixtral"}, {mixtral_rows()}),
+      like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
+      like_llama({"qwen3_moe", "dots1", "mellum", "sarvam_moe", "solar_open"}, {expert_rows()}),
+      like_llama({"exaone_moe"}, {exaone_moe_rows(), expert_rows()}),
+      like_llama({"hy_v3"}, {hy_v3_rows(), expert_rows()}),
+      like_llama({"qwen2_moe"}, {gated_expert_rows()}),
+      like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
+      like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
+      with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
+      like_llama({"gpt_oss"}, {gpt_oss_rows()}),
+      with_further_tokens(like_llama({"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "sarvam_mla", "youtu"},
+                                     {latent_rows(), plain_latent_rows(), expert_rows()})),
+      with_further_tokens(
+          like_llama({"deepseek_v32"}, {indexer_rows(), latent_rows(), plain_latent_rows(), expert_rows()})),
+      with_further_tokens(
+          like_llama({"glm_moe_dsa"}, {paired_indexer_rows(), latent_rows(), plain_latent_rows(), expert_rows()}))};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of models with an eye or an ear: what is made is the text model, of whichever family it is. The other parts are
+// members that nobody reads, and named as such.
+#include <array>
+
+#include "core/base/errors.h"
+#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf_parts.h"
+
+namespace meshwright::hf {
+
+namespace {
+
+// Such files leave out what is the same in the text model's class in transformers. These are the sizes of the classes
+// that publishers wrap.
+const Json& class_defaults() {
+  static const Json all = {
+      {"llama",
+       {{"vocab_size", 32000},
+        {"hidden_size", 4096},
+        {"intermediate_size", 11008},
+        {"num_hidden_layers", 32},
+        {"num_attention_heads", 32},
+        {"max_position_embeddings", 2048}}},
+      {"mistral",
+       {{"vocab_size", 32000},
+        {"hidden_size", 4096},
+        {"intermediate_size", 14336},
+        {"num_hidden_layers", 32},
+        {"num_attention_heads", 32},
+        {"num_key_value_heads", 8},
+        {"max_position_embeddings", 131072}}},
+      {"qwen2",
+       {{"vocab_size", 151936},
+        {"hidden_size", 4096},
+        {"intermediate_size", 22016},
+        {"num_hidden_layers", 32},
+        {"num_attention_heads", 32},
+        {"num_key_value_heads", 32},
+        {"max_position_embeddings", 32768}}},
+      {"gemma",
+       {{"vocab_size", 256000},
+        {"hidden_size", 3072},
+        {"intermediate_size", 24576},
+        {"num_hidden_layers", 28},
+        {"num_attention_heads", 16},
+        {"num_key_value_heads", 16},
+        {"head_dim", 256},
+        {"max_position_embeddings", 8192}}},
+      {"gemma2",
+       {{"vocab_size", 256000},
+        {"hidden_size", 2304},
+        {"intermediate_size", 9216},
+        {"num_hidden_layers", 26},
+        {"num_attention_heads", 8},
+        {"num_key_value_heads", 4},
+        {"head_dim", 256},
+        {"max_position_embeddings", 8192}}},
+  };
+  return all;
+}
+
+}  // namespace
+
+ModelConfig read_wrapped(const HfReader& config) {
+  if (config.has("thinker_config")) return read_wrapped(config.part("thinker_config"));
+  constexpr std::array kNames = {"text_config", "llm_config", "language_config"};
+  for (const char* name : kNames) {
+    if (!config.has(name)) continue;
+    const HfReader text = config.part(name);
+    const std::string type = text.text_or("model_type", "");
+    const HfFamily& family = hf_family_of(text);
+    const Json& defaults = class_defaults();
+    ModelConfig model = family.read(defaults.contains(type) ? text.with_defaults(defaults.at(type)) : text);
+    if (config.has("tie_word_embeddings") && model.more.contains("tied"))
+      set(model, "tied", config.flag_or("tie_word_embeddings", false));
+    return model;
+  }
+  throw InputError(fmt::format("{}: 'text_config' is missing; it describes the text model of the family {}.",
+                               config.place(), config.text_or("model_type", "")));
+}
+
+}  // namespace meshwright::hf

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families with an encoder: their keys, and what the keys make of them.
+//
+//   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019);
+//                 ELECTRA's generator, ALBERT with layers that share their weights; Megatron's with norms in front
+//   t5            encoder and decoder, relative biases (C. Raffel et al., 2020); umT5 with biases of each layer
+//   bart          encoder and decoder, tables of positions or sines, biases (M. Lewis et al., 2020); mBART, PEGASUS,
+//                 Marian, Blenderbot, M2M-100
+//   speech        an encoder of sound and a decoder of text (core/graph/models/speech.cpp); Whisper
+#include "core/graph/models/family_keys.h"
+
+namespace meshwright {
+
+namespace {
+
+using namespace keys;
+
+std::vector<SizeField> bert_sizes() {
+  return with_core_sizes({derived_width("intermediate", four_times_hidden),
+                          derived_width("positions", seq_of),
+                          {"position_offset", 1'000'000, 0, 0},
+                          {"token_types", 1'000'000, 0, 2},
+                          width_or_none("embed_width"),
+                          {"layer_groups", kMaxLayers, 0, 0},
+                          flag("norm_first", 0),
+                          flag("embedding_norm", 1),
+                          erf(1)});
+}
+std::vector<SizeField> t5_sizes() {
+  return with_core_sizes({width("intermediate"),
+                          derived_width("head_dim", hidden_per_head),
+                          {.key = "decoder_layers", .maximum = kMaxLayers, .derived = layers_of},
+                          {"buckets", 254, 4, 32},
+                          flag("layer_biases", 0),
+                          flag("gated", 1),
+                          flag("relu", 0),
+                          erf(0),
+                          flag("tied", 0),
+                          {.key = "scaled_head", .maximum = 1, .minimum = 0, .derived = tied_of}});
+}
+
+Transformer bert(const ModelConfig& model) {
+  AttentionPart attention = own_heads(model, true);
+  attention.causal = false;
+  std::vector<LayerPart> layers = equal_layers(model.layers);
+  if (const std::int64_t groups = size_of(model, "layer_groups"); groups > 0)
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      layers[static_cast<std::size_t>(layer)].group = layer * groups / model.layers;
+  return {.attention = attention,
+          .feed_forward = {.width = size_of(model, "intermediate"), .activation = gelu_of(model), .bias = true},
+          .layers = layers,
+          .epsilon = model.factors.at("epsilon"),
+          .norm_after = !is_set(model, "norm_first"),
+          .final_norm = is_set(model, "norm_first"),
+          .positions = Positions::Learned,
+          .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
+          .first_position = size_of(model, "position_offset"),
+          .token_types = size_of(model, "token_types"),
+          .embedding_norm = is_set(model, "embedding_norm"),
+          .embedding_width = size_of(model, "embed_width"),
+          .tied = true,
+          .head_bias = true,
+          .transformed_head = true};
+}
+
+Transformer t5(const ModelConfig& model) {
+  const AttentionPart attention{
+      .kv_heads = model.heads, .group = 1, .head_dim = size_of(model, "head_dim"), .scaled = false};
+  return {.attention = attention,
+          .feed_forward = {.width = size_of(model, "intermediate"),
+                           .activation = is_set(model, "relu") ? Activation::Relu : gelu_of(model),
+                           .gated = is_set(model, "gated")},
+          .layers = equal_layers(size_of(model, "decoder_layers")),
+          .encoder = equal_layers(model.layers),
+          .norm = Norm::Rms,
+          .epsilon = model.factors.at("epsilon"),
+          .positions = Positions::Relative,
+          .buckets = size_of(model, "buckets"),
+          .layer_biases = is_set(model, "layer_biases"),
+          .tied = is_set(model, "tied"),
+          .scaled_head = is_set(model, "scaled_head")};
+}
+
+// norm_first: norms are of what attention and feed-forward read, with one more behind each stack. sines: positions are
+// sines instead of a table; 2: the last wave is the slowest (Transformer::last_sine_slowest).
+std::vector<SizeField> bart_sizes() {
+  return with_core_sizes({derived_width("intermediate", four_times_hidden),
+                          {.key = "decoder_layers", .maximum = kMaxLayers, .derived = layers_of},
+                          derived_width("positions", seq_of),
+                          {"position_offset", 1'000'000, 0, 0},
+                          {"sines", 2, 0, 0},
+                          flag("norm_first", 0),
+                          flag("embedding_norm", 1),
+                          flag("decoder_norm_of_words", 0),
+                          flag("relu", 0),
+                          flag("silu", 0),
+                          erf(1)});
+}
+
+Transformer bart(const ModelConfig& model) {
+  const bool first = is_set(model, "norm_first"), sines = is_set(model, "sines");
+  const Activation activation = is_set(model, "relu")   ? Activation::Relu
+                                : is_set(model, "silu") ? Activation::Silu
+                                                        : gelu_of(model);
+  return {.attention = own_heads(model, true),
+          .feed_forward = {.width = size_of(model, "intermediate"), .activation = activation, .bias = true},
+          .layers = equal_layers(size_of(model, "decoder_layers")),
+          .encoder = equal_layers(model.layers),
+          .epsilon = model.factors.at("epsilon"),
+          .norm_after = !first,
+          .final_norm = first,
+          .positions = sines ? Positions::Fixed : Positions::Learned,
+          .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
+          .first_position = size_of(model, "position_offset"),
+          .last_sine_slowest = size_of(model, "sines") == 2,
+          .embedding_norm = is_set(model, "embedding_norm"),
+          .decoder_norm_of_words = is_set(model, "decoder_norm_of_words"),
+          .tied = true,
+          .embed_scale = model.factors.at("embed_scale")};
+}
+
+// positions: those of the encoder, whose frames are twice as many.
+std::vector<SizeField> speech_sizes() {
+  return with_core_sizes({derived_width("intermediate", four_times_hidden),
+                          {.key = "decoder_layers", .maximum = kMaxLayers, .derived = layers_of},
+                          {"positions", 10'000'000},
+                          {"mel", 100'000},
+                          erf(1)});
+}
+
+}  // namespace
+
+std::vector<Family> encoder_families() {
+  constexpr DType kType = DType::BF16;
+  return {
+      {"bert",
+       bert_sizes(),
+       {epsilon(1e-12)},
+       "bert:layers=2,hidden=64,heads=4,seq=32,vocab=128",
+       kDefaultBatch,
+       kType,
+       build<bert>},
+      {"t5",
+       t5_sizes(),
+       {epsilon(1e-6)},
+       "t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128",
+       kDefaultBatch,
+       kType,
+       build<t5>},
+      {"bart",
+       bart_sizes(),
+       {epsilon(1e-5), {"embed_scale", 1.0}},
+       "bart:layers=2,hidden=64,heads=4,seq=32,vocab=128",
+       kDefaultBatch,
+       kType,
+       build<bart>},
+      {"speech",
+       speech_sizes(),
+       {epsilon(1e-5), {"embed_scale", 1.0}},
+       "speech:layers=2,hidden=64,heads=4,seq=16,vocab=128,positions=32,mel=16",
+       kDefaultBatch,
+       kType,
+       build_speech},
+  };
+}
+
+}  // namespace meshwright
