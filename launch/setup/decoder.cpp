@@ -198,6 +198,7 @@ Decoder decoder(const ModelConfig& model) {
   const std::int64_t every = size_of(model, "temperature_every");
   if (every > 0 && every < model.seq + size_of(model, "temperature_first"))
     of.unusual.emplace_back("queries scaled by their positions");
+  if (is_on(model, "xielu")) of.unusual.emplace_back("xIELU as the activation");
   if (!is_on(model, "causal")) of.unusual.emplace_back("queries that see the keys behind them");
   if (is_on(model, "embedding_norm")) of.unusual.emplace_back("a norm of the embedding");
   if (is_on(model, "bare_first")) of.unusual.emplace_back("a first layer without a norm in front");

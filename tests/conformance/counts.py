@@ -29,12 +29,14 @@ except ImportError as error:
 
 HEADS = ["CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_CLASSIFICATION",
          "ZERO_SHOT_IMAGE_CLASSIFICATION"]
-TEXT_MODELS = ("model.language_model.", "language_model.", "model.text_model.", "thinker.model.", "thinker.lm_head.", "lm_head.")
+TEXT_MODELS = ("model.language_model.", "language_model.", "model.text_model.", "projection_head.", "thinker.model.language_model.",
+               "thinker.lm_head.", "lm_head.")
 KEPT_BESIDE = ("e_score_correction_bias", "expert_bias", "layer_scalar")
 SINES = ("embed_positions.weight",)
 # Defaults of transformers that make no model, and what makes one of them; layers that predict further tokens, which it leaves out.
 SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "hunyuan_v1_moe": {"head_dim": 128}, "ministral": {"head_dim": 128},
-         "nemotron": {"head_dim": 128}, "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 64},
+         "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
+         "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16}, "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 64},
          "dots1": {"n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2},
          "dbrx": {"attn_config": {"rope_theta": 10000.0}, "ffn_config": {"hidden_size": 2048}}}
 

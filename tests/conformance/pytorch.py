@@ -340,6 +340,7 @@ def families():
         "dbrx": (t.DbrxForCausalLM, t.DbrxConfig(d_model=32, n_heads=4, n_layers=2, max_seq_len=SEQ, vocab_size=VOCAB,
                                                 attn_config=dict(kv_n_heads=2, clip_qkv=0.5, rope_theta=10000.0),
                                                 ffn_config=dict(hidden_size=32, ffn_hidden_size=24, moe_num_experts=4, moe_top_k=2))),
+        "apertus": (t.ApertusForCausalLM, t.ApertusConfig(**decoder(pad_token_id=0))),
         "olmo_bounded": (t.OlmoForCausalLM, t.OlmoConfig(**decoder(pad_token_id=0, clip_qkv=0.5))),
         "phi_norms": (t.PhiForCausalLM, t.PhiConfig(**decoder(qk_layernorm=True))),
         "falcon_mamba": (t.FalconMambaForCausalLM, t.FalconMambaConfig(vocab_size=VOCAB, hidden_size=32, state_size=4, num_hidden_layers=2,
@@ -556,6 +557,7 @@ def stored(family, model, folder, name, values):
     """Values by parameter, as the family's files would have them."""
     if family == "wide_resnet":
         return values
+    model.config.dtype = torch.float64  # saving it has left a text
     copy = type(model)(model.config).double()
     compute_in_double()
     with torch.no_grad():
@@ -602,7 +604,7 @@ def difference(ours, theirs):
 
 def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
     # Running statistics, further names of one tensor, and what is trained by no gradient.
-    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", *UNTRAINED, "expert_bias")
+    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", "act_fn.beta", "act_fn.eps", *UNTRAINED, "expert_bias")
     untrained = {k for k in theirs if what == "gradient" and ".indexer." in k and float(theirs[k].abs().max()) == 0.0}
     names = {k for k in theirs if not ((k.endswith(more) or k in untrained) and k not in ours)}
     for name in sorted(set(ours) ^ names):

@@ -166,6 +166,23 @@ ModelConfig read_olmo(const HfReader& config) {
   return model;
 }
 
+// Apertus: an ungated feed-forward layer, and norms of queries and keys.
+ModelConfig read_apertus(const HfReader& config) {
+  ModelConfig model = made_with_groups("decoder", config);
+  if (config.has("head_dim")) set(model, "head_dim", config.size({"head_dim"}));
+  expect_text(config, "hidden_act", "xielu");
+  config.refuse("mlp_bias");
+  config.refuse("post_norm");
+  require(config.flag_or("qk_norm", true), "{}: 'qk_norm' is false, which is not supported; true is.", config.place());
+  set(model, "xielu", 1);
+  set(model, "gated", 0);
+  set(model, "qk_norm", 1);
+  set_attention_bias(model, config, false);
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  read_rotation(model, config, 1e-5);
+  return model;
+}
+
 // Norms of queries and keys over each head, with a bias.
 ModelConfig read_persimmon(const HfReader& config) {
   ModelConfig model = read_relu_squared(config, "layer_norm_eps", true);

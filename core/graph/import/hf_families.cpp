@@ -26,6 +26,7 @@ constexpr std::array<LackingFamily, 1> kLackingFamilies = {
 const std::vector<HfFamily>& hf_families() {
   static const std::vector<HfFamily> all = {
       {"albert", hf::read_albert},
+      {"apertus", hf::read_apertus},
       {"arcee", hf::read_arcee},
       {"aria", hf::read_wrapped},
       {"audioflamingo3", hf::read_wrapped},

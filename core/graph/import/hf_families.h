@@ -67,6 +67,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_phi(const HfReader& config);
 [[nodiscard]] ModelConfig read_phi3(const HfReader& config);
 [[nodiscard]] ModelConfig read_falcon(const HfReader& config);
+[[nodiscard]] ModelConfig read_apertus(const HfReader& config);
 [[nodiscard]] ModelConfig read_persimmon(const HfReader& config);
 [[nodiscard]] ModelConfig read_gptj(const HfReader& config);
 [[nodiscard]] ModelConfig read_starcoder2(const HfReader& config);

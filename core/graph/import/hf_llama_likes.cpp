@@ -132,7 +132,7 @@ ModelConfig read_glm(const HfReader& config) {
   const bool later = type != "glm";
   ModelConfig model = read_decoder("decoder", config, later ? 1e-5 : 1.5625e-7);
   if (!config.has("head_dim") && (type == "glm" || type == "glm4")) set(model, "head_dim", 128);
-  set(model, "qkv_bias", config.flag_or("attention_bias", false));
+  set(model, "qkv_bias", type == "glm4v_text" || config.flag_or("attention_bias", false));
   set(model, "norms", later ? 1 : 0);
   set_rotated_share(model, config, "partial_rotary_factor", 0.5);
   return model;

@@ -56,9 +56,9 @@ ModelConfig read_dbrx(const HfReader& config) {
           norm);
   set(model, "layer_norm", 2);
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
-  const bool among = attention.has("rope_theta");
+  // transformers 5 writes the base as other families do.
+  const bool among = attention.has("rope_theta") && !config.has("rope_parameters");
   set_rotary_base(model, among ? attention : config, "rope_theta");
-  if (!among && !config.has("rope_theta") && !config.has("rope_parameters")) model.factors["rotary_base"] = 10000.0;
   model.factors["epsilon"] = 1e-5;
   return model;
 }

@@ -210,6 +210,21 @@ Rows persimmon_rows() {
           {"blk.final_norm.beta", "model.final_layernorm.bias", "embed"}};
 }
 
+Rows apertus_rows() {
+  return {{"blk#.ln1.gamma", "model.layers.#.attention_layernorm.weight", "embed"},
+          {"blk#.ln2.gamma", "model.layers.#.feedforward_layernorm.weight", "embed"},
+          {"blk#.mlp.alpha_p", "model.layers.#.mlp.act_fn.alpha_p", "one"},
+          {"blk#.mlp.alpha_n", "model.layers.#.mlp.act_fn.alpha_n", "one"}};
+}
+
+// The numbers of its activation that are not trained are files', too.
+HfTensorTable apertus() {
+  HfTensorTable table = like_llama({"apertus"}, {apertus_rows()});
+  for (const char* fixed : {"model.layers.#.mlp.act_fn.beta", "model.layers.#.mlp.act_fn.eps"})
+    table.left_out.emplace_back(fixed);
+  return table;
+}
+
 Rows phi3_rows() {
   return {{"blk#.attn.q.weight", "model.layers.#.self_attn.qkv_proj.weight", "*(kv_heads group head_dim) embed"},
           {"blk#.attn.k.weight", "model.layers.#.self_attn.qkv_proj.weight", "*(kv_heads head_dim) embed"},
@@ -282,6 +297,7 @@ std::vector<HfTensorTable> hf_decoder_tables() {
           like_llama({"stablelm", "jais2"}, {layer_norm_rows()}),
           like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
           like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
+          apertus(),
           like_llama({"persimmon"}, {persimmon_rows(), layer_norm_rows()}),
           like_llama({"phi3"}, {phi3_rows()})};
 }

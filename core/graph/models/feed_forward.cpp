@@ -27,10 +27,40 @@ TensorId TransformerBuilder::activate(const std::string& name, TensorId x) {
       return add(OpKind::Multiply, name + ".gelu",
                  {x, add(OpKind::Sigmoid, name + ".sigmoid",
                          {add(OpKind::Scale, name + ".steep", {x}, {.scale = kQuickSlope})})});
+    case Activation::Xielu:
+      return xielu(name, x);
     case Activation::ClippedSilu:
       break;  // only with a gate
   }
   return x;
+}
+
+// Both sides are 0 on the other: above relu(x)^2, below e^-r - 1 + r, r = relu(-x).
+TensorId TransformerBuilder::xielu(const std::string& name, TensorId x) {
+  constexpr double kBeta = 0.5;
+  const Dim one{"one", 1}, last = graph.tensor(x).dims.back();
+  // log(1 + e^p) + shift for each number of x.
+  const auto factor = [&](const std::string& which, double shift) {
+    TensorId p = add(OpKind::Exp, which + ".exp", {parameter(which, {one})});
+    p = add(OpKind::Log, which + ".softplus", {add(OpKind::Shift, which + ".exp.next", {p}, {.value = 1.0})});
+    if (shift != 0.0) p = add(OpKind::Shift, which + ".shifted", {p}, {.value = shift});
+    p = add(OpKind::Broadcast, which + ".wide", {p}, {.result_dims = {one, last}});
+    p = add(OpKind::Reshape, which + ".vector", {p}, {.result_dims = {last}});
+    return add(OpKind::Broadcast, which + ".tokens", {p}, {.result_dims = graph.tensor(x).dims});
+  };
+  const TensorId positive = add(OpKind::Relu, name + ".above.relu", {x});
+  const TensorId above =
+      add(OpKind::Multiply, name + ".above",
+          {add(OpKind::Multiply, name + ".above.squared", {positive, positive}), factor(name + ".alpha_p", 0.0)});
+  const TensorId negative =
+      add(OpKind::Relu, name + ".below.relu", {add(OpKind::Scale, name + ".negative", {x}, {.scale = -1.0})});
+  TensorId below =
+      add(OpKind::Exp, name + ".below.exp", {add(OpKind::Scale, name + ".below.of_exp", {negative}, {.scale = -1.0})});
+  below = add(OpKind::Add, name + ".below.sum",
+              {add(OpKind::Shift, name + ".below.expm1", {below}, {.value = -1.0}), negative});
+  below = add(OpKind::Multiply, name + ".below", {below, factor(name + ".alpha_n", kBeta)});
+  const TensorId line = add(OpKind::Scale, name + ".line", {x}, {.scale = kBeta});
+  return add(OpKind::Add, name + ".xielu", {add(OpKind::Add, name + ".sides", {above, below}), line});
 }
 
 // min(x, limit) = x - relu(x - limit), and likewise below.

@@ -26,8 +26,9 @@ namespace meshwright {
 enum class Norm { Layer, Rms };
 // Gelu: the tanh form. ClippedSilu: gpt-oss's, of gate and up both: (up + 1) gate sigmoid(1.702 gate), with gates of at
 // most 7 and ups of at most 7 either way.
-// QuickGelu: x sigmoid(1.702 x).
-enum class Activation { Relu, Gelu, GeluErf, Silu, ReluSquared, ClippedSilu, QuickGelu };
+// QuickGelu: x sigmoid(1.702 x). Xielu: a x^2 + x / 2 above 0 and (b + 1/2) (e^x - 1 - x) + x / 2 below, where a and b
+// are softpluses of two parameters (A. Huang and I. Schlag, xIELU, arXiv:2411.13010).
+enum class Activation { Relu, Gelu, GeluErf, Silu, ReluSquared, ClippedSilu, QuickGelu, Xielu };
 
 // How a token learns where it stands. Rotary and Alibi need no table; Relative is one table of biases per stack,
 // (buckets, kv_heads, group), that all its layers share; Learned a table added to the embedding, one per stack; Fixed

@@ -39,6 +39,7 @@ struct TransformerBuilder : ModelWriter {
   // A layer norm's weights or bias where the model has none: the same number everywhere.
   [[nodiscard]] TensorId all_of(const char* what, const Dim& last, double value);
   [[nodiscard]] TensorId weighed(const std::string& name, TensorId x);  // times a vector of embed
+  [[nodiscard]] TensorId xielu(const std::string& name, TensorId x);
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);  // x where the factor is 1
   enum class Bound { Above, BothWays };

@@ -123,6 +123,7 @@ std::vector<SizeField> decoder_sizes() {
                                                     flag("temperature_first", 1),
                                                     flag("temper_rotated", 0),
                                                     flag("causal", 1),
+                                                    flag("xielu", 0),
                                                     flag("embedding_norm", 0),
                                                     flag("bare_first", 0),
                                                     {"transformed_head", 2, 0, 0}});
@@ -332,6 +333,7 @@ Transformer decoder(const ModelConfig& model) {
   made.attention.temper_rotated = is_set(model, "temper_rotated");
   made.attention.temperature = model.factors.at("temperature");
   made.attention.causal = is_set(model, "causal");
+  if (is_set(model, "xielu")) made.feed_forward.activation = Activation::Xielu;
   made.embedding_norm = is_set(model, "embedding_norm");
   made.layers.front().bare = is_set(model, "bare_first");
   made.transformed_head = is_set(model, "transformed_head");

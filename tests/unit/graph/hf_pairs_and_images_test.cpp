@@ -98,7 +98,7 @@ TEST_P(ParametersOfPairs, AreTheTrainedOnes) {
   EXPECT_EQ(parameter_count(graph_of(GetParam().config)), GetParam().parameters);
 }
 INSTANTIATE_TEST_SUITE_P(HfPairsAndImages, ParametersOfPairs, testing::ValuesIn(kCounted),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& of) { return std::string(of.param.name); });
 
 // Per layer 4 (8 8 + 8) + 2 8 16 + 16 + 8 = 568 and two norms of 16, in the decoder one more attention (288) and norm;
 // words 10 8, two tables of (4 + 2) 8, and two norms of the embeddings.

@@ -69,6 +69,7 @@ TEST(DecoderOfModel, NamesWhatNoFrameworkHasANameFor) {
       {"decoder", "no_rotary_every=2", "layers without positions"},
       {"decoder", "window=8,full_every=2,rotary_windows_alone=1", "layers without positions"},
       {"decoder", "temperature_every=8", "queries scaled by their positions"},
+      {"decoder", "gated=0,xielu=1", "xIELU as the activation"},
       {"decoder", "causal=0", "queries that see the keys behind them"},
       {"decoder", "embedding_norm=1", "a norm of the embedding"},
       {"decoder", "bare_first=1", "a first layer without a norm in front"},
