@@ -102,7 +102,9 @@ Decoder llama(const ModelConfig& model) {
   if (of.window > 0 && (is_on(model, "first_window_layer") || is_on(model, "full_every")))
     of.unusual.emplace_back("attention windows in some layers alone");
   if (is_on(model, "mlp_bias")) of.unusual.emplace_back("biases of the feed-forward layers");
-  if (is_on(model, "out_bias") && is_on(model, "qkv_bias")) of.unusual.emplace_back("biases of all attention layers");
+  if (is_on(model, "out_bias"))
+    of.unusual.emplace_back(is_on(model, "qkv_bias") ? "biases of all attention layers"
+                                                     : "a bias of what attention makes, and none in it");
   return of;
 }
 
@@ -138,6 +140,7 @@ Decoder mixtral(const ModelConfig& model) {
   if (is_on(model, "router_bias")) of.unusual.emplace_back("a bias of the router");
   if (is_on(model, "expert_bias")) of.unusual.emplace_back("biases of the experts");
   if (is_on(model, "shared_gate")) of.unusual.emplace_back("a gate of the shared expert");
+  if (is_on(model, "clipped_gate")) of.unusual.emplace_back("clipped gates of the experts");
   if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
   if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
   if (is_on(model, "attention_chunk")) of.unusual.emplace_back("attention within chunks");
@@ -156,7 +159,6 @@ Decoder deepseek(const ModelConfig& model) {
                .value = size_of(model, "value_dim")};
   of.head_dim = of.latent->nope + of.latent->rope;
   of.experts = experts_of(model);
-  of.experts->sigmoid = true;
   say_capacity(of, model);
   if (is_on(model, "index_heads")) of.unusual.emplace_back("an indexer that chooses keys (sparse attention)");
   add_further_tokens(of, model);

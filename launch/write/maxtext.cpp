@@ -41,9 +41,9 @@ std::string model_keys(const Decoder& d, int ep) {
   text += fmt::format("norm_topk_prob: {}\n", e.normalized ? "true" : "false");
   if (d.latent)
     text += fmt::format(
-        "first_num_dense_layers: {}\nshared_experts: {}\nrouted_scaling_factor: {}\nrouted_score_func: \"sigmoid\"\n"
+        "first_num_dense_layers: {}\nshared_experts: {}\nrouted_scaling_factor: {}\nrouted_score_func: \"{}\"\n"
         "routed_bias: {}\n",
-        e.dense_layers, e.shared_ffn / std::max<std::int64_t>(1, e.ffn), decimal(e.scale),
+        e.dense_layers, e.shared_ffn / std::max<std::int64_t>(1, e.ffn), decimal(e.scale), e.sigmoid ? "sigmoid" : "",
         e.selection_bias ? "true" : "false");
   // MaxText refuses it without an axis of experts.
   if (ep > 1) text += "use_random_routing: true  # an even load of the experts, as it is predicted\n";

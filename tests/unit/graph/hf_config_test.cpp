@@ -228,7 +228,7 @@ TEST(HfConfig, AnUnsupportedFamilyIsRefusedByItsName) {
   EXPECT_TRUE(std::is_sorted(types.begin(), types.end()));
   EXPECT_EQ(std::adjacent_find(types.begin(), types.end()), types.end());
   const std::string list = "supported are " + join(types, ", ") + ".";
-  EXPECT_EQ(list.find("supported are albert, arcee, "), 0u);
+  EXPECT_EQ(list.find("supported are albert, apertus, arcee, "), 0u);
   EXPECT_EQ(refusal(R"({"model_type": "yoso"})"),
             "config.json: models of the family 'yoso' are not supported; " + list);
   EXPECT_EQ(refusal(R"({"model_type": "rwkv", "time_step_limit": [-Infinity, Infinity, NaN, "Infinity\""]})"),

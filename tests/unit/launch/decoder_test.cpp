@@ -41,6 +41,8 @@ TEST(DecoderOfModel, NamesWhatNoFrameworkHasANameFor) {
       {"llama", "window=8,full_every=2", "attention windows in some layers alone"},
       {"llama", "mlp_bias=1", "biases of the feed-forward layers"},
       {"llama", "qkv_bias=1,out_bias=1", "biases of all attention layers"},
+      {"llama", "out_bias=1", "a bias of what attention makes, and none in it"},
+      {"mixtral", "clipped_gate=1", "clipped gates of the experts"},
       {"mixtral", "router_bias=1", "a bias of the router"},
       {"mixtral", "expert_bias=1", "biases of the experts"},
       {"mixtral", "shared_intermediate=32,shared_gate=1", "a gate of the shared expert"},
