@@ -150,8 +150,7 @@ ModelConfig read_whisper(const HfReader& config) {
   set(model, "decoder_layers", config.size({"decoder_layers"}));
   set(model, "intermediate", of_both(config, "encoder_ffn_dim", "decoder_ffn_dim"));
   set_activation(model, config, "activation_function", "gelu", {Act::Gelu, Act::GeluErf});
-  if (config.flag_or("scale_embedding", false))
-    model.factors["embed_scale"] = std::sqrt(static_cast<double>(model.hidden));
+  (void)config.has("scale_embedding");  // its implementation scales nothing whatever this says
   return model;
 }
 
