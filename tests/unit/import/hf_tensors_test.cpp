@@ -148,6 +148,27 @@ TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
             "decoder:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,layer_norm=1,embedding_norm=1,"
             "bare_first=1,transformed_head=1,head_bias=1,qkv_bias=1,tied=1"},
            {"t5", "t5:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16"},
+           {"umt5", "t5:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,layer_biases=1"},
+           {"bart", "bart:layers=2,hidden=8,heads=2,seq=4,vocab=16,position_offset=2"},
+           {"pegasus", "bart:layers=2,hidden=8,heads=2,seq=4,vocab=16,sines=1,norm_first=1,embedding_norm=0"},
+           {"whisper", "speech:layers=2,hidden=8,heads=2,seq=4,vocab=16,positions=4,mel=3"},
+           {"openai-gpt", "gpt2:layers=2,hidden=8,heads=2,seq=4,vocab=16,post_norm=1,final_norm=0"},
+           {"biogpt", "gpt2:layers=2,hidden=8,heads=2,seq=4,vocab=16,position_offset=2"},
+           {"xglm", "gpt2:layers=2,hidden=8,heads=2,seq=4,vocab=16,sines=2"},
+           {"megatron-bert", "bert:layers=2,hidden=8,heads=2,seq=4,vocab=16,norm_first=1,embedding_norm=0"},
+           {"persimmon",
+            "decoder:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,gated=0,layer_norm=1,relu_squared=1,"
+            "qk_norm=1,qkv_bias=1,out_bias=1,mlp_bias=1"},
+           {"apertus", "decoder:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,gated=0,qk_norm=1,xielu=1"},
+           {"dbrx",
+            "decoder_moe:layers=2,hidden=8,heads=4,kv_heads=2,intermediate=16,seq=4,vocab=16,experts=4,top_k=2,"
+            "layer_norm=2"},
+           {"deit", "vit:layers=2,hidden=8,heads=2,image=8,patch=4,classes=5,distilled=1"},
+           {"dinov2",
+            "vit:layers=2,hidden=8,heads=2,image=8,patch=4,classes=5,layer_scale=1,gated=1,reads_patches=1,"
+            "mask_token=1"},
+           {"dinov2_with_registers",
+            "vit:layers=2,hidden=8,heads=2,image=8,patch=4,classes=5,layer_scale=1,reads_patches=1,registers=3"},
            {"vit", "vit:layers=2,hidden=8,heads=2,image=8,patch=4,classes=5"},
            {"resnet14", "wresnet:layers=14,channels=2,width=2,image=32,classes=5"}}) {
     const Graph graph = graph_of(model);
