@@ -178,7 +178,7 @@ double Solver::bound_sum(double slowest) {
     for (int s = 0; s < shapes; ++s) {
       const double whole = space_.anywhere(s, 0)[k - 1];
       if (whole <= slowest) space_.add_last_stage(sums, s, whole);
-      for (int i = 1; i < k; ++i) {
+      for (int i = std::max(1, k - space_.max_length(s)); i < k; ++i) {
         const double time = space_.anywhere(s, i)[k - i - 1];
         if (time <= slowest && time < kNever) sources_.push_back({sums_[i] - space_.shapes()[s].shift, time});
       }

@@ -176,6 +176,7 @@ void Space::read_costs() {
     size += shapes_.size() * (layers_ - first);
   }
   anywhere_.assign(size, kNever);
+  max_length_.assign(shapes_.size(), 0);
   changes_.resize(levels_.size());
   levels_differ_.assign(levels_.size(), 0);
   for (int first = 0; first < layers_; ++first)
@@ -241,6 +242,7 @@ void Space::read_cell(int first, int last, int shape) {
     fastest = time;
   }
   anywhere_[here] = fastest;
+  max_length_[shape] = std::max(max_length_[shape], last - first + 1);
 }
 
 std::vector<double> Space::times_between(double low, double high) const {

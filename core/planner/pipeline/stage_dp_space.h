@@ -92,6 +92,8 @@ class Space {
   // Time of the fastest configuration of first..k-1, at the least level that a stage there can have, per k =
   // first+1..L, for a shape (position in shapes()): a bound for all levels.
   [[nodiscard]] const double* anywhere(int shape, int first) const { return anywhere_.data() + cell(shape, first); }
+  // No span of more layers has a time anywhere.
+  [[nodiscard]] int max_length(int shape) const { return max_length_[shape]; }
   // Per cell the highest level at which its fastest time is at most `slowest`, -1: none. A cell is (first, shape, k).
   void find_levels_within(double slowest, std::vector<int>& levels) const;
   [[nodiscard]] std::size_t cell(int shape, int first) const {
@@ -164,6 +166,7 @@ class Space {
   std::vector<std::vector<Range>> classes_within_;
   std::vector<std::size_t> start_;            // first layer -> its cells
   std::vector<double> anywhere_;              // [cell]
+  std::vector<int> max_length_;               // [shape] of the spans that have a time
   std::vector<std::vector<Change>> changes_;  // [level]
   // While costs are read.
   std::vector<Config> read_, fastest_;

@@ -111,7 +111,11 @@ class PlanSearch {
   using Points = std::map<std::int64_t, std::unique_ptr<PointSearch>>;  // by number of micro-batches
   using Predictions = std::map<std::int64_t, Seconds>;                  // the same; none where nothing fits
 
-  [[nodiscard]] std::unique_ptr<PointSearch> prepare(const SearchPoint& at);
+  [[nodiscard]] std::unique_ptr<PointSearch> prepare(const SearchPoint& at,
+                                                     std::optional<Seconds> to_beat = std::nullopt);
+  // What pipelines of another cut have to beat by their stages alone. No prediction is made from its stages, so that
+  // those of other pipelines need no costs. nullopt: nobody knows, or a refinement may change the order of plans.
+  [[nodiscard]] std::optional<Seconds> to_beat() const;
   void note_profile(const PointSearch& search);
   // Whether the point has a better plan.
   bool search_point(const SearchPoint& at, PointSearch& search) { return search_point(at, search, schedules_); }
@@ -188,8 +192,8 @@ class PlanSearch {
 
 // --- one point ---
 
-std::unique_ptr<PointSearch> PlanSearch::prepare(const SearchPoint& at) {
-  auto search = std::make_unique<PointSearch>(context_, prepare_point(context_, at));
+std::unique_ptr<PointSearch> PlanSearch::prepare(const SearchPoint& at, std::optional<Seconds> to_beat) {
+  auto search = std::make_unique<PointSearch>(context_, prepare_point(context_, at, to_beat));
   note_profile(*search);
   return search;
 }
@@ -358,6 +362,19 @@ PlanSearch::Predictions PlanSearch::predict_around(const std::vector<std::int64_
 
 // --- cuts into layers ---
 
+std::optional<Seconds> PlanSearch::to_beat() const {
+  const Goal& goal = request_.goal;
+  if (goal.objective != Goal::Objective::StepTime || goal.front || !request_.search.prune ||
+      !is_large(request_, best_.microbatches) || incumbent_.near_share() < 1.0)
+    return std::nullopt;
+  std::optional<Seconds> most;
+  for (const ScheduleKind schedule : schedules_) {
+    const auto of = meshwright::to_beat({true, context_.evaluator.hides_communication()}, schedule, incumbent_);
+    if (of) most = std::max(most.value_or(*of), *of);
+  }
+  return most;
+}
+
 std::vector<SearchPoint> PlanSearch::other_cuts(SearchPoint at) const {
   const Graph& graph = *incumbent_.best()->graph;
   const int first = *first_layers_;
@@ -415,10 +432,10 @@ void PlanSearch::search_layers(SearchPoint at) {
   if (!may_cut_anew()) return;
   for (const SearchPoint& other : other_cuts(at)) {
     if (context_.stopped()) return;
-    search_point(other);
+    search_point(other, *prepare(other, to_beat()));
   }
   const std::optional<SearchPoint> halves = half_blocks(at);
-  if (halves && !context_.stopped()) search_point(*halves, *prepare(*halves), near_schedules());
+  if (halves && !context_.stopped()) search_point(*halves, *prepare(*halves, to_beat()), near_schedules());
 }
 
 std::vector<SearchPoint> PlanSearch::points_around(const SearchPoint& first) const {

@@ -198,8 +198,8 @@ StageProfileTable stage_profile_of(const PlanRequest& request, const Point& poin
 }
 
 PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
-                      const StageSpace& space, Bytes memory, const std::vector<int>& only_from,
-                      std::optional<int> way) {
+                      const StageSpace& space, Bytes memory, const std::vector<int>& only_from, std::optional<int> way,
+                      std::optional<Seconds> to_beat) {
   const PlanRequest& request = context.request;
   const auto run = [&] {
     PointSpans spans{memory, nullptr, nullptr, nullptr};
@@ -220,6 +220,10 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
     const bool is_free = method == Method::Kind::Pipeshard || method == Method::Kind::Shard;
     const bool every_weight = is_free && !is_large(request, cut.training.batch);
     const bool may_split = request.any_schedule() || traits_of(request.first_schedule()).splits_backward;
+    // A stored profile is of all spans, and stored costs may be less than any that is modelled.
+    const bool every_span = request.stage_profile.keep || stage_costs.replace() || !space.fixed.empty();
+    if (every_span) to_beat = std::nullopt;
+    const auto microbatches = static_cast<double>(cut.training.microbatches);
     const StageSearchOptions options{.microbatches = cut.training.microbatches,
                                      .schedule = request.first_schedule(),
                                      .usable_memory = memory,
@@ -228,6 +232,8 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
                                      .one_stage = request.search.method.one_stage(),
                                      .max_in_flight = request.goal.front ? std::nullopt : max_in_flight(request, cut),
                                      .only_from = only_from,
+                                     .max_time = to_beat ? std::optional(*to_beat / microbatches) : std::nullopt,
+                                     .only_possible = !every_span,
                                      .every_step_weight = every_weight,
                                      .late_weights = every_weight && may_split,
                                      .hosts_apart = request.cluster.hosts() > 1,
@@ -267,7 +273,8 @@ std::string summary_of(const PointBounds& bounds) {
 namespace {
 
 // The step `span`. `given`: only of the stages that the method gives.
-Point prepare_spans(SearchContext& context, GivenModel model, Bytes memory, bool given) {
+Point prepare_spans(SearchContext& context, GivenModel model, Bytes memory, bool given,
+                    std::optional<Seconds> to_beat = std::nullopt) {
   const PlanRequest& request = context.request;
   Point point;
   point.cut = std::move(model.cut);
@@ -276,7 +283,8 @@ Point prepare_spans(SearchContext& context, GivenModel model, Bytes memory, bool
   std::vector<int> only_from;
   if (given)
     for (const Method::ManualStage& stage : point.space.fixed) only_from.push_back(stage.first_layer);
-  point.spans = cost_spans(context, *point.cut, *point.structure, point.space, memory, only_from);
+  point.spans =
+      cost_spans(context, *point.cut, *point.structure, point.space, memory, only_from, std::nullopt, to_beat);
   // A schedule that the user chose must suit the model. When all schedules are searched, PointSearch::rank drops those
   // that do not.
   if (!request.any_schedule())
@@ -342,15 +350,16 @@ std::optional<CoarserCut> find_coarser(const PlanRequest& request, const SearchP
 
 }  // namespace
 
-Point prepare_point(SearchContext& context, const SearchPoint& at) {
+Point prepare_point(SearchContext& context, const SearchPoint& at, std::optional<Seconds> to_beat) {
   const PlanRequest& request = context.request;
   // find_space refuses one stage on unlike hosts.
   const bool one_stage = request.search.method.one_stage() && request.cluster.uniform();
-  Point point =
-      prepare_spans(context, given_model(context, at), one_stage ? request.cluster.usable_memory() : Bytes(0.0), false);
+  Point point = prepare_spans(context, given_model(context, at),
+                              one_stage ? request.cluster.usable_memory() : Bytes(0.0), false, to_beat);
   point.bounds = context.step(
       "bound", [&] { return find_bounds(request, *point.spans.search, context.evaluator.hides_communication()); });
   point.coarser = find_coarser(request, at, point.layers());
+  point.to_beat = to_beat;
   ++context.log.points;
   return point;
 }

@@ -75,6 +75,7 @@ struct Point {
   // The cut of which each layer is four of this one's, where programs are large and the search chooses the
   // number of layers.
   std::optional<CoarserCut> coarser = {};
+  std::optional<Seconds> to_beat = {};  // of prepare_point
 
   [[nodiscard]] int layers() const { return cut->layers.count; }
   [[nodiscard]] std::int64_t microbatches() const { return cut->training.microbatches; }
@@ -86,8 +87,10 @@ struct Point {
 [[nodiscard]] std::string summary_of(const PointSpans& spans);
 [[nodiscard]] std::string summary_of(const PointBounds& bounds);
 
-// cut, structure, span, bound. Throws InputError when the batch does not divide or the method does not fit.
-[[nodiscard]] Point prepare_point(SearchContext& context, const SearchPoint& at);
+// cut, structure, span, bound. Throws InputError when the batch does not divide or the method does not fit. `to_beat`:
+// pipelines whose stages alone take at least as long are not asked for, and stages that only they have get no costs.
+[[nodiscard]] Point prepare_point(SearchContext& context, const SearchPoint& at,
+                                  std::optional<Seconds> to_beat = std::nullopt);
 
 // A cut and its structure, which points of one number of micro-batches and one recomputation share.
 struct GivenModel {
@@ -115,10 +118,11 @@ using RulesOnMesh = std::function<IntraOpRules(const LogicalMesh&)>;
 
 // The step `span` alone, for one-stage methods that ask for another amount of memory. With `way`, an index into what
 // each layer's recomputation is chosen from: every layer is recomputed so. `only_from`: as of
-// StageSearchOptions.
+// StageSearchOptions. `to_beat`: as of prepare_point.
 [[nodiscard]] PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelStructure& structure,
                                     const StageSpace& space, Bytes memory, const std::vector<int>& only_from = {},
-                                    std::optional<int> way = std::nullopt);
+                                    std::optional<int> way = std::nullopt,
+                                    std::optional<Seconds> to_beat = std::nullopt);
 
 // A part of a point's stages: what a narrower request would choose from.
 struct Subspace {

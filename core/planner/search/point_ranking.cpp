@@ -110,6 +110,7 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
     if (why_unsuitable(context_.request, point_, schedule) || context_.stopped()) continue;
     wanted.push_back(candidate_request(context_, point_, schedule));
     wanted.back().few = schedule != schedules.front() && is_large();
+    wanted.back().to_beat = point_.to_beat;
   }
   // The first schedule is searched in full. Its best pipelines are tried with the schedules that are searched with less
   // effort.
@@ -122,6 +123,8 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
     Candidates& candidates = found[i];
     note_ranked(candidates);
     if (candidates.ranked.empty()) {
+      // None that could win, so that there is nothing to search.
+      if (point_.to_beat) candidates_.insert_or_assign(schedule, std::move(candidates));
       without.push_back(schedule);
       continue;
     }

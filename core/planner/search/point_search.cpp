@@ -19,19 +19,11 @@ constexpr double kTwin = 1e-3, kSmallTwin = 1e-6;
 constexpr std::ptrdiff_t kMaxSmallTwins = 4;
 constexpr double kSpareMemory = 1.1;  // small programs: the table's estimate may be too large by this factor
 constexpr int kMaxMemoryTries = 5;    // stage tables for ever less memory
-constexpr double kFalls = 0.98;       // what is expected of a whole program may fall so far while candidates are tried
 
-// How many candidates are lowered.
-struct Patience {
-  std::size_t lowered;  // maximum for one stage table
-  double expected;      // a whole program's step as a share of its stages' alone, before one was seen
-  double doubt;         // times the minimum share seen: the next may be less
-};
-constexpr Patience kForLarge{6, 0.97, 0.995}, kForSmall{32, 0.94, 0.96};
+// Candidates that are lowered for one stage table.
+constexpr std::size_t kLoweredOfLarge = 6, kLoweredOfSmall = 32;
 constexpr std::size_t kMaxFew = 2;  // large programs of a schedule that is one of several: so many are lowered
 constexpr std::int64_t kOpsOfPatience = 500;  // small programs of n times as many ops: 1/(n + 1) of them are lowered
-constexpr std::int64_t kFirstSeen = 32;       // so many programs leave all of the doubt
-constexpr double kExpectedHidden = 0.9;       // where communication hides, times what is expected before one was seen
 
 }  // namespace
 
@@ -46,12 +38,14 @@ void PointSearch::Progress::note(const Fitting& fitting) {
   if (!best || fitting.score < best->score) best = fitting;
 }
 
+Programs PointSearch::programs() const { return {is_large(), context_.evaluator.hides_communication()}; }
+
 bool PointSearch::is_large() const { return meshwright::is_large(context_.request, point_.microbatches()); }
 
 std::size_t PointSearch::most_lowered() const {
-  if (is_large()) return kForLarge.lowered;
+  if (is_large()) return kLoweredOfLarge;
   const std::size_t parts = 1 + point_.cut->graph->ops().size() / kOpsOfPatience;
-  return std::max(kForLarge.lowered, kForSmall.lowered / parts);
+  return std::max(kLoweredOfLarge, kLoweredOfSmall / parts);
 }
 
 double PointSearch::spare_share() const { return is_large() ? 1.0 : kSpareMemory; }
@@ -124,23 +118,11 @@ bool PointSearch::is_beaten(const Subspace& of, ScheduleKind schedule, const Pla
 }
 
 std::optional<Seconds> PointSearch::to_beat(ScheduleKind schedule, const PlanIncumbent& incumbent) const {
-  if (!incumbent.score() || !context_.request.search.prune) return std::nullopt;
-  double least = expected_share(schedule, 1, incumbent);
-  for (int chunks = 2; chunks <= CandidateRequest::kMaxChunks; ++chunks)
-    least = std::min(least, expected_share(schedule, chunks, incumbent));
-  return *incumbent.score() / (kFalls * least * incumbent.near_share());
+  return context_.request.search.prune ? meshwright::to_beat(programs(), schedule, incumbent) : std::nullopt;
 }
 
-// The minimum share of its stages' time that a whole program is expected to take.
 double PointSearch::expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const {
-  const Patience& patience = is_large() ? kForLarge : kForSmall;
-  const auto seen = incumbent.min_share(schedule, chunks);
-  if (seen) {
-    // The more programs were seen, the less is the next one expected to fall below all of them.
-    const double certain = std::clamp(static_cast<double>(kFirstSeen) / static_cast<double>(seen->programs), 0.25, 1.0);
-    return (1.0 - (1.0 - patience.doubt) * certain) * seen->share;
-  }
-  return context_.evaluator.hides_communication() ? kExpectedHidden * patience.expected : patience.expected;
+  return meshwright::expected_share(programs(), schedule, chunks, incumbent);
 }
 
 bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incumbent) const {

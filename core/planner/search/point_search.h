@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/planner/search/expected_share.h"
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_program.h"
 #include "core/planner/search/point.h"
@@ -36,7 +37,8 @@ class PointSearch {
   // The least step of its pipelines by their stages alone; nullopt: `rank` found none of this schedule.
   [[nodiscard]] std::optional<Seconds> promised(ScheduleKind schedule) const {
     const auto found = candidates_.find(schedule);
-    return found == candidates_.end() ? std::nullopt : std::optional(found->second.ranked.front().step);
+    if (found == candidates_.end() || found->second.ranked.empty()) return std::nullopt;
+    return found->second.ranked.front().step;
   }
   // The best candidate that `rank` found for the schedule may beat the incumbent.
   [[nodiscard]] bool is_promising(ScheduleKind schedule, const PlanIncumbent& incumbent) const;
@@ -106,6 +108,7 @@ class PointSearch {
   // What a candidate's stages may take alone before it is not expected to win; nullopt: anything.
   [[nodiscard]] std::optional<Seconds> to_beat(ScheduleKind schedule, const PlanIncumbent& incumbent) const;
   [[nodiscard]] double expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const;
+  [[nodiscard]] Programs programs() const;
   [[nodiscard]] bool is_large() const;
   // For one stage table.
   [[nodiscard]] std::size_t most_lowered() const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "core/planner/spans/equal_spans.h"
 #include "core/planner/spans/memory_fit.h"
@@ -39,6 +40,8 @@ struct MeshSpans::State {
   const LogicalMesh mesh_;
   const int ways_;  // to recompute; 0: there is no choice
   const bool every_step_weight_, late_weights_;
+  const std::optional<Seconds> max_time_;
+  const bool only_whole_;
   const SpanBudget budget_;
   LayerClasses layers_;
   SpanSolver solver_;
@@ -48,6 +51,7 @@ struct MeshSpans::State {
   IndexedVector<int, SpanOption> options_;   // but for the mixture, the last option where there is one
   IndexedVector<int, SpanCostTable> costs_;  // [option]
   IndexedVector<int, IndexedVector<int, Seconds>> min_times_;  // [first][last - first]
+  IndexedVector<int, int> lengths_;  // [first] the layers of the longest span with costs, where all are solved
   std::optional<LayerMixture> mixture_;
   Seconds bound_{0.0};
 
@@ -57,6 +61,8 @@ struct MeshSpans::State {
         ways_(static_cast<int>(options.variants.size())),
         every_step_weight_(options.every_step_weight),
         late_weights_(options.late_weights),
+        max_time_(options.max_time),
+        only_whole_(options.only_whole),
         budget_(make_budget(structure, options)),
         layers_(LayerClasses::make(structure, mesh_, costs, options.rules ? options.rules(mesh_) : IntraOpRules{},
                                    options.variants, options.once_per_value)),
@@ -77,6 +83,7 @@ struct MeshSpans::State {
       equal_.emplace(layers_);
       add_price(0.0);
       find_min_times();
+      find_lengths();
       if (budget_.one_stage)
         fit_one_stage();
       else
@@ -92,6 +99,16 @@ struct MeshSpans::State {
     return costs_[option][budget_.one_stage ? 0 : first * layers_.layers() + last];
   }
   [[nodiscard]] Seconds min_time(int first, int last) const { return min_times_[first][last - first]; }
+  [[nodiscard]] bool has_costs(int first, int last) const {
+    if (lengths_.empty()) return true;
+    return last - first < lengths_[first] && (!only_whole_ || last - first + 1 == layers_.layers());
+  }
+  [[nodiscard]] std::int64_t spans_with_costs() const {
+    if (budget_.one_stage) return 1;
+    const std::int64_t layers = layers_.layers();
+    if (lengths_.empty()) return layers * (layers + 1) / 2;
+    return only_whole_ ? lengths_[0] == layers : std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
+  }
 
   // The sharding of a span under an option, layer by layer.
   struct Sharding {
@@ -162,6 +179,16 @@ struct MeshSpans::State {
     bound_ = min_time(0, end - 1);
   }
 
+  // More layers take no less time, so that the spans with costs are the shortest.
+  void find_lengths() {
+    const int end = layers_.layers();
+    for (const IndexedVector<int, Seconds>& times : min_times_) {
+      int& length = lengths_.emplace_back(times.count());
+      while (length > 0 && max_time_ && times[length - 1] > *max_time_) --length;
+      if (only_whole_ && length < end) length = 0;
+    }
+  }
+
   void fit_one_stage() {
     MemoryFit fit = fit_memory(layers_, budget_, solver_, bound_);
     bound_ = fit.bound;
@@ -198,6 +225,8 @@ struct MeshSpans::State {
   // Every span at every price; the options of recompute levels follow those of the prices.
   void solve_spans(std::optional<double> max_in_flight) {
     costs_.push_back(cost_table(options_.front()));
+    // No span has costs: its shardings are of no use.
+    if (std::all_of(lengths_.begin(), lengths_.end(), [](int length) { return length == 0; })) return;
     Options levels;
     if (!has_room(max_in_flight)) find_smaller(levels);
     for (int way = 0; way < (layers_.has_variants() ? ways_ : 1) && every_step_weight_ && mesh_.devices() > 1; ++way) {
@@ -241,16 +270,26 @@ struct MeshSpans::State {
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option) {
     const int end = layers_.layers();
     SpanCostTable table(static_cast<std::size_t>(end) * end);
+    if (only_whole_) {
+      if (lengths_[0] == end) table[end - 1] = whole_cost(option);
+      return table;
+    }
     IndexedVector<int, RecomputeLevels::SpansFrom> from;  // [first]
     for (int first = 0; first < end; ++first) {
       const EqualSpans::Twin twin = equal_->twin_of(first);
+      // Equal spans take equally long: where the twin's end, these do.
+      const int known = std::min(twin.length, lengths_[first]);
       const auto own = table.begin() + first * end + first, of_twin = table.begin() + twin.first * end + twin.first;
-      std::copy(of_twin, of_twin + twin.length, own);
+      std::copy(of_twin, of_twin + known, own);
       const RecomputeLevels::SpansFrom& spans = from.emplace_back(
-          levels_.spans_from(option, first, twin.length, twin.length > 0 ? &from[twin.first] : nullptr));
-      std::copy(spans.costs.begin(), spans.costs.end(), own + twin.length);
+          levels_.spans_from(option, first, known, known > 0 ? &from[twin.first] : nullptr, first + lengths_[first]));
+      std::copy(spans.costs.begin(), spans.costs.end(), own + known);
     }
     return table;
+  }
+  [[nodiscard]] StepCost whole_cost(const SpanOption& option) {
+    const int end = layers_.layers();
+    return levels_.spans_from(option, 0, end - 1).costs.front();
   }
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option, const std::vector<int>& from) {
     const int end = layers_.layers();
@@ -272,9 +311,9 @@ struct MeshSpans::State {
 
   // Whether the fastest sharding of all layers takes at most half of the memory in every schedule. Then no stage of
   // them lacks memory, and shardings that cost time to save it are of no use.
-  [[nodiscard]] bool has_room(std::optional<double> max_in_flight) const {
+  [[nodiscard]] bool has_room(std::optional<double> max_in_flight) {
     if (!max_in_flight || mesh_.devices() <= kFewDevices) return false;
-    const StepCost& whole = cost(0, layers_.layers() - 1, 0);
+    const StepCost whole = whole_cost(options_.front());
     const Bytes needed = whole.resident + *max_in_flight * whole.saved + whole.working + whole.recomputed_at_once;
     return needed <= 0.5 * budget_.usable_memory;
   }
@@ -292,6 +331,8 @@ const LogicalMesh& MeshSpans::mesh() const { return state_->mesh_; }
 const std::optional<std::string>& MeshSpans::impossible() const { return state_->layers_.impossible(); }
 int MeshSpans::options() const { return state_->options(); }
 const StepCost& MeshSpans::cost(int first, int last, int option) const { return state_->cost(first, last, option); }
+bool MeshSpans::has_costs(int first, int last) const { return state_->has_costs(first, last); }
+std::int64_t MeshSpans::spans_with_costs() const { return state_->spans_with_costs(); }
 Seconds MeshSpans::min_time(int first, int last) const { return state_->min_time(first, last); }
 Seconds MeshSpans::bound() const { return state_->bound_; }
 

@@ -42,6 +42,13 @@ struct StageSearchOptions {
   std::vector<int> only_from = {};
   // What has only_from: an option for each of these. REQUIRES: Share comes first, or `variants` is empty.
   std::vector<StepWeight> only_weights = {StepWeight::Share};
+  // Spans that take longer for a micro-batch at least have no costs, as no stage of a plan that is looked for does;
+  // nullopt: no span takes too long.
+  std::optional<Seconds> max_time = {};
+  // Spans that are a stage of no pipeline have no costs (StageSearch): those that leave no device for the other layers.
+  bool only_possible = false;
+  // MeshSpans: the mesh has all devices, so that the span of all layers is the only possible one.
+  bool only_whole = false;
   // A tensor that several ops of a layer read in one spec is resharded once for all of them, as programs do it.
   bool once_per_value = false;
   // Offer the best shardings of every span for each StepWeight: they differ in what is done once per step, which hides
@@ -70,7 +77,10 @@ class MeshSpans {
   [[nodiscard]] const std::optional<std::string>& impossible() const;
   // The number of options, the same for every span. Option 0 has no memory price.
   [[nodiscard]] int options() const;
+  // REQUIRES: the span has costs, as all do but those that the options leave out.
   [[nodiscard]] const StepCost& cost(int first, int last, int option) const;
+  [[nodiscard]] bool has_costs(int first, int last) const;
+  [[nodiscard]] std::int64_t spans_with_costs() const;
   // Spans with equal marks have the same cost in every option, [row of the upper triangle, (0, 0), (0, 1), ...].
   // REQUIRES: all spans are solved.
   [[nodiscard]] std::vector<int> span_marks() const;

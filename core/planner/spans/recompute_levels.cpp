@@ -72,9 +72,9 @@ SpanVariants RecomputeLevels::variants(const SpanOption& option, int first, int 
 }
 
 RecomputeLevels::SpansFrom RecomputeLevels::spans_from(const SpanOption& option, int first, int known,
-                                                       const SpansFrom* twin) {
-  const int end = layers_.layers();
-  if (first + known == end) return {{}, BorderPaths(StateCosts()), {}};
+                                                       const SpansFrom* twin, std::optional<int> wanted_end) {
+  const int end = wanted_end.value_or(layers_.layers());
+  if (first + known >= end) return {{}, BorderPaths(StateCosts()), {}};
   SpansFrom found{{}, twin != nullptr ? twin->paths : solver_.paths(option.price, first, first - 1), {}};
   auto& [costs, paths, before] = found;
   if (twin != nullptr) {

@@ -50,9 +50,10 @@ class RecomputeLevels {
     BorderPaths paths;            // through all layers of the longest, and its variants of these
     SpanVariants variants;
   };
-  // `twin`: of spans that equal these, of up to `known` layers.
+  // `twin`: of spans that equal these, of up to `known` layers. `end`: the longest ends before this layer; nullopt:
+  // with the last layer.
   [[nodiscard]] SpansFrom spans_from(const SpanOption& option, int first, int known = 0,
-                                     const SpansFrom* twin = nullptr);
+                                     const SpansFrom* twin = nullptr, std::optional<int> end = std::nullopt);
 
  private:
   [[nodiscard]] std::optional<double> bytes_per_second(int price, int layer);

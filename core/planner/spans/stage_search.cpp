@@ -99,7 +99,8 @@ void StageSearch::solve_meshes(const CostModel& costs) {
     }
     const MeshRequest& request = wanted_[w];
     const Submesh& submesh = submeshes_[request.submesh];
-    const StageSearchOptions own = options_for(request, cluster_.group(submesh.group), options_);
+    StageSearchOptions own = options_for(request, cluster_.group(submesh.group), options_);
+    own.only_whole = options_.only_possible && submesh.devices() == cluster_.devices();
     LogicalMesh mesh = make_logical_mesh(cluster_, submesh, request.shape);
     if (own.rules) mesh.contexts = own.rules(mesh).contexts;
     meshes_[static_cast<int>(w)].emplace(structure_, std::move(mesh), costs.on(submesh.group), own);
@@ -117,7 +118,7 @@ void StageSearch::note_mesh(int mesh) {
   meshes_of_[wanted_[mesh].submesh].push_back(mesh);
   if (options_.stage_costs.replace()) replaced_[mesh].emplace(span_costs(mesh, options_.stage_costs));
   options_per_mesh_ = std::max(options_per_mesh_, spans.options());
-  entries_ += std::int64_t{options_.one_stage ? 1 : layers() * (layers() + 1) / 2} * spans.options();
+  entries_ += spans.spans_with_costs() * spans.options();
 }
 
 StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& allowed, const Given& given) const {
@@ -144,6 +145,7 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
           const StageChoice chosen = choice(slice, c);
           // Meshes of one slice may have different numbers of options: the entries beyond stay empty.
           if (chosen.option >= meshes_[chosen.mesh]->options()) continue;
+          if (!meshes_[chosen.mesh]->has_costs(first, last)) continue;
           if ((allowed && !allowed(chosen)) || (given && !given(first, last, chosen))) continue;
           table.at(first, last, slice, c) = stage_cost(cost(first, last, chosen), first);
         }

@@ -199,6 +199,51 @@ TEST(EqualSpans, GiveAMeshTheCostsOfSpansThatAreSolvedAlone) {
   }
 }
 
+TEST(MeshSpans, CostSpansWithinATimeAsIfAllHadCosts) {
+  for (const int count : {6, 12, 17}) {
+    const Setting of(count);
+    StageSearchOptions options{.microbatches = Setting::kMicrobatches, .usable_memory = Bytes(1e6)};
+    options.variants = of.variants;
+    const MeshSpans all(of.structure(), of.mesh(), *of.costs, options);
+    options.max_time = 0.4 * all.min_time(0, count - 1);
+    const MeshSpans some(of.structure(), of.mesh(), *of.costs, options);
+    ASSERT_EQ(some.options(), all.options());
+    std::int64_t spans = 0;
+    for (int first = 0; first < count; ++first)
+      for (int last = first; last < count; ++last) {
+        EXPECT_EQ(some.has_costs(first, last), all.min_time(first, last) <= *options.max_time) << first << ".." << last;
+        if (!some.has_costs(first, last)) continue;
+        ++spans;
+        for (int option = 0; option < all.options(); ++option)
+          EXPECT_EQ(fields(some.cost(first, last, option)), fields(all.cost(first, last, option)))
+              << count << " layers, option " << option << ", " << first << ".." << last;
+      }
+    EXPECT_EQ(spans, some.spans_with_costs());
+    EXPECT_GT(spans, count) << "some of several layers";
+    EXPECT_LT(spans, all.spans_with_costs() / 2 + count);
+  }
+}
+
+TEST(MeshSpans, OfAllDevicesCostOnlyTheWhole) {
+  const Setting of(12);
+  StageSearchOptions options{.microbatches = Setting::kMicrobatches, .usable_memory = Bytes(1e6)};
+  options.variants = of.variants;
+  const MeshSpans all(of.structure(), of.mesh(), *of.costs, options);
+  options.only_whole = true;
+  const MeshSpans whole(of.structure(), of.mesh(), *of.costs, options);
+  ASSERT_EQ(whole.options(), all.options());
+  EXPECT_EQ(whole.spans_with_costs(), 1);
+  EXPECT_FALSE(whole.has_costs(0, 10));
+  EXPECT_FALSE(whole.has_costs(1, 11));
+  for (int option = 0; option < all.options(); ++option)
+    EXPECT_EQ(fields(whole.cost(0, 11, option)), fields(all.cost(0, 11, option))) << option;
+  // Of a stage that takes too long nothing is known but its time.
+  options.max_time = 0.5 * all.min_time(0, 11);
+  const MeshSpans none(of.structure(), of.mesh(), *of.costs, options);
+  EXPECT_EQ(none.spans_with_costs(), 0);
+  EXPECT_EQ(none.min_time(0, 11), all.min_time(0, 11));
+}
+
 // Tables that share the costs of spans against the same tables stored for each span.
 TEST(SpanNumbers, ChangeNoPipeline) {
   std::mt19937 random(1);
