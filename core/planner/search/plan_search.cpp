@@ -134,6 +134,7 @@ class PlanSearch {
   [[nodiscard]] std::vector<SearchPoint> other_cuts(SearchPoint at) const;
   // The best point with the next smaller and larger numbers of micro-batches, then with other cuts.
   [[nodiscard]] std::vector<SearchPoint> points_around(const SearchPoint& first) const;
+  void step_around(const SearchPoint& first);
   [[nodiscard]] std::optional<SearchPoint> half_blocks(SearchPoint at) const;
   [[nodiscard]] std::vector<ScheduleKind> near_schedules() const;
   [[nodiscard]] std::string how_it_stopped() const;
@@ -182,6 +183,7 @@ class PlanSearch {
   std::optional<int> covered_;       // number of layers of which its point looked at all stages, too
   SearchPoint best_;                 // the incumbent's
   std::vector<SearchPoint> searched_;
+  std::vector<SearchPoint> fitting_;  // of which a program fits, better than others or not
   // By the micro-batches of two points and the number in question.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::optional<Seconds>> predicted_;
   std::map<ScheduleKind, Seconds> promised_;  // where there are several: the least of all points, by stages alone
@@ -222,6 +224,7 @@ bool PlanSearch::search_point(const SearchPoint& at, PointSearch& search, const 
       least = std::min(least, *promised);
     }
   note_profile(search);  // one-stage methods may have asked for other memory
+  if (search.fits()) fitting_.push_back(at);
   if (better) {
     best_ = at;
     covered_ = search.point().coarser ? std::optional(search.point().coarser->layers) : std::nullopt;
@@ -455,10 +458,7 @@ std::vector<SearchPoint> PlanSearch::points_around(const SearchPoint& first) con
 }
 
 // One step after the other, each to a better plan.
-void PlanSearch::search_around(const SearchPoint& first) {
-  if (!is_auto(request_.search.microbatches) || !may_cut_anew() || !is_small(request_) ||
-      request_.goal.objective != Goal::Objective::StepTime)
-    return;
+void PlanSearch::step_around(const SearchPoint& first) {
   for (bool better = true; better;) {
     better = false;
     for (const SearchPoint& next : points_around(first)) {
@@ -467,6 +467,23 @@ void PlanSearch::search_around(const SearchPoint& first) {
       better = search_point(next);
       if (better) break;
     }
+  }
+}
+
+void PlanSearch::search_around(const SearchPoint& first) {
+  if (!is_auto(request_.search.microbatches) || !may_cut_anew() || !is_small(request_) ||
+      request_.goal.objective != Goal::Objective::StepTime)
+    return;
+  step_around(first);
+  // A finer cut may make another number of micro-batches the best from which no single step leads on.
+  const std::vector<SearchPoint> fitting = fitting_;
+  for (SearchPoint finer : fitting) {
+    finer.layers = 2 * *first_layers_;
+    finer.layer_cut = first.layer_cut;
+    if (*finer.layers > std::min(kMaxLayers, static_cast<int>(forward_ops(*incumbent_.best()->graph).size()))) return;
+    if (context_.stopped()) return;
+    if (std::find(searched_.begin(), searched_.end(), finer) != searched_.end()) continue;
+    if (search_point(finer)) step_around(first);
   }
 }
 

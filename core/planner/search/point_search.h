@@ -48,6 +48,8 @@ class PointSearch {
   bool run_first(ScheduleKind schedule, PlanIncumbent& incumbent);
   // Plans on fewer devices, or with less memory of each, for the front.
   void widen(ScheduleKind schedule, PlanIncumbent& incumbent);
+  // Some program fits, better than others or not.
+  [[nodiscard]] bool fits() const { return !fitting_.empty(); }
   // The share of the memory that is tried: the table's estimate is mostly too large.
   [[nodiscard]] double spare_share() const;
 

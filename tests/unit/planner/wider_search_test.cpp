@@ -242,6 +242,20 @@ TEST(WiderSearch, OverMicrobatchesAndLayersFindsWhatNeitherFindsAlone) {
   EXPECT_EQ(Against::plans, 1);
 }
 
+// With three layers 4 micro-batches are the fastest, in one stage; the best plan has six layers and 8 micro-batches, to
+// which neither more layers nor more micro-batches lead alone.
+TEST(WiderSearch, OverEverythingFindsTheNumberThatOnlyAFinerCutMakesTheFastest) {
+  PlanRequest wide = tight("llama:layers=3,hidden=64,heads=4,kv_heads=2,seq=16,vocab=100,intermediate=96", "cpu:8", 32,
+                           4, 1.0, Bytes(0.4033 * 1024 * 1024));
+  wide.search.microbatches = Auto{};
+  wide.search.layers = Auto{};
+  wide.search.recompute = Auto{};
+  Against against(wide);
+  Against::plans = 0;
+  against.narrower("8 micro-batches", [](PlanRequest& narrow) { narrow.search.microbatches = std::int64_t{8}; });
+  EXPECT_EQ(Against::plans, 1);
+}
+
 // Two layers, four and eight give the same two stages, of which refinement makes the fastest plan with two.
 TEST(WiderSearch, OverLayersFindsTheCutThatOnlyRefinementMakesTheFastest) {
   PlanRequest wide =
