@@ -373,7 +373,10 @@ std::optional<Seconds> PlanSearch::to_beat() const {
   std::optional<Seconds> most;
   for (const ScheduleKind schedule : schedules_) {
     const auto of = meshwright::to_beat({true, context_.evaluator.hides_communication()}, schedule, incumbent_);
-    if (of) most = std::max(most.value_or(*of), *of);
+    if (!of) continue;
+    // Each copy of the layers runs a share of the micro-batches, and its stages may take so much longer for one.
+    const Seconds limit = static_cast<double>(traits_of(schedule).copies) * *of;
+    most = std::max(most.value_or(limit), limit);
   }
   return most;
 }
