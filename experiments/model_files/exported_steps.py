@@ -29,6 +29,12 @@ def families():
     return {
         "llama": (t.LlamaForCausalLM, t.LlamaConfig(**d)),
         "phi": (t.PhiForCausalLM, t.PhiConfig(**d)),
+        "phi3": (t.Phi3ForCausalLM, t.Phi3Config(**d)),
+        "cohere": (t.CohereForCausalLM, t.CohereConfig(**d)),
+        "nemotron": (t.NemotronForCausalLM, t.NemotronConfig(**d, head_dim=64)),
+        "bloom": (t.BloomForCausalLM, t.BloomConfig(vocab_size=8192, hidden_size=1024, n_layer=4, n_head=16)),
+        "bert": (t.BertForMaskedLM, t.BertConfig(vocab_size=8192, hidden_size=1024, num_hidden_layers=4, num_attention_heads=16,
+                                                 intermediate_size=4096, max_position_embeddings=SEQ)),
         "gemma2": (t.Gemma2ForCausalLM, t.Gemma2Config(**{**d, "tie_word_embeddings": True}, head_dim=64)),
         "glm": (t.GlmForCausalLM, t.GlmConfig(**d, head_dim=64)),
         "gptj": (t.GPTJForCausalLM, t.GPTJConfig(vocab_size=8192, n_embd=1024, n_layer=4, n_head=16, rotary_dim=32, n_positions=SEQ)),
@@ -44,11 +50,15 @@ class Logits(torch.nn.Module):
         self.model = model
 
     def forward(self, ids):
-        return self.model(input_ids=ids, use_cache=False).logits
+        try:
+            return self.model(input_ids=ids, use_cache=False).logits
+        except TypeError:  # an encoder
+            return self.model(input_ids=ids).logits
 
 
 def step(meshwright, model, degrees, microbatches):
-    command = [meshwright, "plan", "--model", model, "--cluster", "dgx-a100:1", "--batch", "64", "--dtype", "bf16", "--method",
+    seq = ["--seq", str(SEQ)] if model.endswith(".json") else []
+    command = [meshwright, "plan", "--model", model, *seq, "--cluster", "dgx-a100:1", "--batch", "64", "--dtype", "bf16", "--method",
                f"megatron:{degrees}", "--micro-batches", str(microbatches), "--json"]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:

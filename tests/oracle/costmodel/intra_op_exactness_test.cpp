@@ -114,6 +114,8 @@ constexpr std::array kTiny = {
           "delta_value_heads=4,key_dim=16,rotary_dims=8,scan_chunk=8",
           32},
     Model{"t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128", 32},
+    Model{"bart:layers=2,hidden=64,heads=4,seq=32,vocab=128", 32},
+    Model{"speech:layers=2,hidden=64,heads=4,seq=16,vocab=128,positions=32,mel=16", 32},
     Model{"wresnet:layers=50,channels=8,width=2,image=32,classes=10", 32},
     Model{"vit:layers=3,hidden=64,heads=4,image=32,patch=8,classes=10", 32},
     Model{"two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
