@@ -94,10 +94,8 @@ def families():
     }
 
 
-# Positions that are no rotations; scores that are shifted by position in ops of their own; encoders.
-UNROTATED, IN_PARTS, ENCODERS = {"gpt2", "opt", "bert", "bloom", "albert"}, {"bloom", "gpt_oss"}, {"bert", "albert"}
-# The test knows no parts of a weight that is cut twice.
-NO_LOGITS = {"codegen"}
+# Positions that are no rotations; encoders.
+UNROTATED, ENCODERS = {"gpt2", "opt", "bert", "bloom", "albert"}, {"bert", "albert"}
 
 
 class Logits(torch.nn.Module):
@@ -172,12 +170,12 @@ def main():
                         if abs(work - 1) > 0.01:
                             wrong.append(f"{work:.3f} of the work")
                         rotated = 2 * 2 * (family not in UNROTATED)
-                        for what, number in {"attention": 2 * (family not in IN_PARTS), "rotary": rotated}.items():
+                        for what, number in {"attention": 2, "rotary": rotated}.items():
                             if counts(found)[what] != number:
                                 wrong.append(f"{counts(found)[what]} {what}, not {number}")
                     except (RuntimeError, KeyError) as error:
                         wrong = [str(error)]
-                    if form == "onnx" and not wrong and samples == BATCH and family not in NO_LOGITS:
+                    if form == "onnx" and not wrong and samples == BATCH:
                         keep = folder / "onnx"
                         keep.mkdir(exist_ok=True)
                         path.rename(keep / path.name)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,8 +30,11 @@ class Sums {
       Sum sum;
       gather(n, at(n).shape, sum);
       for (const int inner : sum.inner) taken[static_cast<std::size_t>(inner)] = true;
-      const auto products = std::stable_partition(sum.terms.begin(), sum.terms.end(),
-                                                  [&](int term) { return is_product(term, at(n).shape); });
+      const std::string* const block = block_of_last_product(sum.terms, at(n).shape);
+      if (block == nullptr) continue;
+      const auto products = std::stable_partition(sum.terms.begin(), sum.terms.end(), [&](int term) {
+        return is_product(term, at(n).shape) && product_below(term).block == *block;
+      });
       if (products - sum.terms.begin() < 2) continue;
       for (auto term = sum.terms.begin(); term != products; ++term) add_own_nodes(*term, sum.products);
       std::sort(sum.products.begin(), sum.products.end());
@@ -42,10 +46,19 @@ class Sums {
  private:
   [[nodiscard]] const Node& at(int i) const { return module_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] bool is_addition(int i) const { return at(i).kind == Kind::Add && !at(i).integer && !at(i).constant; }
-  [[nodiscard]] bool is_product(int i, const Shape& shape) const {
-    if (at(i).shape != shape) return false;
+  [[nodiscard]] const Node& product_below(int i) const {
     while (at(i).kind == Kind::Reshape) i = at(i).inputs[0];
-    return at(i).kind == Kind::MatMul;
+    return at(i);
+  }
+  [[nodiscard]] bool is_product(int i, const Shape& shape) const {
+    return at(i).shape == shape && product_below(i).kind == Kind::MatMul;
+  }
+  // Products of other blocks stay where these are.
+  [[nodiscard]] const std::string* block_of_last_product(const std::vector<int>& terms, const Shape& shape) const {
+    int last = -1;
+    for (const int term : terms)
+      if (is_product(term, shape)) last = std::max(last, term);
+    return last < 0 ? nullptr : &product_below(last).block;
   }
 
   void add_own_nodes(int product, std::vector<int>& nodes) const {
