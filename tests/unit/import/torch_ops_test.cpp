@@ -176,6 +176,16 @@ TEST(TorchOps, ImagesAreEnlargedAndPooledElementByElement) {
         return factor * (x_at(s, column) + 3.0 * x_at(s, 3 + column)) + (c < 6 ? 0.5 : -0.5);
       },
       {{"w", {{2, 2, 1, 2}, {1, 2, 10, 20, 3, 6, 30, 60}}}, {"b", {{2}, {0.5, -0.5}}}});
+  // Sums of two neighbours, each written twice.
+  expect_elements(
+      "behind a convolution",
+      {shaped("x", {kBatch, 1, 1, 6}, "row"),
+       call("conv2d", {{"input", tensor_named("row")}, {"weight", tensor_named("v")}, {"stride", wholes({1, 2})}}, "h"),
+       call("conv_transpose2d",
+            {{"input", tensor_named("h")}, {"weight", tensor_named("w")}, {"stride", wholes({1, 2})}}, "a"),
+       shaped("a", {kBatch, 6}, "y")},
+      6, [](std::int64_t s, std::int64_t c) { return x_at(s, c / 2 * 2) + x_at(s, c / 2 * 2 + 1); },
+      {{"v", {{1, 1, 1, 2}, {1, 1}}}, {"w", {{1, 1, 1, 2}, {1, 1}}}});
   expect_elements("adaptive average",
                   {shaped("x", {kBatch, 1, 6}, "row"),
                    call("adaptive_avg_pool1d", {{"self", tensor_named("row")}, {"output_size", wholes({3})}}, "a"),
