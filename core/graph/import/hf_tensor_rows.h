@@ -21,6 +21,8 @@ using Rows = std::vector<HfTensorRow>;
 [[nodiscard]] HfTensorTable renamed(HfTensorTable table, std::vector<std::string> types, std::string prefix,
                                     const std::vector<std::pair<std::string, std::string>>& names,
                                     std::vector<std::string> left_out);
+// Norms of all queries of a token together, and of its keys.
+[[nodiscard]] Rows wide_norm_rows();
 // Queries and keys whose rotated dimensions lie in pairs.
 [[nodiscard]] Rows paired_rows();
 // The same in a file that has another model beside it, of images: where it has the model and its head, and what else.

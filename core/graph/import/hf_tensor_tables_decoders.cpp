@@ -15,6 +15,7 @@ using hf::as_part;
 using hf::expert_rows;
 using hf::like_llama;
 using hf::paired_rows;
+using hf::wide_norm_rows;
 using Rows = std::vector<HfTensorRow>;
 
 Rows joined(std::initializer_list<Rows> parts) {
@@ -137,14 +138,7 @@ Rows hunyuan_rows() {
           {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_mlp.down_proj.weight", "embed mlp"}};
 }
 
-Rows olmo2_rows() {
-  return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
-          {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"},
-          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
-          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
-}
-
-// Norms of what attention and feed-forward make; those of queries and keys are of each head.
+// Norms of what attention and feed-forward make.
 Rows result_norm_rows() {
   return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
           {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"}};
@@ -171,19 +165,23 @@ Rows starcoder2_rows() {
           {"blk#.mlp.down.bias", "model.layers.#.mlp.c_proj.bias", "embed"}};
 }
 
-Rows phi_rows() {
+// Norms of queries and keys with a bias, of each head, a last projection and a last norm of these names.
+Rows dense_rows() {
   return {{"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_layernorm.weight", "head_dim"},
           {"blk#.attn.q_norm.beta", "model.layers.#.self_attn.q_layernorm.bias", "head_dim"},
           {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_layernorm.weight", "head_dim"},
           {"blk#.attn.k_norm.beta", "model.layers.#.self_attn.k_layernorm.bias", "head_dim"},
           {"blk#.attn.out.weight", "model.layers.#.self_attn.dense.weight", "embed (kv_heads group head_dim)"},
           {"blk#.attn.out.bias", "model.layers.#.self_attn.dense.bias", "embed"},
-          {"blk#.mlp.up.weight", "model.layers.#.mlp.fc1.weight", "mlp embed"},
+          {"blk.final_norm.gamma", "model.final_layernorm.weight", "embed"},
+          {"blk.final_norm.beta", "model.final_layernorm.bias", "embed"}};
+}
+
+Rows phi_rows() {
+  return {{"blk#.mlp.up.weight", "model.layers.#.mlp.fc1.weight", "mlp embed"},
           {"blk#.mlp.up.bias", "model.layers.#.mlp.fc1.bias", "mlp"},
           {"blk#.mlp.down.weight", "model.layers.#.mlp.fc2.weight", "embed mlp"},
           {"blk#.mlp.down.bias", "model.layers.#.mlp.fc2.bias", "embed"},
-          {"blk.final_norm.gamma", "model.final_layernorm.weight", "embed"},
-          {"blk.final_norm.beta", "model.final_layernorm.bias", "embed"},
           {"head.bias", "lm_head.bias", "vocab"}};
 }
 
@@ -196,18 +194,10 @@ Rows persimmon_rows() {
           {"blk#.attn.q.bias", joint + "bias", "(kv_heads group *1 head_dim)"},
           {"blk#.attn.k.bias", joint + "bias", "(kv_heads *1 head_dim)"},
           {"blk#.attn.v.bias", joint + "bias", "(kv_heads *1 head_dim)"},
-          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_layernorm.weight", "head_dim"},
-          {"blk#.attn.q_norm.beta", "model.layers.#.self_attn.q_layernorm.bias", "head_dim"},
-          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_layernorm.weight", "head_dim"},
-          {"blk#.attn.k_norm.beta", "model.layers.#.self_attn.k_layernorm.bias", "head_dim"},
-          {"blk#.attn.out.weight", "model.layers.#.self_attn.dense.weight", "embed (kv_heads group head_dim)"},
-          {"blk#.attn.out.bias", "model.layers.#.self_attn.dense.bias", "embed"},
           {"blk#.mlp.up.weight", "model.layers.#.mlp.dense_h_to_4h.weight", "mlp embed"},
           {"blk#.mlp.up.bias", "model.layers.#.mlp.dense_h_to_4h.bias", "mlp"},
           {"blk#.mlp.down.weight", "model.layers.#.mlp.dense_4h_to_h.weight", "embed mlp"},
-          {"blk#.mlp.down.bias", "model.layers.#.mlp.dense_4h_to_h.bias", "embed"},
-          {"blk.final_norm.gamma", "model.final_layernorm.weight", "embed"},
-          {"blk.final_norm.beta", "model.final_layernorm.bias", "embed"}};
+          {"blk#.mlp.down.bias", "model.layers.#.mlp.dense_4h_to_h.bias", "embed"}};
 }
 
 Rows apertus_rows() {
@@ -292,13 +282,13 @@ std::vector<HfTensorTable> hf_decoder_tables() {
           as_part(like_llama({}, {}), "qwen2_5_vl", "model.", "lm_head.", {"visual.*"}),
           as_part(like_llama({}, {}), "qwen3_vl", "model.language_model.", "lm_head.", {"model.visual.*"}),
           like_llama({"nemotron"}, {nemotron_rows(), layer_norm_rows()}),
-          like_llama({"olmo2", "olmo3"}, {olmo2_rows()}),
+          like_llama({"olmo2", "olmo3"}, {result_norm_rows(), wide_norm_rows()}),
           like_llama({"exaone4"}, {result_norm_rows()}),
           like_llama({"stablelm", "jais2"}, {layer_norm_rows()}),
           like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
-          like_llama({"phi"}, {phi_rows(), layer_norm_rows()}),
+          like_llama({"phi"}, {phi_rows(), dense_rows(), layer_norm_rows()}),
           apertus(),
-          like_llama({"persimmon"}, {persimmon_rows(), layer_norm_rows()}),
+          like_llama({"persimmon"}, {persimmon_rows(), dense_rows(), layer_norm_rows()}),
           like_llama({"phi3"}, {phi3_rows()})};
 }
 

@@ -13,6 +13,7 @@ using hf::as_part;
 using hf::expert_rows;
 using hf::like_llama;
 using hf::paired_rows;
+using hf::wide_norm_rows;
 using Rows = std::vector<HfTensorRow>;
 
 Rows mixtral_rows() {
@@ -181,11 +182,6 @@ Rows qwen3_vl_moe_rows() {
           {"blk#.moe.down.weight", "model.layers.#.mlp.experts.down_proj", "expert mlp embed"}};
 }
 
-Rows wide_norm_rows() {
-  return {{"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
-          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
-}
-
 // Olmo's and FlexOlmo's mixtures have norms of their results, too.
 Rows expert_norm_rows() {
   return {{"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
@@ -193,9 +189,7 @@ Rows expert_norm_rows() {
 }
 
 Rows minimax_m2_rows() {
-  return {{"blk#.moe.selection.bias", "model.layers.#.block_sparse_moe.e_score_correction_bias", "expert"},
-          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
-          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
+  return {{"blk#.moe.selection.bias", "model.layers.#.block_sparse_moe.e_score_correction_bias", "expert"}};
 }
 
 // Modules for further tokens: blocks behind the others, with what joins a token's embedding to what is before them.
@@ -240,6 +234,11 @@ HfTensorTable dbrx() {
 
 }  // namespace
 
+Rows hf::wide_norm_rows() {
+  return {{"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},
+          {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "keys"}};
+}
+
 Rows hf::expert_rows() {
   return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
           {"blk#.moe.selection.bias", "model.layers.#.mlp.gate.e_score_correction_bias", "expert"},
@@ -270,7 +269,7 @@ std::vector<HfTensorTable> hf_mixture_tables() {
       qwen3_vl_moe,
       as_part(qwen3_vl_moe, "qwen3_vl_moe", "model.language_model.", "lm_head.", {"model.visual.*"}),
       like_llama({"mixtral"}, {mixtral_rows()}),
-      like_llama({"minimax_m2"}, {minimax_m2_rows(), mixtral_rows()}),
+      like_llama({"minimax_m2"}, {minimax_m2_rows(), wide_norm_rows(), mixtral_rows()}),
       like_llama({"qwen3_moe", "dots1", "mellum", "sarvam_moe", "solar_open"}, {expert_rows()}),
       like_llama({"exaone_moe"}, {exaone_moe_rows(), expert_rows()}),
       like_llama({"hy_v3"}, {hy_v3_rows(), expert_rows()}),

@@ -121,7 +121,7 @@ PipelineRanking::State::State(const StageTable& given, StageDpRequest wanted, do
   if (!space.can_be_used()) return;
   bounds = std::make_unique<Solver>(space);
   const double low = bounds->min_slowest(), high = std::min(max_slowest, space.largest_time());
-  // Of a given number of stages there may be no pipeline, which the bound of the sum does not see.
+  // The bound of the sum does not see that no pipeline has the given number of stages.
   if (low <= high && bounds->can_finish(high))
     push({low, high, bounds->bound_sum(high) * (1.0 - kRounding), kPatience * space.layers()});
 }

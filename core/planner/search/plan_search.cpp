@@ -480,10 +480,12 @@ void PlanSearch::search_around(const SearchPoint& first) {
   step_around(first);
   // A finer cut may make another number of micro-batches the best from which no single step leads on.
   const std::vector<SearchPoint> fitting = fitting_;
+  if (fitting.empty()) return;
+  const int layers = 2 * *first_layers_;
+  if (layers > std::min(kMaxLayers, static_cast<int>(forward_ops(*incumbent_.best()->graph).size()))) return;
   for (SearchPoint finer : fitting) {
-    finer.layers = 2 * *first_layers_;
+    finer.layers = layers;
     finer.layer_cut = first.layer_cut;
-    if (*finer.layers > std::min(kMaxLayers, static_cast<int>(forward_ops(*incumbent_.best()->graph).size()))) return;
     if (context_.stopped()) return;
     if (std::find(searched_.begin(), searched_.end(), finer) != searched_.end()) continue;
     if (search_point(finer)) step_around(first);

@@ -237,7 +237,7 @@ TEST(MeshSpans, OfAllDevicesCostOnlyTheWhole) {
   EXPECT_FALSE(whole.has_costs(1, 11));
   for (int option = 0; option < all.options(); ++option)
     EXPECT_EQ(fields(whole.cost(0, 11, option)), fields(all.cost(0, 11, option))) << option;
-  // Of a stage that takes too long nothing is known but its time.
+  // A stage that takes too long has a time but no costs.
   options.max_time = 0.5 * all.min_time(0, 11);
   const MeshSpans none(of.structure(), of.mesh(), *of.costs, options);
   EXPECT_EQ(none.spans_with_costs(), 0);

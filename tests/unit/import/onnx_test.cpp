@@ -154,7 +154,7 @@ TEST(OnnxModel, RotationsAreThoseOfTheirTables) {
             std::string::npos);
 }
 
-// Of 8 dimensions, the first 4 as two pairs of neighbours.
+// Two pairs of neighbours: the first 4 of 8 dimensions.
 TEST(OnnxModel, RotationsOfNeighboursAreOneOp) {
   OnnxWriter w;
   w.input("x", {"2", "3", "16"}, 1);

@@ -315,21 +315,15 @@ Made resize(const NodeReader& r) {
   const Shape of = r.b.shape(r.in(0));
   r.b.expect(r.text("mode", "nearest") == "nearest" && of.size() == 4,
              "it makes other than an image of each element several times in a row");
-  Shape to;
   if (r.has(3)) {
-    to = r.b.integers_of(r.in(3), "sizes");
-  } else {
-    r.b.expect(r.has(2), "it has neither sizes nor factors");
-    const std::vector<double>& factors = r.b.values(r.in(2), "factors");
-    r.b.expect(factors.size() == of.size(), "it does not have a factor for each dimension");
-    for (std::size_t d = 0; d < of.size(); ++d) {
-      const double size = factors[d] * static_cast<double>(of[d]);
-      r.b.expect(size >= 1.0 && size < 1e9, "its factors are out of range");
-      to.push_back(static_cast<std::int64_t>(std::floor(size + 1e-6)));
-    }
+    const Shape to = r.b.integers_of(r.in(3), "sizes");
+    r.b.expect(to.size() == 4 && to[1] == of[1], "it enlarges other than an image");
+    return {r.b.enlarged(r.in(0), {to[2], to[3]})};
   }
-  r.b.expect(to.size() == 4 && to[1] == of[1] && (to[0] == of[0] || r.has(3)), "it enlarges other than an image");
-  return {r.b.enlarged(r.in(0), {to[2], to[3]})};
+  r.b.expect(r.has(2), "it has neither sizes nor factors");
+  const std::vector<double> factors = r.b.values(r.in(2), "factors");
+  r.b.expect(factors.size() == 4 && factors[0] == 1.0 && factors[1] == 1.0, "it enlarges other than an image");
+  return {r.b.enlarged_by(r.in(0), factors[2], factors[3])};
 }
 template <Kind kind>
 Made pool(const NodeReader& r) {

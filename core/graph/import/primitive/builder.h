@@ -92,8 +92,9 @@ class Builder {
   int convolution(int x, int w, const Windows& windows, std::int64_t groups, std::optional<int> bias = {});
   // Weight (in, out, kh, kw): each element of an image becomes a window, and windows lie side by side.
   int transposed_convolution(int x, int w, const Shape& stride, std::optional<int> bias = {});
-  int enlarged(int image,
-               const Shape& to);  // each element so many times in a row that the last two dimensions are `to`
+  // Each element so many times in a row that the last two dimensions are `to`, or as many times larger as the factors.
+  int enlarged(int image, const Shape& to);
+  int enlarged_by(int image, double height, double width);
   int pool(Kind kind, int x, const Windows& windows);
   void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);

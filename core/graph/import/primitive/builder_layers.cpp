@@ -99,6 +99,18 @@ int Builder::enlarged(int image, const Shape& to) {
   return repeat(repeat(image, 2, to[0] / of[2]), 3, to[1] / of[3]);
 }
 
+int Builder::enlarged_by(int image, double height, double width) {
+  const Shape of = shape(image);
+  expect(of.size() == 4, "it enlarges no image");
+  Shape to;
+  for (const auto& [factor, size] : {std::pair{height, of[2]}, std::pair{width, of[3]}}) {
+    const double larger = factor * static_cast<double>(size);
+    expect(larger >= 1.0 && larger < 1e9, "its factors are out of range");
+    to.push_back(static_cast<std::int64_t>(std::floor(larger + 1e-6)));
+  }
+  return enlarged(image, to);
+}
+
 int Builder::pool(Kind kind, int x, const Windows& given) {
   const Shape a = shape(x);
   expect(a.size() == 4, fmt::format("pooling of {} has no equal here, that of images has", to_text(a)));

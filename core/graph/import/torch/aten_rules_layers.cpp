@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ATen's products, tables, pools, normalisations and attention are in primitive ops.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "core/base/errors.h"
@@ -79,17 +78,10 @@ Made convolution(const AtenNode& a) {
 // Each element several times in a row.
 Made nearest(const AtenNode& a) {
   const int x = a.tensor(a.has("input") ? "input" : "self");
-  const Shape of = a.b.shape(x);
-  a.b.expect(of.size() == 4, "it enlarges no image");
-  Numbers to = a.integers("output_size");
-  if (to.empty()) {
-    const Json* factors = a.find("scale_factors", "as_floats");
-    a.b.expect(factors != nullptr && factors->size() == 2, "it has neither sizes nor two factors");
-    for (std::size_t d = 0; d < 2; ++d)
-      to.push_back(
-          static_cast<std::int64_t>(std::floor((*factors)[d].get<double>() * static_cast<double>(of[d + 2]) + 1e-6)));
-  }
-  return {a.b.enlarged(x, to)};
+  if (const Numbers to = a.integers("output_size"); !to.empty()) return {a.b.enlarged(x, to)};
+  const Json* factors = a.find("scale_factors", "as_floats");
+  a.b.expect(factors != nullptr && factors->size() == 2, "it has neither sizes nor two factors");
+  return {a.b.enlarged_by(x, (*factors)[0].get<double>(), (*factors)[1].get<double>())};
 }
 // Rows are images one element high.
 Made convolution_of_rows(const AtenNode& a) {
@@ -114,7 +106,7 @@ Made pool(const AtenNode& a) {
   const int made = a.b.pool(kind, a.tensor("self"), windows);
   return {made, made};  // positions of maxima are for a backward alone
 }
-// Of the last dimensions, to so many elements each.
+// Makes the last dimensions of `output_size`, one element of each window.
 Made adaptive_average(const AtenNode& a) {
   const int x = a.tensor("self");
   const Numbers to = a.integers("output_size"), of = a.b.shape(x);

@@ -27,7 +27,7 @@ std::string op_of(const std::string& target) {
   return rest.substr(0, rest.find('.'));
 }
 
-// Finds the op's rule: "add_", which overwrites its operand, has that of "add". An empty name says that there is none.
+// The name of the op's rule, which is "add" for "add_", the op that overwrites its operand; empty: the op has no rule.
 std::string rule_of(const std::string& op) {
   if (rules().contains(op)) return op;
   const bool in_place = op.size() > 1 && op.back() == '_' && op[op.size() - 2] != '_';

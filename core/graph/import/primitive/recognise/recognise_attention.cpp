@@ -242,7 +242,7 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
   if (sinks && (scores->mask || at(weighed.sinks).shape != Shape{a[1]})) return std::nullopt;
   const double usual = 1.0 / std::sqrt(static_cast<double>(a[3]));
   const bool causal = scores->causal && a[2] <= b[2];
-  // Of what is later than the query, a mask may have said anything.
+  // A mask may say anything about keys later than the query.
   if (scores->alibi && (!causal || scores->mask || sinks)) return std::nullopt;
   return b_.attention(
       queries, keys, of_values, near(scale, usual) ? 0.0 : scale,
