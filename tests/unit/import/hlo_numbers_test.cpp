@@ -68,19 +68,85 @@ TEST(HloNumbers, OfPaddedAttentionAreThoseOfJax) {
 TEST(HloNumbers, OfAMixtureOfMasksAreThoseOfJax) {
   EXPECT_NEAR(loss_of_file("routed_loss", 50), 4.603924751281738, 1e-4);
 }
-TEST(StableHloNumbers, OfAMixtureOfMasksAreThoseOfJax) {
+// The same programs as StableHLO, whose arguments have numbers for names.
+double loss_of_stable(const std::string& name, const std::vector<std::string>& arguments) {
   const std::filesystem::path folder = std::filesystem::path(__FILE__).parent_path() / "jax";
-  const ModelConfig model = read_model_file((folder / "routed_loss.mlir").string(), {});
+  const ModelConfig model = read_model_file((folder / (name + ".mlir")).string(), {});
   const Graph graph = build_training_graph(model, {.batch = 2, .dtype = DType::F64});
-  const std::vector<std::string> arguments = {"p.emb", "p.gate", "p.head", "p.w1", "p.w2", "ids", "labels"};
-  const double loss = loss_of(graph, [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+  return loss_of(graph, [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
     if (!tensor.name.starts_with("arg")) return std::nullopt;
-    const std::string& name = arguments.at(std::stoul(tensor.name.substr(3)));
-    if (name == "ids") return static_cast<double>((7 * i + 3) % 50);
-    if (name == "labels") return static_cast<double>((5 * i + 1) % 50);
-    return number(split(name, '.'), tensor.elements(), i);
+    const std::string& argument = arguments.at(std::stoul(tensor.name.substr(3)));
+    if (argument == "ids") return static_cast<double>((7 * i + 3) % 50);
+    if (argument == "labels") return static_cast<double>((5 * i + 1) % 50);
+    return number(split(argument, '.'), tensor.elements(), i);
   });
-  EXPECT_NEAR(loss, 4.603924751281738, 1e-4);
+}
+TEST(StableHloNumbers, OfAMixtureOfMasksAreThoseOfJax) {
+  EXPECT_NEAR(loss_of_stable("routed_loss", {"p.emb", "p.gate", "p.head", "p.w1", "p.w2", "ids", "labels"}),
+              4.603924751281738, 1e-4);
+}
+// By complex numbers, by neighbours and by stacked halves; a product of keys and queries, whose heads share the keys.
+TEST(HloNumbers, OfThreeFormsOfRotaryEmbeddingAreThoseOfJax) {
+  const Graph graph = graph_of_file("turned_loss");
+  int rotary = 0, neighbours = 0, attention = 0;
+  for (const Op& op : graph.ops()) {
+    if (op.kind == OpKind::GroupedAttention) ++attention;
+    if (op.kind != OpKind::Rotary) continue;
+    ++rotary;
+    if (op.attributes.rotary_interleaved) ++neighbours;
+  }
+  EXPECT_EQ(attention, 3);
+  EXPECT_EQ(rotary, 6);
+  EXPECT_EQ(neighbours, 4);
+  EXPECT_NEAR(loss_of_file("turned_loss", 50), 4.301149368286133, 1e-4);
+}
+TEST(StableHloNumbers, OfThreeFormsOfRotaryEmbeddingAreThoseOfJax) {
+  std::vector<std::string> arguments = {"p.emb"};
+  for (int layer = 0; layer < 3; ++layer)
+    for (const char* weight : {"wk", "wo", "wq", "wv"}) arguments.push_back(fmt::format("p.h.{}.{}", layer, weight));
+  for (const char* rest : {"p.head", "ids", "labels"}) arguments.emplace_back(rest);
+  EXPECT_NEAR(loss_of_stable("turned_loss", arguments), 4.301149368286133, 1e-4);
+}
+// All experts compute every token; the weights of those that a token did not choose are 0.
+TEST(HloNumbers, OfExpertsThatAllSeeEachTokenAreThoseOfJax) {
+  const Graph graph = graph_of_file("gated_loss");
+  EXPECT_EQ(std::count_if(graph.ops().begin(), graph.ops().end(),
+                          [](const Op& op) { return op.kind == OpKind::GateWeights; }),
+            1);
+  EXPECT_NEAR(loss_of_file("gated_loss", 50), 4.4489922523498535, 1e-4);
+}
+// What vmap puts in front of the height of an image, and images of a single row.
+TEST(HloNumbers, OfPooledImagesDoNotDependOnDimensionsOfOneElement) {
+  const auto loss_with = [](const std::string& image, const std::string& window) {
+    const std::string text = fmt::format(R"(HloModule m
+max {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b)
+}}
+ENTRY main {{
+  w = f32[6,5] parameter(0)
+  x = f32[2,8,3] parameter(1)
+  x4 = f32[{}] reshape(x)
+  low = f32[] constant(-inf)
+  p = f32[{}] reduce-window(x4, low), window={{size={} stride={}}}, to_apply=max
+  f = f32[2,12] reshape(p)
+  c = f32[2,6] slice(f), slice={{[0:2], [0:6]}}
+  ROOT y = f32[2,5] dot(c, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+)",
+                                         image, split(window, ' ')[0], split(window, ' ')[1], split(window, ' ')[1]);
+    const Graph graph = build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 2, .dtype = DType::F64});
+    return loss_of(graph, [](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+      if (tensor.kind == TensorKind::Parameter || tensor.name.starts_with("x"))
+        return std::sin(0.37 * static_cast<double>(i));
+      return std::nullopt;
+    });
+  };
+  const double expected = loss_with("2,8,1,3", "2,4,1,3 1x2x1x1");
+  EXPECT_TRUE(std::isfinite(expected));
+  EXPECT_DOUBLE_EQ(loss_with("2,8,3", "2,4,3 1x2x1"), expected);
+  EXPECT_DOUBLE_EQ(loss_with("2,1,8,1,3", "2,1,4,1,3 1x1x2x1x1"), expected);
 }
 // A mask that is no attention's becomes an input of truth values.
 TEST(HloNumbers, OfSelectionsByAMaskCanBeComputed) {

@@ -351,7 +351,7 @@ TEST(MlirText, ConstantsHaveTheirNumbersOrNone) {
   EXPECT_EQ(numbers_of("dense<\"0xFEFFFFFF00000000\">", "tensor<2xi32>"), (Values{-2, 0}));
   EXPECT_EQ(numbers_of("dense<>", "tensor<0xf32>"), Values{});
   EXPECT_EQ(numbers_of("dense_resource<blob>", "tensor<2xf32>"), std::nullopt);
-  EXPECT_EQ(numbers_of("dense<(1.0,2.0)>", "tensor<complex<f32>>"), std::nullopt);
+  EXPECT_EQ(numbers_of("dense<(1.0,-2.0)>", "tensor<complex<f32>>"), (Values{1, -2}));  // the two parts
   EXPECT_EQ(numbers_of("dense<\"0x" + std::string(8 * 100'000, '0') + "\">", "tensor<100000xf32>"), std::nullopt);
 }
 

@@ -327,6 +327,35 @@ TEST(TorchOps, ProductsAreAddedToEachOtherFirst) {
   EXPECT_EQ(kinds, (std::vector{OpKind::Contract, OpKind::Contract, OpKind::Add}));
 }
 
+// (x0 + i x1) times 2 (cos a + i sin a), of each pair, with a = 3^0, 3^1, 3^2.
+TEST(TorchOps, PairsAreComplexNumbers) {
+  const Json x = tensor_named("x");
+  const std::vector<Json> calls = {
+      call("arange", {{"end", whole(3)}, {"dtype", {{"as_scalar_type", 7}}}}, "powers"),
+      call("pow", {{"self", real(3.0)}, {"exponent", tensor_named("powers")}}, "angles"),
+      call("full_like", {{"self", tensor_named("angles")}, {"fill_value", real(2.0)}}, "lengths"),
+      call("polar", {{"abs", tensor_named("lengths")}, {"angle", tensor_named("angles")}}, "turns"),
+      call("view", {{"self", x}, {"size", wholes({kBatch, 3, 2})}}, "pairs"),
+      call("view_as_complex", {{"self", tensor_named("pairs")}}, "numbers"),
+      call("mul", {{"self", tensor_named("numbers")}, {"other", tensor_named("turns")}}, "turned"),
+      call("view_as_real", {{"self", tensor_named("turned")}}, "parts"),
+      call("flatten", {{"self", tensor_named("parts")}, {"start_dim", whole(1)}}, "y")};
+  expect_elements("turned", calls, kWidth, [](std::int64_t s, std::int64_t c) {
+    const double angle = std::pow(3.0, static_cast<double>(c / 2));
+    const double first = x_at(s, c - c % 2), second = x_at(s, c - c % 2 + 1);
+    return 2.0 * (c % 2 == 0 ? first * std::cos(angle) - second * std::sin(angle)
+                             : first * std::sin(angle) + second * std::cos(angle));
+  });
+  // Real parts of the conjugate and of the number are the same, imaginary ones opposite.
+  std::vector<Json> conjugate(calls.begin(), calls.end() - 2);
+  conjugate.push_back(call("_conj", {{"self", tensor_named("turned")}}, "mirrored"));
+  conjugate.push_back(call("mul", {{"self", tensor_named("turned")}, {"other", tensor_named("mirrored")}}, "squares"));
+  conjugate.push_back(call("real", {{"self", tensor_named("squares")}}, "y"));
+  expect_elements("length", conjugate, 3, [](std::int64_t s, std::int64_t c) {
+    return 4.0 * (x_at(s, 2 * c) * x_at(s, 2 * c) + x_at(s, 2 * c + 1) * x_at(s, 2 * c + 1));
+  });
+}
+
 // a = 2 x, then a += 3 in place: whoever reads a later reads 2 x + 3.
 TEST(TorchOps, WhatIsOverwrittenIsReadAsItIsThen) {
   const Json a = tensor_named("a");

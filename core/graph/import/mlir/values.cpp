@@ -183,7 +183,7 @@ std::optional<std::vector<std::string_view>> leaves(std::string_view text, std::
     begin = end + 1;
   };
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (std::string_view("[], \n\r\t").find(text[i]) != std::string_view::npos) end_word(i);
+    if (std::string_view("[](), \n\r\t").find(text[i]) != std::string_view::npos) end_word(i);
     if (found.size() > most) return std::nullopt;
   }
   end_word(text.size());

@@ -59,8 +59,8 @@ struct Value {
   [[nodiscard]] std::vector<std::string_view> items() const;  // of "[a, b]"
 };
 
-// The numbers of a constant: all elements or one for all; none where there are more than `most`, or where the text has
-// none that are numbers (resources, complex ones).
+// The numbers of a constant: all elements or one for all, a complex one as its two parts; none where there are more
+// than `most`, or where the text has none that are numbers (resources).
 [[nodiscard]] std::optional<std::vector<double>> constant_values(const Value& value, const xla::Type& type,
                                                                  std::size_t most);
 

@@ -17,6 +17,7 @@ std::string text_of(const Node& node) {
   const Details& d = node.details;
   std::string text = fmt::format("{} {} {} {} {:a} {} {}|", static_cast<int>(node.kind), node.integer, d.groups,
                                  static_cast<int>(d.comparison), d.number, d.causal, node.inputs.size());
+  text += fmt::format("{}{}|", d.interleaved, d.alibi);
   for (const int input : node.inputs) text += fmt::format("{},", input);
   for (const auto* list : {&node.shape, &d.axes, &d.start, &d.window, &d.stride, &d.before, &d.after}) {
     text += '|';
@@ -36,9 +37,12 @@ int Builder::add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, 
   (void)elements_of(shape);
   Node node{kind, std::move(inputs), std::move(shape), integer, std::move(details), name, block};
   if (!node.inputs.empty()) {
+    if (kind != Kind::Complex &&
+        std::any_of(node.inputs.begin(), node.inputs.end(), [&](int i) { return is_complex(i); }))
+      fail(fmt::format("complex numbers have no {} here", name_of(kind)));
     node.constant = std::all_of(node.inputs.begin(), node.inputs.end(), [&](int i) { return at(i).constant; });
     node.trained = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int i) { return at(i).trained; });
-    if (node.constant) compute(node);
+    if (node.constant && kind != Kind::Complex) compute(node);
     if (node.values) return constant(node.shape, node.integer, std::move(node.values));
     const auto [made, is_new] = made_.emplace(text_of(node), static_cast<int>(module_.nodes.size()));
     if (!is_new) return made->second;
@@ -209,6 +213,7 @@ int Builder::negated(int x) {
 }
 
 int Builder::unary(Kind kind, int x) {
+  if (const std::optional<int> made = complex_unary(kind, x)) return *made;
   const Node of = at(x);
   if (kind == Kind::ToFloat && !of.integer) return x;
   if (kind == Kind::ToInteger && of.integer) return x;
@@ -257,6 +262,7 @@ std::optional<int> Builder::simpler(Kind kind, int x, int y) {
 }
 
 int Builder::binary(Kind kind, int x, int y) {
+  if (const std::optional<int> made = complex_binary(kind, x, y)) return *made;
   const bool symmetric = kind == Kind::Add || kind == Kind::Multiply || kind == Kind::Maximum || kind == Kind::Minimum;
   if (symmetric && scalar_of(x) && !scalar_of(y)) std::swap(x, y);
   if (const std::optional<int> other = simpler(kind, x, y)) return *other;
@@ -288,6 +294,10 @@ int Builder::select(int p, int x, int y) {
   const Shape to = broadcast_shape(shape(p), broadcast_shape(shape(x), shape(y)));
   // What is chosen everywhere.
   if (const std::optional<bool> always = same_truth(p)) return broadcast(*always ? x : y, to);
+  if (is_complex(x) || is_complex(y)) {
+    const int first = select(p, real_of(x), real_of(y));
+    return complex(first, select(p, imaginary_of(x), imaginary_of(y)));
+  }
   for (int* one : {&p, &x, &y}) *one = rebatched_operand(*one, to);
   return add(Kind::Select, {p, x, y}, to, at(x).integer);
 }
@@ -359,6 +369,7 @@ std::optional<int> Builder::unmerged_transpose(int x, const Shape& to) {
 }
 
 int Builder::reshape(int x, Shape to) {
+  if (is_complex(x)) return part_by_part(x, [&](int part) { return reshape(part, to); });
   const Shape from = shape(x);
   if (module_.batch > 0 && std::any_of(from.begin(), from.end(), holds_batch)) {
     const auto own = [&](Shape sizes) {
@@ -377,6 +388,7 @@ int Builder::reshape(int x, Shape to) {
 }
 
 int Builder::transpose(int x, const Shape& axes) {
+  if (is_complex(x)) return part_by_part(x, [&](int part) { return transpose(part, axes); });
   const Node of = at(x);
   expect(axes.size() == of.shape.size(), fmt::format("{} axes do not order {}", axes.size(), to_text(of.shape)));
   Shape to;
@@ -409,10 +421,12 @@ int Builder::swap(int x, std::int64_t a, std::int64_t b) {
 
 int Builder::broadcast(int x, const Shape& to) {
   const Shape result = broadcast_shape(shape(x), to);
+  if (is_complex(x)) return part_by_part(x, [&](int part) { return broadcast(part, to); });
   return result == shape(x) ? x : add(Kind::Broadcast, {x}, result, at(x).integer);
 }
 
 int Builder::slice(int x, std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step) {
+  if (is_complex(x)) return part_by_part(x, [&](int part) { return slice(part, axis, start, stop, step); });
   axis = axis_of(x, axis);
   Shape to = shape(x);
   std::int64_t& size = to[static_cast<std::size_t>(axis)];

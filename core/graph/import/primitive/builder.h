@@ -56,6 +56,11 @@ class Builder {
   int compare(Comparison comparison, int x, int y);
   int select(int p, int x, int y);
   int dropout(int x, double probability);
+  // builder_complex.cpp: complex numbers, which the functions of this class take part by part where they can
+  int complex(int real_part, int imaginary_part);
+  [[nodiscard]] bool is_complex(int x) const { return at(x).kind == Kind::Complex; }
+  [[nodiscard]] int real_of(int x) const;  // x itself, where it is not complex
+  int imaginary_of(int x);
   // builder_functions.cpp: functions of one number
   int clamp(int x, std::optional<double> low, std::optional<double> high);
   int clamped_line(int x, double slope, double offset);  // between 0 and 1
@@ -173,6 +178,17 @@ class Builder {
   [[nodiscard]] int rebatched(int x, const Shape& to);
   [[nodiscard]] int rebatched_operand(int x, const Shape& to);
   [[nodiscard]] std::optional<int> simpler(Kind kind, int x, int y);
+  [[nodiscard]] std::optional<int> complex_unary(Kind kind, int x);
+  [[nodiscard]] std::optional<int> complex_binary(Kind kind, int x, int y);
+  [[nodiscard]] int product_of(int x, int y);
+  [[nodiscard]] int sum_of(int x, int y);
+  [[nodiscard]] int difference_of(int x, int y);
+  // The complex numbers whose parts a function makes of the parts of x.
+  template <typename Function>
+  int part_by_part(int x, const Function& function) {
+    const int first = function(real_of(x));
+    return complex(first, function(imaginary_of(x)));
+  }
   [[nodiscard]] Shape rescaled(const Shape& from, Shape to) const;
   [[nodiscard]] Shape completed(const Shape& from, Shape to) const;
   [[nodiscard]] std::optional<int> unmerged_transpose(int x, const Shape& to);

@@ -12,6 +12,8 @@ namespace meshwright::primitive {
 // --- reductions, products, tables ---
 
 int Builder::reduce(Kind kind, int x, Shape axes, bool keep) {
+  if (is_complex(x) && (kind == Kind::ReduceSum || kind == Kind::ReduceMean))
+    return part_by_part(x, [&](int part) { return reduce(kind, part, axes, keep); });
   if (axes.empty())
     for (std::size_t d = 0; d < shape(x).size(); ++d) axes.push_back(static_cast<std::int64_t>(d));
   for (std::int64_t& axis : axes) axis = axis_of(x, axis);
@@ -133,6 +135,7 @@ void Builder::note_padding(const Windows& windows) {
 int Builder::gather(int table, int ids, std::int64_t axis) {
   axis = axis_of(table, axis);
   expect(at(ids).integer, "its indices are no integers");
+  if (is_complex(table)) return part_by_part(table, [&](int part) { return gather(part, ids, axis); });
   // Rows that the file chooses once and repeats for its own batch.
   if (module_.batch > 1 && axis == 0 && !at(table).constant && at(ids).values && !shape(ids).empty() &&
       shape(ids)[0] == module_.batch)

@@ -20,6 +20,15 @@ std::vector<int> Builder::parts(int x, std::int64_t axis, const std::vector<std:
 int Builder::concat(std::vector<int> xs, std::int64_t axis) {
   expect(!xs.empty(), "nothing to put together");
   axis = axis_of(xs[0], axis);
+  if (std::any_of(xs.begin(), xs.end(), [&](int x) { return is_complex(x); })) {
+    std::vector<int> real, imaginary;
+    for (const int x : xs) {
+      real.push_back(real_of(x));
+      imaginary.push_back(imaginary_of(x));
+    }
+    const int first = concat(real, axis);
+    return complex(first, concat(imaginary, axis));
+  }
   const auto d = static_cast<std::size_t>(axis);
   Shape sample = shape(xs[0]);  // of a piece that holds the batch, if there is one
   for (const int x : xs)

@@ -65,6 +65,7 @@ enum class Kind {
   Broadcast,  // to the node's shape, as NumPy
   Slice,      // Details::axes[0], from start[0] on
   Concat,     // along Details::axes[0]
+  Complex,    // (real parts, imaginary parts): of the builder alone, no op takes it
   // reductions over Details::axes, which keep size 1
   ReduceSum,
   ReduceMean,

@@ -33,7 +33,7 @@ Made binary(const AtenNode& a) {
   return {a.b.binary(kind, x, other)};
 }
 Made reversed_subtract(const AtenNode& a) { return {a.b.binary(Kind::Subtract, a.operand("other"), a.tensor("self"))}; }
-Made power(const AtenNode& a) { return {a.b.binary(Kind::Power, a.tensor("self"), a.operand("exponent"))}; }
+Made power(const AtenNode& a) { return {a.b.binary(Kind::Power, a.operand("self"), a.operand("exponent"))}; }
 template <Kind kind>
 Made unary(const AtenNode& a) {
   return {a.b.unary(kind, a.tensor("self"))};
@@ -152,6 +152,37 @@ Made arange(const AtenNode& a) {
                step = a.number("step", 1.0);
   return {a.b.range(start, end, step, !names_float(a).value_or(false))};
 }
+Made outer(const AtenNode& a) {
+  const int x = a.tensor("self"), y = a.tensor(a.has("vec2") ? "vec2" : "other");
+  return {a.b.binary(Kind::Multiply, a.b.unsqueeze(x, {1}), a.b.unsqueeze(y, {0}))};
+}
+
+// --- complex numbers ---
+
+// Of pairs in the last dimension, and back.
+Made view_as_complex(const AtenNode& a) {
+  const int x = a.tensor("self");
+  a.b.expect(!a.b.shape(x).empty() && a.b.shape(x).back() == 2, "its last dimension has no two parts");
+  const auto part = [&](std::int64_t which) { return a.b.squeeze(a.b.slice(x, -1, which, which + 1), {-1}); };
+  const int first = part(0);
+  return {a.b.complex(first, part(1))};
+}
+Made view_as_real(const AtenNode& a) {
+  const int x = a.tensor("self"), first = a.b.real_of(x);
+  return {a.b.stack({first, a.b.imaginary_of(x)}, -1)};
+}
+Made complex(const AtenNode& a) { return {a.b.complex(a.tensor("real"), a.tensor("imag"))}; }
+Made polar(const AtenNode& a) {
+  const int length = a.tensor("abs"), angle = a.tensor("angle");
+  const int first = a.b.binary(Kind::Multiply, length, a.b.unary(Kind::Cos, angle));
+  return {a.b.complex(first, a.b.binary(Kind::Multiply, length, a.b.unary(Kind::Sin, angle)))};
+}
+Made real(const AtenNode& a) { return {a.b.real_of(a.tensor("self"))}; }
+Made imaginary(const AtenNode& a) { return {a.b.imaginary_of(a.tensor("self"))}; }
+Made conjugate(const AtenNode& a) {
+  const int x = a.tensor("self");
+  return {a.b.is_complex(x) ? a.b.complex(a.b.real_of(x), a.b.negated(a.b.imaginary_of(x))) : x};
+}
 Made triangle(const AtenNode& a) {
   const int x = a.tensor("self");
   a.b.expect(a.b.at(x).constant, "a triangle of what is no constant has no equal here");
@@ -226,6 +257,17 @@ std::map<std::string, Rule> elementwise_rules() {
           {"relu", unary<Kind::Relu>},
           {"silu", unary<Kind::Silu>},
           {"square", square},
+          {"outer", outer},
+          {"ger", outer},
+          {"view_as_complex", view_as_complex},
+          {"view_as_real", view_as_real},
+          {"complex", complex},
+          {"polar", polar},
+          {"real", real},
+          {"imag", imaginary},
+          {"conj", conjugate},
+          {"_conj", conjugate},
+          {"resolve_conj", same},
           {"expm1", expm1},
           {"log1p", log1p},
           {"max", greatest<Kind::Maximum, Kind::ReduceMax>},

@@ -154,6 +154,7 @@ class Reader {
   void overwrite(const std::string& name, int made, std::size_t place_of_node);
   void read_symbol(const Json& node, const std::string& op);
   [[nodiscard]] std::optional<std::vector<double>> numbers_of(const Json& spec, const Shape& shape) const;
+  int complex_constant(const Json& spec, const Shape& shape);
   [[nodiscard]] int value_of(const std::string& name) const;
   [[nodiscard]] std::int64_t symbol_of(const std::string& name) const;
 
@@ -297,8 +298,11 @@ void Reader::read_inputs() {
     if (names.empty()) continue;
     const std::string& name = names[0];
     const auto type = get<std::int64_t>(meta_of(name), "dtype", place_);
-    const bool integer = type != 6 && type != 7 && type != 8 && type != 13;
+    const bool integer = type < 6 || type == 12;
     const Shape shape = shape_of(name, kind == "user_input");
+    require(type < 9 || type > 11 || (kind != "user_input" && kind != "parameter"),
+            "{}: '{}' has complex numbers, which only buffers may have here; see docs/models.md.", place_,
+            printable(name));
     if (kind == "user_input") {
       values_[name] = builder_.input(printable(name), shape, integer);
     } else if (kind == "parameter") {
@@ -308,12 +312,28 @@ void Reader::read_inputs() {
       weights_[name] = called;
     } else {
       builder_.name = printable(name);
-      values_[name] = builder_.constant(shape, integer, numbers_of(of, shape));
+      const bool complex = type >= 9 && type <= 11;
+      values_[name] = complex ? complex_constant(of, shape) : builder_.constant(shape, integer, numbers_of(of, shape));
     }
   }
   require(batch_known_, "{}: the model has no input with a batch; export it with its inputs.", place_);
   for (const auto& [name, size] : given_)
     require(used_.contains(name), "--dim: '{}' has no open dimension '{}'; leave it out.", place_, name);
+}
+
+// Numbers of two parts, which lie beside each other in the file.
+int Reader::complex_constant(const Json& spec, const Shape& shape) {
+  Shape with_parts = shape;
+  with_parts.push_back(2);
+  const std::optional<std::vector<double>> numbers = numbers_of(spec, with_parts);
+  const auto part = [&](std::size_t which) {
+    if (!numbers) return builder_.constant(shape, false, std::nullopt);
+    std::vector<double> values;
+    for (std::size_t i = which; i < numbers->size(); i += 2) values.push_back((*numbers)[i]);
+    return builder_.constant(shape, false, std::move(values));
+  };
+  const int first = part(0);
+  return builder_.complex(first, part(1));
 }
 
 // What the archive keeps of a buffer or a constant, by the name that the signature gives it.

@@ -26,16 +26,16 @@ std::vector<double> numbers_in(const std::string& bytes, std::size_t count) {
   return numbers;
 }
 
-// Types by their numbers in torch/_export/serde/schema.py.
+// Types by their numbers in torch/_export/serde/schema.py; a complex number is two.
 struct Type {
   std::int64_t number;
-  std::size_t bytes;
+  std::size_t bytes;  // of one of its numbers
   std::vector<double> (*read)(const std::string& bytes, std::size_t count);
+  std::size_t numbers = 1;
 };
-constexpr Type kTypes[] = {{4, 4, numbers_in<std::int32_t>},
-                           {5, 8, numbers_in<std::int64_t>},
-                           {7, 4, numbers_in<float>},
-                           {8, 8, numbers_in<double>},
+constexpr Type kTypes[] = {{4, 4, numbers_in<std::int32_t>}, {5, 8, numbers_in<std::int64_t>},
+                           {7, 4, numbers_in<float>},        {8, 8, numbers_in<double>},
+                           {10, 4, numbers_in<float>, 2},    {11, 8, numbers_in<double>, 2},
                            {12, 1, numbers_in<std::uint8_t>}};
 
 std::optional<std::int64_t> whole_of(const Json& size) {
@@ -84,12 +84,12 @@ KeptNumbers kept_numbers(const std::vector<ZipEntry>& archive, const std::string
       if (!elements || file == entries.end() || !meta.contains("dtype")) continue;
       for (const Type& type : kTypes) {
         if (meta["dtype"] != type.number) continue;
-        const auto count = static_cast<std::size_t>(*elements);
+        const auto count = static_cast<std::size_t>(*elements) * type.numbers;
         const std::string bytes = unpacked(*file->second, count * type.bytes, place);
         require(bytes.size() == count * type.bytes,
                 "{}: '{}' has {} bytes, and {} elements; the file is damaged, "
                 "export it again.",
-                place, printable(name), bytes.size(), count);
+                place, printable(name), bytes.size(), *elements);
         kept[name] = type.read(bytes, count);
       }
     }

@@ -112,7 +112,7 @@ bool is_number(const Lowering& l, int node, double value) { return l.b.scalar_of
 // not read in training: select(inside, x, NaN) is x.
 std::optional<int> plain_select(const Lowering& l, int p, int x, int y) {
   const primitive::Node& condition = l.b.at(p);
-  const auto other = l.b.scalar_of(y);
+  const auto other = l.b.scalar_of(l.b.real_of(y));
   if (other && std::isnan(*other)) return x;
   if (condition.kind == Kind::Compare && condition.details.comparison == Comparison::Less && l.b.at(y).integer &&
       condition.inputs[0] == y && is_number(l, condition.inputs[1], 0.0) && l.b.at(x).kind == Kind::Add &&
@@ -146,11 +146,30 @@ void convert(Lowering& l, const FlatOp& op) {
   const int x = node_of(l, op, 0);
   const bool to_integer = l.is_integer(op.results[0]), to_truth = l.type(op.results[0]).element == "pred";
   int made = x;
+  const auto complex = [&](int value) { return l.type(value).element == "c64" || l.type(value).element == "c128"; };
+  if (complex(op.results[0]) && !l.b.is_complex(x))
+    return l.set(op, l.b.complex(x, number(l, 0.0)), l.operand(op, 0).shape);
+  if (!complex(op.results[0]) && l.b.is_complex(x)) made = l.b.real_of(x);
   if (to_truth && l.type(op.operands[0]).element != "pred")
     made = l.b.compare(Comparison::NotEqual, x, l.b.constant({}, l.b.at(x).integer, std::vector<double>{0.0}));
   else if (to_integer != l.b.at(x).integer)
     made = l.b.unary(to_integer ? Kind::ToInteger : Kind::ToFloat, x);
   l.set(op, made, l.operand(op, 0).shape);
+}
+
+void complex(Lowering& l, const FlatOp& op) {
+  expect_operands(l, op, 2);
+  l.set(op, l.b.complex(node_of(l, op, 0), node_of(l, op, 1)), joint_shape(l, op));
+}
+
+void real(Lowering& l, const FlatOp& op) {
+  expect_operands(l, op, 1);
+  l.set(op, l.b.real_of(node_of(l, op, 0)), l.operand(op, 0).shape);
+}
+
+void imaginary(Lowering& l, const FlatOp& op) {
+  expect_operands(l, op, 1);
+  l.set(op, l.b.imaginary_of(node_of(l, op, 0)), l.operand(op, 0).shape);
 }
 
 void same(Lowering& l, const FlatOp& op) {
@@ -207,6 +226,9 @@ const std::map<std::string, Rule>& elementwise_rules() {
       {"select", select},
       {"clamp", clamp},
       {"convert", convert},
+      {"complex", complex},
+      {"real", real},
+      {"imag", imaginary},
       {"is-finite", is_finite},
       {"copy", same},
       {"reduce-precision", same},

@@ -2,6 +2,7 @@
 // Products, convolutions, pooling, and batch normalisation as an operation.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -147,65 +148,85 @@ void convolution(Lowering& l, const FlatOp& op) {
 
 // Which two dimensions a window of (1, h, w, 1) or (1, 1, h, w) goes over: axes of (batch, channels, height, width).
 std::optional<Numbers> image_order(const Window& window) {
-  if (window.size.size() != 4 || window.size[0] != 1) return std::nullopt;
-  const auto moves = [&](std::size_t d) {
-    return window.size[d] != 1 || (d < window.stride.size() && window.stride[d] != 1);
-  };
+  if (window.size.size() != 4) return std::nullopt;
+  const auto moves = [&](std::size_t d) { return window.size[d] != 1 || window.stride[d] != 1; };
   if (moves(0)) return std::nullopt;
   if (!moves(3)) return Numbers{0, 3, 1, 2};
   if (!moves(1)) return Numbers{0, 1, 2, 3};
   return std::nullopt;
 }
 
+// Which dimension of one element makes an image of four dimensions: one to be put into an image of three, or to be
+// taken out of one of five, such as vmap adds.
+std::optional<std::size_t> single_dimension(const Window& window, const Shape& shape) {
+  if (shape.size() == 3) return window.size[1] == 1 ? 2 : 1;
+  for (std::size_t d = 1; d < shape.size() && shape.size() == 5; ++d)
+    if (shape[d] == 1 && window.size[d] == 1 && window.stride[d] == 1) return d;
+  return std::nullopt;
+}
+
 void reduce_window(Lowering& l, const FlatOp& op) {
   if (lower_cumulative_sum(l, op)) return;
   l.b.expect(op.operands.size() == 2 && op.results.size() == 1, "pooling of several tensors at once has no equal here");
-  const Window& window = op.instruction->attributes.window;
+  Window window = op.instruction->attributes.window;
   const std::string applied = l.applied(*op.instruction);
   l.b.expect(applied == "maximum" || applied == "add",
              "pooling that neither adds nor takes the maximum has no equal here");
   l.b.expect(all_are(window.base_dilation, 1) && all_are(window.window_dilation, 1),
              "dilated pooling has no equal here");
-  const std::optional<Numbers> order = image_order(window);
-  l.b.expect(order.has_value(), "a window over other than the height and width of images has no equal here");
-  Numbers before = window.before, after = window.after, stride = window.stride;
-  before.resize(4, 0), after.resize(4, 0), stride.resize(4, 1);
   const bool maximum = applied == "maximum";
+  const std::size_t rank = window.size.size();
+  window.before.resize(rank, 0), window.after.resize(rank, 0), window.stride.resize(rank, 1);
   int of_x = op.operands[0];
-  if (const Padded* padded = l.padded(of_x); padded != nullptr && maximum) {
+  if (const Padded* padded = l.padded(of_x); padded != nullptr && maximum && padded->low.size() == rank) {
     // What is not negative has a maximum of at least 0.
     const bool from_zero = padded->fill == 0.0 && l.b.at(l.of(padded->value).node).kind == Kind::Relu;
     if (from_zero || padded->fill <= -1e30) {
       of_x = padded->value;
-      for (std::size_t d = 0; d < 4; ++d) before[d] += padded->low[d], after[d] += padded->high[d];
+      for (std::size_t d = 0; d < rank; ++d) window.before[d] += padded->low[d], window.after[d] += padded->high[d];
     }
   }
   const Lowered& image = l.of(of_x);
-  l.b.expect(image.shape.size() == 4, "pooling of other than images has no equal here");
+  l.b.expect(image.shape.size() == rank && rank >= 3 && rank <= 5, "pooling of other than images has no equal here");
   if (l.b.scalar_of(image.node) && !maximum) {  // how many elements each window has: all ones
-    const double count = static_cast<double>(window.size[1] * window.size[2] * window.size[3]);
+    const auto count = std::accumulate(window.size.begin(), window.size.end(), std::int64_t{1}, std::multiplies<>());
     const double one = *l.b.scalar_of(image.node);
-    const bool padded = !all_are(before, 0) || !all_are(after, 0);
+    const bool padded = !all_are(window.before, 0) || !all_are(window.after, 0);
     l.b.expect(one == 1.0, "a sum over windows of a number has no equal here");
     // Padding is not counted, as AveragePool does not: the sum was made as the average times the whole window.
-    if (padded) l.b.note_padding({{}, {}, before, after});
-    return l.set(op, l.b.scalar(count), l.type(op.results[0]).sizes);
+    if (padded) l.b.note_padding({{}, {}, window.before, window.after});
+    return l.set(op, l.b.scalar(static_cast<double>(count)), l.type(op.results[0]).sizes);
   }
+  int x = l.whole(image);
+  const std::optional<std::size_t> single = single_dimension(window, image.shape);
+  if (single) {
+    const auto d = static_cast<std::ptrdiff_t>(*single);
+    const bool taken = rank == 5;
+    const auto fit = [&](Numbers& list, std::int64_t number) {
+      if (taken) list.erase(list.begin() + d);
+      if (!taken) list.insert(list.begin() + d, number);
+    };
+    fit(window.size, 1), fit(window.stride, 1), fit(window.before, 0), fit(window.after, 0);
+    x = taken ? l.b.squeeze(x, {d}) : l.b.unsqueeze(x, {d});
+  }
+  const std::optional<Numbers> order = image_order(window);
+  l.b.expect(order.has_value(), "a window over other than the height and width of images has no equal here");
   const auto two = [&](const Numbers& list) {
     return Numbers{list[static_cast<std::size_t>((*order)[2])], list[static_cast<std::size_t>((*order)[3])]};
   };
   for (const std::size_t k : {0u, 1u}) {
     const auto d = static_cast<std::size_t>((*order)[k]);
-    l.b.expect(before[d] == 0 && after[d] == 0, "it pads the batch or the channels");
+    l.b.expect(window.before[d] == 0 && window.after[d] == 0, "it pads the batch or the channels");
   }
-  const int x = l.b.transpose(l.whole(image), *order);
-  int made = l.b.pool(maximum ? Kind::MaxPool : Kind::AveragePool, x,
-                      {two(window.size), two(stride), two(before), two(after)});
-  if (!maximum)
-    made = l.b.binary(Kind::Multiply, made,
-                      l.b.scalar(static_cast<double>(window.size[static_cast<std::size_t>((*order)[2])] *
-                                                     window.size[static_cast<std::size_t>((*order)[3])])));
+  int made = l.b.pool(maximum ? Kind::MaxPool : Kind::AveragePool, l.b.transpose(x, *order),
+                      {two(window.size), two(window.stride), two(window.before), two(window.after)});
+  if (!maximum) {
+    const Numbers of_window = two(window.size);
+    made = l.b.binary(Kind::Multiply, made, l.b.scalar(static_cast<double>(of_window[0] * of_window[1])));
+  }
   made = l.b.transpose(made, inverse(*order));
+  if (single && rank == 5) made = l.b.unsqueeze(made, {static_cast<std::int64_t>(*single)});
+  if (single && rank == 3) made = l.b.squeeze(made, {static_cast<std::int64_t>(*single)});
   l.set(op, made, l.b.shape(made));
 }
 

@@ -32,6 +32,18 @@ void constant(Lowering& l, const FlatOp& op) {
   const auto& values = op.instruction->attributes.values;
   const bool integer = l.is_integer(op.results[0]);
   const std::int64_t count = primitive::elements_of(sizes);
+  if (l.type(op.results[0]).element == "c64" || l.type(op.results[0]).element == "c128") {
+    // One number for all elements, or one for each; a number is its two parts.
+    std::vector<double> parts[2];
+    for (std::size_t i = 0; values && i < values->size(); ++i) parts[i % 2].push_back((*values)[i]);
+    const bool each = values && static_cast<std::int64_t>(values->size()) == 2 * count, same = parts[0].size() == 1;
+    const auto part = [&](int k) {
+      if (same && parts[1].size() == 1) return l.b.scalar(parts[k].front());
+      return l.b.constant(sizes, false, each ? std::optional(parts[k]) : std::nullopt);
+    };
+    const int first = part(0);
+    return l.set(op, l.b.complex(first, part(1)), sizes);
+  }
   const bool one = values && !values->empty() &&
                    std::all_of(values->begin(), values->end(), [&](double value) { return value == values->front(); });
   if (one) return l.set(op, l.b.constant({}, integer, std::vector<double>{values->front()}), sizes);
@@ -233,8 +245,12 @@ void reduce(Lowering& l, const FlatOp& op) {
   const auto scalar = [&](double value) { return l.b.constant({}, integer, std::vector<double>{value}); };
   if (sum == Sum::Min) node = l.b.negated(node);
   if (sum == Sum::And) node = l.b.unary(Kind::Not, node);
+  // Only numbers have a maximum.
+  const bool truths = (sum == Sum::And || sum == Sum::Or) && integer && !l.b.at(node).constant && !summed.empty();
+  if (truths) node = l.b.unary(Kind::ToFloat, node);
   if (!summed.empty()) node = l.b.reduce(sum == Sum::Add ? Kind::ReduceSum : Kind::ReduceMax, node, summed, true);
   if (sum == Sum::Add && repeats != 1.0) node = l.b.binary(Kind::Multiply, node, scalar(repeats));
+  if (truths) node = l.b.compare(Comparison::NotEqual, node, l.b.scalar(0.0));
   if (sum == Sum::Min) node = l.b.negated(node);
   if (sum == Sum::And) node = l.b.unary(Kind::Not, node);
   node = l.b.reshape(node, to);
@@ -297,8 +313,7 @@ Rows rows_of(const Attributes& a, std::size_t rank, std::size_t of_result) {
 }
 
 // x at the label, of the last dimension: every dimension before it is a batch, or is counted by its own column.
-bool picks_labels(Lowering& l, const FlatOp& op, const Lowered& x, const Lowered& indices) {
-  const Attributes& a = op.instruction->attributes;
+bool picks_labels(Lowering& l, const FlatOp& op, const Attributes& a, const Lowered& x, const Lowered& indices) {
   const std::size_t rank = x.shape.size(), last = rank - 1;
   if (rank < 2 || a.index_map.empty() || a.operand_batch.size() + a.index_map.size() < rank) return false;
   if (std::any_of(a.sizes.begin(), a.sizes.end(), [](std::int64_t size) { return size != 1; })) return false;
@@ -328,8 +343,7 @@ bool picks_labels(Lowering& l, const FlatOp& op, const Lowered& x, const Lowered
 }
 
 // Rows of a table: all of its other dimensions, behind those of the ids.
-bool looks_up(Lowering& l, const FlatOp& op, const Lowered& table, const Lowered& indices) {
-  const Attributes& a = op.instruction->attributes;
+bool looks_up(Lowering& l, const FlatOp& op, const Attributes& a, const Lowered& table, const Lowered& indices) {
   const std::size_t rank = table.shape.size();
   if (a.index_map.size() != 1 || !a.operand_batch.empty() || a.sizes.size() != rank || rank == 0) return false;
   const std::int64_t axis = a.index_map[0];
@@ -366,8 +380,7 @@ bool looks_up(Lowering& l, const FlatOp& op, const Lowered& table, const Lowered
 }
 
 // Indices that the file tells are slices.
-bool cuts(Lowering& l, const FlatOp& op, const Lowered& table, const Lowered& indices) {
-  const Attributes& a = op.instruction->attributes;
+bool cuts(Lowering& l, const FlatOp& op, const Attributes& a, const Lowered& table, const Lowered& indices) {
   if (indices.shape.size() != 1 || !a.operand_batch.empty() || a.sizes.size() != table.shape.size()) return false;
   Lowered x = table;
   for (std::size_t k = 0; k < a.index_map.size(); ++k) {
@@ -385,8 +398,25 @@ bool cuts(Lowering& l, const FlatOp& op, const Lowered& table, const Lowered& in
   return true;
 }
 
+// A slice as long as its dimension begins at its start, whatever its index is: without the columns of such.
+void drop_whole_slices(Lowering& l, const Lowered& table, Attributes& a, Lowered& indices) {
+  const std::size_t last = indices.shape.size() - 1;
+  std::vector<std::int64_t> kept;
+  std::vector<Lowered> columns;
+  for (std::size_t k = 0; k < a.index_map.size(); ++k) {
+    const auto axis = static_cast<std::size_t>(a.index_map[k]);
+    if (axis >= table.shape.size() || axis >= a.sizes.size() || a.sizes[axis] == own_size(l, table.shape[axis]))
+      continue;
+    kept.push_back(a.index_map[k]);
+    columns.push_back(l.sliced(indices, last, static_cast<std::int64_t>(k), static_cast<std::int64_t>(k) + 1, 1));
+  }
+  if (columns.empty() || kept.size() == a.index_map.size()) return;
+  a.index_map = kept;
+  indices = columns.size() == 1 ? columns[0] : l.joined(columns, last);
+}
+
 void gather(Lowering& l, const FlatOp& op) {
-  const Attributes& a = op.instruction->attributes;
+  Attributes a = op.instruction->attributes;
   const Lowered table = l.operand(op, 0);
   Lowered indices = l.operand(op, 1);
   l.b.expect(l.b.at(indices.node).integer, "its indices are no integers");
@@ -399,7 +429,14 @@ void gather(Lowering& l, const FlatOp& op) {
     wide.push_back(1);
     indices = l.reshaped(indices, wide);
   }
-  if (cuts(l, op, table, indices) || looks_up(l, op, table, indices) || picks_labels(l, op, table, indices)) return;
+  const auto found = [&] {
+    return cuts(l, op, a, table, indices) || looks_up(l, op, a, table, indices) ||
+           picks_labels(l, op, a, table, indices);
+  };
+  if (found()) return;
+  const std::size_t columns = a.index_map.size();
+  drop_whole_slices(l, table, a, indices);
+  if (a.index_map.size() != columns && found()) return;
   l.b.fail("its indices are neither rows of a table nor labels; such a choice has no equal here");
 }
 

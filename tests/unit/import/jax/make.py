@@ -188,6 +188,56 @@ ATTENDED = {"emb": (VOCAB, WIDTH), "wq": (WIDTH, WIDTH), "wk": (WIDTH, KV_HEADS 
             "uq": (WIDTH, WIDTH), "uk": (WIDTH, WIDTH), "uv": (WIDTH, WIDTH), "uo": (WIDTH, WIDTH), "head": (WIDTH, VOCAB)}
 
 
+# --- rotary embedding by complex numbers, by neighbours and by stacked halves; one head of keys, which the product has first ---
+
+ANGLES = jnp.arange(SEQ)[:, None] * 10000.0 ** (-jnp.arange(HEAD // 2) / (HEAD // 2))
+
+
+def turned_as_complex(x):
+    pairs = x.reshape(*x.shape[:-1], HEAD // 2, 2)
+    turned = jax.lax.complex(pairs[..., 0], pairs[..., 1]) * jnp.exp(1j * ANGLES)[None, :, None]
+    return jnp.stack([jnp.real(turned), jnp.imag(turned)], -1).reshape(x.shape)
+
+
+def turned_by_neighbours(x):
+    cosines, sines = jnp.cos(ANGLES)[None, :, None], jnp.sin(ANGLES)[None, :, None]
+    even, odd = x[..., ::2], x[..., 1::2]
+    return jnp.stack([even * cosines - odd * sines, odd * cosines + even * sines], -1).reshape(x.shape)
+
+
+def turned_by_stacked_halves(x):
+    whole = jnp.concatenate([ANGLES, ANGLES], -1)
+    first, second = jnp.split(x, 2, -1)
+    across = jnp.stack([-second, first], -2).reshape(x.shape)
+    return x * jnp.cos(whole)[None, :, None] + across * jnp.sin(whole)[None, :, None]
+
+
+def turned_loss(p, ids, labels):
+    x = p["emb"][ids]
+    for turned, layer in zip((turned_as_complex, turned_by_neighbours, turned_by_stacked_halves), p["h"]):
+        q = turned((x @ layer["wq"]).reshape(BATCH, SEQ, HEADS, HEAD)).reshape(BATCH, SEQ, 1, HEADS, HEAD)
+        k = turned((x @ layer["wk"]).reshape(BATCH, SEQ, 1, HEAD))
+        v = (x @ layer["wv"]).reshape(BATCH, SEQ, 1, HEAD)
+        scores = jnp.where(CAUSAL, jnp.einsum("bskd,btkgd->bkgts", k, q) / jnp.sqrt(HEAD), -1e9)
+        mixed = jnp.einsum("bkgts,bskd->btkgd", jax.nn.softmax(scores), v)
+        x = x + mixed.reshape(BATCH, SEQ, WIDTH) @ layer["wo"]
+    return picked(x @ p["head"], labels)
+
+
+TURNED = {"emb": (VOCAB, WIDTH), "head": (WIDTH, VOCAB),
+          "h": [{"wq": (WIDTH, WIDTH), "wk": (WIDTH, HEAD), "wv": (WIDTH, HEAD), "wo": (WIDTH, WIDTH)} for _ in range(3)]}
+
+
+# --- experts that all see each token, weighed for the two that it chose; samples one by one, under vmap ---
+
+def gated_loss(p, ids, labels):
+    x = jax.vmap(jax.vmap(lambda one: p["emb"][one]))(ids)
+    best, where = jax.lax.top_k(jax.nn.softmax(x @ p["gate"]), 2)
+    gates = jnp.einsum("bske,bsk->bse", jax.nn.one_hot(where, 4), best / best.sum(-1, keepdims=True))
+    experts = jnp.einsum("bsef,efd->bsed", jax.nn.silu(jnp.einsum("bsd,edf->bsef", x, p["w1"])), p["w2"])
+    return picked((x + jnp.einsum("bsed,bse->bsd", experts, gates)) @ p["head"], labels)
+
+
 def write(name, function, arguments, donated=()):
     text = jax.jit(function, donate_argnums=donated).lower(*arguments).as_text(dialect="hlo")
     (FOLDER / f"{name}.hlo").write_text(text)
@@ -202,5 +252,8 @@ write("cnn_loss", cnn_loss, (filled(CNN), IMAGES, jnp.array((5 * np.arange(BATCH
 write("moe_loss", moe_loss, (filled(MOE), IDS, LABELS))
 write("routed_loss", routed_loss, (filled(MOE), IDS, LABELS))
 write("attended_loss", attended_loss, (filled(ATTENDED), IDS, MASK, LABELS))
+write("turned_loss", turned_loss, (filled(TURNED), IDS, LABELS))
+write("gated_loss", gated_loss, (filled(MOE), IDS, LABELS))
 # The same as StableHLO, whose arguments have numbers for names.
 (FOLDER / "routed_loss.mlir").write_text(jax.jit(routed_loss).lower(filled(MOE), IDS, LABELS).as_text())
+(FOLDER / "turned_loss.mlir").write_text(jax.jit(turned_loss).lower(filled(TURNED), IDS, LABELS).as_text())

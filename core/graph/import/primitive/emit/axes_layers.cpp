@@ -123,11 +123,12 @@ void Axes::norm(int n, std::size_t dim) {
 }
 
 // Attention of as many queries as keys and values has groups of one: an axis of the queries' heads, so that what makes
-// the queries has it, and nothing is renamed on the way. None where queries and keys are made together.
+// the queries has it, and nothing is renamed on the way. None where queries and keys are made together, or where the
+// heads of keys are in parts already.
 AxisList Axes::group_of_one(const AxisList& queries, const AxisList& keys) {
   const AxisList of_queries = resolved(queries);
-  if (of_queries.size() != 1 || of_queries == resolved(keys) || of_queries[0] == batch() ||
-      axes_[static_cast<std::size_t>(of_queries[0])].whole)
+  if (of_queries.size() != 1 || of_queries == resolved(keys) || resolved(keys).size() != 1 ||
+      of_queries[0] == batch() || axes_[static_cast<std::size_t>(of_queries[0])].whole)
     return {};
   part(of_queries[0], size(of_queries[0]));
   return {resolved(queries)[1]};

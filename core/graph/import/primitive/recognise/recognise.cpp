@@ -128,6 +128,7 @@ Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
       return std::nullopt;
     case Kind::Concat:
       if (const Found partly = rotary_of_first(inputs)) return partly;
+      if (const Found pairs = rotary_of_pairs(inputs)) return pairs;
       return rotary_of_halves(inputs);
     case Kind::MatMul:
       if (const Found ids = one_hot(inputs[0]); ids && at(inputs[1]).shape.size() == 2)

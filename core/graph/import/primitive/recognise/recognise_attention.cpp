@@ -13,14 +13,23 @@ namespace meshwright::primitive {
 // A transposed product as a product of transposed factors, its last dimension still the columns.
 Recogniser::Found Recogniser::untransposed_product(int i) {
   Shape axes = at(i).details.axes;
-  const int product = at(i).inputs[0];
-  if (!is(product, Kind::MatMul)) return std::nullopt;
-  int x = at(product).inputs[0], y = at(product).inputs[1];
   const std::size_t rank = axes.size();
+  // Dimensions of one element in front of rows and columns may have been put in or taken away.
+  const int below = at(i).inputs[0], product = core(below);
+  if (!is(product, Kind::MatMul) || rank < 2 || is(below, Kind::Broadcast)) return std::nullopt;
+  const Shape made = at(product).shape, seen = at(below).shape;
+  if (made.size() < 2 || !std::equal(seen.end() - 2, seen.end(), made.end() - 2)) return std::nullopt;
+  int x = at(product).inputs[0], y = at(product).inputs[1];
   for (int* factor : {&x, &y}) {
-    Shape wide(rank - at(*factor).shape.size(), 1);
-    wide.insert(wide.end(), at(*factor).shape.begin(), at(*factor).shape.end());
-    *factor = b_.reshape(*factor, wide);
+    Shape own(made.size() - at(*factor).shape.size(), 1), to;
+    own.insert(own.end(), at(*factor).shape.begin(), at(*factor).shape.end());
+    std::size_t next = 0;
+    for (std::size_t d = 0; d + 2 < rank; ++d) {
+      while (seen[d] != 1 && next + 2 < made.size() && made[next] == 1) ++next;
+      to.push_back(seen[d] == 1 ? 1 : own[next++]);
+    }
+    to.insert(to.end(), own.end() - 2, own.end());
+    *factor = b_.reshape(*factor, to);
   }
   const auto rows = static_cast<std::int64_t>(rank) - 2, columns = rows + 1;
   if (axes.back() == rows) {  // the product of the factors the other way round
@@ -102,14 +111,22 @@ std::optional<Recogniser::Scores> Recogniser::scores_of(int i) {
 
 // Keys or values before each head was repeated for its group: reshape(broadcast(x (b, kv, 1, s, d))).
 int Recogniser::unrepeated(int i) {
-  const Node merged = at(i);
+  // Heads as dimension 1, or behind the positions until they are swapped with these.
+  const bool swapped = is(i, Kind::Transpose) && at(i).details.axes == std::vector<std::int64_t>{0, 2, 1, 3};
+  const std::size_t heads = swapped ? 2 : 1;
+  const Node merged = at(swapped ? at(i).inputs[0] : i);
   if (merged.kind != Kind::Reshape || merged.shape.size() != 4) return i;
   const Node wide = at(merged.inputs[0]);
   if (wide.kind != Kind::Broadcast || wide.shape.size() != 5) return i;
   const Shape narrow = at(wide.inputs[0]).shape;
-  const bool repeats = narrow.size() == 5 && narrow[2] == 1 && narrow[1] == wide.shape[1] &&
-                       merged.shape[1] == wide.shape[1] * wide.shape[2] && merged.shape[2] == wide.shape[3];
-  return repeats ? b_.reshape(wide.inputs[0], {narrow[0], narrow[1], narrow[3], narrow[4]}) : i;
+  Shape once = wide.shape, joined = once;
+  once[heads + 1] = 1;
+  joined[heads] *= joined[heads + 1];
+  joined.erase(joined.begin() + static_cast<std::ptrdiff_t>(heads) + 1);
+  if (narrow != once || merged.shape != joined) return i;
+  once.erase(once.begin() + static_cast<std::ptrdiff_t>(heads) + 1);
+  const int made = b_.reshape(wide.inputs[0], once);
+  return swapped ? b_.swap(made, 1, 2) : made;
 }
 
 // (batch, heads, s, d) of what was merged to (batch * heads, s, d).
@@ -226,11 +243,13 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
   };
   if (all(3)) {  // a single head
     for (int* part : {&queries, &keys, &of_values}) *part = b_.unsqueeze(*part, {1});
-  } else if (all(5) && at(keys).shape[2] == 1 && at(of_values).shape[2] == 1) {  // heads by group
+  } else if (at(queries).shape.size() == 5 || at(keys).shape.size() == 5 || at(of_values).shape.size() == 5) {
+    // Heads by group; dimensions of one element may have been taken away.
     const Shape grouped = at(queries).shape;
-    queries = b_.reshape(queries, {grouped[0], grouped[1] * grouped[2], grouped[3], grouped[4]});
-    keys = b_.squeeze(keys, {2});
-    of_values = b_.squeeze(of_values, {2});
+    if (grouped.size() == 5)
+      queries = b_.reshape(queries, {grouped[0], grouped[1] * grouped[2], grouped[3], grouped[4]});
+    for (int* part : {&keys, &of_values})
+      if (at(*part).shape.size() == 5 && at(*part).shape[2] == 1) *part = b_.squeeze(*part, {2});
   } else {
     keys = unrepeated(keys);
     of_values = unrepeated(of_values);

@@ -86,7 +86,7 @@ std::optional<Recogniser::Router> Recogniser::router_below(int mask) const {
     const int next = *open.rbegin();
     const Node& node = at(next);
     if (open.size() == 1 && chooses && !node.integer && node.shape.size() == 3 && node.shape[0] == shape[0] &&
-        node.shape[1] == shape[1] && (node.shape[2] == shape[2] || node.shape[2] == shape[3])) {
+        node.shape[1] == shape[1] && (node.shape[2] == shape[2] || node.shape[2] == shape.back())) {
       std::string text;
       for (const int n : inside) {
         const Details& d = at(n).details;
@@ -153,6 +153,38 @@ std::optional<Recogniser::Routing> Recogniser::routing_of(int mask, int scores) 
   return std::nullopt;
 }
 
+// What weights (batch, seq, expert), perhaps with one dimension more of a single element, 0 where an expert is not
+// chosen, do with sample scores: every expert then computes every token.
+std::optional<Recogniser::Routing> Recogniser::gating_of(int gates, int scores) {
+  const Shape shape = at(gates).shape;
+  const std::int64_t groups = shape[0] / kBatchProbe, experts = at(scores).shape[2];
+  const bool fits_scores = shape[0] == at(scores).shape[0] && elements_of(shape) == elements_of(at(scores).shape);
+  if (experts < 2 || !fits_scores || groups * shape[1] * experts > kMaxScores) return std::nullopt;
+  Row row{shape[1], experts, {}};
+  const std::vector<double> all = sample_scores(groups * row.tokens, experts);
+  row.scores.assign(all.begin(), all.begin() + row.tokens * experts);
+  NodeValues values(b_, scores, all, routing_budget_);
+  const std::vector<std::int64_t> tokens = tokens_to_see(row.tokens);
+  std::vector<double> weights(row.scores.size(), 0.0);
+  for (const std::int64_t s : tokens)
+    for (std::int64_t e = 0; e < experts; ++e) {
+      const bool behind = shape.size() == 3 || shape[3] == 1;
+      weights[row.at(s, e)] = values.element(gates, {0, s, behind ? e : 0, behind ? 0 : e});
+      if (values.failed()) return std::nullopt;
+    }
+  for (std::int64_t top_k = 1; top_k <= std::min(experts, kMaxChoices); ++top_k) {
+    const std::vector<std::int64_t> slots = slots_of(row, top_k, row.tokens, false);
+    const bool fits = std::all_of(tokens.begin(), tokens.end(), [&](std::int64_t s) {
+      for (std::int64_t e = 0; e < experts; ++e)
+        if ((slots[row.at(s, e)] >= 0) != (weights[row.at(s, e)] != 0.0)) return false;
+      return true;
+    });
+    Routing routing{top_k, row.tokens, true, false};
+    if (fits && weighed(row.scores, experts, slots, tokens, weights, routing) && !routing.plain) return routing;
+  }
+  return std::nullopt;
+}
+
 // Which function of the scores the weights are, those of `tokens`.
 bool Recogniser::weighed(const std::vector<double>& scores, std::int64_t experts,
                          const std::vector<std::int64_t>& slots, const std::vector<std::int64_t>& tokens,
@@ -196,38 +228,42 @@ bool Recogniser::weighed(const std::vector<double>& scores, std::int64_t experts
   return false;
 }
 
-int Recogniser::mask_of(const Routing& routing, int scores) {
+int Recogniser::weights_of(const Routing& routing, int scores) {
   const std::int64_t tokens = at(scores).shape[1];
-  const int slots = b_.slots(scores, routing.top_k, routing.capacity);
-  int mask = b_.slot_mask(slots);
-  if (!routing.plain) {
-    const int gates = routing.function == Kind::Softmax   ? b_.softmax(scores, 2)
-                      : routing.function == Kind::Sigmoid ? b_.unary(Kind::Sigmoid, scores)
-                                                          : scores;
-    // A weight that counts experts without a slot left is that of a capacity which none exceeds.
-    const bool all = routing.sums == Sums::OfChosen && routing.capacity < tokens;
-    int weights =
-        b_.gate_weights(gates, all ? b_.slots(scores, routing.top_k, tokens) : slots, routing.sums != Sums::None);
-    if (routing.factor != 1.0) weights = b_.binary(Kind::Multiply, weights, b_.scalar(routing.factor));
-    mask = b_.weighted_mask(mask, weights);
-  }
+  const int gates = routing.function == Kind::Softmax   ? b_.softmax(scores, 2)
+                    : routing.function == Kind::Sigmoid ? b_.unary(Kind::Sigmoid, scores)
+                                                        : scores;
+  // A weight that counts experts without a slot left is that of a capacity which none exceeds.
+  const std::int64_t capacity = routing.sums == Sums::OfChosen ? tokens : routing.capacity;
+  const int weights = b_.gate_weights(gates, b_.slots(scores, routing.top_k, capacity), routing.sums != Sums::None);
+  return routing.factor == 1.0 ? weights : b_.binary(Kind::Multiply, weights, b_.scalar(routing.factor));
+}
+
+int Recogniser::mask_of(const Routing& routing, int scores) {
+  int mask = b_.slot_mask(b_.slots(scores, routing.top_k, routing.capacity));
+  if (!routing.plain) mask = b_.weighted_mask(mask, weights_of(routing, scores));
   return routing.expert_first ? mask : b_.swap(mask, 2, 3);
 }
 
-// A factor of a product that is a mask of slots, perhaps weighed, below reshapes and transposes.
+// A factor of a product that is a mask of slots, perhaps weighed, or weights of experts, below reshapes and transposes.
 Recogniser::Found Recogniser::with_slots(int factor) {
   std::vector<int> above;
   for (int i = factor;; i = at(i).inputs[0]) {
     const Node& node = at(i);
-    if (node.shape.size() == 4 && holds_batch(node.shape[0]) && node.trained && node.kind != Kind::SlotMask &&
-        node.kind != Kind::WeightedMask) {
+    const Shape shape = node.shape;
+    const bool of_single = shape.size() == 4 && (shape[2] == 1 || shape[3] == 1);
+    const bool may_be_gates = (shape.size() == 3 || of_single) && node.kind != Kind::GateWeights;
+    const bool may_be_mask =
+        shape.size() == 4 && !of_single && node.kind != Kind::SlotMask && node.kind != Kind::WeightedMask;
+    if ((may_be_mask || may_be_gates) && holds_batch(node.shape[0]) && node.trained) {
       const auto [known, is_new] = masks_of_slots_.try_emplace(i);
       if (is_new)
         if (const std::optional<Router> router = router_below(i)) {
           const auto [routing, first] = routings_.try_emplace(router->text);
-          if (first) routing->second = routing_of(i, router->scores);
+          if (first) routing->second = may_be_mask ? routing_of(i, router->scores) : gating_of(i, router->scores);
           if (routing->second) {
-            known->second = mask_of(*routing->second, router->scores);
+            known->second = may_be_mask ? mask_of(*routing->second, router->scores)
+                                        : b_.reshape(weights_of(*routing->second, router->scores), shape);
             by_token_ += routing->second->by_token && routing->second->plain ? 1 : 0;
           }
         }

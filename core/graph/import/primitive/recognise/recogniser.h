@@ -133,9 +133,15 @@ class Recogniser {
   [[nodiscard]] Found picked_by_one_hot(int sum, const std::vector<std::int64_t>& axes);
 
   [[nodiscard]] Found rotary(int x, int y);
+  struct Turned {
+    int first, second, cosines, sines;
+  };
+  [[nodiscard]] std::optional<Turned> turned_parts(int straight, int across) const;
   [[nodiscard]] Found rotary_of_halves(const std::vector<int>& halves);
+  [[nodiscard]] Found rotary_of_pairs(const std::vector<int>& elements);
   [[nodiscard]] Found rotary_of_first(const std::vector<int>& pieces);
   [[nodiscard]] Found turned(int x, int cosines, int sines, bool neighbours);
+  [[nodiscard]] std::optional<std::pair<int, int>> joined_halves(int i) const;
   [[nodiscard]] Found rotated_half(int i) const;
   [[nodiscard]] Found rotated_pairs(int i) const;
   [[nodiscard]] Found counted(int ids, std::int64_t axis);
@@ -196,7 +202,9 @@ class Recogniser {
   [[nodiscard]] static bool weighed(const std::vector<double>& scores, std::int64_t experts,
                                     const std::vector<std::int64_t>& slots, const std::vector<std::int64_t>& tokens,
                                     const std::vector<double>& weights, Routing& routing);
+  [[nodiscard]] std::optional<Routing> gating_of(int gates, int scores);
   [[nodiscard]] int mask_of(const Routing& routing, int scores);
+  [[nodiscard]] int weights_of(const Routing& routing, int scores);
   [[nodiscard]] Found with_slots(int factor);
   [[nodiscard]] Found dispatch(int x, int y);
 
