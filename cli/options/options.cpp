@@ -202,6 +202,8 @@ ModelConfig model_from_options(const PlanningOptions& options) {
   ModelConfig model = find_model(options.model, dims_from_texts(options.dims));
   if (const std::vector<std::string> left_out = left_out_of_model(options.model); !left_out.empty())
     warn(fmt::format("{}: not understood, and left out of the model: {}", options.model, join(left_out, ", ")));
+  if (const std::vector<std::string> assumed = assumed_of_model(options.model); !assumed.empty())
+    warn(fmt::format("{}: taken for granted: {}", options.model, join(assumed, "; ")));
   if (options.seq.empty()) return model;
   require(!model.file, "--seq: '{}' has its own sequence; give the dimensions that it leaves open by --dim.",
           options.model);

@@ -278,6 +278,7 @@ void print_model(const std::string& name, const std::vector<std::string>& dims, 
     if (config.file) model.update(file_json(config, graph));
     model["tensors"] = parameters_json(parameters);
     model["left_out"] = left_out_of_model(name);
+    if (const std::vector<std::string> assumed = assumed_of_model(name); !assumed.empty()) model["assumed"] = assumed;
     return print(model);
   }
   std::string text =
@@ -298,6 +299,8 @@ void print_model(const std::string& name, const std::vector<std::string>& dims, 
   if (config.file) text += file_text(config, graph);
   if (const std::vector<std::string> left_out = left_out_of_model(name); !left_out.empty())
     text += fmt::format("# in the file, but left out: {}\n", join(left_out, ", "));
+  if (const std::vector<std::string> assumed = assumed_of_model(name); !assumed.empty())
+    text += fmt::format("# taken for granted: {}\n", join(assumed, "; "));
   TextTable table({{"parameter", ""}, {"shape", ""}, {"dtype", ""}, {"count", ""}, {"elements", "of all"}});
   for (const ParameterRow& of : parameters)
     table.add_row({of.name, of.shape, of.dtype, fmt::format("{}", of.count), fmt::format("{}", of.elements)});

@@ -38,7 +38,8 @@ def row(meshwright, root, path):
                 f"described: {program['instructions']} instructions, {runs} collectives, {program['partitions']} partitions"]
     attentions = sum(count for op, count in found.get("forward_ops", {}).items() if op in ("attention", "grouped_attention"))
     return [name, str(found["parameters"]), f"{found['tflop_per_sample']:.4g}", str(found.get("blocks", "")), str(attentions or ""),
-            str(len(found.get("notes", [])) + len(found.get("left_out", []))), seconds, "; ".join(found.get("notes", []))[:200]]
+            str(len(found.get("notes", [])) + len(found.get("left_out", []))), seconds,
+            "; ".join(found.get("notes", []) + found.get("assumed", []))[:200]]
 
 
 def main():
@@ -48,7 +49,7 @@ def main():
     here = pathlib.Path(__file__).resolve().parent.parent.parent
     meshwright = sys.argv[1] if len(sys.argv) > 1 else str(here / "build" / "release" / "meshwright")
     root = pathlib.Path(data) / "models"
-    paths = sorted(path for path in root.rglob("*") if path.name.endswith(ENDINGS) or path.parent.name == "hf_config")
+    paths = sorted(path for path in root.rglob("*") if path.name.endswith(ENDINGS) or path.parent.name.endswith("_config"))
     rows = [["file", "parameters", "TFLOP", "blocks", "attentions", "notes", "s", "what is said"]]
     rows += [row(meshwright, root, path) for path in paths]
     widths = [max(len(cells[i]) for cells in rows) for i in range(len(rows[0]))]

@@ -57,6 +57,11 @@ std::vector<std::string> left_out_of_model(const std::string& name) {
   return config ? not_understood_of_hf_file(config->path) : std::vector<std::string>();
 }
 
+std::vector<std::string> assumed_of_model(const std::string& name) {
+  const auto config = config_name(name);
+  return config ? assumed_of_hf_file(config->path) : std::vector<std::string>();
+}
+
 ModelConfig model_of_plan(const Json& json, const std::string& place) {
   if (get<std::string>(json, "family", place) != "file") return model_from_json(json, place);
   const auto path = get<std::string>(json, "path", place), hash = get<std::string>(json, "hash", place);

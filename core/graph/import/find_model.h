@@ -21,6 +21,9 @@ namespace meshwright {
 // What the model's file says, may change the model, and is left out of it; empty for any other kind of model.
 [[nodiscard]] std::vector<std::string> left_out_of_model(const std::string& name);
 
+// What is taken for granted of the model where its file does not say it, one phrase each.
+[[nodiscard]] std::vector<std::string> assumed_of_model(const std::string& name);
+
 // The model of a plan file. One made from a file is read from it again: throws SystemError where it cannot be read,
 // InputError where it has changed.
 [[nodiscard]] ModelConfig model_of_plan(const Json& json, const std::string& place);

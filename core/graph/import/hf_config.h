@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models from Hugging Face's config.json files.
+// Models from Hugging Face's config.json files, and from those of llm-analysis (analysis_config.h).
 //
 // What is made is the family's language model with its head (...ForCausalLM, ...ForMaskedLM,
 // ...ForConditionalGeneration), or its model of images with a classifier (...ForImageClassification), whatever
@@ -38,6 +38,10 @@ constexpr std::int64_t kLongestSequence = 4096;
 // The file's members that are not understood and may change the model, which is made without them; in the file's order.
 // Throws as model_from_hf_file.
 [[nodiscard]] std::vector<std::string> not_understood_of_hf_file(const std::string& path);
+
+// What is taken for granted where the file does not say it, one phrase each (analysis_config.h); of a publisher's file
+// nothing.
+[[nodiscard]] std::vector<std::string> assumed_of_hf_file(const std::string& path);
 
 // What scales the rotation of queries and keys by the file in a way that is not known, "rope_scaling (NAME)": the work
 // and the parameters are the same, but results of given weights are not. nullopt: nothing does.

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -342,6 +343,39 @@ TEST(HfConfig, LayerTypesBecomeWindows) {
 
 // --- published files ---
 
+// The names of llm-analysis mean what publishers call otherwise.
+TEST(AnalysisConfig, IsTheModelOfItsType) {
+  const std::string sizes = R"("name": "m", "num_layers": 2, "n_head": 4, "hidden_dim": 8, "vocab_size": 11)";
+  const auto same = [&](const std::string& more, const std::string& publishers) {
+    EXPECT_EQ(parameters_of("{" + sizes + more + "}"), parameters_of(publishers)) << publishers;
+  };
+  same(R"(, "max_seq_len": 64, "ffn_embed_dim": 12, "num_key_value_heads": 2, "model_type": "llama")",
+       decoder("llama", R"(, "num_key_value_heads": 2)"));
+  same(R"(, "max_seq_len": 64, "ffn_embed_dim": 12, "moe_num_experts": 4, "moe_top_k": 2, "model_type": "mixtral")",
+       decoder("mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 2)"));
+  // Without a type GPT-2's, with four times the width between.
+  same(R"(, "max_seq_len": 16)",
+       R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 4, "n_positions": 16, "vocab_size": 11})");
+  EXPECT_EQ(read("{" + sizes + "}").seq, 2048);
+}
+
+TEST(AnalysisConfig, SaysWhatItLacksAndWhatNobodyReads) {
+  const std::string path = testing::TempDir() + "analysis.json";
+  const auto said_of = [&](const std::string& more) {
+    std::ofstream(path) << R"({"num_layers": 2, "n_head": 4, "hidden_dim": 8, "vocab_size": 11)" << more << "}";
+    return std::pair(not_understood_of_hf_file(path), assumed_of_hf_file(path));
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(said_of(R"(, "max_seq_len": 16, "model_type": "gpt2", "name": "m", "ffn_embed_dim": 20)"),
+            std::pair(Texts{}, Texts{}));
+  EXPECT_EQ(said_of(""),
+            std::pair(Texts{}, Texts{"no 'model_type': the layers are GPT-2's", "no 'max_seq_len': 2048 positions"}));
+  // BLOOM's layers are always four times as wide between, and have a key for each query.
+  EXPECT_EQ(said_of(R"(, "model_type": "bloom", "ffn_embed_dim": 32, "num_key_value_heads": 4)").first, Texts{});
+  EXPECT_EQ(said_of(R"(, "model_type": "bloom", "ffn_embed_dim": 20, "num_key_value_heads": 2)").first,
+            (Texts{"ffn_embed_dim", "num_key_value_heads"}));
+}
+
 TEST(HfFiles, HaveThePublishedNumbersOfParameters) {
   const char* data = std::getenv("MESHWRIGHT_DATA");
   if (data == nullptr) GTEST_SKIP() << "MESHWRIGHT_DATA is not set: the published files are not there.";
@@ -374,6 +408,18 @@ TEST(HfFiles, HaveThePublishedNumbersOfParameters) {
     EXPECT_EQ(parameter_count(graph), row.parameters) << row.file;
     EXPECT_EQ(active_parameter_count(graph), row.active) << row.file;
   }
+}
+
+// The published counts of Llama 2 70B, OPT-66B, GPT-2 and GPT-2 XL, from files that llm-analysis made of them.
+TEST(AnalysisConfig, OfPublishedModelsHasTheirParameters) {
+  const char* data = std::getenv("MESHWRIGHT_DATA");
+  if (data == nullptr) GTEST_SKIP() << "MESHWRIGHT_DATA is not set to the folder of public files";
+  const std::pair<const char*, std::int64_t> rows[] = {{"upstage_Llama-2-70b-instruct-v2", 68'976'648'192},
+                                                       {"facebook_opt-66b", 65'719'701'504},
+                                                       {"gpt2", 124'439'808},
+                                                       {"gpt2-xl", 1'557'611'200}};
+  for (const auto& [file, count] : rows)
+    EXPECT_EQ(parameters(find_model(fmt::format("{}/models/llm_analysis_config/{}.json", data, file))), count) << file;
 }
 
 // OPT-350M, BLOOM, Pythia-410M, gpt-oss-120b, Qwen3-235B: the sizes of their files, the counts of their model cards.
