@@ -115,6 +115,13 @@ TEST(HloNumbers, OfExpertsThatAllSeeEachTokenAreThoseOfJax) {
             1);
   EXPECT_NEAR(loss_of_file("gated_loss", 50), 4.4489922523498535, 1e-4);
 }
+TEST(HloNumbers, OfBatchesOfOneSampleUnderVmapAreThoseOfJax) {
+  const Graph graph = graph_of_file("sampled_loss");
+  EXPECT_EQ(std::count_if(graph.ops().begin(), graph.ops().end(),
+                          [](const Op& op) { return op.kind == OpKind::GroupedAttention; }),
+            1);
+  EXPECT_NEAR(loss_of_file("sampled_loss", 50), 4.423517227172852, 1e-4);
+}
 // What vmap puts in front of the height of an image, and images of a single row.
 TEST(HloNumbers, OfPooledImagesDoNotDependOnDimensionsOfOneElement) {
   const auto loss_with = [](const std::string& image, const std::string& window) {
@@ -163,6 +170,79 @@ ENTRY main {
 )";
   const Graph graph = build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 2, .dtype = DType::F64});
   EXPECT_TRUE(std::isfinite(loss_of(graph, [](const Tensor&, std::int64_t) { return std::nullopt; })));
+}
+
+// h = tanh(x w), then twice h = a * b of (a, b) = h [u v]: the columns of u and v are its rows, one step further on.
+TEST(HloNumbers, OfAStateThatMeetsItsWeightsAgainAreTheFormula) {
+  const std::string text = R"(HloModule m
+ENTRY main {
+  w = f32[3,2] parameter(0)
+  u = f32[2,2] parameter(1)
+  v = f32[2,2] parameter(2)
+  x = f32[4,3] parameter(3)
+  p = f32[4,2] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  h0 = f32[4,2] tanh(p)
+  uv = f32[2,4] concatenate(u, v), dimensions={1}
+  g0 = f32[4,4] dot(h0, uv), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a0 = f32[4,2] slice(g0), slice={[0:4], [0:2]}
+  b0 = f32[4,2] slice(g0), slice={[0:4], [2:4]}
+  h1 = f32[4,2] multiply(a0, b0)
+  g1 = f32[4,4] dot(h1, uv), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a1 = f32[4,2] slice(g1), slice={[0:4], [0:2]}
+  b1 = f32[4,2] slice(g1), slice={[0:4], [2:4]}
+  h2 = f32[4,2] multiply(a1, b1)
+  ROOT y = f32[4,2] add(h2, h0)
+}
+)";
+  const Graph graph = build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 2, .dtype = DType::F64});
+  const auto given = [](const std::string& name, std::int64_t i) {
+    return std::sin(0.7 * static_cast<double>(i) + static_cast<double>(name[0] - 't'));
+  };
+  const double loss = loss_of(graph, [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+    return tensor.kind == TensorKind::Parameter || tensor.name == "x" ? given(tensor.name, i) : 0.0;  // targets
+  });
+  double expected = 0.0;
+  for (std::int64_t s = 0; s < 2; ++s) {
+    double h[2], first[2];
+    for (int j = 0; j < 2; ++j) {
+      double sum = 0.0;
+      for (int k = 0; k < 3; ++k) sum += given("x", 3 * s + k) * given("w", 2 * k + j);
+      first[j] = h[j] = std::tanh(sum);
+    }
+    for (int step = 0; step < 2; ++step) {
+      double next[2];
+      for (int j = 0; j < 2; ++j)
+        next[j] = (h[0] * given("u", j) + h[1] * given("u", 2 + j)) * (h[0] * given("v", j) + h[1] * given("v", 2 + j));
+      std::copy(next, next + 2, h);
+    }
+    for (int j = 0; j < 2; ++j) expected += (h[j] + first[j]) * (h[j] + first[j]) / 4.0;
+  }
+  EXPECT_NEAR(loss, expected, 1e-9);
+}
+
+// An image of 2 rows, each element twice in a row and in a column: by places 0.25, 0.75, 1.25, 1.75, rounded down.
+TEST(HloNumbers, OfAnEnlargedImageHaveEachElementSeveralTimes) {
+  const std::string text = R"(HloModule m
+ENTRY main {
+  w = f32[3,5] parameter(0)
+  x = f32[2,2,1,3] parameter(1)
+  i = f32[4] iota(), iota_dimension=0
+  half = f32[] constant(0.5)
+  halves = f32[4] broadcast(half), dimensions={}
+  middle = f32[4] add(i, halves)
+  place = f32[4] multiply(middle, halves)
+  low = f32[4] floor(place)
+  row = s32[4] convert(low)
+  rows = s32[4,1] reshape(row)
+  t = f32[2,2,1,3] tanh(x)
+  large = f32[2,4,1,3] gather(t, rows), offset_dims={0,2,3}, collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=1, slice_sizes={2,1,1,3}
+  ROOT y = f32[2,4,1,5] dot(large, w), lhs_contracting_dims={3}, rhs_contracting_dims={0}
+}
+)";
+  const Graph graph = build_training_graph(read_model_bytes(text, "m.hlo", {}), {.batch = 2, .dtype = DType::F64});
+  const auto is = [](OpKind kind) { return [kind](const Op& op) { return op.kind == kind; }; };
+  EXPECT_TRUE(std::any_of(graph.ops().begin(), graph.ops().end(), is(OpKind::Broadcast)));
+  EXPECT_FALSE(std::any_of(graph.ops().begin(), graph.ops().end(), is(OpKind::Transpose)));
 }
 
 // No pattern: each operation is an op by itself, with the numbers of the file.

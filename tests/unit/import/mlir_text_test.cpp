@@ -338,6 +338,25 @@ std::optional<std::vector<double>> numbers_of(const std::string& value, const st
   return only_of(program, "constant").attributes.values;
 }
 
+// Inside of a shard_map tensors have the shapes of one device: 8 of 8 rows are one.
+TEST(MlirText, WhatIsSplitByHandHasTheShapesOfOneDevice) {
+  const std::string text = R"(
+sdy.mesh @mesh = <["data"=8]>
+func.func @main(%a: tensor<8x4xf32>) -> tensor<8x2x4xf32> {
+  %r = sdy.manual_computation(%a) in_shardings=[<@mesh, [{"data"}, {}]>] out_shardings=[<@mesh, [{"data"}, {}, {}]>] manual_axes={"data"} (%b: tensor<1x4xf32>) {
+    %c = stablehlo.broadcast_in_dim %b, dims = [0, 2] : (tensor<1x4xf32>) -> tensor<1x2x4xf32>
+    sdy.return %c : tensor<1x2x4xf32>
+  } : (tensor<8x4xf32>) -> tensor<8x2x4xf32>
+  return %r : tensor<8x2x4xf32>
+}
+)";
+  EXPECT_EQ(program_text(program_of_text(text)),
+            "0 f32[8,4] parameter\n"
+            "1 f32[8,2,4] call 0 -> root\n"
+            "  | 0 f32[1,4] parameter\n"
+            "  | 1 f32[1,2,4] broadcast 0 -> root\n");
+}
+
 TEST(MlirText, ConstantsHaveTheirNumbersOrNone) {
   using Values = std::vector<double>;
   EXPECT_EQ(numbers_of("dense<1.5>", "tensor<4xf32>"), Values{1.5});

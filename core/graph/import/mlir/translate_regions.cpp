@@ -204,7 +204,7 @@ void Translator::named(Frame& frame, const Op& op) {
   uses.insert(uses.end(), outside.uses.begin(), outside.uses.end());
   for (std::size_t k = 0; k < uses.size(); ++k)
     bind(inner, uses[k],
-         parameter(inner, printable(uses[k].name), type_of(frame, operands[k]),
+         parameter(inner, printable(uses[k].name), by_hand && k < types.size() ? types[k] : type_of(frame, operands[k]),
                    frame.known[static_cast<std::size_t>(operands[k])]));
   bind_constants(inner, outside, frame);
   body(inner, op.regions[0]);

@@ -409,7 +409,34 @@ int Builder::transpose(int x, const Shape& axes) {
     const int source = of.kind == Kind::Reshape ? of.inputs[0] : x;
     return shape(source) == to ? source : add(Kind::Reshape, {source}, to, of.integer);
   }
+  if (const std::optional<int> below = transposed_below(x, axes)) return *below;
   return add(Kind::Transpose, {x}, to, of.integer, {.axes = axes});
+}
+
+// Of a tensor that another transpose made before dimensions of one element were put in or taken away: one transpose.
+std::optional<int> Builder::transposed_below(int x, const Shape& axes) {
+  const Node of = at(x);
+  if (of.kind != Kind::Reshape || at(of.inputs[0]).kind != Kind::Transpose) return std::nullopt;
+  const Shape inner = shape(of.inputs[0]);
+  Shape to, wide_axes;  // of inner, those of more than one element
+  std::vector<std::int64_t> place(of.shape.size(), -1);
+  std::size_t next = 0;
+  for (std::size_t d = 0; d < of.shape.size(); ++d) {
+    if (of.shape[d] == 1) continue;
+    while (next < inner.size() && inner[next] == 1) ++next;
+    if (next == inner.size() || inner[next] != of.shape[d]) return std::nullopt;
+    place[d] = static_cast<std::int64_t>(next++);
+  }
+  for (std::size_t d = 0; d < inner.size(); ++d)
+    if (inner[d] == 1)
+      wide_axes.push_back(static_cast<std::int64_t>(d));
+    else if (std::find(place.begin(), place.end(), static_cast<std::int64_t>(d)) == place.end())
+      return std::nullopt;
+  for (const std::int64_t axis : axes) {
+    to.push_back(of.shape[static_cast<std::size_t>(axis)]);
+    if (place[static_cast<std::size_t>(axis)] >= 0) wide_axes.push_back(place[static_cast<std::size_t>(axis)]);
+  }
+  return reshape(transpose(of.inputs[0], wide_axes), to);
 }
 
 int Builder::swap(int x, std::int64_t a, std::int64_t b) {

@@ -192,6 +192,7 @@ class Builder {
   [[nodiscard]] Shape rescaled(const Shape& from, Shape to) const;
   [[nodiscard]] Shape completed(const Shape& from, Shape to) const;
   [[nodiscard]] std::optional<int> unmerged_transpose(int x, const Shape& to);
+  [[nodiscard]] std::optional<int> transposed_below(int x, const Shape& axes);
   void compute(Node& node);
   [[nodiscard]] std::int64_t slid(std::int64_t size, const Windows& windows, std::size_t d) const;
 

@@ -176,7 +176,13 @@ int Builder::gather(int table, int ids, std::int64_t axis) {
   }
   if (chosen.values && !at(table).values) {  // consecutive rows are a slice
     const Shape rows = integers_of(ids, "indices");
-    bool consecutive = !rows.empty();
+    const std::int64_t all = shape(table)[static_cast<std::size_t>(axis)];
+    const std::int64_t times = all > 0 ? static_cast<std::int64_t>(rows.size()) / all : 0;
+    bool consecutive = !rows.empty(),
+         each_repeated = times > 1 && times * all == static_cast<std::int64_t>(rows.size());
+    for (std::size_t i = 0; each_repeated && i < rows.size(); ++i)
+      each_repeated = rows[i] == static_cast<std::int64_t>(i) / times;
+    if (each_repeated && chosen.shape.size() == 1) return repeat(table, axis, times);
     for (std::size_t i = 1; i < rows.size(); ++i) consecutive = consecutive && rows[i] == rows[i - 1] + 1;
     if (consecutive && (rows[0] >= 0 || rows.size() == 1)) {
       const std::int64_t start = rows[0] < 0 ? rows[0] + shape(table)[static_cast<std::size_t>(axis)] : rows[0];

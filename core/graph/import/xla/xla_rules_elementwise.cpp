@@ -157,6 +157,18 @@ void convert(Lowering& l, const FlatOp& op) {
   l.set(op, made, l.operand(op, 0).shape);
 }
 
+// Of numbers that the file tells, as places in an image are.
+template <double (*rounded)(double)>
+void round(Lowering& l, const FlatOp& op) {
+  expect_operands(l, op, 1);
+  const int x = node_of(l, op, 0);
+  l.b.expect(l.b.at(x).values.has_value(), "rounding of numbers that the file leaves open has no equal here");
+  std::vector<double> values = *l.b.at(x).values;
+  for (double& value : values) value = rounded(value);
+  const Shape of_node = l.b.shape(x);
+  l.set(op, l.b.constant(of_node, false, std::move(values)), l.operand(op, 0).shape);
+}
+
 void complex(Lowering& l, const FlatOp& op) {
   expect_operands(l, op, 2);
   l.set(op, l.b.complex(node_of(l, op, 0), node_of(l, op, 1)), joint_shape(l, op));
@@ -229,6 +241,8 @@ const std::map<std::string, Rule>& elementwise_rules() {
       {"complex", complex},
       {"real", real},
       {"imag", imaginary},
+      {"floor", round<std::floor>},
+      {"ceil", round<std::ceil>},
       {"is-finite", is_finite},
       {"copy", same},
       {"reduce-precision", same},

@@ -315,13 +315,14 @@ Rows rows_of(const Attributes& a, std::size_t rank, std::size_t of_result) {
 // x at the label, of the last dimension: every dimension before it is a batch, or is counted by its own column.
 bool picks_labels(Lowering& l, const FlatOp& op, const Attributes& a, const Lowered& x, const Lowered& indices) {
   const std::size_t rank = x.shape.size(), last = rank - 1;
-  if (rank < 2 || a.index_map.empty() || a.operand_batch.size() + a.index_map.size() < rank) return false;
+  if (rank < 2 || a.index_map.empty()) return false;
   if (std::any_of(a.sizes.begin(), a.sizes.end(), [](std::int64_t size) { return size != 1; })) return false;
   if (a.index_map.back() != static_cast<std::int64_t>(last)) return false;
   for (std::size_t d = 0; d < last; ++d) {
     const auto axis = static_cast<std::int64_t>(d);
     if (std::find(a.operand_batch.begin(), a.operand_batch.end(), axis) != a.operand_batch.end()) continue;
     const auto at = std::find(a.index_map.begin(), a.index_map.end(), axis);
+    if (at == a.index_map.end() && x.shape[d] == 1) continue;
     if (at == a.index_map.end()) return false;
     const Node counted = l.b.at(below(l, column(l, indices, static_cast<std::size_t>(at - a.index_map.begin()))));
     if (x.shape[d] == 1) continue;
@@ -356,6 +357,12 @@ bool looks_up(Lowering& l, const FlatOp& op, const Attributes& a, const Lowered&
   Lowered ids = indices;
   ids.node = l.whole(indices);
   ids = l.reshaped(ids, of_ids);
+  // Indices that the file tells, as of an enlarged image, in the place of the dimension that they choose from.
+  if (of_ids.size() == 1 && l.b.at(ids.node).values && !l.b.at(table.node).values && rows.places == rows.dims) {
+    const int made = l.b.gather(l.whole(table), ids.node, axis);
+    l.set(op.results[0], {made, l.b.shape(made)});
+    return true;
+  }
   std::vector<std::int64_t> order = {axis};
   order.insert(order.end(), rows.dims.begin(), rows.dims.end());
   const Lowered turned = l.transposed(table, order);

@@ -238,6 +238,21 @@ def gated_loss(p, ids, labels):
     return picked((x + jnp.einsum("bsed,bse->bsd", experts, gates)) @ p["head"], labels)
 
 
+# --- a batch of one sample each, under vmap ---
+
+def sampled_loss(p, ids, labels):
+    def of_one(ids, labels):
+        x = p["emb"][ids][None]
+        q, k, v = ((x @ p[name]).reshape(1, SEQ, HEADS, HEAD) for name in ("uq", "uk", "uv"))
+        scores = jnp.where(CAUSAL, jnp.einsum("bqhd,bkhd->bhqk", q, k) / jnp.sqrt(HEAD), -1e9)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+        return picked((x + mixed.reshape(1, SEQ, WIDTH) @ p["uo"]) @ p["head"], labels[None])
+    return jax.vmap(of_one)(ids, labels).mean()
+
+
+SAMPLED = {name: ATTENDED[name] for name in ("emb", "uq", "uk", "uv", "uo", "head")}
+
+
 def write(name, function, arguments, donated=()):
     text = jax.jit(function, donate_argnums=donated).lower(*arguments).as_text(dialect="hlo")
     (FOLDER / f"{name}.hlo").write_text(text)
@@ -253,6 +268,7 @@ write("moe_loss", moe_loss, (filled(MOE), IDS, LABELS))
 write("routed_loss", routed_loss, (filled(MOE), IDS, LABELS))
 write("attended_loss", attended_loss, (filled(ATTENDED), IDS, MASK, LABELS))
 write("turned_loss", turned_loss, (filled(TURNED), IDS, LABELS))
+write("sampled_loss", sampled_loss, (filled(SAMPLED), IDS, LABELS))
 write("gated_loss", gated_loss, (filled(MOE), IDS, LABELS))
 # The same as StableHLO, whose arguments have numbers for names.
 (FOLDER / "routed_loss.mlir").write_text(jax.jit(routed_loss).lower(filled(MOE), IDS, LABELS).as_text())

@@ -7,6 +7,12 @@
 
 namespace meshwright::primitive {
 
+namespace {
+
+constexpr int kMaxOperands = 64;  // that are told from each other; a concatenation of more has some views in common
+
+}  // namespace
+
 // --- lists ---
 
 int Axes::find(int axis) const {
@@ -126,6 +132,10 @@ const std::vector<AxisList>& Axes::input(int node, std::size_t operand) const {
 void Axes::see(int node, std::size_t operand, std::size_t dim, const AxisList& axes) {
   const auto [view, is_new] = seen_.try_emplace({node, operand}, input(node, operand));
   view->second[dim] = axes;
+  // What is seen has its axes together as a node has: none of them becomes another one later.
+  const int seen = -1 - (node * kMaxOperands + static_cast<int>(operand % kMaxOperands));
+  for (const AxisList& of : view->second)
+    for (const int axis : resolved(of)) axes_[static_cast<std::size_t>(axis)].nodes.push_back(seen);
 }
 
 // Dimension `dim` of the operand is `axes`, or is seen so.

@@ -188,7 +188,8 @@ Recogniser::Weighed Recogniser::weighed_by(int weights) {
 // The product of weights and values, written either way round.
 Recogniser::Found Recogniser::attention(int weights, int values) {
   if (const Found found = attention_of(weights, values)) return found;
-  if (at(values).shape.size() < 2 || at(weights).shape.size() < 2 || !is(values, Kind::Transpose)) return std::nullopt;
+  if (at(values).shape.size() < 2 || at(weights).shape.size() < 2 || !is(core(values), Kind::Transpose))
+    return std::nullopt;
   const int turned = b_.swap(values, -1, -2);
   if (!is(softmax_below(turned), Kind::Softmax)) return std::nullopt;
   const int straight = b_.swap(weights, -1, -2);
@@ -238,6 +239,10 @@ Recogniser::Found Recogniser::attention_of(int weights, int values) {
   const double scale = scores->scale * q.factor * turned.factor * k.factor;
   int queries = q.node, keys = k.node, of_values = with_heads(values);
   if (!order.empty() && !reorder(*scores, order, queries, keys)) return std::nullopt;
+  // One sample each, under vmap: a batch of one element behind that of vmap.
+  const auto is_single = [&](int part) { return at(part).shape.size() == 5 && at(part).shape[1] == 1; };
+  if (is_single(queries) && is_single(keys) && is_single(of_values))
+    for (int* part : {&queries, &keys, &of_values}) *part = b_.squeeze(*part, {1});
   const auto all = [&](std::size_t rank) {
     return at(queries).shape.size() == rank && at(keys).shape.size() == rank && at(of_values).shape.size() == rank;
   };
