@@ -5,7 +5,6 @@
 
 #include "core/base/errors.h"
 #include "core/solver/elimination/solve_by_elimination.h"
-#include "core/solver/glpk/solve_by_glpk.h"
 #include "core/solver/solve.h"
 
 namespace meshwright {
@@ -16,14 +15,14 @@ namespace {
 
 int strategies(const ShardingProblem& problem, int node) { return static_cast<int>(problem.nodes[node].cost.size()); }
 
-// One integer program per pair.
+// One problem per pair, as BetweenSolver::solve then finds its choice again.
 std::vector<std::optional<Seconds>> costs_one_by_one(ShardingProblem problem, int a, int b) {
   problem.memory_limit = std::nullopt;
   std::vector<std::optional<Seconds>> costs;
   for (int p = 0; p < strategies(problem, a); ++p) {
     const ShardingProblem a_fixed = fix_strategy(problem, a, p);
     for (int q = 0; q < strategies(problem, b); ++q) {
-      const std::optional<ShardingSolution> solution = solve_by_glpk(fix_strategy(a_fixed, b, q));
+      const std::optional<ShardingSolution> solution = solve(fix_strategy(a_fixed, b, q));
       costs.push_back(solution ? std::optional(solution->cost) : std::nullopt);
     }
   }

@@ -19,6 +19,9 @@ constexpr double kFloatRounding = 1.0 / (1 << 24);  // u
 double depth_of(OpKind kind) {
   switch (kind) {
     case OpKind::Contract:
+    case OpKind::Convolution:
+    case OpKind::ConvolutionBackwardInput:
+    case OpKind::ConvolutionBackwardWeight:
       return 1.0;
     case OpKind::Attention:
     case OpKind::AttentionBackward:
@@ -26,6 +29,10 @@ double depth_of(OpKind kind) {
     case OpKind::GroupedAttentionBackward:
     case OpKind::SelectedAttention:
     case OpKind::SelectedAttentionBackward:
+    case OpKind::SelectiveScan:
+    case OpKind::SelectiveScanBackward:
+    case OpKind::GatedDelta:
+    case OpKind::GatedDeltaBackward:
       return 2.0;
     default:
       return 0.0;

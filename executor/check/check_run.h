@@ -61,7 +61,7 @@ constexpr double kBoundF64 = 1e-12;
 // What the bound needs to know of a graph.
 struct RoundingShape {
   double longest_sum = 1.0;  // K_max: elements in the largest reduction of any op
-  double depth = 0.0;        // d: contractions (attention counts two) on the longest path
+  double depth = 0.0;        // d: contractions and convolutions (attention and scans count two) on the longest path
 };
 [[nodiscard]] RoundingShape rounding_shape(const Graph& graph);
 

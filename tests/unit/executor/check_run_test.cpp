@@ -33,6 +33,21 @@ TEST(RoundingShape, TakesTheLongestSumAndTheLongestChainOfProducts) {
   EXPECT_EQ(shape.depth, 4);         // up, down, down backward, gradient of up's weight
 }
 
+// Three convolutions, one after the other.
+TEST(RoundingShape, CountsConvolutionsAsProducts) {
+  Graph graph;
+  graph.dtype = DType::F32;
+  TensorId x = graph.add_tensor("x", TensorKind::Input, DType::F32, {{"batch", 2}, {"h", 4}, {"w", 4}, {"c0", 3}});
+  for (int layer = 1; layer <= 3; ++layer) {
+    const Dim in{fmt::format("c{}", layer - 1), 3}, out{fmt::format("c{}", layer), 3};
+    const TensorId weight =
+        graph.add_tensor(fmt::format("w{}", layer), TensorKind::Parameter, DType::F32, {{"kh", 1}, {"kw", 1}, in, out});
+    x = graph.add_op(OpKind::Convolution, fmt::format("y{}", layer), {x, weight},
+                     {.result_dims = {{"h", 4}, {"w", 4}}})[0];
+  }
+  EXPECT_EQ(rounding_shape(graph).depth, 3);
+}
+
 TEST(GradientError, IsTwiceTheRoundingOfEachProductOnThePath) {
   EXPECT_EQ(gradient_error(kShape), kDelta);
   EXPECT_EQ(gradient_error({.longest_sum = 1 << 22, .depth = 2}), 2 * kDelta);  // with the root of the length
