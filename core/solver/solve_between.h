@@ -27,8 +27,9 @@ class BetweenSolver {
   BetweenSolver(std::vector<elimination::Table> given, std::function<ShardingProblem()> problem, int a, int b,
                 Known known, KnownTables tables);
 
-  // The least total cost for every pair, [p * strategies(b) + q]; an infeasible pair is nullopt.
-  [[nodiscard]] std::vector<std::optional<Seconds>> costs() const;
+  // The least total cost for every pair, [p * strategies(b) + q], or that of solve(p, q); an infeasible pair is
+  // nullopt.
+  [[nodiscard]] std::vector<std::optional<Seconds>> costs();
   // With a's and b's own strategies in it; nullopt: infeasible.
   [[nodiscard]] std::optional<ShardingChoice> solve(int p, int q);
 
@@ -40,6 +41,7 @@ class BetweenSolver {
     std::vector<Numbered> costs;  // [strategy of the one that it depends on]; of both or neither: [0]
   };
   void plan();
+  [[nodiscard]] std::optional<Seconds> cost(int p, int q);
   [[nodiscard]] Numbered& known_costs(int table, int p, int q);
   [[nodiscard]] const Numbered& costs_of(int table, int p, int q);
   void forget_pair();  // tables of both are of no use to another pair
@@ -50,6 +52,7 @@ class BetweenSolver {
   Known known_;
   KnownTables known_tables_;
   bool planned_ = false, by_elimination_ = false;
+  std::pair<std::size_t, std::size_t> strategies_ = {0, 0};  // of a and b
   std::vector<elimination::Table> given_;
   std::shared_ptr<const elimination::Steps> steps_;  // with a and b as nodes of one strategy
   IndexedVector<int, Dependence> tables_;
