@@ -54,14 +54,16 @@ BetweenSolver::BetweenSolver(std::vector<Table> given, std::function<ShardingPro
       given_(std::move(given)) {}
 
 std::vector<std::optional<Seconds>> BetweenSolver::costs() {
-  if (auto found = elimination::pairwise_costs(given_, a_, b_, *known_, *known_tables_)) return std::move(*found);
-  // A table of all pairs is too wide; those of one pair may not be.
+  auto found = elimination::pairwise_costs(given_, a_, b_, *known_, *known_tables_);
+  return found ? std::move(*found) : costs_pair_by_pair();
+}
+
+std::vector<std::optional<Seconds>> BetweenSolver::costs_pair_by_pair() {
   if (!planned_) plan();
   if (!by_elimination_) return costs_one_by_one(problem_(), a_, b_);
   std::vector<std::optional<Seconds>> costs;
-  const std::size_t of_a = strategies_.first, of_b = strategies_.second;
-  for (std::size_t p = 0; p < of_a; ++p)
-    for (std::size_t q = 0; q < of_b; ++q) costs.push_back(cost(static_cast<int>(p), static_cast<int>(q)));
+  for (int p = 0; p < strategies_.first; ++p)
+    for (int q = 0; q < strategies_.second; ++q) costs.push_back(cost(p, q));
   return costs;
 }
 
@@ -77,7 +79,7 @@ std::optional<Seconds> BetweenSolver::cost(int p, int q) {
 void BetweenSolver::plan() {
   planned_ = true;
   elimination::Structure structure = elimination::structure_of(given_);
-  strategies_ = {static_cast<std::size_t>(structure.domain[a_]), static_cast<std::size_t>(structure.domain[b_])};
+  strategies_ = {static_cast<int>(structure.domain[a_]), static_cast<int>(structure.domain[b_])};
   const auto dependence = [&, of_a = structure.domain[a_], of_b = structure.domain[b_]](bool on_a, bool on_b) {
     return Dependence{on_a, on_b, std::vector<Numbered>(on_a == on_b ? 1 : on_a ? of_a : of_b)};
   };

@@ -30,6 +30,8 @@ class BetweenSolver {
   // The least total cost for every pair, [p * strategies(b) + q], or that of solve(p, q); an infeasible pair is
   // nullopt.
   [[nodiscard]] std::vector<std::optional<Seconds>> costs();
+  // The same without a table of all pairs, which costs() does where that is too wide.
+  [[nodiscard]] std::vector<std::optional<Seconds>> costs_pair_by_pair();
   // With a's and b's own strategies in it; nullopt: infeasible.
   [[nodiscard]] std::optional<ShardingChoice> solve(int p, int q);
 
@@ -52,7 +54,7 @@ class BetweenSolver {
   Known known_;
   KnownTables known_tables_;
   bool planned_ = false, by_elimination_ = false;
-  std::pair<std::size_t, std::size_t> strategies_ = {0, 0};  // of a and b
+  std::pair<int, int> strategies_ = {0, 0};  // of a and b
   std::vector<elimination::Table> given_;
   std::shared_ptr<const elimination::Steps> steps_;  // with a and b as nodes of one strategy
   IndexedVector<int, Dependence> tables_;
