@@ -14,10 +14,10 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/graph/import/model_file.h"
-#include "core/graph/import/onnx/einsum.h"
 #include "core/graph/import/onnx/onnx_file.h"
 #include "core/graph/import/onnx/onnx_reader.h"
 #include "core/graph/import/primitive/builder.h"
+#include "core/graph/import/primitive/einsum.h"
 #include "executor/ops/gpu_lacks.h"
 #include "tests/refusal.h"
 #include "tests/unit/import/loss_of.h"
@@ -73,7 +73,12 @@ std::int64_t index_in_file(const Tensor& tensor, std::int64_t i) {
   std::vector<std::int64_t> at(tensor.dims.size());
   for (std::size_t d = at.size(); d-- > 0; i /= tensor.dims[d].size) at[d] = i % tensor.dims[d].size;
   const auto size = [&](std::size_t d) { return tensor.dims[d].size; };
-  if (tensor.kind == TensorKind::Input) return ((at[0] * size(3) + at[3]) * size(1) + at[1]) * size(2) + at[2];
+  if (tensor.kind == TensorKind::Input) {
+    const bool grouped = at.size() == 5;
+    const std::int64_t channel = grouped ? at[3] * size(4) + at[4] : at[3],
+                       channels = size(3) * (grouped ? size(4) : 1);
+    return ((at[0] * channels + channel) * size(1) + at[1]) * size(2) + at[2];
+  }
   const std::size_t k = at.size() - 4;  // 1 with groups
   const std::int64_t out = (k == 1 ? at[0] * size(4) : 0) + at[k + 3];
   return ((out * size(k + 2) + at[k + 2]) * size(k) + at[k]) * size(k + 1) + at[k + 1];
@@ -267,7 +272,7 @@ TEST(OnnxEinsum, IsRefusedWhereItDoesNotFit) {
     primitive::Builder b(module);
     b.name = "y";
     const int x = b.input("x", {primitive::kBatchProbe, 4}, false), w = b.parameter("w", {4, 5});
-    return refusal([&] { (void)onnx::einsum(b, equation, {x, w}); });
+    return refusal([&] { (void)primitive::einsum(b, equation, {x, w}); });
   };
   EXPECT_NE(refused("bi,ij,jk->bk").find("is not of 2 operands"), std::string::npos);
   EXPECT_NE(refused("bik,ij->bj").find("its term 'bik' is not of 2 dimensions"), std::string::npos);

@@ -34,6 +34,7 @@ struct OnnxGiven {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> lists = {};
   std::vector<std::pair<std::string, float>> reals = {};
   std::string scope = {}, domain = {};
+  std::string module = {};  // the path of modules that PyTorch's exporter writes beside a node
   std::vector<std::string> results = {};
 };
 
@@ -90,6 +91,7 @@ class OnnxWriter {
       for (const std::int64_t each : list) attribute += number_field(8, each);
       bytes += bytes_field(5, attribute);
     }
+    if (!given.module.empty()) bytes += bytes_field(9, bytes_field(1, "namespace") + bytes_field(2, given.module));
     if (!given.domain.empty()) bytes += bytes_field(7, given.domain);
     graph_ += bytes_field(1, bytes);
     return given.results.empty() ? made : given.results[0];

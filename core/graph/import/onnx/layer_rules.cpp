@@ -34,7 +34,9 @@ int no_bias(const NodeReader& r, int like) {
       std::vector<double>(static_cast<std::size_t>(std::min(primitive::elements_of(of), primitive::kMaxValues)), 0.0));
 }
 Made layer_norm(const NodeReader& r) {
-  expect_last(r, r.number("axis", -1));
+  const auto rank = static_cast<std::int64_t>(r.b.shape(r.in(0)).size());
+  r.b.expect(r.b.axis_of(r.in(0), r.number("axis", -1)) + static_cast<std::int64_t>(r.b.shape(r.in(1)).size()) == rank,
+             "its scale has other dimensions than those it normalises over");
   const int beta = r.has(2) ? r.in(2) : no_bias(r, r.in(1));
   const int x = r.b.layer_norm(r.in(0), r.in(1), beta, r.real("epsilon", 1e-5));
   return {x, x, x};  // the statistics are for a backward alone
@@ -79,7 +81,7 @@ Made attention(const NodeReader& r) {
   const double cap = r.real("softcap", 0.0);
   r.b.expect(cap == 0.0 || (cap > 0.0 && !r.has(3)), "scores with a softcap and a mask have no equal here");
   const bool causal = r.number("is_causal", 0) != 0;
-  int x = r.has(3) ? r.b.masked_attention(q, k, v, r.real("scale", 0.0), causal, r.in(3))
+  int x = r.has(3) ? r.b.masked_attention(q, k, v, r.real("scale", 0.0), causal, {r.in(3)})
                    : r.b.attention(q, k, v, r.real("scale", 0.0), {.causal = causal, .cap = cap});
   if (flat) {
     const Shape of = r.b.shape(x);
@@ -109,6 +111,7 @@ std::map<std::string, Rule> layer_rules() {
           {"LayerNormalization", layer_norm},
           {"RMSNormalization", rms_norm},
           {"SimplifiedLayerNormalization", rms_norm},
+          {"com.microsoft:SimplifiedLayerNormalization", rms_norm},
           {"com.microsoft:SkipLayerNormalization", skip_layer_norm},
           {"BatchNormalization", batch_norm},
           {"InstanceNormalization", instance_norm},

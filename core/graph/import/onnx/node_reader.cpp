@@ -32,6 +32,11 @@ Numbers NodeReader::numbers(const std::string& attribute) const {
   return found == node.attributes.end() ? Numbers{} : found->second.numbers;
 }
 
+std::vector<double> NodeReader::reals(const std::string& attribute) const {
+  const auto found = node.attributes.find(attribute);
+  return found == node.attributes.end() ? std::vector<double>{} : found->second.reals;
+}
+
 Numbers NodeReader::numbers(const std::string& attribute, std::size_t k) const {
   return has(k) ? b.integers_of(in(k), attribute.c_str()) : numbers(attribute);
 }

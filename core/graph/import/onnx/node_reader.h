@@ -25,6 +25,7 @@ struct NodeReader {
   [[nodiscard]] double real(const std::string& attribute, double otherwise) const;
   [[nodiscard]] std::string text(const std::string& attribute, const std::string& otherwise) const;
   [[nodiscard]] std::vector<std::int64_t> numbers(const std::string& attribute) const;
+  [[nodiscard]] std::vector<double> reals(const std::string& attribute) const;
   // Given as input `k` or, in older operator sets, as an attribute; empty where as neither.
   [[nodiscard]] std::vector<std::int64_t> numbers(const std::string& attribute, std::size_t k) const;
 };
@@ -36,5 +37,11 @@ using Rule = std::vector<int> (*)(const NodeReader&);
 // Those of choice_rules.cpp.
 [[nodiscard]] std::map<std::string, Rule> choice_rules();
 [[nodiscard]] std::map<std::string, Rule> layer_rules();
+[[nodiscard]] std::map<std::string, Rule> image_rules();
+[[nodiscard]] std::map<std::string, Rule> fused_rules();
+[[nodiscard]] std::map<std::string, Rule> recurrent_rules();
+// A convolution of any kind, and a product with a bias, for the operators that are fused of them.
+[[nodiscard]] int convolution_of(const NodeReader& r, int x, int w);
+[[nodiscard]] int gemm_of(const NodeReader& r);
 
 }  // namespace meshwright::onnx

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "core/base/errors.h"
-#include "core/graph/import/onnx/einsum.h"
 #include "core/graph/import/onnx/node_reader.h"
+#include "core/graph/import/primitive/einsum.h"
 
 namespace meshwright::onnx {
 
@@ -68,6 +68,33 @@ Made hard_sigmoid(const NodeReader& r) {
 Made hard_swish(const NodeReader& r) { return {r.b.hard_swish(r.in(0))}; }
 Made leaky_relu(const NodeReader& r) { return {r.b.leaky_relu(r.in(0), r.real("alpha", 0.01))}; }
 Made elu(const NodeReader& r) { return {r.b.elu(r.in(0), r.real("alpha", 1.0))}; }
+Made prelu(const NodeReader& r) {
+  const int x = r.in(0), below = r.b.clamp(x, {}, 0.0);
+  return {r.b.binary(Kind::Add, r.b.unary(Kind::Relu, x), r.b.binary(Kind::Multiply, below, r.in(1)))};
+}
+Made selu(const NodeReader& r) {
+  const int bent = r.b.elu(r.in(0), r.real("alpha", 1.67326319217681884765625));
+  return {r.b.binary(Kind::Multiply, bent, r.b.scalar(r.real("gamma", 1.05070102214813232421875)))};
+}
+Made celu(const NodeReader& r) {
+  const double alpha = r.real("alpha", 1.0);
+  r.b.expect(alpha > 0.0, "a CELU without a positive alpha has no equal here");
+  const int narrow = r.b.elu(r.b.binary(Kind::Multiply, r.in(0), r.b.scalar(1.0 / alpha)), 1.0);
+  return {r.b.binary(Kind::Multiply, narrow, r.b.scalar(alpha))};
+}
+Made softsign(const NodeReader& r) {
+  const int x = r.in(0);
+  return {r.b.binary(Kind::Divide, x, r.b.binary(Kind::Add, r.b.unary(Kind::Abs, x), r.b.scalar(1.0)))};
+}
+Made mish(const NodeReader& r) {
+  const int x = r.in(0);
+  return {r.b.binary(Kind::Multiply, x, r.b.unary(Kind::Tanh, r.b.softplus(x)))};
+}
+Made quick_gelu(const NodeReader& r) {
+  const int x = r.in(0);
+  const int gate = r.b.unary(Kind::Sigmoid, r.b.binary(Kind::Multiply, x, r.b.scalar(r.real("alpha", 1.702))));
+  return {r.b.binary(Kind::Multiply, x, gate)};
+}
 Made softplus(const NodeReader& r) { return {r.b.softplus(r.in(0))}; }
 // Scores are hidden by a number here, not by minus infinity, so that no softmax is without one.
 Made is_nan(const NodeReader& r) {
@@ -94,6 +121,21 @@ Made dropout(const NodeReader& r) {
     if (const auto given = r.b.scalar_of(r.in(1))) ratio = *given;
   const int x = r.b.dropout(r.in(0), ratio);
   return {x, x};
+}
+
+// --- whole numbers that stand for others: these themselves ---
+
+Made dequantized(const NodeReader& r) { return {r.b.unary(Kind::ToFloat, r.in(0))}; }
+Made quantized(const NodeReader& r) { return {r.in(0)}; }
+// -> x, the step between numbers, the number of zero
+Made dynamically_quantized(const NodeReader& r) {
+  return {r.in(0), r.b.scalar(1.0), r.b.constant({}, true, std::vector<double>{0.0})};
+}
+Made matmul_of_integers(const NodeReader& r) { return {r.b.matmul(r.in(0), r.in(1))}; }
+Made convolution_of_integers(const NodeReader& r) {
+  OnnxNode node = r.node;
+  node.inputs.resize(2);  // the third is no bias
+  return {convolution_of({r.b, node, r.opset, r.value_of}, r.in(0), r.in(1))};
 }
 
 // --- shapes ---
@@ -126,7 +168,6 @@ Made transpose(const NodeReader& r) {
 Made expand(const NodeReader& r) { return {r.b.broadcast(r.in(0), r.b.integers_of(r.in(1), "shape"))}; }
 Made tile(const NodeReader& r) { return {r.b.tile(r.in(0), r.b.integers_of(r.in(1), "repeats"))}; }
 Made pad(const NodeReader& r) {
-  r.b.expect(r.text("mode", "constant") == "constant", "padding by what lies inside has no equal here");
   const int x = r.in(0);
   const auto rank = static_cast<std::int64_t>(r.b.shape(x).size());
   const Numbers pads = r.numbers("pads", 1);
@@ -139,6 +180,11 @@ Made pad(const NodeReader& r) {
     const auto d = static_cast<std::size_t>(r.b.axis_of(x, axes[k]));
     before[d] = pads[k];
     after[d] = pads[axes.size() + k];
+  }
+  if (const std::string mode = r.text("mode", "constant"); mode != "constant") {
+    if (mode == "wrap") return {r.b.pad_by_other_end(x, before, after)};
+    r.b.expect(mode == "edge" || mode == "reflect", fmt::format("padding by the mode '{}' has no equal here", mode));
+    return {r.b.pad_by_inside(x, before, after, mode == "reflect")};
   }
   double value = r.real("value", 0.0);
   if (r.has(2)) value = r.b.values(r.in(2), "value").at(0);
@@ -220,9 +266,14 @@ Made mean_of_operands(const NodeReader& r) {
   return {r.b.binary(Kind::Multiply, sum, r.b.scalar(1.0 / static_cast<double>(r.node.inputs.size())))};
 }
 Made product_of_all(const NodeReader& r) {
+  const int x = r.in(0);
+  const Shape of = r.b.shape(x);
+  const Numbers axes = r.numbers("axes", 1);
+  r.b.expect(axes.empty() || axes.size() == of.size(), "a product along some of the dimensions has no equal here");
   double product = 1.0;
-  for (const double value : r.b.values(r.in(0), "operand")) product *= value;
-  return {r.b.constant({}, r.b.at(r.in(0)).integer, std::vector<double>{product})};
+  for (const double value : r.b.values(x, "operand")) product *= value;
+  const Shape to(r.number("keepdims", 1) != 0 ? of.size() : 0, 1);
+  return {r.b.constant(to, r.b.at(x).integer, std::vector<double>{product})};
 }
 
 // --- products ---
@@ -230,7 +281,7 @@ Made product_of_all(const NodeReader& r) {
 Made einsum_of(const NodeReader& r) {
   std::vector<int> operands;
   for (std::size_t k = 0; k < r.node.inputs.size(); ++k) operands.push_back(r.in(k));
-  return {einsum(r.b, r.text("equation", ""), operands)};
+  return {primitive::einsum(r.b, r.text("equation", ""), operands)};
 }
 Made matmul(const NodeReader& r) { return {r.b.matmul(r.in(0), r.in(1))}; }
 Made fused_matmul(const NodeReader& r) {
@@ -239,105 +290,20 @@ Made fused_matmul(const NodeReader& r) {
   const int y = r.number("transB", 0) != 0 ? r.b.swap(r.in(1), -1, -2) : r.in(1);
   return {r.b.binary(Kind::Multiply, r.b.matmul(x, y), r.b.scalar(r.real("alpha", 1.0)))};
 }
-Made gemm(const NodeReader& r) {
+}  // namespace
+
+int gemm_of(const NodeReader& r) {
   const int x = r.number("transA", 0) != 0 ? r.b.swap(r.in(0), -1, -2) : r.in(0);
   const int y = r.number("transB", 0) != 0 ? r.b.swap(r.in(1), -1, -2) : r.in(1);
   int result = r.b.binary(Kind::Multiply, r.b.matmul(x, y), r.b.scalar(r.real("alpha", 1.0)));
   if (r.has(2) && r.real("beta", 1.0) != 0.0)
     result = r.b.binary(Kind::Add, result, r.b.binary(Kind::Multiply, r.in(2), r.b.scalar(r.real("beta", 1.0))));
-  return {result};
+  return result;
 }
 
-// Two entries each, from 2 or 4 given.
-Builder::Windows windows_of(const NodeReader& r, const Shape& image, const Numbers& window) {
-  Builder::Windows windows{window, r.numbers("strides"), {0, 0}, {0, 0}, r.number("ceil_mode", 0) != 0};
-  if (windows.stride.empty()) windows.stride = {1, 1};
-  const Numbers pads = r.numbers("pads"), dilations = r.numbers("dilations");
-  r.b.expect(windows.window.size() == 2 && windows.stride.size() == 2 && image.size() == 4,
-             "windows over other than two dimensions have no equal here");
-  r.b.expect(std::all_of(dilations.begin(), dilations.end(), [](std::int64_t d) { return d == 1; }),
-             "dilated windows have no equal here");
-  for (const std::int64_t number : {windows.window[0], windows.window[1], windows.stride[0], windows.stride[1]})
-    r.b.expect(number >= 1 && number <= 1'000'000, "its window or stride is out of range");
-  if (pads.size() == 4) {
-    windows.before = {pads[0], pads[1]};
-    windows.after = {pads[2], pads[3]};
-  }
-  for (const std::int64_t pad : pads) r.b.expect(pad >= 0 && pad <= 1'000'000, "its padding is out of range");
-  const std::string automatic = r.text("auto_pad", "NOTSET");
-  if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER")
-    for (std::size_t d = 0; d < 2; ++d) {
-      const std::int64_t results = (image[d + 2] + windows.stride[d] - 1) / windows.stride[d];
-      const std::int64_t all =
-          std::max<std::int64_t>(0, (results - 1) * windows.stride[d] + windows.window[d] - image[d + 2]);
-      windows.before[d] = automatic == "SAME_LOWER" ? (all + 1) / 2 : all / 2;
-      windows.after[d] = all - windows.before[d];
-    }
-  return windows;
-}
-// Rows are images one element high.
-int convolution_of_rows(const NodeReader& r, int x, int w) {
-  Numbers stride = r.numbers("strides"), pads = r.numbers("pads");
-  const Numbers dilations = r.numbers("dilations");
-  if (stride.empty()) stride = {1};
-  if (pads.empty()) pads = {0, 0};
-  r.b.expect(r.text("auto_pad", "NOTSET") == "NOTSET" && (dilations.empty() || dilations == Numbers{1}),
-             "dilated windows and padding by name have no equal here");
-  r.b.expect(stride.size() == 1 && pads.size() == 2, "its strides and padding are not those of one dimension");
-  for (const std::int64_t pad : pads) r.b.expect(pad >= 0 && pad <= 1'000'000, "its padding is out of range");
-  r.b.expect(stride[0] >= 1 && stride[0] <= 1'000'000, "its stride is out of range");
-  return r.b.convolution(x, w, {{}, {1, stride[0]}, {0, pads[0]}, {0, pads[1]}}, r.number("group", 1),
-                         r.has(2) ? std::optional(r.in(2)) : std::nullopt);
-}
-Made convolution(const NodeReader& r) {
-  const int x = r.in(0), w = r.in(1);
-  const Shape& weight = r.b.shape(w);
-  if (weight.size() == 3 && r.b.shape(x).size() == 3) return {convolution_of_rows(r, x, w)};
-  r.b.expect(weight.size() == 4, "convolutions over other than one or two dimensions have no equal here");
-  const auto windows = windows_of(r, r.b.shape(x), {weight[2], weight[3]});
-  return {r.b.convolution(x, w, windows, r.number("group", 1), r.has(2) ? std::optional(r.in(2)) : std::nullopt)};
-}
-Made transposed_convolution(const NodeReader& r) {
-  const auto only = [&](const char* name, std::int64_t value) {
-    const Numbers given = r.numbers(name);
-    return std::all_of(given.begin(), given.end(), [value](std::int64_t one) { return one == value; });
-  };
-  const std::string padding = r.text("auto_pad", "NOTSET");
-  r.b.expect(only("pads", 0) && only("output_padding", 0) && only("dilations", 1) && !r.has("output_shape") &&
-                 r.number("group", 1) == 1 && (padding == "NOTSET" || padding == "VALID"),
-             "a transposed convolution with padding, dilation or groups has no equal here");
-  Numbers stride = r.numbers("strides");
-  if (stride.empty()) stride = {1, 1};
-  return {r.b.transposed_convolution(r.in(0), r.in(1), stride, r.has(2) ? std::optional(r.in(2)) : std::nullopt)};
-}
-// (x, [region], [factors], [sizes]): each element several times in a row.
-Made resize(const NodeReader& r) {
-  const Shape of = r.b.shape(r.in(0));
-  r.b.expect(r.text("mode", "nearest") == "nearest" && of.size() == 4,
-             "it makes other than an image of each element several times in a row");
-  if (r.has(3)) {
-    const Shape to = r.b.integers_of(r.in(3), "sizes");
-    r.b.expect(to.size() == 4 && to[1] == of[1], "it enlarges other than an image");
-    return {r.b.enlarged(r.in(0), {to[2], to[3]})};
-  }
-  r.b.expect(r.has(2), "it has neither sizes nor factors");
-  const std::vector<double> factors = r.b.values(r.in(2), "factors");
-  r.b.expect(factors.size() == 4 && factors[0] == 1.0 && factors[1] == 1.0, "it enlarges other than an image");
-  return {r.b.enlarged_by(r.in(0), factors[2], factors[3])};
-}
-template <Kind kind>
-Made pool(const NodeReader& r) {
-  const auto windows = windows_of(r, r.b.shape(r.in(0)), r.numbers("kernel_shape"));
-  if (kind == Kind::AveragePool && r.number("count_include_pad", 0) != 0) r.b.note_padding(windows);
-  return {r.b.pool(kind, r.in(0), windows)};
-}
-Made global_average(const NodeReader& r) {
-  Numbers axes(r.b.shape(r.in(0)).size());
-  std::iota(axes.begin(), axes.end(), 0);
-  r.b.expect(axes.size() > 2, "there is nothing to pool over");
-  axes.erase(axes.begin(), axes.begin() + 2);
-  return {r.b.reduce(Kind::ReduceMean, r.in(0), axes, true)};
-}
+namespace {
+
+Made gemm(const NodeReader& r) { return {gemm_of(r)}; }
 
 std::map<std::string, Rule> elementwise_rules() {
   return {{"Add", binary<Kind::Add>},
@@ -368,6 +334,12 @@ std::map<std::string, Rule> elementwise_rules() {
           {"LeakyRelu", leaky_relu},
           {"Elu", elu},
           {"Softplus", softplus},
+          {"PRelu", prelu},
+          {"Selu", selu},
+          {"Celu", celu},
+          {"Softsign", softsign},
+          {"Mish", mish},
+          {"com.microsoft:QuickGelu", quick_gelu},
           {"Mean", mean_of_operands},
           {"Neg", negated},
           {"Gelu", gelu},
@@ -416,12 +388,13 @@ std::map<std::string, Rule> other_rules() {
           {"MatMul", matmul},
           {"com.microsoft:FusedMatMul", fused_matmul},
           {"Gemm", gemm},
-          {"Conv", convolution},
-          {"ConvTranspose", transposed_convolution},
-          {"Resize", resize},
-          {"MaxPool", pool<Kind::MaxPool>},
-          {"AveragePool", pool<Kind::AveragePool>},
-          {"GlobalAveragePool", global_average}};
+          {"QuantizeLinear", quantized},
+          {"DequantizeLinear", dequantized},
+          {"com.microsoft:QuantizeLinear", quantized},
+          {"com.microsoft:DequantizeLinear", dequantized},
+          {"DynamicQuantizeLinear", dynamically_quantized},
+          {"MatMulInteger", matmul_of_integers},
+          {"ConvInteger", convolution_of_integers}};
 }
 
 }  // namespace
@@ -432,6 +405,9 @@ const std::map<std::string, Rule>& rules() {
     found.merge(other_rules());
     found.merge(layer_rules());
     found.merge(choice_rules());
+    found.merge(image_rules());
+    found.merge(fused_rules());
+    found.merge(recurrent_rules());
     return found;
   }();
   return all;

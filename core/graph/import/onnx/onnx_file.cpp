@@ -178,6 +178,8 @@ Attribute read_attribute(std::string_view bytes, std::string& name, const std::s
     if (field.number == 6 || field.number == 11) attribute.graph = true;
     if (field.number == 7) read_reals(field, attribute.reals);
     if (field.number == 8) read_numbers(field, attribute.numbers, place);
+    if (field.number == 9) attribute.texts.emplace_back(field.bytes);
+    if (field.number == 21) attribute.of_function = field.bytes;
   }
   return attribute;
 }
@@ -201,6 +203,26 @@ OnnxNode read_node(std::string_view bytes, const std::string& place) {
   }
   if (node.domain == "ai.onnx") node.domain.clear();
   return node;
+}
+
+OnnxFunction read_function(std::string_view bytes, const std::string& place) {
+  OnnxFunction function;
+  WireReader reader(bytes, place);
+  WireField field;
+  while (reader.next(field)) {
+    if (field.number == 1) function.name = field.bytes;
+    if (field.number == 4) function.inputs.emplace_back(field.bytes);
+    if (field.number == 5) function.outputs.emplace_back(field.bytes);
+    if (field.number == 7) function.nodes.push_back(read_node(field.bytes, place));
+    if (field.number == 10) function.domain = field.bytes;
+    if (field.number == 11) {
+      std::string name;
+      Attribute attribute = read_attribute(field.bytes, name, place);
+      function.defaults[name] = std::move(attribute);
+    }
+  }
+  if (function.domain == "ai.onnx") function.domain.clear();
+  return function;
 }
 
 OnnxDim read_dim(std::string_view bytes, const std::string& place) {
@@ -314,6 +336,7 @@ OnnxFile read_onnx(std::string_view bytes, const std::string& place) {
   WireField field;
   while (reader.next(field)) {
     if (field.number == 7) read_graph(field.bytes, file, place);
+    if (field.number == 25) file.functions.push_back(read_function(field.bytes, place));
     if (field.number != 8) continue;
     const std::string_view domain = inside(field.bytes, 1, place);
     WireReader opset(field.bytes, place);

@@ -40,7 +40,9 @@ struct Attribute {
   std::string text;
   std::vector<std::int64_t> numbers;
   std::vector<double> reals;
+  std::vector<std::string> texts;
   std::optional<TensorValue> tensor;
+  std::string of_function = {};  // within a function: its attribute of this name is meant
   bool graph = false;
 };
 
@@ -48,6 +50,14 @@ struct OnnxNode {
   std::vector<std::string> inputs, outputs;
   std::string name, op, domain, scope;
   std::map<std::string, Attribute> attributes;
+};
+
+// A node whose operator a file defines stands for these nodes.
+struct OnnxFunction {
+  std::string name, domain;
+  std::vector<std::string> inputs, outputs;
+  std::map<std::string, Attribute> defaults;
+  std::vector<OnnxNode> nodes;
 };
 
 // A dimension is a number, a name, or neither.
@@ -66,6 +76,7 @@ struct OnnxFile {
   std::vector<OnnxNode> nodes;
   std::vector<TensorValue> initializers;
   std::vector<OnnxValue> inputs, outputs;
+  std::vector<OnnxFunction> functions = {};
 };
 
 // Throws InputError when the bytes are no ONNX model.

@@ -8,6 +8,8 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/graph/import/names.h"
+#include "core/graph/import/onnx/functions.h"
+#include "core/graph/import/onnx/initializers.h"
 #include "core/graph/import/onnx/node_reader.h"
 
 namespace meshwright::onnx {
@@ -20,77 +22,23 @@ using primitive::Kind;
 using primitive::Module;
 using primitive::Shape;
 
-constexpr double kMasked = -1000.0;
-
 std::string full_name(const OnnxNode& node) {
   return printable(node.domain.empty() ? node.op : node.domain + ":" + node.op);
 }
 
-// Numbers that hide scores, or zeros and ones that say which.
-bool is_mask(const std::vector<double>& values, const Shape& dims) {
-  bool hides = true, tells = dims.size() >= 2;
-  bool zeros = false, others = false;
-  for (const double value : values) {
-    hides = hides && (value == 0.0 || value <= kMasked);
-    tells = tells && (value == 0.0 || value == 1.0);
-    zeros = zeros || value == 0.0;
-    others = others || value != 0.0;
-  }
-  return others && (hides || (tells && zeros));
+// The path of the module that a node is of, where PyTorch's exporter has written it: all but the op itself.
+std::string module_of_scope(const std::string& scope) {
+  const std::size_t op = scope.rfind('/');
+  return op == std::string::npos ? std::string() : scope.substr(0, op);
 }
 
-// Cosines or sines of positions times frequencies, one row for each position from 0 on, all times one amplitude.
-bool is_turning_table(const std::vector<double>& values, const Shape& dims) {
-  if (dims.size() < 2 || values.size() <= static_cast<std::size_t>(dims.back())) return false;
-  const double first = values[0], most = first == 0.0 ? 4.0 : 1.0001 * first;
-  if (first != 0.0 && !(first > 0.25 && first < 4.0)) return false;
-  bool varies = false;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (i < static_cast<std::size_t>(dims.back()) && values[i] != first) return false;
-    if (!(std::abs(values[i]) <= most)) return false;
-    varies = varies || values[i] != first;
-  }
-  return varies;
-}
+// What the model itself calls a parameter: exporters call what they make of one by a number.
+bool is_path(const std::string& name) { return name.find('.') != std::string::npos; }
 
-// The same with sines and cosines side by side in each row, in either order.
-bool is_table_of_both(const std::vector<double>& values, const Shape& dims) {
-  const auto width = dims.empty() ? 0 : static_cast<std::size_t>(dims.back()), half = width / 2;
-  if (dims.size() < 2 || half == 0 || width % 2 != 0 || values.size() <= width) return false;
-  const double amplitude = std::max(values[0], values[half]);
-  if (!(amplitude > 0.25 && amplitude < 4.0)) return false;
-  for (std::size_t i = 0; i < values.size(); i += width)
-    for (std::size_t j = i; j < i + half; ++j) {
-      if (i == 0 && (values[j] != values[0] || values[j + half] != amplitude - values[0])) return false;
-      if (std::abs(std::hypot(values[j], values[j + half]) - amplitude) > 1e-3 * amplitude) return false;
-    }
-  return true;
-}
-
-// Positions from 0 on times a slope, one for each row, as they are added to scores.
-bool is_progression(const std::vector<double>& values, const Shape& dims) {
-  const auto width = dims.empty() ? 0 : static_cast<std::size_t>(dims.back());
-  if (dims.size() < 2 || width < 4 || values.size() <= width) return false;
-  for (std::size_t i = 0; i < values.size(); i += width)
-    for (std::size_t j = 0; j < width; ++j) {
-      const double expected = values[i + 1] * static_cast<double>(j);
-      if (values[i + 1] == 0.0 || std::abs(values[i + j] - expected) > 1e-2 * std::abs(values[i + 1])) return false;
-    }
-  return true;
-}
-
-// Whether x is y with its two dimensions swapped, by the bytes that the file itself holds.
-bool is_transposed(const TensorValue& x, const TensorValue& y) {
-  const bool fits = x.dims.size() == 2 && y.dims == Shape{x.dims[1], x.dims[0]} && x.type == y.type && !x.integer() &&
-                    !x.raw.empty() && x.raw.size() == y.raw.size() && x.dims[0] > 1 && x.dims[1] > 1;
-  if (!fits) return false;
-  const auto rows = static_cast<std::size_t>(x.dims[0]), columns = static_cast<std::size_t>(x.dims[1]);
-  const std::size_t width = x.raw.size() / rows / columns;
-  if (width * rows * columns != x.raw.size()) return false;
-  for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t j = 0; j < columns; ++j)
-      if (x.raw.compare((i * columns + j) * width, width, y.raw, (j * rows + i) * width, width) != 0) return false;
-  return true;
+// Whether operand k is a weight in whole numbers, which the operator takes for those that they stand for.
+bool is_quantized_weight(const OnnxNode& node, std::size_t k) {
+  const bool takes = k == 0 ? node.op == "DequantizeLinear" : node.op == "MatMulInteger" || node.op == "ConvInteger";
+  return takes && k < node.inputs.size();
 }
 
 class Reader {
@@ -103,13 +51,26 @@ class Reader {
         numbers_.insert(node.inputs[2]);
       else if ((node.op == "Cos" || node.op == "Sin") && node.inputs.size() == 1)
         numbers_.insert(node.inputs[0]);
+      else if (is_quantized_weight(node, 0) || is_quantized_weight(node, 1))
+        quantized_.insert(node.inputs[is_quantized_weight(node, 0) ? 0 : 1]);
+      else if (node.op == "EmbedLayerNormalization" && node.inputs.size() > 2)
+        tables_.insert(node.inputs[2]);
+      else if (node.op == "Resize" || node.op == "Upsample")
+        numbers_.insert(node.inputs.begin() + std::min<std::ptrdiff_t>(1, std::ssize(node.inputs)), node.inputs.end());
       else if (node.op == "Gather" && node.inputs.size() == 2 && initializers_.contains(node.inputs[0]))
         tables_.insert(node.inputs[0]);
+    for (const OnnxNode& node : file.nodes)
+      for (const std::string& input : node.inputs)
+        if (initializers_.contains(input)) modules_.emplace(input, module_of_scope(node.scope));
     for (std::size_t i = 0; i < file.nodes.size(); ++i)
       for (const std::string& output : file.nodes[i].outputs)
         if (!output.empty())
           require(makers_.emplace(output, i).second, "{}: two nodes make '{}'; the file is damaged, export it again.",
                   place_, output);
+    for (const OnnxNode& node : file.nodes) {
+      find_group_norm(node);
+      find_numbers(node);
+    }
   }
 
   OnnxModule read() {
@@ -136,7 +97,11 @@ class Reader {
   void read_inputs();
   void find_batch(const std::vector<const OnnxValue*>& inputs);
   void read_node(const OnnxNode& node);
+  [[nodiscard]] bool is_only(const std::string& name, double number) const;
+  void find_group_norm(const OnnxNode& node);
+  void find_numbers(const OnnxNode& node);
   [[nodiscard]] int value_of(const std::string& name);
+  [[nodiscard]] int value_for(const OnnxNode& node, const std::string& name);
   [[nodiscard]] Shape unrepeated(const Shape& dims, const std::vector<double>& values, bool varies);
   [[nodiscard]] int initializer(const TensorValue& tensor);
   [[nodiscard]] std::vector<int> held(const OnnxNode& node);
@@ -147,9 +112,12 @@ class Reader {
   OnnxModule made_;
   Builder builder_;
   std::map<std::string, const TensorValue*> initializers_;
-  std::set<std::string> tables_;   // initializers that rows are picked from
-  std::set<std::string> numbers_;  // initializers that are what an operator writes, or angles, and no weights
+  std::set<std::string> tables_;     // initializers that rows are picked from
+  std::set<std::string> quantized_;  // initializers of whole numbers that stand for weights
+  std::set<std::string> numbers_;    // initializers that are what an operator writes, or angles, and no weights
   std::map<std::uint64_t, std::vector<const TensorValue*>> weights_;  // by their bytes
+  std::map<std::string, std::string> modules_;                        // of the first node that reads an initializer
+  std::map<std::pair<std::string, std::string>, int> copies_;         // of a row, for each module that has one like it
   std::map<std::string, std::size_t> makers_;
   std::map<std::string, int> values_;
   std::map<std::string, std::int64_t> sizes_;  // of named dimensions
@@ -292,7 +260,12 @@ Shape Reader::unrepeated(const Shape& dims, const std::vector<double>& values, b
 }
 
 int Reader::initializer(const TensorValue& tensor) {
-  (void)primitive::elements_of(tensor.dims);
+  if (primitive::elements_of(tensor.dims) > 1 && quantized_.contains(tensor.name)) {
+    const std::string note = "weights and results that the file rounds to few bits are of full precision here";
+    if (std::find(made_.module.notes.begin(), made_.module.notes.end(), note) == made_.module.notes.end())
+      made_.module.notes.push_back(note);
+    return builder_.parameter(printable(tensor.name), tensor.dims);
+  }
   const std::optional<std::vector<double>> values = values_of(tensor, 1 << 24, place_);
   const bool single = primitive::elements_of(tensor.dims) == 1;
   // A mask that hides nothing: no weight has such a shape and nothing but zeros.
@@ -314,7 +287,7 @@ int Reader::initializer(const TensorValue& tensor) {
   // A head that is the word table is written a second time by exporters that transpose it.
   if (trained && !tables_.contains(tensor.name))
     for (const std::string& table : tables_)
-      if (is_transposed(tensor, *initializers_.at(table))) {
+      if (initializers_.contains(table) && is_transposed(tensor, *initializers_.at(table))) {
         made_.module.notes.push_back(fmt::format("'{}' is the table '{}' transposed: one parameter, trained as such",
                                                  printable(tensor.name), printable(table)));
         return builder_.swap(value_of(table), 0, 1);
@@ -324,11 +297,15 @@ int Reader::initializer(const TensorValue& tensor) {
   if (trained && values && tensor.dims.size() > 2)
     if (const Shape once = unrepeated(tensor.dims, *values, varies); once != tensor.dims)
       return builder_.broadcast(builder_.parameter(printable(tensor.name), once), tensor.dims);
+  const bool zeros = !trained && !tensor.integer() && values && !values->empty() &&
+                     std::all_of(values->begin(), values->end(), [](double value) { return value == 0.0; });
+  if (zeros) return builder_.broadcast(builder_.scalar(0.0), tensor.dims);
   if (!trained) return builder_.constant(tensor.dims, tensor.integer(), values);
   // A weight of several layers is written once for each by exporters that transpose it.
   if (varies)
     for (const TensorValue* same : weights_[stable_hash(tensor.raw)])
-      if (same->dims == tensor.dims && same->type == tensor.type && same->raw == tensor.raw && !tensor.raw.empty()) {
+      if (same->dims == tensor.dims && same->type == tensor.type && same->raw == tensor.raw && !tensor.raw.empty() &&
+          modules_[same->name] == modules_[tensor.name] && !(is_path(same->name) && is_path(tensor.name))) {
         made_.module.notes.push_back(fmt::format("'{}' has the numbers of '{}': one parameter, trained as such",
                                                  printable(tensor.name), printable(same->name)));
         return value_of(same->name);
@@ -346,6 +323,51 @@ int Reader::value_of(const std::string& name) {
           "again.",
           place_, builder_.name, printable(name));
   return values_[name] = initializer(*tensor->second);
+}
+
+// Whether an initializer holds one number alone.
+bool Reader::is_only(const std::string& name, double number) const {
+  const auto found = initializers_.find(name);
+  if (found == initializers_.end()) return false;
+  const auto values = values_of(*found->second, 1 << 24, place_);
+  return values && std::all_of(values->begin(), values->end(), [number](double value) { return value == number; });
+}
+
+// What else is no weight: states of zeros that recurrences begin with, and the scale of 1 of a norm without weights.
+void Reader::find_numbers(const OnnxNode& node) {
+  std::vector<std::size_t> zeros, ones;
+  // Steps between whole numbers change no number here.
+  const auto maker = node.inputs.size() == 2 && node.op == "Mul" ? makers_.find(node.inputs[0]) : makers_.end();
+  if (maker != makers_.end() && file_.nodes[maker->second].op == "DynamicQuantizeLinear")
+    numbers_.insert(node.inputs[1]);
+  if (node.op == "LSTM" || node.op == "GRU" || node.op == "RNN") zeros = {5, 6};
+  if ((node.op == "MatMul" || node.op == "Gemm") && !node.inputs.empty() && !is_path(node.inputs[0])) zeros = {0};
+  if (node.op == "LayerNormalization" && node.inputs.size() == 2 && !is_path(node.inputs[1])) ones = {1};
+  for (const std::size_t k : zeros)
+    if (k < node.inputs.size() && is_only(node.inputs[k], 0.0)) numbers_.insert(node.inputs[k]);
+  for (const std::size_t k : ones)
+    if (is_only(node.inputs[k], 1.0)) numbers_.insert(node.inputs[k]);
+}
+
+// A group normalisation is written as one of each channel of groups, whose scales and shifts of 1 and 0 are no weights.
+void Reader::find_group_norm(const OnnxNode& node) {
+  if (node.op != "InstanceNormalization" || node.inputs.size() != 3) return;
+  const auto maker = makers_.find(node.inputs[0]);
+  if (maker == makers_.end() || file_.nodes[maker->second].op != "Reshape") return;
+  if (is_only(node.inputs[1], 1.0) && is_only(node.inputs[2], 0.0)) numbers_.insert({node.inputs[1], node.inputs[2]});
+}
+
+// Exporters write rows of the same numbers once, such as the zeros of all biases: each module has its own.
+int Reader::value_for(const OnnxNode& node, const std::string& name) {
+  const int first = value_of(name);
+  const auto tensor = initializers_.find(name);
+  if (tensor == initializers_.end() || builder_.at(first).kind != Kind::Parameter) return first;
+  const std::string module = module_of_scope(node.scope), &own = modules_[name];
+  if (tensor->second->dims.size() != 1 || module.empty() || own.empty() || module == own) return first;
+  const auto [copy, is_new] = copies_.emplace(std::pair{name, module}, -1);
+  if (is_new)
+    copy->second = builder_.parameter(fmt::format("{}.{}", printable(name), builder_.name), builder_.shape(first));
+  return copy->second;
 }
 
 // Constant and ConstantOfShape.
@@ -392,10 +414,10 @@ void Reader::read_node(const OnnxNode& node) {
   const auto rule = rules().find(full_name(node));
   std::vector<int> made;
   try {
-    made =
-        rule == rules().end()
-            ? held(node)
-            : rule->second({builder_, node, file_.opset, [this](const std::string& name) { return value_of(name); }});
+    made = rule == rules().end() ? held(node)
+                                 : rule->second({builder_, node, file_.opset, [this, &node](const std::string& name) {
+                                                   return value_for(node, name);
+                                                 }});
   } catch (const InputError& error) {
     const std::string why = error.what();
     throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, node.op, why));
@@ -407,7 +429,9 @@ void Reader::read_node(const OnnxNode& node) {
 }  // namespace
 
 OnnxModule module_of(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, const std::string& place) {
-  return Reader(file, dims, place).read();
+  if (file.functions.empty()) return Reader(file, dims, place).read();
+  const OnnxFile whole = with_functions_inside(file, place);
+  return Reader(whole, dims, place).read();
 }
 
 }  // namespace meshwright::onnx

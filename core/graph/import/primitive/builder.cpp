@@ -46,6 +46,7 @@ int Builder::add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, 
     if (node.values) return constant(node.shape, node.integer, std::move(node.values));
     const auto [made, is_new] = made_.emplace(text_of(node), static_cast<int>(module_.nodes.size()));
     if (!is_new) return made->second;
+    if (const std::int64_t ahead = ahead_of_batch(node); ahead > 1) ahead_of_batch_.emplace(made->second, ahead);
   }
   module_.nodes.push_back(std::move(node));
   return static_cast<int>(module_.nodes.size()) - 1;
@@ -123,7 +124,7 @@ std::optional<double> Builder::scalar_of(int node) const {
 
 std::int64_t Builder::axis_of(int x, std::int64_t axis) const {
   const auto rank = static_cast<std::int64_t>(shape(x).size());
-  if (axis < -rank || axis >= std::max<std::int64_t>(rank, 1))
+  if (axis < -rank || axis >= rank)
     fail(fmt::format("axis {} is outside of the dimensions of {}", axis, to_text(shape(x))));
   return axis < 0 ? axis + rank : axis;
 }
@@ -226,7 +227,9 @@ int Builder::unary(Kind kind, int x) {
 // Nothing but zeros, as far as a constant tells.
 bool Builder::is_zero(int x) const {
   const Node& node = at(x);
-  if (node.kind == Kind::Broadcast && node.constant) return is_zero(node.inputs[0]);
+  const bool moves = node.kind == Kind::Broadcast || node.kind == Kind::Reshape || node.kind == Kind::Transpose ||
+                     node.kind == Kind::Slice;
+  if (moves && node.constant && !node.values) return is_zero(node.inputs[0]);
   return node.values &&
          std::all_of(node.values->begin(), node.values->end(), [](double value) { return value == 0.0; });
 }
@@ -308,84 +311,6 @@ int Builder::dropout(int x, double probability) {
 }
 
 // --- shapes ---
-
-// `to` for any batch, where the file gave it for its own: the batch is the outer part of one dimension of x, and goes
-// to the dimension that begins where that one does: its own place, or else the first.
-Shape Builder::rescaled(const Shape& from, Shape to) const {
-  std::int64_t before = 1, met = 1;
-  std::size_t d = 0;
-  while (d < from.size() && !holds_batch(from[d])) before *= from[d++];
-  if (d == from.size()) return to;
-  const auto ahead = [&](std::size_t t) {
-    return std::accumulate(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(t), std::int64_t{1},
-                           std::multiplies<>());
-  };
-  if (d < to.size() && ahead(d) == before && to[d] % module_.batch == 0) {
-    to[d] = to[d] / module_.batch * kBatchProbe;
-    return to;
-  }
-  for (std::size_t t = 0; t < to.size(); met *= to[t++])
-    if (met == before && to[t] % module_.batch == 0) {
-      to[t] = to[t] / module_.batch * kBatchProbe;
-      return to;
-    }
-  fail(
-      fmt::format("a reshape of {} to {} mixes the batch with other dimensions; export the model with a batch that is "
-                  "left open",
-                  to_text(from), to_text(to)));
-}
-
-// Puts what is left of x into the size -1, if there is one.
-Shape Builder::completed(const Shape& from, Shape to) const {
-  const auto open = std::find(to.begin(), to.end(), -1);
-  if (open != to.end()) {
-    *open = 1;
-    const bool one_open = std::all_of(to.begin(), to.end(), [](std::int64_t size) { return size >= 0; });
-    const std::int64_t others = one_open ? elements_of(to) : 0, all = elements_of(from);
-    expect(others > 0 && all % others == 0, fmt::format("{} does not reshape to {}", to_text(from), to_text(to)));
-    *open = all / others;
-  }
-  expect(std::all_of(to.begin(), to.end(), [](std::int64_t size) { return size >= 0; }) &&
-             elements_of(to) == elements_of(from),
-         fmt::format("{} does not reshape to {}", to_text(from), to_text(to)));
-  return to;
-}
-
-// PyTorch's exporter swaps the last two axes of a tensor whose others it has merged before, and parts them again, to
-// `to`: the same without the merging.
-std::optional<int> Builder::unmerged_transpose(int x, const Shape& to) {
-  const Node swapped = at(x);
-  if (swapped.kind != Kind::Transpose || swapped.details.axes != Shape{0, 2, 1} || to.size() < 4) return std::nullopt;
-  const Node merged = at(swapped.inputs[0]);
-  if (merged.kind != Kind::Reshape) return std::nullopt;
-  const Shape& source = shape(merged.inputs[0]);
-  const std::size_t last = to.size() - 1;
-  if (source.size() < 4 || to[last] != swapped.shape[2] || to[last - 1] != swapped.shape[1] ||
-      source.back() != merged.shape[2] || source[source.size() - 2] != merged.shape[1])
-    return std::nullopt;
-  Shape straight = to;
-  std::swap(straight[last], straight[last - 1]);
-  return swap(reshape(merged.inputs[0], straight), -1, -2);
-}
-
-int Builder::reshape(int x, Shape to) {
-  if (is_complex(x)) return part_by_part(x, [&](int part) { return reshape(part, to); });
-  const Shape from = shape(x);
-  if (module_.batch > 0 && std::any_of(from.begin(), from.end(), holds_batch)) {
-    const auto own = [&](Shape sizes) {
-      for (std::int64_t& size : sizes)
-        if (holds_batch(size)) size = size / kBatchProbe * module_.batch;
-      return sizes;
-    };
-    to = rescaled(from, completed(own(from), own(to)));
-  } else {
-    to = completed(from, to);
-  }
-  if (to == from) return x;
-  if (at(x).kind == Kind::Reshape) return reshape(at(x).inputs[0], to);
-  if (const std::optional<int> swapped = unmerged_transpose(x, to)) return *swapped;
-  return add(Kind::Reshape, {x}, to, at(x).integer);
-}
 
 int Builder::transpose(int x, const Shape& axes) {
   if (is_complex(x)) return part_by_part(x, [&](int part) { return transpose(part, axes); });
@@ -474,6 +399,13 @@ int Builder::slice(int x, std::int64_t axis, std::int64_t start, std::int64_t st
     grouped[static_cast<std::size_t>(axis)] /= step;
     grouped.insert(grouped.begin() + axis + 1, step);
     return squeeze(slice(reshape(x, grouped), axis + 1, start, start + 1), {axis + 1});
+  }
+  if (step > 1 && !at(x).constant && length > 0 && !holds_batch(size)) return every(x, axis, start, length, step);
+  constexpr std::int64_t kMostReversed = 1024;
+  if (step < 0 && !at(x).constant && length > 0 && length <= kMostReversed && !holds_batch(size)) {
+    std::vector<int> pieces;
+    for (std::int64_t i = 0; i < length; ++i) pieces.push_back(slice(x, axis, start + i * step, start + i * step + 1));
+    return concat(pieces, axis);
   }
   size = std::max<std::int64_t>(length, 0);
   expect(step == 1 || at(x).constant, fmt::format("a slice of every {}th element has no equal here", step));

@@ -22,6 +22,8 @@ inline constexpr std::int64_t kMaxRow = 1 << 20;  // the same of those of one di
 inline constexpr std::int64_t kMaxKept = 1 << 25;
 inline constexpr std::size_t kMaxHead = 4096;  // two rows of any table of cosines or sines
 inline constexpr std::size_t kMaxRank = 64;
+inline constexpr std::int64_t kMaxSteps = 512;  // of a recurrence
+inline constexpr std::int64_t kMaxPhases = 64;  // groups of results that one op is written out as
 inline constexpr double kHiddenScore =
     -3e38;  // what hides a score: -infinity would leave no number where all are hidden
 
@@ -86,6 +88,9 @@ class Builder {
   int tile(int x, std::vector<std::int64_t> times);  // all indices in a row, `times` times; may have more dimensions
   // So many elements of one value before and after each dimension; fewer than none are taken away.
   int pad(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after, double value);
+  int pad_by_inside(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after,
+                    bool reflects);
+  int pad_by_other_end(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after);
   int roll(int x, std::int64_t axis, std::int64_t shift);
 
   int reduce(Kind kind, int x, std::vector<std::int64_t> axes, bool keep);
@@ -93,13 +98,24 @@ class Builder {
   struct Windows {
     std::vector<std::int64_t> window, stride, before, after;
     bool round_up = false;
+    std::vector<std::int64_t> dilation = {};  // empty: 1
   };
   int convolution(int x, int w, const Windows& windows, std::int64_t groups, std::optional<int> bias = {});
-  // Weight (in, out, kh, kw): each element of an image becomes a window, and windows lie side by side.
-  int transposed_convolution(int x, int w, const Shape& stride, std::optional<int> bias = {});
-  // Each element so many times in a row that the last two dimensions are `to`, or as many times larger as the factors.
-  int enlarged(int image, const Shape& to);
-  int enlarged_by(int image, double height, double width);
+  // Weight (in, out / groups, kh, kw): each element of an image becomes a window; where these overlap they are added.
+  struct TransposedWindows {
+    std::vector<std::int64_t> stride, before, after;  // before, after: what is cut off; less than nothing is added
+  };
+  int transposed_convolution(int x, int w, const TransposedWindows& windows, std::int64_t groups,
+                             std::optional<int> bias = {});
+  // builder_resizing.cpp
+  // Where results lie among the elements: as parts of an equal whole, from the first to the last, or from their starts.
+  enum class Places { Halves, Corners, Starts };
+  enum class Between { Nearest, NearestRoundedDown, NearestRoundedUp, Linear, Cubic };
+  // factor: to / size where it is not given.
+  int resized_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, Places places,
+                    Between between);
+  int adaptive_average_along(int x, std::int64_t axis, std::int64_t to);
+  // builder_images.cpp
   int pool(Kind kind, int x, const Windows& windows);
   void note_padding(const Windows& windows);  // of an average that counts it
   int gather(int table, int ids, std::int64_t axis);
@@ -139,9 +155,25 @@ class Builder {
     std::optional<int> sinks = {};
   };
   int attention(int q, int k, int v, double scale, const Attended& attended);
-  // The same written out, for patterns to be found in, with a mask that broadcasts to (batch, heads, queries, keys):
+  // The same written out, for patterns to be found in, with masks that broadcast to (batch, heads, queries, keys):
   // numbers that are added to the scores, or integers, 0 where a key is hidden. scale 0: 1 / sqrt(d).
-  int masked_attention(int q, int k, int v, double scale, bool causal, int mask);
+  int masked_attention(int q, int k, int v, double scale, bool causal, const std::vector<int>& masks);
+  // builder_recurrent.cpp: a recurrent layer over x (batch, positions, width), one step behind the other.
+  enum class Cell { Lstm, Gru, Plain };
+  enum class Gate { Input, Forget, Cell, Output, Update = 0, Reset, New };
+  struct Recurrence {
+    Cell cell;
+    int weight, recurrent;                              // (gates * hidden, width), (gates * hidden, hidden)
+    std::optional<int> bias = {}, recurrent_bias = {};  // (gates * hidden)
+    std::optional<int> hidden = {}, memory = {};        // (batch, hidden); none: zeros
+    std::vector<std::size_t> order = {};                // where each Gate of the cell lies in the weights
+    bool backwards = false;
+    bool bends_by_relu = false;  // of a plain cell, in place of tanh
+  };
+  struct Recurred {
+    int all, hidden, memory;  // (batch, positions, hidden), and behind the last step
+  };
+  Recurred recurrence(const Recurrence& given, int x);
   int cross_entropy(int logits, int labels);
   // A mixture of experts: slots of `capacity` for the `top_k` best experts of each token by scores (batch, seq,
   // expert).
@@ -189,10 +221,21 @@ class Builder {
     const int first = function(real_of(x));
     return complex(first, function(imaginary_of(x)));
   }
-  [[nodiscard]] Shape rescaled(const Shape& from, Shape to) const;
+  [[nodiscard]] std::optional<int> transposed_below(int x, const Shape& axes);
+  [[nodiscard]] Shape rescaled(int x, Shape to) const;
+  [[nodiscard]] static std::size_t batch_dim(const Shape& of);
+  [[nodiscard]] static std::int64_t elements_ahead(const Shape& of, std::size_t d);
+  [[nodiscard]] std::int64_t ahead_of_batch(int x) const;
+  [[nodiscard]] std::int64_t ahead_of_batch(const Node& node) const;
   [[nodiscard]] Shape completed(const Shape& from, Shape to) const;
   [[nodiscard]] std::optional<int> unmerged_transpose(int x, const Shape& to);
-  [[nodiscard]] std::optional<int> transposed_below(int x, const Shape& axes);
+  [[nodiscard]] std::vector<int> steps_of(int x, std::int64_t axis);
+  [[nodiscard]] int convolution_of_volumes(int x, int w, const Windows& windows, std::int64_t groups,
+                                           std::optional<int> bias);
+  [[nodiscard]] int dilated_convolution(int x, int w, const Windows& windows, std::int64_t groups);
+  [[nodiscard]] int every(int x, std::int64_t axis, std::int64_t start, std::int64_t count, std::int64_t step);
+  [[nodiscard]] int interleaved(int x, std::int64_t axis, std::int64_t to, Places places, Between between);
+  [[nodiscard]] int averaged_along(int x, std::int64_t axis, std::int64_t to, std::vector<double> weights);
   void compute(Node& node);
   [[nodiscard]] std::int64_t slid(std::int64_t size, const Windows& windows, std::size_t d) const;
 
@@ -201,6 +244,9 @@ class Builder {
   std::map<std::string, int> made_;                                 // by a text of what the node does
   std::map<std::pair<int, std::size_t>, std::optional<int>> ones_;  // what one_along has found
   int ones_depth_ = 0;
+  // Elements of the dimension that holds the batch which lie ahead of it, where there are any: of positions and samples
+  // in one dimension the positions.
+  std::map<int, std::int64_t> ahead_of_batch_;
   // A tensor with zeros around it: what lies within, and how many before and after each dimension.
   struct Padded {
     int within;

@@ -55,6 +55,12 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
     const std::optional<int> ids = one_along(node.inputs[1], d);
     return ids ? std::optional(gather(node.inputs[0], *ids, 0)) : std::nullopt;
   }
+  // The rows of a product are those of its first factor.
+  if (node.kind == Kind::MatMul && d + 2 <= node.shape.size() && d + 1 < shape(node.inputs[0]).size() &&
+      shape(node.inputs[0]).size() == node.shape.size() && shape(node.inputs[1]).size() == 2) {
+    const std::optional<int> rows = one_along(node.inputs[0], d);
+    return rows ? std::optional(matmul(*rows, node.inputs[1])) : std::nullopt;
+  }
   const bool beside = (node.kind == Kind::CumSum || node.kind == Kind::Concat || node.kind == Kind::Slice) &&
                       node.details.axes[0] != static_cast<std::int64_t>(d);
   if (!beside && !is_elementwise(node.kind)) return std::nullopt;

@@ -12,6 +12,7 @@ namespace meshwright::primitive {
 // --- reductions, products, tables ---
 
 int Builder::reduce(Kind kind, int x, Shape axes, bool keep) {
+  if (shape(x).empty()) return x;
   if (is_complex(x) && (kind == Kind::ReduceSum || kind == Kind::ReduceMean))
     return part_by_part(x, [&](int part) { return reduce(kind, part, axes, keep); });
   if (axes.empty())
@@ -39,97 +40,6 @@ int Builder::matmul(int x, int y) {
   Shape to = broadcast_shape(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2));
   to.insert(to.end(), {a[a.size() - 2], b.back()});
   return add(Kind::MatMul, {x, y}, to, false);
-}
-
-std::int64_t Builder::slid(std::int64_t size, const Windows& windows, std::size_t d) const {
-  const std::int64_t room = size + windows.before[d] + windows.after[d] - windows.window[d];
-  expect(room >= 0, fmt::format("a window of {} does not fit into {}", windows.window[d], size));
-  const std::int64_t stride = windows.stride[d];
-  return (windows.round_up ? (room + stride - 1) / stride : room / stride) + 1;
-}
-
-int Builder::convolution(int x, int w, const Windows& windows, std::int64_t groups, std::optional<int> bias) {
-  // Zeros around an image are padding of its own.
-  if (const auto known = padded_.find(x); known != padded_.end() && shape(x).size() == 4) {
-    const Padded padded = known->second;
-    if (padded.before[0] + padded.after[0] + padded.before[1] + padded.after[1] == 0) {
-      Windows wider = windows;
-      for (const std::size_t d : {0, 1}) {
-        wider.before[d] += padded.before[d + 2];
-        wider.after[d] += padded.after[d + 2];
-      }
-      return convolution(padded.within, w, wider, groups, bias);
-    }
-  }
-  if (shape(x).size() == 3 && shape(w).size() == 3) {  // of rows: of images one element high
-    const int made = convolution(unsqueeze(x, {2}), unsqueeze(w, {2}), windows, groups, bias);
-    return squeeze(made, {2});
-  }
-  const Shape &a = shape(x), &b = shape(w);
-  expect(a.size() == 4 && b.size() == 4,
-         fmt::format("convolutions of {} have no equal here, those of images have", to_text(a)));
-  expect(groups >= 1 && a[1] % groups == 0 && b[0] % groups == 0 && b[1] == a[1] / groups,
-         fmt::format("a weight of {} does not fit {} in {} groups", to_text(b), to_text(a), groups));
-  Windows full = windows;
-  full.window = {b[2], b[3]};
-  const Shape to = {a[0], b[0], slid(a[2], full, 0), slid(a[3], full, 1)};
-  const int made =
-      add(Kind::Convolution, {x, w}, to, false,
-          {.window = full.window, .stride = full.stride, .before = full.before, .after = full.after, .groups = groups});
-  return bias ? binary(Kind::Add, made, unsqueeze(*bias, {1, 2})) : made;
-}
-
-int Builder::transposed_convolution(int x, int w, const Shape& stride, std::optional<int> bias) {
-  const Shape a = shape(x), b = shape(w);
-  expect(a.size() == 4 && b.size() == 4 && b[0] == a[1],
-         fmt::format("a weight of {} does not fit {}", to_text(b), to_text(a)));
-  expect(stride == Shape{b[2], b[3]},
-         fmt::format(
-             "transposed convolutions whose windows [{}, {}] overlap or leave gaps at a stride of {} have no equal "
-             "here",
-             b[2], b[3], to_text(stride)));
-  const int windows = matmul(transpose(x, {0, 2, 3, 1}), reshape(w, {b[0], b[1] * b[2] * b[3]}));
-  const int parted = transpose(reshape(windows, {a[0], a[2], a[3], b[1], b[2], b[3]}), {0, 3, 1, 4, 2, 5});
-  const int made = reshape(parted, {a[0], b[1], a[2] * b[2], a[3] * b[3]});
-  return bias ? binary(Kind::Add, made, unsqueeze(*bias, {1, 2})) : made;
-}
-
-int Builder::enlarged(int image, const Shape& to) {
-  const Shape of = shape(image);
-  expect(of.size() == 4 && to.size() == 2 && to[0] % of[2] == 0 && to[1] % of[3] == 0 && to[0] > 0 && to[1] > 0,
-         fmt::format("an image {} cannot be made one of {}, each element so often in a row", to_text(of), to_text(to)));
-  return repeat(repeat(image, 2, to[0] / of[2]), 3, to[1] / of[3]);
-}
-
-int Builder::enlarged_by(int image, double height, double width) {
-  const Shape of = shape(image);
-  expect(of.size() == 4, "it enlarges no image");
-  Shape to;
-  for (const auto& [factor, size] : {std::pair{height, of[2]}, std::pair{width, of[3]}}) {
-    const double larger = factor * static_cast<double>(size);
-    expect(larger >= 1.0 && larger < 1e9, "its factors are out of range");
-    to.push_back(static_cast<std::int64_t>(std::floor(larger + 1e-6)));
-  }
-  return enlarged(image, to);
-}
-
-int Builder::pool(Kind kind, int x, const Windows& given) {
-  const Shape a = shape(x);
-  expect(a.size() == 4, fmt::format("pooling of {} has no equal here, that of images has", to_text(a)));
-  Windows windows = given;
-  Shape to = {a[0], a[1], slid(a[2], windows, 0), slid(a[3], windows, 1)};
-  for (std::size_t d = 0; d < 2; ++d) {  // rounded up: the last window hangs over
-    const std::int64_t needed = (to[d + 2] - 1) * windows.stride[d] + windows.window[d] - a[d + 2] - windows.before[d];
-    windows.after[d] = std::max(windows.after[d], needed);
-  }
-  return add(kind, {x}, to, false,
-             {.window = windows.window, .stride = windows.stride, .before = windows.before, .after = windows.after});
-}
-
-void Builder::note_padding(const Windows& windows) {
-  const bool padded =
-      std::any_of(windows.before.begin(), windows.before.end(), [](std::int64_t pad) { return pad > 0; });
-  if (padded) module_.notes.push_back(fmt::format("average pooling '{}' does not count its padding", name));
 }
 
 int Builder::gather(int table, int ids, std::int64_t axis) {
@@ -192,7 +102,19 @@ int Builder::gather(int table, int ids, std::int64_t axis) {
       return reshape(slice(table, axis, start, start + static_cast<std::int64_t>(rows.size())), to);
     }
   }
-  expect(axis == 0, fmt::format("indices along axis {} that the file leaves open have no equal here", axis));
+  const auto has_batch = [](const Shape& of) { return std::any_of(of.begin(), of.end(), holds_batch); };
+  expect(axis == 0 || !has_batch(shape(table)) || !has_batch(chosen.shape),
+         "each sample picks from every other one, which has no equal here");
+  if (axis != 0) {  // rows of the table turned to the front, and turned back
+    const auto rank = static_cast<std::int64_t>(shape(table).size()), picked = std::ssize(chosen.shape);
+    Shape front = {axis}, back;
+    for (std::int64_t d = 0; d < rank; ++d)
+      if (d != axis) front.push_back(d);
+    for (std::int64_t d = 0; d < axis; ++d) back.push_back(picked + d);
+    for (std::int64_t d = 0; d < picked; ++d) back.push_back(d);
+    for (std::int64_t d = axis + 1; d < rank; ++d) back.push_back(picked + d - 1);
+    return transpose(gather(transpose(table, front), ids, 0), back);
+  }
   Shape to = chosen.shape;
   to.insert(to.end(), shape(table).begin() + 1, shape(table).end());
   return add(Kind::Gather, {table, ids}, to, at(table).integer);
@@ -212,9 +134,17 @@ int Builder::softmax(int x, std::int64_t axis) {
 }
 
 int Builder::layer_norm(int x, int gamma, int beta, double epsilon) {
-  expect(!shape(x).empty() && shape(gamma) == Shape{shape(x).back()} && shape(beta) == shape(gamma),
-         "its scale and bias must have the last dimension of what is normalised");
-  return add(Kind::LayerNorm, {x, gamma, beta}, shape(x), false, {.number = epsilon});
+  const Shape of = shape(x), own = shape(gamma);
+  if (own.size() > 1 && own.size() <= of.size() && std::equal(own.rbegin(), own.rend(), of.rbegin())) {
+    // Over the last dimensions: over one that they are merged to.
+    Shape merged(of.begin(), of.end() - static_cast<std::ptrdiff_t>(own.size()));
+    merged.push_back(elements_of(own));
+    const Shape row = {merged.back()};
+    return reshape(layer_norm(reshape(x, merged), reshape(gamma, row), reshape(beta, row), epsilon), of);
+  }
+  expect(!of.empty() && own == Shape{of.back()} && shape(beta) == own,
+         "its scale and bias must have the last dimensions of what is normalised");
+  return add(Kind::LayerNorm, {x, gamma, beta}, of, false, {.number = epsilon});
 }
 
 int Builder::rms_norm(int x, int gamma, double epsilon) {
@@ -224,6 +154,15 @@ int Builder::rms_norm(int x, int gamma, double epsilon) {
 }
 
 int Builder::batch_norm(int x, int gamma, int beta, double epsilon) {
+  const Shape of = shape(x);
+  if (of.size() == 2 || of.size() == 3) {  // of rows: of images one element high, or of one element
+    const int image = of.size() == 2 ? unsqueeze(x, {2, 3}) : unsqueeze(x, {2});
+    return reshape(batch_norm(image, gamma, beta, epsilon), of);
+  }
+  if (of.size() == 5) {
+    const int image = reshape(x, {of[0], of[1], of[2] * of[3], of[4]});
+    return reshape(batch_norm(image, gamma, beta, epsilon), of);
+  }
   expect(shape(x).size() == 4 && shape(gamma) == Shape{shape(x)[1]} && shape(beta) == shape(gamma),
          fmt::format("a batch normalisation of {} has no equal here, that of images has", to_text(shape(x))));
   return add(Kind::BatchNorm, {x, gamma, beta}, shape(x), false, {.number = epsilon});
@@ -295,7 +234,7 @@ int Builder::attention(int q, int k, int v, double scale, const Attended& attend
   return add(Kind::Attention, inputs, {a[0], a[1], a[2], c[3]}, false, details);
 }
 
-int Builder::masked_attention(int q, int k, int v, double scale, bool causal, int mask) {
+int Builder::masked_attention(int q, int k, int v, double scale, bool causal, const std::vector<int>& masks) {
   const Shape a = shape(q), b = shape(k), c = shape(v);
   expect(a.size() == 4 && b.size() == 4 && c.size() == 4 && b[1] > 0 && a[1] % b[1] == 0 && b[1] == c[1],
          fmt::format("queries {}, keys {} and values {} must be (batch, heads, positions, dimensions)", to_text(a),
@@ -312,10 +251,8 @@ int Builder::masked_attention(int q, int k, int v, double scale, bool causal, in
     const int seen = compare(Comparison::LessEqual, positions(b[2]), unsqueeze(positions(a[2]), {1}));
     scores = select(seen, scores, scalar(kHiddenScore));
   }
-  if (at(mask).integer)
-    scores = select(mask, scores, scalar(kHiddenScore));
-  else
-    scores = binary(Kind::Add, scores, mask);
+  for (const int mask : masks)
+    scores = at(mask).integer ? select(mask, scores, scalar(kHiddenScore)) : binary(Kind::Add, scores, mask);
   return matmul(softmax(scores, -1), v);
 }
 

@@ -50,6 +50,12 @@ int Builder::concat(std::vector<int> xs, std::int64_t axis) {
     expect(like == to, fmt::format("{} does not continue {}", to_text(shape(x)), to_text(shape(xs[0]))));
   }
   if (pieces.size() == 1) return pieces[0];
+  // Pieces of one number are that number.
+  const auto one = pieces.empty() || !at(pieces[0]).constant ? std::nullopt : scalar_of(pieces[0]);
+  const bool alike = one && std::all_of(pieces.begin(), pieces.end(), [&](int piece) {
+                       return at(piece).constant && !at(piece).values && scalar_of(piece) == one;
+                     });
+  if (alike) return broadcast(constant({}, at(pieces[0]).integer, std::vector<double>{*one}), to);
   if (pieces.empty()) return xs[0];
   return add(Kind::Concat, pieces, to, at(pieces[0]).integer, {.axes = {axis}});
 }
@@ -119,6 +125,48 @@ int Builder::pad(int x, const std::vector<std::int64_t>& before, const std::vect
                          std::all_of(before.begin(), before.end(), [](std::int64_t count) { return count >= 0; }) &&
                          std::all_of(after.begin(), after.end(), [](std::int64_t count) { return count >= 0; });
   if (only_adds && value == 0.0) padded_[x] = {within, before, after};
+  return x;
+}
+
+// More elements before and after each dimension: those that lie there, the other way round and without the edge itself,
+// or the edge several times.
+int Builder::pad_by_inside(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after,
+                           bool reflects) {
+  constexpr std::int64_t kMost = 4096;
+  expect(before.size() == shape(x).size() && after.size() == before.size(),
+         "its padding is not one for each dimension");
+  for (std::size_t d = 0; d < before.size(); ++d) {
+    if (before[d] == 0 && after[d] == 0) continue;
+    const std::int64_t size = shape(x)[d], room = reflects ? size - 1 : kMost;
+    expect(!holds_batch(size), "the batch has no padding");
+    expect(size > 0 && before[d] >= 0 && after[d] >= 0 && std::max(before[d], after[d]) <= std::min(room, kMost),
+           "its padding is out of range");
+    const auto axis = static_cast<std::int64_t>(d);
+    const auto one = [&](std::int64_t index) { return slice(x, axis, index, index + 1); };
+    std::vector<int> pieces;
+    for (std::int64_t k = before[d]; k > 0; --k) pieces.push_back(one(reflects ? k : 0));
+    pieces.push_back(x);
+    for (std::int64_t k = 1; k <= after[d]; ++k) pieces.push_back(one(reflects ? size - 1 - k : size - 1));
+    x = concat(pieces, axis);
+  }
+  return x;
+}
+
+// Before each dimension its end, and behind it its beginning.
+int Builder::pad_by_other_end(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after) {
+  expect(before.size() == shape(x).size() && after.size() == before.size(),
+         "its padding is not one for each dimension");
+  for (std::size_t d = 0; d < before.size(); ++d) {
+    if (before[d] == 0 && after[d] == 0) continue;
+    const std::int64_t size = shape(x)[d];
+    expect(!holds_batch(size) && before[d] >= 0 && after[d] >= 0 && std::max(before[d], after[d]) <= size,
+           "its padding is out of range");
+    const auto axis = static_cast<std::int64_t>(d);
+    std::vector<int> pieces = {x};
+    if (before[d] > 0) pieces.insert(pieces.begin(), slice(x, axis, size - before[d], size));
+    if (after[d] > 0) pieces.push_back(slice(x, axis, 0, after[d]));
+    x = concat(pieces, axis);
+  }
   return x;
 }
 

@@ -106,6 +106,34 @@ Made mish(const AtenNode& a) {
   const int x = a.tensor("self");
   return {a.b.binary(Kind::Multiply, x, a.b.unary(Kind::Tanh, a.b.softplus(x)))};
 }
+Made prelu(const AtenNode& a) {
+  const int x = a.tensor("self");
+  int slopes = a.tensor("weight");
+  if (const Shape of = a.b.shape(slopes); of.size() == 1 && of[0] > 1 && a.b.shape(x).size() > 2)
+    slopes = a.b.reshape(slopes, [&] {
+      Shape to(a.b.shape(x).size() - 1, 1);
+      to[0] = of[0];
+      return to;
+    }());
+  return {a.b.binary(Kind::Add, a.b.unary(Kind::Relu, x), a.b.binary(Kind::Multiply, a.b.clamp(x, {}, 0.0), slopes))};
+}
+Made selu(const AtenNode& a) {
+  const int bent = a.b.elu(a.tensor("self"), 1.6732632423543772848170429916717);
+  return {a.b.binary(Kind::Multiply, bent, a.b.scalar(1.0507009873554804934193349852946))};
+}
+Made celu(const AtenNode& a) {
+  const double alpha = a.number("alpha", 1.0);
+  a.b.expect(alpha > 0.0, "a CELU without a positive alpha has no equal here");
+  const int narrow = a.b.elu(a.b.binary(Kind::Multiply, a.tensor("self"), a.b.scalar(1.0 / alpha)), 1.0);
+  return {a.b.binary(Kind::Multiply, narrow, a.b.scalar(alpha))};
+}
+Made glu(const AtenNode& a) {
+  const int x = a.tensor("self");
+  const std::int64_t axis = a.b.axis_of(x, a.integer("dim", -1)), size = a.b.shape(x)[static_cast<std::size_t>(axis)];
+  a.b.expect(size % 2 == 0, "its two halves are not alike");
+  const std::vector<int> parts = a.b.parts(x, axis, {size / 2, size / 2});
+  return {a.b.binary(Kind::Multiply, parts[0], a.b.unary(Kind::Sigmoid, parts[1]))};
+}
 Made log_sigmoid(const AtenNode& a) { return {a.b.negated(a.b.softplus(a.b.negated(a.tensor("self"))))}; }
 // self + value * tensor1 * tensor2, or / tensor2.
 template <Kind kind>
@@ -140,6 +168,10 @@ template <bool ones>
 Made filled_like(const AtenNode& a) {
   const int x = a.tensor("self");
   return filled(a, a.b.shape(x), ones ? 1.0 : 0.0, names_float(a).value_or(!a.b.at(x).integer));
+}
+Made filled_with(const AtenNode& a) {
+  const int x = a.tensor("self");
+  return filled(a, a.b.shape(x), a.number("value", 0.0), !a.b.at(x).integer);
 }
 Made scalar_tensor(const AtenNode& a) {
   return {a.b.constant({}, !names_float(a).value_or(true), std::vector<double>{a.number("s", 0.0)})};
@@ -285,6 +317,11 @@ std::map<std::string, Rule> elementwise_rules() {
           {"softplus", softplus},
           {"mish", mish},
           {"log_sigmoid", log_sigmoid},
+          {"prelu", prelu},
+          {"_prelu_kernel", prelu},
+          {"selu", selu},
+          {"celu", celu},
+          {"glu", glu},
           {"addcmul", add_product<Kind::Multiply>},
           {"addcdiv", add_product<Kind::Divide>},
           {"logical_not", unary<Kind::Not>},
@@ -313,6 +350,9 @@ std::map<std::string, Rule> other_rules() {
   return {{"full", full},
           {"full_like", full_like},
           {"zeros", zeros},
+          {"empty", zeros},
+          {"fill_", filled_with},
+          {"fill", filled_with},
           {"ones", ones},
           {"new_zeros", zeros},
           {"new_ones", ones},
@@ -346,6 +386,8 @@ const std::map<std::string, Rule>& rules() {
     found.merge(shape_rules());
     found.merge(layer_rules());
     found.merge(expert_rules());
+    found.merge(image_rules());
+    found.merge(recurrent_rules());
     return found;
   }();
   return all;

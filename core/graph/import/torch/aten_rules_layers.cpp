@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/einsum.h"
 #include "core/graph/import/torch/aten_node.h"
 
 namespace meshwright::torch {
@@ -40,102 +41,36 @@ Made added_products(const AtenNode& a) {
   const int product = a.b.matmul(a.tensor("batch1"), a.tensor("batch2"));
   return {a.b.binary(Kind::Add, times(product, "alpha"), times(a.tensor("self"), "beta"))};
 }
+Made einsum(const AtenNode& a) { return {primitive::einsum(a.b, a.text("equation", ""), a.tensors("tensors"))}; }
+// x1 W_o x2 for each result o
+Made bilinear(const AtenNode& a) {
+  const int x = a.tensor("input1"), w = a.tensor("weight");
+  const Shape of = a.b.shape(w);
+  a.b.expect(of.size() == 3, "its weight is not of results and two operands");
+  const int left = a.b.matmul(x, a.b.reshape(a.b.transpose(w, {1, 0, 2}), {of[1], of[0] * of[2]}));
+  Shape parted = a.b.shape(left);
+  parted.back() = of[0];
+  parted.push_back(of[2]);
+  const int products = a.b.binary(Kind::Multiply, a.b.reshape(left, parted), a.b.unsqueeze(a.tensor("input2"), {-2}));
+  const int made = a.b.reduce(Kind::ReduceSum, products, {-1}, false);
+  return {a.has("bias") ? a.b.binary(Kind::Add, made, a.tensor("bias")) : made};
+}
+// A weight of a direction and a length: g v / |v|, over all dimensions but one.
+Made weight_of_norm(const AtenNode& a) {
+  const int v = a.tensor("v");
+  const std::int64_t kept = a.integer("dim", 0);
+  Numbers axes;
+  for (std::int64_t d = 0; d < std::ssize(a.b.shape(v)); ++d)
+    if (d != kept) axes.push_back(d);
+  const int squares = a.b.reduce(Kind::ReduceSum, a.b.unary(Kind::Square, v), axes, true);
+  const int made =
+      a.b.binary(Kind::Multiply, v, a.b.binary(Kind::Multiply, a.tensor("g"), a.b.unary(Kind::Rsqrt, squares)));
+  return {made, squares};
+}
 Made embedding(const AtenNode& a) { return {a.b.gather(a.tensor("weight"), a.tensor("indices"), 0)}; }
-
-Numbers pair(Numbers given, std::int64_t otherwise) {
-  if (given.empty()) given = {otherwise};
-  if (given.size() == 1) given.push_back(given[0]);
-  return given;
-}
-Builder::Windows windows_of(const AtenNode& a, Numbers window) {
-  const Numbers pad = pair(a.integers("padding"), 0), dilation = pair(a.integers("dilation"), 1);
-  Builder::Windows windows{pair(std::move(window), 1), pair(a.integers("stride"), 1), pad, pad,
-                           a.flag("ceil_mode", false)};
-  a.b.expect(a.find("padding", "as_string") == nullptr, "padding by name has no equal here; give it in numbers");
-  a.b.expect(dilation == Numbers({1, 1}), "dilated windows have no equal here");
-  for (const Numbers* of : std::initializer_list<const Numbers*>{&windows.window, &windows.stride, &pad})
-    a.b.expect(of->size() == 2 &&
-                   std::all_of(of->begin(), of->end(),
-                               [&](std::int64_t size) { return size >= (of == &pad ? 0 : 1) && size < 1'000'000; }),
-               "its window, stride or padding is out of range");
-  return windows;
-}
-std::optional<int> bias_of(const AtenNode& a) { return a.has("bias") ? std::optional(a.tensor("bias")) : std::nullopt; }
-Made transposed_convolution(const AtenNode& a) {
-  const auto only = [&](const char* name, std::int64_t value) {
-    const Numbers given = a.integers(name);
-    return std::all_of(given.begin(), given.end(), [value](std::int64_t one) { return one == value; });
-  };
-  a.b.expect(only("padding", 0) && only("output_padding", 0) && only("dilation", 1) && a.integer("groups", 1) == 1,
-             "a transposed convolution with padding, dilation or groups has no equal here");
-  return {a.b.transposed_convolution(a.tensor("input"), a.tensor("weight"), pair(a.integers("stride"), 1), bias_of(a))};
-}
-Made convolution(const AtenNode& a) {
-  if (a.flag("transposed", false)) return transposed_convolution(a);
-  const int x = a.tensor("input"), w = a.tensor("weight");
-  return {a.b.convolution(x, w, windows_of(a, {}), a.integer("groups", 1), bias_of(a))};
-}
-// Each element several times in a row.
-Made nearest(const AtenNode& a) {
-  const int x = a.tensor(a.has("input") ? "input" : "self");
-  if (const Numbers to = a.integers("output_size"); !to.empty()) return {a.b.enlarged(x, to)};
-  const Json* factors = a.find("scale_factors", "as_floats");
-  a.b.expect(factors != nullptr && factors->size() == 2, "it has neither sizes nor two factors");
-  return {a.b.enlarged_by(x, (*factors)[0].get<double>(), (*factors)[1].get<double>())};
-}
-// Rows are images one element high.
-Made convolution_of_rows(const AtenNode& a) {
-  const auto of_row = [&](const char* name, std::int64_t otherwise, std::int64_t across) {
-    const Numbers given = a.integers(name);
-    return Numbers{across, given.empty() ? otherwise : given[0]};
-  };
-  const Numbers stride = of_row("stride", 1, 1), padding = of_row("padding", 0, 0);
-  a.b.expect(a.find("padding", "as_string") == nullptr, "padding by name has no equal here; give it in numbers");
-  a.b.expect(of_row("dilation", 1, 1)[1] == 1, "dilated windows have no equal here");
-  a.b.expect(stride[1] >= 1 && stride[1] < 1'000'000 && padding[1] >= 0 && padding[1] < 1'000'000,
-             "its stride or padding is out of range");
-  return {a.b.convolution(a.tensor("input"), a.tensor("weight"), {{}, stride, padding, padding}, a.integer("groups", 1),
-                          bias_of(a))};
-}
-template <Kind kind>
-Made pool(const AtenNode& a) {
-  const Numbers window = pair(a.integers("kernel_size"), 1);
-  Builder::Windows windows = windows_of(a, window);
-  if (a.integers("stride").empty()) windows.stride = window;
-  if (kind == Kind::AveragePool && a.flag("count_include_pad", true)) a.b.note_padding(windows);
-  const int made = a.b.pool(kind, a.tensor("self"), windows);
-  return {made, made};  // positions of maxima are for a backward alone
-}
-// Makes the last dimensions of `output_size`, one element of each window.
-Made adaptive_average(const AtenNode& a) {
-  const int x = a.tensor("self");
-  const Numbers to = a.integers("output_size"), of = a.b.shape(x);
-  a.b.expect(to.size() < of.size(), "it has fewer dimensions than its output_size has sizes");
-  Numbers axes, window;
-  for (std::size_t d = 0; d < to.size(); ++d) {
-    const std::int64_t from = of[of.size() - to.size() + d];
-    a.b.expect(to[d] > 0 && from % to[d] == 0,
-               fmt::format("an adaptive pooling of {} elements to {}, by windows of unlike sizes, has no equal here",
-                           from, to[d]));
-    axes.push_back(static_cast<std::int64_t>(d) - static_cast<std::int64_t>(to.size()));
-    window.push_back(from / to[d]);
-  }
-  const auto all = [](const Numbers& sizes) {
-    return std::all_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size == 1; });
-  };
-  if (all(window)) return {x};
-  if (all(to)) return {a.b.reduce(Kind::ReduceMean, x, axes, true)};
-  const bool row = to.size() == 1;
-  if (row) window.insert(window.begin(), 1);
-  const int made = a.b.pool(Kind::AveragePool, row ? a.b.unsqueeze(x, {-2}) : x, {window, window, {0, 0}, {0, 0}});
-  return {row ? a.b.squeeze(made, {-2}) : made};
-}
 
 // --- normalisations and attention ---
 
-int constant_of(const AtenNode& a, int x, double value) {
-  return a.b.broadcast(a.b.scalar(value), {a.b.shape(x).back()});
-}
 // Without a scale and a shift of its own as its formula, in which these are looked for behind it.
 int normalised(const AtenNode& a, int x, const Numbers& axes, bool centres, double epsilon) {
   const int centred = centres ? a.b.binary(Kind::Subtract, x, a.b.reduce(Kind::ReduceMean, x, axes, true)) : x;
@@ -145,14 +80,15 @@ int normalised(const AtenNode& a, int x, const Numbers& axes, bool centres, doub
 }
 Made layer_norm(const AtenNode& a) {
   const int x = a.tensor("input");
-  a.b.expect(a.integers("normalized_shape").size() == 1,
-             "a normalisation over more than the last dimension has no equal here");
+  const Numbers over = a.integers("normalized_shape");
   if (!a.has("weight") && !a.has("bias")) {
-    const int made = normalised(a, x, {-1}, true, a.number("eps", 1e-5));
+    Numbers axes;
+    for (std::int64_t d = 1; d <= std::ssize(over); ++d) axes.push_back(-d);
+    const int made = normalised(a, x, axes, true, a.number("eps", 1e-5));
     return {made, made, made};
   }
   a.b.expect(a.has("weight"), "a layer normalisation with a shift alone has no equal here");
-  const int beta = a.has("bias") ? a.tensor("bias") : constant_of(a, x, 0.0);
+  const int beta = a.has("bias") ? a.tensor("bias") : a.b.broadcast(a.b.scalar(0.0), a.b.shape(a.tensor("weight")));
   const int made = a.b.layer_norm(x, a.tensor("weight"), beta, a.number("eps", 1e-5));
   return {made, made, made};
 }
@@ -167,6 +103,30 @@ Made group_norm(const AtenNode& a) {
   const auto row = [&](const char* name) { return a.has(name) ? std::optional(a.tensor(name)) : std::nullopt; };
   return {
       a.b.group_norm(a.tensor("input"), a.integer("num_groups", 1), row("weight"), row("bias"), a.number("eps", 1e-5))};
+}
+Made instance_norm(const AtenNode& a) {
+  const auto row = [&](const char* name) { return a.has(name) ? std::optional(a.tensor(name)) : std::nullopt; };
+  const int x = a.tensor("input");
+  a.b.expect(a.b.shape(x).size() > 2, "there is nothing to normalise over");
+  return {a.b.group_norm(x, a.b.shape(x)[1], row("weight"), row("bias"), a.number("eps", 1e-5))};
+}
+// (weight, ids of all bags in a row, where each bag begins): bags of as many ids.
+Made embedding_bag(const AtenNode& a) {
+  const std::int64_t mode = a.integer("mode", 0);
+  a.b.expect(mode == 0 || mode == 1, "a table of which maxima are taken has no equal here");
+  a.b.expect(!a.has("per_sample_weights"), "bags with weights of their own have no equal here");
+  const int given = a.tensor("indices");
+  a.b.expect(a.b.at(given).kind == Kind::Reshape && a.b.shape(a.b.at(given).inputs[0]).size() == 2,
+             "bags of unlike lengths have no equal here");
+  const int ids = a.b.at(given).inputs[0];
+  const std::int64_t each = a.b.shape(ids)[1];
+  const std::vector<double>& begins = a.b.values(a.tensor("offsets"), "offsets");
+  for (std::size_t i = 0; i < begins.size(); ++i)
+    a.b.expect(begins[i] == static_cast<double>(i) * static_cast<double>(each),
+               "bags of unlike lengths have no equal here");
+  const int rows = a.b.gather(a.tensor("weight"), ids, 0);
+  const int bags = a.b.reduce(mode == 0 ? Kind::ReduceSum : Kind::ReduceMean, rows, {1}, false);
+  return {bags, bags, bags, bags};
 }
 Made batch_norm(const AtenNode& a) {
   if (!a.has("weight") && !a.has("bias")) {  // as weights are standardised by
@@ -188,7 +148,7 @@ Made attention(const AtenNode& a) {
   const bool causal = a.flag("is_causal", false);
   if (a.has("attn_mask")) {
     const int mask = a.tensor("attn_mask");
-    return {a.b.masked_attention(q, k, v, a.number("scale", 0.0), causal, mask)};
+    return {a.b.masked_attention(q, k, v, a.number("scale", 0.0), causal, {mask})};
   }
   return {a.b.attention(q, k, v, a.number("scale", 0.0), {.causal = causal})};
 }
@@ -201,16 +161,14 @@ std::map<std::string, Rule> layer_rules() {
           {"bmm", matmul},
           {"matmul", matmul},
           {"addmm", addmm},
+          {"einsum", einsum},
+          {"bilinear", bilinear},
+          {"_weight_norm", weight_of_norm},
+          {"_weight_norm_interface", weight_of_norm},
           {"embedding", embedding},
-          {"conv2d", convolution},
-          {"convolution", convolution},
-          {"max_pool2d", pool<Kind::MaxPool>},
-          {"max_pool2d_with_indices", pool<Kind::MaxPool>},
-          {"avg_pool2d", pool<Kind::AveragePool>},
-          {"adaptive_avg_pool2d", adaptive_average},
-          {"conv_transpose2d", transposed_convolution},
-          {"upsample_nearest2d", nearest},
-          {"_adaptive_avg_pool2d", adaptive_average},
+          {"embedding_bag", embedding_bag},
+          {"_embedding_bag", embedding_bag},
+          {"instance_norm", instance_norm},
           {"layer_norm", layer_norm},
           {"native_layer_norm", layer_norm},
           {"rms_norm", rms_norm},
@@ -219,8 +177,6 @@ std::map<std::string, Rule> layer_rules() {
           {"cross_entropy_loss", cross_entropy},
           {"group_norm", group_norm},
           {"baddbmm", added_products},
-          {"conv1d", convolution_of_rows},
-          {"adaptive_avg_pool1d", adaptive_average},
           {"scaled_dot_product_attention", attention}};
 }
 

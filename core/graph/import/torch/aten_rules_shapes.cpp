@@ -46,6 +46,9 @@ Made unflatten(const AtenNode& a) {
   return {a.b.reshape(x, to)};
 }
 Made transpose(const AtenNode& a) { return {a.b.swap(a.tensor("self"), a.integer("dim0", 0), a.integer("dim1", 1))}; }
+Made axes_swapped(const AtenNode& a) {
+  return {a.b.swap(a.tensor("self"), a.integer("axis0", 0), a.integer("axis1", 1))};
+}
 Made permute(const AtenNode& a) {
   const int x = a.tensor("self");
   Numbers axes = a.integers("dims");
@@ -102,6 +105,32 @@ Made slice(const AtenNode& a) {
   return {a.b.slice(a.tensor("self"), a.integer("dim", 0), a.integer("start", 0), a.integer("end", kEnd),
                     a.integer("step", 1))};
 }
+// Lists for dimensions behind the first ones, side by side: these are moved to the front, and the picked ones back.
+Made pick_inside(const AtenNode& a, const Json& lists) {
+  const int x = a.tensor("self");
+  std::vector<int> ids;
+  std::size_t first = 0;
+  for (std::size_t d = 0; d < lists.size(); ++d) {
+    if (!lists[d].is_object() || !lists[d].contains("as_tensor")) continue;
+    if (ids.empty()) first = d;
+    a.b.expect(first + ids.size() == d, "indices into dimensions that are not side by side have no equal here");
+    ids.push_back(a.value_of(get<std::string>(lists[d]["as_tensor"], "name", a.b.name)));
+    a.b.expect(a.b.at(ids.back()).integer, "indices by truth values have no equal here");
+  }
+  const std::size_t rank = a.b.shape(x).size();
+  a.b.expect(first + ids.size() <= rank, "it has more indices than its operand has dimensions");
+  Numbers front, back;
+  for (std::size_t k = 0; k < ids.size(); ++k) front.push_back(static_cast<std::int64_t>(first + k));
+  for (std::size_t d = 0; d < rank; ++d)
+    if (d < first || d >= first + ids.size()) front.push_back(static_cast<std::int64_t>(d));
+  const std::size_t others = rank - ids.size();
+  const int picked = a.b.pick_leading(a.b.transpose(x, front), ids);
+  const std::size_t made = a.b.shape(picked).size() - others;
+  for (std::size_t d = 0; d < first; ++d) back.push_back(static_cast<std::int64_t>(made + d));
+  for (std::size_t d = 0; d < made; ++d) back.push_back(static_cast<std::int64_t>(d));
+  for (std::size_t d = first; d < others; ++d) back.push_back(static_cast<std::int64_t>(made + d));
+  return {a.b.transpose(picked, back)};
+}
 Made pick_by_lists(const AtenNode& a) {
   // One list, for a later dimension.
   if (const Json* lists = a.find("indices", "as_optional_tensors"); lists != nullptr && lists->is_array()) {
@@ -112,7 +141,8 @@ Made pick_by_lists(const AtenNode& a) {
         given = d;
         ++lists_given;
       }
-    a.b.expect(given && lists_given == 1, "indices into several later dimensions have no equal here");
+    a.b.expect(given.has_value(), "its indices are none");
+    if (lists_given > 1) return pick_inside(a, *lists);
     const int ids = a.value_of(get<std::string>((*lists)[*given]["as_tensor"], "name", a.b.name));
     a.b.expect(a.b.at(ids).integer && a.b.shape(ids).size() == 1, "its indices are no list");
     return {a.b.gather(a.tensor("self"), ids, static_cast<std::int64_t>(*given))};
@@ -188,7 +218,6 @@ Made tile(const AtenNode& a) {
 }
 // Two numbers for each dimension, the last one's first.
 Made pad(const AtenNode& a) {
-  a.b.expect(a.text("mode", "constant") == "constant", "padding by what lies inside has no equal here");
   const int x = a.tensor("self");
   const Numbers pads = a.integers("pad");
   const std::size_t rank = a.b.shape(x).size();
@@ -198,8 +227,30 @@ Made pad(const AtenNode& a) {
     before[rank - 1 - k] = pads[2 * k];
     after[rank - 1 - k] = pads[2 * k + 1];
   }
+  const std::string mode = a.text("mode", "constant");
+  if (mode == "reflect" || mode == "replicate") return {a.b.pad_by_inside(x, before, after, mode == "reflect")};
+  if (mode == "circular") return {a.b.pad_by_other_end(x, before, after)};
+  a.b.expect(mode == "constant", fmt::format("padding by the mode '{}' has no equal here", mode));
   return {a.b.pad(x, before, after, a.number("value", 0.0))};
 }
+// The rows and columns of a triangle of a matrix, row by row.
+Made triangle_indices(const AtenNode& a, bool lower) {
+  const std::int64_t rows = a.integer("row", 0), columns = a.integer("col", 0), offset = a.integer("offset", 0);
+  a.b.expect(rows >= 0 && columns >= 0 && rows < 65'536 && columns < 65'536 && rows * columns <= (1 << 24),
+             "its triangle is out of range");
+  std::vector<double> at_rows, at_columns;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      if (lower ? j - i <= offset : j - i >= offset) {
+        at_rows.push_back(static_cast<double>(i));
+        at_columns.push_back(static_cast<double>(j));
+      }
+  const auto count = static_cast<std::int64_t>(at_rows.size());
+  at_rows.insert(at_rows.end(), at_columns.begin(), at_columns.end());
+  return {a.b.constant({2, count}, true, std::move(at_rows))};
+}
+Made lower_indices(const AtenNode& a) { return triangle_indices(a, true); }
+Made upper_indices(const AtenNode& a) { return triangle_indices(a, false); }
 Made roll(const AtenNode& a) {
   int x = a.tensor("self");
   const Numbers shifts = a.integers("shifts"), axes = a.integers("dims");
@@ -226,7 +277,7 @@ std::map<std::string, Rule> shape_rules() {
           {"t", turned},
           {"numpy_T", reversed},
           {"mT", matrices_turned},
-          {"swapaxes", transpose},
+          {"swapaxes", axes_swapped},
           {"swapdims", transpose},
           {"movedim", moved},
           {"view_as", view_as},
@@ -250,6 +301,8 @@ std::map<std::string, Rule> shape_rules() {
           {"repeat", tile},
           {"tile", tile},
           {"pad", pad},
+          {"tril_indices", lower_indices},
+          {"triu_indices", upper_indices},
           {"constant_pad_nd", pad},
           {"roll", roll},
           {"index_select", picked_rows},

@@ -89,7 +89,8 @@ Value Emitter::operand(int n, std::size_t k) {
 AxisList Emitter::operand_order(int n, std::size_t k) const {
   const int from = node(n).inputs[k];
   const std::vector<AxisList> seen = axes_.of_operand(n, k);
-  return axes_.of(from) == seen ? values_[static_cast<std::size_t>(from)].order : joined(seen);
+  const bool as_made = axes_.of(from) == seen && !scalar(from);
+  return as_made ? values_[static_cast<std::size_t>(from)].order : joined(seen);
 }
 
 // Repeated to all of `order`.

@@ -59,7 +59,7 @@ std::pair<AxisList, AxisList> Emitter::in_groups(const AxisList& channels, std::
 
 // (batch, height, width, [groups], channels). A height of several axes has another name than an axis may have.
 std::vector<Wanted> Emitter::image(const std::vector<AxisList>& of, std::int64_t groups) const {
-  std::vector<Wanted> wanted = {{of[0], "batch"}, {of[2], "whole_height"}, {of[3], "whole_width"}};
+  std::vector<Wanted> wanted = {{of[0], "images"}, {of[2], "whole_height"}, {of[3], "whole_width"}};
   const auto [outer, channels] = in_groups(of[1], groups);
   if (groups > 1) wanted.push_back({outer, "groups"});
   wanted.push_back({channels, "channel"});

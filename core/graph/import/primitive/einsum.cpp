@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/onnx/einsum.h"
+#include "core/graph/import/primitive/einsum.h"
 
 #include <algorithm>
 #include <map>
@@ -10,12 +10,9 @@
 #include "core/graph/import/names.h"
 #include "core/graph/import/primitive/contraction.h"
 
-namespace meshwright::onnx {
+namespace meshwright::primitive {
 
 namespace {
-
-using primitive::Builder;
-using primitive::Kind;
 
 constexpr std::string_view kEllipsis = "...";
 constexpr std::size_t kMaxUnnamed = 10;
@@ -121,7 +118,7 @@ class Equation {
   }
 
   Lettered product(const Lettered& x, const Lettered& y, const std::string& later) {
-    primitive::ContractionSide left{x.node}, right{y.node};
+    ContractionSide left{x.node}, right{y.node};
     std::string batch, own_x, own_y;
     for (const char letter : x.letters) {
       const std::int64_t at = place_of(x.letters, letter);
@@ -141,13 +138,13 @@ class Equation {
         own_y += letter;
       }
     if (left.summed.empty()) return {outer(left, right), batch + own_x + own_y};
-    const primitive::Contraction made = primitive::contract(b_, left, right);
+    const Contraction made = contract(b_, left, right);
     return {made.node, batch + (made.swapped ? own_y + own_x : own_x + own_y)};
   }
 
   // Nothing is summed: elements times elements.
-  int outer(const primitive::ContractionSide& x, const primitive::ContractionSide& y) {
-    const auto in_order = [&](const primitive::ContractionSide& side, std::size_t at, std::size_t count) {
+  int outer(const ContractionSide& x, const ContractionSide& y) {
+    const auto in_order = [&](const ContractionSide& side, std::size_t at, std::size_t count) {
       std::vector<std::int64_t> axes = side.batch, wide;
       axes.insert(axes.end(), side.own.begin(), side.own.end());
       for (std::size_t k = 0; k < count; ++k) wide.push_back(static_cast<std::int64_t>(at + k));
@@ -170,4 +167,4 @@ int einsum(Builder& b, std::string equation, const std::vector<int>& operands) {
   return Equation(b, std::move(equation), operands).made();
 }
 
-}  // namespace meshwright::onnx
+}  // namespace meshwright::primitive
