@@ -25,6 +25,8 @@ except ImportError as missing:
     print(f"[SKIP] {missing}: pip install onnx onnxruntime")
     sys.exit(77)
 
+from onnx_layers import LAYERS
+
 OPSET, IR = 17, 8
 
 
@@ -62,7 +64,7 @@ class Graph:
 
     def input(self, name, array):
         self.given[name] = array
-        kind = {np.dtype(np.int64): TensorProto.INT64, np.dtype(bool): TensorProto.BOOL}.get(array.dtype, TensorProto.FLOAT)
+        kind = {np.dtype(np.int64): TensorProto.INT64, np.dtype(np.int32): TensorProto.INT32, np.dtype(bool): TensorProto.BOOL}.get(array.dtype, TensorProto.FLOAT)
         self.inputs.append(helper.make_tensor_value_info(name, kind, array.shape))
         return name
 
@@ -70,7 +72,7 @@ class Graph:
         out = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
         tensors = [numpy_helper.from_array(self.values[name], name) for name in self.initializers]
         graph = helper.make_graph(self.nodes, "g", self.inputs, [out], tensors)
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)], ir_version=IR)
         return made
 
     def run(self, result):
@@ -396,7 +398,7 @@ def constants(g):
     return g.op("MatMul", layer_norm(g, x, "ln_f", embed), g.weight("head", embed, vocab))
 
 
-KINDS = [bert, gpt2, t5, vit, resnet, mobilenet, einsums, functions, mixture, masked_bert, masked_gpt, mask_inputs, constants]
+KINDS = [bert, gpt2, t5, vit, resnet, mobilenet, einsums, functions, mixture, masked_bert, masked_gpt, mask_inputs, constants, *LAYERS]
 
 
 def size_of(kind, seed):
