@@ -226,6 +226,33 @@ TEST(TorchLayers, SwappedAxesAreThoseThatAreNamed) {
   expect_rows(program, expected);
 }
 
+// Windows of an image side by side, each with heads of its own: dimensions ahead of the last three are samples.
+TEST(TorchLayers, AttentionOfFiveDimensionsIsThatOfItsWindows) {
+  constexpr std::int64_t kWindows = 2, kHeads = 2, kKeys = 3, kDims = 2;
+  const Program program{
+      {2, kWindows, kHeads, kKeys, kDims},
+      {},
+      {call("scaled_dot_product_attention",
+            {{"query", tensor_named("x")}, {"key", tensor_named("x")}, {"value", tensor_named("x")}}, "z")}};
+  Numbers expected;
+  for (std::int64_t head = 0; head < 2 * kWindows * kHeads; ++head)
+    for (std::int64_t i = 0; i < kKeys; ++i) {
+      const auto x = [&](std::int64_t row, std::int64_t d) { return number_at((head * kKeys + row) * kDims + d); };
+      Numbers weights;
+      double sum = 0.0;
+      for (std::int64_t j = 0; j < kKeys; ++j) {
+        weights.push_back(std::exp((x(i, 0) * x(j, 0) + x(i, 1) * x(j, 1)) / std::sqrt(2.0)));
+        sum += weights.back();
+      }
+      for (std::int64_t d = 0; d < kDims; ++d) {
+        double mixed = 0.0;
+        for (std::int64_t j = 0; j < kKeys; ++j) mixed += weights[static_cast<std::size_t>(j)] / sum * x(j, d);
+        expected.push_back(mixed);
+      }
+    }
+  expect_rows(program, expected);
+}
+
 // The pairs of a triangle, as recommendation models take them of all products of their tables.
 TEST(TorchLayers, ATriangleOfAMatrixIsPickedByItsIndices) {
   const Program program{

@@ -61,6 +61,14 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
     const std::optional<int> rows = one_along(node.inputs[0], d);
     return rows ? std::optional(matmul(*rows, node.inputs[1])) : std::nullopt;
   }
+  if (node.kind == Kind::Transpose) {
+    const std::optional<int> inner = one_along(node.inputs[0], static_cast<std::size_t>(node.details.axes[d]));
+    return inner ? std::optional(transpose(*inner, node.details.axes)) : std::nullopt;
+  }
+  if (node.kind == Kind::Convolution && d == 0) {
+    const std::optional<int> inner = one_along(node.inputs[0], 0);
+    return inner ? std::optional(add(node.kind, {*inner, node.inputs[1]}, to, false, node.details)) : std::nullopt;
+  }
   const bool beside = (node.kind == Kind::CumSum || node.kind == Kind::Concat || node.kind == Kind::Slice) &&
                       node.details.axes[0] != static_cast<std::int64_t>(d);
   if (!beside && !is_elementwise(node.kind)) return std::nullopt;

@@ -129,23 +129,46 @@ Made embedding_bag(const AtenNode& a) {
   return {bags, bags, bags, bags};
 }
 Made batch_norm(const AtenNode& a) {
-  if (!a.has("weight") && !a.has("bias")) {  // as weights are standardised by
+  if (!a.has("weight") || !a.has("bias")) {  // as weights are standardised by
     const int x = a.tensor("input");
     Numbers axes;
     for (std::int64_t d = 0; d < std::ssize(a.b.shape(x)); ++d)
       if (d != 1) axes.push_back(d);
     a.b.expect(a.flag("training", false) || a.b.at(x).trained,
                "a batch normalisation without weights has no equal here");
-    const int made = normalised(a, x, axes, true, a.number("eps", 1e-5));
+    int made = normalised(a, x, axes, true, a.number("eps", 1e-5));
+    Numbers behind;
+    for (std::int64_t d = 1; d + 1 < std::ssize(a.b.shape(x)); ++d) behind.push_back(d);
+    const auto row = [&](const char* name) {
+      return behind.empty() ? a.tensor(name) : a.b.unsqueeze(a.tensor(name), behind);
+    };
+    if (a.has("weight")) made = a.b.binary(Kind::Multiply, made, row("weight"));
+    if (a.has("bias")) made = a.b.binary(Kind::Add, made, row("bias"));
     return {made, made, made, made, made};
   }
-  a.b.expect(a.has("weight") && a.has("bias"), "a batch normalisation with a scale or a shift alone has no equal here");
   const int made = a.b.batch_norm(a.tensor("input"), a.tensor("weight"), a.tensor("bias"), a.number("eps", 1e-5));
   return {made, made, made, made, made};
 }
 Made attention(const AtenNode& a) {
   const int q = a.tensor("query"), k = a.tensor("key"), v = a.tensor("value");
   const bool causal = a.flag("is_causal", false);
+  // All dimensions but the last two are those of samples: one behind the others are heads.
+  if (const Shape of = a.b.shape(q); of.size() != 4) {
+    a.b.expect(
+        of.size() >= 3 && a.b.shape(k).size() == of.size() && a.b.shape(v).size() == of.size() && !a.has("attn_mask"),
+        "an attention of other than four dimensions that has a mask has no equal here");
+    const auto in_four = [&](int x) {
+      const Shape own = a.b.shape(x);
+      if (own.size() == 3) return a.b.unsqueeze(x, {1});
+      Shape to(own.end() - 3, own.end());
+      to.insert(to.begin(), primitive::elements_of(Shape(own.begin(), own.end() - 3)));
+      return a.b.reshape(x, to);
+    };
+    const int made = a.b.attention(in_four(q), in_four(k), in_four(v), a.number("scale", 0.0), {.causal = causal});
+    Shape to = of;
+    to.back() = a.b.shape(v).back();
+    return {a.b.reshape(made, to)};
+  }
   if (a.has("attn_mask")) {
     const int mask = a.tensor("attn_mask");
     return {a.b.masked_attention(q, k, v, a.number("scale", 0.0), causal, {mask})};
