@@ -257,8 +257,8 @@ void refine(PlanningResult& result, const NearPlans& near, const PlanRequest& re
   const std::int64_t simulated = result.log.simulations;
   std::vector<PlanToRefine> plans = {{{*result.plan, std::make_shared<const Graph>(result.graph)}, simulated}};
   const auto others = static_cast<std::size_t>(std::min(kMaxPlans, simulated / kProgramsOfPlan));
-  for (NearPlans::Near& near_by : near.fastest({others, kNear}, {kMaxChoices, 1.0 / kMinRefined}))
-    if (kMinRefined * near_by.made.plan.predicted.step_time <= result.plan->predicted.step_time)
+  for (NearPlans::Near& near_by : near.fastest({others, kNear}, {kMaxChoices, 1.0 / kMinRefinedChoice}))
+    if (kMinRefinedChoice * near_by.made.plan.predicted.step_time <= result.plan->predicted.step_time)
       plans.push_back({std::move(near_by.made), near_by.programs});
   if (request.steps != nullptr) request.steps->begin("refine");
   auto found = refine_shardings(request, plans, costs, evaluator);

@@ -12,15 +12,18 @@ namespace meshwright {
 
 namespace {
 
-// What a narrower request may have fixed; the graph is that of a recomputation.
+// What a narrower request may have fixed. Only a request that leaves the recomputation open has mixtures, so all of
+// them are one choice.
 std::string choice_of(const Plan& plan) {
-  return fmt::format("{} {} {} {}", plan.graph_fingerprint, plan.training.microbatches,
-                     name_of(same_order(plan.schedule, plan.stages.size())), fmt::join(plan.layer_starts, ","));
+  const TrainingOptions& training = plan.training;
+  return fmt::format("{} {} {} {}", training.recompute_ranges.empty() ? name_of(training.recompute) : "mixed",
+                     training.microbatches, name_of(same_order(plan.schedule, plan.stages.size())),
+                     fmt::join(plan.layer_starts, ","));
 }
 
 // Everything but the sharding of stages, and what follows from it.
 std::string outline_of(const Plan& plan) {
-  std::string key = choice_of(plan);
+  std::string key = plan.graph_fingerprint + " " + choice_of(plan);
   for (const StagePlan& stage : plan.stages)
     key += fmt::format(" {} {} {} {}", stage.first_layer, to_text(stage.submesh), fmt::join(stage.logical_shape, "x"),
                        fmt::join(stage.devices, ","));

@@ -18,6 +18,9 @@ namespace meshwright {
 
 // What is done to a plan when the search is over seldom leaves less of its step than this share.
 constexpr double kMinRefined = 0.93;
+// Where few shardings fit the memory it wins more: of a choice that could have been made, plans this far away are
+// looked at.
+constexpr double kMinRefinedChoice = 0.8;
 
 class NearPlans {
  public:

@@ -153,6 +153,20 @@ TEST(NearPlans, HaveTheFastestOfEveryChoiceThatCouldHaveBeenMade) {
   EXPECT_EQ(found_of(near, {2, 1.02}, {2, 1.10}), (Found{{0.90, 2}, {0.91, 2}, {0.95, 2}}));
 }
 
+// Only a request that leaves the recomputation of layers open has mixtures, whatever their number: they leave room for
+// the plan that recomputes nothing.
+TEST(NearPlans, TakeMixturesOfRecomputationForOneChoice) {
+  NearPlans near;
+  for (const int first : {1, 2, 3}) {
+    Plan mixture = plan_of(1, "a", 0.90 + 0.01 * first);
+    mixture.training.recompute_ranges = {{first, first, Recompute::Full}};
+    mixture.graph_fingerprint = fmt::format("mixture {}", first);
+    near.add(mixture, nullptr);
+  }
+  near.add(plan_of(1, "a", 0.95), nullptr);
+  EXPECT_EQ(found_of(near, kNone, {2, 1.10}), (Found{{0.91, 3}, {0.95, 1}}));
+}
+
 // A program that is simulated is lowered: large ones are left as they are.
 TEST(Refinement, LeavesPlansOfManyMicroBatchesAlone) {
   const PlanRequest request = ask("mlp:layers=3,hidden=256", "cpu:4", "pipeshard", 1024, 1024);
