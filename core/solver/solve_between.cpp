@@ -117,7 +117,7 @@ elimination::Costs BetweenSolver::part(const Table& whole, int p, int q) const {
   const auto range = [&](std::size_t d) {
     const int node = shape.scope[d];
     if (node != a_ && node != b_) return std::pair<std::size_t, std::size_t>(0, shape.classes[d].size());
-    const auto fixed = static_cast<std::size_t>(shape.classes[d].of[node == a_ ? p : q]);
+    const auto fixed = static_cast<std::size_t>(shape.classes[d]->of[node == a_ ? p : q]);
     return std::pair(fixed, fixed + 1);
   };
   const auto [row, end_row] = range(0);

@@ -29,7 +29,8 @@ std::vector<ShardingSpec> possible_specs(const StepStructure& structure, const T
   if (forced != rules.forced.end()) return {forced->second};
   const std::vector<TensorId>& results = structure.graph().op(*tensor.producer).outputs;
   const auto output = static_cast<std::size_t>(std::find(results.begin(), results.end(), tensor.id) - results.begin());
-  const auto [of, is_new] = known.specs.try_emplace({&structure, structure.group_class(*tensor.producer), output});
+  const auto [of, is_new] =
+      known.specs.try_emplace({&structure.graph(), structure.group_class(*tensor.producer), output});
   if (is_new) of->second = find_specs(structure, tensor, mesh, rules);
   return of->second;
 }

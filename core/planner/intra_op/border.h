@@ -23,7 +23,8 @@ struct Border {
 };
 // What rules let ops leave their results as, found once for equal ops.
 struct KnownResults {
-  std::map<std::tuple<const StepStructure*, int, std::size_t>, std::vector<ShardingSpec>> specs = {};
+  // By the graph, and the class of the op in it.
+  std::map<std::tuple<const Graph*, int, std::size_t>, std::vector<ShardingSpec>> specs = {};
 };
 // `known`: of the same mesh and rules; nullptr: nothing is remembered.
 [[nodiscard]] Border make_border(const StepStructure& structure, int layer, const LogicalMesh& mesh,

@@ -78,9 +78,9 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
     for (const auto& cost : edge.of->costs)
       of_classes.push_back(cost ? std::optional(weights.total(*cost)) : std::nullopt);
     ShardingProblem::Edge plain{edge.from, edge.to, {}};
-    plain.cost.reserve(edge.of->from_class.size() * edge.of->to_class.size());
-    for (const int p : edge.of->from_class)
-      for (const int q : edge.of->to_class) plain.cost.push_back(of_classes[p * edge.of->to_classes + q]);
+    plain.cost.reserve(edge.of->from->of.size() * edge.of->to->of.size());
+    for (const int p : edge.of->from->of)
+      for (const int q : edge.of->to->of) plain.cost.push_back(of_classes[p * edge.of->to->first.count() + q]);
     problem.edges.push_back(std::move(plain));
   }
   return problem;
@@ -114,8 +114,7 @@ std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, s
       std::vector<double> costs;
       costs.reserve(edge.of->costs.size());
       for (const auto& cost : edge.of->costs) costs.push_back(cost ? weighted(*cost) : elimination::kForbidden);
-      elimination::Between made{elimination::make_classes(edge.of->from_class),
-                                elimination::make_classes(edge.of->to_class), std::move(costs)};
+      elimination::Between made{edge.of->from, edge.of->to, std::move(costs)};
       elimination::merge_equal(made);
       between = std::make_shared<const elimination::Between>(std::move(made));
     }
@@ -228,12 +227,12 @@ double LayerModel::min_excess(const LayerModel& other, const CostWeights& weight
       continue;
     }
     LeastDifference least;
-    if (own.from_class == others.from_class && own.to_class == others.to_class) {
+    if (own.from == others.from && own.to == others.to) {
       // The same classes: one pair of strategies stands for all of theirs.
       for (std::size_t c = 0; c < own.costs.size(); ++c) least.add(of_edge(own.costs[c]), of_edge(others.costs[c]));
     } else {
-      for (std::size_t p = 0; p < own.from_class.size(); ++p)
-        for (std::size_t q = 0; q < own.to_class.size(); ++q)
+      for (std::size_t p = 0; p < own.from->of.size(); ++p)
+        for (std::size_t q = 0; q < own.to->of.size(); ++q)
           least.add(of_edge(edges_[e].cost(p, q)), of_edge(other.edges_[e].cost(p, q)));
     }
     excess->second = least.value();

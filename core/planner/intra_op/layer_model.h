@@ -138,15 +138,16 @@ class LayerModel {
   };
   // An edge's costs. Many strategies make or read a tensor in one way: one cost per pair of such classes.
   struct ByClass {
-    std::vector<int> from_class, to_class;  // [strategy]
-    std::size_t to_classes;
-    std::vector<std::optional<StepCost>> costs;  // [class of from * to_classes + class of to]
+    elimination::SharedClasses from, to;
+    std::vector<std::optional<StepCost>> costs;  // [class of from * classes of to + class of to]
+    [[nodiscard]] int class_of_from(std::size_t strategy) const { return from->of[static_cast<int>(strategy)]; }
+    [[nodiscard]] int class_of_to(std::size_t strategy) const { return to->of[static_cast<int>(strategy)]; }
   };
   struct Edge {
     int from, to;
     std::shared_ptr<const ByClass> of;
     [[nodiscard]] const std::optional<StepCost>& cost(std::size_t p, std::size_t q) const {
-      return of->costs[of->from_class[p] * of->to_classes + of->to_class[q]];
+      return of->costs[of->class_of_from(p) * of->to.size() + of->class_of_to(q)];
     }
   };
 

@@ -221,7 +221,7 @@ std::vector<int> LayerModel::Builder::key_of(const Op& op) const {
 
 void LayerModel::Builder::add_op(int position, const Op& op) {
   const Group& group = structure_.group(op.id);
-  Cache::Op& known = cache_.ops[{&structure_, key_of(op)}];
+  Cache::Op& known = cache_.ops[{&graph_, key_of(op)}];
   if (!known.costs) known = make_op(op);
   if (model_.impossible_) return;
   const int self = static_cast<int>(model_.nodes_.size());

@@ -37,8 +37,9 @@ class LayerModel::Cache {
     std::shared_ptr<const Costs> costs;
     std::vector<std::shared_ptr<const ByClass>> edges = {};  // from the maker, then to each reader
   };
-  // By the structure, and by everything that tells one op from another in a layer (Builder::key_of).
-  std::map<std::pair<const StepStructure*, std::vector<int>>, Op> ops;
+  // By the graph, and by everything that tells one op from another in a layer (Builder::key_of): any cut of the graph
+  // has them, unless communication hides, as what is beside an op then depends on its layer.
+  std::map<std::pair<const Graph*, std::vector<int>>, Op> ops;
   using Reader = std::pair<const Strategies*, std::size_t>;                              // and its operand
   std::map<std::pair<const Strategies*, Reader>, std::shared_ptr<const ByClass>> edges;  // by their maker
   std::map<std::pair<const Strategies*, std::vector<Reader>>, Fan> fans;
@@ -89,7 +90,7 @@ class LayerModel::Builder {
   };
   template <class From, class To, class Cost>
   static std::shared_ptr<const ByClass> by_class(const Classes<From>& makers, const Classes<To>& readers, Cost cost) {
-    ByClass of{makers.of, readers.of, readers.values.size(), {}};
+    ByClass of{elimination::make_classes(makers.of), elimination::make_classes(readers.of), {}};
     of.costs.reserve(makers.values.size() * readers.values.size());
     for (const From& made : makers.values)
       for (const To& read : readers.values) of.costs.push_back(cost(made, read));

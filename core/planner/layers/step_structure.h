@@ -61,7 +61,7 @@ class StepStructure {
   // Whether an op of layers first..last reads the tensor: of a loss that is cut, some only in the backward.
   [[nodiscard]] bool is_read(TensorId tensor, int first, int last) const;
   // Equal numbers: the forward ops and everything autodiff made from them differ in names and ids alone, and so do the
-  // tensors they read and make.
+  // tensors they read and make. The same for all cuts of a graph.
   [[nodiscard]] int group_class(OpId forward) const { return group_classes_[forward.index()]; }
   // Equal texts: the layers are equal problems on every mesh (names and ids do not matter).
   [[nodiscard]] const std::string& layer_signature(int layer) const { return signatures_[layer]; }

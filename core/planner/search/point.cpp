@@ -224,6 +224,8 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
     const bool every_span = request.stage_profile.keep || stage_costs.replace() || !space.fixed.empty();
     if (every_span) to_beat = std::nullopt;
     const auto microbatches = static_cast<double>(cut.training.microbatches);
+    // One stage is costed for several amounts of memory.
+    const bool is_cut_anew = is_auto(request.search.layers) || request.search.method.one_stage();
     const StageSearchOptions options{.microbatches = cut.training.microbatches,
                                      .schedule = request.first_schedule(),
                                      .usable_memory = memory,
@@ -240,6 +242,7 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
                                      .stage_costs = stage_costs,
                                      .threads = request.threads,
                                      .eliminations = context.eliminations,
+                                     .known_ops = is_cut_anew ? context.ops_of(cut.graphs) : nullptr,
                                      .stop = request.stop};
     spans.search = std::make_unique<StageSearch>(*structure.own, request.cluster, context.costs, space.submeshes,
                                                  space.meshes, options);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/planner/intra_op/known_ops.h"
 #include "core/planner/plan_request.h"
 #include "core/planner/search/known_graphs.h"
 #include "core/planner/search/known_trials.h"
@@ -27,6 +28,12 @@ class SearchContext {
   PlanEvaluator& evaluator;
   KnownTrials trials;
   KnownGraphs graphs;
+  // Of the latest graphs that were asked for.
+  [[nodiscard]] std::shared_ptr<KnownOps> ops_of(const std::shared_ptr<const ModelGraphs>& of) {
+    if (ops_ == nullptr || ops_of_ != of) ops_ = std::make_shared<KnownOps>();
+    ops_of_ = of;
+    return ops_;
+  }
   // Cuts and numbers of micro-batches have layers of the same structure.
   std::shared_ptr<elimination::KnownSteps> eliminations = std::make_shared<elimination::KnownSteps>();
   SearchLog log;
@@ -65,6 +72,8 @@ class SearchContext {
   }
 
  private:
+  std::shared_ptr<const ModelGraphs> ops_of_;
+  std::shared_ptr<KnownOps> ops_;
   std::atomic<bool> is_to_stop_ = false;
 };
 

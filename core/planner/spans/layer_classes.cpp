@@ -5,7 +5,6 @@
 #include <map>
 
 #include "core/base/errors.h"
-#include "core/planner/intra_op/layer_model_builder.h"
 
 namespace meshwright {
 
@@ -49,11 +48,15 @@ std::string class_text(const StepStructure& structure, int layer, const LogicalM
 }  // namespace
 
 LayerClasses LayerClasses::make(const StepStructure& structure, const LogicalMesh& mesh, const CostModel& costs,
-                                const IntraOpRules& rules, const std::vector<StepVariant>& ways, bool once_per_value) {
+                                const IntraOpRules& rules, const std::vector<StepVariant>& ways, bool once_per_value,
+                                KnownOps::OnMesh* known_ops) {
   LayerClasses made(structure);
   std::map<std::string, int> known_classes;
-  ReshardingCosts resharding(mesh, costs);
-  LayerModel::Cache cache;  // equal ops of all layers are costed once
+  std::optional<KnownOps::OnMesh> own;  // equal ops of all layers are costed once
+  // What hides beside an op depends on its layer.
+  if (known_ops == nullptr || once_per_value || rules.hiding.beside) known_ops = &own.emplace(mesh, costs);
+  ReshardingCosts& resharding = known_ops->resharding;
+  LayerModel::Cache& cache = known_ops->cache;
   cache.once_per_value = once_per_value;
   IndexedVector<int, StepVariant> variants(ways);
   if (variants.empty()) variants.push_back({Recompute::None, &structure});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/indexed_vector.h"
+#include "core/planner/intra_op/known_ops.h"
 #include "core/planner/intra_op/layer_model.h"
 
 namespace meshwright {
@@ -16,11 +17,12 @@ namespace meshwright {
 class LayerClasses {
  public:
   // `ways` lists the ways to recompute that layers choose from; empty: as the structure's graph has it. After a model
-  // that is impossible nothing else is made. `once_per_value`: of StageSearchOptions. REQUIRES: `structure` outlives
-  // this; all ways cut the same layers.
+  // that is impossible nothing else is made. `once_per_value`: of StageSearchOptions. `known`: what other cuts of the
+  // graphs have found on this mesh; nullptr: nothing is. REQUIRES: `structure` outlives this; all ways cut the same
+  // layers.
   static LayerClasses make(const StepStructure& structure, const LogicalMesh& mesh, const CostModel& costs,
-                           const IntraOpRules& rules, const std::vector<StepVariant>& ways,
-                           bool once_per_value = false);
+                           const IntraOpRules& rules, const std::vector<StepVariant>& ways, bool once_per_value = false,
+                           KnownOps::OnMesh* known = nullptr);
 
   // Why some layer has no strategy on the mesh; nothing else may be asked for then.
   [[nodiscard]] const std::optional<std::string>& impossible() const { return impossible_; }

@@ -65,7 +65,7 @@ struct MeshSpans::State {
         only_whole_(options.only_whole),
         budget_(make_budget(structure, options)),
         layers_(LayerClasses::make(structure, mesh_, costs, options.rules ? options.rules(mesh_) : IntraOpRules{},
-                                   options.variants, options.once_per_value)),
+                                   options.variants, options.once_per_value, options.known_on_mesh)),
         solver_(structure, mesh_, costs, options.hosts_apart, layers_, budget_, options.eliminations),
         levels_(layers_, budget_, ways_, solver_) {}
   State(const State&) = delete;

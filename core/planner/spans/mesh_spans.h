@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "core/planner/intra_op/known_ops.h"
 #include "core/planner/intra_op/layer_model.h"
 #include "core/planner/spans/span_budget.h"
 #include "core/planner/spans/stage_costs.h"
@@ -60,6 +61,10 @@ struct StageSearchOptions {
   int threads = 1;
   // Shared by all meshes: how layers are eliminated depends on no costs.
   BetweenSolver::Known eliminations = std::make_shared<elimination::KnownSteps>();
+  // What equal ops of other cuts of the same graphs cost, under the same rules: of all meshes of a search, and on the
+  // mesh of MeshSpans. nullptr: nothing is known.
+  std::shared_ptr<KnownOps> known_ops = nullptr;
+  KnownOps::OnMesh* known_on_mesh = nullptr;
   // Called before each mesh is solved; true: the rest is left out (StageSearch::interrupted).
   std::function<bool()> stop = {};
 };

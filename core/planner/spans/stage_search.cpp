@@ -28,6 +28,12 @@ StageSearchOptions options_for(const StageSearch::MeshRequest& request, const Ho
   return own;
 }
 
+// Tells a mesh from the others of all searches with the same rules; no two of one search share a name.
+std::string name_of_mesh(const StageSearch::MeshRequest& request, const Submesh& submesh, std::size_t number) {
+  return fmt::format("{} {} {} {}", number, to_text(submesh), fmt::join(request.shape, "x"),
+                     request.batch_axis.value_or(-1));
+}
+
 // No worse in time and in every kind of bytes.
 bool dominates(const StageCost& a, const StageCost& b) {
   constexpr double kSame = 1.0 + 1e-9;
@@ -103,6 +109,8 @@ void StageSearch::solve_meshes(const CostModel& costs) {
     own.only_whole = options_.only_possible && submesh.devices() == cluster_.devices();
     LogicalMesh mesh = make_logical_mesh(cluster_, submesh, request.shape);
     if (own.rules) mesh.contexts = own.rules(mesh).contexts;
+    if (options_.known_ops != nullptr)
+      own.known_on_mesh = &options_.known_ops->on(name_of_mesh(request, submesh, w), mesh, costs.on(submesh.group));
     meshes_[static_cast<int>(w)].emplace(structure_, std::move(mesh), costs.on(submesh.group), own);
   });
   interrupted_ = stopped;

@@ -26,8 +26,8 @@ Shape result_of(const Domain& domain, int node, const std::vector<std::shared_pt
     // The result tells two strategies of a node apart where any source does.
     Classes classes = one_class(domain[other]);
     for (const auto& shape : sources)
-      if (shape->contains(other)) classes = joint(classes, shape->classes[shape->position(other)]);
-    result.classes.push_back(std::move(classes));
+      if (shape->contains(other)) classes = joint(classes, *shape->classes[shape->position(other)]);
+    result.classes.emplace_back(std::move(classes));
   }
   return result;
 }
@@ -50,7 +50,7 @@ Combination::Source plan_source(const Combination& combination, std::shared_ptr<
   Combination::Source source;
   const auto dimension = [&](int node, std::size_t place, const Classes& finer) {
     const std::size_t position = shape.position(node);
-    const Classes& own = shape.classes[position];
+    const Classes& own = *shape.classes[position];
     source.as_it_lies = source.as_it_lies && own.size() == finer.size();
     source.size *= finer.size();
     return Combination::Dimension{place, &own, shape.stride(position)};
@@ -58,7 +58,7 @@ Combination::Source plan_source(const Combination& combination, std::shared_ptr<
   source.as_it_lies = shape.scope.front() == combination.node;
   source.own = dimension(combination.node, 0, combination.own);
   for (std::size_t d = 0; d < scope.size(); ++d)
-    if (shape.contains(scope[d])) source.others.push_back(dimension(scope[d], d, combination.shape->classes[d]));
+    if (shape.contains(scope[d])) source.others.push_back(dimension(scope[d], d, *combination.shape->classes[d]));
   // A node without strategies has no classes either.
   source.per_class = source.size / std::max<std::size_t>(1, combination.own.size());
   source.spans_inner = !scope.empty() && shape.contains(scope.back());
@@ -80,7 +80,7 @@ Combination::Source plan_source(const Combination& combination, std::shared_ptr<
   if (!source.as_it_lies && !source.minimum) {
     add_offsets(source.own, combination.own);
     for (const Combination::Dimension& other : source.others)
-      add_offsets(other, combination.shape->classes[other.place]);
+      add_offsets(other, *combination.shape->classes[other.place]);
   }
   source.shape = std::move(of);
   return source;
@@ -245,7 +245,7 @@ Combination plan_combination(const Domain& domain, int node, const std::vector<s
   combination.shape = std::make_shared<const Shape>(result_of(domain, node, sources));
   combination.own = one_class(domain[node]);
   for (const auto& shape : sources)
-    if (shape.get() != alone) combination.own = joint(combination.own, shape->classes[shape->position(node)]);
+    if (shape.get() != alone) combination.own = joint(combination.own, *shape->classes[shape->position(node)]);
 
   // The inner run may take in further dimensions as long as every table has all of them or none: they are contiguous
   // then.

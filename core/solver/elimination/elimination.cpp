@@ -32,12 +32,12 @@ PositionedTables position_tables(const Field& field, const std::vector<int>& ord
                                  std::vector<std::vector<double>>& turned) {
   PositionedTables tables;
   IndexedVector<int, int> position(order.size());
-  IndexedVector<int, elimination::Classes> labels;
+  IndexedVector<int, elimination::SharedClasses> labels;
   for (int i = 0; i < position.count(); ++i) {
     const int node = order[i];
     position[node] = i;
     tables.domain.push_back(field.nodes[node].cost.size());
-    labels.push_back(elimination::single_strategies(tables.domain[i]));
+    labels.emplace_back(elimination::single_strategies(tables.domain[i]));
     tables.shapes.push_back(std::make_shared<elimination::Shape>(elimination::Shape{{i}, {labels[i]}}));
   }
   turned.reserve(field.edges.size());  // its elements are pointed to

@@ -30,7 +30,7 @@ std::size_t hash_of(const std::vector<std::shared_ptr<const Shape>>& given) {
   NumberHash hash;
   for (const auto& shape : given) {
     hash.add(shape->scope);
-    for (const Classes& classes : shape->classes) hash.add(classes.of);
+    for (const SharedClasses& classes : shape->classes) hash.add(static_cast<std::int64_t>(classes.hash()));
   }
   return hash.value();
 }
@@ -170,7 +170,7 @@ void KnownSteps::number_kinds(Steps& steps) {
       const Shape& shape = *steps.shapes[source];
       key.push_back(static_cast<int>(shape.scope.size()));
       for (std::size_t d = 0; d < shape.scope.size(); ++d) {
-        const auto& of = shape.classes[d].of;
+        const auto& of = shape.classes[d]->of;
         key.push_back(rank(shape.scope[d]));
         key.push_back(number(classes_, {of.begin(), of.end()}));
       }

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/solver/elimination/number_hash.h"
+
 namespace meshwright::elimination {
 
 namespace {
@@ -28,10 +30,11 @@ Classes equal_rows(const std::vector<double>& cost, std::size_t rows) {
 }
 
 // Keeps one of equal rows; the strategies of all of them become one class.
-void merge_rows(std::vector<double>& cost, Classes& classes) {
-  const std::size_t columns = cost.size() / classes.size();
-  const Classes rows = equal_rows(cost, classes.size());
-  if (rows.size() == classes.size()) return;
+void merge_rows(std::vector<double>& cost, SharedClasses& shared) {
+  const std::size_t columns = cost.size() / shared.size();
+  const Classes rows = equal_rows(cost, shared.size());
+  if (rows.size() == shared.size()) return;
+  Classes classes = *shared;
   std::vector<double> left;
   left.reserve(rows.size() * columns);
   IndexedVector<int, int> first;
@@ -43,20 +46,23 @@ void merge_rows(std::vector<double>& cost, Classes& classes) {
   // From strategy to class, from class to class of equal rows.
   for (int& of : classes.of) of = rows.of[of];
   classes.first = std::move(first);
+  shared = std::move(classes);
   cost = std::move(left);
 }
 
 // The sum of all edges between two nodes.
 // Edges between the same two nodes may tell strategies apart differently; the sum tells apart what any of them does.
 Table pair_table(int low, int high, const std::vector<const Edge*>& edges) {
-  Classes rows = one_class(0), columns = one_class(0);
-  for (const Edge* edge : edges) {
-    const Between& between = *edge->between;
-    const bool up = edge->from == low;
-    const Classes& of_low = up ? between.from_classes : between.to_classes;
-    const Classes& of_high = up ? between.to_classes : between.from_classes;
-    rows = edge == edges.front() ? of_low : joint(rows, of_low);
-    columns = edge == edges.front() ? of_high : joint(columns, of_high);
+  const auto of_low = [&](const Edge* edge) -> const SharedClasses& {
+    return edge->from == low ? edge->between->from_classes : edge->between->to_classes;
+  };
+  const auto of_high = [&](const Edge* edge) -> const SharedClasses& {
+    return edge->from == low ? edge->between->to_classes : edge->between->from_classes;
+  };
+  SharedClasses rows = of_low(edges.front()), columns = of_high(edges.front());
+  for (std::size_t e = 1; e < edges.size(); ++e) {
+    rows = joint(*rows, *of_low(edges[e]));
+    columns = joint(*columns, *of_high(edges[e]));
   }
   std::vector<double> cost(rows.size() * columns.size(), 0.0);
   for (const Edge* edge : edges) {
@@ -64,10 +70,10 @@ Table pair_table(int low, int high, const std::vector<const Edge*>& edges) {
     const bool up = edge->from == low;
     auto sum = cost.begin();
     // The strategies of a class cost the same in every edge, so the first stands for all.
-    for (const int r : rows.first)
-      for (const int c : columns.first) {
-        const int from = between.from_classes.of[up ? r : c], to = between.to_classes.of[up ? c : r];
-        *sum++ += between.cost[from * between.to_classes.first.count() + to];
+    for (const int r : rows->first)
+      for (const int c : columns->first) {
+        const int from = between.from_classes->of[up ? r : c], to = between.to_classes->of[up ? c : r];
+        *sum++ += between.cost[from * between.to_classes->first.count() + to];
       }
   }
   return {std::make_shared<Shape>(Shape{{low, high}, {std::move(rows), std::move(columns)}}),
@@ -75,6 +81,12 @@ Table pair_table(int low, int high, const std::vector<const Edge*>& edges) {
 }
 
 }  // namespace
+
+SharedClasses::SharedClasses(Classes classes) {
+  NumberHash hash;
+  hash.add(classes.of);
+  held_ = std::make_shared<const Held>(Held{std::move(classes), hash.value()});
+}
 
 Classes make_classes(std::vector<int> of) {
   Classes made{IndexedVector<int, int>(std::move(of)), {}};
@@ -136,9 +148,12 @@ void merge_equal(Between& between) {
 
 std::vector<Table> make_tables(const std::vector<Costs>& nodes, const std::vector<Edge>& edges) {
   std::vector<Table> tables;
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    tables.push_back(
-        {std::make_shared<Shape>(Shape{{static_cast<int>(i)}, {single_strategies(nodes[i]->size())}}), nodes[i]});
+  std::map<std::size_t, SharedClasses> apart;  // by the number of strategies
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    auto own = apart.find(nodes[i]->size());
+    if (own == apart.end()) own = apart.emplace(nodes[i]->size(), single_strategies(nodes[i]->size())).first;
+    tables.push_back({std::make_shared<Shape>(Shape{{static_cast<int>(i)}, {own->second}}), nodes[i]});
+  }
   std::vector<std::pair<std::pair<int, int>, std::size_t>> by_ends;
   for (std::size_t k = 0; k < edges.size(); ++k) {
     const auto [low, high] = std::minmax(edges[k].from, edges[k].to);

@@ -33,10 +33,30 @@ struct Classes {
 // Two strategies are of one class when they are in both.
 [[nodiscard]] Classes joint(const Classes& a, const Classes& b);
 
+// Classes that many tables have. Copies share them, and comparisons of copies are short.
+class SharedClasses {
+ public:
+  SharedClasses(Classes classes);  // implicit: the same value
+  const Classes& operator*() const { return held_->classes; }
+  const Classes* operator->() const { return &held_->classes; }
+  [[nodiscard]] std::size_t size() const { return held_->classes.size(); }
+  [[nodiscard]] std::size_t hash() const { return held_->hash; }
+  bool operator==(const SharedClasses& other) const {
+    return held_ == other.held_ || (hash() == other.hash() && **this == *other);
+  }
+
+ private:
+  struct Held {
+    Classes classes;
+    std::size_t hash;
+  };
+  std::shared_ptr<const Held> held_;
+};
+
 // What a table depends on.
 struct Shape {
-  std::vector<int> scope;        // nodes, ascending
-  std::vector<Classes> classes;  // [node of the scope]
+  std::vector<int> scope;              // nodes, ascending
+  std::vector<SharedClasses> classes;  // [node of the scope]
   [[nodiscard]] bool contains(int node) const;
   // REQUIRES: contains(node).
   [[nodiscard]] std::size_t position(int node) const;
@@ -53,7 +73,7 @@ struct Table {
 
 // An edge's costs by classes of its ends' strategies.
 struct Between {
-  Classes from_classes, to_classes;
+  SharedClasses from_classes, to_classes;
   std::vector<double> cost;  // [class of from * classes of to + class of to]
 };
 // Joins strategies that cost the same beside all of the other end's.

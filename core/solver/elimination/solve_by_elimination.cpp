@@ -61,7 +61,7 @@ class FinishedElimination {
         std::vector<std::size_t> found(strategies, 0);
         if (!shape.contains(node)) return found;
         const std::size_t position = shape.position(node), stride = shape.stride(position);
-        std::transform(shape.classes[position].of.begin(), shape.classes[position].of.end(), found.begin(),
+        std::transform(shape.classes[position]->of.begin(), shape.classes[position]->of.end(), found.begin(),
                        [&](int of) { return of * stride; });
         return found;
       };

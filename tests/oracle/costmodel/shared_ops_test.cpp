@@ -34,7 +34,7 @@ void expect_equal(const ShardingProblem& shared, const ShardingProblem& apart) {
   }
 }
 
-// Two layers of each model, on a mesh of two axes; every part of a cost has a weight.
+// All layers of two cuts of each model, on a mesh of two axes; every part of a cost has a weight.
 void compare(const std::string& model, Recompute recompute) {
   SCOPED_TRACE(model);
   TrainingOptions training;
@@ -42,8 +42,6 @@ void compare(const std::string& model, Recompute recompute) {
   training.microbatches = 4;
   training.recompute = recompute;
   const Graph graph = build_training_graph(find_model(model), training);
-  const Layers layers = make_layers(graph, 2);
-  const StepStructure structure(graph, layers);
   const Cluster cluster = find_cluster("cpu:8");
   const LogicalMesh mesh = make_logical_mesh(cluster, {1, 8}, {4, 2});
   const auto costs = make_analytic_cost_model(cluster);
@@ -51,12 +49,16 @@ void compare(const std::string& model, Recompute recompute) {
   LayerModel::Cache cache;
   cache.names = true;
   const IntraOpRules shared, apart = every_op_by_itself();
-  for (const double memory_price : {0.0, 1e-9}) {
-    const CostWeights weights{4, memory_price, 3};
+  for (const int count : {2, 3}) {
+    const Layers layers = make_layers(graph, count);
+    const StepStructure structure(graph, layers);
     for (int layer = 0; layer < layers.count; ++layer) {
       const LayerModel one(structure, layer, mesh, *costs, prices, shared, &cache);
       const LayerModel other(structure, layer, mesh, *costs, prices, apart);
-      expect_equal(one.problem(weights), other.problem(weights));
+      for (const double memory_price : {0.0, 1e-9}) {
+        const CostWeights weights{4, memory_price, 3};
+        expect_equal(one.problem(weights), other.problem(weights));
+      }
       EXPECT_EQ(one.working_values(), other.working_values());
     }
   }

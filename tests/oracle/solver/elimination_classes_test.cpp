@@ -70,9 +70,9 @@ TEST(Elimination, OneEntryStandsForStrategiesThatCostTheSame) {
   const auto tables = elimination::tables_of(problem);
   ASSERT_EQ(tables.size(), 3u);
   EXPECT_EQ(tables[2].shape->scope, (std::vector<int>{0, 1}));
-  EXPECT_EQ(tables[2].shape->classes[0].of, (IndexedVector<int, int>{0, 1, 2, 1}));
-  EXPECT_EQ(tables[2].shape->classes[0].first, (IndexedVector<int, int>{0, 1, 2}));
-  EXPECT_EQ(tables[2].shape->classes[1].of, (IndexedVector<int, int>{0, 1}));
+  EXPECT_EQ(tables[2].shape->classes[0]->of, (IndexedVector<int, int>{0, 1, 2, 1}));
+  EXPECT_EQ(tables[2].shape->classes[0]->first, (IndexedVector<int, int>{0, 1, 2}));
+  EXPECT_EQ(tables[2].shape->classes[1]->of, (IndexedVector<int, int>{0, 1}));
   EXPECT_EQ(*tables[2].cost, (std::vector<double>{10, 11, 20, 21, 30, 31}));
 }
 
