@@ -87,11 +87,14 @@ ShardingProblem LayerModel::problem(const CostWeights& weights, std::optional<By
 }
 
 std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, std::optional<Bytes> max_working,
-                                                   WeightedCosts& known) const {
-  const auto weighted = [&](const StepCost& cost) {
-    const double total = weights.total(cost).si();
+                                                   double recomputed_price, WeightedCosts& known) const {
+  const auto finite = [](double total) {
     MW_CHECK(std::isfinite(total), "a layer's cost is not finite");
     return total;
+  };
+  const auto weighted = [&](const StepCost& cost) { return finite(weights.total(cost).si()); };
+  const auto of_node = [&](const StepCost& cost) {
+    return finite(weighted(cost) + recomputed_price * cost.recomputed.si());
   };
   std::vector<elimination::Costs> nodes;
   for (const Node& node : nodes_) {
@@ -101,7 +104,7 @@ std::vector<elimination::Table> LayerModel::tables(const CostWeights& weights, s
       made.reserve(node.size());
       for (const StepCost& cost : node.costs->by_strategy) {
         const bool allowed = !max_working || cost.working <= *max_working;
-        made.push_back(allowed ? weighted(cost) : elimination::kForbidden);
+        made.push_back(allowed ? of_node(cost) : elimination::kForbidden);
       }
       costs = std::make_shared<const std::vector<double>>(std::move(made));
     }

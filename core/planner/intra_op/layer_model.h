@@ -61,10 +61,10 @@ class LayerModel {
                                         Texts texts = Texts::Yes) const;
   // Costs of one price, weighted once for all models that share them.
   struct WeightedCosts;
-  // The same problem as tables for elimination, which are much smaller. REQUIRES: `known` has seen no other weights and
-  // no other `max_working`.
+  // The same problem, with charge_recomputed, as tables for elimination, which are much smaller. REQUIRES: `known` has
+  // seen no other weights, `max_working` and price.
   [[nodiscard]] std::vector<elimination::Table> tables(const CostWeights& weights, std::optional<Bytes> max_working,
-                                                       WeightedCosts& known) const;
+                                                       double recomputed_price, WeightedCosts& known) const;
   [[nodiscard]] int in_node() const { return in_node_; }
   [[nodiscard]] int out_node() const { return out_node_; }
   [[nodiscard]] const Border& in_border() const { return in_; }

@@ -33,12 +33,6 @@ void LayerSolver::forget_problems() {
   for (Shared& shared : shared_) shared = {};
 }
 
-const ShardingProblem& LayerSolver::problem(int price, int of_class, int variant) {
-  std::optional<ShardingProblem>& known = problems_[{price, of_class, variant}].problem;
-  if (!known) known = make_problem(price, of_class, variant);
-  return *known;
-}
-
 ShardingProblem LayerSolver::make_problem(int price, int of_class, int variant) const {
   MW_CHECK(!closed_, "a layer is to be solved that no span has");
   const LayerModel& model = layers_.models(of_class)[variant];
@@ -60,20 +54,17 @@ double LayerSolver::recomputed_price(int price) const {
 }
 
 BetweenSolver& LayerSolver::between_borders(int price, int of_class, int variant) {
-  std::optional<BetweenSolver>& known = problems_[{price, of_class, variant}].between;
-  if (known) return *known;
+  const std::array<int, 3> key = {price, of_class, variant};
+  if (const auto known = problems_.find(key); known != problems_.end()) return known->second;
   MW_CHECK(!closed_, "a layer is to be solved that no span has");
   const LayerModel& model = layers_.models(of_class)[variant];
-  // Only the problem has the charge on recomputed bytes that one stage needs (make_problem).
-  if (budget_.one_stage)
-    known.emplace(problem(price, of_class, variant), model.in_node(), model.out_node(), eliminations_,
-                  shared_[price].tables);
-  else
-    known.emplace(
-        model.tables(prices_[price].weights, prices_[price].max_working, shared_[price].costs),
-        [this, price, of_class, variant] { return make_problem(price, of_class, variant); }, model.in_node(),
-        model.out_node(), eliminations_, shared_[price].tables);
-  return *known;
+  const auto& [weights, max_working] = prices_[price];
+  return problems_
+      .try_emplace(
+          key, model.tables(weights, max_working, recomputed_price(price), shared_[price].costs),
+          [this, price, of_class, variant] { return make_problem(price, of_class, variant); }, model.in_node(),
+          model.out_node(), eliminations_, shared_[price].tables)
+      .first->second;
 }
 
 CostMatrix LayerSolver::costs(int price, int of_class, int variant) {

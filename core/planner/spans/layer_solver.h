@@ -39,7 +39,6 @@ class LayerSolver {
   void drop_last_price();
   [[nodiscard]] double memory_price(int price) const { return prices_[price].weights.memory_price; }
 
-  [[nodiscard]] const ShardingProblem& problem(int price, int of_class, int variant);
   // A lower bound of how much more a sharding costs in variant `one` than in `other`.
   [[nodiscard]] double min_excess(int price, int of_class, int one, int other) const;
   [[nodiscard]] CostMatrix costs(int price, int of_class, int variant);
@@ -57,10 +56,6 @@ class LayerSolver {
     CostWeights weights;
     std::optional<Bytes> max_working;
   };
-  struct Problem {
-    std::optional<ShardingProblem> problem;
-    std::optional<BetweenSolver> between;
-  };
   [[nodiscard]] ShardingProblem make_problem(int price, int of_class, int variant) const;
   [[nodiscard]] double recomputed_price(int price) const;  // in seconds per byte
   BetweenSolver& between_borders(int price, int of_class, int variant);
@@ -74,8 +69,8 @@ class LayerSolver {
     LayerModel::WeightedCosts costs;
     BetweenSolver::KnownTables tables = std::make_shared<elimination::KnownTables>();
   };
-  IndexedVector<int, Shared> shared_;               // [price]
-  std::map<std::array<int, 3>, Problem> problems_;  // (price, class, variant)
+  IndexedVector<int, Shared> shared_;                     // [price]
+  std::map<std::array<int, 3>, BetweenSolver> problems_;  // (price, class, variant)
   struct Hash {
     std::size_t operator()(const std::array<int, 5>& key) const {
       elimination::NumberHash hash;
