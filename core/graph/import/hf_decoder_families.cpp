@@ -28,6 +28,16 @@ ModelConfig read_qwen2(const HfReader& config) {
   return model;
 }
 
+// MiMo-7B: Qwen2 with a module for a further token.
+ModelConfig read_mimo(const HfReader& config) {
+  ModelConfig model = read_qwen2(config);
+  model.family = "decoder";
+  set(model, "qkv_bias", config.flag_or("attention_bias", true));
+  config.refuse("use_mrope");
+  set(model, "mtp", config.size_or({"num_nextn_predict_layers"}, 0, 0));
+  return model;
+}
+
 ModelConfig read_qwen3(const HfReader& config) { return read_qwen3_decoder("llama", config); }
 
 // Phi-1 to Phi-2: side by side behind one norm, biases everywhere.

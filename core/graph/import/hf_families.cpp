@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/import/hf_families.h"
 
+#include <algorithm>
 #include <array>
 
 #include "core/base/errors.h"
@@ -15,11 +16,47 @@ namespace {
 struct LackingFamily {
   const char *model_type, *layers, *nearest;
 };
-constexpr std::array<LackingFamily, 1> kLackingFamilies = {
-    {{"deepseek_v4",
-      "keep several residual streams that they mix (hc_mult), attend to keys which are compressed several to one "
-      "(compress_ratios), and choose experts by a hash of the token (num_hash_layers)",
-      "deepseek_v32"}}};
+constexpr const char* kOfDeepSeekV4 =
+    "keep several residual streams that they mix (hc_mult), attend to keys which are compressed several to one "
+    "(compress_ratios), and choose experts by a hash of the token (num_hash_layers)";
+constexpr const char* kOfMiniMaxM3 =
+    "attend to whole blocks of keys, which an indexer chooses by the best score in each (sparse_topk_blocks)";
+constexpr std::array<LackingFamily, 7> kLackingFamilies = {
+    {{"deepseek_ref", kOfDeepSeekV4, "deepseek_v32"},
+     {"deepseek_v4", kOfDeepSeekV4, "deepseek_v32"},
+     {"kimi_k3",
+      "let each channel of a key decay at a rate of its own (Kimi delta attention), attend to the results of earlier "
+      "blocks of layers (attn_res_block_size), and have SiTU gates (activation_situ_beta)",
+      "kimi_k2"},
+     {"kimi_linear", "let each channel of a key decay at a rate of its own (Kimi delta attention)", "qwen3_next"},
+     {"minimax_m3", kOfMiniMaxM3, "minimax_m2"},
+     {"minimax_m3_vl", kOfMiniMaxM3, "minimax_m2"},
+     {"minimax_m3_vl_text", kOfMiniMaxM3, "minimax_m2"}}};
+
+// What begins most like the name, then what is a few letters from it.
+std::vector<std::string> nearest_types(const std::string& type) {
+  constexpr std::size_t kMost = 3, kLeastInCommon = 3;
+  const std::vector<std::string> all = hf_model_types();
+  const auto in_common = [&](const std::string& known) {
+    const auto [end, _] = std::mismatch(known.begin(), known.end(), type.begin(), type.end());
+    return static_cast<std::size_t>(end - known.begin());
+  };
+  std::vector<std::string> found;
+  for (const std::string& known : all)
+    if (in_common(known) >= kLeastInCommon) found.push_back(known);
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const auto& a, const auto& b) { return in_common(a) > in_common(b); });
+  for (const std::string& known : nearest_names(type, all))
+    if (std::find(found.begin(), found.end(), known) == found.end()) found.push_back(known);
+  found.resize(std::min(found.size(), kMost));
+  return found;
+}
+
+// A file of a checkpoint that says how its weights are quantised, and nothing of the model.
+bool describes_quantisation_alone(const HfReader& config) {
+  if (config.has("hidden_size") || config.has("architectures")) return false;
+  return config.has("quantization") || config.has("quant_method") || config.has("quant_algo");
+}
 
 }  // namespace
 
@@ -152,6 +189,8 @@ const std::vector<HfFamily>& hf_families() {
       {"mbart", hf::read_mbart},
       {"megatron-bert", hf::read_megatron_bert},
       {"mellum", hf::read_mellum},
+      {"mimo", hf::read_mimo},
+      {"mimo_v2_flash", hf::read_mimo_v2_flash},
       {"minicpm", hf::read_minicpm},
       {"minicpm_ocr", hf::read_wrapped},
       {"minicpmv4_6", hf::read_wrapped},
@@ -171,6 +210,7 @@ const std::vector<HfFamily>& hf_families() {
       {"musicflamingo", hf::read_wrapped},
       {"mvp", hf::read_bart},
       {"nemotron", hf::read_nemotron},
+      {"nemotron-nas", hf::read_nemotron_nas},
       {"nemotron_h", hf::read_nemotron_h},
       {"nemotron_h_omni", hf::read_wrapped},
       {"olmo", hf::read_olmo},
@@ -228,6 +268,8 @@ const std::vector<HfFamily>& hf_families() {
       {"solar_open", hf::read_solar_open},
       {"stablelm", hf::read_stablelm},
       {"starcoder2", hf::read_starcoder2},
+      {"step3p5", hf::read_step3p7},
+      {"step3p7", hf::read_step3p7},
       {"t5", hf::read_t5},
       {"umt5", hf::read_t5},
       {"vaultgemma", hf::read_gemma2},
@@ -249,8 +291,12 @@ const std::vector<HfFamily>& hf_families() {
 
 const HfFamily& hf_family_of(const HfReader& config) {
   const std::string type = config.text_or("model_type", "");
-  require(!type.empty(), "{}: 'model_type' is missing; it names the family, one of {}.", config.place(),
-          join(hf_model_types(), ", "));
+  require(!type.empty() || !describes_quantisation_alone(config),
+          "{}: it describes how the weights of a model are quantised, and no model; give the config.json beside it.",
+          config.place());
+  require(!type.empty(),
+          "{}: 'model_type' is missing; it names the family, as \"llama\" does; docs/models.md lists all.",
+          config.place());
   for (const HfFamily& family : hf_families())
     if (type == family.model_type) return family;
   for (const LackingFamily& lacking : kLackingFamilies)
@@ -258,8 +304,9 @@ const HfFamily& hf_family_of(const HfReader& config) {
             "{}: models of the family '{}' are not supported: its layers {}, and no op here does these. The nearest "
             "family is {}.",
             config.place(), type, lacking.layers, lacking.nearest);
-  throw InputError(fmt::format("{}: models of the family '{}' are not supported; supported are {}.", config.place(),
-                               type, join(hf_model_types(), ", ")));
+  throw InputError(fmt::format(
+      "{}: models of the family '{}' are not supported; the nearest that are: {}. docs/models.md lists all.",
+      config.place(), type, join(nearest_types(type), ", ")));
 }
 
 }  // namespace meshwright

@@ -63,6 +63,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_llama(const HfReader& config);
 [[nodiscard]] ModelConfig read_mistral(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen2(const HfReader& config);
+[[nodiscard]] ModelConfig read_mimo(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen3(const HfReader& config);
 [[nodiscard]] ModelConfig read_phi(const HfReader& config);
 [[nodiscard]] ModelConfig read_phi3(const HfReader& config);
@@ -128,6 +129,10 @@ namespace hf {
 [[nodiscard]] ModelConfig read_dots1(const HfReader& config);
 [[nodiscard]] ModelConfig read_phimoe(const HfReader& config);
 
+// hf_windowed_mixtures.cpp
+[[nodiscard]] ModelConfig read_mimo_v2_flash(const HfReader& config);
+[[nodiscard]] ModelConfig read_step3p7(const HfReader& config);
+
 // hf_latent_families.cpp
 [[nodiscard]] ModelConfig read_deepseek_v2(const HfReader& config);
 [[nodiscard]] ModelConfig read_deepseek_v3(const HfReader& config);
@@ -151,13 +156,16 @@ namespace hf {
 [[nodiscard]] ModelConfig read_lfm2(const HfReader& config);
 [[nodiscard]] ModelConfig read_granitemoehybrid(const HfReader& config);
 
+// hf_nas_families.cpp
+[[nodiscard]] ModelConfig read_nemotron_nas(const HfReader& config);
+
 // hf_delta_families.cpp
 [[nodiscard]] ModelConfig read_qwen3_next(const HfReader& config);  // and Qwen3.5
 
 }  // namespace hf
 
 [[nodiscard]] const std::vector<HfFamily>& hf_families();  // by name
-// That of `model_type`. Throws InputError, with the families, where it is missing or another.
+// That of `model_type`. Throws InputError, with the nearest families, where it is missing or another.
 [[nodiscard]] const HfFamily& hf_family_of(const HfReader& config);
 
 }  // namespace meshwright

@@ -3,6 +3,8 @@
 // LFM2.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -15,12 +17,13 @@ namespace meshwright::hf {
 
 namespace {
 
-// Steps that are kept within bounds are another model; from 0 to Infinity (which a reader sees as no number) is none.
+// Steps that are kept within bounds are another model; from 0 to Infinity (which a reader sees as no number), or to a
+// number that no step of 32 bits reaches, is none.
 void refuse_bounded_steps(const HfReader& config) {
   if (!config.has("time_step_limit")) return;
   const Json& limit = config.at("time_step_limit");
   const bool open = limit.is_array() && limit.size() == 2 && limit[0].is_number() && limit[0].get<double>() == 0.0 &&
-                    !limit[1].is_number();
+                    (!limit[1].is_number() || limit[1].get<double>() > std::numeric_limits<float>::max());
   require(open, "{}: 'time_step_limit' bounds the steps, which is not supported; from 0.0 to Infinity is.",
           config.place());
 }
@@ -214,30 +217,35 @@ ModelConfig read_mamba2(const HfReader& config) {
 namespace {
 
 // The kinds of Nemotron-H's layers: a letter each, or, as transformers 5 writes them, a name.
-std::string nemotron_kinds(const HfReader& config) {
-  if (!config.has("layers_block_type")) return config.text_or("hybrid_override_pattern", "");
+std::string nemotron_kinds(const HfReader& config, const char* list, const char* letters) {
+  if (!config.has(list)) return config.text_or(letters, "");
   constexpr std::array<std::pair<const char*, char>, 6> kKinds = {{{"linear_attention", 'M'},
                                                                    {"mamba", 'M'},
                                                                    {"full_attention", '*'},
                                                                    {"attention", '*'},
                                                                    {"mlp", '-'},
                                                                    {"moe", 'E'}}};
-  const Json& names = config.at("layers_block_type");
+  const Json& names = config.at(list);
   std::string kinds;
   for (const Json& name : names.is_array() ? names : Json::array()) {
     const auto kind =
         std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& known) { return name == known.first; });
     require(kind != kKinds.end(),
-            "{}: 'layers_block_type' has {}, which is not supported; \"mamba\", \"attention\", \"mlp\" and \"moe\" "
-            "are.",
-            config.place(), brief(name));
+            "{}: '{}' has {}, which is not supported; \"mamba\", \"attention\", \"mlp\" and \"moe\" are.",
+            config.place(), list, brief(name));
     kinds += kind->second;
   }
-  const std::string pattern = config.text_or("hybrid_override_pattern", kinds);
-  require(!kinds.empty() && pattern == kinds,
-          "{}: 'layers_block_type' lists no layers, or others than 'hybrid_override_pattern'; check them.",
-          config.place());
+  const std::string pattern = config.text_or(letters, kinds);
+  require(!kinds.empty() && pattern == kinds, "{}: '{}' lists no layers, or others than '{}'; check them.",
+          config.place(), list, letters);
   return kinds;
+}
+
+// Each module for a further token has attention and experts, where the file does not say which layers.
+void read_nemotron_modules(ModelConfig& model, const HfReader& config) {
+  const std::string kinds = nemotron_kinds(config, "mtp_layers_block_type", "mtp_hybrid_override_pattern");
+  model.more["mtp"] = config.size_or({"num_nextn_predict_layers"}, 0, 0);
+  if (model.more["mtp"] > 0) set_further_layers(model, kinds.empty() ? "*E" : kinds, config.place());
 }
 
 }  // namespace
@@ -245,7 +253,7 @@ std::string nemotron_kinds(const HfReader& config) {
 ModelConfig read_nemotron_h(const HfReader& config) {
   expect_text(config, "mamba_hidden_act", "silu");
   expect_text(config, "mlp_hidden_act", "relu2");
-  const std::string kinds = nemotron_kinds(config);
+  const std::string kinds = nemotron_kinds(config, "layers_block_type", "hybrid_override_pattern");
   ModelConfig model = read_scans(config,
                                  {.heads = "mamba_num_heads",
                                   .head_dim = "mamba_head_dim",
@@ -273,13 +281,13 @@ ModelConfig read_nemotron_h(const HfReader& config) {
     model.more["shared_intermediate"] = shared * config.size_or({"moe_shared_expert_intermediate_size"}, width);
     model.more["normalized"] = config.flag_or("norm_topk_prob", true);
     model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 1.0);
-    require(!config.has("moe_latent_size"),
-            "{}: 'moe_latent_size' is given, which is not supported; models without it are.", config.place());
+    model.more["expert_latent"] = config.size_or({"moe_latent_size"}, 0, 0);
   }
   require(static_cast<std::int64_t>(kinds.size()) == model.layers,
           "{}: 'hybrid_override_pattern' has {} layers, expected {} ('num_hidden_layers').", config.place(),
           kinds.size(), model.layers);
   set_layer_kinds(model, kinds, config.place() + ": 'hybrid_override_pattern'");
+  read_nemotron_modules(model, config);
   return model;
 }
 

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoders with latent attention: DeepSeek and its like.
 #include <algorithm>
+#include <vector>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/import/hf_config.h"
 #include "core/graph/import/hf_families.h"
 #include "core/graph/import/hf_parts.h"
 
 namespace meshwright::hf {
 
 namespace {
+
+constexpr std::int64_t kMaxLayersOfList = 10'000;
 
 ModelConfig made_latent(const HfReader& config) {
   require(config.flag_or("rope_interleave", true), "{}: 'rope_interleave' is false, which is not supported; true is.",
@@ -30,10 +35,10 @@ void read_latent_heads(ModelConfig& model, const HfReader& config) {
   set(model, "value_dim", config.size({"v_head_dim"}));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
   read_rotation(model, config, 1e-6);
-  // What other members make them, where files say it again; for some, `head_dim` is the rotated part.
-  const std::int64_t rope = model.more["rope_dim"], whole = rope + model.more["nope_dim"];
+  // What other members make them, where files say it again; for some, `head_dim` is one of their two parts.
+  const std::int64_t rope = model.more["rope_dim"], nope = model.more["nope_dim"], whole = rope + nope;
   const std::int64_t head = config.size_or({"head_dim"}, whole), again = config.size_or({"qk_head_dim"}, whole);
-  require(again == whole && (head == whole || head == rope),
+  require(again == whole && (head == whole || head == rope || head == nope),
           "{}: 'qk_head_dim' is {} and 'head_dim' {}, but 'qk_nope_head_dim' and 'qk_rope_head_dim' make heads of {}; "
           "check them.",
           config.place(), again, head, whole);
@@ -45,6 +50,52 @@ void read_latent_decoder(ModelConfig& model, const HfReader& config) {
   read_routed_experts(model, config, 0);
   const std::int64_t step = config.size_or({"moe_layer_freq"}, 1);
   require(step == 1, "{}: 'moe_layer_freq' is {}, which is not supported; 1 is.", config.place(), step);
+}
+
+// Whether each layer has an indexer ("full") or reads what the layer before chose ("shared"): by a list, by a pattern
+// of letters, or in each `index_topk_freq`-th layer.
+std::vector<bool> layers_with_indexers(const HfReader& config, std::int64_t layers) {
+  const std::int64_t every = std::max<std::int64_t>(1, config.size_or({"index_topk_freq"}, 1, 0));
+  const std::int64_t offset = config.size_or({"index_skip_topk_offset"}, 2, 0);
+  const char* key = config.has("indexer_types") ? "indexer_types" : "index_topk_pattern";
+  std::vector<bool> own;
+  if (!config.has(key)) {
+    for (std::int64_t layer = 0; layer < std::min(layers, kMaxLayersOfList); ++layer)
+      own.push_back(std::max<std::int64_t>(layer - offset + 1, 0) % every == 0);
+    return own;
+  }
+  Json types = config.at(key);
+  if (types.is_string()) {
+    Json letters = Json::array();
+    for (const char letter : types.get<std::string>())
+      letters.push_back(letter == 'F' ? "full" : letter == 'S' ? "shared" : "neither");
+    types = letters;
+  }
+  require(types.is_array() && types.size() == static_cast<std::size_t>(layers),
+          "{}: '{}' must have one type for each of the {} layers.", config.place(), key, layers);
+  for (const Json& type : types) {
+    require(type == "full" || type == "shared", "{}: '{}' has {}, which is not supported; \"full\" and \"shared\" are.",
+            config.place(), key, brief(type));
+    own.push_back(type == "full");
+  }
+  return own;
+}
+
+void read_shared_indexers(ModelConfig& model, const HfReader& config) {
+  const std::vector<bool> own = layers_with_indexers(config, model.layers);
+  require(own.front(), "{}: the first layer shares an indexer, and none is before it; check 'indexer_types'.",
+          config.place());
+  const auto shared = std::find(own.begin(), own.end(), false);
+  const std::int64_t first = shared - own.begin();
+  if (shared == own.end()) return;
+  const std::int64_t every = std::find(shared, own.end(), true) - shared + 1;
+  for (std::int64_t layer = first; layer < static_cast<std::int64_t>(own.size()); ++layer)
+    require(own[static_cast<std::size_t>(layer)] == ((layer - first + 1) % every == 0),
+            "{}: layers share their indexers in no order that is supported; an indexer in the first layers and in each "
+            "n-th behind them is.",
+            config.place());
+  set(model, "index_first", first);
+  set(model, "index_every", every);
 }
 
 }  // namespace
@@ -97,7 +148,15 @@ ModelConfig read_deepseek_v32(const HfReader& config) {
   // What transformers calls it has changed.
   const bool earlier = config.has("layer_types") && config.at("layer_types").is_array() &&
                        !config.at("layer_types").empty() && config.at("layer_types")[0] == "deepseek_sparse_attention";
-  expect_layers(config, "indexer_types", model.layers, 0, "", "full");
+  if (config.text_or("model_type", "") == "glm_moe_dsa") {
+    read_shared_indexers(model, config);
+    require(config.flag_or("indexer_rope_interleave", true),
+            "{}: 'indexer_rope_interleave' is false, which is not supported; true is.", config.place());
+    // Of one module there is nothing to share: it has an indexer of its own.
+    if (model.more["mtp"] <= 1) (void)config.flag_or("index_share_for_mtp_iteration", false);
+  } else {
+    expect_layers(config, "indexer_types", model.layers, 0, "", "full");
+  }
   expect_layers(config, "layer_types", model.layers, 0, "",
                 earlier ? "deepseek_sparse_attention" : "indexed_attention");
   return model;

@@ -159,14 +159,27 @@ void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwi
 void set_windowed_layers(ModelConfig& model, const std::vector<bool>& windowed, const std::string& where) {
   const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();
   const auto full = std::find(windowed.begin() + first, windowed.end(), false) - windowed.begin();
-  const std::int64_t period = full < model.layers ? full - first + 1 : 0;
+  // As many layers lie from one without a window to the next as in front of the first, or more.
+  const auto next =
+      full < model.layers ? std::find(windowed.begin() + full + 1, windowed.end(), false) : windowed.end();
+  const std::int64_t before = full - first + 1;
+  const std::int64_t period = full >= model.layers     ? 0
+                              : next == windowed.end() ? before
+                                                       : next - windowed.begin() - full;
+  const std::int64_t shift = std::max<std::int64_t>(0, period - before);
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    const bool expected = layer >= first && (period == 0 || (layer - first + 1) % period != 0);
+    const bool expected = layer >= first && (period == 0 || (layer - first + 1 + shift) % period != 0);
     require(windowed[static_cast<std::size_t>(layer)] == expected,
             "{} follow no order that is supported; windows from some layer on, in all of these or in all but every "
             "n-th, are.",
             where);
   }
+  // Families of which no model needs it lack the key.
+  require(shift == 0 || model.family == "decoder_moe",
+          "{} follow no order that is supported for this family: the first layer without a window behind others comes "
+          "sooner than the next ones.",
+          where);
+  if (shift > 0) set(model, "full_shift", shift);
   set(model, "first_window_layer", first);
   set(model, "full_every", period);
 }

@@ -19,6 +19,12 @@ const std::vector<std::string> kKeys = {"batch", "seq", "kv_heads", "head_dim"};
 
 }  // namespace
 
+TransformerBuilder::Heads TransformerBuilder::heads_of(const AttentionUse& use) const {
+  const AttentionPart& part = transformer.attention;
+  if (use.window == 0 || part.window_kv_heads == 0) return {kv_heads, group};
+  return {{kv_heads.name, part.window_kv_heads}, {group.name, part.window_group}};
+}
+
 TensorId TransformerBuilder::rotate(const std::string& name, TensorId x, const Rotation& rotation) {
   Attributes attributes{.rotary_base = rotation.base == 0.0 ? transformer.rotary_base : rotation.base,
                         .rotary_dims = rotation.dims == 0 ? transformer.rotary_dims : rotation.dims};
@@ -77,14 +83,17 @@ TensorId TransformerBuilder::as_keys(const std::string& name, TensorId x) {
 TransformerBuilder::Projections TransformerBuilder::plain_projections(const std::string& name, TensorId x,
                                                                       TensorId memory, const AttentionUse& use) {
   const AttentionPart& part = transformer.attention;
-  TensorId q = project(name + ".q", x, {embed, kv_heads, group, head_dim}, kQueries);
-  TensorId k = project(name + ".k", memory, {embed, kv_heads, head_dim}, kKeys);
-  TensorId v = project(name + ".v", memory, {embed, kv_heads, head_dim}, kKeys);
+  const auto [kv, members] = heads_of(use);
+  const Dim value = part.value_dim > 0 ? Dim{"v_dim", part.value_dim} : head_dim;
+  TensorId q = project(name + ".q", x, {embed, kv, members, head_dim}, kQueries);
+  TensorId k = project(name + ".k", memory, {embed, kv, head_dim}, kKeys);
+  TensorId v = project(name + ".v", memory, {embed, kv, value}, {"batch", "seq", "kv_heads", value.name});
   if (part.qkv_bias) {
-    q = add_bias(name + ".q", q, {kv_heads, group, head_dim});
-    if (part.key_bias) k = add_bias(name + ".k", k, {kv_heads, head_dim});
-    v = add_bias(name + ".v", v, {kv_heads, head_dim});
+    q = add_bias(name + ".q", q, {kv, members, head_dim});
+    if (part.key_bias) k = add_bias(name + ".k", k, {kv, head_dim});
+    v = add_bias(name + ".v", v, {kv, value});
   }
+  v = scaled(name + ".v", v, part.value_scale);
   if (part.qkv_bound > 0.0) {
     q = at_most(name + ".q.bounded", q, part.qkv_bound, Bound::BothWays);
     k = at_most(name + ".k.bounded", k, part.qkv_bound, Bound::BothWays);
@@ -100,11 +109,11 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
     k = head_norm(name + ".k_norm", k);
   }
   if (part.wide_norm) {
-    q = wide_norm(name + ".q_norm", q, {"queries", kv_heads.size * group.size * head_dim.size});
-    k = wide_norm(name + ".k_norm", k, {"keys", kv_heads.size * head_dim.size});
+    q = wide_norm(name + ".q_norm", q, {"queries", kv.size * members.size * head_dim.size});
+    k = wide_norm(name + ".k_norm", k, {"keys", kv.size * head_dim.size});
   }
   if (use.rotary) {
-    const Rotation rotation{.base = use.rotary_base, .windowed = use.window > 0};
+    const Rotation rotation{.base = use.rotary_base, .dims = use.rotary_dims, .windowed = use.window > 0};
     q = rotate(name + ".q", q, rotation);
     k = rotate(name + ".k", k, rotation);
     if (part.plain_norm) {
@@ -185,15 +194,13 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
   if (part.index) {
     MW_CHECK(p.low_rank && use.causal && use.window == 0, "'{}' has an indexer, but is no causal latent attention",
              name);
-    const TensorId scores = index_scores(name + ".index", x, *p.low_rank);
-    const std::int64_t top_k = std::min(part.index->top_k, seq.size);
-    operands.push_back(add(OpKind::TopKKeys, name + ".index.keys", {scores}, {.top_k = top_k}));
-    return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = attributes.scale});
+    return selected_attention(name, x, *p.low_rank, use, operands, attributes.scale);
   }
+  const auto [kv, members] = heads_of(use);
   attributes.score_cap = part.cap;
-  if (part.sinks) {
+  if (part.sinks || (part.window_sinks && use.window > 0)) {
     attributes.extra = Extra::Sink;
-    operands.push_back(parameter(name + ".sinks", {kv_heads, group}));
+    operands.push_back(parameter(name + ".sinks", {kv, members}));
   } else if (use.relative_bias) {
     attributes.extra = Extra::RelativeBias;
     operands.push_back(*use.relative_bias);
@@ -203,16 +210,38 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
   const TensorId core = add(OpKind::GroupedAttention, name + ".core", operands, attributes);
   if (!chunked) return core;
   return add(OpKind::Reshape, name + ".core.seq", {core},
-             {.result_dims = {batch, seq, kv_heads, group, graph.tensor(core).dims.back()}});
+             {.result_dims = {batch, seq, kv, members, graph.tensor(core).dims.back()}});
+}
+
+TensorId TransformerBuilder::selected_attention(const std::string& name, TensorId x, TensorId low_rank,
+                                                const AttentionUse& use, std::vector<TensorId> operands, double scale) {
+  if (!use.shares_index) {
+    const TensorId scores = index_scores(name + ".index", x, low_rank);
+    const std::int64_t top_k = std::min(transformer.attention.index->top_k, seq.size);
+    chosen_keys = add(OpKind::TopKKeys, name + ".index.keys", {scores}, {.top_k = top_k});
+  }
+  MW_CHECK(chosen_keys, "'{}' shares an indexer, but no layer before it has one", name);
+  operands.push_back(*chosen_keys);
+  return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = scale});
 }
 
 TensorId TransformerBuilder::attention_out(const std::string& name, TensorId core) {
-  const Dim value = graph.tensor(core).dims.back();
-  return project(name + ".out", core, {kv_heads, group, value, embed}, {"batch", "seq", "embed"});
+  const std::vector<Dim>& made = graph.tensor(core).dims;
+  return project(name + ".out", core, {made[2], made[3], made[4], embed}, {"batch", "seq", "embed"});
+}
+
+TensorId TransformerBuilder::gated_heads(const std::string& name, TensorId x, TensorId core) {
+  const std::vector<Dim> made = graph.tensor(core).dims;
+  TensorId gate = project(name + ".gate", x, {embed, made[2], made[3]}, {"batch", "seq", "kv_heads", "group"});
+  gate = add(OpKind::Sigmoid, name + ".gate.sigmoid", {gate});
+  gate = add(OpKind::Broadcast, name + ".gate.wide", {gate}, {.result_dims = made});
+  return add(OpKind::Multiply, name + ".gated", {core, gate});
 }
 
 TensorId TransformerBuilder::attention(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use) {
-  const TensorId out = attention_out(name, attention_core(name, x, memory, use));
+  TensorId core = attention_core(name, x, memory, use);
+  if (transformer.attention.head_gate) core = gated_heads(name, x, core);
+  const TensorId out = attention_out(name, core);
   return transformer.attention.out_bias ? add_bias(name + ".out", out, {embed}) : out;
 }
 

@@ -108,6 +108,7 @@ void check_total(const ModelConfig& model, const std::string& place) {
   const double expert = model.more.contains("expert_intermediate") ? size("expert_intermediate") : 4 * hidden;
   const double widest = std::max(
       {4 * hidden, heads * size("head_dim"), heads * (size("nope_dim") + size("rope_dim")), heads * size("value_dim"),
+       size("window_heads") * (size("head_dim") + size("value_dim")), size("window_kv_heads") * size("head_dim"),
        size("intermediate"), size("shared_intermediate"), size("scan_heads") * size("scan_head_dim"),
        size("scan_groups") * size("state"), size("delta_value_heads") * (size("key_dim") + size("value_dim")),
        size("experts") * expert, heads * size("full_head_dim"), size("index_heads") * size("index_dim"),
@@ -148,6 +149,20 @@ void check_relations(const ModelConfig& model, const std::string& place) {
       !has("delta_heads") || size("delta_value_heads") % size("delta_heads") == 0,
       "{}: delta_value_heads={} is not a multiple of delta_heads={}; every key is read by the same number of values.",
       place, size("delta_value_heads"), size("delta_heads"));
+  const auto of_windows = [&](const char* key, std::int64_t others) { return size(key) > 0 ? size(key) : others; };
+  require(!has("window_heads") || of_windows("window_heads", model.heads) %
+                                          of_windows("window_kv_heads", std::max<std::int64_t>(1, size("kv_heads"))) ==
+                                      0,
+          "{}: the {} heads of layers with windows are not a multiple of their {} heads of keys (window_kv_heads); "
+          "every key is read by the same number of queries.",
+          place, of_windows("window_heads", model.heads), of_windows("window_kv_heads", size("kv_heads")));
+  require(size("mtp") == 0 || (size("head_bias") == 0 && size("transformed_head") == 0),
+          "{}: mtp={} modules predict further tokens by the model's head, which must then have neither head_bias nor "
+          "transformed_head.",
+          place, size("mtp"));
+  require(!has("mtp_layers") || size("mtp") == 0 || size("mtp_layers") > 0,
+          "{}: mtp={} modules predict further tokens, but mtp_layers=0; give the layers of one, and their mtp_kinds.",
+          place, size("mtp"));
   require(!has("full_kv_heads") || model.heads % size("full_kv_heads") == 0,
           "{}: heads={} is not a multiple of full_kv_heads={}; every key is read by the same number of queries.", place,
           model.heads, size("full_kv_heads"));

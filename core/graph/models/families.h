@@ -59,6 +59,10 @@ void build_two_tower(Graph& graph, const ModelConfig& model, LossReduction reduc
 // The kind of each layer of a hybrid: M a scan, * attention, - feed-forward, E a mixture. Throws
 // InputError for others.
 void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::string& place);
+// The same of a hybrid's modules for further tokens, each of which has these layers.
+void set_further_layers(ModelConfig& model, const std::string& kinds, const std::string& place);
+// The widths of its feed-forward layers, one after the other. Throws InputError for too many of them.
+void set_layer_widths(ModelConfig& model, const std::vector<std::int64_t>& widths, const std::string& place);
 
 [[nodiscard]] std::vector<Family> delta_families();
 [[nodiscard]] std::vector<Family> gemma4_families();

@@ -20,9 +20,13 @@
 // "blk<layer>.conv.b",
 // ".conv.c", ".conv.x", ".conv.x.conv", ".conv.out".
 //
+// Feed-forward layers may be of several widths. Each module for further tokens has the layers of mtp_kinds, whose ops
+// are named "mtp<k>.<layer>.".
+//
 // Dimensions besides a transformer's: (batch, seq, scan_groups, scan_heads, scan_dim), where scan_heads are those of a
 // group; (batch, seq, scan_groups, state). Around the scan seq is (chunks, chunk).
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "core/base/errors.h"
@@ -43,11 +47,27 @@ constexpr const char* kKinds[kNumbers] = {"kinds_0", "kinds_1", "kinds_2", "kind
 constexpr std::int64_t kNormBehindGate = 1, kNormBeforeGate = 2;
 constexpr std::int64_t kPlainNorms = 2;  // operand_norms
 
+// Which of the widths each feed-forward layer has, in base 8 as kinds are in base 4; other layers count for nothing.
+constexpr std::int64_t kLayersOfWidths = 20;
+constexpr std::array kWidthsOfLayers = {"widths_0", "widths_1", "widths_2", "widths_3",
+                                        "widths_4", "widths_5", "widths_6", "widths_7"};
+constexpr std::array kWidths = {"intermediate",   "intermediate_1", "intermediate_2", "intermediate_3",
+                                "intermediate_4", "intermediate_5", "intermediate_6", "intermediate_7"};
+constexpr std::int64_t kMostWidths = kLayersOfWidths * static_cast<std::int64_t>(kWidthsOfLayers.size());
+
 bool has_flag(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
 
 LayerKind kind_of(const ModelConfig& model, std::int64_t layer) {
   const std::int64_t digits = size_of(model, kKinds[layer / kLayersOfNumber]);
   return static_cast<LayerKind>(digits >> (2 * (layer % kLayersOfNumber)) & 3);
+}
+
+std::int64_t width_of(const ModelConfig& model, std::int64_t layer) {
+  std::int64_t place = 0;
+  for (std::int64_t before = 0; before < layer; ++before) place += kind_of(model, before) == LayerKind::FeedForward;
+  if (place >= kMostWidths) return size_of(model, kWidths[0]);
+  const std::int64_t digits = size_of(model, kWidthsOfLayers[static_cast<std::size_t>(place / kLayersOfWidths)]);
+  return size_of(model, kWidths[static_cast<std::size_t>(digits >> (3 * (place % kLayersOfWidths)) & 7)]);
 }
 
 std::optional<MixturePart> mixture_of(const ModelConfig& model) {
@@ -56,6 +76,7 @@ std::optional<MixturePart> mixture_of(const ModelConfig& model) {
                      .top_k = size_of(model, "top_k"),
                      .width = size_of(model, "expert_intermediate"),
                      .shared_width = size_of(model, "shared_intermediate"),
+                     .latent = size_of(model, "expert_latent"),
                      .capacity_factor = model.factors.at("capacity_factor"),
                      .sigmoid = !has_flag(model, "softmax_scores"),
                      .normalize = has_flag(model, "normalized"),
@@ -87,7 +108,8 @@ Transformer transformer_of(const ModelConfig& model) {
           .tied = has_flag(model, "tied"),
           .embed_scale = model.factors.at("embed_scale"),
           .residual_scale = model.factors.at("residual_scale"),
-          .logit_scale = model.factors.at("logit_scale")};
+          .logit_scale = model.factors.at("logit_scale"),
+          .further = {size_of(model, "mtp"), model.factors.at("mtp_weight")}};
 }
 
 struct HybridBuilder : ScanBuilder {
@@ -100,6 +122,9 @@ struct HybridBuilder : ScanBuilder {
         state{"state", size_of(of, "state")} {}
 
   [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
+  // `mlp_width`: of a feed-forward layer.
+  [[nodiscard]] TensorId layer(const std::string& name, LayerKind kind, std::int64_t mlp_width, TensorId x);
+  [[nodiscard]] TensorId further_layers(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scan(const std::string& name, TensorId x);
   [[nodiscard]] TensorId channel_scan(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scan_norm(const std::string& name, TensorId x);
@@ -216,12 +241,23 @@ TensorId HybridBuilder::attend(const std::string& name, TensorId x) {
 
 TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
   graph.current_block = static_cast<int>(number);
-  const std::string name = fmt::format("blk{}", number);
+  return layer(fmt::format("blk{}", number), kind_of(model, number), width_of(model, number), x);
+}
+
+TensorId HybridBuilder::further_layers(const std::string& name, TensorId x) {
+  const std::int64_t digits = size_of(model, "mtp_kinds");
+  for (std::int64_t at = 0; at < size_of(model, "mtp_layers"); ++at)
+    x = layer(fmt::format("{}.{}", name, at), static_cast<LayerKind>(digits >> (2 * at) & 3),
+              transformer.feed_forward.width, x);
+  return x;
+}
+
+TensorId HybridBuilder::layer(const std::string& name, LayerKind kind, std::int64_t mlp_width, TensorId x) {
   const TensorId read = norm(name + ".ln", x, embed);
   const auto plus = [&](const std::string& part, TensorId y) {
     return add(OpKind::Add, name + part + ".residual", {x, scaled(name + part, y, transformer.residual_scale)});
   };
-  switch (kind_of(model, number)) {
+  switch (kind) {
     case LayerKind::Scan:
       return plus(has_flag(model, "short_conv") ? ".conv" : ".scan", mix_by_scan(name, read));
     case LayerKind::Attention: {
@@ -231,19 +267,22 @@ TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
     }
     case LayerKind::Mixture:
       require(transformer.mixture.has_value(), "layer {} has experts, but the model none; give experts and top_k.",
-              number);
+              name);
       return plus(".moe", mixture(name + ".moe", read));
     case LayerKind::FeedForward:
       break;
   }
-  const TensorId made = feed_forward(name + ".mlp", read, transformer.feed_forward.width);
+  require(mlp_width >= 1, "layer {} is of a width that the model does not give; give intermediate_1 and its like.",
+          name);
+  const TensorId made = feed_forward(name + ".mlp", read, mlp_width);
   return plus(".mlp", scaled(name + ".mlp.out", made, model.factors.at("mlp_out_scale")));
 }
 
 void build_hybrid(Graph& graph, const ModelConfig& model, LossReduction reduction) {
   const Transformer transformer = transformer_of(model);
   HybridBuilder builder(graph, model, transformer);
-  build_layers(builder, graph, model, reduction);
+  build_layers(builder, graph, model, reduction,
+               [&](const std::string& name, TensorId x) { return builder.further_layers(name, x); });
 }
 
 // What scans need and gated convolutions do not.
@@ -278,6 +317,7 @@ std::vector<SizeField> hybrid_sizes() {
                                   {"top_k", 100'000, 0, 0},
                                   {"expert_intermediate", kMaxWidth, 0, 0},
                                   {"shared_intermediate", kMaxWidth, 0, 0},
+                                  {"expert_latent", kMaxWidth, 0, 0},
                                   {"normalized", 1, 0, 1},
                                   {.key = "intermediate", .maximum = kMaxWidth, .derived = four_times_hidden},
                                   {.key = "kv_heads", .maximum = kMaxHeads, .derived = all_heads},
@@ -291,7 +331,14 @@ std::vector<SizeField> hybrid_sizes() {
   sizes.push_back({"scan_norm", kNormBeforeGate, 0, kNormBehindGate});
   sizes.push_back({"conv_bias", 1, 0, 1});
   sizes.push_back({"rotary_dims", 1'000'000, 0, 0});
-  for (const char* kinds : kKinds) sizes.push_back({kinds, (std::int64_t{1} << (2 * kLayersOfNumber)) - 1, 0, 0});
+  constexpr std::int64_t kAllKinds = (std::int64_t{1} << (2 * kLayersOfNumber)) - 1;
+  for (const char* kinds : kKinds) sizes.push_back({kinds, kAllKinds, 0, 0});
+  for (std::size_t which = 1; which < kWidths.size(); ++which) sizes.push_back({kWidths[which], kMaxWidth, 0, 0});
+  for (const char* widths : kWidthsOfLayers)
+    sizes.push_back({widths, (std::int64_t{1} << (3 * kLayersOfWidths)) - 1, 0, 0});
+  sizes.push_back({"mtp", 100, 0, 0});
+  sizes.push_back({"mtp_layers", kLayersOfNumber, 0, 0});
+  sizes.push_back({"mtp_kinds", kAllKinds, 0, 0});
   return sizes;
 }
 
@@ -299,6 +346,7 @@ std::vector<FactorField> hybrid_factors() {
   std::vector<FactorField> factors = {
       {"epsilon", 1e-5}, {"operand_epsilon", 1e-6}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
   factors.push_back({"rotary_base", 10000.0});
+  factors.push_back({"mtp_weight", 0.3});
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale", "attention_in_scale",
                             "attention_out_scale", "scan_in_scale", "scan_z_scale", "scan_x_scale", "scan_b_scale",
                             "scan_c_scale", "scan_dt_scale", "scan_out_scale", "gate_scale", "mlp_out_scale"})
@@ -306,7 +354,45 @@ std::vector<FactorField> hybrid_factors() {
   return factors;
 }
 
+std::int64_t digit_of_kind(const ModelConfig& model, const std::string& kinds, std::size_t layer,
+                           const std::string& place) {
+  const std::size_t kind = std::string_view("M*-E").find(kinds[layer]);
+  require(kind != std::string::npos,
+          "{}: layer {} is of the kind '{}', which is not supported; M (scan), * (attention), - (feed-forward) and E "
+          "(experts) are.",
+          place, layer, kinds[layer]);
+  require(kinds[layer] != 'E' || size_of(model, "experts") > 0,
+          "{}: layer {} has experts, but the model none; give their number.", place, layer);
+  return static_cast<std::int64_t>(kind);
+}
+
 }  // namespace
+
+void set_further_layers(ModelConfig& model, const std::string& kinds, const std::string& place) {
+  require(static_cast<std::int64_t>(kinds.size()) <= kLayersOfNumber, "{}: it has {} layers; at most {} are supported.",
+          place, kinds.size(), kLayersOfNumber);
+  model.more["mtp_layers"] = static_cast<std::int64_t>(kinds.size());
+  model.more["mtp_kinds"] = 0;
+  for (std::size_t layer = 0; layer < kinds.size(); ++layer)
+    model.more["mtp_kinds"] += digit_of_kind(model, kinds, layer, place) << (2 * layer);
+}
+
+void set_layer_widths(ModelConfig& model, const std::vector<std::int64_t>& widths, const std::string& place) {
+  std::vector<std::int64_t> known;
+  for (const std::int64_t width : widths)
+    if (std::find(known.begin(), known.end(), width) == known.end()) known.push_back(width);
+  require(known.size() <= kWidths.size() && static_cast<std::int64_t>(widths.size()) <= kMostWidths,
+          "{}: it has {} feed-forward layers of {} widths; at most {} of {} are supported.", place, widths.size(),
+          known.size(), kMostWidths, kWidths.size());
+  for (std::size_t which = 0; which < known.size(); ++which) model.more[kWidths[which]] = known[which];
+  for (const char* key : kWidthsOfLayers) model.more[key] = 0;
+  for (std::size_t layer = 0; layer < widths.size(); ++layer) {
+    const auto which = std::find(known.begin(), known.end(), widths[layer]) - known.begin();
+    const auto at = static_cast<std::int64_t>(layer);
+    model.more[kWidthsOfLayers[static_cast<std::size_t>(at / kLayersOfWidths)]] += static_cast<std::int64_t>(which)
+                                                                                   << (3 * (at % kLayersOfWidths));
+  }
+}
 
 void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::string& place) {
   require(static_cast<std::int64_t>(kinds.size()) <= kLayersOfNumber * kNumbers,
@@ -314,15 +400,9 @@ void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::st
           kLayersOfNumber * kNumbers);
   for (const char* key : kKinds) model.more[key] = 0;
   for (std::size_t layer = 0; layer < kinds.size(); ++layer) {
-    const std::size_t kind = std::string_view("M*-E").find(kinds[layer]);
-    require(kind != std::string::npos,
-            "{}: layer {} is of the kind '{}', which is not supported; M (scan), * (attention), - (feed-forward) and E "
-            "(experts) are.",
-            place, layer, kinds[layer]);
-    require(kinds[layer] != 'E' || size_of(model, "experts") > 0,
-            "{}: layer {} has experts, but the model none; give their number.", place, layer);
     const std::int64_t shift = 2 * (static_cast<std::int64_t>(layer) % kLayersOfNumber);
-    model.more[kKinds[layer / static_cast<std::size_t>(kLayersOfNumber)]] += static_cast<std::int64_t>(kind) << shift;
+    model.more[kKinds[layer / static_cast<std::size_t>(kLayersOfNumber)]] += digit_of_kind(model, kinds, layer, place)
+                                                                             << shift;
   }
 }
 

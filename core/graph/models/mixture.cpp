@@ -42,20 +42,20 @@ TransformerBuilder::Routing TransformerBuilder::route(const std::string& name, T
 // added along, so that layers with biases have (batch, capacity, expert, ...) inside.
 TensorId TransformerBuilder::expert_layer(const std::string& name, TensorId x) {
   const MixturePart& part = *transformer.mixture;
-  const Dim expert{"expert", part.experts}, mlp{"mlp", part.width};
+  const Dim expert{"expert", part.experts}, mlp{"mlp", part.width}, read = graph.tensor(x).dims.back();
   const bool bias = part.expert_bias;
   const auto order = [bias](const char* last) {
     return bias ? std::vector<std::string>{"batch", "capacity", "expert", last}
                 : std::vector<std::string>{"expert", "batch", "capacity", last};
   };
   const TensorId inner = inner_layer(name, [&](const std::string& which) {
-    const TensorId wide = project(name + which, x, {expert, embed, mlp}, order("mlp"));
+    const TensorId wide = project(name + which, x, {expert, read, mlp}, order("mlp"));
     return bias ? add_bias(name + which, wide, {expert, mlp}) : wide;
   });
-  const TensorId out = project(name + ".down", inner, {expert, mlp, embed}, order("embed"));
+  const TensorId out = project(name + ".down", inner, {expert, mlp, read}, order(read.name.c_str()));
   if (!bias) return out;
-  return add(OpKind::Transpose, name + ".by_expert", {add_bias(name + ".down", out, {expert, embed})},
-             {.result_names = {"expert", "batch", "capacity", "embed"}});
+  return add(OpKind::Transpose, name + ".by_expert", {add_bias(name + ".down", out, {expert, read})},
+             {.result_names = {"expert", "batch", "capacity", read.name}});
 }
 
 TensorId TransformerBuilder::mixture(const std::string& name, TensorId x, std::optional<TensorId> routed_by) {
@@ -71,10 +71,17 @@ TensorId TransformerBuilder::mixture(const std::string& name, TensorId x, std::o
         add(OpKind::CombineBackward, name + ".dispatch", {routing.slots, routing.weights, x}, {.result_dims = sizes});
     return with_shared(add(OpKind::DispatchBackward, name + ".combine", {routing.slots, expert_layer(name, weighed)}));
   }
-  const TensorId sent = add(OpKind::Dispatch, name + ".dispatch", {x, routing.slots}, {.capacity = routing.capacity});
+  const Dim latent{"expert_embed", part.latent};
+  const auto between = [&](const char* which, TensorId from, const Dim& in, const Dim& out) {
+    from = project(name + which, from, {in, out}, {"batch", "seq", out.name});
+    return transformer.feed_forward.bias ? add_bias(name + which, from, {out}) : from;
+  };
+  const TensorId read = part.latent > 0 ? between(".latent_in", x, embed, latent) : x;
+  const TensorId sent =
+      add(OpKind::Dispatch, name + ".dispatch", {read, routing.slots}, {.capacity = routing.capacity});
   const TensorId made = expert_layer(name, sent);
   const TensorId out = add(OpKind::Combine, name + ".combine", {made, routing.slots, routing.weights});
-  return with_shared(out);
+  return with_shared(part.latent > 0 ? between(".latent_out", out, latent, embed) : out);
 }
 
 TensorId TransformerBuilder::shared_expert(const std::string& name, TensorId x) {

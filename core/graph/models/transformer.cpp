@@ -156,8 +156,14 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
     if (transformer.layer_biases) relative_bias = bias_table(fmt::format("{}{}", prefix, l));
     graph.current_block = next_block++;
     const LayerPart& layer = layers[l];
-    const AttentionUse use{causal,        layer.window,      transformer.positions == Positions::Rotary && layer.rotary,
-                           relative_bias, layer.rotary_base, layer.chunk};
+    const AttentionUse use{causal,
+                           layer.window,
+                           transformer.positions == Positions::Rotary && layer.rotary,
+                           relative_bias,
+                           layer.rotary_base,
+                           layer.chunk,
+                           layer.shares_index,
+                           layer.rotary_dims};
     const std::string name = fmt::format("{}{}", prefix, l);
     shared_names =
         layer.group ? std::optional(SharedNames{name + ".", fmt::format("group{}.", *layer.group)}) : std::nullopt;
@@ -214,10 +220,10 @@ void build_transformer(Graph& graph, const ModelConfig& model, const Transformer
   const auto like_the_last = [&](const std::string& name, TensorId from) {
     const LayerPart& layer = transformer.layers.back();
     const bool rotary = transformer.positions == Positions::Rotary && layer.rotary;
-    return builder.block(
-        name, from,
-        {{transformer.attention.causal, layer.window, rotary, std::nullopt, layer.rotary_base, layer.chunk},
-         layer.mixture});
+    return builder.block(name, from,
+                         {{transformer.attention.causal, layer.window, rotary, std::nullopt, layer.rotary_base,
+                           layer.chunk, false, layer.rotary_dims},
+                          layer.mixture});
   };
   graph.loss = builder.losses(x, transformer.encoder.empty() ? "blk" : "dec", labels, reduction, like_the_last);
 }

@@ -76,10 +76,15 @@ struct AttentionPart {
   std::int64_t temperature_every = 0, temperature_first = 1;
   bool temper_rotated = false;
   double temperature = 0.0;
-  bool sinks = false;  // one learned logit per head in the softmax's denominator
-  bool scaled = true;  // scores by 1 / sqrt(head_dim)
-  double scale = 1.0;  // and by this
-  double cap = 0.0;    // scaled scores x become cap tanh(x / cap); 0: they stay
+  bool sinks = false;          // one learned logit per head in the softmax's denominator
+  bool window_sinks = false;   // the same in layers with windows alone
+  std::int64_t value_dim = 0;  // width of a head's values without `latent`; 0: head_dim
+  double value_scale = 1.0;    // values are times this
+  bool head_gate = false;      // what a head makes is times the sigmoid of a product of the token
+  std::int64_t window_kv_heads = 0, window_group = 0;  // of layers with windows; 0: as the others
+  bool scaled = true;                                  // scores by 1 / sqrt(head_dim)
+  double scale = 1.0;                                  // and by this
+  double cap = 0.0;                                    // scaled scores x become cap tanh(x / cap); 0: they stay
   bool causal = true;
 };
 
@@ -97,6 +102,7 @@ struct MixturePart {
   std::int64_t experts, top_k;
   std::int64_t width;             // of each expert; activation and gate as the dense layers'
   std::int64_t shared_width = 0;  // an expert that every token goes to
+  std::int64_t latent = 0;        // the width that experts are given tokens in, projected there and back; 0: embed
   bool shared_gate = false;       // its result is multiplied by the sigmoid of a product of the token
   double capacity_factor = 1.0;
   bool sigmoid = false;         // scores are sigmoids instead of a softmax
@@ -109,12 +115,14 @@ struct MixturePart {
 };
 
 struct LayerPart {
-  std::int64_t window = 0;   // keys a query sees back; 0: all
-  std::int64_t chunk = 0;    // a query sees the keys of its own stretch of so many positions alone; 0: all
-  bool rotary = true;        // where Positions is Rotary
-  double rotary_base = 0.0;  // 0: the transformer's
+  std::int64_t window = 0;       // keys a query sees back; 0: all
+  std::int64_t chunk = 0;        // a query sees the keys of its own stretch of so many positions alone; 0: all
+  bool rotary = true;            // where Positions is Rotary
+  double rotary_base = 0.0;      // 0: the transformer's
+  std::int64_t rotary_dims = 0;  // 0: the transformer's
   bool mixture = false;
   bool bare = false;                       // attention reads the layer's input itself, not a norm of it
+  bool shares_index = false;               // its queries read the keys that the layer before chose
   std::optional<std::int64_t> group = {};  // layers of a group share their weights, "group<number>"
 };
 

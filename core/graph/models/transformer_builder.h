@@ -23,6 +23,8 @@ struct TransformerBuilder : ModelWriter {
     std::optional<TensorId> relative_bias = {};
     double rotary_base = 0.0;  // 0: the transformer's
     std::int64_t chunk = 0;    // as LayerPart's
+    bool shares_index = false;
+    std::int64_t rotary_dims = 0;  // 0: the transformer's
   };
   struct Projections {
     TensorId q, k, v;                       // keys and values with seq, not yet kv_seq
@@ -88,8 +90,19 @@ struct TransformerBuilder : ModelWriter {
   std::optional<TensorId> words;  // the word table (vocab, word), if there is a vocabulary
   std::optional<TensorId> head;   // the head's table, which is made with the first logits
   int next_block = 0;
+  std::optional<TensorId> chosen_keys;  // by the last indexer
 
  private:
+  // The heads of a layer: those of layers with windows may be others.
+  struct Heads {
+    Dim kv, group;
+  };
+  [[nodiscard]] Heads heads_of(const AttentionUse& use) const;
+  // Attention to the keys that an indexer chooses, or chose for a layer before. `operands`: queries, keys and values.
+  [[nodiscard]] TensorId selected_attention(const std::string& name, TensorId x, TensorId low_rank,
+                                            const AttentionUse& use, std::vector<TensorId> operands, double scale);
+  // Of what heads made, x: times the sigmoid of a number for each head and token.
+  [[nodiscard]] TensorId gated_heads(const std::string& name, TensorId x, TensorId core);
   [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory,
                                               const AttentionUse& use);
   [[nodiscard]] Projections latent_projections(const std::string& name, TensorId x);

@@ -126,11 +126,27 @@ std::vector<SizeField> decoder_sizes() {
                                                     flag("xielu", 0),
                                                     flag("embedding_norm", 0),
                                                     flag("bare_first", 0),
-                                                    {"transformed_head", 2, 0, 0}});
+                                                    {"transformed_head", 2, 0, 0},
+                                                    further_tokens()});
 }
+// value_dim: width of a head's values (0: head_dim), which are times the factor value_scale. window_heads and
+// window_kv_heads: those of layers with windows, and window_rotary_dims (0: as the others); window_sinks: sinks in
+// these alone. full_shift:
+// so many layers are counted for full_every before the first one with a window. head_gate: what a head makes is times
+// the sigmoid of a product of the token.
 std::vector<SizeField> decoder_moe_sizes() {
-  return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0), further_tokens()});
+  return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0),
+                                                      further_tokens(),
+                                                      width_or_none("value_dim"),
+                                                      {"window_heads", kMaxHeads, 0, 0},
+                                                      {"window_kv_heads", kMaxHeads, 0, 0},
+                                                      {"window_rotary_dims", 1'000'000, 0, 0},
+                                                      flag("window_sinks", 0),
+                                                      {"full_shift", kMaxLayers, 0, 0},
+                                                      flag("head_gate", 0)});
 }
+// index_every, index_first: layers from index_first on read the keys that the layer before chose, but every
+// index_every-th of them, which has an indexer as the first ones have.
 std::vector<SizeField> deepseek_sizes() {
   return with(with(with_core_sizes({width("intermediate")}), expert_sizes()), {width_or_none("q_rank"),
                                                                                width("kv_rank"),
@@ -140,6 +156,8 @@ std::vector<SizeField> deepseek_sizes() {
                                                                                {"index_heads", kMaxHeads, 0, 0},
                                                                                width_or_none("index_dim"),
                                                                                {"index_top_k", 10'000'000, 0, 0},
+                                                                               {"index_first", kMaxLayers, 1, 1},
+                                                                               {"index_every", kMaxLayers, 1, 1},
                                                                                flag("sigmoid", 1),
                                                                                flag("selection_bias", 1),
                                                                                further_tokens(),
@@ -160,6 +178,11 @@ std::vector<FactorField> with_further_tokens(std::vector<FactorField> factors) {
   return factors;
 }
 
+std::vector<FactorField> with_value_scale(std::vector<FactorField> factors) {
+  factors.push_back({"value_scale", 1.0});
+  return factors;
+}
+
 std::vector<FactorField> with_scales(std::vector<FactorField> factors) {
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
     factors.push_back({scale, 1.0});
@@ -177,7 +200,8 @@ bool every(std::int64_t n, std::int64_t layer) { return n > 0 && (layer + 1) % n
 
 LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
   const std::int64_t first = size_of(model, "first_window_layer");
-  const bool windowed = layer >= first && !every(size_of(model, "full_every"), layer - first);
+  const std::int64_t of_windows = layer - first + size_of(model, "full_shift");
+  const bool windowed = layer >= first && !every(size_of(model, "full_every"), of_windows);
   const bool rotary =
       !every(size_of(model, "no_rotary_every"), layer) && (windowed || !is_set(model, "rotary_windows_alone"));
   return {.window = windowed ? size_of(model, "window") : 0,
@@ -271,6 +295,10 @@ Transformer llama(const ModelConfig& model) {
   return made;
 }
 
+FurtherTokens further_tokens_of(const ModelConfig& model) {
+  return {size_of(model, "mtp"), model.factors.at("mtp_weight")};
+}
+
 MixturePart experts_of(const ModelConfig& model) {
   return {.experts = size_of(model, "experts"),
           .top_k = size_of(model, "top_k"),
@@ -338,17 +366,25 @@ Transformer decoder(const ModelConfig& model) {
   made.layers.front().bare = is_set(model, "bare_first");
   made.transformed_head = is_set(model, "transformed_head");
   made.transform_bias = size_of(model, "transformed_head") == 1;
+  made.further = further_tokens_of(model);
   return made;
-}
-
-FurtherTokens further_tokens_of(const ModelConfig& model) {
-  return {size_of(model, "mtp"), model.factors.at("mtp_weight")};
 }
 
 Transformer decoder_moe(const ModelConfig& model) {
   Transformer made = mixtral(model);
   apply_decoder_keys(made, model);
   made.further = further_tokens_of(model);
+  made.attention.value_dim = size_of(model, "value_dim");
+  made.attention.value_scale = model.factors.at("value_scale");
+  made.attention.window_sinks = is_set(model, "window_sinks");
+  made.attention.head_gate = is_set(model, "head_gate");
+  for (LayerPart& layer : made.layers)
+    if (layer.window > 0) layer.rotary_dims = size_of(model, "window_rotary_dims");
+  const std::int64_t heads = size_of(model, "window_heads"), kv_heads = size_of(model, "window_kv_heads");
+  if (heads > 0 || kv_heads > 0) {
+    made.attention.window_kv_heads = kv_heads > 0 ? kv_heads : made.attention.kv_heads;
+    made.attention.window_group = (heads > 0 ? heads : model.heads) / made.attention.window_kv_heads;
+  }
   return made;
 }
 
@@ -364,6 +400,9 @@ Transformer deepseek_v3(const ModelConfig& model) {
   if (is_set(model, "index_heads"))
     made.attention.index =
         IndexPart{size_of(model, "index_heads"), size_of(model, "index_dim"), size_of(model, "index_top_k")};
+  const std::int64_t first = size_of(model, "index_first");
+  for (std::int64_t layer = first; layer < model.layers; ++layer)
+    made.layers[static_cast<std::size_t>(layer)].shares_index = !every(size_of(model, "index_every"), layer - first);
   made.further = further_tokens_of(model);
   return made;
 }
@@ -400,10 +439,11 @@ std::vector<Family> transformer_families() {
       {"mixtral", mixtral_sizes(), tempered(rotated_mixture()),
        "mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2",
        kDefaultBatch, kType, build<mixtral>},
-      {"decoder", decoder_sizes(), with_scales(tempered(rotated())),
+      {"decoder", decoder_sizes(), with_further_tokens(with_scales(tempered(rotated()))),
        "decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1", kDefaultBatch, kType,
        build<decoder>},
-      {"decoder_moe", decoder_moe_sizes(), with_further_tokens(with_scales(tempered(rotated_mixture()))),
+      {"decoder_moe", decoder_moe_sizes(),
+       with_value_scale(with_further_tokens(with_scales(tempered(rotated_mixture())))),
        "decoder_moe:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
        "rotary_dims=8",
        kDefaultBatch, kType, build<decoder_moe>},
