@@ -6,6 +6,7 @@
 - Every option that takes a value says what it is.
 - Every method and schedule that the help names, and every exit code, has a row in its page.
 - A page names no option that does not exist, and no command line gives a verb an option that it does not take.
+- docs/models.md lists the model types of config.json files that are read.
 - Commands in blocks marked `sh` succeed, each page in a folder of its own.
 """
 import os
@@ -141,6 +142,13 @@ def check_commands(meshwright, page, text):
     return []
 
 
+def check_model_types():
+    read = re.findall(r'\{"([^"]+)", hf::read', (ROOT / "core/graph/import/hf_families.cpp").read_text(encoding="utf-8"))
+    section = (ROOT / "docs/models.md").read_text(encoding="utf-8").split("### Model types\n")[1].strip().split("\n\n")[0]
+    listed = re.findall(r"`([^`]+)`", section)
+    return [] if listed == read else [f"docs/models.md: under 'Model types' {sorted(set(listed) ^ set(read))} differ from hf_families.cpp, or their order does"]
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -149,7 +157,7 @@ def main():
     main_help = subprocess.run([meshwright, "--help"], capture_output=True, text=True, check=True).stdout
     listed = set(re.findall(r"^  ([a-z]+)  ", main_help.split("Subcommands:")[1], re.M))
     found = [f"tests/docs_test.py: the verbs are {sorted(listed)}"] if listed != set(VERBS) else []
-    found += check_tables(every) + check_names(every, main_help) + check_values(every)
+    found += check_tables(every) + check_names(every, main_help) + check_values(every) + check_model_types()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         name = page.relative_to(ROOT)

@@ -205,6 +205,7 @@ Decoder decoder(const ModelConfig& model) {
   if (is_on(model, "embedding_norm")) of.unusual.emplace_back("a norm of the embedding");
   if (is_on(model, "bare_first")) of.unusual.emplace_back("a first layer without a norm in front");
   if (is_on(model, "transformed_head")) of.unusual.emplace_back("a dense layer and a norm before the head");
+  add_further_tokens(of, model);
   return of;
 }
 
@@ -212,6 +213,15 @@ Decoder decoder_moe(const ModelConfig& model) {
   Decoder of = mixtral(model);
   add_decoder_keys(of, model);
   add_further_tokens(of, model);
+  for (const auto& [key, what] : {std::pair("value_dim", "values of another width than keys"),
+                                  std::pair("window_sinks", "attention sinks in layers with windows"),
+                                  std::pair("head_gate", "a gate of each attention head")})
+    if (is_on(model, key)) of.unusual.emplace_back(what);
+  if (factor_of(model, "value_scale", 1.0) != 1.0) of.unusual.emplace_back("a factor 'value_scale'");
+  for (const auto& [key, others] : {std::pair("window_heads", "heads"), std::pair("window_kv_heads", "kv_heads"),
+                                    std::pair("window_rotary_dims", "rotary_dims")})
+    if (of.window > 0 && is_on(model, key) && size_of(model, key) != size_of(model, others))
+      of.unusual.emplace_back(fmt::format("layers with windows that have '{}' of their own", others));
   return of;
 }
 

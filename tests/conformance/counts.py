@@ -67,7 +67,7 @@ def judge(meshwright, model_type, folder):
     path.write_text(config.to_json_string())
     result = subprocess.run([meshwright, "models", path, "--json"], capture_output=True, text=True)
     if result.returncode == 2:
-        return "refused", result.stderr.strip().split("config.json: ")[-1].split("; supported are")[0]
+        return "refused", result.stderr.strip().split("config.json: ")[-1].split("; the nearest that are")[0]
     if result.returncode != 0:
         return "WRONG", f"exit code {result.returncode}: {result.stderr.strip()}"
     document = json.loads(result.stdout)

@@ -40,7 +40,7 @@ PLANS = {
 MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "qwen3_next", "deepseek_v32", "qwen2_moe",
             "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite", "llama4_text", "gemma4_moe", "granitemoe", "granitemoeshared",
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
-            "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx"}
+            "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash"}
 PAIRS = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet"}
 ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
@@ -255,6 +255,20 @@ def families():
         "glm_moe_dsa": (t.GlmMoeDsaForCausalLM, t.GlmMoeDsaConfig(**{**decoder(**routed), **latent, "num_key_value_heads": 4},
                                                                  n_routed_experts=4, n_shared_experts=1, index_n_heads=16, index_head_dim=8,
                                                                  index_topk=4, num_nextn_predict_layers=0)),
+        "glm_moe_dsa_shared": (t.GlmMoeDsaForCausalLM, t.GlmMoeDsaConfig(
+            **{**decoder(**routed), **latent, "num_key_value_heads": 4, "num_hidden_layers": 4}, n_routed_experts=4, n_shared_experts=1,
+            index_n_heads=16, index_head_dim=8, index_topk=4, num_nextn_predict_layers=0,
+            indexer_types=["full", "shared", "shared", "full"])),
+        "nemotron_h_latent": (t.NemotronHForCausalLM, t.NemotronHConfig(
+            vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=8, mamba_num_heads=4,
+            mamba_head_dim=8, ssm_state_size=4, n_groups=2, chunk_size=8, layers_block_type=["linear_attention", "moe", "full_attention", "moe"],
+            n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, moe_shared_expert_intermediate_size=40, moe_latent_size=16,
+            routed_scaling_factor=2.5)),
+        "mimo_v2_flash": (t.MiMoV2FlashForCausalLM, t.MiMoV2FlashConfig(
+            **{**decoder(**routed), "num_hidden_layers": 4, "num_key_value_heads": 1}, n_routed_experts=4, head_dim=12, v_head_dim=8,
+            sliding_window=4, layer_types=["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
+            rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.34},
+                             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.34}})),
         "qwen3_5_moe_text": (t.Qwen3_5MoeForCausalLM, t.Qwen3_5MoeTextConfig(**decoder(**delta, num_experts=4, num_experts_per_tok=2,
                                                                                       moe_intermediate_size=24,
                                                                                       shared_expert_intermediate_size=24))),

@@ -232,6 +232,14 @@ HfTensorTable dbrx() {
           {"lm_head.weight"}};
 }
 
+// Values are narrower than keys.
+Rows mimo_v2_flash_rows() {
+  return {{"blk#.attn.v.weight", "model.layers.#.self_attn.v_proj.weight", "(kv_heads v_dim) embed"},
+          {"blk#.attn.v.bias", "model.layers.#.self_attn.v_proj.bias", "(kv_heads v_dim)"},
+          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight", "embed (kv_heads group v_dim)"},
+          {"blk#.attn.sinks", "model.layers.#.self_attn.sinks", "(kv_heads group)"}};
+}
+
 }  // namespace
 
 Rows hf::wide_norm_rows() {
@@ -276,6 +284,7 @@ std::vector<HfTensorTable> hf_mixture_tables() {
       like_llama({"qwen2_moe"}, {gated_expert_rows()}),
       like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
       like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
+      like_llama({"mimo_v2_flash"}, {mimo_v2_flash_rows(), expert_rows()}),
       with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
       like_llama({"gpt_oss"}, {gpt_oss_rows()}),
       with_further_tokens(like_llama({"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite", "sarvam_mla", "youtu"},

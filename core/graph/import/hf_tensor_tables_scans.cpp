@@ -86,8 +86,19 @@ HfTensorTable nemotron_h() {
       {"blk#.mlp.up.weight", "backbone.layers.#.mixer.up_proj.weight", "mlp embed"},
       {"blk#.mlp.up.bias", "backbone.layers.#.mixer.up_proj.bias", "mlp"},
       {"blk#.mlp.down.weight", "backbone.layers.#.mixer.down_proj.weight", "embed mlp"},
-      {"blk#.mlp.down.bias", "backbone.layers.#.mixer.down_proj.bias", "embed"}};
+      {"blk#.mlp.down.bias", "backbone.layers.#.mixer.down_proj.bias", "embed"},
+      {"blk#.moe.router.weight", "backbone.layers.#.mixer.gate.weight", "expert embed"},
+      {"blk#.moe.selection.bias", "backbone.layers.#.mixer.gate.e_score_correction_bias", "expert"},
+      {"blk#.moe.latent_in.weight", "backbone.layers.#.mixer.fc1_latent_proj.weight", "expert_embed embed"},
+      {"blk#.moe.latent_out.weight", "backbone.layers.#.mixer.fc2_latent_proj.weight", "embed expert_embed"},
+      {"blk#.moe.up.weight", "backbone.layers.#.mixer.experts.{expert}.up_proj.weight", "mlp embed"},
+      {"blk#.moe.up.weight", "backbone.layers.#.mixer.experts.{expert}.up_proj.weight", "mlp expert_embed"},
+      {"blk#.moe.down.weight", "backbone.layers.#.mixer.experts.{expert}.down_proj.weight", "embed mlp"},
+      {"blk#.moe.down.weight", "backbone.layers.#.mixer.experts.{expert}.down_proj.weight", "expert_embed mlp"},
+      {"blk#.moe.shared.up.weight", "backbone.layers.#.mixer.shared_experts.up_proj.weight", "mlp embed"},
+      {"blk#.moe.shared.down.weight", "backbone.layers.#.mixer.shared_experts.down_proj.weight", "embed mlp"}};
   table.rows.insert(table.rows.end(), other.begin(), other.end());
+  table.left_out.push_back("mtp.*");  // modules that a model without them does not have
   return table;
 }
 

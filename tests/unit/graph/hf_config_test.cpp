@@ -228,12 +228,14 @@ TEST(HfConfig, AnUnsupportedFamilyIsRefusedByItsName) {
   const std::vector<std::string> types = hf_model_types();
   EXPECT_TRUE(std::is_sorted(types.begin(), types.end()));
   EXPECT_EQ(std::adjacent_find(types.begin(), types.end()), types.end());
-  const std::string list = "supported are " + join(types, ", ") + ".";
-  EXPECT_EQ(list.find("supported are albert, apertus, arcee, "), 0u);
-  EXPECT_EQ(refusal(R"({"model_type": "yoso"})"),
-            "config.json: models of the family 'yoso' are not supported; " + list);
-  EXPECT_EQ(refusal(R"({"model_type": "rwkv", "time_step_limit": [-Infinity, Infinity, NaN, "Infinity\""]})"),
-            "config.json: models of the family 'rwkv' are not supported; " + list);
+  const std::string all = ". docs/models.md lists all.";
+  EXPECT_EQ(refusal(R"({"model_type": "qwen3_6"})"),
+            "config.json: models of the family 'qwen3_6' are not supported; the nearest that are: qwen3_5, "
+            "qwen3_5_moe, qwen3_5_moe_text" +
+                all);
+  EXPECT_EQ(refusal(R"({"model_type": "lama", "time_step_limit": [-Infinity, Infinity, NaN, "Infinity\""]})")
+                .find("config.json: models of the family 'lama' are not supported; the nearest that are: llama, "),
+            0u);
   EXPECT_NE(refusal(R"({"hidden_size": 8})").find("'model_type' is missing"), std::string::npos);
 }
 
