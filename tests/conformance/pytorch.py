@@ -263,7 +263,7 @@ def families():
             vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2, head_dim=8, mamba_num_heads=4,
             mamba_head_dim=8, ssm_state_size=4, n_groups=2, chunk_size=8, layers_block_type=["linear_attention", "moe", "full_attention", "moe"],
             n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, moe_shared_expert_intermediate_size=40, moe_latent_size=16,
-            routed_scaling_factor=2.5)),
+            routed_scaling_factor=2.5, time_step_min=1e-6)),  # below which transformers holds steps, whatever the file says
         "mimo_v2_flash": (t.MiMoV2FlashForCausalLM, t.MiMoV2FlashConfig(
             **{**decoder(**routed), "num_hidden_layers": 4, "num_key_value_heads": 1}, n_routed_experts=4, head_dim=12, v_head_dim=8,
             sliding_window=4, layer_types=["full_attention", "sliding_attention", "full_attention", "sliding_attention"],

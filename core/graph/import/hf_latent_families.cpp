@@ -150,6 +150,9 @@ ModelConfig read_deepseek_v32(const HfReader& config) {
                        !config.at("layer_types").empty() && config.at("layer_types")[0] == "deepseek_sparse_attention";
   if (config.text_or("model_type", "") == "glm_moe_dsa") {
     read_shared_indexers(model, config);
+    require(config.size_or({"num_experts"}, model.more["experts"]) == model.more["experts"],
+            "{}: 'num_experts' is {}, but 'n_routed_experts' {}; check them.", config.place(),
+            config.size_or({"num_experts"}, 1), model.more["experts"]);
     require(config.flag_or("indexer_rope_interleave", true),
             "{}: 'indexer_rope_interleave' is false, which is not supported; true is.", config.place());
     // Of one module there is nothing to share: it has an indexer of its own.

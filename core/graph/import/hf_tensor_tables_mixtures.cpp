@@ -237,7 +237,7 @@ Rows mimo_v2_flash_rows() {
   return {{"blk#.attn.v.weight", "model.layers.#.self_attn.v_proj.weight", "(kv_heads v_dim) embed"},
           {"blk#.attn.v.bias", "model.layers.#.self_attn.v_proj.bias", "(kv_heads v_dim)"},
           {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight", "embed (kv_heads group v_dim)"},
-          {"blk#.attn.sinks", "model.layers.#.self_attn.sinks", "(kv_heads group)"}};
+          {"blk#.attn.sinks", "model.layers.#.self_attn.attention_sink_bias", "(kv_heads group)"}};
 }
 
 }  // namespace

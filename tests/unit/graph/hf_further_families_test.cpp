@@ -452,7 +452,7 @@ TEST(HfFamilies, RefuseWhatChangesTheModel) {
   EXPECT_NE(refusal_of(silu.replace(silu.find("relu2"), 5, "silu")).find("'hidden_act' is \"silu\""),
             std::string::npos);
   EXPECT_NE(refusal_of(std::string(kCounted[14].config) + R"(, "indexer_types": ["full", "shared"])")
-                .find("'indexer_types' is another list"),
+                .find("'indexer_types' must have one type for each of the"),
             std::string::npos);
 }
 
