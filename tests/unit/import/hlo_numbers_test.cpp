@@ -55,6 +55,10 @@ TEST(HloNumbers, OfLayerNormsAndTheExactGeluAreThoseOfJax) {
 TEST(HloNumbers, OfConvolutionsAndABatchNormAreThoseOfJax) {
   EXPECT_NEAR(loss_of_file("cnn_loss", 5), 1.6876702308654785, 1e-4);
 }
+// One with gaps in its window, one whose windows overlap, one whose windows lie side by side.
+TEST(HloNumbers, OfDilatedAndTransposedConvolutionsAreThoseOfJax) {
+  EXPECT_NEAR(loss_of_file("spread_loss", 5), 1.7275117635726929, 1e-4);
+}
 // What jax.nn.dot_product_attention lowers to: its groups of heads stand in front of the batch.
 TEST(HloNumbers, OfPaddedAttentionAreThoseOfJax) {
   const Graph graph = graph_of_file("attended_loss");

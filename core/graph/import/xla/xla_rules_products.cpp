@@ -94,6 +94,22 @@ bool all_are(const Numbers& list, std::int64_t value) {
   return std::all_of(list.begin(), list.end(), [&](std::int64_t number) { return number == value; });
 }
 
+// A convolution of an image with zeros between its elements, weight (out, in / groups, kh, kw): each element becomes a
+// window of the weight the other way round, and what the padding lacks of a whole window is cut off.
+int spread(Lowering& l, int x, int w, Builder::TransposedWindows windows, std::int64_t groups, bool reversed) {
+  const Shape of = l.b.shape(w);
+  l.b.expect(of.size() == 4 && groups >= 1 && of[0] % groups == 0, "its weight does not fit its groups");
+  for (const std::size_t d : {0u, 1u}) {
+    windows.before[d] = of[d + 2] - 1 - windows.before[d];
+    windows.after[d] = of[d + 2] - 1 - windows.after[d];
+    const auto axis = static_cast<std::int64_t>(d) + 2;
+    if (!reversed && of[d + 2] > 1) w = l.b.slice(w, axis, of[d + 2] - 1, -of[d + 2] - 1, -1);
+  }
+  const int parted = l.b.transpose(l.b.reshape(w, {groups, of[0] / groups, of[1], of[2], of[3]}), {0, 2, 1, 3, 4});
+  return l.b.transposed_convolution(x, l.b.reshape(parted, {groups * of[1], of[0] / groups, of[2], of[3]}), windows,
+                                    groups);
+}
+
 void convolution(Lowering& l, const FlatOp& op) {
   const Attributes& a = op.instruction->attributes;
   const std::size_t underscore = a.dim_labels.find('_'), arrow = a.dim_labels.find("->");
@@ -105,14 +121,16 @@ void convolution(Lowering& l, const FlatOp& op) {
                out = labels_of(a.dim_labels.substr(arrow + 2), 'b', 'f');
   l.b.expect(in.fits && weight.fits && out.fits,
              "convolutions over other than one or two dimensions have no equal here");
-  l.b.expect(all_are(a.window.base_dilation, 1) && all_are(a.window.window_dilation, 1),
-             "dilated and transposed convolutions have no equal here");
-  l.b.expect(
-      a.batch_groups == 1 && std::none_of(a.window.reversed.begin(), a.window.reversed.end(), [](bool r) { return r; }),
-      "convolutions of a backward (in groups of the batch, or reversed) have no equal here");
-  Numbers before = a.window.before, after = a.window.after, stride = a.window.stride;
+  const bool transposed = !all_are(a.window.base_dilation, 1);
+  const auto reversed = std::count(a.window.reversed.begin(), a.window.reversed.end(), true);
+  l.b.expect(a.batch_groups == 1 && (transposed || reversed == 0),
+             "convolutions of a backward (in groups of the batch, or reversed) have no equal here");
+  Numbers before = a.window.before, after = a.window.after, stride = a.window.stride,
+          dilation = a.window.window_dilation;
   const std::size_t space = in.order.size() - 2;
-  before.resize(space, 0), after.resize(space, 0), stride.resize(space, 1);
+  before.resize(space, 0), after.resize(space, 0), stride.resize(space, 1), dilation.resize(space, 1);
+  l.b.expect(!transposed || (all_are(stride, 1) && all_are(dilation, 1)),
+             "a transposed convolution with a stride or a dilation has no equal here");
   int of_x = op.operands[0];
   if (const Padded* padded = l.padded(of_x); padded != nullptr && padded->fill == 0.0) {
     bool only_space = true;
@@ -129,17 +147,21 @@ void convolution(Lowering& l, const FlatOp& op) {
     }
   }
   for (const Numbers* pads : {&before, &after})
-    for (const std::int64_t size : *pads) l.b.expect(size >= 0, "a negative padding has no equal here");
+    for (const std::int64_t size : *pads) l.b.expect(size >= 0 || transposed, "a negative padding has no equal here");
   const Lowered &image = l.of(of_x), &kernel = l.operand(op, 1);
   l.b.expect(image.shape.size() == in.order.size() && kernel.shape.size() == weight.order.size(),
              "its dim_labels are none of its operands");
   int x = l.b.transpose(l.whole(image), in.order), w = l.b.transpose(l.whole(kernel), weight.order);
+  Numbers apart = a.window.base_dilation;  // elements of a transposed convolution's image
+  apart.resize(space, 1);
   if (space == 1) {
     x = l.b.unsqueeze(x, {2});
     w = l.b.unsqueeze(w, {2});
     before.insert(before.begin(), 0), after.insert(after.begin(), 0), stride.insert(stride.begin(), 1);
+    dilation.insert(dilation.begin(), 1), apart.insert(apart.begin(), 1);
   }
-  int made = l.b.convolution(x, w, {{}, stride, before, after}, a.feature_groups);
+  int made = transposed ? spread(l, x, w, {apart, before, after}, a.feature_groups, reversed > 0)
+                        : l.b.convolution(x, w, {{}, stride, before, after, false, dilation}, a.feature_groups);
   if (space == 1) made = l.b.squeeze(made, {2});
   made = l.b.transpose(made, inverse(out.order));
   l.set(op, made, l.b.shape(made));

@@ -128,6 +128,20 @@ def cnn_loss(p, images, labels):
 CNN = {"c1": (3, 3, 3, 8), "gain": (8,), "bias": (8,), "c2": (3, 3, 8, 16), "wd": (16, 5), "bd": (5,)}
 
 
+# --- convolutions with gaps between the elements of a window, and between those of an image ---
+
+def spread_loss(p, images, labels):
+    names = ("NHWC", "HWIO", "NHWC")
+    h = jax.nn.relu(jax.lax.conv_general_dilated(images, p["c1"], (2, 2), "SAME", dimension_numbers=names))
+    h = jax.nn.relu(jax.lax.conv_general_dilated(h, p["c2"], (1, 1), "SAME", rhs_dilation=(2, 2), dimension_numbers=names))
+    h = jax.nn.relu(jax.lax.conv_transpose(h, p["t1"], (2, 2), "SAME", dimension_numbers=names))
+    h = jax.nn.relu(jax.lax.conv_transpose(h, p["t2"], (2, 2), "VALID", dimension_numbers=names)).mean((1, 2))
+    return -jnp.sum(jax.nn.one_hot(labels, 5) * jax.nn.log_softmax(h @ p["wd"] + p["bd"])) / BATCH
+
+
+SPREAD = {"c1": (3, 3, 3, 4), "c2": (3, 3, 4, 4), "t1": (3, 3, 4, 4), "t2": (2, 2, 4, 6), "wd": (6, 5), "bd": (5,)}
+
+
 # --- experts that all see each token ---
 
 def moe_loss(p, ids, labels):
@@ -264,6 +278,7 @@ write("llama_step", llama_step, (filled(LLAMA), IDS, LABELS), (0,))
 write("gpt_loss", gpt_loss, (filled(GPT), IDS, LABELS))
 IMAGES = jnp.array(0.3 * np.sin(0.37 * np.arange(BATCH * 8 * 8 * 3)).reshape(BATCH, 8, 8, 3), jnp.float32)
 write("cnn_loss", cnn_loss, (filled(CNN), IMAGES, jnp.array((5 * np.arange(BATCH) + 1) % 5, jnp.int32)))
+write("spread_loss", spread_loss, (filled(SPREAD), IMAGES, jnp.array((5 * np.arange(BATCH) + 1) % 5, jnp.int32)))
 write("moe_loss", moe_loss, (filled(MOE), IDS, LABELS))
 write("routed_loss", routed_loss, (filled(MOE), IDS, LABELS))
 write("attended_loss", attended_loss, (filled(ATTENDED), IDS, MASK, LABELS))
