@@ -187,7 +187,7 @@ TracedOp attention(const CallReader& call, const AttentionCall& at) {
   if (at.bias && call.is_tensor(*at.bias)) throw NoRow{"attention with a mask of its own"};
   const bool causal = at.kind_of_mask ? call.integer(at.causal) != 0 : call.truth(at.causal);
   const std::size_t seq = at.heads_first ? 2 : 1, head = at.heads_first ? 1 : 2;
-  if (q[head] % k[head] != 0 || k[head] != v[head] || k[seq] != v[seq] || q[0] != k[0] || q[3] != k[3])
+  if (q[head] % k[head] != 0 || k[head] != v[head] || k[seq] != v[seq] || q[0] != k[0] || k[0] != v[0] || q[3] != k[3])
     throw NoRow{"attention of operands that do not fit"};
   const DType type = call.dtype(at.q);
   const Dim batch{"b", q[0]}, queries{"s", q[seq]}, keys{"t", k[seq]}, heads{"h", k[head]},

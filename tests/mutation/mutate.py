@@ -6,8 +6,9 @@ A mutant is one small fault: a comparison whose boundary moved or that is turned
 a condition taken as given, the greater for the smaller, a statement left out. The sources are parsed by libclang, so that operators of
 strong types count and text in comments does not. Lines stay where they are.
 """
-import bisect
+import itertools
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -75,11 +76,14 @@ class Walk:
             return None
         return start.offset, end.offset
 
-    def run(self, unit, file_name):
+    def starts_with_constexpr(self, cursor):
+        extent = self.extent(cursor)
+        return extent is not None and re.match(rb"(static |inline )*constexpr\b", self.source.text[extent[0]:extent[1]]) is not None
+
+    def run(self, cursors, file_name):
         self.file_name = file_name
-        for cursor in unit.cursor.get_children():
-            if cursor.location.file is not None and cursor.location.file.name == file_name:
-                self.visit(cursor, False, 0)
+        for cursor in cursors:
+            self.visit(cursor, False, 0)
 
     # A token between the two sides that is the operator alone; its offset, or None (a macro, a comment).
     def operator(self, left_end, right_start):
@@ -141,6 +145,9 @@ class Walk:
         kind = cursor.kind
         if kind in (CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.CASE_STMT) and kind != CursorKind.CASE_STMT:
             return
+        # What the compiler computes has no environment that could choose a fault.
+        if kind == CursorKind.VAR_DECL and self.starts_with_constexpr(cursor):
+            return
         children = own_children(cursor)
         if kind == CursorKind.CASE_STMT:
             for child in children[1:]:
@@ -201,17 +208,26 @@ def parse_arguments(tree, compile_commands):
     return flags
 
 
+# All sources of a folder are parsed as one, as the build compiles them: their headers are read once.
 def find_sites(tree, files):
     commands = json.loads((tree / "build/release/compile_commands.json").read_text())
     flags = parse_arguments(tree, commands) + ["-resource-dir", resource_folder()]
     index = cindex.Index.create()
-    for name in files:
-        path = tree / name
-        source = Source(name, path.read_bytes())
-        unit = index.parse(str(path), args=flags)
+    for folder, of_folder in itertools.groupby(sorted(files, key=os.path.dirname), key=os.path.dirname):
+        of_folder = list(of_folder)
+        together = str(tree / folder / "all_of_the_folder.cpp")
+        text = "".join(f'#include "{tree / name}"\n' for name in of_folder)
+        unit = index.parse(together, args=flags, unsaved_files=[(together, text)])
         broken = [d.spelling for d in unit.diagnostics if d.severity >= 3]
-        Walk(source).run(unit, str(path))
-        yield source, broken
+        cursors = {}
+        for cursor in unit.cursor.get_children():
+            if cursor.location.file is not None:
+                cursors.setdefault(cursor.location.file.name, []).append(cursor)
+        for name in of_folder:
+            path = tree / name
+            source = Source(name, path.read_bytes())
+            Walk(source).run(cursors.get(str(path), []), str(path))
+            yield source, broken
 
 
 def resource_folder():

@@ -61,8 +61,8 @@ def write_mutants(tree, sources, left_out):
     return mutants
 
 
-def build(tree, targets):
-    return subprocess.run(["cmake", "--build", "--preset", "release", f"-j{os.cpu_count()}", "--target", *targets, "--", "-k0"], cwd=tree,
+def build(tree, targets, jobs):
+    return subprocess.run(["cmake", "--build", "--preset", "release", f"-j{jobs}", "--target", *targets, "--", "-k0"], cwd=tree,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -80,11 +80,11 @@ def sites_at_fault(sources, log, tree):
     return found
 
 
-def build_mutants(tree, sources, targets):
+def build_mutants(tree, sources, targets, jobs):
     left_out = {}
     for attempt in range(12):
         mutants = write_mutants(tree, sources, left_out)
-        result = build(tree, targets)
+        result = build(tree, targets, jobs)
         if result.returncode == 0:
             return mutants, sum(len(each) for each in left_out.values())
         found = sites_at_fault(sources, result.stdout, tree)
@@ -177,7 +177,7 @@ def main():
     parser.add_argument("tree", type=pathlib.Path)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="compilers or tests at a time")
     parser.add_argument("--slowest", type=float, default=5, help="tests that take more seconds than this are left out")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--tests", action="append", default=[], help="these test programs alone")
@@ -199,7 +199,7 @@ def main():
         if broken:
             say(f"mutation: libclang cannot read all of {source.path}: {broken[0]}")
         sources.append(source)
-    mutants, dropped = build_mutants(tree, sources, programs)
+    mutants, dropped = build_mutants(tree, sources, programs, arguments.jobs)
     say(f"mutation: {len(mutants)} mutants in {len(sources)} sources; {dropped} sites do not compile")
 
     pool = concurrent.futures.ThreadPoolExecutor(arguments.jobs)

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/planner/given_plan.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -250,6 +252,121 @@ TEST(FrameworkMemory, CountsTheAllocatorsLossAndTheDriversOwn) {
   const FrameworkMemory more = memory_of(request, software);
   EXPECT_DOUBLE_EQ(more.allocated().si(), 1.5 * plain.si());
   EXPECT_DOUBLE_EQ((more.with_driver() - more.allocated()).si(), gibibytes(2).si());
+}
+
+TEST(FrameworkMemory, OfCopiesOfQueriesKeysAndValuesIsAShareOfThem) {
+  SoftwareProfile copies;
+  copies.attention_copies = 0.5;
+  const double kv = kHidden / kHeads * kKvHeads;
+  EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(4, false), copies) - layer_bytes(llama, degrees(4, false), {}),
+                   0.5 * 2 * tokens_of(4) * (kHidden + 2 * kv) / 4);
+}
+
+TEST(FrameworkMemory, OfSelectionByCostHasNoRectifiersEither) {
+  const auto opt = [](int layers) {
+    return fmt::format("gpt:layers={},hidden=256,heads=8,seq=128,vocab=1024,relu=1", layers);
+  };
+  SoftwareProfile software;
+  software.selective_by_cost = true;
+  // Two norms, and what the rectifier leaves of four times the width.
+  EXPECT_DOUBLE_EQ(layer_bytes(opt, degrees(4, false), software) -
+                       layer_bytes(opt, degrees(4, false), software, Recompute::Selective),
+                   2 * tokens_of(4) * (2 * kHidden + 4 * kHidden / 4));
+}
+
+// 12 h^2 weights and 13 h of biases and norms in each layer.
+constexpr double kGptLayer = 12 * kHidden * kHidden + 13 * kHidden;
+
+TEST(FrameworkMemory, OfGatheredParametersIsALayerAtATimeAndWhatIsOutsideOfLayers) {
+  SoftwareProfile software;
+  software.gathered_layers = 3.0;
+  const Case made = planned_case(request_of(gpt(2), "tp=1,pp=1,dp=4,zero=3", 16));
+  const FrameworkMemory memory = framework_memory(made.plan, made.graph, software);
+  const double outside = static_cast<double>(parameter_count(made.graph)) - 2 * kGptLayer;
+  // Two bytes each: embeddings with their gradients, three layers with the gradients of one.
+  EXPECT_NEAR(memory.gathered.si(), 2 * (2 * outside + (3 + 1) * kGptLayer), 1.0);
+}
+
+TEST(FrameworkMemory, OfAPipelineThatKeepsItsStageGatheredIsAllOfTheStage) {
+  SoftwareProfile keeps;
+  keeps.keeps_gathered_stage = true;
+  keeps.gathered_layers = 1.0;
+  const auto gathered = [&](const char* degrees, const SoftwareProfile& software) {
+    const Case made = planned_case(request_of(gpt(8), degrees, 16));
+    return framework_memory(made.plan, made.graph, software).gathered.si();
+  };
+  SoftwareProfile frees = keeps;
+  frees.keeps_gathered_stage = false;
+  // Four layers of each stage with their gradients, in the place of one and its gradients.
+  EXPECT_NEAR(gathered("tp=1,pp=2,dp=2,zero=3", keeps) - gathered("tp=1,pp=2,dp=2,zero=3", frees),
+              2 * 2 * (4 - 1) * kGptLayer, 1.0);
+  EXPECT_EQ(gathered("tp=1,pp=1,dp=4,zero=3", keeps), gathered("tp=1,pp=1,dp=4,zero=3", frees));
+}
+
+TEST(FrameworkMemory, OfWeightsThatAreGatheredFromTheMasterCopyIsNone) {
+  SoftwareProfile software;
+  software.weights_from_master = true;
+  const auto weights = [&](int zero) {
+    const Case made = planned_case(request_of(gpt(2), fmt::format("tp=1,pp=1,dp=4,zero={}", zero), 16));
+    return framework_memory(made.plan, made.graph, software).weights.si() /
+           static_cast<double>(parameter_count(made.graph));
+  };
+  EXPECT_EQ(weights(3), 0.0);
+  EXPECT_NEAR(weights(2), 2.0, 1e-9);
+}
+
+TEST(FrameworkMemory, OfStatesOnTheHostIsNone) {
+  PlanRequest request = request_of(gpt(2), "tp=4");
+  request.training.dtype = DType::BF16;
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(1e9);
+  EXPECT_GT(memory_of(request, {}).optimizer, Bytes(0));
+  request.training.offload = Offload::Optimizer;
+  EXPECT_EQ(memory_of(request, {}).optimizer, Bytes(0));
+}
+
+TEST(FrameworkMemory, OfLayersThatRecomputeIsTheirInputAndOfOthersAll) {
+  const Case three = planned_case(request_of(gpt(3), degrees(4, false)));
+  const double all = kept_activations(three.plan, three.graph, unfused())[0].kept.si();
+  const double layer = layer_bytes(gpt, degrees(4, false), unfused());
+  // The forward ops of the second layer.
+  RecomputeRange second{-1, -1, Recompute::Full};
+  const std::vector<OpId> forward = forward_ops(three.graph);
+  for (int i = 0; i < static_cast<int>(forward.size()); ++i)
+    if (three.graph.op(forward[static_cast<std::size_t>(i)]).block == 1) {
+      if (second.first < 0) second.first = i;
+      second.last = i;
+    }
+  Plan plan = three.plan;
+  plan.training.recompute_ranges = {second};
+  EXPECT_DOUBLE_EQ(kept_activations(plan, three.graph, unfused())[0].kept.si(),
+                   all - layer + 2 * tokens_of(4) * kHidden);
+}
+
+TEST(FrameworkMemory, FitsBesideWhatTheDriverHolds) {
+  EXPECT_EQ(allocator_room(gibibytes(80)), gibibytes(78));
+  EXPECT_TRUE(fits_on(gibibytes(78), gibibytes(80)));
+  EXPECT_FALSE(fits_on(gibibytes(78) + Bytes(1), gibibytes(80)));
+  SoftwareProfile software;
+  software.memory_spread = 0.5;  // four in five logarithms lie below 0.84 deviations
+  EXPECT_NEAR(safe_room(gibibytes(80), software) / gibibytes(78), std::exp(-0.5 * 0.84), 1e-3);
+}
+
+TEST(FrameworkMemory, IsKnownOfTrainingOnOneKindOfDevice) {
+  const Case made = planned_case(request_of(gpt(2), "tp=4"));
+  SoftwareProfile software;
+  EXPECT_TRUE(knows_memory(software, made.plan));
+  const auto knows = [&](auto change) {
+    Plan plan = made.plan;
+    change(plan);
+    return knows_memory(software, plan);
+  };
+  EXPECT_TRUE(knows([](Plan& plan) { plan.training.offload = Offload::Optimizer; }));
+  EXPECT_FALSE(knows([](Plan& plan) { plan.training.offload = Offload::Activations; }));
+  EXPECT_FALSE(knows([](Plan& plan) { plan.training.offload = Offload::Weights; }));
+  EXPECT_FALSE(knows([](Plan& plan) { plan.schedule = ScheduleKind::Inference; }));
+  EXPECT_FALSE(knows([](Plan& plan) { plan.cluster.groups.push_back(plan.cluster.groups.front()); }));
+  software.memory_spread = 0.0;
+  EXPECT_FALSE(knows_memory(software, made.plan));
 }
 
 }  // namespace meshwright::framework_memory_test

@@ -154,6 +154,27 @@ TEST(MeasuredKernels, OneLibrarySpeaksForAllShapes) {
   EXPECT_NEAR(ratio(MeasuredKernels(rows), {1, 1024, 1024, 1024}), 1.1, 1e-9);
 }
 
+TEST(MeasuredKernels, ALibraryOfHalfAsManyRowsAsTheLargestMaySpeak) {
+  const auto ratio_with = [](int fast_rows) {
+    std::vector<KernelRow> rows;
+    for (int i = 0; i < 10; ++i) {
+      rows.push_back(product_row({1, 1024 + i, 1024, 1024}, 1.2, "slow-1 TN"));
+      if (i < fast_rows) rows.push_back(product_row({1, 1024 + i, 1024, 1024}, 1.1, "fast-2 TN"));
+    }
+    return ratio(MeasuredKernels(rows), {1, 1024, 1024, 1024});
+  };
+  EXPECT_NEAR(ratio_with(5), 1.1, 1e-9);
+  EXPECT_NEAR(ratio_with(4), 1.2, 1e-9);
+}
+
+TEST(MeasuredKernels, OutliersOfSeveralSetsAreInTheOrderOfTheirRows) {
+  std::vector<KernelRow> rows;
+  for (const char* library : {"later-1", "earlier-1"})
+    for (int i = 0; i < 20; ++i)
+      rows.push_back(product_row({1, 1024 + 64 * i, 1024, 1024}, i == 7 ? 1.0 : 30.0, library));
+  EXPECT_EQ(outliers(rows), (std::vector<std::size_t>{7, 27}));
+}
+
 TEST(MeasuredKernels, OutliersAreRowsThatTheirNeighboursContradict) {
   std::vector<KernelRow> rows;
   for (int i = 0; i < 20; ++i) rows.push_back(product_row({1, 1024 + 64 * i, 1024, 1024}, 30.0));

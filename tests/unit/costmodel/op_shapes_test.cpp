@@ -16,6 +16,26 @@ std::optional<ProductShape> product(std::string_view text) {
   return signature ? product_of(*signature) : std::nullopt;
 }
 
+TEST(OpShapes, AxesAreSmallLettersWithTheirSizeWhereTheyAppearFirst) {
+  EXPECT_TRUE(parse_signature("contract f32 [a=2,z=3][z]->[a]").has_value());
+  for (const char* text :
+       {"contract f32 [A=2,z=3][z]->[A]", "contract f32 [1=2]->[1]", "contract f32 [{=2]->[{]",
+        "contract f32 [`=2]->[`]", "contract f32 [a]->[a]", "contract f32 [a=0]->[a]", "contract f32 [a=2",
+        "contract f32 [a=2,]->[a]", "contract f32 [a=2]->[b]", "contract f32 [a=2]->", "contract f32 [a=2][a]",
+        "contract f32 [a=2]->[a]x", " f32 [a=2]->[a]"})
+    EXPECT_FALSE(parse_signature(text).has_value()) << text;
+}
+
+TEST(OpShapes, AProductHasTwoOperandsAndOneResult) {
+  const auto is_product = [](const char* text) { return product_of(parse_signature(text).value()).has_value(); };
+  EXPECT_TRUE(is_product("contract f32 [a=2,b=3][b,c=4]->[a,c]"));
+  EXPECT_FALSE(is_product("add f32 [a=2,b=3][b,c=4]->[a,c]"));
+  EXPECT_FALSE(is_product("contract f32 [a=2,b=3]->[a,b]"));
+  EXPECT_FALSE(is_product("contract f32 [a=2,b=3][b,c=4][c]->[a,c]"));
+  EXPECT_FALSE(is_product("contract f32 [a=2,b=3][b,c=4]->[a,c][a,c]"));
+  EXPECT_FALSE(is_product("contract f32 [a=2,b=3][b,c=4]->[a]"));  // a sum over c as well
+}
+
 }  // namespace
 
 TEST(OpShapes, AProductHasItsBatchRowsColumnsAndDepth) {

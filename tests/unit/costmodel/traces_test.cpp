@@ -12,9 +12,12 @@
 #include "costmodel/traces/nccl_tests.h"
 #include "costmodel/traces/torch_ops.h"
 #include "tests/refusal.h"
+#include "tests/unit/costmodel/chakra_writer.h"
 
 namespace meshwright::traces_test {
 namespace {
+
+using namespace chakra_writer;
 
 TorchOperand tensor(std::vector<std::int64_t> dims, const char* type = "c10::BFloat16") {
   return {std::move(dims), {}, type};
@@ -370,28 +373,6 @@ TEST(NcclTests, RefusesNumbersThatContradictEachOther) {
 }
 
 // --- Chakra ---
-
-std::string varint(std::uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
-  return bytes + static_cast<char>(value);
-}
-std::string number(int field, std::uint64_t value) {
-  return varint(static_cast<std::uint64_t>(field) << 3) + varint(value);
-}
-std::string block(int field, const std::string& bytes) {
-  return varint((static_cast<std::uint64_t>(field) << 3) | 2) + varint(bytes.size()) + bytes;
-}
-std::string flag(const char* name, bool value) { return block(10, block(1, name) + number(27, value ? 1 : 0)); }
-std::string attribute(const char* name, std::uint64_t value) { return block(10, block(1, name) + number(9, value)); }
-std::string message(const std::string& bytes) { return varint(bytes.size()) + bytes; }
-std::string node(int id, const char* name, int type, std::uint64_t microseconds, const std::string& more) {
-  return message(number(1, static_cast<std::uint64_t>(id)) + block(2, name) +
-                 number(3, static_cast<std::uint64_t>(type)) + number(7, microseconds) + more);
-}
-std::string io(const char* values, const char* shapes, const char* types) {
-  return block(8, block(1, values) + block(2, shapes) + block(3, types));
-}
 
 std::string chakra_trace() {
   return message(block(1, "0.0.4")) +

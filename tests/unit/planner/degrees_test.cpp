@@ -138,6 +138,101 @@ TEST(AllDegrees, OfFsdpAreCountedByHand) {
   EXPECT_EQ(all_degrees(find_framework("fsdp"), request).legal.size(), 2U * 3 * 2 + 3U * 3 * 2 + 4U * 1 * 2);
 }
 
+// Every combination of degrees there is, of which the rules leave some.
+std::vector<Degrees> by_enumeration(const Framework& framework, const PlanRequest& request) {
+  const ModelShape shape = shape_of(request.model);
+  const int devices = request.cluster.devices();
+  std::vector<Degrees> legal;
+  const auto note = [&](const Degrees& d) {
+    if (broken_rules(framework, shape, d).empty()) legal.push_back(d);
+  };
+  for (int tp = 1; tp <= request.cluster.only().devices_per_host; ++tp)
+    for (int cp = 1; cp <= devices; ++cp)
+      for (int pp = 1; pp <= std::min<std::int64_t>(devices, shape.blocks); ++pp) {
+        const int dp = devices / (tp * cp * pp);
+        if (dp * tp * cp * pp != devices) continue;
+        for (std::int64_t micro = 1; micro <= 16; ++micro)
+          for (int ep = 1; ep <= shape.experts || ep == 1; ++ep)
+            for (const int experts : {0, 1, 2, 3})
+              for (const ContextExchange context : framework.context_exchanges)
+                for (const ScheduleKind schedule : framework.schedules)
+                  for (int chunks = 1; chunks <= 16; ++chunks)
+                    for (int zero = 0; zero <= 3; ++zero)
+                      for (const Recompute recompute : framework.recompute) {
+                        Degrees d{.dp = dp, .tp = tp, .pp = pp, .cp = cp, .ep = ep, .chunks = chunks};
+                        d.whole_experts = (experts & 1) != 0, d.folded_experts = (experts & 2) != 0;
+                        d.sequence_parallel = framework.sequences != Framework::Sequences::Never && tp > 1;
+                        d.zero = zero, d.context = context, d.schedule = schedule, d.recompute = recompute;
+                        d.micro_batch = micro, d.micro_batches = request.training.batch / dp / micro;
+                        if (d.micro_batches * micro * dp != request.training.batch) continue;
+                        // What is one device has one form.
+                        if ((d.whole_experts && (ep == 1 || tp == 1)) || (d.folded_experts && (ep == 1 || cp == 1)) ||
+                            (experts > 0 && !framework.whole_experts) || (zero > 0 && dp * cp == 1) ||
+                            (cp == 1 && context != framework.context_exchanges.front()) ||
+                            (pp == 1 && schedule != framework.schedules.front()) || schedule == ScheduleKind::DualPipeV)
+                          continue;
+                        const auto fixed = traits_of(schedule).chunks;
+                        if (fixed ? chunks != *fixed : chunks < 2) continue;
+                        note(d);
+                      }
+      }
+  return legal;
+}
+
+TEST(AllDegrees, AreAllThatBreakNoRule) {
+  for (const std::string& name : framework_names()) {
+    const Framework& framework = find_framework(name);
+    if (framework.own_meshes) continue;
+    PlanRequest request = ask_for(
+        name, "mixtral:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=2,top_k=1",
+        "cpu:4", 36);
+    request.cluster.only().hosts = 2;
+    request.cluster.only().devices_per_host = 2;
+    const std::vector<Degrees> all = all_degrees(framework, request).legal, truth = by_enumeration(framework, request);
+    EXPECT_EQ(all.size(), truth.size()) << name;
+    for (const Degrees& d : truth) EXPECT_EQ(std::count(all.begin(), all.end(), d), 1) << name << ' ' << text_of(d);
+  }
+}
+
+TEST(AllDegrees, KeepToWhatIsAsked) {
+  const Framework& framework = find_framework("megatron");
+  const auto asked = [&](auto change) {
+    PlanRequest request = ask_for("megatron", kModel, "cpu:4", 16);
+    change(request.search);
+    return all_degrees(framework, request).legal;
+  };
+  const std::vector<Degrees> any = asked([](auto&) {});
+  const auto expect_those = [&](auto change, auto is_asked) {
+    std::vector<Degrees> expected;
+    std::copy_if(any.begin(), any.end(), std::back_inserter(expected), is_asked);
+    EXPECT_FALSE(expected.empty());
+    EXPECT_EQ(asked(change), expected);
+  };
+  expect_those([](auto& search) { search.microbatches = std::int64_t{4}; },
+               [](const Degrees& d) { return d.micro_batches == 4; });
+  expect_those([](auto& search) { search.recompute = Recompute::Full; },
+               [](const Degrees& d) { return d.recompute == Recompute::Full; });
+  expect_those([](auto& search) { search.schedule = ScheduleKind::OneFOneB; },
+               [](const Degrees& d) { return d.schedule == ScheduleKind::OneFOneB; });
+  expect_those(
+      [](auto& search) {
+        search.schedule = ScheduleKind::Interleaved;
+        search.chunks = 2;
+      },
+      [](const Degrees& d) { return d.schedule == ScheduleKind::Interleaved && d.chunks == 2; });
+}
+
+TEST(AllDegrees, SayWhichRuleLeftOutTheOthers) {
+  // Of 4 devices and 3 samples: one replica alone divides the batch.
+  const PlanRequest request = ask_for("fsdp", "gpt:layers=2,hidden=64,heads=4,seq=1,vocab=128", "cpu:4", 3);
+  const AllDegrees all = all_degrees(find_framework("fsdp"), request);
+  std::int64_t broken = 0;
+  for (const auto& [rule, count] : all.broken) broken += count;
+  EXPECT_EQ(all.tried, broken + static_cast<std::int64_t>(all.legal.size()));
+  EXPECT_GT(all.broken.at("dp does not divide the batch"), 0);
+  for (const Degrees& d : all.legal) EXPECT_EQ(3 % d.dp, 0);
+}
+
 // Weights 400, gradients as many, states 4000 for the model.
 TEST(FirstDegrees, AreOfTheMostReplicasWhoseStateTakesHalfOfTheMemory) {
   const ReplicaBytes replica{Bytes(400), Bytes(4000)};
