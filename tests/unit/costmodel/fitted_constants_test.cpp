@@ -150,6 +150,15 @@ TEST(Minimize, OfOneStartStaysInItsValley) {
   EXPECT_NEAR(std::log(minimize(loss, parameters, {4, 1}).values[0]), -3.14, 0.05);
 }
 
+TEST(Minimize, ASimplexThatFindsNothingBetterShrinks) {
+  // A pit of radius 0.01 on a hill that falls to all sides, begun halfway from the pit's middle to its edge.
+  const auto loss = [](const std::vector<double>& v) {
+    const double away = std::abs(std::log(v[0]));
+    return away < 0.01 ? away : 2 - away;
+  };
+  EXPECT_NEAR(minimize(loss, {{"x", std::exp(0.005), 0.5, 2}}, {1, 1}).loss, 0.0, 1e-6);
+}
+
 TEST(Neighbours, AFactorIsTheWeightedMeanOfLogarithmsWithTheModelAsOne) {
   // Four times as long at the point itself would be 4^(1 / 1.3); as an exact row it decides alone.
   const ShapePoint here{}, near{0.8};

@@ -264,7 +264,7 @@ TEST(FrameworkMemory, OfCopiesOfQueriesKeysAndValuesIsAShareOfThem) {
 
 TEST(FrameworkMemory, OfSelectionByCostHasNoRectifiersEither) {
   const auto opt = [](int layers) {
-    return fmt::format("gpt:layers={},hidden=256,heads=8,seq=128,vocab=1024,relu=1", layers);
+    return fmt::format("gpt2:layers={},hidden=256,heads=8,seq=128,vocab=1024,relu=1", layers);
   };
   SoftwareProfile software;
   software.selective_by_cost = true;

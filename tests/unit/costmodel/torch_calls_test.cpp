@@ -214,6 +214,13 @@ TEST(TorchCalls, SizesEndAtWhatMemoryHolds) {
   EXPECT_EQ(said(1, 0), "no row");
 }
 
+TEST(TorchCalls, RefusesShapesThatNoMemoryHolds) {
+  EXPECT_EQ(said_of("aten::mm", {tensor({1LL << 40, 1LL << 40}), tensor({1LL << 40, 4})}),
+            "no row: tensors without elements");
+  EXPECT_EQ(said_of("aten::mm", {tensor({-4, 8}), tensor({8, 4})}), "no row: tensors without elements");
+  EXPECT_EQ(said_of("aten::mm", {tensor({4, 8}), tensor({6, 4})}), "no row: contract of operands that do not fit");
+}
+
 TEST(TorchCalls, AnUpdateIsOfTheElementsOfAllParameters) {
   const auto said = [](const char* type, const char* kernel) {
     return said_of("aten::_fused_adam_", {{{}, {{8, 8}, {8}}, type}}, {}, kernel).substr(0, 23);

@@ -77,6 +77,13 @@ TEST(KinetoTrace, ALongGroupIsWhereItBeginsAndHowFarItsRanksAreApart) {
   EXPECT_EQ(group_of("1048577", "", R"(, "Global rank start": 0, "Global rank stride": 1)"), std::pair(0, 0));
 }
 
+TEST(KinetoTrace, ACopyIsNoCollectiveWhateverItIsPartOf) {
+  const TraceImport trace = kineto(event("kernel", "ncclDevKernel_AllReduce", 1, 5, reduce_args("2", "[0, 1]")) + "," +
+                                   event("gpu_memcpy", "Memcpy DtoD", 9, 7, reduce_args("2", "[0, 1]")));
+  EXPECT_EQ(trace.collectives.at(0).time.samples, 1);
+  EXPECT_NEAR(trace.left_out.at("copies within the device").time.si(), 7e-6, 1e-12);
+}
+
 TEST(KinetoTrace, EveryKernelOfAnOpCounts) {
   const std::string mm = R"("External id": 3, "Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"],)"
                          R"( "Concrete Inputs": ["", ""])";
