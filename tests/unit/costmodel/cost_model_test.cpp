@@ -105,6 +105,27 @@ TEST(Analytic, RefusesADtypeTheDeviceCannotMultiply) {
       "cluster 'toy': device 'abacus' has no FLOP rate for bf16, only for f32, f64; choose another dtype or cluster.");
 }
 
+TEST(Analytic, RefusesADeviceWithoutRates) {
+  const auto refused = [](auto change) {
+    Cluster cluster = toy(1, 1);
+    change(cluster.only().device);
+    return refusal([&] { (void)make_analytic_cost_model(cluster); });
+  };
+  const std::string expected =
+      "cluster 'toy': device 'abacus' has no memory bandwidth or no efficiency; give positive ones.";
+  EXPECT_EQ(refused([](DeviceKind& device) { device.memory_bandwidth = BytesPerSecond(0); }), expected);
+  EXPECT_EQ(refused([](DeviceKind& device) { device.memory_efficiency = 0; }), expected);
+  EXPECT_EQ(refused([](DeviceKind& device) { device.matmul_efficiency = 0; }), expected);
+}
+
+TEST(Analytic, TransfersToTheHostTakeItsBandwidth) {
+  Cluster cluster = toy(1, 1);
+  EXPECT_EQ(refusal([&] { (void)make_analytic_cost_model(cluster)->host_transfer(Bytes(6)); }),
+            "cluster 'toy': device 'abacus' has no host_bandwidth_bytes_per_s; give it in a cluster file.");
+  cluster.only().device.host_bandwidth = BytesPerSecond(2);
+  EXPECT_EQ(make_analytic_cost_model(cluster)->host_transfer(Bytes(6)).time, Seconds(3));
+}
+
 TEST(Analytic, TransfersBetweenHostsShareTheHostsNetwork) {
   const auto costs = make_analytic_cost_model(toy(2, 4));
   EXPECT_EQ(costs->transfer(Bytes(5), false, 1).time, Seconds(6));    // 1 + 5

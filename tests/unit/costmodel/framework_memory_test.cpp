@@ -254,6 +254,14 @@ TEST(FrameworkMemory, CountsTheAllocatorsLossAndTheDriversOwn) {
   EXPECT_DOUBLE_EQ((more.with_driver() - more.allocated()).si(), gibibytes(2).si());
 }
 
+TEST(FrameworkMemory, OfDropoutIsItsMasksInTheFirstLayerToo) {
+  SoftwareProfile dropout;
+  dropout.dropout = true;
+  const PlanRequest request = request_of(gpt(1), degrees(4, false));
+  // A byte for each element of both residual sums.
+  EXPECT_DOUBLE_EQ((kept_of(request, dropout)[0].kept - kept_of(request, {})[0].kept).si(), 2 * tokens_of(4) * kHidden);
+}
+
 TEST(FrameworkMemory, OfCopiesOfQueriesKeysAndValuesIsAShareOfThem) {
   SoftwareProfile copies;
   copies.attention_copies = 0.5;

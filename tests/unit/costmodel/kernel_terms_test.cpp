@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/base/random.h"
 #include "costmodel/sheets/data_sheet.h"
 #include "costmodel/terms/attention.h"
@@ -40,6 +42,15 @@ TEST(ProductTime, OfASmallResultIsCutInDepth) {
   // One tile of 32 x 64 on one multiprocessor would take 2 * 32 * 64 * 8000 flops at 1 TFLOP/s = 32.8 us; in 8 parts it
   // takes an eighth, and a microsecond of memory that the fourth power hides.
   EXPECT_NEAR(microseconds_of(product_time({1, 32, 64, 8000}, kUnit, kArithmeticAlone)), 4.096, 0.01);
+}
+
+TEST(ProductTime, OfAResultThatIsCutInDepthBringsItsPartsTogetherInTheCache) {
+  // Operands without bytes. Four tiles in 8 parts of a depth of 1000 take 4.096 us; 8 bytes of each of 8 parts of
+  // 4 * 32 * 64 results at 128 GB/s take as long, and a microsecond.
+  const ProductConstants cache{1.0, 1e30, BytesPerSecond(128e9), Seconds(0), 0, 0};
+  const ProductShape shape{4, 32, 64, 8000, Bytes(0), Bytes(0)};
+  EXPECT_NEAR(microseconds_of(product_time(shape, kUnit, cache)),
+              std::pow(std::pow(4.096, 4) + std::pow(4.096 + 1, 4), 0.25), 1e-6);
 }
 
 TEST(ProductTime, OfAVectorIsThatOfReadingTheMatrix) {
@@ -99,6 +110,16 @@ TEST(AttentionTime, OfManyHeadsIsThatOfTheirPairsOfBlocks) {
   shape.queries = 256;
   shape.causal = false;
   EXPECT_NEAR(microseconds_of(attention_time(shape, kUnit, constants)), 4 * pair, 1e-3);
+}
+
+TEST(AttentionTime, ReadsItsQueriesBeforeTheFirstKeys) {
+  // As above; each of the 2 query blocks takes as long as one and a half pairs besides.
+  const AttentionConstants constants{1.0, 0.0, 0.0, Seconds(0), 1e9, 1.5, 0.0, 2.5};
+  AttentionShape shape{1, 100, 100, 256, 256, 64, 64};
+  EXPECT_NEAR(microseconds_of(attention_time(shape, kUnit, constants)), (3 + 2 * 1.5) * 4.194304, 1e-3);
+  // One head alone takes what its longest block takes.
+  shape.heads = shape.kv_heads = 1;
+  EXPECT_NEAR(microseconds_of(attention_time(shape, kUnit, constants)), (2 + 1.5) * 4.194304, 1e-3);
 }
 
 TEST(AttentionShape, CountsThePairsThatTheMaskLeaves) {

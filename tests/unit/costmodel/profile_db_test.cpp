@@ -229,6 +229,12 @@ TEST_F(ProfileDbTest, TakesAnEmptyFileForANewOne) {
   EXPECT_TRUE(ProfileDb(path_, Mode::ReadOnly).ops().empty());
 }
 
+TEST_F(ProfileDbTest, ReadsNothingFromAnEmptyFile) {
+  overwrite("");
+  EXPECT_EQ(refusal(Mode::ReadOnly),
+            path_ + ": the file is empty; fill it with `meshwright profile --backend cpu --db " + path_ + "`.");
+}
+
 TEST_F(ProfileDbTest, TakesAnyNameForAPlainFile) {
   const std::string strange = folder_ / "50% ?mode=memory#1.db";
   { ProfileDb(strange, Mode::ReadWrite).put_sweep_point({"k", "v"}); }

@@ -84,6 +84,18 @@ TEST(KinetoTrace, ACopyIsNoCollectiveWhateverItIsPartOf) {
   EXPECT_NEAR(trace.left_out.at("copies within the device").time.si(), 7e-6, 1e-12);
 }
 
+TEST(KinetoTrace, ShapesThatAreNoListAreNone) {
+  for (const char* shapes :
+       {R"("Input Dims": "[[4, 8]]", "Input type": ["float"])", R"("Input Dims": [[4, 8]], "Input type": "float")",
+        R"("Input Dims": [[4, 8]])", R"("Input type": ["float"])"}) {
+    const TraceImport trace =
+        kineto(event("cpu_op", "aten::relu", 1, 50, R"("External id": 3, )" + std::string(shapes)) + "," +
+               event("kernel", "relu", 90, 7, R"("External id": 3)") + "," +
+               event("kernel", "ncclDevKernel_AllReduce", 120, 5, reduce_args("2", "[0, 1]")));
+    EXPECT_EQ(trace.left_out.count("ops recorded without shapes"), 1U) << shapes;
+  }
+}
+
 TEST(KinetoTrace, EveryKernelOfAnOpCounts) {
   const std::string mm = R"("External id": 3, "Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"],)"
                          R"( "Concrete Inputs": ["", ""])";
@@ -99,6 +111,9 @@ TEST(ChakraTrace, AnEntryOfATupleIsNoneOfTheList) {
   const TraceImport trace =
       chakra_of("aten::_softmax", io("[(1, 2), 1, False]", "[[4, 16], [], []]", "['Tensor(float)', 'Int', 'Bool']"));
   ASSERT_EQ(trace.ops.size(), 2U);
+  const TraceImport quoted =
+      chakra_of("aten::_softmax", io(R"(["x, y", 1, False])", "[[4, 16], [], []]", "['Tensor(float)', 'Int', 'Bool']"));
+  EXPECT_EQ(quoted.ops.size(), 2U);
   EXPECT_EQ(trace.ops[1].signature, "softmax f32 [a=4,b=16]->[a,b]");
 }
 
@@ -135,6 +150,9 @@ TEST(NcclTests, ATagOfALauncherIsShort) {
   };
   for (const char* tag : {"", "3: ", "  12345678: ", "[1,0]<stdout>:"}) EXPECT_EQ(refused(tag), "not refused") << tag;
   for (const char* none : {"12345678901234: ", "x3: ", ": "}) EXPECT_NE(refused(none), "not refused") << none;
+  // Of up to 40 characters before the end of a stream's name.
+  EXPECT_EQ(refused("[" + std::string(38, 'x') + ">:"), "not refused");
+  EXPECT_NE(refused("[" + std::string(39, 'x') + ">:"), "not refused");
 }
 
 TEST(NcclTests, ACommentBetweenTheColumnsChangesNone) {

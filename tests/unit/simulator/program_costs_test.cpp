@@ -10,7 +10,7 @@ namespace {
 
 // compute: 1 s per flop; a collective 10 s per byte, times the size of its axis; a message 100 s per byte, times how
 // many leave at once, and 10 000 s more between hosts; every run 1000 s.
-class DecimalCosts final : public CostModel {
+class DecimalCostsBase : public CostModel {
  public:
   TimeEstimate compute(const OpWork& work) const override { return {Seconds(work.flops.si()), Basis::Measured}; }
   TimeEstimate collective(CollectiveKind, Bytes bytes, const MeshAxis& axis) const override {
@@ -21,6 +21,7 @@ class DecimalCosts final : public CostModel {
   }
   Seconds run_overhead() const override { return Seconds(1000.0); }
 };
+class DecimalCosts final : public DecimalCostsBase {};
 
 LocalOp reshard(ReshardStep::Kind kind, int from, int to) {
   LocalOp op;
@@ -112,6 +113,76 @@ TEST(ProgramCostsOf, CountsWhatPassesThroughTheMemoryOfASharedDevice) {
   EXPECT_EQ(priced(Step::AllToAll, 0, 0, one), Both(2 * 4, 2 * 2 * 4));
   EXPECT_EQ(priced(Step::AllReduce, 0, 0, left_alone), Both(3 * 4, 1e6));
   EXPECT_EQ(priced(Step::AllReduce, 0, 0, right_shared), Both(1e6, 2 * 2 * 4));
+}
+
+// Prices of DecimalCosts, with messages as some software sends them.
+class SendingCosts final : public DecimalCostsBase {
+ public:
+  explicit SendingCosts(MessageTraits traits) : traits_(traits) {}
+  MessageTraits messages() const override { return traits_; }
+
+ private:
+  MessageTraits traits_;
+};
+
+// The forward on the left makes 4 bytes, which the forward on the right reads: 800 s from each of the two devices.
+struct Sent {
+  ProgramBuilder builder{3};
+  StageId left = builder.stage(2), right = builder.stage(2);
+  BufferId made = builder.buffer(left, "made", 4), read = builder.buffer(right, "read", 4);
+  BufferId unread = builder.buffer(right, "unread", 4);
+  int makes = builder.executable(left, Phase::Forward, {}, {made});
+  int reads = builder.executable(right, Phase::Forward, {read}, {});
+  int updates = builder.executable(right, Phase::Update, {unread}, {});
+  [[nodiscard]] std::vector<double> runs(MessageTraits traits) const {
+    std::vector<double> seconds;
+    for (const SimTime time : program_costs(builder.program, SendingCosts(traits)).times.executable)
+      seconds.push_back(to_seconds(time).si());
+    return seconds;
+  }
+  [[nodiscard]] std::vector<double> messages(MessageTraits traits) const {
+    std::vector<double> seconds;
+    for (const SimTime time : program_costs(builder.program, SendingCosts(traits)).times.transfer)
+      seconds.push_back(to_seconds(time).si());
+    return seconds;
+  }
+};
+using List = std::vector<double>;
+
+TEST(ProgramCostsOf, AMessageThatBlocksKeepsBothItsEndsFromComputing) {
+  Sent sent;
+  sent.builder.transfer(0, 2, sent.made, sent.read);
+  sent.builder.transfer(1, 3, sent.made, sent.read);     // of the second device, beside the first
+  sent.builder.transfer(0, 2, sent.made, sent.read, 1);  // of the second micro-batch, as the first
+  EXPECT_EQ(sent.messages({}), (List{800, 800, 800}));
+  EXPECT_EQ(sent.runs({}), (List{1000, 1000, 1000}));
+  EXPECT_EQ(sent.messages({.blocking = 0.25}), (List{600, 600, 600}));
+  EXPECT_EQ(sent.runs({.blocking = 0.25}), (List{1000 + 200, 1000 + 200, 1000}));
+}
+
+TEST(ProgramCostsOf, AMessageThatNoPassReadsBlocksNone) {
+  Sent sent;
+  sent.builder.transfer(0, 2, sent.made, sent.unread);  // the update alone reads it
+  EXPECT_EQ(sent.messages({.blocking = 0.25}), (List{800}));
+  EXPECT_EQ(sent.runs({.blocking = 0.25}), (List{1000, 1000, 1000}));
+}
+
+TEST(ProgramCostsOf, MessagesThatOthersStandForBlockTheRunsToo) {
+  Sent sent;
+  sent.builder.transfer(0, 2, sent.made, sent.read);
+  sent.builder.program.stood_for = sent.builder.program.transfers;
+  EXPECT_EQ(sent.messages({.blocking = 0.25}), (List{600}));
+  EXPECT_EQ(sent.runs({.blocking = 0.25}), (List{1000 + 2 * 200, 1000 + 2 * 200, 1000}));
+}
+
+TEST(ProgramCostsOf, WhatTwoDevicesOfAHostHoldCrossesHostsInHalves) {
+  Sent sent;
+  sent.builder.transfer(0, 2, sent.made, sent.read);
+  sent.builder.program.transfers[0].hosts_apart = true;
+  EXPECT_EQ(sent.messages({}), (List{800 + 10000}));
+  EXPECT_EQ(sent.messages({.scattered = true}), (List{400 + 10000}));
+  sent.builder.program.transfers[0].form = CrossMesh::Gather;  // whose parts the plan brings together itself
+  EXPECT_EQ(sent.messages({.scattered = true}), (List{800 + 10000}));
 }
 
 }  // namespace
