@@ -94,28 +94,6 @@ TEST(FitKernels, SensitivityIsHowMuchTheLossGrowsATenthAway) {
   EXPECT_GT(of_number, of_start);
 }
 
-// Messages of 16 MiB and more, all by the protocol for large ones: the other's constants stay where they began.
-TEST(FitKernels, WhatNoRowTellsOfStaysAtItsStart) {
-  std::vector<KernelRow> rows;
-  for (const int ranks : {2, 4, 8})
-    for (int i = 0; i < 7; ++i) {
-      KernelRow row;
-      row.device = a100().name;
-      row.dtype = "f32";
-      row.kernel = MeasuredCollective{CollectiveKind::AllGather, ranks, 1, "", Bytes(std::exp2(24 + i))};
-      row.time = collective_time(CollectiveKind::AllGather, Bytes(std::exp2(24 + i)), ranks,
-                                 {Seconds(8e-6), Seconds(0.5e-6), BytesPerSecond(50e9), Seconds(25e-6), Seconds(2e-6),
-                                  BytesPerSecond(200e9), std::log2(1.07)});
-      rows.push_back(row);
-    }
-  const KernelFit found = fit(rows);
-  EXPECT_LT(found.fitted.mean, 1e-3);
-  for (const FittedConstant& constant : found.constants) EXPECT_FALSE(constant.at_bound) << constant.name;
-  EXPECT_NEAR(found.constants[0].value / 8e-6, 1.0, 0.1);
-  EXPECT_NEAR(found.constants[1].value / 0.5e-6, 1.0, 0.1);
-  EXPECT_NEAR(found.constants[2].value / 50e9, 1.0, 0.1);
-}
-
 TEST(FitKernels, NeedThreeRowsForEachConstant) {
   std::vector<KernelRow> rows = passes(20e-6, 3.0);
   KernelFitOptions options;
