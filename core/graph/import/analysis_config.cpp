@@ -24,6 +24,12 @@ const std::map<std::string, std::vector<std::string>>& publishers_names() {
   return kNames;
 }
 
+bool is_analysis_config(const Json& config) {
+  const bool all = config.contains("num_layers") && config.contains("n_head") && config.contains("hidden_dim") &&
+                   config.contains("vocab_size");
+  return all && !config.contains("hidden_size") && !config.contains("n_embd");
+}
+
 // Members that name the model, or say the same again.
 bool says_no_more(const Json& config, const std::string& key) {
   const auto number = [&](const char* of) {
@@ -41,13 +47,8 @@ bool says_no_more(const Json& config, const std::string& key) {
 
 }  // namespace
 
-bool is_analysis_config(const Json& config) {
-  const bool all = config.contains("num_layers") && config.contains("n_head") && config.contains("hidden_dim") &&
-                   config.contains("vocab_size");
-  return all && !config.contains("hidden_size") && !config.contains("n_embd");
-}
-
 Json publishers_config(const Json& config) {
+  if (!is_analysis_config(config)) return config;
   Json made = Json::object();
   for (const auto& [key, value] : config.items()) {
     const auto names = publishers_names().find(key);
@@ -63,6 +64,7 @@ Json publishers_config(const Json& config) {
 }
 
 std::vector<std::string> unread_of_analysis_config(const Json& config, const std::vector<std::string>& unread) {
+  if (!is_analysis_config(config)) return unread;
   const auto is_unread = [&](const std::string& name) {
     return std::find(unread.begin(), unread.end(), name) != unread.end();
   };
@@ -79,7 +81,7 @@ std::vector<std::string> unread_of_analysis_config(const Json& config, const std
 
 std::vector<std::string> assumed_of_analysis_config(const Json& config) {
   std::vector<std::string> found;
-  if (config.contains("model_type")) return found;
+  if (!is_analysis_config(config) || config.contains("model_type")) return found;
   found.emplace_back("no 'model_type': the layers are GPT-2's");
   if (!config.contains("max_seq_len")) found.push_back(fmt::format("no 'max_seq_len': {} positions", kPositions));
   return found;

@@ -11,16 +11,16 @@
 
 namespace meshwright {
 
-[[nodiscard]] bool is_analysis_config(const Json& config);
-
-// The same model as a config.json of its model_type, each size under every name that publishers give it.
+// The same model as a config.json of its model_type, each size under every name that publishers give it; any other file
+// as it is.
 [[nodiscard]] Json publishers_config(const Json& config);
 
-// What of the file no reader of publishers_config's members read: `unread` are those that it did not read.
+// What of the file no reader of publishers_config's members read: `unread` are those that it did not read, of any other
+// file the answer.
 [[nodiscard]] std::vector<std::string> unread_of_analysis_config(const Json& config,
                                                                  const std::vector<std::string>& unread);
 
-// What publishers_config takes for granted as the file does not say it, one phrase each.
+// What publishers_config takes for granted as the file does not say it, one phrase each; of any other file nothing.
 [[nodiscard]] std::vector<std::string> assumed_of_analysis_config(const Json& config);
 
 }  // namespace meshwright

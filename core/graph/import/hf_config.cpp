@@ -251,7 +251,7 @@ std::vector<std::string> hf_model_types() {
 }
 
 ModelConfig model_from_hf_text(const std::string& text, const std::string& name, const std::string& place) {
-  const Json file = json_of(text, place), json = is_analysis_config(file) ? publishers_config(file) : file;
+  const Json json = publishers_config(json_of(text, place));
   const HfReader config(json, place);
   ModelConfig model = hf_family_of(config).read(config);
   const Family& family = known_family(model.family, place);
@@ -264,12 +264,11 @@ ModelConfig model_from_hf_text(const std::string& text, const std::string& name,
 }
 
 std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
-  const Json file = json_of(read_file(path), path), json = is_analysis_config(file) ? publishers_config(file) : file;
+  const Json file = json_of(read_file(path), path), json = publishers_config(file);
   const HfReader config(json, path);
   const bool scaled_as_told = hf_family_of(config).read(config).rotary_scaling.has_value();
   (void)dtype_of(config);
-  std::vector<std::string> names = config.unread();
-  if (is_analysis_config(file)) names = unread_of_analysis_config(file, names);
+  std::vector<std::string> names = unread_of_analysis_config(file, config.unread());
   std::erase_if(names, is_known_to_do_nothing);
   if (!chooses_among_groups(json))
     std::erase_if(names,
@@ -279,12 +278,11 @@ std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
 }
 
 std::vector<std::string> assumed_of_hf_file(const std::string& path) {
-  const Json file = json_of(read_file(path), path);
-  return is_analysis_config(file) ? assumed_of_analysis_config(file) : std::vector<std::string>();
+  return assumed_of_analysis_config(json_of(read_file(path), path));
 }
 
 std::optional<std::string> scaled_rotation_of_hf_file(const std::string& path) {
-  const Json file = json_of(read_file(path), path), json = is_analysis_config(file) ? publishers_config(file) : file;
+  const Json json = publishers_config(json_of(read_file(path), path));
   const HfReader config(json, path);
   return hf_family_of(config).read(config).rotary_scaling ? std::nullopt : scaled_rotation(json);
 }

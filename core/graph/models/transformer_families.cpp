@@ -131,9 +131,8 @@ std::vector<SizeField> decoder_sizes() {
 }
 // value_dim: width of a head's values (0: head_dim), which are times the factor value_scale. window_heads and
 // window_kv_heads: those of layers with windows, and window_rotary_dims (0: as the others); window_sinks: sinks in
-// these alone. full_shift:
-// so many layers are counted for full_every before the first one with a window. head_gate: what a head makes is times
-// the sigmoid of a product of the token.
+// these alone. full_shift: so many layers are counted for full_every before the first one with a window. head_gate:
+// what a head makes is times the sigmoid of a product of the token.
 std::vector<SizeField> decoder_moe_sizes() {
   return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0),
                                                       further_tokens(),

@@ -297,18 +297,8 @@ Made sum_with_bias(const NodeReader& r) {
 }
 // dropout(x + bias) + residual
 Made dropout_of_sum(const NodeReader& r) {
-  double ratio = 0.5;
-  if (r.has(3))
-    if (const auto given = r.b.scalar_of(r.in(3))) ratio = *given;
-  const int x = r.b.dropout(r.b.binary(Kind::Add, r.in(0), r.in(1)), ratio);
+  const int x = dropped(r, r.b.binary(Kind::Add, r.in(0), r.in(1)), 3);
   return {r.has(2) ? r.b.binary(Kind::Add, x, r.in(2)) : x, x};
-}
-Made dropout_with_bits(const NodeReader& r) {
-  double ratio = 0.5;
-  if (r.has(1))
-    if (const auto given = r.b.scalar_of(r.in(1))) ratio = *given;
-  const int x = r.b.dropout(r.in(0), ratio);
-  return {x, x};
 }
 Made softmax_of_sum(const NodeReader& r) {
   const int sum = r.b.binary(Kind::Add, r.in(0), r.in(1));
@@ -354,7 +344,6 @@ std::map<std::string, Rule> fused_rules() {
           {"com.microsoft:BiasAdd", sum_with_bias},
           {"com.microsoft:BiasDropout", dropout_of_sum},
           {"com.microsoft:BitmaskBiasDropout", dropout_of_sum},
-          {"com.microsoft:BitmaskDropout", dropout_with_bits},
           {"com.microsoft:BiasSoftmax", softmax_of_sum},
           {"SoftmaxCrossEntropyLoss", cross_entropy_of_classes},
           {"com.microsoft:SoftmaxCrossEntropyLossInternal", cross_entropy_of_classes}};

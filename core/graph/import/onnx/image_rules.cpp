@@ -105,9 +105,7 @@ Made pool(const NodeReader& r) {
   r.b.expect(std::all_of(windows.dilation.begin(), windows.dilation.end(), [](std::int64_t one) { return one == 1; }),
              "pooling by windows with gaps has no equal here");
   if (kind == Kind::AveragePool && r.number("count_include_pad", 0) != 0) r.b.note_padding(windows);
-  const bool row = r.b.shape(x).size() == 3;
-  const int made = r.b.pool(kind, row ? r.b.unsqueeze(x, {2}) : x, windows);
-  return {row ? r.b.squeeze(made, {2}) : made};
+  return {r.b.pool(kind, x, windows)};
 }
 template <Kind kind>
 Made global_pool(const NodeReader& r) {

@@ -114,12 +114,8 @@ Made cast(const NodeReader& r) {
 Made cast_like(const NodeReader& r) {
   return {r.b.unary(r.b.at(r.in(1)).integer ? Kind::ToInteger : Kind::ToFloat, r.in(0))};
 }
-// Exported for inference, its probability often stays in the file; trained with, it drops.
 Made dropout(const NodeReader& r) {
-  double ratio = r.real("ratio", 0.5);
-  if (r.has(1))
-    if (const auto given = r.b.scalar_of(r.in(1))) ratio = *given;
-  const int x = r.b.dropout(r.in(0), ratio);
+  const int x = dropped(r, r.in(0), 1);
   return {x, x};
 }
 
@@ -292,6 +288,14 @@ Made fused_matmul(const NodeReader& r) {
 }
 }  // namespace
 
+// Exported for inference, the probability often stays in the file; trained with, it drops.
+int dropped(const NodeReader& r, int x, std::size_t k) {
+  double ratio = r.real("ratio", 0.5);
+  if (r.has(k))
+    if (const auto given = r.b.scalar_of(r.in(k))) ratio = *given;
+  return r.b.dropout(x, ratio);
+}
+
 int gemm_of(const NodeReader& r) {
   const int x = r.number("transA", 0) != 0 ? r.b.swap(r.in(0), -1, -2) : r.in(0);
   const int y = r.number("transB", 0) != 0 ? r.b.swap(r.in(1), -1, -2) : r.in(1);
@@ -357,7 +361,8 @@ std::map<std::string, Rule> elementwise_rules() {
           {"Cast", cast},
           {"CastLike", cast_like},
           {"Identity", same},
-          {"Dropout", dropout}};
+          {"Dropout", dropout},
+          {"com.microsoft:BitmaskDropout", dropout}};
 }
 
 std::map<std::string, Rule> other_rules() {

@@ -60,6 +60,8 @@ class Builder {
   int dropout(int x, double probability);
   // builder_complex.cpp: complex numbers, which the functions of this class take part by part where they can
   int complex(int real_part, int imaginary_part);
+  // Two numbers for each element, one behind the other, or for all of them together; none: they are not known.
+  int complex_constant(const Shape& shape, const std::optional<std::vector<double>>& parts);
   [[nodiscard]] bool is_complex(int x) const { return at(x).kind == Kind::Complex; }
   [[nodiscard]] int real_of(int x) const;  // x itself, where it is not complex
   int imaginary_of(int x);
@@ -107,6 +109,8 @@ class Builder {
   };
   int transposed_convolution(int x, int w, const TransposedWindows& windows, std::int64_t groups,
                              std::optional<int> bias = {});
+  // A weight (a, b / groups, ...) as (b, a / groups, ...), and back.
+  int swapped_in_groups(int w, std::int64_t groups);
   // builder_resizing.cpp
   // Where results lie among the elements: as parts of an equal whole, from the first to the last, or from their starts.
   enum class Places { Halves, Corners, Starts };

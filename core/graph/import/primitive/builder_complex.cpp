@@ -18,6 +18,18 @@ int Builder::complex(int real_part, int imaginary_part) {
   return add(Kind::Complex, {real_part, imaginary_part}, to, false);
 }
 
+int Builder::complex_constant(const Shape& of, const std::optional<std::vector<double>>& parts) {
+  const bool same = parts && parts->size() == 2;
+  const auto part = [&](std::size_t which) {
+    if (!parts) return constant(of, false, std::nullopt);
+    std::vector<double> values;
+    for (std::size_t i = which; i < parts->size(); i += 2) values.push_back((*parts)[i]);
+    return constant(same ? Shape() : of, false, std::move(values));
+  };
+  const int first = part(0);
+  return complex(first, part(1));
+}
+
 int Builder::real_of(int x) const { return is_complex(x) ? at(x).inputs[0] : x; }
 
 int Builder::imaginary_of(int x) {

@@ -135,6 +135,14 @@ int Builder::every(int x, std::int64_t axis, std::int64_t start, std::int64_t co
   return slice(whole, axis, 0, count * step, step);
 }
 
+int Builder::swapped_in_groups(int w, std::int64_t groups) {
+  const Shape of = shape(w);
+  expect(of.size() == 4 && groups >= 1 && of[0] % groups == 0, "its weight does not fit its groups");
+  if (groups == 1) return swap(w, 0, 1);
+  const int parted = transpose(reshape(w, {groups, of[0] / groups, of[1], of[2], of[3]}), {0, 2, 1, 3, 4});
+  return reshape(parted, {groups * of[1], of[0] / groups, of[2], of[3]});
+}
+
 // The windows of results that are `stride` apart meet the same elements of the weight: each such group of results is a
 // convolution of its own, with a part of the weight the other way round.
 int Builder::transposed_convolution(int x, int w, const TransposedWindows& windows, std::int64_t groups,
@@ -170,11 +178,7 @@ int Builder::transposed_convolution(int x, int w, const TransposedWindows& windo
          fmt::format("a transposed convolution of {} groups of results, more than {}, has no equal here",
                      stride[0] * stride[1], kMaxPhases));
   // (out, in / groups, kh, kw)
-  int weight = swap(w, 0, 1);
-  if (groups > 1) {
-    const int parted = transpose(reshape(w, {groups, b[0] / groups, b[1], b[2], b[3]}), {0, 2, 1, 3, 4});
-    weight = reshape(parted, {groups * b[1], b[0] / groups, b[2], b[3]});
-  }
+  const int weight = swapped_in_groups(w, groups);
   const Shape length = {(to[0] + stride[0] - 1) / stride[0], (to[1] + stride[1] - 1) / stride[1]};
   std::vector<int> rows;
   for (std::int64_t i = 0; i < stride[0]; ++i) {
@@ -210,6 +214,7 @@ int Builder::transposed_convolution(int x, int w, const TransposedWindows& windo
 }
 
 int Builder::pool(Kind kind, int x, const Windows& given) {
+  if (shape(x).size() == 3) return squeeze(pool(kind, unsqueeze(x, {2}), given), {2});  // of rows
   if (shape(x).size() == 5 && given.window.size() == 3) {  // of volumes: of each depth, then of depths
     const auto part = [](const std::vector<std::int64_t>& all, bool depth) {
       return depth ? Shape{all[0], 0} : Shape{all[1], all[2]};

@@ -94,9 +94,8 @@ Made pool(const AtenNode& a) {
              "pooling by windows with gaps has no equal here");
   if (a.integers("stride").empty()) windows.stride = window;
   if (kind == Kind::AveragePool && a.flag("count_include_pad", true)) a.b.note_padding(windows);
-  const int made = a.b.pool(kind, dims == 1 ? a.b.unsqueeze(x, {2}) : x, windows);
-  const int shaped = dims == 1 ? a.b.squeeze(made, {2}) : made;
-  return {shaped, shaped};  // positions of maxima are for a backward alone
+  const int made = a.b.pool(kind, x, windows);
+  return {made, made};  // positions of maxima are for a backward alone
 }
 // Makes the last dimensions of `output_size`, one element of each window.
 template <Kind kind>
@@ -127,10 +126,8 @@ Made adaptive_pool(const AtenNode& a) {
         x = a.b.adaptive_average_along(x, axes[d], to[d]);
     return {x, x};
   }
-  const bool row = to.size() == 1;
-  if (row) window.insert(window.begin(), 1);
-  const int made = a.b.pool(kind, row ? a.b.unsqueeze(x, {-2}) : x, {window, window, {0, 0}, {0, 0}});
-  x = row ? a.b.squeeze(made, {-2}) : made;
+  if (to.size() == 1) window.insert(window.begin(), 1);
+  x = a.b.pool(kind, x, {window, window, {0, 0}, {0, 0}});
   return {x, x};
 }
 

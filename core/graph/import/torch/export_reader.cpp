@@ -325,15 +325,7 @@ void Reader::read_inputs() {
 int Reader::complex_constant(const Json& spec, const Shape& shape) {
   Shape with_parts = shape;
   with_parts.push_back(2);
-  const std::optional<std::vector<double>> numbers = numbers_of(spec, with_parts);
-  const auto part = [&](std::size_t which) {
-    if (!numbers) return builder_.constant(shape, false, std::nullopt);
-    std::vector<double> values;
-    for (std::size_t i = which; i < numbers->size(); i += 2) values.push_back((*numbers)[i]);
-    return builder_.constant(shape, false, std::move(values));
-  };
-  const int first = part(0);
-  return builder_.complex(first, part(1));
+  return builder_.complex_constant(shape, numbers_of(spec, with_parts));
 }
 
 // What the archive keeps of a buffer or a constant, by the name that the signature gives it.

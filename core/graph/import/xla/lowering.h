@@ -43,6 +43,9 @@ class Lowering {
   [[nodiscard]] std::string compared(const Instruction& sorting) const;
   [[nodiscard]] const Type& type(int value) const { return *flat_.values[static_cast<std::size_t>(value)].type; }
   [[nodiscard]] bool is_integer(int value) const;
+  [[nodiscard]] bool is_complex(int value) const {
+    return type(value).element == "c64" || type(value).element == "c128";
+  }
   [[nodiscard]] std::optional<double> number(int value) const {
     return flat_.values[static_cast<std::size_t>(value)].number;
   }

@@ -146,10 +146,9 @@ void convert(Lowering& l, const FlatOp& op) {
   const int x = node_of(l, op, 0);
   const bool to_integer = l.is_integer(op.results[0]), to_truth = l.type(op.results[0]).element == "pred";
   int made = x;
-  const auto complex = [&](int value) { return l.type(value).element == "c64" || l.type(value).element == "c128"; };
-  if (complex(op.results[0]) && !l.b.is_complex(x))
+  if (l.is_complex(op.results[0]) && !l.b.is_complex(x))
     return l.set(op, l.b.complex(x, number(l, 0.0)), l.operand(op, 0).shape);
-  if (!complex(op.results[0]) && l.b.is_complex(x)) made = l.b.real_of(x);
+  if (!l.is_complex(op.results[0]) && l.b.is_complex(x)) made = l.b.real_of(x);
   if (to_truth && l.type(op.operands[0]).element != "pred")
     made = l.b.compare(Comparison::NotEqual, x, l.b.constant({}, l.b.at(x).integer, std::vector<double>{0.0}));
   else if (to_integer != l.b.at(x).integer)

@@ -98,16 +98,14 @@ bool all_are(const Numbers& list, std::int64_t value) {
 // window of the weight the other way round, and what the padding lacks of a whole window is cut off.
 int spread(Lowering& l, int x, int w, Builder::TransposedWindows windows, std::int64_t groups, bool reversed) {
   const Shape of = l.b.shape(w);
-  l.b.expect(of.size() == 4 && groups >= 1 && of[0] % groups == 0, "its weight does not fit its groups");
+  l.b.expect(of.size() == 4, "its weight is none of images");
   for (const std::size_t d : {0u, 1u}) {
     windows.before[d] = of[d + 2] - 1 - windows.before[d];
     windows.after[d] = of[d + 2] - 1 - windows.after[d];
     const auto axis = static_cast<std::int64_t>(d) + 2;
     if (!reversed && of[d + 2] > 1) w = l.b.slice(w, axis, of[d + 2] - 1, -of[d + 2] - 1, -1);
   }
-  const int parted = l.b.transpose(l.b.reshape(w, {groups, of[0] / groups, of[1], of[2], of[3]}), {0, 2, 1, 3, 4});
-  return l.b.transposed_convolution(x, l.b.reshape(parted, {groups * of[1], of[0] / groups, of[2], of[3]}), windows,
-                                    groups);
+  return l.b.transposed_convolution(x, l.b.swapped_in_groups(w, groups), windows, groups);
 }
 
 void convolution(Lowering& l, const FlatOp& op) {

@@ -32,17 +32,10 @@ void constant(Lowering& l, const FlatOp& op) {
   const auto& values = op.instruction->attributes.values;
   const bool integer = l.is_integer(op.results[0]);
   const std::int64_t count = primitive::elements_of(sizes);
-  if (l.type(op.results[0]).element == "c64" || l.type(op.results[0]).element == "c128") {
-    // One number for all elements, or one for each; a number is its two parts.
-    std::vector<double> parts[2];
-    for (std::size_t i = 0; values && i < values->size(); ++i) parts[i % 2].push_back((*values)[i]);
-    const bool each = values && static_cast<std::int64_t>(values->size()) == 2 * count, same = parts[0].size() == 1;
-    const auto part = [&](int k) {
-      if (same && parts[1].size() == 1) return l.b.scalar(parts[k].front());
-      return l.b.constant(sizes, false, each ? std::optional(parts[k]) : std::nullopt);
-    };
-    const int first = part(0);
-    return l.set(op, l.b.complex(first, part(1)), sizes);
+  if (l.is_complex(op.results[0])) {
+    const auto numbers = values ? static_cast<std::int64_t>(values->size()) : 0;
+    const bool known = numbers == 2 || numbers == 2 * count;
+    return l.set(op, l.b.complex_constant(sizes, known ? values : std::nullopt), sizes);
   }
   const bool one = values && !values->empty() &&
                    std::all_of(values->begin(), values->end(), [&](double value) { return value == values->front(); });

@@ -43,6 +43,20 @@ struct Row {
   }
 };
 
+// Scores of all samples' rows, and those of the first one.
+struct SampleScores {
+  std::vector<double> all;
+  Row row;
+};
+// For scores (batch, seq, expert); none: they are too many, or there is nothing to choose from.
+std::optional<SampleScores> sample_scores_of(const Shape& scores) {
+  const std::int64_t rows = scores[0] / kBatchProbe * scores[1], experts = scores[2];
+  if (experts < 2 || rows * experts > kMaxScores) return std::nullopt;
+  SampleScores made{sample_scores(rows, experts), {scores[1], experts, {}}};
+  made.row.scores.assign(made.all.begin(), made.all.begin() + scores[1] * experts);
+  return made;
+}
+
 constexpr std::int64_t kNotChosen = -1, kNoSlot = -2;
 
 // The slot of each token and expert. `by_token`: slots go to one token after the other, else to the first choices of
@@ -114,12 +128,11 @@ std::optional<Recogniser::Router> Recogniser::router_below(int mask) const {
 // What the mask (batch, seq, expert, capacity), or with the last two the other way round, does with sample scores.
 std::optional<Recogniser::Routing> Recogniser::routing_of(int mask, int scores) {
   const Shape shape = at(mask).shape;
-  const std::int64_t groups = shape[0] / kBatchProbe, experts = at(scores).shape[2];
-  Row row{shape[1], experts, {}};
-  if (experts < 2 || groups * row.tokens * experts > kMaxScores) return std::nullopt;
-  const std::vector<double> all = sample_scores(groups * row.tokens, experts);
-  row.scores.assign(all.begin(), all.begin() + row.tokens * experts);
-  NodeValues values(b_, scores, all, routing_budget_);
+  const std::int64_t experts = at(scores).shape[2];
+  const std::optional<SampleScores> sample = sample_scores_of(at(scores).shape);
+  if (!sample) return std::nullopt;
+  const Row& row = sample->row;
+  NodeValues values(b_, scores, sample->all, routing_budget_);
   const std::vector<std::int64_t> tokens = tokens_to_see(row.tokens);
   for (const bool expert_first : {true, false}) {
     const std::int64_t capacity = shape[expert_first ? 3 : 2];
@@ -157,13 +170,12 @@ std::optional<Recogniser::Routing> Recogniser::routing_of(int mask, int scores) 
 // chosen, do with sample scores: every expert then computes every token.
 std::optional<Recogniser::Routing> Recogniser::gating_of(int gates, int scores) {
   const Shape shape = at(gates).shape;
-  const std::int64_t groups = shape[0] / kBatchProbe, experts = at(scores).shape[2];
-  const bool fits_scores = shape[0] == at(scores).shape[0] && elements_of(shape) == elements_of(at(scores).shape);
-  if (experts < 2 || !fits_scores || groups * shape[1] * experts > kMaxScores) return std::nullopt;
-  Row row{shape[1], experts, {}};
-  const std::vector<double> all = sample_scores(groups * row.tokens, experts);
-  row.scores.assign(all.begin(), all.begin() + row.tokens * experts);
-  NodeValues values(b_, scores, all, routing_budget_);
+  const std::int64_t experts = at(scores).shape[2];
+  if (shape[0] != at(scores).shape[0] || elements_of(shape) != elements_of(at(scores).shape)) return std::nullopt;
+  const std::optional<SampleScores> sample = sample_scores_of(at(scores).shape);
+  if (!sample) return std::nullopt;
+  const Row& row = sample->row;
+  NodeValues values(b_, scores, sample->all, routing_budget_);
   const std::vector<std::int64_t> tokens = tokens_to_see(row.tokens);
   std::vector<double> weights(row.scores.size(), 0.0);
   for (const std::int64_t s : tokens)
