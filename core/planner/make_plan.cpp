@@ -255,11 +255,12 @@ void refine(PlanningResult& result, const NearPlans& near, const PlanRequest& re
   constexpr double kNear = 1.02;
   if (!may_refine(request) || !result.plan || result.log.interrupted) return;
   const std::int64_t simulated = result.log.simulations;
-  std::vector<PlanToRefine> plans = {{{*result.plan, std::make_shared<const Graph>(result.graph)}, simulated}};
+  std::vector<PlanToRefine> plans = {
+      {{*result.plan, std::make_shared<const Graph>(result.graph)}, simulated, kMinRefined}};
   const auto others = static_cast<std::size_t>(std::min(kMaxPlans, simulated / kProgramsOfPlan));
   for (NearPlans::Near& near_by : near.fastest({others, kNear}, {kMaxChoices, 1.0 / kMinRefinedChoice}))
     if (kMinRefinedChoice * near_by.made.plan.predicted.step_time <= result.plan->predicted.step_time)
-      plans.push_back({std::move(near_by.made), near_by.programs});
+      plans.push_back({std::move(near_by.made), near_by.programs, near_by.of_choice ? kMinRefinedChoice : kMinRefined});
   if (request.steps != nullptr) request.steps->begin("refine");
   auto found = refine_shardings(request, plans, costs, evaluator);
   if (request.steps != nullptr)

@@ -8,7 +8,6 @@
 #include "core/base/errors.h"
 #include "core/plan/boundaries.h"
 #include "core/planner/search/known_trials.h"
-#include "core/planner/search/near_plans.h"
 #include "core/planner/search/plan_program.h"
 #include "core/planner/search/point.h"
 
@@ -354,25 +353,27 @@ std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const st
   struct Refined {
     std::size_t of;
     std::int64_t budget;  // that is left
+    double least_share;
     std::unique_ptr<Refinement> plan;
     [[nodiscard]] Seconds step() const { return plan->step(); }
   };
   std::vector<Refined> all;
   const Plan& first = plans.front().made.plan;
   for (std::size_t of = 0; of < plans.size(); ++of) {
-    const auto& [made, simulated] = plans[of];
+    const auto& [made, simulated, least_share] = plans[of];
     if (of > 0 && same_plans(made.plan, first) && made.plan.layer_starts == first.layer_starts) continue;
     if (std::none_of(made.plan.stages.begin(), made.plan.stages.end(), is_sharded)) continue;
     const std::int64_t budget =
         std::min(kMaxTrials / (1 + std::ssize(made.graph->ops()) / kOpsOfTrial), kFewTrials + 2 * simulated);
-    all.push_back({of, budget, std::make_unique<Refinement>(request, made, costs, evaluator, eliminations)});
+    all.push_back(
+        {of, budget, least_share, std::make_unique<Refinement>(request, made, costs, evaluator, eliminations)});
     all.back().plan->improve_stages(all.back().budget);
   }
   if (all.empty()) return std::nullopt;
   std::stable_sort(all.begin(), all.end(), [](const Refined& a, const Refined& b) { return a.step() < b.step(); });
   const Refined* best = &all.front();
   for (Refined& refined : all) {
-    if (kMinRefined * refined.step() >= best->step()) break;
+    if (refined.least_share * refined.step() >= best->step()) continue;
     refined.plan->improve_layers(refined.budget);
     if (refined.step() < best->step()) best = &refined;
   }

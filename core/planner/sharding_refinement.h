@@ -13,10 +13,12 @@
 
 namespace meshwright {
 
-// A plan that fits and knows its step, and how many programs a search for it has simulated.
+// A plan that fits and knows its step, how many programs a search for it has simulated, and the share of its step to
+// which it may be refined, as far as is looked for.
 struct PlanToRefine {
   PlanOfGraph made;
   std::int64_t simulated;
+  double least_share;
 };
 
 struct RefinedPlan {
@@ -27,9 +29,10 @@ struct RefinedPlan {
 };
 
 // The fastest that is made of one of these plans: first other shardings of all stages and of one stage, of each plan,
-// then of those that come near the best of them all parts of it. The number of simulations of each is limited, also by
-// how many its search made before. nullopt: nothing that fits is faster than the first plan, or programs of the request
-// may be large (is_large of point.h). REQUIRES: check_plan finds nothing; the plans are of the request.
+// then of those that may be refined to less than the best of them all parts of it. The number of simulations of each is
+// limited, also by how many its search made before. nullopt: nothing that fits is faster than the first plan, or
+// programs of the request may be large (is_large of point.h). REQUIRES: check_plan finds nothing; the plans are of the
+// request.
 [[nodiscard]] std::optional<RefinedPlan> refine_shardings(const PlanRequest& request,
                                                           const std::vector<PlanToRefine>& plans,
                                                           const CostModel& costs, const PlanEvaluator& evaluator);

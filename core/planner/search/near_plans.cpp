@@ -58,7 +58,7 @@ std::vector<NearPlans::Near> NearPlans::fastest(const Limit& all, const Limit& c
     const bool is_fastest = seen.insert(of->choice).second && within(choices, seen.size() - 1);
     if (!is_near && !is_fastest) continue;
     of_all += is_near ? 1 : 0;
-    found.push_back({of->made, programs_.at(of->choice)});
+    found.push_back({of->made, programs_.at(of->choice), is_fastest});
   }
   return found;
 }

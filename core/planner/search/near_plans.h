@@ -27,6 +27,7 @@ class NearPlans {
   struct Near {
     PlanOfGraph made;
     std::int64_t programs;  // of the same choice that fit
+    bool of_choice;         // the fastest of its choice
   };
   // So many, none of which takes more than this factor on the fastest.
   struct Limit {

@@ -148,6 +148,8 @@ TEST(NearPlans, HaveTheFastestOfEveryChoiceThatCouldHaveBeenMade) {
                          plan_of(2, "a", 0.95, 4), plan_of(2, "a", 0.97, 8)})
     near.add(of, nullptr);
   EXPECT_EQ(found_of(near, kNone, {6, 1.06}), (Found{{0.90, 2}, {0.95, 2}}));
+  for (const NearPlans::Near& of : near.fastest({6, 1.06}, {6, 1.06}))
+    EXPECT_EQ(of.of_choice, of.made.plan.stages.size() == (of.made.plan.training.microbatches == 2 ? 1u : 2u));
   EXPECT_EQ(found_of(near, kNone, {6, 1.10}), (Found{{0.90, 2}, {0.95, 2}, {0.97, 1}}));
   EXPECT_EQ(found_of(near, kNone, {1, 1.10}), (Found{{0.90, 2}}));
   EXPECT_EQ(found_of(near, {2, 1.02}, {2, 1.10}), (Found{{0.90, 2}, {0.91, 2}, {0.95, 2}}));

@@ -281,6 +281,19 @@ TEST(WiderSearch, OverRecomputationFindsThePlanOfWhichRefinementMakesTheMost) {
   EXPECT_EQ(Against::plans, 1);
 }
 
+// Refinement leaves 18.39 ms of the best of all, and 18.29 ms where nothing is recomputed. With selective recomputation
+// it leaves 17.17 of 19.73 ms, an eighth less: no stage by itself is faster, but parts of its layers are.
+TEST(WiderSearch, OverRecomputationFindsThePlanThatRefinementOfItsLayersMakesTheFastest) {
+  PlanRequest wide =
+      tight("gpt:layers=3,hidden=64,heads=4,seq=32,vocab=32", "cpu:4", 32, 2, 10.0, Bytes(1.4421 * 1024 * 1024));
+  wide.search.microbatches = std::int64_t{8};
+  wide.search.recompute = Auto{};
+  Against against(wide);
+  Against::plans = 0;
+  against.narrower("selective", [](PlanRequest& narrow) { narrow.search.recompute = Recompute::Selective; });
+  EXPECT_EQ(Against::plans, 1);
+}
+
 // Two layers, four and eight give the same two stages, of which refinement makes the fastest plan with two.
 TEST(WiderSearch, OverLayersFindsTheCutThatOnlyRefinementMakesTheFastest) {
   PlanRequest wide =
