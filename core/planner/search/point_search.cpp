@@ -142,8 +142,9 @@ bool PointSearch::is_promising(ScheduleKind schedule, const PlanIncumbent& incum
 // In order of the time of their stages alone, until the next is not expected to win: no whole program has taken a
 // smaller share of that time than the minimum seen. Candidates with as many stages whose times are equal (kTwin) are
 // twins: where programs are large one of them is lowered, else kMaxSmallTwins.
-PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, ScheduleKind schedule,
-                                                  std::size_t& budget, PlanIncumbent& incumbent) {
+PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, const Subspace& of,
+                                                  ScheduleKind schedule, std::size_t& budget,
+                                                  PlanIncumbent& incumbent) {
   Progress progress;
   // With several stages per rank, those that were left out need not fit.
   progress.any = !candidates.ranked.empty() || (candidates.beaten && traits_of(schedule).chunks == 1);
@@ -166,7 +167,7 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
     // The list is sorted, but the expected share depends on the number of chunks: a later candidate may still win.
     // Until one fits, nobody knows how much less memory programs take than their stages in the table, nor what a
     // refinement can make of them.
-    const bool tells_more = incumbent.near_share() < 1.0 && !fitting_.contains(schedule);
+    const bool tells_more = incumbent.near_share() < 1.0 && !fitting_.contains({schedule, of.way});
     if (incumbent.score() && !tells_more &&
         expected_share(schedule, pipeline.chunks, incumbent) * alone >= *incumbent.score()) {
       note(candidate, schedule, ConsideredPlan::Fate::Bound);
@@ -190,7 +191,7 @@ PointSearch::Progress PointSearch::try_candidates(const Candidates& candidates, 
     if (verdict.kind == Verdict::Kind::TooLarge) tried.min_excess = verdict.excess;
     if (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter) {
       tried.best = Fitting{pipeline, verdict.score, verdict.fullest};
-      fitting_.insert(schedule);
+      fitting_.emplace(schedule, of.way);
     }
     progress.add(tried);
     if (verdict.better()) progress.better = true;
@@ -289,19 +290,19 @@ PointSearch::Progress PointSearch::search_within(const Subspace& of, double memo
   const auto known = candidates_.find(schedule);
   // `rank` used the table with all of the memory, so its candidates are those of share 1.
   const bool ranked = known != candidates_.end() && memory_share == 1.0 && of.is_whole() && of.fewer_hosts == 1;
-  Progress progress =
-      try_candidates(ranked ? known->second : find_candidates(of, memory_share, wanted), schedule, budget, incumbent);
+  Progress progress = try_candidates(ranked ? known->second : find_candidates(of, memory_share, wanted), of, schedule,
+                                     budget, incumbent);
   // Configurations that the table leaves out as no better may fit where the others turned out too large.
   if (progress.min_excess && !is_large() && !context_.stopped()) {
     wanted.beyond_best = true;
     const StageTable& all = table_of(of, memory_share, StageSearch::Keep::All);
-    progress.add(try_candidates(find_candidates(all, wanted), schedule, budget, incumbent));
+    progress.add(try_candidates(find_candidates(all, wanted), of, schedule, budget, incumbent));
   }
   // They may also suit the stages beside them better.
   for (bool better = progress.best && !is_large(); better && !context_.stopped();) {
     const Seconds before = progress.best->score;
     const StageTable& all = table_of(of, memory_share, StageSearch::Keep::All);
-    progress.add(try_candidates(neighbours(progress.best->pipeline, all, wanted), schedule, budget, incumbent));
+    progress.add(try_candidates(neighbours(progress.best->pipeline, all, wanted), of, schedule, budget, incumbent));
     better = progress.best->score < before;
   }
   return progress;

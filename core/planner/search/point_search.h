@@ -78,7 +78,7 @@ class PointSearch {
   Verdict try_pipeline(const TablePipeline& pipeline, ScheduleKind schedule, const Candidate* candidate,
                        PlanIncumbent& incumbent);
   // Lowers at most `budget` programs, and deducts those that it lowers.
-  Progress try_candidates(const Candidates& candidates, ScheduleKind schedule, std::size_t& budget,
+  Progress try_candidates(const Candidates& candidates, const Subspace& of, ScheduleKind schedule, std::size_t& budget,
                           PlanIncumbent& incumbent);
   bool search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbent);
   bool search_one_stage(ScheduleKind schedule, std::optional<int> way, PlanIncumbent& incumbent);
@@ -129,7 +129,7 @@ class PointSearch {
   std::map<ScheduleKind, Candidates> candidates_;  // by `rank`
   // What each candidate was: by schedule, chunks and stages.
   std::map<std::tuple<ScheduleKind, int, std::vector<TableStage>>, Progress> tried_;
-  std::set<ScheduleKind> fitting_;                                                    // of which a program fits
+  std::set<std::pair<ScheduleKind, std::optional<int>>> fitting_;  // of which a program fits, by Subspace::way
   std::map<std::pair<ScheduleKind, std::size_t>, std::vector<Seconds>> times_tried_;  // theirs, by number of stages
 };
 
