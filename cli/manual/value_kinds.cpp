@@ -4,8 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "core/graph/models/builtin_models.h"
 #include "core/graph/models/families.h"
-#include "core/graph/models/models.h"
 #include "core/mesh/cluster.h"
 #include "core/planner/method/framework.h"
 #include "core/schedule/schedule.h"
@@ -23,7 +23,7 @@ ValueKind one_of(Words words) { return {"NAME", Paths::None, std::move(words)}; 
 
 Words model_words() {
   Words words;
-  for (const ModelConfig& model : builtin_models()) words.push_back(model.name);
+  for (const BuiltInModel& model : builtin_sizes()) words.emplace_back(model.name);
   for (const Family& family : families()) words.push_back(std::string(family.name) + ":");
   return words;
 }

@@ -5,10 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <thread>
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
+#include "core/base/parallel.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/graph/import/find_model.h"
@@ -21,8 +23,8 @@ namespace {
 
 struct ModelRow {
   ModelConfig config;
-  std::int64_t parameters, active;
-  Flops per_sample;  // forward and backward
+  std::int64_t parameters = 0, active = 0;
+  Flops per_sample{0.0};  // forward and backward
 };
 
 Graph graph_of(const ModelConfig& config) {
@@ -56,8 +58,10 @@ std::string other_models() {
 }
 
 void print_models(bool as_json) {
-  std::vector<ModelRow> rows;
-  for (const ModelConfig& config : builtin_models()) rows.push_back(measure(config, graph_of(config)));
+  const std::vector<ModelConfig> known = builtin_models();
+  std::vector<ModelRow> rows(known.size());
+  for_each_index(rows.size(), static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
+                 [&](std::size_t i) { rows[i] = measure(known[i], graph_of(known[i])); });
   if (as_json) {
     Json models = Json::array();
     for (const ModelRow& row : rows) models.push_back(to_json(row));

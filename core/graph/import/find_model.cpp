@@ -1,27 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/import/find_model.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 #include "core/graph/import/hf_config.h"
 #include "core/graph/import/model_file.h"
+#include "core/graph/models/model_names.h"
 
 namespace meshwright {
 
 namespace {
 
-// "config.json:layers=2" is that file's model with other sizes.
+// "config.json:layers=2" is that file's model with other sizes. A folder of a model has the file in it.
 struct ConfigName {
   std::string path, sizes;
 };
 
 std::optional<ConfigName> config_name(const std::string& name) {
   constexpr std::string_view kEnd = ".json";
+  const std::filesystem::path in_folder = std::filesystem::path(name) / "config.json";
+  std::error_code unreadable;
+  if (!name.empty() && std::filesystem::exists(in_folder, unreadable)) return ConfigName{in_folder.string(), ""};
   if (name.ends_with(kEnd)) return ConfigName{name, ""};
   const std::size_t at = name.rfind(".json:");
   if (at == std::string::npos) return std::nullopt;
   return ConfigName{name.substr(0, at + kEnd.size()), name.substr(at + kEnd.size() + 1)};
+}
+
+// "meta-llama/Llama-3.1-8B": an owner and a name, where nothing has that path.
+std::optional<ModelConfig> model_of_hub(const std::string& name) {
+  std::error_code unreadable;
+  const bool is_path = std::count(name.begin(), name.end(), '/') != 1 || name.front() == '/' || name.front() == '.' ||
+                       std::filesystem::exists(name, unreadable);
+  return is_path ? std::nullopt : builtin_model_like(name.substr(name.find('/') + 1));
 }
 
 }  // namespace
@@ -39,12 +55,15 @@ ModelConfig find_model(const std::string& name, const std::map<std::string, std:
     ModelConfig model = model_from_hf_file(config->path);
     return config->sizes.empty() ? model : with_sizes(std::move(model), config->sizes, fmt::format("model '{}'", name));
   }
-  require(
-      name.find('/') == std::string::npos,
-      "model '{}': is no file that a model is read from; give a config.json, or a file of ops: .onnx, .pt2, .hlo or "
-      ".mlir.",
-      name);
-  return find_builtin_model(name);
+  if (name.find('/') == std::string::npos) return find_builtin_model(name);
+  const std::size_t colon = name.find(':');
+  const std::optional<ModelConfig> model = model_of_hub(name.substr(0, colon));
+  require(model.has_value(),
+          "model '{}': is no file that a model is read from, and no name of a built-in model; give a config.json, a "
+          "file of ops (.onnx, .pt2, .hlo or .mlir), or a name that `meshwright models` lists.",
+          name);
+  return colon == std::string::npos ? *model
+                                    : with_sizes(*model, name.substr(colon + 1), fmt::format("model '{}'", name));
 }
 
 std::string config_file_of_model(const std::string& name) {

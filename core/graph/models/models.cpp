@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/graph/models/builtin_models.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright {
@@ -86,101 +87,6 @@ const Family& checked_family(const ModelConfig& model, const std::string& place)
   return family;
 }
 
-struct BuiltIn {
-  const char *name, *sizes;
-  std::int64_t batch = 0;  // 0: the family's
-};
-
-// The GPT sizes up to 76 B, the mixtures and the wide ResNets are those of Alpa's benchmark suite (OSDI'22), gpt3-175b
-// is Brown et al.'s (2020) with the suite's vocabulary. The others are their authors' own: Llama 2 (the first has the
-// same sizes but a sequence of 2048) and 3.1, Mixtral, and BERT with the head that it was trained with on masked words.
-constexpr BuiltIn kBuiltIn[] = {
-    {"gpt-125m", "gpt:layers=12,hidden=768,heads=12,seq=1024,vocab=51200"},
-    {"gpt-350m", "gpt:layers=24,hidden=1024,heads=16,seq=1024,vocab=51200"},
-    {"gpt-760m", "gpt:layers=24,hidden=1536,heads=16,seq=1024,vocab=51200"},
-    {"gpt-1.3b", "gpt:layers=24,hidden=2048,heads=32,seq=1024,vocab=51200"},
-    {"gpt-2.6b", "gpt:layers=32,hidden=2560,heads=32,seq=1024,vocab=51200"},
-    {"gpt-6.7b", "gpt:layers=32,hidden=4096,heads=32,seq=1024,vocab=51200"},
-    {"gpt-15b", "gpt:layers=48,hidden=5120,heads=40,seq=1024,vocab=51200"},
-    {"gpt-39b", "gpt:layers=48,hidden=8192,heads=64,seq=1024,vocab=51200"},
-    {"gpt-76b", "gpt:layers=60,hidden=10240,heads=80,seq=1024,vocab=51200"},
-    {"gpt3-175b", "gpt:layers=96,hidden=12288,heads=96,seq=2048,vocab=51200"},
-    {"llama-7b", "llama:layers=32,hidden=4096,heads=32,intermediate=11008,seq=4096,vocab=32000"},
-    {"llama-13b", "llama:layers=40,hidden=5120,heads=40,intermediate=13824,seq=4096,vocab=32000"},
-    {"llama-70b", "llama:layers=80,hidden=8192,heads=64,kv_heads=8,intermediate=28672,seq=4096,vocab=32000"},
-    {"llama-3.1-8b",
-     "llama:layers=32,hidden=4096,heads=32,kv_heads=8,intermediate=14336,seq=8192,vocab=128256,rotary_base=500000"},
-    {"llama-3.1-70b",
-     "llama:layers=80,hidden=8192,heads=64,kv_heads=8,intermediate=28672,seq=8192,vocab=128256,rotary_base=500000"},
-    {"llama-3.1-405b",
-     "llama:layers=126,hidden=16384,heads=128,kv_heads=8,intermediate=53248,seq=8192,vocab=128256,rotary_base=500000"},
-    {"mixtral-8x7b",
-     "mixtral:layers=32,hidden=4096,heads=32,kv_heads=8,intermediate=14336,seq=4096,vocab=32000,experts=8,top_k=2,"
-     "rotary_base=1000000"},
-    {"mixtral-8x22b",
-     "mixtral:layers=56,hidden=6144,heads=48,kv_heads=8,intermediate=16384,seq=4096,vocab=32000,experts=8,top_k=2,"
-     "rotary_base=1000000"},
-    {"deepseek-v2",
-     "deepseek_v3:layers=60,hidden=5120,heads=128,intermediate=12288,seq=4096,vocab=102400,experts=160,top_k=6,"
-     "expert_intermediate=1536,shared_intermediate=3072,dense_layers=1,q_rank=1536,kv_rank=512,nope_dim=128,"
-     "rope_dim=64,value_dim=128"},
-    {"deepseek-v3",
-     "deepseek_v3:layers=61,hidden=7168,heads=128,intermediate=18432,seq=4096,vocab=129280,experts=256,top_k=8,"
-     "expert_intermediate=2048,shared_intermediate=2048,dense_layers=3,q_rank=1536,kv_rank=512,nope_dim=128,"
-     "rope_dim=64,value_dim=128"},
-    {"kimi-k2",
-     "deepseek_v3:layers=61,hidden=7168,heads=64,intermediate=18432,seq=4096,vocab=163840,experts=384,top_k=8,"
-     "expert_intermediate=2048,shared_intermediate=2048,dense_layers=1,q_rank=1536,kv_rank=512,nope_dim=128,"
-     "rope_dim=64,value_dim=128"},
-    {"qwen3-30b-a3b",
-     "mixtral:layers=48,hidden=2048,heads=32,kv_heads=4,head_dim=128,intermediate=6144,seq=4096,vocab=151936,"
-     "experts=128,top_k=8,expert_intermediate=768,qk_norm=1,rotary_base=1000000"},
-    {"qwen3-235b-a22b",
-     "mixtral:layers=94,hidden=4096,heads=64,kv_heads=4,head_dim=128,intermediate=12288,seq=4096,vocab=151936,"
-     "experts=128,top_k=8,expert_intermediate=1536,qk_norm=1,rotary_base=1000000"},
-    {"gpt-oss-120b",
-     "mixtral:layers=36,hidden=2880,heads=64,kv_heads=8,head_dim=64,intermediate=2880,seq=4096,vocab=201088,"
-     "experts=128,top_k=4,expert_intermediate=2880,window=128,full_every=2,qkv_bias=1,out_bias=1,sinks=1,router_bias=1,"
-     "expert_bias=1"},
-    {"llama4-maverick",
-     "mixtral:layers=48,hidden=5120,heads=40,kv_heads=8,head_dim=128,intermediate=16384,seq=8192,vocab=202048,"
-     "experts=128,top_k=1,expert_intermediate=8192,shared_intermediate=8192,mixture_every=2,sigmoid=1,normalized=0,"
-     "no_rotary_every=4,attention_chunk=8192,rotary_base=500000,weigh_inputs=1,temperature_every=8192"},
-    {"llama4-scout",
-     "mixtral:layers=48,hidden=5120,heads=40,kv_heads=8,head_dim=128,intermediate=16384,seq=8192,vocab=202048,"
-     "experts=16,top_k=1,expert_intermediate=8192,shared_intermediate=8192,sigmoid=1,normalized=0,"
-     "no_rotary_every=4,attention_chunk=8192,rotary_base=500000,weigh_inputs=1,temperature_every=8192,"
-     "plain_qk_norm=1"},
-    {"bert-base", "bert:layers=12,hidden=768,heads=12,seq=512,vocab=30522"},
-    {"bert-large", "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=30522"},
-    {"mlp", "mlp:layers=2,hidden=2048"},
-    {"moe-380m", "moe:layers=8,hidden=768,heads=16,experts=8,seq=1024,vocab=32000"},
-    {"moe-690m", "moe:layers=8,hidden=768,heads=16,experts=16,seq=1024,vocab=32000"},
-    {"moe-1.3b", "moe:layers=16,hidden=768,heads=16,experts=16,seq=1024,vocab=32000"},
-    {"moe-2.4b", "moe:layers=16,hidden=1024,heads=16,experts=16,seq=1024,vocab=32000"},
-    {"moe-7.1b", "moe:layers=16,hidden=1280,heads=16,experts=32,seq=1024,vocab=32000"},
-    {"moe-10b", "moe:layers=16,hidden=1536,heads=16,experts=32,seq=1024,vocab=32000"},
-    {"moe-27b", "moe:layers=16,hidden=2048,heads=16,experts=48,seq=1024,vocab=32000"},
-    {"moe-70b", "moe:layers=32,hidden=2048,heads=16,experts=64,seq=1024,vocab=32000"},
-    {"moe-140b", "moe:layers=32,hidden=2048,heads=16,experts=128,seq=1024,vocab=32000"},
-    {"wresnet-250m", "wresnet:layers=50,channels=160,width=2,image=224,classes=1024"},
-    {"wresnet-500m", "wresnet:layers=50,channels=224,width=2,image=224,classes=1024"},
-    {"wresnet-1b", "wresnet:layers=50,channels=320,width=2,image=224,classes=1024"},
-    {"wresnet-2b", "wresnet:layers=50,channels=448,width=2,image=224,classes=1024"},
-    {"wresnet-4b", "wresnet:layers=50,channels=640,width=2,image=224,classes=1024"},
-    {"wresnet-6.8b", "wresnet:layers=50,channels=320,width=16,image=224,classes=1024"},
-    {"wresnet-13b", "wresnet:layers=101,channels=320,width=16,image=224,classes=1024", 1520},
-    {"vit-b16", "vit:layers=12,hidden=768,heads=12,image=224,patch=16,classes=1000"},
-    {"vit-l16", "vit:layers=24,hidden=1024,heads=16,image=224,patch=16,classes=1000"},
-    {"vit-h14", "vit:layers=32,hidden=1280,heads=16,image=224,patch=14,classes=1000"},
-    {"clip-b32",
-     "two_tower:layers=12,hidden=768,heads=12,image=224,patch=32,text_layers=12,text_hidden=512,text_heads=8,seq=77,"
-     "vocab=49408,embed=512"},
-    {"clip-l14",
-     "two_tower:layers=24,hidden=1024,heads=16,image=224,patch=14,text_layers=12,text_hidden=768,text_heads=12,seq=77,"
-     "vocab=49408,embed=768"},
-};
-
 // A size "family:key=number,...", or nothing when the text begins with no family.
 std::optional<ModelConfig> sized_model(const std::string& text) {
   const std::size_t colon = text.find(':');
@@ -189,11 +95,19 @@ std::optional<ModelConfig> sized_model(const std::string& text) {
   return custom_model(*family, text, text.substr(colon + 1));
 }
 
-ModelConfig built_in(const BuiltIn& preset) {
-  ModelConfig model = *sized_model(preset.sizes);
-  model.name = preset.name;
-  if (preset.batch > 0) model.default_batch = preset.batch;
+ModelConfig built_in(const BuiltInModel& published) {
+  ModelConfig model = *sized_model(published.sizes);
+  model.name = published.name;
+  if (published.batch > 0) model.default_batch = published.batch;
   return model;
+}
+
+const BuiltInModel* find_published(const std::string& name) {
+  for (const BuiltInModel& published : builtin_sizes()) {
+    const std::vector<std::string> names = split(fmt::format("{} {}", published.name, published.also), ' ');
+    if (!name.empty() && std::find(names.begin(), names.end(), name) != names.end()) return &published;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -212,7 +126,7 @@ std::string recompute_text(const TrainingOptions& options) {
 
 std::vector<ModelConfig> builtin_models() {
   std::vector<ModelConfig> models;
-  for (const BuiltIn& preset : kBuiltIn) models.push_back(built_in(preset));
+  for (const BuiltInModel& published : builtin_sizes()) models.push_back(built_in(published));
   return models;
 }
 
@@ -234,16 +148,13 @@ ModelConfig with_sizes(ModelConfig model, const std::string& sizes, const std::s
 }
 
 ModelConfig find_builtin_model(const std::string& name) {
-  std::vector<std::string> known;
-  for (const BuiltIn& preset : kBuiltIn) {
-    if (name == preset.name) return built_in(preset);
-    known.push_back(preset.name);
-  }
+  if (const BuiltInModel* published = find_published(name)) return built_in(*published);
   if (const std::optional<ModelConfig> model = sized_model(name)) return *model;
-  if (const std::size_t colon = name.find(':'); colon != std::string::npos)
-    for (const BuiltIn& preset : kBuiltIn)
-      if (name.substr(0, colon) == preset.name)
-        return with_sizes(built_in(preset), name.substr(colon + 1), fmt::format("model '{}'", name));
+  const std::size_t colon = name.find(':');
+  const BuiltInModel* of = colon == std::string::npos ? nullptr : find_published(name.substr(0, colon));
+  if (of != nullptr) return with_sizes(built_in(*of), name.substr(colon + 1), fmt::format("model '{}'", name));
+  std::vector<std::string> known;
+  for (const BuiltInModel& published : builtin_sizes()) known.emplace_back(published.name);
   throw InputError(unknown_name("model", name, known, "`meshwright models` lists all."));
 }
 

@@ -46,7 +46,7 @@ double step_flops(const ModelConfig& model, std::int64_t batch, std::int64_t mic
 }
 
 TEST(GptPresets, HaveTheParametersOfTheFormula) {
-  EXPECT_EQ(gpt_models().size(), 10u);
+  EXPECT_EQ(gpt_models().size(), 14u);
   for (const ModelConfig& model : gpt_models()) {
     const Graph graph = build_forward_graph(model, {.batch = 1, .dtype = DType::F16});
     EXPECT_EQ(parameter_count(graph), gpt_parameters(model.layers, model.hidden, model.vocab)) << model.name;
@@ -58,7 +58,9 @@ TEST(GptPresets, HaveThePublishedNumbersOfParameters) {
   const std::map<std::string, std::pair<double, double>> published = {
       {"gpt-350m", {0.3547, 5e-5}}, {"gpt-760m", {0.7586, 5e-5}}, {"gpt-1.3b", {1.3134, 5e-5}},
       {"gpt-2.6b", {2.6486, 5e-5}}, {"gpt-6.7b", {6.6537, 5e-5}}, {"gpt-15b", {15.3644, 5e-5}},
-      {"gpt-39b", {39.0785, 5e-5}}, {"gpt-76b", {76.03, 5e-3}},   {"gpt3-175b", {174.6, 5e-2}}};
+      {"gpt-39b", {39.0785, 5e-5}}, {"gpt-76b", {76.03, 5e-3}},   {"gpt3-175b", {174.6, 5e-2}},
+      {"gpt-145b", {145.6, 5e-2}},  {"gpt-310b", {310.1, 5e-2}},  {"gpt-530b", {529.6, 5e-2}},
+      {"gpt-1t", {1008.0, 5e-2}}};
   for (const auto& [name, billions] : published) {
     const Graph graph = build_forward_graph(find_model(name), {.batch = 1, .dtype = DType::F16});
     EXPECT_NEAR(static_cast<double>(parameter_count(graph)) / 1e9, billions.first, billions.second) << name;
@@ -69,10 +71,10 @@ TEST(GptPresets, HaveThePublishedNumbersOfParameters) {
 TEST(GptPresets, HaveExactlyTheFlopsOfTheFormula) {
   for (const ModelConfig& model : gpt_models()) {
     const auto formula = [&](std::int64_t f) {
-      return static_cast<double>(gpt_flops(f, 1024, model.seq, model.hidden, model.layers, model.vocab));
+      return static_cast<double>(gpt_flops(f, 256, model.seq, model.hidden, model.layers, model.vocab));
     };
-    EXPECT_EQ(step_flops(model, 1024, 64, Recompute::None), formula(72)) << model.name;
-    EXPECT_EQ(step_flops(model, 1024, 16, Recompute::Full), formula(96)) << model.name;
+    EXPECT_EQ(step_flops(model, 256, 64, Recompute::None), formula(72)) << model.name;
+    EXPECT_EQ(step_flops(model, 256, 16, Recompute::Full), formula(96)) << model.name;
   }
 }
 

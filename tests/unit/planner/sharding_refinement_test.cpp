@@ -177,7 +177,7 @@ TEST(Refinement, LeavesPlansOfManyMicroBatchesAlone) {
   const PlanningResult found = make_plan(request, *costs, evaluator);
   ASSERT_TRUE(found.plan);
   const PlanOfGraph made{*found.plan, std::make_shared<const Graph>(found.graph)};
-  EXPECT_FALSE(refine_shardings(request, {{made, 1}}, *costs, evaluator).has_value());
+  EXPECT_FALSE(refine_shardings(request, {{made, 1, 1.0}}, *costs, evaluator).has_value());
 }
 
 }  // namespace

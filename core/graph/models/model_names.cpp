@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/models/model_names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <system_error>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/graph/graph.h"
+#include "core/graph/models/builtin_models.h"
+
+namespace meshwright {
+
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// "2.6b" from its dot on: digits, then the b that ends the word.
+bool ends_a_size(const std::string& text, std::size_t dot) {
+  std::size_t at = dot + 1;
+  while (at < text.size() && is_digit(text[at])) ++at;
+  const bool size = at > dot + 1 && at < text.size() && text[at] == 'b';
+  return size && (at + 1 == text.size() || std::isalnum(static_cast<unsigned char>(text[at + 1])) == 0);
+}
+
+// Letters and numbers apart, in lower case: "llama3.1-405b" is {llama, 3, 1, 405b}.
+std::vector<std::string> parts_of(const std::string& name) {
+  const std::string text = lower_case(name);
+  std::vector<std::string> parts;
+  std::string part;
+  const auto add = [&] {
+    const bool version = part.size() == 2 && is_digit(part[0]) && is_digit(part[1]);
+    if (version) {  // "llama31" is Llama 3.1
+      parts.push_back(part.substr(0, 1));
+      parts.push_back(part.substr(1));
+    } else if (!part.empty()) {
+      parts.push_back(part);
+    }
+    part.clear();
+  };
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const bool digit = is_digit(c), letter = c >= 'a' && c <= 'z';
+    if (c == '.' && !part.empty() && is_digit(part.back()) && ends_a_size(text, at)) {
+      part += c;
+      continue;
+    }
+    const bool breaks = (digit || letter) && !part.empty() && digit != is_digit(part.back()) && part.back() != '.' &&
+                        !(letter && (c == 'b' || c == 'm' || c == 'x'));
+    if ((!digit && !letter) || breaks) add();
+    if (digit || letter) part += c;
+  }
+  add();
+  return parts;
+}
+
+bool is_number(const std::string& part) {
+  return std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+// "405b", "8x7b".
+bool is_size(const std::string& part) {
+  return part.size() > 1 && part.back() == 'b' && part[0] >= '0' && part[0] <= '9';
+}
+// Of "2.6b"; none of "8x7b".
+std::optional<double> billions_of(const std::string& size) {
+  double value = 0.0;
+  const char* last = size.data() + size.size() - 1;
+  const auto [end, error] = std::from_chars(size.data(), last, value);
+  return error == std::errc() && end == last ? std::optional(value) : std::nullopt;
+}
+bool is_among(const std::string& part, const std::vector<std::string>& parts) {
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
+
+// The number behind the first word of the known name, "3" of {llama, 3, 70b}; empty: there is none.
+std::string version_behind(const std::string& word, const std::vector<std::string>& parts) {
+  const auto at = std::find(parts.begin(), parts.end(), word);
+  const bool has = at != parts.end() && at + 1 != parts.end() && is_number(at[1]);
+  return has ? at[1] : "";
+}
+
+// How many parts of `known` are among those wanted, the same names with fewer parts first; 0: it is another model. Its
+// sizes, words and the first number behind a word must be wanted; further numbers of a version ("llama3" is Llama 3.1)
+// and active sizes need not be. A version that is wanted must be its own.
+int likeness(const std::string& known, const std::vector<std::string>& wanted) {
+  const std::vector<std::string> own = parts_of(known);
+  if (const std::string version = version_behind(own.empty() ? "" : own[0], wanted);
+      !version.empty() && !is_among(version, own))
+    return 0;
+  int common = 0;
+  bool active = false, behind_a_word = false;
+  for (const std::string& part : own) {
+    const bool found = is_among(part, wanted), number = is_number(part), letter = !number && part.size() == 1;
+    common += found ? 1 : 0;
+    const bool needed = is_size(part) ? !active : number ? behind_a_word : !letter;
+    if (!found && needed) return 0;
+    behind_a_word = !number && !is_size(part);
+    active = active || part == "a";
+  }
+  return own.empty() || !is_among(own[0], wanted) ? 0 : 100 * common - static_cast<int>(own.size());
+}
+
+// Words with which a name is that of a smaller or of another kind of model of the same family.
+constexpr const char* kOther[] = {"lite",  "mini",      "small", "tiny",   "nano",   "proxy", "test",    "debug",
+                                  "light", "distill",   "vl",    "vision", "omni",   "audio", "next",    "debugmodel",
+                                  "ocr",   "embedding", "embed", "guard",  "reward", "rm",    "reranker"};
+
+// Of the sizes that the name has, those that the known model's name lacks must be its parameters, all or active ones.
+bool has_sizes(const ModelConfig& known, const std::string& by_name, const std::vector<std::string>& wanted) {
+  const std::vector<std::string> own = parts_of(by_name);
+  std::vector<double> billions;
+  for (const std::string& part : wanted) {
+    const bool differs = std::any_of(std::begin(kOther), std::end(kOther),
+                                     [&](const char* word) { return part == word && !is_among(part, own); });
+    if (differs) return false;
+    const auto number = is_size(part) ? billions_of(part) : std::nullopt;
+    if (number && !is_among(part, own)) billions.push_back(*number);
+  }
+  if (billions.empty()) return true;
+  TrainingOptions options;
+  options.batch = 1;
+  const Graph graph = build_forward_graph(known, options);
+  const double all = static_cast<double>(parameter_count(graph)) * 1e-9;
+  const double active = static_cast<double>(active_parameter_count(graph)) * 1e-9;
+  const auto is_near = [](double size, double own_size) { return size > 0.9 * own_size && size < 1.1 * own_size; };
+  return std::all_of(billions.begin(), billions.end(),
+                     [&](double size) { return is_near(size, all) || is_near(size, active); });
+}
+
+}  // namespace
+
+std::optional<ModelConfig> builtin_model_like(const std::string& name) {
+  const std::vector<std::string> wanted = parts_of(name);
+  std::optional<ModelConfig> best;
+  int best_likeness = 199 - 8;  // two parts in common at least
+  for (const BuiltInModel& published : builtin_sizes())
+    for (const std::string& known : split(fmt::format("{} {}", published.name, published.also), ' ')) {
+      const int own = likeness(known, wanted);
+      if (own <= best_likeness) continue;
+      ModelConfig model = find_builtin_model(published.name);
+      if (!has_sizes(model, known, wanted)) continue;
+      best_likeness = own;
+      best = std::move(model);
+    }
+  return best;
+}
+
+}  // namespace meshwright
