@@ -127,6 +127,8 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
       file.text.find("olmo_core") == std::string::npos,
       "{}: is a script of OLMo-core, which makes its settings as it runs; give the config.json that a run of it saves.",
       place_of(file));
+  const bool bridge = text_.target.empty() ? is_python_recipe(file.text) : text_.target == "megatron-bridge";
+  if (bridge) return python_recipe(file, function);
   if (is_torch_program(file.text)) return torch_program(file);
   if (is_mesh_program(file.text, text_.target)) return mesh_program(file);
   set_target("torchtitan");

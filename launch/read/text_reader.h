@@ -19,6 +19,8 @@ namespace meshwright {
 [[nodiscard]] bool is_torch_program(const std::string& text);
 // A program for JAX or Alpa, or with `target` one of these.
 [[nodiscard]] bool is_mesh_program(const std::string& text, const std::string& target);
+// A file of recipes of Megatron-Bridge or NeMo 2.
+[[nodiscard]] bool is_python_recipe(const std::string& text);
 [[nodiscard]] bool ends_with_any(std::string_view name, const std::vector<const char*>& endings);
 
 class TextReader {
@@ -36,6 +38,8 @@ class TextReader {
   void by_target(const ConfigValue& root, const std::string& place);
   void read_toml(const GivenFile& file);
   void read_python(const GivenFile& file, const std::string& function);
+  // --- python_recipe.cpp ---
+  void python_recipe(const GivenFile& file, const std::string& function);
   // --- torch_program.cpp ---
   void torch_program(const GivenFile& file);
   // --- mesh_program.cpp ---

@@ -2,313 +2,27 @@
 #include "launch/syntax/python_config.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "launch/syntax/numbers.h"
+#include "launch/syntax/python_syntax.h"
 
 namespace meshwright {
 
 namespace {
 
-bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-struct Statement {
-  std::string text;
-  int line, indent;
-};
-
-// Lines joined where a bracket is open or a backslash stands at the end; comments left out.
-class Statements {
- public:
-  Statements(const std::string& text, const std::string& place) : text_(text), place_(place) {}
-
-  std::vector<Statement> read() {
-    std::vector<Statement> found;
-    while (at_ < text_.size()) {
-      Statement statement{"", line_, 0};
-      while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) {
-        ++statement.indent;
-        ++at_;
-      }
-      logical_line(statement.text);
-      while (!statement.text.empty() && std::isspace(static_cast<unsigned char>(statement.text.back())) != 0)
-        statement.text.pop_back();
-      if (!statement.text.empty()) found.push_back(std::move(statement));
-    }
-    return found;
-  }
-
- private:
-  void logical_line(std::string& out) {
-    int open = 0;
-    const int first = line_;
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '\n') {
-        ++line_;
-        ++at_;
-        if (open == 0) return;
-        out += ' ';
-        continue;
-      }
-      if (c == '#') {
-        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-        continue;
-      }
-      if (c == '\\' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n') {
-        at_ += 2;
-        ++line_;
-        out += ' ';
-        continue;
-      }
-      if (c == '"' || c == '\'') {
-        quoted(out, c);
-        continue;
-      }
-      if (c == '(' || c == '[' || c == '{') ++open;
-      if (c == ')' || c == ']' || c == '}') --open;
-      out += c;
-      ++at_;
-    }
-    if (open > 0) throw InputError(fmt::format("{}:{}: a bracket is open until the end of the file.", place_, first));
-  }
-
-  void quoted(std::string& out, char quote) {
-    const int first = line_;
-    const std::string triple(3, quote);
-    const bool three = text_.compare(at_, 3, triple) == 0;
-    const std::string end = three ? triple : std::string(1, quote);
-    out += quote;
-    at_ += end.size();
-    for (;;) {
-      if (at_ >= text_.size() || (!three && text_[at_] == '\n'))
-        throw InputError(fmt::format("{}:{}: the text that begins here has no end.", place_, first));
-      if (text_.compare(at_, end.size(), end) == 0) break;
-      if (text_[at_] == '\n') ++line_;
-      if (text_[at_] == '\\' && at_ + 1 < text_.size()) out += text_[at_++];
-      if (text_[at_] == quote) out += '\\';
-      out += text_[at_] == '\n' ? ' ' : text_[at_];
-      ++at_;
-    }
-    at_ += end.size();
-    out += quote;
-  }
-
-  const std::string& text_;
-  const std::string& place_;
-  std::size_t at_ = 0;
-  int line_ = 1;
-};
-
-// An expression of one statement; nullopt where it is of another form.
-class Expression {
- public:
-  Expression(const std::string& text, int line, std::size_t at) : text_(text), line_(line), at_(at) {}
-
-  std::optional<ConfigValue> tuple() {
-    std::optional<ConfigValue> first = sum(0);
-    if (!first || !skip(',')) return at_end(std::move(first));
-    ConfigValue list = ConfigValue::list(line_);
-    list.items.push_back(*std::move(first));
-    while (peek() != '\0') {
-      std::optional<ConfigValue> next = sum(0);
-      if (!next) return std::nullopt;
-      list.items.push_back(*std::move(next));
-      if (!skip(',')) break;
-    }
-    return at_end(std::move(list));
-  }
-
- private:
-  template <class T>
-  std::optional<ConfigValue> at_end(T value) {
-    if (peek() != '\0') return std::nullopt;
-    return value;
-  }
-  char peek() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  bool skip(char c) {
-    if (peek() != c) return false;
-    ++at_;
-    return true;
-  }
-
-  static std::optional<std::int64_t> whole(const ConfigValue& value) {
-    if (!value.is_scalar() || value.quoted) return std::nullopt;
-    std::string digits = value.text;
-    std::erase(digits, '_');
-    if (digits.empty() || digits.size() > 18 ||
-        !std::all_of(digits.begin() + (digits[0] == '-' ? 1 : 0), digits.end(),
-                     [](char c) { return c >= '0' && c <= '9'; }) ||
-        digits == "-")
-      return std::nullopt;
-    return std::stoll(digits);
-  }
-
-  std::optional<ConfigValue> combine(const ConfigValue& a, const ConfigValue& b, char op) const {
-    const auto left = whole(a), right = whole(b);
-    if (!left || !right) return std::nullopt;
-    std::int64_t result = 0;
-    if ((op == '*' && __builtin_mul_overflow(*left, *right, &result)) ||
-        (op == '+' && __builtin_add_overflow(*left, *right, &result)) ||
-        (op == '-' && __builtin_sub_overflow(*left, *right, &result)))
-      return std::nullopt;
-    if (op == '/') {
-      if (*right == 0) return std::nullopt;
-      result = *left / *right;
-    }
-    return ConfigValue::scalar(fmt::format("{}", result), line_);
-  }
-
-  // An element of a list or an argument: what is of another form stays text, up to the comma or bracket behind it.
-  ConfigValue item(int depth) {
-    const std::size_t from = at_;
-    std::optional<ConfigValue> value = sum(depth);
-    const char after = peek();
-    if (value && (after == ',' || after == ')' || after == ']' || after == '}')) return *std::move(value);
-    at_ = from;
-    int open = 0;
-    char quote = '\0';
-    for (; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      if (quote != '\0') {
-        if (c == '\\') ++at_;
-        if (c == quote) quote = '\0';
-        continue;
-      }
-      if (c == '"' || c == '\'') quote = c;
-      if (c == '(' || c == '[' || c == '{') ++open;
-      const bool closes = c == ')' || c == ']' || c == '}';
-      if (open == 0 && (closes || c == ',')) break;
-      if (closes) --open;
-    }
-    at_ = std::min(at_, text_.size());
-    return ConfigValue::scalar(text_.substr(from, at_ - from), line_);
-  }
-
-  std::optional<ConfigValue> sum(int depth) {
-    std::optional<ConfigValue> value = product(depth);
-    while (value && (peek() == '+' || peek() == '-')) {
-      const char op = text_[at_++];
-      const auto right = product(depth);
-      value = right ? combine(*value, *right, op) : std::nullopt;
-    }
-    return value;
-  }
-
-  std::optional<ConfigValue> product(int depth) {
-    std::optional<ConfigValue> value = primary(depth);
-    while (value && (peek() == '*' || peek() == '/')) {
-      const char op = text_[at_++];
-      if (op == '/' && peek() == '/') ++at_;
-      const auto right = primary(depth);
-      value = right ? combine(*value, *right, op) : std::nullopt;
-    }
-    return value;
-  }
-
-  std::optional<ConfigValue> primary(int depth) {
-    if (depth > kMaxLaunchDepth) return std::nullopt;
-    const char c = peek();
-    if (c == '"' || c == '\'') return string(c);
-    if (c == '[') return list(']', depth);
-    if (c == '{') return dictionary(depth);
-    if (c == '(') {
-      std::optional<ConfigValue> inner = list(')', depth);
-      if (inner && inner->items.size() == 1) return inner->items.front();
-      return inner;
-    }
-    std::string word;
-    if (c == '-' || c == '+') word += text_[at_++];
-    peek();
-    while (at_ < text_.size() &&
-           (is_name_part(text_[at_]) || text_[at_] == '.' ||
-            ((text_[at_] == '-' || text_[at_] == '+') && word.size() > 1 &&
-             std::isdigit(static_cast<unsigned char>(word[0])) != 0 && (word.back() == 'e' || word.back() == 'E'))))
-      word += text_[at_++];
-    if (word.empty()) return std::nullopt;
-    if (peek() == '(') return call(word, depth);
-    if (word == "None") {
-      ConfigValue none;
-      none.line = line_;
-      return none;
-    }
-    return ConfigValue::scalar(decimal_text(word), line_);
-  }
-
-  std::optional<ConfigValue> string(char quote) {
-    std::string text;
-    for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_) {
-      if (text_[at_] == '\\' && at_ + 1 < text_.size()) ++at_;
-      text += text_[at_];
-    }
-    if (at_ >= text_.size()) return std::nullopt;
-    ++at_;
-    return ConfigValue::scalar(text, line_, true);
-  }
-
-  std::optional<ConfigValue> list(char end, int depth) {
-    ConfigValue value = ConfigValue::list(line_);
-    ++at_;
-    while (peek() != end) {
-      value.items.push_back(item(depth + 1));
-      if (!skip(',') && peek() != end) return std::nullopt;
-    }
-    ++at_;
-    return value;
-  }
-
-  std::optional<ConfigValue> dictionary(int depth) {
-    ConfigValue value = ConfigValue::map(line_);
-    ++at_;
-    while (peek() != '}') {
-      const std::optional<ConfigValue> key = sum(depth + 1);
-      if (!key || !skip(':')) return std::nullopt;
-      value.set(key->text, item(depth + 1));
-      if (!skip(',') && peek() != '}') return std::nullopt;
-    }
-    ++at_;
-    return value;
-  }
-
-  // Its named arguments; others as "#0", "#1".
-  std::optional<ConfigValue> call(const std::string& name, int depth) {
-    ConfigValue value = ConfigValue::map(line_);
-    value.text = name;
-    ++at_;
-    int unnamed = 0;
-    while (peek() != ')') {
-      const std::size_t from = at_;
-      std::string key;
-      while (at_ < text_.size() && is_name_part(text_[at_])) key += text_[at_++];
-      if (key.empty() || peek() != '=' || (at_ + 1 < text_.size() && text_[at_ + 1] == '=')) {
-        at_ = from;
-        key = fmt::format("#{}", unnamed++);
-      } else {
-        ++at_;
-      }
-      value.set(key, item(depth + 1));
-      if (!skip(',') && peek() != ')') return std::nullopt;
-    }
-    ++at_;
-    return value;
-  }
-
-  const std::string& text_;
-  int line_;
-  std::size_t at_;
-};
-
 class FunctionReader {
  public:
-  // `root`: the name that the function returns; "": it returns what it constructs.
-  FunctionReader(PythonConfig& config, const std::string& place, std::string root)
-      : config_(config), place_(place), root_(std::move(root)) {
+  // What a call of a function of the same file returns; nullopt: there is none of that name.
+  using Call = std::function<std::optional<ConfigValue>(const ConfigValue& call)>;
+  using Locals = std::map<std::string, ConfigValue>;
+
+  // `root`: the name that the function returns; "": it returns what it constructs. `locals`: its parameters.
+  FunctionReader(PythonConfig& config, const std::string& place, std::string root, Locals locals, Call call)
+      : config_(config), place_(place), root_(std::move(root)), locals_(std::move(locals)), call_(std::move(call)) {
     config_.values = ConfigValue::map(1);
   }
 
@@ -325,17 +39,18 @@ class FunctionReader {
     }
   }
 
-  void read(const Statement& statement) {
+  void read(const PythonStatement& statement) {
     const std::string& text = statement.text;
     if (text.starts_with("return ")) {
-      const auto result = Expression(text, statement.line, 7).tuple();
+      const auto result = python_value(text, statement.line, 7);
       if (result && result->is_map())
-        merge(config_.values, with_locals(*result, 0));
+        merge(config_.values, with_locals(*result, 1));
       else if (!result)
         ignore(statement);
       return;
     }
     if (text.starts_with("from ") || text.starts_with("import ") || text.starts_with("\"") || text == "pass") return;
+    if (text.starts_with("'")) return;
     const std::size_t equal = assignment_of(text);
     if (equal == std::string::npos) return ignore(statement);
     std::vector<std::string> targets = split(text.substr(0, equal), ',');
@@ -343,24 +58,63 @@ class FunctionReader {
       std::erase_if(target, [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; });
       if (const std::size_t type = target.find(':'); type != std::string::npos) target.resize(type);
     }
-    const auto value = Expression(text, statement.line, equal + 1).tuple();
+    const auto value = python_value(text, statement.line, equal + 1);
     if (!value) return ignore(statement);
-    if (targets.size() == 1) return assign(targets[0], with_locals(*value, 0), statement);
+    // What the configuration begins with is looked up by its name.
+    if (targets.size() == 1) return assign(targets[0], with_locals(*value, targets[0] == root_ ? 0 : 1), statement);
     if (!value->is_list() || value->items.size() != targets.size()) return ignore(statement);
     for (std::size_t i = 0; i < targets.size(); ++i) assign(targets[i], value->items[i], statement);
   }
 
+  // Whether "if x:", "if not x:", "if x is None:", "if x is not None:" or one of their like with elif holds; nullopt:
+  // nobody knows without running it.
+  [[nodiscard]] std::optional<bool> holds(const std::string& text) const {
+    std::vector<std::string> words = split(text, ' ');
+    if (words.size() < 2 || !words.back().ends_with(':')) return std::nullopt;
+    words.back().pop_back();
+    words.erase(words.begin());
+    const bool negated = words[0] == "not";
+    if (negated) words.erase(words.begin());
+    if (words.empty()) return std::nullopt;
+    const auto known = locals_.find(words[0]);
+    if (known == locals_.end()) return std::nullopt;
+    const ConfigValue& value = known->second;
+    const bool none = value.kind == ConfigValue::Kind::Null;
+    words.erase(words.begin());
+    if (words == std::vector<std::string>{"is", "None"}) return none != negated;
+    if (words == std::vector<std::string>{"is", "not", "None"}) return none == negated;
+    if (!words.empty()) return std::nullopt;
+    if (none || (value.is_scalar() && (value.text == "False" || value.text == "0" || value.text.empty())))
+      return negated;
+    if (value.is_scalar() && (value.text == "True" || value.quoted)) return !negated;
+    return std::nullopt;
+  }
+
  private:
-  // Names of values in the place of which these stand.
+  // Names of values in the place of which these stand. At depth 0 a call is left as it is.
   ConfigValue with_locals(ConfigValue value, int depth) const {
     if (depth > kMaxLaunchDepth) return value;
     if (value.is_scalar() && !value.quoted) {
+      if (const ConfigValue* member = member_of(value.text)) return *member;
       const auto known = locals_.find(value.text);
       return known == locals_.end() || locals_used_ > 1000 ? value : (++locals_used_, known->second);
     }
     for (ConfigValue& item : value.items) item = with_locals(std::move(item), depth + 1);
     for (auto& [key, member] : value.members) member = with_locals(std::move(member), depth + 1);
-    return value;
+    if (depth == 0 || !value.is_map() || value.text.empty()) return value;
+    auto returned = call_(value);
+    return returned ? *std::move(returned) : value;
+  }
+
+  // "c.model.seq", where the configuration has a value there already; nullptr: it has none, or a part.
+  [[nodiscard]] const ConfigValue* member_of(const std::string& text) const {
+    const std::vector<std::string> names = split(text, '.');
+    const auto part = names.size() < 2 ? parts_.end() : parts_.find(names[0]);
+    if (part == parts_.end()) return nullptr;
+    const ConfigValue* at = &config_.values;
+    for (std::size_t i = 0; at != nullptr && i < part->second.size(); ++i) at = at->find(part->second[i]);
+    for (std::size_t i = 1; at != nullptr && i < names.size(); ++i) at = at->find(names[i]);
+    return at != nullptr && at->is_scalar() ? at : nullptr;
   }
 
   static std::size_t assignment_of(const std::string& text) {
@@ -370,18 +124,18 @@ class FunctionReader {
       if (open > 0) return std::string::npos;
       if (text[i] == '=' && (i + 1 >= text.size() || text[i + 1] != '=')) {
         const char before = i > 0 ? text[i - 1] : ' ';
-        return before == ' ' || is_name_part(before) ? i : std::string::npos;
+        return before == ' ' || is_python_name_part(before) ? i : std::string::npos;
       }
     }
     return std::string::npos;
   }
 
-  void ignore(const Statement& statement) {
+  void ignore(const PythonStatement& statement) {
     config_.ignored.push_back(fmt::format("{}:{}: {}", place_, statement.line, statement.text.substr(0, 80)));
   }
 
   // "c.parallelism.tensor_parallel_degree", of which the first name is the configuration or stands for a part of it.
-  void assign(const std::string& target, const ConfigValue& value, const Statement& statement) {
+  void assign(const std::string& target, const ConfigValue& value, const PythonStatement& statement) {
     std::vector<std::string> names = split(target, '.');
     if (names.size() == 1) return name_value(target, value);
     const auto known = parts_.find(names[0]);
@@ -430,22 +184,13 @@ class FunctionReader {
   const std::string& place_;
   std::string root_;
   std::map<std::string, std::vector<std::string>> parts_;
-  std::map<std::string, ConfigValue> locals_;
+  Locals locals_;
   mutable int locals_used_ = 0;
+  Call call_;
 };
 
-std::string function_name(const std::string& text) {
-  if (!text.starts_with("def ")) return "";
-  std::size_t end = 4;
-  while (end < text.size() && is_name_part(text[end])) ++end;
-  return text.substr(4, end - 4);
-}
-
-}  // namespace
-
-namespace {
-
-// The names of `NAME, NAME = value`, whose value begins at `begin`; none: the statement assigns to no names alone.
+// The names of `NAME, NAME = value` or `NAME: type = value`, whose value begins at `begin`; none: the statement assigns
+// to no names alone.
 std::vector<std::string> assigned_names(const std::string& line, std::size_t& begin) {
   std::vector<std::string> names;
   std::size_t end = 0;
@@ -453,73 +198,206 @@ std::vector<std::string> assigned_names(const std::string& line, std::size_t& be
   do {
     if (!names.empty()) skip(", ");
     const std::size_t from = end;
-    while (end < line.size() && is_name_part(line[end])) ++end;
+    while (end < line.size() && is_python_name_part(line[end])) ++end;
     if (end == from) return {};
     names.push_back(line.substr(from, end - from));
     skip(" ");
   } while (end < line.size() && line[end] == ',');
+  const bool has_type = names.size() == 1 && end < line.size() && line[end] == ':';
+  if (has_type && names[0] != "else" && names[0] != "try") end = std::min(line.size(), line.find('=', end));
   if (end + 1 >= line.size() || line[end] != '=' || line[end + 1] == '=') return {};
   begin = end + 1;
   return names;
 }
 
-PythonConfig config_of(const std::vector<Statement>& statements, const std::string& name, const std::string& place,
-                       int depth) {
-  PythonConfig config;
-  std::vector<std::string> functions;
-  std::optional<std::size_t> begin;
-  for (std::size_t i = 0; i < statements.size(); ++i) {
-    const std::string function = function_name(statements[i].text);
-    if (function.empty() || statements[i].indent > 0) continue;
-    functions.push_back(function);
-    if (name.empty() || function == name) {
-      begin = i;
-      config.function = function;
+struct Parameter {
+  std::string name;
+  std::optional<ConfigValue> value;  // where the call gives none
+};
+
+struct Function {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::size_t begin, end;  // statements of its body
+};
+
+// "def name(a, b: int = 1, *, c=None) -> T:"
+Function function_of(const PythonStatement& statement) {
+  const std::string& text = statement.text;
+  Function function{"", {}, 0, 0};
+  std::size_t at = 4;
+  while (at < text.size() && is_python_name_part(text[at])) function.name += text[at++];
+  at = std::min(text.find('(', at), text.size() - 1);
+  std::string parameter;
+  const auto add = [&] {
+    const std::size_t equal = parameter.find('=');
+    std::string name = parameter.substr(0, std::min(equal, parameter.find(':')));
+    std::erase_if(name, [](char c) { return !is_python_name_part(c); });
+    if (!name.empty())
+      function.parameters.push_back(
+          {name, equal == std::string::npos ? std::nullopt : python_value(parameter, statement.line, equal + 1)});
+    parameter.clear();
+  };
+  int open = 1;
+  for (++at; at < text.size(); ++at) {
+    const char c = text[at];
+    open += c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
+    if (open == 0) break;
+    if (c == ',' && open == 1)
+      add();
+    else
+      parameter += c;
+  }
+  add();
+  return function;
+}
+
+// The functions of a file and what they return.
+class Module {
+ public:
+  Module(const std::string& text, const std::string& place)
+      : statements_(python_statements(text, place)), place_(place) {
+    for (std::size_t i = 0; i < statements_.size(); ++i) {
+      const PythonStatement& statement = statements_[i];
+      std::size_t begin = 0;
+      if (statement.indent == 0 && statement.text.starts_with("def ")) {
+        functions_.push_back(function_of(statement));
+        functions_.back().begin = functions_.back().end = i + 1;
+        while (functions_.back().end < statements_.size() && statements_[functions_.back().end].indent > 0)
+          ++functions_.back().end;
+      } else if (const std::vector<std::string> names = assigned_names(statement.text, begin);
+                 statement.indent == 0 && names.size() == 1) {
+        if (auto value = python_value(statement.text, statement.line, begin); value && value->is_scalar())
+          constants_[names[0]] = *std::move(value);
+      }
     }
   }
-  if (!begin && !name.empty())
-    throw InputError(fmt::format("{}:1: has no function '{}'; it has {}.", place, name,
-                                 functions.empty() ? "none" : join(functions, ", ")));
-  std::string root = begin ? "" : "c";
-  for (std::size_t i = begin.value_or(0) + 1; begin && i < statements.size() && statements[i].indent > 0; ++i)
-    if (const std::string& line = statements[i].text; line.starts_with("return "))
-      if (std::all_of(line.begin() + 7, line.end(), is_name_part)) root = line.substr(7);
-  FunctionReader reader(config, place, root);
-  if (!begin) {
-    for (const Statement& statement : statements) reader.read(statement);
-    return config;
+
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const Function& function : functions_) names.push_back(function.name);
+    return names;
   }
-  for (std::size_t i = *begin + 1; i < statements.size() && statements[i].indent > 0; ++i) reader.read(statements[i]);
-  // A function of the same file that it begins with.
-  if (depth < 8 && config.base != config.function &&
-      std::find(functions.begin(), functions.end(), config.base) != functions.end()) {
-    PythonConfig changed = config_of(statements, config.base, place, depth + 1);
+
+  // "": of the last function, or without one of all statements.
+  PythonConfig config(const std::string& name) {
+    if (name.empty() && functions_.empty()) {
+      PythonConfig config;
+      FunctionReader reader(config, place_, "c", {}, [](const ConfigValue&) { return std::nullopt; });
+      for (const PythonStatement& statement : statements_) reader.read(statement);
+      return config;
+    }
+    const Function* function = name.empty() ? &functions_.back() : find(name);
+    if (function == nullptr)
+      throw InputError(fmt::format("{}:1: has no function '{}'; it has {}.", place_, name,
+                                   functions_.empty() ? "none" : join(names(), ", ")));
+    return config_of(*function, ConfigValue::map(1), 0);
+  }
+
+ private:
+  static constexpr int kMaxDepth = 8, kMaxCalls = 200;  // no configuration needs more
+
+  [[nodiscard]] const Function* find(const std::string& name) const {
+    const Function* found = nullptr;
+    for (const Function& function : functions_)
+      if (function.name == name) found = &function;
+    return found;
+  }
+
+  // The name that it returns; "": it returns what it constructs.
+  [[nodiscard]] std::string root_of(const Function& function) const {
+    std::string root;
+    for (std::size_t i = function.begin; i < function.end; ++i)
+      if (const std::string& line = statements_[i].text; line.starts_with("return "))
+        if (std::all_of(line.begin() + 7, line.end(), is_python_name_part)) root = line.substr(7);
+    return root;
+  }
+
+  PythonConfig config_of(const Function& function, const ConfigValue& call, int depth) {
+    FunctionReader::Locals locals = constants_;
+    for (std::size_t p = 0; p < function.parameters.size(); ++p) {
+      const Parameter& parameter = function.parameters[p];
+      const ConfigValue* given = call.find(parameter.name);
+      if (given == nullptr) given = call.find(fmt::format("#{}", p));
+      if (given != nullptr)
+        locals[parameter.name] = *given;
+      else if (parameter.value)
+        locals[parameter.name] = *parameter.value;
+      else
+        locals.erase(parameter.name);
+    }
+    PythonConfig config;
+    config.function = function.name;
+    std::vector<std::string> ignored;  // by the functions that are called
+    const auto result_of = [&](const ConfigValue& of) -> std::optional<ConfigValue> {
+      const Function* called = find(of.text);
+      if (called == nullptr || called == &function || depth >= kMaxDepth || ++calls_ > kMaxCalls) return std::nullopt;
+      PythonConfig result = config_of(*called, of, depth + 1);
+      ignored.insert(ignored.end(), result.ignored.begin(), result.ignored.end());
+      return std::move(result.values);
+    };
+    FunctionReader reader(config, place_, root_of(function), std::move(locals), result_of);
+    read_body(function, reader);
+    config.ignored.insert(config.ignored.begin(), ignored.begin(), ignored.end());
+    // A function of the same file that it begins with.
+    const Function* base = config.base.empty() || config.base == function.name ? nullptr : find(config.base);
+    if (base == nullptr || depth >= kMaxDepth) return config;
+    PythonConfig changed = config_of(*base, ConfigValue::map(1), depth + 1);
     FunctionReader::merge(changed.values, config.values);
     changed.function = config.function;
     changed.ignored.insert(changed.ignored.end(), config.ignored.begin(), config.ignored.end());
     if (changed.base.empty()) changed.name_of_model = config.base;
     return changed;
   }
-  return config;
-}
+
+  // Branches that are known not to be taken are left out.
+  void read_body(const Function& function, FunctionReader& reader) const {
+    std::map<int, std::optional<bool>> taken;  // by indent: whether a branch of the last condition was
+    constexpr int kNone = 1 << 30;
+    int left_out = kNone;  // the indent of the condition
+    for (std::size_t i = function.begin; i < function.end; ++i) {
+      const PythonStatement& statement = statements_[i];
+      if (statement.indent > left_out) continue;
+      left_out = kNone;
+      const bool other = statement.text == "else:", elif = statement.text.starts_with("elif ");
+      if (!other && !elif && !statement.text.starts_with("if ")) {
+        reader.read(statement);
+        continue;
+      }
+      const std::optional<bool> before = other || elif ? taken[statement.indent] : std::optional(false);
+      const std::optional<bool> now = other ? std::optional(true) : reader.holds(statement.text);
+      if (before == true || now == false) left_out = statement.indent;
+      if (!before || !now) reader.read(statement);  // which lists it
+      taken[statement.indent] = before == true ? before : before && now ? now : std::nullopt;
+    }
+  }
+
+  std::vector<PythonStatement> statements_;
+  const std::string& place_;
+  std::vector<Function> functions_;
+  FunctionReader::Locals constants_;
+  int calls_ = 0;
+};
 
 }  // namespace
 
 PythonConfig config_from_python(const std::string& text, const std::string& name, const std::string& place) {
-  require(text.size() <= kMaxLaunchFile, "{}:1: the file is larger than 4 MB; launch files are shorter.", place);
-  return config_of(Statements(text, place).read(), name, place, 0);
+  return Module(text, place).config(name);
+}
+
+std::vector<std::string> functions_of_python(const std::string& text, const std::string& place) {
+  return Module(text, place).names();
 }
 
 std::vector<PythonValue> values_from_python(const std::string& text, const std::string& place) {
-  require(text.size() <= kMaxLaunchFile, "{}:1: the file is larger than 4 MB; launch files are shorter.", place);
   std::vector<PythonValue> values;
-  for (const Statement& statement : Statements(text, place).read()) {
+  for (const PythonStatement& statement : python_statements(text, place)) {
     const std::string& line = statement.text;
     std::size_t begin = 0;
     std::vector<std::string> names = assigned_names(line, begin);
     if (names.empty() && line.starts_with("return ")) begin = 7;
     if (names.empty() && line.starts_with("@")) begin = 1;
-    auto value = Expression(line, statement.line, begin).tuple();
+    auto value = python_value(line, statement.line, begin);
     if (!value) continue;
     if (names.size() > 1 && value->is_list() && value->items.size() == names.size()) {
       for (std::size_t i = 0; i < names.size(); ++i)

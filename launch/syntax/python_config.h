@@ -23,8 +23,12 @@ struct PythonConfig {
   std::vector<std::string> ignored;  // "config.py:12: for x in y:"
 };
 
-// Of the function `name`; "": the last one of the file. Throws InputError "PLACE:LINE: ..." where the file has no such
-// function, or a bracket or text without an end.
+// The functions of a file, in its order. Throws InputError as below.
+[[nodiscard]] std::vector<std::string> functions_of_python(const std::string& text, const std::string& place);
+
+// Of the function `name`; "": the last one of the file. What it calls and the file has is read with the arguments of
+// the call; a branch whose condition is known to be false is left out. Throws InputError "PLACE:LINE: ..." where the
+// file has no such function, or a bracket or text without an end.
 [[nodiscard]] PythonConfig config_from_python(const std::string& text, const std::string& name,
                                               const std::string& place);
 

@@ -9,7 +9,8 @@ namespace {
 // the next four GPTs those of D. Narayanan et al., "Efficient large-scale language model training on GPU clusters using
 // Megatron-LM" (SC'21, table 1), gpt3-175b is Brown et al.'s (2020) with the suite's vocabulary. The others are their
 // authors' own, by the configurations that were published with the weights; sequences of more than 8192 tokens are
-// 4096 here. BERT has the head that it was trained with on masked words.
+// 4096 here. Which layers of a hybrid scan, attend or feed forward is in kinds_N, in base 4
+// (core/graph/models/hybrid.cpp). BERT has the head that it was trained with on masked words.
 constexpr BuiltInModel kModels[] = {
     {"gpt-125m", "gpt:layers=12,hidden=768,heads=12,seq=1024,vocab=51200"},
     {"gpt-350m", "gpt:layers=24,hidden=1024,heads=16,seq=1024,vocab=51200"},
@@ -131,7 +132,7 @@ constexpr BuiltInModel kModels[] = {
     {"qwen2.5-0.5b",
      "llama:layers=24,hidden=896,heads=14,kv_heads=2,intermediate=4864,seq=4096,vocab=151936,qkv_bias=1,"
      "tied=1,rotary_base=1000000,epsilon=1e-06",
-     "qwen2-0.5b"},
+     "qwen2-0.5b qwen2.5-500m qwen2-500m"},
     {"qwen2.5-1.5b",
      "llama:layers=28,hidden=1536,heads=12,kv_heads=2,intermediate=8960,seq=4096,vocab=151936,qkv_bias=1,"
      "tied=1,rotary_base=1000000,epsilon=1e-06",
@@ -159,7 +160,8 @@ constexpr BuiltInModel kModels[] = {
      "rotary_base=1000000,epsilon=1e-06"},
     {"qwen3-0.6b",
      "llama:layers=28,hidden=1024,heads=16,kv_heads=8,head_dim=128,intermediate=3072,seq=4096,vocab=151936,"
-     "qk_norm=1,tied=1,rotary_base=1000000,epsilon=1e-06"},
+     "qk_norm=1,tied=1,rotary_base=1000000,epsilon=1e-06",
+     "qwen3-600m"},
     {"qwen3-1.7b",
      "llama:layers=28,hidden=2048,heads=16,kv_heads=8,intermediate=6144,seq=4096,vocab=151936,qk_norm=1,"
      "tied=1,rotary_base=1000000,epsilon=1e-06"},
@@ -178,6 +180,10 @@ constexpr BuiltInModel kModels[] = {
     {"qwen3-30b-a3b",
      "mixtral:layers=48,hidden=2048,heads=32,kv_heads=4,head_dim=128,intermediate=6144,seq=4096,vocab=151936,"
      "experts=128,top_k=8,expert_intermediate=768,qk_norm=1,rotary_base=1000000"},
+    {"qwen3-next-80b-a3b",
+     "delta:layers=48,hidden=2048,heads=16,kv_heads=2,head_dim=256,seq=4096,vocab=151936,rotary_dims=64,"
+     "delta_heads=16,delta_value_heads=32,key_dim=128,experts=512,top_k=10,expert_intermediate=512,"
+     "shared_intermediate=512,rotary_base=10000000"},
     {"qwen3-235b-a22b",
      "mixtral:layers=94,hidden=4096,heads=64,kv_heads=4,head_dim=128,intermediate=12288,seq=4096,vocab=151936,"
      "experts=128,top_k=8,expert_intermediate=1536,qk_norm=1,rotary_base=1000000"},
@@ -351,6 +357,23 @@ constexpr BuiltInModel kModels[] = {
     {"nemotron-4-340b",
      "decoder:layers=96,hidden=18432,heads=96,kv_heads=8,intermediate=73728,seq=4096,vocab=256000,gated=0,"
      "layer_norm=1,rotary_dims=96,relu_squared=1"},
+    {"nemotron-h-56b",
+     "hybrid:layers=118,hidden=8192,heads=64,kv_heads=8,seq=4096,vocab=131072,scan_heads=256,scan_head_dim=64,"
+     "scan_groups=8,state=256,scan_chunk=128,group_norm=1,kinds_0=326661134203635848,"
+     "kinds_1=153725506109448738,kinds_2=615060354149943442,kinds_3=38430719397209224",
+     "nemotronh-56b"},
+    {"nemotron-3-nano-30b-a3b",
+     "hybrid:layers=52,hidden=2688,heads=32,kv_heads=2,head_dim=128,intermediate=1856,seq=4096,vocab=131072,"
+     "scan_heads=64,scan_head_dim=64,scan_groups=8,state=128,scan_chunk=128,experts=128,top_k=6,"
+     "expert_intermediate=1856,shared_intermediate=3712,group_norm=1,kinds_0=924138753494299852,"
+     "kinds_1=14073755546444,routed_scale=2.5",
+     "nemotron-3-nano"},
+    {"nemotron-3-super-120b-a12b",
+     "hybrid:layers=88,hidden=4096,heads=32,kv_heads=2,intermediate=2688,seq=4096,vocab=131072,scan_heads=128,"
+     "scan_head_dim=64,scan_groups=8,state=128,scan_chunk=128,experts=512,top_k=22,expert_intermediate=2688,"
+     "shared_intermediate=5376,expert_latent=1024,group_norm=1,kinds_0=231034662602099916,"
+     "kinds_1=951160248172598067,kinds_2=57646102718237900,mtp=1,mtp_layers=2,mtp_kinds=13,routed_scale=5",
+     "nemotron-3-super"},
     {"command-r",
      "decoder:layers=40,hidden=8192,heads=64,intermediate=22528,seq=4096,vocab=256000,tied=1,layer_norm=2,"
      "parallel=2,rotary_base=8000000,logit_scale=0.0625",
@@ -369,14 +392,15 @@ constexpr BuiltInModel kModels[] = {
     {"mamba-2.8b",
      "hybrid:layers=64,hidden=2560,heads=1,seq=2048,vocab=50280,scan_heads=5120,scan_head_dim=1,state=16,"
      "scan_rank=160,tied=1"},
-    {"bert-base", "bert:layers=12,hidden=768,heads=12,seq=512,vocab=30522"},
-    {"bert-large", "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=30522"},
+    {"bert-base", "bert:layers=12,hidden=768,heads=12,seq=512,vocab=30522", "bert-110m"},
+    {"bert-large", "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=30522", "bert-340m"},
     {"roberta-base",
      "bert:layers=12,hidden=768,heads=12,seq=512,vocab=50265,position_offset=2,token_types=1,epsilon=1e-05"},
     {"roberta-large",
      "bert:layers=24,hidden=1024,heads=16,seq=512,vocab=50265,position_offset=2,token_types=1,epsilon=1e-05"},
     {"t5-small", "t5:layers=6,hidden=512,heads=8,intermediate=2048,seq=512,vocab=32128,gated=0,relu=1,tied=1"},
-    {"t5-base", "t5:layers=12,hidden=768,heads=12,intermediate=3072,seq=512,vocab=32128,gated=0,relu=1,tied=1"},
+    {"t5-base", "t5:layers=12,hidden=768,heads=12,intermediate=3072,seq=512,vocab=32128,gated=0,relu=1,tied=1",
+     "t5-220m"},
     {"t5-large", "t5:layers=24,hidden=1024,heads=16,intermediate=4096,seq=512,vocab=32128,gated=0,relu=1,tied=1"},
     {"t5-3b",
      "t5:layers=24,hidden=1024,heads=32,head_dim=128,intermediate=16384,seq=512,vocab=32128,gated=0,relu=1,"

@@ -27,7 +27,10 @@ bool ends_a_size(const std::string& text, std::size_t dot) {
 
 // Letters and numbers apart, in lower case: "llama3.1-405b" is {llama, 3, 1, 405b}.
 std::vector<std::string> parts_of(const std::string& name) {
-  const std::string text = lower_case(name);
+  std::string text = lower_case(name);
+  // "1p5b" is 1.5b.
+  for (std::size_t i = 1; i + 1 < text.size(); ++i)
+    if (text[i] == 'p' && is_digit(text[i - 1]) && is_digit(text[i + 1])) text[i] = '.';
   std::vector<std::string> parts;
   std::string part;
   const auto add = [&] {

@@ -121,10 +121,11 @@ TEST(BuiltInModels, HaveTheParametersOfTheirCheckpoints) {
 // Of models whose checkpoints hold more than their parameters, to the digits that are published.
 TEST(BuiltInModels, HaveTheBillionsThatAreSaidOfThem) {
   const std::pair<const char*, std::pair<double, double>> published[] = {
-      {"moonlight-16b-a3b", {15.96, 5e-3}}, {"deepseek-llm-67b", {67.4, 5e-2}}, {"glm-4.5", {352.8, 5e-2}},
-      {"glm-4.5-air", {106.9, 5e-2}},       {"qwen2-57b-a14b", {57.4, 5e-2}},   {"falcon-180b", {178.6, 5e-2}},
-      {"nemotron-4-340b", {341.0, 5e-2}},   {"nemotron-4-15b", {15.6, 5e-2}},   {"minimax-m2", {228.7, 5e-2}},
-      {"starcoder2-7b", {7.17, 5e-3}},      {"deepseek-v3", {671.0, 5e-2}},     {"deepseek-v2", {235.7, 5e-2}}};
+      {"moonlight-16b-a3b", {15.96, 5e-3}}, {"qwen3-next-80b-a3b", {79.7, 5e-2}}, {"deepseek-llm-67b", {67.4, 5e-2}},
+      {"glm-4.5", {352.8, 5e-2}},           {"glm-4.5-air", {106.9, 5e-2}},       {"qwen2-57b-a14b", {57.4, 5e-2}},
+      {"falcon-180b", {178.6, 5e-2}},       {"nemotron-4-340b", {341.0, 5e-2}},   {"nemotron-4-15b", {15.6, 5e-2}},
+      {"minimax-m2", {228.7, 5e-2}},        {"starcoder2-7b", {7.17, 5e-3}},      {"deepseek-v3", {671.0, 5e-2}},
+      {"deepseek-v2", {235.7, 5e-2}}};
   for (const auto& [name, billions] : published) {
     const Graph graph = build_forward_graph(find_builtin_model(name), {.batch = 1});
     EXPECT_NEAR(1e-9 * static_cast<double>(parameter_count(graph)), billions.first, billions.second) << name;
@@ -169,23 +170,28 @@ TEST(ModelNames, OfHubsAreThoseOfTheirSizes) {
 }
 
 TEST(ModelNames, OfRecipesAndTablesAreThoseOfTheirSizes) {
-  const std::pair<const char*, const char*> recipes[] = {{"qwen3_32b_pretrain_config", "qwen3-32b"},
-                                                         {"llama31_405b", "llama-3.1-405b"},
-                                                         {"gemma3_27b", "gemma-3-27b"},
-                                                         {"nemotron4_340b", "nemotron-4-340b"},
-                                                         {"starcoder2_15b", "starcoder2-15b"},
-                                                         {"deepseek_v3 16B", "deepseek-v2-lite"},
-                                                         {"deepseek_v3 236B", "deepseek-v2"},
-                                                         {"llama4 17bx128e", "llama4-maverick"},
-                                                         {"gpt_oss 20b", "gpt-oss-20b"},
-                                                         {"deepseek2-16b", "deepseek-v2-lite"}};
+  const std::pair<const char*, const char*> recipes[] = {
+      {"qwen3_32b_pretrain_config", "qwen3-32b"},
+      {"llama31_405b", "llama-3.1-405b"},
+      {"gemma3_27b", "gemma-3-27b"},
+      {"nemotron4_340b", "nemotron-4-340b"},
+      {"starcoder2_15b", "starcoder2-15b"},
+      {"deepseek_v3 16B", "deepseek-v2-lite"},
+      {"deepseek_v3 236B", "deepseek-v2"},
+      {"llama4 17bx128e", "llama4-maverick"},
+      {"gpt_oss 20b", "gpt-oss-20b"},
+      {"deepseek2-16b", "deepseek-v2-lite"},
+      {"qwen2_1p5b", "qwen2.5-1.5b"},
+      {"qwen3_next_80b_a3b_sft", "qwen3-next-80b-a3b"},
+      {"qwen3_600m_sft", "qwen3-0.6b"},
+      {"nemotron_3_nano_pretrain_config", "nemotron-3-nano-30b-a3b"}};
   for (const auto& [name, model] : recipes) EXPECT_EQ(like(name), model) << name;
 }
 
 // Another generation, a smaller one, one that also sees, one that was only taught by the named one, and none.
 TEST(ModelNames, OfOtherModelsStandForNone) {
   for (const char* name : {"Falcon3-7B-Base", "Qwen1.5-7B", "Phi-4-mini", "Qwen3-VL-8B-Instruct",
-                           "DeepSeek-R1-Distill-Llama-8B", "Qwen3-Next-80B-A3B", "qwen3_5b", "bert", ""})
+                           "DeepSeek-R1-Distill-Llama-8B", "Qwen3-Next-90B-A3B", "qwen3_5b", "bert", ""})
     EXPECT_EQ(like(name), "none") << name;
 }
 

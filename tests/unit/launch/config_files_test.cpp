@@ -125,6 +125,48 @@ TEST(PythonConfig, AFunctionOfTheSameFileIsReadFirst) {
   EXPECT_EQ(config.base, "");
   EXPECT_EQ(config.name_of_model, "a");
 }
+// tp is given by the call, pp by the parameter, and cp by neither.
+TEST(PythonConfig, AFunctionThatIsCalledHasTheArgumentsOfTheCall) {
+  const PythonConfig config = config_from_python(
+      "HOSTS: int = 4\ndef mesh(tp: int, pp: int = 2, names: dict[str, int] = None, cp=1) -> T:\n"
+      "  strategy = S(tp=tp, pp=pp, names=names)\n  return M(hosts=HOSTS, strategy=strategy, cp=cp)\n"
+      "def plan(steps=10):\n  return C(mesh=mesh(8, cp=unknown()), steps=steps)\n",
+      "plan", "f.py");
+  EXPECT_EQ(to_text(config.values),
+            "{mesh: {hosts: 4, strategy: S(tp: 8, pp: 2, names: null), cp: unknown()}, steps: 10}");
+  EXPECT_TRUE(config.ignored.empty());
+}
+TEST(PythonConfig, AFunctionThatCallsItselfIsLeftAsItIs) {
+  const PythonConfig config = config_from_python(
+      "def a(x=1):\n  return C(x=x, inner=b(x=2))\ndef b(x):\n  return C(x=x, inner=a(x=x))\n", "a", "f.py");
+  EXPECT_EQ(to_text(*config.values.find("x")), "1");
+  EXPECT_EQ(to_text(*config.values.find("inner")->find("inner")->find("x")), "2");
+}
+TEST(PythonConfig, BranchesWhoseConditionIsKnownAreTakenOrLeftOut) {
+  const PythonConfig config = config_from_python(
+      "def a(fast=False, size=None, name=\"x\", rest):\n  c = C()\n"
+      "  if fast:\n    c.fast = 1\n  elif size is None:\n    c.size = 2\n  else:\n    c.both = 3\n"
+      "  if not fast:\n    c.slow = 4\n    if name:\n      c.named = 5\n  else:\n    c.other = 6\n"
+      "  if rest > 1:\n    c.open = 7\n  return c\n",
+      "a", "f.py");
+  EXPECT_EQ(to_text(config.values), "{size: 2, slow: 4, named: 5, open: 7}");
+  ASSERT_EQ(config.ignored.size(), 1u);
+  EXPECT_EQ(config.ignored[0], "f.py:15: if rest > 1:");
+}
+// A part of the configuration has another name; a value that is there already is copied.
+TEST(PythonConfig, AMemberStandsForItsValueAndAPartForItself) {
+  const PythonConfig config = config_from_python(
+      "def a():\n  c = C()\n  c.model.seq = 8\n  p = c.model\n  c.data.seq = c.model.seq\n  c.data.more = p.seq\n"
+      "  c.model.seq = 16\n  c.data.late = c.model.none\n  return c\n",
+      "", "f.py");
+  EXPECT_EQ(to_text(config.values), "{model: {seq: 16}, data: {seq: 8, more: 8, late: c.model.none}}");
+}
+TEST(PythonConfig, WhatIsAskedOfTheResultOfACallHasTheCallInIt) {
+  const PythonConfig config = config_from_python(
+      "def a():\n  return C(model=Hub.load(\"x/y\").config(seq=8), env={**B, \"k\": 1})\n", "", "f.py");
+  EXPECT_EQ(to_text(config.values), "{model: config(seq: 8, (of): Hub.load(#0: x/y)), env: {#0: B, k: 1}}");
+}
+
 TEST(PythonConfig, AMissingFunctionIsRefusedWithThoseThereAre) {
   EXPECT_EQ(refusal([] { return config_from_python("def a():\n  pass\n", "b", "f.py"); }),
             "f.py:1: has no function 'b'; it has a.");

@@ -102,6 +102,64 @@ TEST(BridgeModels, OverridesNameTheFamily) {
   EXPECT_EQ(read_bridge("qwen3_30b_a3b_pretrain_config", "").setup.model.name, "qwen3-30b-a3b");
 }
 
+// A recipe of Megatron-Bridge: the model is of a hub, and the values are members of a configuration that begins with
+// what another file has.
+TEST(PythonRecipes, OfMegatronBridgeSetMembersOfAConfiguration) {
+  const std::string text =
+      "from megatron.bridge import AutoBridge\n"
+      "def _common():\n  return f()\n"
+      "def llama3_70b_pretrain_32gpu_h100_config():\n"
+      "  \"\"\"TP=4, PP=2.\"\"\"\n  cfg = _pretrain_common()\n"
+      "  cfg.model = AutoBridge.from_hf_pretrained(\"meta-llama/Meta-Llama-3-70B\").get_model_config()\n"
+      "  cfg.model.tensor_model_parallel_size = 4\n  cfg.model.pipeline_model_parallel_size = 2\n"
+      "  cfg.model.pipeline_model_parallel_layout = None\n  cfg.model.sequence_parallel = True\n"
+      "  cfg.model.recompute_granularity = None\n  cfg.train.global_batch_size = 64\n"
+      "  cfg.train.micro_batch_size = 2\n  cfg.mixed_precision = bf16_mixed()\n  return cfg\n"
+      "def llama3_8b_sft_config():\n  return g()\n";
+  const LaunchText recipe = read_launch_text({.files = {{"llama3.py", text}}});
+  const LaunchReading reading = read_launch(recipe, {4, 8}, LaunchAnswers{});
+  EXPECT_EQ(recipe.target, "megatron-bridge");
+  EXPECT_EQ(recipe.devices, 32);
+  EXPECT_NEAR(billions(reading), 70.55, 0.01);
+  EXPECT_EQ(reading.setup.degrees.tp, 4);
+  EXPECT_EQ(reading.setup.degrees.pp, 2);
+  EXPECT_EQ(reading.setup.degrees.dp, 4);
+  EXPECT_EQ(reading.setup.degrees.micro_batch, 2);
+  EXPECT_EQ(reading.setup.batch, 64);
+  EXPECT_TRUE(says(recipe.notes, "has 2 recipes, of which llama3_70b_pretrain_32gpu_h100_config is read"));
+  EXPECT_TRUE(says(recipe.notes, "_pretrain_common() is not in the file"));
+}
+
+// A recipe of NeMo 2: the trainer's function has defaults, and the recipe's own branch for speed is not taken. The name
+// of the file is that of the model.
+TEST(PythonRecipes, OfNemoConstructAModelATrainerAndData) {
+  const std::string text =
+      "import nemo_run as run\nfrom nemo.collections import llm\n"
+      "def model():\n  return run.Config(LlamaModel, config=run.Config(Llama3Config8B, "
+      "recompute_granularity=\"full\"))\n"
+      "def trainer(tensor_parallelism: int = 2, virtual: Optional[int] = None, num_nodes: int = 1, devices=8):\n"
+      "  strategy = run.Config(\n    nl.MegatronStrategy,\n    tensor_model_parallel_size=tensor_parallelism,\n"
+      "    virtual_pipeline_model_parallel_size=virtual,\n    ddp=run.Config(D, overlap_grad_reduce=True))\n"
+      "  trainer = run.Config(nl.Trainer, num_nodes=num_nodes, devices=devices, strategy=strategy,\n"
+      "    plugins=bf16_mixed(), max_steps=7)\n  return trainer\n"
+      "def pretrain_recipe(name=\"default\", num_nodes: int = 2, performance_mode: bool = False):\n"
+      "  recipe = run.Partial(pretrain, model=model(), trainer=trainer(num_nodes=num_nodes),\n"
+      "    data=run.Config(MockDataModule, seq_length=8192, global_batch_size=16, micro_batch_size=1))\n"
+      "  if performance_mode:\n    recipe.trainer.strategy.tensor_model_parallel_size = 8\n  return recipe\n"
+      "def finetune_recipe():\n  return f()\n";
+  const LaunchText recipe = read_launch_text({.files = {{"llama3_8b.py", text}}});
+  const LaunchReading reading = read_launch(recipe, {2, 8}, LaunchAnswers{});
+  EXPECT_EQ(recipe.variant, "NeMo");
+  EXPECT_EQ(recipe.hosts, 2);
+  EXPECT_EQ(recipe.devices, 16);
+  EXPECT_NEAR(billions(reading), 8.03, 0.01);
+  EXPECT_EQ(reading.setup.degrees.tp, 2);
+  EXPECT_EQ(reading.setup.degrees.dp, 8);
+  EXPECT_EQ(reading.setup.model.seq, 8192);
+  EXPECT_EQ(reading.setup.batch, 16);
+  EXPECT_EQ(reading.setup.steps, 7);
+}
+
 // Qwen3-Next 80B-A3B: three of four layers are gated delta rules.
 TEST(MaxtextModels, Qwen3NextScansInThreeOfFourLayers) {
   const LaunchReading reading = read_maxtext(
