@@ -95,6 +95,7 @@ ConfigValue as_bridge(const ConfigValue& recipe) {
     root.set("ddp", std::move(own));
   }
   move(root, trainer, "plugins", "mixed_precision");
+  move(root, &recipe, "peft", "peft");
   return root;
 }
 
@@ -150,6 +151,8 @@ void TextReader::python_recipe(const GivenFile& file, const std::string& functio
     for (auto& [key, member] : config.values.members)
       if (key == "model") drop_makers(member);
   }
+  for (auto& [key, member] : config.values.members)
+    if (key == "peft" && member.is_map()) member = ConfigValue::scalar(to_text(member), member.line);
   config.values.set("recipe", ConfigValue::scalar(name, 1));
   bridge(config.values, place);
 }

@@ -70,6 +70,12 @@ bool take_given_model(ReadingJob& job, std::optional<std::int64_t> seq) {
   return true;
 }
 
+void expect_whole_model(ReadingJob& job, const std::string& key, const std::string& kind) {
+  throw InputError(
+      fmt::format("{}: trains {}, and only trainings of all weights are predicted; give a file without it.",
+                  job.settings().where(key), kind));
+}
+
 ModelConfig model_by_name(const std::string& name, const std::string& where) {
   if (auto model = builtin_model_like(name)) return *std::move(model);
   throw InputError(fmt::format(

@@ -68,6 +68,10 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
 // train = micro x accumulation x dp; any two are enough.
 void read_deepspeed_batch(ReadingJob& job, const std::string& prefix);
 
+// Weights that are trained are all of the model's; what else is trained (`kind`, by the key's setting) is no plan here:
+// throws InputError.
+[[noreturn]] void expect_whole_model(ReadingJob& job, const std::string& key, const std::string& kind);
+
 // dp of what is left beside tp, pp and cp; where these do not divide the devices there is no plan.
 void share_devices(ReadingJob& job);
 // Micro-batches of `micro_batch` samples that a global batch makes; nullopt: one micro-batch of every replica. Where

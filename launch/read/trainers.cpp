@@ -40,13 +40,6 @@ void take_model(ReadingJob& job, const std::string& key, const std::string& seq_
   job.assume(fmt::format("the sizes of {} for '{}'", model.name, name));
 }
 
-// Weights that are trained are all of the model's; what else is trained is no plan here.
-void expect_whole_model(ReadingJob& job, const std::string& key, const std::string& kind) {
-  throw InputError(
-      fmt::format("{}: trains {}, and only trainings of all weights are predicted; give a file without it.",
-                  job.settings().where(key), kind));
-}
-
 // ZeRO 3 or 2 of FSDP, by its own file or the keys of accelerate's.
 void read_fsdp_keys(ReadingJob& job, const std::string& prefix) {
   Settings& s = job.settings();

@@ -415,6 +415,7 @@ void read_megatron(ReadingJob& job) {
     name_as_megatron(s);
   else
     expect_training(job);
+  if (recipe && s.has("peft")) expect_whole_model(job, "peft", "adapters");
   d.tp = degree_of(job, "tensor-model-parallel-size");
   d.pp = degree_of(job, "pipeline-model-parallel-size");
   d.cp = degree_of(job, "context-parallel-size");

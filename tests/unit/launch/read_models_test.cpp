@@ -130,6 +130,21 @@ TEST(PythonRecipes, OfMegatronBridgeSetMembersOfAConfiguration) {
   EXPECT_TRUE(says(recipe.notes, "_pretrain_common() is not in the file"));
 }
 
+// Adapters leave the model's weights as they are: no plan of it is theirs.
+TEST(PythonRecipes, OfAdaptersAreRefused) {
+  const std::string begin =
+      "from megatron.bridge import AutoBridge\ndef llama3_8b_peft_config():\n  cfg = _peft_common()\n";
+  const auto read_recipe = [&](const char* peft) {
+    return read("llama3.py", begin + "  cfg.peft = " + peft + "\n  return cfg\n");
+  };
+  for (const char* peft : {"LoRA(dim=8)", "default_peft_config(\"lora\")", "lora()"})
+    EXPECT_EQ(
+        refusal([&] { return read_recipe(peft); }),
+        "llama3.py:4: peft: trains adapters, and only trainings of all weights are predicted; give a file without "
+        "it.");
+  EXPECT_NEAR(billions(read_recipe("None")), 8.03, 0.01);
+}
+
 // A recipe of NeMo 2: the trainer's function has defaults, and the recipe's own branch for speed is not taken. The name
 // of the file is that of the model.
 TEST(PythonRecipes, OfNemoConstructAModelATrainerAndData) {
