@@ -132,10 +132,18 @@ bool has_sizes(const ModelConfig& known, const std::string& by_name, const std::
                      [&](double size) { return is_near(size, all) || is_near(size, active); });
 }
 
-}  // namespace
+// "1_7b" in {qwen, 3, 1, 7b} is 1.7b, where it is no version and size: {qwen, 3, 1.7b}.
+std::vector<std::string> with_sizes_joined(const std::vector<std::string>& parts) {
+  std::vector<std::string> joined;
+  for (const std::string& part : parts)
+    if (!joined.empty() && is_number(joined.back()) && is_size(part))
+      joined.back() += "." + part;
+    else
+      joined.push_back(part);
+  return joined;
+}
 
-std::optional<ModelConfig> builtin_model_like(const std::string& name) {
-  const std::vector<std::string> wanted = parts_of(name);
+std::optional<ModelConfig> most_like(const std::vector<std::string>& wanted) {
   std::optional<ModelConfig> best;
   int best_likeness = 199 - 8;  // two parts in common at least
   for (const BuiltInModel& published : builtin_sizes())
@@ -148,6 +156,14 @@ std::optional<ModelConfig> builtin_model_like(const std::string& name) {
       best = std::move(model);
     }
   return best;
+}
+
+}  // namespace
+
+std::optional<ModelConfig> builtin_model_like(const std::string& name) {
+  const std::vector<std::string> parts = parts_of(name);
+  auto model = most_like(parts);
+  return model ? std::move(model) : most_like(with_sizes_joined(parts));
 }
 
 }  // namespace meshwright

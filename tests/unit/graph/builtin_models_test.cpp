@@ -184,6 +184,8 @@ TEST(ModelNames, OfRecipesAndTablesAreThoseOfTheirSizes) {
       {"qwen2_1p5b", "qwen2.5-1.5b"},
       {"qwen3_next_80b_a3b_sft", "qwen3-next-80b-a3b"},
       {"qwen3_600m_sft", "qwen3-0.6b"},
+      {"qwen3_1_7b", "qwen3-1.7b"},
+      {"llama_3_1_8b", "llama-3.1-8b"},
       {"nemotron_3_nano_pretrain_config", "nemotron-3-nano-30b-a3b"}};
   for (const auto& [name, model] : recipes) EXPECT_EQ(like(name), model) << name;
 }
