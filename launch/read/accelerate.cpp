@@ -116,10 +116,7 @@ void read_accelerate(ReadingJob& job) {
   if (given && replicate > 1 && shard > 1) job.reading.setup.shard = as_degree(shard);
   if ((tp > 1 || cp > 1) && replicate > 1 && shard == 1)
     job.broken("parallelism_config: tp or cp with dp_replicate needs dp_shard above 1");
-  if (!take_given_model(job, std::nullopt))
-    throw InputError(fmt::format(
-        "{}: accelerate's files say nothing of the model; give --model with a built-in model, sizes or a config.json.",
-        job.text.program));
+  take_model_of_program(job, "accelerate");
   if (kind == "DEEPSPEED") {
     read_below_accelerate(job);
   } else if (kind == "MEGATRON_LM") {

@@ -119,10 +119,7 @@ void read_deepspeed(ReadingJob& job) {
   d.pp = degree({"program.pipe-parallel-size", "program.pipe_parallel_size"});
   d.ep = degree({"expert_parallel.autoep_size", "program.expert-parallel-size", "program.expert_parallel_size"});
   share_devices(job);
-  if (!take_given_model(job, std::nullopt))
-    throw InputError(fmt::format(
-        "{}: DeepSpeed's files say nothing of the model; give --model with a built-in model, sizes or a config.json.",
-        job.text.program));
+  take_model_of_program(job, "DeepSpeed");
   (void)s.take("expert_parallel.enabled");
   read_deepspeed_keys(job, "");
   read_deepspeed_batch(job, "");

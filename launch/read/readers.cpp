@@ -59,15 +59,53 @@ std::int64_t needed(ReadingJob& job, const std::string& key, const std::string& 
   return *value;
 }
 
-bool take_given_model(ReadingJob& job, std::optional<std::int64_t> seq) {
-  if (!job.answers.model) return false;
-  ModelConfig& model = job.reading.setup.model = *job.answers.model;
+namespace {
+
+void set_model(ReadingJob& job, ModelConfig model, std::optional<std::int64_t> seq) {
   if (job.answers.seq)
     model.seq = *job.answers.seq;
   else if (seq && model.seq > 0)
     model.seq = *seq;
   if (job.answers.vocab && model.vocab > 0) model.vocab = *job.answers.vocab;
+  job.reading.setup.model = std::move(model);
+}
+
+// The first of these arguments of the started program, with dashes or underscores, that is there; or "".
+std::string argument_of_program(const Settings& settings, const std::vector<const char*>& names) {
+  for (const std::string name : names)
+    for (const char dash : {'_', '-'}) {
+      std::string key = "program." + name;
+      std::replace(key.begin(), key.end(), '_', dash);
+      if (settings.has(key)) return key;
+    }
+  return "";
+}
+
+}  // namespace
+
+bool take_given_model(ReadingJob& job, std::optional<std::int64_t> seq) {
+  if (!job.answers.model) return false;
+  set_model(job, *job.answers.model, seq);
   return true;
+}
+
+void take_model_of_program(ReadingJob& job, const std::string& framework) {
+  Settings& s = job.settings();
+  const std::string length =
+      argument_of_program(s, {"max_seq_len", "max_seq_length", "seq_length", "block_size", "model_max_length"});
+  const auto seq = length.empty() ? std::nullopt : sequence_of(job, length);
+  if (take_given_model(job, seq)) return;
+  const std::string key = argument_of_program(
+      s, {"model_name_or_path", "pretrained_model_name_or_path", "model_name", "model_id", "model_path", "model"});
+  const std::string name = key.empty() ? "" : s.text_or_nothing(key);
+  auto model = builtin_model_like(name);
+  require(model.has_value(),
+          "{}: {}'s files say nothing of the model{}; give --model with a built-in model, sizes or a config.json.",
+          job.text.program, framework,
+          name.empty() ? "" : fmt::format(", and the program's '{}' is not built in", printable(name)));
+  job.reading.setup.model_name = name;
+  job.assume(fmt::format("the sizes of {} for the program's '{}'", model->name, name));
+  set_model(job, *std::move(model), seq);
 }
 
 void expect_whole_model(ReadingJob& job, const std::string& key, const std::string& kind) {

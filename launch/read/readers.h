@@ -68,6 +68,11 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
 // train = micro x accumulation x dp; any two are enough.
 void read_deepspeed_batch(ReadingJob& job, const std::string& prefix);
 
+// The model of the caller, else a built-in one that an argument of the program which the framework starts names
+// ("--model_name_or_path facebook/opt-1.3b"), with the program's sequence length. Throws InputError where there is
+// none.
+void take_model_of_program(ReadingJob& job, const std::string& framework);
+
 // Weights that are trained are all of the model's; what else is trained (`kind`, by the key's setting) is no plan here:
 // throws InputError.
 [[noreturn]] void expect_whole_model(ReadingJob& job, const std::string& key, const std::string& kind);

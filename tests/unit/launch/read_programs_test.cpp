@@ -487,6 +487,24 @@ TEST(ModelsByName, AreOfTheSizeThatIsNamed) {
   EXPECT_EQ(named("gpt-2.6b"), "gpt-2.6b");
 }
 
+// The program that DeepSpeed starts names the model; a name that stands for none is in the refusal.
+TEST(ModelsByName, AreArgumentsOfTheProgramThatDeepSpeedStarts) {
+  const auto read_script = [](const std::string& arguments) {
+    const LaunchText text = read_launch_text(
+        {.files = {{"run.sh", "deepspeed main.py --deepspeed --deepspeed_config ds.json " + arguments + "\n"},
+                   {"ds.json",
+                    R"({"train_batch_size": 16, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}})"}}});
+    return read_launch(text, {1, 8}, LaunchAnswers{});
+  };
+  const LaunchReading reading = read_script("--model_name_or_path facebook/opt-1.3b --max-seq-len 512");
+  EXPECT_EQ(reading.setup.model.name, "opt-1.3b");
+  EXPECT_EQ(reading.setup.model.seq, 512);
+  EXPECT_NE(refusal([&] {
+              return read_script("--model_name_or_path acme/opt-9b");
+            }).find("DeepSpeed's files say nothing of the model, and the program's 'acme/opt-9b' is not built in"),
+            std::string::npos);
+}
+
 TEST(ModelsByName, OfNoKnownSizeAreAskedFor) {
   for (const char* name :
        {"deepseek_v3 18B", "deepseek_v3_lite_pretrain_config", "deepseek_v3 debugmodel", "Qwen/Qwen3-9B",
