@@ -20,9 +20,16 @@ class FunctionReader {
   using Call = std::function<std::optional<ConfigValue>(const ConfigValue& call)>;
   using Locals = std::map<std::string, ConfigValue>;
 
-  // `root`: the name that the function returns; "": it returns what it constructs. `locals`: its parameters.
-  FunctionReader(PythonConfig& config, const std::string& place, std::string root, Locals locals, Call call)
-      : config_(config), place_(place), root_(std::move(root)), locals_(std::move(locals)), call_(std::move(call)) {
+  // `root`: the name that the function returns; "": it returns what it constructs. `locals`: its parameters. `copied`
+  // counts the values for which names and calls stood.
+  FunctionReader(PythonConfig& config, const std::string& place, std::string root, Locals locals, Call call,
+                 std::size_t& copied)
+      : config_(config),
+        place_(place),
+        root_(std::move(root)),
+        locals_(std::move(locals)),
+        call_(std::move(call)),
+        copied_(copied) {
     config_.values = ConfigValue::map(1);
   }
 
@@ -97,13 +104,27 @@ class FunctionReader {
     if (value.is_scalar() && !value.quoted) {
       if (const ConfigValue* member = member_of(value.text)) return *member;
       const auto known = locals_.find(value.text);
-      return known == locals_.end() || locals_used_ > 1000 ? value : (++locals_used_, known->second);
+      if (known == locals_.end()) return value;
+      count_values(known->second, value.line);
+      return known->second;
     }
     for (ConfigValue& item : value.items) item = with_locals(std::move(item), depth + 1);
     for (auto& [key, member] : value.members) member = with_locals(std::move(member), depth + 1);
     if (depth == 0 || !value.is_map() || value.text.empty()) return value;
     auto returned = call_(value);
-    return returned ? *std::move(returned) : value;
+    if (!returned) return value;
+    count_values(*returned, value.line);
+    return *std::move(returned);
+  }
+
+  // Names that stand for names may stand for more values than any memory holds.
+  void count_values(const ConfigValue& value, int line) const {
+    if (++copied_ > kMaxLaunchValues)
+      throw InputError(
+          fmt::format("{}:{}: names and calls stand for more than {} values; no configuration has so many.", place_,
+                      line, kMaxLaunchValues));
+    for (const ConfigValue& item : value.items) count_values(item, line);
+    for (const auto& [key, member] : value.members) count_values(member, line);
   }
 
   // "c.model.seq", where the configuration has a value there already; nullptr: it has none, or a part.
@@ -185,8 +206,8 @@ class FunctionReader {
   std::string root_;
   std::map<std::string, std::vector<std::string>> parts_;
   Locals locals_;
-  mutable int locals_used_ = 0;
   Call call_;
+  std::size_t& copied_;
 };
 
 // The names of `NAME, NAME = value` or `NAME: type = value`, whose value begins at `begin`; none: the statement assigns
@@ -283,7 +304,8 @@ class Module {
   PythonConfig config(const std::string& name) {
     if (name.empty() && functions_.empty()) {
       PythonConfig config;
-      FunctionReader reader(config, place_, "c", {}, [](const ConfigValue&) { return std::nullopt; });
+      FunctionReader reader(
+          config, place_, "c", {}, [](const ConfigValue&) { return std::nullopt; }, copied_);
       for (const PythonStatement& statement : statements_) reader.read(statement);
       return config;
     }
@@ -336,7 +358,7 @@ class Module {
       ignored.insert(ignored.end(), result.ignored.begin(), result.ignored.end());
       return std::move(result.values);
     };
-    FunctionReader reader(config, place_, root_of(function), std::move(locals), result_of);
+    FunctionReader reader(config, place_, root_of(function), std::move(locals), result_of, copied_);
     read_body(function, reader);
     config.ignored.insert(config.ignored.begin(), ignored.begin(), ignored.end());
     // A function of the same file that it begins with.
@@ -377,6 +399,7 @@ class Module {
   std::vector<Function> functions_;
   FunctionReader::Locals constants_;
   int calls_ = 0;
+  std::size_t copied_ = 0;
 };
 
 }  // namespace

@@ -153,6 +153,14 @@ TEST(PythonConfig, BranchesWhoseConditionIsKnownAreTakenOrLeftOut) {
   ASSERT_EQ(config.ignored.size(), 1u);
   EXPECT_EQ(config.ignored[0], "f.py:15: if rest > 1:");
 }
+// Each name stands for the one before twice: 2^40 values.
+TEST(PythonConfig, NamesThatStandForTooManyValuesAreRefused) {
+  std::string text = "def a():\n  x0 = [1, 2]\n";
+  for (int i = 0; i < 40; ++i) text += fmt::format("  x{} = [x{}, x{}]\n", i + 1, i, i);
+  EXPECT_TRUE(refusal([&] {
+                return config_from_python(text + "  return C(x=x40)\n", "", "f.py");
+              }).ends_with("names and calls stand for more than 400000 values; no configuration has so many."));
+}
 // A part of the configuration has another name; a value that is there already is copied.
 TEST(PythonConfig, AMemberStandsForItsValueAndAPartForItself) {
   const PythonConfig config = config_from_python(
