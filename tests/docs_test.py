@@ -143,7 +143,7 @@ def check_commands(meshwright, page, text):
 
 
 def check_model_types():
-    read = re.findall(r'\{"([^"]+)", hf::read', (ROOT / "core/graph/import/hf_families.cpp").read_text(encoding="utf-8"))
+    read = re.findall(r'\{"([^"]+)", hf::read', (ROOT / "core/graph/import/hf/hf_families.cpp").read_text(encoding="utf-8"))
     section = (ROOT / "docs/models.md").read_text(encoding="utf-8").split("### Model types\n")[1].strip().split("\n\n")[0]
     listed = re.findall(r"`([^`]+)`", section)
     return [] if listed == read else [f"docs/models.md: under 'Model types' {sorted(set(listed) ^ set(read))} differ from hf_families.cpp, or their order does"]

@@ -14,7 +14,7 @@
 #include "core/base/text.h"
 #include "core/base/text_table.h"
 #include "core/graph/import/find_model.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 #include "core/graph/import/model_file.h"
 
 namespace meshwright {

@@ -2,7 +2,7 @@
 #include "launch/read/model_facts.h"
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 
 namespace meshwright {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 #include "core/graph/import/model_file.h"
 #include "core/mesh/cluster.h"
 #include "core/plan/plan.h"

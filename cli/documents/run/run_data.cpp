@@ -9,7 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/json.h"
 #include "core/base/npy.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 #include "executor/weights/given_data.h"
 #include "executor/weights/given_weights.h"
 

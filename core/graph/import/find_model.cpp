@@ -8,7 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 #include "core/graph/import/model_file.h"
 #include "core/graph/models/model_names.h"
 

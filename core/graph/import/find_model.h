@@ -10,7 +10,7 @@
 
 namespace meshwright {
 
-// A file whose name ends in ".json" (core/graph/import/hf_config.h), with other sizes where a colon and these follow
+// A file whose name ends in ".json" (core/graph/import/hf/hf_config.h), with other sizes where a colon and these follow
 // ("config.json:layers=2"), or in what is_model_file says (core/graph/import/model_file.h), else as find_builtin_model.
 // `dims`: sizes of what a file leaves open; throws InputError where the model takes none.
 [[nodiscard]] ModelConfig find_model(const std::string& name, const std::map<std::string, std::int64_t>& dims = {});

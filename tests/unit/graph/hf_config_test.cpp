@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json files: small ones of every family, with parameters counted by hand, and the published models'.
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 #include "core/graph/import/find_model.h"
 
 #include <gtest/gtest.h>

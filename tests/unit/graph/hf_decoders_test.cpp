@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 
 namespace meshwright::hf_decoders_test {
 namespace {

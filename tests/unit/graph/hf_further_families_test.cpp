@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 
 namespace meshwright::hf_further_families_test {
 namespace {

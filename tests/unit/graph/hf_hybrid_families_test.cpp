@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 
 namespace meshwright::hf_hybrid_families_test {
 namespace {

@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
-#include "core/graph/import/hf_tensors.h"
+#include "core/graph/import/hf/hf_config.h"
+#include "core/graph/import/hf/hf_tensors.h"
 
 namespace meshwright::hf_pairs_and_images_test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/graph/import/find_model.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 
 namespace meshwright::hf_parts_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 #include "tests/model_gradients.h"
 
 namespace meshwright::hf_sparse_families_test {

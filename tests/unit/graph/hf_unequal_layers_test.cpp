@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 #include "tests/model_gradients.h"
 
 namespace meshwright::hf_unequal_layers_test {

@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 
 namespace meshwright::rotary_scaling_test {
 namespace {

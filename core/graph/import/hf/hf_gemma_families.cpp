@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_families.h"
-#include "core/graph/import/hf_parts.h"
+#include "core/graph/import/hf/hf_families.h"
+#include "core/graph/import/hf/hf_parts.h"
 
 namespace meshwright::hf {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_families.h"
-#include "core/graph/import/hf_parts.h"
+#include "core/graph/import/hf/hf_families.h"
+#include "core/graph/import/hf/hf_parts.h"
 
 namespace meshwright::hf {
 

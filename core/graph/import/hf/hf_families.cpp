@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf/hf_families.h"
 
 #include <algorithm>
 #include <array>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 
 namespace meshwright {
 

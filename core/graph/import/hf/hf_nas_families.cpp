@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_config.h"
-#include "core/graph/import/hf_families.h"
-#include "core/graph/import/hf_parts.h"
+#include "core/graph/import/hf/hf_config.h"
+#include "core/graph/import/hf/hf_families.h"
+#include "core/graph/import/hf/hf_parts.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright::hf {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/import/hf_reader.h"
+#include "core/graph/import/hf/hf_reader.h"
 #include "core/graph/models/models.h"
 
 namespace meshwright::hf {

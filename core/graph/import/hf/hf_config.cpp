@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/hf_config.h"
+#include "core/graph/import/hf/hf_config.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/graph/import/analysis_config.h"
-#include "core/graph/import/hf_families.h"
+#include "core/graph/import/hf/hf_families.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright {

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf_families.h"
-#include "core/graph/import/hf_parts.h"
+#include "core/graph/import/hf/hf_families.h"
+#include "core/graph/import/hf/hf_parts.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright::hf {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/graph/import/hf_parts.h"
+#include "core/graph/import/hf/hf_parts.h"
 
 namespace meshwright::hf {
 
