@@ -137,18 +137,24 @@ enum class OpKind {
   IndexScores,               // q (batch, seq, index_heads, d), k (batch, kv_seq, d), weights (batch, seq, index_heads)
                              // -> (batch, seq, kv_seq): sum over heads of weight relu(q k^T)
   TopKKeys,                  // scores (batch, seq, kv_seq) -> i32 (batch, seq, selected=top_k): the keys of the highest
-                             // scores that a causal query sees, in order; -1: it sees no more
-  SelectedAttention,         // (q, k, v, keys (batch, seq, selected)): of each query to the keys chosen for it
-  SelectedAttentionBackward,  // (q, k, v, keys, dout) -> dq, dk, dv
+                             // scores that a causal query sees, in order; -1: it sees no more. With a `stride` a key
+                             // stands for so many positions and is seen behind the last of them; with an
+                             // attention_window the last so many positions follow, numbered behind those keys.
+                             // Scores (batch, seq, kv_heads, kv_seq) and a `window` (block, local) choose for each
+                             // head whole blocks by their best score, and the last `local` ones up to the query's own
+  SelectedAttention,  // (q, k, v, keys (batch, seq, [kv_heads], selected), [sink]): of each query to the keys chosen
+                      // for it; -1: none
+  SelectedAttentionBackward,  // (q, k, v, keys, [sink], dout) -> dq, dk, dv, [dsink]
   Rotary,                     // x (batch, seq, ..., head_dim): rotates pairs by angles of the position along `seq`
   RotaryBackward,             // (dy)
   // scan.cpp
   SelectiveScan,          // x (batch, chunks, chunk, groups, heads, d), dt (.., heads), a_log (groups, heads, [state]),
                           // b, c (.., groups, state), d, dt_bias (groups, heads) -> like x
   SelectiveScanBackward,  // (x, dt, a_log, b, c, d, dt_bias, dy) -> the gradients of the seven
-  GatedDelta,             // q, k (batch, chunks, chunk, heads, d), v (.., heads, group, e), b, a (.., heads, group),
-                          // a_log, dt_bias (heads, group) -> like v
-  GatedDeltaBackward,     // (q, k, v, b, a, a_log, dt_bias, dy) -> the gradients of the seven
+  GatedDelta,          // q, k (batch, chunks, chunk, heads, d), v (.., heads, group, e), b, a (.., heads, group, [d]),
+                       // a_log (heads, group), dt_bias (heads, group, [d]) -> like v. Attributes::value: where it is
+                       // not 0, the logarithm of a decay lies between it and 0
+  GatedDeltaBackward,  // (q, k, v, b, a, a_log, dt_bias, dy) -> the gradients of the seven
   // embedding.cpp
   Embedding,          // (ids, table (vocab, embed)) -> (..., embed)
   EmbeddingBackward,  // (ids, dy) -> dtable
@@ -204,6 +210,10 @@ enum class OpKind {
   MoveSquares,      // (g, r, [c, mean], [norm], [scaling]) -> scalar: sum of the squares of Adafactor's move
   AdafactorUpdate,  // (w, [master], g, r, [c, mean], squares, [norm], [scaling]); decoupled weight decay
   ScalingUpdate,    // (scaling, norm), in place: the loss scale of the next step
+  // normalization.cpp
+  Sinkhorn,  // x (..., rows, columns): softmax over columns, then Attributes::value turns of dividing by the sums
+             // of columns and of rows, until both are 1
+  SinkhornBackward,  // (x, dy)
 };
 [[nodiscard]] const char* name_of(OpKind kind);  // "contract"
 
@@ -232,7 +242,7 @@ struct Attributes {
   std::vector<std::int64_t> window = {}, stride = {};  // per spatial dimension
   std::vector<std::int64_t> pad_before = {}, pad_after = {};
   std::int64_t start = 0;                    // Slice, Pad
-  double value = 0.0;                        // Pad, Shift
+  double value = 0.0;                        // Pad, Shift, GatedDelta, Sinkhorn
   DType dtype = DType::F32;                  // Cast, OneHotSlots
   Comparison comparison = Comparison::Less;  // Compare
   double probability = 0.0;                  // Dropout

@@ -55,15 +55,24 @@ void run_index_scores(const Operands<T>& o) {
 template <class T>
 void run_top_k_keys(const Operands<T>& o) {
   const std::vector<int>& scores = o.call.space.inputs[0];
+  if (const std::vector<std::int64_t>& window = o.attributes().window; !window.empty())
+    return kernels::top_k_blocks(o.in(0), o.integers_out(0),
+                                 {o.in_size(0, 0), o.in_size(0, 1), o.in_size(0, 2), o.in_size(0, 3),
+                                  o.attributes().top_k, window[0], window[1], o.begin(scores[1])});
   kernels::top_k_keys(o.in(0), o.integers_out(0),
                       {o.in_size(0, 0), o.in_size(0, 1), o.in_size(0, 2), o.attributes().top_k,
-                       o.begin(scores[1]) + o.whole(scores[2]) - o.whole(scores[1])});
+                       o.attributes().stride.empty() ? o.begin(scores[1]) + o.whole(scores[2]) - o.whole(scores[1])
+                                                     : o.begin(scores[1]),
+                       o.attributes().stride.empty() ? 1 : o.attributes().stride[0], o.attributes().attention_window});
 }
 
 template <class T>
 kernels::SelectedCall<T> selected_call(const Operands<T>& o) {
   const kernels::AttentionShape shape = attention_shape(o);
-  return {shape, o.in_size(3, 2), attention_rule<T>(o, shape).scale, o.in(0), o.in(1), o.in(2), o.integers(3)};
+  const std::size_t last = o.call.space.inputs[3].size() - 1;
+  const T* sink = o.attributes().extra == Extra::Sink ? o.in(4) : nullptr;
+  return {shape, o.in_size(3, last), attention_rule<T>(o, shape).scale, o.in(0), o.in(1), o.in(2), o.integers(3),
+          sink,  last == 3};
 }
 
 template <class T>
@@ -73,7 +82,9 @@ void run_selected(const Operands<T>& o) {
 
 template <class T>
 void run_selected_backward(const Operands<T>& o) {
-  kernels::selected_attention_backward(selected_call(o), o.in(4), o.out(0), o.out(1), o.out(2));
+  T* dsink = o.attributes().extra == Extra::Sink ? o.out(3) : nullptr;
+  kernels::selected_attention_backward(selected_call(o), o.in(o.inputs.size() - 1), o.out(0), o.out(1), o.out(2),
+                                       dsink);
 }
 
 template <class T, bool back>

@@ -3,6 +3,7 @@
 #include "kernels/cpu/attention/softmax.h"
 #include "kernels/cpu/norms/batch_norm.h"
 #include "kernels/cpu/norms/row_norms.h"
+#include "kernels/cpu/norms/sinkhorn.h"
 
 namespace meshwright {
 
@@ -42,6 +43,13 @@ void run_norm_parameter_backward(const Operands<T>& o) {
                                              with_groups<T>(norm_shape(o), o.out_elements(0)));
 }
 
+template <class T>
+kernels::SinkhornShape sinkhorn_shape(const Operands<T>& o) {
+  const std::int64_t columns = o.width(0), rows = o.in_size(0, o.call.space.inputs[0].size() - 2);
+  return {o.elements(0) / (rows * columns), rows, columns, static_cast<std::int64_t>(o.attributes().value),
+          o.attributes().epsilon};
+}
+
 }  // namespace
 
 template <class T>
@@ -57,6 +65,9 @@ OpKernel<T> normalization_kernel(OpKind kind) {
       {K::Softmax, [](const Operands<T>& o) { kernels::softmax(o.in(0), o.out(0), o.rows(0), o.width(0)); }},
       {K::SoftmaxBackward,
        [](const Operands<T>& o) { kernels::softmax_backward(o.in(0), o.in(1), o.out(0), o.rows(0), o.width(0)); }},
+      {K::Sinkhorn, [](const Operands<T>& o) { kernels::sinkhorn(o.in(0), o.out(0), sinkhorn_shape(o)); }},
+      {K::SinkhornBackward,
+       [](const Operands<T>& o) { kernels::sinkhorn_backward(o.in(0), o.in(1), o.out(0), sinkhorn_shape(o)); }},
       {K::BatchSums, [](const Operands<T>& o) { kernels::batch_sums(o.in(0), o.out(0), o.rows(0), o.width(0)); }},
       {K::BatchNorm,
        [](const Operands<T>& o) {

@@ -71,7 +71,8 @@ void GivenWeights::find(const TensorPiece& piece, const HfTensorNames& names, Of
   const StoredTensor& tensor = *found->second.tensor;
   require(tensor.shape == piece.shape, "{}: the tensor '{}' is {}, but the model's is {}.", *found->second.path, name,
           text_of(tensor.shape), text_of(piece.shape));
-  const ReadNumber read = number_reader(tensor.type);
+  const bool whole = piece.whole_numbers && (tensor.type == "I64" || tensor.type == "I32");
+  const ReadNumber read = number_reader(!whole ? std::string_view(tensor.type) : tensor.type == "I64" ? "i8" : "i4");
   require(read != nullptr, "{}: the tensor '{}' is of the type {}; F64, F32, BF16 and F16 are read.",
           *found->second.path, name, tensor.type);
   used_[name] = true;

@@ -31,7 +31,7 @@ HEADS = ["CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT",
          "ZERO_SHOT_IMAGE_CLASSIFICATION"]
 TEXT_MODELS = ("model.language_model.", "language_model.", "model.text_model.", "projection_head.", "thinker.model.language_model.",
                "thinker.lm_head.", "lm_head.")
-KEPT_BESIDE = ("e_score_correction_bias", "expert_bias", "layer_scalar")
+KEPT_BESIDE = ("e_score_correction_bias", "expert_bias", "layer_scalar", "tid2eid")
 SINES = ("embed_positions.weight",)
 # Defaults of transformers that make no model, and what makes one of them; layers that predict further tokens, which it leaves out.
 SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "hunyuan_v1_moe": {"head_dim": 128}, "ministral": {"head_dim": 128},

@@ -40,14 +40,15 @@ PLANS = {
 MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "qwen3_next", "deepseek_v32", "qwen2_moe",
             "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite", "llama4_text", "gemma4_moe", "granitemoe", "granitemoeshared",
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
-            "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash"}
+            "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
+            "deepseek_v4", "kimi_linear", "minimax_m3_vl_text"}
 PAIRS = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet"}
 ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
             "xlm-roberta-xl"}  # that predict the words of labels of their own
 ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl"}
 TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie"}  # that are given a type of each token
-UNTRAINED = ("e_score_correction_bias", "layer_scalar", "feed_forward.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
+UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
 SCANS = "M-*-"  # the layers of nemotron_h
 
 
@@ -366,6 +367,23 @@ def families():
         "whisper": (t.WhisperForConditionalGeneration, t.WhisperConfig(
             **{k: v for k, v in pair.items() if k != "max_position_embeddings"}, num_mel_bins=4, max_source_positions=6, max_target_positions=SEQ,
             pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None)),
+        # Windows of 2 and 4 tokens in 8, of which a query chooses 2 of the former; as many heads as deepseek_v32's indexer has.
+        "deepseek_v4": (t.DeepseekV4ForCausalLM, t.DeepseekV4Config(
+            vocab_size=VOCAB, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, head_dim=16, q_lora_rank=16,
+            moe_intermediate_size=24, num_experts_per_tok=2, n_routed_experts=4, max_position_embeddings=SEQ,
+            layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"],
+            compress_rates={"compressed_sparse_attention": 2, "heavily_compressed_attention": 4}, hc_sinkhorn_iters=3,
+            mlp_layer_types=["hash_moe", "moe", "moe"], sliding_window=3, o_groups=2, o_lora_rank=8, index_n_heads=16,
+            index_head_dim=8, index_topk=2, partial_rotary_factor=0.25, swiglu_limit=0.1, num_nextn_predict_layers=0,
+            rope_parameters={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64})),
+        "minimax_m3_vl_text": (t.MiniMaxM3VLForCausalLM, t.MiniMaxM3VLTextConfig(
+            **{**decoder(), "intermediate_size": 24}, head_dim=8, rotary_dim=4, num_experts_per_tok=2, num_local_experts=4,
+            dense_intermediate_size=48, shared_intermediate_size=24, mlp_layer_types=["dense", "sparse"], index_n_heads=2,
+            index_head_dim=8, index_block_size=2, index_topk_blocks=2, layer_types=["full_attention", "minimax_m3_sparse"])),
+        "kimi_linear": (t.KimiLinearForCausalLM, t.KimiLinearConfig(
+            **{k: v for k, v in decoder(**latent).items() if k not in ("q_lora_rank", "num_key_value_heads")}, num_key_value_heads=4,
+            moe_intermediate_size=24, num_experts_per_tok=2, num_local_experts=4, linear_head_dim=8, linear_num_heads=2, pad_token_id=0,
+            layer_types=["linear_attention", "full_attention"], mlp_layer_types=["sparse", "sparse"])),
         # By another family's class, as STAND_INS tells.
         "internlm2": (t.LlamaForCausalLM, t.LlamaConfig(**decoder())),
         "minicpm": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=4.0,
@@ -501,6 +519,10 @@ def make(family, folder):
             parameter.copy_(parameter.bfloat16())  # so that 16 bits store it
     for name, buffer in model.named_buffers():
         if name.endswith(UNTRAINED):
+            if name.endswith("tid2eid"):  # of the experts of a word no two are one
+                draws = torch.rand(buffer.shape[0], config.n_routed_experts, generator=generator)
+                buffer.copy_(draws.argsort(dim=1)[:, :buffer.shape[1]])
+                continue
             buffer.copy_((buffer + 0.1 * torch.randn(buffer.shape, generator=generator, dtype=torch.float64)).bfloat16())
     model.save_pretrained(folder)
     if family in STAND_INS:
@@ -618,7 +640,7 @@ def difference(ours, theirs):
 
 def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
     # Running statistics, further names of one tensor, and what is trained by no gradient.
-    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", "act_fn.beta", "act_fn.eps", *UNTRAINED, "expert_bias")
+    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", "act_fn.beta", "act_fn.eps", *UNTRAINED, "expert_bias", "ffn.gate.bias")
     untrained = {k for k in theirs if what == "gradient" and ".indexer." in k and float(theirs[k].abs().max()) == 0.0}
     names = {k for k in theirs if not ((k.endswith(more) or k in untrained) and k not in ours)}
     for name in sorted(set(ours) ^ names):

@@ -140,10 +140,11 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   }
   const TensorId q_nope = project(name + ".q_nope", from, {from_dim, kv_heads, group, nope},
                                   {"batch", "seq", "kv_heads", "group", "nope_dim"});
-  const TensorId q_rope = rotate(name + ".q_rope",
-                                 project(name + ".q_rope", from, {from_dim, kv_heads, group, rope},
-                                         {"batch", "seq", "kv_heads", "group", "rope_dim"}),
-                                 {});
+  const auto placed = [&](const std::string& which, TensorId y) {
+    return transformer.positions == Positions::Rotary ? rotate(name + which, y, {}) : y;
+  };
+  const TensorId q_rope = placed(".q_rope", project(name + ".q_rope", from, {from_dim, kv_heads, group, rope},
+                                                    {"batch", "seq", "kv_heads", "group", "rope_dim"}));
   const TensorId q =
       add(OpKind::Concat, name + ".q", {q_nope, q_rope}, {.result_dims = {batch, seq, kv_heads, group, head_dim}});
   const TensorId kv =
@@ -151,8 +152,7 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
            kLatentEpsilon);
   const TensorId k_nope =
       project(name + ".k_nope", kv, {kv_rank, kv_heads, nope}, {"batch", "seq", "kv_heads", "nope_dim"});
-  TensorId k_rope =
-      rotate(name + ".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}), {});
+  TensorId k_rope = placed(".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}));
   k_rope = add(OpKind::Broadcast, name + ".k_rope.heads", {k_rope}, {.result_dims = {batch, seq, kv_heads, rope}});
   const TensorId k =
       add(OpKind::Concat, name + ".k", {k_nope, k_rope}, {.result_dims = {batch, seq, kv_heads, head_dim}});
@@ -196,6 +196,7 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
              name);
     return selected_attention(name, x, *p.low_rank, use, operands, attributes.scale);
   }
+  if (use.chooses_blocks) return block_attention(name, x, operands, attributes.scale);
   const auto [kv, members] = heads_of(use);
   attributes.score_cap = part.cap;
   if (part.sinks || (part.window_sinks && use.window > 0)) {
@@ -222,6 +223,25 @@ TensorId TransformerBuilder::selected_attention(const std::string& name, TensorI
   }
   MW_CHECK(chosen_keys, "'{}' shares an indexer, but no layer before it has one", name);
   operands.push_back(*chosen_keys);
+  return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = scale});
+}
+
+TensorId TransformerBuilder::block_attention(const std::string& name, TensorId x, std::vector<TensorId> operands,
+                                             double scale) {
+  const BlockIndexPart& part = *transformer.attention.block_index;
+  const Dim width{"index_dim", part.dim};
+  const auto made = [&](const std::string& which, std::vector<Dim> weight, std::vector<std::string> result) {
+    const TensorId y = project(name + which, x, std::move(weight), std::move(result));
+    return rotate(name + which, norm(name + which + "_norm", y, width), {});
+  };
+  const TensorId q = made(".index.q", {embed, kv_heads, width}, {"batch", "seq", "kv_heads", "index_dim"});
+  const TensorId k = as_keys(name + ".index.k", made(".index.k", {embed, width}, {"batch", "seq", "index_dim"}));
+  const TensorId scores =
+      add(OpKind::Contract, name + ".index.scores", {q, k}, {.result_names = {"batch", "seq", "kv_heads", "kv_seq"}});
+  const std::int64_t blocks = (seq.size + part.block - 1) / part.block;
+  operands.push_back(
+      add(OpKind::TopKKeys, name + ".index.keys", {scores},
+          {.window = {part.block, std::min(part.local, blocks)}, .top_k = std::min(part.top_k, blocks)}));
   return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = scale});
 }
 

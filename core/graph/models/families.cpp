@@ -173,6 +173,18 @@ void check_relations(const ModelConfig& model, const std::string& place) {
             "{}: shared_layers={} of {} layers leaves no earlier layer of each kind to share keys with; give fewer.",
             place, size("shared_layers"), model.layers);
   }
+  require(size("index_blocks") == 0 || size("index_local") <= size("index_blocks"),
+          "{}: index_local={} is more than the index_blocks={} blocks that a query reads.", place, size("index_local"),
+          size("index_blocks"));
+  require(size("index_blocks") == 0 || size("window") == 0,
+          "{}: index_blocks={} and window={} are both given; give one of them.", place, size("index_blocks"),
+          size("window"));
+  require(!has("out_groups") || model.heads % std::max<std::int64_t>(1, size("out_groups")) == 0,
+          "{}: heads={} is not a multiple of out_groups={}; heads are projected in equal groups.", place, model.heads,
+          size("out_groups"));
+  require(!has("out_groups") || size("rope_dim") <= size("head_dim"),
+          "{}: rope_dim={} is more than the head_dim={} dimensions of a head.", place, size("rope_dim"),
+          size("head_dim"));
   require(!has("full_rotary_dims") || (size("full_rotary_dims") % 2 == 0 && size("full_head_dim") % 2 == 0 &&
                                        size("full_rotary_dims") <= size("full_head_dim")),
           "{}: full_rotary_dims={} must be even and at most full_head_dim={}, which is even.", place,
@@ -231,6 +243,8 @@ const std::vector<Family>& families() {
     for (Family& family : hybrid_families()) found.push_back(std::move(family));
     for (Family& family : delta_families()) found.push_back(std::move(family));
     for (Family& family : gemma4_families()) found.push_back(std::move(family));
+    for (Family& family : kimi_linear_families()) found.push_back(std::move(family));
+    for (Family& family : deepseek_v4_families()) found.push_back(std::move(family));
     for (Family& family : image_families()) found.push_back(std::move(family));
     return found;
   }();

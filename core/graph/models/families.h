@@ -67,6 +67,15 @@ void set_layer_widths(ModelConfig& model, const std::vector<std::int64_t>& width
 [[nodiscard]] std::vector<Family> delta_families();
 [[nodiscard]] std::vector<Family> gemma4_families();
 
+[[nodiscard]] std::vector<Family> kimi_linear_families();
+// Which of its layers attend. Throws InputError for too many layers.
+void set_attending_layers(ModelConfig& model, const std::vector<bool>& attends, const std::string& place);
+
+[[nodiscard]] std::vector<Family> deepseek_v4_families();
+// What attention of each layer sees besides its window: 0 nothing, 1 keys of a few tokens that an indexer chooses, 2
+// all keys of many tokens. Throws InputError for too many layers.
+void set_compression_kinds(ModelConfig& model, const std::vector<int>& kinds, const std::string& place);
+
 // All of them.
 [[nodiscard]] const std::vector<Family>& families();
 [[nodiscard]] const Family* find_family(const std::string& name);

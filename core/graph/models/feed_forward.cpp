@@ -91,8 +91,13 @@ TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& w
     return clipped_gate(name, gate, widen(".up"));
   }
   if (!transformer.feed_forward.gated) return activate(name, widen(".up"));
-  const TensorId gate = activate(name, scaled(name + ".gate", widen(".gate"), transformer.feed_forward.gate_scale));
-  return add(OpKind::Multiply, name + ".gated", {gate, widen(".up")});
+  const double bound = transformer.feed_forward.bound;
+  TensorId gate = scaled(name + ".gate", widen(".gate"), transformer.feed_forward.gate_scale);
+  if (bound > 0.0) gate = at_most(name + ".gate.bounded", gate, bound, Bound::Above);
+  gate = activate(name, gate);
+  TensorId up = widen(".up");
+  if (bound > 0.0) up = at_most(name + ".up.bounded", up, bound, Bound::BothWays);
+  return add(OpKind::Multiply, name + ".gated", {gate, up});
 }
 
 TensorId TransformerBuilder::feed_forward_inner(const std::string& name, TensorId x, std::int64_t width) {

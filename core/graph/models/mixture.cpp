@@ -17,16 +17,24 @@ std::int64_t capacity_of(const MixturePart& part, std::int64_t seq) {
 
 }  // namespace
 
-TransformerBuilder::Routing TransformerBuilder::route(const std::string& name, TensorId x) {
+TensorId TransformerBuilder::root_softplus(const std::string& name, TensorId x) {
+  x = add(OpKind::Exp, name + ".exp", {x});
+  x = add(OpKind::Log, name + ".softplus", {add(OpKind::Shift, name + ".exp.next", {x}, {.value = 1.0})});
+  return add(OpKind::Sqrt, name, {x});
+}
+
+TransformerBuilder::Routing TransformerBuilder::route(const std::string& name, TensorId x,
+                                                      std::optional<TensorId> chosen_by) {
   const MixturePart& part = *transformer.mixture;
   const Dim expert{"expert", part.experts};
   TensorId scores = project(name + ".router", x, {embed, expert}, {"batch", "seq", "expert"});
   if (part.router_bias) scores = add_bias(name + ".router", scores, {expert});
-  scores = add(part.sigmoid ? OpKind::Sigmoid : OpKind::Softmax, name + ".scores", {scores});
-  const TensorId chosen_by = part.selection_bias ? add_bias(name + ".selection", scores, {expert}) : scores;
+  scores = part.root_softplus ? root_softplus(name + ".scores", scores)
+                              : add(part.sigmoid ? OpKind::Sigmoid : OpKind::Softmax, name + ".scores", {scores});
+  if (!chosen_by) chosen_by = part.selection_bias ? add_bias(name + ".selection", scores, {expert}) : scores;
   const std::int64_t capacity = capacity_of(part, seq.size);
   const TensorId slots =
-      add(OpKind::TopKSlots, name + ".slots", {chosen_by}, {.top_k = part.top_k, .capacity = capacity});
+      add(OpKind::TopKSlots, name + ".slots", {*chosen_by}, {.top_k = part.top_k, .capacity = capacity});
   TensorId weights = add(OpKind::GateWeights, name + ".weights", {scores, slots}, {.normalize = part.normalize});
   if (part.scaled_experts) {
     const TensorId each =
@@ -59,8 +67,11 @@ TensorId TransformerBuilder::expert_layer(const std::string& name, TensorId x) {
 }
 
 TensorId TransformerBuilder::mixture(const std::string& name, TensorId x, std::optional<TensorId> routed_by) {
+  return mixture_of(name, x, route(name, routed_by.value_or(x)));
+}
+
+TensorId TransformerBuilder::mixture_of(const std::string& name, TensorId x, const Routing& routing) {
   const MixturePart& part = *transformer.mixture;
-  const Routing routing = route(name, routed_by.value_or(x));
   const auto with_shared = [&](TensorId out) {
     return part.shared_width == 0 ? out : add(OpKind::Add, name + ".sum", {out, shared_expert(name, x)});
   };

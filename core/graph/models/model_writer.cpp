@@ -32,9 +32,10 @@ TensorId ModelWriter::token_input(const std::string& name) {
   return graph.add_tensor(name, TensorKind::Input, DType::I32, {batch, seq});
 }
 
-TensorId ModelWriter::constant(const std::string& name, std::vector<Dim> dims, std::vector<double> values) {
+TensorId ModelWriter::constant(const std::string& name, std::vector<Dim> dims, std::vector<double> values,
+                               std::optional<DType> type) {
   if (const auto known = constants_.find(name); known != constants_.end()) return known->second;
-  const TensorId made = graph.add_tensor(name, TensorKind::Input, graph.dtype, std::move(dims));
+  const TensorId made = graph.add_tensor(name, TensorKind::Input, type.value_or(graph.dtype), std::move(dims));
   graph.constants.emplace(made, std::make_shared<const std::vector<double>>(std::move(values)));
   return constants_.emplace(name, made).first->second;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ struct ModelWriter {
     std::string of, as;
   };
   std::optional<SharedNames> shared_names = {};
-  // Numbers that every microbatch reads alike; made once for all uses of a name.
-  [[nodiscard]] TensorId constant(const std::string& name, std::vector<Dim> dims, std::vector<double> values);
+  // Numbers that every microbatch reads alike, of the graph's type or another; made once for all uses of a name.
+  [[nodiscard]] TensorId constant(const std::string& name, std::vector<Dim> dims, std::vector<double> values,
+                                  std::optional<DType> type = {});
   // x over the root mean square of its last dimension, without weights.
   [[nodiscard]] TensorId plain_norm(const std::string& name, TensorId x, double epsilon = kNormEpsilon);
   [[nodiscard]] TensorId add(OpKind kind, const std::string& name, std::vector<TensorId> inputs,

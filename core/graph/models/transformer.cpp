@@ -163,6 +163,7 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
                            layer.rotary_base,
                            layer.chunk,
                            layer.shares_index,
+                           layer.chooses_blocks,
                            layer.rotary_dims};
     const std::string name = fmt::format("{}{}", prefix, l);
     shared_names =
@@ -222,7 +223,7 @@ void build_transformer(Graph& graph, const ModelConfig& model, const Transformer
     const bool rotary = transformer.positions == Positions::Rotary && layer.rotary;
     return builder.block(name, from,
                          {{transformer.attention.causal, layer.window, rotary, std::nullopt, layer.rotary_base,
-                           layer.chunk, false, layer.rotary_dims},
+                           layer.chunk, false, layer.chooses_blocks, layer.rotary_dims},
                           layer.mixture});
   };
   graph.loss = builder.losses(x, transformer.encoder.empty() ? "blk" : "dec", labels, reduction, like_the_last);

@@ -59,10 +59,18 @@ struct FurtherTokens {
   double weight = 0.3;
 };
 
+// Sparse attention by whole blocks (MiniMax, MiniMax-M3, 2026): for each head of keys, a query reads the `top_k` blocks
+// of `block` keys that hold the best score of a small head of `dim`, and the last `local` ones in any case. The scores
+// only choose, as those of an indexer do.
+struct BlockIndexPart {
+  std::int64_t dim, block, top_k, local;
+};
+
 struct AttentionPart {
   std::int64_t kv_heads, group, head_dim;
   std::optional<LatentPart> latent = {};                     // head_dim = nope + rope
   std::optional<IndexPart> index = {};                       // of latent attention with a q_rank
+  std::optional<BlockIndexPart> block_index = {};            // of layers that choose blocks
   bool qkv_bias = false, key_bias = true, out_bias = false;  // keys have none without key_bias
   double qkv_bound = 0.0;     // queries, keys and values are at most this either way; 0: they stay
   bool norm = false;          // of each query and key over head_dim, RMS
@@ -94,6 +102,7 @@ struct FeedForwardPart {
   bool gated = false;  // activation(gate) * up
   bool bias = false;
   double gate_scale = 1.0;  // what is activated is the gate times this
+  double bound = 0.0;       // gates are at most this, ups at most this either way; 0: they stay
 };
 
 // Each token goes to the top_k experts of the highest scores, as far as their capacity of
@@ -106,6 +115,7 @@ struct MixturePart {
   bool shared_gate = false;       // its result is multiplied by the sigmoid of a product of the token
   double capacity_factor = 1.0;
   bool sigmoid = false;         // scores are sigmoids instead of a softmax
+  bool root_softplus = false;   // scores are sqrt(log(1 + e^x)) instead of a softmax
   bool normalize = true;        // weights of a token add up to 1 before they are scaled
   bool selection_bias = false;  // added to the scores to choose by, not to weigh with; gradients do not reach it
   bool router_bias = false, expert_bias = false;
@@ -122,6 +132,7 @@ struct LayerPart {
   std::int64_t rotary_dims = 0;  // 0: the transformer's
   bool mixture = false;
   bool bare = false;                       // attention reads the layer's input itself, not a norm of it
+  bool chooses_blocks = false;             // its queries read chosen blocks of keys
   bool shares_index = false;               // its queries read the keys that the layer before chose
   std::optional<std::int64_t> group = {};  // layers of a group share their weights, "group<number>"
 };

@@ -24,6 +24,7 @@ struct TransformerBuilder : ModelWriter {
     double rotary_base = 0.0;  // 0: the transformer's
     std::int64_t chunk = 0;    // as LayerPart's
     bool shares_index = false;
+    bool chooses_blocks = false;
     std::int64_t rotary_dims = 0;  // 0: the transformer's
   };
   struct Projections {
@@ -36,6 +37,13 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId feed_forward(const std::string& name, TensorId x, std::int64_t width);
   // Tokens are routed by x, or by what another tensor holds of them.
   [[nodiscard]] TensorId mixture(const std::string& name, TensorId x, std::optional<TensorId> routed_by = {});
+  struct Routing {
+    TensorId slots, weights;
+    std::int64_t capacity;
+  };
+  // Experts are chosen by the router's scores, or by others (batch, seq, expert); weights are of the router's.
+  [[nodiscard]] Routing route(const std::string& name, TensorId x, std::optional<TensorId> chosen_by = {});
+  [[nodiscard]] TensorId mixture_of(const std::string& name, TensorId x, const Routing& routing);
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last);
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last, double epsilon);
   // A layer norm's weights or bias where the model has none: the same number everywhere.
@@ -101,6 +109,9 @@ struct TransformerBuilder : ModelWriter {
   // Attention to the keys that an indexer chooses, or chose for a layer before. `operands`: queries, keys and values.
   [[nodiscard]] TensorId selected_attention(const std::string& name, TensorId x, TensorId low_rank,
                                             const AttentionUse& use, std::vector<TensorId> operands, double scale);
+  // The same to blocks of keys.
+  [[nodiscard]] TensorId block_attention(const std::string& name, TensorId x, std::vector<TensorId> operands,
+                                         double scale);
   // Of what heads made, x: times the sigmoid of a number for each head and token.
   [[nodiscard]] TensorId gated_heads(const std::string& name, TensorId x, TensorId core);
   [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory,
@@ -129,11 +140,8 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId inner_layer(const std::string& name, const Widen& widen);
   [[nodiscard]] TensorId expert_layer(const std::string& name, TensorId x);
   [[nodiscard]] TensorId shared_expert(const std::string& name, TensorId x);
-  struct Routing {
-    TensorId slots, weights;
-    std::int64_t capacity;
-  };
-  [[nodiscard]] Routing route(const std::string& name, TensorId x);
+  // sqrt(log(1 + e^x)).
+  [[nodiscard]] TensorId root_softplus(const std::string& name, TensorId x);
 };
 
 }  // namespace meshwright

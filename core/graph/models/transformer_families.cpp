@@ -7,7 +7,7 @@
 //   llama         RMS norm, rotated heads, grouped queries, gated SiLU (H. Touvron et al., 2023); Mistral, Qwen2, Qwen3
 //   mixtral       llama with a mixture of experts (A. Jiang et al., 2024); Qwen3-MoE, Llama 4, gpt-oss
 //   decoder       llama with other norms, factors, and blocks side by side: Gemma, Phi, Falcon, Granite, OLMo 2, ...
-//   decoder_moe   the same with a mixture of experts: GLM-4.5, MiniMax-M2
+//   decoder_moe   the same with a mixture of experts: GLM-4.5, MiniMax-M2; MiniMax-M3 with chosen blocks of keys
 //   deepseek_v3   latent attention, sigmoid scores, a shared expert (DeepSeek-AI, 2024); DeepSeek-V3.2 with an indexer
 #include <algorithm>
 
@@ -132,7 +132,8 @@ std::vector<SizeField> decoder_sizes() {
 // value_dim: width of a head's values (0: head_dim), which are times the factor value_scale. window_heads and
 // window_kv_heads: those of layers with windows, and window_rotary_dims (0: as the others); window_sinks: sinks in
 // these alone. full_shift: so many layers are counted for full_every before the first one with a window. head_gate:
-// what a head makes is times the sigmoid of a product of the token.
+// what a head makes is times the sigmoid of a product of the token. index_blocks: so many blocks of index_block keys
+// are what a query of a layer from index_first on reads, the last index_local ones in any case; 0: none are chosen.
 std::vector<SizeField> decoder_moe_sizes() {
   return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0),
                                                       further_tokens(),
@@ -142,7 +143,12 @@ std::vector<SizeField> decoder_moe_sizes() {
                                                       {"window_rotary_dims", 1'000'000, 0, 0},
                                                       flag("window_sinks", 0),
                                                       {"full_shift", kMaxLayers, 0, 0},
-                                                      flag("head_gate", 0)});
+                                                      flag("head_gate", 0),
+                                                      {"index_blocks", 1'000'000, 0, 0},
+                                                      {"index_block", kMaxWidth, 1, 128},
+                                                      {"index_local", 1'000'000, 0, 1},
+                                                      {"index_dim", kMaxWidth, 2, 128},
+                                                      {"index_first", kMaxLayers, 0, 0}});
 }
 // index_every, index_first: layers from index_first on read the keys that the layer before chose, but every
 // index_every-th of them, which has an indexer as the first ones have.
@@ -379,6 +385,12 @@ Transformer decoder_moe(const ModelConfig& model) {
   made.attention.head_gate = is_set(model, "head_gate");
   for (LayerPart& layer : made.layers)
     if (layer.window > 0) layer.rotary_dims = size_of(model, "window_rotary_dims");
+  if (is_set(model, "index_blocks")) {
+    made.attention.block_index = BlockIndexPart{size_of(model, "index_dim"), size_of(model, "index_block"),
+                                                size_of(model, "index_blocks"), size_of(model, "index_local")};
+    for (std::int64_t layer = size_of(model, "index_first"); layer < model.layers; ++layer)
+      made.layers[static_cast<std::size_t>(layer)].chooses_blocks = true;
+  }
   const std::int64_t heads = size_of(model, "window_heads"), kv_heads = size_of(model, "window_kv_heads");
   if (heads > 0 || kv_heads > 0) {
     made.attention.window_kv_heads = kv_heads > 0 ? kv_heads : made.attention.kv_heads;

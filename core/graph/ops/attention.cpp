@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention, of packed operands (qkv) or of separate ones with a group of queries per key, to all keys or to those that
 // an indexer chose, and the rotation of queries and keys.
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <optional>
 
 #include "core/base/errors.h"
@@ -140,23 +143,59 @@ std::vector<ResultShape> index_scores(const OpCall& call) {
 
 constexpr const char* kSelected = "selected";
 
+// Of blocks, the last of which need not be whole.
+std::vector<ResultShape> top_k_blocks(const OpCall& call) {
+  const Dims& scores = dims(call, 0);
+  const std::vector<std::int64_t>& window = call.attributes.window;
+  const std::int64_t top_k = call.attributes.top_k;
+  expect(call, scores.size() == 4 && scores[1].size == scores[3].size,
+         "scores of blocks must have four dimensions (batch, seq, kv_heads, kv_seq), with a key for each query");
+  expect(call, window.size() == 2 && window[0] >= 1 && window[1] >= 0,
+         "its window must be the length of a block and the number of local ones");
+  expect(call, call.attributes.stride.empty() && call.attributes.attention_window == 0,
+         "blocks go with no stride and no attention_window");
+  const std::int64_t blocks = (scores[3].size + window[0] - 1) / window[0];
+  expect(call, top_k >= 1 && top_k <= blocks && window[1] <= top_k,
+         "its top_k must be from the number of local blocks to that of all");
+  expect(call, find(scores, kSelected) == nullptr, "scores may not have a dimension named 'selected'");
+  return {{DType::I32, {scores[0], scores[1], scores[2], {kSelected, top_k * window[0]}}}};
+}
+
 std::vector<ResultShape> top_k_keys(const OpCall& call) {
   expect_one_float_type(call, {0});
   const Dims& scores = dims(call, 0);
   const std::int64_t top_k = call.attributes.top_k;
-  expect(call, scores.size() == 3 && scores[1].size <= scores[2].size,
-         "scores must have three dimensions (batch, seq, kv_seq), with at least as many keys as queries");
+  const std::vector<std::int64_t>& stride = call.attributes.stride;
+  const bool whole = stride.empty();
+  expect(call, whole || (stride.size() == 1 && stride[0] >= 1), "its stride must be one number of positions, or none");
+  if (!call.attributes.window.empty()) return top_k_blocks(call);
+  expect(call, scores.size() == 3, "scores must have three dimensions (batch, seq, kv_seq)");
+  expect(call, !whole || scores[1].size <= scores[2].size,
+         "scores must have at least as many keys as queries, where a key stands for one position");
+  expect(call, whole || scores[2].size * stride[0] <= scores[1].size,
+         "scores may have no more keys than the queries' positions fill by its stride");
   expect(call, top_k >= 1 && top_k <= scores[2].size, "its top_k must be from 1 to the number of keys");
   expect(call, find(scores, kSelected) == nullptr, "scores may not have a dimension named 'selected'");
-  return {{DType::I32, {scores[0], scores[1], {kSelected, top_k}}}};
+  expect(call, call.attributes.attention_window >= 0, "its attention_window must be 0, or above 0");
+  return {{DType::I32, {scores[0], scores[1], {kSelected, top_k + call.attributes.attention_window}}}};
 }
 
 Dims expect_selected(const OpCall& call) {
   const Dims result = expect_heads(call);
   const Dims &q = dims(call, 0), &keys = dims(call, 3);
-  expect(call, dtype(call, 3) == DType::I32 && keys.size() == 3 && keys[0] == q[0] && keys[1] == q[1],
-         "keys must be i32 of the dimensions (batch, seq) of q and that of the chosen keys");
+  const bool by_head = keys.size() == 4 && keys[2] == q[2];
+  expect(call, dtype(call, 3) == DType::I32 && (keys.size() == 3 || by_head) && keys[0] == q[0] && keys[1] == q[1],
+         "keys must be i32 of the dimensions (batch, seq) of q, maybe its kv_heads, and that of the chosen keys");
   expect(call, call.attributes.scale > 0.0, "its scale must be above 0");
+  const std::size_t rest = call.kind == OpKind::SelectedAttention ? 0 : 1;
+  const bool sinks = call.attributes.extra == Extra::Sink;
+  expect(call, (sinks || call.attributes.extra == Extra::None) && call.inputs.size() == 4 + rest + (sinks ? 1 : 0),
+         "it takes one operand more exactly when its attribute extra is a sink");
+  if (sinks) {
+    expect_one_float_type(call, {0, 4});
+    expect(call, dims(call, 4) == Dims{q[2], q[3]},
+           "extra, a sink per head, must have the dimensions (kv_heads, group) of q");
+  }
   return result;
 }
 
@@ -167,17 +206,20 @@ std::vector<ResultShape> selected_attention(const OpCall& call) {
 
 std::vector<ResultShape> selected_attention_backward(const OpCall& call) {
   const Dims result = expect_selected(call);
-  expect_one_float_type(call, {0, 4});
-  expect(call, dims(call, 4) == result, "dout must have the dimensions (batch, seq, kv_heads, group, e)");
+  const std::size_t dout = call.inputs.size() - 1;
+  expect_one_float_type(call, {0, dout});
+  expect(call, dims(call, dout) == result, "dout must have the dimensions (batch, seq, kv_heads, group, e)");
   std::vector<ResultShape> results;
-  for (std::size_t i = 0; i < 3; ++i) results.push_back({dtype(call, i), dims(call, i)});
+  for (std::size_t i = 0; i < dout; ++i)
+    if (i != 3) results.push_back({dtype(call, i), dims(call, i)});
   return results;
 }
 
 // The rectifier needs the whole of a head's product; heads add up.
 bool all_but_width(const Op&, const IterationSpace& space, int axis) { return axis != space.inputs[0][3]; }
 bool batches_and_queries(const Op&, const IterationSpace& space, int axis) {
-  return axis == space.inputs[0][0] || axis == space.inputs[0][1];
+  const std::vector<int>& scores = space.inputs[0];
+  return axis == scores[0] || axis == scores[1] || (scores.size() == 4 && axis == scores[2]);
 }
 int keys_of_attention(const IterationSpace& space) { return space.inputs[1][1]; }
 
@@ -223,7 +265,7 @@ double attention_flops(const IterationSpace& space, const std::vector<std::int64
   return flops_of_keys(axes, axes.keys, sizes);
 }
 double selected_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
-  return flops_of_keys(axes_of(space), space.inputs[3][2], sizes);
+  return flops_of_keys(axes_of(space), space.inputs[3].back(), sizes);
 }
 double selected_backward_flops(const IterationSpace& space, const std::vector<std::int64_t>& sizes) {
   return 2.0 * selected_flops(space, sizes);
@@ -250,8 +292,9 @@ void selected_derivative(Backward& backward, const Op& op, TensorId dy) {
   inputs.push_back(dy);
   const std::vector<TensorId> gradients =
       backward.derive(op, OpKind::SelectedAttentionBackward, "grad", inputs, op.attributes);
+  constexpr std::array<std::size_t, 4> kOperands = {0, 1, 2, 4};  // not the choice of keys
   for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (backward.wants(op, i)) backward.contribute(op, i, gradients[i]);
+    if (backward.wants(op, kOperands[i])) backward.contribute(op, kOperands[i], gradients[i]);
 }
 
 // --- rotary embedding ---
@@ -275,6 +318,11 @@ std::vector<ResultShape> rotary(const OpCall& call) {
 
 void rotary_derivative(Backward& backward, const Op& op, TensorId dy) {
   backward.derive_gradient(op, 0, OpKind::RotaryBackward, "grad_x", {dy}, op.attributes);
+}
+
+// As part of a model it turns back what was turned.
+void rotary_backward_derivative(Backward& backward, const Op& op, TensorId dy) {
+  backward.derive_gradient(op, 0, OpKind::Rotary, "grad_x", {dy}, op.attributes);
 }
 
 }  // namespace
@@ -310,23 +358,34 @@ std::vector<OpRow> attention_rows() {
       {K::TopKKeys, "top_k_keys", {"scores"}, top_k_keys, batches_and_queries},
       {K::SelectedAttention,
        "selected_attention",
-       {"q", "k", "v", "keys"},
+       {"q", "k", "v", "keys", "extra"},
        selected_attention,
        queries,
-       {.position_axis = keys_of_attention, .flops = selected_flops, .derivative = selected_derivative}},
+       {.position_axis = keys_of_attention,
+        .flops = selected_flops,
+        .optional_operands = 1,
+        .derivative = selected_derivative}},
       {K::SelectedAttentionBackward,
        "selected_attention_backward",
-       {"q", "k", "v", "keys", "dout"},
+       {"q", "k", "v", "keys", "extra", "dout"},
        selected_attention_backward,
        queries,
-       {.position_axis = keys_of_attention, .flops = selected_backward_flops, .results = {"q", "k", "v"}}},
+       {.position_axis = keys_of_attention,
+        .flops = selected_backward_flops,
+        .results = {"q", "k", "v", "extra"},
+        .optional_operands = 1}},
       {K::Rotary,
        "rotary",
        {"x"},
        rotary,
        all_but_last_of_x,
        {.derivative = rotary_derivative, .linear_operands = 0b1}},
-      {K::RotaryBackward, "rotary_backward", {"dy"}, rotary, all_but_last_of_x},
+      {K::RotaryBackward,
+       "rotary_backward",
+       {"dy"},
+       rotary,
+       all_but_last_of_x,
+       {.derivative = rotary_backward_derivative}},
   };
 }
 

@@ -74,6 +74,21 @@ std::vector<ResultShape> softmax(const OpCall& call) {
   return elementwise(call);
 }
 
+// (x, [dy]) -> x's dimensions.
+std::vector<ResultShape> sinkhorn(const OpCall& call) {
+  expect(call, dims(call, 0).size() >= 2, "x must have two dimensions or more, (..., rows, columns)");
+  const double turns = call.attributes.value;
+  expect(call, turns >= 1.0 && turns <= 1e6 && std::trunc(turns) == turns && call.attributes.epsilon >= 0.0,
+         "its value, the number of turns, must be a whole number of at least 1, and its epsilon at least 0");
+  return elementwise(call);
+}
+
+// Sums of rows and of columns take turns.
+bool all_but_matrices(const Op&, const IterationSpace& space, int axis) {
+  const std::vector<int>& x = space.inputs[0];
+  return axis != x.back() && axis != x[x.size() - 2];
+}
+
 void layer_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId x = backward.read(op, 0), gamma = backward.read(op, 1);
   const Attributes same{.epsilon = op.attributes.epsilon};
@@ -96,6 +111,10 @@ void rms_norm_derivative(Backward& backward, const Op& op, TensorId dy) {
 
 void softmax_derivative(Backward& backward, const Op& op, TensorId dy) {
   backward.derive_gradient(op, 0, OpKind::SoftmaxBackward, "grad_x", {backward.result(op), dy});
+}
+
+void sinkhorn_derivative(Backward& backward, const Op& op, TensorId dy) {
+  backward.derive_gradient(op, 0, OpKind::SinkhornBackward, "grad_x", {backward.read(op, 0), dy}, op.attributes);
 }
 
 // --- over the batch ---
@@ -190,6 +209,8 @@ std::vector<OpRow> normalization_rows() {
       {K::RmsNormParamBackward, "rms_norm_param_backward", {"x", "dy"}, row_norm_param_backward, all_but_last_of_x},
       {K::Softmax, "softmax", {"x"}, softmax, all_but_last_of_x, {.derivative = softmax_derivative}},
       {K::SoftmaxBackward, "softmax_backward", {"y", "dy"}, softmax, all_but_last_of_x},
+      {K::Sinkhorn, "sinkhorn", {"x"}, sinkhorn, all_but_matrices, {.derivative = sinkhorn_derivative}},
+      {K::SinkhornBackward, "sinkhorn_backward", {"x", "dy"}, sinkhorn, all_but_matrices},
       {K::BatchSums, "batch_sums", {"x"}, batch_sums, batch_or_channel},
       {K::BatchNorm,
        "batch_norm",

@@ -13,8 +13,10 @@
 //   S = exp(-softplus(a_t + dt_bias) exp(a_log)) S_(t-1),  S_t = S + k_t (sigmoid(b_t) (v_t - S^T k_t))^T,
 //   y_t = S_t^T q_t / sqrt(d)
 //
-// q and k are shared by the group of v's heads. Work of both is counted as the papers compute it, chunk by chunk with
-// products; so the length of a chunk is an axis of the op.
+// q and k are shared by the group of v's heads. With a number of a for each of the d channels of a key (Kimi Team, Kimi
+// Linear, arXiv:2510.26692) each row of S decays at a rate of its own, which has a dt_bias of its own; with a value
+// that is not 0, a decay is exp(value sigmoid(exp(a_log) (a_t + dt_bias))). Work of both is counted as the papers
+// compute it, chunk by chunk with products; so the length of a chunk is an axis of the op.
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -91,7 +93,7 @@ void scan_derivative(Backward& backward, const Op& op, TensorId dy) {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(backward.read(op, i));
   inputs.push_back(dy);
   const OpKind kind = op.kind == OpKind::GatedDelta ? OpKind::GatedDeltaBackward : OpKind::SelectiveScanBackward;
-  const std::vector<TensorId> gradients = backward.derive(op, kind, "grad", inputs);
+  const std::vector<TensorId> gradients = backward.derive(op, kind, "grad", inputs, op.attributes);
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
     if (backward.wants(op, i)) backward.contribute(op, i, gradients[i]);
 }
@@ -111,11 +113,18 @@ void expect_delta(const OpCall& call) {
          v.size() == 6 && std::equal(v.begin(), v.begin() + kDeltaGroup, q.begin()) &&
              find(v, q[kKeyWidth].name) == nullptr,
          "v must have the dimensions (batch, chunks, chunk, heads) of q, a group and a width of its own");
-  for (const std::size_t operand : {kBeta, kGate})
-    expect(call, dims(call, operand) == without_last(v), "b and a must have the dimensions of v but its last");
-  for (const std::size_t operand : {kDecay, kGateBias})
-    expect(call, dims(call, operand) == Dims{v[kDeltaHeads], v[kDeltaGroup]},
-           "a_log and dt_bias must have the dimensions (heads, group)");
+  expect(call, dims(call, kBeta) == without_last(v), "b must have the dimensions of v but its last");
+  Dims per_channel = without_last(v);
+  per_channel.push_back(q[kKeyWidth]);
+  const bool channels = dims(call, kGate) == per_channel;
+  expect(call, channels || dims(call, kGate) == without_last(v),
+         "a must have the dimensions of v but its last, or these and the d of k");
+  const Dims heads = {v[kDeltaHeads], v[kDeltaGroup]}, of_channels = {heads[0], heads[1], q[kKeyWidth]};
+  expect(call, dims(call, kDecay) == heads, "a_log must have the dimensions (heads, group)");
+  expect(call, dims(call, kGateBias) == (channels ? of_channels : heads),
+         "dt_bias must have the dimensions (heads, group), and d where a has it");
+  expect(call, call.attributes.value <= 0.0,
+         "its value, the least logarithm of a decay, must be below 0, or 0 for none");
 }
 
 std::vector<ResultShape> gated_delta(const OpCall& call) {

@@ -27,6 +27,8 @@ struct ValueHead {
   [[nodiscard]] std::int64_t q(std::int64_t t) const { return row(t) * shape.key_width; }
   [[nodiscard]] std::int64_t b(std::int64_t t) const { return row(t) * shape.group + member; }
   [[nodiscard]] std::int64_t v(std::int64_t t) const { return b(t) * shape.value_width; }
+  [[nodiscard]] std::int64_t a(std::int64_t t) const { return b(t) * shape.rates(); }
+  [[nodiscard]] std::int64_t bias() const { return number() * shape.rates(); }
 };
 
 // A vector of length 1, and the length that it had.
@@ -50,11 +52,30 @@ void add_through(const Direction& direction, const Numbers& given, double* sum) 
   for (std::size_t i = 0; i < given.size(); ++i) sum[i] += (given[i] - direction.at[i] * along) / direction.length;
 }
 
+// The logarithm of a decay, and its derivatives by a (and dt_bias) and by a_log.
+struct LogDecay {
+  double log, by_a, by_rate;
+};
+LogDecay log_decay_of(double raw, double a_log, double least_log) {
+  const double rate = std::exp(a_log);
+  if (least_log == 0.0) {
+    const double step = softplus_of(raw);
+    return {-step * rate, -rate * sigmoid_of(raw), -step * rate};
+  }
+  const double share = sigmoid_of(rate * raw), slope = least_log * share * (1.0 - share) * rate;
+  return {least_log * share, slope, slope * raw};
+}
+
 // What one token does to the state.
 struct DeltaStep {
-  double step, decay, beta;
+  std::vector<LogDecay> logs;  // [rate]
+  Numbers decays;
+  double beta;
   Direction k;
   Numbers error, update;  // v - S^T k, and beta times that
+
+  [[nodiscard]] std::size_t rate_of(std::size_t channel) const { return decays.size() > 1 ? channel : 0; }
+  [[nodiscard]] double decay_of(std::size_t channel) const { return decays[rate_of(channel)]; }
 };
 
 // S becomes that after the token.
@@ -63,13 +84,17 @@ DeltaStep advance_delta(const DeltaOperands<const T>& in, const ValueHead& head,
   const DeltaShape& shape = head.shape;
   const auto number = head.number();
   DeltaStep made;
-  made.step = softplus_of(static_cast<double>(in.a[head.b(t)]) + static_cast<double>(in.dt_bias[number]));
-  made.decay = std::exp(-made.step * std::exp(static_cast<double>(in.a_log[number])));
+  for (std::int64_t rate = 0; rate < shape.rates(); ++rate) {
+    const double raw =
+        static_cast<double>(in.a[head.a(t) + rate]) + static_cast<double>(in.dt_bias[head.bias() + rate]);
+    made.logs.push_back(log_decay_of(raw, static_cast<double>(in.a_log[number]), shape.least_log));
+    made.decays.push_back(std::exp(made.logs.back().log));
+  }
   made.beta = sigmoid_of(static_cast<double>(in.b[head.b(t)]));
   made.k = direction_of(in.k + head.q(t), shape.key_width);
   made.error.assign(in.v + head.v(t), in.v + head.v(t) + shape.value_width);
-  for (double& x : state) x *= made.decay;
   const auto width = static_cast<std::size_t>(shape.value_width);
+  for (std::size_t i = 0; i < state.size(); ++i) state[i] *= made.decay_of(i / width);
   for (std::size_t d = 0; d < made.k.at.size(); ++d)
     for (std::size_t e = 0; e < width; ++e) made.error[e] -= state[d * width + e] * made.k.at[d];
   made.update = made.error;
@@ -111,7 +136,8 @@ void backward_of_token(const DeltaOperands<const T>& in, const T* dy, const Delt
       dk[d] += along * step.update[e];
       du[e] += along * step.k.at[d];
     }
-  double dbeta = 0.0, ddecay = 0.0;
+  double dbeta = 0.0;
+  Numbers ddecay(step.decays.size(), 0.0);
   for (std::size_t e = 0; e < width; ++e) {
     dbeta += du[e] * step.error[e];
     gradients.v[static_cast<std::size_t>(head.v(t)) + e] = static_cast<T>(step.beta * du[e]);
@@ -120,18 +146,18 @@ void backward_of_token(const DeltaOperands<const T>& in, const T* dy, const Delt
   for (std::size_t d = 0; d < keys; ++d)
     for (std::size_t e = 0; e < width; ++e) {
       const double old = before[d * width + e], through = -step.beta * du[e];
-      dk[d] += step.decay * old * through;
+      dk[d] += step.decay_of(d) * old * through;
       g[d * width + e] += step.k.at[d] * through;
-      ddecay += g[d * width + e] * old;
-      g[d * width + e] *= step.decay;
+      ddecay[step.rate_of(d)] += g[d * width + e] * old;
+      g[d * width + e] *= step.decay_of(d);
     }
   gradients.b[head.b(t)] = static_cast<T>(dbeta * step.beta * (1.0 - step.beta));
-  const double rate = std::exp(static_cast<double>(in.a_log[number]));
-  const double raw = static_cast<double>(in.a[head.b(t)]) + static_cast<double>(in.dt_bias[number]);
-  const double by_raw = -ddecay * step.decay * rate * sigmoid_of(raw);
-  gradients.a[head.b(t)] = static_cast<T>(by_raw);
-  sums.dt_bias[number] += by_raw;
-  sums.a_log[number] -= ddecay * step.decay * step.step * rate;
+  for (std::size_t rate = 0; rate < ddecay.size(); ++rate) {
+    const double by_log = ddecay[rate] * step.decays[rate], by_raw = by_log * step.logs[rate].by_a;
+    gradients.a[static_cast<std::size_t>(head.a(t)) + rate] = static_cast<T>(by_raw);
+    sums.dt_bias[static_cast<std::size_t>(head.bias()) + rate] += by_raw;
+    sums.a_log[number] += by_log * step.logs[rate].by_rate;
+  }
   add_through(q, dq, sums.q.data() + head.q(t));
   add_through(step.k, dk, sums.k.data() + head.q(t));
 }
@@ -192,7 +218,8 @@ void gated_delta_backward(const DeltaOperands<const T>& in, const T* dy, const D
                           const DeltaShape& shape) {
   const auto of_q = static_cast<std::size_t>(shape.batch * shape.chunks * shape.chunk * shape.heads * shape.key_width),
              of_heads = static_cast<std::size_t>(shape.heads * shape.group);
-  DeltaSums sums{Numbers(of_q, 0.0), Numbers(of_q, 0.0), Numbers(of_heads, 0.0), Numbers(of_heads, 0.0)};
+  DeltaSums sums{Numbers(of_q, 0.0), Numbers(of_q, 0.0), Numbers(of_heads, 0.0),
+                 Numbers(of_heads * static_cast<std::size_t>(shape.rates()), 0.0)};
   for_each_value_head(shape, [&](const ValueHead& head) { backward_of_value_head(in, dy, gradients, sums, head); });
   write_numbers(sums.q, gradients.q);
   write_numbers(sums.k, gradients.k);

@@ -5,6 +5,9 @@
 //   s_t = softplus(a_t + dt_bias),  S = exp(-s_t exp(a_log)) S_(t-1),  u_t = sigmoid(b_t) (v_t - S^T k_t),
 //   S_t = S + k_t u_t^T,  y_t = S_t^T q_t / sqrt(key_width).
 //
+// With `channel_rates` each row of S decays by an a and a dt_bias of its own. With a `least_log` below 0 a decay is
+// exp(least_log sigmoid(exp(a_log) (a_t + dt_bias))).
+//
 // States and sums are kept in double. The backward pass keeps the states at the beginnings of chunks and computes the
 // others of one chunk again.
 #pragma once
@@ -16,6 +19,10 @@ namespace meshwright::kernels {
 // heads: of q and k; each has a group of v's.
 struct DeltaShape {
   std::int64_t batch, chunks, chunk, heads, group, key_width, value_width;
+  bool channel_rates = false;
+  double least_log = 0.0;
+
+  [[nodiscard]] std::int64_t rates() const { return channel_rates ? key_width : 1; }  // of a head
 };
 
 // T const or not.
@@ -25,9 +32,9 @@ struct DeltaOperands {
   T* k;        // like q
   T* v;        // (batch, chunks, chunk, heads, group, value_width)
   T* b;        // (batch, chunks, chunk, heads, group)
-  T* a;        // like b
+  T* a;        // like b, with a number for each rate
   T* a_log;    // (heads, group)
-  T* dt_bias;  // (heads, group)
+  T* dt_bias;  // (heads, group, rates)
 };
 
 template <class T>

@@ -113,6 +113,14 @@ constexpr std::array kTiny = {
     Model{"delta:layers=4,hidden=64,heads=4,kv_heads=2,head_dim=16,intermediate=128,seq=32,vocab=128,delta_heads=2,"
           "delta_value_heads=4,key_dim=16,rotary_dims=8,scan_chunk=8",
           32},
+    Model{"kimi_linear:layers=3,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,kv_rank=16,nope_dim=16,rope_dim=8,"
+          "value_dim=16,delta_heads=2,delta_dim=16,experts=4,top_k=2,expert_intermediate=32,shared_intermediate=32,"
+          "dense_layers=1,attends_0=4,scan_chunk=8",
+          32},
+    Model{"deepseek_v4:layers=3,hidden=64,heads=4,seq=32,vocab=128,head_dim=16,rope_dim=8,q_rank=32,out_groups=2,"
+          "out_rank=16,window=8,near_rate=4,far_rate=8,index_heads=4,index_dim=8,index_top_k=4,experts=4,top_k=2,"
+          "expert_intermediate=32,shared_intermediate=32,hash_layers=1,kinds_0=36",
+          32},
     Model{"t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128", 32},
     Model{"bart:layers=2,hidden=64,heads=4,seq=32,vocab=128", 32},
     Model{"speech:layers=2,hidden=64,heads=4,seq=16,vocab=128,positions=32,mel=16", 32},

@@ -122,20 +122,26 @@ TEST(SelectiveScan, RefusesOperandsThatDoNotFit) {
 struct DeltaExample {
   const char* name;
   std::int64_t batch, chunks, chunk, heads, group, d, e;
+  bool channels = false;  // of a key have rates of their own
+  double least_log = 0.0;
 };
 void PrintTo(const DeltaExample& example, std::ostream* out) { *out << example.name; }
 
 OpCase delta(const DeltaExample& s) {
   const Dim batch{"batch", s.batch}, chunks{"chunks", s.chunks}, chunk{"chunk", s.chunk}, heads{"heads", s.heads},
       group{"group", s.group}, d{"d", s.d}, e{"e", s.e};
+  const auto with_channels = [&](std::vector<Dim> dims) {
+    if (s.channels) dims.push_back(d);
+    return dims;
+  };
   OpCase c;
   c.add(OpKind::GatedDelta,
         {c.parameter("q", {batch, chunks, chunk, heads, d}), c.parameter("k", {batch, chunks, chunk, heads, d}),
          c.parameter("v", {batch, chunks, chunk, heads, group, e}),
          c.parameter("b", {batch, chunks, chunk, heads, group}),
-         c.parameter("a", {batch, chunks, chunk, heads, group}, -2, 2), c.parameter("a_log", {heads, group}),
-         c.parameter("dt_bias", {heads, group})},
-        {}, "y");
+         c.parameter("a", with_channels({batch, chunks, chunk, heads, group}), -2, 2),
+         c.parameter("a_log", {heads, group}), c.parameter("dt_bias", with_channels({heads, group}))},
+        {.value = s.least_log}, "y");
   return c;
 }
 
@@ -161,18 +167,23 @@ Values by_updates(const DeltaExample& s, const OpCase& c) {
           for (double& entry : x) entry /= std::sqrt(squares);
           return x;
         };
-        const auto dot = [&](const Values& x, const Values& z) {
-          double sum = 0.0;
-          for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * z[i];
-          return sum;
+        const std::int64_t rates = s.channels ? s.d : 1;
+        const auto log_decay = [&](std::int64_t t, std::int64_t rate) {
+          const double raw = at(4, (row(t) * s.group + g) * rates + rate) + at(6, head * rates + rate);
+          if (s.least_log < 0.0) return s.least_log / (1.0 + std::exp(-std::exp(at(5, head)) * raw));
+          return -std::exp(at(5, head)) * std::log1p(std::exp(raw));
         };
-        const auto log_decay = [&](std::int64_t t) {
-          return -std::exp(at(5, head)) * std::log1p(std::exp(at(4, row(t) * s.group + g) + at(6, head)));
-        };
-        const auto decay = [&](std::int64_t from, std::int64_t to) {  // of tokens from + 1 to `to`
+        const auto decay = [&](std::int64_t from, std::int64_t to, std::int64_t i) {  // of tokens from + 1 to `to`
           double sum = 0.0;
-          for (std::int64_t t = from + 1; t <= to; ++t) sum += log_decay(t);
+          for (std::int64_t t = from + 1; t <= to; ++t) sum += log_decay(t, s.channels ? i : 0);
           return std::exp(sum);
+        };
+        // k_u . x, each channel of k decayed up to t.
+        const auto decayed = [&](std::int64_t u, const Values& x, std::int64_t t) {
+          const Values k = unit(1, u);
+          double sum = 0.0;
+          for (std::size_t i = 0; i < k.size(); ++i) sum += k[i] * x[i] * decay(u, t, static_cast<std::int64_t>(i));
+          return sum;
         };
         std::vector<Values> updates;
         for (std::int64_t t = 0; t < length; ++t) {
@@ -181,16 +192,14 @@ Values by_updates(const DeltaExample& s, const OpCase& c) {
           for (std::int64_t e = 0; e < s.e; ++e) {
             double error = at(2, (row(t) * s.group + g) * s.e + e);
             for (std::int64_t u = 0; u < t; ++u)
-              error -= dot(unit(1, u), unit(1, t)) * decay(u, t) *
-                       updates[static_cast<std::size_t>(u)][static_cast<std::size_t>(e)];
+              error -= decayed(u, unit(1, t), t) * updates[static_cast<std::size_t>(u)][static_cast<std::size_t>(e)];
             update.push_back(beta * error);
           }
           updates.push_back(update);
           for (std::int64_t e = 0; e < s.e; ++e) {
             double sum = 0.0;
             for (std::int64_t u = 0; u <= t; ++u)
-              sum += dot(unit(1, u), unit(0, t)) * decay(u, t) *
-                     updates[static_cast<std::size_t>(u)][static_cast<std::size_t>(e)];
+              sum += decayed(u, unit(0, t), t) * updates[static_cast<std::size_t>(u)][static_cast<std::size_t>(e)];
             y[static_cast<std::size_t>((row(t) * s.group + g) * s.e + e)] = sum / std::sqrt(static_cast<double>(s.d));
           }
         }
@@ -203,6 +212,9 @@ const DeltaExample kDeltaExamples[] = {
     {"chunks", 2, 3, 2, 2, 2, 2, 3},
     {"one_token_a_chunk", 1, 4, 1, 2, 1, 2, 2},
     {"many_heads", 2, 2, 2, 4, 2, 2, 1},
+    {"rates_of_channels", 2, 2, 2, 2, 2, 3, 2, true},
+    {"bounded_rates_of_channels", 1, 3, 2, 2, 1, 3, 2, true, -5.0},
+    {"bounded_rates", 1, 2, 2, 2, 2, 2, 2, false, -2.0},
 };
 
 class GatedDeltas : public testing::TestWithParam<DeltaExample> {};

@@ -106,6 +106,7 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "eod_token_id",
                                                "eos_token_id",
                                                "ep_size",
+                                               "expert_dtype",
                                                "finetuning_task",
                                                "for_llm_compressor",
                                                "forced_bos_token_id",
@@ -238,6 +239,18 @@ bool chooses_among_groups(const Json& config) {
   return text != config.end() && text->is_object() && chooses_among_groups(*text);
 }
 
+// A token that may go to none of the groups goes to no expert.
+void check_groups(const Json& config, const std::string& place) {
+  const auto groups = config.find("n_group"), chosen = config.find("topk_group");
+  if (groups != config.end() && chosen != config.end() && groups->is_number_integer() && *groups >= 1 &&
+      chosen->is_number_integer())
+    require(*chosen >= 1 && *chosen <= *groups,
+            "{}: 'topk_group' is {}; a whole number from 1 to 'n_group' ({}) was expected.", place, brief(*chosen),
+            brief(*groups));
+  if (const auto text = config.find("text_config"); text != config.end() && text->is_object())
+    check_groups(*text, place + ": text_config");
+}
+
 Json json_of(const std::string& text, const std::string& place) {
   return parse_json(without_python_numbers(text), place);
 }
@@ -253,6 +266,7 @@ std::vector<std::string> hf_model_types() {
 ModelConfig model_from_hf_text(const std::string& text, const std::string& name, const std::string& place) {
   const Json json = publishers_config(json_of(text, place));
   const HfReader config(json, place);
+  check_groups(json, place);
   ModelConfig model = hf_family_of(config).read(config);
   const Family& family = known_family(model.family, place);
   model.name = name;

@@ -19,19 +19,12 @@ struct LackingFamily {
 constexpr const char* kOfDeepSeekV4 =
     "keep several residual streams that they mix (hc_mult), attend to keys which are compressed several to one "
     "(compress_ratios), and choose experts by a hash of the token (num_hash_layers)";
-constexpr const char* kOfMiniMaxM3 =
-    "attend to whole blocks of keys, which an indexer chooses by the best score in each (sparse_topk_blocks)";
-constexpr std::array<LackingFamily, 7> kLackingFamilies = {
-    {{"deepseek_ref", kOfDeepSeekV4, "deepseek_v32"},
-     {"deepseek_v4", kOfDeepSeekV4, "deepseek_v32"},
+constexpr std::array<LackingFamily, 2> kLackingFamilies = {
+    {{"deepseek_ref", kOfDeepSeekV4, "deepseek_v4"},
      {"kimi_k3",
-      "let each channel of a key decay at a rate of its own (Kimi delta attention), attend to the results of earlier "
-      "blocks of layers (attn_res_block_size), and have SiTU gates (activation_situ_beta)",
-      "kimi_k2"},
-     {"kimi_linear", "let each channel of a key decay at a rate of its own (Kimi delta attention)", "qwen3_next"},
-     {"minimax_m3", kOfMiniMaxM3, "minimax_m2"},
-     {"minimax_m3_vl", kOfMiniMaxM3, "minimax_m2"},
-     {"minimax_m3_vl_text", kOfMiniMaxM3, "minimax_m2"}}};
+      "attend to the results of earlier blocks of layers (attn_res_block_size), and have SiTU gates "
+      "(activation_situ_beta)",
+      "kimi_linear"}}};
 
 // What begins most like the name, then what is a few letters from it.
 std::vector<std::string> nearest_types(const std::string& type) {
@@ -90,6 +83,7 @@ const std::vector<HfFamily>& hf_families() {
       {"deepseek_v2", hf::read_deepseek_v2},
       {"deepseek_v3", hf::read_deepseek_v3},
       {"deepseek_v32", hf::read_deepseek_v32},
+      {"deepseek_v4", hf::read_deepseek_v4},
       {"deepseek_vl", hf::read_wrapped},
       {"deepseek_vl_hybrid", hf::read_wrapped},
       {"deepseek_vl_v2", hf::read_wrapped},
@@ -170,6 +164,7 @@ const std::vector<HfFamily>& hf_families() {
       {"janus", hf::read_wrapped},
       {"kimi_k2", hf::read_deepseek_v3},
       {"kimi_k25", hf::read_wrapped},
+      {"kimi_linear", hf::read_kimi_linear},
       {"kimi_vl", hf::read_wrapped},
       {"lfm2", hf::read_lfm2},
       {"lfm2_moe", hf::read_lfm2},
@@ -196,6 +191,9 @@ const std::vector<HfFamily>& hf_families() {
       {"minicpmv4_6", hf::read_wrapped},
       {"minicpmv4_7", hf::read_wrapped},
       {"minimax_m2", hf::read_minimax_m2},
+      {"minimax_m3", hf::read_minimax_m3},
+      {"minimax_m3_vl", hf::read_wrapped},
+      {"minimax_m3_vl_text", hf::read_minimax_m3},
       {"ministral", hf::read_ministral},
       {"ministral3", hf::read_mistral3},
       {"mistral", hf::read_mistral},

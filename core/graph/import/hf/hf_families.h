@@ -140,6 +140,15 @@ namespace hf {
 [[nodiscard]] ModelConfig read_glm4_moe_lite(const HfReader& config);
 [[nodiscard]] ModelConfig read_youtu(const HfReader& config);
 
+// hf_block_families.cpp
+[[nodiscard]] ModelConfig read_minimax_m3(const HfReader& config);
+
+// hf_kimi_families.cpp
+[[nodiscard]] ModelConfig read_kimi_linear(const HfReader& config);
+
+// hf_stream_families.cpp
+[[nodiscard]] ModelConfig read_deepseek_v4(const HfReader& config);
+
 // hf_gemma_families.cpp
 [[nodiscard]] ModelConfig read_gemma(const HfReader& config);
 [[nodiscard]] ModelConfig read_gemma2(const HfReader& config);  // and VaultGemma

@@ -80,18 +80,21 @@ std::optional<RotaryScaling> read_rotary_scaling(const ModelConfig& model, const
   if (key == nullptr) return std::nullopt;
   const Json& told = config.at(key);
   // Each kind of layer may have an object of its own, of which those with windows are plain.
-  const bool by_layers = told.contains("full_attention") && told["full_attention"].is_object();
-  const Json& full = by_layers ? told["full_attention"] : told;
+  const auto has_part = [&](const char* part) { return told.contains(part) && told[part].is_object(); };
+  const char* scaled_part = has_part("compress") ? "compress" : "full_attention";
+  const char* plain_part = has_part("compress") ? "main" : "sliding_attention";
+  const bool by_layers = has_part(scaled_part);
+  const Json& full = by_layers ? told[scaled_part] : told;
   bool in_windowed_layers = true;
-  if (by_layers && told.contains("sliding_attention") && told["sliding_attention"] != full) {
+  if (by_layers && told.contains(plain_part) && told[plain_part] != full) {
     in_windowed_layers = false;
-    if (type_of(told["sliding_attention"]) != "default") return std::nullopt;
+    if (type_of(told[plain_part]) != "default") return std::nullopt;
   }
   const std::optional<Kind> kind = kind_of(type_of(full), full.contains("long_factor"));
   // That one scales by a further rule of a family's own.
   if (!kind || full.contains("long_mscale")) return std::nullopt;
   const HfReader whole = config.part(key);
-  const HfReader rotation = by_layers ? whole.part("full_attention") : whole;
+  const HfReader rotation = by_layers ? whole.part(scaled_part) : whole;
   for (const char* read_elsewhere : {"rope_type", "type", "rope_theta", "partial_rotary_factor"})
     (void)rotation.has(read_elsewhere);
   RotaryScaling scaling{.kind = *kind, .in_windowed_layers = in_windowed_layers};

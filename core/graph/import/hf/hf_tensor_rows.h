@@ -39,6 +39,8 @@ namespace meshwright {
 [[nodiscard]] std::vector<HfTensorTable> hf_image_tables();
 // Those of decoders with experts, latent attention or delta rules.
 [[nodiscard]] std::vector<HfTensorTable> hf_mixture_tables();
+// Those of decoders with compressed attention, or with delta rules of a rate for each channel.
+[[nodiscard]] std::vector<HfTensorTable> hf_sparse_tables();
 // Those of decoders like Llama whose publishers name tensors in their own way.
 [[nodiscard]] std::vector<HfTensorTable> hf_publisher_tables();
 

@@ -333,6 +333,7 @@ std::vector<HfTensorTable> all_tables() {
   for (HfTensorTable& table : hf_encoder_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_mixture_tables()) all.push_back(std::move(table));
+  for (HfTensorTable& table : hf_sparse_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_publisher_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_scan_tables()) all.push_back(std::move(table));
   return all;

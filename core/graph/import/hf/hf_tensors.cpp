@@ -43,7 +43,7 @@ std::string with(std::string text, std::string_view what, const std::string& val
 // A layout, parsed.
 struct Factor {
   std::string dim;  // "1": none of ours
-  bool part = false, interleaved = false, rotated_alone = false, halves = false;
+  bool part = false, interleaved = false, rotated_alone = false, halves = false, rotated_last = false;
   std::int64_t runs = 0;  // if not 0: the dimension lies in so many runs, of which this is the number or a place in one
   bool number_of_run = false;
 };
@@ -54,14 +54,19 @@ struct FileDim {
 struct Layout {
   std::vector<FileDim> dims;
   double shift = 0.0;
+  bool whole = false;
 };
 
 Factor factor_from(std::string_view text) {
   Factor factor;
-  for (; !text.empty() && std::string_view("*~^|").find(text.front()) != std::string_view::npos;
+  for (; !text.empty() && std::string_view("*~^|>").find(text.front()) != std::string_view::npos;
        text.remove_prefix(1)) {
-    (text.front() == '*' ? factor.part : text.front() == '|' ? factor.halves : factor.interleaved) = true;
-    factor.rotated_alone |= text.front() == '^';
+    const char mark = text.front();
+    factor.part |= mark == '*';
+    factor.halves |= mark == '|';
+    factor.rotated_last |= mark == '>';
+    factor.rotated_alone |= mark == '^';
+    factor.interleaved |= mark == '~' || mark == '^';
   }
   factor.dim = text;
   if (const std::size_t slash = text.find('/'); slash != std::string_view::npos) {
@@ -79,6 +84,10 @@ Layout layout_from(const std::string& text) {
   for (std::string word : split(text, ' ')) {
     if (word == "+1") {
       layout.shift = 1.0;
+      continue;
+    }
+    if (word == "whole") {
+      layout.whole = true;
       continue;
     }
     if (!inside) layout.dims.emplace_back();
@@ -163,6 +172,7 @@ struct Along {
 TensorPiece piece_of(const Part& part, Along along, std::int64_t rotated) {
   const Tensor& tensor = *part.parameter;
   TensorPiece piece;
+  piece.whole_numbers = part.layout.whole;
   piece.dims.assign(tensor.dims.size(), {0, false});
   std::int64_t stride = 1;
   for (auto dim = part.layout.dims.rbegin(); dim != part.layout.dims.rend(); ++dim) {
@@ -174,7 +184,11 @@ TensorPiece piece_of(const Part& part, Along along, std::int64_t rotated) {
         if (factor->number_of_run)
           walk.run_stride = stride;
         else
-          walk = {stride, factor->interleaved, factor->rotated_alone ? rotated : 0, factor->halves ? rotated : 0,
+          walk = {stride,
+                  factor->interleaved,
+                  factor->rotated_alone ? rotated : 0,
+                  factor->halves ? rotated : 0,
+                  factor->rotated_last ? rotated : 0,
                   factor->runs > 0 ? size_in(tensor, *factor) : 0};
       }
       if (factor->part && !of_part) {

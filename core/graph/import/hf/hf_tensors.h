@@ -24,10 +24,11 @@ namespace meshwright {
 // order of the rows that share the tensor: "embed *(kv_heads head_dim)" for keys behind queries, "(kv_heads *1
 // head_dim) embed" for each head's query, key and value. A dimension of pairs that stand side by side, where ours has
 // the first halves first, has a tilde: "~rope_dim"; where only the first dimensions of each head are rotated, and lie
-// in pairs, a roof: "^head_dim"; where the first of each half are, a bar: "|head_dim". Stars on neighbours in one
+// in pairs, a roof: "^head_dim"; where the first of each half are, a bar: "|head_dim"; where the rotated ones, which
+// ours has first, are theirs' last, an arrow: ">head_dim". Stars on neighbours in one
 // bracket count together: "(delta_heads *delta_group *delta_dim)". "4/kv_heads" is the number of the quarter of that
 // dimension, "kv_heads/4" the place in the quarter. "@2" is our third dimension, whatever its name. "+1"
-// at the end: ours is theirs plus one.
+// at the end: ours is theirs plus one. "whole" there: theirs may be integers.
 //
 // The first row counts whose layout names no dimension that the parameter lacks, and where the model has the parameter
 // `beside`, if one is named.
@@ -57,14 +58,17 @@ struct TensorPiece {
     bool interleaved;                      // index j of n lies at 2 j, or at 2 (j - n/2) + 1 from n/2 on
     std::int64_t pairs = 0;                // interleaved: how many indices lie so, the first ones; 0: all
     std::int64_t split = 0;                // if not 0: of the first so many indices, the second half lies at the middle
+    std::int64_t last = 0;                 // if not 0: the first so many indices lie behind all others
     std::int64_t run = 0, run_stride = 0;  // if not 0: only so many indices lie at `stride`, and runs of them at this
   };
   std::vector<DimWalk> dims;                     // [dimension of the parameter]
+  bool whole_numbers = false;                    // it may be of a type of integers
   std::optional<std::size_t> dim_of_index = {};  // the dimension of which it holds one index alone
   std::int64_t index = 0;                        // that index
   // The position of element `i` of dimension `d`, behind `first`.
   [[nodiscard]] std::int64_t at(std::size_t d, std::int64_t i, std::int64_t size) const {
     const DimWalk& walk = dims[d];
+    if (walk.last > 0) return (i < walk.last ? size - walk.last + i : i - walk.last) * walk.stride;
     if (walk.run > 0) return i / walk.run * walk.run_stride + i % walk.run * walk.stride;
     if (walk.split > 0) {
       const std::int64_t half = walk.split / 2, middle = size / 2;

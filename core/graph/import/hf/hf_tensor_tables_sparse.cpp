@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What decoders with compressed attention, and those with delta rules of Kimi Linear, call their tensors.
+#include "core/graph/import/hf/hf_tensor_rows.h"
+
+namespace meshwright {
+
+namespace {
+
+using hf::like_llama;
+using Rows = std::vector<HfTensorRow>;
+
+// Heads have the dimensions that are rotated last.
+HfTensorTable deepseek_v4() {
+  const std::string layer = "model.layers.#.", attn = layer + "attn.", compress = attn + "compressor.",
+                    index = attn + "indexer.", of_index = index + "compressor.", ffn = layer + "ffn.";
+  return {{"deepseek_v4"},
+          "model.",
+          {{"wte", "model.embed_tokens.weight", "vocab embed"},
+           {"blk#.ln1.gamma", layer + "attn_norm.weight", "embed"},
+           {"blk#.ln2.gamma", layer + "ffn_norm.weight", "embed"},
+           {"blk#.attn.streams.mix.weight", layer + "hc_attn_fn", "mixes all_streams"},
+           {"blk#.attn.streams.mix.bias", layer + "hc_attn_base", "mixes"},
+           {"blk#.attn.streams.scale.gamma", layer + "hc_attn_scale", "mix_parts"},
+           {"blk#.moe.streams.mix.weight", layer + "hc_ffn_fn", "mixes all_streams"},
+           {"blk#.moe.streams.mix.bias", layer + "hc_ffn_base", "mixes"},
+           {"blk#.moe.streams.scale.gamma", layer + "hc_ffn_scale", "mix_parts"},
+           {"head.streams.mix.weight", "model.hc_head.hc_fn", "mixes all_streams"},
+           {"head.streams.mix.bias", "model.hc_head.hc_base", "mixes"},
+           {"head.streams.scale.gamma", "model.hc_head.hc_scale", "mix_parts"},
+           {"blk#.attn.q_down.weight", attn + "wq_a.weight", "q_rank embed"},
+           {"blk#.attn.q_norm.gamma", attn + "q_norm.weight", "q_rank"},
+           {"blk#.attn.q.weight", attn + "wq_b.weight", "(kv_heads group >head_dim) q_rank"},
+           {"blk#.attn.kv.weight", attn + "wkv.weight", ">head_dim embed"},
+           {"blk#.attn.kv_norm.gamma", attn + "norm.weight", ">head_dim"},
+           {"blk#.attn.sinks", attn + "attn_sink", "(kv_heads group)"},
+           {"blk#.attn.out_down.weight", attn + "wo_a.weight", "(out_groups out_rank) (out_heads >head_dim)"},
+           {"blk#.attn.out.weight", attn + "wo_b.weight", "embed (out_groups out_rank)"},
+           {"blk#.attn.compress.kv.weight", compress + "wkv.weight", "(series >head_dim) embed"},
+           {"blk#.attn.compress.gate.weight", compress + "wgate.weight", "(series >head_dim) embed"},
+           {"blk#.attn.compress.gate.bias", compress + "ape", "slot (series >head_dim)"},
+           {"blk#.attn.compress.kv.weight", compress + "wkv.weight", ">head_dim embed"},
+           {"blk#.attn.compress.gate.weight", compress + "wgate.weight", ">head_dim embed"},
+           {"blk#.attn.compress.gate.bias", compress + "ape", "slot >head_dim"},
+           {"blk#.attn.compress.norm.gamma", compress + "norm.weight", ">head_dim"},
+           {"blk#.attn.index.q.weight", index + "wq_b.weight", "(index_heads >index_dim) q_rank"},
+           {"blk#.attn.index.weights.weight", index + "weights_proj.weight", "index_heads embed"},
+           {"blk#.attn.index.compress.kv.weight", of_index + "wkv.weight", "(series >index_dim) embed"},
+           {"blk#.attn.index.compress.gate.weight", of_index + "wgate.weight", "(series >index_dim) embed"},
+           {"blk#.attn.index.compress.gate.bias", of_index + "ape", "slot (series >index_dim)"},
+           {"blk#.attn.index.compress.norm.gamma", of_index + "norm.weight", ">index_dim"},
+           {"blk#.moe.hash.choices", ffn + "gate.tid2eid", "hash_vocab choice whole"},
+           {"blk#.moe.router.weight", ffn + "gate.weight", "expert embed"},
+           {"blk#.moe.selection.bias", ffn + "gate.bias", "expert"},
+           {"blk#.moe.gate.weight", ffn + "experts.{expert}.w1.weight", "mlp embed"},
+           {"blk#.moe.up.weight", ffn + "experts.{expert}.w3.weight", "mlp embed"},
+           {"blk#.moe.down.weight", ffn + "experts.{expert}.w2.weight", "embed mlp"},
+           {"blk#.moe.shared.gate.weight", ffn + "shared_experts.w1.weight", "mlp embed"},
+           {"blk#.moe.shared.up.weight", ffn + "shared_experts.w3.weight", "mlp embed"},
+           {"blk#.moe.shared.down.weight", ffn + "shared_experts.w2.weight", "embed mlp"},
+           {"blk.final_norm.gamma", "model.norm.weight", "embed"},
+           {"head.weight", "head.weight", "vocab embed"}},
+          {"mtp.*"}};
+}
+
+// Nothing is rotated, so that no dimensions lie in pairs.
+Rows kimi_linear_rows() {
+  const std::string attn = "model.layers.#.self_attn.", moe = "model.layers.#.block_sparse_moe.";
+  return {{"blk#.attn.q_down.weight", attn + "q_a_proj.weight", "q_rank embed"},
+          {"blk#.attn.q_norm.gamma", attn + "q_a_layernorm.weight", "q_rank"},
+          {"blk#.attn.q_nope.weight", attn + "q_b_proj.weight", "(kv_heads group *nope_dim) q_rank"},
+          {"blk#.attn.q_rope.weight", attn + "q_b_proj.weight", "(kv_heads group *rope_dim) q_rank"},
+          {"blk#.attn.q_nope.weight", attn + "q_proj.weight", "(kv_heads group *nope_dim) embed"},
+          {"blk#.attn.q_rope.weight", attn + "q_proj.weight", "(kv_heads group *rope_dim) embed"},
+          {"blk#.attn.kv_down.weight", attn + "kv_a_proj_with_mqa.weight", "*kv_rank embed"},
+          {"blk#.attn.k_rope.weight", attn + "kv_a_proj_with_mqa.weight", "*rope_dim embed"},
+          {"blk#.attn.kv_norm.gamma", attn + "kv_a_layernorm.weight", "kv_rank"},
+          {"blk#.attn.k_nope.weight", attn + "kv_b_proj.weight", "(kv_heads *nope_dim) kv_rank"},
+          {"blk#.attn.v.weight", attn + "kv_b_proj.weight", "(kv_heads *v_dim) kv_rank"},
+          {"blk#.attn.out.weight", attn + "o_proj.weight", "embed (kv_heads group v_dim)"},
+          {"blk#.delta.q.weight", attn + "q_proj.weight", "(delta_heads key_dim) embed"},
+          {"blk#.delta.k.weight", attn + "k_proj.weight", "(delta_heads key_dim) embed"},
+          {"blk#.delta.v.weight", attn + "v_proj.weight", "(delta_heads delta_group delta_dim) embed"},
+          {"blk#.delta.q.conv.weight", attn + "q_conv1d.weight", "channel 1 kernel"},
+          {"blk#.delta.k.conv.weight", attn + "k_conv1d.weight", "channel 1 kernel"},
+          {"blk#.delta.v.conv.weight", attn + "v_conv1d.weight", "channel 1 kernel"},
+          {"blk#.delta.b.weight", attn + "b_proj.weight", "(delta_heads delta_group) embed"},
+          {"blk#.delta.a_down.weight", attn + "f_a_proj.weight", "delta_rank embed"},
+          {"blk#.delta.a.weight", attn + "f_b_proj.weight", "(delta_heads delta_group key_dim) delta_rank"},
+          {"blk#.delta.a_log", attn + "A_log", "1 1 (delta_heads delta_group) 1"},
+          {"blk#.delta.dt_bias", attn + "dt_bias", "(delta_heads delta_group key_dim)"},
+          {"blk#.delta.gate_down.weight", attn + "g_a_proj.weight", "delta_rank embed"},
+          {"blk#.delta.gate.weight", attn + "g_b_proj.weight", "(delta_heads delta_group delta_dim) delta_rank"},
+          {"blk#.delta.norm.gamma", attn + "o_norm.weight", "delta_dim"},
+          {"blk#.delta.out.weight", attn + "o_proj.weight", "embed (delta_heads delta_group delta_dim)"},
+          {"blk#.moe.router.weight", moe + "gate.weight", "expert embed"},
+          {"blk#.moe.selection.bias", moe + "gate.e_score_correction_bias", "expert"},
+          {"blk#.moe.gate.weight", moe + "experts.{expert}.w1.weight", "mlp embed"},
+          {"blk#.moe.up.weight", moe + "experts.{expert}.w3.weight", "mlp embed"},
+          {"blk#.moe.down.weight", moe + "experts.{expert}.w2.weight", "embed mlp"},
+          {"blk#.moe.shared.gate.weight", moe + "shared_experts.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", moe + "shared_experts.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", moe + "shared_experts.down_proj.weight", "embed mlp"}};
+}
+
+// Gates and ups are one tensor, of all experts too; norms' weights are stored less one.
+Rows minimax_m3_rows() {
+  const std::string layer = "model.layers.#.", attn = layer + "self_attn.", index = attn + "indexer.",
+                    mlp = layer + "mlp.";
+  return {{"blk#.ln1.gamma", layer + "input_layernorm.weight", "embed +1"},
+          {"blk#.ln2.gamma", layer + "post_attention_layernorm.weight", "embed +1"},
+          {"blk#.attn.q_norm.gamma", attn + "q_norm.weight", "head_dim +1"},
+          {"blk#.attn.k_norm.gamma", attn + "k_norm.weight", "head_dim +1"},
+          {"blk#.attn.index.q.weight", index + "q_proj.weight", "(kv_heads index_dim) embed"},
+          {"blk#.attn.index.k.weight", index + "k_proj.weight", "index_dim embed"},
+          {"blk#.attn.index.q_norm.gamma", index + "q_norm.weight", "index_dim +1"},
+          {"blk#.attn.index.k_norm.gamma", index + "k_norm.weight", "index_dim +1"},
+          {"blk#.mlp.gate.weight", mlp + "gate_up_proj.weight", "*mlp embed"},
+          {"blk#.mlp.up.weight", mlp + "gate_up_proj.weight", "*mlp embed"},
+          {"blk#.moe.router.weight", mlp + "gate.weight", "expert embed"},
+          {"blk#.moe.selection.bias", mlp + "gate.e_score_correction_bias", "expert"},
+          {"blk#.moe.gate.weight", mlp + "experts.gate_up_proj", "expert *mlp embed"},
+          {"blk#.moe.up.weight", mlp + "experts.gate_up_proj", "expert *mlp embed"},
+          {"blk#.moe.down.weight", mlp + "experts.down_proj", "expert embed mlp"},
+          {"blk#.moe.shared.gate.weight", mlp + "shared_experts.gate_up_proj.weight", "*mlp embed"},
+          {"blk#.moe.shared.up.weight", mlp + "shared_experts.gate_up_proj.weight", "*mlp embed"},
+          {"blk#.moe.shared.down.weight", mlp + "shared_experts.down_proj.weight", "embed mlp"},
+          {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
+}
+
+}  // namespace
+
+std::vector<HfTensorTable> hf_sparse_tables() {
+  return {deepseek_v4(), like_llama({"kimi_linear"}, {kimi_linear_rows()}),
+          like_llama({"minimax_m3_vl_text"}, {minimax_m3_rows()})};
+}
+
+}  // namespace meshwright
