@@ -378,8 +378,9 @@ def families():
             rope_parameters={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64})),
         "minimax_m3_vl_text": (t.MiniMaxM3VLForCausalLM, t.MiniMaxM3VLTextConfig(
             **{**decoder(), "intermediate_size": 24}, head_dim=8, rotary_dim=4, num_experts_per_tok=2, num_local_experts=4,
-            dense_intermediate_size=48, shared_intermediate_size=24, mlp_layer_types=["dense", "sparse"], index_n_heads=2,
-            index_head_dim=8, index_block_size=2, index_topk_blocks=2, layer_types=["full_attention", "minimax_m3_sparse"])),
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+            dense_intermediate_size=48, shared_intermediate_size=24, mlp_layer_types=["dense", "sparse"], index_n_heads=2, index_head_dim=8,
+            index_block_size=2, index_topk_blocks=2, layer_types=["full_attention", "minimax_m3_sparse"])),
         "kimi_linear": (t.KimiLinearForCausalLM, t.KimiLinearConfig(
             **{k: v for k, v in decoder(**latent).items() if k not in ("q_lora_rank", "num_key_value_heads")}, num_key_value_heads=4,
             moe_intermediate_size=24, num_experts_per_tok=2, num_local_experts=4, linear_head_dim=8, linear_num_heads=2, pad_token_id=0,

@@ -91,7 +91,11 @@ ModelConfig read_minimax_m3(const HfReader& config) {
   const bool based = config.has("rope_theta") || config.part_or_empty("rope_parameters").has("rope_theta");
   if (!based) model.factors["rotary_base"] = kUsualBase;
   set_rotated_share(model, config, "partial_rotary_factor", 1.0);
-  if (config.has("rotary_dim")) set(model, "rotary_dims", config.size({"rotary_dim"}));
+  // Where transformers finds no share it turns whole heads; the publisher's member says how much of them.
+  const bool shared =
+      config.has("partial_rotary_factor") || config.part_or_empty("rope_parameters").has("partial_rotary_factor");
+  if (const std::int64_t turned = config.size_or({"rotary_dim"}, 0, 0); turned > 0 && !shared)
+    set(model, "rotary_dims", turned);
   read_blocks(model, config, config.part_or_empty("sparse_attention_config"));
   return model;
 }
