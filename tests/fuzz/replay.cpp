@@ -15,6 +15,7 @@
   MW_TARGET(problem_file)     \
   MW_TARGET(schedule_csv)     \
   MW_TARGET(onnx_file)        \
+  MW_TARGET(torch_export)     \
   MW_TARGET(hlo_text)         \
   MW_TARGET(mlir_text)        \
   MW_TARGET(trace_file)       \

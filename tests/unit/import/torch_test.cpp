@@ -10,27 +10,11 @@
 #include "core/graph/import/model_file.h"
 #include "tests/refusal.h"
 #include "tests/unit/import/torch_program.h"
+#include "tests/zip_archive.h"
 
 namespace meshwright {
 
 namespace {
-
-std::string little_endian(std::uint64_t value, int bytes) {
-  std::string text;
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 255);
-  return text;
-}
-
-// An archive of one stored entry, with the sizes in the directory alone, as torch.export.save writes them.
-std::string archive_of(const std::string& name, const std::string& text) {
-  const std::string local = little_endian(0x04034b50, 4) + std::string(22, '\0') + little_endian(name.size(), 2) +
-                            little_endian(0, 2) + name + text;
-  const std::string entry = little_endian(0x02014b50, 4) + std::string(16, '\0') + little_endian(text.size(), 4) +
-                            little_endian(text.size(), 4) + little_endian(name.size(), 2) + std::string(12, '\0') +
-                            little_endian(0, 4) + name;
-  return local + entry + little_endian(0x06054b50, 4) + std::string(4, '\0') + little_endian(1, 2) +
-         little_endian(1, 2) + little_endian(entry.size(), 4) + little_endian(local.size(), 4) + little_endian(0, 2);
-}
 
 // relu(x w + b) of a batch of 4, or of any.
 Json program(bool open) {
@@ -62,7 +46,7 @@ Json program(bool open) {
 }
 
 ModelConfig read(const Json& json, const std::map<std::string, std::int64_t>& dims = {}) {
-  return read_model_bytes(archive_of("m/models/model.json", json.dump()), "m.pt2", dims);
+  return read_model_bytes(archive_of({{"m/models/model.json", json.dump()}}), "m.pt2", dims);
 }
 
 TEST(TorchModel, AStaticAndAnOpenBatchAreOneGraph) {
@@ -198,13 +182,14 @@ TEST(TorchModel, WhatCannotBeReadIsSaidInOneSentence) {
             std::string::npos);
   EXPECT_NE(refusal([&] { return read_model_bytes("PK", "m.pt2", {}); }).find("m.pt2: the archive is damaged"),
             std::string::npos);
-  EXPECT_NE(
-      refusal([&] { return read_model_bytes(archive_of("a", "b"), "m.pt2", {}); }).find("holds no exported program"),
-      std::string::npos);
+  EXPECT_NE(refusal([&] {
+              return read_model_bytes(archive_of({{"a", "b"}}), "m.pt2", {});
+            }).find("holds no exported program"),
+            std::string::npos);
 }
 
 TEST(TorchModel, DamagedArchivesAreReadOrRefused) {
-  const std::string bytes = archive_of("m/models/model.json", program(true).dump());
+  const std::string bytes = archive_of({{"m/models/model.json", program(true).dump()}});
   for (std::size_t at = 0; at < bytes.size(); ++at)
     for (const unsigned change : {0x01u, 0x20u, 0xffu}) {
       std::string other = bytes;
