@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/base/zip.h"
 #include "core/graph/import/mlir/mlir_text.h"
+#include "core/graph/import/names.h"
 #include "core/graph/import/onnx/onnx_reader.h"
 #include "core/graph/import/primitive/builder.h"
 #include "core/graph/import/primitive/constants_of_file.h"
@@ -206,7 +207,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
               node.name, primitive::to_text(node.shape));
     primitive::expect_emittable(module);
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", path, error.what()));
+    throw InputError(fmt::format("{}: {}", path, refusal_sentence(error.what())));
   }
   source = std::make_shared<FileSource>(std::move(module), path);
   source->summary.program = read.program;
@@ -217,7 +218,7 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   try {
     describe(model);
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", path, error.what()));
+    throw InputError(fmt::format("{}: {}", path, refusal_sentence(error.what())));
   }
   return model;
 }

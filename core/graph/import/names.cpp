@@ -26,4 +26,9 @@ std::string block_of(const std::string& path) {
   return {};
 }
 
+std::string refusal_sentence(const std::string& why) {
+  if (why.ends_with('.')) return why;
+  return why + (why.find("; ") == std::string::npos ? "; see docs/models.md." : ".");
+}
+
 }  // namespace meshwright

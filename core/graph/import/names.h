@@ -12,4 +12,7 @@ namespace meshwright {
 // "/model/layers.0/mlp/MatMul", "layers.3" of PyTorch's "model: Llama/layers.3: Block/...". Empty: there is none.
 [[nodiscard]] std::string block_of(const std::string& path);
 
+// Why an op is refused, as a sentence with a full stop; where it names no next action, the documentation is that.
+[[nodiscard]] std::string refusal_sentence(const std::string& why);
+
 }  // namespace meshwright

@@ -180,6 +180,10 @@ TEST(TorchModel, WhatCannotBeReadIsSaidInOneSentence) {
               return read(program(true), {{"s8", 9}});
             }).find("no open dimension 's8'"),
             std::string::npos);
+  other = program(false);
+  other["graph_module"]["graph"]["tensor_values"]["p_b"]["sizes"][0]["as_int"] = 4;
+  EXPECT_EQ(refusal([&] { return read(other); }),
+            "m.pt2: linear op 'linear': shapes [batch, 5] and [4] do not broadcast; see docs/models.md.");
   EXPECT_NE(refusal([&] { return read_model_bytes("PK", "m.pt2", {}); }).find("m.pt2: the archive is damaged"),
             std::string::npos);
   EXPECT_NE(refusal([&] {

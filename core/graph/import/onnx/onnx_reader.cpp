@@ -420,7 +420,7 @@ void Reader::read_node(const OnnxNode& node) {
                                                  }});
   } catch (const InputError& error) {
     const std::string why = error.what();
-    throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, node.op, why));
+    throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, node.op, refusal_sentence(why)));
   }
   for (std::size_t k = 0; k < node.outputs.size() && k < made.size(); ++k)
     if (!node.outputs[k].empty()) values_[node.outputs[k]] = made[k];

@@ -430,7 +430,7 @@ void Reader::read_node(const Json& node, std::size_t place_of_node) {
     }
   } catch (const InputError& error) {
     const std::string why = error.what();
-    throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, op, why));
+    throw InputError(why.starts_with(place_) ? why : fmt::format("{}: {} {}", place_, op, refusal_sentence(why)));
   }
 }
 

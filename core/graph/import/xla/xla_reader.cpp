@@ -303,7 +303,7 @@ class ProgramReader {
       rule_of(of)(lowering, op);
     } catch (const InputError& error) {
       throw InputError(
-          fmt::format("{}:{}: {} {}; see docs/models.md.", place_, of.line, printable(called(of)), error.what()));
+          fmt::format("{}:{}: {} {}", place_, of.line, printable(called(of)), refusal_sentence(error.what())));
     }
   }
 
