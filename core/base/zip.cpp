@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/text.h"
 
 namespace meshwright {
 
@@ -108,7 +109,7 @@ std::vector<ZipEntry> read_zip(std::string_view bytes, const std::string& place)
 
 std::string unpacked(const ZipEntry& entry, std::uint64_t most, const std::string& place) {
   require(entry.size <= most, "{}: entry '{}' of the archive has {} bytes, more than {}; give a model of fewer ops.",
-          place, entry.name, entry.size, most);
+          place, printable(entry.name), entry.size, most);
   if (!entry.deflated) {
     if (entry.packed.size() != entry.size) damaged(place, "the sizes of a stored entry differ");
     return std::string(entry.packed);

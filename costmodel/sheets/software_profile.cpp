@@ -164,7 +164,7 @@ SoftwareProfile find_software_profile(const std::string& name) {
   }
   if (name.ends_with(".json")) {
     const Json json = read_json_file(name);
-    require(json.is_object() && json.value("format", "") == "meshwright-software-profile 1",
+    require(json.is_object() && json.contains("format") && json["format"] == "meshwright-software-profile 1",
             "{}: 'format' is not \"meshwright-software-profile 1\"; give a software profile.", name);
     return profile_from_json(json, software_profiles(), name);
   }

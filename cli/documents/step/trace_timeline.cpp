@@ -74,8 +74,8 @@ TraceTimeline timeline_of_trace(const Json& json, const std::string& place) {
   }
   require(open.empty(), "{}: {} of its events never end; was the file cut short?", place, open.size());
   found.timeline = make_timeline(std::move(spans));
-  if (json.contains("otherData") && json.at("otherData").is_object())
-    found.title = json.at("otherData").value("title", "");
+  if (json.contains("otherData") && json["otherData"].is_object() && json["otherData"].contains("title"))
+    found.title = get<std::string>(json["otherData"], "title", fmt::format("{}: otherData", place));
   return found;
 }
 

@@ -143,8 +143,10 @@ TEST_F(ProfileFile, ComesBackAsItWas) {
 
 TEST_F(ProfileFile, OfAnotherFormatIsRefused) {
   const std::string expected = path_ + ": 'format' is not \"meshwright-software-profile 1\"; give a software profile.";
-  json_["format"] = "meshwright-software-profile 2";
-  EXPECT_EQ(said(), expected);
+  for (const Json& other : {Json("meshwright-software-profile 2"), Json(2)}) {
+    json_["format"] = other;
+    EXPECT_EQ(said(), expected);
+  }
   json_.erase("format");
   EXPECT_EQ(said(), expected);
   json_ = Json::array();

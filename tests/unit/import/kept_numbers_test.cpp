@@ -66,5 +66,16 @@ TEST(KeptNumbers, OfAnotherLengthAreDamage) {
             std::string::npos);
 }
 
+TEST(KeptNumbers, OfAFlagThatIsNeitherTrueNorFalseAreDamage) {
+  for (const char* flag : {"is_param", "use_pickle"}) {
+    Json other = tensor("t", 7, {1}, {1});
+    other[flag] = 3;
+    EXPECT_NE(refusal([&] {
+                return kept({{"b", other}}, bytes_of<float>({1.0F}));
+              }).find(std::string("'") + flag + "' has the wrong type (3)"),
+              std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::kept_numbers_test

@@ -247,6 +247,59 @@ TEST_P(AnyStep, TakesNoLessThanItsBusiestLink) {
   }
 }
 
+// Of those that come at once the one with the lower number is there first.
+TEST(FindMeeting, NamesTheFlowThatIsThereAndTheOneThatComes) {
+  HandmadeGraph at_once(2);
+  const LinkId link = at_once.link(1.0);
+  const int route = at_once.route({link});
+  for (int i = 0; i < 2; ++i) at_once.message(at_once.channel(0, 1), 10, route);
+  HandmadeGraph later(2);
+  const int other = later.route({later.link(1.0)});
+  const TaskId before = later.forward(0, 6);
+  later.message(later.channel(0, 1), 10, other, {before});
+  later.message(later.channel(0, 1), 10, other);
+  for (const LinkDiscipline discipline : {LinkDiscipline::Fluid, LinkDiscipline::Fifo}) {
+    const auto first = find_meeting(at_once.graph, run_in_order(at_once.graph), discipline);
+    ASSERT_TRUE(first.has_value());
+    EXPECT_EQ(first->first, TaskId(0));
+    EXPECT_EQ(first->second, TaskId(1));
+    EXPECT_EQ(first->link, link);
+    const auto second = find_meeting(later.graph, run_in_order(later.graph), discipline);
+    ASSERT_TRUE(second.has_value());
+    EXPECT_EQ(second->first, TaskId(2));   // since 0
+    EXPECT_EQ(second->second, TaskId(1));  // at 6
+  }
+}
+
+// 20 pipelines of 4 devices, whose tasks have few durations: a lane for each. Without links there is nothing to meet.
+TEST(RunByEvents, OfManyStreamsWithFewDurationsIsTheStepInOrder) {
+  constexpr int kPipelines = 20, kStages = 4;
+  HandmadeGraph made(kPipelines * kStages);
+  std::vector<TaskClass> classes;
+  for (int s = 0; s < kStages; ++s) classes.push_back({TaskKind::Forward, StageId(s), {7 + s % 2}});
+  classes.push_back({TaskKind::Message, StageId(0), {3}, TaskClass::kNoRoute, {2}});
+  made.graph.classes = classes;
+  for (int p = 0; p < kPipelines; ++p) {
+    std::vector<StreamId> channels;
+    for (int s = 0; s + 1 < kStages; ++s) channels.push_back(made.channel(p * kStages + s, p * kStages + s + 1));
+    for (int m = 0; m < 3 + p % 3; ++m) {
+      std::vector<TaskId> before;
+      for (int s = 0; s < kStages; ++s) {
+        const TaskId run =
+            made.graph.add(TaskClassId(s), HandmadeGraph::compute(p * kStages + s), MicrobatchId(m), before);
+        if (s + 1 < kStages)
+          before = {
+              made.graph.add(TaskClassId(kStages), channels[static_cast<std::size_t>(s)], MicrobatchId(m), {{run}})};
+      }
+    }
+  }
+  check_task_graph(made.graph);
+  const TaskTimes in_order = run_in_order(made.graph);
+  EXPECT_EQ(ends_of(run_by_events(made.graph)), ends_of(in_order));
+  // The longest has 5 micro-batches: 7 + 8 + 7 + 8 and 3 messages, then 4 more at the slowest.
+  EXPECT_EQ(in_order.step.ps, 30 + 9 + 4 * 8);
+}
+
 TEST_P(AnyStep, IsThatOfTheOtherDisciplineWhereNothingMeets) {
   int free = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

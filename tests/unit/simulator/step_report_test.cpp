@@ -118,6 +118,22 @@ TEST(CriticalSegments, FollowEachOtherFromTheBeginToTheEndOfTheStep) {
   EXPECT_EQ(step.times.end[last.index()], segments[4].end);
 }
 
+// Device 0 goes on with a forward of another of its stages, as under interleaved schedules.
+TEST(CriticalSegments, EndWhereTheStageChanges) {
+  TwoStages step;
+  step.add(TaskKind::Backward, 2, 0, 70, 80, 0, 0, {});
+  step.add(TaskKind::Forward, 2, 0, 80, 85, 0, 0, {});
+  step.times.step = SimTime{85};
+  const auto segments = critical_segments(step.graph, critical_path(step.graph, step.times), step.times);
+  ASSERT_EQ(segments.size(), 7u);
+  EXPECT_EQ(segments[4].stage, StageId(0));
+  EXPECT_EQ(segments[4].end.ps, 70);
+  EXPECT_EQ(segments[5].stage, StageId(2));
+  EXPECT_EQ(segments[5].kind, TaskKind::Backward);
+  EXPECT_EQ(segments[6].kind, TaskKind::Forward);
+  EXPECT_EQ(segments[6].tasks, 1);
+}
+
 TEST(CriticalPath, OfNothingIsEmpty) { EXPECT_TRUE(critical_path(TaskGraph(), TaskTimes()).empty()); }
 
 TEST(CriticalPath, RefusesTimesOfAnotherGraph) {
@@ -203,6 +219,26 @@ TEST(StepTrace, HasAboutTheSizeThatIsSaidBefore) {
   }
   const double size = static_cast<double>(to_chrome_trace(step.graph, step.times, {1 << 30, 1 << 30}, "").size());
   EXPECT_NEAR(size_of_chrome_trace(step.graph, step.times, {1 << 30, 1 << 30}).si() / size, 1.0, 0.15);
+}
+
+// Lines of the trace: what takes no time has none, and what changes memory at one moment has one.
+TEST(StepTrace, IsExpectedToHaveALinePerTaskThatTakesTimeAndPerMomentThatMemoryChanges) {
+  const auto growth = [](TaskKind kind, std::int64_t begin, std::int64_t end, std::int64_t at_begin,
+                         std::int64_t at_end) {
+    TwoStages step;
+    const double before = size_of_chrome_trace(step.graph, step.times, {}).si();
+    step.add(kind, 0, 0, begin, end, at_begin, at_end, {});
+    return size_of_chrome_trace(step.graph, step.times, {}).si() - before;
+  };
+  const double task = growth(TaskKind::Forward, 80, 90, 0, 0);
+  EXPECT_GT(task, 0.0);
+  EXPECT_EQ(growth(TaskKind::Forward, 80, 80, 0, 0), 0.0);
+  EXPECT_EQ(growth(TaskKind::Join, 80, 90, 0, 0), 0.0);
+  // The backward before it ends at 70 and gives memory back: together one moment less.
+  const double apart = growth(TaskKind::Forward, 80, 90, 1, -1) - task;
+  const double following = growth(TaskKind::Forward, 70, 80, 1, -1) - task;
+  EXPECT_GT(apart, 0.0);
+  EXPECT_EQ(apart, 2 * following);
 }
 
 TEST(StepTrace, HasATrackPerStreamAndMemoryAsACounter) {

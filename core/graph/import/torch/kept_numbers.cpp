@@ -71,10 +71,12 @@ KeptNumbers kept_numbers(const std::vector<ZipEntry>& archive, const std::string
     if (!entry.name.ends_with("/model_constants_config.json") && !entry.name.ends_with("/model_weights_config.json"))
       continue;
     const std::string folder = entry.name.substr(0, entry.name.rfind('/') + 1);
-    const Json told = parse_json(unpacked(entry, kMaxConfigBytes, place), fmt::format("{}: {}", place, entry.name));
+    const std::string here = fmt::format("{}: {}", place, printable(entry.name));
+    const Json told = parse_json(unpacked(entry, kMaxConfigBytes, place), here);
     if (!told.is_object() || !told.contains("config") || !told["config"].is_object()) continue;
     for (const auto& [name, tensor] : told["config"].items()) {
-      const bool plain = tensor.is_object() && !tensor.value("is_param", false) && !tensor.value("use_pickle", false) &&
+      const auto is_said = [&, &of = tensor](const char* key) { return of.contains(key) && get<bool>(of, key, here); };
+      const bool plain = tensor.is_object() && !is_said("is_param") && !is_said("use_pickle") &&
                          tensor.contains("path_name") && tensor["path_name"].is_string() &&
                          tensor.contains("tensor_meta") && tensor["tensor_meta"].is_object();
       if (!plain) continue;
