@@ -185,5 +185,70 @@ TEST(ProgramCostsOf, WhatTwoDevicesOfAHostHoldCrossesHostsInHalves) {
   EXPECT_EQ(sent.messages({.scattered = true}), (List{800 + 10000}));
 }
 
+// A run takes 1 s, 10 s more once per step, and 100 s more beside a pass of another micro-batch.
+class OverheadCosts final : public DecimalCostsBase {
+ public:
+  using CostModel::run_overhead;
+  bool run_depends_on_work() const override { return true; }
+  Seconds run_overhead(const RunWork& work) const override {
+    return Seconds(1 + (work.once_per_step ? 10 : 0) + (work.interleaved ? 100 : 0));
+  }
+};
+
+// Two stages of one device.
+struct TwoChunks {
+  ProgramBuilder builder{2};
+  StageId first = builder.stage(), second = builder.stage();
+  TwoChunks() { builder.program.stages[second.index()].devices = {DeviceId(0)}; }
+  int run_of(StageId stage, Phase phase) { return builder.executable(stage, phase, {}, {}); }
+  [[nodiscard]] std::vector<double> seconds() const {
+    std::vector<double> found;
+    for (const SimTime time : program_costs(builder.program, OverheadCosts()).times.executable)
+      found.push_back(to_seconds(time).si());
+    return found;
+  }
+};
+
+TEST(ProgramCostsOf, WhatTheHostDoesOncePerStepBelongsToTheUpdateOfADevicesFirstStage) {
+  TwoChunks chunks;
+  for (const StageId stage : {chunks.first, chunks.second})
+    chunks.builder.program.stages[stage.index()].update = chunks.run_of(stage, Phase::Update);
+  chunks.run_of(chunks.first, Phase::Update);  // a part of it that is no update of the whole stage
+  chunks.run_of(chunks.first, Phase::Backward);
+  EXPECT_EQ(chunks.seconds(), (std::vector<double>{11, 1, 1, 1}));
+}
+
+// A forward, and right behind it the backward of the other stage with its second half: a pair.
+TEST(ProgramCostsOf, APassIsBesideAnotherWhereAForwardIsRightBeforeABackwardOfTheOtherStage) {
+  TwoChunks chunks;
+  const int forward = chunks.run_of(chunks.first, Phase::Forward);
+  const int backward = chunks.run_of(chunks.second, Phase::Backward);
+  const int weights = chunks.run_of(chunks.second, Phase::Backward);
+  const int own_backward = chunks.run_of(chunks.first, Phase::Backward);
+  chunks.builder.on(0).run(forward, 0).run(forward, 1).run(backward, 0).run(weights, 0).run(own_backward, 0);
+  EXPECT_EQ(chunks.seconds(), (std::vector<double>{1, 1, 1, 1}));  // under 1f1b
+  chunks.builder.program.schedule = ScheduleKind::DualPipeV;
+  EXPECT_EQ(chunks.seconds(), (std::vector<double>{51, 101, 101, 1}));  // of two forwards one
+  chunks.builder.program.schedule = ScheduleKind::Interleaved;
+  EXPECT_EQ(chunks.seconds(), (std::vector<double>{101, 101, 101, 101}));
+}
+
+TEST(ProgramCostsOf, ABackwardOfAnotherStageOrMicrobatchIsNoSecondHalf) {
+  TwoChunks chunks;
+  chunks.builder.program.schedule = ScheduleKind::DualPipeV;
+  const int forward = chunks.run_of(chunks.first, Phase::Forward);
+  const int backward = chunks.run_of(chunks.second, Phase::Backward);
+  const int own_backward = chunks.run_of(chunks.first, Phase::Backward);
+  const int later = chunks.run_of(chunks.second, Phase::Backward);
+  chunks.builder.on(0).run(forward, 1).run(backward, 0).run(own_backward, 0).run(later, 1);
+  EXPECT_EQ(chunks.seconds(), (std::vector<double>{101, 101, 1, 1}));
+  TwoChunks next;
+  next.builder.program.schedule = ScheduleKind::DualPipe;
+  const int before = next.run_of(next.first, Phase::Forward), one = next.run_of(next.second, Phase::Backward),
+            two = next.run_of(next.second, Phase::Backward), same = next.run_of(next.first, Phase::Backward);
+  next.builder.on(0).run(before, 1).run(one, 0).run(two, 1).run(before, 2).run(same, 1);
+  EXPECT_EQ(next.seconds(), (std::vector<double>{51, 101, 1, 1}));
+}
+
 }  // namespace
 }  // namespace meshwright::program_costs_test

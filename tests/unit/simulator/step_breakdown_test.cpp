@@ -261,6 +261,57 @@ TEST(MeasuredBreakdown, SplitsByTheTimesOfOpsAndCallsTheRestLaunches) {
   EXPECT_EQ(exposed_as(parts, TimeKind::Launch), SimTime{runs * 100'000'000 - 60'000'000});
 }
 
+// An op of its kind that costs something, by executable and number.
+std::pair<int, int> find_op(const Made& made, LocalOp::Kind kind) {
+  const Program& program = made.planned.program;
+  for (std::size_t e = 0; e < program.executables.size(); ++e) {
+    const StageExecutable& executable = program.executables[e];
+    const LogicalMesh& mesh = program.stages[executable.stage.index()].mesh;
+    for (std::size_t o = 0; o < executable.ops.size(); ++o)
+      if (executable.ops[o].kind == kind && executable.ops[o].is_collective() == (kind == LocalOp::Kind::Reshard) &&
+          op_cost(executable, executable.ops[o], mesh, *made.costs).time > Seconds(0.0))
+        return {static_cast<int>(e), static_cast<int>(o)};
+  }
+  return {-1, -1};
+}
+
+Seconds cost_of_op(const Made& made, std::pair<int, int> op) {
+  const StageExecutable& executable = made.planned.program.executables[static_cast<std::size_t>(op.first)];
+  return op_cost(executable, executable.ops[static_cast<std::size_t>(op.second)],
+                 made.planned.program.stages[executable.stage.index()].mesh, *made.costs)
+      .time;
+}
+
+TEST(PartsOfAPiece, AreLaunchWhereAComputationTakesLongerThanItsOps) {
+  const Made made(request_of("megatron:tp=2,pp=2"));
+  const auto [e, o] = find_op(made, LocalOp::Kind::Compute);
+  const SimTime own = to_sim_time(cost_of_op(made, {e, o}));
+  constexpr std::int64_t kBeyond = 5'000'000;
+  Piece piece{.kind = Piece::Kind::Compute, .ops = {o}, .duration = SimTime{own.ps + kBeyond}};
+  EXPECT_NEAR(static_cast<double>(exposed_as(made.parts().of_piece(e, piece), TimeKind::Launch).ps), kBeyond, 2.0);
+  piece.duration = own;
+  EXPECT_EQ(exposed_as(made.parts().of_piece(e, piece), TimeKind::Launch), SimTime{0});
+  // What a collective waits for is no launch.
+  const auto [f, c] = find_op(made, LocalOp::Kind::Reshard);
+  const Piece collective{.kind = Piece::Kind::Collective, .ops = {c}, .duration = SimTime{own.ps + kBeyond}};
+  EXPECT_EQ(exposed_as(made.parts().of_piece(f, collective), TimeKind::Launch), SimTime{0});
+}
+
+TEST(PartsOfAPiece, HideWhatARingDoesBesideTheAttentionThatItFeeds) {
+  Made made(request_of("megatron:tp=2,pp=2"));
+  const auto [e, c] = find_op(made, LocalOp::Kind::Reshard);
+  const SimTime whole = to_sim_time(cost_of_op(made, {e, c}));
+  const Piece piece{.kind = Piece::Kind::Collective, .ops = {c}, .duration = SimTime{whole.ps / 4}};
+  for (const bool ring : {false, true}) {
+    made.planned.program.executables[static_cast<std::size_t>(e)].ops[static_cast<std::size_t>(c)].step->ring = ring;
+    const TimeParts parts = made.parts().of_piece(e, piece);
+    ASSERT_EQ(parts.size(), 1u);
+    EXPECT_EQ(parts.begin()->second.exposed.ps, whole.ps / 4);
+    EXPECT_NEAR(static_cast<double>(parts.begin()->second.hidden.ps), ring ? 0.75 * static_cast<double>(whole.ps) : 0.0,
+                2.0);
+  }
+}
+
 // All of the computing time that is not the cost of a Run itself, which is a launch in the analytic model.
 TEST(TopOps, AddUpToTheComputingTime) {
   const Made made(request_of("megatron:tp=2,pp=2"));
