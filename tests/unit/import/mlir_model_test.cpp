@@ -191,6 +191,16 @@ TEST(MlirModel, PublicModulesHaveTheirParametersAndWork) {
         << backward;
 }
 
+TEST(StableHloModel, AnElementOfNothingIsRefused) {
+  EXPECT_NE(refusal([] {
+              return mlir_model(
+                  "func.func @main(%arg0: tensor<4x8xf32>) -> tensor<4x8xf32> {\n"
+                  "  %0 = \"stablehlo.get_tuple_element\"() {index = 0 : i32} : () -> tensor<4x8xf32>\n"
+                  "  return %0 : tensor<4x8xf32>\n}\n");
+            }).find("m.mlir:2: '0' takes an element of nothing"),
+            std::string::npos);
+}
+
 }  // namespace
 
 }  // namespace meshwright

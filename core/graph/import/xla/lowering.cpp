@@ -55,6 +55,11 @@ std::string Lowering::compared(const Instruction& sorting) const {
   return reads(root.operands[0], x) && reads(root.operands[1], y) ? root.attributes.direction : std::string();
 }
 
+int Lowering::operand_value(const FlatOp& op, std::size_t k) const {
+  if (k >= op.operands.size()) b.fail(fmt::format("it has {} operands, which are too few", op.operands.size()));
+  return op.operands[k];
+}
+
 bool Lowering::is_integer(int value) const {
   const std::string& element = type(value).element;
   return element.front() == 's' || element.front() == 'u' || element == "pred";

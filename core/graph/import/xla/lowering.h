@@ -52,7 +52,9 @@ class Lowering {
 
   // The value, its padding written out.
   [[nodiscard]] const Lowered& of(int value);
-  [[nodiscard]] const Lowered& operand(const FlatOp& op, std::size_t k) { return of(op.operands[k]); }
+  // Throws InputError where the op has no operand k.
+  [[nodiscard]] const Lowered& operand(const FlatOp& op, std::size_t k) { return of(operand_value(op, k)); }
+  [[nodiscard]] int operand_value(const FlatOp& op, std::size_t k) const;
   [[nodiscard]] const Padded* padded(int value) const;
   [[nodiscard]] bool is_random(int value) const { return values_[static_cast<std::size_t>(value)].random; }
 

@@ -43,7 +43,7 @@ class Sampler {
     for (std::size_t i = 0; i < from_.ops.size(); ++i) {
       op_ = &from_.ops[i];
       const bool parameter = op_->instruction->opcode == "parameter";
-      if (!needed[i] && !parameter) continue;
+      if ((!needed[i] && !parameter) || op_->results.empty()) continue;
       if (parameter && data[number.at(op_->results[0])])
         put(0, add(*op_->instruction, {}, sampled(type_of(op_->results[0]))));
       else if (parameter || is_number() || !reads_samples())
@@ -79,7 +79,10 @@ class Sampler {
     type.sizes = with_first(kSamples, type.sizes);
     return type;
   }
-  [[nodiscard]] int operand(std::size_t k) const { return now(op_->operands[k]); }
+  [[nodiscard]] int operand(std::size_t k) const {
+    expect(k < op_->operands.size(), "has too few operands");
+    return now(op_->operands[k]);
+  }
   [[nodiscard]] const Attributes& attributes() const { return op_->instruction->attributes; }
   [[noreturn]] void fail(const char* why) const {
     throw InputError(fmt::format(

@@ -152,7 +152,10 @@ class Flattener {
       if (arguments[number].size() != leaf_count(of.type)) misfit(of, "has another type than what its caller gives");
       return arguments[number];
     }
-    if (of.opcode == "get-tuple-element") return element(of, computation, operand(0));
+    if (of.opcode == "get-tuple-element") {
+      if (of.operands.empty()) misfit(of, "takes an element of nothing");
+      return element(of, computation, operand(0));
+    }
     Leaves all;
     for (std::size_t k = 0; k < of.operands.size(); ++k) all.insert(all.end(), operand(k).begin(), operand(k).end());
     if (of.opcode == "tuple" || of.opcode == "opt-barrier" || of.opcode == "optimization-barrier") {

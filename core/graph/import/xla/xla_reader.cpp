@@ -299,6 +299,7 @@ class ProgramReader {
         const int node = builder_.constant({}, lowering.is_integer(value), std::vector<double>{*number});
         return lowering.set(value, {node, lowering.type(value).sizes});
       }
+      builder_.expect(!op.results.empty(), "it makes nothing");
       if (lower_random(lowering, op)) return;
       rule_of(of)(lowering, op);
     } catch (const InputError& error) {

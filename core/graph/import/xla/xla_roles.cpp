@@ -226,6 +226,7 @@ int RoleFinder::samples_of(const FlatOp& op) const {
     const auto found = std::find(list.begin(), list.end(), axis);
     return found == list.end() ? -1 : static_cast<int>(found - list.begin());
   };
+  if (op.results.empty()) return -1;
   const Attributes& a = op.instruction->attributes;
   const std::string& opcode = op.instruction->opcode;
   if (opcode == "dot") {

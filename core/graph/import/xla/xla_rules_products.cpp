@@ -129,7 +129,7 @@ void convolution(Lowering& l, const FlatOp& op) {
   before.resize(space, 0), after.resize(space, 0), stride.resize(space, 1), dilation.resize(space, 1);
   l.b.expect(!transposed || (all_are(stride, 1) && all_are(dilation, 1)),
              "a transposed convolution with a stride or a dilation has no equal here");
-  int of_x = op.operands[0];
+  int of_x = l.operand_value(op, 0);
   if (const Padded* padded = l.padded(of_x); padded != nullptr && padded->fill == 0.0) {
     bool only_space = true;
     for (std::size_t k = 0; k < 2; ++k) {
@@ -197,7 +197,7 @@ void reduce_window(Lowering& l, const FlatOp& op) {
   const bool maximum = applied == "maximum";
   const std::size_t rank = window.size.size();
   window.before.resize(rank, 0), window.after.resize(rank, 0), window.stride.resize(rank, 1);
-  int of_x = op.operands[0];
+  int of_x = l.operand_value(op, 0);
   if (const Padded* padded = l.padded(of_x); padded != nullptr && maximum && padded->low.size() == rank) {
     // What is not negative has a maximum of at least 0.
     const bool from_zero = padded->fill == 0.0 && l.b.at(l.of(padded->value).node).kind == Kind::Relu;

@@ -112,7 +112,7 @@ std::vector<std::int64_t> starts_of(Lowering& l, const FlatOp& op, std::size_t f
   l.b.expect(op.operands.size() == first + x.shape.size() && sizes.size() == x.shape.size(),
              "it lacks an index for a dimension");
   for (std::size_t d = 0; d < x.shape.size(); ++d) {
-    const auto start = l.number(op.operands[first + d]);
+    const auto start = l.number(l.operand_value(op, first + d));
     const std::int64_t room = own_size(l, x.shape[d]) - sizes[d];
     l.b.expect(start.has_value() || room == 0, "it starts at an index that the file leaves open");
     l.b.expect(room >= 0 && !std::isnan(start.value_or(0.0)), "it is larger than its operand, or starts at no number");
@@ -174,7 +174,7 @@ void pad(Lowering& l, const FlatOp& op) {
     return l.set(op.results[0], x);
   for (std::size_t d = 0; d < x.shape.size(); ++d)
     l.b.expect(!primitive::holds_batch(x.shape[d]) || (a.low[d] == 0 && a.high[d] == 0), "it pads the batch");
-  l.set_padded(op.results[0], {op.operands[0], a.low, a.high, *fill});
+  l.set_padded(op.results[0], {l.operand_value(op, 0), a.low, a.high, *fill});
 }
 
 void reverse(Lowering& l, const FlatOp& op) {

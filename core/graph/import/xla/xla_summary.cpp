@@ -70,7 +70,7 @@ class Tracer {
     const Instruction* of = origin(index);
     if (of != nullptr && of->opcode == "constant" && of->attributes.values && of->attributes.values->size() == 1)
       found.number = of->attributes.values->front();
-    if (of != nullptr && of->opcode == "get-tuple-element" && frames_.size() == 1) {
+    if (of != nullptr && of->opcode == "get-tuple-element" && !of->operands.empty() && frames_.size() == 1) {
       const Instruction& state = at(*frames_[0].computation, of->operands[0]);
       if (state.opcode == "parameter") found.element = of->attributes.index;
     }
