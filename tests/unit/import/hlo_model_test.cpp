@@ -199,15 +199,14 @@ TEST(HloModel, AnOperationWithTooFewOperandsIsRefused) {
           before + "  r = f32[4,8] " + op + "\n  ROOT z = f32[4,8] add(r, y)\n}\n");
     });
   };
-  for (const char* op :
-       {
-    "reshape()", "reshape(,)", "reshape(n)", "transpose(), dimensions={0,1}", "broadcast(n), dimensions={}",
-        EXPECT_NE(why("", op).find("too few; see docs/models.md."), std::string::npos) << op << ": " << why("", op);
+  for (const char* op : {"reshape()", "reshape(,)", "reshape(n)", "transpose(), dimensions={0,1}",
+                         "broadcast(n), dimensions={}", "slice(), slice={[0:4], [0:8]}", "gather(y)"})
+    EXPECT_NE(why("", op).find("too few; see docs/models.md."), std::string::npos) << op << ": " << why("", op);
 }
 
 TEST(HloModel, AllUnknownOperationsAreNamedAndCounted) {
-    EXPECT_EQ(refusal([] {
-                return read_hlo_model(R"(HloModule m
+  EXPECT_EQ(refusal([] {
+              return read_hlo_model(R"(HloModule m
 ENTRY e {
   w = f32[8,8] parameter(0)
   x = f32[4,8] parameter(1)
@@ -218,45 +217,45 @@ ENTRY e {
   ROOT c = f32[4,8] custom-call(g), custom_call_target="mystery"
 }
 )");
-              }),
-              "m.hlo: operations that have no equal here (with their number): cholesky (1), custom-call mystery (1), "
-              "sign (2); "
-              "see docs/models.md.");
-    EXPECT_EQ(refusal([] {
-                return read_model_bytes(kStep, "m.hlo", {{"seq", 4}});
-              }),
-              "--dim: 'm.hlo' leaves no dimension open, 'seq' neither; leave the option out.");
+            }),
+            "m.hlo: operations that have no equal here (with their number): cholesky (1), custom-call mystery (1), "
+            "sign (2); "
+            "see docs/models.md.");
+  EXPECT_EQ(refusal([] {
+              return read_model_bytes(kStep, "m.hlo", {{"seq", 4}});
+            }),
+            "--dim: 'm.hlo' leaves no dimension open, 'seq' neither; leave the option out.");
 }
 
 // Parameters by a count of the arguments' types.
 TEST(HloModel, PublishedModulesHaveTheirParameters) {
-    const char* data = std::getenv("MESHWRIGHT_DATA");
-    if (data == nullptr) GTEST_SKIP() << "MESHWRIGHT_DATA is not set to the folder of public files";
-    const auto model = [&](const std::string& name) {
-      return read_model_file(std::string(data) + "/models/hlo/" + name, {});
-    };
-    const auto parameters = [](const ModelConfig& of) { return parameter_count(hlo_forward(of)); };
-    const ModelConfig llama = model("nv_maxtext_1n1g_jit_train_step_before_optimization.hlo");
-    EXPECT_EQ(parameters(llama), 669145600);
-    EXPECT_EQ(llama.layers, 8);
-    EXPECT_EQ(llama.default_dtype, DType::BF16);
-    EXPECT_EQ(summary_of(llama).recognised,
-              (std::map<std::string, std::int64_t>{
-                  {"attention", 8}, {"cross_entropy", 1}, {"rms_norm", 9}, {"rotary", 16}, {"silu", 8}}));
-    const ModelConfig images = model("resnet50_keras_jax_f32.hlo");
-    EXPECT_EQ(parameters(images), 25583592);
-    EXPECT_EQ(summary_of(images).recognised.at("batch_norm"), 53);
-    EXPECT_EQ(parameters(model("dlrm_keras_jax_f32_train_step.hlo")), 105081);
-    EXPECT_EQ(parameters(model("jax_train_step.with_metadata.hlo")), 106496);
+  const char* data = std::getenv("MESHWRIGHT_DATA");
+  if (data == nullptr) GTEST_SKIP() << "MESHWRIGHT_DATA is not set to the folder of public files";
+  const auto model = [&](const std::string& name) {
+    return read_model_file(std::string(data) + "/models/hlo/" + name, {});
+  };
+  const auto parameters = [](const ModelConfig& of) { return parameter_count(hlo_forward(of)); };
+  const ModelConfig llama = model("nv_maxtext_1n1g_jit_train_step_before_optimization.hlo");
+  EXPECT_EQ(parameters(llama), 669145600);
+  EXPECT_EQ(llama.layers, 8);
+  EXPECT_EQ(llama.default_dtype, DType::BF16);
+  EXPECT_EQ(summary_of(llama).recognised,
+            (std::map<std::string, std::int64_t>{
+                {"attention", 8}, {"cross_entropy", 1}, {"rms_norm", 9}, {"rotary", 16}, {"silu", 8}}));
+  const ModelConfig images = model("resnet50_keras_jax_f32.hlo");
+  EXPECT_EQ(parameters(images), 25583592);
+  EXPECT_EQ(summary_of(images).recognised.at("batch_norm"), 53);
+  EXPECT_EQ(parameters(model("dlrm_keras_jax_f32_train_step.hlo")), 105081);
+  EXPECT_EQ(parameters(model("jax_train_step.with_metadata.hlo")), 106496);
 }
 
 // As modules have them whose arguments are one tuple: a sharding for each element, or one for all.
 TEST(HloModel, ElementsOfATupleHaveShardingsOfTheirOwn) {
-    const auto kept = [](const std::string& sharding) {
-      return shardings_of(read_hlo_model(R"(HloModule m
+  const auto kept = [](const std::string& sharding) {
+    return shardings_of(read_hlo_model(R"(HloModule m
 ENTRY main {
   t = (f32[16,32], f32[32,64]) parameter(0), sharding=)" +
-                                         sharding + R"(
+                                       sharding + R"(
   x = f32[8,16] parameter(1)
   w = f32[16,32] get-tuple-element(t), index=0
   v = f32[32,64] get-tuple-element(t), index=1
@@ -265,17 +264,16 @@ ENTRY main {
   ROOT z = f32[8,64] dot(a, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 )"));
-    };
-    const primitive::KeptShardings found =
-        kept("{{devices=[2,4]<=[8]}, {devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}}");
-    EXPECT_EQ(found.mesh, (std::vector<std::int64_t>{2, 4}));
-    EXPECT_EQ(found.tensors,
-              (std::map<std::string, std::vector<std::vector<int>>>{{"t.0", {{0}, {1}}}, {"t.1", {{1}, {}}}}));
-    EXPECT_TRUE(kept("{replicated}").mesh.empty());
-    for (const char* damaged : {"{{devices=[2,4]<=[8]}}", "{{devices=[2,4]<=[8]}, {replicated}, {replicated}}"})
-      EXPECT_NE(refusal([&] { (void)kept(damaged); }).find("it is that of a tuple of other elements"),
-                std::string::npos)
-          << damaged;
+  };
+  const primitive::KeptShardings found =
+      kept("{{devices=[2,4]<=[8]}, {devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}}");
+  EXPECT_EQ(found.mesh, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(found.tensors,
+            (std::map<std::string, std::vector<std::vector<int>>>{{"t.0", {{0}, {1}}}, {"t.1", {{1}, {}}}}));
+  EXPECT_TRUE(kept("{replicated}").mesh.empty());
+  for (const char* damaged : {"{{devices=[2,4]<=[8]}}", "{{devices=[2,4]<=[8]}, {replicated}, {replicated}}"})
+    EXPECT_NE(refusal([&] { (void)kept(damaged); }).find("it is that of a tuple of other elements"), std::string::npos)
+        << damaged;
 }
 
 }  // namespace
