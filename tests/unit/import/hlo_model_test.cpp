@@ -204,6 +204,16 @@ TEST(HloModel, AnOperationWithTooFewOperandsIsRefused) {
     EXPECT_NE(why("", op).find("too few; see docs/models.md."), std::string::npos) << op << ": " << why("", op);
 }
 
+TEST(HloModel, AnOperationThatMakesOtherSizesThanItsTypeIsRefused) {
+  EXPECT_EQ(refusal([] {
+              return read_hlo_model(
+                  "HloModule m\nENTRY e {\n  x = f32[4,8] parameter(0)\n  w = f32[8,8] parameter(1)\n"
+                  "  y = f32[4,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+                  "  ROOT r = f32[4,16] concatenate(y), dimensions={1}\n}\n");
+            }),
+            "m.hlo:6: concatenate op 'r': it makes [batch, 8], which the file says to be [4, 16]; see docs/models.md.");
+}
+
 TEST(HloModel, AllUnknownOperationsAreNamedAndCounted) {
   EXPECT_EQ(refusal([] {
               return read_hlo_model(R"(HloModule m

@@ -70,6 +70,18 @@ const Padded* Lowering::padded(int value) const {
   return found == padded_.end() ? nullptr : &found->second;
 }
 
+void Lowering::expect_sizes(int value) const {
+  const Lowered& made = values_[static_cast<std::size_t>(value)];
+  if (made.node < 0) return;
+  const Shape& said = type(value).sizes;
+  const bool same = std::equal(
+      made.shape.begin(), made.shape.end(), said.begin(), said.end(),
+      [](std::int64_t size, std::int64_t of_file) { return size == of_file || primitive::holds_batch(size); });
+  if (!same)
+    b.fail(fmt::format("it makes {}, which the file says to be {}", primitive::to_text(made.shape),
+                       primitive::to_text(said)));
+}
+
 const Lowered& Lowering::of(int value) {
   Lowered& found = values_[static_cast<std::size_t>(value)];
   if (found.node >= 0 || found.random) return found;

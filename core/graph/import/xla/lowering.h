@@ -58,6 +58,9 @@ class Lowering {
   [[nodiscard]] const Padded* padded(int value) const;
   [[nodiscard]] bool is_random(int value) const { return values_[static_cast<std::size_t>(value)].random; }
 
+  // Throws InputError where what was made of a result has not the sizes that the file says, those of the batch aside.
+  void expect_sizes(int value) const;
+
   void set(int value, Lowered lowered) { values_[static_cast<std::size_t>(value)] = std::move(lowered); }
   void set(const FlatOp& op, int node, primitive::Shape shape) { set(op.results[0], {node, std::move(shape)}); }
   void set_padded(int value, Padded padded) { padded_.emplace(value, std::move(padded)); }

@@ -302,6 +302,7 @@ class ProgramReader {
       builder_.expect(!op.results.empty(), "it makes nothing");
       if (lower_random(lowering, op)) return;
       rule_of(of)(lowering, op);
+      for (const int result : op.results) lowering.expect_sizes(result);
     } catch (const InputError& error) {
       throw InputError(
           fmt::format("{}:{}: {} {}", place_, of.line, printable(called(of)), refusal_sentence(error.what())));
