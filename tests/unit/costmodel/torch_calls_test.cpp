@@ -120,6 +120,14 @@ TEST(TorchCalls, RoundedProductsAreToldByEachOfTheNamesOfTheirKernels) {
   EXPECT_EQ(type("xmma_tf32", "c10::Half"), "f16");  // only products of 32 bits are rounded
 }
 
+TEST(TorchCalls, AProductOfTwoTypesFindsNoRow) {
+  const std::string none = "no row: contract of operands that do not fit";
+  EXPECT_EQ(said_of("aten::mm", {tensor({64, 32}), tensor({32, 16})}), "contract bf16 [a=64,b=32][b,c=16]->[a,c]");
+  EXPECT_EQ(said_of("aten::mm", {tensor({64, 32}), tensor({32, 16}, "float")}), none);
+  EXPECT_EQ(said_of("aten::addmm", {tensor({16}), tensor({64, 32}, "float"), tensor({32, 16})}), none);
+  EXPECT_EQ(said_of("aten::bmm", {tensor({8, 64, 32}), tensor({8, 32, 16}, "float")}), none);
+}
+
 TEST(TorchCalls, ASoftmaxIsOverTheLastDimension) {
   const auto said = [](const char* dim) { return said_of("aten::_softmax", {tensor({4, 8, 16})}, {"", dim, "False"}); };
   EXPECT_EQ(said("2"), "softmax bf16 [a=32,b=16]->[a,b]");
@@ -301,8 +309,10 @@ TEST(ChakraJson, BracesAndQuotesInsideATextDoNotCount) {
   // The second object's text holds a quote, a backslash and both braces.
   const std::string made = chakra_from_json(R"({} {"id": "1", "name": "} \" \\ {", "type": "COMP_NODE"} )", "c.json");
   EXPECT_NE(made.find("} \" \\ {"), std::string::npos);
-  EXPECT_FALSE(refusal([] { (void)chakra_from_json("{} }", "c.json"); }).empty());
-  EXPECT_FALSE(refusal([] { (void)chakra_from_json(R"({} {"id": 1)", "c.json"); }).empty());
+  for (const char* text : {"{} }", R"({} {"id": 1)", "{} [{}]", "{} 1"})
+    EXPECT_EQ(refusal([&] { return chakra_from_json(text, "c.json"); }),
+              "c.json: object 2 is not whole; check that the file is complete.")
+        << text;
 }
 
 }  // namespace meshwright::torch_calls_test

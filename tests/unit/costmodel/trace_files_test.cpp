@@ -118,8 +118,11 @@ TEST(ChakraTrace, AnEntryOfATupleIsNoneOfTheList) {
 }
 
 TEST(ChakraTrace, AnOperandThatIsNoneIsNoScalar) {
-  const TraceImport trace = chakra_of("aten::add", io("[[1, 2], None]", "[[4, 16], []]", "['Tensor(float)', 'None']"));
-  EXPECT_EQ(trace.left_out.count("aten::add without its operands"), 1U);
+  for (const char* type : {"None", ""}) {
+    const TraceImport trace = chakra_of(
+        "aten::add", io("[[1, 2], None]", "[[4, 16], []]", fmt::format("['Tensor(float)', '{}']", type).c_str()));
+    EXPECT_EQ(trace.left_out.count("aten::add without its operands"), 1U) << type;
+  }
 }
 
 TEST(ChakraTrace, FieldsOfLaterVersionsAreNoDurations) {
