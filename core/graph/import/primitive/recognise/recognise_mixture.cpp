@@ -48,10 +48,10 @@ struct SampleScores {
   std::vector<double> all;
   Row row;
 };
-// For scores (batch, seq, expert); none: they are too many, or there is nothing to choose from.
+// For scores (batch, seq, expert); none: they are too many, or there are no tokens or nothing to choose from.
 std::optional<SampleScores> sample_scores_of(const Shape& scores) {
   const std::int64_t rows = scores[0] / kBatchProbe * scores[1], experts = scores[2];
-  if (experts < 2 || rows * experts > kMaxScores) return std::nullopt;
+  if (rows < 1 || experts < 2 || rows > kMaxScores / experts) return std::nullopt;
   SampleScores made{sample_scores(rows, experts), {scores[1], experts, {}}};
   made.row.scores.assign(made.all.begin(), made.all.begin() + scores[1] * experts);
   return made;
