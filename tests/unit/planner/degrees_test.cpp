@@ -399,6 +399,20 @@ INSTANTIATE_TEST_SUITE_P(Small, DegreesSearchOf,
                                          std::tuple{"deepspeed", kModel, 2.2e6}, std::tuple{"fsdp", kModel, 16e9},
                                          std::tuple{"fsdp", kModel, 1e5}, std::tuple{"maxtext", kModel, 16e9}));
 
+// Weights, gradients and states of 25,808 parameters are 413 kB, and half of that where two replicas split all of them.
+TEST(DegreesSearch, SplitsStatesOverReplicasWhereNothingElseFits) {
+  PlanRequest request = ask_for("fsdp", "gpt:layers=2,hidden=32,heads=1,seq=8,vocab=16", "cpu:2", 2);
+  request.search.microbatches = std::int64_t{1};
+  request.search.recompute = Recompute::None;
+  request.cluster.groups.front().device.memory = Bytes(300e3);
+  const Planned found = planned(request);
+  ASSERT_TRUE(found.plan.has_value()) << found.reason;
+  EXPECT_GE(degrees_of(method_from_text(found.plan->method), 2).zero, 2) << found.plan->method;
+  // Its peaks are those of its program.
+  ASSERT_EQ(found.plan->stages.size(), 1u);
+  EXPECT_EQ(found.plan->stages.front().peak_memory, found.check.peak_memory.front());
+}
+
 TEST(DegreesSearch, SaysWhatIsNearestWhereNothingFits) {
   PlanRequest request = ask_for("megatron", kModel, "cpu:4", 16);
   request.cluster.groups.front().device.memory = Bytes(1e5);
