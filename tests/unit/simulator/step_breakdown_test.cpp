@@ -282,18 +282,26 @@ Seconds cost_of_op(const Made& made, std::pair<int, int> op) {
       .time;
 }
 
+Piece piece_of(Piece::Kind kind, int op, std::int64_t ps) {
+  Piece piece;
+  piece.kind = kind;
+  piece.ops = {op};
+  piece.duration = SimTime{ps};
+  return piece;
+}
+
 TEST(PartsOfAPiece, AreLaunchWhereAComputationTakesLongerThanItsOps) {
   const Made made(request_of("megatron:tp=2,pp=2"));
   const auto [e, o] = find_op(made, LocalOp::Kind::Compute);
   const SimTime own = to_sim_time(cost_of_op(made, {e, o}));
   constexpr std::int64_t kBeyond = 5'000'000;
-  Piece piece{.kind = Piece::Kind::Compute, .ops = {o}, .duration = SimTime{own.ps + kBeyond}};
+  Piece piece = piece_of(Piece::Kind::Compute, o, own.ps + kBeyond);
   EXPECT_NEAR(static_cast<double>(exposed_as(made.parts().of_piece(e, piece), TimeKind::Launch).ps), kBeyond, 2.0);
   piece.duration = own;
   EXPECT_EQ(exposed_as(made.parts().of_piece(e, piece), TimeKind::Launch), SimTime{0});
   // What a collective waits for is no launch.
   const auto [f, c] = find_op(made, LocalOp::Kind::Reshard);
-  const Piece collective{.kind = Piece::Kind::Collective, .ops = {c}, .duration = SimTime{own.ps + kBeyond}};
+  const Piece collective = piece_of(Piece::Kind::Collective, c, own.ps + kBeyond);
   EXPECT_EQ(exposed_as(made.parts().of_piece(f, collective), TimeKind::Launch), SimTime{0});
 }
 
@@ -301,7 +309,7 @@ TEST(PartsOfAPiece, HideWhatARingDoesBesideTheAttentionThatItFeeds) {
   Made made(request_of("megatron:tp=2,pp=2"));
   const auto [e, c] = find_op(made, LocalOp::Kind::Reshard);
   const SimTime whole = to_sim_time(cost_of_op(made, {e, c}));
-  const Piece piece{.kind = Piece::Kind::Collective, .ops = {c}, .duration = SimTime{whole.ps / 4}};
+  const Piece piece = piece_of(Piece::Kind::Collective, c, whole.ps / 4);
   for (const bool ring : {false, true}) {
     made.planned.program.executables[static_cast<std::size_t>(e)].ops[static_cast<std::size_t>(c)].step->ring = ring;
     const TimeParts parts = made.parts().of_piece(e, piece);
