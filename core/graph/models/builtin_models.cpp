@@ -9,8 +9,9 @@ namespace {
 // the next four GPTs those of D. Narayanan et al., "Efficient large-scale language model training on GPU clusters using
 // Megatron-LM" (SC'21, table 1), gpt3-175b is Brown et al.'s (2020) with the suite's vocabulary. The others are their
 // authors' own, by the configurations that were published with the weights; sequences of more than 8192 tokens are
-// 4096 here. Which layers of a hybrid scan, attend or feed forward is in kinds_N, in base 4
-// (core/graph/models/hybrid.cpp). BERT has the head that it was trained with on masked words.
+// 4096 here. Which layers of a hybrid scan, attend or feed forward, and which of DeepSeek-V4
+// compress how, is in kinds_N, in base 4 (core/graph/models/{hybrid,deepseek_v4}.cpp). BERT has the head that it was
+// trained with on masked words.
 constexpr BuiltInModel kModels[] = {
     {"gpt-125m", "gpt:layers=12,hidden=768,heads=12,seq=1024,vocab=51200"},
     {"gpt-350m", "gpt:layers=24,hidden=1024,heads=16,seq=1024,vocab=51200"},
@@ -272,6 +273,17 @@ constexpr BuiltInModel kModels[] = {
      "top_k=8,expert_intermediate=2048,shared_intermediate=2048,dense_layers=3,q_rank=1536,kv_rank=512,"
      "nope_dim=128,rope_dim=64,value_dim=128,index_heads=64,index_dim=128,index_top_k=2048,mtp=1,"
      "epsilon=1e-06,routed_scale=2.5"},
+    {"deepseek-v4-flash",
+     "deepseek_v4:layers=43,hidden=4096,heads=64,head_dim=512,seq=4096,vocab=129280,rope_dim=64,q_rank=1024,"
+     "out_groups=8,out_rank=1024,index_heads=64,index_dim=128,index_top_k=512,experts=256,top_k=6,"
+     "expert_intermediate=2048,shared_intermediate=2048,hash_layers=3,kinds_0=691752902764108176,"
+     "kinds_1=26843545,routed_scale=1.5",
+     "deepseek-v4-284b"},
+    {"deepseek-v4-pro",
+     "deepseek_v4:layers=61,hidden=7168,heads=128,head_dim=512,seq=4096,vocab=129280,rope_dim=64,q_rank=1536,"
+     "out_groups=16,out_rank=1024,index_heads=64,index_dim=128,index_top_k=1024,experts=384,top_k=6,"
+     "expert_intermediate=3072,shared_intermediate=3072,hash_layers=3,kinds_0=691752902764108186,"
+     "kinds_1=691752902764108185,kinds_2=1,routed_scale=2.5"},
     {"moonlight-16b-a3b",
      "deepseek_v3:layers=27,hidden=2048,heads=16,intermediate=11264,seq=4096,vocab=163840,experts=64,top_k=6,"
      "expert_intermediate=1408,shared_intermediate=2816,dense_layers=1,kv_rank=512,nope_dim=128,rope_dim=64,"

@@ -5,9 +5,9 @@
 //
 // Each layer's attention is of one kind (`kinds_0`, ..., in base 4, the first layer in the lowest digit of the first
 // number): of a window alone (0), of keys that an indexer chooses among those of `near_rate` tokens each, which overlap
-// (1), or of all keys of `far_rate` tokens each (2). Ops are named "blk<layer>.attn.streams.read", ".attn.ln",
-// ".attn.q",
-// ..., ".moe.router", ".moe.hash.choices", ...
+// (1), or of all keys of `far_rate` tokens each (2).
+//
+// Ops are named "blk<layer>.attn.streams.read", ".attn.ln", ".attn.q", ..., ".moe.router", ".moe.hash.choices", ...
 #include <array>
 
 #include "core/base/errors.h"

@@ -125,7 +125,7 @@ TEST(BuiltInModels, HaveTheBillionsThatAreSaidOfThem) {
       {"glm-4.5", {352.8, 5e-2}},           {"glm-4.5-air", {106.9, 5e-2}},       {"qwen2-57b-a14b", {57.4, 5e-2}},
       {"falcon-180b", {178.6, 5e-2}},       {"nemotron-4-340b", {341.0, 5e-2}},   {"nemotron-4-15b", {15.6, 5e-2}},
       {"minimax-m2", {228.7, 5e-2}},        {"starcoder2-7b", {7.17, 5e-3}},      {"deepseek-v3", {671.0, 5e-2}},
-      {"deepseek-v2", {235.7, 5e-2}}};
+      {"deepseek-v4-flash", {284.0, 0.5}},  {"deepseek-v4-pro", {1573.0, 0.5}},   {"deepseek-v2", {235.7, 5e-2}}};
   for (const auto& [name, billions] : published) {
     const Graph graph = build_forward_graph(find_builtin_model(name), {.batch = 1});
     EXPECT_NEAR(1e-9 * static_cast<double>(parameter_count(graph)), billions.first, billions.second) << name;
