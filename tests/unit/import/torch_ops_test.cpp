@@ -369,7 +369,7 @@ TEST(TorchOps, WhatIsOverwrittenIsReadAsItIsThen) {
   EXPECT_EQ(
       refusal([&] { (void)program(shared); }),
       "m.pt2.json: add_ op 'unread': it overwrites 'a', which 'v' shares and which is read later; export the program "
-      "after run_decompositions()");
+      "after run_decompositions().");
 }
 
 }  // namespace
