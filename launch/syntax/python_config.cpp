@@ -16,7 +16,7 @@ namespace {
 
 class FunctionReader {
  public:
-  // What a call of a function of the same file returns; nullopt: there is none of that name.
+  // What a call of a function of the same file returns; nullopt where the file has no function of that name.
   using Call = std::function<std::optional<ConfigValue>(const ConfigValue& call)>;
   using Locals = std::map<std::string, ConfigValue>;
 

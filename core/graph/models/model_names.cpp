@@ -66,7 +66,7 @@ bool is_number(const std::string& part) {
 bool is_size(const std::string& part) {
   return part.size() > 1 && part.back() == 'b' && part[0] >= '0' && part[0] <= '9';
 }
-// Of "2.6b"; none of "8x7b".
+// The number in a size such as "2.6b"; "8x7b" has two, which count for nothing.
 std::optional<double> billions_of(const std::string& size) {
   double value = 0.0;
   const char* last = size.data() + size.size() - 1;
@@ -77,7 +77,7 @@ bool is_among(const std::string& part, const std::vector<std::string>& parts) {
   return std::find(parts.begin(), parts.end(), part) != parts.end();
 }
 
-// The number behind the first word of the known name, "3" of {llama, 3, 70b}; empty: there is none.
+// In {llama, 3, 70b} the number "3" follows the word; empty where no number follows it.
 std::string version_behind(const std::string& word, const std::vector<std::string>& parts) {
   const auto at = std::find(parts.begin(), parts.end(), word);
   const bool has = at != parts.end() && at + 1 != parts.end() && is_number(at[1]);

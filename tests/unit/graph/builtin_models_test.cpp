@@ -118,7 +118,7 @@ TEST(BuiltInModels, HaveTheParametersOfTheirCheckpoints) {
     EXPECT_EQ(parameter_count(build_forward_graph(find_builtin_model(name), {.batch = 1})), parameters) << name;
 }
 
-// Of models whose checkpoints hold more than their parameters, to the digits that are published.
+// Checkpoints of these models hold more than parameters, so the digits that are published count.
 TEST(BuiltInModels, HaveTheBillionsThatAreSaidOfThem) {
   const std::pair<const char*, std::pair<double, double>> published[] = {
       {"moonlight-16b-a3b", {15.96, 5e-3}}, {"qwen3-next-80b-a3b", {79.7, 5e-2}}, {"deepseek-llm-67b", {67.4, 5e-2}},
