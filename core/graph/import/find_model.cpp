@@ -16,7 +16,8 @@ namespace meshwright {
 
 namespace {
 
-// "config.json:layers=2" is that file's model with other sizes. A folder of a model has the file in it.
+// "config.json:layers=2" is that file's model with other sizes. A folder of a model has the file in it; a name without
+// a slash is that of a built-in model, whatever lies beside the user.
 struct ConfigName {
   std::string path, sizes;
 };
@@ -25,7 +26,8 @@ std::optional<ConfigName> config_name(const std::string& name) {
   constexpr std::string_view kEnd = ".json";
   const std::filesystem::path in_folder = std::filesystem::path(name) / "config.json";
   std::error_code unreadable;
-  if (!name.empty() && std::filesystem::exists(in_folder, unreadable)) return ConfigName{in_folder.string(), ""};
+  if (name.find('/') != std::string::npos && std::filesystem::exists(in_folder, unreadable))
+    return ConfigName{in_folder.string(), ""};
   if (name.ends_with(kEnd)) return ConfigName{name, ""};
   const std::size_t at = name.rfind(".json:");
   if (at == std::string::npos) return std::nullopt;

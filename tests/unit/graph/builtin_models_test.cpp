@@ -215,5 +215,15 @@ TEST(FindModel, RefusesAPathWithoutAFileAndTakesAFolderWithOne) {
   EXPECT_EQ(find_model(path).hidden, 8);
 }
 
+// A folder of the user does not stand in the way of a built-in name.
+TEST(FindModel, TakesABuiltInNameBesideAFolderOfThatName) {
+  std::filesystem::create_directory("gpt-125m");
+  std::ofstream("gpt-125m/config.json")
+      << R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 16, "n_positions": 4})";
+  EXPECT_EQ(find_model("gpt-125m").hidden, 768);
+  EXPECT_EQ(find_model("./gpt-125m").hidden, 8);
+  std::filesystem::remove_all("gpt-125m");
+}
+
 }  // namespace
 }  // namespace meshwright::builtin_models_test
