@@ -18,17 +18,8 @@ std::int64_t first_marked(const HfReader& config, const char* types, const std::
                           const HfReader& other, const char* marks, std::int64_t layers, std::int64_t otherwise) {
   const bool named = config.has(types);
   if (!named && !other.has(marks)) return otherwise;
-  const HfReader& place = named ? config : other;
-  const char* key = named ? types : marks;
-  const Json& list = place.at(key);
-  const Json before = named ? Json(first) : Json(0), behind = named ? Json(rest) : Json(1);
-  require(list.is_array() && list.size() == static_cast<std::size_t>(layers),
-          "{}: '{}' must be a list with one entry for each of the {} layers.", place.place(), key, layers);
-  const auto at = std::find_if(list.begin(), list.end(), [&](const Json& entry) { return entry != before; });
-  require(std::all_of(at, list.end(), [&](const Json& entry) { return entry == behind; }),
-          "{}: '{}' is another list than some entries {} and then {}, which is not supported.", place.place(), key,
-          brief(before), brief(behind));
-  return at - list.begin();
+  return first_entries(named ? config : other, named ? types : marks, layers, named ? Json(first) : Json(0),
+                       named ? Json(rest) : Json(1));
 }
 
 // Layers of chosen blocks; a file's object of them counts before members of the file itself.

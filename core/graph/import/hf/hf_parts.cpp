@@ -252,6 +252,18 @@ void expect_layers(const HfReader& config, const char* key, std::int64_t layers,
           config.place(), key, rest, layers, first == 0 ? "" : fmt::format(" behind {} of \"{}\"", first, begin));
 }
 
+std::int64_t first_entries(const HfReader& config, const char* key, std::int64_t layers, const Json& first,
+                           const Json& rest) {
+  const Json& list = config.at(key);
+  require(list.is_array() && list.size() == static_cast<std::size_t>(layers),
+          "{}: '{}' must be a list with one entry for each of the {} layers.", config.place(), key, layers);
+  const auto at = std::find_if(list.begin(), list.end(), [&](const Json& entry) { return entry != first; });
+  require(std::all_of(at, list.end(), [&](const Json& entry) { return entry == rest; }),
+          "{}: '{}' is another list than some entries {} and then {}, which is not supported.", config.place(), key,
+          brief(first), brief(rest));
+  return at - list.begin();
+}
+
 void read_dense_layers(ModelConfig& model, const HfReader& config, std::int64_t otherwise) {
   std::int64_t dense = config.size_or({"first_k_dense_replace"}, otherwise, 0);
   if (!config.has("first_k_dense_replace") && config.has("mlp_layer_types")) {

@@ -88,6 +88,9 @@ void set_all_biases(ModelConfig& model, bool bias);
 // Throws InputError unless the member is missing or a list of `first` times the one value, then the other.
 void expect_layers(const HfReader& config, const char* key, std::int64_t layers, std::int64_t first,
                    const std::string& begin, const std::string& rest);
+// How many entries of a list with one for each layer are `first`; the others must all be `rest`. Throws InputError.
+[[nodiscard]] std::int64_t first_entries(const HfReader& config, const char* key, std::int64_t layers,
+                                         const Json& first, const Json& rest);
 // The first layers without experts: their number, or as `mlp_layer_types` lists them.
 void read_dense_layers(ModelConfig& model, const HfReader& config, std::int64_t otherwise);
 void set_experts(ModelConfig& model, std::int64_t experts, std::int64_t top_k, std::int64_t width);

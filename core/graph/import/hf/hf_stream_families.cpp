@@ -18,19 +18,6 @@ namespace {
 enum CompressionOfFile { kWindowAlone, kNear, kFar };
 constexpr const char *kNearType = "compressed_sparse_attention", *kFarType = "heavily_compressed_attention";
 
-// How many layers of `list` begin with `first`; the others must all be `rest`.
-std::int64_t first_layers(const HfReader& config, const char* list, std::int64_t layers, const std::string& first,
-                          const std::string& rest) {
-  const Json& types = config.at(list);
-  require(types.is_array() && types.size() == static_cast<std::size_t>(layers),
-          "{}: '{}' must be a list of one type for each of the {} layers.", config.place(), list, layers);
-  const auto other = std::find_if(types.begin(), types.end(), [&](const Json& type) { return type != first; });
-  require(std::all_of(other, types.end(), [&](const Json& type) { return type == rest; }),
-          "{}: '{}' is another list than some \"{}\" and then \"{}\", which is not supported.", config.place(), list,
-          first, rest);
-  return other - types.begin();
-}
-
 // Where a file does not say it, the first two layers compress most, and then the two kinds take turns.
 std::vector<int> compression_kinds(const HfReader& config, const ModelConfig& model) {
   std::vector<int> kinds;
@@ -144,7 +131,7 @@ ModelConfig read_deepseek_v4(const HfReader& config) {
   read_scores(model, config);
   const std::int64_t hashed = config.size_or({"num_hash_layers"}, 3, 0);
   set(model, "hash_layers",
-      config.has("mlp_layer_types") ? first_layers(config, "mlp_layer_types", model.layers, "hash_moe", "moe")
+      config.has("mlp_layer_types") ? first_entries(config, "mlp_layer_types", model.layers, "hash_moe", "moe")
                                     : std::min(model.layers, hashed));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
   return model;
