@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <thread>
 
 #include "cli/options/options.h"
 #include "cli/terminal/output.h"
@@ -60,7 +59,7 @@ std::string other_models() {
 void print_models(bool as_json) {
   const std::vector<ModelConfig> known = builtin_models();
   std::vector<ModelRow> rows(known.size());
-  for_each_index(rows.size(), static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
+  for_each_index(rows.size(), threads_from_text(""),
                  [&](std::size_t i) { rows[i] = measure(known[i], graph_of(known[i])); });
   if (as_json) {
     Json models = Json::array();

@@ -56,8 +56,8 @@ class FunctionReader {
         ignore(statement);
       return;
     }
-    if (text.starts_with("from ") || text.starts_with("import ") || text.starts_with("\"") || text == "pass") return;
-    if (text.starts_with("'")) return;
+    const bool is_text = text.starts_with("\"") || text.starts_with("'");
+    if (is_text || text.starts_with("from ") || text.starts_with("import ") || text == "pass") return;
     const std::size_t equal = assignment_of(text);
     if (equal == std::string::npos) return ignore(statement);
     std::vector<std::string> targets = split(text.substr(0, equal), ',');
