@@ -186,14 +186,17 @@ class ActivationWalk {
       case OpKind::Multiply:
         for (const TensorId input : op.inputs)
           if (!software_.fused_activation || !is_activation_function(input) || read_by_products_.contains(input))
-            keep(input);
+            keep(fused_source(input));
         break;
-      case OpKind::LayerNorm:
-      case OpKind::RmsNorm:
       case OpKind::Gelu:
       case OpKind::GeluErf:
       case OpKind::Silu:
       case OpKind::Relu:
+      case OpKind::Clamp:
+        keep(fused_source(op.inputs[0]));
+        break;
+      case OpKind::LayerNorm:
+      case OpKind::RmsNorm:
       case OpKind::GateWeights:
         keep(op.inputs[0]);
         break;
@@ -301,8 +304,19 @@ class ActivationWalk {
     return id;
   }
 
+  // What the kernel reads that computes this on the way.
+  [[nodiscard]] TensorId fused_source(TensorId id) const {
+    if (!software_.fused_activation) return id;
+    for (const auto* producer = &graph_.tensor(id).producer; *producer; producer = &graph_.tensor(id).producer) {
+      const Op& op = graph_.op(**producer);
+      if (op.kind != OpKind::Scale && op.kind != OpKind::Shift && op.kind != OpKind::Clamp) break;
+      id = op.inputs[0];
+    }
+    return id;
+  }
+
   [[nodiscard]] bool is_activation_function(TensorId id) const {
-    const auto& producer = graph_.tensor(id).producer;
+    const auto& producer = graph_.tensor(fused_source(id)).producer;
     if (!producer) return false;
     const OpKind kind = graph_.op(*producer).kind;
     return kind == OpKind::Silu || kind == OpKind::Gelu || kind == OpKind::GeluErf || kind == OpKind::Relu;

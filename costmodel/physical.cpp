@@ -192,6 +192,11 @@ class PhysicalCostModel final : public CostModel {
     switch (work.kind) {
       case OpKind::BiasAdd:
         return software_.fused_bias ? Seconds(0.0) : pass(work.bytes);
+      case OpKind::Scale:
+      case OpKind::Shift:
+      case OpKind::Clamp:
+      case OpKind::ClampBackward:
+        return software_.fused_scaling ? Seconds(0.0) : pass(work.bytes);
       case OpKind::Accumulate:
         return software_.fused_accumulation ? Seconds(0.0) : software_.accumulation_factor * pass(work.bytes);
       case OpKind::AdamUpdate:

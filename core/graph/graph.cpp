@@ -202,6 +202,8 @@ std::string attributes_text(const Attributes& attributes) {
   list("after", attributes.pad_after);
   field("start", attributes.start, plain.start);
   field("value", attributes.value, plain.value);
+  field("low", attributes.low, plain.low);
+  field("high", attributes.high, plain.high);
   field("dtype", static_cast<int>(attributes.dtype), static_cast<int>(plain.dtype));
   field("comparison", static_cast<int>(attributes.comparison), static_cast<int>(plain.comparison));
   field("probability", attributes.probability, plain.probability);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -72,12 +73,14 @@ enum class OpKind {
   BiasAdd,       // x + bias, bias over trailing names of x; see Attributes::bias_select
   BiasGradient,  // sum of dy over the names the bias lacks
   // elementwise.cpp
-  Add,       // x + y, same names
-  Subtract,  // x - y
-  Multiply,  // x y
-  Divide,    // x / y
-  Scale,     // Attributes::scale x
-  Shift,     // x + Attributes::value
+  Add,            // x + y, same names
+  Subtract,       // x - y
+  Multiply,       // x y
+  Divide,         // x / y
+  Scale,          // Attributes::scale x
+  Shift,          // x + Attributes::value
+  Clamp,          // x held between Attributes::low and high
+  ClampBackward,  // (x, dy) -> dy where x is within them, both included, else 0
   Relu,
   ReluBackward,  // (x) ; (x, dy)
   Gelu,          // the tanh form
@@ -241,8 +244,9 @@ struct Attributes {
   std::vector<Dim> result_dims = {};
   std::vector<std::int64_t> window = {}, stride = {};  // per spatial dimension
   std::vector<std::int64_t> pad_before = {}, pad_after = {};
-  std::int64_t start = 0;                    // Slice, Pad
-  double value = 0.0;                        // Pad, Shift, GatedDelta, Sinkhorn
+  std::int64_t start = 0;  // Slice, Pad
+  double value = 0.0;      // Pad, Shift, GatedDelta, Sinkhorn
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();  // Clamp
   DType dtype = DType::F32;                  // Cast, OneHotSlots
   Comparison comparison = Comparison::Less;  // Compare
   double probability = 0.0;                  // Dropout

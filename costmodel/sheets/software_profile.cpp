@@ -14,7 +14,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 16> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 17> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},
@@ -23,6 +23,7 @@ constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 16> kChoic
     {"balances_causal", &SoftwareProfile::balances_causal},
     {"pads_vocabulary", &SoftwareProfile::pads_vocabulary},
     {"overlaps", &SoftwareProfile::overlaps},
+    {"fused_scaling", &SoftwareProfile::fused_scaling},
     {"fused_activation", &SoftwareProfile::fused_activation},
     {"dropout", &SoftwareProfile::dropout},
     {"weights_from_master", &SoftwareProfile::weights_from_master},

@@ -17,6 +17,7 @@ struct SoftwareProfile {
   // Fused: in one kernel, where the scores of attention are never in memory; adding a bias costs no pass; gradients of
   // weights are added up inside the product.
   bool fused_attention = true, fused_bias = true, fused_accumulation = true;
+  bool fused_scaling = true;      // scaling, shifting and bounding cost no pass: the kernels beside do them on the way
   bool fused_projections = true;  // queries, keys and values are one product, gate and up another
   bool scatter_gather = false;    // what all ranks of a tensor-parallel group hold crosses hosts once
   // A sequence that is split lies so that all devices have the same share of a causal mask (the first piece with the
@@ -62,7 +63,9 @@ struct SoftwareProfile {
   double step_ms = 0.0;                 // per step
 
   // Memory (costmodel/framework_memory.h).
-  bool fused_activation = true;        // a function and the gate it feeds are one kernel, which keeps what it reads
+  // A function and the gate it feeds are one kernel, with what scales, shifts and bounds on the way, and keeps what it
+  // reads.
+  bool fused_activation = true;
   bool dropout = false;                // of residual sums and of unfused attention: masks are kept
   bool weights_from_master = false;    // ZeRO-3 gathers from the master copy; no 16-bit copy is split besides
   bool keeps_gathered_stage = false;   // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole

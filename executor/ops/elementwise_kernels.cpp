@@ -34,6 +34,16 @@ void run_shift(const Operands<T>& o) {
   kernels::shift(o.in(0), o.out(0), o.elements(0), o.attributes().value);
 }
 
+template <class T>
+void run_clamp(const Operands<T>& o) {
+  kernels::clamp(o.in(0), o.out(0), o.elements(0), {o.attributes().low, o.attributes().high});
+}
+
+template <class T>
+void run_clamp_backward(const Operands<T>& o) {
+  kernels::clamp_backward(o.in(0), o.in(1), o.out(0), o.elements(0), {o.attributes().low, o.attributes().high});
+}
+
 // All floating-point types are T here: a cast between them copies.
 template <class T>
 void run_cast(const Operands<T>& o) {
@@ -97,6 +107,8 @@ OpKernel<T> elementwise_kernel(OpKind kind) {
       {K::Divide, arithmetic<T, Arithmetic::Divide>},
       {K::Scale, run_scale<T>},
       {K::Shift, run_shift<T>},
+      {K::Clamp, run_clamp<T>},
+      {K::ClampBackward, run_clamp_backward<T>},
       {K::Relu, activation<T, Activation::Relu>},
       {K::ReluBackward, activation_backward<T, Activation::Relu>},
       {K::Gelu, activation<T, Activation::Gelu>},

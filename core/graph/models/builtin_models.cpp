@@ -11,7 +11,7 @@ namespace {
 // authors' own, by the configurations that were published with the weights; sequences of more than 8192 tokens are
 // 4096 here. Which layers of a hybrid scan, attend or feed forward, and which of DeepSeek-V4 compress how, is in
 // kinds_N, in base 4 (core/graph/models/{hybrid,deepseek_v4}.cpp). BERT has the head that it was trained with on masked
-// words; gpt-oss is without the bounds of its gates, which its kernels compute on the way.
+// words.
 constexpr BuiltInModel kModels[] = {
     {"gpt-125m", "gpt:layers=12,hidden=768,heads=12,seq=1024,vocab=51200"},
     {"gpt-350m", "gpt:layers=24,hidden=1024,heads=16,seq=1024,vocab=51200"},
@@ -314,11 +314,11 @@ constexpr BuiltInModel kModels[] = {
     {"gpt-oss-20b",
      "mixtral:layers=24,hidden=2880,heads=64,kv_heads=8,head_dim=64,intermediate=2880,seq=4096,vocab=201088,"
      "window=128,full_every=2,qkv_bias=1,out_bias=1,experts=32,top_k=4,router_bias=1,expert_bias=1,sinks=1,"
-     "rotary_base=150000"},
+     "clipped_gate=1,rotary_base=150000"},
     {"gpt-oss-120b",
      "mixtral:layers=36,hidden=2880,heads=64,kv_heads=8,head_dim=64,intermediate=2880,seq=4096,vocab=201088,"
      "window=128,full_every=2,qkv_bias=1,out_bias=1,experts=128,top_k=4,router_bias=1,expert_bias=1,sinks=1,"
-     "rotary_base=150000"},
+     "clipped_gate=1,rotary_base=150000"},
     {"dbrx",
      "decoder_moe:layers=40,hidden=6144,heads=48,kv_heads=8,intermediate=10752,seq=4096,vocab=100352,"
      "experts=16,top_k=4,layer_norm=2,bounded_qkv=1,rotary_base=500000"},

@@ -24,9 +24,7 @@ TensorId TransformerBuilder::activate(const std::string& name, TensorId x) {
     case Activation::Silu:
       return add(OpKind::Silu, name + ".silu", {x});
     case Activation::QuickGelu:
-      return add(OpKind::Multiply, name + ".gelu",
-                 {x, add(OpKind::Sigmoid, name + ".sigmoid",
-                         {add(OpKind::Scale, name + ".steep", {x}, {.scale = kQuickSlope})})});
+      return quick_gelu(name, x);
     case Activation::Xielu:
       return xielu(name, x);
     case Activation::ClippedSilu:
@@ -63,26 +61,24 @@ TensorId TransformerBuilder::xielu(const std::string& name, TensorId x) {
   return add(OpKind::Add, name + ".xielu", {add(OpKind::Add, name + ".sides", {above, below}), line});
 }
 
-// min(x, limit) = x - relu(x - limit), and likewise below.
+// x sigmoid(a x) = silu(a x) / a.
+TensorId TransformerBuilder::quick_gelu(const std::string& name, TensorId x) {
+  const TensorId steep = add(OpKind::Scale, name + ".steep", {x}, {.scale = kQuickSlope});
+  return add(OpKind::Scale, name + ".gelu", {add(OpKind::Silu, name + ".silu", {steep})}, {.scale = 1.0 / kQuickSlope});
+}
+
 TensorId TransformerBuilder::at_most(const std::string& name, TensorId x, double limit, Bound bound) {
-  const auto beyond = [&](const std::string& which, TensorId of) {
-    return add(OpKind::Relu, which, {add(OpKind::Shift, which + ".of", {of}, {.value = -limit})});
-  };
-  const TensorId above = beyond(name + ".above", x);
-  if (bound == Bound::Above) return add(OpKind::Subtract, name, {x, above});
-  const TensorId below = beyond(name + ".below", add(OpKind::Scale, name + ".negative", {x}, {.scale = -1.0}));
-  return add(OpKind::Add, name, {add(OpKind::Subtract, name + ".from_above", {x, above}), below});
+  Attributes bounds{.high = limit};
+  if (bound == Bound::BothWays) bounds.low = -limit;
+  return add(OpKind::Clamp, name, {x}, bounds);
 }
 
 TensorId TransformerBuilder::clipped_gate(const std::string& name, TensorId gate, TensorId up) {
   constexpr double kLimit = 7.0;
   gate = at_most(name + ".gate.clipped", gate, kLimit, Bound::Above);
   up = at_most(name + ".up.clipped", up, kLimit, Bound::BothWays);
-  const TensorId slope =
-      add(OpKind::Sigmoid, name + ".sigmoid", {add(OpKind::Scale, name + ".steep", {gate}, {.scale = kQuickSlope})});
-  const TensorId gated = add(OpKind::Multiply, name + ".swish", {gate, slope});
   return add(OpKind::Multiply, name + ".gated",
-             {add(OpKind::Shift, name + ".up.shifted", {up}, {.value = 1.0}), gated});
+             {add(OpKind::Shift, name + ".up.shifted", {up}, {.value = 1.0}), quick_gelu(name, gate)});
 }
 
 TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& widen) {

@@ -53,6 +53,7 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);  // x where the factor is 1
   enum class Bound { Above, BothWays };
+  [[nodiscard]] TensorId quick_gelu(const std::string& name, TensorId x);
   // min(x, limit), and max(-limit, x) where it holds both ways.
   [[nodiscard]] TensorId at_most(const std::string& name, TensorId x, double limit, Bound bound);
   // (batch, seq, ...) -> (batch, kv_seq, ...).

@@ -27,6 +27,11 @@ std::vector<ResultShape> compare(const OpCall& call) {
   return {{DType::I32, dims(call, 0)}};
 }
 
+std::vector<ResultShape> clamp(const OpCall& call) {
+  expect(call, call.attributes.low <= call.attributes.high, "its attribute low must be at most its attribute high");
+  return elementwise(call);
+}
+
 // The first operand decides over the others, element by element.
 std::vector<ResultShape> select(const OpCall& call) {
   expect(call, dtype(call, 0) == DType::I32, "p must be i32");
@@ -77,6 +82,10 @@ void shift_derivative(Backward& backward, const Op& op, TensorId dy) {
   if (backward.wants(op, 0)) backward.contribute(op, 0, dy);
 }
 
+void clamp_derivative(Backward& backward, const Op& op, TensorId dy) {
+  backward.derive_gradient(op, 0, OpKind::ClampBackward, "grad_x", {backward.read(op, 0), dy}, op.attributes);
+}
+
 // q = x / y: dx = dy / y, and that of y is -q dx.
 void divide_derivative(Backward& backward, const Op& op, TensorId dy) {
   const TensorId of_x = backward.derive(op, OpKind::Divide, "grad_x", {dy, backward.read(op, 1)})[0];
@@ -124,6 +133,8 @@ std::vector<OpRow> elementwise_rows() {
        any_axis,
        {.derivative = derivative_of_dy<K::Scale>, .linear_operands = 0b1}},
       {K::Shift, "shift", {"x"}, elementwise, any_axis, {.derivative = shift_derivative, .passes_gradient = 0b1}},
+      {K::Clamp, "clamp", {"x"}, clamp, any_axis, {.derivative = clamp_derivative}},
+      {K::ClampBackward, "clamp_backward", {"x", "dy"}, clamp, any_axis},
       {K::Relu, "relu", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::ReluBackward>}},
       {K::ReluBackward, "relu_backward", {"x", "dy"}, elementwise, any_axis},
       {K::Gelu, "gelu", {"x"}, elementwise, any_axis, {.derivative = derivative_at_x<K::GeluBackward>}},

@@ -43,6 +43,19 @@ void run_shift(const CudaOperands& o) {
   });
 }
 
+void run_clamp(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    cuda::clamp(o.stream, o.in<T>(0), o.out<T>(0), o.elements(0), {o.attributes().low, o.attributes().high});
+  });
+}
+
+void run_clamp_backward(const CudaOperands& o) {
+  with_cuda_type(o.input_types[0], [&]<class T>(T) {
+    cuda::clamp_backward(o.stream, o.in<T>(0), o.in<T>(1), o.out<T>(0), o.elements(0),
+                         {o.attributes().low, o.attributes().high});
+  });
+}
+
 void run_cast(const CudaOperands& o) {
   with_cuda_type(o.output_types[0], [&]<class To>(To) {
     if (o.input_types[0] == DType::I32) return cuda::convert(o.stream, o.integers(0), o.out<To>(0), o.elements(0));
@@ -107,6 +120,8 @@ CudaKernel cuda_elementwise_kernel(OpKind kind) {
       {K::Divide, arithmetic<Arithmetic::Divide>},
       {K::Scale, run_scale},
       {K::Shift, run_shift},
+      {K::Clamp, run_clamp},
+      {K::ClampBackward, run_clamp_backward},
       {K::Relu, activation<Activation::Relu>},
       {K::ReluBackward, activation_backward<Activation::Relu>},
       {K::Gelu, activation<Activation::Gelu>},

@@ -162,4 +162,13 @@ MW_DEVICE bool holds(W x, W y) {
     return x > y;
 }
 
+// x within bounds, or dy where x lies there and 0 elsewhere.
+template <class W>
+struct Within {
+  explicit Within(ClampBounds bounds) : low(static_cast<W>(bounds.low)), high(static_cast<W>(bounds.high)) {}
+  W low, high;
+  MW_DEVICE W operator()(W x) const { return x < low ? low : x > high ? high : x; }
+  MW_DEVICE W operator()(W x, W dy) const { return x < low || x > high ? W(0) : dy; }
+};
+
 }  // namespace meshwright::kernels

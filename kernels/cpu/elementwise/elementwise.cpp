@@ -51,6 +51,18 @@ void shift(const T* x, T* out, std::int64_t n, double by) {
 }
 
 template <class T>
+void clamp(const T* x, T* out, std::int64_t n, ClampBounds bounds) {
+  map(
+      n, [within = Within<T>(bounds)](T a) { return within(a); }, out, x);
+}
+
+template <class T>
+void clamp_backward(const T* x, const T* dy, T* out, std::int64_t n, ClampBounds bounds) {
+  map(
+      n, [within = Within<T>(bounds)](T a, T da) { return within(a, da); }, out, x, dy);
+}
+
+template <class T>
 void bias_add(const T* x, const T* bias, T* out, const BiasShape& shape) {
   const std::int64_t width = shape.width, bias_width = shape.bias_width;
   for (std::int64_t r = 0; r < shape.rows; ++r) {
@@ -118,6 +130,8 @@ void select_backward(const std::int32_t* p, const T* dy, T* out, std::int64_t n,
   MW_KERNELS_OF_ELEMENTS(MW_ARITHMETIC, MW_ACTIVATION, MW_RELATION, T)                \
   template void scale<T>(const T*, T*, std::int64_t, double);                         \
   template void shift<T>(const T*, T*, std::int64_t, double);                         \
+  template void clamp<T>(const T*, T*, std::int64_t, ClampBounds);                    \
+  template void clamp_backward<T>(const T*, const T*, T*, std::int64_t, ClampBounds); \
   template void bias_add<T>(const T*, const T*, T*, const BiasShape&);                \
   template void bias_gradient<T>(const T*, T*, const BiasShape&);                     \
   template void convert<T, T>(const T*, T*, std::int64_t);                            \

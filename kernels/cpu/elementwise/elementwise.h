@@ -15,6 +15,17 @@ void scale(const T* x, T* out, std::int64_t n, double factor);
 template <class T>
 void shift(const T* x, T* out, std::int64_t n, double by);
 
+// low <= high; either may be infinite.
+struct ClampBounds {
+  double low, high;
+};
+// out = x held within the bounds; what is no number stays none.
+template <class T>
+void clamp(const T* x, T* out, std::int64_t n, ClampBounds bounds);
+// out = dy where x is within the bounds, both included, else 0.
+template <class T>
+void clamp_backward(const T* x, const T* dy, T* out, std::int64_t n, ClampBounds bounds);
+
 // Rows of `width` elements with a bias on the first `bias_width` of each.
 struct BiasShape {
   std::int64_t rows, width, bias_width;

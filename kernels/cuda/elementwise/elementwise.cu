@@ -126,6 +126,15 @@ void shift(Stream stream, const T* x, T* out, std::int64_t n, double by) {
   map("shift", stream, n, PlusConstant<Wide<T>>{static_cast<Wide<T>>(by)}, out, x);
 }
 
+template <class T>
+void clamp(Stream stream, const T* x, T* out, std::int64_t n, ClampBounds bounds) {
+  map("clamp", stream, n, Within<Wide<T>>(bounds), out, x);
+}
+template <class T>
+void clamp_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n, ClampBounds bounds) {
+  map("clamp_backward", stream, n, Within<Wide<T>>(bounds), out, x, dy);
+}
+
 template <Activation f, class T>
 void activate(Stream stream, const T* x, T* out, std::int64_t n) {
   map(kActivationNames[static_cast<int>(f)], stream, n, Activated<f, T>{}, out, x);
@@ -167,6 +176,8 @@ void select_backward(Stream stream, const std::int32_t* p, const T* dy, T* out, 
   MW_KERNELS_OF_ELEMENTS(MW_ARITHMETIC, MW_ACTIVATION, MW_RELATION, T)                        \
   template void scale<T>(Stream, const T*, T*, std::int64_t, double);                         \
   template void shift<T>(Stream, const T*, T*, std::int64_t, double);                         \
+  template void clamp<T>(Stream, const T*, T*, std::int64_t, ClampBounds);                    \
+  template void clamp_backward<T>(Stream, const T*, const T*, T*, std::int64_t, ClampBounds); \
   template void convert<std::int32_t, T>(Stream, const std::int32_t*, T*, std::int64_t);      \
   template void convert<float, T>(Stream, const float*, T*, std::int64_t);                    \
   template void convert<double, T>(Stream, const double*, T*, std::int64_t);                  \

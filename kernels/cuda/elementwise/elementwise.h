@@ -20,6 +20,10 @@ template <class T>
 void scale(Stream stream, const T* x, T* out, std::int64_t n, double factor);
 template <class T>
 void shift(Stream stream, const T* x, T* out, std::int64_t n, double by);
+template <class T>
+void clamp(Stream stream, const T* x, T* out, std::int64_t n, ClampBounds bounds);
+template <class T>
+void clamp_backward(Stream stream, const T* x, const T* dy, T* out, std::int64_t n, ClampBounds bounds);
 
 template <Activation f, class T>
 void activate(Stream stream, const T* x, T* out, std::int64_t n);

@@ -266,6 +266,9 @@ TEST(CudaElementwise_, FunctionsQuotientsAndShiftsAreFoundByTheirKinds) {
   };
   EXPECT_EQ(values(K::Divide, {}, {flat(on_x), flat(on_y)}), (Values{0.25, -0.25, 4.0, 0.5}));
   EXPECT_EQ(values(K::Shift, {.value = -1.5}, {flat(on_x)}), (Values{-1.0, -0.5, 0.5, 2.5}));
+  EXPECT_EQ(values(K::Clamp, {.low = 1.0, .high = 3.0}, {flat(on_x)}), (Values{1.0, 1.0, 2.0, 3.0}));
+  EXPECT_EQ(values(K::ClampBackward, {.low = 1.0, .high = 3.0}, {flat(on_x), flat(on_y)}),
+            (Values{0.0, -4.0, 0.5, 0.0}));
   EXPECT_EQ(values(K::Reciprocal, {}, {flat(on_x)}), (Values{2.0, 1.0, 0.5, 0.25}));
   EXPECT_EQ(values(K::ReciprocalBackward, {}, {flat(on_x), flat(on_y)}), (Values{-8.0, 4.0, -0.125, -0.5}));
   EXPECT_EQ(values(K::Abs, {}, {flat(on_y)}), (Values{2.0, 4.0, 0.5, 8.0}));

@@ -134,6 +134,22 @@ TEST(FrameworkMemory, OfALlamaLayerWithFusedAttentionHasGateUpAndProduct) {
     }
 }
 
+// The bounds, the slope and the shift of gpt-oss's gates are computed on the way.
+TEST(FrameworkMemory, OfABoundedGateIsThatOfAPlainOne) {
+  const auto mixture = [](const char* more) {
+    return [more](int layers) {
+      return fmt::format(
+          "mixtral:layers={},hidden=256,heads=8,kv_heads=4,intermediate=1024,experts=4,top_k=2,seq=128,vocab=1024{}",
+          layers, more);
+    };
+  };
+  const auto plain = mixture(""), bounded = mixture(",clipped_gate=1");
+  EXPECT_DOUBLE_EQ(layer_bytes(bounded, degrees(4, false), {}), layer_bytes(plain, degrees(4, false), {}));
+  SoftwareProfile apart;
+  apart.fused_activation = false;
+  EXPECT_GT(layer_bytes(bounded, degrees(4, false), apart), layer_bytes(plain, degrees(4, false), apart));
+}
+
 TEST(FrameworkMemory, OfInputsThatStayGatheredIsWhole) {
   SoftwareProfile gathered;
   gathered.keeps_gathered_inputs = true;

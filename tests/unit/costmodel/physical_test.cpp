@@ -50,6 +50,17 @@ TEST(PhysicalCosts, GradientsAddedInTheProductCostNoPass) {
   EXPECT_NEAR(model_with(apart)->compute(accumulate).time.si(), 3.0 / 2039, 1e-8);
 }
 
+TEST(PhysicalCosts, ScalingShiftingAndBoundingCostNoPassWhereTheyAreFused) {
+  SoftwareProfile apart = plain();
+  apart.fused_scaling = false;
+  for (const OpKind kind : {OpKind::Scale, OpKind::Shift, OpKind::Clamp, OpKind::ClampBackward}) {
+    const OpWork work{kind, DType::BF16, Flops(0.0), Bytes(1e9), fmt::format("{} bf16 [a=1000]->[a]", name_of(kind))};
+    EXPECT_EQ(model_with(plain())->compute(work).time, Seconds(0.0)) << name_of(kind);
+    // 1 GB at 2039 GB/s.
+    EXPECT_NEAR(model_with(apart)->compute(work).time.si(), 1.0 / 2039, 1e-8) << name_of(kind);
+  }
+}
+
 TEST(PhysicalCosts, EveryMemberOfACollectiveBeyondTwoKeepsTheHostWaiting) {
   SoftwareProfile eager = plain();
   eager.dispatch_collective_us = 100;

@@ -178,11 +178,13 @@ TEST(HfPairs, ClippedQueriesKeysAndValuesAreBounded) {
   const std::string olmo =
       R"("model_type": "olmo", "hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2,
          "num_hidden_layers": 3, "max_position_embeddings": 4, "vocab_size": 10)";
-  const auto relus = [](const Graph& graph) {
-    return std::count_if(graph.ops().begin(), graph.ops().end(), [](const Op& op) { return op.kind == OpKind::Relu; });
+  const auto bounds = [](const Graph& graph) {
+    return std::count_if(graph.ops().begin(), graph.ops().end(), [](const Op& op) {
+      return op.kind == OpKind::Clamp && op.attributes.low == -8.0 && op.attributes.high == 8.0;
+    });
   };
-  EXPECT_EQ(relus(graph_of(olmo)), 0);
-  EXPECT_EQ(relus(graph_of(olmo + R"(, "clip_qkv": 8.0)")), 3 * 3 * 2);
+  EXPECT_EQ(bounds(graph_of(olmo)), 0);
+  EXPECT_EQ(bounds(graph_of(olmo + R"(, "clip_qkv": 8.0)")), 3 * 3);
 }
 
 // DBRX has all layers' experts in a part of its own, and so has its attention.

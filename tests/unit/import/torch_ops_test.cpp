@@ -117,6 +117,53 @@ TEST(TorchOps, FunctionsOfOneNumberAreTheirFormulas) {
   }
 }
 
+TEST(TorchOps, BoundsOnBothSidesAreOneOpAndHoldTheirNumbers) {
+  const auto twice = call("mul", {{"self", tensor_named("b")}, {"other", real(2.0)}}, "y");
+  const auto bound = [](const char* op, const char* of, const char* side, double number, const char* to) {
+    return call(op, {{"self", tensor_named(of)}, {side, real(number)}}, to);
+  };
+  const auto relu = call("relu", {{"self", tensor_named("x")}}, "a");
+  struct Case {
+    std::vector<Json> calls;
+    double low, high;
+    int clamps;
+  };
+  const std::vector<Case> cases = {
+      {{relu, bound("clamp_max", "a", "max", 2.0, "b"), twice}, 0.0, 2.0, 1},
+      {{bound("clamp_max", "x", "max", 2.0, "a"), bound("clamp_min", "a", "min", -1.0, "b"), twice}, -1.0, 2.0, 1},
+      {{bound("clamp_min", "x", "min", -1.0, "a"), bound("clamp_max", "a", "max", 2.0, "b"), twice}, -1.0, 2.0, 1},
+      // The second bound lies on the other side of the first: all is that number.
+      {{bound("clamp_min", "x", "min", 3.0, "a"), bound("clamp_max", "a", "max", 2.0, "b"), twice}, 2.0, 2.0, 2},
+  };
+  for (const Case& one : cases) {
+    expect_elements("bounds", one.calls, kWidth,
+                    [&](std::int64_t s, std::int64_t c) { return 2.0 * std::clamp(x_at(s, c), one.low, one.high); });
+    const Graph graph = build_training_graph(program(one.calls), {.batch = kBatch});
+    int clamps = 0, rectifiers = 0;
+    for (const Op& op : graph.ops()) {
+      clamps += op.kind == OpKind::Clamp ? 1 : 0;
+      rectifiers += op.kind == OpKind::Relu ? 1 : 0;
+    }
+    EXPECT_EQ(clamps, one.clamps);
+    EXPECT_EQ(rectifiers, 0);
+  }
+}
+
+// x sigmoid(a x) = silu(a x) / a: one function, as of quick GELU.
+TEST(TorchOps, ASigmoidOfAMultipleIsASilu) {
+  const std::vector<Json> calls = {call("mul", {{"self", tensor_named("x")}, {"other", real(1.75)}}, "a"),
+                                   call("sigmoid", {{"self", tensor_named("a")}}, "b"),
+                                   call("mul", {{"self", tensor_named("x")}, {"other", tensor_named("b")}}, "c"),
+                                   call("mul", {{"self", tensor_named("c")}, {"other", real(2.0)}}, "y")};
+  expect_elements("quick gelu", calls, kWidth, [&](std::int64_t s, std::int64_t c) {
+    const double x = x_at(s, c);
+    return 2.0 * x / (1.0 + std::exp(-1.75 * x));
+  });
+  const Graph graph = build_training_graph(program(calls), {.batch = kBatch});
+  EXPECT_TRUE(
+      std::none_of(graph.ops().begin(), graph.ops().end(), [](const Op& op) { return op.kind == OpKind::Sigmoid; }));
+}
+
 TEST(TorchOps, PiecesLieWhereTheyArePut) {
   const Json x = tensor_named("x");
   const auto doubled = [](const std::string& of) {

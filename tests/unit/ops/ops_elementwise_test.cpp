@@ -73,10 +73,42 @@ INSTANTIATE_TEST_SUITE_P(
         Function{OpKind::Sin, {}, [](double x) { return std::sin(x); }},
         Function{OpKind::Cos, {}, [](double x) { return std::cos(x); }},
         Function{OpKind::Erf, {}, [](double x) { return std::erf(x); }},
+        Function{OpKind::Clamp, {.low = -1.5, .high = 2.0}, [](double x) { return std::clamp(x, -1.5, 2.0); }},
         Function{OpKind::Shift, {.value = 1.5}, [](double x) { return x + 1.5; }},
         Function{OpKind::Scale, {.scale = -2.5}, [](double x) { return -2.5 * x; }},
         Function{OpKind::Cast, {.dtype = DType::F32}, [](double x) { return x; }}),
     [](const auto& function) { return name_of(function.param.kind); });
+
+TEST(Clamp, HoldsOnOneSideOrBoth) {
+  const auto of = [](Attributes bounds) {
+    OpCase c;
+    const TensorId x = c.parameter("x", {{"batch", 3}});
+    c.values.at(x) = {-3.0, 0.5, 3.0};
+    c.add(OpKind::Clamp, {x}, bounds, "y");
+    return computed(c);
+  };
+  EXPECT_EQ(of({.low = -1.0}), (Values{-1.0, 0.5, 3.0}));
+  EXPECT_EQ(of({.high = 2.0}), (Values{-3.0, 0.5, 2.0}));
+  EXPECT_EQ(of({.low = 0.0, .high = 0.0}), (Values{0.0, 0.0, 0.0}));
+  EXPECT_EQ(of({}), (Values{-3.0, 0.5, 3.0}));
+}
+
+TEST(Clamp, PassesGradientsAtItsBoundsAndKeepsWhatIsNoNumber) {
+  const double x[] = {-1.0, 2.0, 2.5, -1.5, std::nan("")}, dy[] = {3.0, 4.0, 5.0, 6.0, 7.0};
+  double y[5], dx[5];
+  kernels::clamp(x, y, 5, {-1.0, 2.0});
+  kernels::clamp_backward(x, dy, dx, 5, {-1.0, 2.0});
+  EXPECT_EQ((std::vector<double>(y, y + 4)), (std::vector<double>{-1.0, 2.0, 2.0, -1.0}));
+  EXPECT_TRUE(std::isnan(y[4]));
+  EXPECT_EQ((std::vector<double>(dx, dx + 4)), (std::vector<double>{3.0, 4.0, 0.0, 0.0}));
+}
+
+TEST(Clamp, WithItsBoundsCrossedIsRefused) {
+  OpCase c;
+  const TensorId x = c.parameter("x", kDims);
+  expect_refusal(refusal([&] { c.add(OpKind::Clamp, {x}, {.low = 2.0, .high = 1.0}, "y"); }),
+                 "its attribute low must be at most its attribute high");
+}
 
 template <class T>
 T at(void (*kernel)(const T*, T*, std::int64_t), T x) {

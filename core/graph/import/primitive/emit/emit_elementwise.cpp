@@ -52,6 +52,38 @@ bool is_whole_power(double exponent) { return exponent == std::floor(exponent) &
 
 }  // namespace
 
+// What a bound, and one below it that is_held_next, hold x within.
+Attributes Emitter::bounds_of(int n) const {
+  const Node& of = node(n);
+  const bool first = of.inputs.size() == 2 && scalar(of.inputs[0]).has_value();
+  const int held = of.inputs[first ? 1 : 0];
+  Attributes bounds = is_held_next(held) ? bounds_of(held) : Attributes{};
+  if (of.kind == Kind::Relu)
+    bounds.low = 0.0;
+  else
+    (of.kind == Kind::Maximum ? bounds.low : bounds.high) = *scalar(of.inputs[first ? 0 : 1]);
+  return bounds;
+}
+
+// Whether n is a bound that only a bound on the other side reads: that one holds x within both.
+bool Emitter::is_held_next(int n) const {
+  const auto is_bound = [&](int of) {
+    const Kind kind = node(of).kind;
+    return kind == Kind::Relu || ((kind == Kind::Maximum || kind == Kind::Minimum) &&
+                                  (scalar(node(of).inputs[0]) || scalar(node(of).inputs[1])));
+  };
+  const auto readers = readers_of_.find(n);
+  if (!is_bound(n) || n == module_.result || readers == readers_of_.end() || readers->second.size() != 1) return false;
+  const int reader = readers->second.front();
+  if (node(reader).kind == Kind::Relu || !is_bound(reader) || node(reader).shape != node(n).shape) return false;
+  if ((node(n).kind == Kind::Minimum) == (node(reader).kind == Kind::Minimum) || is_held_next(reader)) return false;
+  const auto bound = [&](int of) {
+    const auto number = node(of).kind == Kind::Relu ? 0.0 : scalar(node(of).inputs[0]);
+    return number ? *number : *scalar(node(of).inputs[1]);
+  };
+  return node(n).kind == Kind::Minimum ? bound(reader) <= bound(n) : bound(n) <= bound(reader);
+}
+
 // One input is a number.
 Value Emitter::with_number(int n) {
   const Node& of = node(n);
@@ -70,10 +102,9 @@ Value Emitter::with_number(int n) {
         return add(OpKind::Scale, "", {x.tensor}, {.scale = number});
       case Kind::Divide:
         return first ? scale(add(OpKind::Reciprocal, "", {x.tensor}), number) : scale(x.tensor, 1.0 / number);
-      case Kind::Maximum:  // relu(x - c) + c
-        return shift(add(OpKind::Relu, "", {shift(x.tensor, -number)}), number);
-      case Kind::Minimum:  // c - relu(c - x)
-        return shift(scale(add(OpKind::Relu, "", {shift(scale(x.tensor, -1.0), number)}), -1.0), number);
+      case Kind::Maximum:
+      case Kind::Minimum:
+        return is_held_next(n) ? x.tensor : add(OpKind::Clamp, "", {x.tensor}, bounds_of(n));
       default:
         return first ? add(OpKind::Exp, "", {scale(x.tensor, std::log(number))}) : power(x.tensor, number);
     }
@@ -194,6 +225,7 @@ Value Emitter::unary(int n) {
     return {add(OpKind::Dropout, "", {x.tensor},
                 {.probability = of.details.number, .seed = static_cast<std::uint64_t>(n) + 1}),
             x.order};
+  if (is_held_next(n)) return x;
   return {add(*unary_kind(of.kind), "", {x.tensor}), x.order};
 }
 

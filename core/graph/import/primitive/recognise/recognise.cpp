@@ -119,13 +119,6 @@ Recogniser::Found Recogniser::find(Kind kind, const std::vector<int>& inputs) {
       return log_softmax(inputs[0], inputs[1]);
     case Kind::Divide:
       return quotient(inputs[0], inputs[1]);
-    case Kind::Minimum:
-      for (const std::size_t k : {0u, 1u})  // as of ReLU6
-        if (const auto most = b_.scalar_of(inputs[k]); most && *most > 0.0 && is(inputs[1 - k], Kind::Relu)) {
-          cut_ = true;
-          return inputs[1 - k];
-        }
-      return std::nullopt;
     case Kind::Concat:
       if (const Found partly = rotary_of_first(inputs)) return partly;
       if (const Found pairs = rotary_of_pairs(inputs)) return pairs;
@@ -188,7 +181,6 @@ Module Recogniser::run() {
                     "the second ones here: where an expert's slots run out, other tokens lose theirs",
                     by_token_, by_token_ == 1 ? "" : "s", by_token_ == 1 ? "s" : ""));
   if (!unpadded_.empty()) to_.notes.push_back("positions are counted as if no token was padding");
-  if (cut_) to_.notes.push_back("activations that are cut at an upper bound, as ReLU6, are taken as not cut");
   to_.result = made[static_cast<std::size_t>(from_.result)];
   if (const Found loss = cross_entropy(to_.result)) to_.result = *loss;
   drop_unused(to_);

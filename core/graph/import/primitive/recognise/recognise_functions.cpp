@@ -50,7 +50,12 @@ Recogniser::Found Recogniser::activation(int x, int y) {
   }
   if (!open.empty() || factors.size() != 2) return std::nullopt;
   for (const auto& [of, gate] : {std::pair{factors[0], factors[1]}, std::pair{factors[1], factors[0]}}) {
-    if (near(factor, 1.0) && is(gate, Kind::Sigmoid) && at(gate).inputs[0] == of) return b_.unary(Kind::Silu, of);
+    if (near(factor, 1.0) && is(gate, Kind::Sigmoid)) {
+      if (at(gate).inputs[0] == of) return b_.unary(Kind::Silu, of);
+      // x sigmoid(a x) = silu(a x) / a.
+      if (const Scaled steep = unscaled(at(gate).inputs[0]); steep.node == of && steep.factor != 0.0)
+        return b_.binary(Kind::Multiply, b_.unary(Kind::Silu, at(gate).inputs[0]), b_.scalar(1.0 / steep.factor));
+    }
     double one = 0.0;
     const Found bent = beside_scalar(gate, Kind::Add, &one);
     if (!bent || !near(one, 1.0) || !near(factor, 0.5)) continue;

@@ -215,7 +215,6 @@ class Recogniser {
   std::int64_t function_budget_ = 1 << 21;      // nodes whose values are computed to tell activations
   std::map<std::pair<int, int>, bool> causal_;  // by mask, and how it is applied
   bool shifted_ = false;                        // a scale of a norm had a number added
-  bool cut_ = false;                            // an activation had an upper bound
   bool chooses_ = false;                        // the module takes the largest of some numbers
   std::int64_t routing_budget_ = 1 << 26;       // elements that are computed to tell masks of slots
   std::map<std::string, std::optional<Routing>> routings_;
