@@ -126,6 +126,7 @@ class PhysicalCostModel final : public CostModel {
              Seconds(work.once_per_step ? 1e-3 * software_.step_ms : 0.0);
     const Seconds device = std::max(waiting + software_.contention * std::min(waiting, moving), moving);
     const Seconds host(1e-6 * (software_.dispatch_run_us + work.op_count * software_.dispatch_us +
+                               work.token_moves * software_.dispatch_tokens_us +
                                work.collective_count * software_.dispatch_collective_us +
                                work.collective_peers * software_.dispatch_peer_us));
     const Seconds both(std::pow(std::pow(device.si(), kCorner) + std::pow(host.si(), kCorner), 1 / kCorner));
@@ -137,14 +138,16 @@ class PhysicalCostModel final : public CostModel {
                                         CollectiveKind::AllGather, CollectiveKind::AllToAll};
 
   // Inside a host by the measured protocols. Between hosts a ring through all devices of the axis, in which the network
-  // cards of the devices that a host has on it share the work; a tree where latency decides.
+  // cards of the devices that a host has on it share the work; a tree where latency decides. In an all-to-all every
+  // device sends what is for other hosts through its own card.
   [[nodiscard]] TimeEstimate alone(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const {
     const TimeEstimate inside = in_host(kind, bytes, axis);
     if (axis.outer == 1) return inside;
-    const double n = axis.size();
-    const double factor = (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (n - 1.0) / n;
-    const Seconds moving =
-        factor * axis.outer_link.beta * bytes / (software_.network_share * static_cast<double>(axis.inner));
+    const double n = axis.size(), hosts = axis.outer;
+    const double through_a_card = kind == CollectiveKind::AllToAll
+                                      ? software_.exchange_between_hosts * (hosts - 1.0) / hosts
+                                      : (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (n - 1.0) / (n * axis.inner);
+    const Seconds moving = through_a_card * axis.outer_link.beta * bytes / software_.network_share;
     const Seconds latency = 2.0 * std::ceil(std::log2(static_cast<double>(axis.outer))) * axis.outer_link.alpha;
     return {std::max(moving + latency, inside.time), Basis::Modelled};
   }

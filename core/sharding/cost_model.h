@@ -64,7 +64,8 @@ struct RunWork {
   Seconds exchanges{0.0};      // those of them that are all-to-alls
   bool interleaved = false;    // passes of several stages take turns on the device
   std::vector<ParameterCollectives> parameters = {};
-  int op_count = 0;  // of those that take time
+  int op_count = 0;     // of those that take time
+  int token_moves = 0;  // of tokens to their experts and back, and of their gradients
   int collective_count = 0;
   int collective_peers = 0;  // of all collectives, the members beyond two
 };

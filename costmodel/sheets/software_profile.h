@@ -36,9 +36,12 @@ struct SoftwareProfile {
   double convolution_share = 0.0;   // of the peak that convolutions reach; 0: the device's share for products
   double collective_factor = 1.0;   // time of a collective of activations over the collective's alone
   double exchange_factor = 1.0;     // the same of all-to-all, by which tokens travel to experts and back
-  double exchange_overlap = 0.0;    // share of it that interleaved passes of other micro-batches hide
-  double quantise_passes = 1.8;     // bytes per element of a product's operands, where they become 8-bit
-  double loss_factor = 1.0;         // time of passes over logits, relative to pass_factor
+  // Of what experts of other hosts are given the share that crosses the network: a token whose experts are on one host
+  // may be sent there once.
+  double exchange_between_hosts = 1.0;
+  double exchange_overlap = 0.0;  // share of it that interleaved passes of other micro-batches hide
+  double quantise_passes = 1.8;   // bytes per element of a product's operands, where they become 8-bit
+  double loss_factor = 1.0;       // time of passes over logits, relative to pass_factor
   // The same of the pass that adds a micro-batch's gradients, with the passes that copy, check and clear them.
   double accumulation_factor = 1.0;
 
@@ -59,8 +62,10 @@ struct SoftwareProfile {
   double dispatch_us = 0.0;             // of the host, per op
   double dispatch_collective_us = 0.0;  // per collective
   double dispatch_peer_us = 0.0;        // per member of a collective beyond two: all wait for the last to dispatch
-  double dispatch_run_us = 0.0;         // per pass of a stage, beyond its ops
-  double step_ms = 0.0;                 // per step
+  // Per move of tokens to their experts or back: the host routes, permutes and waits for the counts of each expert.
+  double dispatch_tokens_us = 0.0;
+  double dispatch_run_us = 0.0;  // per pass of a stage, beyond its ops
+  double step_ms = 0.0;          // per step
 
   // Memory (costmodel/framework_memory.h).
   // A function and the gate it feeds are one kernel, with what scales, shifts and bounds on the way, and keeps what it

@@ -27,7 +27,7 @@ declare -A numbers=(
 # What mixtures of experts add, from their runs alone.
 declare -A of_mixtures=(
   [megatron-te]=grouped_factor,exchange_factor
-  [nemo]=grouped_factor,exchange_factor,exchange_overlap
+  [nemo]=grouped_factor,exchange_factor,exchange_between_hosts,exchange_overlap,dispatch_tokens_us
   [nemo-2026]=grouped_factor,exchange_factor,exchange_overlap
 )
 

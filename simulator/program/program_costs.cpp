@@ -203,6 +203,11 @@ class FusedProducts {
   std::set<int> seen_;        // sums that are part of one
 };
 
+bool moves_tokens(OpKind kind) {
+  return kind == OpKind::Dispatch || kind == OpKind::DispatchBackward || kind == OpKind::Combine ||
+         kind == OpKind::CombineBackward;
+}
+
 // `times`: of the executable's ops.
 RunWork run_work(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
                  const CostModel& costs, const std::vector<Seconds>& times) {
@@ -219,6 +224,7 @@ RunWork run_work(const Program& program, const StageExecutable& executable, cons
     if (!op.is_collective()) {
       work.ops += time;
       if (time > Seconds(0.0)) ++work.op_count;
+      if (moves_tokens(op.work.kind)) ++work.token_moves;
       continue;
     }
     if (time == Seconds(0.0)) continue;

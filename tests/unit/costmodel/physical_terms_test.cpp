@@ -214,6 +214,9 @@ TEST(PhysicalTerms, TheHostDispatchesRunsOpsAndCollectives) {
   work.collective_count = 3;
   work.collective_peers = 4;
   EXPECT_NEAR(model->run_overhead(work).si(), 1000e-6 + 20 * 10e-6 + 3 * 100e-6 + 4 * 50e-6, 1e-8);
+  software.dispatch_tokens_us = 500;
+  work.token_moves = 2;
+  EXPECT_NEAR(model_with(software)->run_overhead(work).si(), 1700e-6 + 2 * 500e-6, 1e-8);
   // Where host and device take equally long, the corner is soft: 2^(1/4) of either.
   work.ops = Seconds(1.7e-3);
   EXPECT_NEAR((work.ops + model->run_overhead(work)).si(), 1.7e-3 * std::pow(2.0, 0.25), 1e-9);

@@ -129,6 +129,26 @@ TEST(PhysicalCosts, ExchangesHaveAFactorOfTheirOwn) {
   EXPECT_DOUBLE_EQ(ratio(CollectiveKind::AllToAll), 2.0);
 }
 
+// 1 GB of each device, half of it for the other host, through a card of which a share of 0.8 is reached: as long as
+// that takes, however many devices of the host do the same beside it.
+TEST(PhysicalCosts, InAnExchangeBetweenHostsEveryDeviceSendsThroughItsOwnCard) {
+  SoftwareProfile software = plain();
+  software.network_share = 0.8;
+  const Cluster cluster = find_cluster("dgx-a100:2");
+  const auto seconds = [&](const LogicalMesh& mesh) {
+    return model_with(software)->collective(CollectiveKind::AllToAll, Bytes(1e9), mesh.axes[0]).time.si();
+  };
+  const LogicalMesh sixteen = make_logical_mesh(cluster, {2, 8}, {16, 1});
+  ASSERT_EQ(sixteen.axes[0].inner, 8);
+  ASSERT_EQ(sixteen.axes[0].outer, 2);
+  const LinkCost card = sixteen.axes[0].outer_link;
+  const double sent = 0.5 * card.beta.si() * 1e9 / 0.8, start = 2 * card.alpha.si();
+  EXPECT_NEAR(seconds(sixteen), sent + start, 1e-9);
+  // Tokens that several experts of a host want cross once.
+  software.exchange_between_hosts = 0.5;
+  EXPECT_NEAR(seconds(sixteen), 0.5 * sent + start, 1e-9);
+}
+
 TEST(PhysicalCosts, InterleavedPassesHideExchanges) {
   SoftwareProfile software = plain();
   software.exchange_overlap = 0.5;

@@ -2,7 +2,10 @@
 // What program_costs says of a program's runs and messages, with prices that decode by eye.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "simulator/program/program_costs.h"
+#include "tests/unit/planning_fixture.h"
 #include "tests/unit/program_fixture.h"
 
 namespace meshwright::program_costs_test {
@@ -42,6 +45,29 @@ struct Priceable {
   StageExecutable& executable() { return builder.program.executables[0]; }
   double price() const { return to_seconds(program_costs(builder.program, DecimalCosts()).times.executable[0]).si(); }
 };
+
+// Keeps what is asked of it.
+class RunsSeen final : public DecimalCostsBase {
+ public:
+  using DecimalCostsBase::run_overhead;
+  [[nodiscard]] bool run_depends_on_work() const override { return true; }
+  [[nodiscard]] Seconds run_overhead(const RunWork& work) const override {
+    moves[work.phase] += work.token_moves;
+    return Seconds(0.0);
+  }
+  mutable std::map<Phase, int> moves;
+};
+
+TEST(ProgramCostsOf, CountsMovesOfTokensToTheirExpertsAndBack) {
+  const PlanRequest request =
+      ask("mixtral:layers=3,hidden=32,heads=4,intermediate=64,experts=4,top_k=2,seq=8,vocab=64", "cpu:1", "data", 4, 1);
+  const Planned made = planned(request);
+  RunsSeen costs;
+  (void)program_costs(made.program, costs);
+  EXPECT_EQ(costs.moves[Phase::Forward], 3 * 2);
+  EXPECT_EQ(costs.moves[Phase::Backward], 3 * 2);
+  EXPECT_EQ(costs.moves[Phase::Update], 0);
+}
 
 TEST(ProgramCostsOf, PricesACollectiveByTheWholeTensorOfItsGroup) {
   using Step = ReshardStep::Kind;
