@@ -161,6 +161,11 @@ Decoder deepseek(const ModelConfig& model) {
   of.experts = experts_of(model);
   say_capacity(of, model);
   if (is_on(model, "index_heads")) of.unusual.emplace_back("an indexer that chooses keys (sparse attention)");
+  if (is_on(model, "moe_norm")) of.unusual.emplace_back("norms of what experts make");
+  if (const std::int64_t every = size_of(model, "temperature_every"); every > 0 && every < model.seq)
+    of.unusual.emplace_back("queries scaled by their positions");
+  for (const char* scale : {"embed_scale", "residual_scale", "logit_scale"})
+    if (factor_of(model, scale, 1.0) != 1.0) of.unusual.emplace_back(fmt::format("a factor '{}'", scale));
   add_further_tokens(of, model);
   return of;
 }
@@ -169,12 +174,13 @@ Decoder deepseek(const ModelConfig& model) {
 void add_decoder_keys(Decoder& of, const ModelConfig& model) {
   if (const std::int64_t rotated = size_of(model, "rotary_dims"); rotated > 0)
     of.rotary_share = static_cast<double>(rotated) / static_cast<double>(of.head_dim);
-  of.rms_norm = !is_on(model, "layer_norm");
+  of.rms_norm = !is_on(model, "layer_norm") || size_of(model, "layer_norm") == 4;
   const auto unusual = [&](const char* key, const char* what) {
     if (is_on(model, key)) of.unusual.emplace_back(what);
   };
   if (size_of(model, "layer_norm") == 2) of.unusual.emplace_back("layer norms without a bias");
   if (size_of(model, "layer_norm") == 3) of.unusual.emplace_back("layer norms without weights");
+  if (size_of(model, "layer_norm") == 4) of.unusual.emplace_back("RMS norms without weights");
   if (of.qk_norm) unusual("qk_norm_rotated", "norms of queries and keys behind their rotation");
   unusual("parallel", "attention and feed-forward side by side");
   unusual("norms", "norms of what attention and feed-forward make");
@@ -187,6 +193,10 @@ void add_decoder_keys(Decoder& of, const ModelConfig& model) {
   unusual("head_qk_norm", "norms of queries and keys with weights of each head");
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale"})
     if (factor_of(model, scale, 1.0) != 1.0) of.unusual.emplace_back(fmt::format("a factor '{}'", scale));
+  if (is_on(model, "rotary_windows_alone"))
+    of.unusual.emplace_back(model.more.contains("rotary_first") && is_on(model, "rotary_first")
+                                ? "layers behind the first ones without positions"
+                                : "layers without positions");
   if (of.window > 0 && factor_of(model, "window_rotary_base", of.rotary_base) != of.rotary_base)
     of.unusual.emplace_back("another base of the rotation in layers with windows");
 }
@@ -195,8 +205,10 @@ Decoder decoder(const ModelConfig& model) {
   Decoder of = llama(model);
   add_decoder_keys(of, model);
   if (is_on(model, "sinks")) of.unusual.emplace_back("attention sinks");
-  if (is_on(model, "no_rotary_every") || is_on(model, "rotary_windows_alone"))
-    of.unusual.emplace_back("layers without positions");
+  if (is_on(model, "no_rotary_every")) of.unusual.emplace_back("layers without positions");
+  if (is_on(model, "plain_qk_norm")) of.unusual.emplace_back("norms of rotated queries and keys");
+  if (is_on(model, "inner_norms")) of.unusual.emplace_back("norms inside attention and feed-forward");
+  if (is_on(model, "more_words")) of.unusual.emplace_back("words that the head does not know");
   const std::int64_t every = size_of(model, "temperature_every");
   if (every > 0 && every < model.seq + size_of(model, "temperature_first"))
     of.unusual.emplace_back("queries scaled by their positions");
@@ -215,6 +227,7 @@ Decoder decoder_moe(const ModelConfig& model) {
   add_further_tokens(of, model);
   for (const auto& [key, what] : {std::pair("value_dim", "values of another width than keys"),
                                   std::pair("window_sinks", "attention sinks in layers with windows"),
+                                  std::pair("averaged", "means of routed experts and the shared one"),
                                   std::pair("head_gate", "a gate of each attention head")})
     if (is_on(model, key)) of.unusual.emplace_back(what);
   if (factor_of(model, "value_scale", 1.0) != 1.0) of.unusual.emplace_back("a factor 'value_scale'");

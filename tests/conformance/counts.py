@@ -55,7 +55,10 @@ def counts(kind, config):
         model = kind(config)
     kept = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad or not name.endswith(SINES)}
     kept.update({name: b.numel() for name, b in model.named_buffers() if name.endswith(KEPT_BESIDE)})
-    return sum(kept.values()), sum(n for name, n in kept.items() if name.startswith(TEXT_MODELS))
+    # Layers that text alone passes by.
+    crossing = tuple(f".layers.{layer}." for layer in getattr(config.get_text_config(), "cross_attention_layers", None) or ())
+    text = {name: n for name, n in kept.items() if name.startswith(TEXT_MODELS) and not any(layer in name for layer in crossing)}
+    return sum(kept.values()), sum(text.values())
 
 
 def judge(meshwright, model_type, folder):

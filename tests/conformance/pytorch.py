@@ -41,14 +41,15 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "olmoe", "flex_olmo", "exaone_moe", "dots1", "hy_v3", "solar_open", "glm4_moe_lite", "llama4_text", "gemma4_moe", "granitemoe", "granitemoeshared",
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
             "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
-            "deepseek_v4", "kimi_linear", "minimax_m3_vl_text"}
+            "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
+            "aria_text"}
 PAIRS = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet"}
 ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
             "xlm-roberta-xl"}  # that predict the words of labels of their own
 ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl"}
 TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie"}  # that are given a type of each token
-UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
+UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
 SCANS = "M-*-"  # the layers of nemotron_h
 
 
@@ -385,6 +386,31 @@ def families():
             **{k: v for k, v in decoder(**latent).items() if k not in ("q_lora_rank", "num_key_value_heads")}, num_key_value_heads=4,
             moe_intermediate_size=24, num_experts_per_tok=2, num_local_experts=4, linear_head_dim=8, linear_num_heads=2, pad_token_id=0,
             layer_types=["linear_attention", "full_attention"], mlp_layer_types=["sparse", "sparse"])),
+        "minicpm3": (t.MiniCPM3ForCausalLM, t.MiniCPM3Config(**{**decoder(), "num_key_value_heads": 4, "tie_word_embeddings": True}, **latent,
+                                                            scale_emb=3, scale_depth=0.7, dim_model_base=8)),
+        # Queries grow from the third position on.
+        "mistral4": (t.Mistral4ForCausalLM, t.Mistral4Config(
+            **{**decoder(**routed), **latent, "num_key_value_heads": 4}, n_routed_experts=4, n_shared_experts=1, pad_token_id=0,
+            routed_scaling_factor=1.5, rope_parameters={**yarn, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5,
+                                                        "original_max_position_embeddings": 2})),
+        "axk1": (t.AXK1ForCausalLM, t.AXK1Config(**{**decoder(**routed), **latent, "num_key_value_heads": 4}, n_routed_experts=4,
+                                                n_shared_experts=1)),
+        "nanochat": (t.NanoChatForCausalLM, t.NanoChatConfig(**decoder(final_logit_softcapping=2.0))),
+        "bitnet": (t.BitNetForCausalLM, t.BitNetConfig(**decoder(rope_parameters={"rope_type": "default", "rope_theta": 10000.0}))),
+        "afmoe": (t.AfmoeForCausalLM, t.AfmoeConfig(**decoder(
+            head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, num_shared_experts=2, num_dense_layers=1, sliding_window=4,
+            global_attn_every_n_layers=2, mup_enabled=True, route_scale=1.5))),
+        "cohere2_moe": (t.Cohere2MoeForCausalLM, t.Cohere2MoeConfig(**{**decoder(
+            head_dim=8, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, sliding_window=4, sliding_window_pattern=2,
+            first_k_dense_replace=1, prefix_dense_intermediate_size=40, logit_scale=0.25, expert_selection_fn="sigmoid", pad_token_id=0,
+            bos_token_id=1, eos_token_id=2), "num_hidden_layers": 3, "tie_word_embeddings": True})),
+        "cohere2_moe_sums": (t.Cohere2MoeForCausalLM, t.Cohere2MoeConfig(**decoder(
+            head_dim=8, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, sliding_window=4, sliding_window_pattern=2, rms_norm_eps=1e-5,
+            shared_expert_combination_strategy="sum", pad_token_id=0, bos_token_id=1, eos_token_id=2))),
+        "granitemoe_swa": (t.GraniteMoeSWAForCausalLM, t.GraniteMoeSWAConfig(**decoder(
+            sliding_window=4, layer_types=["full_attention", "sliding_attention"], layer_rope_theta=[0, 1000.0], num_local_experts=4,
+            num_experts_per_tok=2, shared_intermediate_size=24, attention_multiplier=0.25))),
+        "aria_text": (t.AriaTextForCausalLM, t.AriaTextConfig(**decoder(moe_num_experts=4, moe_topk=2, moe_num_shared_experts=1, pad_token_id=0))),
         # By another family's class, as STAND_INS tells.
         "internlm2": (t.LlamaForCausalLM, t.LlamaConfig(**decoder())),
         "minicpm": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=4.0,
@@ -513,8 +539,8 @@ def make(family, folder):
     model = kind(config).double()
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():  # transformers begins with zero biases and equal norms, by which no mistake shows
-        for parameter in model.parameters():
-            if not parameter.requires_grad:  # a table of sines
+        for name, parameter in model.named_parameters():
+            if not parameter.requires_grad and not name.endswith(UNTRAINED):  # a table of sines
                 continue
             parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(parameter.bfloat16())  # so that 16 bits store it
@@ -607,7 +633,7 @@ def stored(family, model, folder, name, values):
     tensors = safetensors.torch.load_file(folder / name / "model.safetensors")
     tensors = STAND_INS[family][1](tensors) if family in STAND_INS else tensors
     # What no sample reads, or no step changes.
-    apart = {key for key, parameter in model.named_parameters() if not parameter.requires_grad}
+    apart = {key for key, parameter in model.named_parameters() if not parameter.requires_grad and not key.endswith(UNTRAINED)}
     return {key: value for key, value in tensors.items()
             if not (key.startswith(("model.visual.", "visual.")) or key in apart)}
 

@@ -66,6 +66,11 @@ TensorId TransformerBuilder::tempered(const std::string& name, TensorId q) {
   return add(OpKind::Multiply, name + ".tempered", {q, wide});
 }
 
+bool TransformerBuilder::grows_beyond_first() const {
+  const AttentionPart& part = transformer.attention;
+  return part.temperature_every > 0 && part.temperature_every < seq.size + part.temperature_first;
+}
+
 TensorId TransformerBuilder::in_chunks(const std::string& name, TensorId x, const Dim& positions) {
   std::vector<Dim> dims = graph.tensor(x).dims;
   dims[0] = {"chunks", batch.size * (seq.size / positions.size)};
@@ -121,8 +126,7 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
       k = plain_norm(name + ".k_plain_norm", k, transformer.epsilon);
     }
   }
-  const bool beyond_first = part.temperature_every > 0 && part.temperature_every < seq.size + part.temperature_first;
-  if (beyond_first && (part.temper_rotated || !use.rotary)) q = tempered(name + ".q", q);
+  if (grows_beyond_first() && (part.temper_rotated || !use.rotary)) q = tempered(name + ".q", q);
   if (part.norm && part.norm_rotated) normalised();
   return {q, k, v};
 }
@@ -145,8 +149,9 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   };
   const TensorId q_rope = placed(".q_rope", project(name + ".q_rope", from, {from_dim, kv_heads, group, rope},
                                                     {"batch", "seq", "kv_heads", "group", "rope_dim"}));
-  const TensorId q =
+  TensorId q =
       add(OpKind::Concat, name + ".q", {q_nope, q_rope}, {.result_dims = {batch, seq, kv_heads, group, head_dim}});
+  if (grows_beyond_first()) q = tempered(name + ".q", q);
   const TensorId kv =
       norm(name + ".kv_norm", project(name + ".kv_down", x, {embed, kv_rank}, {"batch", "seq", "kv_rank"}), kv_rank,
            kLatentEpsilon);
@@ -250,8 +255,19 @@ TensorId TransformerBuilder::attention_out(const std::string& name, TensorId cor
   return project(name + ".out", core, {made[2], made[3], made[4], embed}, {"batch", "seq", "embed"});
 }
 
+Dim TransformerBuilder::joined_heads(TensorId core) const {
+  const std::vector<Dim>& made = graph.tensor(core).dims;
+  return {"heads_out", made[2].size * made[3].size * made[4].size};
+}
+
 TensorId TransformerBuilder::gated_heads(const std::string& name, TensorId x, TensorId core) {
   const std::vector<Dim> made = graph.tensor(core).dims;
+  if (transformer.attention.wide_gate) {
+    TensorId wide = project(name + ".gate", x, {embed, made[2], made[3], made[4]},
+                            {"batch", "seq", made[2].name, made[3].name, made[4].name});
+    wide = add(OpKind::Sigmoid, name + ".gate.sigmoid", {wide});
+    return add(OpKind::Multiply, name + ".gated", {core, wide});
+  }
   TensorId gate = project(name + ".gate", x, {embed, made[2], made[3]}, {"batch", "seq", "kv_heads", "group"});
   gate = add(OpKind::Sigmoid, name + ".gate.sigmoid", {gate});
   gate = add(OpKind::Broadcast, name + ".gate.wide", {gate}, {.result_dims = made});
@@ -260,7 +276,8 @@ TensorId TransformerBuilder::gated_heads(const std::string& name, TensorId x, Te
 
 TensorId TransformerBuilder::attention(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use) {
   TensorId core = attention_core(name, x, memory, use);
-  if (transformer.attention.head_gate) core = gated_heads(name, x, core);
+  if (transformer.attention.head_gate || transformer.attention.wide_gate) core = gated_heads(name, x, core);
+  if (transformer.attention.out_norm) core = wide_norm(name + ".out_norm", core, joined_heads(core));
   const TensorId out = attention_out(name, core);
   return transformer.attention.out_bias ? add_bias(name + ".out", out, {embed}) : out;
 }

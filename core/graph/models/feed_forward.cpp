@@ -99,10 +99,11 @@ TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& w
 TensorId TransformerBuilder::feed_forward_inner(const std::string& name, TensorId x, std::int64_t width) {
   const FeedForwardPart& part = transformer.feed_forward;
   const Dim mlp{"mlp", width};
-  return inner_layer(name, [&](const std::string& which) {
+  const TensorId inner = inner_layer(name, [&](const std::string& which) {
     const TensorId wide = project(name + which, x, {embed, mlp}, {"batch", "seq", "mlp"});
     return part.bias ? add_bias(name + which, wide, {mlp}) : wide;
   });
+  return part.inner_norm ? norm(name + ".inner_norm", inner, mlp) : inner;
 }
 
 TensorId TransformerBuilder::feed_forward_out(const std::string& name, TensorId inner) {

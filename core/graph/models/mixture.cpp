@@ -73,7 +73,9 @@ TensorId TransformerBuilder::mixture(const std::string& name, TensorId x, std::o
 TensorId TransformerBuilder::mixture_of(const std::string& name, TensorId x, const Routing& routing) {
   const MixturePart& part = *transformer.mixture;
   const auto with_shared = [&](TensorId out) {
-    return part.shared_width == 0 ? out : add(OpKind::Add, name + ".sum", {out, shared_expert(name, x)});
+    if (part.shared_width > 0) out = add(OpKind::Add, name + ".sum", {out, shared_expert(name, x)});
+    if (part.shared_width > 0 && part.averaged) out = scaled(name + ".mean", out, 1.0 / 2.0);
+    return part.result_norm ? norm(name + ".norm", out, embed) : out;
   };
   if (part.weigh_inputs) {
     // Combine's adjoint weighs what it sends, and Dispatch's sums what comes back.

@@ -20,7 +20,8 @@ TransformerBuilder::TransformerBuilder(Graph& into, const ModelConfig& model, co
            : what.word_embed == 0 || what.word_embed == model.hidden ? embed
                                                                      : Dim{"word_embed", what.word_embed}),
       narrow_embed(what.embedding_width > 0 ? word : embed),
-      words(vocab.size > 0 ? std::optional(parameter("wte", {vocab, word})) : std::nullopt) {}
+      words(vocab.size > 0 ? std::optional(parameter("wte", {{vocab.name, vocab.size + what.more_words}, word}))
+                           : std::nullopt) {}
 
 TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last) {
   return norm(name, x, last, transformer.epsilon);
@@ -33,6 +34,7 @@ TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim
     const TensorId beta = transformer.norm_bias ? parameter(name + ".beta", {last}) : all_of("zeros.", last, 0.0);
     return add(OpKind::LayerNorm, name, {x, gamma, beta}, {.epsilon = epsilon});
   }
+  if (!transformer.norm_weights) return plain_norm(name, x, epsilon);
   return add(OpKind::RmsNorm, name, {x, parameter(name + ".gamma", {last})}, {.epsilon = epsilon});
 }
 
@@ -131,9 +133,14 @@ TensorId TransformerBuilder::block(const std::string& name, TensorId x, const Bl
 // x + attention(ln1 x) + feed_forward(ln2 x). The two last products come one after the other, so that no layer ends
 // between them, and their biases after their sum: both products may then stay partial sums until they are added.
 TensorId TransformerBuilder::parallel_block(const std::string& name, TensorId x, const BlockUse& use) {
-  MW_CHECK(!use.mixture && !use.memory && !transformer.norm_after, "block '{}' is parallel and more", name);
+  MW_CHECK(!use.memory && !transformer.norm_after, "block '{}' is parallel and more", name);
   const std::string attn = name + ".attn", mlp = name + ".mlp";
   const TensorId a = norm(name + ".ln1", x, embed);
+  if (use.mixture) {
+    const TensorId attended = attention(attn, a, a, use.attention);
+    const TensorId routed = mixture(name + ".moe", transformer.one_norm ? a : norm(name + ".ln2", x, embed));
+    return add(OpKind::Add, name + ".residual", {x, add(OpKind::Add, name + ".results", {attended, routed})});
+  }
   const TensorId core = attention_core(attn, a, a, use.attention);
   const TensorId b = transformer.one_norm ? a : norm(name + ".ln2", x, embed);
   const TensorId inner = feed_forward_inner(mlp, b, transformer.feed_forward.width);

@@ -89,6 +89,8 @@ struct AttentionPart {
   std::int64_t value_dim = 0;  // width of a head's values without `latent`; 0: head_dim
   double value_scale = 1.0;    // values are times this
   bool head_gate = false;      // what a head makes is times the sigmoid of a product of the token
+  bool wide_gate = false;      // the same with a product for each number that a head makes
+  bool out_norm = false;       // of what all heads make at once, RMS, before the last product
   std::int64_t window_kv_heads = 0, window_group = 0;  // of layers with windows; 0: as the others
   bool scaled = true;                                  // scores by 1 / sqrt(head_dim)
   double scale = 1.0;                                  // and by this
@@ -102,6 +104,7 @@ struct FeedForwardPart {
   bool gated = false;  // activation(gate) * up
   bool bias = false;
   double gate_scale = 1.0;  // what is activated is the gate times this
+  bool inner_norm = false;  // of what the last product reads, of dense layers alone
   double bound = 0.0;       // gates are at most this, ups at most this either way; 0: they stay
 };
 
@@ -120,6 +123,8 @@ struct MixturePart {
   bool selection_bias = false;  // added to the scores to choose by, not to weigh with; gradients do not reach it
   bool router_bias = false, expert_bias = false;
   bool weigh_inputs = false;    // the weights are of what experts are given, not of what they make
+  bool averaged = false;        // the result is the mean of the routed experts' and the shared one's, not their sum
+  bool result_norm = false;     // of the result, in layers with experts alone
   bool scaled_experts = false;  // a number for each expert, trained, times its weights
   double scale = 1.0;
 };
@@ -144,7 +149,7 @@ struct Transformer {
   std::vector<LayerPart> layers;        // of the decoder, or of the only stack
   std::vector<LayerPart> encoder = {};  // an encoder whose result the decoder's cross attention reads
   Norm norm = Norm::Layer;
-  bool norm_weights = true, norm_bias = true;  // Layer: without them, these are 1 and 0
+  bool norm_weights = true, norm_bias = true;  // without them, these are 1 and 0; RMS norms have no bias
   double epsilon = 1e-5;                       // of all norms
   bool norm_after = false;                     // after the residual sum instead of before attention and feed-forward
   // Where norms are not after the sum: they are of what attention and feed-forward read, of what these make, or of
@@ -165,6 +170,7 @@ struct Transformer {
   bool embedding_norm = false;
   bool decoder_norm_of_words = false;  // the decoder's is of the words' embedding, before positions are added
   std::int64_t word_embed = 0;         // width of the word table; 0: embed. Else projected in and out
+  std::int64_t more_words = 0;         // rows of the word table behind those that the head knows, where it is another
   // Width of all embeddings and of their norm, which are then projected with a bias; the transformed head narrows to
   // it again. 0: embed, and no projection.
   std::int64_t embedding_width = 0;

@@ -113,7 +113,7 @@ struct TransformerBuilder : ModelWriter {
   // The same to blocks of keys.
   [[nodiscard]] TensorId block_attention(const std::string& name, TensorId x, std::vector<TensorId> operands,
                                          double scale);
-  // Of what heads made, x: times the sigmoid of a number for each head and token.
+  // Of what heads made, x: times the sigmoid of a number for each head and token, or of one for each of its numbers.
   [[nodiscard]] TensorId gated_heads(const std::string& name, TensorId x, TensorId core);
   [[nodiscard]] Projections plain_projections(const std::string& name, TensorId x, TensorId memory,
                                               const AttentionUse& use);
@@ -129,6 +129,8 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId index_scores(const std::string& name, TensorId x, TensorId low_rank);
   [[nodiscard]] TensorId further_module(const std::string& name, TensorId x, TensorId tokens, const Block& block);
   [[nodiscard]] TensorId tempered(const std::string& name, TensorId q);
+  [[nodiscard]] bool grows_beyond_first() const;        // whether any query of the sequence is scaled by its position
+  [[nodiscard]] Dim joined_heads(TensorId core) const;  // all numbers that the heads of a token make
   // (batch, seq, ...) -> (batch of chunks, positions of one, ...), these named as given.
   [[nodiscard]] TensorId in_chunks(const std::string& name, TensorId x, const Dim& positions);
   // Over head_dim, with weights for each head.

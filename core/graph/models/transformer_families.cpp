@@ -99,26 +99,31 @@ std::vector<SizeField> mixtral_sizes() {
                                                     flag("weigh_inputs", 0),
                                                     {"temperature_every", kMaxWidth, 0, 0}});
 }
-// layer_norm: norms are RMS (0), or of layers with weights and a bias (1), with weights alone (2), or with neither (3).
+// layer_norm: norms are RMS (0), or of layers with weights and a bias (1), with weights alone (2), or with neither (3),
+// or RMS without weights (4).
 // parallel: attention and feed-forward side by side, behind a norm each (1) or one for both (2). norms: of what they
 // read (0), of what they make as well (1), or of that alone (2). rotary_dims: 0 rotates all of a head. capped: logits x
 // become cap tanh(x / cap), with the factor logit_cap. capped_scores: so do scores, with score_cap. head_qk_norm:
 // queries and keys have norms with weights for each head. bounded_qkv: queries, keys and values are held within the
 // factor qkv_bound.
 std::vector<SizeField> decoder_keys() {
-  return {{"layer_norm", 3, 0, 0},          {"parallel", 2, 0, 0},      {"norms", 2, 0, 0},
+  return {{"layer_norm", 4, 0, 0},          {"parallel", 2, 0, 0},      {"norms", 2, 0, 0},
           flag("wide_qk_norm", 0),          flag("qk_norm_rotated", 0), flag("head_bias", 0),
           {"rotary_dims", 1'000'000, 0, 0}, flag("relu_squared", 0),    flag("capped", 0),
-          flag("head_qk_norm", 0),          flag("capped_scores", 0),   flag("bounded_qkv", 0)};
+          flag("head_qk_norm", 0),          flag("capped_scores", 0),   flag("bounded_qkv", 0),
+          flag("rotary_windows_alone", 0)};
 }
-// rotary_windows_alone: layers that see all keys have no positions. temperature_every, temperature_first and
+// inner_norms: of what all heads make, and of what the last product of a feed-forward layer reads. more_words: rows of
+// the word table behind those that the head knows. temperature_every, temperature_first and
 // temper_rotated: see AttentionPart, with the factor temperature. causal=0: queries see the keys behind them as well
 // (ModernBERT), as far ahead as windows reach back. bare_first: attention of the first layer reads the embedding
 // itself. transformed_head: dense, activation and norm before the head, with a bias of the first (1) or without (2).
 std::vector<SizeField> decoder_sizes() {
   return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0},
-                                                    flag("rotary_windows_alone", 0),
                                                     flag("sinks", 0),
+                                                    flag("plain_qk_norm", 0),
+                                                    flag("inner_norms", 0),
+                                                    {"more_words", 1'000'000, 0, 0},
                                                     {"temperature_every", kMaxWidth, 0, 0},
                                                     flag("temperature_first", 1),
                                                     flag("temper_rotated", 0),
@@ -132,8 +137,10 @@ std::vector<SizeField> decoder_sizes() {
 // value_dim: width of a head's values (0: head_dim), which are times the factor value_scale. window_heads and
 // window_kv_heads: those of layers with windows, and window_rotary_dims (0: as the others); window_sinks: sinks in
 // these alone. full_shift: so many layers are counted for full_every before the first one with a window. head_gate:
-// what a head makes is times the sigmoid of a product of the token. index_blocks: so many blocks of index_block keys
-// are what a query of a layer from index_first on reads, the last index_local ones in any case; 0: none are chosen.
+// what a head makes is times the sigmoid of a product of the token (1), each of its numbers of one of its own (2).
+// rotary_first: so many layers rotate, whatever rotary_windows_alone says. averaged: the result is the mean of the
+// routed experts' and the shared one's. index_blocks: so many blocks of index_block keys are what a query of a layer
+// from index_first on reads, the last index_local ones in any case; 0: none are chosen.
 std::vector<SizeField> decoder_moe_sizes() {
   return with(with(mixtral_sizes(), decoder_keys()), {flag("selection_bias", 0),
                                                       further_tokens(),
@@ -143,13 +150,16 @@ std::vector<SizeField> decoder_moe_sizes() {
                                                       {"window_rotary_dims", 1'000'000, 0, 0},
                                                       flag("window_sinks", 0),
                                                       {"full_shift", kMaxLayers, 0, 0},
-                                                      flag("head_gate", 0),
+                                                      {"head_gate", 2, 0, 0},
+                                                      {"rotary_first", kMaxLayers, 0, 0},
+                                                      flag("averaged", 0),
                                                       {"index_blocks", 1'000'000, 0, 0},
                                                       {"index_block", kMaxWidth, 1, 128},
                                                       {"index_local", 1'000'000, 0, 1},
                                                       {"index_dim", kMaxWidth, 2, 128},
                                                       {"index_first", kMaxLayers, 0, 0}});
 }
+// moe_norm: the result of a mixture has a norm. temperature_every: see AttentionPart, with the factor temperature.
 // index_every, index_first: layers from index_first on read the keys that the layer before chose, but every
 // index_every-th of them, which has an indexer as the first ones have.
 std::vector<SizeField> deepseek_sizes() {
@@ -165,6 +175,8 @@ std::vector<SizeField> deepseek_sizes() {
                                                                                {"index_every", kMaxLayers, 1, 1},
                                                                                flag("sigmoid", 1),
                                                                                flag("selection_bias", 1),
+                                                                               flag("moe_norm", 0),
+                                                                               {"temperature_every", kMaxWidth, 0, 0},
                                                                                further_tokens(),
                                                                                flag("tied", 0)});
 }
@@ -175,6 +187,11 @@ std::vector<FactorField> rotated_mixture() {
 }
 std::vector<FactorField> tempered(std::vector<FactorField> factors) {
   factors.push_back({"temperature", 0.1});
+  return factors;
+}
+
+std::vector<FactorField> with_stream_scales(std::vector<FactorField> factors) {
+  for (const char* scale : {"embed_scale", "residual_scale", "logit_scale"}) factors.push_back({scale, 1.0});
   return factors;
 }
 
@@ -207,8 +224,8 @@ LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
   const std::int64_t first = size_of(model, "first_window_layer");
   const std::int64_t of_windows = layer - first + size_of(model, "full_shift");
   const bool windowed = layer >= first && !every(size_of(model, "full_every"), of_windows);
-  const bool rotary =
-      !every(size_of(model, "no_rotary_every"), layer) && (windowed || !is_set(model, "rotary_windows_alone"));
+  const bool rotary = !every(size_of(model, "no_rotary_every"), layer) &&
+                      (windowed || !is_set(model, "rotary_windows_alone") || layer < size_of(model, "rotary_first"));
   return {.window = windowed ? size_of(model, "window") : 0,
           .chunk = rotary ? size_of(model, "attention_chunk") : 0,
           .rotary = rotary,
@@ -334,7 +351,9 @@ Transformer mixtral(const ModelConfig& model) {
 void apply_decoder_keys(Transformer& made, const ModelConfig& model) {
   using NormOf = Transformer::NormOf;
   constexpr NormOf kNorms[] = {NormOf::Input, NormOf::Both, NormOf::Result};
-  made.norm = is_set(model, "layer_norm") ? Norm::Layer : Norm::Rms;
+  constexpr std::int64_t kPlainRms = 4;
+  const bool layer_norm = is_set(model, "layer_norm") && size_of(model, "layer_norm") != kPlainRms;
+  made.norm = layer_norm ? Norm::Layer : Norm::Rms;
   made.norm_bias = size_of(model, "layer_norm") < 2;
   made.norm_weights = size_of(model, "layer_norm") < 3;
   made.norm_of = kNorms[size_of(model, "norms")];
@@ -366,6 +385,9 @@ Transformer decoder(const ModelConfig& model) {
   made.attention.temper_rotated = is_set(model, "temper_rotated");
   made.attention.temperature = model.factors.at("temperature");
   made.attention.causal = is_set(model, "causal");
+  made.attention.plain_norm = is_set(model, "plain_qk_norm");
+  made.attention.out_norm = made.feed_forward.inner_norm = is_set(model, "inner_norms");
+  made.more_words = size_of(model, "more_words");
   if (is_set(model, "xielu")) made.feed_forward.activation = Activation::Xielu;
   made.embedding_norm = is_set(model, "embedding_norm");
   made.layers.front().bare = is_set(model, "bare_first");
@@ -382,7 +404,9 @@ Transformer decoder_moe(const ModelConfig& model) {
   made.attention.value_dim = size_of(model, "value_dim");
   made.attention.value_scale = model.factors.at("value_scale");
   made.attention.window_sinks = is_set(model, "window_sinks");
-  made.attention.head_gate = is_set(model, "head_gate");
+  made.attention.head_gate = size_of(model, "head_gate") == 1;
+  made.attention.wide_gate = size_of(model, "head_gate") == 2;
+  made.mixture->averaged = is_set(model, "averaged");
   for (LayerPart& layer : made.layers)
     if (layer.window > 0) layer.rotary_dims = size_of(model, "window_rotary_dims");
   if (is_set(model, "index_blocks")) {
@@ -407,7 +431,14 @@ Transformer deepseek_v3(const ModelConfig& model) {
                           .rope = size_of(model, "rope_dim"),
                           .value = size_of(model, "value_dim")};
   made.attention = {.kv_heads = model.heads, .group = 1, .head_dim = latent.nope + latent.rope, .latent = latent};
+  made.attention.temperature_every = size_of(model, "temperature_every");
+  made.attention.temperature_first = 0;
+  made.attention.temperature = model.factors.at("temperature");
+  made.embed_scale = model.factors.at("embed_scale");
+  made.residual_scale = model.factors.at("residual_scale");
+  made.logit_scale = model.factors.at("logit_scale");
   made.mixture = experts_of(model);
+  made.mixture->result_norm = is_set(model, "moe_norm");
   if (is_set(model, "index_heads"))
     made.attention.index =
         IndexPart{size_of(model, "index_heads"), size_of(model, "index_dim"), size_of(model, "index_top_k")};
@@ -458,7 +489,7 @@ std::vector<Family> transformer_families() {
        "decoder_moe:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
        "rotary_dims=8",
        kDefaultBatch, kType, build<decoder_moe>},
-      {"deepseek_v3", deepseek_sizes(), with_further_tokens(rotated_mixture()),
+      {"deepseek_v3", deepseek_sizes(), with_further_tokens(with_stream_scales(tempered(rotated_mixture()))),
        "deepseek_v3:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
        "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
        kDefaultBatch, kType, build<deepseek_v3>},

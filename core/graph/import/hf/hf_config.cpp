@@ -251,6 +251,14 @@ void check_groups(const Json& config, const std::string& place) {
     check_groups(*text, place + ": text_config");
 }
 
+// Whether a step rounds the weights that it reads, as BitNet's files say, and not only those that are stored.
+bool rounds_weights(const Json& config) {
+  const auto quantised = config.find("quantization_config");
+  if (quantised == config.end() || !quantised->is_object()) return false;
+  const auto mode = quantised->find("quantization_mode");
+  return mode != quantised->end() && *mode == "online";
+}
+
 Json json_of(const std::string& text, const std::string& place) {
   return parse_json(without_python_numbers(text), place);
 }
@@ -287,6 +295,7 @@ std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
   if (!chooses_among_groups(json))
     std::erase_if(names,
                   [](const std::string& name) { return name.ends_with("n_group") || name.ends_with("topk_group"); });
+  if (rounds_weights(json)) names.emplace_back("quantization_config (weights rounded in every step)");
   if (auto scaled = scaled_rotation(json); scaled && !scaled_as_told) names.push_back(std::move(*scaled));
   return names;
 }

@@ -152,6 +152,28 @@ ModelConfig read_relu_squared(const HfReader& config, const char* epsilon, bool 
 
 ModelConfig read_arcee(const HfReader& config) { return read_relu_squared(config, "rms_norm_eps", false); }
 
+// BitNet b1.58, trained without rounding its weights: a gated feed-forward layer of squared ReLU, and norms in front of
+// the last product of attention and of the feed-forward layer.
+ModelConfig read_bitnet(const HfReader& config) {
+  ModelConfig model = read_relu_squared(config, "rms_norm_eps", false);
+  set(model, "gated", 1);
+  set(model, "inner_norms", 1);
+  return model;
+}
+
+// RMS norms without weights, also of the embedding and of rotated queries and keys, and a cap of the logits.
+ModelConfig read_nanochat(const HfReader& config) {
+  ModelConfig model = read_relu_squared(config, "rms_norm_eps", false);
+  constexpr std::int64_t kPlainRms = 4;
+  set(model, "layer_norm", kPlainRms);
+  set(model, "plain_qk_norm", 1);
+  set(model, "embedding_norm", 1);
+  if (!config.has("rms_norm_eps")) model.factors["epsilon"] = 1e-6;
+  set(model, "capped", config.has("final_logit_softcapping"));
+  model.factors["logit_cap"] = config.positive_or("final_logit_softcapping", 15.0);
+  return model;
+}
+
 // Its norms weigh by 1 + w, which is as many weights and as much work. Half of each head is rotated.
 ModelConfig read_nemotron(const HfReader& config) {
   ModelConfig model = read_relu_squared(config, "norm_eps", false);

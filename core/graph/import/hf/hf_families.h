@@ -58,6 +58,7 @@ namespace hf {
 
 // hf_wrapped_families.cpp: the text model of a file that describes others beside it
 [[nodiscard]] ModelConfig read_wrapped(const HfReader& config);
+[[nodiscard]] ModelConfig read_mllama(const HfReader& config);
 
 // hf_decoder_families.cpp
 [[nodiscard]] ModelConfig read_llama(const HfReader& config);
@@ -69,6 +70,8 @@ namespace hf {
 [[nodiscard]] ModelConfig read_phi3(const HfReader& config);
 [[nodiscard]] ModelConfig read_falcon(const HfReader& config);
 [[nodiscard]] ModelConfig read_apertus(const HfReader& config);
+[[nodiscard]] ModelConfig read_bitnet(const HfReader& config);
+[[nodiscard]] ModelConfig read_nanochat(const HfReader& config);
 [[nodiscard]] ModelConfig read_persimmon(const HfReader& config);
 [[nodiscard]] ModelConfig read_gptj(const HfReader& config);
 [[nodiscard]] ModelConfig read_starcoder2(const HfReader& config);
@@ -84,7 +87,7 @@ namespace hf {
 
 // hf_llama_likes.cpp
 [[nodiscard]] ModelConfig read_granite(const HfReader& config);
-[[nodiscard]] ModelConfig read_granite_swa(const HfReader& config);
+[[nodiscard]] ModelConfig read_granite_swa(const HfReader& config);  // and with experts
 [[nodiscard]] ModelConfig read_ministral(const HfReader& config);
 [[nodiscard]] ModelConfig read_mistral3(const HfReader& config);  // and Ministral 3
 [[nodiscard]] ModelConfig read_olmo3(const HfReader& config);
@@ -125,6 +128,9 @@ namespace hf {
 [[nodiscard]] ModelConfig read_glm4_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_solar_open(const HfReader& config);
 [[nodiscard]] ModelConfig read_sarvam_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_afmoe(const HfReader& config);
+[[nodiscard]] ModelConfig read_cohere2_moe(const HfReader& config);
+[[nodiscard]] ModelConfig read_aria_text(const HfReader& config);
 [[nodiscard]] ModelConfig read_minimax_m2(const HfReader& config);
 [[nodiscard]] ModelConfig read_dots1(const HfReader& config);
 [[nodiscard]] ModelConfig read_phimoe(const HfReader& config);
@@ -139,6 +145,9 @@ namespace hf {
 [[nodiscard]] ModelConfig read_deepseek_v32(const HfReader& config);  // and GLM-5
 [[nodiscard]] ModelConfig read_glm4_moe_lite(const HfReader& config);
 [[nodiscard]] ModelConfig read_youtu(const HfReader& config);
+[[nodiscard]] ModelConfig read_minicpm3(const HfReader& config);
+[[nodiscard]] ModelConfig read_mistral4(const HfReader& config);
+[[nodiscard]] ModelConfig read_axk1(const HfReader& config);
 
 // hf_block_families.cpp
 [[nodiscard]] ModelConfig read_minimax_m3(const HfReader& config);

@@ -119,7 +119,9 @@ FullHeads heads_by_layer(const ModelConfig& model, const HfReader& config) {
 
 // Layers without windows have wider heads, and may have keys that are values too.
 ModelConfig read_gemma4(const HfReader& config) {
-  if (auto text = read_text_part(config, "gemma4", read_gemma4)) return *std::move(text);
+  for (const char* whole : {"gemma4", "gemma4_unified"})
+    if (auto text = read_text_part(config, whole, read_gemma4)) return *std::move(text);
+  const bool unified = config.text_or("model_type", "") == "gemma4_unified_text";
   const std::string both_ways = config.text_or("use_bidirectional_attention", "vision");
   require(both_ways == "vision",
           "{}: 'use_bidirectional_attention' is \"{}\", which is not supported; \"vision\" and null are.",
@@ -130,7 +132,7 @@ ModelConfig read_gemma4(const HfReader& config) {
       one_of(config, "hidden_activation", "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf}) == Act::GeluErf);
   set_attention_bias(model, config, false);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
-  set(model, "window", config.size_or({"sliding_window"}, 512));
+  set(model, "window", config.size_or({"sliding_window"}, unified ? 1024 : 512));
   set(model, "full_every", 6);
   if (config.has("layer_types")) {
     read_layer_types(model, config);
@@ -177,7 +179,7 @@ ModelConfig read_gemma4(const HfReader& config) {
   set(model, "layer_factor", 1);
   set(model, "shared_layers", config.size_or({"num_kv_shared_layers"}, 0, 0));
   set(model, "wide_shared", config.flag_or("use_double_wide_mlp", false));
-  set(model, "layer_embed", config.size_or({"hidden_size_per_layer_input"}, 256, 0));
+  set(model, "layer_embed", config.size_or({"hidden_size_per_layer_input"}, unified ? 0 : 256, 0));
   set(model, "layer_vocab", config.size_or({"vocab_size_per_layer_input"}, 262144));
   if (config.flag_or("enable_moe_block", false)) {
     set(model, "experts", config.size({"num_experts"}));

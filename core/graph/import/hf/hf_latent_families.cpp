@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoders with latent attention: DeepSeek and its like.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "core/base/errors.h"
@@ -15,16 +16,18 @@ namespace {
 
 constexpr std::int64_t kMaxLayersOfList = 10'000;
 
-ModelConfig made_latent(const HfReader& config) {
-  require(config.flag_or("rope_interleave", true), "{}: 'rope_interleave' is false, which is not supported; true is.",
-          config.place());
+// `halves`: the rotated dimensions of the files lie in halves, not in pairs.
+ModelConfig made_latent(const HfReader& config, bool halves = false) {
+  require(config.flag_or("rope_interleave", !halves) != halves,
+          "{}: 'rope_interleave' is {}, which is not supported; {} is.", config.place(), halves, !halves);
   ModelConfig model = made("deepseek_v3", config);
   (void)one_of(config, "hidden_act", "silu", {Act::Silu});
   config.refuse("attention_bias");
   return model;
 }
 
-void read_latent_heads(ModelConfig& model, const HfReader& config) {
+// `value`: the width of a head's values where the file does not say; 0: it must.
+void read_latent_heads(ModelConfig& model, const HfReader& config, std::int64_t value = 0) {
   set(model, "intermediate", config.size({"intermediate_size"}));
   // All heads have keys and values of their own, whatever the file says.
   (void)config.has("num_key_value_heads");
@@ -32,7 +35,7 @@ void read_latent_heads(ModelConfig& model, const HfReader& config) {
   set(model, "kv_rank", config.size({"kv_lora_rank"}));
   set(model, "nope_dim", config.size({"qk_nope_head_dim"}));
   set(model, "rope_dim", config.size({"qk_rope_head_dim"}));
-  set(model, "value_dim", config.size({"v_head_dim"}));
+  set(model, "value_dim", value > 0 ? config.size_or({"v_head_dim"}, value) : config.size({"v_head_dim"}));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
   read_rotation(model, config, 1e-6);
   // What other members make them, where files say it again; for some, `head_dim` is one of their two parts.
@@ -43,6 +46,13 @@ void read_latent_heads(ModelConfig& model, const HfReader& config) {
           "check them.",
           config.place(), again, head, whole);
   config.refuse("mlp_bias");
+}
+
+// The one expert is in no layer.
+void set_dense(ModelConfig& model) {
+  set(model, "experts", 1);
+  set(model, "top_k", 1);
+  set(model, "dense_layers", model.layers);
 }
 
 void read_latent_decoder(ModelConfig& model, const HfReader& config) {
@@ -114,14 +124,48 @@ ModelConfig read_glm4_moe_lite(const HfReader& config) {
   return model;
 }
 
-// All layers are dense: the one expert is in none.
 ModelConfig read_youtu(const HfReader& config) {
   ModelConfig model = made_latent(config);
   read_latent_heads(model, config);
-  set(model, "experts", 1);
-  set(model, "top_k", 1);
-  set(model, "dense_layers", model.layers);
+  set_dense(model);
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
+// MiniCPM 3: all layers are dense, with MiniCPM's factors.
+ModelConfig read_minicpm3(const HfReader& config) {
+  ModelConfig model = made_latent(config, true);
+  const std::int64_t value = std::max<std::int64_t>(1, model.hidden / model.heads);
+  read_latent_heads(model, config, value);
+  model.factors["epsilon"] = config.positive_or("rms_norm_eps", 1e-5);
+  set_dense(model);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  const double layers = std::sqrt(static_cast<double>(model.layers));
+  model.factors["embed_scale"] = config.positive_or("scale_emb", 1.0);
+  model.factors["residual_scale"] = config.positive_or("scale_depth", layers) / layers;
+  model.factors["logit_scale"] =
+      static_cast<double>(config.size_or({"dim_model_base"}, model.hidden)) / static_cast<double>(model.hidden);
+  return model;
+}
+
+// Scores are a softmax, chosen by without a bias; queries grow with their positions.
+ModelConfig read_mistral4(const HfReader& config) {
+  ModelConfig model = made_latent(config);
+  read_latent_decoder(model, config);
+  set(model, "sigmoid", 0);
+  set(model, "selection_bias", 0);
+  const HfReader rotation = config.part_or_empty("rope_parameters");
+  if (!rotation.has("llama_4_scaling_beta")) return model;
+  set(model, "temperature_every", rotation.size({"original_max_position_embeddings"}));
+  model.factors["temperature"] = rotation.positive_or("llama_4_scaling_beta", 0.1);
+  return model;
+}
+
+// A.X K1: what the layers with experts make has a norm.
+ModelConfig read_axk1(const HfReader& config) {
+  ModelConfig model = read_deepseek_v3(config);
+  read_dense_layers(model, config, 1);
+  set(model, "moe_norm", 1);
   return model;
 }
 

@@ -54,9 +54,10 @@ void read_layer_bases(ModelConfig& model, const HfReader& config) {
 
 // Granite with sinks, and windows in all layers but every fourth, the first among these.
 ModelConfig read_granite_swa(const HfReader& config) {
-  ModelConfig model = read_granite(config);
-  if (!config.has("rms_norm_eps")) model.factors["epsilon"] = 1e-5;
-  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  const bool experts = config.text_or("model_type", "") == "granitemoe_swa";
+  ModelConfig model = experts ? read_granitemoe(config) : read_granite(config);
+  if (!experts && !config.has("rms_norm_eps")) model.factors["epsilon"] = 1e-5;
+  set(model, "tied", config.flag_or("tie_word_embeddings", !experts));
   set(model, "sinks", 1);
   set(model, "window", config.size_or({"sliding_window"}, 128));
   set(model, "first_window_layer", 1);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixtures that differ from others by a member or two: biases, norms, windows, scores, shared experts.
 #include <algorithm>
+#include <cmath>
 #include <utility>
+#include <vector>
 
 #include "core/base/errors.h"
 #include "core/graph/import/hf/hf_families.h"
@@ -135,6 +137,88 @@ ModelConfig read_hy_v3(const HfReader& config) {
   set(model, "sigmoid", 1);
   set(model, "selection_bias", 1);
   model.factors["routed_scale"] = config.positive_or("router_scaling_factor", 1.0);
+  return model;
+}
+
+// Arcee's Trinity: norms of what attention and experts make, too, and a gate for each number that a head makes. Layers
+// that see all keys have no positions.
+ModelConfig read_afmoe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set_attention_bias(model, config, false);
+  set(model, "qk_norm", 1);
+  set(model, "norms", 1);
+  set(model, "head_gate", 2);
+  read_windows(model, config, config.size_or({"sliding_window"}, 1024),
+               config.size_or({"global_attn_every_n_layers"}, 4));
+  set(model, "rotary_windows_alone", 1);
+  const std::int64_t width = config.size({"moe_intermediate_size"});
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}), width);
+  set(model, "shared_intermediate", width * config.size_or({"num_shared_experts"}, 2, 0));
+  set(model, "dense_layers", config.size_or({"num_dense_layers"}, 1, 0));
+  // Publishers' files say what transformers takes for granted.
+  expect_text(config, "score_func", "sigmoid");
+  set(model, "normalized", config.flag_or("route_norm", true));
+  set(model, "sigmoid", 1);
+  set(model, "selection_bias", 1);
+  model.factors["routed_scale"] = config.positive_or("route_scale", 1.0);
+  if (config.flag_or("mup_enabled", false)) model.factors["embed_scale"] = std::sqrt(static_cast<double>(model.hidden));
+  return model;
+}
+
+// Command A with experts beside attention. The first layers may be dense, of a width and with windows of their own.
+ModelConfig read_cohere2_moe(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config);
+  set_attention_bias(model, config, false);
+  const bool rms = config.has("rms_norm_eps");
+  if (!rms) set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  (void)config.has("layer_norm_eps");
+  set(model, "layer_norm", rms ? 0 : 2);
+  set(model, "parallel", 2);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  model.factors["logit_scale"] = config.positive_or("logit_scale", 0.0625);
+  const std::int64_t width = config.size({"intermediate_size"});
+  set_experts(model, config.size_or({"num_experts"}, 8), config.size_or({"num_experts_per_tok"}, 2), width);
+  set(model, "shared_intermediate", width * config.size_or({"num_shared_experts"}, 0, 0));
+  const std::string joined = config.text_or("shared_expert_combination_strategy", "average"),
+                    scores = config.text_or("expert_selection_fn", "softmax");
+  require(joined == "average" || joined == "sum",
+          "{}: 'shared_expert_combination_strategy' is \"{}\"; \"average\" or \"sum\" was expected.", config.place(),
+          joined);
+  require(scores == "softmax" || scores == "sigmoid",
+          "{}: 'expert_selection_fn' is \"{}\"; \"softmax\" or \"sigmoid\" was expected.", config.place(), scores);
+  set(model, "averaged", joined == "average");
+  set(model, "sigmoid", scores == "sigmoid");
+  // A softmax over the chosen experts' scores alone is that over all, normalised.
+  const bool norm = config.flag_or("norm_topk_prob", true);
+  set(model, "normalized", scores == "softmax" || norm);
+  read_dense_layers(model, config, 0);
+  const std::int64_t dense = model.more["dense_layers"];
+  if (dense > 0) set(model, "intermediate", config.size({"prefix_dense_intermediate_size"}));
+  (void)config.has("prefix_dense_intermediate_size");
+  const std::int64_t pattern = config.size_or({"prefix_dense_sliding_window_pattern"}, 1);
+  set(model, "window", config.size_or({"sliding_window"}, 4096));
+  // transformers counts both patterns from their own first layer.
+  std::vector<bool> windowed;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    windowed.push_back(layer < dense ? (layer + 1) % pattern != 0
+                                     : (layer - dense + 1) % config.size_or({"sliding_window_pattern"}, 4) != 0);
+  if (config.has("layer_types"))
+    read_layer_types(model, config);
+  else
+    set_windowed_layers(model, windowed, config.place() + ": the layers with windows");
+  set(model, "rotary_windows_alone", 1);
+  set(model, "rotary_first", pattern == 1 ? dense : 0);
+  return model;
+}
+
+// The text model of Aria: shared experts beside the others, which are as wide as `intermediate_size`.
+ModelConfig read_aria_text(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config);
+  set_attention_bias(model, config, false);
+  const std::int64_t width = config.size({"intermediate_size"});
+  set_experts(model, config.size_or({"moe_num_experts"}, 8), config.size_or({"moe_topk"}, 2), width);
+  set(model, "shared_intermediate", width * config.size_or({"moe_num_shared_experts"}, 2, 0));
   return model;
 }
 

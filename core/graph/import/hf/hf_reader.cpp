@@ -70,6 +70,11 @@ const Json& HfReader::at(const char* key) const {
   return own || defaults_ == nullptr ? object_.at(key) : defaults_->at(key);
 }
 
+Json HfReader::aside(const char* key) const {
+  const auto found = object_.find(key);
+  return found == object_.end() ? Json() : *found;
+}
+
 std::int64_t HfReader::size(std::initializer_list<const char*> keys) const {
   for (const char* key : keys)
     if (has(key)) return whole(at(key), key, 1, place_);

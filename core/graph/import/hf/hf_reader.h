@@ -27,6 +27,8 @@ class HfReader {
   [[nodiscard]] const std::string& place() const { return place_; }
   [[nodiscard]] bool has(const char* key) const;
   [[nodiscard]] const Json& at(const char* key) const;  // REQUIRES: has(key)
+  // A member of what is left out of the model: it stays among the unread ones. null: missing.
+  [[nodiscard]] Json aside(const char* key) const;
 
   // A whole number from 1 to a limit far inside 64 bits, under the first of the names that the object has.
   [[nodiscard]] std::int64_t size(std::initializer_list<const char*> keys) const;

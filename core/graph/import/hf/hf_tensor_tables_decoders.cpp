@@ -200,6 +200,21 @@ Rows persimmon_rows() {
           {"blk#.mlp.down.bias", "model.layers.#.mlp.dense_4h_to_h.bias", "embed"}};
 }
 
+Rows bitnet_rows() {
+  return {{"blk#.attn.out_norm.gamma", "model.layers.#.self_attn.attn_sub_norm.weight", "heads_out"},
+          {"blk#.mlp.inner_norm.gamma", "model.layers.#.mlp.ffn_sub_norm.weight", "mlp"}};
+}
+
+// Heads turn the other way, as those do whose halves are in the other order.
+Rows nanochat_rows() {
+  return {{"blk#.attn.q.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group <head_dim) embed"},
+          {"blk#.attn.k.weight", "model.layers.#.self_attn.k_proj.weight", "(kv_heads <head_dim) embed"},
+          {"blk#.attn.q.bias", "model.layers.#.self_attn.q_proj.bias", "(kv_heads group <head_dim)"},
+          {"blk#.attn.k.bias", "model.layers.#.self_attn.k_proj.bias", "(kv_heads <head_dim)"},
+          {"blk#.mlp.up.weight", "model.layers.#.mlp.fc1.weight", "mlp embed"},
+          {"blk#.mlp.down.weight", "model.layers.#.mlp.fc2.weight", "embed mlp"}};
+}
+
 Rows apertus_rows() {
   return {{"blk#.ln1.gamma", "model.layers.#.attention_layernorm.weight", "embed"},
           {"blk#.ln2.gamma", "model.layers.#.feedforward_layernorm.weight", "embed"},
@@ -287,6 +302,8 @@ std::vector<HfTensorTable> hf_decoder_tables() {
           like_llama({"stablelm", "jais2"}, {layer_norm_rows()}),
           like_llama({"starcoder2"}, {starcoder2_rows(), layer_norm_rows()}),
           like_llama({"phi"}, {phi_rows(), dense_rows(), layer_norm_rows()}),
+          like_llama({"bitnet"}, {bitnet_rows()}),
+          like_llama({"nanochat"}, {nanochat_rows()}),
           apertus(),
           like_llama({"persimmon"}, {persimmon_rows(), dense_rows(), layer_norm_rows()}),
           like_llama({"phi3"}, {phi3_rows()})};

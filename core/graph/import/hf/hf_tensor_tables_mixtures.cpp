@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What decoders with experts, with latent attention or with delta rules call their tensors, and how they lay them out.
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -63,6 +64,49 @@ Rows latent_rows() {
 Rows plain_latent_rows() {
   return {{"blk#.attn.q_nope.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *nope_dim) embed"},
           {"blk#.attn.q_rope.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *~rope_dim) embed"}};
+}
+
+// Of files that have the dimensions that are rotated in halves, as ours are.
+Rows halved(Rows rows) {
+  for (HfTensorRow& row : rows) std::erase(row.layout, '~');
+  return rows;
+}
+
+// Norms of what the layers with experts make, which files have for the others, too.
+HfTensorTable axk1() {
+  HfTensorTable table =
+      like_llama({"axk1"}, {Rows{{"blk#.moe.norm.gamma", "model.layers.#.post_mlp_layernorm.weight", "embed"}},
+                            latent_rows(), expert_rows()});
+  table.left_out.emplace_back("model.layers.#.post_mlp_layernorm.weight");
+  return table;
+}
+
+// One tensor of all experts, (out, in), gates before ups.
+Rows joint_expert_rows(const std::string& experts) {
+  return {{"blk#.moe.gate.weight", experts + "gate_up_proj", "expert *mlp embed"},
+          {"blk#.moe.up.weight", experts + "gate_up_proj", "expert *mlp embed"},
+          {"blk#.moe.down.weight", experts + "down_proj", "expert embed mlp"}};
+}
+
+Rows granitemoe_swa_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.block_sparse_moe.router.weight", "expert embed"}};
+}
+
+Rows aria_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.router.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.fc1.weight", "expert embed *mlp"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.fc1.weight", "expert embed *mlp"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.fc2.weight", "expert mlp embed"}};
+}
+
+Rows afmoe_rows() {
+  return {{"blk#.attn.gate.weight", "model.layers.#.self_attn.gate_proj.weight", "(kv_heads group head_dim) embed"},
+          {"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
+          {"blk#.ln2.gamma", "model.layers.#.pre_mlp_layernorm.weight", "embed"},
+          {"blk#.mlp.norm.gamma", "model.layers.#.post_mlp_layernorm.weight", "embed"},
+          {"blk#.moe.norm.gamma", "model.layers.#.post_mlp_layernorm.weight", "embed"},
+          {"blk#.moe.router.weight", "model.layers.#.mlp.router.gate.weight", "expert embed"},
+          {"blk#.moe.selection.bias", "model.layers.#.mlp.expert_bias", "expert"}};
 }
 
 // Gates and ups of all experts are one.
@@ -273,6 +317,16 @@ std::vector<HfTensorTable> hf_mixture_tables() {
       as_part(qwen3_5, "qwen3_5_moe", "model.language_model.", "lm_head.", {"model.visual.*", "mtp.*"}),
       like_llama({"qwen3_next"}, {qwen3_next_rows(), delta_rows(), gated_expert_rows(), gated_attention_rows()}),
       like_llama({"granitemoe", "granitemoeshared"}, {granitemoe_rows()}),
+      like_llama(
+          {"granitemoe_swa"},
+          {granitemoe_swa_rows(), joint_expert_rows("model.layers.#.block_sparse_moe.experts."), granitemoe_rows()}),
+      like_llama({"aria_text"}, {aria_rows(), expert_rows()}),
+      like_llama({"afmoe"}, {afmoe_rows(), expert_rows()}),
+      like_llama({"cohere2_moe"}, {paired_rows(), expert_rows()}),
+      like_llama({"minicpm3"}, {halved(latent_rows()), halved(plain_latent_rows())}),
+      like_llama({"mistral4"},
+                 {joint_expert_rows("model.layers.#.mlp.experts."), latent_rows(), plain_latent_rows(), expert_rows()}),
+      axk1(),
       like_llama({"ernie4_5_moe"}, {ernie4_5_moe_rows(), paired_rows(), expert_rows()}),
       qwen3_vl_moe,
       as_part(qwen3_vl_moe, "qwen3_vl_moe", "model.language_model.", "lm_head.", {"model.visual.*"}),

@@ -43,7 +43,8 @@ std::string with(std::string text, std::string_view what, const std::string& val
 // A layout, parsed.
 struct Factor {
   std::string dim;  // "1": none of ours
-  bool part = false, interleaved = false, rotated_alone = false, halves = false, rotated_last = false;
+  bool part = false, interleaved = false, rotated_alone = false, halves = false, rotated_last = false,
+       second_half_first = false;
   std::int64_t runs = 0;  // if not 0: the dimension lies in so many runs, of which this is the number or a place in one
   bool number_of_run = false;
 };
@@ -59,12 +60,13 @@ struct Layout {
 
 Factor factor_from(std::string_view text) {
   Factor factor;
-  for (; !text.empty() && std::string_view("*~^|>").find(text.front()) != std::string_view::npos;
+  for (; !text.empty() && std::string_view("*~^|><").find(text.front()) != std::string_view::npos;
        text.remove_prefix(1)) {
     const char mark = text.front();
     factor.part |= mark == '*';
     factor.halves |= mark == '|';
     factor.rotated_last |= mark == '>';
+    factor.second_half_first |= mark == '<';
     factor.rotated_alone |= mark == '^';
     factor.interleaved |= mark == '~' || mark == '^';
   }
@@ -188,7 +190,9 @@ TensorPiece piece_of(const Part& part, Along along, std::int64_t rotated) {
                   factor->interleaved,
                   factor->rotated_alone ? rotated : 0,
                   factor->halves ? rotated : 0,
-                  factor->rotated_last ? rotated : 0,
+                  factor->second_half_first ? size_in(tensor, *factor) / 2
+                  : factor->rotated_last    ? rotated
+                                            : 0,
                   factor->runs > 0 ? size_in(tensor, *factor) : 0};
       }
       if (factor->part && !of_part) {

@@ -25,7 +25,8 @@ namespace meshwright {
 // head_dim) embed" for each head's query, key and value. A dimension of pairs that stand side by side, where ours has
 // the first halves first, has a tilde: "~rope_dim"; where only the first dimensions of each head are rotated, and lie
 // in pairs, a roof: "^head_dim"; where the first of each half are, a bar: "|head_dim"; where the rotated ones, which
-// ours has first, are theirs' last, an arrow: ">head_dim". Stars on neighbours in one
+// ours has first, are theirs' last, an arrow: ">head_dim"; where theirs has the second half first, one back:
+// "<head_dim". Stars on neighbours in one
 // bracket count together: "(delta_heads *delta_group *delta_dim)". "4/kv_heads" is the number of the quarter of that
 // dimension, "kv_heads/4" the place in the quarter. "@2" is our third dimension, whatever its name. "+1"
 // at the end: ours is theirs plus one. "whole" there: theirs may be integers.

@@ -80,4 +80,22 @@ ModelConfig read_wrapped(const HfReader& config) {
                                config.place(), config.text_or("model_type", "")));
 }
 
+// Llama 3.2 Vision: text passes by the layers that attend to images, which are left out. The word table has rows for
+// tokens of images that the head does not know.
+ModelConfig read_mllama(const HfReader& config) {
+  if (auto text = read_text_part(config, "mllama", read_mllama)) return *std::move(text);
+  ModelConfig model = read_decoder("decoder", config, 1e-5);
+  constexpr std::int64_t kWordsOfImages = 8;
+  set(model, "more_words", kWordsOfImages);
+  require(!config.flag_or("tie_word_embeddings", false),
+          "{}: 'tie_word_embeddings' is true, which is not supported for this family; false is.", config.place());
+  const Json crossing = config.aside("cross_attention_layers");
+  const std::int64_t layers = model.layers;
+  bool fits = crossing.is_array() && static_cast<std::int64_t>(crossing.size()) < layers;
+  for (const Json& layer : crossing) fits = fits && layer.is_number_integer() && layer >= 0 && layer < layers;
+  require(fits, "{}: 'cross_attention_layers' must be a list of some of the {} layers.", config.place(), layers);
+  model.layers -= static_cast<std::int64_t>(crossing.size());
+  return model;
+}
+
 }  // namespace meshwright::hf
