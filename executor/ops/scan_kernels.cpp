@@ -31,9 +31,9 @@ void run_scan_backward(const Operands<T>& o) {
 
 template <class T>
 kernels::DeltaShape delta_shape(const Operands<T>& o) {
-  return {o.in_size(2, 0),     o.in_size(2, 1), o.in_size(2, 2), o.in_size(2, 3),
-          o.in_size(2, 4),     o.in_size(0, 4), o.in_size(2, 5), o.call.space.inputs[4].size() == 6,
-          o.attributes().value};
+  return {o.in_size(2, 0),      o.in_size(2, 1),     o.in_size(2, 2), o.in_size(2, 3),
+          o.in_size(2, 4),      o.in_size(0, 4),     o.in_size(2, 5), o.call.space.inputs[4].size() == 6,
+          o.attributes().value, o.attributes().scale};
 }
 
 template <class T>

@@ -125,6 +125,7 @@ void expect_delta(const OpCall& call) {
          "dt_bias must have the dimensions (heads, group), and d where a has it");
   expect(call, call.attributes.value <= 0.0,
          "its value, the least logarithm of a decay, must be below 0, or 0 for none");
+  expect(call, call.attributes.scale > 0.0, "its scale, of updates, must be positive");
 }
 
 std::vector<ResultShape> gated_delta(const OpCall& call) {

@@ -70,7 +70,7 @@ LogDecay log_decay_of(double raw, double a_log, double least_log) {
 struct DeltaStep {
   std::vector<LogDecay> logs;  // [rate]
   Numbers decays;
-  double beta;
+  double beta;  // of the update
   Direction k;
   Numbers error, update;  // v - S^T k, and beta times that
 
@@ -90,7 +90,7 @@ DeltaStep advance_delta(const DeltaOperands<const T>& in, const ValueHead& head,
     made.logs.push_back(log_decay_of(raw, static_cast<double>(in.a_log[number]), shape.least_log));
     made.decays.push_back(std::exp(made.logs.back().log));
   }
-  made.beta = sigmoid_of(static_cast<double>(in.b[head.b(t)]));
+  made.beta = shape.strength * sigmoid_of(static_cast<double>(in.b[head.b(t)]));
   made.k = direction_of(in.k + head.q(t), shape.key_width);
   made.error.assign(in.v + head.v(t), in.v + head.v(t) + shape.value_width);
   const auto width = static_cast<std::size_t>(shape.value_width);
@@ -151,7 +151,7 @@ void backward_of_token(const DeltaOperands<const T>& in, const T* dy, const Delt
       ddecay[step.rate_of(d)] += g[d * width + e] * old;
       g[d * width + e] *= step.decay_of(d);
     }
-  gradients.b[head.b(t)] = static_cast<T>(dbeta * step.beta * (1.0 - step.beta));
+  gradients.b[head.b(t)] = static_cast<T>(dbeta * step.beta * (1.0 - step.beta / shape.strength));
   for (std::size_t rate = 0; rate < ddecay.size(); ++rate) {
     const double by_log = ddecay[rate] * step.decays[rate], by_raw = by_log * step.logs[rate].by_a;
     gradients.a[static_cast<std::size_t>(head.a(t)) + rate] = static_cast<T>(by_raw);

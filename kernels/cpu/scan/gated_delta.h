@@ -6,7 +6,8 @@
 //   S_t = S + k_t u_t^T,  y_t = S_t^T q_t / sqrt(key_width).
 //
 // With `channel_rates` each row of S decays by an a and a dt_bias of its own. With a `least_log` below 0 a decay is
-// exp(least_log sigmoid(exp(a_log) (a_t + dt_bias))).
+// exp(least_log sigmoid(exp(a_log) (a_t + dt_bias))). Updates u_t are `strength` times that: above 1, a step may turn
+// what the state holds of a key about.
 //
 // States and sums are kept in double. The backward pass keeps the states at the beginnings of chunks and computes the
 // others of one chunk again.
@@ -20,7 +21,7 @@ namespace meshwright::kernels {
 struct DeltaShape {
   std::int64_t batch, chunks, chunk, heads, group, key_width, value_width;
   bool channel_rates = false;
-  double least_log = 0.0;
+  double least_log = 0.0, strength = 1.0;
 
   [[nodiscard]] std::int64_t rates() const { return channel_rates ? key_width : 1; }  // of a head
 };

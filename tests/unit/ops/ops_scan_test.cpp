@@ -123,7 +123,7 @@ struct DeltaExample {
   const char* name;
   std::int64_t batch, chunks, chunk, heads, group, d, e;
   bool channels = false;  // of a key have rates of their own
-  double least_log = 0.0;
+  double least_log = 0.0, strength = 1.0;
 };
 void PrintTo(const DeltaExample& example, std::ostream* out) { *out << example.name; }
 
@@ -141,7 +141,7 @@ OpCase delta(const DeltaExample& s) {
          c.parameter("b", {batch, chunks, chunk, heads, group}),
          c.parameter("a", with_channels({batch, chunks, chunk, heads, group}), -2, 2),
          c.parameter("a_log", {heads, group}), c.parameter("dt_bias", with_channels({heads, group}))},
-        {.value = s.least_log}, "y");
+        {.scale = s.strength, .value = s.least_log}, "y");
   return c;
 }
 
@@ -187,7 +187,7 @@ Values by_updates(const DeltaExample& s, const OpCase& c) {
         };
         std::vector<Values> updates;
         for (std::int64_t t = 0; t < length; ++t) {
-          const double beta = 1.0 / (1.0 + std::exp(-at(3, row(t) * s.group + g)));
+          const double beta = s.strength / (1.0 + std::exp(-at(3, row(t) * s.group + g)));
           Values update, result;
           for (std::int64_t e = 0; e < s.e; ++e) {
             double error = at(2, (row(t) * s.group + g) * s.e + e);
@@ -215,6 +215,7 @@ const DeltaExample kDeltaExamples[] = {
     {"rates_of_channels", 2, 2, 2, 2, 2, 3, 2, true},
     {"bounded_rates_of_channels", 1, 3, 2, 2, 1, 3, 2, true, -5.0},
     {"bounded_rates", 1, 2, 2, 2, 2, 2, 2, false, -2.0},
+    {"strong_updates", 2, 2, 2, 2, 2, 2, 2, false, 0.0, 2.0},
 };
 
 class GatedDeltas : public testing::TestWithParam<DeltaExample> {};
