@@ -44,11 +44,12 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
             "aria_text"}
 PAIRS = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
-IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet"}
+IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2"}
+WIDE_IMAGES = {"wide_resnet", "convnext", "convnextv2"}  # of 32 pixels a side
 ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
-            "xlm-roberta-xl"}  # that predict the words of labels of their own
+            "xlm-roberta-xl", "mpnet", "esm"}  # that predict the words of labels of their own
 ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl"}
-TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie"}  # that are given a type of each token
+TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert"}  # that are given a type of each token
 UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
 SCANS = "M-*-"  # the layers of nemotron_h
 
@@ -97,6 +98,7 @@ def families():
                 encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=SEQ, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
     masked = dict(**small, intermediate_size=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     patches = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=8, patch_size=4, num_labels=10)
+    stages = dict(hidden_sizes=[4, 8, 8, 16], depths=[1, 2, 1, 1], image_size=32, num_labels=10)
     parallel = dict(mamba_d_ssm=64, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=4, mamba_n_groups=2, mamba_chunk_size=8,
                     embedding_multiplier=2.0, lm_head_multiplier=0.5, key_multiplier=0.5, attention_in_multiplier=2.0,
                     attention_out_multiplier=0.5, ssm_in_multiplier=0.5, ssm_out_multiplier=2.0, ssm_multipliers=[0.5, 2.0, 0.25, 4.0, 0.5],
@@ -411,6 +413,24 @@ def families():
             sliding_window=4, layer_types=["full_attention", "sliding_attention"], layer_rope_theta=[0, 1000.0], num_local_experts=4,
             num_experts_per_tok=2, shared_intermediate_size=24, attention_multiplier=0.25))),
         "aria_text": (t.AriaTextForCausalLM, t.AriaTextConfig(**decoder(moe_num_experts=4, moe_topk=2, moe_num_shared_experts=1, pad_token_id=0))),
+        "mpnet": (t.MPNetForMaskedLM, t.MPNetConfig(**masked, max_position_embeddings=SEQ + 2)),
+        "esm": (t.EsmForMaskedLM, t.EsmConfig(**masked, max_position_embeddings=SEQ + 2, position_embedding_type="rotary", token_dropout=True,
+                                              mask_token_id=1, pad_token_id=0, emb_layer_norm_before=True)),
+        "nomic_bert": (t.NomicBertForMaskedLM, t.NomicBertConfig(**masked, max_position_embeddings=SEQ)),
+        "olmo_hybrid": (t.OlmoHybridForCausalLM, t.OlmoHybridConfig(**{**decoder(
+            layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+            linear_value_head_dim=8, pad_token_id=0, eos_token_id=2, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})})),
+        "step3p7": (t.Step3p7ForConditionalGeneration, t.Step3p7Config(
+            text_config=dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+                             num_key_value_heads=2, head_dim=8, max_position_embeddings=SEQ, pad_token_id=0, num_sliding_attention_heads=8,
+                             layer_types=["full_attention", "sliding_attention", "sliding_attention"], sliding_window=4,
+                             mlp_layer_types=["dense", "sparse", "sparse"], n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                             share_expert_dim=40, moe_router_scaling_factor=1.5,
+                             rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+                                              "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}),
+            vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8))),
+        "convnext": (t.ConvNextForImageClassification, t.ConvNextConfig(**stages, layer_scale_init_value=0.5)),
+        "convnextv2": (t.ConvNextV2ForImageClassification, t.ConvNextV2Config(**stages)),
         # By another family's class, as STAND_INS tells.
         "internlm2": (t.LlamaForCausalLM, t.LlamaConfig(**decoder())),
         "minicpm": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=4.0,
@@ -457,6 +477,19 @@ def packed(tensors, joint, pack, name):
     return made
 
 
+def esm(tensors):
+    """As its publisher names norms, without the part that predicts contacts."""
+    made = {key.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): v for key, v in tensors.items()}
+    return {key: value for key, value in made.items() if ".contact_head." not in key and not key.endswith("inv_freq")}
+
+
+def olmo_hybrid(tensors):
+    """transformers 5.24 saves the norm of what attention makes by the name of another that layers of delta rules have."""
+    attends = {key.split(".self_attn.")[0] for key in tensors if ".self_attn." in key}
+    name = {f"{layer}.feedforward_layer_norm.weight": f"{layer}.post_attention_layernorm.weight" for layer in attends}
+    return {name.get(key, key): value for key, value in tensors.items()}
+
+
 def transposed_experts(tensors):
     return {key: value.transpose(1, 2) if ".mlp.experts." in key else value for key, value in tensors.items()}
 
@@ -465,6 +498,8 @@ def transposed_experts(tensors):
 # class that computes the same.
 STAND_INS = {
     "qwen3_vl_moe": ({}, transposed_experts),
+    "esm": ({}, esm),
+    "olmo_hybrid": ({}, olmo_hybrid),
     "internlm2": ({"bias": False}, internlm2),
     "minicpm": ({"scale_emb": 3.0, "scale_depth": 0.5 * 2 ** 0.5, "dim_model_base": 8}, dict),
     "bailing_moe": ({"num_experts": 4, "moe_intermediate_size": 48, "num_shared_experts": 0}, bailing),
@@ -576,7 +611,7 @@ def make_inputs(family, folder):
         return ["--inputs", f"{name}={folder / name}.npy"]
 
     if family in IMAGES:
-        size = 32 if family == "wide_resnet" else 8
+        size = 32 if family in WIDE_IMAGES else 8
         images, labels = draw.integers(-8, 9, (count, 3, size, size)) / 4, draw.integers(0, 10, count)
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.

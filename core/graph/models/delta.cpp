@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of gated delta rules (S. Yang et al., arXiv:2412.06464) with attention in every n-th layer: Qwen3-Next and
-// Qwen3.5. Each layer is a delta rule or attention, then a feed-forward layer or a mixture, both behind RMS norms.
+// Decoders of gated delta rules (S. Yang et al., arXiv:2412.06464) with attention in every n-th layer: Qwen3-Next,
+// Qwen3.5 and Olmo Hybrid. Each layer is a delta rule or attention, then a feed-forward layer or a mixture, both behind
+// RMS norms.
 //
 // A delta layer projects to queries, keys and values, which go through causal convolutions of channels and SiLU, to its
 // rates b and a, and to a gate z; the result is normalised over each head and multiplied by SiLU of the gate. Attention
 // has norms of queries and keys, rotates part of a head, and is multiplied by the sigmoid of a gate. The shared expert
-// of a mixture is multiplied by the sigmoid of one number per token. Ops are named "blk<layer>.delta.q", ...,
+// of a mixture is multiplied by the sigmoid of one number per token. Olmo Hybrid's layers with attention have norms of
+// what attention and feed-forward make in place of those in front (result_norms), and no gate (attn_gate=0); updates of
+// its delta rules are up to twice as large (the factor delta_strength). Ops are named "blk<layer>.delta.q", ...,
 // ".delta.core", ".delta.out".
 //
 // Dimensions besides a transformer's: (batch, seq, delta_heads, key_dim) of queries and keys; (batch, seq, delta_heads,
@@ -27,12 +30,13 @@ Transformer gated_decoder(const ModelConfig& model) {
                     .head_dim = size_of(model, "head_dim"),
                     .qkv_bias = is_on(model, "qkv_bias"),
                     .out_bias = is_on(model, "out_bias"),
-                    .norm = true},
+                    .norm = !is_on(model, "wide_qk_norm"),
+                    .wide_norm = is_on(model, "wide_qk_norm")},
       .feed_forward = {.width = size_of(model, "intermediate"), .activation = Activation::Silu, .gated = true},
       .layers = {},
       .norm = Norm::Rms,
       .epsilon = model.factors.at("epsilon"),
-      .positions = Positions::Rotary,
+      .positions = is_on(model, "rotary") ? Positions::Rotary : Positions::None,
       .rotary_base = model.factors.at("rotary_base"),
       .rotary_dims = size_of(model, "rotary_dims"),
       .tied = is_on(model, "tied"),
@@ -80,27 +84,33 @@ TensorId DeltaBuilder::delta(const std::string& name, TensorId x) {
                                           parameter(name + ".a_log", rates),
                                           parameter(name + ".dt_bias", rates)};
   const TensorId gate = add(OpKind::Silu, name + ".z.silu", {widen(name + ".z", x, values)});
-  TensorId y = add(OpKind::GatedDelta, name + ".core", operands);
+  TensorId y = add(OpKind::GatedDelta, name + ".core", operands, {.scale = model.factors.at("delta_strength")});
   y = add(OpKind::Reshape, name + ".core.seq", {y}, {.result_dims = {batch, seq, heads, members, value}});
-  y = add(OpKind::Multiply, name + ".gated", {norm(name + ".norm", y, value), gate});
+  y = add(OpKind::Multiply, name + ".gated", {norm(name + ".norm", y, value, model.factors.at("delta_epsilon")), gate});
   return project(name + ".out", y, {heads, members, value, embed}, {"batch", "seq", "embed"});
 }
 
 TensorId DeltaBuilder::gated_attention(const std::string& name, TensorId x) {
-  const TensorId core = attention_core(name, x, x, {.causal = true, .rotary = true});
+  const TensorId core = attention_core(name, x, x, {.causal = true, .rotary = is_on(model, "rotary")});
+  const auto made_out = [&](TensorId made) {
+    const TensorId out = attention_out(name, made);
+    return transformer.attention.out_bias ? add_bias(name + ".out", out, {embed}) : out;
+  };
+  if (!is_on(model, "attn_gate")) return made_out(core);
   TensorId gate = widen(name + ".gate", x, {kv_heads, group, head_dim}, transformer.attention.qkv_bias);
   gate = add(OpKind::Sigmoid, name + ".gate.sigmoid", {gate});
-  const TensorId out = attention_out(name, add(OpKind::Multiply, name + ".gated", {core, gate}));
-  return transformer.attention.out_bias ? add_bias(name + ".out", out, {embed}) : out;
+  return made_out(add(OpKind::Multiply, name + ".gated", {core, gate}));
 }
 
 TensorId DeltaBuilder::layer(const std::string& name, TensorId x, bool attends) {
+  const bool of_results = attends && is_on(model, "result_norms");
   const auto plus = [&](const std::string& part, TensorId y) {
+    if (of_results) y = norm(name + part + ".norm", y, embed);
     return add(OpKind::Add, name + part + ".residual", {x, y});
   };
-  const TensorId read = norm(name + ".ln1", x, embed);
+  const TensorId read = of_results ? x : norm(name + ".ln1", x, embed);
   x = attends ? plus(".attn", gated_attention(name + ".attn", read)) : plus(".delta", delta(name + ".delta", read));
-  const TensorId inner = norm(name + ".ln2", x, embed);
+  const TensorId inner = of_results ? x : norm(name + ".ln2", x, embed);
   if (transformer.mixture) return plus(".moe", mixture(name + ".moe", inner));
   return plus(".mlp", feed_forward(name + ".mlp", inner, transformer.feed_forward.width));
 }
@@ -146,6 +156,10 @@ std::vector<SizeField> delta_sizes() {
           {"shared_intermediate", kMaxWidth, 0, 0},
           {"normalized", 1, 0, 1},
           {"mtp", 100, 0, 0},
+          {"rotary", 1, 0, 1},
+          {"attn_gate", 1, 0, 1},
+          {"wide_qk_norm", 1, 0, 0},
+          {"result_norms", 1, 0, 0},
           {"qkv_bias", 1, 0, 0},
           {"out_bias", 1, 0, 0},
           {"tied", 1, 0, 0}};
@@ -156,7 +170,12 @@ std::vector<SizeField> delta_sizes() {
 std::vector<Family> delta_families() {
   return {{"delta",
            delta_sizes(),
-           {{"rotary_base", 10000.0}, {"epsilon", 1e-6}, {"capacity_factor", 1.0}, {"mtp_weight", 0.3}},
+           {{"rotary_base", 10000.0},
+            {"epsilon", 1e-6},
+            {"delta_epsilon", 1e-6, "epsilon"},
+            {"delta_strength", 1.0},
+            {"capacity_factor", 1.0},
+            {"mtp_weight", 0.3}},
            "delta:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,delta_heads=2,"
            "delta_value_heads=4,key_dim=16,rotary_dims=4",
            1024,

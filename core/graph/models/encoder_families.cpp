@@ -2,7 +2,8 @@
 // The families with an encoder: their keys, and what the keys make of them.
 //
 //   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019);
-//                 ELECTRA's generator, ALBERT with layers that share their weights; Megatron's with norms in front
+//                 ELECTRA's generator, ALBERT with layers that share their weights; Megatron's with norms in front;
+//                 MPNet with relative biases, too
 //   t5            encoder and decoder, relative biases (C. Raffel et al., 2020); umT5 with biases of each layer
 //   bart          encoder and decoder, tables of positions or sines, biases (M. Lewis et al., 2020); mBART, PEGASUS,
 //                 Marian, Blenderbot, M2M-100
@@ -22,6 +23,7 @@ std::vector<SizeField> bert_sizes() {
                           {"token_types", 1'000'000, 0, 2},
                           width_or_none("embed_width"),
                           {"layer_groups", kMaxLayers, 0, 0},
+                          {"buckets", 254, 0, 0},
                           flag("norm_first", 0),
                           flag("embedding_norm", 1),
                           erf(1)});
@@ -55,6 +57,7 @@ Transformer bert(const ModelConfig& model) {
           .positions = Positions::Learned,
           .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
           .first_position = size_of(model, "position_offset"),
+          .buckets = size_of(model, "buckets"),
           .token_types = size_of(model, "token_types"),
           .embedding_norm = is_set(model, "embedding_norm"),
           .embedding_width = size_of(model, "embed_width"),

@@ -120,6 +120,10 @@ void check_total(const ModelConfig& model, const std::string& place) {
 // Each rule holds where the keys it speaks of exist.
 void check_relations(const ModelConfig& model, const std::string& place) {
   check_total(model, place);
+  constexpr std::int64_t kHalvings = 8;  // three stages of a ConvNeXt halve the image
+  require(!model.more.contains("depth_0") || size_of(model, "image") / size_of(model, "patch") >= kHalvings,
+          "{}: image={} is less than {} patches of {}; its stages halve it three times.", place,
+          size_of(model, "image"), kHalvings, size_of(model, "patch"));
   const auto has = [&](const char* key) { return model.more.contains(key); };
   const auto size = [&](const char* key) { return size_of(model, key); };
   require(model.heads == 0 || has("head_dim") || has("nope_dim") || model.hidden % model.heads == 0,
@@ -246,6 +250,7 @@ const std::vector<Family>& families() {
     for (Family& family : kimi_linear_families()) found.push_back(std::move(family));
     for (Family& family : deepseek_v4_families()) found.push_back(std::move(family));
     for (Family& family : image_families()) found.push_back(std::move(family));
+    for (Family& family : convnext_families()) found.push_back(std::move(family));
     return found;
   }();
   return all;

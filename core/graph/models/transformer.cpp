@@ -154,7 +154,7 @@ TensorId TransformerBuilder::parallel_block(const std::string& name, TensorId x,
 TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const std::vector<LayerPart>& layers,
                                    bool causal, std::optional<TensorId> memory) {
   const auto bias_table = [&](const std::string& of) -> std::optional<TensorId> {
-    if (transformer.positions != Positions::Relative) return std::nullopt;
+    if (transformer.buckets == 0) return std::nullopt;
     return parameter(of + ".relative_bias", {{"bucket", transformer.buckets}, kv_heads, group});
   };
   std::optional<TensorId> relative_bias;

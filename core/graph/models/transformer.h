@@ -164,7 +164,7 @@ struct Transformer {
   std::int64_t rotary_dims = 0;                        // 0: all of head_dim
   std::int64_t position_rows = 0, first_position = 0;  // Learned: rows of the table, and the first token's (Fixed, too)
   bool last_sine_slowest = false;  // Fixed: the last wave is 10000 times as long as the first, not the one behind it
-  std::int64_t buckets = 0;        // Relative
+  std::int64_t buckets = 0;        // Relative, or beside positions of another kind; 0: no biases
   bool layer_biases = false;       // Relative: each layer has a table of its own
   std::int64_t token_types = 0;    // 0: none; else a table looked up by the input "token_types"
   bool embedding_norm = false;

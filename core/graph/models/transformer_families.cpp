@@ -114,10 +114,11 @@ std::vector<SizeField> decoder_keys() {
           flag("rotary_windows_alone", 0)};
 }
 // inner_norms: of what all heads make, and of what the last product of a feed-forward layer reads. more_words: rows of
-// the word table behind those that the head knows. temperature_every, temperature_first and
-// temper_rotated: see AttentionPart, with the factor temperature. causal=0: queries see the keys behind them as well
-// (ModernBERT), as far ahead as windows reach back. bare_first: attention of the first layer reads the embedding
-// itself. transformed_head: dense, activation and norm before the head, with a bias of the first (1) or without (2).
+// the word table behind those that the head knows. post_norm: norms are of the residual sums. temperature_every,
+// temperature_first and temper_rotated: see AttentionPart, with the factor temperature. causal=0: queries see the keys
+// behind them as well (ModernBERT), as far ahead as windows reach back. bare_first: attention of the first layer reads
+// the embedding itself. transformed_head: dense, activation and norm before the head, with a bias of the first (1) or
+// without (2).
 std::vector<SizeField> decoder_sizes() {
   return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0},
                                                     flag("sinks", 0),
@@ -131,6 +132,8 @@ std::vector<SizeField> decoder_sizes() {
                                                     flag("xielu", 0),
                                                     flag("embedding_norm", 0),
                                                     flag("bare_first", 0),
+                                                    flag("post_norm", 0),
+                                                    {"token_types", 1'000'000, 0, 0},
                                                     {"transformed_head", 2, 0, 0},
                                                     further_tokens()});
 }
@@ -391,6 +394,9 @@ Transformer decoder(const ModelConfig& model) {
   if (is_set(model, "xielu")) made.feed_forward.activation = Activation::Xielu;
   made.embedding_norm = is_set(model, "embedding_norm");
   made.layers.front().bare = is_set(model, "bare_first");
+  made.norm_after = is_set(model, "post_norm");
+  made.final_norm = !made.norm_after;
+  made.token_types = size_of(model, "token_types");
   made.transformed_head = is_set(model, "transformed_head");
   made.transform_bias = size_of(model, "transformed_head") == 1;
   made.further = further_tokens_of(model);

@@ -126,6 +126,10 @@ constexpr std::array kTiny = {
     Model{"speech:layers=2,hidden=64,heads=4,seq=16,vocab=128,positions=32,mel=16", 32},
     Model{"wresnet:layers=50,channels=8,width=2,image=32,classes=10", 32},
     Model{"vit:layers=3,hidden=64,heads=4,image=32,patch=8,classes=10", 32},
+    Model{"convnext:image=32,classes=10,depth_0=1,depth_1=1,depth_2=1,depth_3=1,width_0=8,width_1=16,width_2=32,width_"
+          "3=64,"
+          "response_norm=1",
+          32},
     Model{"two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
           "vocab=128,embed=32",
           32}};

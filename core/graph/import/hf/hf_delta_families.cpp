@@ -12,11 +12,13 @@ namespace meshwright::hf {
 
 namespace {
 
-// Delta rules in all layers but every n-th, which `layer_types` may say again.
+// Delta rules in all layers but every n-th, which `layer_types` may say again, or alone.
 std::int64_t full_attention_every(const HfReader& config, std::int64_t layers) {
-  const std::int64_t every = config.size_or({"full_attention_interval"}, 4);
+  std::int64_t every = config.size_or({"full_attention_interval"}, 4);
   if (!config.has("layer_types")) return every;
   const Json& types = config.at("layer_types");
+  if (!config.has("full_attention_interval") && types.is_array())
+    every = std::find(types.begin(), types.end(), "full_attention") - types.begin() + 1;
   require(types.is_array() && types.size() == static_cast<std::size_t>(layers),
           "{}: 'layer_types' must be a list of one type for each of the {} layers.", config.place(), layers);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -82,6 +84,38 @@ ModelConfig read_qwen3_next(const HfReader& config) {
   const bool experts = config.has("num_experts") && config.at("num_experts") != 0;
   if (experts) read_gated_experts(model, config);
   if (!experts || config.has("intermediate_size")) model.more["intermediate"] = config.size({"intermediate_size"});
+  return model;
+}
+
+// Olmo Hybrid: layers with attention are Olmo 3's, without positions where the file has no base of the rotation.
+ModelConfig read_olmo_hybrid(const HfReader& config) {
+  ModelConfig model = made_with_groups("delta", config);
+  expect_text(config, "hidden_act", "silu");
+  set(model, "head_dim", std::max<std::int64_t>(1, model.hidden / model.heads));
+  const std::int64_t heads = config.size_or({"linear_num_key_heads"}, model.heads);
+  const std::int64_t key =
+      config.size_or({"linear_key_head_dim"}, std::max<std::int64_t>(1, 3 * model.hidden / 4 / heads));
+  set(model, "delta_heads", heads);
+  set(model, "delta_value_heads", config.size_or({"linear_num_value_heads"}, model.heads));
+  set(model, "key_dim", key);
+  set(model, "value_dim", config.size_or({"linear_value_head_dim"}, 2 * key));
+  set(model, "conv", config.size_or({"linear_conv_kernel_dim"}, 4));
+  set(model, "full_every", full_attention_every(config, model.layers));
+  for (const char* bias : {"qkv_bias", "out_bias"}) set(model, bias, config.flag_or("attention_bias", false));
+  set(model, "attn_gate", 0);
+  for (const char* on : {"wide_qk_norm", "result_norms"}) set(model, on, 1);
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  const bool rotates =
+      config.has("rope_theta") || (config.has("rope_parameters") && config.part("rope_parameters").has("rope_theta"));
+  set(model, "rotary", rotates);
+  if (rotates) set_rotary_base(model, config, "rope_theta");
+  set_epsilon(model, config, "rms_norm_eps", 1e-6);
+  model.factors["delta_epsilon"] = 1e-5;
+  model.factors["delta_strength"] = config.flag_or("linear_allow_neg_eigval", true) ? 2.0 : 1.0;
+  // First values of its parameters.
+  for (const char* first :
+       {"linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"})
+    (void)config.has(first);
   return model;
 }
 

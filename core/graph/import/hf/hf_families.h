@@ -35,6 +35,9 @@ namespace hf {
 [[nodiscard]] ModelConfig read_roberta_norm_first(const HfReader& config);
 [[nodiscard]] ModelConfig read_ernie(const HfReader& config);
 [[nodiscard]] ModelConfig read_modernbert(const HfReader& config);
+[[nodiscard]] ModelConfig read_mpnet(const HfReader& config);
+[[nodiscard]] ModelConfig read_esm(const HfReader& config);
+[[nodiscard]] ModelConfig read_nomic_bert(const HfReader& config);
 [[nodiscard]] ModelConfig read_distilbert(const HfReader& config);
 [[nodiscard]] ModelConfig read_electra(const HfReader& config);
 [[nodiscard]] ModelConfig read_albert(const HfReader& config);
@@ -54,6 +57,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_dinov2(const HfReader& config);  // and with registers
 
 [[nodiscard]] ModelConfig read_resnet(const HfReader& config);
+[[nodiscard]] ModelConfig read_convnext(const HfReader& config);  // and its second version
 [[nodiscard]] ModelConfig read_clip(const HfReader& config);
 
 // hf_wrapped_families.cpp: the text model of a file that describes others beside it
@@ -179,6 +183,7 @@ namespace hf {
 
 // hf_delta_families.cpp
 [[nodiscard]] ModelConfig read_qwen3_next(const HfReader& config);  // and Qwen3.5
+[[nodiscard]] ModelConfig read_olmo_hybrid(const HfReader& config);
 
 }  // namespace hf
 

@@ -120,6 +120,51 @@ ModelConfig read_resnet(const HfReader& config) {
   return model;
 }
 
+namespace {
+
+// The number of each of four stages.
+std::vector<std::int64_t> of_stages(const HfReader& config, const char* key, std::vector<std::int64_t> otherwise) {
+  if (!config.has(key)) return otherwise;
+  const Json& given = config.at(key);
+  bool fits = given.is_array() && given.size() == otherwise.size();
+  for (std::size_t stage = 0; fits && stage < otherwise.size(); ++stage)
+    fits = given[stage].is_number_unsigned() && given[stage] >= 1u && given[stage] <= 100'000u;
+  require(fits, "{}: '{}' is no list of {} positive numbers, one for each stage, which alone is supported.",
+          config.place(), key, otherwise.size());
+  return given.get<std::vector<std::int64_t>>();
+}
+
+}  // namespace
+
+ModelConfig read_convnext(const HfReader& config) {
+  const bool second = config.text_or("model_type", "convnext") == "convnextv2";
+  const std::int64_t rgb = config.size_or({"num_channels"}, 3), stages = config.size_or({"num_stages"}, 4);
+  require(rgb == 3, "{}: 'num_channels' is {}, which is not supported; 3 is.", config.place(), rgb);
+  require(stages == 4, "{}: 'num_stages' is {}, which is not supported; 4 is.", config.place(), stages);
+  ModelConfig model;
+  model.family = "convnext";
+  const std::vector<std::int64_t> depths = of_stages(config, "depths", {3, 3, 9, 3}),
+                                  widths = of_stages(config, "hidden_sizes", {96, 192, 384, 768});
+  for (std::size_t stage = 0; stage < depths.size(); ++stage) {
+    set(model, fmt::format("depth_{}", stage).c_str(), depths[stage]);
+    set(model, fmt::format("width_{}", stage).c_str(), widths[stage]);
+  }
+  set(model, "image", side_of(config, "image_size", 224));
+  set(model, "patch", side_of(config, "patch_size", 4));
+  set(model, "classes", classes_of(config));
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  set(model, "response_norm", second);
+  // Without a first value there are no weights.
+  const bool none = config.has("layer_scale_init_value") && config.at("layer_scale_init_value").is_number() &&
+                    config.at("layer_scale_init_value") <= 0;
+  set(model, "layer_scale", !second && !none);
+  set_epsilon(model, config, "layer_norm_eps", 1e-12);
+  for (const char* backbone :
+       {"drop_path_rate", "out_features", "out_indices", "stage_names", "_out_features", "_out_indices"})
+    (void)config.has(backbone);
+  return model;
+}
+
 // CLIP: two towers.
 ModelConfig read_clip(const HfReader& config) {
   const HfReader text = config.part_or_empty("text_config"), image = config.part_or_empty("vision_config");

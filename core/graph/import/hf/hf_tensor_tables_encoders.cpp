@@ -220,6 +220,63 @@ HfTensorTable modernbert_decoder() {
   return table;
 }
 
+// One table of biases by distance for all layers.
+HfTensorTable mpnet() {
+  HfTensorTable table =
+      renamed(roberta(), {"mpnet"}, "mpnet.",
+              {{"attention.self.query", "attention.attn.q"},
+               {"attention.self.key", "attention.attn.k"},
+               {"attention.self.value", "attention.attn.v"},
+               {"attention.output.dense", "attention.attn.o"},
+               {"attention.output.LayerNorm", "attention.LayerNorm"},
+               {"roberta.", "mpnet."}},
+              {"lm_head.decoder.weight", "lm_head.decoder.bias", "mpnet.pooler.*", "mpnet.embeddings.position_ids"});
+  table.rows.push_back(
+      {"blk.relative_bias", "mpnet.encoder.relative_attention_bias.weight", "bucket (kv_heads group)"});
+  return table;
+}
+
+// Norms in front; what predicts which parts of a protein touch is no part of the loss.
+HfTensorTable esm() {
+  return with_final_norm(renamed(roberta(), {"esm"}, "esm.",
+                                 {{"attention.output.LayerNorm", "attention.LayerNorm"},
+                                  {"#.output.LayerNorm", "#.LayerNorm"},
+                                  {"embeddings.LayerNorm", "embeddings.layer_norm"},
+                                  {"roberta.", "esm."}},
+                                 {"lm_head.decoder.weight", "esm.pooler.*", "esm.contact_head.*",
+                                  "esm.embeddings.position_ids", "esm.embeddings.position_embeddings.weight",
+                                  "esm.encoder.layer.#.attention.self.rotary_embeddings.inv_freq"}),
+                         "esm.encoder.emb_layer_norm_after");
+}
+
+HfTensorTable nomic_bert() {
+  const std::string layer = "nomic_bert.encoder.layers.#.", joint = layer + "attn.Wqkv.weight",
+                    transform = "cls.predictions.transform.";
+  return {{"nomic_bert"},
+          "nomic_bert.",
+          {{"wte", "nomic_bert.embeddings.word_embeddings.weight", "vocab embed"},
+           {"embed.types.weight", "nomic_bert.embeddings.token_type_embeddings.weight", "token_type embed"},
+           {"embed.norm.gamma", "nomic_bert.emb_ln.weight", "embed"},
+           {"embed.norm.beta", "nomic_bert.emb_ln.bias", "embed"},
+           {"blk#.attn.q.weight", joint, "*(kv_heads group head_dim) embed"},
+           {"blk#.attn.k.weight", joint, "*(kv_heads head_dim) embed"},
+           {"blk#.attn.v.weight", joint, "*(kv_heads head_dim) embed"},
+           {"blk#.attn.out.weight", layer + "attn.out_proj.weight", "embed (kv_heads group head_dim)"},
+           {"blk#.ln1.gamma", layer + "norm1.weight", "embed"},
+           {"blk#.ln1.beta", layer + "norm1.bias", "embed"},
+           {"blk#.mlp.gate.weight", layer + "mlp.fc12.weight", "mlp embed"},
+           {"blk#.mlp.up.weight", layer + "mlp.fc11.weight", "mlp embed"},
+           {"blk#.mlp.down.weight", layer + "mlp.fc2.weight", "embed mlp"},
+           {"blk#.ln2.gamma", layer + "norm2.weight", "embed"},
+           {"blk#.ln2.beta", layer + "norm2.bias", "embed"},
+           {"head.transform.weight", transform + "dense.weight", "transform embed"},
+           {"head.transform.bias", transform + "dense.bias", "transform"},
+           {"head.norm.gamma", transform + "layer_norm.weight", "embed"},
+           {"head.norm.beta", transform + "layer_norm.bias", "embed"},
+           {"head.bias", "cls.predictions.bias", "vocab"}},
+          {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "nomic_bert.pooler.*"}};
+}
+
 // A stack of BART's: its rows and those of its norms, and of the cross attention that the decoder has.
 void add_stack(Rows& rows, const std::string& ours, const std::string& theirs, const std::string& embed) {
   const std::string table = embed == "embed" ? "wpe" : embed + ".wpe", stack = "model." + theirs;
@@ -305,7 +362,8 @@ HfTensorTable hf::renamed(HfTensorTable table, std::vector<std::string> types, s
 std::vector<HfTensorTable> hf_encoder_tables() {
   return {
       whisper(), bart(),          bert(),       ernie(),   megatron_bert(), roberta_norm_first(), xlm_roberta_xl(),
-      roberta(), data2vec_text(), distilbert(), electra(), albert(),        modernbert(),         modernbert_decoder()};
+      roberta(), data2vec_text(), distilbert(), electra(), albert(),        modernbert(),         modernbert_decoder(),
+      mpnet(),   esm(),           nomic_bert()};
 }
 
 }  // namespace meshwright

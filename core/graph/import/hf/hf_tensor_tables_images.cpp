@@ -78,6 +78,42 @@ HfTensorTable dinov2(const std::string& type, const std::string& name) {
   return table;
 }
 
+HfTensorTable convnext(const std::string& type) {
+  const std::string head = type + ".";
+  HfTensorTable table{{type},
+                      head,
+                      {{"stem.weight", head + "embeddings.patch_embeddings.weight", "@3 @2 @0 @1"},
+                       {"stem.bias", head + "embeddings.patch_embeddings.bias", "@0"},
+                       {"stem.norm.gamma", head + "embeddings.layernorm.weight", "@0"},
+                       {"stem.norm.beta", head + "embeddings.layernorm.bias", "@0"},
+                       {"head.norm.gamma", head + "layernorm.weight", "@0"},
+                       {"head.norm.beta", head + "layernorm.bias", "@0"},
+                       {"head.logits.weight", "classifier.weight", "@1 @0"},
+                       {"head.logits.bias", "classifier.bias", "@0"}},
+                      {}};
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::string ours = fmt::format("stage{}.", stage), theirs = fmt::format("{}encoder.stages.{}.", head, stage);
+    const std::string block = ours + "blk#.", layer = theirs + "layers.#.", halve = theirs + "downsampling_layer.";
+    const std::vector<HfTensorRow> rows = {{block + "conv.weight", layer + "dwconv.weight", "@0 1 kh kw"},
+                                           {block + "conv.bias", layer + "dwconv.bias", "@0"},
+                                           {block + "norm.gamma", layer + "layernorm.weight", "@0"},
+                                           {block + "norm.beta", layer + "layernorm.bias", "@0"},
+                                           {block + "up.weight", layer + "pwconv1.weight", "@1 @0"},
+                                           {block + "up.bias", layer + "pwconv1.bias", "@0"},
+                                           {block + "response.gamma", layer + "grn.weight", "1 1 1 @0"},
+                                           {block + "response.bias", layer + "grn.bias", "1 1 1 @0"},
+                                           {block + "down.weight", layer + "pwconv2.weight", "@1 @0"},
+                                           {block + "down.bias", layer + "pwconv2.bias", "@0"},
+                                           {block + "layer_scale.gamma", layer + "layer_scale_parameter", "@0"},
+                                           {ours + "halve.norm.gamma", halve + "0.weight", "@0"},
+                                           {ours + "halve.norm.beta", halve + "0.bias", "@0"},
+                                           {ours + "halve.weight", halve + "1.weight", "@3 @2 @0 @1"},
+                                           {ours + "halve.bias", halve + "1.bias", "@0"}};
+    table.rows.insert(table.rows.end(), rows.begin(), rows.end());
+  }
+  return table;
+}
+
 // torchvision's names: blocks are numbered in each of four stages. Running statistics are not trained.
 HfTensorTable resnet(std::int64_t layers) {
   HfTensorTable table{{fmt::format("resnet{}", layers)}, "", {}, {"*"}};
@@ -105,6 +141,7 @@ HfTensorTable resnet(std::int64_t layers) {
 std::vector<HfTensorTable> hf_image_tables() {
   std::vector<HfTensorTable> all = {vit(), deit(), dinov2("dinov2", "dinov2"),
                                     dinov2("dinov2_with_registers", "dinov2_with_registers")};
+  for (const char* type : {"convnext", "convnextv2"}) all.push_back(convnext(type));
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   return all;
 }

@@ -81,6 +81,27 @@ HfTensorTable axk1() {
   return table;
 }
 
+Rows olmo_hybrid_rows() {
+  const std::string delta = "model.layers.#.linear_attn.";
+  return {{"blk#.ln1.gamma", "model.layers.#.attention_layer_norm.weight", "embed"},
+          {"blk#.ln2.gamma", "model.layers.#.feedforward_layer_norm.weight", "embed"},
+          {"blk#.attn.norm.gamma", "model.layers.#.post_attention_layernorm.weight", "embed"},
+          {"blk#.mlp.norm.gamma", "model.layers.#.post_feedforward_layernorm.weight", "embed"},
+          {"blk#.delta.q.weight", delta + "q_proj.weight", "(delta_heads key_dim) embed"},
+          {"blk#.delta.k.weight", delta + "k_proj.weight", "(delta_heads key_dim) embed"},
+          {"blk#.delta.v.weight", delta + "v_proj.weight", "(delta_heads delta_group delta_dim) embed"},
+          {"blk#.delta.z.weight", delta + "g_proj.weight", "(delta_heads delta_group delta_dim) embed"},
+          {"blk#.delta.b.weight", delta + "b_proj.weight", "(delta_heads delta_group) embed"},
+          {"blk#.delta.a.weight", delta + "a_proj.weight", "(delta_heads delta_group) embed"},
+          {"blk#.delta.q.conv.weight", delta + "q_conv1d.weight", "channel 1 kernel"},
+          {"blk#.delta.k.conv.weight", delta + "k_conv1d.weight", "channel 1 kernel"},
+          {"blk#.delta.v.conv.weight", delta + "v_conv1d.weight", "channel 1 kernel"},
+          {"blk#.delta.a_log", delta + "A_log", "(delta_heads delta_group)"},
+          {"blk#.delta.dt_bias", delta + "dt_bias", "(delta_heads delta_group)"},
+          {"blk#.delta.norm.gamma", delta + "o_norm.weight", "delta_dim"},
+          {"blk#.delta.out.weight", delta + "o_proj.weight", "embed (delta_heads delta_group delta_dim)"}};
+}
+
 // One tensor of all experts, (out, in), gates before ups.
 Rows joint_expert_rows(const std::string& experts) {
   return {{"blk#.moe.gate.weight", experts + "gate_up_proj", "expert *mlp embed"},
@@ -320,6 +341,7 @@ std::vector<HfTensorTable> hf_mixture_tables() {
       like_llama(
           {"granitemoe_swa"},
           {granitemoe_swa_rows(), joint_expert_rows("model.layers.#.block_sparse_moe.experts."), granitemoe_rows()}),
+      like_llama({"olmo_hybrid"}, {olmo_hybrid_rows(), wide_norm_rows()}),
       like_llama({"aria_text"}, {aria_rows(), expert_rows()}),
       like_llama({"afmoe"}, {afmoe_rows(), expert_rows()}),
       like_llama({"cohere2_moe"}, {paired_rows(), expert_rows()}),
