@@ -14,6 +14,7 @@
 #include "core/graph/models/compressed_attention.h"
 #include "core/graph/models/families.h"
 #include "core/graph/models/family_keys.h"
+#include "core/graph/models/layer_digits.h"
 #include "core/graph/models/residual_streams.h"
 
 namespace meshwright {
@@ -23,14 +24,13 @@ namespace {
 using namespace keys;
 
 enum class CompressionKind { None, Near, Far };
-constexpr std::int64_t kLayersOfDigits = 30;
 constexpr std::array kDigits = {"kinds_0", "kinds_1", "kinds_2", "kinds_3", "kinds_4", "kinds_5", "kinds_6", "kinds_7"};
+constexpr LayerDigits kCompressions{kDigits, 2};
 
 enum ScoreKind : std::int64_t { kRootSoftplus, kSigmoid, kSoftmax };
 
 CompressionKind compression_of(const ModelConfig& model, std::int64_t layer) {
-  const std::int64_t digits = size_of(model, kDigits[static_cast<std::size_t>(layer / kLayersOfDigits)]);
-  return static_cast<CompressionKind>(digits >> (2 * (layer % kLayersOfDigits)) & 3);
+  return static_cast<CompressionKind>(kCompressions.of(model, layer));
 }
 
 Transformer deepseek_v4(const ModelConfig& model) {
@@ -129,7 +129,7 @@ void build_deepseek_v4(Graph& graph, const ModelConfig& model, LossReduction red
 }
 
 std::vector<SizeField> deepseek_v4_sizes() {
-  constexpr std::int64_t kMaxDigits = (std::int64_t{1} << (2 * kLayersOfDigits)) - 1, kMaxExperts = 100'000;
+  constexpr std::int64_t kMaxExperts = 100'000;
   std::vector<SizeField> more = {width("head_dim"),
                                  width("rope_dim"),
                                  width("q_rank"),
@@ -151,18 +151,15 @@ std::vector<SizeField> deepseek_v4_sizes() {
                                  {"scores", kSoftmax, 0, kRootSoftplus},
                                  flag("selection_bias", 1),
                                  flag("tied", 0)};
-  for (const char* digits : kDigits) more.push_back({digits, kMaxDigits, 0, 0});
-  return with_core_sizes(more);
+  return with_core_sizes(with(more, kCompressions.fields()));
 }
 
 }  // namespace
 
 void set_compression_kinds(ModelConfig& model, const std::vector<int>& kinds, const std::string& place) {
-  const auto most = kLayersOfDigits * static_cast<std::int64_t>(kDigits.size());
-  require(static_cast<std::int64_t>(kinds.size()) <= most, "{} has {} layers; at most {} are supported.", place,
-          kinds.size(), most);
-  for (std::size_t layer = 0; layer < kinds.size(); ++layer)
-    model.more[kDigits[layer / kLayersOfDigits]] += std::int64_t{kinds[layer]} << (2 * (layer % kLayersOfDigits));
+  require(static_cast<std::int64_t>(kinds.size()) <= kCompressions.capacity(),
+          "{} has {} layers; at most {} are supported.", place, kinds.size(), kCompressions.capacity());
+  kCompressions.set(model, std::vector<std::int64_t>(kinds.begin(), kinds.end()));
 }
 
 std::vector<Family> deepseek_v4_families() {

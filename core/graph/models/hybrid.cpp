@@ -31,43 +31,40 @@
 
 #include "core/base/errors.h"
 #include "core/graph/models/families.h"
+#include "core/graph/models/layer_digits.h"
 #include "core/graph/models/scan_builder.h"
 
 namespace meshwright {
 
 namespace {
 
-// Which kind each layer is, in base 4, the first layer in the lowest digit of the first number.
 enum class LayerKind { Scan, Attention, FeedForward, Mixture };
-constexpr std::int64_t kLayersOfNumber = 30, kNumbers = 8;
-constexpr const char* kKinds[kNumbers] = {"kinds_0", "kinds_1", "kinds_2", "kinds_3",
-                                          "kinds_4", "kinds_5", "kinds_6", "kinds_7"};
+constexpr std::array kKindKeys = {"kinds_0", "kinds_1", "kinds_2", "kinds_3",
+                                  "kinds_4", "kinds_5", "kinds_6", "kinds_7"};
+constexpr LayerDigits kKinds{kKindKeys, 2};
 
 // `scan_norm`; 0: none.
 constexpr std::int64_t kNormBehindGate = 1, kNormBeforeGate = 2;
 constexpr std::int64_t kPlainNorms = 2;  // operand_norms
 
-// Which of the widths each feed-forward layer has, in base 8 as kinds are in base 4; other layers count for nothing.
-constexpr std::int64_t kLayersOfWidths = 20;
-constexpr std::array kWidthsOfLayers = {"widths_0", "widths_1", "widths_2", "widths_3",
-                                        "widths_4", "widths_5", "widths_6", "widths_7"};
+// Which of the widths each feed-forward layer has; other layers count for nothing.
+constexpr std::array kWidthKeys = {"widths_0", "widths_1", "widths_2", "widths_3",
+                                   "widths_4", "widths_5", "widths_6", "widths_7"};
+constexpr LayerDigits kWidthsOfLayers{kWidthKeys, 3};
 constexpr std::array kWidths = {"intermediate",   "intermediate_1", "intermediate_2", "intermediate_3",
                                 "intermediate_4", "intermediate_5", "intermediate_6", "intermediate_7"};
-constexpr std::int64_t kMostWidths = kLayersOfWidths * static_cast<std::int64_t>(kWidthsOfLayers.size());
 
 bool has_flag(const ModelConfig& model, const char* key) { return size_of(model, key) != 0; }
 
 LayerKind kind_of(const ModelConfig& model, std::int64_t layer) {
-  const std::int64_t digits = size_of(model, kKinds[layer / kLayersOfNumber]);
-  return static_cast<LayerKind>(digits >> (2 * (layer % kLayersOfNumber)) & 3);
+  return static_cast<LayerKind>(kKinds.of(model, layer));
 }
 
 std::int64_t width_of(const ModelConfig& model, std::int64_t layer) {
   std::int64_t place = 0;
   for (std::int64_t before = 0; before < layer; ++before) place += kind_of(model, before) == LayerKind::FeedForward;
-  if (place >= kMostWidths) return size_of(model, kWidths[0]);
-  const std::int64_t digits = size_of(model, kWidthsOfLayers[static_cast<std::size_t>(place / kLayersOfWidths)]);
-  return size_of(model, kWidths[static_cast<std::size_t>(digits >> (3 * (place % kLayersOfWidths)) & 7)]);
+  const std::int64_t which = place < kWidthsOfLayers.capacity() ? kWidthsOfLayers.of(model, place) : 0;
+  return size_of(model, kWidths[static_cast<std::size_t>(which)]);
 }
 
 std::optional<MixturePart> mixture_of(const ModelConfig& model) {
@@ -247,7 +244,7 @@ TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
 TensorId HybridBuilder::further_layers(const std::string& name, TensorId x) {
   const std::int64_t digits = size_of(model, "mtp_kinds");
   for (std::int64_t at = 0; at < size_of(model, "mtp_layers"); ++at)
-    x = layer(fmt::format("{}.{}", name, at), static_cast<LayerKind>(digits >> (2 * at) & 3),
+    x = layer(fmt::format("{}.{}", name, at), static_cast<LayerKind>(kKinds.in(digits, at)),
               transformer.feed_forward.width, x);
   return x;
 }
@@ -300,7 +297,7 @@ std::int64_t sigmoid_scores(const ModelConfig& model, const std::string& /*place
 
 std::vector<SizeField> hybrid_sizes() {
   constexpr std::int64_t kMaxWidth = 10'000'000, kMaxHeads = 1'000'000;
-  std::vector<SizeField> sizes = {{"layers", kLayersOfNumber * kNumbers},
+  std::vector<SizeField> sizes = {{"layers", kKinds.capacity()},
                                   {"hidden", 1'000'000},
                                   {"heads", kMaxHeads},
                                   {"seq", 10'000'000},
@@ -331,14 +328,13 @@ std::vector<SizeField> hybrid_sizes() {
   sizes.push_back({"scan_norm", kNormBeforeGate, 0, kNormBehindGate});
   sizes.push_back({"conv_bias", 1, 0, 1});
   sizes.push_back({"rotary_dims", 1'000'000, 0, 0});
-  constexpr std::int64_t kAllKinds = (std::int64_t{1} << (2 * kLayersOfNumber)) - 1;
-  for (const char* kinds : kKinds) sizes.push_back({kinds, kAllKinds, 0, 0});
+  const std::vector<SizeField> kinds = kKinds.fields(), widths = kWidthsOfLayers.fields();
+  sizes.insert(sizes.end(), kinds.begin(), kinds.end());
   for (std::size_t which = 1; which < kWidths.size(); ++which) sizes.push_back({kWidths[which], kMaxWidth, 0, 0});
-  for (const char* widths : kWidthsOfLayers)
-    sizes.push_back({widths, (std::int64_t{1} << (3 * kLayersOfWidths)) - 1, 0, 0});
+  sizes.insert(sizes.end(), widths.begin(), widths.end());
   sizes.push_back({"mtp", 100, 0, 0});
-  sizes.push_back({"mtp_layers", kLayersOfNumber, 0, 0});
-  sizes.push_back({"mtp_kinds", kAllKinds, 0, 0});
+  sizes.push_back({"mtp_layers", kKinds.per_key(), 0, 0});
+  sizes.push_back({"mtp_kinds", kinds.front().maximum, 0, 0});
   return sizes;
 }
 
@@ -369,8 +365,8 @@ std::int64_t digit_of_kind(const ModelConfig& model, const std::string& kinds, s
 }  // namespace
 
 void set_further_layers(ModelConfig& model, const std::string& kinds, const std::string& place) {
-  require(static_cast<std::int64_t>(kinds.size()) <= kLayersOfNumber, "{}: it has {} layers; at most {} are supported.",
-          place, kinds.size(), kLayersOfNumber);
+  require(static_cast<std::int64_t>(kinds.size()) <= kKinds.per_key(),
+          "{}: it has {} layers; at most {} are supported.", place, kinds.size(), kKinds.per_key());
   model.more["mtp_layers"] = static_cast<std::int64_t>(kinds.size());
   model.more["mtp_kinds"] = 0;
   for (std::size_t layer = 0; layer < kinds.size(); ++layer)
@@ -381,29 +377,23 @@ void set_layer_widths(ModelConfig& model, const std::vector<std::int64_t>& width
   std::vector<std::int64_t> known;
   for (const std::int64_t width : widths)
     if (std::find(known.begin(), known.end(), width) == known.end()) known.push_back(width);
-  require(known.size() <= kWidths.size() && static_cast<std::int64_t>(widths.size()) <= kMostWidths,
+  require(known.size() <= kWidths.size() && static_cast<std::int64_t>(widths.size()) <= kWidthsOfLayers.capacity(),
           "{}: it has {} feed-forward layers of {} widths; at most {} of {} are supported.", place, widths.size(),
-          known.size(), kMostWidths, kWidths.size());
+          known.size(), kWidthsOfLayers.capacity(), kWidths.size());
   for (std::size_t which = 0; which < known.size(); ++which) model.more[kWidths[which]] = known[which];
-  for (const char* key : kWidthsOfLayers) model.more[key] = 0;
-  for (std::size_t layer = 0; layer < widths.size(); ++layer) {
-    const auto which = std::find(known.begin(), known.end(), widths[layer]) - known.begin();
-    const auto at = static_cast<std::int64_t>(layer);
-    model.more[kWidthsOfLayers[static_cast<std::size_t>(at / kLayersOfWidths)]] += static_cast<std::int64_t>(which)
-                                                                                   << (3 * (at % kLayersOfWidths));
-  }
+  std::vector<std::int64_t> digits;
+  for (const std::int64_t width : widths)
+    digits.push_back(std::find(known.begin(), known.end(), width) - known.begin());
+  kWidthsOfLayers.set(model, digits);
 }
 
 void set_layer_kinds(ModelConfig& model, const std::string& kinds, const std::string& place) {
-  require(static_cast<std::int64_t>(kinds.size()) <= kLayersOfNumber * kNumbers,
-          "{}: it has {} layers of several kinds; at most {} are supported.", place, kinds.size(),
-          kLayersOfNumber * kNumbers);
-  for (const char* key : kKinds) model.more[key] = 0;
-  for (std::size_t layer = 0; layer < kinds.size(); ++layer) {
-    const std::int64_t shift = 2 * (static_cast<std::int64_t>(layer) % kLayersOfNumber);
-    model.more[kKinds[layer / static_cast<std::size_t>(kLayersOfNumber)]] += digit_of_kind(model, kinds, layer, place)
-                                                                             << shift;
-  }
+  require(static_cast<std::int64_t>(kinds.size()) <= kKinds.capacity(),
+          "{}: it has {} layers of several kinds; at most {} are supported.", place, kinds.size(), kKinds.capacity());
+  std::vector<std::int64_t> digits;
+  for (std::size_t layer = 0; layer < kinds.size(); ++layer)
+    digits.push_back(digit_of_kind(model, kinds, layer, place));
+  kKinds.set(model, digits);
 }
 
 std::vector<Family> hybrid_families() {

@@ -14,6 +14,7 @@
 #include "core/base/errors.h"
 #include "core/graph/models/families.h"
 #include "core/graph/models/family_keys.h"
+#include "core/graph/models/layer_digits.h"
 #include "core/graph/models/scan_builder.h"
 
 namespace meshwright {
@@ -22,13 +23,10 @@ namespace {
 
 using namespace keys;
 
-constexpr std::int64_t kLayersOfMarks = 60;
 constexpr std::array kMarks = {"attends_0", "attends_1", "attends_2", "attends_3"};
+constexpr LayerDigits kAttends{kMarks, 1};
 
-bool attends_in(const ModelConfig& model, std::int64_t layer) {
-  const std::int64_t marks = size_of(model, kMarks[static_cast<std::size_t>(layer / kLayersOfMarks)]);
-  return (marks >> (layer % kLayersOfMarks) & 1) != 0;
-}
+bool attends_in(const ModelConfig& model, std::int64_t layer) { return kAttends.of(model, layer) != 0; }
 
 Transformer kimi_linear(const ModelConfig& model) {
   const LatentPart latent{.q_rank = size_of(model, "q_rank"),
@@ -116,7 +114,7 @@ void build_kimi_linear(Graph& graph, const ModelConfig& model, LossReduction red
 }
 
 std::vector<SizeField> kimi_linear_sizes() {
-  constexpr std::int64_t kMaxMarks = (std::int64_t{1} << kLayersOfMarks) - 1, kMaxExperts = 100'000;
+  constexpr std::int64_t kMaxExperts = 100'000;
   std::vector<SizeField> more = {width("intermediate"),
                                  width_or_none("q_rank"),
                                  width("kv_rank"),
@@ -135,18 +133,15 @@ std::vector<SizeField> kimi_linear_sizes() {
                                  flag("normalized", 1),
                                  flag("selection_bias", 1),
                                  flag("tied", 0)};
-  for (const char* marks : kMarks) more.push_back({marks, kMaxMarks, 0, 0});
-  return with_core_sizes(more);
+  return with_core_sizes(with(more, kAttends.fields()));
 }
 
 }  // namespace
 
 void set_attending_layers(ModelConfig& model, const std::vector<bool>& attends, const std::string& place) {
-  const auto most = kLayersOfMarks * static_cast<std::int64_t>(kMarks.size());
-  require(static_cast<std::int64_t>(attends.size()) <= most, "{} has {} layers; at most {} are supported.", place,
-          attends.size(), most);
-  for (std::size_t layer = 0; layer < attends.size(); ++layer)
-    model.more[kMarks[layer / kLayersOfMarks]] += std::int64_t{attends[layer]} << (layer % kLayersOfMarks);
+  require(static_cast<std::int64_t>(attends.size()) <= kAttends.capacity(),
+          "{} has {} layers; at most {} are supported.", place, attends.size(), kAttends.capacity());
+  kAttends.set(model, std::vector<std::int64_t>(attends.begin(), attends.end()));
 }
 
 std::vector<Family> kimi_linear_families() {
