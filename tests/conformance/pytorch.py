@@ -42,7 +42,7 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
             "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
-            "aria_text"}
+            "aria_text", "step3p7"}
 PAIRS = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2"}
 WIDE_IMAGES = {"wide_resnet", "convnext", "convnextv2"}  # of 32 pixels a side
@@ -51,6 +51,7 @@ ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurober
 ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl"}
 TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert"}  # that are given a type of each token
 UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
+FURTHER = {"mimo"}  # with a module that predicts the token behind the next
 SCANS = "M-*-"  # the layers of nemotron_h
 
 
@@ -72,6 +73,40 @@ def compute_in_double():
             module.torch = DoubleTorch()
         if hasattr(module, "BloomGelu"):  # whose constant has 8 digits
             module.BloomGelu.forward = lambda self, x: torch.nn.functional.gelu(x, approximate="tanh")
+
+
+class FurtherToken(torch.nn.Module):
+    """MiMo's module behind the blocks: it reads what these made of a token, and the embedding of the next one."""
+
+    def __init__(self, config):
+        super().__init__()
+        qwen2 = transformers.models.qwen2.modeling_qwen2
+        norm = lambda: qwen2.Qwen2RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.token_layernorm, self.hidden_layernorm, self.final_layernorm = norm(), norm(), norm()
+        self.input_proj = torch.nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
+        layer = qwen2.Qwen2DecoderLayer(config, 0)  # whose parts are the module's own in files
+        for name, part in layer.named_children():
+            setattr(self, name, part)
+
+    def forward(self, before, embedded, rotation, mask):
+        x = self.input_proj(torch.cat([self.hidden_layernorm(before), self.token_layernorm(embedded)], dim=-1))
+        x = x + self.self_attn(self.input_layernorm(x), position_embeddings=rotation, attention_mask=mask)[0]
+        return self.final_layernorm(x + self.mlp(self.post_attention_layernorm(x)))
+
+
+class MimoForCausalLM(transformers.Qwen2ForCausalLM):
+    def __init__(self, config):
+        super().__init__(config)
+        self.model.mtp_layers = torch.nn.ModuleList([FurtherToken(config)])
+        self.model.layers[-1].register_forward_hook(lambda _, __, made: setattr(self, "made", made))
+
+    def further_logits(self, following):
+        """Of the last call's tokens, which `following` came after."""
+        before = self.made[0] if isinstance(self.made, tuple) else self.made
+        positions = torch.arange(before.shape[1])[None]
+        mask = torch.full((before.shape[1],) * 2, -torch.inf, dtype=before.dtype).triu(1)[None, None]
+        made = self.model.mtp_layers[0](before, self.model.embed_tokens(following), self.model.rotary_emb(before, positions), mask)
+        return self.lm_head(made)
 
 
 def decoder(**more):
@@ -429,6 +464,7 @@ def families():
                              rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
                                               "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}),
             vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8))),
+        "mimo": (MimoForCausalLM, t.Qwen2Config(**decoder(), num_nextn_predict_layers=1)),
         "convnext": (t.ConvNextForImageClassification, t.ConvNextConfig(**stages, layer_scale_init_value=0.5)),
         "convnextv2": (t.ConvNextV2ForImageClassification, t.ConvNextV2Config(**stages)),
         # By another family's class, as STAND_INS tells.
@@ -500,6 +536,7 @@ STAND_INS = {
     "qwen3_vl_moe": ({}, transposed_experts),
     "esm": ({}, esm),
     "olmo_hybrid": ({}, olmo_hybrid),
+    "mimo": ({}, dict),
     "internlm2": ({"bias": False}, internlm2),
     "minicpm": ({"scale_emb": 3.0, "scale_depth": 0.5 * 2 ** 0.5, "dim_model_base": 8}, dict),
     "bailing_moe": ({"num_experts": 4, "moe_intermediate_size": 48, "num_shared_experts": 0}, bailing),
@@ -630,6 +667,10 @@ def make_inputs(family, folder):
         before = draw.integers(3, VOCAB, (count, SEQ))
         return (save("tokens", tokens) + save("decoder_tokens", before) + save("labels", labels),
                 dict(tokens=tokens, labels=labels, before=before))
+    if family in FURTHER:
+        rows = draw.integers(3, VOCAB, (count, SEQ + 2))
+        parts = dict(tokens=rows[:, :-2], labels=rows[:, 1:-1], labels_2=rows[:, 2:])
+        return [option for name, array in parts.items() for option in save(name, array)], parts
     rows = draw.integers(3, VOCAB, (count, SEQ + 1))
     numpy.save(folder / "tokens.npy", rows)
     return ["--inputs", str(folder / "tokens.npy")], dict(tokens=rows[:, :-1], labels=rows[:, 1:])
@@ -670,7 +711,7 @@ def stored(family, model, folder, name, values):
     # What no sample reads, or no step changes.
     apart = {key for key, parameter in model.named_parameters() if not parameter.requires_grad and not key.endswith(UNTRAINED)}
     return {key: value for key, value in tensors.items()
-            if not (key.startswith(("model.visual.", "visual.")) or key in apart)}
+            if not (key.startswith(("model.visual.", "visual.", "vision_model.", "vit_large_projector.")) or key in apart)}
 
 
 def train(family, model, inputs, folder):
@@ -680,6 +721,9 @@ def train(family, model, inputs, folder):
     for step in range(STEPS):
         made, labels = logits_of(family, model, inputs, slice(step * BATCH, (step + 1) * BATCH))
         loss = torch.nn.functional.cross_entropy(made.reshape(-1, made.shape[-1]), labels.reshape(-1))
+        if family in FURTHER:
+            further = torch.as_tensor(inputs["labels_2"][step * BATCH:(step + 1) * BATCH])
+            loss = loss + 0.3 * torch.nn.functional.cross_entropy(model.further_logits(labels).reshape(-1, VOCAB), further.reshape(-1))
         optimizer.zero_grad()
         loss.backward()
         if step == 0:
@@ -702,7 +746,7 @@ def difference(ours, theirs):
 
 def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
     # Running statistics, further names of one tensor, and what is trained by no gradient.
-    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", "act_fn.beta", "act_fn.eps", *UNTRAINED, "expert_bias", "ffn.gate.bias")
+    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", "act_fn.beta", "act_fn.eps", *UNTRAINED, "expert_bias", "ffn.gate.bias", "moe.router_bias")
     untrained = {k for k in theirs if what == "gradient" and ".indexer." in k and float(theirs[k].abs().max()) == 0.0}
     names = {k for k in theirs if not ((k.endswith(more) or k in untrained) and k not in ours)}
     for name in sorted(set(ours) ^ names):

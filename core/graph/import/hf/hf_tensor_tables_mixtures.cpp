@@ -297,6 +297,49 @@ HfTensorTable dbrx() {
           {"lm_head.weight"}};
 }
 
+// Qwen2, with modules for further tokens in a list of their own, which join what is before a token to its embedding in
+// the other order than ours.
+HfTensorTable mimo() {
+  constexpr std::string_view kOurs = "blk#.", kTheirs = "model.layers.#.";
+  HfTensorTable table = like_llama({"mimo"}, {});
+  const std::string module = "model.mtp_layers.$.";
+  Rows further = {{"mtp#.embed_norm.gamma", module + "token_layernorm.weight", "embed"},
+                  {"mtp#.hidden_norm.gamma", module + "hidden_layernorm.weight", "embed"},
+                  {"mtp#.in.weight", module + "input_proj.weight", "embed <embed_pair"},
+                  {"mtp#.final_norm.gamma", module + "final_layernorm.weight", "embed"}};
+  for (HfTensorRow row : table.rows) {
+    if (!row.ours.starts_with(kOurs)) continue;
+    row.ours.replace(0, kOurs.size(), "mtp#.");
+    row.theirs.replace(0, kTheirs.size(), module);
+    further.push_back(row);
+  }
+  table.rows.insert(table.rows.end(), further.begin(), further.end());
+  return table;
+}
+
+// Norms whose weights are stored less one, a gate of each head, and one tensor of all experts for each projection.
+HfTensorTable step3p7() {
+  const std::string layer = "model.layers.#.", attn = layer + "self_attn.", moe = layer + "moe.",
+                    shared = layer + "share_expert.";
+  HfTensorTable table =
+      like_llama({"step3p5", "step3p7"}, {{{"blk#.ln1.gamma", layer + "input_layernorm.weight", "embed +1"},
+                                           {"blk#.ln2.gamma", layer + "post_attention_layernorm.weight", "embed +1"},
+                                           {"blk#.attn.q_norm.gamma", attn + "q_norm.weight", "head_dim +1"},
+                                           {"blk#.attn.k_norm.gamma", attn + "k_norm.weight", "head_dim +1"},
+                                           {"blk#.attn.gate.weight", attn + "g_proj.weight", "(kv_heads group) embed"},
+                                           {"blk#.moe.router.weight", moe + "gate.weight", "expert embed"},
+                                           {"blk#.moe.selection.bias", moe + "router_bias", "expert"},
+                                           {"blk#.moe.gate.weight", moe + "gate_proj.weight", "expert mlp embed"},
+                                           {"blk#.moe.up.weight", moe + "up_proj.weight", "expert mlp embed"},
+                                           {"blk#.moe.down.weight", moe + "down_proj.weight", "expert embed mlp"},
+                                           {"blk#.moe.shared.gate.weight", shared + "gate_proj.weight", "mlp embed"},
+                                           {"blk#.moe.shared.up.weight", shared + "up_proj.weight", "mlp embed"},
+                                           {"blk#.moe.shared.down.weight", shared + "down_proj.weight", "embed mlp"},
+                                           {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}}});
+  for (const char* other : {"vision_model.*", "vit_large_projector.*"}) table.left_out.emplace_back(other);
+  return table;
+}
+
 // Values are narrower than keys.
 Rows mimo_v2_flash_rows() {
   return {{"blk#.attn.v.weight", "model.layers.#.self_attn.v_proj.weight", "(kv_heads v_dim) embed"},
@@ -360,6 +403,8 @@ std::vector<HfTensorTable> hf_mixture_tables() {
       like_llama({"qwen2_moe"}, {gated_expert_rows()}),
       like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
       like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
+      mimo(),
+      step3p7(),
       like_llama({"mimo_v2_flash"}, {mimo_v2_flash_rows(), expert_rows()}),
       with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
       like_llama({"gpt_oss"}, {gpt_oss_rows()}),

@@ -302,6 +302,7 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
       if (!found) continue;
       std::string theirs = with(table_->rows[row].theirs, "#", number);
       if (theirs.find('&') != std::string::npos) theirs = with(theirs, "&", fmt::format("{}", std::stoll(number) / 2));
+      if (theirs.find('$') != std::string::npos) theirs = with(theirs, "$", fmt::format("{}", std::stoll(number) - 1));
       // '%': blocks for further tokens are numbered on behind the others.
       if (theirs.find('%') != std::string::npos)
         theirs = with(theirs, "%", fmt::format("{}", blocks + std::stoll(number) - 1));
