@@ -51,6 +51,7 @@ ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurober
 ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl"}
 TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert"}  # that are given a type of each token
 UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
+BESIDE_TEXT = {"step3p7": ("vision_model.", "vit_large_projector.")}
 FURTHER = {"mimo"}  # with a module that predicts the token behind the next
 SCANS = "M-*-"  # the layers of nemotron_h
 
@@ -464,6 +465,10 @@ def families():
                              rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
                                               "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}),
             vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8))),
+        "siglip": (t.SiglipModel, t.SiglipConfig(
+            text_config=dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                             max_position_embeddings=SEQ, projection_size=24, bos_token_id=1, eos_token_id=2, pad_token_id=0),
+            vision_config=dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, image_size=8, patch_size=4))),
         "mimo": (MimoForCausalLM, t.Qwen2Config(**decoder(), num_nextn_predict_layers=1)),
         "convnext": (t.ConvNextForImageClassification, t.ConvNextConfig(**stages, layer_scale_init_value=0.5)),
         "convnextv2": (t.ConvNextV2ForImageClassification, t.ConvNextV2Config(**stages)),
@@ -653,6 +658,9 @@ def make_inputs(family, folder):
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.
     tokens, labels = draw.integers(3, VOCAB, (count, SEQ)), draw.integers(0, VOCAB, (count, SEQ))
+    if family == "siglip":
+        images = draw.integers(-8, 9, (count, 3, 8, 8)) / 4
+        return save("images", images) + save("tokens", tokens), dict(images=images, tokens=tokens)
     if family in ENCODERS:
         types = numpy.zeros((count, SEQ), dtype=numpy.int64)
         more = save("token_types", types) if family in ONE_TYPE else []
@@ -682,6 +690,9 @@ def logits_of(family, model, inputs, part):
         return model(cut["images"]), cut["labels"]
     if family in IMAGES:
         return model(pixel_values=cut["images"]).logits, cut["labels"]
+    if family == "siglip":  # each text with each image: whether they belong together
+        scores = model(input_ids=cut["tokens"], pixel_values=cut["images"]).logits_per_text
+        return torch.stack([torch.zeros_like(scores), scores], dim=-1), torch.eye(BATCH, dtype=torch.long)
     if family in TYPED:
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"]).logits, cut["labels"]
     if family == "whisper":
@@ -711,7 +722,7 @@ def stored(family, model, folder, name, values):
     # What no sample reads, or no step changes.
     apart = {key for key, parameter in model.named_parameters() if not parameter.requires_grad and not key.endswith(UNTRAINED)}
     return {key: value for key, value in tensors.items()
-            if not (key.startswith(("model.visual.", "visual.", "vision_model.", "vit_large_projector.")) or key in apart)}
+            if not (key.startswith(("model.visual.", "visual.", *BESIDE_TEXT.get(family, ()))) or key in apart)}
 
 
 def train(family, model, inputs, folder):
@@ -721,6 +732,8 @@ def train(family, model, inputs, folder):
     for step in range(STEPS):
         made, labels = logits_of(family, model, inputs, slice(step * BATCH, (step + 1) * BATCH))
         loss = torch.nn.functional.cross_entropy(made.reshape(-1, made.shape[-1]), labels.reshape(-1))
+        if family == "siglip":  # the sum over images
+            loss = loss * BATCH
         if family in FURTHER:
             further = torch.as_tensor(inputs["labels_2"][step * BATCH:(step + 1) * BATCH])
             loss = loss + 0.3 * torch.nn.functional.cross_entropy(model.further_logits(labels).reshape(-1, VOCAB), further.reshape(-1))
@@ -802,7 +815,7 @@ def run(command, place):
 
 def hold(meshwright, family, plan, precision, model_name, inputs, folder, theirs):
     devices, method = PLANS[plan]
-    if family == "wide_resnet":  # whose batch norm is another one in parts of a batch
+    if family in ("wide_resnet", "siglip"):  # whose batch norm, or pairs, are others in parts of a batch
         method = [word if word != "2" else "1" for word in method]
     here = folder / f"{plan}-{precision}"
     here.mkdir()

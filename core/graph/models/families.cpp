@@ -47,6 +47,8 @@ std::vector<Family> basic_families() {
   };
 }
 
+std::int64_t four_times_text(const ModelConfig& model, const std::string&) { return 4 * size_of(model, "text_hidden"); }
+
 std::vector<Family> image_families() {
   const SizeField layers{"layers", 10'000}, image{"image", 10'000}, classes{"classes", 10'000'000};
   return {
@@ -91,7 +93,10 @@ std::vector<Family> image_families() {
         {"vocab", 10'000'000},
         {"embed", 100'000},
         {"erf", 1, 0, 1},
-        {"quick", 1, 0, 0}},
+        {"quick", 1, 0, 0},
+        {.key = "intermediate", .maximum = 10'000'000, .derived = four_times_hidden},
+        {.key = "text_intermediate", .maximum = 10'000'000, .derived = four_times_text},
+        {"siglip", 1, 0, 0}},
        {{"epsilon", 1e-5}},
        "two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
        "vocab=128,embed=32",
@@ -124,6 +129,9 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(!model.more.contains("depth_0") || size_of(model, "image") / size_of(model, "patch") >= kHalvings,
           "{}: image={} is less than {} patches of {}; its stages halve it three times.", place,
           size_of(model, "image"), kHalvings, size_of(model, "patch"));
+  require(size_of(model, "siglip") == 0 || size_of(model, "embed") == model.hidden,
+          "{}: embed={} is not the width of the images, hidden={}, as siglip=1 needs.", place, size_of(model, "embed"),
+          model.hidden);
   const auto has = [&](const char* key) { return model.more.contains(key); };
   const auto size = [&](const char* key) { return size_of(model, key); };
   require(model.heads == 0 || has("head_dim") || has("nope_dim") || model.hidden % model.heads == 0,

@@ -141,6 +141,15 @@ TEST(Variations, OfConvNextHaveThePublishedParameters) {
             std::string::npos);
 }
 
+// As published for siglip-base-patch16-224: 203,155,970.
+TEST(Variations, OfTwoTowersHaveThePublishedParameters) {
+  const std::string siglip = R"("model_type": "siglip", "text_config": {}, "vision_config": {)";
+  EXPECT_EQ(parameters_of(siglip + "}"), 203'155'970);
+  EXPECT_NE(refusal_of(siglip + R"("hidden_size": 384, "num_attention_heads": 6})").find("'projection_size' is 768"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(siglip + R"("vision_use_head": false})").find("'vision_use_head' is false"), std::string::npos);
+}
+
 // MPNet is RoBERTa without types, and with a bias for each of 32 distances and 4 heads.
 TEST(Variations, OfBertHaveBiasesByDistanceOrRotatedHeads) {
   const std::string bert =
@@ -196,6 +205,11 @@ TEST(Variations, HaveTheGradientsOfTheirLosses) {
       "delta:layers=2,hidden=8,heads=2,kv_heads=1,head_dim=4,intermediate=8,seq=6,vocab=8,delta_heads=2,key_dim=4,"
       "full_every=2,scan_chunk=3,result_norms=1,attn_gate=0,wide_qk_norm=1,delta_strength=2",
       {.batch = 2});
+  // A bias of keys moves all scores of a query alike.
+  expect_true_model_gradients(
+      "two_tower:layers=1,hidden=8,heads=2,image=4,patch=2,text_layers=1,text_hidden=8,text_heads=2,seq=4,vocab=8,"
+      "embed=8,intermediate=12,siglip=1",
+      {.batch = 3}, ".k.bias");
   const std::string stages =
       "convnext:image=16,patch=2,classes=4,depth_0=1,depth_1=1,depth_2=1,depth_3=1,width_0=5,width_1=6,width_2=5,"
       "width_3=6,";

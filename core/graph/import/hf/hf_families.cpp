@@ -281,6 +281,7 @@ const std::vector<HfFamily>& hf_families() {
       {"sarvam_moe", hf::read_sarvam_moe},
       {"seed_oss", hf::read_seed_oss},
       {"shieldgemma2", hf::read_wrapped},
+      {"siglip", hf::read_siglip},
       {"smollm3", hf::read_smollm3},
       {"smolvlm", hf::read_wrapped},
       {"solar_open", hf::read_solar_open},

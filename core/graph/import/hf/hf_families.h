@@ -59,6 +59,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_resnet(const HfReader& config);
 [[nodiscard]] ModelConfig read_convnext(const HfReader& config);  // and its second version
 [[nodiscard]] ModelConfig read_clip(const HfReader& config);
+[[nodiscard]] ModelConfig read_siglip(const HfReader& config);
 
 // hf_wrapped_families.cpp: the text model of a file that describes others beside it
 [[nodiscard]] ModelConfig read_wrapped(const HfReader& config);

@@ -203,4 +203,39 @@ ModelConfig read_clip(const HfReader& config) {
   return model;
 }
 
+// SigLIP: two towers of any width each, and a loss of each pair by itself.
+ModelConfig read_siglip(const HfReader& config) {
+  const HfReader text = config.part_or_empty("text_config"), image = config.part_or_empty("vision_config");
+  ModelConfig model;
+  model.family = "two_tower";
+  model.layers = image.size_or({"num_hidden_layers"}, 12);
+  model.hidden = image.size_or({"hidden_size"}, 768);
+  model.heads = image.size_or({"num_attention_heads"}, 12);
+  model.seq = text.size_or({"max_position_embeddings"}, 64);
+  model.vocab = text.size_or({"vocab_size"}, 32000);
+  set(model, "siglip", 1);
+  set(model, "image", side_of(image, "image_size", 224));
+  set(model, "patch", side_of(image, "patch_size", 16));
+  set(model, "intermediate", image.size_or({"intermediate_size"}, 3072));
+  set(model, "text_layers", text.size_or({"num_hidden_layers"}, 12));
+  set(model, "text_hidden", text.size_or({"hidden_size"}, 768));
+  set(model, "text_heads", text.size_or({"num_attention_heads"}, 12));
+  set(model, "text_intermediate", text.size_or({"intermediate_size"}, 3072));
+  set(model, "embed", model.hidden);
+  const std::int64_t width = text.size_or({"projection_size"}, model.more["text_hidden"]);
+  require(width == model.hidden, "{}: 'projection_size' is {}, but images are {} wide; check them.", text.place(),
+          width, model.hidden);
+  const std::int64_t rgb = image.size_or({"num_channels"}, 3);
+  require(rgb == 3, "{}: 'num_channels' is {}, which is not supported; 3 is.", image.place(), rgb);
+  require(image.flag_or("vision_use_head", true), "{}: 'vision_use_head' is false, which is not supported; true is.",
+          image.place());
+  const Act act = set_activation(model, image, "hidden_act", "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf});
+  require(one_of(text, "hidden_act", "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf}) == act,
+          "{}: 'hidden_act' is another than that of 'vision_config', which is not supported.", text.place());
+  model.factors["epsilon"] = image.positive_or("layer_norm_eps", 1e-6);
+  require(text.positive_or("layer_norm_eps", 1e-6) == model.factors["epsilon"],
+          "{}: 'layer_norm_eps' is another than that of 'vision_config', which is not supported.", text.place());
+  return model;
+}
+
 }  // namespace meshwright::hf

@@ -2,6 +2,7 @@
 // What models of images call their tensors, and how they lay them out: vision transformers, and torchvision's residual
 // networks. Linear layers are (out, in).
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "core/base/text.h"
@@ -114,6 +115,57 @@ HfTensorTable convnext(const std::string& type) {
   return table;
 }
 
+// Two towers alike; a learned vector attends to the images' patches by one joint projection.
+HfTensorTable siglip() {
+  HfTensorTable table{
+      {"siglip"}, "", {}, {"text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"}};
+  const auto put = [&](const std::string& ours, const std::string& theirs, const char* layout) {
+    table.rows.push_back({ours, theirs, layout});
+  };
+  const auto both = [&](const std::string& ours, const std::string& theirs, const char* weight, const char* bias) {
+    put(ours + ".weight", theirs + ".weight", weight);
+    put(ours + ".bias", theirs + ".bias", bias);
+  };
+  const auto norm = [&](const std::string& ours, const std::string& theirs) {
+    put(ours + ".gamma", theirs + ".weight", "embed");
+    put(ours + ".beta", theirs + ".bias", "embed");
+  };
+  const auto inner = [&](const std::string& ours, const std::string& theirs) {
+    both(ours + ".up", theirs + ".fc1", "mlp embed", "mlp");
+    both(ours + ".down", theirs + ".fc2", "embed mlp", "embed");
+  };
+  for (const auto& [tower, model, last] : {std::tuple("image.", "vision_model.", "post_layernorm"),
+                                           std::tuple("text.", "text_model.", "final_layer_norm")}) {
+    const std::string block = fmt::format("{}blk#.", tower), layer = fmt::format("{}encoder.layers.#.", model);
+    put(fmt::format("{}wpe", tower), fmt::format("{}embeddings.position_embedding.weight", model), "seq embed");
+    norm(block + "ln1", layer + "layer_norm1");
+    norm(block + "ln2", layer + "layer_norm2");
+    both(block + "attn.q", layer + "self_attn.q_proj", "(kv_heads group head_dim) embed", "(kv_heads group head_dim)");
+    for (const char* which : {"k", "v"})
+      both(fmt::format("{}attn.{}", block, which), fmt::format("{}self_attn.{}_proj", layer, which),
+           "(kv_heads head_dim) embed", "(kv_heads head_dim)");
+    both(block + "attn.out", layer + "self_attn.out_proj", "embed (kv_heads group head_dim)", "embed");
+    inner(block + "mlp", layer + "mlp");
+    norm(fmt::format("{}final_norm", tower), fmt::format("{}{}", model, last));
+  }
+  put("text.wte", "text_model.embeddings.token_embedding.weight", "vocab embed");
+  both("text.joint", "text_model.head", "joint embed", "joint");
+  both("image.embed", "vision_model.embeddings.patch_embedding", "embed rgb kh kw", "embed");
+  const std::string pool = "vision_model.head.", joined = pool + "attention.in_proj_";
+  put("image.pool.probe", pool + "probe", "1 seq embed");
+  put("image.pool.attn.q.weight", joined + "weight", "*(kv_heads group head_dim) embed");
+  put("image.pool.attn.q.bias", joined + "bias", "*(kv_heads group head_dim)");
+  for (const char* which : {"k", "v"}) {
+    put(fmt::format("image.pool.attn.{}.weight", which), joined + "weight", "*(kv_heads head_dim) embed");
+    put(fmt::format("image.pool.attn.{}.bias", which), joined + "bias", "*(kv_heads head_dim)");
+  }
+  both("image.pool.attn.out", pool + "attention.out_proj", "embed (kv_heads group head_dim)", "embed");
+  norm("image.pool.norm", pool + "layernorm");
+  inner("image.pool.mlp", pool + "mlp");
+  for (const char* number : {"logit_scale", "logit_bias"}) put(fmt::format("head.{}", number), number, "temperature");
+  return table;
+}
+
 // torchvision's names: blocks are numbered in each of four stages. Running statistics are not trained.
 HfTensorTable resnet(std::int64_t layers) {
   HfTensorTable table{{fmt::format("resnet{}", layers)}, "", {}, {"*"}};
@@ -141,6 +193,7 @@ HfTensorTable resnet(std::int64_t layers) {
 std::vector<HfTensorTable> hf_image_tables() {
   std::vector<HfTensorTable> all = {vit(), deit(), dinov2("dinov2", "dinov2"),
                                     dinov2("dinov2_with_registers", "dinov2_with_registers")};
+  all.push_back(siglip());
   for (const char* type : {"convnext", "convnextv2"}) all.push_back(convnext(type));
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   return all;
