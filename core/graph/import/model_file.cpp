@@ -87,7 +87,8 @@ void add_loss(Module& module) {
 
 class FileSource : public ForwardSource {
  public:
-  FileSource(Module module, const std::string& place) : module_(std::move(module)), axes_(make_axes(place)) {
+  FileSource(Module module, const std::string& place)
+      : place_(place), module_(std::move(module)), axes_(make_axes(place)) {
     blocks_ = primitive::blocks_of(module_);
     summary.file_ops = module_.file_ops;
     summary.recognised = module_.recognised;
@@ -95,7 +96,20 @@ class FileSource : public ForwardSource {
     summary.blocks = blocks_.empty() ? 0 : *std::max_element(blocks_.begin(), blocks_.end()) + 1;
   }
   void build(Graph& graph, LossReduction reduction) const override {
+    require(graph.batch == 1 || !one_sample_alone,
+            "'{}' has one sample, whose dimension cannot be told: it is planned with a micro-batch of 1 alone, not of "
+            "{}; export it with 2 samples or more.",
+            place_, graph.batch);
     primitive::emit(module_, axes_, blocks_, graph, reduction);
+  }
+
+  // Whether a dimension is the batch times something else.
+  [[nodiscard]] bool merges_batch() const {
+    return std::any_of(module_.nodes.begin(), module_.nodes.end(), [](const Node& node) {
+      return std::any_of(node.shape.begin(), node.shape.end(), [](std::int64_t size) {
+        return primitive::holds_batch(size) && size != primitive::kBatchProbe;
+      });
+    });
   }
 
   [[nodiscard]] primitive::KeptShardings shardings(const Graph& graph) const {
@@ -103,6 +117,7 @@ class FileSource : public ForwardSource {
   }
 
   ModelFileSummary summary;
+  bool one_sample_alone = false;
 
  private:
   [[nodiscard]] primitive::Axes make_axes(const std::string& place) const {
@@ -113,6 +128,7 @@ class FileSource : public ForwardSource {
     }
   }
 
+  const std::string place_;
   const Module module_;
   const primitive::Axes axes_;
   std::vector<int> blocks_;
@@ -160,12 +176,6 @@ ReadModule read_module(std::string_view bytes, const std::string& path,
     onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
     return {std::move(read.module), read.default_batch, read.dtype};
   }
-  if (is_hlo_file(path) || is_mlir_file(path)) {
-    const xla::Program program = read_program(bytes, path, dims);
-    xla::ImportedProgram read =
-        xla::module_of(program, is_mlir_file(path) ? std::map<std::string, std::int64_t>{} : dims, path);
-    return {std::move(read.module), read.default_batch, read.dtype, xla::summary_of(program)};
-  }
   const torch::KeptNumbers kept =
       path.ends_with(kTorch) ? torch::kept_numbers(read_zip(bytes, path), path) : torch::KeptNumbers();
   torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), kept, dims, path);
@@ -187,15 +197,13 @@ void describe(ModelConfig& model) {
   model.heads = sizes["kv_heads"] * std::max<std::int64_t>(sizes["group"], 1);
 }
 
-}  // namespace
+struct FileModel {
+  ModelConfig model;
+  std::shared_ptr<FileSource> source;
+};
 
-bool is_model_file(const std::string& path) {
-  return std::any_of(std::begin(kEndings), std::end(kEndings), [&](const char* end) { return path.ends_with(end); });
-}
-
-ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
-                             const std::map<std::string, std::int64_t>& dims) {
-  const ReadModule read = read_module(bytes, path, dims);
+FileModel model_of(const ReadModule& read, std::string_view bytes, const std::string& path,
+                   const std::map<std::string, std::int64_t>& dims) {
   std::shared_ptr<FileSource> source;
   Module module;
   try {
@@ -220,7 +228,59 @@ ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: {}", path, refusal_sentence(error.what())));
   }
-  return model;
+  return {std::move(model), std::move(source)};
+}
+
+// Of one sample, a batch of which is one of several: XLA drops dimensions of one element, so that what is made of the
+// text as it stands may be a model of one sample alone, or mix positions with samples.
+bool makes_batches(const FileModel& read) {
+  if (read.source->merges_batch()) return false;
+  Graph graph;
+  graph.name = read.model.name;
+  graph.batch = 2;
+  try {
+    read.source->build(graph, LossReduction::Mean);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
+ModelConfig model_of_program(std::string_view bytes, const std::string& path,
+                             const std::map<std::string, std::int64_t>& dims) {
+  const xla::Program program = read_program(bytes, path, dims);
+  const auto read = [&](xla::Samples samples) {
+    xla::ImportedProgram made =
+        xla::module_of(program, is_mlir_file(path) ? std::map<std::string, std::int64_t>{} : dims, path, samples);
+    return model_of({std::move(made.module), made.default_batch, made.dtype, xla::summary_of(program)}, bytes, path,
+                    dims);
+  };
+  std::optional<FileModel> written;
+  try {
+    written = read(xla::Samples::AsWritten);
+    if (written->model.default_batch > 1 || makes_batches(*written)) return written->model;
+  } catch (const InputError&) {
+    if (!dims.empty() || !xla::may_have_one_sample(program, path)) throw;
+  }
+  try {
+    return read(xla::Samples::OneOfSeveral).model;
+  } catch (const InputError&) {
+    if (!written) throw;
+  }
+  written->source->one_sample_alone = true;
+  return written->model;
+}
+
+}  // namespace
+
+bool is_model_file(const std::string& path) {
+  return std::any_of(std::begin(kEndings), std::end(kEndings), [&](const char* end) { return path.ends_with(end); });
+}
+
+ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
+                             const std::map<std::string, std::int64_t>& dims) {
+  if (is_hlo_file(path) || is_mlir_file(path)) return model_of_program(bytes, path, dims);
+  return model_of(read_module(bytes, path, dims), bytes, path, dims).model;
 }
 
 ModelConfig read_model_file(const std::string& path, const std::map<std::string, std::int64_t>& dims) {

@@ -152,6 +152,29 @@ class Sampler {
   }
   int shaped(int value, const Numbers& to) { return add("reshape", {value}, {element(value), to}); }
 
+  // The samples in front of dimension `at` of one sample, and one dimension with it.
+  int joined(int value, std::size_t at) {
+    Numbers order = counted(sizes(value).size()), to(sizes(value).begin() + 1, sizes(value).end());
+    std::rotate(order.begin(), order.begin() + 1, order.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    to[at] *= kSamples;
+    return shaped(turned(value, order), to);
+  }
+  // And in front of all again; `one`: the sizes of one sample.
+  int parted(int value, std::size_t at, const Numbers& one) {
+    const auto place = static_cast<std::ptrdiff_t>(at);
+    Numbers to = one, back = counted(one.size() + 1);
+    to.insert(to.begin() + place, kSamples);
+    std::rotate(back.begin(), back.begin() + place, back.begin() + place + 1);
+    return turned(shaped(value, to), back);
+  }
+  // An op whose results all have samples.
+  void put_all(const Instruction& made, const std::vector<int>& operands) {
+    std::vector<Type> types;
+    for (const int result : op_->results) types.push_back(sampled(type_of(result)));
+    const std::vector<int> results = add_all(made, operands, types, true);
+    for (std::size_t k = 0; k < results.size(); ++k) put(k, results[k]);
+  }
+
   void expand() {
     const std::string& opcode = op_->instruction->opcode;
     Instruction made = *op_->instruction;
@@ -167,8 +190,38 @@ class Sampler {
       return put(0, add(made, {operand(0)}, result()));
     }
     if (opcode == "reduce") {
-      expect(op_->operands.size() == 2 && !has_samples(operand(1)), "reduces several tensors, or from data");
+      const std::size_t tensors = op_->operands.size() / 2;  // the numbers that they start from stand behind them
+      std::vector<int> operands;
+      for (std::size_t k = 0; k < 2 * tensors; ++k) {
+        expect(k < tensors || !has_samples(operand(k)), "reduces from data");
+        operands.push_back(k < tensors ? lifted(operand(k)) : operand(k));
+      }
       a.dimensions = behind_samples(a.dimensions);
+      return put_all(made, operands);
+    }
+    if (opcode == "reverse" || opcode == "sort") {
+      for (std::int64_t& dim : a.dimensions) dim += dim < 0 ? 0 : 1;
+      return put_all(made, all_lifted());
+    }
+    if (rule_of(*op_->instruction) == choice_rule("topk")) return put_all(made, all_lifted());
+    if (opcode == "dynamic-slice") return dynamic_slice(made);
+    if (opcode == "dynamic-update-slice") {
+      expect(op_->operands.size() >= 2, "has no update");
+      std::vector<int> operands = {lifted(operand(0)), lifted(operand(1)), zero()};
+      for (std::size_t k = 2; k < op_->operands.size(); ++k) {
+        expect(!has_samples(operand(k)), "writes at a place that data tell");
+        operands.push_back(operand(k));
+      }
+      return put(0, add(made, operands, result()));
+    }
+    if (opcode == "convolution") return convolution(made);
+    if (opcode == "reduce-window") {
+      expect(op_->operands.size() == 2 && !has_samples(operand(1)), "reduces several tensors, or from data");
+      Window& window = a.window;
+      for (Numbers* list : {&window.size, &window.stride, &window.base_dilation, &window.window_dilation})
+        if (!list->empty()) *list = with_first(1, *list);
+      for (Numbers* list : {&window.before, &window.after})
+        if (!list->empty()) *list = with_first(0, *list);
       return put(0, add(made, {operand(0), operand(1)}, result()));
     }
     if (opcode == "slice") {
@@ -221,8 +274,10 @@ class Sampler {
     std::vector<int> operands;
     for (const int of : op_->operands) {
       const bool single = type_of(of).sizes.empty() && !shape.empty();
-      expect(!single || !has_samples(now(of)), "is decided by a number of each sample");
-      operands.push_back(single ? now(of) : lifted(now(of)));
+      if (single && has_samples(now(of)))
+        operands.push_back(add("broadcast", {now(of)}, {element(now(of)), with_first(kSamples, shape)}, {0}));
+      else
+        operands.push_back(single ? now(of) : lifted(now(of)));
     }
     put(0, add(made, operands, sampled(type_of(op_->results[0]))));
   }
@@ -249,13 +304,90 @@ class Sampler {
     put(0, turned(add(made, {x, y}, turned_type), front));
   }
 
+  // Samples are a batch of table and indices, or a dimension of what is looked up.
   void gather(Instruction& made) {
-    expect(op_->operands.size() == 2 && !has_samples(operand(0)), "looks up in data");
+    expect(op_->operands.size() == 2, "has no two operands");
     Attributes& a = made.attributes;
+    const bool of_table = has_samples(operand(0)), of_indices = has_samples(operand(1));
     a.offset_dims = behind_samples(a.offset_dims);
-    a.index_batch = behind_samples(a.index_batch);
-    ++a.index_vector_dim;
+    if (of_table) {
+      for (Numbers* list : {&a.collapsed_dims, &a.index_map, &a.operand_batch}) *list = behind_samples(*list);
+      a.sizes = with_first(of_indices ? 1 : kSamples, a.sizes);
+      if (of_indices) a.operand_batch = with_first(0, a.operand_batch);
+      if (!of_indices) a.offset_dims = with_first(0, a.offset_dims);
+    }
+    if (of_indices) {
+      a.index_batch = behind_samples(a.index_batch);
+      if (of_table) a.index_batch = with_first(0, a.index_batch);
+      ++a.index_vector_dim;
+    }
     put(0, add(made, {operand(0), operand(1)}, sampled(type_of(op_->results[0]))));
+  }
+
+  int zero() {
+    Instruction made = *op_->instruction;
+    made.opcode = "constant";
+    made.calls.clear();
+    made.attributes = {.values = std::vector<double>{0.0}};
+    const int value = add_all(made, {}, {{"s32"}}, false)[0];
+    made_.flat.values[static_cast<std::size_t>(value)].number = 0.0;
+    return value;
+  }
+  // Behind the samples of x, where it has them. REQUIRES: no start is of data.
+  int dynamically_sliced(int x, const std::vector<int>& starts, const Numbers& to) {
+    const bool samples = has_samples(x);
+    std::vector<int> operands = {x};
+    if (samples) operands.push_back(zero());
+    operands.insert(operands.end(), starts.begin(), starts.end());
+    Instruction made = *op_->instruction;
+    made.attributes.sizes = samples ? with_first(kSamples, to) : to;
+    return add_all(made, operands, {{element(x), made.attributes.sizes}}, samples)[0];
+  }
+  // Where data tell the place, it is looked up.
+  void dynamic_slice(const Instruction& made) {
+    int x = operand(0);
+    const Numbers from = type_of(op_->operands[0]).sizes, to = made.attributes.sizes;
+    expect(op_->operands.size() == from.size() + 1 && to.size() == from.size(), "lacks an index for a dimension");
+    std::vector<int> starts;
+    Numbers chosen, cut = to;
+    for (std::size_t d = 0; d < from.size(); ++d) {
+      const int start = operand(d + 1);
+      const bool of_data = has_samples(start);
+      if (of_data && to[d] != from[d]) chosen.push_back(static_cast<std::int64_t>(d));
+      if (of_data) cut[d] = from[d];
+      starts.push_back(of_data ? zero() : start);
+    }
+    if (cut != from || chosen.empty()) x = dynamically_sliced(x, starts, cut);
+    if (chosen.empty()) return put(0, x);
+    std::vector<int> columns;
+    for (const std::int64_t d : chosen)
+      columns.push_back(shaped(operand(static_cast<std::size_t>(d) + 1), {kSamples, 1}));
+    const auto count = static_cast<std::int64_t>(columns.size());
+    const int indices =
+        count == 1 ? columns[0] : add("concatenate", columns, {element(columns[0]), {kSamples, count}}, {1});
+    const bool of_table = has_samples(x);
+    Instruction looked_up = made;
+    looked_up.opcode = "gather";
+    looked_up.attributes = {.sizes = of_table ? with_first(1, to) : to,
+                            .offset_dims = behind_samples(counted(to.size())),
+                            .index_map = of_table ? behind_samples(chosen) : chosen,
+                            .index_vector_dim = 1};
+    if (of_table) looked_up.attributes.operand_batch = looked_up.attributes.index_batch = {0};
+    put(0, add(looked_up, {x, indices}, sampled(type_of(op_->results[0]))));
+  }
+
+  // The images of all samples are a batch.
+  void convolution(const Instruction& made) {
+    const std::string& labels = made.attributes.dim_labels;
+    const std::size_t in = labels.find('b'), arrow = labels.find("->");
+    const std::size_t out = arrow == std::string::npos ? arrow : labels.find('b', arrow) - arrow - 2;
+    const Numbers before = type_of(op_->operands[0]).sizes, after = type_of(op_->results[0]).sizes;
+    expect(op_->operands.size() == 2 && !has_samples(operand(1)), "has weights of data");
+    expect(in < before.size() && out < after.size(), "lacks its batch in dim_labels");
+    const int images = joined(operand(0), in);
+    Type type = type_of(op_->results[0]);
+    type.sizes[out] *= kSamples;
+    put(0, parted(add(made, {images, operand(1)}, type), out, after));
   }
 
   // What a value of equal elements repeats.
@@ -275,22 +407,16 @@ class Sampler {
                                     ? before.size()
                                     : static_cast<std::size_t>(found->second[0] - '0');
     expect(feature < before.size() && op_->operands.size() >= 3, "lacks its feature_index");
-    const auto at = static_cast<std::ptrdiff_t>(feature);
-    Numbers order = counted(before.size() + 1), joined = before, back = order;
-    std::rotate(order.begin(), order.begin() + 1, order.begin() + at + 1);
-    joined[feature] *= kSamples;
-    std::vector<int> operands = {shaped(turned(lifted(operand(0)), order), joined)};
+    std::vector<int> operands = {joined(lifted(operand(0)), feature)};
+    const Numbers sizes_now = sizes(operands[0]);
     for (std::size_t k = 1; k < op_->operands.size(); ++k)
-      operands.push_back(number_of(operand(k)) ? repeated(*number_of(operand(k)), {joined[feature]})
-                                               : shaped(lifted(operand(k)), {joined[feature]}));
+      operands.push_back(number_of(operand(k)) ? repeated(*number_of(operand(k)), {sizes_now[feature]})
+                                               : shaped(lifted(operand(k)), {sizes_now[feature]}));
     std::vector<Type> types;
     for (std::size_t k = 0; k < op_->results.size(); ++k)
-      types.push_back({type_of(op_->results[k]).element, k == 0 ? joined : Numbers{joined[feature]}});
+      types.push_back({type_of(op_->results[k]).element, k == 0 ? sizes_now : Numbers{sizes_now[feature]}});
     const std::vector<int> results = add_all(made, operands, types, true);
-    Numbers parted = before;
-    parted.insert(parted.begin() + at, kSamples);
-    std::rotate(back.begin(), back.begin() + at, back.begin() + at + 1);
-    put(0, turned(shaped(results[0], parted), back));
+    put(0, parted(results[0], feature, before));
     // The statistics beside it stay unmade: a model's forward reads none.
   }
 

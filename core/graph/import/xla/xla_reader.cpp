@@ -71,21 +71,19 @@ std::string block_of_path(const std::string& path) {
 
 class ProgramReader {
  public:
-  // `several`: a program of one sample is read as one of several.
-  ProgramReader(const Program& program, std::string place, bool several)
-      : program_(program), place_(std::move(place)), several_(several), builder_(made_.module) {}
+  ProgramReader(const Program& program, std::string place, Samples samples)
+      : program_(program), place_(std::move(place)), samples_(samples), builder_(made_.module) {}
 
   ImportedProgram read() {
     expect_plannable();
     FlatProgram flat = flattened(program_, place_);
     expect_sane(flat);
     Roles roles = roles_of(program_, flat, place_);
-    made_.default_batch = roles.batch;
     made_.dtype = roles.dtype;
     expect_known(flat, roles.needed);
     SampledProgram several;
-    has_one_sample_ = roles.batch == 1;
-    if (several_ && has_one_sample_) {
+    made_.default_batch = samples_ == Samples::AsWritten ? roles.batch : 1;
+    if (samples_ == Samples::OneOfSeveral) {
       several = one_of_several(flat, roles);
       flat = several.flat;
     }
@@ -109,16 +107,26 @@ class ProgramReader {
     return std::move(made_);
   }
 
-  [[nodiscard]] bool has_one_sample() const { return has_one_sample_; }
+  [[nodiscard]] bool may_have_one_sample() const {
+    expect_plannable();
+    const FlatProgram flat = flattened(program_, place_);
+    const Roles roles = roles_of(program_, flat, place_);
+    if (roles.batch == 1) return true;
+    for (std::size_t p = 0; p < roles.roles.size(); ++p)
+      if (roles.roles[p] == Role::Batch && type_of(flat, flat.parameters[p]).sizes.size() > 1) return false;
+    return true;
+  }
 
  private:
+  [[nodiscard]] static const Type& type_of(const FlatProgram& flat, int value) {
+    return *flat.values[static_cast<std::size_t>(value)].type;
+  }
+
   // Makes the roles those of the program of several samples, too.
   SampledProgram one_of_several(const FlatProgram& flat, Roles& roles) const {
     std::vector<bool> data;
-    for (std::size_t p = 0; p < roles.roles.size(); ++p) {
-      const FlatValue& of = flat.values[static_cast<std::size_t>(flat.parameters[p])];
-      data.push_back(roles.roles[p] == Role::Batch && !of.type->sizes.empty());  // not the state of random numbers
-    }
+    for (std::size_t p = 0; p < roles.roles.size(); ++p)  // not the state of random numbers
+      data.push_back(roles.roles[p] == Role::Batch && !type_of(flat, flat.parameters[p]).sizes.empty());
     SampledProgram several = with_samples(flat, roles.needed, data, roles.result, place_);
     require(several.has_samples, "{}: the module's result is made of weights alone; give the module of a model.",
             place_);
@@ -311,8 +319,7 @@ class ProgramReader {
 
   const Program& program_;
   const std::string place_;
-  const bool several_;
-  bool has_one_sample_ = false;
+  const Samples samples_;
   ImportedProgram made_;
   Builder builder_;
 };
@@ -320,18 +327,15 @@ class ProgramReader {
 }  // namespace
 
 ImportedProgram module_of(const Program& program, const std::map<std::string, std::int64_t>& dims,
-                          const std::string& place) {
+                          const std::string& place, Samples samples) {
   for (const auto& [name, size] : dims)
     throw InputError(
         fmt::format("--dim: '{}' leaves no dimension open, '{}' neither; leave the option out.", place, name));
-  ProgramReader plain(program, place, false);
-  try {
-    return plain.read();
-  } catch (const InputError&) {
-    // XLA takes dimensions of one element away, so that a batch of 1 may not be told from none.
-    if (!plain.has_one_sample()) throw;
-  }
-  return ProgramReader(program, place, true).read();
+  return ProgramReader(program, place, samples).read();
+}
+
+bool may_have_one_sample(const Program& program, const std::string& place) {
+  return ProgramReader(program, place, Samples::AsWritten).may_have_one_sample();
 }
 
 }  // namespace meshwright::xla

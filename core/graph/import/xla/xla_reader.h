@@ -23,9 +23,18 @@ struct ImportedProgram {
   DType dtype = DType::F32;  // of the largest parameter in the file
 };
 
+enum class Samples {
+  AsWritten,     // the batch is dimension 0 of the first input
+  OneOfSeveral,  // the program is that of one sample (sampled_program.h)
+};
+
 // Throws InputError as read_model_file does; also for a program that is cut off or already split for several devices,
 // or that holds no forward of a model.
 [[nodiscard]] ImportedProgram module_of(const Program& program, const std::map<std::string, std::int64_t>& dims,
-                                        const std::string& place);
+                                        const std::string& place, Samples samples);
+
+// Whether the text may be that of one sample: the batch is of one element, or no argument of data has a dimension beside
+// that of positions. Throws InputError as module_of does.
+[[nodiscard]] bool may_have_one_sample(const Program& program, const std::string& place);
 
 }  // namespace meshwright::xla
