@@ -126,6 +126,13 @@ TEST(HloNumbers, OfBatchesOfOneSampleUnderVmapAreThoseOfJax) {
             1);
   EXPECT_NEAR(loss_of_file("sampled_loss", 50), 4.423517227172852, 1e-4);
 }
+// Two samples of texts of one: with a batch of one element that is dropped behind the tables, and a sequence without
+// any.
+TEST(HloNumbers, OfTextsOfOneSampleAreThoseOfJaxForSeveral) {
+  EXPECT_EQ(parameter_count(graph_of_file("single_loss")), 2 * 50 * 32 + 8 * 32 + 4 * 32 * 32);
+  EXPECT_NEAR(loss_of_file("single_loss", 50), 4.792807579040527, 1e-4);
+  EXPECT_NEAR(loss_of_file("sequence_loss", 50), 4.058260440826416, 1e-4);
+}
 // What vmap puts in front of the height of an image, and images of a single row.
 TEST(HloNumbers, OfPooledImagesDoNotDependOnDimensionsOfOneElement) {
   const auto loss_with = [](const std::string& image, const std::string& window) {

@@ -123,13 +123,70 @@ TEST(OneSample, IsNoted) {
   EXPECT_EQ(model.default_batch, 1);
 }
 
+const std::string kOverOneDimension =
+    "  last = f32[8] custom-call(row), custom_call_target=\"byteir.softmax\", backend_config=\"axis = 0\"\n";
+
 TEST(OneSample, ThatCannotBecomeSeveralIsRefused) {
-  const std::string text = refusal([] { (void)graph_of(one_row("  last = f32[8] reverse(row), dimensions={0}\n")); });
+  const std::string text = refusal([] { (void)graph_of(one_row(kOverOneDimension)); });
   EXPECT_NE(
-      text.find("reverse has no form for several samples, so that the module's one sample does not become several; "
-                "lower it with 2 samples or more"),
+      text.find("custom-call byteir.softmax has no form for several samples, so that the module's one sample does "
+                "not become several; lower it with 2 samples or more"),
       std::string::npos)
       << text;
+}
+
+// As it stands, the text is a model of one sample.
+TEST(OneSample, ThatCannotBecomeSeveralIsPlannedByItself) {
+  const std::string text = kSum + R"(ENTRY main {
+  x = f32[1,6] parameter(0)
+  u = f32[6,8] parameter(1)
+  p = f32[1,8] dot(x, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  row = f32[8] reshape(p)
+)" + kOverOneDimension + "  ROOT y = f32[8] tanh(last)\n}";
+  const ModelConfig model = read_model_bytes(text, "m.hlo", {});
+  EXPECT_EQ(parameter_count(build_training_graph(model, {.batch = 1})), 48);
+  EXPECT_EQ(refusal([&] { (void)build_training_graph(model, {.batch = 4}); }),
+            "'m.hlo' has one sample, whose dimension cannot be told: it is planned with a micro-batch of 1 alone, not "
+            "of 4; export it with 2 samples or more.");
+}
+
+// The score of each image is looked up by its own label; a convolution has the samples as its batch.
+TEST(OneSample, OfAnImageIsABatchOfImages) {
+  const std::string text = kSum + R"(ENTRY main {
+  x = f32[1,4,4,2] parameter(0)
+  labels = s32[1] parameter(1)
+  w = f32[1,1,2,3] parameter(2)
+  zero = f32[] constant(0)
+  c = f32[1,4,4,3] convolution(x, w), window={size=1x1}, dim_labels=b01f_01io->b01f
+  image = f32[4,4,3] reshape(c)
+  s = f32[3] reduce(image, zero), dimensions={0,1}, to_apply=add
+  at = s32[] reshape(labels)
+  powers = f32[3] exponential(s)
+  sum = f32[] reduce(powers, zero), dimensions={0}, to_apply=add
+  all = f32[] log(sum)
+  picked = f32[1] dynamic-slice(s, at), dynamic_slice_sizes={1}
+  one = f32[] reshape(picked)
+  ROOT y = f32[] subtract(all, one)
+})";
+  const Graph graph = graph_of(text);
+  double sum = 0.0;
+  for (std::size_t b = 0; b < 4; ++b) {
+    double powers = 0.0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      double y = 0.0;
+      for (std::size_t place = 0; place < 16; ++place)
+        for (std::size_t i = 0; i < 2; ++i) y += weight("x", (b * 16 + place) * 2 + i) * weight("w", i * 3 + k);
+      powers += std::exp(y);
+      if (k == b % 3) sum -= y;
+    }
+    sum += std::log(powers);
+  }
+  EXPECT_NEAR(loss_of(graph,
+                      [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+                        if (tensor.name == "labels") return static_cast<double>(i % 3);
+                        return weight(tensor.name, static_cast<std::size_t>(i));
+                      }),
+              sum / 4, 1e-12);
 }
 
 // As a mutated module has it.

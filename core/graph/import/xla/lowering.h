@@ -104,6 +104,8 @@ using Rule = void (*)(Lowering&, const FlatOp&);
 [[nodiscard]] Rule shape_rule(const std::string& name);
 [[nodiscard]] Rule product_rule(const std::string& name);
 [[nodiscard]] Rule call_rule(const std::string& target);
+// Whether each element of a custom call's result is made of those at its place.
+[[nodiscard]] bool is_elementwise_call(const std::string& target);
 [[nodiscard]] Rule choice_rule(const std::string& name);
 // A reduction of numbers with their places (arg max), and one over windows that is a cumulative sum: true where the op
 // is such and is done.

@@ -263,7 +263,9 @@ class Sampler {
   // All operands and results have one shape.
   [[nodiscard]] bool is_elementwise() const {
     const std::string& opcode = op_->instruction->opcode;
-    if (opcode != "custom-call" && elementwise_rule(opcode) == nullptr) return false;
+    const bool call = opcode == "custom-call";
+    if (call ? !is_elementwise_call(op_->instruction->attributes.target) : elementwise_rule(opcode) == nullptr)
+      return false;
     if (op_->results.size() != 1) return false;
     const Numbers& shape = type_of(op_->results[0]).sizes;
     return std::all_of(op_->operands.begin(), op_->operands.end(), [&](int of) { return type_of(of).sizes == shape; });

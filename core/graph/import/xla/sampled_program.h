@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program of one sample as one of several: what `jax.vmap` makes of it. Every argument of data gets a dimension of
 // samples in front, and so does what is computed of it; weights stay as they are. A module that was lowered with a
-// batch of 1 is read this way, because XLA drops dimensions of one element and what is left does not tell where the
-// batch was.
+// batch of 1, or for one sequence without any, is read this way where its text as it stands makes no batches: XLA drops
+// dimensions of one element and what is left does not tell where the batch was.
 #pragma once
 
 #include <deque>
@@ -27,7 +27,7 @@ struct SampledProgram {
 
 // `needed`: the ops that lead to `result`; the others are left out, but for parameters. `data`: which parameters are
 // data. Throws InputError with the instruction's place where an op of data has no such form (loops that nothing
-// decides, sorting, tables that are data).
+// decides, places that data tell in what is written, weights of a convolution that are data).
 [[nodiscard]] SampledProgram with_samples(const FlatProgram& flat, const std::vector<bool>& needed,
                                           const std::vector<bool>& data, int result, const std::string& place);
 

@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/graph/import/names.h"
 #include "core/graph/import/primitive/emit/file_sharding.h"
+#include "core/graph/import/xla/argument_names.h"
 #include "core/graph/import/xla/lowering.h"
 #include "core/graph/import/xla/sampled_program.h"
 #include "core/graph/import/xla/xla_roles.h"
@@ -20,40 +21,6 @@ namespace {
 using primitive::Builder;
 using primitive::kBatchProbe;
 using primitive::Shape;
-
-// "p__layers____w1__.1", as JAX prints "p['layers']['w1']" -> "p.layers.w1"
-std::string unescaped(std::string name) {
-  const std::size_t dot = name.rfind('.');
-  if (dot != std::string::npos && name.find_first_not_of("0123456789", dot + 1) == std::string::npos) name.resize(dot);
-  std::string plain;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const std::size_t end = std::min(name.find_first_not_of('_', i), name.size());
-    if (end - i >= 2 && end < name.size() && !plain.empty()) plain += '.';
-    if (end - i == 1 && end < name.size()) plain += '_';
-    i = end;
-    if (i < name.size()) plain += name[i];
-  }
-  return plain;
-}
-
-// "state.params['decoder']['mlp']" -> "state.params.decoder.mlp"; the instruction's name where the path is none of an
-// argument.
-std::string name_of_argument(const Instruction& of) {
-  const std::string path = printable(of.op_name);
-  if (path.empty() || path.find_first_of("/( ") != std::string::npos)
-    return of.name.find("__") == std::string::npos ? of.name : unescaped(of.name);
-  std::string name;
-  for (const char letter : path) {
-    const bool between =
-        letter == '[' || letter == ']' || letter == '\'' || letter == '"' || letter == '\\' || letter == '.';
-    if (!between)
-      name += letter;
-    else if (!name.empty() && name.back() != '.')
-      name += '.';
-  }
-  while (name.ends_with('.')) name.pop_back();
-  return name.empty() ? of.name : name;
-}
 
 // The numbered part of a module's path in the framework's name: "h.3" of "jit(step)/jvp(GPT)/h_3/attn/dot_general".
 std::string block_of_path(const std::string& path) {

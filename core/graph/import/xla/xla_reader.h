@@ -33,8 +33,8 @@ enum class Samples {
 [[nodiscard]] ImportedProgram module_of(const Program& program, const std::map<std::string, std::int64_t>& dims,
                                         const std::string& place, Samples samples);
 
-// Whether the text may be that of one sample: the batch is of one element, or no argument of data has a dimension beside
-// that of positions. Throws InputError as module_of does.
+// Whether the text may be that of one sample: the batch is of one element, or no argument of data has a dimension
+// beside that of positions. Throws InputError as module_of does.
 [[nodiscard]] bool may_have_one_sample(const Program& program, const std::string& place);
 
 }  // namespace meshwright::xla

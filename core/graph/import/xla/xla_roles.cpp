@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/import/names.h"
+#include "core/graph/import/xla/argument_names.h"
 #include "core/graph/import/xla/xla_summary.h"
 
 namespace meshwright::xla {
@@ -88,6 +89,7 @@ class RoleFinder {
   void vote();
   void find_batch();
   void give_roles();
+  void weigh_undecided();
   void find_dtype();
 
   const Program& program_;
@@ -385,9 +387,49 @@ void RoleFinder::give_roles() {
     if (role == Role::Number) ++numbers;
     made_.roles.push_back(role);
   }
+  weigh_undecided();
   if (numbers > 0)
     made_.notes.push_back(fmt::format("{} number{} that the module is given at run time {} taken as 1", numbers,
                                       numbers == 1 ? "" : "s", numbers == 1 ? "is" : "are"));
+}
+
+// An argument that is only added or put beside others, with as many rows as the batch has: a table of positions of one
+// row, or one of as many positions as there are samples. It is a weight as the other elements of its tree are; where
+// the file has no names, those that stand beside weights are of their tree, if the batch is of one element.
+void RoleFinder::weigh_undecided() {
+  const std::size_t count = flat_.parameters.size();
+  const auto argument = [&](std::size_t p) -> const Instruction& { return *op_of(flat_.parameters[p]).instruction; };
+  const auto undecided = [&](std::size_t p) {
+    return made_.roles[p] == Role::Batch && is_float(type(flat_.parameters[p])) && data_votes_[p] == 0;
+  };
+  std::map<std::string, bool> weights;  // trees of weights, true: of nothing else
+  bool known = false, rows = true;      // there is other data; it has no more than one dimension
+  for (std::size_t p = 0; p < count; ++p) {
+    if (made_.roles[p] == Role::Unused || undecided(p)) continue;
+    const bool data = made_.roles[p] == Role::Batch;
+    const std::string tree = tree_of_argument(argument(p));
+    if (data || made_.roles[p] == Role::Weight) {
+      const auto [at, added] = weights.emplace(tree, !data);
+      at->second = at->second && !data;
+    }
+    known = known || data;
+    rows = rows && (!data || type(flat_.parameters[p]).sizes.size() <= 1);
+  }
+  for (std::size_t p = 0; known && p < count; ++p) {
+    if (!undecided(p)) continue;
+    const std::string tree = tree_of_argument(argument(p));
+    const auto found = weights.find(tree);
+    const std::size_t rank = type(flat_.parameters[p]).sizes.size();
+    const bool beside =
+        (p > 0 && made_.roles[p - 1] == Role::Weight) || (p + 1 < count && made_.roles[p + 1] == Role::Weight);
+    const bool alone = made_.batch == 1 || (rows && rank > 1);
+    if (tree.empty() ? !alone || !beside : found == weights.end() || !found->second) continue;
+    made_.roles[p] = Role::Weight;
+    if (tree.empty())
+      made_.notes.push_back(
+          fmt::format("'{}', which nothing but its place among the arguments tells from data, is a weight",
+                      printable(argument(p).name)));
+  }
 }
 
 void RoleFinder::find_dtype() {
@@ -407,72 +449,6 @@ void RoleFinder::find_dtype() {
 
 Roles roles_of(const Program& program, const FlatProgram& flat, const std::string& place) {
   return RoleFinder(program, flat, place).run();
-}
-
-std::vector<std::vector<int>> readers_of(const FlatProgram& flat, const std::vector<bool>& needed) {
-  std::vector<std::vector<int>> readers(flat.values.size());
-  for (std::size_t i = 0; i < flat.ops.size(); ++i) {
-    if (!needed[i]) continue;
-    const std::set<int> read(flat.ops[i].operands.begin(), flat.ops[i].operands.end());
-    for (const int operand : read) readers[static_cast<std::size_t>(operand)].push_back(static_cast<int>(i));
-  }
-  return readers;
-}
-
-int stacked_axis(const FlatProgram& flat, const std::vector<bool>& needed, const std::vector<std::vector<int>>& readers,
-                 int value) {
-  struct Form {
-    int value;
-    std::vector<std::size_t> axes;  // of the weight, by dimension
-  };
-  std::vector<std::size_t> own(flat.values[static_cast<std::size_t>(value)].type->sizes.size());
-  std::iota(own.begin(), own.end(), 0);
-  std::vector<Form> open = {{value, own}};
-  int found = -1;
-  std::size_t slices = 0;
-  while (!open.empty()) {
-    const Form form = open.back();
-    open.pop_back();
-    const std::vector<std::int64_t>& sizes = flat.values[static_cast<std::size_t>(form.value)].type->sizes;
-    for (const int reader : readers[static_cast<std::size_t>(form.value)]) {
-      const FlatOp& op = flat.ops[static_cast<std::size_t>(reader)];
-      const Attributes& a = op.instruction->attributes;
-      const std::string& opcode = op.instruction->opcode;
-      if (!needed[static_cast<std::size_t>(reader)] || op.operands[0] != form.value || op.results.size() != 1)
-        return -1;
-      const std::vector<std::int64_t>& to = flat.values[static_cast<std::size_t>(op.results[0])].type->sizes;
-      if (opcode == "transpose" && a.dimensions.size() == sizes.size()) {
-        Form turned{op.results[0], {}};
-        for (const std::int64_t axis : a.dimensions) {
-          if (axis < 0 || axis >= static_cast<std::int64_t>(form.axes.size())) return -1;
-          turned.axes.push_back(form.axes[static_cast<std::size_t>(axis)]);
-        }
-        open.push_back(std::move(turned));
-      } else if (opcode == "convert" || opcode == "copy" || opcode == "custom-call" || opcode == "reduce-precision") {
-        if (op.operands.size() != 1 || to.size() != sizes.size()) return -1;
-        open.push_back({op.results[0], form.axes});
-      } else if (opcode == "dynamic-slice" || opcode == "slice") {
-        int axis = -1;
-        for (std::size_t d = 0; d < sizes.size(); ++d) {
-          if (d >= to.size()) return -1;
-          if (to[d] == sizes[d]) continue;
-          if (axis >= 0 || to[d] != 1) return -1;
-          const bool known = opcode == "slice" || (op.operands.size() == sizes.size() + 1 &&
-                                                   flat.values[static_cast<std::size_t>(op.operands[d + 1])].number);
-          if (!known) return -1;
-          axis = static_cast<int>(form.axes[d]);
-        }
-        if (axis < 0 || (found >= 0 && axis != found)) return -1;
-        found = axis;
-        ++slices;
-      } else {
-        return -1;
-      }
-    }
-  }
-  if (found < 0) return -1;
-  const std::int64_t layers = flat.values[static_cast<std::size_t>(value)].type->sizes[static_cast<std::size_t>(found)];
-  return layers >= 2 && static_cast<std::int64_t>(slices) >= layers ? found : -1;
 }
 
 }  // namespace meshwright::xla

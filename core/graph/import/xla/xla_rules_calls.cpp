@@ -173,6 +173,13 @@ const std::map<std::string, Rule>& call_rules() {
 
 }  // namespace
 
+bool is_elementwise_call(const std::string& target) {
+  const Rule rule = call_rule(target);
+  const Rule kElementwise[] = {
+      identity, gelu, activation<Kind::Gelu>, activation<Kind::GeluErf>, activation<Kind::Silu>, activation<Kind::Erf>};
+  return std::find(std::begin(kElementwise), std::end(kElementwise), rule) != std::end(kElementwise);
+}
+
 Rule call_rule(const std::string& target) {
   const auto found = call_rules().find(target);
   return found == call_rules().end() ? nullptr : found->second;

@@ -315,10 +315,9 @@ bool picks_labels(Lowering& l, const FlatOp& op, const Attributes& a, const Lowe
     const auto axis = static_cast<std::int64_t>(d);
     if (std::find(a.operand_batch.begin(), a.operand_batch.end(), axis) != a.operand_batch.end()) continue;
     const auto at = std::find(a.index_map.begin(), a.index_map.end(), axis);
-    if (at == a.index_map.end() && x.shape[d] == 1) continue;
+    if (own_size(l, x.shape[d]) == 1) continue;
     if (at == a.index_map.end()) return false;
     const Node counted = l.b.at(below(l, column(l, indices, static_cast<std::size_t>(at - a.index_map.begin()))));
-    if (x.shape[d] == 1) continue;
     if (!counted.constant || (counted.values && counted.values->size() > 1 && (*counted.values)[1] != 1.0))
       return false;
   }

@@ -267,11 +267,36 @@ def sampled_loss(p, ids, labels):
 SAMPLED = {name: ATTENDED[name] for name in ("emb", "uq", "uk", "uv", "uo", "head")}
 
 
-def write(name, function, arguments, donated=()):
+# --- one sample alone: with a batch of one element that is dropped, and a sequence without any batch ---
+
+def single_loss(p, ids, labels):
+    x = (p["emb"][ids] + p["pos"]).reshape(SEQ, WIDTH)
+    q, k, v = ((x @ p[name]).reshape(SEQ, HEADS, HEAD) for name in ("uq", "uk", "uv"))
+    scores = jnp.where(CAUSAL, jnp.einsum("qhd,khd->hqk", q, k) / jnp.sqrt(HEAD), -1e9)
+    mixed = jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores), v)
+    return picked((x + mixed.reshape(SEQ, WIDTH) @ p["uo"]) @ p["head"], labels[0])
+
+
+SINGLE = {**SAMPLED, "pos": (1, SEQ, WIDTH)}
+
+
+def sequence_loss(p, ids, labels):
+    def step(h, x):
+        h = jnp.tanh(x @ p["wx"] + h @ p["wh"])
+        return h, h
+    _, states = jax.lax.scan(step, jnp.zeros(WIDTH), p["emb"][ids] + p["pos"])
+    return picked(states @ p["head"], labels)
+
+
+SEQUENCE = {"emb": (VOCAB, WIDTH), "pos": (SEQ, WIDTH), "wx": (WIDTH, WIDTH), "wh": (WIDTH, WIDTH), "head": (WIDTH, VOCAB)}
+
+
+def write(name, function, arguments, donated=(), samples=None):
+    """`samples`: the arguments of each of a batch, where the text has one sample alone."""
     text = jax.jit(function, donate_argnums=donated).lower(*arguments).as_text(dialect="hlo")
     (FOLDER / f"{name}.hlo").write_text(text)
-    loss = function(*arguments)
-    print(name, repr(float(loss[1] if isinstance(loss, tuple) else loss)))
+    losses = [function(*each) for each in samples or [arguments]]
+    print(name, repr(float(np.mean([loss[1] if isinstance(loss, tuple) else loss for loss in losses]))))
 
 
 write("llama_step", llama_step, (filled(LLAMA), IDS, LABELS), (0,))
@@ -285,6 +310,10 @@ write("attended_loss", attended_loss, (filled(ATTENDED), IDS, MASK, LABELS))
 write("turned_loss", turned_loss, (filled(TURNED), IDS, LABELS))
 write("sampled_loss", sampled_loss, (filled(SAMPLED), IDS, LABELS))
 write("gated_loss", gated_loss, (filled(MOE), IDS, LABELS))
+P = filled(SINGLE)
+write("single_loss", single_loss, (P, IDS[:1], LABELS[:1]), samples=[(P, IDS[i:i + 1], LABELS[i:i + 1]) for i in range(BATCH)])
+P = filled(SEQUENCE)
+write("sequence_loss", sequence_loss, (P, IDS[0], LABELS[0]), samples=[(P, IDS[i], LABELS[i]) for i in range(BATCH)])
 # The same as StableHLO, whose arguments have numbers for names.
 (FOLDER / "routed_loss.mlir").write_text(jax.jit(routed_loss).lower(filled(MOE), IDS, LABELS).as_text())
 (FOLDER / "turned_loss.mlir").write_text(jax.jit(turned_loss).lower(filled(TURNED), IDS, LABELS).as_text())
