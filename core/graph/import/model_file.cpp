@@ -249,16 +249,18 @@ bool makes_batches(const FileModel& read) {
 ModelConfig model_of_program(std::string_view bytes, const std::string& path,
                              const std::map<std::string, std::int64_t>& dims) {
   const xla::Program program = read_program(bytes, path, dims);
+  bool one_sample = false;
   const auto read = [&](xla::Samples samples) {
     xla::ImportedProgram made =
         xla::module_of(program, is_mlir_file(path) ? std::map<std::string, std::int64_t>{} : dims, path, samples);
+    one_sample = made.module.batch == 1;
     return model_of({std::move(made.module), made.default_batch, made.dtype, xla::summary_of(program)}, bytes, path,
                     dims);
   };
   std::optional<FileModel> written;
   try {
     written = read(xla::Samples::AsWritten);
-    if (written->model.default_batch > 1 || makes_batches(*written)) return written->model;
+    if (!one_sample || makes_batches(*written)) return written->model;
   } catch (const InputError&) {
     if (!dims.empty() || !xla::may_have_one_sample(program, path)) throw;
   }

@@ -29,14 +29,14 @@ double number(std::vector<std::string> words, std::int64_t elements, std::int64_
   return 0.3 * std::sin(0.37 * static_cast<double>(i) + 1.3 * (sum % 97)) + (scales.contains(words.back()) ? 1.0 : 0.0);
 }
 
-Graph graph_of_file(const std::string& name) {
+Graph graph_of_file(const std::string& name, std::int64_t batch = 2) {
   const std::filesystem::path folder = std::filesystem::path(__FILE__).parent_path() / "jax";
   const std::string path = (folder / (name + ".hlo")).string();
-  return build_training_graph(read_model_file(path, {}), {.batch = 2, .dtype = DType::F64});
+  return build_training_graph(read_model_file(path, {}), {.batch = batch, .dtype = DType::F64});
 }
 
-double loss_of_file(const std::string& name, std::int64_t classes) {
-  return loss_of(graph_of_file(name), [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+double loss_of_file(const std::string& name, std::int64_t classes, std::int64_t batch = 2) {
+  return loss_of(graph_of_file(name, batch), [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
     if (tensor.kind == TensorKind::Parameter) return number(split(tensor.name, '.'), tensor.elements(), i);
     if (tensor.name.starts_with("images")) return 0.3 * std::sin(0.37 * static_cast<double>(i));
     if (tensor.name.starts_with("ids")) return static_cast<double>((7 * i + 3) % classes);
@@ -132,6 +132,10 @@ TEST(HloNumbers, OfTextsOfOneSampleAreThoseOfJaxForSeveral) {
   EXPECT_EQ(parameter_count(graph_of_file("single_loss")), 2 * 50 * 32 + 8 * 32 + 4 * 32 * 32);
   EXPECT_NEAR(loss_of_file("single_loss", 50), 4.792807579040527, 1e-4);
   EXPECT_NEAR(loss_of_file("sequence_loss", 50), 4.058260440826416, 1e-4);
+}
+// The file adds up two micro-batches of every second sample.
+TEST(HloNumbers, OfAStepThatAddsUpMicroBatchesAreThoseOfJax) {
+  EXPECT_NEAR(loss_of_file("accumulated_step", 50, 4), 3.987241268157959, 1e-4);
 }
 // What vmap puts in front of the height of an image, and images of a single row.
 TEST(HloNumbers, OfPooledImagesDoNotDependOnDimensionsOfOneElement) {

@@ -225,6 +225,7 @@ class Flattener {
         turn_ = outer;
         return make(of, start);
       }
+      turn_ = outer;
       const Leaves decision = frame(called(of, 0), {state}, depth + 1);
       if (decision.size() != 1) misfit(of, "has a condition that makes no truth value");
       std::optional<double> goes_on = number_of(decision[0]);
@@ -234,10 +235,8 @@ class Flattener {
         return make(of, std::move(state));
       }
       if (*goes_on == 0.0) break;
-      if (outer < 0) {
-        turn_ = static_cast<int>(made_.turns.size());
-        made_.turns.push_back(fmt::format("{}.{}", of.name, turn));
-      }
+      turn_ = static_cast<int>(made_.turns.size());
+      made_.turns.push_back({fmt::format("{}.{}", of.name, turn), outer});
       state = checked(of, frame(called(of, 1), {state}, depth + 1));
     }
     turn_ = outer;

@@ -17,7 +17,13 @@ struct FlatOp {
   const Instruction* instruction;
   std::vector<int> operands;  // values; those of a tuple one after the other
   std::vector<int> results;   // values
-  int turn = -1;              // index in FlatProgram::turns, of the outermost loop; -1: in none
+  int turn = -1;              // index in FlatProgram::turns, of the innermost loop; -1: in none
+};
+
+// One turn of a loop.
+struct Turn {
+  std::string name;  // "while.569.0", "while.569.1", ...
+  int outer = -1;    // the turn of the loop around it; -1: there is none
 };
 
 struct FlatValue {
@@ -29,10 +35,16 @@ struct FlatValue {
 struct FlatProgram {
   std::vector<FlatOp> ops;
   std::vector<FlatValue> values;
-  std::vector<int> parameters;     // values, of the entry
-  std::vector<int> results;        // values, of the entry
-  std::vector<std::string> turns;  // "while.569.0", "while.569.1", ...
+  std::vector<int> parameters;  // values, of the entry
+  std::vector<int> results;     // values, of the entry
+  std::vector<Turn> turns;      // outer ones before those in them
 };
+
+// The turn of the outermost loop that one is in. REQUIRES: turn >= 0.
+[[nodiscard]] inline int outermost(const FlatProgram& flat, int turn) {
+  while (flat.turns[static_cast<std::size_t>(turn)].outer >= 0) turn = flat.turns[static_cast<std::size_t>(turn)].outer;
+  return turn;
+}
 
 // Throws InputError where calls are nested, or loops run, too often. REQUIRES: the entry is whole.
 [[nodiscard]] FlatProgram flattened(const Program& program, const std::string& place);

@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/graph/import/names.h"
 #include "core/graph/import/primitive/emit/file_sharding.h"
+#include "core/graph/import/xla/accumulated_program.h"
 #include "core/graph/import/xla/argument_names.h"
 #include "core/graph/import/xla/lowering.h"
 #include "core/graph/import/xla/sampled_program.h"
@@ -46,10 +47,11 @@ class ProgramReader {
     FlatProgram flat = flattened(program_, place_);
     expect_sane(flat);
     Roles roles = roles_of(program_, flat, place_);
+    const std::optional<AccumulatedProgram> step = one_micro_batch(flat, roles);
     made_.dtype = roles.dtype;
     expect_known(flat, roles.needed);
     SampledProgram several;
-    made_.default_batch = samples_ == Samples::AsWritten ? roles.batch : 1;
+    made_.default_batch = (samples_ == Samples::AsWritten ? roles.batch : 1) * (step ? step->parts : 1);
     if (samples_ == Samples::OneOfSeveral) {
       several = one_of_several(flat, roles);
       flat = several.flat;
@@ -76,8 +78,9 @@ class ProgramReader {
 
   [[nodiscard]] bool may_have_one_sample() const {
     expect_plannable();
-    const FlatProgram flat = flattened(program_, place_);
-    const Roles roles = roles_of(program_, flat, place_);
+    FlatProgram flat = flattened(program_, place_);
+    Roles roles = roles_of(program_, flat, place_);
+    const std::optional<AccumulatedProgram> step = one_micro_batch(flat, roles);
     if (roles.batch == 1) return true;
     for (std::size_t p = 0; p < roles.roles.size(); ++p)
       if (roles.roles[p] == Role::Batch && type_of(flat, flat.parameters[p]).sizes.size() > 1) return false;
@@ -87,6 +90,27 @@ class ProgramReader {
  private:
   [[nodiscard]] static const Type& type_of(const FlatProgram& flat, int value) {
     return *flat.values[static_cast<std::size_t>(value)].type;
+  }
+
+  // Makes the program and the roles those of one micro-batch, where the step adds several up.
+  std::optional<AccumulatedProgram> one_micro_batch(FlatProgram& flat, Roles& roles) const {
+    std::optional<AccumulatedProgram> step = of_one_micro_batch(program_, flat, roles);
+    if (!step) return step;
+    flat = step->flat;
+    roles.result = step->result;
+    roles.needed.assign(flat.ops.size(), true);
+    roles.batch = step->samples;
+    const auto samples = fmt::format("{} sample{}", step->samples, step->samples == 1 ? "" : "s");
+    roles.notes.push_back(
+        step->of_one_part
+            ? fmt::format(
+                  "the loss of the file is that of one of its {} micro-batches of {}: how many there are is the "
+                  "plan's choice",
+                  step->parts, samples)
+            : fmt::format(
+                  "the step of the file adds up {} micro-batches of {}: how many there are is the plan's choice",
+                  step->parts, samples));
+    return step;
   }
 
   // Makes the roles those of the program of several samples, too.
@@ -265,7 +289,8 @@ class ProgramReader {
     const Instruction& of = *op.instruction;
     if (of.opcode == "parameter") return;
     builder_.name = of.name;
-    builder_.block = op.turn >= 0 ? flat.turns[static_cast<std::size_t>(op.turn)] : block_of_path(of.op_name);
+    builder_.block =
+        op.turn >= 0 ? flat.turns[static_cast<std::size_t>(outermost(flat, op.turn))].name : block_of_path(of.op_name);
     try {
       const auto number =
           op.results.size() == 1 ? flat.values[static_cast<std::size_t>(op.results[0])].number : std::nullopt;

@@ -291,6 +291,25 @@ def sequence_loss(p, ids, labels):
 SEQUENCE = {"emb": (VOCAB, WIDTH), "pos": (SEQ, WIDTH), "wx": (WIDTH, WIDTH), "wh": (WIDTH, WIDTH), "head": (WIDTH, VOCAB)}
 
 
+# --- a step that adds up micro-batches of every second sample: sums of losses and of weights, as MaxText ---
+
+def accumulated_step(p, ids, labels):
+    def summed(p, ids, labels):
+        counted = (labels != 49).astype(jnp.float32)
+        scores = jax.nn.log_softmax(jnp.tanh(p["emb"][ids] @ p["wx"]) @ p["head"])
+        return -(jnp.take_along_axis(scores, labels[..., None], -1)[..., 0] * counted).sum(), counted.sum()
+
+    def add(state, rows):
+        (loss, count), gradients = jax.value_and_grad(summed, has_aux=True)(p, *rows)
+        return (state[0] + loss, state[1] + count, jax.tree.map(jnp.add, state[2], gradients)), None
+    parts = [rows.reshape(2, 2, SEQ).swapaxes(0, 1) for rows in (ids, labels)]
+    (loss, count, gradients), _ = jax.lax.scan(add, (0.0, 0.0, jax.tree.map(jnp.zeros_like, p)), parts)
+    return jax.tree.map(lambda weight, gradient: weight - 0.1 * gradient / count, p, gradients), loss / count
+
+
+ACCUMULATED = {"emb": (VOCAB, WIDTH), "wx": (WIDTH, WIDTH), "head": (WIDTH, VOCAB)}
+
+
 def write(name, function, arguments, donated=(), samples=None):
     """`samples`: the arguments of each of a batch, where the text has one sample alone."""
     text = jax.jit(function, donate_argnums=donated).lower(*arguments).as_text(dialect="hlo")
@@ -310,6 +329,8 @@ write("attended_loss", attended_loss, (filled(ATTENDED), IDS, MASK, LABELS))
 write("turned_loss", turned_loss, (filled(TURNED), IDS, LABELS))
 write("sampled_loss", sampled_loss, (filled(SAMPLED), IDS, LABELS))
 write("gated_loss", gated_loss, (filled(MOE), IDS, LABELS))
+TWICE = tuple(jnp.array((step * np.arange(2 * BATCH * SEQ) + first) % VOCAB, jnp.int32).reshape(2 * BATCH, SEQ) for step, first in ((7, 3), (5, 1)))
+write("accumulated_step", accumulated_step, (filled(ACCUMULATED), *TWICE))
 P = filled(SINGLE)
 write("single_loss", single_loss, (P, IDS[:1], LABELS[:1]), samples=[(P, IDS[i:i + 1], LABELS[i:i + 1]) for i in range(BATCH)])
 P = filled(SEQUENCE)
