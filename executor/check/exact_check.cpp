@@ -115,9 +115,9 @@ ExactReference exact_reference(const Graph& graph, int steps, std::uint64_t seed
     std::uint64_t loss = 0;
     for (int m = 0; m < static_cast<int>(graph.microbatches); ++m) {
       one.load_inputs(step, m);
-      one.run(Phase::Forward);
+      one.run(Phase::Forward, step + 1);
       if (graph.loss) loss = exact::plus(loss, residues_of(one, *graph.loss)[0]);
-      one.run(Phase::Backward);
+      one.run(Phase::Backward, step + 1);
     }
     one.run(Phase::Update, step + 1);
     found.losses.push_back(loss);

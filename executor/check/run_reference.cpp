@@ -48,22 +48,22 @@ RunResult run_reference(const Graph& graph, const RunOptions& options, const Ste
     Timeline timeline;
     double loss = 0.0;
     const Clock::time_point origin = Clock::now();
+    // Steps count from 1: Adam divides by 1 - beta^step. Masks of dropout are drawn by it, too.
+    const std::int64_t number = options.first_step + step + 1;
     interpreter.clear_accumulators();
     for (int m = 0; m < static_cast<int>(graph.microbatches); ++m) {
       Clock::time_point begin = Clock::now();
       interpreter.load_inputs(options.first_step + step, m);
-      interpreter.run(Phase::Forward);
+      interpreter.run(Phase::Forward, number);
       add_span(timeline, Span::Kind::Forward, m, origin, begin);
       if (step + 1 == options.steps) keep_operands(graph, kept, Phase::Forward, interpreter, m, result);
       if (graph.loss) loss += interpreter.get(*graph.loss)[0];
       begin = Clock::now();
-      interpreter.run(Phase::Backward);
+      interpreter.run(Phase::Backward, number);
       add_span(timeline, Span::Kind::Backward, m, origin, begin);
     }
     if (after_backward) after_backward(interpreter);
     const Clock::time_point begin = Clock::now();
-    // Steps count from 1: Adam divides by 1 - beta^step.
-    const std::int64_t number = options.first_step + step + 1;
     interpreter.run(Phase::Update, number, options.learning_rate.factor(number));
     add_span(timeline, Span::Kind::Update, 0, origin, begin);
     if (step + 1 == options.steps) keep_operands(graph, kept, Phase::Update, interpreter, 0, result);

@@ -7,6 +7,7 @@
 
 #include "executor/exact/exact_ops.h"
 #include "executor/exact/residue.h"
+#include "tests/dropping_model.h"
 #include "tests/oracle/exact/drawn_plan.h"
 
 namespace meshwright::exact_check_test {
@@ -84,25 +85,10 @@ TEST(ExactCheck, ResultsAreSpreadOverTheResidues) {
   EXPECT_EQ(std::unique(different.begin(), different.end()), different.end());
 }
 
-// y = dropout(x w), against given values.
-class Dropping final : public ForwardSource {
- public:
-  void build(Graph& graph, LossReduction) const override {
-    const std::int64_t samples = graph.batch / graph.microbatches;
-    const TensorId x = graph.add_tensor("x", TensorKind::Input, graph.dtype, {{"batch", samples}, {"in", 8}});
-    const TensorId y = graph.add_tensor("y", TensorKind::Input, graph.dtype, {{"batch", samples}, {"out", 4}});
-    const TensorId w = graph.add_tensor("w", TensorKind::Parameter, graph.dtype, {{"in", 8}, {"out", 4}});
-    const TensorId made = graph.add_op(OpKind::Contract, "made", {x, w}, {.result_names = {"batch", "out"}})[0];
-    const TensorId kept = graph.add_op(OpKind::Dropout, "kept", {made}, {.probability = 0.5, .seed = 9})[0];
-    graph.loss = graph.add_op(OpKind::SquaredErrorLoss, "loss", {kept, y}, {.scale = 0.5})[0];
-  }
-};
-
 // A mask belongs to a microbatch: one of all samples is another.
 TEST(GraphOfReference, OfAModelWithDropoutHasItsMicrobatches) {
   CheckedWork work;
-  work.model.family = "file";
-  work.model.file = ModelFile{"dropping.onnx", "0123456789abcdef", {}, std::make_shared<const Dropping>()};
+  work.model = dropping_model();
   work.training = {.batch = 8, .microbatches = 4, .dtype = DType::F32};
   EXPECT_EQ(graph_of_reference(work).microbatches, 4);
   EXPECT_EQ(graph_of_reference({find_model("mlp:layers=2,hidden=8"), work.training, true}).microbatches, 1);

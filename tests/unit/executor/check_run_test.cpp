@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/graph/import/find_model.h"
+#include "tests/dropping_model.h"
 #include "tests/refusal.h"
 #include "tests/unit/checked_run.h"
 
@@ -114,6 +115,20 @@ TEST(CheckRun, PassesWhatEightDevicesComputeInFloat) {
       }
       EXPECT_GT(nearest, 0.0);  // in float the orders of summation do differ
     }
+}
+
+// A step drops other elements than the one before, and the reference the same.
+TEST(CheckRun, PassesDropoutThatIsDrawnAnewInEveryStep) {
+  CheckedWork checked = work("mlp", kSgd);
+  checked.model = dropping_model();
+  checked.training.batch = 8;
+  checked.training.microbatches = 2;
+  PlanRequest request = ask("mlp", "cpu:2", "data", 8, 2);
+  request.model = checked.model;
+  request.training.optimizer = kSgd;
+  const Planned result = planned(request);
+  ASSERT_TRUE(result.plan.has_value()) << result.reason;
+  EXPECT_EQ(fault(checked, kThreeSteps, run_program(result.graph, result.program, result.check, kThreeSteps)), "");
 }
 
 TEST(CheckRun, NamesEveryLossAndEveryWeight) {
