@@ -189,6 +189,31 @@ TEST(OneSample, OfAnImageIsABatchOfImages) {
               sum / 4, 1e-12);
 }
 
+// Labels are the only other data, and weights stand in front: but it is scaled, as no table of positions is.
+TEST(OneSample, LeavesSeveralImagesBesideWeightsData) {
+  const auto module = [](const char* scaled) {
+    return kSum + fmt::format(R"(ENTRY main {{
+  w = f32[1,1,2,3] parameter(0)
+  x = f32[2,4,4,2] parameter(1)
+  labels = s32[2] parameter(2)
+  half = f32[] constant(0.5)
+  halves = f32[2,4,4,2] broadcast(half), dimensions={{}}
+  scaled = f32[2,4,4,2] {}
+  c = f32[2,4,4,3] convolution(scaled, w), window={{size=1x1}}, dim_labels=b01f_01io->b01f
+  zero = f32[] constant(0)
+  s = f32[2] reduce(c, zero), dimensions={{1,2,3}}, to_apply=add
+  target = f32[2] convert(labels)
+  d = f32[2] subtract(s, target)
+  squares = f32[2] multiply(d, d)
+  sum = f32[] reduce(squares, zero), dimensions={{0}}, to_apply=add
+  ROOT loss = f32[] multiply(sum, half)
+}})",
+                              scaled);
+  };
+  for (const char* scaled : {"multiply(x, halves)", "add(x, halves)"})
+    EXPECT_EQ(parameter_count(graph_of(module(scaled))), 2 * 3) << scaled;
+}
+
 // As a mutated module has it.
 TEST(OneSample, OfANormWhoseStatisticsAreReadIsRefused) {
   std::string module = tokens(1);

@@ -89,6 +89,7 @@ class RoleFinder {
   void vote();
   void find_batch();
   void give_roles();
+  [[nodiscard]] bool is_only_added(int of) const;
   void weigh_undecided();
   void find_dtype();
 
@@ -393,6 +394,30 @@ void RoleFinder::give_roles() {
                                       numbers == 1 ? "" : "s", numbers == 1 ? "is" : "are"));
 }
 
+// Whether all that is done with a value, but for its layout, is to add it to computed numbers or to put it beside them.
+// An image is scaled, or shifted by numbers of the file.
+bool RoleFinder::is_only_added(int of) const {
+  const auto is_number = [&](int v) {
+    while (moves(op_of(v))) v = op_of(v).operands[0];
+    return op_of(v).instruction->opcode == "constant" || value(v).number.has_value();
+  };
+  std::set<int> forms = {of};
+  for (std::size_t i = 0; i < flat_.ops.size(); ++i) {
+    const FlatOp& op = flat_.ops[i];
+    const bool reads = std::any_of(op.operands.begin(), op.operands.end(), [&](int v) { return forms.contains(v); });
+    if (!made_.needed[i] || !reads) continue;
+    if (moves(op)) {
+      if (!forms.contains(op.operands[0])) return false;
+      forms.insert(op.results.begin(), op.results.end());
+      continue;
+    }
+    const std::string& opcode = op.instruction->opcode;
+    if (opcode != "add" && opcode != "concatenate") return false;
+    if (std::any_of(op.operands.begin(), op.operands.end(), is_number)) return false;
+  }
+  return true;
+}
+
 // An argument that is only added or put beside others, with as many rows as the batch has: a table of positions of one
 // row, or one of as many positions as there are samples. It is a weight as the other elements of its tree are; where
 // the file has no names, those that stand beside weights are of their tree, if the batch is of one element.
@@ -423,7 +448,9 @@ void RoleFinder::weigh_undecided() {
     const bool beside =
         (p > 0 && made_.roles[p - 1] == Role::Weight) || (p + 1 < count && made_.roles[p + 1] == Role::Weight);
     const bool alone = made_.batch == 1 || (rows && rank > 1);
-    if (tree.empty() ? !alone || !beside : found == weights.end() || !found->second) continue;
+    if (tree.empty() ? !alone || !beside || !is_only_added(flat_.parameters[p])
+                     : found == weights.end() || !found->second)
+      continue;
     made_.roles[p] = Role::Weight;
     if (tree.empty())
       made_.notes.push_back(
