@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training software keeps of each op for the backward pass.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "costmodel/framework_memory.h"
+#include "costmodel/stage_ops.h"
+
+namespace meshwright {
+
+namespace {
+
+// Attention keeps, for each token and head, the logarithm of the sum over the scores, in 32 bits. Masks are bytes.
+constexpr double kStatisticBytes = 4.0, kMaskBytes = 1.0;
+
+bool is_activation(const Tensor& tensor) {
+  return tensor.kind == TensorKind::Intermediate && tensor.dtype != DType::I32;
+}
+
+// Decides op by op what the software keeps for the backward pass, and counts each tensor once.
+class ActivationWalk {
+ public:
+  ActivationWalk(const Graph& graph, const StageOps& stage, const SoftwareProfile& software)
+      : graph_(graph), stage_(stage), software_(software), element_(static_cast<double>(size_of(graph.dtype))) {
+    for (const StageOps::PlacedOp& placed : stage.ops())
+      if (graph.op(placed.op).kind == OpKind::Contract)
+        read_by_products_.insert(graph.op(placed.op).inputs.begin(), graph.op(placed.op).inputs.end());
+  }
+
+  [[nodiscard]] KeptActivations run() {
+    for (const StageOps::PlacedOp& placed : stage_.ops()) visit(graph_.op(placed.op), placed.recompute);
+    KeptActivations sum;
+    for (const auto& [number, block] : blocks_) {
+      sum.kept += Bytes(block.kept);
+      sum.working = std::max(sum.working, Bytes(block.recomputed));
+    }
+    sum.logits = Bytes(software_.logit_kept_bytes * logits_);
+    if (software_.keeps_sent && !stage_.is_last())
+      sum.kept += Bytes(element_ * stage_.kept_elements(graph_.op(stage_.ops().back().op).outputs[0]));
+    return sum;
+  }
+
+ private:
+  // All ops outside of the model's repeated blocks are block -1, which is never recomputed.
+  struct Block {
+    std::set<TensorId> counted;
+    double kept = 0.0, recomputed = 0.0;
+    int products = 0;
+  };
+
+  void visit(const Op& op, Recompute recompute) {
+    block_ = &blocks_[op.block];
+    recompute_ = op.block < 0 ? Recompute::None : recompute;
+    if (recompute_ == Recompute::Full || by_op()) keep_what_enters(op);
+    switch (op.kind) {
+      case OpKind::Contract:
+      case OpKind::Convolution:
+        for (const TensorId input : op.inputs) keep(input, software_.keeps_gathered_inputs);
+        break;
+      case OpKind::Multiply:
+        for (const TensorId input : op.inputs)
+          if (!software_.fused_activation || !is_activation_function(input) || read_by_products_.contains(input))
+            keep(fused_source(input));
+        break;
+      case OpKind::Gelu:
+      case OpKind::GeluErf:
+      case OpKind::Silu:
+      case OpKind::Relu:
+      case OpKind::Clamp:
+        keep(fused_source(op.inputs[0]));
+        break;
+      case OpKind::LayerNorm:
+      case OpKind::RmsNorm:
+      case OpKind::GateWeights:
+        keep(op.inputs[0]);
+        break;
+      case OpKind::Softmax:
+      case OpKind::Sigmoid:
+      case OpKind::Tanh:
+        keep(op.outputs[0]);
+        break;
+      case OpKind::Combine:
+        keep(op.inputs[0]);
+        keep(op.inputs[2]);
+        break;
+      case OpKind::Attention:
+      case OpKind::GroupedAttention:
+      case OpKind::SelectedAttention:
+        keep_attention(op);
+        break;
+      case OpKind::Add:
+        if (software_.dropout && adds_product(op)) note(kMaskBytes * stage_.kept_elements(op.outputs[0]));
+        break;
+      case OpKind::RowMax:
+        logits_ += stage_.operand_elements(op, 0);
+        break;
+      default:  // sums, biases, layouts: their gradients need no values
+        break;
+    }
+    if (by_op()) keep_result_by_op(op);
+  }
+
+  [[nodiscard]] bool by_op() const { return recompute_ == Recompute::Selective && software_.selective_by_op; }
+
+  [[nodiscard]] bool by_cost() const { return recompute_ == Recompute::Selective && software_.selective_by_cost; }
+
+  enum class What { Scores, Cheap, Other };
+  void note(double bytes, What what = What::Other) {
+    const bool dropped = recompute_ == Recompute::Full || by_op() ||
+                         (recompute_ == Recompute::Selective && what == What::Scores) ||
+                         (by_cost() && what == What::Cheap);
+    (dropped ? block_->recomputed : block_->kept) += bytes;
+  }
+
+  // `gathered`: where sequence parallelism splits it, all of it stays.
+  void keep(TensorId id, bool gathered = false) {
+    if (!is_activation(graph_.tensor(id))) return;
+    id = storage_of(id);
+    if (block_->counted.insert(id).second)
+      note(element_ * (gathered ? stage_.gathered_elements(id) : stage_.kept_elements(id)),
+           is_cheap(id) ? What::Cheap : What::Other);
+  }
+
+  // Computed again by one pass over what is kept anyway.
+  [[nodiscard]] bool is_cheap(TensorId id) const {
+    const auto& producer = graph_.tensor(id).producer;
+    if (!producer) return false;
+    const Op& op = graph_.op(*producer);
+    const bool gated = op.kind == OpKind::Multiply && std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId i) {
+                         return is_activation_function(i);
+                       });
+    return gated || is_activation_function(id) || op.kind == OpKind::LayerNorm || op.kind == OpKind::RmsNorm;
+  }
+
+  // Queries, keys, values and the result; and either the scores or a number for each row of them.
+  void keep_attention(const Op& op) {
+    for (const TensorId input : op.inputs) {
+      if (!is_activation(graph_.tensor(input))) continue;
+      keep(input);
+      note(software_.attention_copies * element_ * stage_.kept_elements(input));
+    }
+    const Tensor& result = graph_.tensor(op.outputs[0]);
+    keep(result.id);
+    const double rows = stage_.kept_elements(result.id) / static_cast<double>(result.dims.back().size);
+    if (software_.fused_attention) return note(kStatisticBytes * rows);
+    const Tensor& keys = graph_.tensor(op.inputs[op.kind == OpKind::Attention ? 0 : 1]);
+    // Probabilities; with dropout its mask and what it leaves of them.
+    const double bytes = software_.dropout ? 2.0 * element_ + kMaskBytes : element_;
+    note(bytes * rows * static_cast<double>(keys.dims[1].size), What::Scores);
+  }
+
+  // What a recomputed block reads of others stays.
+  void keep_what_enters(const Op& op) {
+    for (TensorId input : op.inputs) {
+      if (!is_activation(graph_.tensor(input))) continue;
+      input = storage_of(input);
+      if (graph_.op(*graph_.tensor(input).producer).block == op.block || !block_->counted.insert(input).second)
+        continue;
+      block_->kept += element_ * stage_.kept_elements(input);
+    }
+  }
+
+  // The results of attention and of every second product, from which the rest of the block is recomputed.
+  void keep_result_by_op(const Op& op) {
+    const bool attends =
+        op.kind == OpKind::Attention || op.kind == OpKind::GroupedAttention || op.kind == OpKind::SelectedAttention;
+    if (attends || (op.kind == OpKind::Contract && ++block_->products % 2 == 1))
+      block_->kept += element_ * stage_.kept_elements(op.outputs[0]);
+  }
+
+  // Reshapes name the same bytes.
+  [[nodiscard]] TensorId storage_of(TensorId id) const {
+    for (const auto* producer = &graph_.tensor(id).producer; *producer; producer = &graph_.tensor(id).producer) {
+      const Op& op = graph_.op(**producer);
+      if (op.kind != OpKind::Reshape || stage_.kept_elements(op.inputs[0]) != stage_.kept_elements(id)) break;
+      id = op.inputs[0];
+    }
+    return id;
+  }
+
+  // What the kernel reads that computes this on the way.
+  [[nodiscard]] TensorId fused_source(TensorId id) const {
+    if (!software_.fused_activation) return id;
+    for (const auto* producer = &graph_.tensor(id).producer; *producer; producer = &graph_.tensor(id).producer) {
+      const Op& op = graph_.op(**producer);
+      if (op.kind != OpKind::Scale && op.kind != OpKind::Shift && op.kind != OpKind::Clamp) break;
+      id = op.inputs[0];
+    }
+    return id;
+  }
+
+  [[nodiscard]] bool is_activation_function(TensorId id) const {
+    const auto& producer = graph_.tensor(fused_source(id)).producer;
+    if (!producer) return false;
+    const OpKind kind = graph_.op(*producer).kind;
+    return kind == OpKind::Silu || kind == OpKind::Gelu || kind == OpKind::GeluErf || kind == OpKind::Relu;
+  }
+
+  // A residual sum: dropout acts on the product that it adds.
+  [[nodiscard]] bool adds_product(const Op& op) const {
+    return op.block >= 0 && std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
+             const auto& producer = graph_.tensor(input).producer;
+             if (!producer) return false;
+             const Op* from = &graph_.op(*producer);
+             if (from->kind == OpKind::BiasAdd) from = &graph_.op(graph_.tensor(from->inputs[0]).producer.value());
+             return from->kind == OpKind::Contract && from->block == op.block;
+           });
+  }
+
+  const Graph& graph_;
+  const StageOps& stage_;
+  const SoftwareProfile& software_;
+  double element_;
+  std::set<TensorId> read_by_products_;
+  std::map<int, Block> blocks_;
+  Block* block_ = nullptr;
+  Recompute recompute_ = Recompute::None;
+  double logits_ = 0.0;
+};
+
+}  // namespace
+
+std::vector<KeptActivations> kept_activations(const Plan& plan, const Graph& graph, const SoftwareProfile& software) {
+  std::vector<KeptActivations> kept;
+  for (const StageOps& stage : stage_ops(plan, graph)) kept.push_back(ActivationWalk(graph, stage, software).run());
+  return kept;
+}
+
+}  // namespace meshwright
