@@ -36,12 +36,12 @@ struct SoftwareProfile {
   double convolution_share = 0.0;   // of the peak that convolutions reach; 0: the device's share for products
   double collective_factor = 1.0;   // time of a collective of activations over the collective's alone
   double exchange_factor = 1.0;     // the same of all-to-all, by which tokens travel to experts and back
-  // Of what experts of other hosts are given the share that crosses the network: a token whose experts are on one host
-  // may be sent there once.
+  double exchange_overlap = 0.0;    // share of it that interleaved passes of other micro-batches hide
+  // The share that crosses the network of what tokens send to experts on other hosts: a token with several experts on
+  // one host may be sent there once.
   double exchange_between_hosts = 1.0;
-  double exchange_overlap = 0.0;  // share of it that interleaved passes of other micro-batches hide
-  double quantise_passes = 1.8;   // bytes per element of a product's operands, where they become 8-bit
-  double loss_factor = 1.0;       // time of passes over logits, relative to pass_factor
+  double quantise_passes = 1.8;  // bytes per element of a product's operands, where they become 8-bit
+  double loss_factor = 1.0;      // time of passes over logits, relative to pass_factor
   // The same of the pass that adds a micro-batch's gradients, with the passes that copy, check and clear them.
   double accumulation_factor = 1.0;
 

@@ -162,7 +162,7 @@ MW_DEVICE bool holds(W x, W y) {
     return x > y;
 }
 
-// x within bounds, or dy where x lies there and 0 elsewhere.
+// Holds x within the bounds; its gradient is dy where x lies there, else 0.
 template <class W>
 struct Within {
   explicit Within(ClampBounds bounds) : low(static_cast<W>(bounds.low)), high(static_cast<W>(bounds.high)) {}

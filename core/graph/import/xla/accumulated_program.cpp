@@ -25,30 +25,7 @@ class Contents {
   [[nodiscard]] std::string of(const Instruction& instruction) {
     const Attributes& a = instruction.attributes;
     std::string text = instruction.opcode + "|" + of(instruction.type);
-    for (const Numbers* list : {&a.dimensions,
-                                &a.lhs_contracting,
-                                &a.rhs_contracting,
-                                &a.lhs_batch,
-                                &a.rhs_batch,
-                                &a.start,
-                                &a.limit,
-                                &a.stride,
-                                &a.sizes,
-                                &a.low,
-                                &a.high,
-                                &a.interior,
-                                &a.offset_dims,
-                                &a.collapsed_dims,
-                                &a.index_map,
-                                &a.operand_batch,
-                                &a.index_batch,
-                                &a.window.size,
-                                &a.window.stride,
-                                &a.window.before,
-                                &a.window.after,
-                                &a.window.base_dilation,
-                                &a.window.window_dilation})
-      text += fmt::format("|{}", fmt::join(*list, ","));
+    for (const Numbers* list : lists_of(a)) text += fmt::format("|{}", fmt::join(*list, ","));
     for (const bool reversed : a.window.reversed) text += reversed ? 'r' : '-';
     text += fmt::format("|{}|{}|{}|{}|{}|{}|{}|{}|{}", a.index_vector_dim, a.dim_labels, a.feature_groups,
                         a.batch_groups, a.index, a.direction, a.target, a.backend, a.trip_count.value_or(-1));

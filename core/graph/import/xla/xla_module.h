@@ -5,6 +5,7 @@
 // "broadcast".
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -52,6 +53,33 @@ struct Attributes {
   std::optional<std::vector<double>> values = {};  // of constants, all elements or one for all (a splat)
   std::map<std::string, std::string> other = {};   // the rest, as it stands
 };
+
+// All of its lists of numbers.
+[[nodiscard]] inline auto lists_of(const Attributes& a) {
+  return std::array{&a.dimensions,
+                    &a.lhs_contracting,
+                    &a.rhs_contracting,
+                    &a.lhs_batch,
+                    &a.rhs_batch,
+                    &a.start,
+                    &a.limit,
+                    &a.stride,
+                    &a.sizes,
+                    &a.low,
+                    &a.high,
+                    &a.interior,
+                    &a.offset_dims,
+                    &a.collapsed_dims,
+                    &a.index_map,
+                    &a.operand_batch,
+                    &a.index_batch,
+                    &a.window.size,
+                    &a.window.stride,
+                    &a.window.before,
+                    &a.window.after,
+                    &a.window.base_dilation,
+                    &a.window.window_dilation};
+}
 
 struct Instruction {
   std::string name;

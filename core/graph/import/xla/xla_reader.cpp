@@ -151,29 +151,7 @@ class ProgramReader {
     for (const FlatValue& value : flat.values) (void)primitive::elements_of(value.type->sizes);
     for (const FlatOp& op : flat.ops) {
       const Attributes& a = op.instruction->attributes;
-      for (const auto* list : {&a.dimensions,
-                               &a.lhs_contracting,
-                               &a.rhs_contracting,
-                               &a.lhs_batch,
-                               &a.rhs_batch,
-                               &a.start,
-                               &a.limit,
-                               &a.stride,
-                               &a.sizes,
-                               &a.low,
-                               &a.high,
-                               &a.interior,
-                               &a.offset_dims,
-                               &a.collapsed_dims,
-                               &a.index_map,
-                               &a.operand_batch,
-                               &a.index_batch,
-                               &a.window.size,
-                               &a.window.stride,
-                               &a.window.before,
-                               &a.window.after,
-                               &a.window.base_dilation,
-                               &a.window.window_dilation})
+      for (const std::vector<std::int64_t>* list : lists_of(a))
         for (const std::int64_t number : *list)
           require(number <= kMost && number >= -kMost,
                   "{}:{}: '{}' has an attribute of {}; give the text that XLA printed, "
