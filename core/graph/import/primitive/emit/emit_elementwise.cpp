@@ -52,36 +52,43 @@ bool is_whole_power(double exponent) { return exponent == std::floor(exponent) &
 
 }  // namespace
 
-// What a bound, and one below it that is_held_next, hold x within.
-Attributes Emitter::bounds_of(int n) const {
+// The number that n holds another within, where it does.
+std::optional<double> Emitter::bound_of(int n) const {
   const Node& of = node(n);
-  const bool first = of.inputs.size() == 2 && scalar(of.inputs[0]).has_value();
-  const int held = of.inputs[first ? 1 : 0];
-  Attributes bounds = is_held_next(held) ? bounds_of(held) : Attributes{};
-  if (of.kind == Kind::Relu)
-    bounds.low = 0.0;
-  else
-    (of.kind == Kind::Maximum ? bounds.low : bounds.high) = *scalar(of.inputs[first ? 0 : 1]);
+  if (of.kind == Kind::Relu) return 0.0;
+  if (of.kind != Kind::Maximum && of.kind != Kind::Minimum) return std::nullopt;
+  const std::optional<double> first = scalar(of.inputs[0]);
+  return first ? first : scalar(of.inputs[1]);
+}
+
+// What n, a bound, holds.
+int Emitter::held_by(int n) const {
+  const Node& of = node(n);
+  return of.inputs[of.kind != Kind::Relu && scalar(of.inputs[0]) ? 1 : 0];
+}
+
+// What a bound, and one that it holds next, hold x within.
+Attributes Emitter::bounds_of(int n) const {
+  Attributes bounds;
+  const auto hold = [&](int bound) {
+    (node(bound).kind == Kind::Minimum ? bounds.high : bounds.low) = *bound_of(bound);
+  };
+  hold(n);
+  if (is_held_next(held_by(n))) hold(held_by(n));
   return bounds;
 }
 
-// Whether n is a bound that only a bound on the other side reads: that one holds x within both.
+// Whether n is a bound, of no other bound, that only a bound on the other side reads: that one holds x within both.
 bool Emitter::is_held_next(int n) const {
-  const auto is_bound = [&](int of) {
-    const Kind kind = node(of).kind;
-    return kind == Kind::Relu || ((kind == Kind::Maximum || kind == Kind::Minimum) &&
-                                  (scalar(node(of).inputs[0]) || scalar(node(of).inputs[1])));
-  };
   const auto readers = readers_of_.find(n);
-  if (!is_bound(n) || n == module_.result || readers == readers_of_.end() || readers->second.size() != 1) return false;
+  if (!bound_of(n) || bound_of(held_by(n)) || n == module_.result || readers == readers_of_.end() ||
+      readers->second.size() != 1)
+    return false;
   const int reader = readers->second.front();
-  if (node(reader).kind == Kind::Relu || !is_bound(reader) || node(reader).shape != node(n).shape) return false;
-  if ((node(n).kind == Kind::Minimum) == (node(reader).kind == Kind::Minimum) || is_held_next(reader)) return false;
-  const auto bound = [&](int of) {
-    const auto number = node(of).kind == Kind::Relu ? 0.0 : scalar(node(of).inputs[0]);
-    return number ? *number : *scalar(node(of).inputs[1]);
-  };
-  return node(n).kind == Kind::Minimum ? bound(reader) <= bound(n) : bound(n) <= bound(reader);
+  if (node(reader).kind == Kind::Relu || !bound_of(reader) || node(reader).shape != node(n).shape) return false;
+  const bool above = node(n).kind == Kind::Minimum;
+  if (above == (node(reader).kind == Kind::Minimum)) return false;
+  return above ? *bound_of(reader) <= *bound_of(n) : *bound_of(n) <= *bound_of(reader);
 }
 
 // One input is a number.

@@ -90,6 +90,8 @@ class Emitter {
   [[nodiscard]] TensorId truth(TensorId x, bool zero);
   [[nodiscard]] Value compare(int n);
   [[nodiscard]] Value with_number(int n);
+  [[nodiscard]] std::optional<double> bound_of(int n) const;
+  [[nodiscard]] int held_by(int n) const;
   [[nodiscard]] Attributes bounds_of(int n) const;
   [[nodiscard]] bool is_held_next(int n) const;
   [[nodiscard]] TensorId power(TensorId x, double exponent);
