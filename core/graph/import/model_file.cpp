@@ -231,8 +231,8 @@ FileModel model_of(const ReadModule& read, std::string_view bytes, const std::st
   return {std::move(model), std::move(source)};
 }
 
-// Of one sample, a batch of which is one of several: XLA drops dimensions of one element, so that what is made of the
-// text as it stands may be a model of one sample alone, or mix positions with samples.
+// Whether a model that was read from a text of one sample can be planned for several. XLA drops dimensions of one
+// element, so that the text may say a model of one sample alone, or one that mixes positions with samples.
 bool makes_batches(const FileModel& read) {
   if (read.source->merges_batch()) return false;
   Graph graph;
