@@ -80,7 +80,11 @@ std::string text_of(const ModelFacts& facts, std::vector<std::string>& assumed) 
   if (facts.further > 0 && facts.experts == 0 && !facts.latent)
     assumed.push_back(fmt::format(
         "without the {} modules that predict further tokens, which only mixtures of ours have", facts.further));
-  if (facts.latent) return latent_text(facts, ffn);
+  if (facts.latent) {
+    if (!facts.gated || facts.activation != ModelFacts::Activation::Silu)
+      assumed.emplace_back("feed-forward layers with gates of SiLU, as all of ours with latent attention have");
+    return latent_text(facts, ffn);
+  }
   if (facts.sinks && facts.experts == 0) assumed.emplace_back("without the learnt score of attention's softmax");
   const bool plain = facts.window == 0 && facts.experts == 0 && !facts.gated && !facts.rms_norm && !facts.head_dim &&
                      !facts.qk_norm && facts.kv_heads.value_or(facts.heads) == facts.heads;

@@ -10,6 +10,7 @@
 #include "launch/read/megatron/megatron_kinds.h"
 #include "launch/read/megatron/megatron_model.h"
 #include "launch/read/megatron/megatron_parts.h"
+#include "launch/read/megatron/mindspeed.h"
 #include "launch/read/readers.h"
 
 namespace meshwright {
@@ -166,7 +167,8 @@ void read_chunks(ReadingJob& job, std::int64_t layers) {
 void read_stages(ReadingJob& job, std::int64_t layers) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
-  read_chunks(job, layers);
+  read_chunks(job, layers + std::ssize(noop_layers(job)));
+  if (read_mindspeed_stages(job, layers)) return;
   const auto first = s.integer("decoder-first-pipeline-num-layers"),
              last = s.integer("decoder-last-pipeline-num-layers");
   bool embedding = s.flag("account-for-embedding-in-pipeline-split");
@@ -408,6 +410,7 @@ bool is_of_swift(const std::string& key) {
 void read_megatron(ReadingJob& job) {
   Settings& s = job.settings();
   rename_old_flags(s);
+  name_mindspeed_as_megatron(job);
   Degrees& d = job.degrees();
   const bool recipe = job.text.target == "megatron-bridge", swift = job.text.variant == "ms-swift";
   if (swift) read_swift(job);
@@ -443,7 +446,8 @@ void read_megatron(ReadingJob& job) {
     join_meshes(job);
   else
     read_stages(job, layers);
-  d.schedule = d.chunks > 1 ? ScheduleKind::Interleaved : ScheduleKind::OneFOneB;
+  if (d.schedule != ScheduleKind::DualPipeV)
+    d.schedule = d.chunks > 1 ? ScheduleKind::Interleaved : ScheduleKind::OneFOneB;
   read_recompute(job, layers);
   read_precision(job);
   read_optimizer(job);

@@ -22,23 +22,61 @@ bool names_any(const std::string& name, std::initializer_list<const char*> parts
                      [&](const char* part) { return name.find(part) != std::string::npos; });
 }
 
+[[noreturn]] void refuse_without_training(const ReadingJob& job) {
+  throw InputError(
+      fmt::format("{}: the program does not train, and only training steps are predicted; give the launch of a "
+                  "training.",
+                  job.text.program));
+}
+
+// tasks/main.py of Megatron-LM: some of its tasks train a model further, the others measure one.
+void expect_task_that_trains(ReadingJob& job) {
+  const std::string task = job.settings().text_or_nothing("task");
+  if (task.empty()) return;
+  const auto is_one_of = [&](std::initializer_list<const char*> tasks) {
+    return std::find(tasks.begin(), tasks.end(), task) != tasks.end();
+  };
+  if (!is_one_of({"RACE", "MNLI", "QQP"})) refuse_without_training(job);
+}
+
 }  // namespace
 
+void expect_all_weights(ReadingJob& job) {
+  Settings& s = job.settings();
+  for (const char* key : {"lora-r", "lora-rank", "lora-target-modules", "qlora"})
+    if (s.has(key)) expect_whole_model(job, key, "adapters");
+  for (const char* key : {"freeze-LM", "dsa-freeze-base"})
+    if (s.has(key)) expect_whole_model(job, key, "beside a model that stays as it is");
+  // MindSpeed-LLM's stages of a training: others hold the model against a second one.
+  const std::string stage = s.text_or_nothing("stage");
+  require(stage.empty() || stage == "sft" || stage == "pretrain",
+          "{}: '{}' trains with further models or samples, and only trainings of one model are predicted; give the "
+          "launch of one.",
+          s.where("stage"), printable(stage));
+  (void)s.take("stage");
+  for (const char* key : {"num-tokens-to-generate", "max-tokens-to-oom"})
+    if (s.has(key)) refuse_without_training(job);
+  expect_task_that_trains(job);
+}
+
 void expect_training(ReadingJob& job) {
+  expect_all_weights(job);
   const std::string name = program_name(job);
-  if (names_any(name, {"train", "finetune", "sft", "the command"}) || name.find('.') == std::string::npos) {
-    const bool other = names_any(name, {"_t5", "_ict", "_retro", "_vision", "_realm", "_rwkv"});
-    require(!other || job.answers.model,
-            "{}: its flags describe no model of ours; give --model with a built-in model, sizes or a config.json.",
-            job.text.program);
+  const bool trains =
+      names_any(name, {"train", "finetune", "sft", "the command"}) || name.find('.') == std::string::npos;
+  const bool other = trains && names_any(name, {"_t5", "_ict", "_retro", "_vision", "_realm", "_rwkv"});
+  const bool two_stacks = job.settings().has("decoder-num-layers");  // T5
+  require((!other && !two_stacks) || job.answers.model,
+          "{}: its flags describe no model of ours; give --model with a built-in model, sizes or a config.json.",
+          job.text.program);
+  if (trains) {
     if (names_any(name, {"vlm", "multimodal", "_omni", "_vl.", "_vl_", "llava"}) || job.settings().has("img-h"))
       job.assume("the language model alone, without what reads images");
     return;
   }
-  require(!names_any(name, {"generat", "inference", "server", "convert", "export", "quantize", "prune", "mmlu",
-                            "validate", "extract", "preprocess", "eval"}),
-          "{}: the program does not train, and only training steps are predicted; give the launch of a training.",
-          job.text.program);
+  if (names_any(name, {"generat", "inference", "server", "convert", "export", "quantize", "prune", "mmlu", "validate",
+                       "extract", "preprocess", "eval", "merge", "checkpoint"}))
+    refuse_without_training(job);
 }
 
 std::string hybrid_pattern(ReadingJob& job) {

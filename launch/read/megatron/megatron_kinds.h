@@ -8,8 +8,9 @@
 
 namespace meshwright {
 
-// Throws InputError where the program does not train ("generate_samples_gpt.py"), or trains a model whose flags do not
-// describe one of ours ("pretrain_t5.py") and no model is given instead.
+// Throws InputError where the program does not train ("generate_samples_gpt.py", --task LAMBADA), trains other weights
+// than the model's (--lora-r) or a model whose flags do not describe one of ours ("pretrain_t5.py") and no model is
+// given instead.
 void expect_training(ReadingJob& job);
 
 // The letters of --hybrid-layer-pattern (or --hybrid-override-pattern), without the marks of pipeline stages; "": no

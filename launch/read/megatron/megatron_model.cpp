@@ -7,13 +7,17 @@
 #include "core/base/text.h"
 #include "launch/read/megatron/megatron_kinds.h"
 #include "launch/read/megatron/megatron_parts.h"
+#include "launch/read/megatron/megatron_variants.h"
+#include "launch/read/megatron/mindspeed.h"
 
 namespace meshwright {
 
 ExpertLayers expert_layers(ReadingJob& job, const std::string& text, std::int64_t layers) {
   const std::string where = job.settings().where("moe-layer-freq");
   if (text.find('[') == std::string::npos) {
-    const std::int64_t every = std::max<long>(1, parse_integer(text, where, 1, 10'000));
+    // A layer has experts where its number is a multiple, of a negative number as of its absolute value.
+    const std::int64_t every = std::abs(parse_integer(text, where, -10'000, 10'000));
+    require(every > 0, "{}: 0 is out of range; give a number from 1 to 10000.", where);
     return {0, every};
   }
   std::vector<int> pattern;
@@ -58,8 +62,15 @@ void read_experts(ReadingJob& job, ModelFacts& facts) {
   facts.shared_ffn = s.integer("moe-shared-expert-intermediate-size", 0);
   facts.sigmoid = s.text("moe-router-score-function").value_or("softmax") == "sigmoid";
   facts.selection_bias = s.flag("moe-router-enable-expert-bias");
-  const ExpertLayers layers = expert_layers(job, pattern, facts.layers);
+  // MindSpeed-LLM: so many times as wide as an expert.
+  if (const auto shared = s.integer("n-shared-experts", 0); shared && !facts.shared_ffn)
+    facts.shared_ffn = *shared * facts.expert_ffn.value_or(facts.ffn.value_or(4 * facts.hidden));
+  const std::vector<std::int64_t> noops = noop_layers(job);
+  const ExpertLayers layers = expert_layers(job, pattern, facts.layers + std::ssize(noops));
   facts.dense_layers = layers.dense;
+  // MindSpeed-LLM: of the first layers, those that do something.
+  if (const auto first = s.integer("first-k-dense-replace", -1); first && *first > 0)
+    facts.dense_layers = *first - (std::lower_bound(noops.begin(), noops.end(), *first) - noops.begin());
   facts.mixture_every = layers.every;
   if (!s.flag("moe-router-force-load-balancing")) job.assume("tokens evenly spread over the experts");
 }
@@ -119,6 +130,11 @@ ModelFacts model_facts(ReadingJob& job, const std::string& pattern) {
   const auto need = [&](const char* key) { return needed(job, key, fmt::format("--{}", key)); };
   facts.layers = pattern.empty() ? need("num-layers") : std::ssize(pattern);
   (void)s.take("num-layers");
+  const std::vector<std::int64_t> noops = noop_layers(job);
+  require(noops.empty() || (std::ssize(noops) < facts.layers && noops.back() < facts.layers),
+          "{}: names layers that --num-layers {} does not have, or all of them; name fewer.", s.where("noop-layers"),
+          facts.layers);
+  facts.layers -= std::ssize(noops);
   facts.hidden = need("hidden-size");
   facts.heads = need("num-attention-heads");
   facts.seq = job.answers.seq ? *job.answers.seq : need("seq-length");
@@ -203,6 +219,7 @@ ModelConfig megatron_model(ReadingJob& job) {
   ModelFacts facts = model_facts(job, pattern);
   facts.vocab = words;
   if (!pattern.empty()) return hybrid_model(job, pattern, facts);
+  if (auto variant = variant_model(job, facts)) return *std::move(variant);
   if (trains_bert(job)) return model_of_text(bert_text(facts), job.text.program);
   return model_of(facts, "", job.text.program, job.reading.assumed);
 }

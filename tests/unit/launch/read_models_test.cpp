@@ -226,6 +226,9 @@ TEST(MegatronModels, WhatDoesNotTrainIsRefused) {
         << program;
   const std::string t5 = refusal([] { (void)read_megatron("pretrain_t5.py", "--num-layers 2"); });
   EXPECT_NE(t5.find("give --model"), std::string::npos) << t5;
+  const std::string stacks =
+      refusal([] { (void)read_megatron("run.py", "--encoder-num-layers 2 --decoder-num-layers 2"); });
+  EXPECT_NE(stacks.find("give --model"), std::string::npos) << stacks;
   EXPECT_EQ(read_megatron("finetune_evaluated.py", "--num-layers 2").setup.model.layers, 2);
 }
 
@@ -247,6 +250,137 @@ TEST(MegatronModels, MegatronDeepspeedsGatesAndSequences) {
   EXPECT_EQ(reading.setup.degrees.cp, 4);
   EXPECT_EQ(reading.setup.degrees.dp, 2);
   EXPECT_EQ(reading.setup.degrees.context, ContextExchange::AllToAll);
+}
+
+TEST(MegatronModels, WhatTrainsOtherWeightsIsRefused) {
+  const auto refused = [](const std::string& flags) {
+    return refusal([&] { (void)read_megatron("pretrain_gpt.py", "--num-layers 2 " + flags); });
+  };
+  EXPECT_NE(refused("--lora-r 8").find("--lora-r: trains adapters"), std::string::npos);
+  EXPECT_NE(refused("--freeze-LM").find("--freeze-LM: trains beside a model"), std::string::npos);
+  EXPECT_NE(refused("--stage dpo").find("'dpo' trains with further models"), std::string::npos);
+  EXPECT_EQ(refused("--stage sft"), "not refused");
+}
+
+TEST(MegatronModels, TasksThatMeasureAModelAreRefused) {
+  const auto refused = [](const std::string& task) {
+    return refusal([&] { (void)read_megatron("tasks/main.py", "--num-layers 2 --task " + task); });
+  };
+  EXPECT_NE(refused("WIKITEXT103").find("does not train"), std::string::npos);
+  EXPECT_EQ(refused("RACE"), "not refused");
+  EXPECT_NE(refusal([] { (void)read_megatron("tools/merge_mp_partitions.py", "--num-layers 2"); }).find("does not"),
+            std::string::npos);
+}
+
+// Qwen3.5 35B-A3B: 34.7 billion parameters in its layers, embedding and head.
+TEST(MegatronModels, GatedDeltaRulesInThreeOfFourLayers) {
+  const std::string flags =
+      "torchrun pretrain_gpt.py --num-layers 40 --hidden-size 2048 --ffn-hidden-size 512 --num-attention-heads 16 "
+      "--num-query-groups 2 --group-query-attention --kv-channels 256 --qk-layernorm --seq-length 4096 "
+      "--position-embedding-type rope --rotary-percent 0.25 --disable-bias-linear --normalization RMSNorm --swiglu "
+      "--untie-embeddings-and-output-weights --vocab-size 248320 --make-vocab-size-divisible-by 1 "
+      "--experimental-attention-variant gated_delta_net --linear-attention-freq 4 --linear-key-head-dim 128 "
+      "--linear-value-head-dim 128 --linear-num-key-heads 16 --linear-num-value-heads 32 --num-experts 256 "
+      "--moe-router-topk 8 --moe-ffn-hidden-size 512 --moe-shared-expert-intermediate-size 512 --micro-batch-size 1 ";
+  const LaunchReading reading = read("run.sh", flags + "--attention-output-gate\n");
+  EXPECT_EQ(reading.setup.model.more.at("full_every"), 4);
+  EXPECT_NEAR(billions(reading), 34.7, 0.05);
+  const std::string without = refusal([&] { (void)read("run.sh", flags + "\n"); });
+  EXPECT_NE(without.find("--experimental-attention-variant: asks for layers"), std::string::npos) << without;
+}
+
+TEST(MegatronModels, LayersThatNoFlagDescribesAreRefused) {
+  for (const char* flag : {"--experimental-attention-variant kda", "--heterogeneous-layers-config-path l.json",
+                           "--num-zero-experts 2", "--spec mindspeed_llm.tasks.models.spec.longcat_spec layer_spec"}) {
+    const std::string why =
+        refusal([&] { (void)read_megatron("pretrain_gpt.py", std::string("--num-layers 2 ") + flag); });
+    EXPECT_NE(why.find("give --model"), std::string::npos) << flag << why;
+  }
+}
+
+// DeepSeek-V3's sizes in one layer: an indexer of 64 heads of 128 that reads the 1536 of the queries and the hidden
+// 7168.
+TEST(MegatronModels, AnIndexerIsReadByTheFlagsOfBothPrograms) {
+  const std::string latent =
+      "torchrun pretrain_gpt.py --num-layers 1 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 "
+      "--seq-length 128 --position-embedding-type rope --disable-bias-linear --normalization RMSNorm --swiglu "
+      "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --untie-embeddings-and-output-weights "
+      "--vocab-size 128 --make-vocab-size-divisible-by 1 --num-experts 2 --moe-router-topk 1 --moe-ffn-hidden-size "
+      "2048 "
+      "--micro-batch-size 1 ";
+  const double plain = billions(read("run.sh", latent + "\n"));
+  const double indexer = (1536.0 * 64 * 128 + 7168.0 * 128 + 7168.0 * 64) * 1e-9;
+  for (const char* flags : {"--experimental-attention-variant dsa --dsa-indexer-n-heads 64 --dsa-indexer-head-dim 128 "
+                            "--dsa-indexer-topk 64\n",
+                            "--enable-dsa-indexer --index-n-heads 64 --index-head-dim 128 --index-topk 64\n"}) {
+    const LaunchReading reading = read("run.sh", latent + flags);
+    EXPECT_EQ(reading.setup.model.more.at("index_top_k"), 64);
+    EXPECT_NEAR(billions(reading) - plain, indexer, 1e-6) << flags;  // and a norm of 256 numbers
+  }
+}
+
+// --- MindSpeed-LLM ---
+
+LaunchReading read_mindspeed(const std::string& flags) {
+  return read_megatron("pretrain_gpt.py",
+                       "--use-fused-rmsnorm --swiglu --normalization RMSNorm --disable-bias-linear "
+                       "--position-embedding-type rope " +
+                           flags);
+}
+
+// Of layers 0 to 7, on two devices each, 0 and 7 do nothing; the first one that has experts is layer 2.
+TEST(Mindspeed, SomeLayersDoNothingAndEvenOutTheStages) {
+  const LaunchReading reading = read_mindspeed(
+      "--num-layers 8 --noop-layers 0,7 --pipeline-model-parallel-size 4 --num-experts 8 --moe-intermediate-size 16 "
+      "--n-shared-experts 2 --first-k-dense-replace 2 --moe-layer-freq -1");
+  EXPECT_EQ(reading.setup.release, "MindSpeed-LLM c77308a1");
+  EXPECT_EQ(reading.setup.model.layers, 6);
+  EXPECT_EQ(reading.setup.stage_blocks, (std::vector<int>{1, 2, 2, 1}));
+  EXPECT_EQ(reading.setup.model.more.at("dense_layers"), 1);
+  EXPECT_EQ(reading.setup.model.more.at("expert_intermediate"), 16);
+  EXPECT_EQ(reading.setup.model.more.at("shared_intermediate"), 32);
+  EXPECT_NE(refusal([] { (void)read_mindspeed("--num-layers 2 --noop-layers 0,1"); }).find("name fewer"),
+            std::string::npos);
+}
+
+TEST(Mindspeed, AListSaysTheLayersOfEveryStage) {
+  EXPECT_EQ(read_mindspeed("--num-layers 6 --num-layer-list 1,5 --pipeline-model-parallel-size 2").setup.stage_blocks,
+            (std::vector<int>{1, 5}));
+  const LaunchReading wrong = read_mindspeed("--num-layers 6 --num-layer-list 1,4 --pipeline-model-parallel-size 2");
+  EXPECT_TRUE(says(wrong.broken, "--num-layer-list 1,4 are not the 6 layers of 2 stages"));
+}
+
+TEST(Mindspeed, SaysDegreesInWordsOfItsOwn) {
+  const LaunchReading reading = read_mindspeed(
+      "--num-layers 8 --pipeline-model-parallel-size 2 --schedules-method dualpipev --context-parallel-size 2 "
+      "--context-parallel-algo ulysses_cp_algo --global-batch-size 16");
+  EXPECT_EQ(reading.setup.degrees.schedule, ScheduleKind::DualPipeV);
+  EXPECT_EQ(reading.setup.degrees.chunks, 2);
+  EXPECT_EQ(reading.setup.degrees.context, ContextExchange::AllToAll);
+  const LaunchReading experts = read_mindspeed(
+      "--num-layers 2 --tensor-model-parallel-size 2 --sequence-parallel --expert-model-parallel-size 2 "
+      "--moe-tp-extend-ep --num-experts 8");
+  EXPECT_EQ(experts.setup.degrees.ep, 4);  // whole experts, over the two ranks of tp as well
+  EXPECT_TRUE(experts.setup.degrees.whole_experts);
+}
+
+// Gemma 2 9B has 9.24 billion parameters, GLM-4 9B (0414) 9.4 billion; both have a norm behind every part.
+TEST(Mindspeed, OneSpecificationIsOfGemma2AndOfGlm4) {
+  const std::string spec = "--spec mindspeed_llm.tasks.models.spec.gemma2_spec layer_spec --post-norm ";
+  const auto sized = [&](const std::string& flags) {
+    return billions(read("run.sh", "torchrun pretrain_gpt.py " + spec + flags +
+                                       " --seq-length 4096 --position-embedding-type rope --disable-bias-linear "
+                                       "--normalization RMSNorm --group-query-attention --micro-batch-size 1 "
+                                       "--make-vocab-size-divisible-by 1\n"));
+  };
+  EXPECT_NEAR(sized("--gelu-tanh --interleave-sliding-window 4096 --num-layers 42 --hidden-size 3584 "
+                    "--ffn-hidden-size 14336 --num-attention-heads 16 --num-query-groups 8 --kv-channels 256 "
+                    "--vocab-size 256000"),
+              9.24, 0.01);
+  EXPECT_NEAR(sized("--swiglu --num-layers 40 --hidden-size 4096 --ffn-hidden-size 13696 --num-attention-heads 32 "
+                    "--num-query-groups 2 --add-qkv-bias --rotary-percent 0.5 --vocab-size 151552 "
+                    "--untie-embeddings-and-output-weights"),
+              9.4, 0.01);
 }
 
 std::string neox(const std::string& more) {
