@@ -227,7 +227,7 @@ TEST(MegatronModels, WhatDoesNotTrainIsRefused) {
   const std::string t5 = refusal([] { (void)read_megatron("pretrain_t5.py", "--num-layers 2"); });
   EXPECT_NE(t5.find("give --model"), std::string::npos) << t5;
   const std::string stacks =
-      refusal([] { (void)read_megatron("run.py", "--encoder-num-layers 2 --decoder-num-layers 2"); });
+      refusal([] { (void)read_megatron("pretrain_gpt.py", "--num-layers 2 --decoder-num-layers 2"); });
   EXPECT_NE(stacks.find("give --model"), std::string::npos) << stacks;
   EXPECT_EQ(read_megatron("finetune_evaluated.py", "--num-layers 2").setup.model.layers, 2);
 }
