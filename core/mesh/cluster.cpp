@@ -102,6 +102,37 @@ HostGroup make_p5(int hosts) {
   return group;
 }
 
+// EC2 p4de.24xlarge: A100 of 80 GB with the adapters of p4d.
+HostGroup make_p4de(int hosts) {
+  HostGroup group = make_dgx_a100(hosts);
+  group.between_hosts = make_p4d(1).between_hosts;
+  group.adapters = 4;
+  return group;
+}
+
+// EC2 p5en.48xlarge: H200, EFA of 3200 Gb/s.
+HostGroup make_p5en(int hosts) {
+  HostGroup group = make_dgx_h200(hosts);
+  group.between_hosts = make_p5(1).between_hosts;
+  return group;
+}
+
+// EC2 g6e.48xlarge: L40S on PCI Express of the fourth generation, 400 Gb/s for the whole host.
+HostGroup make_g6e(int hosts) {
+  HostGroup group;
+  group.hosts = hosts;
+  group.devices_per_host = 8;
+  group.device.name = "L40S";
+  group.device.peak = {{"f32", teraflops(91.6)}, {"bf16", teraflops(362)}, {"f16", teraflops(362)}};
+  group.device.memory_bandwidth = gigabytes_per_second(864);
+  group.device.memory = Bytes(48e9);
+  group.device.matmul_efficiency = 0.6;
+  group.within_host = link(microseconds(8), gigabytes_per_second(20));
+  group.between_hosts = make_p4d(1).between_hosts;
+  group.adapters = 4;
+  return group;
+}
+
 HostGroup make_dgx_b200(int hosts) {
   HostGroup group = make_dgx_h100(hosts);
   group.device.name = "B200-SXM";
@@ -110,6 +141,22 @@ HostGroup make_dgx_b200(int hosts) {
   group.device.memory_bandwidth = gigabytes_per_second(8000);
   group.device.memory = Bytes(180e9);
   group.within_host = link(microseconds(3), gigabytes_per_second(700));
+  return group;
+}
+
+// EC2 p6-b200.48xlarge: B200, EFA of 3200 Gb/s.
+HostGroup make_p6_b200(int hosts) {
+  HostGroup group = make_dgx_b200(hosts);
+  group.between_hosts = make_p5(1).between_hosts;
+  return group;
+}
+
+HostGroup make_dgx_b300(int hosts) {
+  HostGroup group = make_dgx_b200(hosts);
+  group.device.name = "B300-SXM";
+  group.device.peak.insert_or_assign("f64", teraflops(1.2));
+  group.device.memory = Bytes(270e9);
+  group.between_hosts = link(microseconds(12), gigabytes_per_second(8 * 100 * kInfiniBandEfficiency));  // 8 x 800 Gb/s
   return group;
 }
 
@@ -122,6 +169,15 @@ HostGroup make_nvl72(int domains) {
       {"f64", teraflops(40)}, {"f32", teraflops(80)}, {"bf16", teraflops(2500)}, {"f16", teraflops(2500)}};
   group.device.memory = Bytes(186e9);
   group.between_hosts = link(microseconds(12), gigabytes_per_second(72 * 50 * kInfiniBandEfficiency));
+  return group;
+}
+
+HostGroup make_gb300(int domains) {
+  HostGroup group = make_nvl72(domains);
+  group.device.name = "GB300";
+  group.device.peak.insert_or_assign("f64", teraflops(1.3));
+  group.device.memory = Bytes(279e9);
+  group.between_hosts = link(microseconds(12), gigabytes_per_second(72 * 100 * kInfiniBandEfficiency));
   return group;
 }
 
@@ -160,12 +216,18 @@ struct Preset {
 constexpr Preset kPresets[] = {
     {"p3.16xlarge", kMaxHosts, make_p3, "N hosts of 8 V100-SXM2-16GB, NVLink within a host, 25 Gb/s between hosts"},
     {"p4d.24xlarge", kMaxHosts, make_p4d, "N hosts of 8 A100-SXM4-40GB, NVSwitch, 400 Gb/s between hosts"},
+    {"p4de.24xlarge", kMaxHosts, make_p4de, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 400 Gb/s between hosts"},
     {"p5.48xlarge", kMaxHosts, make_p5, "N hosts of 8 H100-SXM5-80GB, NVSwitch, 3200 Gb/s between hosts"},
+    {"p5en.48xlarge", kMaxHosts, make_p5en, "N hosts of 8 H200-SXM5-141GB, NVSwitch, 3200 Gb/s between hosts"},
+    {"p6-b200.48xlarge", kMaxHosts, make_p6_b200, "N hosts of 8 B200-SXM, NVSwitch, 3200 Gb/s between hosts"},
+    {"g6e.48xlarge", kMaxHosts, make_g6e, "N hosts of 8 L40S, PCI Express, 400 Gb/s between hosts"},
     {"dgx-a100", kMaxHosts, make_dgx_a100, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 8 x 200 Gb/s between hosts"},
     {"dgx-h100", kMaxHosts, make_dgx_h100, "N hosts of 8 H100-SXM5-80GB, NVSwitch, 8 x 400 Gb/s between hosts"},
     {"dgx-h200", kMaxHosts, make_dgx_h200, "N hosts of 8 H200-SXM5-141GB, NVSwitch, 8 x 400 Gb/s between hosts"},
     {"dgx-b200", kMaxHosts, make_dgx_b200, "N hosts of 8 B200-SXM, NVSwitch, 8 x 400 Gb/s between hosts"},
+    {"dgx-b300", kMaxHosts, make_dgx_b300, "N hosts of 8 B300-SXM, NVSwitch, 8 x 800 Gb/s between hosts"},
     {"gb200-nvl72", 1024, make_nvl72, "N NVLink domains of 72 GB200, 400 Gb/s per device between domains"},
+    {"gb300-nvl72", 1024, make_gb300, "N NVLink domains of 72 GB300, 800 Gb/s per device between domains"},
     {"jean-zay-a100", kMaxHosts, make_jean_zay, "N hosts of 8 A100-SXM4-80GB, NVSwitch, 4 x 100 Gb/s between hosts"},
     {"selene", 560, make_dgx_a100, "N of the hosts of NVIDIA's Selene, which are those of dgx-a100"},
     {"eos", 576, make_dgx_h100, "N of the hosts of NVIDIA's Eos, which are those of dgx-h100"},

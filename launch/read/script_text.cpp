@@ -70,9 +70,9 @@ std::string target_of(const ProgramCall& call) {
   if (program.starts_with("torchtitan") || has_flag(words, "--job.config-file") || file_of(program) == "run_train.sh" ||
       (has_flag(words, "--module") && has_flag(words, "--config")))
     return "torchtitan";
-  if (has_flag(words, "--recipe") || std::any_of(words.begin(), words.end(), [](const ShellWord& word) {
-        return word.text.starts_with("model.") && has_part(word.text, "=");
-      }))
+  if (has_flag(words, "--recipe") || has_flag(words, "--model-recipe-name") ||
+      std::any_of(words.begin(), words.end(),
+                  [](const ShellWord& word) { return word.text.starts_with("model.") && has_part(word.text, "="); }))
     return "megatron-bridge";
   if (file_of(program) == "deepy.py") return "deepspeed";
   if (has_flag(words, "--num-layers") || has_flag(words, "--tensor-model-parallel-size") ||

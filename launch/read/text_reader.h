@@ -95,6 +95,7 @@ class TextReader {
   std::optional<ProgramCall> launched();
   void call(const ProgramCall& found, const std::string& place);
   void swift_call(const ProgramCall& found, const std::string& place);
+  void performance_call();
   // Words that no flag takes are the program's own arguments.
   void drop_words();
   std::optional<std::string> written_or_named(const std::string& name) const;

@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "launch/syntax/config_value.h"
 #include "launch/syntax/shell_assignments.h"
+#include "launch/syntax/shell_commands.h"
 #include "launch/syntax/shell_conditions.h"
 #include "launch/syntax/shell_glob.h"
 #include "launch/syntax/shell_words.h"
@@ -67,24 +68,17 @@ class ShellReader {
       for (const std::string& word : split(words_.text({raw.text.substr(0, comment), raw.line}), ' '))
         if (!word.empty()) result_.directives.push_back({word, raw.line});
     }
-    static const std::map<std::string, std::vector<const char*>> kNames = {
-        {"--nodes", {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}},
-        {"-N", {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}},
-        {"--ntasks-per-node", {"SLURM_NTASKS_PER_NODE"}},
-        {"--ntasks", {"SLURM_NTASKS"}},
-        {"-n", {"SLURM_NTASKS"}},
-        {"--gpus-per-node", {"SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"}}};
     const std::vector<ShellWord>& given = result_.directives;
     for (std::size_t i = 0; i < given.size(); ++i) {
       const std::size_t equal = given[i].text.find('=');
-      const auto found = kNames.find(given[i].text.substr(0, equal));
-      if (found == kNames.end()) continue;
+      const std::vector<std::string> names = slurm_variables(given[i].text.substr(0, equal));
+      if (names.empty()) continue;
       const std::string value = equal != std::string::npos ? given[i].text.substr(equal + 1)
                                 : i + 1 < given.size()     ? given[i + 1].text
                                                            : "";
       if (value.empty() || !std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; }))
         continue;
-      for (const char* name : found->second)
+      for (const std::string& name : names)
         if (!words_.variables.contains(name)) words_.set(name, value, given[i].line);
     }
   }
@@ -305,6 +299,7 @@ class ShellReader {
       if (name == "[" && !parts.empty() && parts.back().text == "]") parts.pop_back();
       return test(parts, node.line);
     }
+    if (name == "echo" && !command.output.empty()) write_echo(command);
     if (const auto done = builtin(name, command, node)) return *done;
     if (!command.input.empty() && name == "cat" && !command.output.empty()) {
       result_.written[command.output] = command.input;
@@ -313,6 +308,16 @@ class ShellReader {
     if (read_inner(command, depth)) return true;
     result_.commands.push_back(std::move(command));
     return true;
+  }
+
+  // echo "$commands" > FILE
+  void write_echo(const ShellCommand& command) {
+    std::string text;
+    for (std::size_t i = 1; i < command.words.size(); ++i) {
+      if (i == 1 && (command.words[i].text == "-e" || command.words[i].text == "-n")) continue;
+      text += command.words[i].text + (i + 1 < command.words.size() ? " " : "\n");
+    }
+    result_.written[command.output] = std::move(text);
   }
 
   // nullopt: it is no command of the shell itself.
@@ -352,11 +357,8 @@ class ShellReader {
         note(node.line, fmt::format("'{}' in a branch is not followed", name));
       return Truth{true};
     }
-    static const std::set<std::string> kNothing = {":",    "true",  "echo",   "printf", "cd",      "declare",  "local",
-                                                   "wait", "clear", "module", "ulimit", "typeset", "readonly", "umask",
-                                                   "trap", "sleep", "mkdir",  "shopt",  "pushd",   "popd"};
     if (name == "false") return Truth{false};
-    if (kNothing.contains(name)) return Truth{true};
+    if (sets_nothing(name)) return Truth{true};
     return std::nullopt;
   }
 
@@ -413,7 +415,26 @@ class ShellReader {
             {{command.words.begin(), command.words.begin() + static_cast<std::ptrdiff_t>(i)}, "", "", command.line});
       return run_text(command.words[at + 1].text, command.words[at + 1].line, depth);
     }
-    return called_script(command, name, depth);
+    return called_script(command, name, depth) || launched_script(command, depth);
+  }
+
+  // "torchrun --no-python bash FILE", of a file that the script has written.
+  bool launched_script(const ShellCommand& command, int depth) {
+    for (std::size_t i = 1; i + 1 < command.words.size(); ++i) {
+      const std::string shell = base_name(command.words[i].text);
+      if ((shell != "bash" && shell != "sh") || !written_script(command.words[i + 1].text)) continue;
+      const auto begin = command.words.begin();
+      const auto launcher_end = begin + static_cast<std::ptrdiff_t>(i);
+      result_.commands.push_back({{begin, launcher_end}, "", "", command.line});
+      return called_script({{launcher_end, command.words.end()}, "", "", command.line}, shell, depth);
+    }
+    return false;
+  }
+
+  const std::string* written_script(const std::string& path) const {
+    for (const auto& [file, text] : result_.written)
+      if (base_name(file) == base_name(path)) return &text;
+    return nullptr;
   }
 
   bool called_script(const ShellCommand& command, const std::string& name, int depth) {
@@ -426,6 +447,8 @@ class ShellReader {
     std::optional<std::string> found;
     if (given != input_.files.end())
       found = given->second;
+    else if (const std::string* written = written_script(file))
+      found = *written;
     else if (input_.beside && is_resolved(file) && !file.empty())
       found = input_.beside(file);
     if (!found) {

@@ -68,6 +68,15 @@ LaunchAnswers answers_of(const LaunchOptions& options) {
   return answers;
 }
 
+// The file's devices as hosts of the cluster, whose host is an NVLink domain of several servers: as few domains as hold
+// them, each with as many.
+LaunchDevices in_domains(const LaunchDevices& servers, int domain) {
+  const std::int64_t devices = std::int64_t{servers.hosts} * servers.devices_per_host;
+  std::int64_t domains = (devices + domain - 1) / domain;
+  while (devices % domains != 0) ++domains;
+  return {static_cast<int>(domains), static_cast<int>(devices / domains)};
+}
+
 // A cluster of the option; a preset without a number has as many hosts as the file.
 Cluster cluster_of(const LaunchOptions& options, const std::optional<LaunchDevices>& devices, const LaunchText& text) {
   const std::string hint = text.device.empty() ? "" : fmt::format(" (it asks for {})", text.device);
@@ -76,28 +85,28 @@ Cluster cluster_of(const LaunchOptions& options, const std::optional<LaunchDevic
           "are then those of the file, or dgx-h100:16.",
           options.files.front(), devices ? fmt::format("{} x {} ", devices->hosts, devices->devices_per_host) : "",
           hint);
-  const bool preset = options.cluster.find(':') == std::string::npos && options.cluster.find('.') == std::string::npos;
   std::string name = options.cluster;
   std::error_code error;
   const bool counted = name.find(':') != std::string::npos || fs::exists(name, error);
+  std::optional<LaunchDevices> wanted = devices;
   PlanningOptions planning;
   planning.nodes = options.nodes;
   planning.devices_per_node = options.devices_per_node;
   if (!counted) {
-    int hosts = devices ? devices->hosts : 0;
+    if (wanted && name.ends_with("-nvl72")) wanted = in_domains(*wanted, 72);
+    int hosts = wanted ? wanted->hosts : 0;
     if (!options.nodes.empty()) hosts = static_cast<int>(count_from_text(options.nodes, "--nodes", kMaxHosts));
     require(hosts > 0,
             "--cluster {}: {} does not say how many hosts it runs on; give them, as in --cluster {}:4, or --nodes.",
             name, options.files.front(), name);
     name += fmt::format(":{}", hosts);
   }
-  (void)preset;
   planning.cluster = name;
   Cluster cluster = cluster_from_options(planning);
   // Fewer devices of each host are part of the file.
-  if (!counted && devices && options.devices_per_node.empty() && cluster.uniform() &&
-      devices->devices_per_host < cluster.only().devices_per_host)
-    cluster = take_part(std::move(cluster), 0, devices->devices_per_host);
+  if (!counted && wanted && options.devices_per_node.empty() && cluster.uniform() &&
+      wanted->devices_per_host < cluster.only().devices_per_host)
+    cluster = take_part(std::move(cluster), 0, wanted->devices_per_host);
   return cluster;
 }
 

@@ -100,6 +100,22 @@ std::vector<int> blocks_with_ends(std::int64_t blocks, int stages, bool embeddin
   return each;
 }
 
+// Where a recipe has a layout of its own, by a function of its program.
+void as_even_as_can_be(ReadingJob& job, std::int64_t layers) {
+  const int stages = job.degrees().stages();
+  if (layers + 2 < 2 * stages) return;
+  const std::int64_t each = (layers + 2) / stages, more = (layers + 2) % stages;
+  std::vector<int> blocks;
+  for (int stage = 0; stage < stages; ++stage) {
+    const bool first = stage == 0, last = stage + 1 == stages;
+    const bool longer = stage < more;
+    blocks.push_back(static_cast<int>(each) + (longer ? 1 : 0) - (first ? 1 : 0) - (last ? 1 : 0));
+  }
+  job.reading.setup.stage_blocks = std::move(blocks);
+  job.assume(
+      "stages as even as can be, with the embedding and the loss as layers, in the place of the recipe's layout");
+}
+
 void read_layout(ReadingJob& job, std::string layout) {
   Degrees& d = job.degrees();
   // Modules for further tokens that the model lacks are left out.
@@ -186,6 +202,13 @@ void read_stages(ReadingJob& job, std::int64_t layers) {
   d.split.first = static_cast<int>(first.value_or(0));
   d.split.last = static_cast<int>(last.value_or(0));
   if (!layout.empty()) return read_layout(job, layout);
+  // A recipe's own stages come out even in no other way.
+  const bool of_recipe = job.text.target == "megatron-bridge" && !job.reading.setup.model_name.empty();
+  if (of_recipe && !d.split.uneven() && !embedding && !loss && layers % d.stages() != 0) {
+    if ((layers + 2) % d.stages() != 0) return as_even_as_can_be(job, layers);
+    embedding = loss = true;
+    job.assume("the embedding and the loss count as layers, as the stages come out even in no other way");
+  }
   const std::int64_t units = layers + (embedding ? 1 : 0) + (loss ? 1 : 0);
   if (d.split.uneven()) return;
   if (units % d.stages() != 0) {

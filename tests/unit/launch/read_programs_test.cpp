@@ -333,6 +333,45 @@ TEST(MegatronBridge, NamesItsPrecision) {
   EXPECT_EQ(of("bf16_with_fp8_delayed_scaling_mixed").matmul_dtype, "fp8");
 }
 
+const std::string kPerformance =
+    "torchrun --nnodes 2 --nproc-per-node 8 scripts/performance/run_script.py --model_family_name qwen "
+    "--model_recipe_name qwen3_30b_a3b --gpu h100 --num_gpus 16 --gpus_per_node 8 --compute_dtype fp8_cs ";
+
+TEST(MegatronBridge, ScriptsOfPerformanceSayTheRecipeAndItsDegrees) {
+  const LaunchReading reading =
+      read("run.sh", kPerformance +
+                         "--tensor_model_parallel_size 2 --pipeline_model_parallel_size 2 "
+                         "--virtual_pipeline_model_parallel_size 4 --expert_model_parallel_size 4 "
+                         "--global_batch_size 64 --micro_batch_size 1 --seq_length 2048 --recompute_modules mlp\n");
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ((std::vector<int>{d.tp, d.pp, d.chunks, d.ep, d.zero}), (std::vector<int>{2, 2, 4, 4, 1}));
+  EXPECT_TRUE(d.sequence_parallel);
+  EXPECT_EQ(d.recompute, Recompute::Selective);
+  EXPECT_EQ(reading.setup.matmul_dtype, "fp8");
+  EXPECT_EQ(reading.setup.model.layers, 48);
+  EXPECT_EQ(reading.setup.model.seq, 2048);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(MegatronBridge, ScriptsOfPerformanceThatLeaveAllToTheRecipeAreRefused) {
+  const std::string why = refused("run.sh", kPerformance + "--max_steps 50\n");
+  EXPECT_NE(why.find("--model_recipe_name: its degrees and batch are those of the program's own recipe"),
+            std::string::npos)
+      << why;
+}
+
+// Qwen3 235B has 94 layers, DeepSeek-V3 61: 96 and 63 with the embedding and the loss.
+TEST(MegatronBridge, StagesOfARecipeComeOutAsEvenAsTheEndsAllow) {
+  const auto blocks = [](const std::string& recipe, int pp) {
+    return read("run.sh", fmt::format("torchrun run_recipe.py --recipe {} model.pipeline_model_parallel_size={} "
+                                      "train.micro_batch_size=1 train.global_batch_size=64\n",
+                                      recipe, pp))
+        .setup.stage_blocks;
+  };
+  EXPECT_EQ(blocks("qwen3_235b_a22b_pretrain_config", 8), (std::vector<int>{11, 12, 12, 12, 12, 12, 12, 11}));
+  EXPECT_EQ(blocks("deepseek_v3_pretrain_config", 8), (std::vector<int>{7, 8, 8, 8, 8, 8, 8, 6}));
+}
+
 // --- DeepSpeed, FlagScale, MaxText ---
 
 TEST(DeepSpeed, WithBothTypesOffTrainsIn32Bits) {

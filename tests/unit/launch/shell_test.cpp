@@ -116,6 +116,15 @@ TEST(Shell, HereDocumentsAreScriptsOrFiles) {
   EXPECT_EQ(result.written.at("c.json"), "{\"a\": 4}\n");
 }
 
+// What a launcher starts on every device, written by the script itself.
+TEST(Shell, AFileThatEchoWritesIsAScript) {
+  EXPECT_EQ(run("W=$(cat <<- EOM\n  if [ \"\\$RANK\" -eq \"0\" ]; then\n    sleep 3 ;\n  fi ;\n"
+                "  nice python t.py --n \\\n    2\nEOM\n)\n"
+                "echo \"$W\" > w.sh\ntorchrun --nnodes 4 --no-python bash w.sh\n"),
+            (Lines{"<torchrun> <--nnodes> <4> <--no-python>", "<nice> <python> <t.py> <--n> <2>"}));
+  EXPECT_EQ(run("srun bash other.sh\n"), (Lines{"<srun> <bash> <other.sh>"}));
+}
+
 TEST(Shell, SlurmsVariablesFollowFromItsDirectives) {
   EXPECT_EQ(run("#!/bin/bash\n#SBATCH --nodes=24   # hosts\n#SBATCH -n 96\np $SLURM_NNODES $SLURM_NTASKS\n"),
             (Lines{"<p> <24> <96>"}));
