@@ -4,6 +4,7 @@
 
 #include "core/base/errors.h"
 #include "launch/read/readers.h"
+#include "launch/read/trainer_arguments.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
@@ -95,7 +96,9 @@ void read_accelerate(ReadingJob& job) {
   };
   const std::int64_t replicate = size("dp_replicate"), shard = size("dp_shard"), tp = size("tp"), cp = size("cp"),
                      sp = size("sp");
-  const std::string kind = s.text("distributed_type").value_or("NO");
+  const TrainerArguments trainer = trainer_arguments(job);
+  const std::optional<TrainerFsdp> trainer_splits = trainer_fsdp(job);
+  const std::string kind = s.text("distributed_type").value_or(trainer_splits ? "FSDP" : "NO");
   if (kind == "MEGATRON_LM") {
     read_megatron_degrees(job);
   } else {
@@ -124,25 +127,35 @@ void read_accelerate(ReadingJob& job) {
   } else {
     read_fsdp(job);
     if (kind != "FSDP" && !given) d.zero = 0;
+    if (trainer_splits) {
+      d.zero = d.dp > 1 ? trainer_splits->zero : 0;
+      if (trainer_splits->hybrid) job.reading.setup.shard = job.devices.devices_per_host;
+      if (trainer_splits->offloads) job.reading.setup.offload = Offload::Optimizer;
+    }
   }
+  if (trainer.recompute) d.recompute = Recompute::Full;
   if (d.tp * d.cp > 1 && job.reading.setup.shard)
     job.assume(
         fmt::format("weights split over all {} replicas, not over groups of {}", d.dp, *job.reading.setup.shard));
   const std::string otherwise = kind == "DEEPSPEED" ? "bf16" : "no";
-  if (kind == "DEEPSPEED" && !s.has("mixed_precision")) job.assume("bf16, which the file leaves to the trainer");
+  if (kind == "DEEPSPEED" && !s.has("mixed_precision") && !trainer.dtype)
+    job.assume("bf16, which the file leaves to the trainer");
   const std::string precision = s.text("mixed_precision").value_or(otherwise);
-  job.reading.setup.dtype = precision == "fp16" ? DType::F16 : precision == "no" ? DType::F32 : DType::BF16;
+  const DType of_file = precision == "fp16" ? DType::F16 : precision == "no" ? DType::F32 : DType::BF16;
+  job.reading.setup.dtype = trainer.dtype.value_or(of_file);
   if (precision == "fp8") job.reading.setup.matmul_dtype = "fp8";
   if (s.has("deepspeed.train_batch_size") || s.has("deepspeed.train_micro_batch_size_per_gpu")) {
-    read_deepspeed_batch(job, "deepspeed.");
+    read_deepspeed_batch(job, "deepspeed.", trainer);
   } else {
-    const auto steps = kind == "MEGATRON_LM" ? s.integer("megatron_lm_config.megatron_lm_num_micro_batches")
-                                             : s.integer("deepspeed_config.gradient_accumulation_steps");
-    if (!job.answers.batch && !job.answers.micro_batch)
+    auto steps = kind == "MEGATRON_LM" ? s.integer("megatron_lm_config.megatron_lm_num_micro_batches")
+                                       : number_or_auto(s, "deepspeed_config.gradient_accumulation_steps");
+    if (trainer.accumulation) steps = trainer.accumulation;
+    if (trainer.micro_batch && !steps) steps = 1;  // the trainer's own
+    if (!job.answers.batch && !job.answers.micro_batch && !trainer.micro_batch)
       throw InputError(fmt::format("{}: the batch is in the training script; give --batch, --micro-batch or both.",
                                    job.text.program));
-    const std::int64_t micro = job.answers.micro_batch.value_or(1);
-    if (!job.answers.micro_batch) job.assume("micro-batches of one sample");
+    const std::int64_t micro = job.answers.micro_batch.value_or(trainer.micro_batch.value_or(1));
+    if (!job.answers.micro_batch && !trainer.micro_batch) job.assume("micro-batches of one sample");
     const auto whole = steps ? std::optional(micro * *steps * d.dp) : std::nullopt;
     if (whole && job.answers.batch && job.answers.micro_batch && *whole != *job.answers.batch)
       job.assume(fmt::format("--batch {}, and not the {} x {} x {} samples of the file's accumulation",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scripts: the command that launches the training, and the settings that it and its files give.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -30,6 +31,15 @@ void TextReader::read_script(const GivenFile& file) {
     if (starts_script || name == "srun" || name == "mpirun" || name == "mpiexec") add_launcher(text_, command.words);
   }
   add_launcher(text_, found->launcher);
+  // One host unless it is told of more; what starts it on several hosts says so itself.
+  const bool once = std::none_of(script_.commands.begin(), script_.commands.end(), [](const ShellCommand& command) {
+    const std::string name = file_name(command.words[0].text);
+    return name == "srun" || name == "mpirun" || name == "mpiexec" || name == "pdsh" || name == "ssh" ||
+           name == "jsrun" || name == "aprun";
+  });
+  if (!text_.hosts && once && script_.directives.empty() && !found->launcher.empty() &&
+      file_name(found->launcher[0].text) == "torchrun")
+    text_.hosts = 1;
   text_.program = fmt::format("{}:{}: {}", place_of(file), found->line,
                               found->program.empty() ? "the command" : file_name(shown(found->program)));
   call(*found, place_of(file));
@@ -73,9 +83,7 @@ void TextReader::call(const ProgramCall& found, const std::string& place) {
   } else if (text_.target == "maxtext") {
     maxtext_call(place);
   } else if (text_.target == "accelerate") {
-    Settings launcher;
-    add_flags(launcher, found.launcher, place, false);
-    load_named(launcher, "config_file", place);
+    accelerate_call(found, place);
   } else if (text_.target == "deepspeed") {
     deepspeed_call(place);
   }
@@ -222,19 +230,67 @@ void TextReader::maxtext_call(const std::string& place) {
   count_maxtext();
 }
 
-void TextReader::load_named(Settings& from, const std::string& key, const std::string& place) {
-  const Setting* setting = from.take(key);
-  if (setting == nullptr || !setting->value.is_scalar()) return;
-  const std::string name = setting->value.text;
-  const auto found = written_or_named(name);
-  if (!found) {
-    text_.notes.push_back(fmt::format("{}: {} is not there; give it as a further file", setting->place, shown(name)));
-    return;
-  }
+namespace {
+
+// What `accelerate launch` calls the keys of its file.
+std::string accelerate_key(const std::string& flag) {
+  static const std::map<std::string, std::string> kNames = {
+      {"mixed_precision", "mixed_precision"},
+      {"zero_stage", "deepspeed_config.zero_stage"},
+      {"offload_optimizer_device", "deepspeed_config.offload_optimizer_device"},
+      {"offload_param_device", "deepspeed_config.offload_param_device"},
+      {"gradient_accumulation_steps", "deepspeed_config.gradient_accumulation_steps"}};
+  if (const auto found = kNames.find(flag); found != kNames.end()) return found->second;
+  for (const char* group : {"fsdp", "megatron_lm", "parallelism_config"})
+    if (flag.starts_with(std::string(group) + "_"))
+      return fmt::format("{}{}.{}", group, group == std::string_view("parallelism_config") ? "" : "_config", flag);
+  return "";
+}
+
+}  // namespace
+
+void TextReader::accelerate_call(const ProgramCall& found, const std::string& place) {
   const Settings own = std::exchange(text_.settings, {});
-  accelerate(value_from_yaml(*found, file_name(name)), file_name(name));
+  Settings launcher;
+  add_flags(launcher, found.launcher, place, false);
+  if (const Setting* named = launcher.take("config_file"); named != nullptr && named->value.is_scalar()) {
+    const std::string name = named->value.text;
+    if (const auto file = written_or_named(name))
+      accelerate(value_from_yaml(*file, file_name(name)), file_name(name));
+    else
+      text_.notes.push_back(fmt::format("{}: {} is not there; give it as a further file", named->place, shown(name)));
+  }
+  for (const Setting& flag : launcher.all()) {
+    std::string key = flag.key;
+    std::replace(key.begin(), key.end(), '-', '_');
+    const auto is_kind = [&](const char* name, const char* kind) {
+      if (key == name) text_.settings.add("distributed_type", flag.shown, ConfigValue::scalar(kind, 0), flag.place);
+    };
+    is_kind("use_fsdp", "FSDP");
+    is_kind("use_deepspeed", "DEEPSPEED");
+    is_kind("use_megatron_lm", "MEGATRON_LM");
+    if (const std::string of_file = accelerate_key(key); !of_file.empty())
+      text_.settings.add(of_file, flag.shown, flag.value, flag.place);
+    if (key == "deepspeed_config_file" && flag.value.is_scalar())
+      if (const auto file = written_or_named(flag.value.text))
+        text_.settings.add_all(value_from_yaml(*file, file_name(flag.value.text)), "deepspeed",
+                               file_name(flag.value.text));
+  }
+  add_program(own);
+}
+
+// The program's arguments, behind those of the file that they name (TRL's "--config sft.yaml"): later ones hold.
+void TextReader::add_program(const Settings& own) {
+  for (const Setting& more : own.all()) {
+    const bool yaml = more.value.is_scalar() && ends_with_any(more.value.text, {".yml", ".yaml"});
+    if (more.key != "config" || !yaml) continue;
+    if (const auto file = written_or_named(more.value.text))
+      text_.settings.add_all(value_from_yaml(*file, file_name(more.value.text)), "program", file_name(more.value.text));
+    else
+      text_.notes.push_back(
+          fmt::format("{}: {} is not there; give it as a further file", more.place, shown(more.value.text)));
+  }
   for (const Setting& more : own.all()) text_.settings.add("program." + more.key, more.shown, more.value, more.place);
-  (void)place;
 }
 
 void TextReader::deepspeed_call(const std::string& place) {
@@ -258,7 +314,7 @@ void TextReader::deepspeed_call(const std::string& place) {
     else
       text_.settings.add_all(root, "", file_name(shown(name)));
   }
-  for (const Setting& more : own.all()) text_.settings.add("program." + more.key, more.shown, more.value, more.place);
+  add_program(own);
 }
 
 }  // namespace meshwright

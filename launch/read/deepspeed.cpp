@@ -4,21 +4,12 @@
 
 #include "core/base/errors.h"
 #include "launch/read/readers.h"
+#include "launch/read/trainer_arguments.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
 namespace {
-
-// A number, or nothing where the trainer fills it in ("auto").
-std::optional<std::int64_t> number_or_auto(Settings& s, const std::string& key) {
-  for (const Setting& setting : s.all())
-    if (setting.key == key && setting.value.is_scalar() && setting.value.text == "auto") {
-      (void)s.take(key);
-      return std::nullopt;
-    }
-  return s.integer(key);
-}
 
 bool is_on(Settings& s, const std::string& key) {
   for (const Setting& setting : s.all())
@@ -36,6 +27,15 @@ bool is_off(const Settings& s, const std::string& key) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> number_or_auto(Settings& s, const std::string& key) {
+  for (const Setting& setting : s.all())
+    if (setting.key == key && setting.value.is_scalar() && setting.value.text == "auto") {
+      (void)s.take(key);
+      return std::nullopt;
+    }
+  return s.integer(key);
+}
 
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type) {
   Settings& s = job.settings();
@@ -84,11 +84,13 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
   });
 }
 
-void read_deepspeed_batch(ReadingJob& job, const std::string& prefix) {
+void read_deepspeed_batch(ReadingJob& job, const std::string& prefix, const TrainerArguments& trainer) {
   Settings& s = job.settings();
   const auto train = number_or_auto(s, prefix + "train_batch_size");
   auto micro = number_or_auto(s, prefix + "train_micro_batch_size_per_gpu");
-  const auto steps = number_or_auto(s, prefix + "gradient_accumulation_steps");
+  auto steps = number_or_auto(s, prefix + "gradient_accumulation_steps");
+  if (!micro) micro = trainer.micro_batch;
+  if (!steps) steps = trainer.accumulation;
   if (job.answers.micro_batch) micro = job.answers.micro_batch;
   const std::int64_t dp = job.degrees().dp;
   const auto global = job.answers.batch ? job.answers.batch : train;
@@ -121,8 +123,11 @@ void read_deepspeed(ReadingJob& job) {
   share_devices(job);
   take_model_of_program(job, "DeepSpeed");
   (void)s.take("expert_parallel.enabled");
-  read_deepspeed_keys(job, "");
-  read_deepspeed_batch(job, "");
+  const TrainerArguments trainer = trainer_arguments(job);
+  if (trainer.zero && !s.has("zero_optimization.stage"))
+    s.add("zero_optimization.stage", "--zero_stage", ConfigValue::scalar(std::to_string(*trainer.zero), 0), "");
+  read_deepspeed_keys(job, "", trainer.dtype);
+  read_deepspeed_batch(job, "", trainer);
   for (const char* key :
        {"activation_checkpointing.partition_activations", "activation_checkpointing.contiguous_memory_optimization",
         "activation_checkpointing.cpu_checkpointing", "activation_checkpointing.number_checkpoints"})
@@ -132,6 +137,7 @@ void read_deepspeed(ReadingJob& job) {
     }
   if (d.recompute == Recompute::Full)
     job.assume("every block recomputed: the file configures checkpoints of activations");
+  if (trainer.recompute) d.recompute = Recompute::Full;
 }
 
 }  // namespace meshwright

@@ -93,6 +93,15 @@ void TextReader::accelerate(const ConfigValue& root, const std::string& place) {
   set_target("accelerate");
   text_.settings.add_all(root, "", place);
   count_processes(root);
+  // Beside it, the arguments of the program that it starts.
+  if (script_.commands.empty())
+    for (std::size_t i = 1; i < input_.files.size(); ++i) {
+      const GivenFile& more = input_.files[i];
+      if (!ends_with_any(more.path, {".yml", ".yaml"})) continue;
+      const ConfigValue arguments = value_from_yaml(more.text, place_of(more));
+      if (arguments.find("per_device_train_batch_size") != nullptr || arguments.find("model_name_or_path") != nullptr)
+        text_.settings.add_all(arguments, "program", place_of(more));
+    }
   if (const ConfigValue* config = root.find("deepspeed_config");
       config != nullptr && config->find("deepspeed_config_file") != nullptr) {
     const std::string name = config->find("deepspeed_config_file")->text;

@@ -4,6 +4,7 @@
 
 #include "core/base/errors.h"
 #include "launch/read/readers.h"
+#include "launch/read/trainer_arguments.h"
 
 namespace meshwright {
 
@@ -151,7 +152,7 @@ void read_neox(ReadingJob& job) {
   }
   if (d.pp > 1 && job.reading.setup.model.layers % d.pp != 0) job.assume("stages of nearly equal numbers of blocks");
   read_deepspeed_keys(job, "");
-  read_deepspeed_batch(job, "");
+  read_deepspeed_batch(job, "", TrainerArguments{});
   if (s.flag("checkpoint_activations")) d.recompute = Recompute::Full;
   (void)s.take("checkpoint_num_layers");
   d.sequence_parallel = s.flag("sequence_parallel") && d.tp > 1;

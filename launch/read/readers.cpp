@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/graph/graph.h"
 #include "core/graph/models/model_names.h"
+#include "launch/read/trainer_arguments.h"
 #include "launch/rules/launch_rules.h"
 #include "launch/syntax/numbers.h"
 
@@ -70,17 +71,6 @@ void set_model(ReadingJob& job, ModelConfig model, std::optional<std::int64_t> s
   job.reading.setup.model = std::move(model);
 }
 
-// The first of these arguments of the started program, with dashes or underscores, that is there; or "".
-std::string argument_of_program(const Settings& settings, const std::vector<const char*>& names) {
-  for (const std::string name : names)
-    for (const char dash : {'_', '-'}) {
-      std::string key = "program." + name;
-      std::replace(key.begin(), key.end(), '_', dash);
-      if (settings.has(key)) return key;
-    }
-  return "";
-}
-
 }  // namespace
 
 bool take_given_model(ReadingJob& job, std::optional<std::int64_t> seq) {
@@ -91,8 +81,8 @@ bool take_given_model(ReadingJob& job, std::optional<std::int64_t> seq) {
 
 void take_model_of_program(ReadingJob& job, const std::string& framework) {
   Settings& s = job.settings();
-  const std::string length =
-      argument_of_program(s, {"max_seq_len", "max_seq_length", "seq_length", "block_size", "model_max_length"});
+  const std::string length = argument_of_program(
+      s, {"max_seq_len", "max_seq_length", "max_length", "seq_length", "block_size", "model_max_length"});
   const auto seq = length.empty() ? std::nullopt : sequence_of(job, length);
   if (take_given_model(job, seq)) return;
   const std::string key = argument_of_program(

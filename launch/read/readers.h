@@ -65,8 +65,12 @@ constexpr std::int64_t kMaxDegree = 1 << 20;
 // Keys of DeepSpeed's JSON, each with `prefix` in front; what it leaves to the trainer ("auto") is in `type`, or
 // assumed.
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type = std::nullopt);
-// train = micro x accumulation x dp; any two are enough.
-void read_deepspeed_batch(ReadingJob& job, const std::string& prefix);
+// A number, or nothing where the trainer fills it in ("auto").
+[[nodiscard]] std::optional<std::int64_t> number_or_auto(Settings& settings, const std::string& key);
+// train = micro x accumulation x dp; any two are enough, of which the trainer's arguments give what the file leaves
+// out.
+struct TrainerArguments;
+void read_deepspeed_batch(ReadingJob& job, const std::string& prefix, const TrainerArguments& trainer);
 
 // The model of the caller, else a built-in one that an argument of the program which the framework starts names
 // ("--model_name_or_path facebook/opt-1.3b"), with the program's sequence length. Throws InputError where there is

@@ -86,6 +86,8 @@ std::string target_of(const ProgramCall& call) {
   };
   if (std::any_of(words.begin(), words.end(), sets_axis)) return "maxtext";
   if (launched_by("accelerate")) return "accelerate";
+  const bool trainer = has_flag(words, "--per-device-train-batch-size") || has_flag(words, "--fsdp");
+  if (launched_by("torchrun") && trainer && !has_flag(words, "--deepspeed")) return "accelerate";
   if (launched_by("deepspeed") || has_flag(words, "--deepspeed") || has_flag(words, "--deepspeed-config"))
     return "deepspeed";
   return "";

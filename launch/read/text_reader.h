@@ -105,8 +105,9 @@ class TextReader {
   void torchtitan_call(const std::string& place);
   static std::string flag_text(const Settings& settings, const std::string& key);
   void maxtext_call(const std::string& place);
-  // A file that the launcher names holds the settings.
-  void load_named(Settings& from, const std::string& key, const std::string& place);
+  // The file that the launcher names holds the settings, and its own flags come behind it.
+  void accelerate_call(const ProgramCall& found, const std::string& place);
+  void add_program(const Settings& own);
   void deepspeed_call(const std::string& place);
 
   const LaunchInput& input_;
