@@ -39,7 +39,7 @@ TEST(TrainerArguments, FillInWhatDeepSpeedsFileLeavesToTheTrainer) {
                   {"ds.json",
                    "{\"zero_optimization\": {\"stage\": 3}, \"bf16\": {\"enabled\": \"auto\"},\n"
                    " \"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\",\n"
-                   " \"gradient_accumulation_steps\": \"auto\"}\n"}}, );
+                   " \"gradient_accumulation_steps\": \"auto\"}\n"}});
   EXPECT_EQ(reading.setup.degrees.zero, 3);
   EXPECT_EQ(reading.setup.global_batch(), 64);
   EXPECT_EQ(reading.setup.degrees.recompute, Recompute::Full);
