@@ -263,6 +263,9 @@ struct PlanningResult {
     Bytes needs, usable;   // of a device
     Seconds step_time{0};  // of that plan, simulated as if it fitted; 0: not known
     bool of_host = false;  // bytes of its share of the host's memory
+    bool likely = false;   // usable is what fits with the probability that is asked of a software's memory
+    // "needs 9.1 GiB of 8.0 GiB per device"
+    [[nodiscard]] std::string text() const;
   };
   std::optional<TooLarge> too_large;  // unset when there is a plan, or something else is the limit
   // No plan with the plan's layers and micro-batches takes less: the plan's own lower_bound holds for any layers.

@@ -464,12 +464,19 @@ WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed, 
   return found;
 }
 
+std::string PlanningResult::TooLarge::text() const {
+  if (likely)
+    return fmt::format("needs {} per device, and no more than {} is likely to fit", human_bytes(needs),
+                       human_bytes(usable));
+  return fmt::format("needs {} of {}{} per device", human_bytes(needs), human_bytes(usable),
+                     of_host ? " of its host's memory" : "");
+}
+
 std::string sentence(const PlanningResult& failed, const WaysOut& ways_out) {
   if (!failed.too_large) return failed.reason;
   const PlanningResult::TooLarge& stage = *failed.too_large;
-  std::string text = fmt::format("stage {} of {} (layers {}..{}) needs {} of {}{} per device", stage.stage,
-                                 stage.stages, stage.first_layer, stage.last_layer, human_bytes(stage.needs),
-                                 human_bytes(stage.usable), stage.of_host ? " of its host's memory" : "");
+  const std::string text = fmt::format("stage {} of {} (layers {}..{}) {}", stage.stage, stage.stages,
+                                       stage.first_layer, stage.last_layer, stage.text());
   if (!ways_out.ways.empty()) {
     std::vector<std::string> ways;
     for (const WayOut& way : ways_out.ways)

@@ -51,10 +51,9 @@ void PlanIncumbent::note_excess(const Plan& plan, const Verdict& verdict) {
   if (!would_explain(verdict.excess)) return;
   too_large_ = verdict.worst;
   const Submesh& submesh = plan.stages[verdict.worst->stage].submesh;
-  reason_ = fmt::format("stage {} of {} (layers {}..{} on {}x{}) needs {} of {}{} per device", too_large_->stage,
-                        too_large_->stages, too_large_->first_layer, too_large_->last_layer, submesh.hosts,
-                        submesh.devices_per_host, human_bytes(too_large_->needs), human_bytes(too_large_->usable),
-                        too_large_->of_host ? " of its host's memory" : "");
+  reason_ = fmt::format("stage {} of {} (layers {}..{} on {}x{}) {}", too_large_->stage, too_large_->stages,
+                        too_large_->first_layer, too_large_->last_layer, submesh.hosts, submesh.devices_per_host,
+                        too_large_->text());
 }
 
 void PlanIncumbent::note_miss(const Verdict& verdict) {

@@ -50,12 +50,14 @@ std::optional<PlanningResult::TooLarge> software_excess(const Plan& plan, const 
   if (memory.needs <= memory.usable) return std::nullopt;
   const auto fullest = std::max_element(plan.stages.begin(), plan.stages.end(),
                                         [](const auto& a, const auto& b) { return a.peak_memory < b.peak_memory; });
-  return PlanningResult::TooLarge{static_cast<int>(fullest - plan.stages.begin()),
+  PlanningResult::TooLarge excess{static_cast<int>(fullest - plan.stages.begin()),
                                   static_cast<int>(plan.stages.size()),
                                   fullest->first_layer,
                                   fullest->last_layer,
                                   memory.needs,
                                   memory.usable};
+  excess.likely = true;
+  return excess;
 }
 
 Bytes usable_memory_of(const Plan& plan, const StagePlan& stage) {

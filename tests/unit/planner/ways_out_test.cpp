@@ -222,6 +222,12 @@ TEST(WaysOutSentence, NamesTheStageThenWhatToChangeAndWhatItCosts) {
       sentence(failed, found),
       "stage 3 of 4 (layers 12..15) needs 21.4 GiB of 16.0 GiB per device; it would fit devices with 21.4 GiB usable "
       "each; use more or larger devices, or a smaller model");
+  failed.too_large->likely = true;
+  EXPECT_EQ(
+      sentence(failed, found),
+      "stage 3 of 4 (layers 12..15) needs 21.4 GiB per device, and no more than 16.0 GiB is likely to fit; it would "
+      "fit devices with 21.4 GiB usable each; use more or larger devices, or a smaller model");
+  failed.too_large->likely = false;
   found.in_vain = {"--recompute full", "--batch 8"};
   EXPECT_EQ(
       sentence(failed, found),
