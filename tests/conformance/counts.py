@@ -33,13 +33,15 @@ TEXT_MODELS = ("model.language_model.", "language_model.", "model.text_model.", 
                "thinker.lm_head.", "lm_head.")
 KEPT_BESIDE = ("e_score_correction_bias", "expert_bias", "layer_scalar", "tid2eid")
 SINES = ("embed_positions.weight",)
-NO_PART_OF_THE_LOSS = (".contact_head.",)  # of a protein, by which nothing is trained
+NO_PART_OF_THE_LOSS = (".contact_head.", "layoutlm.pooler.")  # of a protein, or of a page, by which nothing is trained
+BESIDE_TEXT = {"phi4_multimodal": ("model.embed_tokens_extend.",)}  # where the text model has no name of its own
 # Defaults of transformers that make no model, and what makes one of them; layers that predict further tokens, which it leaves out.
 SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "hunyuan_v1_moe": {"head_dim": 128}, "ministral": {"head_dim": 128},
          "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
          "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16}, "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 64},
          "dots1": {"n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2},
          "esm": {"position_embedding_type": "rotary", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+         "emu3": {"vocabulary_map": {"<image>": 0}},
          "dbrx": {"attn_config": {"rope_theta": 10000.0}, "ffn_config": {"hidden_size": 2048}}}
 
 
@@ -60,7 +62,9 @@ def counts(kind, config):
     kept.update({name: b.numel() for name, b in model.named_buffers() if name.endswith(KEPT_BESIDE)})
     # Layers that text alone passes by.
     crossing = tuple(f".layers.{layer}." for layer in getattr(config.get_text_config(), "cross_attention_layers", None) or ())
-    text = {name: n for name, n in kept.items() if name.startswith(TEXT_MODELS) and not any(layer in name for layer in crossing)}
+    beside = BESIDE_TEXT.get(config.model_type)
+    is_text = (lambda name: not name.startswith(beside)) if beside else (lambda name: name.startswith(TEXT_MODELS))
+    text = {name: n for name, n in kept.items() if is_text(name) and not any(layer in name for layer in crossing)}
     return sum(kept.values()), sum(text.values())
 
 

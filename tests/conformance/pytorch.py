@@ -47,10 +47,10 @@ PAIRS = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blender
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2"}
 WIDE_IMAGES = {"wide_resnet", "convnext", "convnextv2"}  # of 32 pixels a side
 ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
-            "xlm-roberta-xl", "mpnet", "esm"}  # that predict the words of labels of their own
-ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl"}
-TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert"}  # that are given a type of each token
-UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token")  # what is saved beside the parameters
+            "xlm-roberta-xl", "mpnet", "esm", "jina_embeddings_v3", "gte", "longformer", "ibert"}  # that predict the words of labels of their own
+ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "jina_embeddings_v3", "gte", "longformer", "ibert"}
+TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert", "roformer", "rembert", "layoutlm"}  # that are given a type of each token
+UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token", "_global.weight", "_global.bias")  # what is saved beside the parameters
 BESIDE_TEXT = {"step3p7": ("vision_model.", "vit_large_projector.")}
 FURTHER = {"mimo"}  # with a module that predicts the token behind the next
 SCANS = "M-*-"  # the layers of nemotron_h
@@ -453,6 +453,14 @@ def families():
         "esm": (t.EsmForMaskedLM, t.EsmConfig(**masked, max_position_embeddings=SEQ + 2, position_embedding_type="rotary", token_dropout=True,
                                               mask_token_id=1, pad_token_id=0, emb_layer_norm_before=True)),
         "nomic_bert": (t.NomicBertForMaskedLM, t.NomicBertConfig(**masked, max_position_embeddings=SEQ)),
+        "jina_embeddings_v3": (t.JinaEmbeddingsV3ForMaskedLM, t.JinaEmbeddingsV3Config(**masked, max_position_embeddings=SEQ)),
+        "gte": (t.GteForMaskedLM, t.GteConfig(**masked, max_position_embeddings=SEQ, pad_token_id=0)),
+        "roformer": (t.RoFormerForMaskedLM, t.RoFormerConfig(**masked, max_position_embeddings=SEQ)),
+        "rembert": (t.RemBertForMaskedLM, t.RemBertConfig(**masked, max_position_embeddings=SEQ, input_embedding_size=16, output_embedding_size=40)),
+        # Windows of two keys on either side.
+        "longformer": (t.LongformerForMaskedLM, t.LongformerConfig(**masked, max_position_embeddings=SEQ + 2, type_vocab_size=1, attention_window=4)),
+        "ibert": (t.IBertForMaskedLM, t.IBertConfig(**masked, max_position_embeddings=SEQ + 2, type_vocab_size=1)),
+        "layoutlm": (t.LayoutLMForMaskedLM, t.LayoutLMConfig(**masked, max_position_embeddings=SEQ, max_2d_position_embeddings=16)),
         "olmo_hybrid": (t.OlmoHybridForCausalLM, t.OlmoHybridConfig(**{**decoder(
             layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
             linear_value_head_dim=8, pad_token_id=0, eos_token_id=2, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})})),
@@ -524,6 +532,11 @@ def esm(tensors):
     return {key: value for key, value in made.items() if ".contact_head." not in key and not key.endswith("inv_freq")}
 
 
+def weights_alone(tensors):
+    """Without what computing with integers keeps beside weights, and a pooler that no loss reads."""
+    return {key: value for key, value in tensors.items() if key.endswith((".weight", ".bias")) and ".pooler." not in key}
+
+
 def olmo_hybrid(tensors):
     """transformers 5.24 saves the norm of what attention makes by the name of another that layers of delta rules have."""
     attends = {key.split(".self_attn.")[0] for key in tensors if ".self_attn." in key}
@@ -541,6 +554,8 @@ STAND_INS = {
     "qwen3_vl_moe": ({}, transposed_experts),
     "esm": ({}, esm),
     "olmo_hybrid": ({}, olmo_hybrid),
+    "ibert": ({}, weights_alone),
+    "layoutlm": ({}, weights_alone),
     "mimo": ({}, dict),
     "internlm2": ({"bias": False}, internlm2),
     "minicpm": ({"scale_emb": 3.0, "scale_depth": 0.5 * 2 ** 0.5, "dim_model_base": 8}, dict),
@@ -667,6 +682,12 @@ def make_inputs(family, folder):
         return save("tokens", tokens) + save("labels", labels) + more, dict(tokens=tokens, labels=labels)
     if family in TYPED:
         types = draw.integers(0, 2, (count, SEQ))
+        if family == "layoutlm":
+            left, top, width, height = draw.integers(0, 8, (4, count, SEQ))
+            boxes = dict(left=left, top=top, right=left + width, bottom=top + height, height=height, width=width)
+            parts = dict(tokens=tokens, labels=labels, token_types=types, **boxes)
+            box = numpy.stack([boxes[side] for side in ("left", "top", "right", "bottom")], axis=-1)
+            return [option for name, array in parts.items() for option in save(name, array)], dict(tokens=tokens, labels=labels, types=types, box=box)
         return (save("tokens", tokens) + save("labels", labels) + save("token_types", types), dict(tokens=tokens, labels=labels, types=types))
     if family == "whisper":
         frames = draw.integers(-8, 9, (count, 1, 12, 4)) / 4
@@ -693,6 +714,8 @@ def logits_of(family, model, inputs, part):
     if family == "siglip":  # each text with each image: whether they belong together
         scores = model(input_ids=cut["tokens"], pixel_values=cut["images"]).logits_per_text
         return torch.stack([torch.zeros_like(scores), scores], dim=-1), torch.eye(BATCH, dtype=torch.long)
+    if family == "layoutlm":
+        return model(input_ids=cut["tokens"], token_type_ids=cut["types"], bbox=cut["box"]).logits, cut["labels"]
     if family in TYPED:
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"]).logits, cut["labels"]
     if family == "whisper":

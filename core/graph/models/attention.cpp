@@ -104,6 +104,15 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
     k = at_most(name + ".k.bounded", k, part.qkv_bound, Bound::BothWays);
     v = at_most(name + ".v.bounded", v, part.qkv_bound, Bound::BothWays);
   }
+  if (part.unused_projections)
+    for (const auto& [which, dims] : {std::pair(std::string(".q"), std::vector<Dim>{kv, members, head_dim}),
+                                      {".k", {kv, head_dim}},
+                                      {".v", {kv, value}}}) {
+      (void)fixed(name + ".unused" + which + ".bias", dims);
+      std::vector<Dim> weight = {embed};
+      weight.insert(weight.end(), dims.begin(), dims.end());
+      (void)fixed(name + ".unused" + which + ".weight", weight);
+    }
   const auto normalised = [&] {
     q = norm(name + ".q_norm", q, head_dim);
     k = norm(name + ".k_norm", k, head_dim);

@@ -3,7 +3,7 @@
 //
 //   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019);
 //                 ELECTRA's generator, ALBERT with layers that share their weights; Megatron's with norms in front;
-//                 MPNet with relative biases, too
+//                 MPNet with relative biases, too; Longformer with windows; RemBERT with a wide head of its own
 //   t5            encoder and decoder, relative biases (C. Raffel et al., 2020); umT5 with biases of each layer
 //   bart          encoder and decoder, tables of positions or sines, biases (M. Lewis et al., 2020); mBART, PEGASUS,
 //                 Marian, Blenderbot, M2M-100
@@ -16,6 +16,9 @@ namespace {
 
 using namespace keys;
 
+// box_rows: of the tables of where words stand on a page (LayoutLM). window: keys that a query sees back, itself among
+// them, and as many ahead. unused_projections: see AttentionPart. head_width: what the head's dense layer makes, where
+// the head is no word table (tied=0).
 std::vector<SizeField> bert_sizes() {
   return with_core_sizes({derived_width("intermediate", four_times_hidden),
                           derived_width("positions", seq_of),
@@ -24,8 +27,13 @@ std::vector<SizeField> bert_sizes() {
                           width_or_none("embed_width"),
                           {"layer_groups", kMaxLayers, 0, 0},
                           {"buckets", 254, 0, 0},
+                          {"box_rows", 1'000'000, 0, 0},
+                          width_or_none("window"),
+                          flag("unused_projections", 0),
+                          width_or_none("head_width"),
                           flag("norm_first", 0),
                           flag("embedding_norm", 1),
+                          flag("tied", 1),
                           erf(1)});
 }
 std::vector<SizeField> t5_sizes() {
@@ -44,7 +52,9 @@ std::vector<SizeField> t5_sizes() {
 Transformer bert(const ModelConfig& model) {
   AttentionPart attention = own_heads(model, true);
   attention.causal = false;
+  attention.unused_projections = is_set(model, "unused_projections");
   std::vector<LayerPart> layers = equal_layers(model.layers);
+  for (LayerPart& layer : layers) layer.window = size_of(model, "window");
   if (const std::int64_t groups = size_of(model, "layer_groups"); groups > 0)
     for (std::int64_t layer = 0; layer < model.layers; ++layer)
       layers[static_cast<std::size_t>(layer)].group = layer * groups / model.layers;
@@ -58,10 +68,12 @@ Transformer bert(const ModelConfig& model) {
           .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
           .first_position = size_of(model, "position_offset"),
           .buckets = size_of(model, "buckets"),
+          .box_rows = size_of(model, "box_rows"),
           .token_types = size_of(model, "token_types"),
           .embedding_norm = is_set(model, "embedding_norm"),
           .embedding_width = size_of(model, "embed_width"),
-          .tied = true,
+          .head_width = size_of(model, "head_width"),
+          .tied = is_set(model, "tied"),
           .head_bias = true,
           .transformed_head = true};
 }

@@ -113,7 +113,8 @@ TensorId TransformerBuilder::feed_forward_out(const std::string& name, TensorId 
 
 TensorId TransformerBuilder::feed_forward(const std::string& name, TensorId x, std::int64_t width) {
   const TensorId out = feed_forward_out(name, feed_forward_inner(name, x, width));
-  return transformer.feed_forward.bias ? add_bias(name + ".down", out, {embed}) : out;
+  const FeedForwardPart& part = transformer.feed_forward;
+  return part.bias || part.out_bias ? add_bias(name + ".down", out, {embed}) : out;
 }
 
 }  // namespace meshwright

@@ -64,6 +64,23 @@ std::vector<double> TransformerBuilder::sines_of_positions(std::int64_t rows, st
   return values;
 }
 
+// The corners of a word's box have a table for each direction, and so have its height and width.
+TensorId TransformerBuilder::add_places(const std::string& name, TensorId x) {
+  const Dim rows{"place", transformer.box_rows};
+  const auto add_table = [&](const std::string& table, std::initializer_list<const char*> places) {
+    const TensorId weight = parameter(name + "." + table + ".weight", {rows, narrow_embed});
+    for (const char* place : places) {
+      const std::string of = name + "." + place;
+      x = add(OpKind::Add, of + ".sum", {x, add(OpKind::Embedding, of, {token_input(place), weight})});
+    }
+  };
+  add_table("x", {"left", "right"});
+  add_table("y", {"top", "bottom"});
+  add_table("h", {"height"});
+  add_table("w", {"width"});
+  return x;
+}
+
 TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId tokens) {
   TensorId x = add(OpKind::Embedding, name, {tokens, words.value()});
   if (word != narrow_embed) x = project(name + ".in", x, {word, embed}, {"batch", "seq", "embed"});
@@ -73,6 +90,7 @@ TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId toke
     const TensorId table = parameter(name + ".types.weight", {{"token_type", transformer.token_types}, narrow_embed});
     x = add(OpKind::Add, name + ".types.sum", {x, add(OpKind::Embedding, name + ".types", {types, table})});
   }
+  if (transformer.box_rows > 0) x = add_places(name, x);
   const bool words_first = transformer.decoder_norm_of_words && name != "embed";
   if (words_first) x = norm(name + ".norm", x, narrow_embed);
   if (transformer.positions == Positions::Learned) {
@@ -189,18 +207,21 @@ TensorId TransformerBuilder::final_norm(const std::string& prefix, TensorId x) {
 // --- after the blocks ---
 
 TensorId TransformerBuilder::logits(TensorId x, const std::string& name) {
+  const Dim read = transformer.head_width > 0 ? Dim{"head_embed", transformer.head_width} : narrow_embed;
   if (transformer.transformed_head) {
-    const Dim dense{"transform", narrow_embed.size};
+    const Dim dense{"transform", read.size};
     x = project("head.transform", x, {embed, dense}, {"batch", "seq", "transform"});
     if (transformer.transform_bias) x = add_bias("head.transform", x, {dense});
     x = activate("head.transform", x);
-    x = add(OpKind::Reshape, "head.transform.embed", {x}, {.result_dims = {batch, seq, narrow_embed}});
-    x = norm("head.norm", x, narrow_embed);
+    x = add(OpKind::Reshape, "head.transform.embed", {x}, {.result_dims = {batch, seq, read}});
+    x = norm("head.norm", x, read);
   }
   if (word != narrow_embed) x = project("head.out", x, {embed, word}, {"batch", "seq", word.name});
   if (transformer.scaled_head)
     x = add(OpKind::Scale, "head.scaled", {x}, {.scale = 1.0 / std::sqrt(static_cast<double>(embed.size))});
-  if (!head) head = transformer.tied ? words.value() : parameter("head.weight", {vocab, word});
+  if (!head)
+    head =
+        transformer.tied ? words.value() : parameter("head.weight", {vocab, transformer.head_width > 0 ? read : word});
   x = add(OpKind::Contract, name + ".logits", {x, *head}, {.result_names = {"batch", "seq", "vocab"}});
   if (transformer.head_bias) x = add_bias("head", x, {vocab});
   x = scaled(name + ".logits", x, transformer.logit_scale);

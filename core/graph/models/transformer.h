@@ -96,6 +96,9 @@ struct AttentionPart {
   double scale = 1.0;                                  // and by this
   double cap = 0.0;                                    // scaled scores x become cap tanh(x / cap); 0: they stay
   bool causal = true;
+  // Projections of queries, keys and values with biases beside these, which are not trained: what Longformer keeps for
+  // tokens that see all others (I. Beltagy et al., 2020), of which there are none here.
+  bool unused_projections = false;
 };
 
 struct FeedForwardPart {
@@ -103,6 +106,7 @@ struct FeedForwardPart {
   Activation activation;
   bool gated = false;  // activation(gate) * up
   bool bias = false;
+  bool out_bias = false;    // of the last product alone
   double gate_scale = 1.0;  // what is activated is the gate times this
   bool inner_norm = false;  // of what the last product reads, of dense layers alone
   double bound = 0.0;       // gates are at most this, ups at most this either way; 0: they stay
@@ -166,6 +170,7 @@ struct Transformer {
   bool last_sine_slowest = false;  // Fixed: the last wave is 10000 times as long as the first, not the one behind it
   std::int64_t buckets = 0;        // Relative, or beside positions of another kind; 0: no biases
   bool layer_biases = false;       // Relative: each layer has a table of its own
+  std::int64_t box_rows = 0;       // 0: none; else tables of where words stand on a page, as LayoutLM's
   std::int64_t token_types = 0;    // 0: none; else a table looked up by the input "token_types"
   bool embedding_norm = false;
   bool decoder_norm_of_words = false;  // the decoder's is of the words' embedding, before positions are added
@@ -174,9 +179,10 @@ struct Transformer {
   // Width of all embeddings and of their norm, which are then projected with a bias; the transformed head narrows to
   // it again. 0: embed, and no projection.
   std::int64_t embedding_width = 0;
-  bool tied = false;         // the head is the word table
-  bool scaled_head = false;  // the head reads its input times 1 / sqrt(embed)
-  bool head_bias = false;    // a bias per word
+  std::int64_t head_width = 0;  // what the transformed head makes; 0: narrowed to as wide as the embeddings
+  bool tied = false;            // the head is the word table
+  bool scaled_head = false;     // the head reads its input times 1 / sqrt(embed)
+  bool head_bias = false;       // a bias per word
   // Factors of the embedding, of what attention and feed-forward add to their input, and of the logits.
   double embed_scale = 1.0, residual_scale = 1.0, logit_scale = 1.0;
   double logit_cap = 0.0;  // logits x become cap tanh(x / cap); 0: they stay

@@ -83,6 +83,7 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId stacks(TensorId tokens);  // the encoder's and the decoder's, or the only one, as stack()
   // (rows, width), row by row: what Positions::Fixed adds.
   [[nodiscard]] std::vector<double> sines_of_positions(std::int64_t rows, std::int64_t width) const;
+  [[nodiscard]] TensorId add_places(const std::string& name, TensorId x);
   [[nodiscard]] TensorId embed_tokens(const std::string& name, TensorId tokens);
   [[nodiscard]] TensorId logits(TensorId x, const std::string& name = "head");
   // further_tokens.cpp. The loss of what the blocks made, x, which the norm of stack `prefix` ends, and those of the

@@ -114,11 +114,11 @@ std::vector<SizeField> decoder_keys() {
           flag("rotary_windows_alone", 0)};
 }
 // inner_norms: of what all heads make, and of what the last product of a feed-forward layer reads. more_words: rows of
-// the word table behind those that the head knows. post_norm: norms are of the residual sums. temperature_every,
-// temperature_first and temper_rotated: see AttentionPart, with the factor temperature. causal=0: queries see the keys
-// behind them as well (ModernBERT), as far ahead as windows reach back. bare_first: attention of the first layer reads
-// the embedding itself. transformed_head: dense, activation and norm before the head, with a bias of the first (1) or
-// without (2).
+// the word table behind those that the head knows. post_norm: norms are of the residual sums. mlp_out_bias: a bias of
+// the last product of a feed-forward layer alone. temperature_every, temperature_first and temper_rotated: see
+// AttentionPart, with the factor temperature. causal=0: queries see the keys behind them as well (ModernBERT), as far
+// ahead as windows reach back. bare_first: attention of the first layer reads the embedding itself. transformed_head:
+// dense, activation and norm before the head, with a bias of the first (1) or without (2).
 std::vector<SizeField> decoder_sizes() {
   return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0},
                                                     flag("sinks", 0),
@@ -133,6 +133,7 @@ std::vector<SizeField> decoder_sizes() {
                                                     flag("embedding_norm", 0),
                                                     flag("bare_first", 0),
                                                     flag("post_norm", 0),
+                                                    flag("mlp_out_bias", 0),
                                                     {"token_types", 1'000'000, 0, 0},
                                                     {"transformed_head", 2, 0, 0},
                                                     further_tokens()});
@@ -396,6 +397,7 @@ Transformer decoder(const ModelConfig& model) {
   made.layers.front().bare = is_set(model, "bare_first");
   made.norm_after = is_set(model, "post_norm");
   made.final_norm = !made.norm_after;
+  made.feed_forward.out_bias = is_set(model, "mlp_out_bias");
   made.token_types = size_of(model, "token_types");
   made.transformed_head = is_set(model, "transformed_head");
   made.transform_bias = size_of(model, "transformed_head") == 1;

@@ -35,13 +35,22 @@ namespace hf {
 [[nodiscard]] ModelConfig read_roberta_norm_first(const HfReader& config);
 [[nodiscard]] ModelConfig read_ernie(const HfReader& config);
 [[nodiscard]] ModelConfig read_modernbert(const HfReader& config);
-[[nodiscard]] ModelConfig read_mpnet(const HfReader& config);
-[[nodiscard]] ModelConfig read_esm(const HfReader& config);
-[[nodiscard]] ModelConfig read_nomic_bert(const HfReader& config);
 [[nodiscard]] ModelConfig read_distilbert(const HfReader& config);
 [[nodiscard]] ModelConfig read_electra(const HfReader& config);
 [[nodiscard]] ModelConfig read_albert(const HfReader& config);
 [[nodiscard]] ModelConfig read_t5(const HfReader& config);  // and mT5, umT5
+
+// hf_encoder_families.cpp
+[[nodiscard]] ModelConfig read_mpnet(const HfReader& config);
+[[nodiscard]] ModelConfig read_esm(const HfReader& config);
+[[nodiscard]] ModelConfig read_nomic_bert(const HfReader& config);
+[[nodiscard]] ModelConfig read_jina_embeddings_v3(const HfReader& config);
+[[nodiscard]] ModelConfig read_gte(const HfReader& config);
+[[nodiscard]] ModelConfig read_roformer(const HfReader& config);
+[[nodiscard]] ModelConfig read_rembert(const HfReader& config);
+[[nodiscard]] ModelConfig read_longformer(const HfReader& config);
+[[nodiscard]] ModelConfig read_ibert(const HfReader& config);
+[[nodiscard]] ModelConfig read_layoutlm(const HfReader& config);
 
 // hf_encoder_decoder_families.cpp
 [[nodiscard]] ModelConfig read_bart(const HfReader& config);  // and PLBART, MVP

@@ -55,6 +55,11 @@ Act set_activation(ModelConfig& model, const HfReader& config, const char* key, 
   return act;
 }
 
+void expect_tied(const HfReader& config) {
+  require(config.flag_or("tie_word_embeddings", true),
+          "{}: 'tie_word_embeddings' is false, which is not supported; true is.", config.place());
+}
+
 void expect_text(const HfReader& config, const char* key, const char* only) {
   const std::string text = config.text_or(key, only);
   require(text == only, "{}: '{}' is \"{}\", which is not supported; \"{}\" is.", config.place(), key, text, only);

@@ -35,6 +35,8 @@ Act set_activation(ModelConfig& model, const HfReader& config, const char* key, 
                    std::initializer_list<Act> supported);
 // Throws InputError unless the member is missing or has this value.
 void expect_text(const HfReader& config, const char* key, const char* only);
+// Throws InputError unless the head is the word table.
+void expect_tied(const HfReader& config);
 // `text_config`, where the file is of the family that wraps the text model in it; nullopt for the text model itself.
 // Throws InputError where it is missing.
 [[nodiscard]] std::optional<HfReader> text_part(const HfReader& config, const std::string& family);

@@ -11,16 +11,6 @@
 
 namespace meshwright::hf {
 
-namespace {
-
-// Heads that predict masked words are the word table.
-void expect_tied(const HfReader& config) {
-  require(config.flag_or("tie_word_embeddings", true),
-          "{}: 'tie_word_embeddings' is false, which is not supported; true is.", config.place());
-}
-
-}  // namespace
-
 ModelConfig read_gpt2(const HfReader& config) {
   config.refuse("scale_attn_by_inverse_layer_idx");
   config.refuse("add_cross_attention");
@@ -363,68 +353,6 @@ ModelConfig read_modernbert(const HfReader& config) {
   set(model, "first_window_layer", every == 1 ? model.layers : 1);
   set(model, "full_every", every);
   read_layer_types(model, config);
-  return model;
-}
-
-// BERT with T5's biases by distance, one table for all layers, and RoBERTa's positions.
-ModelConfig read_mpnet(const HfReader& config) {
-  ModelConfig model = read_roberta(config);
-  set(model, "token_types", 0);
-  set(model, "buckets", config.size_or({"relative_attention_num_buckets"}, 32));
-  return model;
-}
-
-// ESM-2, of proteins: rotated heads, norms in front, and a masked-word head. Files of models that zero masked tokens
-// scale all others by what that leaves of them in training; a batch's own share of masked ones is not counted.
-ModelConfig read_esm(const HfReader& config) {
-  config.refuse("is_decoder");
-  config.refuse("add_cross_attention");
-  config.refuse("is_folding_model");
-  const std::string positions = config.text_or("position_embedding_type", "absolute");
-  require(positions == "rotary",
-          "{}: 'position_embedding_type' is \"{}\", which is not supported for this family; \"rotary\" is.",
-          config.place(), positions);
-  expect_tied(config);
-  ModelConfig model = made("decoder", config);
-  set(model, "intermediate", config.size({"intermediate_size"}));
-  for (const char* key : {"gelu", "erf", "layer_norm", "head_bias", "transformed_head"}) set(model, key, 1);
-  for (const char* key : {"gated", "causal"}) set(model, key, 0);
-  set_all_biases(model, true);
-  set(model, "embedding_norm", config.flag_or("emb_layer_norm_before", false));
-  set(model, "tied", 1);
-  set_rotary_base(model, config, "rope_theta");
-  set_epsilon(model, config, "layer_norm_eps", 1e-12);
-  constexpr double kMasked = 0.15 * 0.8;
-  if (config.aside("token_dropout") == true) model.factors["embed_scale"] = 1.0 - kMasked;
-  return model;
-}
-
-// Nomic's BERT: rotated heads and gates, without biases but of the norms and the head.
-ModelConfig read_nomic_bert(const HfReader& config) {
-  ModelConfig model = made(
-      "decoder", Core{config.size({"num_hidden_layers", "n_layer"}), config.size({"hidden_size", "n_embd"}),
-                      config.size({"num_attention_heads", "n_head"}),
-                      config.size_or({"max_position_embeddings", "n_positions"}, 2048), config.size({"vocab_size"})});
-  const std::string act = config.text_or("activation_function", "swiglu");
-  require(act == "swiglu", "{}: 'activation_function' is \"{}\", which is not supported; \"swiglu\" is.",
-          config.place(), act);
-  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
-  expect_tied(config);
-  set(model, "intermediate", config.size({"intermediate_size", "n_inner"}));
-  if (config.has("head_dim")) set(model, "head_dim", config.size({"head_dim"}));
-  for (const char* key : {"layer_norm", "head_bias", "transformed_head", "embedding_norm", "post_norm", "tied"})
-    set(model, key, 1);
-  set(model, "causal", 0);
-  set(model, "token_types", config.size_or({"type_vocab_size"}, 2));
-  set_rotary_base(model, config, "rotary_emb_base");
-  if (!config.has("rotary_emb_base") && !config.has("rope_parameters")) model.factors["rotary_base"] = 1000.0;
-  set_epsilon(model, config, config.has("layer_norm_epsilon") ? "layer_norm_epsilon" : "layer_norm_eps", 1e-12);
-  // What Nomic's own files say besides.
-  for (const char* other : {"prenorm", "use_rms_norm", "causal", "parallel_block", "qkv_proj_bias", "mlp_fc1_bias",
-                            "mlp_fc2_bias", "rotary_emb_interleaved", "scale_attn_by_inverse_layer_idx"})
-    config.refuse(other);
-  const double share = config.positive_or("rotary_emb_fraction", 1.0);
-  require(share == 1.0, "{}: 'rotary_emb_fraction' is {:g}, which is not supported; 1 is.", config.place(), share);
   return model;
 }
 

@@ -277,6 +277,105 @@ HfTensorTable nomic_bert() {
           {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "nomic_bert.pooler.*"}};
 }
 
+// Queries, keys and values are one matrix.
+HfTensorTable with_joined_heads(HfTensorTable table, const std::string& joint) {
+  for (HfTensorRow& row : table.rows)
+    for (const char* which : {"q", "k", "v"})
+      if (const std::string ours = fmt::format("blk#.attn.{}.", which); row.ours.starts_with(ours)) {
+        row.theirs = joint + row.ours.substr(ours.size());
+        row.layout.insert(row.layout.find('('), "*");
+      }
+  return table;
+}
+
+// Rotated heads in place of a table of positions.
+HfTensorTable jina_embeddings_v3() {
+  return with_joined_heads(renamed(roberta(), {"jina_embeddings_v3"}, "roberta.",
+                                   {{"encoder.layer.", "encoder.layers."},
+                                    {"embeddings.LayerNorm", "emb_ln"},
+                                    {"attention.output.dense", "mixer.out_proj"},
+                                    {"attention.output.LayerNorm", "norm1"},
+                                    {"intermediate.dense", "mlp.fc1"},
+                                    {"output.dense", "mlp.fc2"},
+                                    {"output.LayerNorm", "norm2"}},
+                                   {"lm_head.decoder.weight", "lm_head.decoder.bias", "roberta.pooler.*"}),
+                           "roberta.encoder.layers.#.mixer.Wqkv.");
+}
+
+// Ups come before gates, which have no biases.
+HfTensorTable gte() {
+  HfTensorTable table = with_joined_heads(renamed(roberta(), {"gte"}, "gte.",
+                                                  {{"roberta.", "gte."},
+                                                   {"attention.output.dense", "attention.o_proj"},
+                                                   {"attention.output.LayerNorm", "attn_ln"},
+                                                   {"intermediate.dense", "mlp.up_gate_proj"},
+                                                   {"output.dense", "mlp.down_proj"},
+                                                   {"output.LayerNorm", "mlp_ln"},
+                                                   {"lm_head.layer_norm", "lm_head.norm"},
+                                                   {"lm_head.bias", "lm_head.decoder.bias"}},
+                                                  {"lm_head.decoder.weight", "gte.pooler.*"}),
+                                          "gte.encoder.layer.#.attention.qkv_proj.");
+  const std::string joint = "gte.encoder.layer.#.mlp.up_gate_proj.weight";
+  return with_first({{"blk#.mlp.up.weight", joint, "*mlp embed"}, {"blk#.mlp.gate.weight", joint, "*mlp embed"}},
+                    table);
+}
+
+// Pairs of neighbours are rotated.
+HfTensorTable roformer() {
+  HfTensorTable table =
+      renamed(bert(), {"roformer"}, "roformer.", {{"bert.", "roformer."}},
+              {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "roformer.encoder.embed_positions.*"});
+  constexpr std::string_view kHead = "head_dim)";
+  for (HfTensorRow& row : table.rows)
+    if (row.ours.starts_with("blk#.attn.q.") || row.ours.starts_with("blk#.attn.k."))
+      row.layout.replace(row.layout.find(kHead), kHead.size(), "~head_dim)");
+  return table;
+}
+
+HfTensorTable rembert() {
+  HfTensorTable table = renamed(with_first(narrow_rows(), bert()), {"rembert"}, "rembert.",
+                                {{"bert.embeddings_project.", "bert.encoder.embedding_hidden_mapping_in."},
+                                 {"bert.", "rembert."},
+                                 {"cls.predictions.transform.", "cls.predictions."},
+                                 {"cls.predictions.bias", "cls.predictions.decoder.bias"}},
+                                {"rembert.pooler.*", "rembert.embeddings.position_ids"});
+  const Rows head = {{"head.norm.gamma", "cls.predictions.LayerNorm.weight", "head_embed"},
+                     {"head.norm.beta", "cls.predictions.LayerNorm.bias", "head_embed"},
+                     {"head.weight", "cls.predictions.decoder.weight", "vocab head_embed"}};
+  return with_first(head, table);
+}
+
+// Queries, keys and values of tokens that see all others, of which there are none.
+HfTensorTable longformer() {
+  HfTensorTable table = renamed(
+      roberta(), {"longformer"}, "longformer.", {{"roberta.", "longformer."}},
+      {"lm_head.decoder.weight", "lm_head.decoder.bias", "longformer.pooler.*", "longformer.embeddings.position_ids"});
+  for (const auto& [ours, theirs] : {std::pair("q", "query"), {"k", "key"}, {"v", "value"}}) {
+    const std::string name = fmt::format("blk#.attn.unused.{}.", ours),
+                      tensor = fmt::format("longformer.encoder.layer.#.attention.self.{}_global.", theirs);
+    const char* heads = *ours == 'q' ? "(kv_heads group head_dim)" : "(kv_heads head_dim)";
+    table.rows.push_back({name + "weight.fixed.gamma", tensor + "weight", fmt::format("{} embed", heads)});
+    table.rows.push_back({name + "bias.fixed.gamma", tensor + "bias", heads});
+  }
+  return table;
+}
+
+HfTensorTable ibert() {
+  return renamed(
+      roberta(), {"ibert"}, "ibert.", {{"roberta.", "ibert."}},
+      {"lm_head.decoder.weight", "lm_head.decoder.bias", "ibert.pooler.*", "ibert.embeddings.position_ids", "ibert.*"});
+}
+
+HfTensorTable layoutlm() {
+  HfTensorTable table = renamed(bert(), {"layoutlm"}, "layoutlm.", {{"bert.", "layoutlm."}},
+                                {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "layoutlm.pooler.*",
+                                 "layoutlm.embeddings.position_ids"});
+  for (const char* which : {"x", "y", "h", "w"})
+    table.rows.push_back({fmt::format("embed.{}.weight", which),
+                          fmt::format("layoutlm.embeddings.{}_position_embeddings.weight", which), "place embed"});
+  return table;
+}
+
 // A stack of BART's: its rows and those of its norms, and of the cross attention that the decoder has.
 void add_stack(Rows& rows, const std::string& ours, const std::string& theirs, const std::string& embed) {
   const std::string table = embed == "embed" ? "wpe" : embed + ".wpe", stack = "model." + theirs;
@@ -360,10 +459,30 @@ HfTensorTable hf::renamed(HfTensorTable table, std::vector<std::string> types, s
 }
 
 std::vector<HfTensorTable> hf_encoder_tables() {
-  return {
-      whisper(), bart(),          bert(),       ernie(),   megatron_bert(), roberta_norm_first(), xlm_roberta_xl(),
-      roberta(), data2vec_text(), distilbert(), electra(), albert(),        modernbert(),         modernbert_decoder(),
-      mpnet(),   esm(),           nomic_bert()};
+  return {whisper(),
+          bart(),
+          bert(),
+          ernie(),
+          megatron_bert(),
+          roberta_norm_first(),
+          xlm_roberta_xl(),
+          roberta(),
+          data2vec_text(),
+          distilbert(),
+          electra(),
+          albert(),
+          modernbert(),
+          modernbert_decoder(),
+          mpnet(),
+          esm(),
+          nomic_bert(),
+          jina_embeddings_v3(),
+          gte(),
+          roformer(),
+          rembert(),
+          longformer(),
+          ibert(),
+          layoutlm()};
 }
 
 }  // namespace meshwright
