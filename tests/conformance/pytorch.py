@@ -269,6 +269,13 @@ def families():
         "gemma4_moe": (t.Gemma4ForCausalLM, t.Gemma4TextConfig(**{**decoder(head_dim=8), **gemma4}, hidden_size_per_layer_input=0,
                                                               attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True,
                                                               num_experts=4, top_k_experts=2, moe_intermediate_size=24)),
+        # Of a token's gates those are activated that are more than their mean by 0.25 standard deviations.
+        "gemma3n_text": (t.Gemma3nForCausalLM, t.Gemma3nTextConfig(
+            **{**decoder(head_dim=8), "num_hidden_layers": 4, "tie_word_embeddings": True}, vocab_size_per_layer_input=VOCAB,
+            hidden_size_per_layer_input=8, layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=4, num_kv_shared_layers=2,
+            altup_num_inputs=3, laurel_rank=4, final_logit_softcapping=5.0, activation_sparsity_pattern=[0.6, 0.6, 0.0, 0.0], pad_token_id=0,
+            rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                             "full_attention": {"rope_type": "default", "rope_theta": 10000.0}})),
         "gpt_bigcode": (t.GPTBigCodeForCausalLM, t.GPTBigCodeConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=SEQ,
                                                                     resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
         # Norms behind the rotation, without a bias, or without weights.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text decoder of Gemma 4 (Google DeepMind, 2026). Layers with windows and layers without differ in their heads'
-// width, in the number of keys, and in their rotation; norms are of what attention and feed-forward read and make.
+// The text decoders of Gemma 4 (Google DeepMind, 2026) and Gemma 3n (2025). Layers with windows and layers without
+// differ in their heads' width, in the number of keys, and in their rotation; norms are of what attention and
+// feed-forward read and make.
 //
 // What a layer may have besides:
 //   keys that are values too (`kv_tied`), in layers without windows: one projection for both
@@ -13,12 +14,18 @@
 //
 // Ops are named "blk<layer>.attn.q", ..., ".mlp.up", ..., ".moe.router", ..., ".layer_embed.gate", ".layer_embed.out".
 //   a factor of what it makes (`layer_factor`), which is read from files and not trained
+//   several residual streams (`streams`, core/graph/models/alternating_streams.h), of which the layer changes the first
+//   and the vector of each layer the others
+//   a product through `laurel_rank` numbers beside attention, whose mean with it, times the root of 2, goes on
+//   gates that are 0 but where they stick out (`sparse_layers`, the first ones): what is more than the mean of a
+//   token's gates by `sparse_deviations` standard deviations is activated
 // Values are normalised without weights.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/base/errors.h"
+#include "core/graph/models/alternating_streams.h"
 #include "core/graph/models/families.h"
 #include "core/graph/models/transformer_builder.h"
 
@@ -75,9 +82,23 @@ struct Gemma4Builder : TransformerBuilder {
     all_keys = kind_of(true);
   }
 
+  [[nodiscard]] bool is_full(std::int64_t number) const {
+    const std::int64_t every = size_of(model, "full_every");
+    return every > 0 && (number + 1) % every == 0;
+  }
+  [[nodiscard]] bool shares_keys(std::int64_t number) const {
+    return number >= model.layers - size_of(model, "shared_layers");
+  }
   [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
   [[nodiscard]] TensorId attend(const std::string& name, TensorId x, Kind& kind, bool shares);
   [[nodiscard]] TensorId feed(const std::string& name, TensorId sum, bool shares);
+  // Of the numbers of each token, what is more than their mean by so many standard deviations.
+  [[nodiscard]] TensorId outstanding(const std::string& name, TensorId gate);
+  [[nodiscard]] TensorId sparse_feed_forward(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId with_laurel(const std::string& name, TensorId read, TensorId sum);
+  [[nodiscard]] TensorId stream_layer(std::int64_t number, TensorId all);
+  // What a layer's vector makes of x, behind its norm; and x with it added.
+  [[nodiscard]] TensorId layer_embedding(const std::string& name, TensorId x);
   [[nodiscard]] TensorId with_layer_embedding(const std::string& name, TensorId x);
   [[nodiscard]] TensorId with_layer_factor(const std::string& name, TensorId x);
 
@@ -153,7 +174,7 @@ TensorId Gemma4Builder::feed(const std::string& name, TensorId sum, bool shares)
 }
 
 // (a projection of the embedding, normalised, and a row of the layer's table) / sqrt(2), gated by what the block made.
-TensorId Gemma4Builder::with_layer_embedding(const std::string& name, TensorId x) {
+TensorId Gemma4Builder::layer_embedding(const std::string& name, TensorId x) {
   const std::vector<std::string> narrow = {"batch", "seq", layer_dim.name};
   const auto times = [&](const std::string& which, TensorId y, double factor) {
     return add(OpKind::Scale, name + which, {y}, {.scale = factor});
@@ -170,7 +191,65 @@ TensorId Gemma4Builder::with_layer_embedding(const std::string& name, TensorId x
   const TensorId gate = activate(name + ".gate", project(name + ".gate", x, {embed, layer_dim}, narrow));
   const TensorId out = project(name + ".out", add(OpKind::Multiply, name + ".gated", {gate, both}), {layer_dim, embed},
                                {"batch", "seq", "embed"});
-  return add(OpKind::Add, name + ".residual", {x, norm(name + ".norm", out, embed)});
+  return norm(name + ".norm", out, embed);
+}
+
+TensorId Gemma4Builder::with_layer_embedding(const std::string& name, TensorId x) {
+  return add(OpKind::Add, name + ".residual", {x, layer_embedding(name, x)});
+}
+
+TensorId Gemma4Builder::outstanding(const std::string& name, TensorId gate) {
+  const std::vector<Dim> dims = graph.tensor(gate).dims;
+  const Attributes mean{.result_names = {"batch", "seq"}, .scale = 1.0 / static_cast<double>(dims.back().size)};
+  const auto wide = [&](const std::string& which, TensorId x) {
+    return add(OpKind::Broadcast, name + which + ".wide", {x}, {.result_dims = dims});
+  };
+  const TensorId centred = add(OpKind::Subtract, name + ".centred",
+                               {gate, wide(".mean", add(OpKind::ReduceSum, name + ".mean", {gate}, mean))});
+  TensorId deviation =
+      add(OpKind::ReduceSum, name + ".variance", {add(OpKind::Multiply, name + ".squares", {centred, centred})}, mean);
+  deviation = add(OpKind::Sqrt, name + ".deviation", {deviation});
+  deviation = add(OpKind::Scale, name + ".cutoff", {deviation}, {.scale = model.factors.at("sparse_deviations")});
+  return add(OpKind::Relu, name + ".relu",
+             {add(OpKind::Subtract, name + ".beyond", {centred, wide(".cutoff", deviation)})});
+}
+
+TensorId Gemma4Builder::sparse_feed_forward(const std::string& name, TensorId x) {
+  const Dim mlp{"mlp", transformer.feed_forward.width};
+  const std::vector<std::string> made = {"batch", "seq", mlp.name};
+  const TensorId gate = outstanding(name + ".gate", project(name + ".gate", x, {embed, mlp}, made));
+  const TensorId up = project(name + ".up", x, {embed, mlp}, made);
+  return feed_forward_out(name, add(OpKind::Multiply, name + ".gated", {activate(name, gate), up}));
+}
+
+TensorId Gemma4Builder::with_laurel(const std::string& name, TensorId read, TensorId sum) {
+  const Dim rank{"laurel", size_of(model, "laurel_rank")};
+  const TensorId narrow = project(name + ".left", read, {embed, rank}, {"batch", "seq", rank.name});
+  const TensorId made = project(name + ".right", narrow, {rank, embed}, {"batch", "seq", "embed"});
+  const TensorId beside = add(OpKind::Add, name + ".read", {read, norm(name + ".norm", made, embed)});
+  return add(OpKind::Scale, name + ".scaled", {add(OpKind::Add, name + ".sum", {sum, beside})},
+             {.scale = std::sqrt(0.5)});
+}
+
+TensorId Gemma4Builder::stream_layer(std::int64_t number, TensorId all) {
+  graph.current_block = static_cast<int>(number);
+  const std::string name = fmt::format("blk{}", number), streams_name = name + ".streams";
+  const AlternatingStreams streams{*this, {"streams", size_of(model, "streams")}};
+  const AlternatingStreams::Router router = streams.router(streams_name);
+  const TensorId predicted = streams.predict(streams_name, all, router);
+  TensorId x = streams.first(streams_name + ".first", predicted);
+  const TensorId read = norm(name + ".ln1", x, embed);
+  const TensorId attended = attend(name + ".attn", read, is_full(number) ? *all_keys : *windowed, shares_keys(number));
+  x = add(OpKind::Add, name + ".attn.residual", {x, norm(name + ".attn.norm", attended, embed)});
+  x = with_laurel(name + ".laurel", read, x);
+  const TensorId fed = norm(name + ".ln2", x, embed);
+  const TensorId made = number < size_of(model, "sparse_layers")
+                            ? sparse_feed_forward(name + ".mlp", fed)
+                            : feed_forward(name + ".mlp", fed, transformer.feed_forward.width);
+  x = add(OpKind::Add, name + ".mlp.residual", {x, norm(name + ".mlp.norm", made, embed)});
+  all = streams.correct(streams_name, predicted, x, router);
+  const TensorId first = weighed(streams_name + ".scale", streams.first(streams_name + ".corrected.first", all));
+  return streams.add_to_further(streams_name, all, layer_embedding(name + ".layer_embed", first));
 }
 
 TensorId Gemma4Builder::with_layer_factor(const std::string& name, TensorId x) {
@@ -185,10 +264,9 @@ TensorId Gemma4Builder::with_layer_factor(const std::string& name, TensorId x) {
 TensorId Gemma4Builder::layer(std::int64_t number, TensorId x) {
   graph.current_block = static_cast<int>(number);
   const std::string name = fmt::format("blk{}", number);
-  const std::int64_t every = size_of(model, "full_every");
-  const bool full = every > 0 && (number + 1) % every == 0;
-  const bool shares = number >= model.layers - size_of(model, "shared_layers");
-  const TensorId attended = attend(name + ".attn", norm(name + ".ln1", x, embed), full ? *all_keys : *windowed, shares);
+  const bool shares = shares_keys(number);
+  const TensorId attended =
+      attend(name + ".attn", norm(name + ".ln1", x, embed), is_full(number) ? *all_keys : *windowed, shares);
   x = add(OpKind::Add, name + ".attn.residual", {x, norm(name + ".attn.norm", attended, embed)});
   x = add(OpKind::Add, name + ".mlp.residual", {x, feed(name, x, shares)});
   if (layer_dim.size > 0) x = with_layer_embedding(name + ".layer_embed", x);
@@ -203,8 +281,13 @@ void build_gemma4(Graph& graph, const ModelConfig& model, LossReduction reductio
   const TensorId labels = builder.token_input("labels");
   builder.embedded = builder.embed_tokens("embed", builder.tokens);
   TensorId x = builder.embedded;
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) x = builder.layer(layer, x);
+  const AlternatingStreams streams{builder, {"streams", size_of(model, "streams")}};
+  const bool alternating = given(model, "streams");
+  if (alternating) x = streams.begin(x);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    x = alternating ? builder.stream_layer(layer, x) : builder.layer(layer, x);
   graph.current_block = -1;
+  if (alternating) x = streams.end(x);
   graph.loss = builder.losses(x, "blk", labels, reduction, {});
 }
 
@@ -232,7 +315,10 @@ std::vector<SizeField> gemma4_sizes() {
                                   {.key = "layer_vocab", .maximum = kMaxWidth, .derived = all_words},
                                   {"experts", 100'000, 0, 0},
                                   {"top_k", 100'000, 0, 0},
-                                  {"expert_intermediate", kMaxWidth, 0, 0}};
+                                  {"expert_intermediate", kMaxWidth, 0, 0},
+                                  {"streams", 1'000, 0, 0},
+                                  {"laurel_rank", kMaxWidth, 0, 0},
+                                  {"sparse_layers", kMaxLayers, 0, 0}};
   for (const char* off : {"kv_tied", "wide_shared", "layer_factor", "qkv_bias", "out_bias", "erf", "capped"})
     sizes.push_back({off, 1, 0, 0});
   sizes.push_back({"tied", 1, 0, 1});
@@ -248,7 +334,8 @@ std::vector<Family> gemma4_families() {
             {"full_rotary_base", 1e6},
             {"epsilon", 1e-6},
             {"capacity_factor", 1.0},
-            {"logit_cap", 30.0}},
+            {"logit_cap", 30.0},
+            {"sparse_deviations", 1.0}},
            "gemma4:layers=6,hidden=64,heads=4,kv_heads=2,full_kv_heads=1,head_dim=16,full_head_dim=32,intermediate=128,"
            "seq=32,vocab=128,window=8,layer_embed=16,shared_layers=0,full_every=3",
            1024,

@@ -124,6 +124,8 @@ const std::vector<HfFamily>& hf_families() {
       {"gemma2", hf::read_gemma2},
       {"gemma3", hf::read_gemma3},
       {"gemma3_text", hf::read_gemma3},
+      {"gemma3n", hf::read_gemma3n},
+      {"gemma3n_text", hf::read_gemma3n},
       {"gemma4", hf::read_gemma4},
       {"gemma4_text", hf::read_gemma4},
       {"gemma4_unified", hf::read_gemma4},

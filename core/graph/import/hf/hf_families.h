@@ -176,6 +176,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_gemma(const HfReader& config);
 [[nodiscard]] ModelConfig read_gemma2(const HfReader& config);  // and VaultGemma
 [[nodiscard]] ModelConfig read_gemma3(const HfReader& config);
+[[nodiscard]] ModelConfig read_gemma3n(const HfReader& config);
 [[nodiscard]] ModelConfig read_gemma4(const HfReader& config);
 
 // hf_hybrid_families.cpp

@@ -189,4 +189,109 @@ ModelConfig read_gemma4(const HfReader& config) {
   return model;
 }
 
+namespace {
+
+// x of which the share `below` of a standard normal distribution is less.
+double normal_quantile(double below) {
+  double low = -40.0, high = 40.0;
+  constexpr int kHalvings = 200;  // until the bounds are neighbours
+  for (int halving = 0; halving < kHalvings; ++halving) {
+    const double middle = 0.5 * (low + high);
+    (0.5 * std::erfc(-middle * std::sqrt(0.5)) < below ? low : high) = middle;
+  }
+  return high;
+}
+
+// The first layers activate what sticks out of their gates; the share that does not is one number for all of them.
+void read_activation_sparsity(ModelConfig& model, const HfReader& config) {
+  constexpr std::int64_t kUsual = 10;
+  constexpr double kUsualShare = 0.95;
+  std::int64_t layers = model.layers > kUsual ? kUsual : 0;
+  double share = kUsualShare;
+  if (config.has("activation_sparsity_pattern")) {
+    const Json& pattern = config.at("activation_sparsity_pattern");
+    bool fits = pattern.is_array() && static_cast<std::int64_t>(pattern.size()) == model.layers;
+    for (const Json& one : pattern) fits = fits && one.is_number() && one >= 0.0 && one < 1.0;
+    layers = 0;
+    for (std::int64_t layer = 0; fits && layer < model.layers; ++layer) {
+      const double one = pattern[static_cast<std::size_t>(layer)].get<double>();
+      if (layer == 0 && one > 0.0) share = one;
+      if (one == 0.0) continue;
+      fits = layer == layers++ && one == share;
+    }
+    require(fits,
+            "{}: 'activation_sparsity_pattern' must be a list of {} numbers, one share of less than 1 in the first "
+            "layers and 0 behind them.",
+            config.place(), model.layers);
+  }
+  set(model, "sparse_layers", layers);
+  if (layers == 0) return;
+  require(share > 0.5,
+          "{}: 'activation_sparsity_pattern' is {:g} in its first layers, which is not supported; more than a half is.",
+          config.place(), share);
+  model.factors["sparse_deviations"] = normal_quantile(share);
+}
+
+}  // namespace
+
+// Several residual streams, a product of low rank beside attention, and a vector of each token for each layer. Bounds
+// of the streams' weights (altup_coef_clip) are named as left out.
+ModelConfig read_gemma3n(const HfReader& config) {
+  if (auto text = read_text_part(config, "gemma3n", read_gemma3n)) return *std::move(text);
+  Json widths = config.has("intermediate_size") ? config.at("intermediate_size") : Json(16384);
+  if (widths.is_array()) {
+    const bool equal = !widths.empty() && std::all_of(widths.begin(), widths.end(),
+                                                      [&](const Json& width) { return width == widths.front(); });
+    require(equal, "{}: 'intermediate_size' differs from layer to layer, which is not supported for this family.",
+            config.place());
+    const Json width = widths.front();
+    widths = width;
+  }
+  require(widths.is_number_integer() && widths > 0 && widths < 1'000'000'000,
+          "{}: 'intermediate_size' is {}; a positive whole number, or one for each layer, was expected.",
+          config.place(), brief(widths));
+  ModelConfig model = made("gemma4", config);
+  set(model, "intermediate", widths.get<std::int64_t>());
+  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, 2));
+  set(model, "head_dim", config.size_or({"head_dim"}, 256));
+  set(model, "full_rotary_dims", model.more["head_dim"]);
+  set(model, "erf",
+      one_of(config, "hidden_activation", "gelu_pytorch_tanh", {Act::Gelu, Act::GeluErf}) == Act::GeluErf);
+  set_attention_bias(model, config, false);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  set(model, "window", config.size_or({"sliding_window"}, 512));
+  set(model, "full_every", 5);
+  read_layer_types(model, config);
+  require(!model.more.contains("first_window_layer") || model.more["first_window_layer"] == 0,
+          "{}: 'layer_types' has no windows in its first layers, which is not supported for this family.",
+          config.place());
+  model.more.erase("first_window_layer");
+  const std::optional<HfReader> rotations =
+      config.has("rope_parameters") ? std::optional(config.part("rope_parameters")) : std::nullopt;
+  const HfReader* by_kind = rotations ? &*rotations : nullptr;
+  const Rotation windowed = rotation_of(by_kind, "sliding_attention",
+                                        {config.positive_or("rope_local_base_freq", 10000.0), 1.0}),
+                 full = rotation_of(by_kind, "full_attention", {config.positive_or("rope_theta", 1e6), 1.0});
+  model.factors["rotary_base"] = windowed.base;
+  model.factors["full_rotary_base"] = full.base;
+  set_epsilon(model, config, "rms_norm_eps", 1e-6);
+  set(model, "capped", config.has("final_logit_softcapping"));
+  model.factors["logit_cap"] = config.positive_or("final_logit_softcapping", 30.0);
+  const std::int64_t shared = config.size_or({"num_kv_shared_layers"}, 15, 0);
+  require(shared == 0 || model.layers - shared >= model.more["full_every"],
+          "{}: 'num_kv_shared_layers' is {}, which leaves no layer of each kind of the {} its own keys.",
+          config.place(), shared, model.layers);
+  set(model, "shared_layers", shared);
+  set(model, "layer_embed", config.size_or({"hidden_size_per_layer_input"}, 256));
+  set(model, "layer_vocab", config.size_or({"vocab_size_per_layer_input"}, 262144));
+  set(model, "streams", config.size_or({"altup_num_inputs"}, 4, 2));
+  set(model, "laurel_rank", config.size_or({"laurel_rank"}, 64));
+  require(config.size_or({"altup_active_idx"}, 0, 0) == 0, "{}: 'altup_active_idx' is not 0, which alone is supported.",
+          config.place());
+  require(config.flag_or("altup_correct_scale", true),
+          "{}: 'altup_correct_scale' is false, which is not supported; true is.", config.place());
+  read_activation_sparsity(model, config);
+  return model;
+}
+
 }  // namespace meshwright::hf

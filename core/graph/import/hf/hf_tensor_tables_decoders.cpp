@@ -273,13 +273,32 @@ HfTensorTable hf::as_part(HfTensorTable table, const std::string& type, const st
   return table;
 }
 
+// What Gemma 3n has beside Gemma 4.
+Rows stream_rows() {
+  const std::string layer = "model.layers.#.";
+  return {{"blk#.streams.router_norm.gamma", layer + "altup.router_norm.weight", "embed"},
+          {"blk#.streams.router.weight", layer + "altup.modality_router.weight", "mode embed"},
+          {"blk#.streams.prediction.weight", layer + "altup.prediction_coefs.weight", "(streams_out streams) mode"},
+          {"blk#.streams.correction.weight", layer + "altup.correction_coefs.weight", "streams mode"},
+          {"blk#.streams.scale.gamma", layer + "altup.correct_output_scale", "embed"},
+          {"blk#.laurel.left.weight", layer + "laurel.linear_left.weight", "laurel embed"},
+          {"blk#.laurel.right.weight", layer + "laurel.linear_right.weight", "embed laurel"},
+          {"blk#.laurel.norm.gamma", layer + "laurel.post_laurel_norm.weight", "embed"},
+          {"streams.#.in.weight", "model.altup_projections.$.weight", "further_embed embed"},
+          {"streams.#.out.weight", "model.altup_unembed_projections.$.weight", "embed further_embed"}};
+}
+
 std::vector<HfTensorTable> hf_decoder_tables() {
   const HfTensorTable gemma = like_llama({"gemma", "gemma2", "gemma3_text"}, {gemma_rows()}),
-                      gemma4 = like_llama({"gemma4_text"}, {gemma4_rows()});
+                      gemma4 = like_llama({"gemma4_text"}, {gemma4_rows()}),
+                      gemma3n = like_llama({"gemma3n_text"}, {stream_rows(), gemma4_rows()});
   return {gemma,
           as_part(gemma, "gemma3", "language_model.model.", "language_model.lm_head.",
                   {"vision_tower.*", "multi_modal_projector.*"}),
           like_llama({"vaultgemma"}, {vaultgemma_rows(), gemma_rows()}),
+          gemma3n,
+          as_part(gemma3n, "gemma3n", "model.language_model.", "lm_head.",
+                  {"model.vision_tower.*", "model.embed_vision.*", "model.audio_tower.*", "model.embed_audio.*"}),
           gemma4,
           as_part(gemma4, "gemma4", "model.language_model.", "lm_head.",
                   {"model.vision_tower.*", "model.embed_vision.*", "model.audio_tower.*", "model.embed_audio.*"}),
