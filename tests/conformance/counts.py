@@ -41,6 +41,7 @@ SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "
          "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16}, "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 64},
          "dots1": {"n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2},
          "esm": {"position_embedding_type": "rotary", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+         "deepseek_ocr2": {"text_config": {"num_experts_per_tok": 6, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"]}},
          "emu3": {"vocabulary_map": {"<image>": 0}},
          "dbrx": {"attn_config": {"rope_theta": 10000.0}, "ffn_config": {"hidden_size": 2048}}}
 

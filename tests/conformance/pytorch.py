@@ -43,8 +43,9 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
             "aria_text", "step3p7"}
-PAIRS = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
+PAIRS = {"longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2"}
+TOWERS = {"siglip", "siglip2"}
 WIDE_IMAGES = {"wide_resnet", "convnext", "convnextv2"}  # of 32 pixels a side
 ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
             "xlm-roberta-xl", "mpnet", "esm", "jina_embeddings_v3", "gte", "longformer", "ibert"}  # that predict the words of labels of their own
@@ -179,6 +180,14 @@ def families():
         "t5": (t.T5ForConditionalGeneration, t.T5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_decoder_layers=2,
                                                         num_heads=4, feed_forward_proj="relu", dropout_rate=0.0, n_positions=SEQ,
                                                         tie_word_embeddings=True)),
+        # Windows of two keys on either side.
+        "longt5": (t.LongT5ForConditionalGeneration, t.LongT5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
+                                                                    dropout_rate=0.0, local_radius=2)),
+        # Experts have room for three of a sample's tokens.
+        "switch_transformers": (t.SwitchTransformersForConditionalGeneration, t.SwitchTransformersConfig(
+            vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=4, num_decoder_layers=2, num_heads=4, dropout_rate=0.0, expert_capacity=3,
+            num_sparse_encoder_layers=2, num_sparse_decoder_layers=1, num_experts=4, router_jitter_noise=0.0, router_bias=True,
+            router_z_loss_coef=0.0, router_aux_loss_coef=0.0)),
         "vit": (t.ViTForImageClassification, t.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
                                                          image_size=8, patch_size=4, num_labels=10, hidden_dropout_prob=0.0,
                                                          attention_probs_dropout_prob=0.0)),
@@ -484,6 +493,10 @@ def families():
             text_config=dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                              max_position_embeddings=SEQ, projection_size=24, bos_token_id=1, eos_token_id=2, pad_token_id=0),
             vision_config=dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, image_size=8, patch_size=4))),
+        "siglip2": (t.Siglip2Model, t.Siglip2Config(
+            text_config=dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                             max_position_embeddings=SEQ, projection_size=24, bos_token_id=1, eos_token_id=2, pad_token_id=0),
+            vision_config=dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, num_patches=4, patch_size=4))),
         "mimo": (MimoForCausalLM, t.Qwen2Config(**decoder(), num_nextn_predict_layers=1)),
         "convnext": (t.ConvNextForImageClassification, t.ConvNextConfig(**stages, layer_scale_init_value=0.5)),
         "convnextv2": (t.ConvNextV2ForImageClassification, t.ConvNextV2Config(**stages)),
@@ -680,7 +693,7 @@ def make_inputs(family, folder):
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.
     tokens, labels = draw.integers(3, VOCAB, (count, SEQ)), draw.integers(0, VOCAB, (count, SEQ))
-    if family == "siglip":
+    if family in TOWERS:
         images = draw.integers(-8, 9, (count, 3, 8, 8)) / 4
         return save("images", images) + save("tokens", tokens), dict(images=images, tokens=tokens)
     if family in ENCODERS:
@@ -718,8 +731,13 @@ def logits_of(family, model, inputs, part):
         return model(cut["images"]), cut["labels"]
     if family in IMAGES:
         return model(pixel_values=cut["images"]).logits, cut["labels"]
-    if family == "siglip":  # each text with each image: whether they belong together
-        scores = model(input_ids=cut["tokens"], pixel_values=cut["images"]).logits_per_text
+    if family in TOWERS:  # each text with each image: whether they belong together
+        images = {"pixel_values": cut["images"]}
+        if family == "siglip2":  # 2 x 2 patches, each a row of its pixels
+            rows = cut["images"].reshape(BATCH, 3, 2, 4, 2, 4).permute(0, 2, 4, 3, 5, 1).reshape(BATCH, 4, -1)
+            images = {"pixel_values": rows, "pixel_attention_mask": torch.ones(BATCH, 4, dtype=torch.long),
+                      "spatial_shapes": torch.full((BATCH, 2), 2)}
+        scores = model(input_ids=cut["tokens"], **images).logits_per_text
         return torch.stack([torch.zeros_like(scores), scores], dim=-1), torch.eye(BATCH, dtype=torch.long)
     if family == "layoutlm":
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"], bbox=cut["box"]).logits, cut["labels"]
@@ -762,13 +780,16 @@ def train(family, model, inputs, folder):
     for step in range(STEPS):
         made, labels = logits_of(family, model, inputs, slice(step * BATCH, (step + 1) * BATCH))
         loss = torch.nn.functional.cross_entropy(made.reshape(-1, made.shape[-1]), labels.reshape(-1))
-        if family == "siglip":  # the sum over images
+        if family in TOWERS:  # the sum over images
             loss = loss * BATCH
         if family in FURTHER:
             further = torch.as_tensor(inputs["labels_2"][step * BATCH:(step + 1) * BATCH])
             loss = loss + 0.3 * torch.nn.functional.cross_entropy(model.further_logits(labels).reshape(-1, VOCAB), further.reshape(-1))
         optimizer.zero_grad()
         loss.backward()
+        for parameter in model.parameters():  # of an expert that no token went to: Adam moves its weights on, as ours does
+            if parameter.grad is None and parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
         if step == 0:
             logits = made.detach().numpy().copy()
             zero = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
@@ -845,7 +866,7 @@ def run(command, place):
 
 def hold(meshwright, family, plan, precision, model_name, inputs, folder, theirs):
     devices, method = PLANS[plan]
-    if family in ("wide_resnet", "siglip"):  # whose batch norm, or pairs, are others in parts of a batch
+    if family in TOWERS or family == "wide_resnet":  # whose batch norm, or pairs, are others in parts of a batch
         method = [word if word != "2" else "1" for word in method]
     here = folder / f"{plan}-{precision}"
     here.mkdir()

@@ -4,7 +4,8 @@
 //   bert          bidirectional, norms after the sums, token types, the masked-word head (J. Devlin et al., 2019);
 //                 ELECTRA's generator, ALBERT with layers that share their weights; Megatron's with norms in front;
 //                 MPNet with relative biases, too; Longformer with windows; RemBERT with a wide head of its own
-//   t5            encoder and decoder, relative biases (C. Raffel et al., 2020); umT5 with biases of each layer
+//   t5            encoder and decoder, relative biases (C. Raffel et al., 2020); umT5 with biases of each layer,
+//                 LongT5 with windows, Switch Transformers with experts
 //   bart          encoder and decoder, tables of positions or sines, biases (M. Lewis et al., 2020); mBART, PEGASUS,
 //                 Marian, Blenderbot, M2M-100
 //   speech        an encoder of sound and a decoder of text (core/graph/models/speech.cpp); Whisper
@@ -36,6 +37,9 @@ std::vector<SizeField> bert_sizes() {
                           flag("tied", 1),
                           erf(1)});
 }
+// encoder_window: keys that a query of the encoder sees back, itself among them, and as many ahead (LongT5). experts:
+// of Switch Transformers, in the second layer and every mixture_every-th behind it, or in all layers (1); a token goes
+// to one, if it is among the first expert_capacity of its sample that do (0: by the factor capacity_factor).
 std::vector<SizeField> t5_sizes() {
   return with_core_sizes({width("intermediate"),
                           derived_width("head_dim", hidden_per_head),
@@ -46,6 +50,12 @@ std::vector<SizeField> t5_sizes() {
                           flag("relu", 0),
                           erf(0),
                           flag("tied", 0),
+                          width_or_none("encoder_window"),
+                          {"experts", 100'000, 0, 0},
+                          width_or_none("expert_capacity"),
+                          flag("router_bias", 0),
+                          {"mixture_every", kMaxLayers, 0, 2},
+                          {"decoder_mixture_every", kMaxLayers, 0, 2},
                           {.key = "scaled_head", .maximum = 1, .minimum = 0, .derived = tied_of}});
 }
 
@@ -81,12 +91,29 @@ Transformer bert(const ModelConfig& model) {
 Transformer t5(const ModelConfig& model) {
   const AttentionPart attention{
       .kv_heads = model.heads, .group = 1, .head_dim = size_of(model, "head_dim"), .scaled = false};
+  const bool experts = is_set(model, "experts");
+  const auto layers = [&](std::int64_t number, std::int64_t every) {
+    std::vector<LayerPart> all = equal_layers(number);
+    for (std::int64_t layer = 0; experts && every > 0 && layer < number; ++layer)
+      all[static_cast<std::size_t>(layer)].mixture = every == 1 || layer % every == 1;
+    return all;
+  };
+  std::vector<LayerPart> encoder = layers(model.layers, size_of(model, "mixture_every"));
+  for (LayerPart& layer : encoder) layer.window = size_of(model, "encoder_window");
+  const MixturePart mixture{.experts = size_of(model, "experts"),
+                            .top_k = 1,
+                            .width = size_of(model, "intermediate"),
+                            .capacity_factor = model.factors.at("capacity_factor"),
+                            .capacity = size_of(model, "expert_capacity"),
+                            .normalize = false,
+                            .router_bias = is_set(model, "router_bias")};
   return {.attention = attention,
           .feed_forward = {.width = size_of(model, "intermediate"),
                            .activation = is_set(model, "relu") ? Activation::Relu : gelu_of(model),
                            .gated = is_set(model, "gated")},
-          .layers = equal_layers(size_of(model, "decoder_layers")),
-          .encoder = equal_layers(model.layers),
+          .mixture = experts ? std::optional(mixture) : std::nullopt,
+          .layers = layers(size_of(model, "decoder_layers"), size_of(model, "decoder_mixture_every")),
+          .encoder = encoder,
           .norm = Norm::Rms,
           .epsilon = model.factors.at("epsilon"),
           .positions = Positions::Relative,
@@ -157,7 +184,7 @@ std::vector<Family> encoder_families() {
        build<bert>},
       {"t5",
        t5_sizes(),
-       {epsilon(1e-6)},
+       {epsilon(1e-6), {"capacity_factor", 1.0}},
        "t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128",
        kDefaultBatch,
        kType,

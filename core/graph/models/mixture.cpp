@@ -10,6 +10,7 @@ namespace {
 
 // No expert can be given more than every token once.
 std::int64_t capacity_of(const MixturePart& part, std::int64_t seq) {
+  if (part.capacity > 0) return std::min(part.capacity, seq);
   const double fair = static_cast<double>(seq) * static_cast<double>(part.top_k) / static_cast<double>(part.experts);
   return std::clamp(static_cast<std::int64_t>(std::ceil(std::min(fair * part.capacity_factor, 1e12))), std::int64_t{1},
                     seq);

@@ -121,6 +121,7 @@ struct MixturePart {
   std::int64_t latent = 0;        // the width that experts are given tokens in, projected there and back; 0: embed
   bool shared_gate = false;       // its result is multiplied by the sigmoid of a product of the token
   double capacity_factor = 1.0;
+  std::int64_t capacity = 0;    // tokens of a sample that an expert has room for; 0: by the factor
   bool sigmoid = false;         // scores are sigmoids instead of a softmax
   bool root_softplus = false;   // scores are sqrt(log(1 + e^x)) instead of a softmax
   bool normalize = true;        // weights of a token add up to 1 before they are scaled

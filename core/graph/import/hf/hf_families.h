@@ -40,6 +40,9 @@ namespace hf {
 [[nodiscard]] ModelConfig read_albert(const HfReader& config);
 [[nodiscard]] ModelConfig read_t5(const HfReader& config);  // and mT5, umT5
 
+[[nodiscard]] ModelConfig read_longt5(const HfReader& config);
+[[nodiscard]] ModelConfig read_switch_transformers(const HfReader& config);
+
 // hf_encoder_families.cpp
 [[nodiscard]] ModelConfig read_mpnet(const HfReader& config);
 [[nodiscard]] ModelConfig read_esm(const HfReader& config);
@@ -68,7 +71,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_resnet(const HfReader& config);
 [[nodiscard]] ModelConfig read_convnext(const HfReader& config);  // and its second version
 [[nodiscard]] ModelConfig read_clip(const HfReader& config);
-[[nodiscard]] ModelConfig read_siglip(const HfReader& config);
+[[nodiscard]] ModelConfig read_siglip(const HfReader& config);  // and its second version
 
 // hf_wrapped_families.cpp: the text model of a file that describes others beside it
 [[nodiscard]] ModelConfig read_wrapped(const HfReader& config);
@@ -146,6 +149,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_cohere2_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_aria_text(const HfReader& config);
 [[nodiscard]] ModelConfig read_minimax_m2(const HfReader& config);
+[[nodiscard]] ModelConfig read_deepseek_ocr2_text(const HfReader& config);
 [[nodiscard]] ModelConfig read_dots1(const HfReader& config);
 [[nodiscard]] ModelConfig read_phimoe(const HfReader& config);
 

@@ -2,6 +2,7 @@
 // Models of images: ViT, DeiT, DINOv2 and residual networks with a classifier, and CLIP. Members that a file leaves out
 // are those of the transformers class, as in the files that publishers have.
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "core/base/errors.h"
@@ -204,6 +205,20 @@ ModelConfig read_clip(const HfReader& config) {
 }
 
 // SigLIP: two towers of any width each, and a loss of each pair by itself.
+namespace {
+
+// SigLIP 2 takes images of any sides whose patches are as many as it has positions: here those of a square, whose
+// positions it does not interpolate.
+std::int64_t side_of_patches(const HfReader& image, std::int64_t patch) {
+  const std::int64_t patches = image.size_or({"num_patches"}, 256);
+  const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(patches))));
+  require(side * side == patches, "{}: 'num_patches' is {}, which are those of no square image.", image.place(),
+          patches);
+  return side * patch;
+}
+
+}  // namespace
+
 ModelConfig read_siglip(const HfReader& config) {
   const HfReader text = config.part_or_empty("text_config"), image = config.part_or_empty("vision_config");
   ModelConfig model;
@@ -214,8 +229,10 @@ ModelConfig read_siglip(const HfReader& config) {
   model.seq = text.size_or({"max_position_embeddings"}, 64);
   model.vocab = text.size_or({"vocab_size"}, 32000);
   set(model, "siglip", 1);
-  set(model, "image", side_of(image, "image_size", 224));
   set(model, "patch", side_of(image, "patch_size", 16));
+  set(model, "image",
+      config.text_or("model_type", "") == "siglip2" ? side_of_patches(image, model.more["patch"])
+                                                    : side_of(image, "image_size", 224));
   set(model, "intermediate", image.size_or({"intermediate_size"}, 3072));
   set(model, "text_layers", text.size_or({"num_hidden_layers"}, 12));
   set(model, "text_hidden", text.size_or({"hidden_size"}, 768));

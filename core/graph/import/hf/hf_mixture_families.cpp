@@ -222,6 +222,15 @@ ModelConfig read_sarvam_moe(const HfReader& config) {
   return model;
 }
 
+ModelConfig read_deepseek_ocr2_text(const HfReader& config) {
+  expect_text(config, "topk_method", "greedy");
+  ModelConfig model = read_decoder("decoder_moe", config);
+  set_attention_bias(model, config, false);
+  read_routed_experts(model, config, 2);
+  set(model, "normalized", config.flag_or("norm_topk_prob", false));
+  return model;
+}
+
 ModelConfig read_dots1(const HfReader& config) {
   ModelConfig model = read_decoder("decoder_moe", config);
   set_attention_bias(model, config, false);

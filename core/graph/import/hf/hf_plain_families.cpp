@@ -366,7 +366,8 @@ ModelConfig read_t5(const HfReader& config) {
                                       config.size_or({"n_positions"}, 512), config.size({"vocab_size"})});
   const std::string type = config.text_or("model_type", "t5");
   const bool multilingual = type == "mt5";
-  const std::string forward = config.text_or("feed_forward_proj", type == "t5" ? "relu" : "gated-gelu");
+  const std::string forward =
+      config.text_or("feed_forward_proj", type == "mt5" || type == "umt5" ? "gated-gelu" : "relu");
   constexpr std::string_view kGated = "gated-";
   const bool gated = forward.starts_with(kGated);
   const std::string name = gated ? forward.substr(kGated.size()) : forward;
@@ -395,6 +396,46 @@ ModelConfig read_t5(const HfReader& config) {
   // Files of transformers 5 say apart whether what the head reads is scaled; older ones mean both by the tied table.
   set(model, "scaled_head", !multilingual && config.flag_or("scale_decoder_outputs", tied));
   set_epsilon(model, config, "layer_norm_epsilon", 1e-6);
+  return model;
+}
+
+// LongT5 (M. Guo et al., 2022): queries of the encoder see so many keys on either side. Those that see sums of all
+// keys besides, by which most are published, have no equal here.
+ModelConfig read_longt5(const HfReader& config) {
+  expect_text(config, "encoder_attention_type", "local");
+  (void)config.has("global_block_size");
+  ModelConfig model = read_t5(config);
+  set(model, "encoder_window", config.size_or({"local_radius"}, 127) + 1);
+  return model;
+}
+
+namespace {
+
+// Which layers have experts, of so many with them: layer 1 and each so many behind it, or all.
+std::int64_t sparse_step(const HfReader& config, const char* key, const char* step_key, std::int64_t layers) {
+  constexpr std::int64_t kUsual = 3;
+  const std::int64_t sparse = config.size_or({key}, kUsual, 0), step = sparse > 0 ? layers / sparse : layers;
+  require(step > 0, "{}: '{}' is {}, which is more than its {} layers.", config.place(), key, sparse, layers);
+  const std::int64_t said = config.size_or({step_key}, step, 0);
+  require(said == step, "{}: '{}' is {}, but '{}' of {} layers are every {}; check them.", config.place(), step_key,
+          said, key, layers, step);
+  return step;
+}
+
+}  // namespace
+
+// Switch Transformers (W. Fedus et al., 2021). Its losses that balance experts are left out.
+ModelConfig read_switch_transformers(const HfReader& config) {
+  ModelConfig model = read_t5(config);
+  set(model, "experts", config.size_or({"num_experts"}, 8));
+  set(model, "expert_capacity", config.size_or({"expert_capacity"}, 64));
+  set(model, "router_bias", config.flag_or("router_bias", false));
+  set(model, "mixture_every", sparse_step(config, "num_sparse_encoder_layers", "encoder_sparse_step", model.layers));
+  set(model, "decoder_mixture_every",
+      sparse_step(config, "num_sparse_decoder_layers", "decoder_sparse_step", model.more["decoder_layers"]));
+  for (const char* nothing : {"router_z_loss_coef", "add_router_probs", "router_dtype", "router_ignore_padding_tokens",
+                              "batch_prioritized_routing", "num_selected_experts"})
+    (void)config.has(nothing);
   return model;
 }
 

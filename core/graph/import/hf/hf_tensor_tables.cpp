@@ -312,7 +312,25 @@ HfTensorTable t5() {
        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"}};
 }
 
-// --- images ---
+HfTensorTable longt5() {
+  return renamed(t5(), {"longt5"}, "",
+                 {{"encoder.block.#.layer.0.SelfAttention", "encoder.block.#.layer.0.LocalSelfAttention"},
+                  {"encoder.block.0.layer.0.SelfAttention", "encoder.block.0.layer.0.LocalSelfAttention"}},
+                 t5().left_out);
+}
+
+HfTensorTable switch_transformers() {
+  HfTensorTable table = renamed(t5(), {"switch_transformers"}, "", {{"DenseReluDense", "mlp"}}, t5().left_out);
+  for (const auto& [ours, theirs] :
+       {std::pair("enc", "encoder.block.#.layer.1.mlp."), {"dec", "decoder.block.#.layer.2.mlp."}}) {
+    const std::string moe = fmt::format("{}#.moe.", ours), mlp = theirs;
+    table.rows.push_back({moe + "router.weight", mlp + "router.classifier.weight", "expert embed"});
+    table.rows.push_back({moe + "router.bias", mlp + "router.classifier.bias", "expert"});
+    table.rows.push_back({moe + "up.weight", mlp + "experts.expert_{expert}.wi.weight", "mlp embed"});
+    table.rows.push_back({moe + "down.weight", mlp + "experts.expert_{expert}.wo.weight", "embed mlp"});
+  }
+  return table;
+}
 
 std::vector<HfTensorTable> all_tables() {
   std::vector<HfTensorTable> all = {gpt2(),
@@ -326,6 +344,8 @@ std::vector<HfTensorTable> all_tables() {
                                     gpt_neox(),
                                     falcon(),
                                     t5(),
+                                    longt5(),
+                                    switch_transformers(),
                                     openai_gpt(),
                                     like_opt("xglm", "model.", {"lm_head.weight", "model.embed_positions.*"}),
                                     like_opt("biogpt", "biogpt.", {"output_projection.weight"})};

@@ -166,6 +166,15 @@ HfTensorTable siglip() {
   return table;
 }
 
+// Patches come as rows of their pixels.
+HfTensorTable siglip2() {
+  HfTensorTable table = siglip();
+  table.model_types = {"siglip2"};
+  for (HfTensorRow& row : table.rows)
+    if (row.ours == "image.embed.weight") row.layout = "embed (kh kw rgb)";
+  return table;
+}
+
 // torchvision's names: blocks are numbered in each of four stages. Running statistics are not trained.
 HfTensorTable resnet(std::int64_t layers) {
   HfTensorTable table{{fmt::format("resnet{}", layers)}, "", {}, {"*"}};
@@ -194,6 +203,7 @@ std::vector<HfTensorTable> hf_image_tables() {
   std::vector<HfTensorTable> all = {vit(), deit(), dinov2("dinov2", "dinov2"),
                                     dinov2("dinov2_with_registers", "dinov2_with_registers")};
   all.push_back(siglip());
+  all.push_back(siglip2());
   for (const char* type : {"convnext", "convnextv2"}) all.push_back(convnext(type));
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   return all;
