@@ -216,6 +216,7 @@ Decoder decoder(const ModelConfig& model) {
   if (!is_on(model, "causal")) of.unusual.emplace_back("queries that see the keys behind them");
   if (is_on(model, "embedding_norm")) of.unusual.emplace_back("a norm of the embedding");
   if (is_on(model, "post_norm")) of.unusual.emplace_back("norms after the residual sums");
+  if (is_on(model, "mlp_out_bias")) of.unusual.emplace_back("biases of the feed-forward layers' last product alone");
   if (is_on(model, "token_types")) of.unusual.emplace_back("types of tokens");
   if (is_on(model, "bare_first")) of.unusual.emplace_back("a first layer without a norm in front");
   if (is_on(model, "transformed_head")) of.unusual.emplace_back("a dense layer and a norm before the head");

@@ -122,6 +122,10 @@ constexpr std::array kTiny = {
           "expert_intermediate=32,shared_intermediate=32,hash_layers=1,kinds_0=36",
           32},
     Model{"t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128", 32},
+    Model{"t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,gated=0,experts=4,encoder_window=8", 32},
+    Model{"gemma4:layers=2,hidden=64,heads=4,kv_heads=2,head_dim=16,intermediate=128,seq=32,vocab=128,window=8,"
+          "layer_embed=16,full_every=2,streams=3,laurel_rank=8,sparse_layers=1",
+          32},
     Model{"bart:layers=2,hidden=64,heads=4,seq=32,vocab=128", 32},
     Model{"speech:layers=2,hidden=64,heads=4,seq=16,vocab=128,positions=32,mel=16", 32},
     Model{"wresnet:layers=50,channels=8,width=2,image=32,classes=10", 32},

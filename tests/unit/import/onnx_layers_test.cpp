@@ -243,6 +243,46 @@ TEST(OnnxLayers, EveryThirdElementAndTheOtherWayRound) {
   EXPECT_EQ(squares(-1, -100, -1), 1234567.0 * 1234567.0);
 }
 
+// A branch is what stands in it where shapes decide; what it makes may have names that the file has, too.
+TEST(OnnxLayers, BranchesThatShapesDecideAreTaken) {
+  const auto file = [](std::int64_t width, bool decided) {
+    OnnxWriter w, narrow, wide, inner;
+    w.input("x", {"2", std::to_string(width)}, 1);
+    w.input("c", {"2"}, 9);
+    const std::string size = w.node("Gather", {w.node("Shape", {"x"}), w.integers({1})});
+    const std::string is_one = decided ? w.node("Equal", {size, w.integers({1})}) : "c";
+    // The same names in both branches, and in one within another.
+    const auto times = [](OnnxWriter& of, std::int64_t to, std::int64_t from) {
+      return of.node("MatMul", {"x", of.weight("w", {from, to})}, {.results = {"made"}});
+    };
+    const std::string deep = inner.branch(times(inner, 5, 4));
+    const std::string then = narrow.branch(times(narrow, 3, 1));
+    const std::string else_branch = wide.branch(
+        wide.node("If", {is_one}, {.results = {"chosen"}, .branches = {{"then_branch", then}, {"else_branch", deep}}}));
+    return w.finish(w.node("If", {is_one}, {.branches = {{"then_branch", then}, {"else_branch", else_branch}}}));
+  };
+  EXPECT_EQ(parameters_of(file(1, true)), 1 * 3);
+  EXPECT_EQ(parameters_of(file(4, true)), 4 * 5);
+  EXPECT_NE(refusal([&] { return read(file(4, false)); }).find("If (1)"), std::string::npos);
+}
+
+// Before operator set 13 a softmax is over all dimensions from its axis on.
+TEST(OnnxLayers, AnOldSoftmaxIsOverAllLaterDimensions) {
+  const auto of = [](std::int64_t axis) {
+    OnnxWriter w;
+    w.input("x", {"2", "3", "4"}, 1);
+    const std::string y = w.node("Softmax", {"x"}, {.numbers = {{"axis", axis}}});
+    return forward(w.finish(w.node("Mul", {y, y}), {}, 12));
+  };
+  const auto rows = [](const Graph& graph) {
+    for (const Op& op : graph.ops())
+      if (op.kind == OpKind::Softmax) return graph.tensor(op.inputs[0]).dims.back().size;
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(rows(of(1)), 3 * 4);
+  EXPECT_EQ(rows(of(2)), 4);
+}
+
 // Rows of other than the first dimension, chosen for all samples.
 TEST(OnnxLayers, ElementsOfALaterDimensionAreGathered) {
   OnnxWriter w;

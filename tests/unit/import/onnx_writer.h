@@ -36,6 +36,7 @@ struct OnnxGiven {
   std::string scope = {}, domain = {};
   std::string module = {};  // the path of modules that PyTorch's exporter writes beside a node
   std::vector<std::string> results = {};
+  std::vector<std::pair<std::string, std::string>> branches = {};  // OnnxWriter::branch
 };
 
 class OnnxWriter {
@@ -91,15 +92,22 @@ class OnnxWriter {
       for (const std::int64_t each : list) attribute += number_field(8, each);
       bytes += bytes_field(5, attribute);
     }
+    for (const auto& [name, graph] : given.branches)
+      bytes += bytes_field(5, bytes_field(1, name) + bytes_field(6, graph) + number_field(20, 5));
     if (!given.module.empty()) bytes += bytes_field(9, bytes_field(1, "namespace") + bytes_field(2, given.module));
     if (!given.domain.empty()) bytes += bytes_field(7, given.domain);
     graph_ += bytes_field(1, bytes);
     return given.results.empty() ? made : given.results[0];
   }
+  // The nodes so far as a graph within another, whose names it may read.
+  [[nodiscard]] std::string branch(const std::string& output) const {
+    return graph_ + bytes_field(12, value(output, {}, 1));
+  }
   // The whole file; its result is `output`.
-  [[nodiscard]] std::string finish(const std::string& output, const std::vector<std::string>& dims = {}) const {
+  [[nodiscard]] std::string finish(const std::string& output, const std::vector<std::string>& dims = {},
+                                   std::int64_t opset = 18) const {
     const std::string graph = graph_ + bytes_field(2, "g") + bytes_field(12, value(output, dims, 1));
-    return number_field(1, 9) + bytes_field(7, graph) + bytes_field(8, bytes_field(1, "") + number_field(2, 18));
+    return number_field(1, 9) + bytes_field(7, graph) + bytes_field(8, bytes_field(1, "") + number_field(2, opset));
   }
 
  private:

@@ -85,6 +85,7 @@ TEST(DecoderOfModel, NamesWhatNoFrameworkHasANameFor) {
       {"decoder", "causal=0", "queries that see the keys behind them"},
       {"decoder", "embedding_norm=1", "a norm of the embedding"},
       {"decoder", "post_norm=1", "norms after the residual sums"},
+      {"decoder", "mlp_out_bias=1", "biases of the feed-forward layers' last product alone"},
       {"decoder", "token_types=2", "types of tokens"},
       {"decoder", "bare_first=1", "a first layer without a norm in front"},
       {"decoder", "transformed_head=1", "a dense layer and a norm before the head"},

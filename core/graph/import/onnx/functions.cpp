@@ -62,6 +62,8 @@ class Inliner {
         else if (usual != function.defaults.end())
           attributes.emplace(name, usual->second);
       }
+      // Names in a graph within a function are the function's, by which no branch can be read here.
+      for (auto& [name, attribute] : attributes) attribute.branch = {};
       inner.attributes = std::move(attributes);
       if (inner.scope.empty()) inner.scope = node.scope;
       inner.name = node.name.empty() ? inner.name : node.name + "/" + inner.name;

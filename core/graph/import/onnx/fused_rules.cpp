@@ -303,9 +303,7 @@ Made dropout_of_sum(const NodeReader& r) {
 Made softmax_of_sum(const NodeReader& r) {
   const int sum = r.b.binary(Kind::Add, r.in(0), r.in(1));
   const std::int64_t axis = r.b.axis_of(sum, r.number("axis", 1));
-  for (std::size_t d = static_cast<std::size_t>(axis) + 1; d < r.b.shape(sum).size(); ++d)
-    r.b.expect(r.b.shape(sum)[d] == 1, "a softmax over several dimensions has no equal here");
-  return {r.b.softmax(sum, axis)};
+  return {softmax_from(r, sum, axis)};
 }
 
 // --- losses ---

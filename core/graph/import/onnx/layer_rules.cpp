@@ -12,15 +12,24 @@ using primitive::Kind;
 using primitive::Shape;
 using Made = std::vector<int>;
 
+// Over the dimensions from `axis` on, which are merged where there is more than one.
+int softmax_from(const NodeReader& r, int x, std::int64_t axis) {
+  const Shape of = r.b.shape(x);
+  const auto first = of.begin() + static_cast<std::ptrdiff_t>(axis);
+  if (std::count(first + 1, of.end(), 1) == of.end() - first - 1) return r.b.softmax(x, axis);
+  r.b.expect(axis > 0, "a softmax over samples has no equal here");
+  Shape merged(of.begin(), first);
+  merged.push_back(primitive::elements_of(Shape(first, of.end())));
+  return r.b.reshape(r.b.softmax(r.b.reshape(x, merged), -1), of);
+}
+
 namespace {
 
 Made softmax(const NodeReader& r) {
   const int x = r.in(0);
   const bool old = r.opset > 0 && r.opset < 13;
   const std::int64_t axis = r.b.axis_of(x, r.number("axis", old ? 1 : -1));
-  for (std::size_t d = static_cast<std::size_t>(axis) + 1; old && d < r.b.shape(x).size(); ++d)
-    r.b.expect(r.b.shape(x)[d] == 1, "a softmax over several dimensions has no equal here");
-  return {r.b.softmax(x, axis)};
+  return {old ? softmax_from(r, x, axis) : r.b.softmax(x, axis)};
 }
 Made log_softmax(const NodeReader& r) { return {r.b.unary(Kind::Log, softmax(r)[0])}; }
 void expect_last(const NodeReader& r, std::int64_t axis) {

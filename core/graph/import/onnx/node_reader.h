@@ -42,6 +42,7 @@ using Rule = std::vector<int> (*)(const NodeReader&);
 [[nodiscard]] std::map<std::string, Rule> recurrent_rules();
 // A convolution of any kind, and a product with a bias, for the operators that are fused of them.
 [[nodiscard]] int convolution_of(const NodeReader& r, int x, int w);
+[[nodiscard]] int softmax_from(const NodeReader& r, int x, std::int64_t axis);
 [[nodiscard]] int gemm_of(const NodeReader& r);
 // What is left of x, with the probability of input k, of an attribute, or 0.5.
 [[nodiscard]] int dropped(const NodeReader& r, int x, std::size_t k);

@@ -176,6 +176,7 @@ Attribute read_attribute(std::string_view bytes, std::string& name, const std::s
     if (field.number == 4) attribute.text = field.bytes;
     if (field.number == 5) attribute.tensor = read_tensor(field.bytes, place);
     if (field.number == 6 || field.number == 11) attribute.graph = true;
+    if (field.number == 6) attribute.branch = field.bytes;
     if (field.number == 7) read_reals(field, attribute.reals);
     if (field.number == 8) read_numbers(field, attribute.numbers, place);
     if (field.number == 9) attribute.texts.emplace_back(field.bytes);
@@ -328,6 +329,12 @@ std::optional<std::vector<double>> values_of(const TensorValue& tensor, std::int
           "{}: tensor '{}' has {} values for {} elements; the file is damaged, export or download it again.", place,
           tensor.name, values.size(), count);
   return values;
+}
+
+OnnxFile read_onnx_branch(std::string_view bytes, const std::string& place) {
+  OnnxFile branch;
+  read_graph(bytes, branch, place);
+  return branch;
 }
 
 OnnxFile read_onnx(std::string_view bytes, const std::string& place) {

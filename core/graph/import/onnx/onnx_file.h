@@ -44,6 +44,7 @@ struct Attribute {
   std::optional<TensorValue> tensor;
   std::string of_function = {};  // within a function: its attribute of this name is meant
   bool graph = false;
+  std::string_view branch = {};  // the bytes of a graph
 };
 
 struct OnnxNode {
@@ -79,6 +80,8 @@ struct OnnxFile {
   std::vector<OnnxFunction> functions = {};
 };
 
+// The graph in an attribute: its nodes, initializers and outputs.
+[[nodiscard]] OnnxFile read_onnx_branch(std::string_view bytes, const std::string& place);
 // Throws InputError when the bytes are no ONNX model.
 [[nodiscard]] OnnxFile read_onnx(std::string_view bytes, const std::string& place);
 

@@ -8,6 +8,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/graph/import/names.h"
+#include "core/graph/import/onnx/branches.h"
 #include "core/graph/import/onnx/functions.h"
 #include "core/graph/import/onnx/initializers.h"
 #include "core/graph/import/onnx/node_reader.h"
@@ -73,8 +74,22 @@ class Reader {
     }
   }
 
+  // Whether a value is not 0, where shapes and constants tell. Throws InputError for sizes that must be given.
+  std::optional<bool> condition(const std::string& value) {
+    read_inputs();
+    try {
+      const std::vector<std::size_t> order = needed_nodes(value);
+      expect_known(order);
+      for (const std::size_t i : order) read_node(file_.nodes[i]);
+      const std::optional<double> number = builder_.scalar_of(value_of(value));
+      return number ? std::optional(*number != 0.0) : std::nullopt;
+    } catch (const InputError&) {
+      return std::nullopt;  // what has no equal is named when the model is read
+    }
+  }
+
   OnnxModule read() {
-    const std::vector<std::size_t> order = needed_nodes();
+    const std::vector<std::size_t> order = needed_nodes(file_.outputs[0].name);
     expect_known(order);
     read_inputs();
     for (const std::size_t i : order) read_node(file_.nodes[i]);
@@ -92,7 +107,7 @@ class Reader {
   }
 
  private:
-  [[nodiscard]] std::vector<std::size_t> needed_nodes() const;
+  [[nodiscard]] std::vector<std::size_t> needed_nodes(const std::string& value) const;
   void expect_known(const std::vector<std::size_t>& order);
   void read_inputs();
   void find_batch(const std::vector<const OnnxValue*>& inputs);
@@ -125,22 +140,22 @@ class Reader {
   bool typed_ = false;
 };
 
-// The nodes that the first output depends on, each behind what it reads.
-std::vector<std::size_t> Reader::needed_nodes() const {
+// The nodes that a value depends on, each behind what it reads.
+std::vector<std::size_t> Reader::needed_nodes(const std::string& value) const {
   std::vector<std::size_t> order;
   std::vector<int> state(file_.nodes.size(), 0);  // 1: its operands are being visited; 2: in the order
   std::vector<std::pair<std::size_t, std::size_t>> path;
-  const auto enter = [&](const std::string& value) {
-    const auto maker = makers_.find(value);
+  const auto enter = [&](const std::string& name) {
+    const auto maker = makers_.find(name);
     if (maker == makers_.end() || state[maker->second] == 2) return;
     require(state[maker->second] == 0,
             "{}: node '{}' depends on its own result '{}'; the file is damaged, export it "
             "again.",
-            place_, printable(file_.nodes[maker->second].name), printable(value));
+            place_, printable(file_.nodes[maker->second].name), printable(name));
     state[maker->second] = 1;
     path.emplace_back(maker->second, 0);
   };
-  enter(file_.outputs[0].name);
+  enter(value);
   while (!path.empty()) {
     const std::size_t node = path.back().first;
     const std::vector<std::string>& inputs = file_.nodes[node].inputs;
@@ -429,8 +444,13 @@ void Reader::read_node(const OnnxNode& node) {
 }  // namespace
 
 OnnxModule module_of(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, const std::string& place) {
-  if (file.functions.empty()) return Reader(file, dims, place).read();
-  const OnnxFile whole = with_functions_inside(file, place);
+  const auto branches = [](const OnnxNode& node) { return node.op == "If"; };
+  if (file.functions.empty() && std::none_of(file.nodes.begin(), file.nodes.end(), branches))
+    return Reader(file, dims, place).read();
+  OnnxFile whole = file.functions.empty() ? file : with_functions_inside(file, place);
+  whole = with_branches_inside(
+      std::move(whole),
+      [&](const OnnxFile& of, const std::string& value) { return Reader(of, dims, place).condition(value); }, place);
   return Reader(whole, dims, place).read();
 }
 
