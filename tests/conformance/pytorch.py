@@ -44,7 +44,7 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
             "aria_text", "step3p7"}
 PAIRS = {"longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
-IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2"}
+IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2", "swin"}
 TOWERS = {"siglip", "siglip2"}
 WIDE_IMAGES = {"wide_resnet", "convnext", "convnextv2"}  # of 32 pixels a side
 ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
@@ -500,6 +500,8 @@ def families():
         "mimo": (MimoForCausalLM, t.Qwen2Config(**decoder(), num_nextn_predict_layers=1)),
         "convnext": (t.ConvNextForImageClassification, t.ConvNextConfig(**stages, layer_scale_init_value=0.5)),
         "convnextv2": (t.ConvNextV2ForImageClassification, t.ConvNextV2Config(**stages)),
+        "swin": (t.SwinForImageClassification, t.SwinConfig(image_size=64, patch_size=4, window_size=2, embed_dim=8, depths=[2, 1, 1, 2],
+                                                            num_heads=[1, 2, 2, 4], num_labels=10, drop_path_rate=0.0)),
         # By another family's class, as STAND_INS tells.
         "internlm2": (t.LlamaForCausalLM, t.LlamaConfig(**decoder())),
         "minicpm": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=4.0,
@@ -688,7 +690,7 @@ def make_inputs(family, folder):
         return ["--inputs", f"{name}={folder / name}.npy"]
 
     if family in IMAGES:
-        size = 32 if family in WIDE_IMAGES else 8
+        size = 64 if family == "swin" else 32 if family in WIDE_IMAGES else 8
         images, labels = draw.integers(-8, 9, (count, 3, size, size)) / 4, draw.integers(0, 10, count)
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.

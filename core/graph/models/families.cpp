@@ -122,9 +122,26 @@ void check_total(const ModelConfig& model, const std::string& place) {
           "{}: its layers would have more than 10^17 parameters; give smaller sizes.", place);
 }
 
+// Every stage of a Swin transformer is whole windows, and whole heads.
+void check_windows(const ModelConfig& model, const std::string& place) {
+  const auto size = [&](const std::string& key) { return size_of(model, key); };
+  const std::int64_t window = size("window"), side = size("image") / size("patch");
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::int64_t patches = side >> stage, heads = size(fmt::format("heads_{}", stage));
+    require(side % (std::int64_t{1} << stage) == 0 && patches >= window && patches % window == 0,
+            "{}: stage {} has {} patches a side, which are no whole number of windows of window={}.", place, stage,
+            patches, window);
+    require((size("width") << stage) % heads == 0,
+            "{}: stage {} is {} wide, which is not a multiple of heads_{}={}; every head needs the same whole number "
+            "of dimensions.",
+            place, stage, size("width") << stage, stage, heads);
+  }
+}
+
 // Each rule holds where the keys it speaks of exist.
 void check_relations(const ModelConfig& model, const std::string& place) {
   check_total(model, place);
+  if (model.family == "swin") check_windows(model, place);
   constexpr std::int64_t kHalvings = 8;  // three stages of a ConvNeXt halve the image
   require(!model.more.contains("depth_0") || size_of(model, "image") / size_of(model, "patch") >= kHalvings,
           "{}: image={} is less than {} patches of {}; its stages halve it three times.", place,
@@ -259,6 +276,7 @@ const std::vector<Family>& families() {
     for (Family& family : deepseek_v4_families()) found.push_back(std::move(family));
     for (Family& family : image_families()) found.push_back(std::move(family));
     for (Family& family : convnext_families()) found.push_back(std::move(family));
+    for (Family& family : swin_families()) found.push_back(std::move(family));
     return found;
   }();
   return all;

@@ -72,6 +72,7 @@ void set_layer_widths(ModelConfig& model, const std::vector<std::int64_t>& width
 void set_attending_layers(ModelConfig& model, const std::vector<bool>& attends, const std::string& place);
 
 [[nodiscard]] std::vector<Family> convnext_families();
+[[nodiscard]] std::vector<Family> swin_families();
 
 [[nodiscard]] std::vector<Family> deepseek_v4_families();
 // What attention of each layer sees besides its window: 0 nothing, 1 keys of a few tokens that an indexer chooses, 2

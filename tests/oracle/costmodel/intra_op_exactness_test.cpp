@@ -134,6 +134,9 @@ constexpr std::array kTiny = {
           "3=64,"
           "response_norm=1",
           32},
+    Model{"swin:image=64,window=2,classes=10,width=8,depth_0=2,depth_1=1,depth_2=1,depth_3=1,heads_0=2,heads_1=2,"
+          "heads_2=2,heads_3=2",
+          32},
     Model{"two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
           "vocab=128,embed=32",
           32}};

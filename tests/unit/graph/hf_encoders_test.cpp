@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoders beside BERT's and T5's own, Gemma 3n and SigLIP 2: the parameters of published models as transformers 5.24
-// counts them, what each adds to another family, refusals, and gradients.
+// Encoders beside BERT's and T5's own, Gemma 3n, SigLIP 2 and Swin: the parameters of published models as
+// transformers 5.24 counts them, what each adds to another family, refusals, and gradients.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -177,6 +177,23 @@ TEST(Siglip2, HasThePositionsOfASquareOfPatches) {
   EXPECT_TRUE(refused(text + "200}", "'num_patches' is 200"));
 }
 
+// As published for 1000 classes.
+TEST(Swin, HasThePublishedParameters) {
+  std::string labels = R"("id2label": {)";
+  for (int label = 0; label < 1000; ++label) labels += fmt::format("{}\"{}\": \"\"", label == 0 ? "" : ", ", label);
+  const std::string text = "\"model_type\": \"swin\", " + labels + "}";
+  EXPECT_EQ(parameters_of(text), 28'288'354);
+  // Of 12 blocks every second is shifted, but in the last stage, which is a single window: 5 roll down and across, and
+  // back.
+  const Graph graph = graph_of(text);
+  const auto rolls =
+      std::count_if(graph.ops().begin(), graph.ops().end(), [](const Op& op) { return op.kind == OpKind::Concat; });
+  EXPECT_EQ(rolls, 5 * 4);
+  EXPECT_TRUE(refused(text + R"(, "image_size": 256)", "stage 0 has 64 patches a side"));
+  EXPECT_TRUE(refused(text + R"(, "use_absolute_embeddings": true)", "'use_absolute_embeddings' is true"));
+  EXPECT_TRUE(refused(text + R"(, "mlp_ratio": 2.5)", "'mlp_ratio' is 2.5"));
+}
+
 TEST(DeepSeekOcr2, HasExpertsBehindADenseLayer) {
   const std::string text =
       R"("model_type": "deepseek_ocr2_text", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
@@ -205,6 +222,10 @@ TEST(Encoders, HaveTheGradientsOfTheirLosses) {
       "gemma4:layers=2,hidden=8,heads=2,kv_heads=1,head_dim=4,intermediate=8,seq=6,vocab=8,layer_embed=4,full_every=2,"
       "window=3,streams=3,laurel_rank=2,sparse_layers=1,sparse_deviations=0.25",
       {.batch = 2});
+  expect_true_model_gradients(
+      "swin:image=16,patch=1,window=2,classes=4,width=4,depth_0=2,depth_1=1,depth_2=1,depth_3=1,heads_0=2,heads_1=2,"
+      "heads_2=2,heads_3=2,widen=2",
+      {.batch = 2}, ".k.bias");
 }
 
 }  // namespace

@@ -313,6 +313,7 @@ const std::vector<HfFamily>& hf_families() {
       {"starcoder2", hf::read_starcoder2},
       {"step3p5", hf::read_step3p7},
       {"step3p7", hf::read_step3p7},
+      {"swin", hf::read_swin},
       {"switch_transformers", hf::read_switch_transformers},
       {"t5", hf::read_t5},
       {"umt5", hf::read_t5},

@@ -70,6 +70,7 @@ namespace hf {
 
 [[nodiscard]] ModelConfig read_resnet(const HfReader& config);
 [[nodiscard]] ModelConfig read_convnext(const HfReader& config);  // and its second version
+[[nodiscard]] ModelConfig read_swin(const HfReader& config);
 [[nodiscard]] ModelConfig read_clip(const HfReader& config);
 [[nodiscard]] ModelConfig read_siglip(const HfReader& config);  // and its second version
 

@@ -166,6 +166,36 @@ ModelConfig read_convnext(const HfReader& config) {
   return model;
 }
 
+ModelConfig read_swin(const HfReader& config) {
+  const std::int64_t rgb = config.size_or({"num_channels"}, 3);
+  require(rgb == 3, "{}: 'num_channels' is {}, which is not supported; 3 is.", config.place(), rgb);
+  config.refuse("use_absolute_embeddings");
+  ModelConfig model;
+  model.family = "swin";
+  const std::vector<std::int64_t> depths = of_stages(config, "depths", {2, 2, 6, 2}),
+                                  heads = of_stages(config, "num_heads", {3, 6, 12, 24});
+  for (std::size_t stage = 0; stage < depths.size(); ++stage) {
+    set(model, fmt::format("depth_{}", stage).c_str(), depths[stage]);
+    set(model, fmt::format("heads_{}", stage).c_str(), heads[stage]);
+  }
+  set(model, "image", side_of(config, "image_size", 224));
+  set(model, "patch", side_of(config, "patch_size", 4));
+  set(model, "window", config.size_or({"window_size"}, 7));
+  set(model, "width", config.size_or({"embed_dim"}, 96));
+  set(model, "classes", classes_of(config));
+  const double widen = config.positive_or("mlp_ratio", 4.0);
+  require(widen == std::floor(widen) && widen <= 1000.0,
+          "{}: 'mlp_ratio' is {:g}, which is not supported; a whole number is.", config.place(), widen);
+  set(model, "widen", static_cast<std::int64_t>(widen));
+  set(model, "qkv_bias", config.flag_or("qkv_bias", true));
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  for (const char* other : {"drop_path_rate", "out_features", "out_indices", "stage_names", "_out_features",
+                            "_out_indices", "encoder_stride", "hidden_size", "num_layers", "path_norm"})
+    (void)config.has(other);
+  return model;
+}
+
 // CLIP: two towers.
 ModelConfig read_clip(const HfReader& config) {
   const HfReader text = config.part_or_empty("text_config"), image = config.part_or_empty("vision_config");

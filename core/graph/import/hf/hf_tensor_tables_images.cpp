@@ -115,6 +115,48 @@ HfTensorTable convnext(const std::string& type) {
   return table;
 }
 
+HfTensorTable swin() {
+  HfTensorTable table{{"swin"},
+                      "swin.",
+                      {{"stem.weight", "swin.embeddings.patch_embeddings.projection.weight", "@3 @2 @0 @1"},
+                       {"stem.bias", "swin.embeddings.patch_embeddings.projection.bias", "@0"},
+                       {"stem.norm.gamma", "swin.embeddings.norm.weight", "@0"},
+                       {"stem.norm.beta", "swin.embeddings.norm.bias", "@0"},
+                       {"head.norm.gamma", "swin.layernorm.weight", "@0"},
+                       {"head.norm.beta", "swin.layernorm.bias", "@0"},
+                       {"head.logits.weight", "classifier.weight", "@1 @0"},
+                       {"head.logits.bias", "classifier.bias", "@0"}},
+                      {}};
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::string ours = fmt::format("stage{}.", stage), theirs = fmt::format("swin.encoder.layers.{}.", stage);
+    const std::string block = ours + "blk#.", layer = theirs + "blocks.#.", attention = layer + "attention.self.";
+    for (const auto& [which, name] : {std::pair("q", "query"), {"k", "key"}, {"v", "value"}}) {
+      table.rows.push_back({fmt::format("{}attn.{}.weight", block, which), fmt::format("{}{}.weight", attention, name),
+                            "(heads head_dim) @0"});
+      table.rows.push_back(
+          {fmt::format("{}attn.{}.bias", block, which), fmt::format("{}{}.bias", attention, name), "(heads head_dim)"});
+    }
+    const std::vector<HfTensorRow> rows = {
+        {block + "attn.relative_bias.weight", attention + "relative_position_bias_table", "@0 @1"},
+        {block + "attn.out.weight", layer + "attention.output.dense.weight", "@2 (heads head_dim)"},
+        {block + "attn.out.bias", layer + "attention.output.dense.bias", "@0"},
+        {block + "ln1.gamma", layer + "layernorm_before.weight", "@0"},
+        {block + "ln1.beta", layer + "layernorm_before.bias", "@0"},
+        {block + "ln2.gamma", layer + "layernorm_after.weight", "@0"},
+        {block + "ln2.beta", layer + "layernorm_after.bias", "@0"},
+        {block + "mlp.up.weight", layer + "intermediate.dense.weight", "@1 @0"},
+        {block + "mlp.up.bias", layer + "intermediate.dense.bias", "@0"},
+        {block + "mlp.down.weight", layer + "output.dense.weight", "@1 @0"},
+        {block + "mlp.down.bias", layer + "output.dense.bias", "@0"},
+        {ours + "merge.norm.gamma", theirs + "downsample.norm.weight", "@0"},
+        {ours + "merge.norm.beta", theirs + "downsample.norm.bias", "@0"},
+        {ours + "merge.weight", theirs + "downsample.reduction.weight", "@1 @0"}};
+    table.rows.insert(table.rows.end(), rows.begin(), rows.end());
+    table.left_out.push_back(attention + "relative_position_index");
+  }
+  return table;
+}
+
 // Two towers alike; a learned vector attends to the images' patches by one joint projection.
 HfTensorTable siglip() {
   HfTensorTable table{
@@ -204,6 +246,7 @@ std::vector<HfTensorTable> hf_image_tables() {
                                     dinov2("dinov2_with_registers", "dinov2_with_registers")};
   all.push_back(siglip());
   all.push_back(siglip2());
+  all.push_back(swin());
   for (const char* type : {"convnext", "convnextv2"}) all.push_back(convnext(type));
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   return all;

@@ -10,7 +10,7 @@ namespace meshwright::onnx {
 
 namespace {
 
-constexpr std::size_t kMaxNodes = 1'000'000;
+constexpr std::size_t kMaxNodesInAll = 1'000'000;
 
 std::set<std::string> names_of(const OnnxFile& file) {
   std::set<std::string> names;
@@ -76,8 +76,8 @@ OnnxFile with_branches_inside(OnnxFile file, const Condition& condition, const s
       continue;
     }
     std::vector<OnnxNode> nodes = nodes_of(std::move(branch), node, file, ++number);
-    require(file.nodes.size() + nodes.size() <= kMaxNodes,
-            "{}: its branches make more than {} nodes; export the model without them.", place, kMaxNodes);
+    require(file.nodes.size() + nodes.size() <= kMaxNodesInAll,
+            "{}: its branches make more than {} nodes; export the model without them.", place, kMaxNodesInAll);
     const auto at = file.nodes.begin() + static_cast<std::ptrdiff_t>(i);
     file.nodes.insert(file.nodes.erase(at), nodes.begin(), nodes.end());  // where the next may be an `If` again
   }
