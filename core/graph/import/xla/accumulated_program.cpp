@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/graph/import/xla/data_parts.h"
 #include "core/graph/import/xla/xla_summary.h"
