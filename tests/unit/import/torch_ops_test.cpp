@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/graph/import/model_file.h"
+#include "core/graph/import/primitive/builder.h"
 #include "executor/check/graph_interpreter.h"
 #include "tests/refusal.h"
 #include "tests/unit/import/torch_program.h"
@@ -417,6 +418,16 @@ TEST(TorchOps, WhatIsOverwrittenIsReadAsItIsThen) {
       refusal([&] { (void)program(shared); }),
       "m.pt2.json: add_ op 'unread': it overwrites 'a', which 'v' shares and which is read later; export the program "
       "after run_decompositions().");
+}
+
+// Rules hand the shape of one node to what makes others, as that of full_like(x) to the numbers that it is filled with.
+TEST(Nodes, StayInTheirPlacesWhileOthersAreMade) {
+  primitive::Module module;
+  primitive::Builder b(module);
+  const int x = b.input("x", {2, 3}, false);
+  const primitive::Shape& shape = b.shape(x);
+  for (int k = 0; k < 100; ++k) (void)b.scalar(k);
+  EXPECT_EQ(&b.shape(x), &shape);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ void drop_unused(Module& module) {
     if (used[i])
       for (const int input : module.nodes[i].inputs) used[static_cast<std::size_t>(input)] = true;
   std::vector<int> renumbered(module.nodes.size(), -1);
-  std::vector<Node> kept;
+  Nodes kept;
   for (std::size_t i = 0; i < module.nodes.size(); ++i) {
     if (!used[i]) continue;
     Node& node = module.nodes[i];

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -157,8 +158,11 @@ struct FileSharding {
   std::string problem = {};                        // why no layout on a mesh says it; empty: one does
 };
 
+// What is read of one node stays in its place while others are made.
+using Nodes = std::deque<Node>;
+
 struct Module {
-  std::vector<Node> nodes;
+  Nodes nodes;
   int result = -1;                                     // the loss where it is a CrossEntropy, or a sum of such
   std::int64_t batch = 0;                              // the file's, 0: open
   std::map<std::string, std::int64_t> file_ops;        // by the file's names

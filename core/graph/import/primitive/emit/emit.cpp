@@ -16,12 +16,14 @@ namespace meshwright::primitive {
 Emitter::Emitter(const Module& module, const Axes& axes, Graph& graph)
     : module_(module), axes_(axes), graph_(graph), samples_(graph.batch / graph.microbatches) {
   values_.resize(module.nodes.size());
-  for (const Node& node : module.nodes)
+  for (std::size_t n = 0; n < module.nodes.size(); ++n) {
+    const Node& node = module.nodes[n];
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       auto& reader = first_reader_[node.inputs[k]];
       if (reader.first == nullptr) reader = {&node, k};
-      readers_of_[node.inputs[k]].push_back(static_cast<int>(&node - module.nodes.data()));
+      readers_of_[node.inputs[k]].push_back(static_cast<int>(n));
     }
+  }
   for (int n = 0; n < static_cast<int>(module.nodes.size()); ++n) find_bias(n);
   for (int n = 0; n < static_cast<int>(module.nodes.size()); ++n) find_parts(n);
 }

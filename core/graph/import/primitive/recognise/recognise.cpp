@@ -84,7 +84,7 @@ void masks_first(Module& module) {
         place[n] = static_cast<int>(order.size());
         order.push_back(static_cast<int>(n));
       }
-  std::vector<Node> nodes;
+  Nodes nodes;
   for (const int n : order) {
     nodes.push_back(std::move(module.nodes[static_cast<std::size_t>(n)]));
     for (int& input : nodes.back().inputs) input = place[static_cast<std::size_t>(input)];

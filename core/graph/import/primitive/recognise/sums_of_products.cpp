@@ -93,7 +93,7 @@ Module with_products_added_first(Module module) {
   for (const auto& [n, sum] : sums)
     for (const std::vector<int>* part : {&sum.inner, &sum.products})
       for (const int inner : *part) later[static_cast<std::size_t>(inner)] = true;
-  std::vector<Node> nodes;
+  Nodes nodes;
   std::vector<int> made(module.nodes.size(), -1);
   const auto keep = [&](int n) {
     Node& node = module.nodes[static_cast<std::size_t>(n)];
