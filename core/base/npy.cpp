@@ -75,12 +75,15 @@ NpyHeader read_npy_header(std::string_view file, const std::string& place) {
   header.shape = shape_from(value_of(text, "shape", place), place);
   std::size_t bytes = header.element_bytes();
   const std::size_t there = file.size() - header.begin;
+  const auto expect = [&](bool has_all) {
+    require(has_all, "{}: the shape tells of more elements than the file has; it is cut short.", place);
+  };
   for (const std::int64_t size : header.shape) {
     if (size == 0) bytes = 0;
-    require(bytes == 0 || static_cast<std::size_t>(size) <= there / bytes,
-            "{}: the shape tells of more elements than the file has; it is cut short.", place);
+    expect(bytes == 0 || static_cast<std::size_t>(size) <= there / bytes);
     bytes *= static_cast<std::size_t>(size);
   }
+  expect(bytes <= there);  // of no dimension: one element
   return header;
 }
 
