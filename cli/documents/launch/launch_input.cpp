@@ -72,9 +72,9 @@ LaunchAnswers answers_of(const LaunchOptions& options) {
 // them, each with as many.
 LaunchDevices in_domains(const LaunchDevices& servers, int domain) {
   const std::int64_t devices = std::int64_t{servers.hosts} * servers.devices_per_host;
-  std::int64_t domains = (devices + domain - 1) / domain;
-  while (devices % domains != 0) ++domains;
-  return {static_cast<int>(domains), static_cast<int>(devices / domains)};
+  std::int64_t each = std::min<std::int64_t>(devices, domain);
+  while (devices % each != 0) --each;
+  return {static_cast<int>(std::min<std::int64_t>(devices / each, kMaxHosts)), static_cast<int>(each)};
 }
 
 // A cluster of the option; a preset without a number has as many hosts as the file.
