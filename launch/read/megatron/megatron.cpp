@@ -103,7 +103,11 @@ std::vector<int> blocks_with_ends(std::int64_t blocks, int stages, bool embeddin
 // Where a recipe has a layout of its own, by a function of its program.
 void as_even_as_can_be(ReadingJob& job, std::int64_t layers) {
   const int stages = job.degrees().stages();
-  if (layers + 2 < 2 * stages) return;
+  if (layers + 2 < stages) {
+    job.broken_without_plan(
+        fmt::format("{} layers with the embedding and the loss do not fill {} stages", layers + 2, stages));
+    return;
+  }
   const std::int64_t each = (layers + 2) / stages, more = (layers + 2) % stages;
   std::vector<int> blocks;
   for (int stage = 0; stage < stages; ++stage) {

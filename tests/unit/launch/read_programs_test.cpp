@@ -363,13 +363,17 @@ TEST(MegatronBridge, ScriptsOfPerformanceThatLeaveAllToTheRecipeAreRefused) {
 // Qwen3 235B has 94 layers, DeepSeek-V3 61: 96 and 63 with the embedding and the loss.
 TEST(MegatronBridge, StagesOfARecipeComeOutAsEvenAsTheEndsAllow) {
   const auto blocks = [](const std::string& recipe, int pp) {
-    return read("run.sh", fmt::format("torchrun run_recipe.py --recipe {} model.pipeline_model_parallel_size={} "
-                                      "train.micro_batch_size=1 train.global_batch_size=64\n",
-                                      recipe, pp))
+    return read("run.sh",
+                fmt::format("torchrun run_recipe.py --recipe {} model.pipeline_model_parallel_size={} "
+                            "train.micro_batch_size=1 train.global_batch_size=64\n",
+                            recipe, pp),
+                {pp, 1})
         .setup.stage_blocks;
   };
   EXPECT_EQ(blocks("qwen3_235b_a22b_pretrain_config", 8), (std::vector<int>{11, 12, 12, 12, 12, 12, 12, 11}));
   EXPECT_EQ(blocks("deepseek_v3_pretrain_config", 8), (std::vector<int>{7, 8, 8, 8, 8, 8, 8, 6}));
+  EXPECT_EQ(blocks("deepseek_v3_pretrain_config", 60).back(), 0);  // the loss alone
+  EXPECT_TRUE(blocks("deepseek_v3_pretrain_config", 64).empty());
 }
 
 // --- DeepSpeed, FlagScale, MaxText ---
