@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/readers.h"
 #include "launch/read/text_reader.h"
 #include "launch/syntax/numbers.h"
 #include "launch/syntax/toml.h"
@@ -105,9 +106,14 @@ void TextReader::swift_call(const ProgramCall& found, const std::string& place) 
 // Megatron-Bridge's scripts/performance, whose arguments are its recipe's and the devices.
 void TextReader::performance_call() {
   Settings& s = text_.settings;
-  const auto count = [&](const char* key) { return whole_number(raw_text(key)); };
+  const auto count = [&](const char* key) -> std::optional<std::int64_t> {
+    const auto number = whole_number(raw_text(key));
+    return number && *number >= 1 && *number <= kMaxDegree ? number : std::nullopt;
+  };
   if (const auto devices = count("num-gpus")) text_.devices = devices;
   if (const auto of_host = count("gpus-per-node")) text_.devices_per_host = of_host;
+  if (text_.devices && text_.devices_per_host && *text_.devices % *text_.devices_per_host == 0)
+    text_.hosts = *text_.devices / *text_.devices_per_host;
   if (const std::string device = raw_text("gpu"); !device.empty()) text_.device = device;
   const bool says_step = s.has("tensor-model-parallel-size") || s.has("pipeline-model-parallel-size") ||
                          s.has("expert-model-parallel-size") || s.has("global-batch-size");

@@ -360,6 +360,17 @@ TEST(MegatronBridge, ScriptsOfPerformanceThatLeaveAllToTheRecipeAreRefused) {
       << why;
 }
 
+TEST(MegatronBridge, ScriptsOfPerformanceSayTheHosts) {
+  const auto devices = [](const std::string& more) {
+    return devices_of(read_launch_text({.files = {{"run.sh",
+                                                   "python scripts/performance/run_script.py "
+                                                   "--model_recipe_name llama3_8b --global_batch_size 16 " +
+                                                       more + "\n"}}}));
+  };
+  EXPECT_EQ(devices("--num_gpus 16 --gpus_per_node 4")->hosts, 4);
+  EXPECT_EQ(devices("--num_gpus 16 --gpus_per_node 0")->hosts, 2);  // of eight
+}
+
 // Qwen3 235B has 94 layers, DeepSeek-V3 61: 96 and 63 with the embedding and the loss.
 TEST(MegatronBridge, StagesOfARecipeComeOutAsEvenAsTheEndsAllow) {
   const auto blocks = [](const std::string& recipe, int pp) {
