@@ -115,7 +115,8 @@ class SweepWork {
         const std::size_t i = (first + k) % count;
         if (!done_[i] && !stop()) waits |= !finish(i);
       }
-      if (!waits || stop()) return;
+      if (stop()) return take_all_stored();
+      if (!waits) return;
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -149,6 +150,12 @@ class SweepWork {
     points_[i].result = stored_result(*stored, db_path_);
     done_[i] = true;
     return true;
+  }
+
+  // What an earlier run has stored is finished, though a signal came before it was looked at.
+  void take_all_stored() {
+    for (std::size_t i = 0; i < points_.size(); ++i)
+      if (!done_[i]) (void)take_stored(i);
   }
 
   void plan(std::size_t i) {
