@@ -26,17 +26,19 @@ void TextReader::read_script(const GivenFile& file) {
   const std::optional<ProgramCall> found = launched();
   if (!found) refuse_script(place_of(file));
   add_launcher(text_, script_.directives);
+  const auto tells_hosts = [](const std::string& name) {
+    return name == "srun" || name == "mpirun" || name == "mpiexec";
+  };
   for (const ShellCommand& command : script_.commands) {
     const std::string name = file_name(command.words[0].text);
     const bool starts_script = name == "torchrun" && program_call(command.words).program.empty();
-    if (starts_script || name == "srun" || name == "mpirun" || name == "mpiexec") add_launcher(text_, command.words);
+    if (starts_script || tells_hosts(name)) add_launcher(text_, command.words);
   }
   add_launcher(text_, found->launcher);
   // One host unless it is told of more; what starts it on several hosts says so itself.
-  const bool once = std::none_of(script_.commands.begin(), script_.commands.end(), [](const ShellCommand& command) {
+  const bool once = std::none_of(script_.commands.begin(), script_.commands.end(), [&](const ShellCommand& command) {
     const std::string name = file_name(command.words[0].text);
-    return name == "srun" || name == "mpirun" || name == "mpiexec" || name == "pdsh" || name == "ssh" ||
-           name == "jsrun" || name == "aprun";
+    return tells_hosts(name) || name == "pdsh" || name == "ssh" || name == "jsrun" || name == "aprun";
   });
   if (!text_.hosts && once && script_.directives.empty() && !found->launcher.empty() &&
       file_name(found->launcher[0].text) == "torchrun")

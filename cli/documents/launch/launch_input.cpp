@@ -68,6 +68,18 @@ LaunchAnswers answers_of(const LaunchOptions& options) {
   return answers;
 }
 
+// The devices of a preset's host where that is no server but an NVLink domain of several; nullopt: it is a server, or
+// there is no such preset.
+std::optional<int> domain_of(const std::string& preset) {
+  constexpr int kServer = 8;  // no server has more
+  for (const ClusterPreset& known : cluster_presets())
+    if (known.pattern == preset + ":N") {
+      const int devices = find_cluster(preset + ":1").only().devices_per_host;
+      return devices > kServer ? std::optional(devices) : std::nullopt;
+    }
+  return std::nullopt;
+}
+
 // The file's devices as hosts of the cluster, whose host is an NVLink domain of several servers: as few domains as hold
 // them, each with as many.
 LaunchDevices in_domains(const LaunchDevices& servers, int domain) {
@@ -93,7 +105,7 @@ Cluster cluster_of(const LaunchOptions& options, const std::optional<LaunchDevic
   planning.nodes = options.nodes;
   planning.devices_per_node = options.devices_per_node;
   if (!counted) {
-    if (wanted && name.ends_with("-nvl72")) wanted = in_domains(*wanted, 72);
+    if (const auto domain = domain_of(name); wanted && domain) wanted = in_domains(*wanted, *domain);
     int hosts = wanted ? wanted->hosts : 0;
     if (!options.nodes.empty()) hosts = static_cast<int>(count_from_text(options.nodes, "--nodes", kMaxHosts));
     require(hosts > 0,
