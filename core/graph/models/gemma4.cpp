@@ -92,7 +92,7 @@ struct Gemma4Builder : TransformerBuilder {
   [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
   [[nodiscard]] TensorId attend(const std::string& name, TensorId x, Kind& kind, bool shares);
   [[nodiscard]] TensorId feed(const std::string& name, TensorId sum, bool shares);
-  // Of the numbers of each token, what is more than their mean by so many standard deviations.
+  // What of each number of a token exceeds their mean by more than so many standard deviations.
   [[nodiscard]] TensorId outstanding(const std::string& name, TensorId gate);
   [[nodiscard]] TensorId sparse_feed_forward(const std::string& name, TensorId x);
   [[nodiscard]] TensorId with_laurel(const std::string& name, TensorId read, TensorId sum);

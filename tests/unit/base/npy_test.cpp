@@ -62,7 +62,7 @@ TEST(Npy, ShapesThatLieAreRefused) {
   EXPECT_NE(
       refused("{'descr': '<i4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", 16).find("cut short"),
       std::string::npos);
-  // Of no dimension, one element; and none, of however many bytes.
+  // An array without dimensions has one element; one with a dimension of 0 has none.
   EXPECT_NE(refused("{'descr': '<i4', 'fortran_order': False, 'shape': (), }", 3).find("cut short"), std::string::npos);
   EXPECT_EQ(read_npy_header(file_of("{'descr': '<i4', 'fortran_order': False, 'shape': (0, 7), }", 0), "f").elements(),
             0);

@@ -189,8 +189,8 @@ TEST(Swin, HasThePublishedParameters) {
   for (int label = 0; label < 1000; ++label) labels += fmt::format("{}\"{}\": \"\"", label == 0 ? "" : ", ", label);
   const std::string text = "\"model_type\": \"swin\", " + labels + "}";
   EXPECT_EQ(parameters_of(text), 28'288'354);
-  // Of 12 blocks every second is shifted, but in the last stage, which is a single window: 5 roll down and across, and
-  // back.
+  // Every second of the 12 blocks is shifted, but none in the last stage, which is a single window. So 5 blocks roll
+  // down and across, and back.
   const Graph graph = graph_of(text);
   const auto rolls =
       std::count_if(graph.ops().begin(), graph.ops().end(), [](const Op& op) { return op.kind == OpKind::Concat; });

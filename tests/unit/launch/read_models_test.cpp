@@ -328,7 +328,7 @@ LaunchReading read_mindspeed(const std::string& flags) {
                            flags);
 }
 
-// Of layers 0 to 7, on two devices each, 0 and 7 do nothing; the first one that has experts is layer 2.
+// There are eight layers, two on each device. Layers 0 and 7 do nothing; layer 2 is the first one that has experts.
 TEST(Mindspeed, SomeLayersDoNothingAndEvenOutTheStages) {
   const LaunchReading reading = read_mindspeed(
       "--num-layers 8 --noop-layers 0,7 --pipeline-model-parallel-size 4 --num-experts 8 --moe-intermediate-size 16 "

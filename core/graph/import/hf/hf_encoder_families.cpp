@@ -130,16 +130,9 @@ ModelConfig read_roformer(const HfReader& config) {
 
 // RemBERT (H. W. Chung et al., 2021): a narrow word table, and a wide head that is another.
 ModelConfig read_rembert(const HfReader& config) {
-  config.refuse("is_decoder");
-  config.refuse("add_cross_attention");
   require(!config.flag_or("tie_word_embeddings", false),
           "{}: 'tie_word_embeddings' is true, which is not supported for this family; false is.", config.place());
-  ModelConfig model = made("bert", config);
-  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
-  set_epsilon(model, config, "layer_norm_eps", 1e-12);
-  set(model, "positions", config.size({"max_position_embeddings"}));
-  set(model, "intermediate", config.size({"intermediate_size"}));
-  set(model, "token_types", config.size_or({"type_vocab_size"}, 2));
+  ModelConfig model = read_bert_sizes(config);
   set(model, "embed_width", config.size_or({"input_embedding_size"}, 256));
   set(model, "head_width", config.size_or({"output_embedding_size"}, 1664));
   set(model, "tied", 0);

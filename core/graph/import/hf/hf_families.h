@@ -30,6 +30,8 @@ namespace hf {
 [[nodiscard]] ModelConfig read_mpt(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neox(const HfReader& config);
 [[nodiscard]] ModelConfig read_bert(const HfReader& config);
+// What BERT and its relatives say alike; positions and the head's weights are the caller's.
+[[nodiscard]] ModelConfig read_bert_sizes(const HfReader& config);
 [[nodiscard]] ModelConfig read_roberta(const HfReader& config);
 [[nodiscard]] ModelConfig read_megatron_bert(const HfReader& config);
 [[nodiscard]] ModelConfig read_roberta_norm_first(const HfReader& config);

@@ -228,11 +228,9 @@ ModelConfig read_gpt_neox(const HfReader& config) {
   return model;
 }
 
-ModelConfig read_bert(const HfReader& config) {
+ModelConfig read_bert_sizes(const HfReader& config) {
   config.refuse("is_decoder");
   config.refuse("add_cross_attention");
-  expect_text(config, "position_embedding_type", "absolute");
-  expect_tied(config);
   ModelConfig model = made("bert", config);
   set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
   set_epsilon(model, config, "layer_norm_eps", 1e-12);
@@ -240,6 +238,12 @@ ModelConfig read_bert(const HfReader& config) {
   set(model, "intermediate", config.size({"intermediate_size"}));
   set(model, "token_types", config.size_or({"type_vocab_size"}, 2));
   return model;
+}
+
+ModelConfig read_bert(const HfReader& config) {
+  expect_text(config, "position_embedding_type", "absolute");
+  expect_tied(config);
+  return read_bert_sizes(config);
 }
 
 // BERT whose positions are counted from 2, row 1 being padding's.

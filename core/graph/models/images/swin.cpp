@@ -77,7 +77,7 @@ TensorId SwinBuilder::rolled(const std::string& name, TensorId x, std::size_t d,
   return add(OpKind::Concat, name, {behind, part("before", 0, by)}, {.result_dims = dims});
 }
 
-// Of each query and key, their distance down and across, counted from the most negative.
+// The distance of each query from each key, down and across, counted from the most negative one.
 std::vector<double> SwinBuilder::places() const {
   const std::int64_t w = window();
   std::vector<double> of;
@@ -87,8 +87,8 @@ std::vector<double> SwinBuilder::places() const {
   return of;
 }
 
-// Of each window, query and key. Along a side the last window holds what was there and, behind it, what came from the
-// other side.
+// What is added to the score of each query and key in each window: they see each other if both were in the window
+// before, or both came from the other side of the picture, which the last window along a side has behind its own.
 std::vector<double> SwinBuilder::other_sides(std::int64_t shift) const {
   const std::int64_t w = window(), windows = side() / w;
   const auto came = [&](std::int64_t window_number, std::int64_t place) {
