@@ -24,7 +24,8 @@ Measurement stored(const MeasuredTime& sampled) { return {sampled.median, sample
 // Divides a stretch of time evenly over the things still to be measured; what one does not use goes to the others.
 class Budget {
  public:
-  Budget(Seconds length, std::size_t things, int samples) : end_(now() + length), left_(things), samples_(samples) {}
+  Budget(Seconds length, std::size_t things, const MeasurementPlan& plan)
+      : end_(now() + length), left_(things), samples_(plan.samples), step_(plan.step) {}
 
   [[nodiscard]] Seconds remaining() const { return end_ - now(); }
   void skip() { --left_; }
@@ -36,7 +37,7 @@ class Budget {
     const Seconds until = now() + std::max(Seconds(0.0), remaining()) / static_cast<double>(left_);
     --left_;
     const std::optional<MeasuredTime> first =
-        measure_once(MeasureOptions{.warmup = 1, .samples = 1, .min_sample = kShortestSample});
+        measure_once(MeasureOptions{.warmup = 1, .samples = 1, .min_sample = kShortestSample, .step = step_});
     if (!first) return std::nullopt;
     const Seconds share = until - now();  // what making the operands has left of it
     const Seconds sample = std::clamp(share / (samples_ + 2.0), kShortestSample, kLongestSample);
@@ -44,7 +45,7 @@ class Budget {
     const int samples = static_cast<int>(std::clamp(fitting, 0.0, static_cast<double>(samples_)));
     if (samples < 3) return stored(*first);
     const std::optional<MeasuredTime> more =
-        measure_once(MeasureOptions{.warmup = 1, .samples = samples, .min_sample = sample});
+        measure_once(MeasureOptions{.warmup = 1, .samples = samples, .min_sample = sample, .step = step_});
     return stored(more ? *more : *first);
   }
   // What can always be measured.
@@ -57,6 +58,7 @@ class Budget {
   Seconds end_;
   std::size_t left_;
   int samples_;
+  Bytes step_;
 };
 
 // A line at the beginning, then one every few seconds.
@@ -82,7 +84,7 @@ constexpr CollectiveKind kCollectives[] = {CollectiveKind::AllReduce, Collective
 void measure_communication(const MeasurementPlan& plan, Measurer& measurer, Seconds length, Ticker& tell,
                            Measurements& results) {
   const std::size_t collectives = std::size(kCollectives) * plan.ranks.size() * plan.sizes_bytes.size();
-  Budget budget(kCommunicationShare * length, 1 + plan.sizes_bytes.size() + collectives, plan.samples);
+  Budget budget(kCommunicationShare * length, 1 + plan.sizes_bytes.size() + collectives, plan);
   tell("run overhead and transfers");
   results.run_overhead =
       budget.spend_on([&](const MeasureOptions& options) { return measurer.measure_run_overhead(options); });
@@ -137,7 +139,7 @@ void measure_device(const MeasurementPlan& plan, Measurer& measurer, Measurement
 // In the first round, what is known need not be measured, and what is measured is told.
 void measure_ops(const MeasurementPlan& plan, Measurer& measurer, Seconds length, Ticker& tell, bool first,
                  Measurements& results) {
-  Budget budget(length, plan.ops.size(), plan.samples);
+  Budget budget(length, plan.ops.size(), plan);
   const Bytes most = measurer.memory_for_operands();
   Foresight foresight;
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {

@@ -57,7 +57,8 @@ Cluster cluster_of(Cluster cluster, const Peers& peers) {
 
 PeersMeasurements measure_between(Peers& peers, const PeersPlan& plan) {
   const Hosts hosts = hosts_of(peers);
-  PeersMeasurer measurer(peers, {.warmup = 1, .samples = plan.samples, .min_sample = kPeersSample}, kLongestOnce);
+  PeersMeasurer measurer(peers, {.warmup = 1, .samples = plan.samples, .min_sample = kPeersSample, .step = plan.step},
+                         kLongestOnce);
   PeersMeasurements results;
   Progress progress;
   const bool tells = peers.rank() == 0;

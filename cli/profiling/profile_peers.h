@@ -8,6 +8,7 @@
 
 #include "core/mesh/cluster.h"
 #include "costmodel/profile_db.h"
+#include "executor/measure/measurer.h"
 #include "executor/peers/peers.h"
 
 namespace meshwright {
@@ -15,6 +16,7 @@ namespace meshwright {
 struct PeersPlan {
   std::vector<std::int64_t> sizes_bytes;  // ascending
   int samples = 7;
+  Bytes step = MeasureOptions().step;
 };
 
 struct PeersMeasurements {

@@ -57,6 +57,16 @@ Seconds budget_of(const ProfileOptions& options) {
   return Seconds(static_cast<double>(count_from_text(options.budget, "--budget", 7 * 24 * 3600)));
 }
 
+// What a device that has all of a model touches in a step at least: four numbers for each parameter, computed in F32,
+// from a small step's to more than any cache holds of one device's.
+Bytes step_of(const std::vector<std::shared_ptr<const Graph>>& graphs) {
+  const Bytes small = MeasureOptions().step, large = 4.0 * small;
+  Bytes most = small;
+  for (const std::shared_ptr<const Graph>& graph : graphs)
+    most = std::max(most, Bytes(4.0 * sizeof(float) * static_cast<double>(parameter_count(*graph))));
+  return std::min(most, large);
+}
+
 std::vector<std::shared_ptr<const Graph>> graphs_to_measure(const ProfileOptions& options,
                                                             const ProfiledMachine& machine) {
   TrainingOptions training;
@@ -275,7 +285,8 @@ void profile(const ProfileOptions& options, const std::string& command_line, Pee
   if (!options.steps.plan.empty()) return profile_steps(options, command_line);
   const ProfiledMachine machine =
       peers == nullptr ? machine_to_profile(options.machine) : machine_of_processes(options.machine, *peers);
-  const PeersPlan between{message_sizes(machine, options.quick), options.quick ? 3 : 7};
+  const std::vector<std::shared_ptr<const Graph>> graphs = graphs_to_measure(options, machine);
+  const PeersPlan between{message_sizes(machine, options.quick), options.quick ? 3 : 7, step_of(graphs)};
   if (peers != nullptr && peers->rank() != 0) {
     static_cast<void>(measure_between(*peers, between));
     return;
@@ -283,7 +294,8 @@ void profile(const ProfileOptions& options, const std::string& command_line, Pee
   const std::vector<std::vector<int>> shapes = logical_shapes(machine.cluster);
   MeasurementPlan plan;
   plan.budget = budget_of(options);
-  plan.ops = ops_to_measure(graphs_to_measure(options, machine), shapes);
+  plan.ops = ops_to_measure(graphs, shapes);
+  plan.step = between.step;
   plan.ranks = collective_ranks(shapes, machine.cluster.devices());
   std::erase_if(plan.ranks, [&](int ranks) { return ranks > machine.joined; });
   if (peers == nullptr) plan.sizes_bytes = message_sizes(machine, options.quick);

@@ -8,24 +8,24 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::size_t kSetsBytes = std::size_t{64} << 20, kMostSets = 1024;
+constexpr std::size_t kMostSets = 1024;
 constexpr double kGoldenRatio = 0.618033988749895;
 
 // Has no divisor in common with `count`, and is about the golden part of it: a walk in such steps comes everywhere.
-std::size_t step_through(std::size_t count) {
-  std::size_t step = std::max<std::size_t>(1, static_cast<std::size_t>(kGoldenRatio * static_cast<double>(count)));
-  while (std::gcd(step, count) != 1) --step;
-  return step;
+std::size_t stride_through(std::size_t count) {
+  std::size_t stride = std::max<std::size_t>(1, static_cast<std::size_t>(kGoldenRatio * static_cast<double>(count)));
+  while (std::gcd(stride, count) != 1) --stride;
+  return stride;
 }
 
 }  // namespace
 
-ColdOrder::ColdOrder(std::size_t bytes)
-    : count_(std::min(kMostSets, kSetsBytes / bytes + 1)), step_(step_through(count_)) {}
+ColdOrder::ColdOrder(std::size_t bytes, Bytes step)
+    : count_(std::min(kMostSets, static_cast<std::size_t>(step.si()) / bytes + 1)), stride_(stride_through(count_)) {}
 
-void ColdArrays::resize(std::int64_t elements) {
+void ColdArrays::resize(std::int64_t elements, Bytes step) {
   elements_ = static_cast<std::size_t>(elements);
-  order_ = ColdOrder(2 * elements_ * sizeof(float));
+  order_ = ColdOrder(2 * elements_ * sizeof(float), step);
   in_at_ = out_at_ = 0;
   const std::size_t all = order_.count() * elements_;
   in_.resize(std::max(in_.size(), all), 1.0f);

@@ -28,6 +28,9 @@ struct MeasureOptions {
   int warmup = 2;
   int samples = 7;            // at least
   Seconds min_sample{0.005};  // short work is repeated until a sample lasts this long
+  // What one device touches in a step, or a small step's: what is repeated goes around operands that are as large
+  // together, so that it finds in the caches what a step leaves there.
+  Bytes step{64.0 * (1 << 20)};
 };
 
 class Measurer {

@@ -140,7 +140,7 @@ std::optional<MeasuredTime> PeersMeasurer::collective(GroupId number, Collective
   const auto ranks = static_cast<std::int64_t>(measured.members.size());
   const std::int64_t part = std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)) / ranks, 1);
   const std::int64_t whole = part * ranks;
-  arrays_.resize(whole);
+  arrays_.resize(whole, options_.step);
   const std::vector<std::int64_t> shape = {part, ranks};
   const auto member = static_cast<int>(std::find(measured.members.begin(), measured.members.end(), peers_.rank()) -
                                        measured.members.begin());
@@ -176,7 +176,7 @@ namespace {
 class PingPong {
  public:
   PingPong(PeersBackend& backend, Device& device, ColdArrays& arrays, int other, int channel, std::int64_t size_bytes,
-           Abort& abort)
+           Bytes step, Abort& abort)
       : device_(device),
         arrays_(arrays),
         first_(backend.runs_here(DeviceId(0))),
@@ -184,7 +184,7 @@ class PingPong {
         there_(backend.make_messages(DeviceId(0), DeviceId(other), abort)),
         back_(backend.make_messages(DeviceId(other), DeviceId(0), abort)),
         shape_{std::max<std::int64_t>(size_bytes / static_cast<std::int64_t>(sizeof(float)), 1)} {
-    arrays_.resize(shape_[0]);
+    arrays_.resize(shape_[0], step);
   }
 
   void operator()() {
@@ -210,7 +210,7 @@ std::optional<MeasuredTime> PeersMeasurer::message(int to, std::int64_t size_byt
   const std::vector<int> ends = {0, to};
   const int channel = channels_++;
   if (!is_here(ends)) return std::nullopt;
-  PingPong once(backend_, *device_, arrays_, to, channel, size_bytes, abort_);
+  PingPong once(backend_, *device_, arrays_, to, channel, size_bytes, options_.step, abort_);
   bool too_long = false;
   const auto both_ways = timed(
       ends, too_long_to_ == to,
@@ -228,7 +228,7 @@ std::optional<MeasuredTime> PeersMeasurer::message_work(int to, std::int64_t siz
   const std::vector<int> ends = {0, to};
   const int channel = channels_++;
   if (!is_here(ends)) return std::nullopt;
-  PingPong once(backend_, *device_, arrays_, to, channel, size_bytes, abort_);
+  PingPong once(backend_, *device_, arrays_, to, channel, size_bytes, options_.step, abort_);
   const auto body = [&](int rounds) {
     once();  // both begin together
     const Computing computing;

@@ -61,7 +61,7 @@ class Arena {
   }
 
  private:
-  static constexpr std::size_t kAlignment = 64, kChunk = std::size_t{80} << 20, kHeld = 4 * kChunk;
+  static constexpr std::size_t kAlignment = 64, kChunk = std::size_t{80} << 20, kHeld = 8 * kChunk;
   struct Chunk {
     void* data;
     std::size_t size;
@@ -132,10 +132,10 @@ std::optional<std::size_t> warm_input(const Graph& graph, const Op& op, const Op
 
 // Memory and operands of one thread.
 struct HostOperands {
-  void make(const Graph& graph, const Op& op, const OpCallPlan& call, int thread) {
+  void make(const Graph& graph, const Op& op, const OpCallPlan& call, int thread, Bytes step) {
     sets.clear();
     memory.clear();
-    order = ColdOrder(bytes_of(call));
+    order = ColdOrder(bytes_of(call), step);
     const std::optional<std::size_t> warm = warm_input(graph, op, call);
     for (std::size_t i = 0; i < order.count(); ++i) {
       sets.push_back(make_operands(graph, op, call, static_cast<std::uint64_t>(thread), memory));
@@ -151,7 +151,7 @@ struct HostOperands {
 
   HostMemory memory;
   std::vector<MeasuredOperands> sets;
-  ColdOrder order{1};
+  ColdOrder order;
 };
 
 namespace {
@@ -175,7 +175,7 @@ std::optional<MeasuredTime> HostMeasurer::measure_op(const Graph& graph, const O
   const MeasuredTime time = MeasuredThreads(threads_, options, MeasuredThreads::Of::Mean).run([&](int thread) {
     std::shared_ptr<HostOperands>& operands = operands_[static_cast<std::size_t>(thread)];
     if (operands == nullptr) operands = std::make_shared<HostOperands>();
-    if (!again) operands->make(graph, op, call, thread);
+    if (!again) operands->make(graph, op, call, thread, options.step);
     return by_the_clock([&of_thread = *operands, &call, moment] {
       const MeasuredOperands& set = of_thread.next();
       run_op<float>(call, set.inputs, set.outputs, moment);
@@ -197,7 +197,7 @@ MeasuredTime HostMeasurer::measure_collective(CollectiveKind kind, std::int64_t 
   keep_arrays(ranks);
   return measurement.run([&](int rank) {
     ColdArrays& arrays = arrays_[static_cast<std::size_t>(rank)];
-    arrays.resize(whole);
+    arrays.resize(whole, options.step);
     return by_the_clock([&arrays, &shape, part, whole, kind, rank, &group] {
       arrays.next();
       switch (kind) {
@@ -223,7 +223,7 @@ MeasuredTime HostMeasurer::measure_transfer(std::int64_t size_bytes, const Measu
   keep_arrays(2);
   const MeasuredTime both_ways = measurement.run([&](int thread) {
     ColdArrays& arrays = arrays_[static_cast<std::size_t>(thread)];
-    arrays.resize(shape[0]);
+    arrays.resize(shape[0], options.step);
     return by_the_clock([&arrays, thread, &there, &back, &shape, &origin] {
       const BoxView whole{shape, origin, shape};
       arrays.next();

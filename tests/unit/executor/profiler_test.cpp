@@ -102,7 +102,7 @@ TEST(MeasuredIntegers, OfATableSpreadOverItsRows) {
 
 // 64 MiB of sets of 4 MiB, and one more.
 TEST(ColdOrder, ComesToEverySetAndNeverToTheNextOne) {
-  ColdOrder order(4 << 20);
+  ColdOrder order(4 << 20, Bytes(64 << 20));
   ASSERT_EQ(order.count(), 17u);
   std::set<std::size_t> seen;
   std::size_t before = 0;
@@ -115,14 +115,21 @@ TEST(ColdOrder, ComesToEverySetAndNeverToTheNextOne) {
   EXPECT_EQ(seen.size(), 17u);
 }
 
+TEST(ColdOrder, HasAsManySetsAsAStepIsLarge) {
+  EXPECT_EQ(ColdOrder(4 << 20, Bytes(256 << 20)).count(), 65u);
+  EXPECT_EQ(ColdOrder(4 << 20, Bytes(1 << 20)).count(), 1u);
+  EXPECT_EQ(ColdOrder(1 << 10, Bytes(256 << 20)).count(), 1024u);  // the most there are
+}
+
 TEST(ColdArrays, MoveOnUnlessWhatIsGivenFitsIntoTheCache) {
   ColdArrays arrays;
-  arrays.resize(1 << 18);  // 1 MiB
+  const Bytes step(64 << 20);
+  arrays.resize(1 << 18, step);  // 1 MiB
   const float *in = arrays.in(), *out = arrays.out();
   arrays.next();
   EXPECT_EQ(arrays.in(), in);
   EXPECT_NE(arrays.out(), out);
-  arrays.resize((1 << 18) + 1);
+  arrays.resize((1 << 18) + 1, step);
   in = arrays.in();
   arrays.next();
   EXPECT_NE(arrays.in(), in);
