@@ -274,6 +274,24 @@ std::string llama_factory_text(LaunchProperty property, const Degrees& d) {
   }
 }
 
+std::string ms_swift_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("--deepspeed_autotp_size {}", d.tp);
+    case LaunchProperty::Context:
+      return fmt::format("--sequence_parallel_size {}", d.cp);
+    case LaunchProperty::Zero:
+      return fmt::format("--deepspeed zero{}", d.zero);
+    case LaunchProperty::Recompute:
+      return fmt::format("--gradient_checkpointing {}", d.recompute == Recompute::Full);
+    case LaunchProperty::MicroBatch:
+      return fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}", d.micro_batch,
+                         d.micro_batches);
+    default:
+      return "";
+  }
+}
+
 std::string axolotl_text(LaunchProperty property, const Degrees& d) {
   switch (property) {
     case LaunchProperty::Tensor:
@@ -334,6 +352,7 @@ std::string setting_text(const std::string& target, LaunchProperty property, con
   if (target == "olmo-core") return olmo_core_text(property, degrees);
   if (target == "llama-factory") return llama_factory_text(property, degrees);
   if (target == "axolotl") return axolotl_text(property, degrees);
+  if (target == "ms-swift") return ms_swift_text(property, degrees);
   if (target == "gpt-neox") return neox_text(property, degrees);
   if (target == "accelerate-megatron") return accelerate_megatron_text(property, degrees);
   if (target == "torchtitan") return torchtitan_text(property, degrees);

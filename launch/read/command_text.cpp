@@ -67,7 +67,8 @@ std::optional<ProgramCall> TextReader::launched() {
     best = std::move(found);
     target = of;
   }
-  if (best) set_target(target.c_str());
+  // Programs that fine-tune are DeepSpeed's or accelerate's by what they are told.
+  if (best && trainer_of(*best).empty()) set_target(target.c_str());
   return best;
 }
 
@@ -85,6 +86,8 @@ void TextReader::call(const ProgramCall& found, const std::string& place) {
     torchtitan_call(place);
   } else if (text_.target == "maxtext") {
     maxtext_call(place);
+  } else if (!trainer_of(found).empty()) {
+    trainer_call(found, place);
   } else if (text_.target == "accelerate") {
     accelerate_call(found, place);
   } else if (text_.target == "deepspeed") {
@@ -97,12 +100,7 @@ void TextReader::swift_call(const ProgramCall& found, const std::string& place) 
   require(found.launcher[1].text != "rlhf",
           "{}:{}: trains against further models (megatron rlhf), and only trainings of one model are predicted.", place,
           found.line);
-  const auto number = [&](const char* name, std::optional<std::int64_t>& into) {
-    const auto set = text_.environment.find(name);
-    if (const auto value = set == text_.environment.end() ? std::nullopt : whole_number(set->second)) into = value;
-  };
-  number("NPROC_PER_NODE", text_.devices_per_host);
-  number("NNODES", text_.hosts);
+  count_swift();
 }
 
 // Megatron-Bridge's scripts/performance, whose arguments are its recipe's and the devices.

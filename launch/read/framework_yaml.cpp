@@ -140,36 +140,6 @@ void TextReader::deepspeed(const ConfigValue& root, const std::string& place) {
   text_.settings.add_all(root, "", place);
 }
 
-void TextReader::trainer(const ConfigValue& root, const std::string& place, const char* variant) {
-  const ConfigValue* config = root.find("deepspeed");
-  const bool named = config != nullptr && config->is_scalar() && !config->text.empty() && config->text != "null";
-  set_target(named || (config != nullptr && config->is_map()) ? "deepspeed" : "accelerate");
-  text_.variant = variant;
-  for (const auto& [key, value] : root.members)
-    if (key != "deepspeed" && value.is_map() && !value.members.empty())
-      text_.settings.add_all(value, key, place);
-    else if (key != "deepspeed")
-      text_.settings.add(key, key, value, fmt::format("{}:{}", place, value.line));
-  if (config != nullptr && config->is_map()) text_.settings.add_all(*config, "ds", place);
-  if (named) {
-    const auto found = file_named(config->text);
-    require(found.has_value(),
-            "{}:{}: names DeepSpeed's file '{}', without which its ZeRO level is not known; give it as a "
-            "further file.",
-            place, config->line, config->text);
-    text_.settings.add_all(value_from_yaml(*found, file_name(config->text)), "ds", file_name(config->text));
-  }
-  for (std::size_t i = 1; i < input_.files.size(); ++i) {
-    const GivenFile& other = input_.files[i];
-    if (named && file_name(other.path) == file_name(config->text)) continue;
-    if (!ends_with_any(other.path, {".yml", ".yaml"})) continue;
-    const ConfigValue more = value_from_yaml(other.text, file_name(other.path));
-    if (more.find("distributed_type") == nullptr && more.find("compute_environment") == nullptr) continue;
-    text_.settings.add_all(more, "", file_name(other.path));
-    count_processes(more);
-  }
-}
-
 void TextReader::neox(const ConfigValue& root, const std::string& place) {
   set_target("deepspeed");
   text_.variant = "GPT-NeoX";

@@ -36,6 +36,7 @@ void read_by_target(ReadingJob& job) {
       {"PyTorch", read_torch_program}};
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);
+  if (job.text.variant == "ms-swift" && target != "megatron") return read_ms_swift(job);
   if (target == "megatron" || target == "megatron-bridge" || target == "flagscale") return read_megatron(job);
   if (target == "torchtitan") return read_torchtitan(job);
   if (target == "deepspeed") return read_deepspeed(job);

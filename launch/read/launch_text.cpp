@@ -81,6 +81,9 @@ void TextReader::read_yaml(const GivenFile& file) {
     return trainer(root, place, "LLaMA-Factory");
   if (open && has("base_model") && any({"sequence_len", "datasets", "micro_batch_size"}))
     return trainer(root, place, "axolotl");
+  if (open && has("model_name_or_path") &&
+      any({"dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "per_device_train_batch_size"}))
+    return trl_file(root, place);
   if (has("compute_config")) return nnscaler(root, place);
   if (has("MODEL_ARGS")) return megatron_test(root, place);
   if (has("distributed_type") || has("compute_environment")) return accelerate(root, place);

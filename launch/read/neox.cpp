@@ -4,7 +4,7 @@
 
 #include "core/base/errors.h"
 #include "launch/read/readers.h"
-#include "launch/read/trainer_arguments.h"
+#include "launch/read/trainers/trainer_arguments.h"
 
 namespace meshwright {
 

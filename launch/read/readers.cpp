@@ -7,7 +7,7 @@
 #include "core/base/text.h"
 #include "core/graph/graph.h"
 #include "core/graph/models/model_names.h"
-#include "launch/read/trainer_arguments.h"
+#include "launch/read/trainers/trainer_arguments.h"
 #include "launch/rules/launch_rules.h"
 #include "launch/syntax/numbers.h"
 

@@ -36,6 +36,19 @@ bool is_swift(const std::vector<ShellWord>& words) {
          (words[1].text == "sft" || words[1].text == "pt" || words[1].text == "rlhf");
 }
 
+std::string trainer_of(const ProgramCall& call) {
+  if (has_part(call.program, "swift") && (call.program.ends_with("cli.sft") || call.program.ends_with("cli/sft.py")))
+    return "ms-swift";
+  if (call.program == "axolotl.cli.train") return "axolotl";
+  if (!call.program.empty() || call.launcher.size() < 2) return "";
+  const std::string name = file_of(call.launcher[0].text), &verb = call.launcher[1].text;
+  if (name == "swift" && (verb == "sft" || verb == "pt")) return "ms-swift";
+  if ((name == "llamafactory-cli" || name == "lmf") && verb == "train") return "LLaMA-Factory";
+  if (name == "axolotl" && verb == "train") return "axolotl";
+  if (name == "trl" && verb == "sft") return "TRL";
+  return "";
+}
+
 ProgramCall program_call(const std::vector<ShellWord>& words) {
   ProgramCall call;
   std::size_t program = words.size();
@@ -67,6 +80,7 @@ std::string target_of(const ProgramCall& call) {
                        [&](const ShellWord& word) { return file_of(word.text) == name; });
   };
   if (has_part(program, "maxtext")) return "maxtext";
+  if (!trainer_of(call).empty()) return "accelerate";
   if (program.starts_with("torchtitan") || has_flag(words, "--job.config-file") || file_of(program) == "run_train.sh" ||
       (has_flag(words, "--module") && has_flag(words, "--config")))
     return "torchtitan";

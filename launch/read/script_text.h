@@ -19,6 +19,11 @@ struct ProgramCall {
 // ms-swift's `megatron sft`, `megatron pt` or `megatron rlhf`, whose flags are Megatron-LM's.
 [[nodiscard]] bool is_swift(const std::vector<ShellWord>& words);
 
+// The program that fine-tunes over Hugging Face's trainer, where a call is one of its commands (`swift sft`,
+// `llamafactory-cli train`, `axolotl train`, `trl sft`) or starts its module: "ms-swift", "LLaMA-Factory", "axolotl" or
+// "TRL"; "": none.
+[[nodiscard]] std::string trainer_of(const ProgramCall& call);
+
 // The target that a call launches; "": none that is known.
 [[nodiscard]] std::string target_of(const ProgramCall& call);
 

@@ -64,11 +64,25 @@ class TextReader {
   void neox(const ConfigValue& root, const std::string& place);
   // Its keys may have dashes or underscores.
   void add_neox(const ConfigValue& root, const std::string& place);
-  // Of LLaMA-Factory or axolotl, with the DeepSpeed file that it names and accelerate's file beside it.
-  void trainer(const ConfigValue& root, const std::string& place, const char* variant);
 
   // The arguments of nnScaler's trainer, and the constraints of partition that they name.
   void nnscaler(const ConfigValue& root, const std::string& place);
+
+  // --- trainers/trainer_text.cpp: programs that fine-tune over Hugging Face's trainer ---
+  // Of LLaMA-Factory or axolotl, with the DeepSpeed file that it names and accelerate's file beside it.
+  void trainer(const ConfigValue& root, const std::string& place, const char* variant);
+  void add_trainer(const ConfigValue& root, const std::string& place);
+  void add_deepspeed_file(const ConfigValue& named, const std::string& place);
+  void add_accelerate_files(const std::string& but);
+  // The file that the command names, and its flags behind it.
+  void trainer_call(const ProgramCall& found, const std::string& place);
+  void set_trainer_target();
+  // TRL's arguments, of its command or of a file of theirs, over what accelerate is told.
+  void trl_call(const Settings& given, int line, const std::string& place);
+  void trl_file(const ConfigValue& root, const std::string& place);
+  void add_defaults_of_trl();
+  // The processes that ms-swift starts, which are told by variables.
+  void count_swift();
 
   // --- flagscale_yaml.cpp ---
   // An experiment file, the training file that it names, or both.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/read/trainer_arguments.h"
+#include "launch/read/trainers/trainer_arguments.h"
 
 #include <algorithm>
 
