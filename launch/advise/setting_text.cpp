@@ -274,6 +274,23 @@ std::string llama_factory_text(LaunchProperty property, const Degrees& d) {
   }
 }
 
+std::string llama_factory_v1_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Context:
+      return fmt::format("cp_size: {}", d.cp);
+    case LaunchProperty::Expert:
+      return fmt::format("dist_config.ep_size: {}", d.ep);
+    case LaunchProperty::Zero:
+      return d.zero == 0 ? "no dist_config" : fmt::format("dist_config of ZeRO {}", d.zero);
+    case LaunchProperty::Recompute:
+      return fmt::format("enable_activation_checkpointing: {}", d.recompute == Recompute::Full);
+    case LaunchProperty::MicroBatch:
+      return fmt::format("micro_batch_size: {}", d.micro_batch);
+    default:
+      return "";
+  }
+}
+
 std::string ms_swift_text(LaunchProperty property, const Degrees& d) {
   switch (property) {
     case LaunchProperty::Tensor:
@@ -352,6 +369,7 @@ std::string setting_text(const std::string& target, LaunchProperty property, con
   if (target == "olmo-core") return olmo_core_text(property, degrees);
   if (target == "llama-factory") return llama_factory_text(property, degrees);
   if (target == "axolotl") return axolotl_text(property, degrees);
+  if (target == "llama-factory-v1") return llama_factory_v1_text(property, degrees);
   if (target == "ms-swift") return ms_swift_text(property, degrees);
   if (target == "gpt-neox") return neox_text(property, degrees);
   if (target == "accelerate-megatron") return accelerate_megatron_text(property, degrees);

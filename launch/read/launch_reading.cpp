@@ -31,9 +31,9 @@ void read_by_target(ReadingJob& job) {
   const std::string& target = job.text.target;
   using Reader = void (*)(ReadingJob&);
   static constexpr std::pair<const char*, Reader> kPrograms[] = {
-      {"GPT-NeoX", read_neox},        {"nanotron", read_nanotron},           {"OLMo", read_olmo},
-      {"OLMo-core", read_olmo_core},  {"LLaMA-Factory", read_llama_factory}, {"axolotl", read_axolotl},
-      {"PyTorch", read_torch_program}};
+      {"GPT-NeoX", read_neox},       {"nanotron", read_nanotron},           {"OLMo", read_olmo},
+      {"OLMo-core", read_olmo_core}, {"LLaMA-Factory", read_llama_factory}, {"LLaMA-Factory v1", read_llama_factory_v1},
+      {"axolotl", read_axolotl},     {"PyTorch", read_torch_program}};
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);
   if (job.text.variant == "ms-swift" && target != "megatron") return read_ms_swift(job);

@@ -79,6 +79,8 @@ void TextReader::read_yaml(const GivenFile& file) {
   if (open && is_olmo(root)) return olmo(root, place, has("train_module") ? "OLMo-core" : "OLMo");
   if (open && has("model_name_or_path") && any({"finetuning_type", "cutoff_len", "dataset", "stage"}))
     return trainer(root, place, "LLaMA-Factory");
+  if (open && has("model") && has("cutoff_len") && any({"train_dataset", "dist_config"}))
+    return trainer(root, place, "LLaMA-Factory v1");
   if (open && has("base_model") && any({"sequence_len", "datasets", "micro_batch_size"}))
     return trainer(root, place, "axolotl");
   if (open && has("model_name_or_path") &&

@@ -49,6 +49,7 @@ void read_nanotron(ReadingJob& job);       // YAML with a model, its tokens and 
 void read_olmo(ReadingJob& job);           // YAML of OLMo's first trainer
 void read_olmo_core(ReadingJob& job);      // the JSON that its runs save
 void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weights
+void read_llama_factory_v1(ReadingJob& job);
 void read_axolotl(ReadingJob& job);
 void read_ms_swift(ReadingJob& job);  // flags or YAML of `swift sft`; `megatron sft` is Megatron-LM's
 

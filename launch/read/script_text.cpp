@@ -29,6 +29,17 @@ bool has_flag(const std::vector<ShellWord>& words, const std::string& flag) {
   });
 }
 
+// The program whose command these words are ("swift sft ..."), as trainer_of() calls it; "": none.
+std::string trainer_command(const std::vector<ShellWord>& words) {
+  if (words.size() < 2) return "";
+  const std::string name = file_of(words[0].text), &verb = words[1].text;
+  if (name == "swift" && (verb == "sft" || verb == "pt")) return "ms-swift";
+  if ((name == "llamafactory-cli" || name == "lmf") && verb == "train") return "LLaMA-Factory";
+  if (name == "axolotl" && verb == "train") return "axolotl";
+  if (name == "trl" && verb == "sft") return "TRL";
+  return "";
+}
+
 }  // namespace
 
 bool is_swift(const std::vector<ShellWord>& words) {
@@ -40,19 +51,15 @@ std::string trainer_of(const ProgramCall& call) {
   if (has_part(call.program, "swift") && (call.program.ends_with("cli.sft") || call.program.ends_with("cli/sft.py")))
     return "ms-swift";
   if (call.program == "axolotl.cli.train") return "axolotl";
-  if (!call.program.empty() || call.launcher.size() < 2) return "";
-  const std::string name = file_of(call.launcher[0].text), &verb = call.launcher[1].text;
-  if (name == "swift" && (verb == "sft" || verb == "pt")) return "ms-swift";
-  if ((name == "llamafactory-cli" || name == "lmf") && verb == "train") return "LLaMA-Factory";
-  if (name == "axolotl" && verb == "train") return "axolotl";
-  if (name == "trl" && verb == "sft") return "TRL";
-  return "";
+  return call.program.empty() ? trainer_command(call.launcher) : "";
 }
 
 ProgramCall program_call(const std::vector<ShellWord>& words) {
   ProgramCall call;
   std::size_t program = words.size();
-  for (std::size_t i = 0; i < words.size() && program == words.size(); ++i) {
+  // Python files among the words of such a command are values of its flags.
+  const bool command = is_swift(words) || !trainer_command(words).empty();
+  for (std::size_t i = 0; i < words.size() && program == words.size() && !command; ++i) {
     const bool module = i > 0 && words[i - 1].text == "-m" && !is_launcher_module(words[i].text);
     const std::string file = file_of(words[i].text);
     // Not the value of a launcher's flag, such as --config_file x.py.

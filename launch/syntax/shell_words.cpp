@@ -260,12 +260,13 @@ void ShellWords::parameter(const std::string& inner, int line, Quotes quotes, Gr
   add_value(values, each, quotes, line, into);
 }
 
-// What `echo` of words and `cat` of a here document print, without the line breaks at its end; nothing of other
-// commands, and of names of files, which only running the script would tell.
+// What `echo` of words, `cat` of a here document and `expr` of numbers print, without the line breaks at its end;
+// nothing of other commands, and of names of files, which only running the script would tell.
 std::optional<std::string> ShellWords::printed(const std::string& inner, int line) {
   std::size_t begin = 0;
   while (begin < inner.size() && is_space(inner[begin])) ++begin;
-  if (inner.compare(begin, 4, "echo") != 0 && inner.compare(begin, 3, "cat") != 0) return std::nullopt;
+  const auto begins = [&](std::string_view name) { return inner.compare(begin, name.size(), name) == 0; };
+  if (!begins("echo") && !begins("cat") && !begins("expr")) return std::nullopt;
   const ShellTree tree = parse_shell(inner, place_, line);
   if (tree.nodes.size() != 1 || tree.nodes[0].kind != ShellNode::Kind::Simple) return std::nullopt;
   const ShellNode& node = tree.nodes[0];
@@ -284,6 +285,15 @@ std::optional<std::string> ShellWords::printed(const std::string& inner, int lin
         for (ShellWord& field : fields(node.words[i])) words.push_back(std::move(field));
     }
     text = joined(words);
+  } else if (name == "expr" && node.input.empty()) {
+    std::vector<ShellWord> words;
+    for (std::size_t i = 1; i < node.words.size(); ++i)
+      for (ShellWord& field : fields(node.words[i])) words.push_back(std::move(field));
+    const std::string sum = joined(words);
+    if (sum.find_first_not_of("0123456789+-*/%() ") != std::string::npos) return std::nullopt;
+    const auto value = arithmetic(sum, line);
+    if (!value) return std::nullopt;
+    text = fmt::format("{}", *value);
   } else {
     return std::nullopt;
   }

@@ -10,6 +10,7 @@
 #include "launch/read/megatron/megatron_kinds.h"
 #include "launch/read/megatron/megatron_model.h"
 #include "launch/read/megatron/megatron_parts.h"
+#include "launch/read/megatron/megatron_swift.h"
 #include "launch/read/megatron/mindspeed.h"
 #include "launch/read/readers.h"
 
@@ -391,45 +392,6 @@ void rename_old_flags(Settings& settings) {
                    {"checkpoint-activations", "checkpoint-activations-method"},
                    {"encoder-num-layers", "num-layers"},
                    {"encoder-seq-length", "seq-length"}});
-}
-
-// ms-swift: a model by its name, all of whose weights are trained; defaults are those of its MegatronArguments.
-void read_swift(ReadingJob& job) {
-  Settings& s = job.settings();
-  LaunchSetup& setup = job.reading.setup;
-  setup.release = "ms-swift 26aee6f1";
-  s.rename({{"max-length", "seq-length"}});
-  for (const char* key : {"train-type", "tuner-type", "quant-bits"})
-    if (const std::string kind = s.text_or_nothing(key); !kind.empty() && kind != "full")
-      throw InputError(
-          fmt::format("{}: trains {}, and only trainings of all weights are predicted; give a script without it.",
-                      s.where(key), kind));
-  const auto usual = [&](const char* key, const char* value) {
-    if (!s.has(key)) s.add(key, key, ConfigValue::scalar(value, 0), "ms-swift's default");
-  };
-  usual("micro-batch-size", "1");
-  usual("global-batch-size", "16");
-  usual("recompute-granularity", "selective");
-  usual("use-distributed-optimizer", "true");
-  usual("bf16", "true");
-  usual("expert-tensor-parallel-size", "1");
-  const std::string name = s.text_or_nothing("model");
-  if (job.answers.model || name.empty()) return;
-  ModelConfig& model = setup.model = model_by_name(name, s.where("model"));
-  setup.model_name = name;
-  if (const auto seq = s.integer("seq-length")) model.seq = *seq;
-  if (job.answers.seq) model.seq = *job.answers.seq;
-  if (job.answers.vocab) model.vocab = *job.answers.vocab;
-  job.assume(fmt::format("the sizes of {} for '{}'", model.name, name));
-}
-
-bool is_of_swift(const std::string& key) {
-  for (const char* group : {"dataset",     "split-dataset", "packing",    "max-epochs", "finetune",   "cross-entropy",
-                            "num-workers", "streaming",     "system",     "model-",     "num-train",  "check-model",
-                            "hf-",         "template",      "loss-scale", "lazy-",      "truncation", "padding-free",
-                            "merge-",      "vit-",          "freeze-",    "logging-",   "report-to"})
-    if (key.starts_with(group)) return true;
-  return false;
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ void expect_no_adapters(ReadingJob& job) {
 }
 
 // "dpo.py": pairs of samples, a second model, or samples that the model makes itself.
-void expect_plain_losses(const ReadingJob& job) {
+void expect_plain_losses(ReadingJob& job) {
   const std::string& program = job.text.program;
   const std::string name = lower_case(program.substr(program.rfind(' ') + 1));
   for (const char* method : {"dpo", "ppo", "grpo", "kto", "orpo", "rlhf", "reward"})
@@ -48,6 +48,10 @@ void expect_plain_losses(const ReadingJob& job) {
             "{}: trains with further models or samples, and only trainings of one model are predicted; give the launch "
             "of one.",
             program);
+  for (const char* of_preferences : {"beta", "max_prompt_length", "num_generations", "reward_funcs",
+                                     "reward_model_path", "ref_model", "orpo_alpha", "kl_coef"})
+    if (const std::string key = argument_of_program(job.reading.settings, {of_preferences}); !key.empty())
+      expect_whole_model(job, key, "against further models or samples");
 }
 
 }  // namespace

@@ -81,6 +81,8 @@ void TextReader::add_trainer(const ConfigValue& root, const std::string& place) 
   for (const auto& [key, value] : root.members)
     if (key == "deepspeed")
       add_deepspeed_file(value, place);
+    else if (key == "dist_config" && value.find("config_file") != nullptr)  // of LLaMA-Factory v1
+      add_deepspeed_file(*value.find("config_file"), place);
     else if (value.is_map() && !value.members.empty())
       text_.settings.add_all(value, key, place);
     else
@@ -163,8 +165,8 @@ void TextReader::trl_call(const Settings& given, int line, const std::string& pl
   Settings program;
   for (const Setting& setting : given.all()) {
     const auto count = setting.value.is_scalar() ? whole_number(setting.value.text) : std::nullopt;
-    if (setting.key == "num_processes" && count) text_.devices = *count;
-    if (setting.key == "num_machines" && count) text_.hosts = *count;
+    if (setting.key == "num_processes" && count) text_.devices = count;
+    if (setting.key == "num_machines" && count) text_.hosts = count;
     const bool launchers = setting.key == "accelerate_config" || setting.key.starts_with("num_processes") ||
                            setting.key.starts_with("num_machines") || setting.key == "(word)";
     if (!launchers) program.add(setting.key, setting.shown, setting.value, setting.place);
