@@ -76,12 +76,13 @@ TEST(Shell, SetGivesArguments) {
 TEST(Shell, WhatEchoAndHereDocumentsPrintIsKnown) {
   EXPECT_EQ(run("N=4\nA=$(cat <<EOF\n --nodes $N\n --last\nEOF\n)\np $A\n"), (Lines{"<p> <--nodes> <4> <--last>"}));
   EXPECT_EQ(run("A=$(cat <<'EOF'\n a $N\nEOF\n)\np \"$A\"\n"), (Lines{"<p> < a $N>"}));
+  EXPECT_EQ(run("X=8\np $(expr 32 / $X / 2) $(expr 2 \\* 3)\n"), (Lines{"<p> <2> <6>"}));
   EXPECT_EQ(run("X=8\np $(echo -n $X $((X / 2))) `echo $X`\n"), (Lines{"<p> <8> <4> <8>"}));
 }
 
 TEST(Shell, WhatDependsOnFilesOrProgramsIsNotTakenFromAnEcho) {
-  for (const char* script :
-       {"p $(echo *.sh)\n", "p $(echo a | tr a b)\n", "p $(cat file)\n", "p $(echo -e a)\n", "p $(echo a > b)\n"}) {
+  for (const char* script : {"p $(echo *.sh)\n", "p $(echo a | tr a b)\n", "p $(cat file)\n", "p $(echo -e a)\n",
+                             "p $(echo a > b)\n", "p $(expr length a)\n"}) {
     const ShellResult result = read_shell(script, "run.sh", {});
     ASSERT_EQ(result.commands.size(), 1u);
     EXPECT_FALSE(is_resolved(result.commands[0].words[1].text)) << script;
