@@ -83,9 +83,6 @@ void TextReader::read_yaml(const GivenFile& file) {
     return trainer(root, place, "LLaMA-Factory v1");
   if (open && has("base_model") && any({"sequence_len", "datasets", "micro_batch_size"}))
     return trainer(root, place, "axolotl");
-  if (open && has("model_name_or_path") &&
-      any({"dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "per_device_train_batch_size"}))
-    return trl_file(root, place);
   if (has("compute_config")) return nnscaler(root, place);
   if (has("MODEL_ARGS")) return megatron_test(root, place);
   if (has("distributed_type") || has("compute_environment")) return accelerate(root, place);
@@ -93,6 +90,9 @@ void TextReader::read_yaml(const GivenFile& file) {
           "{}: has settings of FSDP and no distributed_type: it is the file of a program that starts accelerate by "
           "itself, whose other settings are not known here; give the file of accelerate, or --as accelerate.",
           place);
+  if (open && has("model_name_or_path") &&
+      any({"dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "per_device_train_batch_size"}))
+    return trl_file(root, place);
   if (any({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size"}))
     return neox(root, place);
   if (has("system") || has("experiment")) return flagscale(root, place);
