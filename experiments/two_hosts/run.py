@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicted and measured step times over a network of known speed, between two hosts made of namespaces; see README.md.
 
-    experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100] [--first] [--keep DIR]     (root; iproute2 and Open MPI)
+    experiments/two_hosts/run.py MESHWRIGHT [--rates 1000,400,100] [--first] [--tries N] [--keep DIR]     (root; iproute2 and Open MPI)
 
 Each host has its own network, processes, host name, /dev/shm and /var/tmp, and half of this machine's processors; a token bucket limits what
 it sends. The costs of ops are those of two threads at once. Those of messages and collectives are measured between the two processes, at
@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -80,6 +81,7 @@ def main():
     parser.add_argument("meshwright")
     parser.add_argument("--rates", default="1000,400,100", help="megabits per second")
     parser.add_argument("--first", action="store_true", help="before other programs: two threads at a real-time priority, hosts by niceness")
+    parser.add_argument("--tries", type=int, default=1, help="runs of each plan; the middle of their medians counts")
     parser.add_argument("--keep", help="folder for profiles and reports by op (default: none is kept)")
     arguments = parser.parse_args()
     meshwright = pathlib.Path(arguments.meshwright).resolve()
@@ -103,8 +105,8 @@ def main():
         print(f"{'Mbit':>5} {'MB/s':>12}")
         for plan, method, microbatches in PLANS:
             make_plan(meshwright, folder, database, "cpu:2", method, microbatches)
-            show("none", "", plan, run(meshwright, "run", folder / "plan.json", "--steps", STEPS, "--profile", database, "--json",
-                                       **threads_first))
+            show("none", "", plan, [run(meshwright, "run", folder / "plan.json", "--steps", STEPS, "--profile", database, "--json",
+                                        **threads_first) for _ in range(arguments.tries)])
         with two_hosts(folder, HOSTS, BRIDGE, run) as on_host:
             send_segments()
             for rate in map(int, arguments.rates.split(",")):
@@ -118,8 +120,8 @@ def main():
                 socket = f"{bandwidth() / 1e6:.1f}"
                 for plan, method, microbatches in PLANS:
                     make_plan(meshwright, folder, network, folder / "cluster.json", method, microbatches)
-                    show(rate, socket, plan, together("run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--check", "--profile",
-                                                      network, "--json"))
+                    show(rate, socket, plan, [together("run", folder / "plan.json", "--transport", "mpi", "--steps", STEPS, "--check", "--profile",
+                                                       network, "--json") for _ in range(arguments.tries)])
                     if kept:
                         name = f"{rate}-{plan.replace(' ', '-')}"
                         shutil.copy(folder / "plan.json", kept / f"{name}.json")
@@ -134,10 +136,12 @@ def make_plan(meshwright, folder, database, cluster, method, microbatches):
         "--profile", database, "-o", folder / "plan.json")
 
 
-def show(rate, bandwidth_of_socket, plan, said):
-    ran = json.loads(said)
-    predicted, took = ran["step_time_s"], ran["measured_step_time_s"]
-    print(f"{rate:>5} {bandwidth_of_socket:>12}  {plan:<14} {predicted:>10.4f} {took:>10.4f} {(predicted - took) / took:>+8.1%}", flush=True)
+def show(rate, bandwidth_of_socket, plan, runs):
+    runs = [json.loads(said) for said in runs]
+    predicted, times = runs[0]["step_time_s"], sorted(run["measured_step_time_s"] for run in runs)
+    took = statistics.median_low(times)
+    spread = f"  {times[0]:.4f} to {times[-1]:.4f}" if len(times) > 1 else ""
+    print(f"{rate:>5} {bandwidth_of_socket:>12}  {plan:<14} {predicted:>10.4f} {took:>10.4f} {(predicted - took) / took:>+8.1%}{spread}", flush=True)
 
 
 def on_both_hosts(on_host, meshwright):
