@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of programs that have files of their own above the frameworks: nanotron, OLMo, LLaMA-Factory, axolotl,
-// ms-swift, and the scripts that export writes.
+// Files of programs that have files of their own above the frameworks: nanotron, OLMo, Megatron-Bridge, and the scripts
+// that export writes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -173,110 +173,6 @@ TEST(OlmoCore, ReadsWhatARunSaves) {
 TEST(OlmoCore, ScriptsAreAskedForWhatTheySave) {
   EXPECT_NE(
       refused("train.py", "from olmo_core.train import TrainerConfig\n").find("the config.json that a run of it saves"),
-      std::string::npos);
-}
-
-// --- LLaMA-Factory ---
-
-const std::string kFactory =
-    "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
-    "dataset: d\ncutoff_len: 4096\noutput_dir: o\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n"
-    "bf16: true\nlearning_rate: 1.0e-5\n";
-const std::string kZero3 = R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
-  "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "overlap_comm": true}})";
-
-TEST(LlamaFactory, TakesTheStatesFromItsDeepSpeedFile) {
-  const LaunchReading reading =
-      read_files({{"sft.yaml", kFactory + "deepspeed: examples/ds_z3.json\n"}, {"ds_z3.json", kZero3}});
-  EXPECT_EQ(reading.setup.degrees.zero, 3);
-  EXPECT_EQ(reading.setup.global_batch(), 64);  // 2 samples x 4 x 8 devices
-  EXPECT_EQ(reading.setup.model.name, "llama-3.1-8b");
-  EXPECT_EQ(reading.setup.model.seq, 4096);
-  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::Full);
-  EXPECT_EQ(reading.setup.dtype, DType::BF16);
-  EXPECT_FALSE(says(reading.assumed, "bf16, which the file leaves"));
-  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
-}
-
-TEST(LlamaFactory, IsNotReadWithoutTheFileThatHasItsStates) {
-  EXPECT_NE(refused("sft.yaml", kFactory + "deepspeed: ds_z3.json\n").find("names DeepSpeed's file 'ds_z3.json'"),
-            std::string::npos);
-}
-
-TEST(LlamaFactory, SplitsNothingWithoutDeepSpeedOrFsdp) {
-  const LaunchReading plain = read("sft.yaml", kFactory + "disable_gradient_checkpointing: true\n");
-  EXPECT_EQ(plain.setup.degrees.zero, 0);
-  EXPECT_EQ(plain.setup.degrees.recompute, Recompute::None);
-  const LaunchReading fsdp =
-      read_files({{"sft.yaml", kFactory},
-                  {"acc.yaml",
-                   "distributed_type: FSDP\nnum_processes: 8\nnum_machines: 1\nfsdp_config:\n  fsdp_version: 2\n"
-                   "  fsdp_reshard_after_forward: False\n"}});
-  EXPECT_EQ(fsdp.setup.degrees.zero, 2);
-}
-
-TEST(LlamaFactory, TrainsAdaptersUnlessItSaysFull) {
-  std::string lora = kFactory;
-  lora.replace(lora.find("finetuning_type: full\n"), 22, "");
-  EXPECT_NE(refused("sft.yaml", lora).find("trains adapters (lora, its default)"), std::string::npos);
-  std::string dpo = kFactory;
-  dpo.replace(dpo.find("stage: sft"), 10, "stage: dpo");
-  EXPECT_NE(refused("sft.yaml", dpo).find("trains by dpo"), std::string::npos);
-}
-
-// --- axolotl ---
-
-const std::string kAxolotl =
-    "base_model: NousResearch/Meta-Llama-3.1-8B\nsequence_len: 8192\nsample_packing: true\nmicro_batch_size: 1\n"
-    "gradient_accumulation_steps: 2\nbf16: auto\noptimizer: adamw_torch_fused\nlearning_rate: 2e-5\n"
-    "datasets:\n  - path: p\n    type: alpaca\n";
-
-TEST(Axolotl, SaysItsDegrees) {
-  const LaunchReading reading =
-      read("full.yaml", kAxolotl +
-                            "dp_shard_size: 2\ncontext_parallel_size: 2\ntensor_parallel_size: 2\nfsdp_version: 2\n"
-                            "fsdp_config:\n  reshard_after_forward: true\n  state_dict_type: FULL_STATE_DICT\n");
-  const Degrees& d = reading.setup.degrees;
-  EXPECT_EQ((std::vector<int>{d.tp, d.cp, d.dp, d.zero}), (std::vector<int>{2, 2, 2, 3}));
-  EXPECT_EQ(reading.setup.global_batch(), 4);  // 1 sample x 2 x 2 replicas
-  EXPECT_EQ(reading.setup.dtype, DType::BF16);
-  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
-  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
-}
-
-TEST(Axolotl, AssertsThatTheSizesAreTheDevices) {
-  const LaunchReading reading =
-      read("full.yaml", kAxolotl + "dp_shard_size: 2\ntensor_parallel_size: 2\nfsdp_version: 2\n");
-  EXPECT_TRUE(says(reading.broken, "tensor_parallel_size 2 is not the number of devices, 8"));
-}
-
-TEST(Axolotl, RefusesAdaptersAndQuantisedModels) {
-  EXPECT_NE(refused("lora.yaml", kAxolotl + "adapter: qlora\n").find("trains qlora"), std::string::npos);
-  EXPECT_NE(refused("q.yaml", kAxolotl + "load_in_4bit: true\n").find("trains a quantised model"), std::string::npos);
-}
-
-// --- ms-swift ---
-
-TEST(MsSwift, IsMegatronWithDefaultsOfItsOwn) {
-  const LaunchReading reading =
-      read("sft.sh",
-           "NPROC_PER_NODE=8 megatron sft --model LLM-Research/Meta-Llama-3.1-8B-Instruct --dataset d "
-           "--tensor_model_parallel_size 4 --sequence_parallel true --max_length 4096 --micro_batch_size 2\n");
-  const Degrees& d = reading.setup.degrees;
-  EXPECT_EQ((std::vector<int>{d.tp, d.dp, d.zero}), (std::vector<int>{4, 2, 1}));
-  EXPECT_EQ(d.recompute, Recompute::Selective);
-  EXPECT_EQ(reading.setup.global_batch(), 16);
-  EXPECT_EQ(reading.setup.model.seq, 4096);
-  EXPECT_EQ(reading.setup.dtype, DType::BF16);
-  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
-}
-
-TEST(MsSwift, RefusesWhatTrainsNotAllWeights) {
-  EXPECT_NE(refused("sft.sh", "megatron sft --model llama-3.1-8b --tuner_type lora --tensor_model_parallel_size 2\n")
-                .find("trains lora"),
-            std::string::npos);
-  EXPECT_NE(
-      refused("dpo.sh", "megatron rlhf --model llama-3.1-8b --tensor_model_parallel_size 2\n").find("megatron rlhf"),
       std::string::npos);
 }
 
