@@ -104,7 +104,7 @@ TransformerBuilder::Projections TransformerBuilder::plain_projections(const std:
     k = at_most(name + ".k.bounded", k, part.qkv_bound, Bound::BothWays);
     v = at_most(name + ".v.bounded", v, part.qkv_bound, Bound::BothWays);
   }
-  if (part.unused_projections)
+  if (part.unused_projections && use.window > 0)
     for (const auto& [which, dims] : {std::pair(std::string(".q"), std::vector<Dim>{kv, members, head_dim}),
                                       {".k", {kv, head_dim}},
                                       {".v", {kv, value}}}) {
@@ -210,6 +210,8 @@ TensorId TransformerBuilder::attention_core(const std::string& name, TensorId x,
              name);
     return selected_attention(name, x, *p.low_rank, use, operands, attributes.scale);
   }
+  if (use.score_bias)
+    return biased_core(name, operands, *use.score_bias, part.scale / std::sqrt(static_cast<double>(part.head_dim)));
   if (use.chooses_blocks) return block_attention(name, x, operands, attributes.scale);
   const auto [kv, members] = heads_of(use);
   attributes.score_cap = part.cap;
@@ -259,6 +261,18 @@ TensorId TransformerBuilder::block_attention(const std::string& name, TensorId x
   return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = scale});
 }
 
+TensorId TransformerBuilder::biased_core(const std::string& name, const std::vector<TensorId>& operands, TensorId bias,
+                                         double scale) {
+  TensorId scores = add(OpKind::Contract, name + ".scores", {operands[0], operands[1]},
+                        {.result_names = {"batch", "kv_heads", "group", "seq", "kv_seq"}});
+  scores = add(OpKind::Scale, name + ".scores.scaled", {scores}, {.scale = scale});
+  const bool of_samples = graph.tensor(bias).dims.front().name == batch.name;
+  scores = add(of_samples ? OpKind::Add : OpKind::BiasAdd, name + ".scores.biased", {scores, bias});
+  const TensorId weights = add(OpKind::Softmax, name + ".weights", {scores});
+  return add(OpKind::Contract, name + ".core", {weights, operands[2]},
+             {.result_names = {"batch", "seq", "kv_heads", "group", graph.tensor(operands[2]).dims.back().name}});
+}
+
 TensorId TransformerBuilder::attention_out(const std::string& name, TensorId core) {
   const std::vector<Dim>& made = graph.tensor(core).dims;
   return project(name + ".out", core, {made[2], made[3], made[4], embed}, {"batch", "seq", "embed"});
@@ -271,15 +285,17 @@ Dim TransformerBuilder::joined_heads(TensorId core) const {
 
 TensorId TransformerBuilder::gated_heads(const std::string& name, TensorId x, TensorId core) {
   const std::vector<Dim> made = graph.tensor(core).dims;
+  const auto opened = [&](TensorId by) {
+    return transformer.attention.softplus_gate ? softplus(name + ".gate", by)
+                                               : add(OpKind::Sigmoid, name + ".gate.sigmoid", {by});
+  };
   if (transformer.attention.wide_gate) {
-    TensorId wide = project(name + ".gate", x, {embed, made[2], made[3], made[4]},
-                            {"batch", "seq", made[2].name, made[3].name, made[4].name});
-    wide = add(OpKind::Sigmoid, name + ".gate.sigmoid", {wide});
+    const TensorId wide = opened(project(name + ".gate", x, {embed, made[2], made[3], made[4]},
+                                         {"batch", "seq", made[2].name, made[3].name, made[4].name}));
     return add(OpKind::Multiply, name + ".gated", {core, wide});
   }
   TensorId gate = project(name + ".gate", x, {embed, made[2], made[3]}, {"batch", "seq", "kv_heads", "group"});
-  gate = add(OpKind::Sigmoid, name + ".gate.sigmoid", {gate});
-  gate = add(OpKind::Broadcast, name + ".gate.wide", {gate}, {.result_dims = made});
+  gate = add(OpKind::Broadcast, name + ".gate.wide", {opened(gate)}, {.result_dims = made});
   return add(OpKind::Multiply, name + ".gated", {core, gate});
 }
 

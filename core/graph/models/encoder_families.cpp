@@ -19,7 +19,9 @@ using namespace keys;
 
 // box_rows: of the tables of where words stand on a page (LayoutLM). window: keys that a query sees back, itself among
 // them, and as many ahead. unused_projections: see AttentionPart. head_width: what the head's dense layer makes, where
-// the head is no word table (tied=0).
+// the head is no word table (tied=0). causal: a decoder of BERT's blocks. plain_head: without the dense layer and its
+// norm. final_norm: behind blocks with norms in front.
+std::int64_t norm_first_of(const ModelConfig& model, const std::string&) { return size_of(model, "norm_first"); }
 std::vector<SizeField> bert_sizes() {
   return with_core_sizes({derived_width("intermediate", four_times_hidden),
                           derived_width("positions", seq_of),
@@ -33,7 +35,10 @@ std::vector<SizeField> bert_sizes() {
                           flag("unused_projections", 0),
                           width_or_none("head_width"),
                           flag("norm_first", 0),
+                          {.key = "final_norm", .maximum = 1, .minimum = 0, .derived = norm_first_of},
                           flag("embedding_norm", 1),
+                          flag("causal", 0),
+                          flag("plain_head", 0),
                           flag("tied", 1),
                           erf(1)});
 }
@@ -61,7 +66,7 @@ std::vector<SizeField> t5_sizes() {
 
 Transformer bert(const ModelConfig& model) {
   AttentionPart attention = own_heads(model, true);
-  attention.causal = false;
+  attention.causal = is_set(model, "causal");
   attention.unused_projections = is_set(model, "unused_projections");
   std::vector<LayerPart> layers = equal_layers(model.layers);
   for (LayerPart& layer : layers) layer.window = size_of(model, "window");
@@ -73,7 +78,7 @@ Transformer bert(const ModelConfig& model) {
           .layers = layers,
           .epsilon = model.factors.at("epsilon"),
           .norm_after = !is_set(model, "norm_first"),
-          .final_norm = is_set(model, "norm_first"),
+          .final_norm = is_set(model, "final_norm"),
           .positions = Positions::Learned,
           .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
           .first_position = size_of(model, "position_offset"),
@@ -85,7 +90,7 @@ Transformer bert(const ModelConfig& model) {
           .head_width = size_of(model, "head_width"),
           .tied = is_set(model, "tied"),
           .head_bias = true,
-          .transformed_head = true};
+          .transformed_head = !is_set(model, "plain_head")};
 }
 
 Transformer t5(const ModelConfig& model) {
@@ -124,12 +129,19 @@ Transformer t5(const ModelConfig& model) {
 }
 
 // norm_first: norms are of what attention and feed-forward read, with one more behind each stack. sines: positions are
-// sines instead of a table; 2: the last wave is the slowest (Transformer::last_sine_slowest).
+// sines instead of a table; 2: the last wave is the slowest (Transformer::last_sine_slowest). decoder_positions: rows
+// of the decoder's table. encoder_window: keys that a query of the encoder sees back, itself among them, and as many
+// ahead (LED). unused_projections: see AttentionPart.
+std::int64_t positions_of(const ModelConfig& model, const std::string&) { return size_of(model, "positions"); }
+
 std::vector<SizeField> bart_sizes() {
   return with_core_sizes({derived_width("intermediate", four_times_hidden),
                           {.key = "decoder_layers", .maximum = kMaxLayers, .derived = layers_of},
                           derived_width("positions", seq_of),
+                          derived_width("decoder_positions", positions_of),
                           {"position_offset", 1'000'000, 0, 0},
+                          width_or_none("encoder_window"),
+                          flag("unused_projections", 0),
                           {"sines", 2, 0, 0},
                           flag("norm_first", 0),
                           flag("embedding_norm", 1),
@@ -144,16 +156,21 @@ Transformer bart(const ModelConfig& model) {
   const Activation activation = is_set(model, "relu")   ? Activation::Relu
                                 : is_set(model, "silu") ? Activation::Silu
                                                         : gelu_of(model);
-  return {.attention = own_heads(model, true),
+  AttentionPart attention = own_heads(model, true);
+  attention.unused_projections = is_set(model, "unused_projections");
+  std::vector<LayerPart> encoder = equal_layers(model.layers);
+  for (LayerPart& layer : encoder) layer.window = size_of(model, "encoder_window");
+  return {.attention = attention,
           .feed_forward = {.width = size_of(model, "intermediate"), .activation = activation, .bias = true},
           .layers = equal_layers(size_of(model, "decoder_layers")),
-          .encoder = equal_layers(model.layers),
+          .encoder = encoder,
           .epsilon = model.factors.at("epsilon"),
           .norm_after = !first,
           .final_norm = first,
           .positions = sines ? Positions::Fixed : Positions::Learned,
           .position_rows = size_of(model, "positions") + size_of(model, "position_offset"),
           .first_position = size_of(model, "position_offset"),
+          .decoder_position_rows = size_of(model, "decoder_positions") + size_of(model, "position_offset"),
           .last_sine_slowest = size_of(model, "sines") == 2,
           .embedding_norm = is_set(model, "embedding_norm"),
           .decoder_norm_of_words = is_set(model, "decoder_norm_of_words"),

@@ -73,8 +73,13 @@ std::vector<Family> image_families() {
         {"registers", 10'000, 0, 0},
         {"layer_scale", 1, 0, 0},
         {"gated", 1, 0, 0},
-        {"reads_patches", 1, 0, 0},
-        {"mask_token", 1, 0, 0}},
+        {"reads_patches", 2, 0, 0},
+        {"mask_token", 1, 0, 0},
+        {"class_token", 1, 0, 1},
+        {"mean_norm", 1, 0, 0},
+        {"absolute", 1, 0, 1},
+        {"key_bias", 1, 0, 1},
+        {"relative_bias", 3, 0, 0}},
        {{"epsilon", 1e-6}},
        "vit:layers=2,hidden=64,heads=4,image=32,patch=8,classes=10",
        4096,
@@ -138,10 +143,27 @@ void check_windows(const ModelConfig& model, const std::string& place) {
   }
 }
 
+// Every stage of a SegFormer has whole heads, and enough pixels to make fewer of.
+void check_reductions(const ModelConfig& model, const std::string& place) {
+  const auto size = [&](const std::string& key) { return size_of(model, key); };
+  std::int64_t side = size("image");
+  for (int stage = 0; stage < 4; ++stage) {
+    side = (side - 1) / (stage == 0 ? size("patch") : 2) + 1;
+    const std::int64_t width = size(fmt::format("width_{}", stage)), heads = size(fmt::format("heads_{}", stage)),
+                       reduce = size(fmt::format("reduce_{}", stage));
+    require(width % heads == 0,
+            "{}: width_{}={} is not a multiple of heads_{}={}; every head needs the same whole number of dimensions.",
+            place, stage, width, stage, heads);
+    require(side % reduce == 0, "{}: stage {} has {} pixels a side, which are no multiple of reduce_{}={}.", place,
+            stage, side, stage, reduce);
+  }
+}
+
 // Each rule holds where the keys it speaks of exist.
 void check_relations(const ModelConfig& model, const std::string& place) {
   check_total(model, place);
   if (model.family == "swin") check_windows(model, place);
+  if (model.family == "segformer") check_reductions(model, place);
   constexpr std::int64_t kHalvings = 8;  // three stages of a ConvNeXt halve the image
   require(!model.more.contains("depth_0") || size_of(model, "image") / size_of(model, "patch") >= kHalvings,
           "{}: image={} is less than {} patches of {}; its stages halve it three times.", place,
@@ -161,6 +183,10 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(!has("kv_heads") || model.heads % size("kv_heads") == 0,
           "{}: heads={} is not a multiple of kv_heads={}; every key is read by the same number of queries.", place,
           model.heads, size("kv_heads"));
+  require(size("buckets") == 0 || !has("max_distance") ||
+              (size("buckets") >= 4 && size("max_distance") > size("buckets") / 2 + 1),
+          "{}: buckets={} of distances must be at least 4, and max_distance={} more than half of them and 1.", place,
+          size("buckets"), size("max_distance"));
   require(!has("scan_groups") || size("experts") == 0 || size("expert_intermediate") >= 1,
           "{}: expert_intermediate is 0; give the width of the {} experts.", place, size("experts"));
   require(!has("scan_groups") || size("scan_heads") % size("scan_groups") == 0,
@@ -220,7 +246,15 @@ void check_relations(const ModelConfig& model, const std::string& place) {
           size("full_rotary_dims"), size("full_head_dim"));
   require(!has("full_kv_heads") || size("experts") == 0 || size("expert_intermediate") >= 1,
           "{}: expert_intermediate is 0; give the width of the {} experts.", place, size("experts"));
-  require(!has("positions") || has("mel") || model.seq <= size("positions"),
+  require(size("rnn_width") % std::max<std::int64_t>(1, model.heads) == 0,
+          "{}: rnn_width={} is not a multiple of heads={}; each has a block of channels.", place, size("rnn_width"),
+          model.heads);
+  require(!has("narrow") ||
+              (size("narrow") % std::max<std::int64_t>(1, model.heads) == 0 && size("word_width") < model.hidden),
+          "{}: narrow={} must be a multiple of heads={}, and word_width={} less than hidden={}.", place, size("narrow"),
+          model.heads, size("word_width"), model.hidden);
+  // DeBERTa needs no table of positions.
+  require(size("positions") == 0 || has("mel") || model.seq <= size("positions"),
           "{}: seq={} is more than the {} positions it has learned; give at most those.", place, model.seq,
           size("positions"));
   require(!has("attention_chunk") || size("attention_chunk") == 0 || model.seq <= size("attention_chunk") ||
@@ -274,9 +308,14 @@ const std::vector<Family>& families() {
     for (Family& family : gemma4_families()) found.push_back(std::move(family));
     for (Family& family : kimi_linear_families()) found.push_back(std::move(family));
     for (Family& family : deepseek_v4_families()) found.push_back(std::move(family));
+    for (Family& family : griffin_families()) found.push_back(std::move(family));
+    for (Family& family : lightning_families()) found.push_back(std::move(family));
+    for (Family& family : mobilebert_families()) found.push_back(std::move(family));
+    for (Family& family : deberta_families()) found.push_back(std::move(family));
     for (Family& family : image_families()) found.push_back(std::move(family));
     for (Family& family : convnext_families()) found.push_back(std::move(family));
     for (Family& family : swin_families()) found.push_back(std::move(family));
+    for (Family& family : segformer_families()) found.push_back(std::move(family));
     return found;
   }();
   return all;

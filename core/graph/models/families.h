@@ -54,6 +54,9 @@ void build_two_tower(Graph& graph, const ModelConfig& model, LossReduction reduc
 
 [[nodiscard]] std::vector<Family> transformer_families();  // decoders
 [[nodiscard]] std::vector<Family> encoder_families();
+[[nodiscard]] std::vector<Family> deberta_families();
+[[nodiscard]] std::vector<Family> mobilebert_families();
+constexpr std::int64_t kMaxNarrowLayers = 16;  // feed-forward layers of one of MobileBERT's layers
 
 [[nodiscard]] std::vector<Family> hybrid_families();
 // The kind of each layer of a hybrid: M a scan, * attention, - feed-forward, E a mixture. Throws
@@ -71,8 +74,17 @@ void set_layer_widths(ModelConfig& model, const std::vector<std::int64_t>& width
 // Which of its layers attend. Throws InputError for too many layers.
 void set_attending_layers(ModelConfig& model, const std::vector<bool>& attends, const std::string& place);
 
+[[nodiscard]] std::vector<Family> griffin_families();
+// Which of its layers attend. Throws InputError for too many layers.
+void set_griffin_attention(ModelConfig& model, const std::vector<bool>& attends, const std::string& place);
+
+[[nodiscard]] std::vector<Family> lightning_families();
+// Which of its layers attend by a softmax. Throws InputError for too many layers.
+void set_softmax_layers(ModelConfig& model, const std::vector<bool>& attends, const std::string& place);
+
 [[nodiscard]] std::vector<Family> convnext_families();
 [[nodiscard]] std::vector<Family> swin_families();
+[[nodiscard]] std::vector<Family> segformer_families();
 
 [[nodiscard]] std::vector<Family> deepseek_v4_families();
 // What attention of each layer sees besides its window: 0 nothing, 1 keys of a few tokens that an indexer chooses, 2

@@ -18,10 +18,13 @@ std::int64_t capacity_of(const MixturePart& part, std::int64_t seq) {
 
 }  // namespace
 
-TensorId TransformerBuilder::root_softplus(const std::string& name, TensorId x) {
+TensorId TransformerBuilder::softplus(const std::string& name, TensorId x) {
   x = add(OpKind::Exp, name + ".exp", {x});
-  x = add(OpKind::Log, name + ".softplus", {add(OpKind::Shift, name + ".exp.next", {x}, {.value = 1.0})});
-  return add(OpKind::Sqrt, name, {x});
+  return add(OpKind::Log, name + ".softplus", {add(OpKind::Shift, name + ".exp.next", {x}, {.value = 1.0})});
+}
+
+TensorId TransformerBuilder::root_softplus(const std::string& name, TensorId x) {
+  return add(OpKind::Sqrt, name, {softplus(name, x)});
 }
 
 TransformerBuilder::Routing TransformerBuilder::route(const std::string& name, TensorId x,

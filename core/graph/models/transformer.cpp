@@ -94,8 +94,10 @@ TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId toke
   const bool words_first = transformer.decoder_norm_of_words && name != "embed";
   if (words_first) x = norm(name + ".norm", x, narrow_embed);
   if (transformer.positions == Positions::Learned) {
-    const TensorId table =
-        parameter(name == "embed" ? "wpe" : name + ".wpe", {{"position", transformer.position_rows}, narrow_embed});
+    const bool first = name == "embed";
+    const std::int64_t rows_of_table =
+        first || transformer.decoder_position_rows == 0 ? transformer.position_rows : transformer.decoder_position_rows;
+    const TensorId table = parameter(first ? "wpe" : name + ".wpe", {{"position", rows_of_table}, narrow_embed});
     const TensorId rows = add(OpKind::Slice, name + ".positions", {table},
                               {.result_dims = {seq, narrow_embed}, .start = transformer.first_position});
     x = add(OpKind::BiasAdd, name + ".positions.sum", {x, rows});
@@ -181,6 +183,7 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
     if (transformer.layer_biases) relative_bias = bias_table(fmt::format("{}{}", prefix, l));
     graph.current_block = next_block++;
     const LayerPart& layer = layers[l];
+    const std::string name = fmt::format("{}{}", prefix, l);
     const AttentionUse use{causal,
                            layer.window,
                            transformer.positions == Positions::Rotary && layer.rotary,
@@ -189,8 +192,8 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
                            layer.chunk,
                            layer.shares_index,
                            layer.chooses_blocks,
-                           layer.rotary_dims};
-    const std::string name = fmt::format("{}{}", prefix, l);
+                           layer.rotary_dims,
+                           score_bias_of ? std::optional(score_bias_of(name)) : std::nullopt};
     shared_names =
         layer.group ? std::optional(SharedNames{name + ".", fmt::format("group{}.", *layer.group)}) : std::nullopt;
     x = block(name, x, {use, layer.mixture, memory, layer.bare});

@@ -90,14 +90,15 @@ struct AttentionPart {
   double value_scale = 1.0;    // values are times this
   bool head_gate = false;      // what a head makes is times the sigmoid of a product of the token
   bool wide_gate = false;      // the same with a product for each number that a head makes
+  bool softplus_gate = false;  // either times log(1 + e^x) of the product instead
   bool out_norm = false;       // of what all heads make at once, RMS, before the last product
   std::int64_t window_kv_heads = 0, window_group = 0;  // of layers with windows; 0: as the others
   bool scaled = true;                                  // scores by 1 / sqrt(head_dim)
   double scale = 1.0;                                  // and by this
   double cap = 0.0;                                    // scaled scores x become cap tanh(x / cap); 0: they stay
   bool causal = true;
-  // Projections of queries, keys and values with biases beside these, which are not trained: what Longformer keeps for
-  // tokens that see all others (I. Beltagy et al., 2020), of which there are none here.
+  // Layers with windows: projections of queries, keys and values with biases beside these, which are not trained: what
+  // Longformer keeps for tokens that see all others (I. Beltagy et al., 2020), of which there are none here.
   bool unused_projections = false;
 };
 
@@ -168,6 +169,7 @@ struct Transformer {
   double rotary_base = 10000.0;
   std::int64_t rotary_dims = 0;                        // 0: all of head_dim
   std::int64_t position_rows = 0, first_position = 0;  // Learned: rows of the table, and the first token's (Fixed, too)
+  std::int64_t decoder_position_rows = 0;              // Learned: of the decoder's table; 0: as the encoder's
   bool last_sine_slowest = false;  // Fixed: the last wave is 10000 times as long as the first, not the one behind it
   std::int64_t buckets = 0;        // Relative, or beside positions of another kind; 0: no biases
   bool layer_biases = false;       // Relative: each layer has a table of its own

@@ -26,6 +26,8 @@ struct TransformerBuilder : ModelWriter {
     bool shares_index = false;
     bool chooses_blocks = false;
     std::int64_t rotary_dims = 0;  // 0: the transformer's
+    // (kv_heads, group, seq, kv_seq): added to the scores, which are then in memory.
+    std::optional<TensorId> score_bias = {};
   };
   struct Projections {
     TensorId q, k, v;                       // keys and values with seq, not yet kv_seq
@@ -51,6 +53,7 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId weighed(const std::string& name, TensorId x);  // times a vector of embed
   [[nodiscard]] TensorId xielu(const std::string& name, TensorId x);
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId softplus(const std::string& name, TensorId x);               // log(1 + e^x)
   [[nodiscard]] TensorId scaled(const std::string& name, TensorId x, double factor);  // x where the factor is 1
   enum class Bound { Above, BothWays };
   [[nodiscard]] TensorId quick_gelu(const std::string& name, TensorId x);
@@ -63,6 +66,10 @@ struct TransformerBuilder : ModelWriter {
   // without its bias.
   [[nodiscard]] TensorId attention_core(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use);
   [[nodiscard]] TensorId attention_out(const std::string& name, TensorId core);
+  // The core with scores in memory: times `scale`, plus a bias of each pair, which may be of each sample as well
+  // (batch, ...). `operands`: queries, keys and values, as those of the core.
+  [[nodiscard]] TensorId biased_core(const std::string& name, const std::vector<TensorId>& operands, TensorId bias,
+                                     double scale);
   [[nodiscard]] TensorId feed_forward_inner(const std::string& name, TensorId x, std::int64_t width);
   [[nodiscard]] TensorId feed_forward_out(const std::string& name, TensorId inner);
 
@@ -100,6 +107,8 @@ struct TransformerBuilder : ModelWriter {
   std::optional<TensorId> words;  // the word table (vocab, word), if there is a vocabulary
   std::optional<TensorId> head;   // the head's table, which is made with the first logits
   int next_block = 0;
+  // AttentionUse's score_bias of a block of stack(), by its name; empty: none.
+  std::function<TensorId(const std::string& name)> score_bias_of = {};
   std::optional<TensorId> chosen_keys;  // by the last indexer
 
  private:

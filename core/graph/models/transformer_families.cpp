@@ -45,6 +45,7 @@ std::vector<SizeField> gpt2_sizes() {
                           flag("scaled", 1),
                           flag("post_norm", 0),
                           flag("final_norm", 1),
+                          flag("head_bias", 0),
                           flag("tied", 1)});
 }
 std::vector<SizeField> bloom_sizes() {
@@ -141,7 +142,8 @@ std::vector<SizeField> decoder_sizes() {
 // value_dim: width of a head's values (0: head_dim), which are times the factor value_scale. window_heads and
 // window_kv_heads: those of layers with windows, and window_rotary_dims (0: as the others); window_sinks: sinks in
 // these alone. full_shift: so many layers are counted for full_every before the first one with a window. head_gate:
-// what a head makes is times the sigmoid of a product of the token (1), each of its numbers of one of its own (2).
+// what a head makes is times the sigmoid of a product of the token (1), each of its numbers of one of its own (2), or
+// either times the softplus instead (3, 4).
 // rotary_first: so many layers rotate, whatever rotary_windows_alone says. averaged: the result is the mean of the
 // routed experts' and the shared one's. index_blocks: so many blocks of index_block keys are what a query of a layer
 // from index_first on reads, the last index_local ones in any case; 0: none are chosen.
@@ -154,7 +156,7 @@ std::vector<SizeField> decoder_moe_sizes() {
                                                       {"window_rotary_dims", 1'000'000, 0, 0},
                                                       flag("window_sinks", 0),
                                                       {"full_shift", kMaxLayers, 0, 0},
-                                                      {"head_gate", 2, 0, 0},
+                                                      {"head_gate", 4, 0, 0},
                                                       {"rotary_first", kMaxLayers, 0, 0},
                                                       flag("averaged", 0),
                                                       {"index_blocks", 1'000'000, 0, 0},
@@ -264,6 +266,7 @@ Transformer gpt2(const ModelConfig& model) {
           .last_sine_slowest = size_of(model, "sines") == 2,
           .word_embed = size_of(model, "word_embed"),
           .tied = is_set(model, "tied"),
+          .head_bias = is_set(model, "head_bias"),
           .embed_scale = model.factors.at("embed_scale")};
 }
 
@@ -412,8 +415,10 @@ Transformer decoder_moe(const ModelConfig& model) {
   made.attention.value_dim = size_of(model, "value_dim");
   made.attention.value_scale = model.factors.at("value_scale");
   made.attention.window_sinks = is_set(model, "window_sinks");
-  made.attention.head_gate = size_of(model, "head_gate") == 1;
-  made.attention.wide_gate = size_of(model, "head_gate") == 2;
+  const std::int64_t gate = size_of(model, "head_gate");
+  made.attention.head_gate = gate == 1 || gate == 3;
+  made.attention.wide_gate = gate == 2 || gate == 4;
+  made.attention.softplus_gate = gate >= 3;
   made.mixture->averaged = is_set(model, "averaged");
   for (LayerPart& layer : made.layers)
     if (layer.window > 0) layer.rotary_dims = size_of(model, "window_rotary_dims");

@@ -209,7 +209,7 @@ void build_swin(Graph& graph, const ModelConfig& model, LossReduction reduction)
   }
   graph.current_block = -1;
   const std::vector<Dim> dims = graph.tensor(x).dims;
-  x = swin.layer_norm("head.norm", x, dims[3], model.factors.at("epsilon"));
+  if (size_of(model, "final_norm") != 0) x = swin.layer_norm("head.norm", x, dims[3], model.factors.at("epsilon"));
   const double patches = static_cast<double>(dims[1].size) * static_cast<double>(dims[2].size);
   x = swin.add(OpKind::ReduceSum, "head.mean", {x}, {.result_names = {"batch", dims[3].name}, .scale = 1.0 / patches});
   graph.loss = swin.cross_entropy(swin.dense("head.logits", x, classes, true), labels, reduction);
@@ -227,6 +227,7 @@ std::vector<Family> swin_families() {
   for (const char* heads : kSwinHeads) sizes.push_back({heads, 10'000});
   sizes.push_back({"widen", 1'000, 1, 4});
   sizes.push_back({"qkv_bias", 1, 0, 1});
+  sizes.push_back({"final_norm", 1, 0, 1});
   sizes.push_back({"erf", 1, 0, 1});
   return {{"swin",
            sizes,
