@@ -215,6 +215,20 @@ ModelConfig read_apertus(const HfReader& config) {
   return model;
 }
 
+// Apertus 1.5's text: rows of the word table that stand for images and sounds may be unknown to the head.
+ModelConfig read_apertus1p5_text(const HfReader& config) {
+  ModelConfig model = read_apertus(config);
+  const std::int64_t known = config.size_or({"output_vocab_size"}, model.vocab);
+  require(known <= model.vocab, "{}: 'output_vocab_size' is {}, which is more than the {} words.", config.place(),
+          known, model.vocab);
+  require(known == model.vocab || model.more["tied"] == 0,
+          "{}: 'tie_word_embeddings' is true, but the head has {} of the {} words; false was expected.", config.place(),
+          known, model.vocab);
+  set(model, "more_words", model.vocab - known);
+  model.vocab = known;
+  return model;
+}
+
 // Norms of queries and keys over each head, with a bias.
 ModelConfig read_persimmon(const HfReader& config) {
   ModelConfig model = read_relu_squared(config, "layer_norm_eps", true);

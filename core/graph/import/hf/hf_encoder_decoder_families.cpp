@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Families with an encoder and a decoder of their own: BART and its like.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -27,8 +28,9 @@ std::int64_t of_both(const HfReader& config, const char* encoder, const char* de
 }
 
 // One word table for both and for the head. The bias of the logits that older files keep is not trained, and left out.
-ModelConfig read_pair(const HfReader& config, const char* activation, bool scaled) {
-  const std::int64_t positions = config.size_or({"max_position_embeddings"}, 1024);
+// `positions`: of the sequence; 0: as the file says.
+ModelConfig read_pair(const HfReader& config, const char* activation, bool scaled, std::int64_t positions = 0) {
+  if (positions == 0) positions = config.size_or({"max_position_embeddings"}, 1024);
   ModelConfig model = made("bart", Core{config.size({"encoder_layers"}), config.size({"d_model"}),
                                         of_both(config, "encoder_attention_heads", "decoder_attention_heads"),
                                         positions, config.size({"vocab_size"})});
@@ -71,6 +73,18 @@ ModelConfig read_bart(const HfReader& config) {
                         {"static_position_embeddings", false}});
   ModelConfig model = read_pair(config, "gelu", false);
   count_from_two(model);
+  return model;
+}
+
+// BART with windows in its encoder, in which no token sees all others, as with Longformer; longer texts are encoded
+// than are decoded, of which sequences here are as long as the decoder's.
+ModelConfig read_led(const HfReader& config) {
+  const std::int64_t encoder = config.size_or({"max_encoder_position_embeddings"}, 16384),
+                     decoder = config.size_or({"max_decoder_position_embeddings"}, 1024);
+  ModelConfig model = read_pair(config, "gelu", false, std::min(encoder, decoder));
+  set(model, "positions", encoder);
+  set(model, "decoder_positions", decoder);
+  read_attention_window(model, config, "encoder_window");
   return model;
 }
 

@@ -145,23 +145,7 @@ ModelConfig read_longformer(const HfReader& config) {
   expect_text(config, "attention_mode", "longformer");
   (void)config.has("onnx_export");
   ModelConfig model = read_roberta(config);
-  std::int64_t both = 512;
-  if (config.has("attention_window") && config.at("attention_window").is_array()) {
-    const Json& windows = config.at("attention_window");
-    const bool equal = !windows.empty() && std::all_of(windows.begin(), windows.end(), [&](const Json& window) {
-      return window.is_number_integer() && window == windows.front() && window > 1 && window < 1'000'000;
-    });
-    require(equal && static_cast<std::int64_t>(windows.size()) == model.layers,
-            "{}: 'attention_window' must be one number, or the same for each of the {} layers.", config.place(),
-            model.layers);
-    both = windows.front().get<std::int64_t>();
-  } else {
-    both = config.size_or({"attention_window"}, both, 2);
-  }
-  require(both % 2 == 0, "{}: 'attention_window' is {}, of which the two sides of a token would not have as many.",
-          config.place(), both);
-  set(model, "window", both / 2 + 1);
-  set(model, "unused_projections", 1);
+  read_attention_window(model, config, "window");
   return model;
 }
 

@@ -21,6 +21,7 @@ namespace hf {
 // hf_plain_families.cpp
 [[nodiscard]] ModelConfig read_gpt2(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_bigcode(const HfReader& config);
+[[nodiscard]] ModelConfig read_ctrl(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neo(const HfReader& config);
 [[nodiscard]] ModelConfig read_openai_gpt(const HfReader& config);
 [[nodiscard]] ModelConfig read_biogpt(const HfReader& config);
@@ -57,8 +58,18 @@ namespace hf {
 [[nodiscard]] ModelConfig read_ibert(const HfReader& config);
 [[nodiscard]] ModelConfig read_layoutlm(const HfReader& config);
 
+// hf_bert_likes.cpp
+[[nodiscard]] ModelConfig read_xlm(const HfReader& config);
+[[nodiscard]] ModelConfig read_flaubert(const HfReader& config);
+[[nodiscard]] ModelConfig read_bert_generation(const HfReader& config);
+[[nodiscard]] ModelConfig read_git(const HfReader& config);
+[[nodiscard]] ModelConfig read_mobilebert(const HfReader& config);
+[[nodiscard]] ModelConfig read_deberta(const HfReader& config);
+[[nodiscard]] ModelConfig read_deberta_v2(const HfReader& config);
+
 // hf_encoder_decoder_families.cpp
 [[nodiscard]] ModelConfig read_bart(const HfReader& config);  // and PLBART, MVP
+[[nodiscard]] ModelConfig read_led(const HfReader& config);
 [[nodiscard]] ModelConfig read_mbart(const HfReader& config);
 [[nodiscard]] ModelConfig read_pegasus(const HfReader& config);
 [[nodiscard]] ModelConfig read_marian(const HfReader& config);
@@ -69,10 +80,13 @@ namespace hf {
 // hf_image_families.cpp
 [[nodiscard]] ModelConfig read_vit(const HfReader& config);     // and DeiT
 [[nodiscard]] ModelConfig read_dinov2(const HfReader& config);  // and with registers
+[[nodiscard]] ModelConfig read_ijepa(const HfReader& config);
+[[nodiscard]] ModelConfig read_beit(const HfReader& config);  // and data2vec's
 
 [[nodiscard]] ModelConfig read_resnet(const HfReader& config);
 [[nodiscard]] ModelConfig read_convnext(const HfReader& config);  // and its second version
-[[nodiscard]] ModelConfig read_swin(const HfReader& config);
+[[nodiscard]] ModelConfig read_segformer(const HfReader& config);
+[[nodiscard]] ModelConfig read_swin(const HfReader& config);  // and Donut's
 [[nodiscard]] ModelConfig read_clip(const HfReader& config);
 [[nodiscard]] ModelConfig read_siglip(const HfReader& config);  // and its second version
 
@@ -90,6 +104,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_phi3(const HfReader& config);
 [[nodiscard]] ModelConfig read_falcon(const HfReader& config);
 [[nodiscard]] ModelConfig read_apertus(const HfReader& config);
+[[nodiscard]] ModelConfig read_apertus1p5_text(const HfReader& config);
 [[nodiscard]] ModelConfig read_bitnet(const HfReader& config);
 [[nodiscard]] ModelConfig read_nanochat(const HfReader& config);
 [[nodiscard]] ModelConfig read_persimmon(const HfReader& config);
@@ -159,6 +174,7 @@ namespace hf {
 // hf_windowed_mixtures.cpp
 [[nodiscard]] ModelConfig read_mimo_v2_flash(const HfReader& config);
 [[nodiscard]] ModelConfig read_step3p7(const HfReader& config);
+[[nodiscard]] ModelConfig read_laguna(const HfReader& config);
 
 // hf_latent_families.cpp
 [[nodiscard]] ModelConfig read_deepseek_v2(const HfReader& config);
@@ -195,6 +211,10 @@ namespace hf {
 [[nodiscard]] ModelConfig read_falcon_h1(const HfReader& config);
 [[nodiscard]] ModelConfig read_lfm2(const HfReader& config);
 [[nodiscard]] ModelConfig read_granitemoehybrid(const HfReader& config);
+
+// hf_recurrent_families.cpp
+[[nodiscard]] ModelConfig read_recurrent_gemma(const HfReader& config);
+[[nodiscard]] ModelConfig read_minimax(const HfReader& config);
 
 // hf_nas_families.cpp
 [[nodiscard]] ModelConfig read_nemotron_nas(const HfReader& config);

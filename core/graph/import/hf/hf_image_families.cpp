@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of images: ViT, DeiT, DINOv2 and residual networks with a classifier, and CLIP. Members that a file leaves out
-// are those of the transformers class, as in the files that publishers have.
+// Models of images: ViT, DeiT, DINOv2, BEiT and residual networks with a classifier, and CLIP. Members that a file
+// leaves out are those of the transformers class, as in the files that publishers have.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -76,6 +76,42 @@ ModelConfig read_dinov2(const HfReader& config) {
   for (const char* backbone : {"layerscale_value", "drop_path_rate", "apply_layernorm", "reshape_hidden_states",
                                "out_features", "out_indices", "stage_names", "_out_features", "_out_indices"})
     (void)config.has(backbone);
+  return model;
+}
+
+// A ViT without a class token, which reads the mean of the patches.
+ModelConfig read_ijepa(const HfReader& config) {
+  ModelConfig model = read_patches(config, 16, 1e-12);
+  set(model, "intermediate", config.size_or({"intermediate_size"}, 3072));
+  set(model, "class_token", 0);
+  set(model, "reads_patches", 2);
+  return model;
+}
+
+// Biases by distance in place of positions, or beside them.
+ModelConfig read_beit(const HfReader& config) {
+  ModelConfig model = read_patches(config, 16, 1e-12);
+  set(model, "intermediate", config.size_or({"intermediate_size"}, 3072));
+  set(model, "qkv_bias", 1);
+  set(model, "key_bias", 0);
+  set(model, "absolute", config.flag_or("use_absolute_position_embeddings", false));
+  set(model, "relative_bias",
+      (config.flag_or("use_relative_position_bias", false) ? 1 : 0) +
+          (config.flag_or("use_shared_relative_position_bias", false) ? 2 : 0));
+  set(model, "mask_token", config.flag_or("use_mask_token", false));
+  const bool scaled = !config.has("layer_scale_init_value") || config.at("layer_scale_init_value") != 0;
+  if (scaled) (void)config.positive_or("layer_scale_init_value", 0.1);
+  set(model, "layer_scale", scaled);
+  const bool mean = config.flag_or("use_mean_pooling", true);
+  set(model, "reads_patches", mean ? 2 : 0);
+  set(model, "mean_norm", mean);
+  // Of images without labels, of segmentation, and of backbones.
+  for (const char* other :
+       {"vocab_size", "drop_path_rate", "pool_scales", "use_auxiliary_head", "auxiliary_loss_weight",
+        "auxiliary_channels", "auxiliary_num_convs", "auxiliary_concat_input", "semantic_loss_ignore_index", "add_fpn",
+        "reshape_hidden_states", "out_features", "out_indices", "stage_names", "_out_features", "_out_indices",
+        "segmentation_indices"})
+    (void)config.has(other);
   return model;
 }
 
@@ -166,6 +202,40 @@ ModelConfig read_convnext(const HfReader& config) {
   return model;
 }
 
+// Images have 224 pixels a side where no member says it.
+ModelConfig read_segformer(const HfReader& config) {
+  const std::int64_t rgb = config.size_or({"num_channels"}, 3);
+  require(rgb == 3, "{}: 'num_channels' is {}, which is not supported; 3 is.", config.place(), rgb);
+  const std::int64_t stages = config.size_or({"num_encoder_blocks", "num_hidden_layers"}, 4);
+  require(stages == 4, "{}: 'num_encoder_blocks' is {}, which is not supported; 4 is.", config.place(), stages);
+  for (const auto& [key, only] :
+       {std::pair("patch_sizes", std::vector<std::int64_t>{7, 3, 3, 3}), {"strides", {4, 2, 2, 2}}})
+    require(of_stages(config, key, only) == only, "{}: '{}' are not {}, which alone are supported.", config.place(),
+            key, Json(only).dump());
+  const std::vector<std::int64_t> widen = of_stages(config, "mlp_ratios", {4, 4, 4, 4});
+  require(std::count(widen.begin(), widen.end(), widen.front()) == stages,
+          "{}: 'mlp_ratios' are not the same in all stages, which alone is supported.", config.place());
+  ModelConfig model;
+  model.family = "segformer";
+  for (const auto& [ours, theirs, usual] : {std::tuple("depth", "depths", std::vector<std::int64_t>{2, 2, 2, 2}),
+                                            {"heads", "num_attention_heads", {1, 2, 5, 8}},
+                                            {"width", "hidden_sizes", {32, 64, 160, 256}},
+                                            {"reduce", "sr_ratios", {8, 4, 2, 1}}}) {
+    const std::vector<std::int64_t> sizes = of_stages(config, theirs, usual);
+    for (std::size_t stage = 0; stage < sizes.size(); ++stage)
+      set(model, fmt::format("{}_{}", ours, stage).c_str(), sizes[stage]);
+  }
+  set(model, "image", side_of(config, "image_size", 224));
+  set(model, "widen", widen.front());
+  set(model, "classes", classes_of(config));
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  // Of another epsilon than its norms have, of paths that are dropped, and of segmentation.
+  for (const char* other : {"layer_norm_eps", "drop_path_rate", "decoder_hidden_size", "semantic_loss_ignore_index",
+                            "reshape_last_stage", "downsampling_rates"})
+    (void)config.has(other);
+  return model;
+}
+
 ModelConfig read_swin(const HfReader& config) {
   const std::int64_t rgb = config.size_or({"num_channels"}, 3);
   require(rgb == 3, "{}: 'num_channels' is {}, which is not supported; 3 is.", config.place(), rgb);
@@ -190,6 +260,7 @@ ModelConfig read_swin(const HfReader& config) {
   set(model, "qkv_bias", config.flag_or("qkv_bias", true));
   set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
   set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  set(model, "final_norm", config.text_or("model_type", "swin") != "donut-swin");
   for (const char* other : {"drop_path_rate", "out_features", "out_indices", "stage_names", "_out_features",
                             "_out_indices", "encoder_stride", "hidden_size", "num_layers", "path_norm"})
     (void)config.has(other);

@@ -81,6 +81,27 @@ std::optional<ModelConfig> read_text_part(const HfReader& config, const std::str
   return model;
 }
 
+// Windows in which no token sees all others; `attention_window` counts the keys of both sides.
+void read_attention_window(ModelConfig& model, const HfReader& config, const char* key) {
+  std::int64_t both = 512;
+  if (config.has("attention_window") && config.at("attention_window").is_array()) {
+    const Json& windows = config.at("attention_window");
+    const bool equal = !windows.empty() && std::all_of(windows.begin(), windows.end(), [&](const Json& window) {
+      return window.is_number_integer() && window == windows.front() && window > 1 && window < 1'000'000;
+    });
+    require(equal && static_cast<std::int64_t>(windows.size()) == model.layers,
+            "{}: 'attention_window' must be one number, or the same for each of the {} layers.", config.place(),
+            model.layers);
+    both = windows.front().get<std::int64_t>();
+  } else {
+    both = config.size_or({"attention_window"}, both, 2);
+  }
+  require(both % 2 == 0, "{}: 'attention_window' is {}, of which the two sides of a token would not have as many.",
+          config.place(), both);
+  set(model, key, both / 2 + 1);
+  set(model, "unused_projections", 1);
+}
+
 std::int64_t head_of(const ModelConfig& model) {
   const auto given = model.more.find("head_dim");
   return given != model.more.end() ? given->second : model.hidden / model.heads;

@@ -82,6 +82,8 @@ void read_qwen_window(ModelConfig& model, const HfReader& config);
 // "clip_qkv", where it is given.
 void set_qkv_bound(ModelConfig& model, const HfReader& config);
 void set_all_biases(ModelConfig& model, bool bias);
+// Longformer's windows, as `key` counts them: a query's own key and those on one side.
+void read_attention_window(ModelConfig& model, const HfReader& config, const char* key);
 // What is the same with and without a mixture of experts.
 [[nodiscard]] ModelConfig read_qwen3_decoder(const char* family, const HfReader& config);
 

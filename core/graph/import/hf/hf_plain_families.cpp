@@ -40,6 +40,27 @@ ModelConfig read_gpt_bigcode(const HfReader& config) {
   return model;
 }
 
+// CTRL (N. S. Keskar et al., 2019): sines, a scaled embedding, and a bias of the logits. Norms in the blocks have an
+// epsilon that is no member.
+ModelConfig read_ctrl(const HfReader& config) {
+  const std::int64_t positions = config.size_or({"n_positions", "max_position_embeddings"}, 256);
+  ModelConfig model =
+      made("gpt2", Core{config.size({"n_layer", "num_hidden_layers"}), config.size({"n_embd", "hidden_size"}),
+                        config.size({"n_head", "num_attention_heads"}), positions, config.size({"vocab_size"})});
+  constexpr double kEpsilon = 1e-6;
+  set_epsilon(model, config, "layer_norm_epsilon", kEpsilon);
+  require(model.factors["epsilon"] == kEpsilon,
+          "{}: 'layer_norm_epsilon' is {:g}, which is not supported for this family; {:g} is.", config.place(),
+          model.factors["epsilon"], kEpsilon);
+  expect_tied(config);
+  set(model, "positions", positions);
+  set(model, "intermediate", config.size({"dff"}));
+  for (const char* key : {"relu", "sines", "head_bias"}) set(model, key, 1);
+  model.factors["embed_scale"] = std::sqrt(static_cast<double>(model.hidden));
+  for (const char* other : {"attn_pdrop", "summary_type"}) (void)config.has(other);
+  return model;
+}
+
 namespace {
 
 // [[["global", "local"], 12]]: twelve times a layer that sees all keys, then one with a window.

@@ -25,6 +25,9 @@ using Rows = std::vector<HfTensorRow>;
 [[nodiscard]] Rows wide_norm_rows();
 // Queries and keys whose rotated dimensions lie in pairs.
 [[nodiscard]] Rows paired_rows();
+// BERT's names, and BART's.
+[[nodiscard]] HfTensorTable bert_table();
+[[nodiscard]] HfTensorTable bart_table();
 // The same in a file that has another model beside it, of images: where it has the model and its head, and what else.
 [[nodiscard]] HfTensorTable as_part(HfTensorTable table, const std::string& type, const std::string& model,
                                     const std::string& head, std::vector<std::string> left_out);
@@ -35,6 +38,8 @@ namespace meshwright {
 
 // Those of encoders of masked words.
 [[nodiscard]] std::vector<HfTensorTable> hf_encoder_tables();
+// Those of models of BERT's and BART's blocks under other names.
+[[nodiscard]] std::vector<HfTensorTable> hf_bert_like_tables();
 // Those of models of images.
 [[nodiscard]] std::vector<HfTensorTable> hf_image_tables();
 // Those of decoders with experts, latent attention or delta rules.

@@ -16,7 +16,7 @@ using hf::renamed;
 using Rows = std::vector<HfTensorRow>;
 
 HfTensorTable gpt2() {
-  return {{"gpt2"},
+  return {{"gpt2", "gpt-sw3"},
           "transformer.",
           {{"wte", "transformer.wte.weight", "vocab embed"},
            {"wpe", "transformer.wpe.weight", "position embed"},
@@ -351,6 +351,7 @@ std::vector<HfTensorTable> all_tables() {
                                     like_opt("biogpt", "biogpt.", {"output_projection.weight"})};
   for (HfTensorTable& table : hf_image_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_encoder_tables()) all.push_back(std::move(table));
+  for (HfTensorTable& table : hf_bert_like_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_decoder_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_mixture_tables()) all.push_back(std::move(table));
   for (HfTensorTable& table : hf_sparse_tables()) all.push_back(std::move(table));

@@ -224,7 +224,7 @@ Rows apertus_rows() {
 
 // The numbers of its activation that are not trained are files', too.
 HfTensorTable apertus() {
-  HfTensorTable table = like_llama({"apertus"}, {apertus_rows()});
+  HfTensorTable table = like_llama({"apertus", "apertus1p5_text"}, {apertus_rows()});
   for (const char* fixed : {"model.layers.#.mlp.act_fn.beta", "model.layers.#.mlp.act_fn.eps"})
     table.left_out.emplace_back(fixed);
   return table;

@@ -458,6 +458,9 @@ HfTensorTable hf::renamed(HfTensorTable table, std::vector<std::string> types, s
   return table;
 }
 
+HfTensorTable hf::bert_table() { return bert(); }
+HfTensorTable hf::bart_table() { return bart(); }
+
 std::vector<HfTensorTable> hf_encoder_tables() {
   return {whisper(),
           bart(),

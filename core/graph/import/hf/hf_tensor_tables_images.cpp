@@ -2,6 +2,7 @@
 // What models of images call their tensors, and how they lay them out: vision transformers, and torchvision's residual
 // networks. Linear layers are (out, in).
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -76,6 +77,27 @@ HfTensorTable dinov2(const std::string& type, const std::string& name) {
       {"blk#.mlp.down.weight", layer + "mlp.weights_out.weight", "embed mlp", "blk#.mlp.gate.weight"},
       {"blk#.mlp.down.bias", layer + "mlp.weights_out.bias", "embed", "blk#.mlp.gate.weight"}};
   table.rows.insert(table.rows.begin(), own.begin(), own.end());
+  return table;
+}
+
+HfTensorTable ijepa() { return renamed(vit(), {"ijepa"}, "ijepa.", {{"vit.", "ijepa."}}, {"ijepa.pooler.*"}); }
+
+// Biases by distance, of each layer or of all; the last norm may be that of the patches' mean.
+HfTensorTable beit(const std::string& type, const std::string& name) {
+  HfTensorTable table = renamed(vit(), {type}, name + ".", {{"vit.", name + "."}}, {});
+  const std::string layer = name + ".encoder.layer.#.", bias = "relative_position_bias.relative_position_bias_table",
+                    norm = name + ".pooler.layernorm.";
+  const std::vector<HfTensorRow> own = {
+      {"mask_token.fixed.gamma", name + ".embeddings.mask_token", "1 class_token embed"},
+      {"blk#.attn.layer_scale.gamma", layer + "lambda_1", "embed"},
+      {"blk#.mlp.layer_scale.gamma", layer + "lambda_2", "embed"},
+      {"blk#.attn.relative_bias.weight", layer + "attention.attention." + bias, "distance kv_heads"},
+      {"relative_bias.weight", name + ".encoder." + bias, "distance kv_heads"},
+      {"head.norm.gamma", norm + "weight", "embed"},
+      {"head.norm.beta", norm + "bias", "embed"}};
+  table.rows.insert(table.rows.end(), own.begin(), own.end());
+  table.left_out = {layer + "attention.attention.relative_position_bias.relative_position_index",
+                    name + ".encoder.relative_position_bias.relative_position_index"};
   return table;
 }
 
@@ -155,6 +177,51 @@ HfTensorTable swin() {
     table.left_out.push_back(attention + "relative_position_index");
   }
   return table;
+}
+
+// Parts of stages are lists, each with an entry for each stage.
+HfTensorTable segformer() {
+  HfTensorTable table{
+      {"segformer"},
+      "segformer.",
+      {{"head.logits.weight", "classifier.weight", "@1 @0"}, {"head.logits.bias", "classifier.bias", "@0"}},
+      {"decode_head.*"}};
+  const auto put = [&](const std::string& ours, const std::string& theirs, const char* weight, const char* bias) {
+    table.rows.push_back({ours + ".weight", theirs + ".weight", weight});
+    table.rows.push_back({ours + ".bias", theirs + ".bias", bias});
+  };
+  const auto norm = [&](const std::string& ours, const std::string& theirs) {
+    table.rows.push_back({ours + ".gamma", theirs + ".weight", "@0"});
+    table.rows.push_back({ours + ".beta", theirs + ".bias", "@0"});
+  };
+  constexpr const char *kImage = "@3 @2 @0 @1", *kDense = "@1 @0";
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::string ours = fmt::format("stage{}.", stage), block = ours + "blk#.",
+                      patches = fmt::format("segformer.encoder.patch_embeddings.{}.", stage),
+                      layer = fmt::format("segformer.encoder.block.{}.#.", stage), self = layer + "attention.self.";
+    put(ours + "in", patches + "proj", kImage, "@0");
+    norm(ours + "in.norm", patches + "layer_norm");
+    norm(ours + "norm", fmt::format("segformer.encoder.layer_norm.{}", stage));
+    norm(block + "ln1", layer + "layer_norm_1");
+    norm(block + "ln2", layer + "layer_norm_2");
+    put(block + "attn.q", self + "query", "(kv_heads group head_dim) @0", "(kv_heads group head_dim)");
+    for (const auto& [which, name] : {std::pair("k", "key"), {"v", "value"}})
+      put(fmt::format("{}attn.{}", block, which), self + name, "(kv_heads head_dim) @0", "(kv_heads head_dim)");
+    put(block + "attn.out", layer + "attention.output.dense", "@3 (kv_heads group head_dim)", "@0");
+    put(block + "attn.reduce", self + "sr", kImage, "@0");
+    norm(block + "attn.reduce.norm", self + "layer_norm");
+    put(block + "mlp.up", layer + "mlp.dense1", kDense, "@0");
+    put(block + "mlp.conv", layer + "mlp.dwconv.dwconv", "@0 1 kh kw", "@0");
+    put(block + "mlp.down", layer + "mlp.dense2", kDense, "@0");
+  }
+  return table;
+}
+
+HfTensorTable donut_swin() {
+  HfTensorTable table = swin();
+  std::vector<std::string> left_out = table.left_out;
+  for (std::string& name : left_out) name.replace(0, std::string_view("swin.").size(), "donut.");
+  return renamed(table, {"donut-swin"}, "donut.", {{"swin.", "donut."}}, left_out);
 }
 
 // Two towers alike; a learned vector attends to the images' patches by one joint projection.
@@ -244,9 +311,14 @@ HfTensorTable resnet(std::int64_t layers) {
 std::vector<HfTensorTable> hf_image_tables() {
   std::vector<HfTensorTable> all = {vit(), deit(), dinov2("dinov2", "dinov2"),
                                     dinov2("dinov2_with_registers", "dinov2_with_registers")};
+  for (const auto& [type, name] : {std::pair("beit", "beit"), {"data2vec-vision", "data2vec_vision"}})
+    all.push_back(beit(type, name));
+  all.push_back(ijepa());
   all.push_back(siglip());
   all.push_back(siglip2());
   all.push_back(swin());
+  all.push_back(donut_swin());
+  all.push_back(segformer());
   for (const char* type : {"convnext", "convnextv2"}) all.push_back(convnext(type));
   for (const std::int64_t layers : {14, 26, 50, 101, 152, 200}) all.push_back(resnet(layers));
   return all;

@@ -340,6 +340,78 @@ HfTensorTable step3p7() {
   return table;
 }
 
+// Gates of heads, or of each number that a head makes.
+Rows laguna_rows() {
+  const std::string gate = "model.layers.#.self_attn.g_proj.weight", shared = "model.layers.#.mlp.shared_expert.";
+  return {{"blk#.attn.gate.weight", gate, "(kv_heads group head_dim) embed"},
+          {"blk#.attn.gate.weight", gate, "(kv_heads group) embed"},
+          {"blk#.moe.selection.bias", "model.layers.#.mlp.experts.e_score_correction_bias", "expert"},
+          {"blk#.moe.shared.gate.weight", shared + "gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", shared + "up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", shared + "down_proj.weight", "embed mlp"}};
+}
+
+// Lightning attention, each head's query, key and value in one; what its decays follow from is in files, too.
+HfTensorTable minimax() {
+  const std::string attention = "model.layers.#.self_attn.", joint = attention + "qkv_proj.weight";
+  HfTensorTable table = like_llama(
+      {"minimax"},
+      {{{"blk#.linear.q.weight", joint, "(linear_heads *key_dim) embed"},
+        {"blk#.linear.k.weight", joint, "(linear_heads *key_dim) embed"},
+        {"blk#.linear.v.weight", joint, "(linear_heads *linear_group *linear_dim) embed"},
+        {"blk#.linear.norm.gamma", attention + "norm.weight", "inner"},
+        {"blk#.linear.gate.weight", attention + "output_gate.weight", "(linear_heads linear_group linear_dim) embed"},
+        {"blk#.linear.out.weight", attention + "out_proj.weight", "embed (linear_heads linear_group linear_dim)"}},
+       mixtral_rows()});
+  for (const char* decay : {"slope_rate", "query_decay", "key_decay", "diagonal_decay"})
+    table.left_out.push_back(attention + decay);
+  return table;
+}
+
+// Griffin's blocks, with norms whose weights are stored less one.
+HfTensorTable recurrent_gemma() {
+  const std::string layer = "model.layers.#.", block = layer + "temporal_block.", unit = block + "rg_lru.",
+                    mlp = layer + "mlp_block.", channels = "(rnn_heads rnn_dim)";
+  HfTensorTable table{{"recurrent_gemma"},
+                      "model.",
+                      {{"wte", "model.embed_tokens.weight", "vocab embed"},
+                       {"blk#.ln1.gamma", layer + "temporal_pre_norm.weight", "embed +1"},
+                       {"blk#.ln2.gamma", layer + "channel_pre_norm.weight", "embed +1"},
+                       {"blk#.attn.q.weight", block + "q_proj.weight", "(kv_heads group head_dim) embed"},
+                       {"blk#.attn.k.weight", block + "k_proj.weight", "(kv_heads head_dim) embed"},
+                       {"blk#.attn.v.weight", block + "v_proj.weight", "(kv_heads head_dim) embed"},
+                       {"blk#.attn.q.bias", block + "q_proj.bias", "(kv_heads group head_dim)"},
+                       {"blk#.attn.k.bias", block + "k_proj.bias", "(kv_heads head_dim)"},
+                       {"blk#.attn.v.bias", block + "v_proj.bias", "(kv_heads head_dim)"},
+                       {"blk#.attn.out.weight", block + "o_proj.weight", "embed (kv_heads group head_dim)"},
+                       {"blk#.attn.out.bias", block + "o_proj.bias", "embed"},
+                       {"blk#.rnn.out.weight", block + "linear_out.weight", "embed " + channels},
+                       {"blk#.rnn.out.bias", block + "linear_out.bias", "embed"},
+                       {"blk#.rnn.x.conv.weight", block + "conv_1d.weight", "channel 1 kernel"},
+                       {"blk#.rnn.x.conv.bias", block + "conv_1d.bias", "channel"},
+                       {"blk#.rnn.rate", unit + "recurrent_param", channels},
+                       {"blk#.rnn.step.weight", unit + "recurrent_gate_weight", "rnn_heads rnn_in rnn_dim"},
+                       {"blk#.rnn.step.bias", unit + "recurrent_gate_bias", "rnn_heads rnn_dim"},
+                       {"blk#.rnn.input.weight", unit + "input_gate_weight", "rnn_heads rnn_in rnn_dim"},
+                       {"blk#.rnn.input.bias", unit + "input_gate_bias", "rnn_heads rnn_dim"},
+                       {"blk#.mlp.down.weight", mlp + "down_proj.weight", "embed mlp"},
+                       {"blk#.mlp.down.bias", mlp + "down_proj.bias", "embed"},
+                       {"blk.final_norm.gamma", "model.final_norm.weight", "embed +1"},
+                       {"head.weight", "lm_head.weight", "vocab embed"}},
+                      {"lm_head.weight"}};
+  for (const char* which : {"x", "y"}) {
+    const std::string ours = std::string("blk#.rnn.") + which, theirs = block + "linear_" + which;
+    table.rows.push_back({ours + ".weight", theirs + ".weight", channels + " embed"});
+    table.rows.push_back({ours + ".bias", theirs + ".bias", channels});
+  }
+  for (const char* which : {"gate", "up"}) {
+    const std::string ours = std::string("blk#.mlp.") + which, theirs = mlp + which + "_proj";
+    table.rows.push_back({ours + ".weight", theirs + ".weight", "mlp embed"});
+    table.rows.push_back({ours + ".bias", theirs + ".bias", "mlp"});
+  }
+  return table;
+}
+
 // Values are narrower than keys.
 Rows mimo_v2_flash_rows() {
   return {{"blk#.attn.v.weight", "model.layers.#.self_attn.v_proj.weight", "(kv_heads v_dim) embed"},
@@ -405,6 +477,9 @@ std::vector<HfTensorTable> hf_mixture_tables() {
       like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
       mimo(),
       step3p7(),
+      minimax(),
+      recurrent_gemma(),
+      like_llama({"laguna"}, {laguna_rows(), expert_rows()}),
       like_llama({"mimo_v2_flash"}, {mimo_v2_flash_rows(), expert_rows()}),
       with_further_tokens(like_llama({"glm4_moe"}, {expert_rows()})),
       like_llama({"gpt_oss"}, {gpt_oss_rows()}),

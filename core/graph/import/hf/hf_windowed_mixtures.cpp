@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts whose layers with windows have other heads than those without: MiMo-V2-Flash and Step 3.7.
+// Mixtures of experts whose layers with windows have other heads than those without: MiMo-V2-Flash, Step 3.7
+// and Laguna.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/base/errors.h"
@@ -190,6 +192,70 @@ ModelConfig read_step3p7(const HfReader& config) {
   model.factors["routed_scale"] = config.positive_or("moe_router_scaling_factor", 1.0);
   set_sigmoid_experts(model);
   set(model, "selection_bias", config.flag_or("use_moe_router_bias", true));
+  return model;
+}
+
+namespace {
+
+// One number for layers without windows, and one for those with them, of a list with one for each layer.
+struct OfKinds {
+  std::int64_t full, windowed;
+};
+OfKinds sizes_of_kinds(const HfReader& config, const char* key, const std::vector<bool>& windowed,
+                       std::int64_t otherwise) {
+  OfKinds found{otherwise, otherwise};
+  if (!config.has(key)) return found;
+  const Json& list = config.at(key);
+  std::optional<std::int64_t> full, own;
+  bool same = list.is_array() && list.size() == windowed.size();
+  for (std::size_t layer = 0; same && layer < windowed.size(); ++layer) {
+    std::optional<std::int64_t>& of = windowed[layer] ? own : full;
+    same = list[layer].is_number_unsigned() && list[layer] >= 1u && list[layer] <= 1u << 20;
+    if (!same) break;
+    const auto size = list[layer].get<std::int64_t>();
+    same = !of || *of == size;
+    of = size;
+  }
+  require(same, "{}: '{}' is no list of positive numbers that are the same in all layers of a kind.", config.place(),
+          key);
+  return {full.value_or(otherwise), own.value_or(otherwise)};
+}
+
+}  // namespace
+
+// Laguna (poolside, 2026): gates that are softpluses, of each head or of each number that it makes, and layers with
+// windows of other heads.
+ModelConfig read_laguna(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  for (const char* key : {"qkv_bias", "out_bias"}) set(model, key, config.flag_or("attention_bias", false));
+  set(model, "qk_norm", 1);
+  config.refuse("moe_apply_router_weight_on_input");
+  const bool of_numbers = config.has("gating") && config.at("gating") == "per-element";
+  require(!config.has("gating") || of_numbers || config.at("gating") == true || config.at("gating") == "per-head",
+          "{}: 'gating' is {}, which is not supported; true, \"per-head\" and \"per-element\" are.", config.place(),
+          config.has("gating") ? brief(config.at("gating")) : "");
+  set(model, "head_gate", of_numbers ? 4 : 3);
+  std::vector<bool> windowed(static_cast<std::size_t>(std::min<std::int64_t>(model.layers, 10'000)));
+  if (config.has("layer_types")) windowed = windowed_by_type(config, model.layers);
+  const bool any = std::find(windowed.begin(), windowed.end(), true) != windowed.end();
+  const std::int64_t window = config.size_or({"sliding_window"}, 512);
+  const OfKinds heads = sizes_of_kinds(config, "num_attention_heads_per_layer", windowed, model.heads);
+  model.heads = heads.full;
+  if (any) {
+    set(model, "window", window);
+    set(model, "window_heads", heads.windowed);
+  }
+  read_kinds(model, config, windowed, {500000.0, 0.5}, {10000.0, 1.0});
+  set_experts(model, config.size({"num_experts"}), config.size({"num_experts_per_tok"}),
+              config.size({"moe_intermediate_size"}));
+  set(model, "shared_intermediate", config.size_or({"shared_expert_intermediate_size"}, 512));
+  read_dense_layers(model, config, config.has("mlp_layer_types") ? 0 : 1);
+  model.factors["routed_scale"] = config.positive_or("moe_routed_scaling_factor", 1.0);
+  const bool capped = config.has("moe_router_logit_softcapping") && config.at("moe_router_logit_softcapping") != 0;
+  require(!capped, "{}: 'moe_router_logit_softcapping' bounds the router's scores, which is not supported; 0 is.",
+          config.place());
+  set_sigmoid_experts(model);
   return model;
 }
 
