@@ -42,17 +42,21 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
             "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
-            "aria_text", "step3p7"}
-PAIRS = {"longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"}  # encoders with decoders
-IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2", "swin"}
+            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax"}
+PAIRS = {"longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp", "led"}  # encoders with decoders
+IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2", "swin", "donut-swin", "beit", "beit_apart",
+          "data2vec-vision", "ijepa", "segformer"}
+SHIFTED = {"swin", "donut-swin"}  # of 64 pixels a side
 TOWERS = {"siglip", "siglip2"}
-WIDE_IMAGES = {"wide_resnet", "convnext", "convnextv2"}  # of 32 pixels a side
+WIDE_IMAGES = {"wide_resnet", "convnext", "convnextv2", "segformer"}  # of 32 pixels a side
 ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurobert", "data2vec-text", "roberta-prelayernorm",
-            "xlm-roberta-xl", "mpnet", "esm", "jina_embeddings_v3", "gte", "longformer", "ibert"}  # that predict the words of labels of their own
+            "xlm-roberta-xl", "mpnet", "esm", "jina_embeddings_v3", "gte", "longformer", "ibert", "flaubert", "flaubert_norm_first", "deberta-v2",
+            "deberta-v2_apart", "deberta-v2_plain"}  # that predict the words of labels of their own
 ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "jina_embeddings_v3", "gte", "longformer", "ibert"}
-TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert", "roformer", "rembert", "layoutlm"}  # that are given a type of each token
+TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert", "roformer", "rembert", "layoutlm", "xlm", "deberta", "mobilebert", "mobilebert_gelu"}  # that are given a type of each token
 UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token", "_global.weight", "_global.bias")  # what is saved beside the parameters
-BESIDE_TEXT = {"step3p7": ("vision_model.", "vit_large_projector.")}
+DERIVED = ("relative_position_index", "slope_rate", "query_decay", "key_decay", "diagonal_decay")  # what files have of no parameter
+BESIDE_TEXT = {"step3p7": ("vision_model.", "vit_large_projector."), "git": ("git.image_encoder.", "git.visual_projection.")}
 FURTHER = {"mimo"}  # with a module that predicts the token behind the next
 SCANS = "M-*-"  # the layers of nemotron_h
 
@@ -75,6 +79,8 @@ def compute_in_double():
             module.torch = DoubleTorch()
         if hasattr(module, "BloomGelu"):  # whose constant has 8 digits
             module.BloomGelu.forward = lambda self, x: torch.nn.functional.gelu(x, approximate="tanh")
+        if name.endswith(".modeling_recurrent_gemma"):  # which sums in what was single precision when it was defined
+            module.RecurrentGemmaRglru._rnn_scan.__defaults__ = (torch.float64,)
 
 
 class FurtherToken(torch.nn.Module):
@@ -142,6 +148,10 @@ def families():
                     mlp_multipliers=[0.5, 2.0])
     granite_4 = dict(**pairs, layer_types=["mamba", "attention"], embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=4.0,
                      attention_multiplier=0.25, shared_intermediate_size=24)
+    lingual = dict(vocab_size=VOCAB, emb_dim=32, n_layers=2, n_heads=4, max_position_embeddings=SEQ, dropout=0.0, attention_dropout=0.0)
+    bottleneck = dict(max_position_embeddings=SEQ, embedding_size=8, intra_bottleneck_size=16, num_feedforward_networks=3)
+    laguna = dict(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=24,
+                  sliding_window=4, layer_types=["full_attention"] + ["sliding_attention"] * 3, moe_routed_scaling_factor=2.5)
     latent = dict(q_lora_rank=16, kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8)
     # Rotations that are scaled: of the pairs of a head some turn as they did, some more slowly, and some in between.
     llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -502,6 +512,60 @@ def families():
         "convnextv2": (t.ConvNextV2ForImageClassification, t.ConvNextV2Config(**stages)),
         "swin": (t.SwinForImageClassification, t.SwinConfig(image_size=64, patch_size=4, window_size=2, embed_dim=8, depths=[2, 1, 1, 2],
                                                             num_heads=[1, 2, 2, 4], num_labels=10, drop_path_rate=0.0)),
+        "donut-swin": (t.DonutSwinForImageClassification, t.DonutSwinConfig(image_size=64, patch_size=4, window_size=2, embed_dim=8,
+                                                                            depths=[2, 1, 1, 2], num_heads=[1, 2, 2, 4], num_labels=10,
+                                                                            drop_path_rate=0.0)),
+        "segformer": (t.SegformerForImageClassification, t.SegformerConfig(
+            depths=[1, 2, 1, 1], hidden_sizes=[4, 8, 8, 16], num_attention_heads=[1, 2, 2, 4], sr_ratios=[4, 2, 1, 1], num_labels=10,
+            drop_path_rate=0.0)),
+        "ijepa": (t.IJepaForImageClassification, t.IJepaConfig(**patches, intermediate_size=64)),
+        # Biases of each layer, by the mean of the patches; of all layers and each, beside positions; of all layers, by the class token.
+        "beit": (t.BeitForImageClassification, t.BeitConfig(**patches, intermediate_size=64, drop_path_rate=0.0,
+                                                            use_relative_position_bias=True)),
+        "beit_apart": (t.BeitForImageClassification, t.BeitConfig(
+            **patches, intermediate_size=64, drop_path_rate=0.0, use_shared_relative_position_bias=True, use_mean_pooling=False,
+            use_mask_token=True, layer_scale_init_value=0.0)),
+        "data2vec-vision": (t.Data2VecVisionForImageClassification, t.Data2VecVisionConfig(
+            **patches, intermediate_size=64, drop_path_rate=0.0, use_relative_position_bias=True, use_shared_relative_position_bias=True,
+            use_absolute_position_embeddings=True)),
+        # Distances of 4 and more words share rows by their logarithm.
+        "deberta-v2": (t.DebertaV2ForMaskedLM, t.DebertaV2Config(
+            **masked, max_position_embeddings=SEQ, relative_attention=True, position_buckets=6, norm_rel_ebd="layer_norm", share_att_key=True,
+            pos_att_type="p2c|c2p", position_biased_input=False, conv_kernel_size=3, conv_act="gelu")),
+        "deberta-v2_apart": (t.DebertaV2ForMaskedLM, t.DebertaV2Config(
+            **masked, max_position_embeddings=SEQ, relative_attention=True, max_relative_positions=4, pos_att_type=["c2p", "p2c"],
+            conv_kernel_size=3)),
+        "deberta-v2_plain": (t.DebertaV2ForMaskedLM, t.DebertaV2Config(**masked, max_position_embeddings=SEQ)),
+        "deberta": (t.DebertaForMaskedLM, t.DebertaConfig(**masked, max_position_embeddings=SEQ + 2, type_vocab_size=2, relative_attention=True,
+                                                          pos_att_type="c2p|p2c", position_biased_input=False)),
+        "mobilebert": (t.MobileBertForMaskedLM, t.MobileBertConfig(**masked, **bottleneck)),
+        "mobilebert_gelu": (t.MobileBertForMaskedLM, t.MobileBertConfig(**masked, **{**bottleneck, "num_feedforward_networks": 1},
+                                                                        hidden_act="gelu")),
+        "xlm": (t.XLMWithLMHeadModel, t.XLMConfig(**lingual, n_langs=2)),
+        "flaubert": (t.FlaubertWithLMHeadModel, t.FlaubertConfig(**lingual)),
+        "flaubert_norm_first": (t.FlaubertWithLMHeadModel, t.FlaubertConfig(**lingual, pre_norm=True)),
+        "bert-generation": (t.BertGenerationDecoder, t.BertGenerationConfig(**masked, max_position_embeddings=SEQ, is_decoder=True)),
+        "git": (t.GitForCausalLM, t.GitConfig(**masked, max_position_embeddings=SEQ, vision_config=dict(
+            hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4))),
+        "ctrl": (t.CTRLLMHeadModel, t.CTRLConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, dff=48, n_positions=SEQ, resid_pdrop=0.0,
+                                                 embd_pdrop=0.0)),
+        # Two keys on either side; more positions are encoded than decoded.
+        "led": (t.LEDForConditionalGeneration, t.LEDConfig(
+            **{k: v for k, v in pair.items() if k != "max_position_embeddings"}, attention_window=4, max_encoder_position_embeddings=2 * SEQ,
+            max_decoder_position_embeddings=SEQ)),
+        "apertus1p5_text": (t.Apertus1p5TextForCausalLM, t.Apertus1p5TextConfig(**{**decoder(head_dim=8), "vocab_size": VOCAB + 16},
+                                                                                output_vocab_size=VOCAB, pad_token_id=0)),
+        # Values of two chunks meet in the second layer.
+        "minimax": (t.MiniMaxForCausalLM, t.MiniMaxConfig(**decoder(head_dim=8, num_local_experts=4, num_experts_per_tok=2, block_size=4,
+                                                                   full_attn_alpha_factor=2.0, full_attn_beta_factor=0.5,
+                                                                   linear_attn_alpha_factor=0.5, linear_attn_beta_factor=2.0,
+                                                                   mlp_alpha_factor=1.5, mlp_beta_factor=0.75))),
+        "recurrent_gemma": (t.RecurrentGemmaForCausalLM, t.RecurrentGemmaConfig(
+            vocab_size=VOCAB, hidden_size=32, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+            lru_width=48, attention_window_size=4, logits_soft_cap=5.0)),
+        "laguna": (t.LagunaForCausalLM, t.LagunaConfig(**{**decoder(**laguna), "num_hidden_layers": 4},
+                                                       num_attention_heads_per_layer=[4, 8, 8, 8])),
+        "laguna_wide": (t.LagunaForCausalLM, t.LagunaConfig(**decoder(**{**laguna, "layer_types": None}), gating="per-element")),
         # By another family's class, as STAND_INS tells.
         "internlm2": (t.LlamaForCausalLM, t.LlamaConfig(**decoder())),
         "minicpm": (t.GraniteForCausalLM, t.GraniteConfig(**decoder(embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=4.0,
@@ -690,7 +754,7 @@ def make_inputs(family, folder):
         return ["--inputs", f"{name}={folder / name}.npy"]
 
     if family in IMAGES:
-        size = 64 if family == "swin" else 32 if family in WIDE_IMAGES else 8
+        size = 64 if family in SHIFTED else 32 if family in WIDE_IMAGES else 8
         images, labels = draw.integers(-8, 9, (count, 3, size, size)) / 4, draw.integers(0, 10, count)
         return save("images", images) + save("labels", labels), dict(images=images, labels=labels)
     # Not the padding, whose row of the table transformers leaves alone.
@@ -743,6 +807,10 @@ def logits_of(family, model, inputs, part):
         return torch.stack([torch.zeros_like(scores), scores], dim=-1), torch.eye(BATCH, dtype=torch.long)
     if family == "layoutlm":
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"], bbox=cut["box"]).logits, cut["labels"]
+    if family == "flaubert_norm_first":  # whose class takes a layer's part of a cache that has none
+        transformers.EncoderDecoderCache.__getitem__ = lambda cache, layer: cache
+    if family == "xlm":
+        return model(input_ids=cut["tokens"], langs=cut["types"]).logits, cut["labels"]
     if family in TYPED:
         return model(input_ids=cut["tokens"], token_type_ids=cut["types"]).logits, cut["labels"]
     if family == "whisper":
@@ -812,7 +880,7 @@ def difference(ours, theirs):
 
 def compare(what, ours, theirs, rows, gradients=None, rounding=0.0):
     # Running statistics, further names of one tensor, and what is trained by no gradient.
-    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", "act_fn.beta", "act_fn.eps", *UNTRAINED, "expert_bias", "ffn.gate.bias", "moe.router_bias")
+    more = ("running_mean", "running_var", "embed_tokens.weight", "final_logits_bias", "act_fn.beta", "act_fn.eps", *DERIVED, *UNTRAINED, "expert_bias", "ffn.gate.bias", "moe.router_bias")
     untrained = {k for k in theirs if what == "gradient" and ".indexer." in k and float(theirs[k].abs().max()) == 0.0}
     names = {k for k in theirs if not ((k.endswith(more) or k in untrained) and k not in ours)}
     for name in sorted(set(ours) ^ names):

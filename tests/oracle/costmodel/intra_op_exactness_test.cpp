@@ -94,6 +94,8 @@ constexpr std::array kTiny = {
     Model{"bloom:layers=3,hidden=64,heads=4,seq=32,vocab=128", 32},
     Model{"gpt_neox:layers=3,hidden=64,heads=4,seq=32,vocab=128", 32},
     Model{"bert:layers=3,hidden=64,heads=4,seq=32,vocab=128", 32},
+    Model{"mobilebert:layers=3,hidden=64,heads=4,seq=16,vocab=128,word_width=16,narrow=32,inner_layers=2", 32},
+    Model{"deberta:layers=3,hidden=64,heads=4,seq=16,vocab=128,buckets=8", 32},
     Model{"llama:layers=3,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", 32},
     Model{"mixtral:layers=3,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2", 32},
     Model{"decoder:layers=3,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1,qk_norm=1", 32},
@@ -117,6 +119,13 @@ constexpr std::array kTiny = {
           "value_dim=16,delta_heads=2,delta_dim=16,experts=4,top_k=2,expert_intermediate=32,shared_intermediate=32,"
           "dense_layers=1,attends_0=4,scan_chunk=8",
           32},
+    Model{"griffin:layers=3,hidden=64,heads=4,kv_heads=1,intermediate=96,seq=32,vocab=128,window=8,attends_0=4,scan_"
+          "chunk=8",
+          32},
+    Model{"lightning:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=64,seq=32,vocab=128,experts=4,top_k=2,attends_"
+          "0=2,"
+          "scan_chunk=8",
+          32},
     Model{"deepseek_v4:layers=3,hidden=64,heads=4,seq=32,vocab=128,head_dim=16,rope_dim=8,q_rank=32,out_groups=2,"
           "out_rank=16,window=8,near_rate=4,far_rate=8,index_heads=4,index_dim=8,index_top_k=4,experts=4,top_k=2,"
           "expert_intermediate=32,shared_intermediate=32,hash_layers=1,kinds_0=36",
@@ -130,6 +139,7 @@ constexpr std::array kTiny = {
     Model{"speech:layers=2,hidden=64,heads=4,seq=16,vocab=128,positions=32,mel=16", 32},
     Model{"wresnet:layers=50,channels=8,width=2,image=32,classes=10", 32},
     Model{"vit:layers=3,hidden=64,heads=4,image=32,patch=8,classes=10", 32},
+    Model{"vit:layers=3,hidden=64,heads=4,image=32,patch=8,classes=10,relative_bias=3,reads_patches=2,mean_norm=1", 32},
     Model{"convnext:image=32,classes=10,depth_0=1,depth_1=1,depth_2=1,depth_3=1,width_0=8,width_1=16,width_2=32,width_"
           "3=64,"
           "response_norm=1",
@@ -137,6 +147,10 @@ constexpr std::array kTiny = {
     Model{"swin:image=64,window=2,classes=10,width=8,depth_0=2,depth_1=1,depth_2=1,depth_3=1,heads_0=2,heads_1=2,"
           "heads_2=2,heads_3=2",
           32},
+    Model{
+        "segformer:image=32,classes=10,depth_0=1,depth_1=1,depth_2=1,depth_3=1,heads_0=2,heads_1=2,heads_2=2,heads_3=4,"
+        "width_0=8,width_1=16,width_2=16,width_3=32,reduce_0=4,reduce_1=2,reduce_2=1,reduce_3=1",
+        32},
     Model{"two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
           "vocab=128,embed=32",
           32}};
