@@ -652,6 +652,7 @@ STAND_INS = {
 
 # What publishers' files say, and transformers' own do not.
 PUBLISHED = {
+    "segformer": {"image_size": 32},
     "nemotron_h": {"num_hidden_layers": len(SCANS), "hybrid_override_pattern": SCANS},
     "qwen3_next": {"full_attention_interval": 2},
     "qwen3_5_text": {"full_attention_interval": 2},
