@@ -65,6 +65,7 @@ Decoder gpt2(const ModelConfig& model) {
   if (is_on(model, "qkv_bias") != of.bias) of.unusual.emplace_back("no biases of queries, keys and values");
   if (!is_on(model, "scaled")) of.unusual.emplace_back("scores that are not divided");
   if (is_on(model, "sines")) of.unusual.emplace_back("positions that are sines");
+  if (is_on(model, "head_bias")) of.unusual.emplace_back("biases of the last product");
   if (factor_of(model, "embed_scale", 1.0) != 1.0) of.unusual.emplace_back("a factor 'embed_scale'");
   return of;
 }
