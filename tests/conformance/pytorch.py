@@ -53,7 +53,7 @@ ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurober
             "xlm-roberta-xl", "mpnet", "esm", "jina_embeddings_v3", "gte", "longformer", "ibert", "flaubert", "flaubert_norm_first", "deberta-v2",
             "deberta-v2_apart", "deberta-v2_plain"}  # that predict the words of labels of their own
 ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "jina_embeddings_v3", "gte", "longformer", "ibert"}
-TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert", "roformer", "rembert", "layoutlm", "xlm", "deberta", "mobilebert", "mobilebert_gelu"}  # that are given a type of each token
+TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert", "roformer", "rembert", "layoutlm", "xlm", "deberta", "mobilebert", "mobilebert_gelu", "fnet"}  # that are given a type of each token
 UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token", "_global.weight", "_global.bias")  # what is saved beside the parameters
 DERIVED = ("relative_position_index", "slope_rate", "query_decay", "key_decay", "diagonal_decay")  # what files have of no parameter
 BESIDE_TEXT = {"step3p7": ("vision_model.", "vit_large_projector."), "git": ("git.image_encoder.", "git.visual_projection.")}
@@ -541,6 +541,8 @@ def families():
         "mobilebert": (t.MobileBertForMaskedLM, t.MobileBertConfig(**masked, **bottleneck)),
         "mobilebert_gelu": (t.MobileBertForMaskedLM, t.MobileBertConfig(**masked, **{**bottleneck, "num_feedforward_networks": 1},
                                                                         hidden_act="gelu")),
+        "fnet": (t.FNetForMaskedLM, t.FNetConfig(vocab_size=VOCAB, hidden_size=24, num_hidden_layers=2, intermediate_size=48,
+                                                 hidden_dropout_prob=0.0, max_position_embeddings=SEQ, pad_token_id=0)),
         "xlm": (t.XLMWithLMHeadModel, t.XLMConfig(**lingual, n_langs=2)),
         "flaubert": (t.FlaubertWithLMHeadModel, t.FlaubertConfig(**lingual)),
         "flaubert_norm_first": (t.FlaubertWithLMHeadModel, t.FlaubertConfig(**lingual, pre_norm=True)),
@@ -642,6 +644,7 @@ STAND_INS = {
     "olmo_hybrid": ({}, olmo_hybrid),
     "ibert": ({}, weights_alone),
     "layoutlm": ({}, weights_alone),
+    "fnet": ({}, weights_alone),
     "mimo": ({}, dict),
     "internlm2": ({"bias": False}, internlm2),
     "minicpm": ({"scale_emb": 3.0, "scale_depth": 0.5 * 2 ** 0.5, "dim_model_base": 8}, dict),

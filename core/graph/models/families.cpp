@@ -311,6 +311,7 @@ const std::vector<Family>& families() {
     for (Family& family : griffin_families()) found.push_back(std::move(family));
     for (Family& family : lightning_families()) found.push_back(std::move(family));
     for (Family& family : mobilebert_families()) found.push_back(std::move(family));
+    for (Family& family : fnet_families()) found.push_back(std::move(family));
     for (Family& family : deberta_families()) found.push_back(std::move(family));
     for (Family& family : image_families()) found.push_back(std::move(family));
     for (Family& family : convnext_families()) found.push_back(std::move(family));

@@ -55,6 +55,7 @@ void build_two_tower(Graph& graph, const ModelConfig& model, LossReduction reduc
 [[nodiscard]] std::vector<Family> transformer_families();  // decoders
 [[nodiscard]] std::vector<Family> encoder_families();
 [[nodiscard]] std::vector<Family> deberta_families();
+[[nodiscard]] std::vector<Family> fnet_families();
 [[nodiscard]] std::vector<Family> mobilebert_families();
 constexpr std::int64_t kMaxNarrowLayers = 16;  // feed-forward layers of one of MobileBERT's layers
 

@@ -94,6 +94,7 @@ constexpr std::array kTiny = {
     Model{"bloom:layers=3,hidden=64,heads=4,seq=32,vocab=128", 32},
     Model{"gpt_neox:layers=3,hidden=64,heads=4,seq=32,vocab=128", 32},
     Model{"bert:layers=3,hidden=64,heads=4,seq=32,vocab=128", 32},
+    Model{"fnet:layers=3,hidden=64,seq=16,vocab=128", 32},
     Model{"mobilebert:layers=3,hidden=64,heads=4,seq=16,vocab=128,word_width=16,narrow=32,inner_layers=2", 32},
     Model{"deberta:layers=3,hidden=64,heads=4,seq=16,vocab=128,buckets=8", 32},
     Model{"llama:layers=3,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", 32},

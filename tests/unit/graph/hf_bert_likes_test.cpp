@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeBERTa, MobileBERT, BEiT, SegFormer, I-JEPA, Donut's Swin, LED, Laguna and models of BERT's and GPT-2's blocks under
-// other names: the parameters of published models as transformers 5.24 counts them, how distances share rows, refusals,
-// and gradients.
+// DeBERTa, MobileBERT, FNet, BEiT, SegFormer, I-JEPA, Donut's Swin, LED, Laguna and models of BERT's and GPT-2's blocks
+// under other names: the parameters of published models as transformers 5.24 counts them, how distances share rows,
+// refusals, and gradients.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -213,6 +213,31 @@ TEST(MobileBert, HasTheGradientsOfItsLoss) {
   expect_true_model_gradients(
       "mobilebert:layers=1,hidden=8,heads=2,seq=5,vocab=8,intermediate=8,word_width=4,narrow=4,inner_layers=2,relu=0",
       {.batch = 2}, ".k.bias");
+}
+
+TEST(Fnet, HasThePublishedParametersAndNoAttention) {
+  const std::string text = R"("vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 12,
+      "intermediate_size": 3072, "max_position_embeddings": 512)";
+  const Graph graph = graph_of(type("fnet", text));
+  // Without the pooler, which no loss reads.
+  EXPECT_EQ(parameter_count(graph), 83'485'184 - (768 * 768 + 768));
+  for (const Op& op : graph.ops()) EXPECT_NE(op.kind, OpKind::GroupedAttention);
+}
+
+// Of four words the cosines of their transform are 1, 0 or -1: row 1 is 1 0 -1 0, row 2 is 1 -1 1 -1.
+TEST(Fnet, TurnsWordsByWholeTurns) {
+  const Graph graph = graph_of(type("fnet", R"("vocab_size": 8, "hidden_size": 2, "num_hidden_layers": 1,
+      "intermediate_size": 2, "max_position_embeddings": 4)"));
+  std::vector<double> cosines;
+  for (const auto& [tensor, values] : graph.constants)
+    if (graph.tensor(tensor).name == "cosines.seq") cosines = *values;
+  const std::vector<double> expected = {1, 1, 1, 1, 1, 0, -1, 0, 1, -1, 1, -1, 1, 0, -1, 0};
+  ASSERT_EQ(cosines.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(cosines[i], expected[i], 1e-15);
+}
+
+TEST(Fnet, HasTheGradientsOfItsLoss) {
+  expect_true_model_gradients("fnet:layers=2,hidden=6,seq=5,vocab=8,intermediate=8,token_types=2", {.batch = 2});
 }
 
 TEST(BertLikes, SeeWordsBehindThemUnlessTheyDecode) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models of BERT's blocks whose heads, masks or members are others: XLM, FlauBERT, BertGeneration and GIT's text; and
-// MobileBERT, whose layers are narrow, and DeBERTa, whose scores are.
+// MobileBERT, whose layers are narrow, FNet, which mixes words without attention, and DeBERTa, whose scores are.
 #include <algorithm>
 #include <cmath>
 #include <string>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/graph/import/hf/hf_config.h"
 #include "core/graph/import/hf/hf_families.h"
 #include "core/graph/import/hf/hf_parts.h"
 
@@ -82,6 +83,26 @@ ModelConfig read_git(const HfReader& config) {
   set(model, "token_types", 0);
   for (const char* key : {"causal", "plain_head"}) set(model, key, 1);
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  return model;
+}
+
+// Fourier transforms in place of attention, and so no heads. Files may say that transforms are products of matrices, as
+// they are here in any case.
+ModelConfig read_fnet(const HfReader& config) {
+  ModelConfig model;
+  model.family = "fnet";
+  model.layers = config.size({"num_hidden_layers"});
+  model.hidden = config.size({"hidden_size"});
+  model.vocab = config.size({"vocab_size"});
+  const std::int64_t positions = config.size_or({"max_position_embeddings"}, 512);
+  model.seq = std::min(positions, kLongestSequence);
+  expect_tied(config);
+  set(model, "positions", positions);
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "token_types", config.size_or({"type_vocab_size"}, 4));
+  set_activation(model, config, "hidden_act", "gelu_new", {Act::Gelu, Act::GeluErf});
+  set_epsilon(model, config, "layer_norm_eps", 1e-12);
+  for (const char* how : {"use_tpu_fourier_optimizations", "tpu_short_seq_length", "use_latest"}) (void)config.has(how);
   return model;
 }
 

@@ -138,6 +138,7 @@ const std::vector<HfFamily>& hf_families() {
       {"flaubert", hf::read_flaubert},
       {"flex_olmo", hf::read_flex_olmo},
       {"florence2", hf::read_wrapped},
+      {"fnet", hf::read_fnet},
       {"fun_asr_nano", hf::read_wrapped},
       {"fuyu", hf::read_wrapped},
       {"gemma", hf::read_gemma},

@@ -64,6 +64,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_bert_generation(const HfReader& config);
 [[nodiscard]] ModelConfig read_git(const HfReader& config);
 [[nodiscard]] ModelConfig read_mobilebert(const HfReader& config);
+[[nodiscard]] ModelConfig read_fnet(const HfReader& config);
 [[nodiscard]] ModelConfig read_deberta(const HfReader& config);
 [[nodiscard]] ModelConfig read_deberta_v2(const HfReader& config);
 

@@ -159,6 +159,16 @@ HfTensorTable mobilebert() {
   return table;
 }
 
+HfTensorTable fnet() {
+  HfTensorTable table = renamed(
+      bert_table(), {"fnet"}, "fnet.", {{"bert.", "fnet."}, {"attention.output.LayerNorm", "fourier.output.LayerNorm"}},
+      {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "cls.seq_relationship.*", "fnet.pooler.*",
+       "fnet.embeddings.position_ids", "fnet.embeddings.token_type_ids"});
+  table.rows.push_back({"embed.in.weight", "fnet.embeddings.projection.weight", "projected embed"});
+  table.rows.push_back({"embed.in.bias", "fnet.embeddings.projection.bias", "projected"});
+  return table;
+}
+
 // BART with Longformer's attention in its encoder.
 HfTensorTable led() {
   const std::string inner = "encoder.layers.#.self_attn.longformer_self_attn.";
@@ -212,7 +222,7 @@ HfTensorTable ctrl() {
 }  // namespace
 
 std::vector<HfTensorTable> hf_bert_like_tables() {
-  return {xlm(), bert_generation(), git(), deberta(), deberta_v2(), mobilebert(), led(), ctrl()};
+  return {xlm(), bert_generation(), git(), deberta(), deberta_v2(), mobilebert(), fnet(), led(), ctrl()};
 }
 
 }  // namespace meshwright
