@@ -11,11 +11,11 @@
 #include <array>
 
 #include "core/base/errors.h"
-#include "core/graph/models/compressed_attention.h"
 #include "core/graph/models/families.h"
 #include "core/graph/models/family_keys.h"
-#include "core/graph/models/layer_digits.h"
-#include "core/graph/models/residual_streams.h"
+#include "core/graph/models/parts/compressed_attention.h"
+#include "core/graph/models/parts/layer_digits.h"
+#include "core/graph/models/parts/residual_streams.h"
 
 namespace meshwright {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/graph/models/families.h"
-#include "core/graph/models/transformer.h"
+#include "core/graph/models/parts/transformer.h"
 
 namespace meshwright::keys {
 

@@ -14,20 +14,19 @@
 //
 // Ops are named "blk<layer>.attn.q", ..., ".mlp.up", ..., ".moe.router", ..., ".layer_embed.gate", ".layer_embed.out".
 //   a factor of what it makes (`layer_factor`), which is read from files and not trained
-//   several residual streams (`streams`, core/graph/models/alternating_streams.h), of which the layer changes the first
-//   and the vector of each layer the others
-//   a product through `laurel_rank` numbers beside attention, whose mean with it, times the root of 2, goes on
-//   gates that are 0 but where they stick out (`sparse_layers`, the first ones): what is more than the mean of a
-//   token's gates by `sparse_deviations` standard deviations is activated
+//   several residual streams (`streams`, core/graph/models/parts/alternating_streams.h), of which the layer changes the
+//   first and the vector of each layer the others a product through `laurel_rank` numbers beside attention, whose mean
+//   with it, times the root of 2, goes on gates that are 0 but where they stick out (`sparse_layers`, the first ones):
+//   what is more than the mean of a token's gates by `sparse_deviations` standard deviations is activated
 // Values are normalised without weights.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "core/base/errors.h"
-#include "core/graph/models/alternating_streams.h"
 #include "core/graph/models/families.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/alternating_streams.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

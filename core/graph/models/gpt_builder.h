@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "core/graph/models/model_writer.h"
+#include "core/graph/models/parts/model_writer.h"
 
 namespace meshwright {
 

@@ -11,7 +11,7 @@
 #include "core/base/json.h"
 #include "core/graph/autodiff.h"
 #include "core/graph/graph.h"
-#include "core/graph/models/rotary_scaling.h"
+#include "core/graph/models/parts/rotary_scaling.h"
 
 namespace meshwright {
 

@@ -7,7 +7,7 @@
 // Frames (batch, channel=1, frame, mel) become (batch, seq, embed), where the encoder's seq is `positions` and the
 // decoder's the text's.
 #include "core/graph/models/family_keys.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Digits of layers that are packed into a few numbers of a model.
-#include "core/graph/models/layer_digits.h"
+#include "core/graph/models/parts/layer_digits.h"
 
 #include <gtest/gtest.h>
 

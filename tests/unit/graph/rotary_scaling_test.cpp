@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled rotations: the frequencies of each kind, computed by hand, and what files say of them.
-#include "core/graph/models/rotary_scaling.h"
+#include "core/graph/models/parts/rotary_scaling.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 #include <cmath>
 
 #include "core/graph/models/family_keys.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

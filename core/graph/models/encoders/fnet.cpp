@@ -10,7 +10,7 @@
 #include <numbers>
 
 #include "core/graph/models/family_keys.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

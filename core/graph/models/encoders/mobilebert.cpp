@@ -10,7 +10,7 @@
 // Dimensions besides a transformer's: (batch, seq, narrow). Ops are named "blk<layer>.in", ".shared", ".attn.q",
 // ".ffn<i>.up" and of the last narrow layer ".mlp.up", ".out".
 #include "core/graph/models/family_keys.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

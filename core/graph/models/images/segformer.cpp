@@ -10,7 +10,7 @@
 #include <array>
 
 #include "core/graph/models/families.h"
-#include "core/graph/models/model_writer.h"
+#include "core/graph/models/parts/model_writer.h"
 
 namespace meshwright {
 

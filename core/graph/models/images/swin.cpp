@@ -15,7 +15,7 @@
 #include <cmath>
 
 #include "core/graph/models/families.h"
-#include "core/graph/models/model_writer.h"
+#include "core/graph/models/parts/model_writer.h"
 
 namespace meshwright {
 

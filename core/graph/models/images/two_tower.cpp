@@ -25,7 +25,7 @@
 #include <cmath>
 
 #include "core/graph/models/families.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

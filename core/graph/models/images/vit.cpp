@@ -7,12 +7,12 @@
 //
 // An image (batch, h, w, rgb) becomes patches (batch, patch_h, patch_w, embed) by a convolution whose windows do not
 // overlap, then a sequence (batch, seq, embed) with the class token first; blocks as in
-// core/graph/models/transformer.h. The classifier reads the class token alone, or the mean of what is behind it as well
-// (reads_patches=1), or that alone (2), of which mean_norm makes the last norm. distilled: one more token behind the
-// class token (H. Touvron et al., 2020). registers: tokens without positions (T. Darcet et al., 2023). layer_scale and
-// gated are DINOv2's, and so is mask_token, a parameter that its pre-training alone reads.
+// core/graph/models/parts/transformer.h. The classifier reads the class token alone, or the mean of what is behind it
+// as well (reads_patches=1), or that alone (2), of which mean_norm makes the last norm. distilled: one more token
+// behind the class token (H. Touvron et al., 2020). registers: tokens without positions (T. Darcet et al., 2023).
+// layer_scale and gated are DINOv2's, and so is mask_token, a parameter that its pre-training alone reads.
 #include "core/graph/models/families.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

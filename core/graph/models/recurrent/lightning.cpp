@@ -15,8 +15,8 @@
 
 #include "core/base/errors.h"
 #include "core/graph/models/family_keys.h"
-#include "core/graph/models/layer_digits.h"
-#include "core/graph/models/scan_builder.h"
+#include "core/graph/models/parts/layer_digits.h"
+#include "core/graph/models/parts/scan_builder.h"
 
 namespace meshwright {
 

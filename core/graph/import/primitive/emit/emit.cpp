@@ -9,7 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/graph/import/primitive/emit/emitter.h"
-#include "core/graph/models/model_writer.h"
+#include "core/graph/models/parts/model_writer.h"
 
 namespace meshwright::primitive {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/rotary_scaling.h"
+#include "core/graph/models/parts/rotary_scaling.h"
 
 #include <algorithm>
 #include <array>

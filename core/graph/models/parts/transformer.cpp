@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/transformer.h"
+#include "core/graph/models/parts/transformer.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/base/errors.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "core/graph/models/model_writer.h"
-#include "core/graph/models/transformer.h"
+#include "core/graph/models/parts/model_writer.h"
+#include "core/graph/models/parts/transformer.h"
 
 namespace meshwright {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

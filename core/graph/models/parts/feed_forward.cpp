@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/layer_digits.h"
+#include "core/graph/models/parts/layer_digits.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/residual_streams.h"
+#include "core/graph/models/parts/residual_streams.h"
 
 #include <numeric>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/scan_builder.h"
+#include "core/graph/models/parts/scan_builder.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/compressed_attention.h"
+#include "core/graph/models/parts/compressed_attention.h"
 
 #include <algorithm>
 

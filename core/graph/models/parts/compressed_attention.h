@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

@@ -14,7 +14,7 @@
 // Dimensions besides a transformer's: (batch, seq, delta_heads, key_dim) of queries and keys; (batch, seq, delta_heads,
 // delta_group, delta_dim) of values.
 #include "core/graph/models/families.h"
-#include "core/graph/models/scan_builder.h"
+#include "core/graph/models/parts/scan_builder.h"
 
 namespace meshwright {
 

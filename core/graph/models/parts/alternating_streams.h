@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/model_writer.h"
+#include "core/graph/models/parts/model_writer.h"
 
 #include <memory>
 #include <utility>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss, and modules that predict further tokens: "mtp<k>.embed", "mtp<k>.in", the ops of a block, "mtp<k>.logits".
 #include "core/base/errors.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 

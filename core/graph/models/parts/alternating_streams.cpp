@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/models/alternating_streams.h"
+#include "core/graph/models/parts/alternating_streams.h"
 
 #include <vector>
 

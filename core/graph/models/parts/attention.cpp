@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/base/errors.h"
-#include "core/graph/models/transformer_builder.h"
+#include "core/graph/models/parts/transformer_builder.h"
 
 namespace meshwright {
 
