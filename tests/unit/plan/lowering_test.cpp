@@ -146,6 +146,17 @@ TEST(LoweredStages, GiveTheProgramOfOneMicrobatchAndThenTheWhole) {
     expect_same_program(std::move(stages).take_program(), lower(whole.plan, whole.graph, *whole.costs));
   }
 }
+// DualPipe needs twice as many micro-batches as ranks, whatever the number of its stages.
+TEST(LoweredStages, GiveTheFewestMicrobatchesThatTheScheduleRuns) {
+  PlanRequest request = ask("gpt:layers=4,hidden=16,heads=4,seq=8,vocab=32", "cpu:2", "megatron:pp=2", 32, 8);
+  request.search.schedule = ScheduleKind::DualPipe;
+  const Planned made = planned(request);
+  ASSERT_TRUE(made.plan.has_value()) << made.reason;
+  ASSERT_EQ(made.plan->stages.size(), 4u);
+  const auto costs = make_analytic_cost_model(request.cluster);
+  LoweredStages stages(*made.plan, made.graph, *costs);
+  EXPECT_EQ(stages.of_one_microbatch().microbatches, 4);
+}
 TEST(LoweredStages, GiveTheWholeAsThePartThatKeepsAll) {
   const HandPlan made = two_stages(ScheduleKind::OneFOneB, 3);
   LoweredStages stages(made.plan, made.graph, *made.costs);

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
+#include "costmodel/occupancy.h"
+#include "simulator/program/executable_pieces.h"
 #include "simulator/report/step_report.h"
 #include "simulator/what_if/simulate_step.h"
 #include "tests/unit/planning_fixture.h"
@@ -91,6 +94,52 @@ TEST(Prediction, AStepThatNoClockCountsIsRefused) {
   EXPECT_LT(to_seconds(*std::max_element(longest.begin(), longest.end())).si(), 0.7 * seconds);
   EXPECT_NEAR(predict(planned.program, *step_at(0.95 * 9e6 / seconds)).step.si(), 0.95 * 9e6, 1.0);
   EXPECT_THROW((void)predict(planned.program, *step_at(1.05 * 9e6 / seconds)), InputError);
+}
+
+// The products keep a quarter of the GPU busy, every other op all of it; a Run as much as its ops on the average of
+// their time. Two devices that run the same at once are slowed by twice that.
+TEST(PredictShared, SlowsRunsByTheMeanOfWhatTheirOpsKeepBusy) {
+  const Made made = made_by("data", "cpu:2");
+  const Program& program = made.loaded.program;
+  const StageExecutable& forward = program.executables.front();
+  ASSERT_EQ(forward.phase, Phase::Forward);
+  const LogicalMesh& mesh = program.stages[forward.stage.index()].mesh;
+  const auto is_product = [](const LocalOp& op) {
+    return op.kind == LocalOp::Kind::Compute && op.work.kind == OpKind::Contract;
+  };
+  // Four times the rate of the fastest of them; they differ, so that others keep less than a quarter busy.
+  OpProfile full{"", 1, 0.0, 1.0, {Seconds(1.0), Seconds(0.0), 7}};
+  for (const LocalOp& op : forward.ops)
+    if (is_product(op)) {
+      const double rate = op.work.flops.si() / op_cost(forward, op, mesh, *made.costs).time.si();
+      if (4.0 * rate > full.flops) full.flops = 4.0 * rate;
+      full.signature = op.work.signature;
+    }
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "occupancy_of_runs.db";
+  std::filesystem::remove(path);
+  ProfileDb db(path, ProfileDb::Mode::ReadWrite);
+  db.put(db.add_session({"GPU", "host", "", "2026-11-28T01:00:00Z", "", find_cluster("dgx-h100:1")}), full);
+  const Occupancy occupancy(db);
+  std::filesystem::remove(path);
+
+  Seconds busy(0.0), all(0.0);
+  for (const LocalOp& op : forward.ops) {
+    const Seconds time = op_cost(forward, op, mesh, *made.costs).time;
+    all += time;
+    busy += (is_product(op) ? op.work.flops.si() / full.flops : time.si()) * Seconds(1.0);
+  }
+  ASSERT_LT(busy, 0.95 * all);
+  ASSERT_GT(busy, 0.55 * all);  // two of half a GPU or less go on side by side
+
+  const auto first_forward = [&](const Occupancy* of) {
+    const Timeline timeline = predict_shared(program, *made.costs, {0, 0}, of).timeline;
+    const auto span = std::find_if(timeline.spans.begin(), timeline.spans.end(),
+                                   [](const Span& found) { return found.kind == Span::Kind::Forward; });
+    return to_seconds(span->end - span->begin).si();
+  };
+  const double whole = to_seconds(program_costs(program, *made.costs, {0, 0}).times.executable.front()).si();
+  EXPECT_NEAR(first_forward(nullptr), 2.0 * whole, 1e-9 * whole);
+  EXPECT_NEAR(first_forward(&occupancy), 2.0 * whole * (busy / all), 1e-9 * whole);
 }
 
 TEST(Replicas, AddTheirGradientsUpBetweenHostsBeforeTheUpdate) {
