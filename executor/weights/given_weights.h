@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model's parameters out of files, and into files. `places`: where each lies there
-// (core/graph/import/hf/hf_tensors.h).
+// (core/graph/import/hf/tensors/hf_tensors.h).
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/import/hf/hf_tensors.h"
+#include "core/graph/import/hf/tensors/hf_tensors.h"
 #include "executor/base/given_values.h"
 #include "executor/weights/stored_numbers.h"
 #include "executor/weights/weight_files.h"

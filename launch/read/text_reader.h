@@ -69,7 +69,7 @@ class TextReader {
   void nnscaler(const ConfigValue& root, const std::string& place);
 
   // --- trainers/trainer_text.cpp: programs that fine-tune over Hugging Face's trainer ---
-  // Of LLaMA-Factory or axolotl, with the DeepSpeed file that it names and accelerate's file beside it.
+  // LLaMA-Factory's or axolotl's file, with the DeepSpeed file that it names and accelerate's file beside it.
   void trainer(const ConfigValue& root, const std::string& place, const char* variant);
   void add_trainer(const ConfigValue& root, const std::string& place);
   void add_deepspeed_file(const ConfigValue& named, const std::string& place);

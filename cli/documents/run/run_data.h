@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/import/hf/hf_tensors.h"
+#include "core/graph/import/hf/tensors/hf_tensors.h"
 #include "core/graph/models/models.h"
 #include "executor/base/run_options.h"
 #include "executor/base/run_result.h"

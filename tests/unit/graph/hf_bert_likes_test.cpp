@@ -56,7 +56,7 @@ TEST(Deberta, HasThePublishedParameters) {
             887'085'156);
 }
 
-// Of a graph's constant, one row of pairs: for each key, the row of the pair in the query's stretch of the table.
+// The row that each key's pair with the query has, in the query's stretch of the table of pairs.
 std::vector<double> rows_of_query(const Graph& graph, std::int64_t query, std::int64_t distances) {
   for (const auto& [tensor, values] : graph.constants) {
     if (graph.tensor(tensor).name != "pairs.by_query") continue;
@@ -70,7 +70,7 @@ std::vector<double> rows_of_query(const Graph& graph, std::int64_t query, std::i
 }
 
 TEST(Deberta, GivesFarWordsRowsByTheLogarithmOfTheirDistance) {
-  // Of 8 buckets a side: rows 8 - 4 to 8 + 4 are distances -4 to 4, of those beyond 5 to 31 share rows 5 to 7.
+  // There are 8 buckets a side. Distances -4 to 4 have rows 8 - 4 to 8 + 4; distances 5 to 31 share rows 5 to 7.
   const std::string text = type("deberta-v2", R"("vocab_size": 64, "hidden_size": 8, "num_hidden_layers": 1,
       "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 32, "relative_attention": true,
       "position_buckets": 8, "pos_att_type": "c2p|p2c")");
@@ -224,7 +224,7 @@ TEST(Fnet, HasThePublishedParametersAndNoAttention) {
   for (const Op& op : graph.ops()) EXPECT_NE(op.kind, OpKind::GroupedAttention);
 }
 
-// Of four words the cosines of their transform are 1, 0 or -1: row 1 is 1 0 -1 0, row 2 is 1 -1 1 -1.
+// The transform of four words has cosines of 1, 0 or -1: row 1 is 1 0 -1 0, row 2 is 1 -1 1 -1.
 TEST(Fnet, TurnsWordsByWholeTurns) {
   const Graph graph = graph_of(type("fnet", R"("vocab_size": 8, "hidden_size": 2, "num_hidden_layers": 1,
       "intermediate_size": 2, "max_position_embeddings": 4)"));

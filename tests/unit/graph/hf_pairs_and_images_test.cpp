@@ -9,7 +9,7 @@
 
 #include "core/base/errors.h"
 #include "core/graph/import/hf/hf_config.h"
-#include "core/graph/import/hf/hf_tensors.h"
+#include "core/graph/import/hf/tensors/hf_tensors.h"
 
 namespace meshwright::hf_pairs_and_images_test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/hf/hf_tensors.h"
+#include "core/graph/import/hf/tensors/hf_tensors.h"
 
 #include <gtest/gtest.h>
 

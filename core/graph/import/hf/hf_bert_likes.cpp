@@ -33,7 +33,7 @@ ModelConfig read_with_languages(const HfReader& config) {
   set(model, "causal", config.flag_or("causal", false));
   set(model, "plain_head", 1);
   set_epsilon(model, config, "layer_norm_eps", 1e-12);
-  // Of tokens, of what names languages, and of heads for other tasks.
+  // For the tokenizer, names of languages, and heads for other tasks.
   for (const char* other : {"bos_index", "eos_index", "pad_index", "unk_index", "mask_index", "lang_id", "lang2id",
                             "id2lang", "embed_init_std", "start_n_top", "end_n_top", "mask_token_id", "max_vocab",
                             "min_count", "same_enc_dec", "share_inout_emb", "n_words"})
@@ -193,7 +193,7 @@ ModelConfig read_disentangled(const HfReader& config) {
 
 }  // namespace
 
-// Of the first version, keys and what is made of distances for them have no biases.
+// In the first version, keys and the distances' keys have no biases.
 ModelConfig read_deberta(const HfReader& config) {
   ModelConfig model = read_disentangled(config);
   for (const char* key : {"shared_projections", "key_bias", "pos_k_bias", "relative_norm"}) set(model, key, 0);

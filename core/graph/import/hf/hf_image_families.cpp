@@ -105,7 +105,7 @@ ModelConfig read_beit(const HfReader& config) {
   const bool mean = config.flag_or("use_mean_pooling", true);
   set(model, "reads_patches", mean ? 2 : 0);
   set(model, "mean_norm", mean);
-  // Of images without labels, of segmentation, and of backbones.
+  // For images without labels, segmentation and backbones.
   for (const char* other :
        {"vocab_size", "drop_path_rate", "pool_scales", "use_auxiliary_head", "auxiliary_loss_weight",
         "auxiliary_channels", "auxiliary_num_convs", "auxiliary_concat_input", "semantic_loss_ignore_index", "add_fpn",
@@ -229,7 +229,7 @@ ModelConfig read_segformer(const HfReader& config) {
   set(model, "widen", widen.front());
   set(model, "classes", classes_of(config));
   set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
-  // Of another epsilon than its norms have, of paths that are dropped, and of segmentation.
+  // An epsilon that its norms do not have, and members for dropped paths and segmentation.
   for (const char* other : {"layer_norm_eps", "drop_path_rate", "decoder_hidden_size", "semantic_loss_ignore_index",
                             "reshape_last_stage", "downsampling_rates"})
     (void)config.has(other);

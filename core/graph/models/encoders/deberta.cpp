@@ -39,7 +39,7 @@ struct DebertaBuilder : TransformerBuilder {
   // (distance, embed): the distances that a sequence has.
   [[nodiscard]] TensorId distances();
   [[nodiscard]] std::int64_t row_of(std::int64_t distance) const;
-  // Of each query and key, the row of their pair in a table of (seq, distance) or of (kv_seq, distance).
+  // The row of each query and key in a table of (seq, distance) or of (kv_seq, distance).
   [[nodiscard]] TensorId rows_of_pairs(bool by_query);
   // What each query wants of each key (seq, kv_seq, row), from what `one` and the vectors of distances make.
   [[nodiscard]] TensorId of_pairs(const std::string& name, TensorId one, TensorId of_distances, bool by_query);

@@ -63,8 +63,8 @@ struct VitBuilder : TransformerBuilder {
   [[nodiscard]] TensorId learned(const std::string& name, const Dim& tokens);
   [[nodiscard]] TensorId with_tokens(TensorId patches);
   [[nodiscard]] TensorId classify(TensorId x, const Dim& classes);
-  // Of each query and key: how far apart their patches are, counted from the most negative; behind all distances, those
-  // from the class token, to it, and of it to itself.
+  // How far apart the patches of each query and key are, counted from the most negative distance. The last three rows
+  // are the way from the class token, the way to it, and the token with itself.
   [[nodiscard]] std::vector<double> distances() const;
   // (kv_heads, group, seq, kv_seq), from a table of its own.
   [[nodiscard]] TensorId relative_bias(const std::string& name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What decoders with compressed attention, and those with delta rules of Kimi Linear, call their tensors.
-#include "core/graph/import/hf/hf_tensor_rows.h"
+#include "core/graph/import/hf/tensors/hf_tensor_rows.h"
 
 namespace meshwright {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/graph/import/hf/hf_tensor_rows.h"
+#include "core/graph/import/hf/tensors/hf_tensor_rows.h"
 
 namespace meshwright {
 

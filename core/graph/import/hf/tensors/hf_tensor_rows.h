@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/import/hf/hf_tensors.h"
+#include "core/graph/import/hf/tensors/hf_tensors.h"
 
 namespace meshwright::hf {
 

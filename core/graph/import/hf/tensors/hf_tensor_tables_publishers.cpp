@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/graph/import/hf/hf_tensor_rows.h"
+#include "core/graph/import/hf/tensors/hf_tensor_rows.h"
 
 namespace meshwright {
 

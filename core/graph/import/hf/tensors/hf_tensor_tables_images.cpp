@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/graph/import/hf/hf_tensor_rows.h"
+#include "core/graph/import/hf/tensors/hf_tensor_rows.h"
 #include "core/graph/models/families.h"
 
 namespace meshwright {
