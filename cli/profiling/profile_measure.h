@@ -23,7 +23,7 @@ struct MeasurementPlan {
   std::vector<int> ranks;                 // of collectives
   std::vector<std::int64_t> sizes_bytes;  // of messages and collectives; none with a single device
   int samples = 7;
-  Bytes step = MeasureOptions().step;
+  Bytes step = MeasureOptions().step;  // see MeasureOptions
   Seconds budget{120.0};
   // By signature, of the same concurrency: taken as the first of the measurements.
   std::map<std::string, Measurement> known = {};

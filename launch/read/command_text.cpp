@@ -102,13 +102,8 @@ void TextReader::swift_call(const ProgramCall& found, const std::string& place) 
           found.line);
   const Settings flags = std::exchange(text_.settings, {});
   for (const Setting& word : flags.all())
-    if (word.key == "(word)" && word.value.is_scalar() && ends_with_any(word.value.text, {".yml", ".yaml"})) {
-      const auto file = written_or_named(word.value.text);
-      require(file.has_value(),
-              "{}: names the file '{}', which has the settings of the training; give it as a further file.", word.place,
-              shown(word.value.text));
-      add_flag_map(value_from_yaml(*file, file_name(word.value.text)), file_name(word.value.text));
-    }
+    if (word.key == "(word)" && word.value.is_scalar() && ends_with_any(word.value.text, {".yml", ".yaml"}))
+      add_flag_map(settings_file(word), file_name(word.value.text));
   for (const Setting& flag : flags.all()) text_.settings.add(flag.key, flag.shown, flag.value, flag.place);
   count_swift();
 }

@@ -77,6 +77,8 @@ class TextReader {
   // The file that the command names, and its flags behind it.
   void trainer_call(const ProgramCall& found, const std::string& place);
   void set_trainer_target();
+  // The YAML file that a word or flag of the command names; throws InputError where it is not there.
+  [[nodiscard]] ConfigValue settings_file(const Setting& naming) const;
   // TRL's arguments, of its command or of a file of theirs, over what accelerate is told.
   void trl_call(const Settings& given, int line, const std::string& place);
   void trl_file(const ConfigValue& root, const std::string& place);

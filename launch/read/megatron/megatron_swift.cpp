@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/read/megatron/megatron_swift.h"
 
-#include "core/base/errors.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
@@ -13,14 +12,9 @@ void read_swift(ReadingJob& job) {
   s.rename({{"max-length", "seq-length"}});
   for (const char* key : {"train-type", "tuner-type", "quant-bits"})
     if (const std::string kind = s.text_or_nothing(key); !kind.empty() && kind != "full")
-      throw InputError(
-          fmt::format("{}: trains {}, and only trainings of all weights are predicted; give a script without it.",
-                      s.where(key), kind));
+      expect_whole_model(job, key, kind);
   if (truth_value(s.text_or_nothing("freeze-llm")).value_or(false))
-    throw InputError(fmt::format(
-        "{}: trains what is beside a frozen language model, and only trainings of all weights are predicted; "
-        "give a script without it.",
-        s.where("freeze-llm")));
+    expect_whole_model(job, "freeze-llm", "what is beside a frozen language model");
   const auto usual = [&](const char* key, const char* value) {
     if (!s.has(key)) s.add(key, key, ConfigValue::scalar(value, 0), "ms-swift's default");
   };

@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-bool has_deepspeed(Settings& s) {
+bool has_deepspeed(const Settings& s) {
   return std::any_of(s.all().begin(), s.all().end(), [](const Setting& one) { return one.key.starts_with("ds."); });
 }
 

@@ -12,7 +12,7 @@
 namespace meshwright {
 
 // DeepSpeed's file is given, which the reader of texts put below "ds.".
-[[nodiscard]] bool has_deepspeed(Settings& settings);
+[[nodiscard]] bool has_deepspeed(const Settings& settings);
 // The truth value of `key`; true for a word of its own ("auto"), and `otherwise` where it is absent.
 [[nodiscard]] bool switched_on(Settings& settings, const std::string& key, bool otherwise = false);
 [[nodiscard]] bool begins_with_any(const std::string& key, std::initializer_list<const char*> groups);

@@ -5,8 +5,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
-#include "launch/read/readers.h"
 #include "launch/read/text_reader.h"
+#include "launch/read/trainers/fine_tuning.h"
 #include "launch/syntax/numbers.h"
 #include "launch/syntax/yaml.h"
 
@@ -70,12 +70,7 @@ void TextReader::trainer(const ConfigValue& root, const std::string& place, cons
   set_trainer_target();
 }
 
-void TextReader::set_trainer_target() {
-  const std::vector<Setting>& all = text_.settings.all();
-  const bool deepspeed =
-      std::any_of(all.begin(), all.end(), [](const Setting& one) { return one.key.starts_with("ds."); });
-  set_target(deepspeed ? "deepspeed" : "accelerate");
-}
+void TextReader::set_trainer_target() { set_target(has_deepspeed(text_.settings) ? "deepspeed" : "accelerate"); }
 
 void TextReader::add_trainer(const ConfigValue& root, const std::string& place) {
   for (const auto& [key, value] : root.members)
@@ -120,24 +115,26 @@ void TextReader::trainer_call(const ProgramCall& found, const std::string& place
   if (text_.variant == "TRL") return trl_call(given, found.line, place);
   if (text_.variant == "ms-swift" && found.program.empty()) count_swift();
   ConfigValue flags = ConfigValue::map(found.line);
-  const auto add_file = [&](const std::string& name) {
-    const auto file = written_or_named(name);
-    require(file.has_value(),
-            "{}:{}: names the file '{}', which has the settings of the training; give it as a further file.", place,
-            found.line, shown(name));
-    add_trainer(value_from_yaml(*file, file_name(name)), file_name(name));
-  };
   for (const Setting& setting : given.all()) {
     std::string key = setting.key;
     std::replace(key.begin(), key.end(), '-', '_');
     const bool file = (key == "(word)" || key == "config") && setting.value.is_scalar() && is_yaml(setting.value.text);
     if (file)
-      add_file(setting.value.text);
+      add_trainer(settings_file(setting), file_name(setting.value.text));
     else if (key != "(word)")
       flags.set(key, setting.value);
   }
   add_trainer(flags, place);
   set_trainer_target();
+}
+
+ConfigValue TextReader::settings_file(const Setting& naming) const {
+  const std::string& name = naming.value.text;
+  const auto file = written_or_named(name);
+  require(file.has_value(),
+          "{}: names the file '{}', which has the settings of the training; give it as a further file.", naming.place,
+          shown(name));
+  return value_from_yaml(*file, file_name(name));
 }
 
 void TextReader::count_swift() {
