@@ -5,10 +5,13 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/parallel.h"
 #include "core/base/text.h"
 #include "core/plan/ranks.h"
+#include "core/planner/borders/border_refinement.h"
 #include "core/planner/cross_mesh_search.h"
 #include "core/planner/degrees/degrees_search.h"
+#include "core/planner/degrees/eased_degrees.h"
 #include "core/planner/offload_search.h"
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_search.h"
@@ -104,36 +107,64 @@ namespace {
 // Layers of the default number are too few for the stages of so many hosts.
 constexpr int kManyHosts = 16;
 
-// Nothing is asked of meshes, stages and their number, so that one set of degrees for all devices is an answer, too.
-bool leaves_degrees_open(const PlanRequest& request) {
+// Any number of layers, cut in any way.
+bool leaves_layers_open(const PlanRequest& request) {
   const SearchOptions& search = request.search;
   const bool any_layers = is_auto(search.layers) ||
                           (std::holds_alternative<ModelDefault>(search.layers) && request.cluster.hosts() > kManyHosts);
-  return leaves_all_open(request) && any_layers && search.layer_cut == LayerOptions{} && search.forced.empty() &&
+  return any_layers && search.layer_cut == LayerOptions{};
+}
+
+// Nothing is asked of meshes, stages and their number, so that one set of degrees for all devices is an answer, too.
+bool leaves_degrees_open(const PlanRequest& request) {
+  const SearchOptions& search = request.search;
+  return leaves_all_open(request) && leaves_layers_open(request) && search.forced.empty() &&
          search.recompute_layers.empty() && !request.goal.front && request.cluster.uniform() &&
          shape_of(request.model).heads > 0;
 }
 
+// Whose stages have stored costs is not judged by modelled ones alone.
+bool may_move_borders(const PlanRequest& request) {
+  return leaves_layers_open(request) && request.search.method.kind == Method::Kind::Pipeshard &&
+         request.search.launch_for == nullptr && request.goal.objective == Goal::Objective::StepTime &&
+         !request.goal.front && request.stage_profile.file == nullptr &&
+         request.stage_profile.costs == StageCostSource::Composition;
+}
+
+// By so much plans get faster, as a rule, when degrees need not be launched by a framework or borders move.
+constexpr double kEasier = 1.05;
+
 // A pipeline of many alike stages has more of them than a search of every mesh and sharding has layers to make.
+// `eased`, where they are wanted: plans with the fastest degrees that need not be launched by a framework.
 PlanningResult with_degrees(const PlanRequest& request, PlanningResult result, const CostModel& costs,
-                            PlanEvaluator& evaluator) {
+                            PlanEvaluator& evaluator, std::vector<PlanOfGraph>* eased) {
+  constexpr std::size_t kMaxEased = 4;
   PlanRequest of = request;
   Framework framework = find_framework("megatron");
   // This program runs no rings on GPUs, where its own plans may be run.
   std::erase(framework.context_exchanges, ContextExchange::PointToPoint);
   of.search.launch_for = &framework;
   of.stage_profile.keep = false;
-  const auto to_beat = result.plan ? std::optional(result.plan->predicted.step_time) : std::nullopt;
-  PlanningResult degrees = search_degrees(of, costs, evaluator, to_beat);
+  const bool eases = eased != nullptr && may_move_borders(request);
+  std::optional<Seconds> to_beat, before;
+  if (result.plan) {
+    before = result.plan->predicted.step_time;
+    to_beat = (eases ? kEasier : 1.0) * *before;
+  }
+  auto [degrees, fastest] = find_degrees(of, costs, evaluator, to_beat);
   result.log.add(degrees.log);
-  if (!degrees.plan) return result;
+  if (eases && !result.log.interrupted) {
+    if (fastest.size() > kMaxEased) fastest.resize(kMaxEased);
+    *eased = ease_degrees(request, fastest, costs, evaluator);
+  }
+  if (!degrees.plan || (before && degrees.plan->predicted.step_time >= *before)) return result;
   const std::string method = degrees.plan->method;
   degrees.plan->method = request.search.method.text;
   degrees.log = std::move(result.log);
   degrees.log.how += ", then the plan of " + method;
   degrees.lower_bound_within_layers = Seconds(0.0);
   degrees.stage_profile = std::move(result.stage_profile);
-  return degrees;
+  return std::move(degrees);
 }
 
 // The sharding of one stage fits the memory more closely than the stages of pipelines do. Data parallelism and its ZeRO
@@ -175,12 +206,12 @@ PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result,
 
 // As make_plan, with the bounds of the search alone.
 PlanningResult plan_request(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
-                            NearPlans* near = nullptr) {
+                            NearPlans* near = nullptr, std::vector<PlanOfGraph>* eased = nullptr) {
   PlanningResult result = request.search.launch_for != nullptr ? search_degrees(request, costs, evaluator)
                                                                : search_plans(request, costs, evaluator, near);
   result = with_one_stage(request, std::move(result), costs, evaluator, near);
   if (leaves_degrees_open(request) && !result.log.interrupted)
-    result = with_degrees(request, std::move(result), costs, evaluator);
+    result = with_degrees(request, std::move(result), costs, evaluator, eased);
   return result;
 }
 
@@ -218,6 +249,19 @@ class AnswerRecord final : public SearchRecord {
   std::vector<ConsideredPlan> fitting_;
 };
 
+// A plan that no stage table has.
+ConsideredPlan considered_of(const Plan& plan) {
+  ConsideredPlan of;
+  of.layer_starts = plan.layer_starts;
+  of.microbatches = plan.training.microbatches;
+  of.schedule = plan.schedule;
+  of.chunks = chunks_of(plan);
+  of.simulated = of.score = plan.predicted.step_time;
+  of.needs = plan.predicted.peak_memory;
+  of.fate = ConsideredPlan::Fate::Fits;
+  return of;
+}
+
 void choose_forms(PlanningResult& result, const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
                   AnswerRecord* record) {
   if (!may_choose_forms(request) || !result.plan || result.log.interrupted) return;
@@ -237,6 +281,41 @@ void choose_forms(PlanningResult& result, const PlanRequest& request, const Cost
   result.plan = std::move(found->plan);
   const Seconds step = result.plan->predicted.step_time;
   result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
+}
+
+// The fastest of the plan that was found and the eased ones, with borders moved inside layers.
+void refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, const PlanRequest& request,
+                    const CostModel& costs, PlanEvaluator& evaluator, AnswerRecord* record) {
+  if (!may_move_borders(request) || !result.plan || result.log.interrupted) return;
+  if (request.steps != nullptr) request.steps->begin("borders");
+  const Seconds before = result.plan->predicted.step_time;
+  std::vector<PlanOfGraph> plans = {{*result.plan, std::make_shared<const Graph>(result.graph)}};
+  for (PlanOfGraph& plan : eased)
+    if (plan.plan.predicted.step_time < kEasier * before) plans.push_back(std::move(plan));
+  std::vector<std::optional<PlanWithBorders>> moved(plans.size());
+  const auto* form = std::get_if<CrossMesh>(&request.search.cross_mesh);
+  for_each_index(plans.size(), request.threads, [&](std::size_t i) {
+    if (!request.stop || !request.stop())
+      moved[i] = move_borders(plans[i], form != nullptr ? std::optional(*form) : std::nullopt, costs, evaluator);
+  });
+  std::size_t best = 0;
+  const auto step_of = [&](std::size_t i) { return (moved[i] ? moved[i]->plan : plans[i].plan).predicted.step_time; };
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (step_of(i) < step_of(best)) best = i;
+    if (moved[i]) result.log.simulations += moved[i]->simulations;
+  }
+  const Seconds step = step_of(best);
+  if (request.steps != nullptr)
+    request.steps->end(step < before ? fmt::format("{}, better than {}", human_seconds(step), human_seconds(before))
+                                     : std::string("nothing faster"));
+  if (step >= before) return;
+  if (record != nullptr && best == 0) record->shorten(plans[0].plan, step);
+  if (best > 0) result.log.how += ", then the same degrees with each op split as is fastest";
+  if (moved[best]) result.log.how += ", then borders inside layers";
+  result.plan = moved[best] ? std::move(moved[best]->plan) : plans[best].plan;
+  if (record != nullptr && best > 0) record->add(considered_of(*result.plan));
+  result.graph = *plans[best].graph;
+  result.lower_bound_within_layers = best > 0 ? Seconds(0.0) : std::min(result.lower_bound_within_layers, step);
 }
 
 // Other methods say what is split. Whose stages have stored costs is not judged by modelled ones alone.
@@ -284,7 +363,8 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
   std::optional<AnswerRecord> record;
   if (asked.record != nullptr) request.record = &record.emplace(*asked.record);
   NearPlans near;
-  PlanningResult result = plan_request(request, costs, evaluator, may_refine(request) ? &near : nullptr);
+  std::vector<PlanOfGraph> eased;
+  PlanningResult result = plan_request(request, costs, evaluator, may_refine(request) ? &near : nullptr, &eased);
   const bool plain = evaluator.plain() == nullptr || request.search.launch_for != nullptr;
   if (plain && !result.plan) return result;
   const Seconds bound = work_bound(request, costs);
@@ -294,6 +374,7 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
   }
   AnswerRecord* heard = record ? &*record : nullptr;
   refine(result, near, request, costs, evaluator, heard);
+  refine_borders(result, std::move(eased), request, costs, evaluator, heard);
   choose_forms(result, request, costs, evaluator, heard);
   if (result.plan) set_lower_bounds(result, bound);
   return result;

@@ -84,6 +84,12 @@ class DegreesSearch {
         shape_(shape_of(request.model)) {}
 
   PlanningResult run();
+  [[nodiscard]] std::vector<Degrees> fastest() const {
+    std::vector<Degrees> found;
+    for (const auto& [step, degrees] : in_order_of_steps())
+      if (!to_beat_ || step < *to_beat_) found.push_back(degrees);
+    return found;
+  }
 
  private:
   // Asked by any thread; of the search as a whole stopped() tells.
@@ -115,6 +121,11 @@ class DegreesSearch {
   // The fastest plans, or where none fits the nearest, with fewer blocks at the ends of the pipeline.
   void plan_lighter_ends();
   [[nodiscard]] std::vector<Degrees> lighter_ends_of_fastest() const;
+  [[nodiscard]] std::vector<std::pair<Seconds, Degrees>> in_order_of_steps() const {
+    std::vector<std::pair<Seconds, Degrees>> all = fitting_;
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    return all;
+  }
   // A search that was stopped before it found a plan answers with the first that fits.
   void find_first_plan(const std::vector<Degrees>& all);
   // `bound`: of the first that was not looked at; `proven`: with even stages no other is faster.
@@ -387,8 +398,7 @@ void DegreesSearch::plan_smallest(const std::vector<Ordered>& ordered) {
 
 std::vector<Degrees> DegreesSearch::lighter_ends_of_fastest() const {
   const Framework& framework = *request_.search.launch_for;
-  std::vector<std::pair<Seconds, Degrees>> bases = fitting_;
-  std::stable_sort(bases.begin(), bases.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::pair<Seconds, Degrees>> bases = in_order_of_steps();
   if (bases.empty() && smallest_) bases.emplace_back(Seconds(0.0), smallest_->first);
   bases.erase(bases.begin() + static_cast<std::ptrdiff_t>(std::min(kMaxBases, bases.size())), bases.end());
   std::vector<Degrees> found;
@@ -446,8 +456,8 @@ void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
 
 }  // namespace
 
-PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
-                              std::optional<Seconds> to_beat) {
+FoundDegrees find_degrees(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                          std::optional<Seconds> to_beat) {
   const Framework& framework = *request.search.launch_for;
   require(request.cluster.uniform(),
           "{} launches one set of degrees on devices that are alike, but {} has {} kinds of "
@@ -457,7 +467,9 @@ PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs
           "{} launches transformers, and model {} has no attention heads; leave the framework out.", framework.name,
           request.model.name);
   expect_further_tokens(framework, request.model);
-  return DegreesSearch(request, costs, evaluator, to_beat).run();
+  DegreesSearch search(request, costs, evaluator, to_beat);
+  PlanningResult result = search.run();
+  return {std::move(result), search.fastest()};
 }
 
 }  // namespace meshwright

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/planner/degrees/all_degrees.h"
 #include "core/planner/plan_request.h"
@@ -17,7 +18,17 @@ namespace meshwright {
 // Throws InputError for models that are no transformers and clusters of several kinds of hosts.
 // REQUIRES: request.search.launch_for, of a framework without own meshes; a schedule that trains.
 // `to_beat`: only a plan whose step takes less is wanted.
-[[nodiscard]] PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs,
-                                            PlanEvaluator& evaluator, std::optional<Seconds> to_beat = std::nullopt);
+struct FoundDegrees {
+  PlanningResult result;
+  // Of the plans that fit, as far as they were simulated, in the order of their steps, and not beyond `to_beat`.
+  std::vector<Degrees> fastest;
+};
+[[nodiscard]] FoundDegrees find_degrees(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                                        std::optional<Seconds> to_beat = std::nullopt);
+// The result alone.
+[[nodiscard]] inline PlanningResult search_degrees(const PlanRequest& request, const CostModel& costs,
+                                                   PlanEvaluator& evaluator) {
+  return find_degrees(request, costs, evaluator).result;
+}
 
 }  // namespace meshwright

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/planner/borders/border_refinement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/plan/boundaries.h"
+#include "core/plan/ranks.h"
+#include "core/planner/borders/border_search.h"
+#include "core/planner/borders/moved_plan.h"
+#include "core/planner/search/plan_program.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::size_t kMaxPlans = 4;  // whole programs
+constexpr double kUneven = 1.005;     // the busiest rank by the mean; below nothing is to be won
+
+bool is_line(const StageGraph& stages) {
+  for (std::size_t s = 0; s + 1 < stages.feeds.size(); ++s)
+    if (std::find(stages.feeds[s].begin(), stages.feeds[s].end(), static_cast<int>(s) + 1) == stages.feeds[s].end())
+      return false;
+  return true;
+}
+
+// Some rank does more than the mean, and shares a border with one that it may give something.
+bool is_uneven(const Plan& plan, const std::vector<int>& rank_of) {
+  std::vector<Seconds> loads(1 + static_cast<std::size_t>(*std::max_element(rank_of.begin(), rank_of.end())),
+                             Seconds(0.0));
+  std::vector<bool> movable(loads.size(), false);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    loads[static_cast<std::size_t>(rank_of[s])] += plan.stages[s].forward + plan.stages[s].backward;
+    if (s == 0 || rank_of[s] == rank_of[s - 1] || !same_meshes(plan.stages[s], plan.stages[s - 1])) continue;
+    movable[static_cast<std::size_t>(rank_of[s])] = movable[static_cast<std::size_t>(rank_of[s - 1])] = true;
+  }
+  Seconds sum(0.0), most(0.0);
+  int count = 0;
+  for (std::size_t rank = 0; rank < loads.size(); ++rank) {
+    if (!movable[rank]) continue;
+    sum += loads[rank];
+    most = std::max(most, loads[rank]);
+    ++count;
+  }
+  return count > 1 && static_cast<double>(count) * most > kUneven * sum;
+}
+
+// The messages of a micro-batch into a stage, as if every device sent its tile to one of the next stage.
+std::pair<SimTime, SimTime> messages_to(const Plan& plan, const Graph& graph, std::size_t stage,
+                                        const CostModel& all_costs) {
+  const StagePlan &from = plan.stages[stage - 1], &to = plan.stages[stage];
+  if (from.devices == to.devices) return {SimTime{0}, SimTime{0}};
+  const LogicalMesh mesh = mesh_of(to, plan.cluster);
+  Bytes bytes(0.0);
+  for (const Tensor& tensor : graph.tensors())
+    if (const auto input = to.inputs.find(tensor.name); input != to.inputs.end())
+      bytes += local_bytes(tensor, input->second, mesh);
+  const bool hosts_apart =
+      plan.cluster.host_of_device(from.devices.front()) != plan.cluster.host_of_device(to.devices.front());
+  const SimTime time =
+      to_sim_time(all_costs.on(to.submesh.group).transfer(bytes, hosts_apart, to.submesh.devices_per_host).time);
+  return {time, time};
+}
+
+BorderRequest border_request(const PlanOfGraph& made, const std::vector<int>& rank_of, const CostModel& costs) {
+  const Plan& plan = made.plan;
+  BorderRequest request{.schedule = plan.schedule,
+                        .microbatches = static_cast<int>(plan.training.microbatches),
+                        .chunks = chunks_of(plan),
+                        .rank_of = rank_of,
+                        .movable = {false},
+                        .forward = {SimTime{0}},
+                        .backward = {SimTime{0}}};
+  for (std::size_t s = 1; s < plan.stages.size(); ++s) {
+    request.movable.push_back(same_meshes(plan.stages[s], plan.stages[s - 1]));
+    const auto [forward, backward] = messages_to(plan, *made.graph, s, costs);
+    request.forward.push_back(forward);
+    request.backward.push_back(backward);
+  }
+  return request;
+}
+
+}  // namespace
+
+std::optional<PlanWithBorders> move_borders(const PlanOfGraph& made, std::optional<CrossMesh> form,
+                                            const CostModel& costs, PlanEvaluator& evaluator) {
+  const Plan& plan = made.plan;
+  if (plan.stages.size() < 2 || plan.schedule == ScheduleKind::Custom || plan.schedule == ScheduleKind::Inference ||
+      traits_of(plan.schedule).copies > 1)
+    return std::nullopt;
+  const std::vector<int> rank_of = rank_of_stages(plan);
+  if (!is_uneven(plan, rank_of) || !is_line(stage_graph(plan, *made.graph))) return std::nullopt;
+  const StagePieces pieces = cut_into_pieces(made, costs);
+  const BorderRequest request = border_request(made, rank_of, costs);
+  std::optional<PlanWithBorders> best;
+  std::int64_t simulations = 0;
+  for (const Borders& borders : search_borders(pieces, request, evaluator, kMaxPlans)) {
+    Plan other = moved_plan(made, pieces, borders.first_of_stage);
+    if (form) set_cross_mesh(other, *made.graph, *form);
+    // Tensors that only the new borders part may be sharded in ways that cannot be sent.
+    if (!check_plan(other, *made.graph, other.graph_fingerprint).empty()) continue;
+    const auto memory = evaluator.software_memory(other, *made.graph);
+    if (memory && memory->needs > memory->usable) continue;
+    Plan found = with_step_and_memory(std::move(other), made.graph, evaluator);
+    ++simulations;
+    const auto too_large = [&](const StagePlan& stage) {
+      return stage.peak_memory > plan.cluster.group(stage.submesh.group).usable_memory();
+    };
+    if (!memory && std::any_of(found.stages.begin(), found.stages.end(), too_large)) continue;
+    const Seconds to_beat = best ? best->plan.predicted.step_time : plan.predicted.step_time;
+    if (found.predicted.step_time < to_beat) best = PlanWithBorders{std::move(found)};
+  }
+  if (best) best->simulations = simulations;
+  return best;
+}
+
+}  // namespace meshwright
