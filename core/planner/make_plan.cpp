@@ -107,25 +107,20 @@ namespace {
 // Layers of the default number are too few for the stages of so many hosts.
 constexpr int kManyHosts = 16;
 
-// Any number of layers, cut in any way.
-bool leaves_layers_open(const PlanRequest& request) {
-  const SearchOptions& search = request.search;
-  const bool any_layers = is_auto(search.layers) ||
-                          (std::holds_alternative<ModelDefault>(search.layers) && request.cluster.hosts() > kManyHosts);
-  return any_layers && search.layer_cut == LayerOptions{};
-}
-
 // Nothing is asked of meshes, stages and their number, so that one set of degrees for all devices is an answer, too.
 bool leaves_degrees_open(const PlanRequest& request) {
   const SearchOptions& search = request.search;
-  return leaves_all_open(request) && leaves_layers_open(request) && search.forced.empty() &&
+  const bool any_layers = is_auto(search.layers) ||
+                          (std::holds_alternative<ModelDefault>(search.layers) && request.cluster.hosts() > kManyHosts);
+  return leaves_all_open(request) && any_layers && search.layer_cut == LayerOptions{} && search.forced.empty() &&
          search.recompute_layers.empty() && !request.goal.front && request.cluster.uniform() &&
          shape_of(request.model).heads > 0;
 }
 
-// Whose stages have stored costs is not judged by modelled ones alone.
+// Nothing is asked of the layers. Whose stages have stored costs is not judged by modelled ones alone.
 bool may_move_borders(const PlanRequest& request) {
-  return leaves_layers_open(request) && request.search.method.kind == Method::Kind::Pipeshard &&
+  return !std::holds_alternative<int>(request.search.layers) && request.search.layer_cut == LayerOptions{} &&
+         request.search.recompute_layers.empty() && request.search.method.kind == Method::Kind::Pipeshard &&
          request.search.launch_for == nullptr && request.goal.objective == Goal::Objective::StepTime &&
          !request.goal.front && request.stage_profile.file == nullptr &&
          request.stage_profile.costs == StageCostSource::Composition;

@@ -21,6 +21,8 @@ constexpr std::int64_t kMaxTrials = 400;
 constexpr std::int64_t kOpsOfTrial = 250;
 constexpr std::int64_t kFewTrials = 32;
 constexpr int kMaxRounds = 4;
+// Stages on logical meshes of three axes take long to solve where the step has more ops: only the best plan's are.
+constexpr std::int64_t kMaxOpsOfThreeAxes = 500;
 
 // Collectives take a share of their time.
 class PartlyHidden final : public CostModel {
@@ -79,6 +81,10 @@ bool same_plans(const Plan& a, const Plan& b) {
 
 // Stages of one device have nothing to shard.
 bool is_sharded(const StagePlan& stage) { return stage.submesh.devices() > 1; }
+
+bool has_three_axes(const StagePlan& stage) {
+  return std::count_if(stage.logical_shape.begin(), stage.logical_shape.end(), [](int size) { return size > 1; }) > 2;
+}
 
 // One plan. Alternatives are shardings of its stages on their own meshes.
 class Refinement {
@@ -363,6 +369,9 @@ std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const st
     const auto& [made, simulated, least_share] = plans[of];
     if (of > 0 && same_plans(made.plan, first) && made.plan.layer_starts == first.layer_starts) continue;
     if (std::none_of(made.plan.stages.begin(), made.plan.stages.end(), is_sharded)) continue;
+    if (of > 0 && std::ssize(made.graph->ops()) > kMaxOpsOfThreeAxes &&
+        std::any_of(made.plan.stages.begin(), made.plan.stages.end(), has_three_axes))
+      continue;
     const std::int64_t budget =
         std::min(kMaxTrials / (1 + std::ssize(made.graph->ops()) / kOpsOfTrial), kFewTrials + 2 * simulated);
     all.push_back(

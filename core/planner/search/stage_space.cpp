@@ -169,8 +169,12 @@ void note_narrower(const PlanRequest& request, StageSpace& space) {
 bool is_small(const PlanRequest& request) {
   constexpr std::int64_t kMaxRuns = 2048;  // devices times samples
   constexpr std::size_t kMaxOps = 1500;    // of the step's graph
+  // On three axes an op is split in so many times as many ways that each point takes several times as long.
+  constexpr std::size_t kThirdAxis = 3;
+  const bool third_axis = request.search.logical_mesh_space == LogicalMeshSpace::ThreeDimensional;
   return request.cluster.devices() * request.training.batch <= kMaxRuns &&
-         build_step_graph(request.model, request.training_with(1), request.first_schedule()).ops().size() <= kMaxOps;
+         build_step_graph(request.model, request.training_with(1), request.first_schedule()).ops().size() <=
+             (third_axis ? kMaxOps / kThirdAxis : kMaxOps);
 }
 
 std::vector<Submesh> whole_host_submeshes(const Cluster& cluster, const std::vector<int>& multiples) {
