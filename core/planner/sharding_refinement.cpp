@@ -136,7 +136,7 @@ class Refinement {
       const auto try_ops = [&](const std::vector<int>& layers, const std::vector<int>& positions, Part part) {
         Plan other = best_.plan;
         for (const int layer : layers) set_ops(other, s, alternative, layer, positions, part);
-        better = try_plan(std::move(other), budget) || better;
+        better = try_plan(std::move(other), budget, Mixes::Parts) || better;
       };
       for (const auto& [signature, layers] : alike) {
         const std::vector<std::vector<int>> groups = groups_that_differ(s, alternative, layers.front());
@@ -176,7 +176,9 @@ class Refinement {
                                                                  int layer) const;
   void set_ops(Plan& plan, std::size_t stage, const Sharding& from, int layer, const std::vector<int>& positions,
                Part part) const;
-  bool try_plan(Plan plan, std::int64_t& budget);
+  // Parts: ops of a layer may leave partial sums that those who read or add them up in another layer do not expect.
+  enum class Mixes { Stages, Parts };
+  bool try_plan(Plan plan, std::int64_t& budget, Mixes mixes = Mixes::Stages);
   [[nodiscard]] bool fits(const Plan& plan, const std::vector<Bytes>& peaks, const std::vector<Bytes>& on_host) const;
 
   const PlanRequest& request_;
@@ -317,10 +319,11 @@ void Refinement::set_ops(Plan& plan, std::size_t stage, const Sharding& from, in
 }
 
 // Whether it is better than any before. What is lowered is taken off the budget, and nothing is lowered without.
-bool Refinement::try_plan(Plan plan, std::int64_t& budget) {
+bool Refinement::try_plan(Plan plan, std::int64_t& budget, Mixes mixes) {
   if (budget <= 0 || same_shardings(plan, best_.plan) || (request_.stop && request_.stop())) return false;
   if (const auto* form = std::get_if<CrossMesh>(&request_.search.cross_mesh)) set_cross_mesh(plan, *best_.graph, *form);
   const std::vector<std::string> wrong = check_plan(plan, *best_.graph, plan.graph_fingerprint);
+  if (mixes == Mixes::Parts && !wrong.empty()) return false;
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
   const std::int64_t known = trials_.known();
   const auto trial = trials_.trial({plan, best_.graph}, evaluator_);

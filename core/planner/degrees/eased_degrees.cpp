@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/planner/degrees/eased_degrees.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -19,7 +18,7 @@ std::optional<PlanOfGraph> ease(const PlanRequest& request, const Degrees& degre
   PlanRequest of = request_of(request, degrees);
   of.search.method.exact = false;
   of.search.layer_cut = {};
-  of.search.layers = static_cast<int>(std::max<std::int64_t>(shape_of(request.model).blocks, degrees.stages()));
+  of.search.layers = degrees.stages();  // cut by their work: one for each stage
   of.stage_profile.keep = false;
   of.stop = request.stop;
   try {

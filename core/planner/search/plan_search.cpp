@@ -245,7 +245,9 @@ void PlanSearch::search_microbatches(SearchPoint at) {
   const std::vector<std::int64_t> counts = possible(microbatch_counts(request_.training.batch), request_);
   if (request_.goal.objective != Goal::Objective::StepTime) return search_for_serving(at, counts);
   if (is_small(request_)) return search_every_count(at);
-  if (request_.search.method.one_stage() || counts.size() <= 3) return search_counts_in_order(at, counts);
+  // The stages of a method are given: whether they fit, their programs say more closely than the table.
+  const bool searches_stages = request_.search.method.kind == Method::Kind::Pipeshard;
+  if (!searches_stages || counts.size() <= 3) return search_counts_in_order(at, counts);
   search_predicted(at, counts);
 }
 
@@ -552,7 +554,10 @@ std::string PlanSearch::how_it_stopped() const {
   const SearchLog& log = context_.log;
   std::vector<std::string> parts;
   if (log.interrupted) parts.push_back("interrupted: the best plan found so far");
-  if (log.points + log.points_ruled_out > 1) parts.push_back("numbers of micro-batches by predicted step time");
+  if (log.points + log.points_ruled_out > 1)
+    parts.push_back(request_.search.method.kind == Method::Kind::Pipeshard
+                        ? "numbers of micro-batches by predicted step time"
+                        : "numbers of micro-batches one after the other");
   if (schedules_.size() > 1) parts.push_back("schedules by the time of their stages alone");
   if (log.ranked > 0)
     parts.push_back(log.ranked_all ? "every pipeline that could win by its stages' times"
