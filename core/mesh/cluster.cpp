@@ -25,6 +25,19 @@ LinkCost link(Seconds alpha, BytesPerSecond rate) { return {alpha, inverse(rate)
 // Links within a host are the ring fit t = 2(n-1) alpha + 2(n-1)/n beta B of published all-reduce times (nccl-tests
 // tables of VIA-Research/vTrain for V100 and A100, stas00/ml-engineering for H200), so alpha is one ring step.
 
+// `host_bandwidth` is what pinned copies reach of the data sheet's rate in one direction, with all devices of a host
+// copying at once. PCI Express: 0.8 of sixteen lanes (published nvbandwidth runs: 24.8 GB/s on A100, NVIDIA's forum,
+// and 55.6 on H100, nvbandwidth's README). NVLink-C2C: 0.66 (297 of 450 GB/s from device to host on GH200, the slower
+// direction; G. Schieffer et al., 2024). `host_memory` is the sheet's memory of the host, a device's share of it.
+constexpr double kPciExpressEfficiency = 0.8;
+constexpr double kChipToChipEfficiency = 0.66;
+
+// Sixteen lanes of a generation for as many devices as share them behind a switch: 15.75 GB/s of the third, and twice
+// the rate of the generation before.
+BytesPerSecond pci_express(int generation, int devices = 1) {
+  return gigabytes_per_second(15.75 * (1 << (generation - 3)) * kPciExpressEfficiency / devices);
+}
+
 // Eight V100 on a hybrid cube mesh: the rate depends on which devices form the ring, 23 GB/s for a pair with one link,
 // 87 for four, 135 for all eight. One number has to stand for all groups: 60 GB/s, near their geometric mean.
 HostGroup make_p3(int hosts) {
@@ -36,6 +49,8 @@ HostGroup make_p3(int hosts) {
   group.device.memory_bandwidth = gigabytes_per_second(900);
   group.device.memory = gibibytes(16);
   group.device.matmul_efficiency = 0.55;
+  group.device.host_memory = gibibytes(488.0 / 8);
+  group.device.host_bandwidth = pci_express(3, 2);  // pairs behind a switch
   group.within_host = link(microseconds(8), gigabytes_per_second(60));
   group.between_hosts = link(microseconds(30), gigabytes_per_second(25.0 / 8));  // 25 Gb/s for the whole host
   group.adapters = 1;
@@ -55,6 +70,8 @@ HostGroup make_dgx_a100(int hosts) {
   group.device.memory_bandwidth = gigabytes_per_second(2039);
   group.device.memory = gibibytes(80);
   group.device.matmul_efficiency = 0.62;
+  group.device.host_memory = Bytes(2e12 / 8);
+  group.device.host_bandwidth = pci_express(4, 2);  // pairs behind a switch
   group.within_host = link(microseconds(6), gigabytes_per_second(220));
   group.between_hosts = link(microseconds(15), gigabytes_per_second(8 * 25 * kInfiniBandEfficiency));  // 8 x 200 Gb/s
   return group;
@@ -70,6 +87,8 @@ HostGroup make_dgx_h100(int hosts) {
   group.device.memory_bandwidth = gigabytes_per_second(3350);
   group.device.memory = gibibytes(80);
   group.device.matmul_efficiency = 0.60;
+  group.device.host_memory = Bytes(2e12 / 8);
+  group.device.host_bandwidth = pci_express(5);  // a switch for each device
   // Rings over eight devices; the switch's own reduction (all-reduce over a whole host only) reaches about 470.
   group.within_host = link(microseconds(3), gigabytes_per_second(370));
   group.between_hosts = link(microseconds(12), gigabytes_per_second(8 * 50 * kInfiniBandEfficiency));  // 8 x 400 Gb/s
@@ -90,6 +109,7 @@ HostGroup make_p4d(int hosts) {
   group.device.name = "A100-SXM4-40GB";
   group.device.memory_bandwidth = gigabytes_per_second(1555);
   group.device.memory = gibibytes(40);
+  group.device.host_memory = gibibytes(1152.0 / 8);
   group.between_hosts = link(microseconds(25), gigabytes_per_second(50 * kInfiniBandEfficiency));
   group.adapters = 4;
   return group;
@@ -99,6 +119,7 @@ HostGroup make_p4d(int hosts) {
 HostGroup make_p5(int hosts) {
   HostGroup group = make_dgx_h100(hosts);
   group.between_hosts = link(microseconds(25), gigabytes_per_second(400 * kInfiniBandEfficiency));
+  group.device.host_memory = gibibytes(2048.0 / 8);
   return group;
 }
 
@@ -107,6 +128,7 @@ HostGroup make_p4de(int hosts) {
   HostGroup group = make_dgx_a100(hosts);
   group.between_hosts = make_p4d(1).between_hosts;
   group.adapters = 4;
+  group.device.host_memory = gibibytes(1152.0 / 8);
   return group;
 }
 
@@ -114,6 +136,7 @@ HostGroup make_p4de(int hosts) {
 HostGroup make_p5en(int hosts) {
   HostGroup group = make_dgx_h200(hosts);
   group.between_hosts = make_p5(1).between_hosts;
+  group.device.host_memory = gibibytes(2048.0 / 8);
   return group;
 }
 
@@ -127,6 +150,8 @@ HostGroup make_g6e(int hosts) {
   group.device.memory_bandwidth = gigabytes_per_second(864);
   group.device.memory = Bytes(48e9);
   group.device.matmul_efficiency = 0.6;
+  group.device.host_memory = gibibytes(1536.0 / 8);
+  group.device.host_bandwidth = pci_express(4);
   group.within_host = link(microseconds(8), gigabytes_per_second(20));
   group.between_hosts = make_p4d(1).between_hosts;
   group.adapters = 4;
@@ -148,6 +173,7 @@ HostGroup make_dgx_b200(int hosts) {
 HostGroup make_p6_b200(int hosts) {
   HostGroup group = make_dgx_b200(hosts);
   group.between_hosts = make_p5(1).between_hosts;
+  group.device.host_memory = gibibytes(2048.0 / 8);
   return group;
 }
 
@@ -168,6 +194,8 @@ HostGroup make_nvl72(int domains) {
   group.device.peak = {
       {"f64", teraflops(40)}, {"f32", teraflops(80)}, {"bf16", teraflops(2500)}, {"f16", teraflops(2500)}};
   group.device.memory = Bytes(186e9);
+  group.device.host_memory = Bytes(480e9 / 2);  // a Grace for two devices, as is its link of 450 GB/s
+  group.device.host_bandwidth = gigabytes_per_second(450.0 / 2 * kChipToChipEfficiency);
   group.between_hosts = link(microseconds(12), gigabytes_per_second(72 * 50 * kInfiniBandEfficiency));
   return group;
 }
@@ -185,6 +213,7 @@ HostGroup make_gb300(int domains) {
 HostGroup make_jean_zay(int hosts) {
   HostGroup group = make_dgx_a100(hosts);
   group.between_hosts = link(microseconds(15), gigabytes_per_second(4 * 12.5 * kInfiniBandEfficiency));
+  group.device.host_memory = Bytes(512e9 / 8);
   group.adapters = 4;
   return group;
 }

@@ -42,6 +42,27 @@ TEST(Presets, AreFoundByNameAndCount) {
   EXPECT_EQ(find_cluster("dgx-h200:2").only().device.memory, Bytes(141e9));
 }
 
+TEST(Presets, TellTheHostsOfAllButThisMachine) {
+  for (const ClusterPreset& preset : cluster_presets()) {
+    const std::string family = preset.pattern.substr(0, preset.pattern.find(':'));
+    const DeviceKind& device = find_cluster(family + ":1").only().device;
+    EXPECT_EQ(device.host_bandwidth.si() > 0, family != "cpu") << family;
+    EXPECT_EQ(device.host_memory.si() > 0, family != "cpu") << family;
+  }
+}
+
+// 0.8 of 15.75 GB/s and of twice and four times that, for two devices behind a switch on V100 and A100.
+TEST(Presets, ReachTheHostOverLinksOfTheirGeneration) {
+  const auto rate = [](const char* name) { return find_cluster(name).only().device.host_bandwidth.si() * 1e-9; };
+  EXPECT_NEAR(rate("p3.16xlarge"), 0.8 * 15.75 / 2, 1e-9);
+  EXPECT_NEAR(rate("dgx-a100"), 0.8 * 31.5 / 2, 1e-9);
+  EXPECT_NEAR(rate("g6e.48xlarge"), 0.8 * 31.5, 1e-9);
+  EXPECT_NEAR(rate("dgx-b200"), 0.8 * 63, 1e-9);
+  EXPECT_NEAR(rate("gb300-nvl72"), 0.66 * 450 / 2, 1e-9);
+  EXPECT_EQ(find_cluster("dgx-h100").only().device.host_memory, Bytes(2.5e11));
+  EXPECT_EQ(find_cluster("p4de.24xlarge").only().device.host_memory, gibibytes(144));
+}
+
 TEST(Presets, MeanOneHostWithoutACount) { EXPECT_EQ(find_cluster("dgx-a100").name, "dgx-a100:1"); }
 
 TEST(Presets, TurnThreadsIntoDevicesOfOneHost) {
