@@ -106,9 +106,10 @@ int likeness(const std::string& known, const std::vector<std::string>& wanted) {
 }
 
 // Words with which a name is that of a smaller or of another kind of model of the same family.
-constexpr const char* kOther[] = {"lite",  "mini",      "small", "tiny",   "nano",   "proxy", "test",    "debug",
-                                  "light", "distill",   "vl",    "vision", "omni",   "audio", "next",    "debugmodel",
-                                  "ocr",   "embedding", "embed", "guard",  "reward", "rm",    "reranker"};
+constexpr const char* kOther[] = {"lite",  "mini",      "small", "tiny",   "nano",   "proxy", "test",     "debug",
+                                  "light", "distill",   "vl",    "vision", "omni",   "audio", "next",     "debugmodel",
+                                  "ocr",   "embedding", "embed", "guard",  "reward", "rm",    "reranker", "flash",
+                                  "air",   "pro",       "ultra", "super",  "max"};
 
 // Of the sizes that the name has, those that the known model's name lacks must be its parameters, all or active ones.
 bool has_sizes(const ModelConfig& known, const std::string& by_name, const std::vector<std::string>& wanted) {
