@@ -37,6 +37,22 @@ std::optional<std::int64_t> number_or_auto(Settings& s, const std::string& key) 
   return s.integer(key);
 }
 
+void offload_update(ReadingJob& job) {
+  job.reading.setup.offload = Offload::Optimizer;
+  job.assume(
+      "the update by the devices, which fetch its states from the host and send them back, not by the host's "
+      "processors");
+}
+
+void offload_optimizer(ReadingJob& job, const std::string& device_key) {
+  const std::string device = job.settings().text(device_key).value_or("none");
+  if (device == "none") return;
+  offload_update(job);
+  if (device != "nvme") return;
+  job.no_plan(fmt::format("{}: optimizer state lies on NVMe drives, whose rate no cluster tells; give a file with cpu",
+                          job.settings().where(device_key)));
+}
+
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
@@ -52,9 +68,9 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
   const bool neither = is_off(s, key("bf16.enabled")) && is_off(s, key("fp16.enabled"));
   if (!bf16 && !fp16 && !neither && !type) job.assume("bf16, which the file leaves to the trainer");
   setup.dtype = fp16 ? DType::F16 : bf16 ? DType::BF16 : type.value_or(neither ? DType::F32 : DType::BF16);
-  if (s.has(key("zero_optimization.offload_optimizer.device")) &&
-      s.text(key("zero_optimization.offload_optimizer.device")).value_or("none") != "none")
-    setup.offload = Offload::Optimizer;
+  offload_optimizer(job, key("zero_optimization.offload_optimizer.device"));
+  if (const auto ratio = s.number(key("zero_optimization.offload_optimizer.ratio")); ratio && *ratio != 1.0)
+    job.assume(fmt::format("all of the optimizer state on the host, not {:g} of it (offload_optimizer.ratio)", *ratio));
   if (s.has(key("zero_optimization.offload_param.device")) &&
       s.text(key("zero_optimization.offload_param.device")).value_or("none") != "none")
     job.assume("weights kept on the devices, not offloaded (offload_param)");

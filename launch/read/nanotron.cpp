@@ -44,8 +44,9 @@ void read_mixture(ReadingJob& job, ModelFacts& facts) {
 
 ModelFacts nanotron_facts(ReadingJob& job) {
   Settings& s = job.settings();
-  for (const char* part : {"is_llama_config", "is_qwen2_config", "is_starcoder2_config", "is_mamba_config"})
-    if (s.has(kModel + part) && (std::string(part) == "is_starcoder2_config" || std::string(part) == "is_mamba_config"))
+  for (const std::string part :
+       {"is_llama_config", "is_qwen2_config", "is_starcoder2_config", "is_mamba_config", "is_llamoe_config"})
+    if (s.has(kModel + part) && part != "is_llama_config" && part != "is_qwen2_config")
       throw InputError(fmt::format("{}: is a model that this reader does not have; give --model with its config.json.",
                                    s.where(kModel + part)));
     else

@@ -45,9 +45,14 @@ void read_jax(ReadingJob& job);       // modules with meshes and PartitionSpecs
 void read_alpa(ReadingJob& job);      // modules with a PipeshardParallel
 void read_nnscaler(ReadingJob& job);  // YAML of its trainer's arguments
 
-void read_nanotron(ReadingJob& job);       // YAML with a model, its tokens and degrees
-void read_olmo(ReadingJob& job);           // YAML of OLMo's first trainer
-void read_olmo_core(ReadingJob& job);      // the JSON that its runs save
+void read_nanotron(ReadingJob& job);   // YAML with a model, its tokens and degrees
+void read_olmo(ReadingJob& job);       // YAML of OLMo's first trainer
+void read_olmo_core(ReadingJob& job);  // the JSON that its runs save
+void read_foundry(ReadingJob& job);    // YAML of llm-foundry's trainer
+void read_torchtune(ReadingJob& job);  // YAML of its recipes for all weights
+void read_litgpt(ReadingJob& job);     // YAML of `litgpt pretrain` and `litgpt finetune_full`
+void read_automodel(ReadingJob& job);  // recipes of NeMo Automodel
+
 void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weights
 void read_llama_factory_v1(ReadingJob& job);
 void read_axolotl(ReadingJob& job);
@@ -67,6 +72,10 @@ constexpr std::int64_t kMaxDegree = 1 << 20;
 // Keys of DeepSpeed's JSON, each with `prefix` in front; what it leaves to the trainer ("auto") is in `type`, or
 // assumed.
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type = std::nullopt);
+// Where DeepSpeed keeps the optimizer state: "cpu" is the host; on "nvme" there is no plan.
+void offload_optimizer(ReadingJob& job, const std::string& device_key);
+// Optimizer state on the host, where the framework updates the weights, too.
+void offload_update(ReadingJob& job);
 // A number, or nothing where the trainer fills it in ("auto").
 [[nodiscard]] std::optional<std::int64_t> number_or_auto(Settings& settings, const std::string& key);
 // train = micro x accumulation x dp; any two are enough, of which the trainer's arguments give what the file leaves

@@ -18,6 +18,7 @@ class TorchtitanReader {
   explicit TorchtitanReader(ReadingJob& job) : job_(job), s_(job.settings()), d_(job.degrees()) {}
 
   void read() {
+    expect_all_of_it();
     read_degrees();
     const std::int64_t seq = sequence();
     read_model(seq);
@@ -42,6 +43,20 @@ class TorchtitanReader {
   }
 
  private:
+  // Its settings are all in the file, and it trains on given samples.
+  void expect_all_of_it() {
+    for (const Setting& setting : s_.all()) {
+      require(!setting.key.starts_with("async_loop.") && !setting.key.starts_with("rollouter."),
+              "{}: {}: learns by reinforcement, from samples that it makes itself, and only trainings of one model on "
+              "given samples are predicted.",
+              setting.place, setting.shown);
+      require(!setting.key.starts_with("#"),
+              "{}: begins with {}, which another file makes, so that its batch and degrees are not known; give "
+              "--function with one that sets them, or the other file.",
+              setting.place, printable(to_text(setting.value)));
+    }
+  }
+
   int degree(const char* name, std::int64_t otherwise) {
     const std::string key = std::string("parallelism.") + name;
     const std::int64_t value = s_.integer(key, -1).value_or(otherwise);
@@ -234,12 +249,14 @@ class TorchtitanReader {
     auto micro = s_.integer("parallelism.pipeline_parallel_microbatch_size");
     auto global = s_.integer("training.global_batch_size", -1);
     if (global && *global < 1) global.reset();
+    std::int64_t at_a_time = 1;  // local batches in one pipeline
     if (const auto tokens = s_.integer("training.num_tokens_per_microbatch_per_dp_rank"); tokens && !local) {
       local = std::max<std::int64_t>(1, *tokens / seq);
       micro = local;
       if (const auto of_step = s_.integer("training.num_tokens_per_train_step", -1); of_step && *of_step > 0)
         global = *of_step / seq;
       const auto count = s_.integer("parallelism.num_pp_microbatches");
+      at_a_time = count.value_or(1);
       if (!global) global = *local * count.value_or(1) * d_.dp;
     }
     if (!local) {
@@ -254,6 +271,12 @@ class TorchtitanReader {
     // With a pipeline the local batch is cut into micro-batches; without, it is one.
     const std::int64_t samples = job_.answers.micro_batch ? *job_.answers.micro_batch : d_.pp > 1 ? of_pipe : *local;
     share_batch(job_, samples, global ? global : std::optional(*local * d_.dp));
+    const std::int64_t at_once = *local * at_a_time * d_.dp;
+    if (const std::int64_t batch = *job_.reading.setup.batch; d_.pp > 1 && batch > at_once)
+      job_.no_plan(fmt::format(
+          "its step is {} pipelines of {} samples one after another (gradient accumulation), and a plan's step is one; "
+          "give --batch {} for one of them",
+          batch / std::max<std::int64_t>(1, at_once), at_once, at_once));
     if (d_.pp > 1 && d_.micro_batches < d_.stages())
       job_.broken(
           fmt::format("{} micro-batches for {} stages: the pipeline is never full", d_.micro_batches, d_.stages()));
@@ -313,7 +336,7 @@ class TorchtitanReader {
     optimizer.weight_decay = std::max(0.0, s_.number("optimizer.weight_decay").value_or(0.1));
     optimizer.max_norm = std::max(0.0, s_.number("training.max_norm").value_or(1.0));
     if (s_.flag("training.enable_cpu_offload")) {
-      setup.offload = Offload::Optimizer;
+      offload_update(job_);
       job_.assume("optimizer state alone on the host, not the weights");
     }
     setup.steps = std::max<std::int64_t>(1, s_.integer("training.steps", 0).value_or(20));

@@ -361,6 +361,7 @@ class MaxtextReader {
       job_.reading.framework.recompute.push_back(Recompute::Selective);
       job_.assume(fmt::format("norms and activations recomputed for remat_policy {}", policy));
     }
+    if (s_.flag("lora.enable_lora")) expect_whole_model(job_, "lora.enable_lora", "adapters");
     const std::string type = s_.text("dtype").value_or("bfloat16");
     job_.reading.setup.dtype = type == "float32" ? DType::F32 : type == "float16" ? DType::F16 : DType::BF16;
     const std::string products = s_.text_or_nothing("quantization");

@@ -292,9 +292,10 @@ void read_precision(ReadingJob& job) {
     (void)s.take("fp8-format");
     setup.matmul_dtype = "fp8";
   }
-  if (s.has("fp4-format")) job.assume("products of 8 bits in the place of 4");
-  if (s.has("fp4-format")) setup.matmul_dtype = "fp8";
+  if (s.has("fp4-format") || s.has("fp4")) job.assume("products of 8 bits in the place of 4");
+  if (s.has("fp4-format") || s.has("fp4")) setup.matmul_dtype = "fp8";
   (void)s.take("fp4-format");
+  (void)s.take("fp4");
 }
 
 void read_optimizer(ReadingJob& job) {
@@ -312,7 +313,11 @@ void read_optimizer(ReadingJob& job) {
   if (!(optimizer.learning_rate > 0.0)) optimizer.learning_rate = Optimizer{}.learning_rate;
   optimizer.weight_decay = std::max(0.0, s.number("weight-decay").value_or(0.01));
   optimizer.max_norm = std::max(0.0, s.number("clip-grad").value_or(1.0));
-  if (s.flag("optimizer-cpu-offload")) job.reading.setup.offload = Offload::Optimizer;
+  if (s.flag("optimizer-cpu-offload")) {
+    offload_update(job);
+    if (const auto part = s.number("optimizer-offload-fraction"); part && *part != 1.0)
+      job.assume(fmt::format("all of the optimizer state on the host, not {:g} of it", *part));
+  }
   for (const char* key : {"exp-avg-dtype", "exp-avg-sq-dtype", "main-params-dtype", "main-grads-dtype"})
     if (const std::string type = s.text(key).value_or("fp32"); type != "fp32")
       job.assume(fmt::format("optimizer state of 32 bits (--{} {})", key, type));

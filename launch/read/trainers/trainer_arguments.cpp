@@ -32,9 +32,9 @@ bool argument_is_on(Settings& s, const std::vector<const char*>& names) {
 
 void expect_no_adapters(ReadingJob& job) {
   Settings& s = job.settings();
-  for (const char* flag : {"use_peft", "use_lora", "qlora", "peft"})
+  for (const char* flag : {"use_peft", "use_peft_lora", "use_lora", "enable_lora", "qlora", "lora", "peft"})
     if (argument_is_on(s, {flag})) expect_whole_model(job, argument_of_program(s, {flag}), "adapters");
-  for (const char* rank : {"lora_rank", "lora_dim"})
+  for (const char* rank : {"lora_rank", "lora_r", "lora_dim"})
     if (const std::string key = argument_of_program(s, {rank}); !key.empty() && s.integer(key, 0).value_or(0) > 0)
       expect_whole_model(job, key, "adapters");
 }
@@ -68,7 +68,7 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
   found.micro_batch = number({"per_device_train_batch_size"});
   found.accumulation = number({"gradient_accumulation_steps"});
   if (const std::string key = argument_of_program(s, {"zero_stage"}); !key.empty()) found.zero = s.integer(key, 0);
-  found.recompute = argument_is_on(s, {"gradient_checkpointing"});
+  found.recompute = argument_is_on(s, {"gradient_checkpointing", "use_gradient_checkpointing"});
   if (argument_is_on(s, {"bf16"}))
     found.dtype = DType::BF16;
   else if (argument_is_on(s, {"fp16"}))
