@@ -49,6 +49,12 @@ void TextReader::read_script(const GivenFile& file) {
 }
 
 void TextReader::refuse_script(const std::string& place) const {
+  for (const ShellCommand& command : script_.commands) {
+    const ProgramCall call = program_call(command.words);
+    const std::string why = why_not_read(call);
+    require(why.empty(), "{}:{}: {} {}.", place, call.line,
+            call.program.empty() ? file_name(shown(command.words[0].text)) : shown(call.program), why);
+  }
   const auto count = std::min<std::ptrdiff_t>(3, std::ssize(text_.notes));
   const std::vector<std::string> notes(text_.notes.begin(), text_.notes.begin() + count);
   throw InputError(fmt::format(

@@ -79,7 +79,65 @@ ProgramCall program_call(const std::vector<ShellWord>& words) {
   return call;
 }
 
+namespace {
+
+// "maxtext.trainers.pre_train.train", "MaxText/train.py": the last part of its name.
+std::string plain_name(const std::string& program) {
+  const std::string file = file_of(program);
+  if (file.ends_with(".py")) return file.substr(0, file.size() - 3);
+  return file.substr(file.rfind('.') + 1);
+}
+
+// MaxText's programs beside trainings of one model: decoding, checkpoints, preferences, tokenizers, tests.
+bool trains_one_model(const std::string& program) {
+  const std::string name = plain_name(program);
+  if (name != "train" && name != "elastic_train" && !name.starts_with("train_")) return false;
+  for (const char* other : {"rl", "grpo", "dpo", "distill", "tokenizer"})
+    if (has_part(name, other)) return false;
+  return true;
+}
+
+bool sets_axes(const std::vector<ShellWord>& words) {
+  return std::any_of(words.begin(), words.end(), [](const ShellWord& word) {
+    return (word.text.starts_with("ici_") || word.text.starts_with("dcn_") ||
+            word.text.starts_with("per_device_batch_size")) &&
+           has_part(word.text, "=");
+  });
+}
+
+}  // namespace
+
+std::string why_not_read(const ProgramCall& call) {
+  const std::string program = lower_case(call.program), name = plain_name(program);
+  const std::vector<ShellWord>& words = call.arguments;
+  const auto flagged = [&](std::initializer_list<const char*> flags) {
+    return std::any_of(flags.begin(), flags.end(), [&](const char* flag) { return has_flag(words, flag); });
+  };
+  const bool learns =
+      (program.starts_with("verl.") && (has_part(name, "ppo") || has_part(name, "grpo"))) ||
+      has_part(program, "openrlhf.cli.train_ppo") ||
+      flagged({"--rollout-batch-size", "--rollout-num-gpus", "--actor-num-nodes", "--advantage-estimator"}) ||
+      std::any_of(words.begin(), words.end(),
+                  [](const ShellWord& word) { return has_part(word.text, "actor_rollout_ref."); });
+  if (learns)
+    return "learns by reinforcement, from samples that it makes itself, and only trainings of one model on given "
+           "samples "
+           "are predicted";
+  if (program.starts_with("verl.")) return "is a trainer of verl, whose settings are not read";
+  if (name == "benchmark_runner")
+    return "takes the model and its settings from a table of its own (--model_name); give the command of MaxText's "
+           "train "
+           "that it runs";
+  if ((has_part(program, "maxtext") || (sets_axes(words) && !program.empty())) && !trains_one_model(program))
+    return "trains no model from given samples, which of MaxText's programs train, train_compile and train_sft do";
+  if (!call.launcher.empty() && file_of(call.launcher[0].text) == "xpk" && has_flag(call.launcher, "--command"))
+    return "runs what --command says on a cluster of TPUs, whose costs nobody has measured here; give that command as "
+           "a script of its own, and --cluster with the devices it is to be predicted for";
+  return "";
+}
+
 std::string target_of(const ProgramCall& call) {
+  if (!why_not_read(call).empty()) return "";
   const std::vector<ShellWord>& words = call.arguments;
   const std::string program = lower_case(call.program);
   const auto launched_by = [&](std::string_view name) {
@@ -100,12 +158,7 @@ std::string target_of(const ProgramCall& call) {
       has_flag(words, "--hybrid-layer-pattern") || has_flag(words, "--yaml-cfg"))
     return "megatron";
   if (call.program.empty() && is_swift(call.launcher)) return "megatron";
-  const auto sets_axis = [](const ShellWord& word) {
-    return (word.text.starts_with("ici_") || word.text.starts_with("dcn_") ||
-            word.text.starts_with("per_device_batch_size")) &&
-           has_part(word.text, "=");
-  };
-  if (std::any_of(words.begin(), words.end(), sets_axis)) return "maxtext";
+  if (sets_axes(words)) return "maxtext";
   if (launched_by("accelerate")) return "accelerate";
   const bool trainer = has_flag(words, "--per-device-train-batch-size") || has_flag(words, "--fsdp");
   if (launched_by("torchrun") && trainer && !has_flag(words, "--deepspeed")) return "accelerate";

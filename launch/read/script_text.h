@@ -24,6 +24,9 @@ struct ProgramCall {
 // "TRL"; "": none.
 [[nodiscard]] std::string trainer_of(const ProgramCall& call);
 
+// Why a known program is not read ("learns by reinforcement, ..."), which its name or flags show; "": nothing shows it.
+[[nodiscard]] std::string why_not_read(const ProgramCall& call);
+
 // The target that a call launches; "": none that is known.
 [[nodiscard]] std::string target_of(const ProgramCall& call);
 
