@@ -4,6 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/readers.h"
 #include "launch/read/text_reader.h"
 #include "launch/syntax/numbers.h"
 #include "launch/syntax/yaml.h"
@@ -129,10 +130,41 @@ void TextReader::nanotron(const ConfigValue& root, const std::string& place) {
   text_.devices = devices;
 }
 
-void TextReader::olmo(const ConfigValue& root, const std::string& place, const char* variant) {
+void TextReader::fsdp_trainer(const ConfigValue& root, const std::string& place, const char* variant) {
   set_target("accelerate");
   text_.variant = variant;
   text_.settings.add_all(root, "", place);
+}
+
+void TextReader::litgpt(const ConfigValue& root, const std::string& place) {
+  fsdp_trainer(root, place, "LitGPT");
+  const auto number = [&](const char* key) -> std::optional<std::int64_t> {
+    const ConfigValue* value = root.find(key);
+    const auto found = value == nullptr ? std::nullopt : whole_number(value->text);
+    return found && *found >= 1 && *found <= kMaxDegree ? found : std::nullopt;
+  };
+  text_.hosts = number("num_nodes");
+  text_.devices_per_host = number("devices");
+}
+
+void TextReader::automodel(const ConfigValue& root, const std::string& place) {
+  fsdp_trainer(root, place, "NeMo Automodel");
+  const auto number = [&](const char* group, const char* key) -> std::optional<std::int64_t> {
+    const ConfigValue* map = root.find(group);
+    const ConfigValue* value = map == nullptr ? nullptr : map->find(key);
+    const auto found = value == nullptr ? std::nullopt : whole_number(value->text);
+    return found && *found >= 1 && *found <= kMaxDegree ? found : std::nullopt;
+  };
+  text_.hosts = number("benchmark", "num_nodes");
+  // The replicas are said where they are not what is left of the devices.
+  const auto replicas = number("distributed", "dp_size");
+  if (text_.hosts || !replicas) return;
+  std::int64_t devices = *replicas;
+  for (const char* degree : {"tp_size", "cp_size", "pp_size"}) {
+    devices *= number("distributed", degree).value_or(1);
+    if (devices > kMaxDegree) return;
+  }
+  text_.devices = devices;
 }
 
 void TextReader::deepspeed(const ConfigValue& root, const std::string& place) {

@@ -30,10 +30,18 @@ namespace {
 void read_by_target(ReadingJob& job) {
   const std::string& target = job.text.target;
   using Reader = void (*)(ReadingJob&);
-  static constexpr std::pair<const char*, Reader> kPrograms[] = {
-      {"GPT-NeoX", read_neox},       {"nanotron", read_nanotron},           {"OLMo", read_olmo},
-      {"OLMo-core", read_olmo_core}, {"LLaMA-Factory", read_llama_factory}, {"LLaMA-Factory v1", read_llama_factory_v1},
-      {"axolotl", read_axolotl},     {"PyTorch", read_torch_program}};
+  static constexpr std::pair<const char*, Reader> kPrograms[] = {{"GPT-NeoX", read_neox},
+                                                                 {"nanotron", read_nanotron},
+                                                                 {"OLMo", read_olmo},
+                                                                 {"OLMo-core", read_olmo_core},
+                                                                 {"LLaMA-Factory", read_llama_factory},
+                                                                 {"LLaMA-Factory v1", read_llama_factory_v1},
+                                                                 {"axolotl", read_axolotl},
+                                                                 {"PyTorch", read_torch_program},
+                                                                 {"llm-foundry", read_foundry},
+                                                                 {"NeMo Automodel", read_automodel},
+                                                                 {"torchtune", read_torchtune},
+                                                                 {"LitGPT", read_litgpt}};
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);
   if (job.text.variant == "ms-swift" && target != "megatron") return read_ms_swift(job);

@@ -26,6 +26,22 @@ bool is_nanotron(const ConfigValue& root) {
   return degrees != nullptr && degrees->is_map() && degrees->find("tp") != nullptr && root.find("model") != nullptr;
 }
 
+// llm-foundry's files name their model by its kind, in the map itself or below `variables`.
+bool is_foundry(const ConfigValue& root) {
+  const ConfigValue* model = root.find("model");
+  const ConfigValue* name = model == nullptr ? nullptr : model->find("name");
+  return name != nullptr && name->is_scalar() && (name->text.ends_with("_causal_lm") || name->text == "hf_t5") &&
+         root.find("train_loader") != nullptr;
+}
+
+// "_component_: torchtune.models.llama3.llama3_8b" below one of the keys.
+bool names_component_of(const ConfigValue& root, const char* package) {
+  return std::any_of(root.members.begin(), root.members.end(), [&](const auto& member) {
+    const ConfigValue* of = member.second.is_map() ? member.second.find("_component_") : nullptr;
+    return of != nullptr && of->is_scalar() && of->text.starts_with(package);
+  });
+}
+
 bool is_olmo(const ConfigValue& root) {
   const ConfigValue* model = root.find("model");
   return model != nullptr && model->find("d_model") != nullptr &&
@@ -75,8 +91,25 @@ void TextReader::read_yaml(const GivenFile& file) {
   const auto has = [&](const char* key) { return root.find(key) != nullptr; };
   const auto any = [&](const std::vector<const char*>& keys) { return std::any_of(keys.begin(), keys.end(), has); };
   const bool open = input_.as.empty();
+  require(!has("actor_rollout_ref"),
+          "{}: is a file of verl, which learns by reinforcement from samples that it makes itself "
+          "(actor_rollout_ref), and only trainings of one model on given samples are predicted.",
+          place);
+  require(!open || !has("kind") || !has("apiVersion"),
+          "{}: is a manifest of Kubernetes; give the script or the command that its containers run, as a script.",
+          place);
   if (open && is_nanotron(root)) return nanotron(root, place);
-  if (open && is_olmo(root)) return olmo(root, place, has("train_module") ? "OLMo-core" : "OLMo");
+  if (open && has("modules") && any({"work_group", "exp_name"})) return primus(root, place);
+  if (open && is_foundry(root)) return fsdp_trainer(root, place, "llm-foundry");
+  if (open && has("step_scheduler") && any({"model", "recipe"})) return automodel(root, place);
+  if (open && names_component_of(root, "torchtune.")) {
+    if (place.find("single_device") != std::string::npos) text_.devices = 1;  // the recipe's name
+    return fsdp_trainer(root, place, "torchtune");
+  }
+  if (open && root.find("train") != nullptr && root.find("train")->is_map() && any({"model_name", "checkpoint_dir"}) &&
+      any({"out_dir", "devices", "precision"}))
+    return litgpt(root, place);
+  if (open && is_olmo(root)) return fsdp_trainer(root, place, has("train_module") ? "OLMo-core" : "OLMo");
   if (open && has("model_name_or_path") && any({"finetuning_type", "cutoff_len", "dataset", "stage"}))
     return trainer(root, place, "LLaMA-Factory");
   if (open && has("model") && has("cutoff_len") && any({"train_dataset", "dist_config"}))

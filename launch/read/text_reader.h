@@ -59,7 +59,11 @@ class TextReader {
   void accelerate(const ConfigValue& root, const std::string& place);
   void count_processes(const ConfigValue& root);
   void nanotron(const ConfigValue& root, const std::string& place);
-  void olmo(const ConfigValue& root, const std::string& place, const char* variant);
+  // The file of a trainer over FSDP or FSDP2, which stands alone.
+  void fsdp_trainer(const ConfigValue& root, const std::string& place, const char* variant);
+  void litgpt(const ConfigValue& root, const std::string& place);
+  // NeMo Automodel's, which may say how many devices it is for.
+  void automodel(const ConfigValue& root, const std::string& place);
   void deepspeed(const ConfigValue& root, const std::string& place);
   void neox(const ConfigValue& root, const std::string& place);
   // Its keys may have dashes or underscores.
@@ -93,6 +97,15 @@ class TextReader {
   void count_meshes();
   static std::string train_of(const ConfigValue& root);
   void flagscale_runner(const ConfigValue& experiment);
+
+  // --- primus_yaml.cpp ---
+  // An experiment of AMD's Primus: flags of Megatron-LM or torchtitan's settings over a model's file.
+  void primus(const ConfigValue& root, const std::string& place);
+  void primus_megatron(ConfigValue flags, const std::string& place);
+  // The map of a model's file over those that it extends; nullopt: one of them is not there.
+  std::optional<ConfigValue> primus_model(const std::string& folder, const std::string& name, int depth);
+  // "${NAME:otherwise}" in all scalars: the caller's variable, or what stands behind the colon.
+  void fill_variables(ConfigValue& value) const;
 
   // --- maxtext_yaml.cpp ---
   // A run configuration inherits from others; the shapes are in those of models.

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of trainers over FSDP that stand alone (llm-foundry, NeMo Automodel, torchtune, LitGPT), Primus's experiments,
+// and programs that are known and not read.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/graph/graph.h"
+#include "launch/read/launch_reading.h"
+#include "tests/refusal.h"
+
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+namespace meshwright::trainer_files_test {
+namespace {
+
+LaunchReading read_files(std::vector<GivenFile> files, LaunchDevices devices = {1, 8}, LaunchAnswers answers = {}) {
+  return read_launch(read_launch_text({.files = std::move(files)}), devices, answers);
+}
+LaunchReading read(const std::string& text, LaunchDevices devices = {1, 8}, LaunchAnswers answers = {}) {
+  return read_files({{"run.yaml", text}}, devices, std::move(answers));
+}
+std::string refused(const std::string& text) {
+  return refusal([&] { (void)read(text); });
+}
+std::string refused_script(const std::string& text) {
+  return refusal([&] { (void)read_files({{"run.sh", text}}); });
+}
+std::string without(std::string text, const std::string& part) {
+  const std::size_t at = text.find(part);
+  return at == std::string::npos ? "the text has no '" + part + "'" : text.erase(at, part.size());
+}
+bool says(const std::vector<std::string>& sentences, std::string_view part) {
+  return std::any_of(sentences.begin(), sentences.end(),
+                     [&](const std::string& s) { return s.find(part) != std::string::npos; });
+}
+std::vector<std::string> unread(const LaunchReading& reading) {
+  std::vector<std::string> names;
+  for (const Setting& setting : reading.settings.all())
+    if (setting.state == Setting::State::Unread) names.push_back(setting.key);
+  return names;
+}
+std::int64_t parameters_of(const LaunchReading& reading) {
+  TrainingOptions options;
+  options.batch = 1;
+  return parameter_count(build_forward_graph(reading.setup.model, options));
+}
+
+// --- llm-foundry ---
+
+const std::string kFoundry =
+    "variables:\n  max_seq_len: 2048\n  global_seed: 17\nmax_seq_len: ${variables.max_seq_len}\n"
+    "model:\n  name: mpt_causal_lm\n  init_device: meta\n  d_model: 4096\n  n_heads: 32\n  n_layers: 32\n"
+    "  expansion_ratio: 4\n  max_seq_len: ${max_seq_len}\n  vocab_size: 50368\n  attn_config:\n    attn_impl: flash\n"
+    "train_loader:\n  name: text\n  num_workers: 8\n"
+    "optimizer:\n  name: decoupled_adamw\n  lr: 1.2e-4\n  weight_decay: 0.5\n"
+    "algorithms:\n  gradient_clipping:\n    clipping_type: norm\n    clipping_threshold: 2.0\n"
+    "global_train_batch_size: 1024\ndevice_train_microbatch_size: 8\nprecision: amp_bf16\n"
+    "fsdp_config:\n  sharding_strategy: FULL_SHARD\n  mixed_precision: PURE\n  activation_checkpointing: true\n";
+
+// llm-foundry's table of measured runs says 6,658,859,008 parameters of MPT 7B.
+TEST(Foundry, HasTheParametersThatItsAuthorsCount) {
+  const LaunchReading reading = read(kFoundry);
+  EXPECT_EQ(parameters_of(reading), 6'658'859'008);
+  EXPECT_EQ(reading.setup.model.seq, 2048);
+  EXPECT_EQ(reading.setup.release, "llm-foundry 8c8dd48f");
+  EXPECT_EQ(reading.software, "fsdp");
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(Foundry, SplitsStatesAndCutsTheBatchAsComposer) {
+  const LaunchReading reading = read(kFoundry);
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ(d.dp, 8);
+  EXPECT_EQ(d.zero, 3);
+  EXPECT_EQ(d.recompute, Recompute::Full);
+  EXPECT_EQ(d.micro_batch, 8);
+  EXPECT_EQ(d.micro_batches, 16);  // 1024 of 8 devices x 8
+  EXPECT_EQ(reading.setup.optimizer.weight_decay, 0.5);
+  EXPECT_EQ(reading.setup.optimizer.max_norm, 2.0);
+  // On 256 devices each has 4 samples, which are one micro-batch.
+  EXPECT_EQ(read(kFoundry, {32, 8}).setup.degrees.micro_batch, 4);
+  // Without FSDP there are replicas.
+  EXPECT_EQ(read(kFoundry.substr(0, kFoundry.find("fsdp_config"))).setup.degrees.zero, 0);
+}
+
+TEST(Foundry, RefusesWhatItDoesNotKnowOfTheModel) {
+  std::string other = kFoundry;
+  other.replace(other.find("mpt_causal_lm"), 13, "tml_causal_lm");
+  EXPECT_SAYS(refused(other), "models of 'tml_causal_lm' are not read");
+  std::string overrides = kFoundry;
+  overrides.replace(overrides.find("  d_model: 4096\n"), 16, "  block_overrides:\n    order: []\n");
+  EXPECT_SAYS(refused(overrides), "blocks that differ from one another");
+  EXPECT_SAYS(refused(kFoundry + "peft_config:\n  r: 16\n"), "adapters");
+  std::string found = kFoundry;
+  found.replace(found.find("size: 8\nprec"), 12, "size: auto\nprec");
+  EXPECT_SAYS(refused(found), "give --micro-batch");
+  EXPECT_SAYS(refused(without(kFoundry, "global_train_batch_size: 1024\n")), "global_train_batch_size is missing");
+}
+
+TEST(Foundry, TakesModelsOfTheHubByTheirNames) {
+  std::string named = kFoundry;
+  const std::size_t begin = named.find("  name: mpt"), end = named.find("train_loader");
+  named.replace(begin, end - begin,
+                "  name: hf_causal_lm\n  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B\n"
+                "  config_overrides:\n    max_position_embeddings: 2048\n");
+  EXPECT_EQ(read(named).setup.model.name, "llama-3.1-8b");
+  named.insert(named.find("    max_position"), "    num_hidden_layers: 4\n");
+  EXPECT_SAYS(refused(named), "may change the sizes of the model");
+}
+
+// --- NeMo Automodel ---
+
+const std::string kAutomodel =
+    "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
+    "step_scheduler:\n  global_batch_size: 64\n  local_batch_size: 2\n  ckpt_every_steps: 10\n"
+    "model:\n  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
+    "  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B\n  torch_dtype: float32\n"
+    "distributed:\n  strategy: fsdp2\n  dp_size: none\n  tp_size: 2\n  cp_size: 1\n  sequence_parallel: true\n"
+    "  activation_checkpointing: true\n"
+    "packed_sequence:\n  packed_sequence_size: 4096\n"
+    "optimizer:\n  _target_: torch.optim.Adam\n  lr: 1.0e-5\n  weight_decay: 0\n";
+
+TEST(Automodel, ReadsDegreesBatchAndLength) {
+  const LaunchReading reading = read(kAutomodel);
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ(d.tp, 2);
+  EXPECT_EQ(d.dp, 4);
+  EXPECT_EQ(d.zero, 3);
+  EXPECT_TRUE(d.sequence_parallel);
+  EXPECT_EQ(d.recompute, Recompute::Full);
+  EXPECT_EQ(d.micro_batch, 2);
+  EXPECT_EQ(d.micro_batches, 8);  // 64 of 4 replicas x 2
+  EXPECT_EQ(reading.setup.model.seq, 4096);
+  EXPECT_EQ(reading.setup.optimizer.max_norm, 1.0);  // its own
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(Automodel, SaysThatSixteenBitStatesNeedLess) {
+  const std::string part = "weights and optimizer state of 32 bits";
+  EXPECT_FALSE(says(read(kAutomodel).assumed, part));
+  EXPECT_TRUE(says(read(without(kAutomodel, "  torch_dtype: float32\n")).assumed, part));
+}
+
+TEST(Automodel, CountsDevicesWhereItSaysAllDegrees) {
+  std::string text = kAutomodel;
+  text.replace(text.find("dp_size: none"), 13, "dp_size: 8\n  pp_size: 2");
+  const auto devices = devices_of(read_launch_text({.files = {{"run.yaml", text}}}));
+  ASSERT_TRUE(devices.has_value());
+  EXPECT_EQ(devices->devices(), 32);  // 8 x 2 x 2
+  EXPECT_SAYS(read(text).why_no_plan, "is not the number of devices");
+}
+
+TEST(Automodel, RefusesOtherRecipesAdaptersAndSizes) {
+  std::string kd = kAutomodel;
+  kd.replace(kd.find("TrainFinetuneRecipe"), 19, "KnowledgeDistillationRecipe");
+  EXPECT_SAYS(refused(kd), "'KnowledgeDistillationRecipeForNextTokenPrediction' trains with images");
+  EXPECT_SAYS(refused(kAutomodel + "peft:\n  dim: 8\n"), "adapters");
+  EXPECT_SAYS(refused(without(kAutomodel, "  packed_sequence_size: 4096\n")), "give --seq");
+  std::string smaller = kAutomodel;
+  smaller.replace(smaller.find("  torch_dtype: float32\n"), 23, "  num_hidden_layers: 4\n");
+  EXPECT_SAYS(refused(smaller), "sets a size of the model itself");
+}
+
+// Of 64 samples the pipeline has 2 of each of 2 replicas at once.
+TEST(Automodel, HasNoPlanForSeveralPipelinesInAStep) {
+  std::string text = kAutomodel;
+  text.replace(text.find("  tp_size: 2\n"), 13, "  tp_size: 2\n  pp_size: 2\n");
+  const LaunchReading reading = read(text);
+  EXPECT_SAYS(reading.why_no_plan, "16 pipelines of 4 samples one after another");
+  EXPECT_SAYS(reading.why_no_plan, "give --batch 4");
+  LaunchAnswers one;
+  one.batch = 4;
+  EXPECT_EQ(read(text, {1, 8}, one).why_no_plan, "");
+}
+
+TEST(Automodel, CutsStagesAndRoundsThem) {
+  std::string text = kAutomodel;
+  text.replace(text.find("  tp_size: 2\n"), 13,
+               "  tp_size: 2\n  pp_size: 2\n  pipeline:\n    pp_schedule: interleaved1f1b\n    pp_microbatch_size: 1\n"
+               "    layers_per_stage: 7\n    round_virtual_stages_to_pp_multiple: up\n");
+  // 32 layers in sevens are 5 stages, which become 6.
+  const LaunchReading up = read(text);
+  EXPECT_EQ(up.setup.degrees.chunks, 3);
+  EXPECT_EQ(up.setup.stage_blocks, (std::vector<int>{6, 6, 5, 5, 5, 5}));
+  text.replace(text.find("multiple: up"), 12, "multiple: down");
+  EXPECT_EQ(read(text).setup.degrees.chunks, 2);
+}
+
+// --- torchtune ---
+
+const std::string kTune =
+    "output_dir: o\ntokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n  max_seq_len: 4096\n"
+    "dataset:\n  packed: True\nmodel:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+    "batch_size: 2\ngradient_accumulation_steps: 4\noptimizer:\n  _component_: torch.optim.AdamW\n  lr: 2e-5\n"
+    "enable_activation_checkpointing: True\ndtype: bf16\n";
+
+TEST(Torchtune, ReadsTheModelOfItsBuilder) {
+  const LaunchReading reading = read(kTune);
+  EXPECT_EQ(reading.setup.model.name, "llama-3.1-8b");
+  EXPECT_EQ(reading.setup.model.seq, 4096);
+  EXPECT_EQ(reading.setup.global_batch(), 64);  // 2 x 4 x 8 devices
+  EXPECT_EQ(reading.setup.degrees.zero, 3);
+  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::Full);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(Torchtune, RefusesAdaptersFurtherModelsAndProgramsThatDoNotTrain) {
+  std::string lora = kTune;
+  lora.replace(lora.find("llama3_1_8b"), 11, "lora_llama3_1_8b");
+  EXPECT_SAYS(refused(lora), "adapters");
+  EXPECT_SAYS(refused(kTune + "ref_checkpointer:\n  _component_: c\n"), "against further models");
+  EXPECT_SAYS(refused(kTune + "quantizer:\n  _component_: q\n"), "a quantised model");
+  EXPECT_SAYS(refused(without(kTune, "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 2e-5\n")), "trains nothing");
+  EXPECT_SAYS(refused(without(kTune, "  max_seq_len: 4096\n")), "give --seq");
+}
+
+// --- LitGPT ---
+
+TEST(LitGpt, SplitsWithinHostsInPretrainingAndOverAllInFineTuning) {
+  const std::string train = "train:\n  global_batch_size: 128\n  micro_batch_size: 4\n  max_seq_length: 2048\n";
+  const LaunchReading tuned =
+      read("checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf\nout_dir: o\n" + train, {2, 8});
+  EXPECT_EQ(tuned.setup.model.name, "llama-7b");
+  EXPECT_EQ(tuned.setup.degrees.recompute, Recompute::Full);
+  EXPECT_FALSE(tuned.setup.shard.has_value());
+  EXPECT_EQ(tuned.setup.degrees.micro_batches, 2);  // 128 of 16 x 4
+  const LaunchReading pretrained = read("model_name: Llama-2-7b-hf\nout_dir: o\n" + train, {2, 8});
+  EXPECT_EQ(pretrained.setup.shard, 8);
+  EXPECT_EQ(pretrained.setup.degrees.recompute, Recompute::None);
+  EXPECT_SAYS(refused("checkpoint_dir: c/Llama-2-7b-hf\nout_dir: o\nlora_r: 8\n" + train), "adapters");
+}
+
+// --- Primus ---
+
+const std::string kPrimus =
+    "work_group: amd\nmodules:\n  pre_trainer:\n    framework: megatron\n    model: ${PRIMUS_MODEL:llama}.yaml\n"
+    "    overrides:\n      micro_batch_size: 2\n      global_batch_size: ${PRIMUS_GBS:64}\n      seq_length: 4096\n"
+    "      tensor_model_parallel_size: 1\n      recompute_granularity: full\n      recompute_method: block\n"
+    "      recompute_num_layers: 0\n";
+const GivenFile kPrimusBase = {
+    "base.yaml",
+    "extends:\n  - language_model.yaml\nswiglu: true\nadd_bias_linear: false\nposition_embedding_type: rope\n"
+    "normalization: RMSNorm\nuntie_embeddings_and_output_weights: true\ngroup_query_attention: true\n"};
+const GivenFile kPrimusModel = {
+    "llama.yaml",
+    "extends:\n  - base.yaml\nnum_layers: 32\nhidden_size: 4096\nffn_hidden_size: 14336\nnum_attention_heads: 32\n"
+    "num_query_groups: 8\ntokenizer_model: meta-llama/Llama-3.1-8B\n"};
+
+TEST(Primus, LaysAnExperimentOverTheFilesOfItsModel) {
+  const LaunchReading reading = read_files({{"run.yaml", kPrimus}, kPrimusModel, kPrimusBase});
+  EXPECT_EQ(parameters_of(reading), 8'030'261'248);  // those of Llama 3.1 8B
+  EXPECT_EQ(reading.setup.global_batch(), 64);
+  EXPECT_EQ(reading.setup.degrees.zero, 1);                     // its distributed optimizer
+  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::None);  // of no layers
+  EXPECT_FALSE(reading.setup.degrees.sequence_parallel);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+  LaunchInput more{.files = {{"run.yaml", kPrimus}, kPrimusModel, kPrimusBase}};
+  more.variables["PRIMUS_GBS"] = "128";
+  EXPECT_EQ(read_launch(read_launch_text(more), {1, 8}, {}).setup.global_batch(), 128);
+}
+
+TEST(Primus, RefusesAModelWhoseFilesAreNotThere) {
+  EXPECT_SAYS(refusal([&] { (void)read_files({{"run.yaml", kPrimus}, kPrimusModel}); }), "give them as further files");
+  EXPECT_SAYS(refused("work_group: amd\nmodules:\n  sft_trainer:\n    framework: megatron\n"), "has no pre_trainer");
+  GivenFile mamba = kPrimusBase;
+  mamba.text += "model_type: mamba\n";
+  EXPECT_SAYS(refusal([&] { (void)read_files({{"run.yaml", kPrimus}, kPrimusModel, mamba}); }), "'mamba'");
+}
+
+// --- known programs that are not read ---
+
+TEST(ProgramsThatAreNotRead, SayWhy) {
+  EXPECT_SAYS(refused_script("python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=x\n"),
+              "run.sh:1: verl.trainer.main_ppo learns by reinforcement");
+  EXPECT_SAYS(refused_script("ray job submit -- python3 train.py --num-layers 36 --rollout-batch-size 32\n"),
+              "learns by reinforcement");
+  EXPECT_SAYS(refused_script("python3 -m maxtext.inference.decode model_name=llama3-8b per_device_batch_size=4\n"),
+              "trains no model from given samples");
+  EXPECT_SAYS(refused_script("python3 -m benchmarks.benchmark_runner xpk --model_name=llama3_1_70b\n"),
+              "takes the model and its settings from a table of its own");
+  EXPECT_SAYS(refused_script("xpk workload create --device-type=v6e-256 --command=\"python3 -m MaxText.train\"\n"),
+              "on a cluster of TPUs");
+  EXPECT_SAYS(refused("actor_rollout_ref:\n  model: x\n"), "verl");
+  EXPECT_SAYS(refused("apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\n"), "manifest of Kubernetes");
+}
+
+// A script of several of MaxText's programs is read for the one that trains, however many words the others have.
+TEST(ProgramsThatAreNotRead, LeaveTheTrainingOfTheSameScript) {
+  const LaunchReading reading = read_files(
+      {{"run.sh",
+        "python3 -m maxtext.inference.decode model_name=llama3-8b per_device_batch_size=9 a=1 b=2 c=3 d=4\n"
+        "python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3-8b per_device_batch_size=2\n"}});
+  EXPECT_EQ(reading.setup.global_batch(), 16);
+}
+
+TEST(ProgramsThatAreNotRead, TrainAdapters) {
+  EXPECT_SAYS(refused_script("accelerate launch train.py --model_path Llama-2-7b --per_device_train_batch_size 1 "
+                             "--bf16 True --use_peft_lora True --lora_r 16\n"),
+              "adapters");
+  EXPECT_SAYS(refused_script("python3 -m maxtext.trainers.post_train.sft.train_sft base.yml model_name=llama3-8b "
+                             "lora.enable_lora=True\n"),
+              "adapters");
+}
+
+// --- torchtitan ---
+
+const std::string kTitan =
+    "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 8\nseq_len = 8192\n"
+    "[parallelism]\npipeline_parallel_degree = 2\n";
+
+// 4 replicas of 8 samples are in the pipeline at once.
+TEST(TorchtitanFiles, HaveNoPlanForSeveralPipelinesInAStep) {
+  EXPECT_EQ(read_files({{"t.toml", kTitan}}).why_no_plan, "");
+  std::string text = kTitan;
+  text.replace(text.find("seq_len"), 0, "global_batch_size = 64\n");
+  EXPECT_SAYS(read_files({{"t.toml", text}}).why_no_plan, "2 pipelines of 32 samples one after another");
+}
+
+TEST(TorchtitanFiles, OfReinforcementAndOfOthersFunctionsAreRefused) {
+  const auto refused_python = [](const std::string& body) {
+    return refusal([&] { (void)read_files({{"c.py", "def plan():\n" + body}}); });
+  };
+  EXPECT_SAYS(refused_python("    return Controller.Config(async_loop=Loop.Config(num_training_steps=5))\n"),
+              "learns by reinforcement");
+  EXPECT_SAYS(refused_python("    config = to_other_config(llama3_8b(), registry)\n"
+                             "    config.training.seq_len = 2048\n    return config\n"),
+              "begins with llama3_8b()");
+}
+
+// --- states on hosts ---
+
+const std::string kOffload =
+    R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 8, "bf16": {"enabled": true},
+ "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "DEVICE"}}})";
+
+TEST(Offload, IsToHostsAndNotToDrives) {
+  LaunchAnswers answers;
+  answers.model = find_builtin_model("llama-3.1-8b");
+  const auto of = [&](const char* device) {
+    std::string text = kOffload;
+    text.replace(text.find("DEVICE"), 6, device);
+    return read_files({{"ds.json", text}}, {1, 8}, answers);
+  };
+  EXPECT_EQ(of("cpu").setup.offload, Offload::Optimizer);
+  EXPECT_EQ(of("cpu").why_no_plan, "");
+  EXPECT_TRUE(says(of("cpu").assumed, "not by the host's processors"));
+  EXPECT_EQ(of("none").setup.offload, Offload::None);
+  EXPECT_SAYS(of("nvme").why_no_plan, "NVMe");
+}
+
+}  // namespace
+}  // namespace meshwright::trainer_files_test
