@@ -272,10 +272,13 @@ void TextReader::accelerate_call(const ProgramCall& found, const std::string& pl
   add_flags(launcher, found.launcher, place, false);
   if (const Setting* named = launcher.take("config_file"); named != nullptr && named->value.is_scalar()) {
     const std::string name = named->value.text;
-    if (const auto file = written_or_named(name))
-      accelerate(value_from_yaml(*file, file_name(name)), file_name(name));
-    else
-      text_.notes.push_back(fmt::format("{}: {} is not there; give it as a further file", named->place, shown(name)));
+    const auto file = written_or_named(name);
+    require(
+        file.has_value() || !input_.as.empty(),
+        "{}: names accelerate's file '{}', without which it is not known how states are split; give it as a further "
+        "file.",
+        named->place, shown(name));
+    if (file) accelerate(value_from_yaml(*file, file_name(name)), file_name(name));
   }
   for (const Setting& flag : launcher.all()) {
     std::string key = flag.key;
@@ -288,10 +291,14 @@ void TextReader::accelerate_call(const ProgramCall& found, const std::string& pl
     is_kind("use_megatron_lm", "MEGATRON_LM");
     if (const std::string of_file = accelerate_key(key); !of_file.empty())
       text_.settings.add(of_file, flag.shown, flag.value, flag.place);
-    if (key == "deepspeed_config_file" && flag.value.is_scalar())
-      if (const auto file = written_or_named(flag.value.text))
-        text_.settings.add_all(value_from_yaml(*file, file_name(flag.value.text)), "deepspeed",
-                               file_name(flag.value.text));
+    if (key == "deepspeed_config_file" && flag.value.is_scalar()) {
+      const auto file = written_or_named(flag.value.text);
+      require(file.has_value(),
+              "{}: names DeepSpeed's file '{}', without which its ZeRO level is not known; give it as a further file.",
+              flag.place, shown(flag.value.text));
+      text_.settings.add_all(value_from_yaml(*file, file_name(flag.value.text)), "deepspeed",
+                             file_name(flag.value.text));
+    }
   }
   add_program(own);
 }

@@ -41,7 +41,8 @@ void read_by_target(ReadingJob& job) {
                                                                  {"llm-foundry", read_foundry},
                                                                  {"NeMo Automodel", read_automodel},
                                                                  {"torchtune", read_torchtune},
-                                                                 {"LitGPT", read_litgpt}};
+                                                                 {"LitGPT", read_litgpt},
+                                                                 {"nanoGPT", read_nanogpt}};
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);
   if (job.text.variant == "ms-swift" && target != "megatron") return read_ms_swift(job);

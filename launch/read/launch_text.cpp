@@ -169,6 +169,7 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
   if (bridge) return python_recipe(file, function);
   if (is_torch_program(file.text)) return torch_program(file);
   if (is_mesh_program(file.text, text_.target)) return mesh_program(file);
+  if (text_.target.empty() && nanogpt(file)) return;
   set_target("torchtitan");
   const PythonConfig config = config_from_python(file.text, function, place_of(file));
   text_.program = config.function.empty() ? place_of(file) : fmt::format("{} of {}", config.function, place_of(file));
@@ -183,6 +184,19 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
         place_of(file), config.base));
   if (!named.empty()) text_.settings.add("(base)", named, ConfigValue::scalar(named, 1), place_of(file) + ":1");
   for (const std::string& line : config.ignored) text_.notes.push_back(line + " (not understood)");
+}
+
+bool TextReader::nanogpt(const GivenFile& file) {
+  ConfigValue root = ConfigValue::map(1);
+  for (const PythonValue& value : values_from_python(file.text, place_of(file)))
+    if (!value.name.empty() && value.value.is_scalar()) root.set(value.name, value.value);
+  const auto has = [&](const char* name) { return root.find(name) != nullptr; };
+  const bool own = has("batch_size") && (has("block_size") || has("init_from")) &&
+                   (has("max_iters") || has("eval_iters")) && file.text.find("def ") == std::string::npos;
+  if (!own) return false;
+  fsdp_trainer(root, place_of(file), "nanoGPT");
+  text_.program = place_of(file);
+  return true;
 }
 
 void TextReader::load_schedule() {

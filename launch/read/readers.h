@@ -51,6 +51,7 @@ void read_olmo_core(ReadingJob& job);  // the JSON that its runs save
 void read_foundry(ReadingJob& job);    // YAML of llm-foundry's trainer
 void read_torchtune(ReadingJob& job);  // YAML of its recipes for all weights
 void read_litgpt(ReadingJob& job);     // YAML of `litgpt pretrain` and `litgpt finetune_full`
+void read_nanogpt(ReadingJob& job);    // assignments of its configurations
 void read_automodel(ReadingJob& job);  // recipes of NeMo Automodel
 
 void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weights

@@ -40,6 +40,8 @@ class TextReader {
   void read_python(const GivenFile& file, const std::string& function);
   // --- python_recipe.cpp ---
   void python_recipe(const GivenFile& file, const std::string& function);
+  // nanoGPT's assignments; false: the file is none of its configurations.
+  bool nanogpt(const GivenFile& file);
   // --- torch_program.cpp ---
   void torch_program(const GivenFile& file);
   // --- mesh_program.cpp ---

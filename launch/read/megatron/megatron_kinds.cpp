@@ -47,6 +47,18 @@ void expect_all_weights(ReadingJob& job) {
     if (s.has(key)) expect_whole_model(job, key, "adapters");
   for (const char* key : {"freeze-LM", "dsa-freeze-base"})
     if (s.has(key)) expect_whole_model(job, key, "beside a model that stays as it is");
+  for (const char* key : {"export-kd-teacher-load", "export-kd-cfg"})
+    if (s.has(key)) expect_whole_model(job, key, "against a teacher");
+  if (s.has("soft-mask")) expect_whole_model(job, "soft-mask", "several sub-models at once");
+  require(!s.has("perform-rl-step") || !s.flag("perform-rl-step"),
+          "{}: learns by reinforcement, from samples that it makes itself, and only trainings of one model on given "
+          "samples are predicted.",
+          s.where("perform-rl-step"));
+  for (const char* key : {"dataset-provider", "moe-latent-size"})
+    require(
+        !s.has(key) || job.answers.model,
+        "{}: says of the model what this reader does not know; give --model with a built-in model or a config.json.",
+        s.where(key));
   // MindSpeed-LLM's stages of a training: others hold the model against a second one.
   const std::string stage = s.text_or_nothing("stage");
   require(stage.empty() || stage == "sft" || stage == "pretrain",

@@ -34,6 +34,8 @@ void expect_no_adapters(ReadingJob& job) {
   Settings& s = job.settings();
   for (const char* flag : {"use_peft", "use_peft_lora", "use_lora", "enable_lora", "qlora", "lora", "peft"})
     if (argument_is_on(s, {flag})) expect_whole_model(job, argument_of_program(s, {flag}), "adapters");
+  for (const char* part : {"use_lisa", "freeze_backbone", "tune_mm_mlp_adapter", "freeze_llm", "freeze_lm"})
+    if (argument_is_on(s, {part})) expect_whole_model(job, argument_of_program(s, {part}), "a part of the weights");
   for (const char* rank : {"lora_rank", "lora_r", "lora_dim"})
     if (const std::string key = argument_of_program(s, {rank}); !key.empty() && s.integer(key, 0).value_or(0) > 0)
       expect_whole_model(job, key, "adapters");

@@ -231,6 +231,30 @@ TEST(LitGpt, SplitsWithinHostsInPretrainingAndOverAllInFineTuning) {
   EXPECT_SAYS(refused("checkpoint_dir: c/Llama-2-7b-hf\nout_dir: o\nlora_r: 8\n" + train), "adapters");
 }
 
+// --- nanoGPT ---
+
+// 12 samples x 40 are those of all devices together: five micro-batches of each of eight.
+TEST(NanoGpt, AccumulatesOverAllDevices) {
+  const LaunchReading reading = read_files(
+      {{"train_gpt2.py",
+        "# GPT-2\nwandb_log = True\nbatch_size = 12\nblock_size = 1024\ngradient_accumulation_steps = 5 * 8\n"
+        "max_iters = 600000\neval_iters = 200\nweight_decay = 1e-1\n"}});
+  EXPECT_EQ(reading.setup.global_batch(), 480);
+  EXPECT_EQ(reading.setup.degrees.micro_batches, 5);
+  EXPECT_EQ(reading.setup.degrees.zero, 0);
+  EXPECT_EQ(reading.setup.model.layers, 12);
+  EXPECT_EQ(reading.setup.optimizer.max_norm, 1.0);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+  const LaunchReading more = read_files(
+      {{"finetune.py", "init_from = 'gpt2-xl'\nbatch_size = 1\ngradient_accumulation_steps = 32\nmax_iters = 20\n"}});
+  EXPECT_EQ(more.setup.model.layers, 48);
+  EXPECT_SAYS(
+      refusal([&] {
+        (void)read_files({{"eval.py", "batch_size = 8\neval_iters = 5\neval_only = True\ninit_from = 'gpt2'\n"}});
+      }),
+      "does not train it");
+}
+
 // --- Primus ---
 
 const std::string kPrimus =
@@ -301,6 +325,25 @@ TEST(ProgramsThatAreNotRead, TrainAdapters) {
   EXPECT_SAYS(refused_script("python3 -m maxtext.trainers.post_train.sft.train_sft base.yml model_name=llama3-8b "
                              "lora.enable_lora=True\n"),
               "adapters");
+}
+
+TEST(ProgramsThatAreNotRead, NeedTheFilesThatSayHowStatesAreSplit) {
+  const std::string program = "train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 1\n";
+  EXPECT_SAYS(refused_script("accelerate launch --config_file configs/fsdp.yaml " + program),
+              "names accelerate's file 'configs/fsdp.yaml'");
+  EXPECT_SAYS(refused_script("accelerate launch --use_deepspeed --deepspeed_config_file ds.conf " + program),
+              "names DeepSpeed's file 'ds.conf'");
+}
+
+TEST(ProgramsThatAreNotRead, TrainParts) {
+  EXPECT_SAYS(refused_script("accelerate launch train.py --model_name_or_path Llama-3.1-8B --use_lisa 1 "
+                             "--per_device_train_batch_size 1\n"),
+              "a part of the weights");
+  const std::string megatron =
+      "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 8 ";
+  EXPECT_SAYS(refused_script(megatron + "--perform-rl-step\n"), "learns by reinforcement");
+  EXPECT_SAYS(refused_script(megatron + "--export-kd-teacher-load t\n"), "against a teacher");
+  EXPECT_SAYS(refused_script(megatron + "--moe-latent-size 8\n"), "give --model");
 }
 
 // --- torchtitan ---
