@@ -108,6 +108,7 @@ LaunchReading read_launch(const LaunchText& text, const LaunchDevices& devices, 
   reading.framework = find_framework(target.framework.empty() ? "megatron" : target.framework);
   reading.software = reading.framework.software;
   if (text.variant == "Megatron-DeepSpeed" || text.variant == "GPT-NeoX") reading.software = "megatron-deepspeed";
+  if (text.variant == "NeMo") reading.software = "nemo";
   read_by_target(job);
   for (const std::string& twice : reading.settings.given_twice()) job.assume("the last value of " + twice);
   add_rules(reading, !text.variant.empty() && text.variant != "Python" && text.variant != "PyTorch");

@@ -26,6 +26,15 @@ bool is_nanotron(const ConfigValue& root) {
   return degrees != nullptr && degrees->is_map() && degrees->find("tp") != nullptr && root.find("model") != nullptr;
 }
 
+// NeMo's first trainer: beside its model a trainer of Lightning.
+bool is_nemo(const ConfigValue& root) {
+  const ConfigValue *model = root.find("model"), *trainer = root.find("trainer");
+  return model != nullptr && model->is_map() && trainer != nullptr && trainer->is_map() &&
+         (trainer->find("num_nodes") != nullptr || trainer->find("precision") != nullptr) &&
+         (model->find("encoder_seq_length") != nullptr || model->find("megatron_amp_O2") != nullptr ||
+          model->find("activations_checkpoint_granularity") != nullptr);
+}
+
 // llm-foundry's files name their model by its kind, in the map itself or below `variables`.
 bool is_foundry(const ConfigValue& root) {
   const ConfigValue* model = root.find("model");
@@ -99,6 +108,7 @@ void TextReader::read_yaml(const GivenFile& file) {
           "{}: is a manifest of Kubernetes; give the script or the command that its containers run, as a script.",
           place);
   if (open && is_nanotron(root)) return nanotron(root, place);
+  if (open && is_nemo(root)) return nemo(root, place);
   if (open && has("modules") && any({"work_group", "exp_name"})) return primus(root, place);
   if (open && is_foundry(root)) return fsdp_trainer(root, place, "llm-foundry");
   if (open && has("step_scheduler") && any({"model", "recipe"})) return automodel(root, place);

@@ -168,6 +168,7 @@ void read_olmo(ReadingJob& job) {
                               "reset_",
                               "new_style",
                               "fast_",
+                              "fused_loss",
                               "early_stopping",
                               "time_limit",
                               "extra_steps",

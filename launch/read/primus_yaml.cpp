@@ -87,7 +87,8 @@ void TextReader::primus_megatron(ConfigValue flags, const std::string& place) {
   for (const auto& [key, value] : kDefaults)
     if (flags.find(key) == nullptr) flags.set(key, ConfigValue::scalar(value, 0));
   const std::string type = scalar_text(flags, "model_type");
-  require(type.empty() || type == "gpt", "{}: models of type '{}' are not read of Primus; give --model.", place,
+  require(type.empty() || type == "gpt",
+          "{}: models of type '{}' are not read of Primus; `meshwright plan --model` takes a config.json.", place,
           printable(type));
   for (const char* adapter : {"lora", "peft"})
     require(flags.find(adapter) == nullptr || says_nothing(flags.find(adapter)),
@@ -185,8 +186,8 @@ void TextReader::primus(const ConfigValue& root, const std::string& place) {
     if (overrides != nullptr && overrides->is_map()) text_.settings.add_all(*overrides, "", place);
     for (const Setting& setting : text_.settings.all())
       require(!setting.key.starts_with("model.n_") && setting.key != "model.dim",
-              "{}: {}: changes a size of the model, which is read by its flavor; give --model.", setting.place,
-              setting.shown);
+              "{}: {}: changes a size of the model, which is read by its flavor; give a file without it.",
+              setting.place, setting.shown);
     text_.settings.no_effect([](const std::string& key) {
       return key.starts_with("primus_turbo.") || key.find("sink_level") != std::string::npos ||
              key == "training.mock_data";

@@ -100,6 +100,10 @@ class TextReader {
   static std::string train_of(const ConfigValue& root);
   void flagscale_runner(const ConfigValue& experiment);
 
+  // --- nemo_yaml.cpp ---
+  void nemo(const ConfigValue& root, const std::string& place);
+  void expect_nemo_gpt(const ConfigValue& model, const std::string& place) const;
+
   // --- primus_yaml.cpp ---
   // An experiment of AMD's Primus: flags of Megatron-LM or torchtitan's settings over a model's file.
   void primus(const ConfigValue& root, const std::string& place);

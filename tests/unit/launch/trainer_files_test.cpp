@@ -292,6 +292,50 @@ TEST(Primus, RefusesAModelWhoseFilesAreNotThere) {
   EXPECT_SAYS(refusal([&] { (void)read_files({{"run.yaml", kPrimus}, kPrimusModel, mamba}); }), "'mamba'");
 }
 
+// --- NeMo's first trainer ---
+
+const std::string kNemo =
+    "trainer:\n  num_nodes: 16\n  devices: 8\n  precision: bf16\n  gradient_clip_val: 1.0\n"
+    "model:\n  micro_batch_size: 1\n  global_batch_size: 2048\n  tensor_model_parallel_size: 2\n"
+    "  sequence_parallel: true\n  encoder_seq_length: 4096\n  num_layers: 32\n  hidden_size: 4096\n"
+    "  ffn_hidden_size: 14336\n  num_attention_heads: 32\n  num_query_groups: 8\n  activation: fast-swiglu\n"
+    "  normalization: rmsnorm\n  bias: false\n  position_embedding_type: rope\n"
+    "  share_embeddings_and_output_weights: false\n  activations_checkpoint_granularity: null\n"
+    "  activations_checkpoint_method: block\n  activations_checkpoint_num_layers: 0\n"
+    "  tokenizer:\n    library: huggingface\n    type: meta-llama/Meta-Llama-3-8B\n"
+    "  optim:\n    name: mcore_distributed_optim\n    weight_decay: 0.1\n";
+
+TEST(NemoFiles, NameMegatronsSettingsOtherwise) {
+  const LaunchText text = read_launch_text({.files = {{"n.yaml", kNemo}}});
+  EXPECT_EQ(devices_of(text)->devices(), 128);
+  const LaunchReading reading = read_launch(text, {16, 8}, {});
+  EXPECT_EQ(parameters_of(reading), 8'030'261'248);  // of Llama 3 8B
+  EXPECT_EQ(reading.setup.degrees.tp, 2);
+  EXPECT_EQ(reading.setup.degrees.zero, 1);
+  EXPECT_EQ(reading.setup.degrees.micro_batches, 32);  // 2048 of 64 replicas
+  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::None);
+  EXPECT_EQ(reading.setup.dtype, DType::BF16);
+  EXPECT_EQ(reading.software, "nemo");
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(NemoFiles, MultiplyTheWidthThatTheyName) {
+  std::string text = kNemo;
+  text.replace(text.find("ffn_hidden_size: 14336"), 22, "ffn_hidden_size: ${multiply:4, ${.hidden_size}}");
+  LaunchReading reading = read(text, {16, 8});
+  EXPECT_EQ(parameters_of(reading), 8'030'261'248 + 32 * 3 * 4096 * (16384 - 14336));
+}
+
+TEST(NemoFiles, OfOtherModelsAndAdaptersAreRefused) {
+  EXPECT_SAYS(refused(kNemo + "  encoder:\n    num_layers: 4\n"), "no plain GPT");
+  EXPECT_SAYS(refused(kNemo + "  img_h: 224\n"), "no plain GPT");
+  EXPECT_SAYS(refused(kNemo + "  peft:\n    peft_scheme: lora\n"), "trains lora");
+  EXPECT_SAYS(refused(kNemo + "  fsdp: true\n"), "NeMo's FSDP");
+  std::string reglu = kNemo;
+  reglu.replace(reglu.find("fast-swiglu"), 11, "fast-reglu");
+  EXPECT_SAYS(refused(reglu), "'reglu'");
+}
+
 // --- known programs that are not read ---
 
 TEST(ProgramsThatAreNotRead, SayWhy) {

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// YAML of NeMo's first trainer, as its launcher has it (NeMo-Framework-Launcher): groups of a trainer and of a model
+// whose keys are Megatron-LM's by other names.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/text.h"
+#include "core/graph/models/model_names.h"
+#include "launch/read/text_reader.h"
+#include "launch/syntax/numbers.h"
+
+namespace meshwright {
+
+namespace {
+
+// {NeMo's, Megatron-LM's}
+constexpr std::pair<const char*, const char*> kModelKeys[] = {
+    {"micro_batch_size", "micro_batch_size"},
+    {"global_batch_size", "global_batch_size"},
+    {"rampup_batch_size", "rampup_batch_size"},
+    {"tensor_model_parallel_size", "tensor_model_parallel_size"},
+    {"pipeline_model_parallel_size", "pipeline_model_parallel_size"},
+    {"virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"},
+    {"context_parallel_size", "context_parallel_size"},
+    {"expert_model_parallel_size", "expert_model_parallel_size"},
+    {"sequence_parallel", "sequence_parallel"},
+    {"encoder_seq_length", "seq_length"},
+    {"max_position_embeddings", "max_position_embeddings"},
+    {"num_layers", "num_layers"},
+    {"hidden_size", "hidden_size"},
+    {"ffn_hidden_size", "ffn_hidden_size"},
+    {"num_attention_heads", "num_attention_heads"},
+    {"num_query_groups", "num_query_groups"},
+    {"kv_channels", "kv_channels"},
+    {"make_vocab_size_divisible_by", "make_vocab_size_divisible_by"},
+    {"override_vocab_size", "vocab_size"},
+    {"position_embedding_type", "position_embedding_type"},
+    {"rotary_percentage", "rotary_percent"},
+    {"rotary_base", "rotary_base"},
+    {"hidden_dropout", "hidden_dropout"},
+    {"attention_dropout", "attention_dropout"},
+    {"num_moe_experts", "num_experts"},
+    {"moe_router_topk", "moe_router_topk"},
+    {"moe_ffn_hidden_size", "moe_ffn_hidden_size"},
+    {"moe_grouped_gemm", "moe_grouped_gemm"},
+    {"qk_layernorm", "qk_layernorm"},
+    {"window_size", "window_size"},
+    {"qkv_bias", "add_qkv_bias"},
+    {"activations_checkpoint_granularity", "recompute_granularity"},
+    {"activations_checkpoint_method", "recompute_method"},
+    {"activations_checkpoint_num_layers", "recompute_num_layers"}};
+
+bool is_given(const ConfigValue* value) {
+  return value != nullptr && value->kind != ConfigValue::Kind::Null &&
+         !(value->is_scalar() && (lower_case(value->text) == "null" || value->text.empty()));
+}
+std::string text_of(const ConfigValue& map, const char* key) {
+  const ConfigValue* value = map.find(key);
+  return is_given(value) && value->is_scalar() ? value->text : "";
+}
+bool is_off(const ConfigValue& map, const char* key) { return truth_value(text_of(map, key)).value_or(true) == false; }
+
+// "${multiply:4, ${.hidden_size}}" of a model.
+void multiply_hidden(ConfigValue& flags) {
+  const std::string text = text_of(flags, "ffn_hidden_size"), hidden = text_of(flags, "hidden_size");
+  if (!text.starts_with("${multiply:") || text.find(".hidden_size") == std::string::npos) return;
+  const std::string begin = text.substr(std::string("${multiply:").size());
+  const auto factor = whole_number(begin.substr(0, begin.find(','))), width = whole_number(hidden);
+  if (factor && width && *factor >= 1 && *factor < 1000 && *width >= 1 && *width < 1 << 30)
+    flags.set("ffn_hidden_size", ConfigValue::scalar(fmt::format("{}", *factor * *width), 0));
+}
+
+ConfigValue flag(bool on) { return ConfigValue::scalar(on ? "true" : "false", 0); }
+
+}  // namespace
+
+void TextReader::expect_nemo_gpt(const ConfigValue& model, const std::string& place) const {
+  for (const char* part :
+       {"encoder", "decoder", "decoder_seq_length", "mm_cfg", "bert_binary_head", "retro", "unet_config",
+        "language_model_path", "vision", "patch_dim", "img_h", "mcore_customization_config"})
+    require(!is_given(model.find(part)),
+            "{}: model.{}: is of a model that is no plain GPT, and only those are read of NeMo's first trainer.", place,
+            part);
+  require(!truth_value(text_of(model, "fsdp")).value_or(false),
+          "{}: model.fsdp: NeMo's FSDP is not read; give a file with its distributed optimizer.", place);
+  if (const ConfigValue* peft = model.find("peft"); peft != nullptr && peft->is_map()) {
+    const std::string scheme = lower_case(text_of(*peft, "peft_scheme"));
+    require(scheme.empty() || scheme == "none",
+            "{}: model.peft.peft_scheme: trains {}, and only trainings of all weights are predicted; give a file "
+            "without it.",
+            place, printable(scheme));
+  }
+  const std::string block = text_of(model, "transformer_block_type");
+  require(block.empty() || block == "pre_ln",
+          "{}: model.transformer_block_type: blocks of '{}' are in no model that these files are read as; `meshwright "
+          "plan --model` takes a config.json.",
+          place, printable(block));
+}
+
+void TextReader::nemo(const ConfigValue& root, const std::string& place) {
+  set_target("megatron");
+  text_.variant = "NeMo";
+  const ConfigValue &trainer = *root.find("trainer"), &model = *root.find("model");
+  expect_nemo_gpt(model, place);
+  text_.settings.add_all(root, "", place);
+  ConfigValue flags = ConfigValue::map(model.line);
+  for (const auto& [own, megatron] : kModelKeys) {
+    if (const ConfigValue* value = model.find(own); is_given(value)) flags.set(megatron, *value);
+    (void)text_.settings.take(fmt::format("model.{}", own));
+  }
+  multiply_hidden(flags);
+  const ConfigValue* data = model.find("data");
+  if (!is_given(flags.find("seq_length")) && data != nullptr && is_given(data->find("seq_length")))
+    flags.set("seq_length", *data->find("seq_length"));
+  if (!is_given(flags.find("recompute_granularity")))
+    for (const char* key : {"recompute_method", "recompute_num_layers"}) flags.set(key, ConfigValue{});
+  if (text_of(flags, "recompute_granularity") == "selective")
+    for (const char* key : {"recompute_method", "recompute_num_layers"}) flags.set(key, ConfigValue{});
+  if (is_given(flags.find("num_query_groups"))) flags.set("group_query_attention", flag(true));
+
+  std::string activation = text_of(model, "activation");
+  if (activation.starts_with("fast-")) activation = activation.substr(5);
+  require(activation.empty() || activation == "gelu" || activation == "swiglu" || activation == "squared-relu",
+          "{}: model.activation: '{}' is in no model that these files are read as; `meshwright plan --model` takes a "
+          "config.json.",
+          place, printable(activation));
+  if (activation == "swiglu") flags.set("swiglu", flag(true));
+  if (activation == "squared-relu") flags.set("squared_relu", flag(true));
+  if (text_of(model, "normalization") == "rmsnorm") flags.set("normalization", ConfigValue::scalar("RMSNorm", 0));
+  if (is_off(model, "bias")) flags.set("disable_bias_linear", flag(true));
+  if (is_off(model, "share_embeddings_and_output_weights"))
+    flags.set("untie_embeddings_and_output_weights", flag(true));
+  if (!is_off(model, "fp8") && !text_of(model, "fp8").empty())
+    flags.set("fp8_format", ConfigValue::scalar("hybrid", 0));
+
+  const std::string precision = text_of(trainer, "precision");
+  if (precision.starts_with("bf16")) flags.set("bf16", flag(true));
+  if (precision.starts_with("16")) flags.set("fp16", flag(true));
+  if (const std::string norm = text_of(trainer, "gradient_clip_val"); !norm.empty())
+    flags.set("clip_grad", ConfigValue::scalar(norm, 0));
+  if (const ConfigValue* optim = model.find("optim"); optim != nullptr && optim->is_map()) {
+    if (text_of(*optim, "name").find("distributed") != std::string::npos)
+      flags.set("use_distributed_optimizer", flag(true));
+    if (const std::string decay = text_of(*optim, "weight_decay"); !decay.empty())
+      flags.set("weight_decay", ConfigValue::scalar(decay, 0));
+    for (const auto& [own, megatron] : {std::pair{"overlap_grad_sync", "overlap_grad_reduce"},
+                                        std::pair{"overlap_param_sync", "overlap_param_gather"}})
+      if (truth_value(text_of(*optim, own)).value_or(false)) flags.set(megatron, flag(true));
+  }
+  const ConfigValue* tokenizer = model.find("tokenizer");
+  if (tokenizer != nullptr && tokenizer->is_map() && !is_given(flags.find("vocab_size")))
+    if (const auto known = builtin_model_like(text_of(*tokenizer, "type"))) {
+      flags.set("vocab_size", ConfigValue::scalar(fmt::format("{}", known->vocab), 0));
+      text_.notes.push_back(fmt::format("{}: the vocabulary of {} for the tokenizer of {}", place, known->name,
+                                        printable(text_of(*tokenizer, "type"))));
+    }
+  const auto count = [&](const char* key) -> std::optional<std::int64_t> {
+    const auto number = whole_number(text_of(trainer, key));
+    return number && *number >= 1 && *number <= 1 << 20 ? number : std::nullopt;
+  };
+  text_.hosts = count("num_nodes");
+  text_.devices_per_host = count("devices");
+  for (const char* key : {"activation", "normalization", "bias", "share_embeddings_and_output_weights", "fp8",
+                          "transformer_block_type", "optim.name", "optim.weight_decay", "optim.overlap_grad_sync",
+                          "optim.overlap_param_sync", "tokenizer.type", "data.seq_length"})
+    (void)text_.settings.take(fmt::format("model.{}", key));
+  text_.settings.no_effect([](const std::string& key) {
+    if (!key.starts_with("model.")) return true;  // the launcher's, the trainer's, the manager's of experiments
+    for (const char* group : {"tokenizer.",
+                              "data.",
+                              "optim.",
+                              "nsys_profile.",
+                              "native_amp",
+                              "apply_",
+                              "init_",
+                              "use_",
+                              "layernorm",
+                              "layer_norm",
+                              "do_layer_norm",
+                              "pre_process",
+                              "post_process",
+                              "persist_",
+                              "gradient_",
+                              "headscale",
+                              "openai",
+                              "normalize_",
+                              "attention_type",
+                              "hysteresis",
+                              "fp32_",
+                              "fp16_",
+                              "megatron_amp",
+                              "grad_",
+                              "bias_",
+                              "masked_",
+                              "seed",
+                              "resume",
+                              "onnx",
+                              "apex",
+                              "sync_",
+                              "num_micro_batches",
+                              "activations_checkpoint_layers",
+                              "deterministic",
+                              "cross_entropy",
+                              "transformer_engine",
+                              "fp8_",
+                              "ub_tp",
+                              "mcore_gpt",
+                              "name",
+                              "ffn_dropout",
+                              "embedding_",
+                              "disable_",
+                              "moe_aux",
+                              "moe_z",
+                              "moe_router_load",
+                              "overlap_",
+                              "batch_p2p",
+                              "defer_",
+                              "barrier",
+                              "dist_ckpt",
+                              "restore_",
+                              "hidden_act",
+                              "gc_",
+                              "reduce_amax",
+                              "tp_comm",
+                              "cpu_offloading_num_layers",
+                              "seq_len_interpolation",
+                              "scale_positional",
+                              "precision",
+                              "amp_",
+                              "add_position",
+                              "rotary_interleaved",
+                              "peft.",
+                              "fsdp",
+                              "sharp",
+                              "get_attention_mask",
+                              "wgrad_deferral",
+                              "megatron_legacy",
+                              "async_grad",
+                              "nccl_comm",
+                              "validation_param",
+                              "megatron_timer",
+                              "enable_megatron_timers",
+                              "enable_cuda_graph",
+                              "deteministic",
+                              "moe_token_disp"})
+      if (key.substr(6).starts_with(group)) return true;
+    return false;
+  });
+  add_flag_map(flags, place);
+}
+
+}  // namespace meshwright
