@@ -272,7 +272,8 @@ constexpr BuiltInModel kModels[] = {
      "deepseek_v3:layers=61,hidden=7168,heads=128,intermediate=18432,seq=4096,vocab=129280,experts=256,"
      "top_k=8,expert_intermediate=2048,shared_intermediate=2048,dense_layers=3,q_rank=1536,kv_rank=512,"
      "nope_dim=128,rope_dim=64,value_dim=128,index_heads=64,index_dim=128,index_top_k=2048,mtp=1,"
-     "epsilon=1e-06,routed_scale=2.5"},
+     "epsilon=1e-06,routed_scale=2.5",
+     "deepseek-3.2-671b"},
     {"deepseek-v4-flash",
      "deepseek_v4:layers=43,hidden=4096,heads=64,head_dim=512,seq=4096,vocab=129280,rope_dim=64,q_rank=1024,"
      "out_groups=8,out_rank=1024,index_heads=64,index_dim=128,index_top_k=512,experts=256,top_k=6,"

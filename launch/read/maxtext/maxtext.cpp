@@ -108,10 +108,11 @@ class MaxtextReader {
     s_.no_effect([](const std::string& key) {
       for (const char* word : kMaxtextWords)
         if (key == word) return true;
-      return key.starts_with("sa_") || key.starts_with("xla_") || key.starts_with("checkpoint") ||
-             key.starts_with("profile") || key.starts_with("rope_") || key.starts_with("adam_") ||
-             key.starts_with("tokenize") || key.starts_with("goodput") || key.starts_with("local_rope_") ||
-             key.starts_with("global_rope_") || is_of_other_senses(key);
+      return key.starts_with("sa_") || key.starts_with("load_parameters") || key.starts_with("use_tokamax") ||
+             key.starts_with("xla_") || key.starts_with("checkpoint") || key.starts_with("profile") ||
+             key.starts_with("rope_") || key.starts_with("adam_") || key.starts_with("tokenize") ||
+             key.starts_with("goodput") || key.starts_with("local_rope_") || key.starts_with("global_rope_") ||
+             is_of_other_senses(key);
     });
   }
 
@@ -361,6 +362,9 @@ class MaxtextReader {
       job_.reading.framework.recompute.push_back(Recompute::Selective);
       job_.assume(fmt::format("norms and activations recomputed for remat_policy {}", policy));
     }
+    if (s_.text("weight_dtype").value_or("float32") != "float32") job_.assume("weights of 32 bits (weight_dtype)");
+    if (s_.integer("mtp_num_layers", 0).value_or(0) > 0 && shape_of(job_.reading.setup.model).further == 0)
+      job_.assume("without the modules that predict further tokens (mtp_num_layers)");
     if (s_.flag("lora.enable_lora")) expect_whole_model(job_, "lora.enable_lora", "adapters");
     const std::string type = s_.text("dtype").value_or("bfloat16");
     job_.reading.setup.dtype = type == "float32" ? DType::F32 : type == "float16" ? DType::F16 : DType::BF16;

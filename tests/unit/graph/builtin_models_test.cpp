@@ -178,6 +178,8 @@ TEST(ModelNames, OfRecipesAndTablesAreThoseOfTheirSizes) {
       {"starcoder2_15b", "starcoder2-15b"},
       {"deepseek_v3 16B", "deepseek-v2-lite"},
       {"deepseek_v3 236B", "deepseek-v2"},
+      {"deepseek3-671b", "deepseek-v3"},
+      {"deepseek3.2-671b", "deepseek-v3.2"},
       {"llama4 17bx128e", "llama4-maverick"},
       {"gpt_oss 20b", "gpt-oss-20b"},
       {"deepseek2-16b", "deepseek-v2-lite"},
