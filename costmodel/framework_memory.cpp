@@ -103,7 +103,9 @@ void add_parameters(const UsedParameters& used, const std::map<TensorId, Paramet
       staying += parameter.elements;
     else if (gathers)
       blocks[parameter.block] += parameter.elements;
-    memory.weights += Bytes(from_master ? 0.0 : element * parameter.elements / split.weight);
+    // What lies on the host and is gathered for its layer counts there alone; other parts stay as long as a pass does.
+    const bool elsewhere = from_master || (gathers && graph.weights_on_host);
+    memory.weights += Bytes(elsewhere ? 0.0 : element * parameter.elements / split.weight);
     memory.gradients += Bytes(gradient * parameter.elements / (split.gradients ? split.state : 1.0));
     const auto own = moments.find(id);
     const double other = own == moments.end() || graph.states_on_host ? 0.0 : own->second - kAdamMoments;
@@ -137,7 +139,7 @@ constexpr double kContextGib = 2.0;
 bool knows_memory(const SoftwareProfile& software, const Plan& plan) {
   const Offload offload = plan.training.offload;
   return plan.schedule != ScheduleKind::Inference && plan.cluster.uniform() && software.memory_spread > 0.0 &&
-         !has(offload, Offload::Activations) && !has(offload, Offload::Weights);
+         !has(offload, Offload::Activations);
 }
 
 Bytes allocator_room(Bytes device) { return device - gibibytes(kContextGib); }

@@ -24,8 +24,8 @@ struct FrameworkMemory {
   [[nodiscard]] Bytes with_driver() const { return allocated() + driver; }
 };
 
-// Whether framework_memory speaks of this plan: it trains, keeps activations and weights on its devices, which are all
-// alike, and the profile's memory is not this program's own (memory_spread 0), which check_program counts to the byte.
+// Whether framework_memory speaks of this plan: it trains, keeps activations on its devices, which are all alike, and
+// the profile's memory is not this program's own (memory_spread 0), which check_program counts to the byte.
 [[nodiscard]] bool knows_memory(const SoftwareProfile& software, const Plan& plan);
 
 // What the allocator can have of a device's memory: all but 2 GiB for the driver, libraries and communicators, as far

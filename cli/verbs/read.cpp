@@ -62,6 +62,14 @@ std::string settings_text(const Settings& settings) {
   return text;
 }
 
+const char* on_host_text(Offload offload) {
+  const bool states = has(offload, Offload::Optimizer), weights = has(offload, Offload::Weights);
+  return states && weights ? ", optimizer state and weights on the host"
+         : states          ? ", optimizer state on the host"
+         : weights         ? ", weights on the host"
+                           : "";
+}
+
 std::string heading(const OpenedLaunch& opened) {
   const LaunchSetup& setup = opened.reading.setup;
   const HostGroup& hosts = opened.cluster.only();
@@ -74,12 +82,12 @@ std::string heading(const OpenedLaunch& opened) {
   text += fmt::format("# cluster {} ({} x {} {})\n", opened.cluster.name, hosts.hosts, hosts.devices_per_host,
                       hosts.device.name);
   text += fmt::format("# {}\n", degrees_words(setup));
-  text += fmt::format(
-      "# batch {} in {} micro-batch{} of {}, {}{}, recompute {}, {}{}\n", setup.global_batch(),
-      setup.degrees.micro_batches, setup.degrees.micro_batches == 1 ? "" : "es", setup.degrees.micro_batch,
-      name_of(setup.dtype), setup.matmul_dtype.empty() ? "" : " with products in " + setup.matmul_dtype,
-      setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers),
-      name_of(setup.optimizer.kind), has(setup.offload, Offload::Optimizer) ? ", optimizer state on the host" : "");
+  text +=
+      fmt::format("# batch {} in {} micro-batch{} of {}, {}{}, recompute {}, {}{}\n", setup.global_batch(),
+                  setup.degrees.micro_batches, setup.degrees.micro_batches == 1 ? "" : "es", setup.degrees.micro_batch,
+                  name_of(setup.dtype), setup.matmul_dtype.empty() ? "" : " with products in " + setup.matmul_dtype,
+                  setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers),
+                  name_of(setup.optimizer.kind), on_host_text(setup.offload));
   return text;
 }
 

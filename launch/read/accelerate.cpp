@@ -28,8 +28,7 @@ void read_fsdp(ReadingJob& job) {
   d.zero = groups > 1 ? zero : 0;
   if (s.flag("fsdp_config.fsdp_activation_checkpointing")) d.recompute = Recompute::Full;
   if (s.flag("fsdp_config.fsdp_offload_params")) {
-    offload_update(job);
-    job.assume("optimizer state alone on the host, not the weights (fsdp_offload_params)");
+    offload_shards(job);
   }
   const auto version = s.integer("fsdp_config.fsdp_version").value_or(1);
   if (version == 1) job.reading.software = "fsdp";
@@ -50,8 +49,7 @@ void read_below_accelerate(ReadingJob& job) {
     if (!s.has("deepspeed_config.zero_stage")) job.assume("ZeRO 1: the file that says it is not there");
     d.zero = d.dp > 1 ? static_cast<int>(std::min<std::int64_t>(stage, 3)) : 0;
     offload_optimizer(job, "deepspeed_config.offload_optimizer_device");
-    if (s.text("deepspeed_config.offload_param_device").value_or("none") != "none")
-      job.assume("weights kept on the devices, not offloaded (offload_param_device)");
+    offload_weights(job, "deepspeed_config.offload_param_device");
   }
 }
 
@@ -133,7 +131,7 @@ void read_accelerate(ReadingJob& job) {
     if (trainer_splits) {
       d.zero = d.dp > 1 ? trainer_splits->zero : 0;
       if (trainer_splits->hybrid) job.reading.setup.shard = job.devices.devices_per_host;
-      if (trainer_splits->offloads) offload_update(job);
+      if (trainer_splits->offloads) offload_shards(job);
     }
   }
   if (trainer.recompute) d.recompute = Recompute::Full;

@@ -38,10 +38,28 @@ std::optional<std::int64_t> number_or_auto(Settings& s, const std::string& key) 
 }
 
 void offload_update(ReadingJob& job) {
-  job.reading.setup.offload = Offload::Optimizer;
+  job.reading.setup.offload = job.reading.setup.offload | Offload::Optimizer;
   job.assume(
       "the update by the devices, which fetch its states from the host and send them back, not by the host's "
       "processors");
+}
+
+void offload_shards(ReadingJob& job) {
+  offload_update(job);
+  if (job.degrees().zero == 3) job.reading.setup.offload = job.reading.setup.offload | Offload::Weights;
+}
+
+void offload_weights(ReadingJob& job, const std::string& device_key) {
+  const std::string device = job.settings().text(device_key).value_or("none");
+  if (device == "none") return;
+  // DeepSpeed does so where ZeRO 3 splits them.
+  if (job.degrees().zero < 3)
+    return job.assume(fmt::format("weights kept on the devices: without ZeRO 3 {} does nothing",
+                                  device_key.substr(device_key.find("offload_param"))));
+  job.reading.setup.offload = job.reading.setup.offload | Offload::Weights;
+  if (device == "nvme")
+    job.no_plan(fmt::format("{}: weights lie on NVMe drives, whose rate no cluster tells; give a file with cpu",
+                            job.settings().where(device_key)));
 }
 
 void offload_optimizer(ReadingJob& job, const std::string& device_key) {
@@ -71,9 +89,7 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
   offload_optimizer(job, key("zero_optimization.offload_optimizer.device"));
   if (const auto ratio = s.number(key("zero_optimization.offload_optimizer.ratio")); ratio && *ratio != 1.0)
     job.assume(fmt::format("all of the optimizer state on the host, not {:g} of it (offload_optimizer.ratio)", *ratio));
-  if (s.has(key("zero_optimization.offload_param.device")) &&
-      s.text(key("zero_optimization.offload_param.device")).value_or("none") != "none")
-    job.assume("weights kept on the devices, not offloaded (offload_param)");
+  offload_weights(job, key("zero_optimization.offload_param.device"));
   setup.overlap_gradients = is_on(s, key("zero_optimization.overlap_comm"));
   for (const char* plus : {"zero_optimization.zero_quantized_weights", "zero_optimization.zero_quantized_gradients"})
     if (is_on(s, key(plus))) job.assume(fmt::format("without {}", plus));

@@ -75,8 +75,12 @@ constexpr std::int64_t kMaxDegree = 1 << 20;
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type = std::nullopt);
 // Where DeepSpeed keeps the optimizer state: "cpu" is the host; on "nvme" there is no plan.
 void offload_optimizer(ReadingJob& job, const std::string& device_key);
+// The same of the weights, which ZeRO 3 gathers from there.
+void offload_weights(ReadingJob& job, const std::string& device_key);
 // Optimizer state on the host, where the framework updates the weights, too.
 void offload_update(ReadingJob& job);
+// FSDP's: weights and optimizer state lie on the host, and the weights are gathered from there.
+void offload_shards(ReadingJob& job);
 // A number, or nothing where the trainer fills it in ("auto").
 [[nodiscard]] std::optional<std::int64_t> number_or_auto(Settings& settings, const std::string& key);
 // train = micro x accumulation x dp; any two are enough, of which the trainer's arguments give what the file leaves

@@ -336,8 +336,7 @@ class TorchtitanReader {
     optimizer.weight_decay = std::max(0.0, s_.number("optimizer.weight_decay").value_or(0.1));
     optimizer.max_norm = std::max(0.0, s_.number("training.max_norm").value_or(1.0));
     if (s_.flag("training.enable_cpu_offload")) {
-      offload_update(job_);
-      job_.assume("optimizer state alone on the host, not the weights");
+      offload_shards(job_);
     }
     setup.steps = std::max<std::int64_t>(1, s_.integer("training.steps", 0).value_or(20));
     const std::vector<std::string> compiled = s_.words("compile.components");

@@ -231,8 +231,7 @@ class AutomodelReader {
     }
     if (s_.has("distributed.offload_policy._target_")) {
       (void)s_.take("distributed.offload_policy._target_");
-      offload_update(job_);
-      job_.assume("optimizer state alone on the host, not the weights (offload_policy)");
+      offload_shards(job_);
     }
     job_.reading.setup.overlap_gradients = job_.reading.setup.overlap_weights = d_.zero > 0;
     job_.reading.setup.overlap_tensor_parallel = switched_on(s_, "distributed.enable_async_tensor_parallel");

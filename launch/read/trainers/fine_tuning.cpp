@@ -42,8 +42,7 @@ void read_fsdp_keys(ReadingJob& job, const std::string& prefix) {
   if (strategy.starts_with("HYBRID")) job.reading.setup.shard = job.devices.devices_per_host;
   if (switched_on(s, prefix + "activation_checkpointing")) d.recompute = Recompute::Full;
   if (switched_on(s, prefix + "offload_params")) {
-    offload_update(job);
-    job.assume("optimizer state alone on the host, not the weights (offload_params)");
+    offload_shards(job);
   }
   job.reading.setup.overlap_gradients = job.reading.setup.overlap_weights = true;
 }

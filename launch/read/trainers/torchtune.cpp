@@ -64,8 +64,7 @@ void read_torchtune_sharding(ReadingJob& job) {
       job.assume(fmt::format("weights split over all {} replicas, not over groups of {}", d.dp, d.dp / *copies));
   }
   if (switched_on(s, "fsdp_cpu_offload")) {
-    offload_update(job);
-    job.assume("optimizer state alone on the host, not the weights (fsdp_cpu_offload)");
+    offload_shards(job);
   }
   job.reading.setup.overlap_gradients = job.reading.setup.overlap_weights = d.zero > 0;
 }

@@ -348,6 +348,21 @@ TEST(FrameworkMemory, OfStatesOnTheHostIsNone) {
   EXPECT_EQ(memory_of(request, {}).optimizer, Bytes(0));
 }
 
+// ZeRO 3 gathers them from there, a layer at a time; without it a pass has all of them.
+TEST(FrameworkMemory, OfWeightsOnTheHostIsNoneWhereTheyAreGathered) {
+  const auto weights = [&](int zero, Offload offload) {
+    PlanRequest request = request_of(gpt(2), fmt::format("tp=1,pp=1,dp=4,zero={}", zero), 16);
+    request.cluster.only().device.host_bandwidth = BytesPerSecond(1e9);
+    request.cluster.only().device.host_memory = Bytes(1e12);
+    request.training.offload = offload;
+    const Case made = planned_case(request);
+    return framework_memory(made.plan, made.graph, {}).weights;
+  };
+  EXPECT_GT(weights(3, Offload::None), Bytes(0));
+  EXPECT_EQ(weights(3, Offload::Weights), Bytes(0));
+  EXPECT_EQ(weights(2, Offload::Weights), weights(2, Offload::None));
+}
+
 TEST(FrameworkMemory, OfLayersThatRecomputeIsTheirInputAndOfOthersAll) {
   const Case three = planned_case(request_of(gpt(3), degrees(4, false)));
   const double all = kept_activations(three.plan, three.graph, unfused())[0].kept.si();
@@ -386,7 +401,7 @@ TEST(FrameworkMemory, IsKnownOfTrainingOnOneKindOfDevice) {
   };
   EXPECT_TRUE(knows([](Plan& plan) { plan.training.offload = Offload::Optimizer; }));
   EXPECT_FALSE(knows([](Plan& plan) { plan.training.offload = Offload::Activations; }));
-  EXPECT_FALSE(knows([](Plan& plan) { plan.training.offload = Offload::Weights; }));
+  EXPECT_TRUE(knows([](Plan& plan) { plan.training.offload = Offload::Weights; }));
   EXPECT_FALSE(knows([](Plan& plan) { plan.schedule = ScheduleKind::Inference; }));
   EXPECT_FALSE(knows([](Plan& plan) { plan.cluster.groups.push_back(plan.cluster.groups.front()); }));
   software.memory_spread = 0.0;

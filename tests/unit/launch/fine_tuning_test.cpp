@@ -151,7 +151,7 @@ TEST(SwiftSft, HasDeepSpeedsSettingsByName) {
   EXPECT_EQ(reading.setup.dtype, DType::BF16);
   EXPECT_EQ(reading.setup.degrees.recompute, Recompute::Full);  // unless it is told otherwise
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
-  EXPECT_EQ(run(kSwift + "--deepspeed zero3_offload\n").setup.offload, Offload::Optimizer);
+  EXPECT_EQ(run(kSwift + "--deepspeed zero3_offload\n").setup.offload, Offload::Optimizer | Offload::Weights);
   EXPECT_EQ(run(kSwift + "--gradient_checkpointing false\n").setup.degrees.recompute, Recompute::None);
 }
 

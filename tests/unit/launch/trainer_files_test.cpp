@@ -436,5 +436,28 @@ TEST(Offload, IsToHostsAndNotToDrives) {
   EXPECT_SAYS(of("nvme").why_no_plan, "NVMe");
 }
 
+// DeepSpeed keeps weights on hosts where ZeRO 3 splits them; FSDP keeps both there.
+TEST(Offload, OfWeightsGoesWithTheirSplit) {
+  LaunchAnswers answers;
+  answers.model = find_builtin_model("llama-3.1-8b");
+  const auto offload = [&](const char* stage) {
+    return read_files({{"ds.json", std::string(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 8,
+ "bf16": {"enabled": true}, "zero_optimization": {"offload_param": {"device": "cpu"}, "stage": )") +
+                                       stage + "}}"}},
+                      {1, 8}, answers)
+        .setup.offload;
+  };
+  EXPECT_EQ(offload("3"), Offload::Weights);
+  EXPECT_EQ(offload("2"), Offload::None);
+  std::string fsdp = kTune;
+  fsdp += "fsdp_cpu_offload: True\n";
+  EXPECT_EQ(read(fsdp).setup.offload, Offload::Optimizer | Offload::Weights);
+}
+
+TEST(Torchtune, RunsSingleDeviceRecipesOnOne) {
+  const LaunchText text = read_launch_text({.files = {{"8B_full_single_device.yaml", kTune}}});
+  EXPECT_EQ(devices_of(text)->devices(), 1);
+}
+
 }  // namespace
 }  // namespace meshwright::trainer_files_test
