@@ -29,13 +29,13 @@ LinkCost link(Seconds alpha, BytesPerSecond rate) { return {alpha, inverse(rate)
 // copying at once. PCI Express: 0.8 of sixteen lanes (published nvbandwidth runs: 24.8 GB/s on A100, NVIDIA's forum,
 // and 55.6 on H100, nvbandwidth's README). NVLink-C2C: 0.66 (297 of 450 GB/s from device to host on GH200, the slower
 // direction; G. Schieffer et al., 2024). `host_memory` is the sheet's memory of the host, a device's share of it.
-constexpr double kPciExpressEfficiency = 0.8;
+constexpr double kPciExpress3 = 12.6;  // GB/s: 0.8 of 15.75
 constexpr double kChipToChipEfficiency = 0.66;
 
-// Sixteen lanes of a generation for as many devices as share them behind a switch: 15.75 GB/s of the third, and twice
-// the rate of the generation before.
+// Sixteen lanes of a generation, each of twice the rate of the one before, for as many devices as share them behind a
+// switch.
 BytesPerSecond pci_express(int generation, int devices = 1) {
-  return gigabytes_per_second(15.75 * (1 << (generation - 3)) * kPciExpressEfficiency / devices);
+  return gigabytes_per_second(kPciExpress3 * (1 << (generation - 3)) / devices);
 }
 
 // Eight V100 on a hybrid cube mesh: the rate depends on which devices form the ring, 23 GB/s for a pair with one link,

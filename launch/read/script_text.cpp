@@ -121,13 +121,11 @@ std::string why_not_read(const ProgramCall& call) {
                   [](const ShellWord& word) { return has_part(word.text, "actor_rollout_ref."); });
   if (learns)
     return "learns by reinforcement, from samples that it makes itself, and only trainings of one model on given "
-           "samples "
-           "are predicted";
+           "samples are predicted";
   if (program.starts_with("verl.")) return "is a trainer of verl, whose settings are not read";
   if (name == "benchmark_runner")
     return "takes the model and its settings from a table of its own (--model_name); give the command of MaxText's "
-           "train "
-           "that it runs";
+           "train that it runs";
   if ((has_part(program, "maxtext") || (sets_axes(words) && !program.empty())) && !trains_one_model(program))
     return "trains no model from given samples, which of MaxText's programs train, train_compile and train_sft do";
   if (!call.launcher.empty() && file_of(call.launcher[0].text) == "xpk" && has_flag(call.launcher, "--command"))

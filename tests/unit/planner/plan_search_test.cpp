@@ -44,6 +44,22 @@ TEST(Search, OverLayersIsAsGoodAsWithoutIt) {
   EXPECT_LE(step_of(request), as_found);
 }
 
+// Stages that a method gives may fit though the table, which counts each by itself, says that none does: of a request
+// too large to try every number of micro-batches (4096 samples on 2 devices), each number is still no better than all.
+TEST(Search, OverMicrobatchesOfGivenStagesFindsThoseThatFitByTheirProgram) {
+  PlanRequest request =
+      ask("gpt:layers=4,hidden=64,heads=4,seq=16,vocab=64", "cpu:2", "megatron:pp=2,vpp=2", 4096, std::int64_t{64});
+  request.search.layers = 4;
+  request.search.schedule = ScheduleKind::Interleaved;
+  request.search.chunks = 2;
+  const Bytes needed = planned(request).check.largest_peak();
+  DeviceKind& device = request.cluster.only().device;
+  device.memory = (1.0001 / device.usable_memory) * needed;
+  const Seconds of_64 = step_of(request);
+  request.search.microbatches = Auto{};
+  EXPECT_LE(step_of(request), of_64);
+}
+
 // Memory for 8 samples at a time, not for 12: of 96, in 12 microbatches. 8 and 16 are looked at first.
 TEST(Search, OverMicrobatchesLooksBetweenTheNeighboursOfTheBest) {
   for (const char* cluster : {"cpu:1", "cpu:2"}) {
