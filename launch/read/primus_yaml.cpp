@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int kMostExtensions = 8;
+constexpr int kMaxExtensions = 8;
 
 std::string scalar_text(const ConfigValue& map, const char* key) {
   const ConfigValue* value = map.find(key);
@@ -51,7 +51,7 @@ void TextReader::fill_variables(ConfigValue& value) const {
 }
 
 std::optional<ConfigValue> TextReader::primus_model(const std::string& folder, const std::string& name, int depth) {
-  if (depth > kMostExtensions) return std::nullopt;
+  if (depth > kMaxExtensions) return std::nullopt;
   // Given as a further file, beside the experiment, or where Primus has it from there.
   auto text = file_named(file_name(name));
   if (!text && input_.beside) text = input_.beside(folder + file_name(name));
