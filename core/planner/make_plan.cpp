@@ -36,13 +36,18 @@ void expect_consistent(const PlanRequest& request) {
       "frameworks are launched for training, and --schedule inference serves a trained model; leave one of them out.");
 }
 
-// Nothing speaks against a sharding by method shard.
-bool allows_one_stage(const PlanRequest& request, const PlanningResult& result) {
-  return request.search.launch_for == nullptr && request.search.method.kind == Method::Kind::Pipeshard &&
-         request.cluster.uniform() && !result.log.interrupted && !request.goal.front &&
-         std::holds_alternative<SubmeshSpace>(request.search.submeshes) &&
+// Any plan with a shorter step is better. Other methods and frameworks say what is split; and whose stages have stored
+// costs is not judged by modelled ones alone.
+bool takes_any_plan(const PlanRequest& request) {
+  return request.search.method.kind == Method::Kind::Pipeshard && request.search.launch_for == nullptr &&
          request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
          request.stage_profile.costs == StageCostSource::Composition;
+}
+
+// Nothing speaks against a sharding by method shard.
+bool allows_one_stage(const PlanRequest& request, const PlanningResult& result) {
+  return takes_any_plan(request) && request.cluster.uniform() && !result.log.interrupted && !request.goal.front &&
+         std::holds_alternative<SubmeshSpace>(request.search.submeshes);
 }
 
 bool is_one_stage_on_all(const PlanRequest& request, const PlanningResult& result) {
@@ -117,13 +122,10 @@ bool leaves_degrees_open(const PlanRequest& request) {
          shape_of(request.model).heads > 0;
 }
 
-// Nothing is asked of the layers. Whose stages have stored costs is not judged by modelled ones alone.
+// Nothing is asked of the layers.
 bool may_move_borders(const PlanRequest& request) {
-  return !std::holds_alternative<int>(request.search.layers) && request.search.layer_cut == LayerOptions{} &&
-         request.search.recompute_layers.empty() && request.search.method.kind == Method::Kind::Pipeshard &&
-         request.search.launch_for == nullptr && request.goal.objective == Goal::Objective::StepTime &&
-         !request.goal.front && request.stage_profile.file == nullptr &&
-         request.stage_profile.costs == StageCostSource::Composition;
+  return takes_any_plan(request) && !std::holds_alternative<int>(request.search.layers) &&
+         request.search.layer_cut == LayerOptions{} && request.search.recompute_layers.empty() && !request.goal.front;
 }
 
 // By so much plans get faster, as a rule, when degrees need not be launched by a framework or borders move.
@@ -313,11 +315,8 @@ void refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, cons
   result.lower_bound_within_layers = best > 0 ? Seconds(0.0) : std::min(result.lower_bound_within_layers, step);
 }
 
-// Other methods say what is split. Whose stages have stored costs is not judged by modelled ones alone.
 bool may_refine(const PlanRequest& request) {
-  return request.search.method.kind == Method::Kind::Pipeshard && request.search.launch_for == nullptr &&
-         request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
-         request.stage_profile.costs == StageCostSource::Composition && !is_large(request, request.training.batch);
+  return takes_any_plan(request) && !is_large(request, request.training.batch);
 }
 
 void refine(PlanningResult& result, const NearPlans& near, const PlanRequest& request, const CostModel& costs,

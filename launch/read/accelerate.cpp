@@ -27,9 +27,7 @@ void read_fsdp(ReadingJob& job) {
   const int groups = job.reading.setup.shard.value_or(d.dp * d.cp);
   d.zero = groups > 1 ? zero : 0;
   if (s.flag("fsdp_config.fsdp_activation_checkpointing")) d.recompute = Recompute::Full;
-  if (s.flag("fsdp_config.fsdp_offload_params")) {
-    offload_shards(job);
-  }
+  if (s.flag("fsdp_config.fsdp_offload_params")) offload_shards(job);
   const auto version = s.integer("fsdp_config.fsdp_version").value_or(1);
   if (version == 1) job.reading.software = "fsdp";
   job.reading.setup.overlap_gradients = job.reading.setup.overlap_weights = true;

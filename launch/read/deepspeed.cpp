@@ -49,6 +49,16 @@ void offload_shards(ReadingJob& job) {
   if (job.degrees().zero == 3) job.reading.setup.offload = job.reading.setup.offload | Offload::Weights;
 }
 
+namespace {
+
+void expect_no_drives(ReadingJob& job, const std::string& device, const std::string& device_key, const char* what) {
+  if (device != "nvme") return;
+  job.no_plan(fmt::format("{}: {} on NVMe drives, whose rate no cluster tells; give a file with cpu",
+                          job.settings().where(device_key), what));
+}
+
+}  // namespace
+
 void offload_weights(ReadingJob& job, const std::string& device_key) {
   const std::string device = job.settings().text(device_key).value_or("none");
   if (device == "none") return;
@@ -57,18 +67,14 @@ void offload_weights(ReadingJob& job, const std::string& device_key) {
     return job.assume(fmt::format("weights kept on the devices: without ZeRO 3 {} does nothing",
                                   device_key.substr(device_key.find("offload_param"))));
   job.reading.setup.offload = job.reading.setup.offload | Offload::Weights;
-  if (device == "nvme")
-    job.no_plan(fmt::format("{}: weights lie on NVMe drives, whose rate no cluster tells; give a file with cpu",
-                            job.settings().where(device_key)));
+  expect_no_drives(job, device, device_key, "weights lie");
 }
 
 void offload_optimizer(ReadingJob& job, const std::string& device_key) {
   const std::string device = job.settings().text(device_key).value_or("none");
   if (device == "none") return;
   offload_update(job);
-  if (device != "nvme") return;
-  job.no_plan(fmt::format("{}: optimizer state lies on NVMe drives, whose rate no cluster tells; give a file with cpu",
-                          job.settings().where(device_key)));
+  expect_no_drives(job, device, device_key, "optimizer state lies");
 }
 
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type) {

@@ -112,12 +112,7 @@ void read_olmo_recompute(ReadingJob& job) {
 void read_olmo(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
-  setup.release = "OLMo 2737d332";
-  setup.dialect = "olmo";
-  job.reading.framework.name = "olmo";
-  job.reading.framework.contexts = false;
-  job.reading.why_no_advice = "OLMo's trainer splits no tensors, and degrees are searched with them";
-  job.reading.software = "fsdp";
+  use_plain_fsdp(job, "OLMo 2737d332", "olmo", "OLMo's trainer");
   share_devices(job);
   const std::int64_t seq = sequence_of(job, "model.max_sequence_length").value_or(1024);
   if (!take_given_model(job, seq)) {

@@ -25,6 +25,15 @@ std::optional<std::int64_t> sequence_of(ReadingJob& job, const std::string& key)
   return job.answers.seq;
 }
 
+void use_plain_fsdp(ReadingJob& job, const char* release, const char* dialect, const char* trainer) {
+  job.reading.setup.release = release;
+  job.reading.setup.dialect = dialect;
+  job.reading.framework.name = dialect;
+  job.reading.framework.contexts = false;
+  job.reading.why_no_advice = fmt::format("{} splits no tensors, and degrees are searched with them", trainer);
+  job.reading.software = "fsdp";
+}
+
 void share_devices(ReadingJob& job) {
   Degrees& degrees = job.degrees();
   const int all = job.devices.devices();

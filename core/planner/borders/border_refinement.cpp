@@ -2,6 +2,8 @@
 #include "core/planner/borders/border_refinement.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "core/plan/boundaries.h"
@@ -18,9 +20,8 @@ constexpr std::size_t kMaxPlans = 4;  // whole programs
 constexpr double kUneven = 1.005;     // the busiest rank by the mean; below nothing is to be won
 
 bool is_line(const StageGraph& stages) {
-  for (std::size_t s = 0; s + 1 < stages.feeds.size(); ++s)
-    if (std::find(stages.feeds[s].begin(), stages.feeds[s].end(), static_cast<int>(s) + 1) == stages.feeds[s].end())
-      return false;
+  for (int s = 0; s + 1 < static_cast<int>(stages.feeds.size()); ++s)
+    if (!stages.neighbours(s, s + 1)) return false;
   return true;
 }
 
@@ -45,37 +46,32 @@ bool is_uneven(const Plan& plan, const std::vector<int>& rank_of) {
   return count > 1 && static_cast<double>(count) * most > kUneven * sum;
 }
 
-// The messages of a micro-batch into a stage, as if every device sent its tile to one of the next stage.
-std::pair<SimTime, SimTime> messages_to(const Plan& plan, const Graph& graph, std::size_t stage,
-                                        const CostModel& all_costs) {
+// The message of a micro-batch into a stage, as if every device sent its tile to one of the next stage.
+SimTime message_to(const Plan& plan, const std::map<std::string, const Tensor*>& tensors, std::size_t stage,
+                   const CostModel& all_costs) {
   const StagePlan &from = plan.stages[stage - 1], &to = plan.stages[stage];
-  if (from.devices == to.devices) return {SimTime{0}, SimTime{0}};
+  if (from.devices == to.devices) return SimTime{0};
   const LogicalMesh mesh = mesh_of(to, plan.cluster);
   Bytes bytes(0.0);
-  for (const Tensor& tensor : graph.tensors())
-    if (const auto input = to.inputs.find(tensor.name); input != to.inputs.end())
-      bytes += local_bytes(tensor, input->second, mesh);
+  for (const auto& [name, spec] : to.inputs) bytes += local_bytes(*tensors.at(name), spec, mesh);
   const bool hosts_apart =
       plan.cluster.host_of_device(from.devices.front()) != plan.cluster.host_of_device(to.devices.front());
-  const SimTime time =
-      to_sim_time(all_costs.on(to.submesh.group).transfer(bytes, hosts_apart, to.submesh.devices_per_host).time);
-  return {time, time};
+  return to_sim_time(all_costs.on(to.submesh.group).transfer(bytes, hosts_apart, to.submesh.devices_per_host).time);
 }
 
 BorderRequest border_request(const PlanOfGraph& made, const std::vector<int>& rank_of, const CostModel& costs) {
   const Plan& plan = made.plan;
+  std::map<std::string, const Tensor*> tensors;
+  for (const Tensor& tensor : made.graph->tensors()) tensors.emplace(tensor.name, &tensor);
   BorderRequest request{.schedule = plan.schedule,
                         .microbatches = static_cast<int>(plan.training.microbatches),
                         .chunks = chunks_of(plan),
                         .rank_of = rank_of,
                         .movable = {false},
-                        .forward = {SimTime{0}},
-                        .backward = {SimTime{0}}};
+                        .message = {SimTime{0}}};
   for (std::size_t s = 1; s < plan.stages.size(); ++s) {
     request.movable.push_back(same_meshes(plan.stages[s], plan.stages[s - 1]));
-    const auto [forward, backward] = messages_to(plan, *made.graph, s, costs);
-    request.forward.push_back(forward);
-    request.backward.push_back(backward);
+    request.message.push_back(message_to(plan, tensors, s, costs));
   }
   return request;
 }
@@ -85,8 +81,8 @@ BorderRequest border_request(const PlanOfGraph& made, const std::vector<int>& ra
 std::optional<PlanWithBorders> move_borders(const PlanOfGraph& made, std::optional<CrossMesh> form,
                                             const CostModel& costs, PlanEvaluator& evaluator) {
   const Plan& plan = made.plan;
-  if (plan.stages.size() < 2 || plan.schedule == ScheduleKind::Custom || plan.schedule == ScheduleKind::Inference ||
-      traits_of(plan.schedule).copies > 1)
+  const ScheduleTraits traits = traits_of(plan.schedule);
+  if (plan.stages.size() < 2 || plan.schedule == ScheduleKind::Custom || !traits.trains || traits.copies > 1)
     return std::nullopt;
   const std::vector<int> rank_of = rank_of_stages(plan);
   if (!is_uneven(plan, rank_of) || !is_line(stage_graph(plan, *made.graph))) return std::nullopt;
@@ -99,16 +95,11 @@ std::optional<PlanWithBorders> move_borders(const PlanOfGraph& made, std::option
     if (form) set_cross_mesh(other, *made.graph, *form);
     // Tensors that only the new borders part may be sharded in ways that cannot be sent.
     if (!check_plan(other, *made.graph, other.graph_fingerprint).empty()) continue;
-    const auto memory = evaluator.software_memory(other, *made.graph);
-    if (memory && memory->needs > memory->usable) continue;
-    Plan found = with_step_and_memory(std::move(other), made.graph, evaluator);
+    std::optional<Plan> found = with_step_if_it_fits(std::move(other), made.graph, evaluator);
+    if (!found) continue;
     ++simulations;
-    const auto too_large = [&](const StagePlan& stage) {
-      return stage.peak_memory > plan.cluster.group(stage.submesh.group).usable_memory();
-    };
-    if (!memory && std::any_of(found.stages.begin(), found.stages.end(), too_large)) continue;
     const Seconds to_beat = best ? best->plan.predicted.step_time : plan.predicted.step_time;
-    if (found.predicted.step_time < to_beat) best = PlanWithBorders{std::move(found)};
+    if (found->predicted.step_time < to_beat) best = PlanWithBorders{*std::move(found)};
   }
   if (best) best->simulations = simulations;
   return best;

@@ -17,15 +17,9 @@ class BorderSearch {
  public:
   BorderSearch(const StagePieces& pieces, const BorderRequest& request, PlanEvaluator& evaluator)
       : pieces_(pieces.pieces), request_(request), evaluator_(evaluator) {
-    Sum sum;
+    PieceTimes sum;
     sums_.push_back(sum);
-    for (const StagePiece& piece : pieces_) {
-      sum.forward += piece.forward;
-      sum.backward += piece.backward;
-      sum.weight += piece.weight;
-      sum.update += piece.update;
-      sums_.push_back(sum);
-    }
+    for (const StagePiece& piece : pieces_) sums_.push_back(sum += piece);
     const std::int64_t passes = traits_of(request.schedule).splits_backward ? 3 : 2;
     left_ = kMaxRuns / (passes * request.microbatches * std::ssize(pieces.first_of_stage));
     for (const int rank : request.rank_of) ranks_ = std::max(ranks_, rank + 1);
@@ -44,16 +38,13 @@ class BorderSearch {
   }
 
  private:
-  struct Sum {
-    Seconds forward{0.0}, backward{0.0}, weight{0.0}, update{0.0};
-  };
   using Firsts = std::vector<int>;
 
   [[nodiscard]] int end_of(const Firsts& firsts, std::size_t stage) const {
     return stage + 1 < firsts.size() ? firsts[stage + 1] : static_cast<int>(pieces_.size());
   }
   [[nodiscard]] Seconds pass_of(int begin, int end) const {
-    const Sum &from = sums_[static_cast<std::size_t>(begin)], &to = sums_[static_cast<std::size_t>(end)];
+    const PieceTimes &from = sums_[static_cast<std::size_t>(begin)], &to = sums_[static_cast<std::size_t>(end)];
     return to.forward - from.forward + to.backward - from.backward;
   }
 
@@ -77,15 +68,14 @@ class BorderSearch {
     if (left_-- <= 0) return Seconds(std::numeric_limits<double>::infinity());
     PipelineTimes times;
     for (std::size_t s = 0; s < firsts.size(); ++s) {
-      const Sum& from = sums_[static_cast<std::size_t>(firsts[s])];
-      const Sum& to = sums_[static_cast<std::size_t>(end_of(firsts, s))];
+      const PieceTimes& from = sums_[static_cast<std::size_t>(firsts[s])];
+      const PieceTimes& to = sums_[static_cast<std::size_t>(end_of(firsts, s))];
       times.forward.push_back(to_sim_time(to.forward - from.forward));
       times.backward.push_back(to_sim_time(to.backward - from.backward));
       times.backward_weight.push_back(std::min(to_sim_time(to.weight - from.weight), times.backward.back()));
       times.update.push_back(to_sim_time(to.update - from.update));
       if (s > 0)
-        times.edges.push_back(
-            {static_cast<int>(s) - 1, static_cast<int>(s), request_.forward[s], request_.backward[s]});
+        times.edges.push_back({static_cast<int>(s) - 1, static_cast<int>(s), request_.message[s], request_.message[s]});
     }
     const Seconds step = evaluator_.step_time(request_.schedule, request_.microbatches, times, request_.chunks);
     known_.emplace(firsts, step);
@@ -98,14 +88,22 @@ class BorderSearch {
         ->first;
   }
 
-  // By how much the sum of the squares of what ranks do in a micro-batch falls when the border of `stage` moves.
-  [[nodiscard]] double gain(const std::vector<Seconds>& loads, const Firsts& firsts, std::size_t stage, int by) const {
-    const int from = request_.rank_of[by > 0 ? stage : stage - 1], to = request_.rank_of[by > 0 ? stage - 1 : stage];
-    if (from == to) return 0.0;
-    const int at = firsts[stage];
-    const double moved = (by > 0 ? pass_of(at, at + 1) : pass_of(at - 1, at)).si();
-    return 2.0 * moved *
-           (loads[static_cast<std::size_t>(from)].si() - loads[static_cast<std::size_t>(to)].si() - moved);
+  // What goes from rank to rank when the border of `stage` moves by a piece.
+  struct Move {
+    std::size_t from, to;  // ranks
+    Seconds pass{0.0};     // of the piece
+  };
+  [[nodiscard]] Move move_of(const Firsts& firsts, std::size_t stage, int by) const {
+    const auto later = static_cast<std::size_t>(request_.rank_of[stage]);
+    const auto earlier = static_cast<std::size_t>(request_.rank_of[stage - 1]);
+    const int piece = by > 0 ? firsts[stage] : firsts[stage] - 1;
+    return {by > 0 ? later : earlier, by > 0 ? earlier : later, pass_of(piece, piece + 1)};
+  }
+
+  // By how much the sum of the squares of what ranks do in a micro-batch falls.
+  [[nodiscard]] static double gain(const std::vector<Seconds>& loads, const Move& move) {
+    if (move.from == move.to) return 0.0;
+    return 2.0 * move.pass.si() * (loads[move.from] - loads[move.to] - move.pass).si();
   }
 
   void even_out(Firsts firsts) {
@@ -118,7 +116,7 @@ class BorderSearch {
       for (std::size_t s = 1; s < firsts.size(); ++s)
         for (const int by : {1, -1}) {
           if (moved(firsts, s, by).empty()) continue;
-          const double gained = gain(loads, firsts, s, by);
+          const double gained = gain(loads, move_of(firsts, s, by));
           if (gained <= 0.0 || gained < (1.0 - 1e-6) * best) continue;
           if (gained > (1.0 + 1e-6) * best) moves.clear();
           best = std::max(best, gained);
@@ -130,11 +128,9 @@ class BorderSearch {
         return step_of(moved(firsts, a.first, a.second)) < step_of(moved(firsts, b.first, b.second));
       });
       const auto [stage, by] = *fastest;
-      const int at = by > 0 ? firsts[stage] : firsts[stage] - 1;
-      const Seconds piece = pass_of(at, at + 1);
-      const int later = request_.rank_of[stage], earlier = request_.rank_of[stage - 1];
-      loads[static_cast<std::size_t>(by > 0 ? later : earlier)] -= piece;
-      loads[static_cast<std::size_t>(by > 0 ? earlier : later)] += piece;
+      const Move move = move_of(firsts, stage, by);
+      loads[move.from] -= move.pass;
+      loads[move.to] += move.pass;
       firsts[stage] += by;
     }
   }
@@ -161,7 +157,7 @@ class BorderSearch {
   const std::vector<StagePiece>& pieces_;
   const BorderRequest& request_;
   PlanEvaluator& evaluator_;
-  std::vector<Sum> sums_;  // [piece] of those before it
+  std::vector<PieceTimes> sums_;  // [piece] of those before it
   std::map<Firsts, Seconds> known_;
   std::int64_t left_ = 0;  // pipelines that may still be simulated
   int ranks_ = 0;

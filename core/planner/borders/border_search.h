@@ -15,8 +15,7 @@ struct BorderRequest {
   int chunks;
   std::vector<int> rank_of;      // [stage]
   std::vector<bool> movable;     // [stage] pieces may go from the stage before it to it, and back
-  std::vector<SimTime> forward;  // [stage] of the message that it gets from the stage before it
-  std::vector<SimTime> backward;
+  std::vector<SimTime> message;  // [stage] what the one from the stage before it takes, and the one back
 };
 
 struct Borders {

@@ -29,8 +29,9 @@ class Rearrangement {
       stage.fan_outs.clear();
       stage.cross_mesh.clear();
     }
-    for (const OpId id : forward_) move_op(plan, graph_.op(id), now);
-    for (const OpId id : forward_) move_fan_outs(plan, graph_.op(id), now);
+    std::vector<bool> sent(graph_.tensors().size(), false);  // [tensor] another stage reads it now
+    for (const OpId id : forward_) move_op(plan, graph_.op(id), now, sent);
+    for (const OpId id : forward_) move_fan_outs(plan, graph_.op(id), now, sent);
     for (const Op& op : graph_.ops())
       if (op.phase == Phase::Backward && op.forward) move_backward_inputs(plan, op, now);
     return plan;
@@ -62,13 +63,11 @@ class Rearrangement {
       stage.first_layer = layer_at(begin_of(firsts[s]));
       stage.last_layer =
           s + 1 < firsts.size() ? layer_at(begin_of(end)) - 1 : static_cast<int>(plan.layer_starts.size()) - 1;
-      stage.forward = stage.backward = stage.update = Seconds(0.0);
-      for (int p = firsts[s]; p < end; ++p) {
-        const StagePiece& piece = pieces_.pieces[static_cast<std::size_t>(p)];
-        stage.forward += piece.forward;
-        stage.backward += piece.backward;
-        stage.update += piece.update;
-      }
+      PieceTimes times;
+      for (int p = firsts[s]; p < end; ++p) times += pieces_.pieces[static_cast<std::size_t>(p)];
+      stage.forward = times.forward;
+      stage.backward = times.backward;
+      stage.update = times.update;
     }
   }
 
@@ -85,7 +84,7 @@ class Rearrangement {
     return spec;
   }
 
-  void move_op(Plan& plan, const Op& op, const std::vector<int>& now) const {
+  void move_op(Plan& plan, const Op& op, const std::vector<int>& now, std::vector<bool>& sent) const {
     const int of = now[op.id.index()];
     StagePlan& stage = plan.stages[static_cast<std::size_t>(of)];
     stage.ops.emplace(op.name, before(op).ops.at(op.name));
@@ -96,22 +95,17 @@ class Rearrangement {
         stage.parameters.emplace(key, before(op).parameters.at(key));
       } else if (tensor.producer && now[tensor.producer->index()] != of) {
         stage.inputs.emplace(tensor.name, spec_for(tensor, op));
+        sent[input.index()] = true;
       }
     }
   }
 
   // Where another stage reads the tensor now, none fans it out.
-  void move_fan_outs(Plan& plan, const Op& op, const std::vector<int>& now) const {
-    const std::string& name = graph_.tensor(op.outputs.front()).name;
-    const auto found = before(op).fan_outs.find(name);
-    if (found == before(op).fan_outs.end()) return;
-    const int of = now[op.id.index()];
-    for (const OpId other : forward_) {
-      const std::vector<TensorId>& inputs = graph_.op(other).inputs;
-      if (now[other.index()] != of && std::find(inputs.begin(), inputs.end(), op.outputs.front()) != inputs.end())
-        return;
-    }
-    plan.stages[static_cast<std::size_t>(of)].fan_outs.insert(*found);
+  void move_fan_outs(Plan& plan, const Op& op, const std::vector<int>& now, const std::vector<bool>& sent) const {
+    const TensorId made = op.outputs.front();
+    const auto found = before(op).fan_outs.find(graph_.tensor(made).name);
+    if (found == before(op).fan_outs.end() || sent[made.index()]) return;
+    plan.stages[static_cast<std::size_t>(now[op.id.index()])].fan_outs.insert(*found);
   }
 
   // What a stage got for its backward alone, it gets still.

@@ -33,7 +33,7 @@ class Cutter {
     find_stage_begins();
     StagePieces found;
     Seconds mean(0.0);
-    for (const Times& of : times_) mean += of.forward + of.backward;
+    for (const PieceTimes& of : times_) mean += of.pass();
     mean = (1.0 / static_cast<double>(begins_.size())) * mean;
     const std::vector<bool> allowed = allowed_begins();
     std::size_t stage = 0;
@@ -46,8 +46,8 @@ class Cutter {
         ++stage;
       }
       const bool long_enough = found.pieces.empty() || found.pieces.back().pass() >= kLeastShare * mean;
-      if (begins_stage || (allowed[static_cast<std::size_t>(p)] && long_enough)) found.pieces.push_back({p});
-      add(found.pieces.back(), times_[static_cast<std::size_t>(p)]);
+      if (begins_stage || (allowed[static_cast<std::size_t>(p)] && long_enough)) found.pieces.push_back({{}, p});
+      found.pieces.back() += times_[static_cast<std::size_t>(p)];
     }
     merge_short(found, mean);
     scale_to_plan(found);
@@ -55,26 +55,15 @@ class Cutter {
   }
 
  private:
-  struct Times {
-    Seconds forward{0.0}, backward{0.0}, weight{0.0}, update{0.0};
-  };
-
   [[nodiscard]] int ops() const { return static_cast<int>(forward_.size()); }
   [[nodiscard]] int position_of(OpId op) const { return position_of_op_[op.index()]; }
-
-  static void add(StagePiece& piece, const Times& more) {
-    piece.forward += more.forward;
-    piece.backward += more.backward;
-    piece.weight += more.weight;
-    piece.update += more.update;
-  }
 
   static void merge_short(StagePieces& found, Seconds mean) {
     const std::size_t first = found.first_of_stage.empty() ? 0 : static_cast<std::size_t>(found.first_of_stage.back());
     if (found.pieces.size() < first + 2 || found.pieces.back().pass() >= kLeastShare * mean) return;
     const StagePiece last = found.pieces.back();
     found.pieces.pop_back();
-    add(found.pieces.back(), {last.forward, last.backward, last.weight, last.update});
+    found.pieces.back() += last;
   }
 
   void find_stage_begins() {
@@ -134,14 +123,14 @@ class Cutter {
   }
 
   void add_executable(const Program& program, const ProgramStage& stage, std::optional<int> number,
-                      const std::vector<Seconds Times::*>& to) {
+                      const std::vector<Seconds PieceTimes::*>& to) {
     if (!number) return;
     const StageExecutable& executable = program.executables[static_cast<std::size_t>(*number)];
     for (const LocalOp& op : executable.ops) {
       const std::optional<int> at = position_of_local(executable, op);
       if (!at) continue;
       const Seconds time = time_of(executable, op, stage.mesh);
-      for (Seconds Times::*const part : to) times_[static_cast<std::size_t>(*at)].*part += time;
+      for (Seconds PieceTimes::*const part : to) times_[static_cast<std::size_t>(*at)].*part += time;
     }
   }
 
@@ -150,15 +139,15 @@ class Cutter {
     const Program& program = lowered.of_one_microbatch();
     for (int s = 0; s < stages_per_copy(plan_); ++s) {
       const ProgramStage& stage = program.stages[static_cast<std::size_t>(s)];
-      add_executable(program, stage, stage.forward, {&Times::forward});
+      add_executable(program, stage, stage.forward, {&PieceTimes::forward});
       if (stage.backward_input || stage.backward_weight) {
-        add_executable(program, stage, stage.backward_input, {&Times::backward});
-        add_executable(program, stage, stage.backward_weight, {&Times::backward, &Times::weight});
+        add_executable(program, stage, stage.backward_input, {&PieceTimes::backward});
+        add_executable(program, stage, stage.backward_weight, {&PieceTimes::backward, &PieceTimes::weight});
       } else {
-        add_executable(program, stage, stage.backward, {&Times::backward});
+        add_executable(program, stage, stage.backward, {&PieceTimes::backward});
       }
       for (const std::optional<int>& once : {stage.sync, stage.norm, stage.update})
-        add_executable(program, stage, once, {&Times::update});
+        add_executable(program, stage, once, {&PieceTimes::update});
     }
   }
 
@@ -168,7 +157,7 @@ class Cutter {
       const auto begin = found.pieces.begin() + found.first_of_stage[s];
       const auto end =
           s + 1 < found.first_of_stage.size() ? found.pieces.begin() + found.first_of_stage[s + 1] : found.pieces.end();
-      const auto scale = [&](Seconds StagePiece::*part, Seconds told) {
+      const auto scale = [&](Seconds PieceTimes::*part, Seconds told) {
         Seconds sum(0.0);
         for (auto piece = begin; piece != end; ++piece) sum += (*piece).*part;
         if (told <= Seconds(0.0) || sum <= Seconds(0.0)) return 1.0;
@@ -176,10 +165,10 @@ class Cutter {
         return told / sum;
       };
       const StagePlan& stage = plan_.stages[s];
-      scale(&StagePiece::forward, stage.forward);
-      const double backward = scale(&StagePiece::backward, stage.backward);
+      scale(&PieceTimes::forward, stage.forward);
+      const double backward = scale(&PieceTimes::backward, stage.backward);
       for (auto piece = begin; piece != end; ++piece) piece->weight = backward * piece->weight;
-      scale(&StagePiece::update, stage.update);
+      scale(&PieceTimes::update, stage.update);
     }
   }
 
@@ -189,7 +178,7 @@ class Cutter {
   const std::vector<OpId> forward_;
   std::vector<int> position_of_op_;       // [op]
   std::vector<int> reader_of_parameter_;  // [tensor] position of its first forward reader; -1: none
-  std::vector<Times> times_;              // [position]
+  std::vector<PieceTimes> times_;         // [position]
   std::vector<int> begins_;               // [stage] position
 };
 

@@ -8,12 +8,24 @@
 
 namespace meshwright {
 
-// The forward ops from `begin` to the next piece, with everything derived from them.
-struct StagePiece {
-  int begin;  // position in forward_ops()
-  // Of a micro-batch; `weight`: the part of `backward` that makes gradients of parameters alone. `update`: once a step.
-  Seconds forward{0.0}, backward{0.0}, weight{0.0}, update{0.0};
+// What ops take, with everything derived from them.
+struct PieceTimes {
+  Seconds forward{0.0}, backward{0.0};  // of a micro-batch
+  Seconds weight{0.0};                  // of `backward`, what makes gradients of parameters alone
+  Seconds update{0.0};                  // once per step
   [[nodiscard]] Seconds pass() const { return forward + backward; }
+  PieceTimes& operator+=(const PieceTimes& more) {
+    forward += more.forward;
+    backward += more.backward;
+    weight += more.weight;
+    update += more.update;
+    return *this;
+  }
+};
+
+// The forward ops from `begin` to the next piece.
+struct StagePiece : PieceTimes {
+  int begin = 0;  // position in forward_ops()
 };
 
 struct StagePieces {

@@ -99,6 +99,21 @@ std::optional<PlanningResult::TooLarge> host_excess(const Plan& plan, const std:
   return worst;
 }
 
+// On trial without what it knew of its memory.
+PlanProgram on_trial_anew(Plan plan, const std::shared_ptr<const Graph>& graph, const PlanEvaluator& evaluator) {
+  for (StagePlan& stage : plan.stages) stage.peak_memory = Bytes(0.0);
+  plan.predicted.peak_memory = Bytes(0.0);
+  return on_trial(std::move(plan), graph, evaluator);
+}
+
+// The plan with the step of its program, and the memory of that.
+Plan take_step(PlanProgram program) {
+  const StepOutcome outcome = program.trial->step();
+  take_peaks(program.plan, outcome.peaks);
+  program.plan.predicted.step_time = outcome.step;
+  return std::move(program.plan);
+}
+
 }  // namespace
 
 const PlanGraphs::GraphOfPlan& PlanGraphs::of(const TrainingOptions& training) {
@@ -200,13 +215,19 @@ void take_peaks(Plan& plan, const std::vector<Bytes>& peaks) {
 }
 
 Plan with_step_and_memory(Plan plan, const std::shared_ptr<const Graph>& graph, const PlanEvaluator& evaluator) {
-  for (StagePlan& stage : plan.stages) stage.peak_memory = Bytes(0.0);
-  plan.predicted.peak_memory = Bytes(0.0);
-  PlanProgram found = on_trial(std::move(plan), graph, evaluator);
-  const StepOutcome outcome = found.trial->step();
-  take_peaks(found.plan, outcome.peaks);
-  found.plan.predicted.step_time = outcome.step;
-  return std::move(found.plan);
+  return take_step(on_trial_anew(std::move(plan), graph, evaluator));
+}
+
+std::optional<Plan> with_step_if_it_fits(Plan plan, const std::shared_ptr<const Graph>& graph,
+                                         const PlanEvaluator& evaluator) {
+  const auto memory = evaluator.software_memory(plan, *graph);
+  if (memory && memory->needs > memory->usable) return std::nullopt;
+  PlanProgram program = on_trial_anew(std::move(plan), graph, evaluator);
+  const auto fits = [&](const Plan& of) { return memory || !largest_excess(of, stage_peaks(of, {})); };
+  // The memory comes first: a program that does not fit need not be simulated.
+  if (!fits(program.plan) || host_excess(program.plan, program.trial->on_host)) return std::nullopt;
+  Plan found = take_step(std::move(program));
+  return fits(found) ? std::optional(std::move(found)) : std::nullopt;
 }
 
 Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,

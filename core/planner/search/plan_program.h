@@ -54,6 +54,9 @@ void take_peaks(Plan& plan, const std::vector<Bytes>& peaks);
 // The plan with its step and memory as the search finds them of every plan. Throws InputError as the evaluator's trial.
 [[nodiscard]] Plan with_step_and_memory(Plan plan, const std::shared_ptr<const Graph>& graph,
                                         const PlanEvaluator& evaluator);
+// The same of a plan that fits its devices and their hosts, as `judge` counts that; nullopt: it does not.
+[[nodiscard]] std::optional<Plan> with_step_if_it_fits(Plan plan, const std::shared_ptr<const Graph>& graph,
+                                                       const PlanEvaluator& evaluator);
 
 // What is to be done with a plan. PlanIncumbent::apply acts on it.
 struct Verdict {

@@ -39,6 +39,9 @@ constexpr std::int64_t kMaxHalves = 1 << 20;  // devices times the square of twi
 constexpr double kNear = 1.1;    // times the best by stages alone: schedules that are tried with half blocks
 constexpr int kFewDevices = 16;  // their first plan comes before anyone could ask for it
 
+// Other methods give them.
+bool searches_stages(const PlanRequest& request) { return request.search.method.kind == Method::Kind::Pipeshard; }
+
 // Divisors of the batch, each the first that is at least twice the one before; one sample per micro-batch is the last.
 std::vector<std::int64_t> microbatch_counts(std::int64_t batch) {
   std::vector<std::int64_t> counts = {1};
@@ -245,9 +248,8 @@ void PlanSearch::search_microbatches(SearchPoint at) {
   const std::vector<std::int64_t> counts = possible(microbatch_counts(request_.training.batch), request_);
   if (request_.goal.objective != Goal::Objective::StepTime) return search_for_serving(at, counts);
   if (is_small(request_)) return search_every_count(at);
-  // The stages of a method are given: whether they fit, their programs say more closely than the table.
-  const bool searches_stages = request_.search.method.kind == Method::Kind::Pipeshard;
-  if (!searches_stages || counts.size() <= 3) return search_counts_in_order(at, counts);
+  // Whether given stages fit, their programs say more closely than the table.
+  if (!searches_stages(request_) || counts.size() <= 3) return search_counts_in_order(at, counts);
   search_predicted(at, counts);
 }
 
@@ -432,8 +434,7 @@ std::vector<ScheduleKind> PlanSearch::near_schedules() const {
 }
 
 bool PlanSearch::may_cut_anew() const {
-  return incumbent_.plan() && !request_.search.layer_cut.fixes_count() &&
-         request_.search.method.kind == Method::Kind::Pipeshard;
+  return incumbent_.plan() && !request_.search.layer_cut.fixes_count() && searches_stages(request_);
 }
 
 void PlanSearch::search_layers(SearchPoint at) {
@@ -555,9 +556,8 @@ std::string PlanSearch::how_it_stopped() const {
   std::vector<std::string> parts;
   if (log.interrupted) parts.push_back("interrupted: the best plan found so far");
   if (log.points + log.points_ruled_out > 1)
-    parts.push_back(request_.search.method.kind == Method::Kind::Pipeshard
-                        ? "numbers of micro-batches by predicted step time"
-                        : "numbers of micro-batches one after the other");
+    parts.push_back(searches_stages(request_) ? "numbers of micro-batches by predicted step time"
+                                              : "numbers of micro-batches one after the other");
   if (schedules_.size() > 1) parts.push_back("schedules by the time of their stages alone");
   if (log.ranked > 0)
     parts.push_back(log.ranked_all ? "every pipeline that could win by its stages' times"

@@ -139,12 +139,7 @@ void read_foundry_batch(ReadingJob& job) {
 void read_foundry(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
-  setup.release = "llm-foundry 8c8dd48f";
-  setup.dialect = "llm-foundry";
-  job.reading.framework.name = "llm-foundry";
-  job.reading.framework.contexts = false;
-  job.reading.why_no_advice = "llm-foundry's trainer splits no tensors, and degrees are searched with them";
-  job.reading.software = "fsdp";
+  use_plain_fsdp(job, "llm-foundry 8c8dd48f", "llm-foundry", "llm-foundry's trainer");
   share_devices(job);
   const auto top = s.integer("max_seq_len"), of_model = s.integer("model.max_seq_len");
   const auto seq = job.answers.seq ? job.answers.seq : top ? top : of_model;

@@ -12,12 +12,7 @@ void read_litgpt(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
   LaunchSetup& setup = job.reading.setup;
-  setup.release = "LitGPT 26857050";
-  setup.dialect = "litgpt";
-  job.reading.framework.name = "litgpt";
-  job.reading.framework.contexts = false;
-  job.reading.why_no_advice = "LitGPT splits no tensors, and degrees are searched with them";
-  job.reading.software = "fsdp";
+  use_plain_fsdp(job, "LitGPT 26857050", "litgpt", "LitGPT");
   for (const char* key : {"lora_r", "lora_alpha", "adapter_prompt_length"})
     if (s.has(key)) expect_whole_model(job, key, "adapters");
   if (!s.text_or_nothing("quantize").empty()) expect_whole_model(job, "quantize", "a quantised model");

@@ -37,12 +37,7 @@ ModelConfig from_scratch(ReadingJob& job, std::int64_t seq) {
 void read_nanogpt(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
-  setup.release = "nanoGPT 3adf61e1";
-  setup.dialect = "nanogpt";
-  job.reading.framework.name = "nanogpt";
-  job.reading.framework.contexts = false;
-  job.reading.why_no_advice = "nanoGPT splits no tensors, and degrees are searched with them";
-  job.reading.software = "fsdp";
+  use_plain_fsdp(job, "nanoGPT 3adf61e1", "nanogpt", "nanoGPT");
   require(!switched_on(s, "eval_only"), "{}: measures a model and does not train it; give a file that trains.",
           s.where("eval_only"));
   share_devices(job);

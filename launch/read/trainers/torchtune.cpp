@@ -63,9 +63,7 @@ void read_torchtune_sharding(ReadingJob& job) {
     if (d.tp * d.cp > 1)
       job.assume(fmt::format("weights split over all {} replicas, not over groups of {}", d.dp, d.dp / *copies));
   }
-  if (switched_on(s, "fsdp_cpu_offload")) {
-    offload_shards(job);
-  }
+  if (switched_on(s, "fsdp_cpu_offload")) offload_shards(job);
   job.reading.setup.overlap_gradients = job.reading.setup.overlap_weights = d.zero > 0;
 }
 

@@ -66,7 +66,7 @@ StagePieces pieces_of(const std::vector<int>& forward_us, std::vector<int> first
   StagePieces made;
   for (const int time : forward_us) {
     const int begin = static_cast<int>(made.pieces.size());
-    made.pieces.push_back({begin, Seconds(1e-6 * time), Seconds(2e-6 * time)});
+    made.pieces.push_back({{Seconds(1e-6 * time), Seconds(2e-6 * time)}, begin});
   }
   made.first_of_stage = std::move(first_of_stage);
   return made;
@@ -79,7 +79,6 @@ BorderRequest on_ranks(std::vector<int> rank_of, ScheduleKind schedule, int chun
                         chunks,
                         std::move(rank_of),
                         std::vector<bool>(stages, true),
-                        std::vector<SimTime>(stages, SimTime{0}),
                         std::vector<SimTime>(stages, SimTime{0})};
   request.movable[0] = false;
   return request;
