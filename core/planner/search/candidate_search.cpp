@@ -5,9 +5,7 @@
 // of micro-batches. A device of the slowest stage is busy for B m, so a step takes at least B m; and T = sum of t +
 // (B - 1) m <= (n + B - 1) m. So a step takes at least T B / (n + B - 1), whatever the schedule.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <iterator>
 
 #include "core/planner/pipeline/stage_dp_branches.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
@@ -17,13 +15,10 @@ namespace meshwright {
 
 namespace {
 
-// Limits of what is simulated: pipelines in order of T, pipelines with branches, pipelines on each logical mesh, and
-// rounds of `improve`.
+// Limits of what is simulated: pipelines in order of T, pipelines with branches, and pipelines on each logical mesh.
 constexpr int kMaxRanked = 192;
 constexpr int kMaxBranching = 8;
 constexpr int kMaxOnOneMesh = 16;
-constexpr int kMaxRounds = 16;
-constexpr std::size_t kMaxStarts = 8;              // cuts whose best is improved, where programs are small
 constexpr int kMaxOfStages = 8, kFewOfStages = 1;  // by T, of one number of stages
 constexpr int kMaxOfPasses = 4;                    // the same by T without what is done once per step
 // Where several schedules are searched, all but the first stop after so many numbers of stages in a row whose best T is
@@ -33,16 +28,6 @@ constexpr double kWorse = 1.02;
 constexpr int kMaxOfShape = 16, kFewOfShape = 2;  // by T, of a chunked shape on one logical mesh
 constexpr double kLastBits = 1.0 - 1e-9;          // sums in another order differ in their last bits
 constexpr double kHopeful = 1.3;                  // of the memory: stages that are no larger may still share a rank
-
-Seconds score(const Candidate& candidate, const CandidateRequest& request) {
-  return request.goal.objective == Goal::Objective::Latency ? candidate.alone : candidate.step;
-}
-
-// Stable: pipelines of equal score keep the order of the DP, so every run gives the same result.
-void sort_by_score(std::vector<Candidate>& candidates, const CandidateRequest& request) {
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [&](const Candidate& a, const Candidate& b) { return score(a, request) < score(b, request); });
-}
 
 int max_stages_of(const StageTable& table, const CandidateRequest& request) {
   // Each stage has at least one layer and one device.
@@ -75,83 +60,25 @@ StageDpRequest dp_request(const CandidateRequest& request, InFlight in_flight, s
   return {request.devices, false, request.microbatches, std::move(in_flight), stages};
 }
 
-bool stopped(const CandidateRequest& request) { return request.stop && request.stop(); }
-
 }  // namespace
 
+Seconds CandidateRanking::score(const Candidate& candidate, const CandidateRequest& request) {
+  return request.goal.objective == Goal::Objective::Latency ? candidate.alone : candidate.step;
+}
+
 void CandidateRanking::sort(Candidates& candidates, const CandidateRequest& request) {
-  sort_by_score(candidates.ranked, request);
-}
-
-std::vector<TablePipeline> CandidateRanking::moved(const TablePipeline& pipeline, const StageTable& table,
-                                                   const CandidateRequest& request) const {
-  std::vector<TablePipeline> found;
-  const auto time = [&](const StageCost& cost) {
-    return cost.time + cost.step / static_cast<double>(request.microbatches);
-  };
-  std::vector<int> devices(request.devices.size(), 0);
-  for (const TableStage& stage : pipeline.stages)
-    for (std::size_t group = 0; group < devices.size(); ++group)
-      devices[group] += table.slices()[stage.slice].devices[group];
-  for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
-    for (int slice = 0; slice < static_cast<int>(table.slices().size()); ++slice) {
-      const TableStage& stage = pipeline.stages[s];
-      bool room = slice != stage.slice;
-      for (std::size_t group = 0; group < devices.size(); ++group)
-        room = room &&
-               devices[group] - table.slices()[stage.slice].devices[group] + table.slices()[slice].devices[group] <=
-                   request.devices[group];
-      if (!room) continue;
-      int fastest = -1;
-      for (int config = 0; config < table.configs(); ++config) {
-        const auto& cost = table.at(stage.first, stage.last, slice, config);
-        if (cost && (fastest < 0 || time(*cost) < time(*table.at(stage.first, stage.last, slice, fastest))))
-          fastest = config;
-      }
-      if (fastest < 0) continue;
-      found.push_back(pipeline);
-      found.back().stages[s].slice = slice;
-      found.back().stages[s].config = fastest;
-    }
-  for (std::size_t s = 0; s + 1 < pipeline.stages.size(); ++s)
-    for (const int by : {-1, 1}) {
-      TablePipeline other = pipeline;
-      TableStage &before = other.stages[s], &after = other.stages[s + 1];
-      before.last += by;
-      after.first += by;
-      const auto is_possible = [&](const TableStage& stage) {
-        return stage.first <= stage.last && table.at(stage.first, stage.last, stage.slice, stage.config).has_value();
-      };
-      if (is_possible(before) && is_possible(after)) found.push_back(std::move(other));
-    }
-  return found;
-}
-
-Candidates CandidateRanking::around(const TablePipeline& pipeline, const StageTable& table,
-                                    const CandidateRequest& request) {
-  std::vector<TablePipeline> others;
-  const std::size_t stages = pipeline.stages.size() / static_cast<std::size_t>(traits_of(request.schedule).copies);
-  for (std::size_t s = 0; s < stages; ++s)
-    for (int config = 0; config < table.configs(); ++config) {
-      const TableStage& stage = pipeline.stages[s];
-      if (stage.config == config || !table.at(stage.first, stage.last, stage.slice, config)) continue;
-      others.push_back(pipeline);
-      others.back().stages[s].config = config;
-      repeat_first_copy(others.back(), request.schedule);
-    }
-  if (request.thorough && pipeline.chunks == 1)
-    for (TablePipeline& other : moved(pipeline, table, request)) others.push_back(std::move(other));
-  return simulate_all(others, request);
+  std::stable_sort(candidates.ranked.begin(), candidates.ranked.end(),
+                   [&](const Candidate& a, const Candidate& b) { return score(a, request) < score(b, request); });
 }
 
 Candidates CandidateRanking::simulate_all(const std::vector<TablePipeline>& pipelines,
                                           const CandidateRequest& request) {
   Candidates found;
   for (const TablePipeline& pipeline : pipelines)
-    if (auto candidate = stopped(request) ? std::nullopt : simulate(pipeline, request))
+    if (auto candidate = request.stopped() ? std::nullopt : simulate(pipeline, request))
       found.ranked.push_back(std::move(*candidate));
   found.simulated = static_cast<std::int64_t>(found.ranked.size());
-  sort_by_score(found.ranked, request);
+  sort(found, request);
   return found;
 }
 
@@ -233,7 +160,7 @@ void CandidateRanking::rank_in_order(const StageTable& table, const CandidateReq
           ? PipelineRanking::by_latency(table, dp, Seconds(min_throughput ? samples / *min_throughput : 1e30))
           : PipelineRanking::by_training_time(table, dp);
   const double share = least_share(table, request);
-  for (int k = 0; k < kMaxRanked && !stopped(request); ++k) {
+  for (int k = 0; k < kMaxRanked && !request.stopped(); ++k) {
     const std::optional<TablePipeline> next = order.next();
     if (!next) {
       found.all = true;
@@ -260,13 +187,13 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
   const int max_stages = max_stages_of(table, request);
   // Near the best of one number of stages there are many much like it: try the best of the other numbers.
   if (!found.all && !request.stages && by_step)
-    for (int n = 1; n <= max_stages && !stopped(request); ++n) {
+    for (int n = 1; n <= max_stages && !request.stopped(); ++n) {
       dp.stages = n;
       if (const auto pipeline = fastest_training(table, dp)) add(*pipeline, request, ranking);
     }
   if (!found.all && request.thorough && !request.stages && by_step) {
     const StageTable passes = without_steps(table);
-    for (int n = 1; n <= max_stages && !stopped(request); ++n) {
+    for (int n = 1; n <= max_stages && !request.stopped(); ++n) {
       dp.stages = n;
       PipelineRanking order = PipelineRanking::by_training_time(passes, dp);
       for (int k = 0; k < kMaxOfPasses; ++k)
@@ -276,11 +203,11 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
   // Then those whose stages all have the same logical mesh: they send each other the fewest bytes.
   if (!found.all && by_step) {
     dp.stages = request.stages;
-    for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()) && !stopped(request); ++mesh)
+    for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()) && !request.stopped(); ++mesh)
       for (const TablePipeline& pipeline : best_on_one_mesh(table, dp, mesh)) add(pipeline, request, ranking);
   }
   // Devices of one kind alone.
-  if (request.devices.size() > 1 && !stopped(request) && by_step)
+  if (request.devices.size() > 1 && !request.stopped() && by_step)
     for (std::size_t group = 0; group < request.devices.size(); ++group) {
       if (request.devices[group] == 0) continue;
       StageDpRequest alone = dp;
@@ -289,7 +216,7 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
         if (other != group) alone.devices[other] = 0;
       if (const auto pipeline = fastest_training(table, alone)) add(*pipeline, request, ranking);
     }
-  if (!branches_.is_line() && !stopped(request) && by_step) {
+  if (!branches_.is_line() && !request.stopped() && by_step) {
     dp.stages = request.stages;
     for (const TablePipeline& pipeline : pipelines_with_branches(table, dp, branches_, kMaxBranching))
       add(pipeline, request, ranking);
@@ -308,14 +235,14 @@ void CandidateRanking::rank_by_stages(const StageTable& table, const CandidateRe
   std::optional<Seconds> least;
   int worse = 0;  // numbers of stages in a row
   const double microbatches = static_cast<double>(request.microbatches);
-  for (int n = request.stages.value_or(1); n <= max_stages_of(table, request) && !stopped(request); ++n) {
+  for (int n = request.stages.value_or(1); n <= max_stages_of(table, request) && !request.stopped(); ++n) {
     if (request.few && worse == kMaxWorse) break;
     const StageDpRequest dp = dp_request(request, in_flight_of(request.schedule, n), n);
     std::optional<Seconds> own;
     const double of_stages = microbatches / (n + microbatches - 1.0);  // the bound above
     for (const StageTable* each : tables) {
       PipelineRanking order = PipelineRanking::by_training_time(*each, dp);
-      for (int k = 0; k < most && !stopped(request); ++k) {
+      for (int k = 0; k < most && !request.stopped(); ++k) {
         const auto pipeline = order.next();
         if (!pipeline) break;
         own = std::min(own.value_or(pipeline->cost), pipeline->cost);
@@ -347,7 +274,7 @@ void CandidateRanking::each_shape(const StageTable& table, const CandidateReques
     const int room = request.devices[submesh.group] / submesh.devices();
     const int copies = traits_of(request.schedule).copies;
     for (int chunks = min_chunks; chunks <= max_chunks; ++chunks)
-      for (int ranks = std::min(room, copies * table.layers() / chunks); ranks >= 2 && !stopped(request); --ranks)
+      for (int ranks = std::min(room, copies * table.layers() / chunks); ranks >= 2 && !request.stopped(); --ranks)
         if (!unmet_by(request.schedule, ranks, request.microbatches))
           visit(slice, configs, ChunkedShape{request.schedule, ranks, chunks, request.microbatches}, least);
   };
@@ -419,46 +346,6 @@ std::optional<TablePipeline> CandidateRanking::first_by_cost(const StageTable& t
   return first;
 }
 
-// Only a change at the slowest rank can raise the throughput of a steady pipeline.
-std::vector<TablePipeline> CandidateRanking::near_slowest(const TablePipeline& pipeline, const StageTable& table,
-                                                          const ChunkedSchedule& schedule) const {
-  const std::vector<Seconds> busy = rank_times(pipeline, table, schedule);
-  const auto slowest = static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
-  const int copies = traits_of(schedule.shape.schedule).copies;
-  const std::size_t stages = pipeline.stages.size() / static_cast<std::size_t>(copies);
-  std::vector<TablePipeline> near;
-  const auto add = [&](TablePipeline other) {
-    repeat_first_copy(other, schedule.shape.schedule);
-    // A moved border may leave a stage empty or without an entry in the table.
-    for (const TableStage& stage : other.stages)
-      if (stage.first > stage.last || !table.at(stage.first, stage.last, stage.slice, stage.config)) return;
-    near.push_back(std::move(other));
-  };
-  const auto move_border = [&](std::size_t stage, int by) {  // the one before it
-    if (stage == 0 || stage == stages) return;
-    TablePipeline other = pipeline;
-    other.stages[stage - 1].last += by;
-    other.stages[stage].first += by;
-    add(std::move(other));
-  };
-  for (std::size_t s = 0; s < stages; ++s) {
-    bool is_slowest = false;  // the stage, or a copy of it, is on that rank
-    for (std::size_t copy = s; copy < pipeline.stages.size(); copy += stages)
-      is_slowest = is_slowest || schedule.rank_of_stage[copy] == slowest;
-    if (!is_slowest) continue;
-    // Both borders move inwards: the slowest rank only gives layers to its neighbours.
-    move_border(s, 1);
-    move_border(s + 1, -1);
-    for (int config = 0; config < table.configs(); ++config) {
-      if (config == pipeline.stages[s].config) continue;
-      TablePipeline other = pipeline;
-      other.stages[s].config = config;
-      add(std::move(other));
-    }
-  }
-  return near;
-}
-
 CandidateRanking::Ranking CandidateRanking::begin(const StageTable& table, const CandidateRequest& request) {
   Ranking ranking;
   const bool chunked = traits_of(request.schedule).chunks != 1;
@@ -474,55 +361,12 @@ CandidateRanking::Ranking CandidateRanking::begin(const StageTable& table, const
 Candidates CandidateRanking::finish(Ranking ranking, const StageTable& table, const CandidateRequest& request) {
   const bool chunked = traits_of(request.schedule).chunks != 1;
   for (const TablePipeline& pipeline : request.like)
-    if (!chunked && !stopped(request) && fits(pipeline, table, request)) add(pipeline, request, ranking);
+    if (!chunked && !request.stopped() && fits(pipeline, table, request)) add(pipeline, request, ranking);
   Candidates& found = ranking.found;
-  sort_by_score(found.ranked, request);
+  sort(found, request);
   improve(table, request, ranking);
   found.simulated += static_cast<std::int64_t>(ranking.known.size());
   return std::move(found);
-}
-
-// T does not count what stages send each other: the best is improved stage by stage. The best of another cut may then
-// be better still.
-void CandidateRanking::improve(const StageTable& table, const CandidateRequest& request, Ranking& ranking) {
-  Candidates& found = ranking.found;
-  if (request.few && traits_of(request.schedule).chunks == 1) return;
-  using Cut = std::vector<std::array<int, 3>>;  // [stage] layers and submesh
-  std::set<std::pair<int, Cut>> cuts;           // by chunks
-  std::vector<Candidate> starts;
-  for (const Candidate& candidate : found.ranked) {
-    if (starts.size() == (request.thorough ? kMaxStarts : 1)) break;
-    Cut cut;
-    for (const TableStage& stage : candidate.pipeline.stages) cut.push_back({stage.first, stage.last, stage.slice});
-    if (cuts.emplace(candidate.pipeline.chunks, std::move(cut)).second) starts.push_back(candidate);
-  }
-  for (const Candidate& start : starts) climb(start, table, request, found);
-  sort_by_score(found.ranked, request);
-}
-
-// Each round simulates all neighbours and moves to the best of them, as long as that is an improvement.
-void CandidateRanking::climb(Candidate best, const StageTable& table, const CandidateRequest& request,
-                             Candidates& found) {
-  const bool chunked = traits_of(request.schedule).chunks != 1;
-  for (int round = 0; round < kMaxRounds && !stopped(request); ++round) {
-    std::vector<TablePipeline> others;
-    if (chunked) others = near_slowest(best.pipeline, table, schedule_of(best.pipeline, request));
-    std::erase_if(others, [&](const TablePipeline& other) { return !fits(other, table, request); });
-    Candidates near = simulate_all(others, request);
-    if (!chunked || request.thorough) {
-      Candidates around = this->around(best.pipeline, table, request);
-      near.simulated += around.simulated;
-      std::move(around.ranked.begin(), around.ranked.end(), std::back_inserter(near.ranked));
-      sort_by_score(near.ranked, request);
-    }
-    found.simulated += near.simulated;
-    const auto next = std::find_if(near.ranked.begin(), near.ranked.end(), [&](const Candidate& candidate) {
-      return fits(candidate.pipeline, table, request);
-    });
-    if (next == near.ranked.end() || score(*next, request) >= score(best, request)) break;
-    best = std::move(*next);
-    found.ranked.push_back(best);
-  }
 }
 
 }  // namespace meshwright

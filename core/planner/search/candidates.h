@@ -49,6 +49,8 @@ struct CandidateRequest {
   // Pipelines whose stages alone take as much are of no use: an order of pipelines ends where all others do.
   std::optional<Seconds> to_beat = {};
   static constexpr int kMaxChunks = 4;
+
+  [[nodiscard]] bool stopped() const { return stop && stop(); }
 };
 
 struct Candidates {
@@ -102,7 +104,9 @@ class CandidateRanking {
                                                  const CandidateRequest& request) const;
   // Those of them that have a place, by what the goal asks for.
   [[nodiscard]] Candidates simulate_all(const std::vector<TablePipeline>& pipelines, const CandidateRequest& request);
-  // Candidates of several tables, by what the goal asks for.
+  // What the goal asks for, the less the better.
+  [[nodiscard]] static Seconds score(const Candidate& candidate, const CandidateRequest& request);
+  // Stable: pipelines of equal score keep the order of the DP, so every run gives the same result.
   static void sort(Candidates& candidates, const CandidateRequest& request);
   // nullopt: no place. REQUIRES: as many micro-batches as in every other request.
   [[nodiscard]] std::optional<Candidate> simulate(const TablePipeline& pipeline, const CandidateRequest& request);

@@ -59,13 +59,12 @@ struct PointBounds {
   Seconds known{0.0}, modelled{0.0};
 };
 
-// What the steps made. Each member refers to those before it.
-// [layer] whether a stage of the coarser cut may begin with it.
 struct CoarserCut {
   int layers;
-  std::vector<bool> borders;
+  std::vector<bool> borders;  // [layer] whether a stage of the coarser cut may begin with it
 };
 
+// What the steps made. Each member refers to those before it.
 struct Point {
   std::shared_ptr<const ModelCut> cut;  // shared with the plans made of it
   std::shared_ptr<const ModelStructure> structure;
