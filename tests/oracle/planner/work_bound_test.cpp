@@ -15,7 +15,7 @@
 namespace meshwright::work_bound_test {
 namespace {
 
-constexpr int kRequests = 24;
+constexpr int kRequests = 12;
 constexpr double kSlow = 1e-3;  // of the devices, so that what ops take outweighs what launching them does
 
 PlanRequest draw_request(Draw& draw) {
@@ -92,8 +92,8 @@ TEST(WorkBound, IsBelowEveryPlanThatSearchesOfEverythingSimulate) {
   std::printf("%zu plans, bound at most %.1f %% of a step; %zu of the best within 20 %% of it, %zu limited by memory\n",
               plans, 100.0 * nearest, tight, limited);
   EXPECT_GT(plans, 2000u);
-  EXPECT_GT(tight, 10u);
-  EXPECT_GT(limited, 20u);
+  EXPECT_GT(tight, 5u);
+  EXPECT_GT(limited, 15u);
   EXPECT_GE(schedules.size(), 6u);
 }
 

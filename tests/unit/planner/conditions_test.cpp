@@ -132,7 +132,7 @@ TEST(PlanUnderConditions, WithOverlapThatSlowsDownIsNoSlowerThanAnyMethod) {
 }
 
 TEST(PlanUnderConditions, OnSharedLinksIsNoSlowerThanAnyMethod) {
-  expect_no_method_is_faster(on_links(LinkDiscipline::Fluid), 3, 2);
+  expect_no_method_is_faster(on_links(LinkDiscipline::Fluid), 3, 1);
   expect_no_method_is_faster(on_links(LinkDiscipline::Fifo), 4, 1);
 }
 

@@ -410,7 +410,7 @@ TEST(WiderSearch, OverMoreHostsIsAsGoodAsOverFewer) {
 }
 
 TEST(WiderSearch, OverMeshesIsAsGoodAsOverFewer) {
-  for_each_request(6, 6, [&](PlanRequest wide) {
+  for_each_request(4, 6, [&](PlanRequest wide) {
     wide.search.logical_mesh_space = LogicalMeshSpace::ThreeDimensional;
     wide.search.submeshes = SubmeshSpace::All;
     Against against(wide);
@@ -432,7 +432,7 @@ TEST(WiderSearch, OverMeshesIsAsGoodAsOverFewer) {
 }
 
 TEST(WiderSearch, OverEverythingIsAsGoodAsWithOneChoiceMade) {
-  for_each_request(2, 8, [&](PlanRequest wide) {
+  for_each_request(1, 8, [&](PlanRequest wide) {
     wide.search.recompute = Auto{};
     wide.search.microbatches = Auto{};
     wide.search.schedule = Auto{};
