@@ -9,67 +9,13 @@
 #include "core/base/text.h"
 #include "core/graph/import/mlir/mlir_text.h"
 #include "tests/refusal.h"
+#include "tests/unit/import/mlir_parts.h"
 
 namespace meshwright {
 
 namespace {
 
-using OpenDims = std::map<std::string, std::int64_t>;
-
-xla::Program program_of_text(const std::string& text, const OpenDims& dims = {}) {
-  return mlir::read_mlir(text, dims, "m.mlir");
-}
-
-std::string text_of_type(const xla::Type& type) {
-  std::vector<std::string> parts;
-  for (const xla::Type& part : type.parts) parts.push_back(text_of_type(part));
-  for (const std::int64_t size : type.sizes) parts.push_back(std::to_string(size));
-  return type.is_tuple() ? fmt::format("({})", join(parts, " "))
-                         : fmt::format("{}[{}]", type.element, join(parts, ","));
-}
-
-// "0 f32[2] parameter\n1 f32[2] add 0 0 -> root", with what an instruction calls in braces.
-std::string program_text(const xla::Program& program, const xla::Computation& computation,
-                         const std::string& indent = "") {
-  std::string text;
-  for (std::size_t i = 0; i < computation.instructions.size(); ++i) {
-    const xla::Instruction& instruction = computation.instructions[i];
-    text += fmt::format("{}{} {} {}", indent, i, text_of_type(instruction.type), instruction.opcode);
-    for (const int operand : instruction.operands) text += fmt::format(" {}", operand);
-    text += static_cast<int>(i) == computation.root ? " -> root\n" : "\n";
-    for (const int call : instruction.calls)
-      text += program_text(program, program.computations[static_cast<std::size_t>(call)], indent + "  | ");
-  }
-  return text;
-}
-std::string program_text(const xla::Program& program) {
-  return program_text(program, program.computations[static_cast<std::size_t>(program.entry)]);
-}
-
-const xla::Computation& entry_computation(const xla::Program& program) {
-  return program.computations[static_cast<std::size_t>(program.entry)];
-}
-
-const xla::Instruction& only_of(const xla::Program& program, const std::string& opcode) {
-  const xla::Instruction* found = nullptr;
-  for (const xla::Instruction& instruction : entry_computation(program).instructions)
-    if (instruction.opcode == opcode) {
-      EXPECT_EQ(found, nullptr) << opcode;
-      found = &instruction;
-    }
-  if (found == nullptr) throw std::runtime_error("no " + opcode);
-  return *found;
-}
-
-// A function of one op: its operands are %a, %b, ... of these types.
-std::string function_around(const std::string& op, const std::vector<std::string>& operands,
-                            const std::string& result) {
-  std::vector<std::string> arguments;
-  for (std::size_t i = 0; i < operands.size(); ++i)
-    arguments.push_back(fmt::format("%{}: {}", static_cast<char>('a' + i), operands[i]));
-  return fmt::format("func.func @main({}) -> {} {{\n  %r = {}\n  return %r : {}\n}}\n", join(arguments, ", "), result,
-                     op, result);
-}
+using namespace mlir_parts;
 
 const char* const kPrintedModule = R"(
 module @jit_f attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
@@ -391,66 +337,6 @@ module @jit_step {
     names.push_back(entry_computation(program).instructions[static_cast<std::size_t>(parameter)].name);
   EXPECT_EQ(names, (std::vector<std::string>{"p.h.0.w", "h.1.b", "scale", "x"}));
   EXPECT_EQ(program.aliases, (std::map<std::int64_t, std::int64_t>{{0, 1}, {1, 0}, {2, 2}}));
-}
-
-std::string hlo_sharding_of(const std::string& mesh, const std::string& dims, int rank, const std::string& ids = "") {
-  std::string type = "tensor<";
-  for (int d = 0; d < rank; ++d) type += "64x";
-  const xla::Program program = program_of_text(
-      fmt::format("module {{\n sdy.mesh @m = <[{}]{}>\n func.func @main(%a: {}f32> {{sdy.sharding = #sdy.sharding<@m, "
-                  "[{}]>}}) {{\n return\n }}\n}}",
-                  mesh, ids, type, dims));
-  return entry_computation(program).instructions[0].attributes.sharding;
-}
-
-TEST(MlirText, ShardingsOfShardyAreThoseOfHlo) {
-  const std::string mesh = R"("x"=2, "y"=4, "z"=3)";
-  EXPECT_EQ(hlo_sharding_of(mesh, R"({"x"}, {"y", "z"})", 2), "{devices=[2,12]<=[2,4,3]}");
-  EXPECT_EQ(hlo_sharding_of(mesh, R"({"y"}, {})", 2), "{devices=[4,1,6]<=[2,4,3]T(1,0,2) last_tile_dim_replicate}");
-  EXPECT_EQ(hlo_sharding_of(mesh, R"({}, {"z", ?}p1)", 2),
-            "{devices=[1,3,8]<=[2,4,3]T(2,0,1) last_tile_dim_replicate}");
-  EXPECT_EQ(hlo_sharding_of(mesh, R"({}, {?})", 2), "{replicated}");
-  // y is 2 times 2: its second half splits dimension 0.
-  EXPECT_EQ(hlo_sharding_of(mesh, R"({"y":(2)2})", 1), "{devices=[2,12]<=[2,2,2,3]T(2,0,1,3) last_tile_dim_replicate}");
-  EXPECT_EQ(refusal([&] { (void)hlo_sharding_of(mesh, R"({"w"})", 1); }),
-            "m.mlir:3: the mesh has no axis 'w'; print the whole module again.");
-  EXPECT_EQ(refusal([&] { (void)hlo_sharding_of(mesh, R"({"x"}, {"x"})", 2); }),
-            "m.mlir:3: a sharding uses the axis 'x' twice; print the whole module again.");
-}
-
-TEST(MlirText, ShardingsOfShardyKeepTheOrderOfDevicesAndWhatIsSpecial) {
-  const std::string mesh = R"("x"=2, "y"=2)", turned = ", device_ids=[0, 2, 1, 3]";
-  EXPECT_EQ(hlo_sharding_of(mesh, R"({"x"}, {"y"})", 2, turned), "{devices=[2,2]0,2,1,3}");
-  EXPECT_EQ(hlo_sharding_of(mesh, R"({"y"}, {})", 2, turned), "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}");
-  EXPECT_EQ(hlo_sharding_of(mesh, R"({"x"}, {"y"})", 2, ", device_ids=[0, 1, 2, 3]"), "{devices=[2,2]<=[2,2]}");
-  // On one device alone; its sharding names no dimensions.
-  EXPECT_EQ(hlo_sharding_of("", "", 1, ", device_ids=[3]"), "{maximal}");
-}
-
-// Axes named behind the dimensions: copies change nothing, partial sums are no layout.
-TEST(MlirText, ShardingsOfShardyNameFurtherAxes) {
-  const auto sharding = [](const char* further) {
-    const xla::Program program = program_of_text(fmt::format(
-        "module {{\n sdy.mesh @m = <[\"x\"=2, \"y\"=2]>\n func.func @main(%a: tensor<64xf32> {{sdy.sharding = "
-        "#sdy.sharding<@m, [{{\"x\"}}], {}={{\"y\"}}>}}) {{\n return\n }}\n}}",
-        further));
-    return entry_computation(program).instructions[0].attributes.sharding;
-  };
-  EXPECT_EQ(sharding("replicated"), "{devices=[2,2]<=[2,2] last_tile_dim_replicate}");
-  EXPECT_EQ(sharding("unreduced"), "{unreduced}");
-}
-
-TEST(MlirText, ConstraintsAreCallsOfSharding) {
-  const xla::Program program = program_of_text(R"(
-module {
-  sdy.mesh @mesh = <["data"=2, "model"=2]> {stablehlo.mesh = {axes = []}}
-  func.func @main(%a: tensor<4x4xf32>) -> tensor<4x4xf32> {
-    %0 = sdy.sharding_constraint %a <@mesh, [{"data"}, {"model"}]> : tensor<4x4xf32>
-    return %0 : tensor<4x4xf32>
-  }
-})");
-  EXPECT_EQ(only_of(program, "custom-call").attributes.target, "Sharding");
-  EXPECT_EQ(only_of(program, "custom-call").attributes.sharding, "{devices=[2,2]<=[2,2]}");
 }
 
 const char* const kOpenModule = R"(
