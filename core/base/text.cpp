@@ -105,6 +105,8 @@ std::string shortened(std::string_view text, std::size_t most) {
 }
 
 void require_printable(std::string_view name, std::string_view place) {
+  // Graphs have many thousands of names, of which hardly one is more than plain text.
+  if (std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; })) return;
   const std::string shown = printable(name);
   require(shown == name, "{}: the name '{}' holds a control character or bytes that are not UTF-8; leave them out.",
           place, shortened(shown));

@@ -83,15 +83,23 @@ namespace {
 // The axis each dimension walks; names not met before become new axes, reductions until a result is seen to have them.
 std::vector<int> walk(IterationSpace& space, const std::vector<Dim>& dims) {
   std::vector<int> axes;
+  axes.reserve(dims.size());
   for (const Dim& dim : dims) {
-    if (!space.find(dim.name)) space.axes.push_back({dim.name, dim.size, true, false});
-    axes.push_back(*space.find(dim.name));
+    std::optional<int> axis = space.find(dim.name);
+    if (!axis) {
+      axis = static_cast<int>(space.axes.size());
+      space.axes.push_back({dim.name, dim.size, true, false});
+    }
+    axes.push_back(*axis);
   }
   return axes;
 }
 
 IterationSpace space_by_names(const Graph& graph, const Op& op) {
   IterationSpace space;
+  space.axes.reserve(8);
+  space.inputs.reserve(op.inputs.size());
+  space.outputs.reserve(op.outputs.size());
   for (const TensorId id : op.inputs) space.inputs.push_back(walk(space, graph.tensor(id).dims));
   for (const TensorId id : op.outputs) {
     space.outputs.push_back(walk(space, graph.tensor(id).dims));
