@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/plan/ranks.h"
 #include "core/planner/borders/border_refinement.h"
+#include "core/planner/bounds/work_bound.h"
 #include "core/planner/cross_mesh_search.h"
 #include "core/planner/degrees/degrees_search.h"
 #include "core/planner/degrees/eased_degrees.h"
@@ -16,7 +17,6 @@
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_search.h"
 #include "core/planner/search/stage_space.h"
-#include "core/planner/search/work_bound.h"
 #include "core/planner/sharding_refinement.h"
 #include "core/planner/simple_methods.h"
 

@@ -12,8 +12,8 @@
 #include "cli/terminal/output.h"
 #include "core/base/text.h"
 #include "core/base/text_table.h"
+#include "core/planner/bounds/work_bound.h"
 #include "core/planner/cluster_size.h"
-#include "core/planner/search/work_bound.h"
 
 namespace meshwright {
 

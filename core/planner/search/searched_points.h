@@ -28,7 +28,7 @@ class SearchedPoints {
   [[nodiscard]] const std::vector<ScheduleKind>& schedules() const { return schedules_; }
   // The one of the best plan. REQUIRES: there is one.
   [[nodiscard]] const SearchPoint& best() const { return best_; }
-  // Of which a program fits, better than others or not.
+  // Points of which a program fits, better than others or not.
   [[nodiscard]] const std::vector<SearchPoint>& fitting() const { return fitting_; }
   [[nodiscard]] bool has(const SearchPoint& at) const;
   // The number of layers of the first point. REQUIRES: there was one.

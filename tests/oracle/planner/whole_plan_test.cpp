@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "core/planner/search/work_bound.h"
+#include "core/planner/bounds/work_bound.h"
 #include "tests/oracle/whole_plan_truth.h"
 
 namespace meshwright::whole_plan_test {

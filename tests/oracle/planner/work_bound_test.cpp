@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <set>
 
-#include "core/planner/search/work_bound.h"
+#include "core/planner/bounds/work_bound.h"
 #include "tests/draw.h"
 #include "tests/unit/planning_fixture.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/base/errors.h"
-#include "core/planner/search/work_bound.h"
+#include "core/planner/bounds/work_bound.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::cluster_size_test {

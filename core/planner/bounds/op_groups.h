@@ -21,7 +21,7 @@
 
 #include "core/graph/graph.h"
 #include "core/mesh/cluster.h"
-#include "core/planner/search/op_parts.h"
+#include "core/planner/bounds/op_parts.h"
 #include "core/sharding/cost_model.h"
 
 namespace meshwright {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/search/op_parts.h"
+#include "core/planner/bounds/op_parts.h"
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/search/held_bound.h"
+#include "core/planner/bounds/held_bound.h"
 
 #include <algorithm>
 #include <cmath>

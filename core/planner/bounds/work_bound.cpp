@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/search/work_bound.h"
+#include "core/planner/bounds/work_bound.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,8 +7,8 @@
 
 #include "core/base/divisors.h"
 #include "core/base/parallel.h"
-#include "core/planner/search/held_bound.h"
-#include "core/planner/search/op_parts.h"
+#include "core/planner/bounds/held_bound.h"
+#include "core/planner/bounds/op_parts.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/search/op_groups.h"
+#include "core/planner/bounds/op_groups.h"
 
 #include <algorithm>
 #include <limits>

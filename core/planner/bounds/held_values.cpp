@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/planner/search/held_values.h"
+#include "core/planner/bounds/held_values.h"
 
 #include <algorithm>
 

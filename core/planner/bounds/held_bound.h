@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
+#include "core/planner/bounds/held_values.h"
+#include "core/planner/bounds/op_groups.h"
+#include "core/planner/bounds/op_parts.h"
 #include "core/planner/plan_request.h"
-#include "core/planner/search/held_values.h"
-#include "core/planner/search/op_groups.h"
-#include "core/planner/search/op_parts.h"
 
 namespace meshwright {
 
