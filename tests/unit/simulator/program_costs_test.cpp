@@ -211,6 +211,64 @@ TEST(ProgramCostsOf, WhatTwoDevicesOfAHostHoldCrossesHostsInHalves) {
   EXPECT_EQ(sent.messages({.scattered = true}), (List{800 + 10000}));
 }
 
+// 1 s per flop; products that are computed as one take half of what they take apart, and a run costs what that saves.
+class FusingCosts final : public DecimalCostsBase {
+ public:
+  using DecimalCostsBase::run_overhead;
+  [[nodiscard]] std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& products,
+                                                      bool /*summed*/) const override {
+    Seconds apart(0.0);
+    for (const OpWork* product : products) apart += compute(*product).time;
+    return 0.5 * apart;
+  }
+  [[nodiscard]] bool run_depends_on_work() const override { return true; }
+  [[nodiscard]] Seconds run_overhead(const RunWork& work) const override { return work.fused; }
+};
+
+// What a run of these ops, on slots of one buffer each, saves.
+double saved_by(const std::vector<LocalOp>& ops) {
+  Priceable priceable;
+  double apart = 0.0;
+  for (const LocalOp& op : ops) apart += op.work.flops.si();
+  priceable.executable().slots.resize(10, priceable.executable().slots[0]);
+  priceable.executable().ops = ops;
+  return to_seconds(program_costs(priceable.builder.program, FusingCosts()).times.executable[0]).si() - apart;
+}
+LocalOp computed(OpKind kind, double flops, std::vector<int> from, int to) {
+  LocalOp op;
+  op.kind = LocalOp::Kind::Compute;
+  op.work = {kind, DType::F32, Flops(flops), Bytes(0.0), ""};
+  op.inputs = std::move(from);
+  op.outputs = {to};
+  return op;
+}
+LocalOp product(double flops, int from, int to) { return computed(OpKind::Contract, flops, {from, 9}, to); }
+LocalOp sum(double flops, int a, int b, int to) { return computed(OpKind::Add, flops, {a, b}, to); }
+
+TEST(FusedProducts, ThatReadOneActivationAreComputedAsOne) {
+  EXPECT_EQ(saved_by({product(20, 0, 1), product(200, 0, 2)}), (20 + 200) / 2);
+  EXPECT_EQ(saved_by({product(20, 0, 1), product(200, 0, 2), product(2000, 3, 4), product(20000, 3, 5)}), 22220 / 2);
+  EXPECT_EQ(saved_by({product(20, 0, 1), product(200, 1, 2)}), 0);
+  EXPECT_EQ(saved_by({computed(OpKind::Multiply, 20, {0, 9}, 1), product(200, 0, 2)}), 0);
+}
+
+// Three products from 20 to 2000, and what adds them up: 2 and 4.
+TEST(FusedProducts, ThatAreOnlyAddedUpAreComputedAsOneWithTheSumsBetweenThem) {
+  const std::vector<LocalOp> products = {product(20, 0, 3), product(200, 1, 4), product(2000, 2, 5)};
+  const auto with = [&](const std::vector<LocalOp>& sums) {
+    std::vector<LocalOp> ops = products;
+    ops.insert(ops.end(), sums.begin(), sums.end());
+    return saved_by(ops);
+  };
+  EXPECT_EQ(with({sum(2, 3, 4, 6)}), 2 + 220 / 2);
+  EXPECT_EQ(with({sum(2, 3, 4, 6), sum(4, 6, 5, 7)}), 2 + 4 + 2220 / 2);
+  EXPECT_EQ(with({sum(2, 3, 4, 6), sum(4, 5, 6, 7)}), 2 + 4 + 2220 / 2);
+  // A residual, which no op of the run makes, or which is no product, stays outside.
+  EXPECT_EQ(with({sum(2, 3, 8, 6), sum(4, 6, 5, 7)}), 0);
+  EXPECT_EQ(with({computed(OpKind::Multiply, 2, {3, 4}, 6), sum(4, 6, 5, 7)}), 0);
+  EXPECT_EQ(with({sum(2, 3, 4, 6), sum(4, 6, 8, 7)}), 2 + 220 / 2);
+}
+
 // A run takes 1 s, 10 s more once per step, and 100 s more beside a pass of another micro-batch.
 class OverheadCosts final : public DecimalCostsBase {
  public:

@@ -261,6 +261,60 @@ TEST(MeasuredBreakdown, SplitsByTheTimesOfOpsAndCallsTheRestLaunches) {
   EXPECT_EQ(exposed_as(parts, TimeKind::Launch), SimTime{runs * 100'000'000 - 60'000'000});
 }
 
+// Runs and sends at random, a picosecond at a time.
+TEST(MeasuredBreakdown, PartsEveryMomentOfADeviceWithoutARun) {
+  const Made made(request_of("megatron:pp=4"));
+  const Program& program = made.planned.program;
+  const RunParts parts = made.parts();
+  const MeasuredOpTimes none(program.executables.size());
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned n) { return static_cast<std::int64_t>(random() % n); };
+    Timeline timeline{{}, SimTime{0}};
+    const auto add = [&](Span::Kind kind, int device, std::int64_t begin, std::int64_t length) {
+      timeline.spans.push_back(
+          {kind, DeviceId(device), StageId(device), MicrobatchId(0), SimTime{begin}, SimTime{begin + length}});
+      timeline.end = std::max(timeline.end, timeline.spans.back().end);
+    };
+    for (int d = 0; d < 4; ++d) {
+      std::int64_t now = below(9);
+      for (const Instruction& instruction : program.devices[static_cast<std::size_t>(d)]) {
+        if (instruction.kind != Instruction::Kind::Run) continue;
+        add(Span::Kind::Forward, d, now, 1 + below(9));
+        now += below(12);  // queues may go on beside each other
+      }
+      for (std::int64_t sends = below(9); sends > 0; --sends) add(Span::Kind::Send, d, below(120), below(9));
+    }
+    timeline.end += SimTime{below(9)};
+    const StepBreakdown found = measured_breakdown(program, parts, timeline, none);
+    for (int d = 0; d < 4; ++d) {
+      const auto is = [&](std::int64_t now, auto wanted) {
+        return std::any_of(timeline.spans.begin(), timeline.spans.end(), [&](const Span& span) {
+          return span.device.value == d && wanted(span.kind) && span.begin.ps <= now && now < span.end.ps;
+        });
+      };
+      std::vector<TimeKind> moments;
+      std::int64_t first = timeline.end.ps, last = -1;
+      for (std::int64_t now = 0; now < timeline.end.ps; ++now) {
+        const bool computes = is(now, [](Span::Kind kind) { return is_compute(kind); });
+        if (computes) first = std::min(first, now), last = now;
+        moments.push_back(computes                                                            ? TimeKind::Products
+                          : is(now, [](Span::Kind kind) { return kind == Span::Kind::Send; }) ? TimeKind::Message
+                                                                                              : TimeKind::Idle);
+      }
+      for (std::int64_t now = first; now < last; ++now) {
+        TimeKind& own = moments[static_cast<std::size_t>(now)];
+        if (own == TimeKind::Idle) own = TimeKind::Bubble;
+      }
+      const TimeParts& own = found.devices[static_cast<std::size_t>(d)].parts;
+      for (const TimeKind kind : {TimeKind::Message, TimeKind::Bubble, TimeKind::Idle})
+        EXPECT_EQ(exposed_as(own, kind).ps, std::count(moments.begin(), moments.end(), kind))
+            << "seed " << seed << ", device " << d << ", " << name_of(kind);
+      EXPECT_EQ(exposed_of(own), timeline.end);
+    }
+  }
+}
+
 // An op of its kind that costs something, by executable and number.
 std::pair<int, int> find_op(const Made& made, LocalOp::Kind kind) {
   const Program& program = made.planned.program;
@@ -336,6 +390,27 @@ TEST(TopOps, AddUpToTheComputingTime) {
   const SimTime computing = exposed(all, [](const TimePart& part) { return part.kind <= TimeKind::Launch; });
   const Seconds launches = static_cast<double>(runs) * made.costs->run_overhead();
   EXPECT_NEAR((ops + launches).si(), to_seconds(computing).si(), 1e-9);
+}
+
+TEST(TopOps, AreOfExecutablesThatRunAlone) {
+  Made made(request_of("data"));
+  const auto count = [&](bool updates) {
+    int found = 0;
+    for (const TopOp& op : top_ops(made.planned.program, made.planned.graph, made.parts(), *made.costs)) {
+      EXPECT_GT(op.runs, 0);
+      found += (op.part.pass == TimePass::Update) == updates ? 1 : 0;
+    }
+    return found;
+  };
+  const int passes = count(false);
+  EXPECT_GT(count(true), 0);
+  for (auto& list : made.planned.program.devices)
+    std::erase_if(list, [&](const Instruction& instruction) {
+      return instruction.kind == Instruction::Kind::Run &&
+             made.planned.program.executables[static_cast<std::size_t>(instruction.executable)].phase == Phase::Update;
+    });
+  EXPECT_EQ(count(true), 0);
+  EXPECT_EQ(count(false), passes);
 }
 
 }  // namespace

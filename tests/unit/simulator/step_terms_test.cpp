@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 
+#include "simulator/program/program_graph.h"
 #include "simulator/what_if/prediction.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -133,6 +136,58 @@ TEST(StepTerms, AGPipeLineFillsAndDrains) {
                       to_seconds(one.terms.step).si() / 4;
   EXPECT_GT(idle, 0.6);
   EXPECT_LT(idle, 0.75);
+}
+
+// A device's waiting before its first and after its last computation, moment by moment: without its messages.
+struct Ends {
+  SimTime fill{0}, drain{0};
+};
+Ends counted_ends(const TaskGraph& graph, const TaskTimes& times, int device) {
+  std::vector<std::pair<SimTime, SimTime>> computed, moved;
+  std::set<SimTime> moments = {SimTime{0}, times.step};
+  for (int t = 0; t < static_cast<int>(graph.size()); ++t) {
+    const Stream& stream = graph.streams[graph.stream_of(TaskId(t)).index()];
+    const TaskKind kind = graph.of(TaskId(t)).kind;
+    const std::pair when(times.begin[static_cast<std::size_t>(t)], times.end[static_cast<std::size_t>(t)]);
+    if (is_compute(kind) && stream.device.value == device && when.first < when.second) computed.push_back(when);
+    if (is_communication(kind) && (stream.device.value == device || stream.peer.value == device)) moved.push_back(when);
+    moments.insert({when.first, when.second});
+  }
+  Ends ends;
+  for (auto at = moments.begin(); std::next(at) != moments.end(); ++at) {
+    const SimTime from = *at, to = *std::next(at);
+    const auto goes_on = [&](const auto& when) { return when.first <= from && to <= when.second; };
+    if (std::any_of(moved.begin(), moved.end(), goes_on)) continue;
+    if (std::all_of(computed.begin(), computed.end(), [&](const auto& when) { return to <= when.first; }))
+      ends.fill += to - from;
+    else if (std::all_of(computed.begin(), computed.end(), [&](const auto& when) { return when.second <= from; }))
+      ends.drain += to - from;
+  }
+  return ends;
+}
+
+// Messages come to a stage before its first computation, and leave it after its last.
+TEST(StepTerms, FillAndDrainAreWhatNoMessageFillsBeforeAndAfterTheComputations) {
+  for (const char* method : {"megatron:pp=4", "megatron:tp=2,pp=2", "data"})
+    for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::GPipe}) {
+      const PlanRequest request = request_of(method, 2, schedule);
+      const auto costs = make_analytic_cost_model(request.cluster);
+      const Planned result = planned(request);
+      const ProgramGraph tasks = program_graph(result.program, program_costs(result.program, *costs).times);
+      const TaskTimes times = run_in_order(tasks.graph);
+      const TermsOfStep terms = terms_of_step(result.program, result.graph, *costs);
+      SimTime fill{0}, drain{0};
+      for (int d = 0; d < tasks.graph.devices; ++d) {
+        const Ends ends = counted_ends(tasks.graph, times, d);
+        fill += ends.fill;
+        drain += ends.drain;
+        if (terms.busiest.value != d) continue;
+        EXPECT_EQ(terms.of_busiest[StepTerm::Fill], ends.fill) << method;
+        EXPECT_EQ(terms.of_busiest[StepTerm::Drain], ends.drain) << method;
+      }
+      EXPECT_EQ(terms.of_all[StepTerm::Fill], fill) << method;
+      EXPECT_EQ(terms.of_all[StepTerm::Drain], drain) << method;
+    }
 }
 
 // 128 devices are folded; the devices that stand for others count for them.
