@@ -18,10 +18,9 @@ constexpr double kDoubt = 0.98;  // the header's two per cent
 // the blocks of other degrees is only estimated.
 constexpr double kCertain = 0.98, kLikely = 0.9;
 
-// How many passes of a micro-batch through a stage, forward and back, filling and draining take.
-double fill_of(const Degrees& degrees) {
-  return traits_of(degrees.schedule).splits_backward ? 0.0 : static_cast<double>(degrees.pp - 1);
-}
+// The share of the passes through the stages before a rank's first that its own work waits for, or that waits for it.
+// Weight gradients of their own may fill these times.
+double fill_share(ScheduleKind schedule) { return traits_of(schedule).splits_backward ? 0.0 : 1.0; }
 
 // [stage] the sum over its layers, of which each is one block, and the ends of the model beside it or apart.
 std::vector<double> sums_of_stages(const Degrees& degrees, std::int64_t blocks, double before, double block,
@@ -99,9 +98,14 @@ Seconds bound_of_work(const Work& work, const Degrees& degrees, std::int64_t blo
   const std::vector<int> rank_of = ranks_of_stages(degrees.schedule, degrees.stages(), degrees.chunks);
   std::vector<double> ranks(static_cast<std::size_t>(degrees.pp), 0.0);
   for (std::size_t s = 0; s < stages.size(); ++s) ranks[static_cast<std::size_t>(rank_of[s])] += stages[s];
-  const double busiest = std::max(work.all.si() / degrees.pp, *std::max_element(ranks.begin(), ranks.end()));
-  return kDoubt * Seconds(static_cast<double>(degrees.micro_batches) * busiest +
-                          fill_of(degrees) * *std::min_element(stages.begin(), stages.end()));
+  // A rank's first forward comes after those of the stages before it, and their last backwards after its own.
+  const auto microbatches = static_cast<double>(degrees.micro_batches);
+  double most = microbatches * work.all.si() / degrees.pp, before = 0.0;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    most = std::max(most, microbatches * ranks[rank] + before);
+    before += fill_share(degrees.schedule) * stages[rank];
+  }
+  return kDoubt * Seconds(most);
 }
 
 Bytes least_memory_of_work(const Work& work, const Degrees& degrees, std::int64_t blocks, double split) {
@@ -130,11 +134,15 @@ Seconds bound_of_stages(const Plan& plan, const Degrees& degrees) {
     passes[rank_of[s]] += plan.stages[s].forward + plan.stages[s].backward;
     updates[rank_of[s]] += plan.stages[s].update;
   }
-  Seconds busiest(0.0), shortest = plan.stages.front().forward + plan.stages.front().backward;
-  for (const StagePlan& stage : plan.stages) shortest = std::min(shortest, stage.forward + stage.backward);
-  for (std::size_t rank = 0; rank < passes.size(); ++rank)
-    busiest = std::max(busiest, static_cast<double>(degrees.micro_batches) * passes[rank] + updates[rank]);
-  return kDoubt * (busiest + fill_of(degrees) * shortest);
+  // Updates go on beside the last backwards of other ranks.
+  Seconds most(0.0), forward(0.0), backward(0.0);  // of the stages before
+  for (std::size_t rank = 0; rank < passes.size(); ++rank) {
+    const Seconds work = forward + static_cast<double>(degrees.micro_batches) * passes[rank];
+    most = std::max({most, work + updates[rank], work + backward + updates.front()});
+    forward += fill_share(plan.schedule) * plan.stages[rank].forward;
+    backward += fill_share(plan.schedule) * plan.stages[rank].backward;
+  }
+  return kDoubt * most;
 }
 
 Bytes least_memory(const Degrees& degrees, const StageSearch& search, const TablePipeline& pipeline) {

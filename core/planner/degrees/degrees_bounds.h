@@ -31,8 +31,8 @@ struct Work {
 // model without blocks.
 [[nodiscard]] Work work_of_layers(std::vector<StepCost> layers, std::int64_t blocks, std::int64_t further = 0);
 
-// The busiest rank, and the passes through the other stages that fill and drain the pipeline. The work may be that of
-// degrees with other stages and replicas, whose messages differ: two per cent are taken off.
+// The most that a rank's work takes with the passes through the stages before it, which fill and drain the pipeline.
+// The work may be that of degrees with other stages and replicas, whose messages differ: two per cent are taken off.
 [[nodiscard]] Seconds bound_of_work(const Work& work, const Degrees& degrees, std::int64_t blocks);
 // The same by the times of the plan's stages. REQUIRES: no communication hides, and ZeRO gathers no weights.
 [[nodiscard]] Seconds bound_of_stages(const Plan& plan, const Degrees& degrees);

@@ -84,8 +84,8 @@ TEST(BoundOfWork, SplitsModelsWithoutBlocksEvenly) {
 TEST(BoundOfWork, IsTheBusiestRankAndThePassesThroughTheOthers) {
   const Work ends = work(10, 100, 1000, 1140);
   EXPECT_DOUBLE_EQ(bound_of_work(ends, pipe(2, 1, 8), 4).si(), kDoubt * (8 * 1020 + 120));
-  // Ranks of stages {0, 2} and {1, 3}; the shortest stage is a block of 10.
-  EXPECT_DOUBLE_EQ(bound_of_work(ends, pipe(2, 2, 8), 4).si(), kDoubt * (8 * 1020 + 10));
+  // Ranks of stages {0, 2} and {1, 3}; stage 0 takes 110.
+  EXPECT_DOUBLE_EQ(bound_of_work(ends, pipe(2, 2, 8), 4).si(), kDoubt * (8 * 1020 + 110));
   // Where weight gradients fill the ends, nothing is added for them.
   Degrees split = pipe(2, 1, 8);
   split.schedule = ScheduleKind::ZeroBubbleH1;
@@ -104,18 +104,23 @@ TEST(LeastMemoryOfWork, IsWhatIsLeftOfTheStatesAndWhatIsInFlight) {
   EXPECT_EQ(least_memory_of_work(work(0, 0, 0, 40), pipe(2, 1, 8), 0, 0.5), Bytes(0));
 }
 
-TEST(BoundOfStages, IsTheBusiestRankWithItsUpdateAndThePassesThroughTheShortestStage) {
+// Two stages of 10 + 20 and 1 + 2, and 4 micro-batches.
+TEST(BoundOfStages, IsTheBusiestRankAfterTheForwardsBeforeIt) {
   const Degrees degrees = pipe(2, 1, 4);
+  // The second stage is done with a micro-batch while the first computes the next.
   const Plan falling = plan_of(ScheduleKind::OneFOneB, {{10, 20, 5}, {1, 2, 0.5}});
+  EXPECT_DOUBLE_EQ(bound_of_stages(falling, degrees).si(), kDoubt * (4 * 30 + 5));
+  // Beside the update of 5 the first stage has its last backward of 2, and its own update.
   const Plan rising = plan_of(ScheduleKind::OneFOneB, {{1, 2, 0.5}, {10, 20, 5}});
-  for (const Plan& plan : {falling, rising})
-    EXPECT_DOUBLE_EQ(bound_of_stages(plan, degrees).si(), kDoubt * (4 * 30 + 5 + 3));
+  EXPECT_DOUBLE_EQ(bound_of_stages(rising, degrees).si(), kDoubt * (1 + 4 * 30 + 5));
+  const Plan drained = plan_of(ScheduleKind::OneFOneB, {{1, 2, 8}, {10, 20, 5}});
+  EXPECT_DOUBLE_EQ(bound_of_stages(drained, degrees).si(), kDoubt * (1 + 4 * 30 + 2 + 8));
 }
 
 TEST(BoundOfStages, AddsUpTheStagesOfARank) {
   const Plan plan = plan_of(ScheduleKind::Interleaved, {{1, 2, 0.25}, {10, 20, 0.5}, {100, 200, 1}, {1000, 2000, 2}});
-  // Stages 1 and 3: 3030, and 2.5 for their updates.
-  EXPECT_DOUBLE_EQ(bound_of_stages(plan, pipe(2, 2, 4)).si(), kDoubt * (4 * 3030 + 2.5 + 3));
+  // Stages 1 and 3: 3030. Before them is a forward of 1, after them a backward of 2, or their updates of 2.5.
+  EXPECT_DOUBLE_EQ(bound_of_stages(plan, pipe(2, 2, 4)).si(), kDoubt * (1 + 4 * 3030 + 2 + 1.25));
 }
 
 }  // namespace
