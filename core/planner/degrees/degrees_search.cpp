@@ -340,6 +340,9 @@ void DegreesSearch::plan_next(const std::vector<Ordered>& ordered, std::size_t& 
     const Ordered& of = ordered[next];
     if (of.needs > request_.cluster.usable_memory()) continue;
     if (too_large_.rule_out(of.degrees) || taken_.contains(text_of(of.degrees))) continue;
+    // It may already stand in the wave, in another's place.
+    if (std::any_of(wave.begin(), wave.end(), [&](const Ordered& other) { return other.degrees == of.degrees; }))
+      continue;
     const auto probe = probes_.find(probe_key(of.degrees));
     if (probe == probes_.end()) {
       wave.push_back(of);
