@@ -422,6 +422,7 @@ TEST(MaxMin, RatesAreFairAfterEveryChange) {
       }
       for (const MaxMinLinks::Rate& changed : fair.update())
         rate[static_cast<std::size_t>(changed.flow)] = changed.rate;
+      EXPECT_TRUE(fair.update().empty());
 
       std::vector<double> used(links.capacity.size(), 0.0), most(links.capacity.size(), 0.0), bytes(kFlows, 0.0);
       for (std::size_t g = 0; g < kFlows; ++g) {
