@@ -158,6 +158,11 @@ TEST(SmallDegrees, OnlyWhatBeatsAStepIsWanted) {
     if (!found.result.plan) continue;
     EXPECT_EQ(to_sim_time(found.result.plan->predicted.step_time), to_sim_time(steps.front()));
   }
+  // Where nothing can fit, nothing is planned just to say what is nearest.
+  const auto legal = static_cast<std::int64_t>(all_degrees(small.even, small.request).legal.size());
+  small.request.cluster.groups.front().device.memory = Bytes(1e4);
+  EXPECT_EQ(find_degrees(small.request, *small.costs, evaluator, steps.back()).result.log.points_ruled_out, legal);
+  EXPECT_EQ(find_degrees(small.request, *small.costs, evaluator).result.log.points_ruled_out, legal - 1);
 }
 
 // What holds at least as much as degrees that do not fit, does not fit either.
