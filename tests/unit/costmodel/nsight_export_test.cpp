@@ -272,6 +272,20 @@ TEST_F(NsightExportTest, SaysWhereAndWhenItWasRecorded) {
             std::string::npos);
 }
 
+TEST_F(NsightExportTest, DoesWithoutColumnsThatSayWhereItWasRecorded) {
+  make_tables();
+  occurrence(1, 100, 70);
+  sql("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT)");
+  sql("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('Hostname')");
+  sql("CREATE TABLE META_DATA_EXPORT (value TEXT)");
+  sql("INSERT INTO META_DATA_EXPORT VALUES ('2024.2.1')");
+  sql("CREATE TABLE TARGET_INFO_GPU (id INTEGER)");
+  const NsightExport found = read();
+  EXPECT_EQ(found.host, "");
+  EXPECT_EQ(found.libraries, "");
+  EXPECT_EQ(found.device, "");
+}
+
 TEST_F(NsightExportTest, DoesWithoutTablesThatHaveNoRows) {
   make_tables();
   occurrence(1, 100, 70);

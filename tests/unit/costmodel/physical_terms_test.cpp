@@ -222,4 +222,22 @@ TEST(PhysicalTerms, TheHostDispatchesRunsOpsAndCollectives) {
   EXPECT_NEAR((work.ops + model->run_overhead(work)).si(), 1.7e-3 * std::pow(2.0, 0.25), 1e-9);
 }
 
+// Bytes of both operands of [m, k] x [k, n] and of every product of a batch pass through memory, half of them beside
+// other work: 3350 GB/s of an H100.
+TEST(PhysicalTerms, ProductsOfEightBitsQuantiseBothOperands) {
+  const auto quantising = [](std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k) {
+    const auto with = [&](double passes) {
+      SoftwareProfile software = plain();
+      software.product_dtype = "f8";
+      software.grouped_factor = 1.0;
+      software.quantise_passes = passes;
+      return make_physical_cost_model(find_cluster("dgx-h100:1"), software)->compute(batched(batch, m, n, k)).time.si();
+    };
+    return with(3.0) - with(1.0);
+  };
+  EXPECT_NEAR(quantising(1, 1000, 3000, 256), 0.5 * 2 * (1000 + 3000) * 256 / 3350e9, 1e-12);
+  EXPECT_NEAR(quantising(1, 3000, 1000, 256), 0.5 * 2 * (1000 + 3000) * 256 / 3350e9, 1e-12);
+  EXPECT_NEAR(quantising(4, 1000, 3000, 256), 0.5 * 2 * 4 * (1000 + 3000) * 256 / 3350e9, 1e-12);
+}
+
 }  // namespace meshwright::physical_terms_test

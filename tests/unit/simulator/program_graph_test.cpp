@@ -243,5 +243,24 @@ TEST(ProgramGraph, LeavesCopiesOnADeviceOutOfTheNetwork) {
   }
 }
 
+// Device 1 posts 100 bytes beside the 100 that it then frees, and waits for 4 more.
+TEST(ProgramGraph, KeepsAPeakOfTheTimeBeforeAnExchangeThatWaits) {
+  ProgramBuilder builder;
+  const StageId left = builder.stage(), right = builder.stage();
+  const BufferId large = builder.buffer(left, "large", 100), small = builder.buffer(left, "small", 4);
+  const BufferId own = builder.buffer(right, "own", 100), large_there = builder.buffer(right, "large", 100),
+                 small_there = builder.buffer(right, "small", 4);
+  const int sends = builder.executable(left, Phase::Forward, {}, {large, small});
+  const int makes = builder.executable(right, Phase::Forward, {}, {own});
+  const int reads = builder.executable(right, Phase::Forward, {large_there, small_there}, {});
+  const int first = builder.transfer(0, 1, large, large_there), second = builder.transfer(0, 1, small, small_there);
+  builder.on(0).run(sends).exchange({first}, {}).exchange({second}, {}).free({large, small});
+  builder.on(1).run(makes).exchange({}, {first}, false).free({own}).exchange({}, {second}).await({first});
+  builder.run(reads).free({large_there, small_there});
+  const ProgramTimes times{{{10}, {5}, {20}}, {{3}, {4}}};
+  expect_equal(builder.program, times);
+  EXPECT_EQ(run_in_order(program_graph(builder.program, times).graph).peak_memory[1], 200);
+}
+
 }  // namespace
 }  // namespace meshwright::program_graph_test
