@@ -2,6 +2,7 @@
 #include "core/planner/search/plan_incumbent.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/base/text.h"
 #include "core/plan/ranks.h"
@@ -95,10 +96,12 @@ std::vector<FrontPoint> front_of(std::vector<FrontPoint> points) {
     return a.plan.predicted.step_time <= b.plan.predicted.step_time &&
            a.plan.predicted.peak_memory <= b.plan.predicted.peak_memory && a.devices <= b.devices;
   };
-  // Sorted by step time, a point can be matched only by points before it. The sort is stable: the first of equal points
-  // stays.
+  // Sorted so, a point can be matched only by points before it. The sort is stable: the first of equal points stays.
   std::stable_sort(points.begin(), points.end(), [](const FrontPoint& a, const FrontPoint& b) {
-    return a.plan.predicted.step_time < b.plan.predicted.step_time;
+    const auto key = [](const FrontPoint& of) {
+      return std::tuple(of.plan.predicted.step_time, of.plan.predicted.peak_memory, of.devices);
+    };
+    return key(a) < key(b);
   });
   std::vector<FrontPoint> front;
   for (FrontPoint& point : points) {
