@@ -102,8 +102,10 @@ class BorderSearch {
 
   // By how much the sum of the squares of what ranks do in a micro-batch falls.
   [[nodiscard]] static double gain(const std::vector<Seconds>& loads, const Move& move) {
-    if (move.from == move.to) return 0.0;
-    return 2.0 * move.pass.si() * (loads[move.from] - loads[move.to] - move.pass).si();
+    const Seconds beyond = loads[move.from] - loads[move.to] - move.pass;
+    // What rounding leaves is no gain: two ranks would pass a piece back and forth for ever.
+    if (move.from == move.to || beyond <= 1e-9 * loads[move.from]) return 0.0;
+    return 2.0 * move.pass.si() * beyond.si();
   }
 
   void even_out(Firsts firsts) {
