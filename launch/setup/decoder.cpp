@@ -66,6 +66,9 @@ Decoder gpt2(const ModelConfig& model) {
   if (!is_on(model, "scaled")) of.unusual.emplace_back("scores that are not divided");
   if (is_on(model, "sines")) of.unusual.emplace_back("positions that are sines");
   if (is_on(model, "head_bias")) of.unusual.emplace_back("biases of the last product");
+  if (is_on(model, "rms")) of.unusual.emplace_back("RMS norms in a model with biases");
+  if (is_on(model, "quick")) of.unusual.emplace_back("a sigmoid in place of GELU");
+  if (is_on(model, "more_words")) of.unusual.emplace_back("words that the head does not know");
   if (factor_of(model, "embed_scale", 1.0) != 1.0) of.unusual.emplace_back("a factor 'embed_scale'");
   return of;
 }
@@ -85,6 +88,8 @@ Decoder gpt_neox(const ModelConfig& model) {
   Decoder of = with_biases(model);
   of.rotary_share = static_cast<double>(size_of(model, "rotary_dims")) / static_cast<double>(of.head_dim);
   if (is_on(model, "parallel")) of.unusual.emplace_back("attention and feed-forward side by side");
+  of.bias = of.qkv_bias = is_on(model, "bias");
+  if (is_on(model, "last_out_bias")) of.unusual.emplace_back("a bias of what the last layer's attention makes");
   return of;
 }
 
@@ -220,6 +225,7 @@ Decoder decoder(const ModelConfig& model) {
   if (is_on(model, "mlp_out_bias")) of.unusual.emplace_back("biases of the feed-forward layers' last product alone");
   if (is_on(model, "token_types")) of.unusual.emplace_back("types of tokens");
   if (is_on(model, "bare_first")) of.unusual.emplace_back("a first layer without a norm in front");
+  if (is_on(model, "encoder_layers")) of.unusual.emplace_back("an encoder that its layers attend to");
   if (is_on(model, "transformed_head")) of.unusual.emplace_back("a dense layer and a norm before the head");
   add_further_tokens(of, model);
   return of;

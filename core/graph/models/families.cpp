@@ -310,6 +310,10 @@ const std::vector<Family>& families() {
     for (Family& family : deepseek_v4_families()) found.push_back(std::move(family));
     for (Family& family : griffin_families()) found.push_back(std::move(family));
     for (Family& family : lightning_families()) found.push_back(std::move(family));
+    for (Family& family : rwkv_families()) found.push_back(std::move(family));
+    for (Family& family : zamba2_families()) found.push_back(std::move(family));
+    for (Family& family : longcat_flash_families()) found.push_back(std::move(family));
+    for (Family& family : jetmoe_families()) found.push_back(std::move(family));
     for (Family& family : mobilebert_families()) found.push_back(std::move(family));
     for (Family& family : fnet_families()) found.push_back(std::move(family));
     for (Family& family : deberta_families()) found.push_back(std::move(family));

@@ -79,6 +79,14 @@ void set_attending_layers(ModelConfig& model, const std::vector<bool>& attends, 
 // Which of its layers attend. Throws InputError for too many layers.
 void set_griffin_attention(ModelConfig& model, const std::vector<bool>& attends, const std::string& place);
 
+[[nodiscard]] std::vector<Family> jetmoe_families();
+[[nodiscard]] std::vector<Family> longcat_flash_families();
+
+[[nodiscard]] std::vector<Family> rwkv_families();
+[[nodiscard]] std::vector<Family> zamba2_families();
+// Which of its layers use a shared block. Throws InputError for too many layers.
+void set_zamba2_hybrids(ModelConfig& model, const std::vector<bool>& hybrid, const std::string& place);
+
 [[nodiscard]] std::vector<Family> lightning_families();
 // Which of its layers attend by a softmax. Throws InputError for too many layers.
 void set_softmax_layers(ModelConfig& model, const std::vector<bool>& attends, const std::string& place);

@@ -38,8 +38,9 @@ std::vector<SizeField> gpt2_sizes() {
                           flag("relu", 0),
                           erf(0),
                           {"sines", 2, 0, 0},
-                          flag("relu", 0),
-                          erf(0),
+                          flag("quick", 0),
+                          flag("rms", 0),
+                          {"more_words", 1'000'000, 0, 0},
                           flag("bias", 1),
                           {.key = "qkv_bias", .maximum = 1, .minimum = 0, .derived = bias_of},
                           flag("scaled", 1),
@@ -53,7 +54,8 @@ std::vector<SizeField> bloom_sizes() {
 }
 std::vector<SizeField> gpt_neox_sizes() {
   return with_core_sizes({derived_width("intermediate", four_times_hidden),
-                          derived_width("rotary_dims", quarter_of_head), erf(1), flag("parallel", 1), flag("tied", 0)});
+                          derived_width("rotary_dims", quarter_of_head), erf(1), flag("parallel", 1), flag("bias", 1),
+                          flag("last_out_bias", 0), flag("tied", 0)});
 }
 // windows: queries of the layers from first_window_layer on see `window` keys back, but those of every full_every-th of
 // these layers.
@@ -119,7 +121,8 @@ std::vector<SizeField> decoder_keys() {
 // the last product of a feed-forward layer alone. temperature_every, temperature_first and temper_rotated: see
 // AttentionPart, with the factor temperature. causal=0: queries see the keys behind them as well (ModernBERT), as far
 // ahead as windows reach back. bare_first: attention of the first layer reads the embedding itself. transformed_head:
-// dense, activation and norm before the head, with a bias of the first (1) or without (2).
+// dense, activation and norm before the head, with a bias of the first (1) or without (2). encoder_layers: an encoder
+// of such layers, which see all keys and have a word table of their own; the decoder's layers attend to what it makes.
 std::vector<SizeField> decoder_sizes() {
   return with(with(llama_sizes(), decoder_keys()), {{"no_rotary_every", kMaxLayers, 0, 0},
                                                     flag("sinks", 0),
@@ -137,6 +140,7 @@ std::vector<SizeField> decoder_sizes() {
                                                     flag("mlp_out_bias", 0),
                                                     {"token_types", 1'000'000, 0, 0},
                                                     {"transformed_head", 2, 0, 0},
+                                                    {"encoder_layers", kMaxLayers, 0, 0},
                                                     further_tokens()});
 }
 // value_dim: width of a head's values (0: head_dim), which are times the factor value_scale. window_heads and
@@ -254,9 +258,12 @@ Transformer gpt2(const ModelConfig& model) {
   attention.scaled = is_set(model, "scaled");
   return {.attention = attention,
           .feed_forward = {.width = size_of(model, "intermediate"),
-                           .activation = is_set(model, "relu") ? Activation::Relu : gelu_of(model),
+                           .activation = is_set(model, "relu")    ? Activation::Relu
+                                         : is_set(model, "quick") ? Activation::QuickGelu
+                                                                  : gelu_of(model),
                            .bias = bias},
           .layers = layer_parts(model),
+          .norm = is_set(model, "rms") ? Norm::Rms : Norm::Layer,
           .epsilon = model.factors.at("epsilon"),
           .norm_after = is_set(model, "post_norm"),
           .final_norm = is_set(model, "final_norm"),
@@ -265,6 +272,7 @@ Transformer gpt2(const ModelConfig& model) {
           .first_position = size_of(model, "position_offset"),
           .last_sine_slowest = size_of(model, "sines") == 2,
           .word_embed = size_of(model, "word_embed"),
+          .more_words = size_of(model, "more_words"),
           .tied = is_set(model, "tied"),
           .head_bias = is_set(model, "head_bias"),
           .embed_scale = model.factors.at("embed_scale")};
@@ -283,9 +291,12 @@ Transformer bloom(const ModelConfig& model) {
 }
 
 Transformer gpt_neox(const ModelConfig& model) {
-  return {.attention = own_heads(model, true),
-          .feed_forward = {.width = size_of(model, "intermediate"), .activation = gelu_of(model), .bias = true},
-          .layers = equal_layers(model.layers),
+  const bool bias = is_set(model, "bias");
+  std::vector<LayerPart> layers = equal_layers(model.layers);
+  layers.back().out_bias = is_set(model, "last_out_bias");
+  return {.attention = own_heads(model, bias),
+          .feed_forward = {.width = size_of(model, "intermediate"), .activation = gelu_of(model), .bias = bias},
+          .layers = layers,
           .epsilon = model.factors.at("epsilon"),
           .parallel = is_set(model, "parallel"),
           .positions = Positions::Rotary,
@@ -404,6 +415,16 @@ Transformer decoder(const ModelConfig& model) {
   made.token_types = size_of(model, "token_types");
   made.transformed_head = is_set(model, "transformed_head");
   made.transform_bias = size_of(model, "transformed_head") == 1;
+  if (const std::int64_t layers = size_of(model, "encoder_layers"); layers > 0) {
+    made.encoder_words = model.vocab;
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      made.encoder.push_back(layer_of(model, layer));
+      LayerPart& made_layer = made.encoder.back();
+      if (made_layer.window == 0) continue;
+      ++made_layer.window;  // an encoder's windows do not count the query's own key
+      made_layer.rotary_base = model.factors.at("window_rotary_base");
+    }
+  }
   made.further = further_tokens_of(model);
   return made;
 }

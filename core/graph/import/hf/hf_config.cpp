@@ -86,6 +86,7 @@ bool is_known_to_do_nothing(const std::string& key) {
                                                "classif_dropout",
                                                "classifier_dropout",
                                                "classifier_dropout_prob",
+                                               "classifier_dropout_rate",
                                                "cls_token_id",
                                                "conv_use_xavier_init",
                                                "cross_attention_hidden_size",

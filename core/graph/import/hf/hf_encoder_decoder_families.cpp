@@ -27,6 +27,13 @@ std::int64_t of_both(const HfReader& config, const char* encoder, const char* de
   return first;
 }
 
+void set_pair_activation(ModelConfig& model, const HfReader& config, const char* activation) {
+  const Act act =
+      set_activation(model, config, "activation_function", activation, {Act::Gelu, Act::GeluErf, Act::Relu, Act::Silu});
+  set(model, "relu", act == Act::Relu);
+  set(model, "silu", act == Act::Silu);
+}
+
 // One word table for both and for the head. The bias of the logits that older files keep is not trained, and left out.
 // `positions`: of the sequence; 0: as the file says.
 ModelConfig read_pair(const HfReader& config, const char* activation, bool scaled, std::int64_t positions = 0) {
@@ -46,10 +53,7 @@ ModelConfig read_pair(const HfReader& config, const char* activation, bool scale
   set(model, "positions", positions);
   set(model, "decoder_layers", config.size({"decoder_layers"}));
   set(model, "intermediate", of_both(config, "encoder_ffn_dim", "decoder_ffn_dim"));
-  const Act act =
-      set_activation(model, config, "activation_function", activation, {Act::Gelu, Act::GeluErf, Act::Relu, Act::Silu});
-  set(model, "relu", act == Act::Relu);
-  set(model, "silu", act == Act::Silu);
+  set_pair_activation(model, config, activation);
   if (config.flag_or("scale_embedding", scaled))
     model.factors["embed_scale"] = std::sqrt(static_cast<double>(model.hidden));
   return model;
@@ -144,6 +148,31 @@ ModelConfig read_m2m_100(const HfReader& config) {
   set_norms_first(model, false);
   set(model, "sines", 2);
   count_from_two(model);
+  return model;
+}
+
+// FAIRseq's translators: a language each for the encoder and the decoder, with word tables and widths of their own.
+ModelConfig read_fsmt(const HfReader& config) {
+  const std::int64_t positions = config.size_or({"max_position_embeddings"}, 1024);
+  ModelConfig model = made("bart", Core{config.size({"encoder_layers"}), config.size({"d_model"}),
+                                        of_both(config, "encoder_attention_heads", "decoder_attention_heads"),
+                                        positions, config.size({"tgt_vocab_size"})});
+  for (const char* again : {"num_hidden_layers", "langs", "is_decoder"}) (void)config.has(again);
+  set(model, "source_vocab", config.size({"src_vocab_size"}));
+  set(model, "positions", positions);
+  set(model, "decoder_layers", config.size({"decoder_layers"}));
+  set(model, "intermediate", config.size({"encoder_ffn_dim"}));
+  set(model, "decoder_intermediate", config.size({"decoder_ffn_dim"}));
+  set_pair_activation(model, config, "relu");
+  if (config.flag_or("scale_embedding", true))
+    model.factors["embed_scale"] = std::sqrt(static_cast<double>(model.hidden));
+  set(model, "embedding_norm", 0);
+  set(model, "sines", 2);
+  count_from_two(model);
+  // Its implementation has a projection of its own whatever this says.
+  require(!config.flag_or("tie_word_embeddings", false),
+          "{}: 'tie_word_embeddings' is true, which is not supported for this family; false is.", config.place());
+  set(model, "tied", 0);
   return model;
 }
 

@@ -156,6 +156,23 @@ ModelConfig read_ibert(const HfReader& config) {
   return read_roberta(config);
 }
 
+// BigBird (M. Zaheer et al., 2020) with full attention, as its implementation has it for all texts that are short.
+ModelConfig read_big_bird(const HfReader& config) {
+  const std::string attention = config.text_or("attention_type", "block_sparse");
+  const std::int64_t block = config.size_or({"block_size"}, 64), random = config.size_or({"num_random_blocks"}, 3, 0);
+  require(attention == "original_full",
+          "{}: 'attention_type' is \"{}\", whose random blocks of keys are not supported; \"original_full\" is, which "
+          "transformers takes in any case for texts of at most {} tokens.",
+          config.place(), attention, (5 + 2 * random) * block);
+  config.refuse("rescale_embeddings");
+  require(config.flag_or("use_bias", true), "{}: 'use_bias' is false, which is not supported; true is.",
+          config.place());
+  expect_tied(config);
+  ModelConfig model = read_bert_sizes(config);
+  if (!config.has("hidden_act")) set(model, "erf", 0);
+  return model;
+}
+
 // LayoutLM (Y. Xu et al., 2020): BERT that is told where on its page each word stands.
 ModelConfig read_layoutlm(const HfReader& config) {
   ModelConfig model = read_bert(config);

@@ -20,6 +20,7 @@ namespace hf {
 
 // hf_plain_families.cpp
 [[nodiscard]] ModelConfig read_gpt2(const HfReader& config);
+[[nodiscard]] ModelConfig read_imagegpt(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_bigcode(const HfReader& config);
 [[nodiscard]] ModelConfig read_ctrl(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neo(const HfReader& config);
@@ -30,6 +31,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_bloom(const HfReader& config);
 [[nodiscard]] ModelConfig read_mpt(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_neox(const HfReader& config);
+[[nodiscard]] ModelConfig read_gpt_neox_japanese(const HfReader& config);
 [[nodiscard]] ModelConfig read_bert(const HfReader& config);
 // What BERT and its relatives say alike; positions and the head's weights are the caller's.
 [[nodiscard]] ModelConfig read_bert_sizes(const HfReader& config);
@@ -57,6 +59,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_longformer(const HfReader& config);
 [[nodiscard]] ModelConfig read_ibert(const HfReader& config);
 [[nodiscard]] ModelConfig read_layoutlm(const HfReader& config);
+[[nodiscard]] ModelConfig read_big_bird(const HfReader& config);
 
 // hf_bert_likes.cpp
 [[nodiscard]] ModelConfig read_xlm(const HfReader& config);
@@ -71,6 +74,7 @@ namespace hf {
 // hf_encoder_decoder_families.cpp
 [[nodiscard]] ModelConfig read_bart(const HfReader& config);  // and PLBART, MVP
 [[nodiscard]] ModelConfig read_led(const HfReader& config);
+[[nodiscard]] ModelConfig read_fsmt(const HfReader& config);
 [[nodiscard]] ModelConfig read_mbart(const HfReader& config);
 [[nodiscard]] ModelConfig read_pegasus(const HfReader& config);
 [[nodiscard]] ModelConfig read_marian(const HfReader& config);
@@ -171,6 +175,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_deepseek_ocr2_text(const HfReader& config);
 [[nodiscard]] ModelConfig read_dots1(const HfReader& config);
 [[nodiscard]] ModelConfig read_phimoe(const HfReader& config);
+[[nodiscard]] ModelConfig read_jetmoe(const HfReader& config);
 
 // hf_windowed_mixtures.cpp
 [[nodiscard]] ModelConfig read_mimo_v2_flash(const HfReader& config);
@@ -186,6 +191,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_minicpm3(const HfReader& config);
 [[nodiscard]] ModelConfig read_mistral4(const HfReader& config);
 [[nodiscard]] ModelConfig read_axk1(const HfReader& config);
+[[nodiscard]] ModelConfig read_longcat_flash(const HfReader& config);
 
 // hf_block_families.cpp
 [[nodiscard]] ModelConfig read_minimax_m3(const HfReader& config);
@@ -199,6 +205,7 @@ namespace hf {
 // hf_gemma_families.cpp
 [[nodiscard]] ModelConfig read_gemma(const HfReader& config);
 [[nodiscard]] ModelConfig read_gemma2(const HfReader& config);  // and VaultGemma
+[[nodiscard]] ModelConfig read_t5gemma(const HfReader& config);
 [[nodiscard]] ModelConfig read_gemma3(const HfReader& config);
 [[nodiscard]] ModelConfig read_gemma3n(const HfReader& config);
 [[nodiscard]] ModelConfig read_gemma4(const HfReader& config);
@@ -216,6 +223,8 @@ namespace hf {
 // hf_recurrent_families.cpp
 [[nodiscard]] ModelConfig read_recurrent_gemma(const HfReader& config);
 [[nodiscard]] ModelConfig read_minimax(const HfReader& config);
+[[nodiscard]] ModelConfig read_zamba2(const HfReader& config);
+[[nodiscard]] ModelConfig read_rwkv(const HfReader& config);
 
 // hf_nas_families.cpp
 [[nodiscard]] ModelConfig read_nemotron_nas(const HfReader& config);

@@ -37,6 +37,43 @@ ModelConfig read_gemma2(const HfReader& config) {
   return model;
 }
 
+// An encoder and a decoder of Gemma 2's layers, with a word table each, of which the decoder's is the head's. Both are
+// of one size but for their numbers of layers.
+ModelConfig read_t5gemma(const HfReader& config) {
+  for (const char* part : {"encoder", "decoder"})
+    require(config.has(part), "{}: '{}' is missing; it describes one of the two stacks of layers.", config.place(),
+            part);
+  const HfReader of_encoder = config.part("encoder"), of_decoder = config.part("decoder");
+  ModelConfig encoder = read_gemma2(of_encoder), model = read_gemma2(of_decoder);
+  for (const HfReader& part : {of_encoder, of_decoder}) (void)part.has("is_decoder");
+  const std::int64_t layers = encoder.layers;
+  require(of_decoder.size_or({"cross_attention_hidden_size"}, encoder.hidden) == encoder.hidden,
+          "{}: 'cross_attention_hidden_size' of the decoder is not 'hidden_size' of the encoder; check them.",
+          config.place());
+  encoder.layers = model.layers;
+  encoder.more["tied"] = model.more["tied"];  // it has no head
+  require(
+      encoder.hidden == model.hidden && encoder.heads == model.heads,
+      "{}: the encoder is {} wide with {} heads, and the decoder {} with {}, which is not supported; equal ones are.",
+      config.place(), encoder.hidden, encoder.heads, model.hidden, model.heads);
+  encoder.factors["logit_cap"] = model.factors["logit_cap"];
+  encoder.more["capped"] = model.more["capped"];
+  for (const auto& [key, value] : model.more)
+    require(encoder.more[key] == value,
+            "{}: encoder and decoder differ ('{}' is {} and {}), which is not supported but for their layers.",
+            config.place(), key, encoder.more[key], value);
+  require(encoder == model,
+          "{}: encoder and decoder differ in more than their numbers of layers, which is not supported.",
+          config.place());
+  require(config.size_or({"vocab_size"}, model.vocab) == model.vocab,
+          "{}: 'vocab_size' is {}, but that of the decoder {}; check them.", config.place(),
+          config.size_or({"vocab_size"}, 1), model.vocab);
+  set(model, "norms", 1);
+  set(model, "encoder_layers", layers);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  return model;
+}
+
 // Five layers of windows to one without: `layer_types`, or a pattern's length in older files.
 ModelConfig read_gemma3(const HfReader& config) {
   if (auto text = read_text_part(config, "gemma3", read_gemma3)) return *std::move(text);

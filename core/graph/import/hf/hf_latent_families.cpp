@@ -169,6 +169,47 @@ ModelConfig read_axk1(const HfReader& config) {
   return model;
 }
 
+// Two attention layers to a mixture, and experts that do nothing. Its module for a further token is no part of it.
+ModelConfig read_longcat_flash(const HfReader& config) {
+  const std::int64_t layers = config.size({"num_layers"});
+  require(config.size_or({"num_hidden_layers"}, 2 * layers) == 2 * layers,
+          "{}: 'num_hidden_layers' is {}, but each of the {} of 'num_layers' has two attention layers; check them.",
+          config.place(), config.size_or({"num_hidden_layers"}, 1), layers);
+  ModelConfig model =
+      made("longcat_flash", Core{layers, config.size({"hidden_size"}), config.size({"num_attention_heads"}),
+                                 config.size({"max_position_embeddings"}), config.size({"vocab_size"})});
+  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
+  expect_text(config, "attention_method", "MLA");
+  expect_text(config, "zero_expert_type", "identity");
+  for (const char* extra : {"attention_bias", "router_bias", "norm_topk_prob"}) config.refuse(extra);
+  const bool scaled = config.flag_or("mla_scale_q_lora", true);
+  require(config.flag_or("mla_scale_kv_lora", true) == scaled,
+          "{}: 'mla_scale_q_lora' is {} and 'mla_scale_kv_lora' is not, which is not supported.", config.place(),
+          scaled);
+  set(model, "scaled_latents", scaled);
+  (void)config.has("num_key_value_heads");  // all heads have keys and values of their own, whatever this says
+  set(model, "intermediate", config.size({"ffn_hidden_size"}));
+  set(model, "q_rank", config.size({"q_lora_rank"}));
+  set(model, "kv_rank", config.size({"kv_lora_rank"}));
+  const std::int64_t nope = config.size({"qk_nope_head_dim"}), rope = config.size({"qk_rope_head_dim"});
+  set(model, "nope_dim", nope);
+  set(model, "rope_dim", rope);
+  set(model, "value_dim", config.size({"v_head_dim"}));
+  const std::int64_t turned = config.size_or({"head_dim"}, rope), whole = config.size_or({"qk_head_dim"}, nope + rope);
+  require(turned == rope && whole == nope + rope,
+          "{}: 'head_dim' is {} and 'qk_head_dim' {}, but 'qk_rope_head_dim' is {} and 'qk_nope_head_dim' {}; check "
+          "them.",
+          config.place(), turned, whole, rope, nope);
+  set_experts(model, config.size({"n_routed_experts"}), config.size({"moe_topk", "num_experts_per_tok"}),
+              config.size({"expert_ffn_hidden_size"}));
+  set(model, "identity_experts", config.size_or({"zero_expert_num"}, 256, 0));
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 6.0);
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  read_rotation(model, config, 1e-5);
+  if (!config.has("rope_theta") && !config.has("rope_parameters")) model.factors["rotary_base"] = 1e7;
+  return model;
+}
+
 // Scores are a softmax, chosen by without a bias.
 ModelConfig read_deepseek_v2(const HfReader& config) {
   ModelConfig model = made_latent(config);

@@ -275,4 +275,30 @@ ModelConfig read_minimax_m2(const HfReader& config) {
   return model;
 }
 
+// Experts of attention, and of the feed-forward layer. Each choice of a token has a head of queries for each of the
+// keys.
+ModelConfig read_jetmoe(const HfReader& config) {
+  const std::int64_t heads = config.size_or({"num_key_value_heads"}, 16), top_k = config.size({"num_experts_per_tok"});
+  ModelConfig model =
+      made("jetmoe", Core{config.size({"num_hidden_layers"}), config.size({"hidden_size"}), heads,
+                          config.size_or({"max_position_embeddings"}, 4096), config.size({"vocab_size"})});
+  const std::int64_t all = config.size_or({"num_attention_heads"}, heads * top_k);
+  require(all == heads * top_k,
+          "{}: 'num_attention_heads' is {}, but 'num_key_value_heads' times 'num_experts_per_tok' is {}; check them.",
+          config.place(), all, heads * top_k);
+  expect_text(config, "activation_function", "silu");
+  set(model, "head_dim", config.size_or({"kv_channels"}, 128));
+  set(model, "intermediate", config.size({"intermediate_size"}));
+  set(model, "experts", config.size({"num_local_experts"}));
+  set(model, "top_k", top_k);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  (void)config.has("aux_loss_coef");
+  read_rotation(model, config, 1e-6);
+  constexpr double kEpsilon = 1e-6;  // of the norms in the layers, which is no member
+  require(model.factors["epsilon"] == kEpsilon,
+          "{}: 'rms_norm_eps' is {:g}, which is not supported for this family; {:g} is.", config.place(),
+          model.factors["epsilon"], kEpsilon);
+  return model;
+}
+
 }  // namespace meshwright::hf

@@ -29,6 +29,27 @@ ModelConfig read_gpt2(const HfReader& config) {
   return model;
 }
 
+// Of the words, which are colours, the last begins a sequence, and the head does not know it.
+ModelConfig read_imagegpt(const HfReader& config) {
+  config.refuse("scale_attn_by_inverse_layer_idx");
+  config.refuse("add_cross_attention");
+  expect_text(config, "activation_function", "quick_gelu");
+  require(!config.flag_or("tie_word_embeddings", false),
+          "{}: 'tie_word_embeddings' is true, which is not supported; false is.", config.place());
+  const std::int64_t positions = config.size_or({"n_positions"}, 1024);
+  ModelConfig model = made("gpt2", Core{config.size({"n_layer"}), config.size({"n_embd"}), config.size({"n_head"}),
+                                        positions, config.size_or({"vocab_size"}, 513) - 1});
+  require(model.vocab > 0, "{}: 'vocab_size' is 1, of which none is a colour.", config.place());
+  set(model, "more_words", 1);
+  set(model, "positions", positions);
+  set(model, "intermediate", config.size_or({"n_inner"}, 4 * model.hidden));
+  for (const char* key : {"quick", "rms"}) set(model, key, 1);
+  set(model, "scaled", config.flag_or("scale_attn_weights", true));
+  set(model, "tied", 0);
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  return model;
+}
+
 // Positions are counted from 2 (row 1 once stood for padding). The norms' epsilon is no member: it is always 1e-5.
 // StarCoder 1 and SantaCoder: all queries read one key and value.
 ModelConfig read_gpt_bigcode(const HfReader& config) {
@@ -244,6 +265,22 @@ ModelConfig read_gpt_neox(const HfReader& config) {
   set_rotated_share(model, config, "rotary_pct", 0.25);
   set(model, "parallel", config.flag_or("use_parallel_residual", true));
   set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  set_rotary_base(model, config, "rotary_emb_base");
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  return model;
+}
+
+// No biases but in norms, and of what attention of the last layer makes.
+ModelConfig read_gpt_neox_japanese(const HfReader& config) {
+  ModelConfig model = made("gpt_neox", config);
+  (void)config.has("is_decoder");  // it is one whatever this says
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  set(model, "intermediate", model.hidden * config.size_or({"intermediate_multiple_size"}, 4));
+  set_rotated_share(model, config, "rotary_pct", 1.0);
+  set(model, "parallel", 0);
+  set(model, "bias", 0);
+  set(model, "last_out_bias", 1);
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
   set_rotary_base(model, config, "rotary_emb_base");
   set_epsilon(model, config, "layer_norm_eps", 1e-5);
   return model;

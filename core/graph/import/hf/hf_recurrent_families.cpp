@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders whose layers keep a state in place of keys, most of them: RecurrentGemma and MiniMax-01.
+// Decoders whose layers keep a state in place of keys, most of them: RecurrentGemma, MiniMax-01, Zamba2
+// and RWKV-4.
 #include <cmath>
 #include <vector>
 
@@ -89,6 +90,103 @@ ModelConfig read_recurrent_gemma(const HfReader& config) {
   model.factors["embed_scale"] = in_bf16(std::sqrt(static_cast<double>(model.hidden)));
   model.factors["logit_cap"] = config.positive_or("logits_soft_cap", 30.0);
   for (const char* initial : {"w_init_variance_scale", "final_w_init_variance_scale"}) (void)config.has(initial);
+  return model;
+}
+
+namespace {
+
+// `layers_block_type`: which layers use a shared block.
+std::vector<bool> hybrid_layers(const HfReader& config, std::int64_t layers) {
+  const char* key = config.has("layers_block_type") ? "layers_block_type" : "layer_types";
+  require(config.has(key), "{}: 'layers_block_type' is missing; it says which layers use a shared block.",
+          config.place());
+  const Json& types = config.at(key);
+  require(types.is_array() && types.size() == static_cast<std::size_t>(layers),
+          "{}: '{}' must be a list of one type for each of the {} layers.", config.place(), key, layers);
+  std::vector<bool> hybrid;
+  for (const Json& type : types) {
+    require(type == "mamba" || type == "linear_attention" || type == "hybrid",
+            "{}: '{}' has {}, which is not supported; \"mamba\", \"linear_attention\" and \"hybrid\" are.",
+            config.place(), key, brief(type));
+    hybrid.push_back(type == "hybrid");
+  }
+  return hybrid;
+}
+
+// Members that say again what others do.
+void expect_again(const HfReader& config, const char* key, std::int64_t value) {
+  const std::int64_t again = config.size_or({key}, value);
+  require(again == value, "{}: '{}' is {}, but other members make it {}; check them.", config.place(), key, again,
+          value);
+}
+
+}  // namespace
+
+ModelConfig read_zamba2(const HfReader& config) {
+  ModelConfig model = made("zamba2", config);
+  config.refuse("add_bias_linear");
+  config.refuse("use_long_context");
+  require(config.flag_or("use_conv_bias", true), "{}: 'use_conv_bias' is false, which is not supported; true is.",
+          config.place());
+  require(config.flag_or("use_shared_mlp_adapter", true),
+          "{}: 'use_shared_mlp_adapter' is false, which is not supported; true is.", config.place());
+  require(!config.has("sliding_window"), "{}: 'sliding_window' is given, which is not supported; null is.",
+          config.place());
+  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  set(model, "intermediate", config.size_or({"intermediate_size"}, 4 * model.hidden));
+  expect_again(config, "ffn_hidden_size", model.more["intermediate"]);
+  set(model, "kv_heads", config.size_or({"num_key_value_heads"}, model.heads));
+  require(2 * model.hidden % model.heads == 0 && model.more["kv_heads"] == model.heads,
+          "{}: 'num_key_value_heads' is {} of {} heads in {} dimensions, which is not supported; one for each head is.",
+          config.place(), model.more["kv_heads"], model.heads, 2 * model.hidden);
+  set(model, "head_dim", 2 * model.hidden / model.heads);
+  expect_again(config, "attention_head_dim", model.more["head_dim"]);
+  expect_again(config, "head_dim", model.more["head_dim"]);
+  expect_again(config, "attention_hidden_size", 2 * model.hidden);
+  expect_again(config, "num_query_groups", model.heads);
+  (void)config.has("kv_channels");
+  const std::int64_t inner = config.size_or({"mamba_expand"}, 2) * model.hidden, heads = config.size({"n_mamba_heads"});
+  require(inner % heads == 0, "{}: 'n_mamba_heads' is {}, which does not divide the {} channels of a scan.",
+          config.place(), heads, inner);
+  set(model, "scan_heads", heads);
+  set(model, "scan_head_dim", inner / heads);
+  expect_again(config, "mamba_headdim", inner / heads);
+  set(model, "scan_groups", config.size_or({"mamba_ngroups"}, 1));
+  require(heads % model.more["scan_groups"] == 0, "{}: 'mamba_ngroups' is {}, which does not divide its {} heads.",
+          config.place(), model.more["scan_groups"], heads);
+  set(model, "state", config.size({"mamba_d_state"}));
+  set(model, "conv", config.size_or({"mamba_d_conv"}, 4));
+  set(model, "scan_chunk", config.size_or({"chunk_size"}, 256));
+  set(model, "shared_blocks", config.size_or({"num_mem_blocks"}, 1));
+  set(model, "adapter_rank", config.size_or({"adapter_rank", "lora_rank"}, 128));
+  set(model, "attention_adapters", config.flag_or("use_shared_attention_adapter", false));
+  set(model, "rotary", config.flag_or("use_mem_rope", false));
+  set(model, "tied", config.flag_or("tie_word_embeddings", true));
+  for (const char* other : {"hybrid_layer_ids", "use_mem_eff_path"}) (void)config.has(other);
+  set_zamba2_hybrids(model, hybrid_layers(config, model.layers), config.place() + ": 'num_hidden_layers'");
+  read_rotation(model, config, 1e-5);
+  constexpr double kGroupEpsilon = 1e-5;  // of the norms in scans, which is no member
+  require(model.factors["epsilon"] == kGroupEpsilon,
+          "{}: 'rms_norm_eps' is {:g}, which is not supported for this family; {:g} is.", config.place(),
+          model.factors["epsilon"], kGroupEpsilon);
+  model.factors["step_min"] = config.positive_or("time_step_min", 0.001);
+  return model;
+}
+
+// RWKV-4. What divides hidden states every few layers does so when the model answers alone.
+ModelConfig read_rwkv(const HfReader& config) {
+  const std::int64_t positions = config.size_or({"context_length", "max_position_embeddings"}, 1024);
+  ModelConfig model = made("rwkv", Core{config.size({"num_hidden_layers"}), config.size({"hidden_size"}), 0, positions,
+                                        config.size({"vocab_size"})});
+  (void)config.has("rescale_every");
+  set(model, "time_width", config.size_or({"attention_hidden_size"}, model.hidden));
+  set(model, "intermediate", config.size_or({"intermediate_size"}, 4 * model.hidden));
+  set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  set_epsilon(model, config, "layer_norm_epsilon", 1e-5);
+  constexpr double kLastEpsilon = 1e-5;  // of the norm behind the layers, which is no member
+  require(model.factors["epsilon"] == kLastEpsilon,
+          "{}: 'layer_norm_epsilon' is {:g}, which is not supported for this family; {:g} is.", config.place(),
+          model.factors["epsilon"], kLastEpsilon);
   return model;
 }
 

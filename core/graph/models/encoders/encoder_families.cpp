@@ -131,7 +131,8 @@ Transformer t5(const ModelConfig& model) {
 // norm_first: norms are of what attention and feed-forward read, with one more behind each stack. sines: positions are
 // sines instead of a table; 2: the last wave is the slowest (Transformer::last_sine_slowest). decoder_positions: rows
 // of the decoder's table. encoder_window: keys that a query of the encoder sees back, itself among them, and as many
-// ahead (LED). unused_projections: see AttentionPart.
+// ahead (LED). unused_projections: see AttentionPart. source_vocab: rows of a word table of the encoder's own, in
+// which case the decoder's is the head's, or neither is (tied=0; FSMT).
 std::int64_t positions_of(const ModelConfig& model, const std::string&) { return size_of(model, "positions"); }
 
 std::vector<SizeField> bart_sizes() {
@@ -140,6 +141,8 @@ std::vector<SizeField> bart_sizes() {
                           derived_width("positions", seq_of),
                           derived_width("decoder_positions", positions_of),
                           {"position_offset", 1'000'000, 0, 0},
+                          derived_width("decoder_intermediate", intermediate_of),
+                          width_or_none("source_vocab"),
                           width_or_none("encoder_window"),
                           flag("unused_projections", 0),
                           {"sines", 2, 0, 0},
@@ -148,6 +151,7 @@ std::vector<SizeField> bart_sizes() {
                           flag("decoder_norm_of_words", 0),
                           flag("relu", 0),
                           flag("silu", 0),
+                          flag("tied", 1),
                           erf(1)});
 }
 
@@ -164,6 +168,8 @@ Transformer bart(const ModelConfig& model) {
           .feed_forward = {.width = size_of(model, "intermediate"), .activation = activation, .bias = true},
           .layers = equal_layers(size_of(model, "decoder_layers")),
           .encoder = encoder,
+          .encoder_words = size_of(model, "source_vocab"),
+          .decoder_width = size_of(model, "decoder_intermediate"),
           .epsilon = model.factors.at("epsilon"),
           .norm_after = !first,
           .final_norm = first,
@@ -174,7 +180,7 @@ Transformer bart(const ModelConfig& model) {
           .last_sine_slowest = size_of(model, "sines") == 2,
           .embedding_norm = is_set(model, "embedding_norm"),
           .decoder_norm_of_words = is_set(model, "decoder_norm_of_words"),
-          .tied = true,
+          .tied = is_set(model, "tied"),
           .embed_scale = model.factors.at("embed_scale")};
 }
 

@@ -150,6 +150,7 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
     from_dim = {"q_rank", part.q_rank};
     from = norm(name + ".q_norm", project(name + ".q_down", x, {embed, from_dim}, {"batch", "seq", "q_rank"}), from_dim,
                 kLatentEpsilon);
+    from = scaled(name + ".q_norm", from, part.q_scale);
   }
   const TensorId q_nope = project(name + ".q_nope", from, {from_dim, kv_heads, group, nope},
                                   {"batch", "seq", "kv_heads", "group", "nope_dim"});
@@ -162,8 +163,10 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
       add(OpKind::Concat, name + ".q", {q_nope, q_rope}, {.result_dims = {batch, seq, kv_heads, group, head_dim}});
   if (grows_beyond_first()) q = tempered(name + ".q", q);
   const TensorId kv =
-      norm(name + ".kv_norm", project(name + ".kv_down", x, {embed, kv_rank}, {"batch", "seq", "kv_rank"}), kv_rank,
-           kLatentEpsilon);
+      scaled(name + ".kv_norm",
+             norm(name + ".kv_norm", project(name + ".kv_down", x, {embed, kv_rank}, {"batch", "seq", "kv_rank"}),
+                  kv_rank, kLatentEpsilon),
+             part.kv_scale);
   const TensorId k_nope =
       project(name + ".k_nope", kv, {kv_rank, kv_heads, nope}, {"batch", "seq", "kv_heads", "nope_dim"});
   TensorId k_rope = placed(".k_rope", project(name + ".k_rope", x, {embed, rope}, {"batch", "seq", "rope_dim"}));
@@ -304,7 +307,7 @@ TensorId TransformerBuilder::attention(const std::string& name, TensorId x, Tens
   if (transformer.attention.head_gate || transformer.attention.wide_gate) core = gated_heads(name, x, core);
   if (transformer.attention.out_norm) core = wide_norm(name + ".out_norm", core, joined_heads(core));
   const TensorId out = attention_out(name, core);
-  return transformer.attention.out_bias ? add_bias(name + ".out", out, {embed}) : out;
+  return transformer.attention.out_bias || use.out_bias ? add_bias(name + ".out", out, {embed}) : out;
 }
 
 }  // namespace meshwright

@@ -11,7 +11,8 @@ namespace {
 // No expert can be given more than every token once.
 std::int64_t capacity_of(const MixturePart& part, std::int64_t seq) {
   if (part.capacity > 0) return std::min(part.capacity, seq);
-  const double fair = static_cast<double>(seq) * static_cast<double>(part.top_k) / static_cast<double>(part.experts);
+  const double choices = static_cast<double>(part.experts + part.identity);
+  const double fair = static_cast<double>(seq) * static_cast<double>(part.top_k) / choices;
   return std::clamp(static_cast<std::int64_t>(std::ceil(std::min(fair * part.capacity_factor, 1e12))), std::int64_t{1},
                     seq);
 }
@@ -30,16 +31,21 @@ TensorId TransformerBuilder::root_softplus(const std::string& name, TensorId x) 
 TransformerBuilder::Routing TransformerBuilder::route(const std::string& name, TensorId x,
                                                       std::optional<TensorId> chosen_by) {
   const MixturePart& part = *transformer.mixture;
-  const Dim expert{"expert", part.experts};
-  TensorId scores = project(name + ".router", x, {embed, expert}, {"batch", "seq", "expert"});
+  // Each dimension of one graph has one size: where some choices are no experts, those that are have the name.
+  const Dim expert{part.identity > 0 ? "choice" : "expert", part.experts + part.identity};
+  TensorId scores = project(name + ".router", x, {embed, expert}, {"batch", "seq", expert.name});
   if (part.router_bias) scores = add_bias(name + ".router", scores, {expert});
   scores = part.root_softplus ? root_softplus(name + ".scores", scores)
                               : add(part.sigmoid ? OpKind::Sigmoid : OpKind::Softmax, name + ".scores", {scores});
   if (!chosen_by) chosen_by = part.selection_bias ? add_bias(name + ".selection", scores, {expert}) : scores;
   const std::int64_t capacity = capacity_of(part, seq.size);
-  const TensorId slots =
-      add(OpKind::TopKSlots, name + ".slots", {*chosen_by}, {.top_k = part.top_k, .capacity = capacity});
+  TensorId slots = add(OpKind::TopKSlots, name + ".slots", {*chosen_by}, {.top_k = part.top_k, .capacity = capacity});
   TensorId weights = add(OpKind::GateWeights, name + ".weights", {scores, slots}, {.normalize = part.normalize});
+  if (part.identity > 0) {
+    const std::vector<Dim> of_experts = {batch, seq, {"expert", part.experts}};
+    slots = add(OpKind::Slice, name + ".slots.experts", {slots}, {.result_dims = of_experts});
+    weights = add(OpKind::Slice, name + ".weights.experts", {weights}, {.result_dims = of_experts});
+  }
   if (part.scaled_experts) {
     const TensorId each =
         add(OpKind::Broadcast, name + ".expert_scale.tokens", {parameter(name + ".expert_scale.gamma", {expert})},
@@ -47,7 +53,22 @@ TransformerBuilder::Routing TransformerBuilder::route(const std::string& name, T
     weights = add(OpKind::Multiply, name + ".weights.by_expert", {weights, each});
   }
   if (part.scale != 1.0) weights = add(OpKind::Scale, name + ".weights.scaled", {weights}, {.scale = part.scale});
-  return {slots, weights, capacity};
+  if (part.identity == 0) return {slots, weights, capacity, {}};
+  return {slots, weights, capacity, identity_weight(name + ".identity", scores, *chosen_by)};
+}
+
+// The weights of a token's choices that are no experts, which all find room, added up.
+TensorId TransformerBuilder::identity_weight(const std::string& name, TensorId scores, TensorId chosen_by) {
+  const MixturePart& part = *transformer.mixture;
+  const Dim choice = graph.tensor(scores).dims.back();
+  const TensorId all =
+      add(OpKind::TopKSlots, name + ".slots", {chosen_by}, {.top_k = part.top_k, .capacity = seq.size});
+  const TensorId weights = add(OpKind::GateWeights, name + ".weights", {scores, all}, {.normalize = part.normalize});
+  std::vector<double> which(static_cast<std::size_t>(choice.size), 0.0);
+  std::fill(which.begin() + static_cast<std::ptrdiff_t>(part.experts), which.end(), 1.0);
+  const TensorId sum = add(OpKind::Contract, name + ".sum", {weights, constant("identity_experts", {choice}, which)},
+                           {.result_names = {"batch", "seq"}});
+  return scaled(name + ".sum", sum, part.scale);
 }
 
 // (expert, batch, capacity, embed) -> the same. A bias of each expert needs the expert next to the dimension it is
@@ -97,8 +118,14 @@ TensorId TransformerBuilder::mixture_of(const std::string& name, TensorId x, con
   const TensorId sent =
       add(OpKind::Dispatch, name + ".dispatch", {read, routing.slots}, {.capacity = routing.capacity});
   const TensorId made = expert_layer(name, sent);
-  const TensorId out = add(OpKind::Combine, name + ".combine", {made, routing.slots, routing.weights});
-  return with_shared(part.latent > 0 ? between(".latent_out", out, latent, embed) : out);
+  TensorId out = add(OpKind::Combine, name + ".combine", {made, routing.slots, routing.weights});
+  if (part.latent > 0) out = between(".latent_out", out, latent, embed);
+  if (routing.identity) {
+    const TensorId wide =
+        add(OpKind::Broadcast, name + ".identity.wide", {*routing.identity}, {.result_dims = {batch, seq, embed}});
+    out = add(OpKind::Add, name + ".with_identity", {out, add(OpKind::Multiply, name + ".identity", {x, wide})});
+  }
+  return with_shared(out);
 }
 
 TensorId TransformerBuilder::shared_expert(const std::string& name, TensorId x) {

@@ -21,7 +21,10 @@ TransformerBuilder::TransformerBuilder(Graph& into, const ModelConfig& model, co
                                                                      : Dim{"word_embed", what.word_embed}),
       narrow_embed(what.embedding_width > 0 ? word : embed),
       words(vocab.size > 0 ? std::optional(parameter("wte", {{vocab.name, vocab.size + what.more_words}, word}))
-                           : std::nullopt) {}
+                           : std::nullopt),
+      encoder_words(what.encoder_words > 0
+                        ? std::optional(parameter("enc.wte", {{"encoder_vocab", what.encoder_words}, word}))
+                        : std::nullopt) {}
 
 TensorId TransformerBuilder::norm(const std::string& name, TensorId x, const Dim& last) {
   return norm(name, x, last, transformer.epsilon);
@@ -82,7 +85,8 @@ TensorId TransformerBuilder::add_places(const std::string& name, TensorId x) {
 }
 
 TensorId TransformerBuilder::embed_tokens(const std::string& name, TensorId tokens) {
-  TensorId x = add(OpKind::Embedding, name, {tokens, words.value()});
+  const bool of_encoder = encoder_words && name == "embed";
+  TensorId x = add(OpKind::Embedding, name, {tokens, of_encoder ? *encoder_words : words.value()});
   if (word != narrow_embed) x = project(name + ".in", x, {word, embed}, {"batch", "seq", "embed"});
   x = scaled(name, x, transformer.embed_scale);
   if (transformer.token_types > 0) {
@@ -119,9 +123,10 @@ TensorId TransformerBuilder::weighed(const std::string& name, TensorId x) {
 }
 
 TensorId TransformerBuilder::block(const std::string& name, TensorId x, const BlockUse& use) {
+  const bool of_decoder = use.memory && transformer.decoder_width > 0;
+  const std::int64_t width = of_decoder ? transformer.decoder_width : transformer.feed_forward.width;
   const auto inner = [&](TensorId from) {
-    return use.mixture ? mixture(name + ".moe", from)
-                       : feed_forward(name + ".mlp", from, transformer.feed_forward.width);
+    return use.mixture ? mixture(name + ".moe", from) : feed_forward(name + ".mlp", from, width);
   };
   const std::string attn = name + ".attn", mlp = name + (use.mixture ? ".moe" : ".mlp");
   const bool before = transformer.norm_of != Transformer::NormOf::Result;
@@ -193,7 +198,8 @@ TensorId TransformerBuilder::stack(const std::string& prefix, TensorId x, const 
                            layer.shares_index,
                            layer.chooses_blocks,
                            layer.rotary_dims,
-                           score_bias_of ? std::optional(score_bias_of(name)) : std::nullopt};
+                           score_bias_of ? std::optional(score_bias_of(name)) : std::nullopt,
+                           layer.out_bias};
     shared_names =
         layer.group ? std::optional(SharedNames{name + ".", fmt::format("group{}.", *layer.group)}) : std::nullopt;
     x = block(name, x, {use, layer.mixture, memory, layer.bare});

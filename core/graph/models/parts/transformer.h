@@ -41,6 +41,7 @@ enum class Positions { None, Rotary, Learned, Alibi, Relative, Fixed };
 struct LatentPart {
   std::int64_t q_rank;  // 0: queries are projected directly
   std::int64_t kv_rank, nope, rope, value;
+  double q_scale = 1.0, kv_scale = 1.0;  // factors of the vectors of q_rank and of kv_rank
 };
 
 // Sparse attention (DeepSeek-AI, DeepSeek-V3.2-Exp, 2025): each query reads the `top_k` keys that an indexer of
@@ -119,6 +120,7 @@ struct MixturePart {
   std::int64_t experts, top_k;
   std::int64_t width;             // of each expert; activation and gate as the dense layers'
   std::int64_t shared_width = 0;  // an expert that every token goes to
+  std::int64_t identity = 0;      // further experts, which give a token back as it is; they have room for all
   std::int64_t latent = 0;        // the width that experts are given tokens in, projected there and back; 0: embed
   bool shared_gate = false;       // its result is multiplied by the sigmoid of a product of the token
   double capacity_factor = 1.0;
@@ -145,6 +147,7 @@ struct LayerPart {
   bool bare = false;                       // attention reads the layer's input itself, not a norm of it
   bool chooses_blocks = false;             // its queries read chosen blocks of keys
   bool shares_index = false;               // its queries read the keys that the layer before chose
+  bool out_bias = false;                   // attention's last product has a bias, whatever AttentionPart says
   std::optional<std::int64_t> group = {};  // layers of a group share their weights, "group<number>"
 };
 
@@ -154,6 +157,8 @@ struct Transformer {
   std::optional<MixturePart> mixture = {};
   std::vector<LayerPart> layers;        // of the decoder, or of the only stack
   std::vector<LayerPart> encoder = {};  // an encoder whose result the decoder's cross attention reads
+  std::int64_t encoder_words = 0;       // rows of a word table of the encoder's own; 0: it reads the decoder's
+  std::int64_t decoder_width = 0;       // of the decoder's feed-forward layers; 0: as the encoder's
   Norm norm = Norm::Layer;
   bool norm_weights = true, norm_bias = true;  // without them, these are 1 and 0; RMS norms have no bias
   double epsilon = 1e-5;                       // of all norms

@@ -28,6 +28,7 @@ struct TransformerBuilder : ModelWriter {
     std::int64_t rotary_dims = 0;  // 0: the transformer's
     // (kv_heads, group, seq, kv_seq): added to the scores, which are then in memory.
     std::optional<TensorId> score_bias = {};
+    bool out_bias = false;  // as LayerPart's
   };
   struct Projections {
     TensorId q, k, v;                       // keys and values with seq, not yet kv_seq
@@ -42,6 +43,7 @@ struct TransformerBuilder : ModelWriter {
   struct Routing {
     TensorId slots, weights;
     std::int64_t capacity;
+    std::optional<TensorId> identity = {};  // (batch, seq): the weight of the token itself
   };
   // Experts are chosen by the router's scores, or by others (batch, seq, expert); weights are of the router's.
   [[nodiscard]] Routing route(const std::string& name, TensorId x, std::optional<TensorId> chosen_by = {});
@@ -102,10 +104,11 @@ struct TransformerBuilder : ModelWriter {
   const Transformer& transformer;
   const std::optional<RotaryScaling> rotary_scaling;
   const Dim kv_heads, group, head_dim;
-  const Dim word;                 // the word table's second dimension
-  const Dim narrow_embed;         // that of all embeddings
-  std::optional<TensorId> words;  // the word table (vocab, word), if there is a vocabulary
-  std::optional<TensorId> head;   // the head's table, which is made with the first logits
+  const Dim word;                         // the word table's second dimension
+  const Dim narrow_embed;                 // that of all embeddings
+  std::optional<TensorId> words;          // the word table (vocab, word), if there is a vocabulary
+  std::optional<TensorId> encoder_words;  // the encoder's, if it has one of its own
+  std::optional<TensorId> head;           // the head's table, which is made with the first logits
   int next_block = 0;
   // AttentionUse's score_bias of a block of stack(), by its name; empty: none.
   std::function<TensorId(const std::string& name)> score_bias_of = {};
@@ -151,6 +154,7 @@ struct TransformerBuilder : ModelWriter {
   using Widen = std::function<TensorId(const std::string& which)>;
   [[nodiscard]] TensorId clipped_gate(const std::string& name, TensorId gate, TensorId up);
   [[nodiscard]] TensorId inner_layer(const std::string& name, const Widen& widen);
+  [[nodiscard]] TensorId identity_weight(const std::string& name, TensorId scores, TensorId chosen_by);
   [[nodiscard]] TensorId expert_layer(const std::string& name, TensorId x);
   [[nodiscard]] TensorId shared_expert(const std::string& name, TensorId x);
   // sqrt(log(1 + e^x)).

@@ -23,6 +23,8 @@ using Rows = std::vector<HfTensorRow>;
                                     std::vector<std::string> left_out);
 // Norms of all queries of a token together, and of its keys.
 [[nodiscard]] Rows wide_norm_rows();
+// Latent attention, whose rotated dimensions lie in pairs.
+[[nodiscard]] Rows latent_rows();
 // Queries and keys whose rotated dimensions lie in pairs.
 [[nodiscard]] Rows paired_rows();
 // BERT's names, and BART's.

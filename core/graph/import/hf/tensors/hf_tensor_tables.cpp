@@ -42,6 +42,13 @@ HfTensorTable gpt2() {
           {"lm_head.weight", "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}};
 }
 
+HfTensorTable imagegpt() {
+  HfTensorTable table = gpt2();
+  table.model_types = {"imagegpt"};
+  std::erase(table.left_out, "lm_head.weight");
+  return table;
+}
+
 // The same with linear layers in place of Conv1D.
 HfTensorTable gpt_bigcode() {
   constexpr std::string_view kEmbed = "embed";
@@ -234,6 +241,12 @@ HfTensorTable gpt_neox() {
            "gpt_neox.layers.#.attention.rotary_emb.inv_freq"}};
 }
 
+HfTensorTable gpt_neox_japanese() {
+  return renamed(gpt_neox(), {"gpt_neox_japanese"}, "gpt_neox_japanese.",
+                 {{"gpt_neox.", "gpt_neox_japanese."}, {"attention.dense.bias", "attention.dense_bias"}},
+                 {"embed_out.weight"});
+}
+
 // Each group of queries with its key and its value.
 HfTensorTable falcon() {
   return {
@@ -342,6 +355,8 @@ std::vector<HfTensorTable> all_tables() {
                                     gptj(),
                                     codegen(),
                                     gpt_neox(),
+                                    gpt_neox_japanese(),
+                                    imagegpt(),
                                     falcon(),
                                     t5(),
                                     longt5(),

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/text.h"
 #include "core/graph/import/hf/tensors/hf_tensor_rows.h"
 
 namespace meshwright {
@@ -60,6 +61,39 @@ Rows gemma_rows() {
           {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "head_dim +1"},
           {"blk#.attn.k_norm.gamma", "model.layers.#.self_attn.k_norm.weight", "head_dim +1"},
           {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
+}
+
+// Gemma's layers as an encoder and as a decoder, whose norms lie elsewhere in the files.
+HfTensorTable t5gemma() {
+  Rows rows = {{"wte", "model.decoder.embed_tokens.weight", "vocab embed"},
+               {"enc.wte", "model.encoder.embed_tokens.weight", "encoder_vocab embed"},
+               {"head.weight", "lm_head.out_proj.weight", "vocab embed"}};
+  for (const auto& [ours, theirs] : {std::pair("enc", "model.encoder."), {"dec", "model.decoder."}}) {
+    const std::string block = fmt::format("{}#.", ours), layer = fmt::format("{}layers.#.", theirs);
+    const auto norms = [&](const char* before, const char* part, const char* behind, const char* what) {
+      rows.push_back({block + before + ".gamma", fmt::format("{}pre_{}_layernorm.weight", layer, what), "embed +1"});
+      rows.push_back({block + part + behind, fmt::format("{}post_{}_layernorm.weight", layer, what), "embed +1"});
+    };
+    norms("ln1", "attn", ".norm.gamma", "self_attn");
+    norms("ln_cross", "cross", ".norm.gamma", "cross_attn");
+    norms("ln2", "mlp", ".norm.gamma", "feedforward");
+    rows.push_back({fmt::format("{}.final_norm.gamma", ours), fmt::format("{}norm.weight", theirs), "embed +1"});
+    for (const auto& [attention, name] : {std::pair("attn.", "self_attn."), {"cross.", "cross_attn."}}) {
+      const std::string here = block + attention, there = layer + name;
+      rows.push_back({here + "q.weight", there + "q_proj.weight", "(kv_heads group head_dim) embed"});
+      rows.push_back({here + "k.weight", there + "k_proj.weight", "(kv_heads head_dim) embed"});
+      rows.push_back({here + "v.weight", there + "v_proj.weight", "(kv_heads head_dim) embed"});
+      rows.push_back({here + "out.weight", there + "o_proj.weight", "embed (kv_heads group head_dim)"});
+      rows.push_back({here + "q.bias", there + "q_proj.bias", "(kv_heads group head_dim)"});
+      rows.push_back({here + "k.bias", there + "k_proj.bias", "(kv_heads head_dim)"});
+      rows.push_back({here + "v.bias", there + "v_proj.bias", "(kv_heads head_dim)"});
+      rows.push_back({here + "out.bias", there + "o_proj.bias", "embed"});
+    }
+    rows.push_back({block + "mlp.gate.weight", layer + "mlp.gate_proj.weight", "mlp embed"});
+    rows.push_back({block + "mlp.up.weight", layer + "mlp.up_proj.weight", "mlp embed"});
+    rows.push_back({block + "mlp.down.weight", layer + "mlp.down_proj.weight", "embed mlp"});
+  }
+  return {{"t5gemma"}, "model.", rows, {"lm_head.out_proj.weight"}};
 }
 
 Rows vaultgemma_rows() { return {{"blk#.ln2.gamma", "model.layers.#.pre_feedforward_layernorm.weight", "embed +1"}}; }
@@ -296,6 +330,7 @@ std::vector<HfTensorTable> hf_decoder_tables() {
           as_part(gemma, "gemma3", "language_model.model.", "language_model.lm_head.",
                   {"vision_tower.*", "multi_modal_projector.*"}),
           like_llama({"vaultgemma"}, {vaultgemma_rows(), gemma_rows()}),
+          t5gemma(),
           gemma3n,
           as_part(gemma3n, "gemma3n", "model.language_model.", "lm_head.",
                   {"model.vision_tower.*", "model.embed_vision.*", "model.audio_tower.*", "model.embed_audio.*"}),

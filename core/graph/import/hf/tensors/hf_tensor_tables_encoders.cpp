@@ -49,6 +49,8 @@ HfTensorTable bert() {
        "bert.embeddings.position_ids"}};
 }
 
+HfTensorTable big_bird() { return renamed(bert(), {"big_bird"}, "bert.", {}, bert().left_out); }
+
 HfTensorTable roberta() {
   return renamed(
       bert(), {"roberta", "camembert", "xlm-roberta"}, "roberta.",
@@ -427,6 +429,15 @@ HfTensorTable bart() {
   return table;
 }
 
+// A word table for each of the two.
+HfTensorTable fsmt() {
+  HfTensorTable table = renamed(bart(), {"fsmt"}, "model.", {{"model.shared.", "model.decoder.embed_tokens."}},
+                                {"model.encoder.embed_positions.*", "model.decoder.embed_positions.*"});
+  table.rows.push_back({"enc.wte", "model.encoder.embed_tokens.weight", "encoder_vocab embed"});
+  table.rows.push_back({"head.weight", "model.decoder.output_projection.weight", "vocab embed"});
+  return table;
+}
+
 // Convolutions over time are (out, in, frames).
 HfTensorTable whisper() {
   HfTensorTable table{{"whisper"},
@@ -464,7 +475,9 @@ HfTensorTable hf::bart_table() { return bart(); }
 std::vector<HfTensorTable> hf_encoder_tables() {
   return {whisper(),
           bart(),
+          fsmt(),
           bert(),
+          big_bird(),
           ernie(),
           megatron_bert(),
           roberta_norm_first(),

@@ -12,6 +12,7 @@ namespace {
 
 using hf::as_part;
 using hf::expert_rows;
+using hf::latent_rows;
 using hf::like_llama;
 using hf::paired_rows;
 using hf::wide_norm_rows;
@@ -46,21 +47,7 @@ Rows gpt_oss_rows() {
           {"blk#.moe.down.bias", "model.layers.#.mlp.experts.down_proj_bias", "expert embed"}};
 }
 
-// The dimensions that are rotated lie in pairs.
-Rows latent_rows() {
-  return {{"blk#.attn.q_down.weight", "model.layers.#.self_attn.q_a_proj.weight", "q_rank embed"},
-          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_a_layernorm.weight", "q_rank"},
-          {"blk#.attn.q_nope.weight", "model.layers.#.self_attn.q_b_proj.weight", "(kv_heads group *nope_dim) q_rank"},
-          {"blk#.attn.q_rope.weight", "model.layers.#.self_attn.q_b_proj.weight", "(kv_heads group *~rope_dim) q_rank"},
-          {"blk#.attn.kv_down.weight", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", "*kv_rank embed"},
-          {"blk#.attn.k_rope.weight", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", "*~rope_dim embed"},
-          {"blk#.attn.kv_norm.gamma", "model.layers.#.self_attn.kv_a_layernorm.weight", "kv_rank"},
-          {"blk#.attn.k_nope.weight", "model.layers.#.self_attn.kv_b_proj.weight", "(kv_heads *nope_dim) kv_rank"},
-          {"blk#.attn.v.weight", "model.layers.#.self_attn.kv_b_proj.weight", "(kv_heads *v_dim) kv_rank"},
-          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight", "embed (kv_heads group v_dim)"}};
-}
-
-// The same where queries are projected directly.
+// Latent attention where queries are projected directly.
 Rows plain_latent_rows() {
   return {{"blk#.attn.q_nope.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *nope_dim) embed"},
           {"blk#.attn.q_rope.weight", "model.layers.#.self_attn.q_proj.weight", "(kv_heads group *~rope_dim) embed"}};
@@ -421,6 +408,20 @@ Rows mimo_v2_flash_rows() {
 }
 
 }  // namespace
+
+// The dimensions that are rotated lie in pairs.
+Rows hf::latent_rows() {
+  return {{"blk#.attn.q_down.weight", "model.layers.#.self_attn.q_a_proj.weight", "q_rank embed"},
+          {"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_a_layernorm.weight", "q_rank"},
+          {"blk#.attn.q_nope.weight", "model.layers.#.self_attn.q_b_proj.weight", "(kv_heads group *nope_dim) q_rank"},
+          {"blk#.attn.q_rope.weight", "model.layers.#.self_attn.q_b_proj.weight", "(kv_heads group *~rope_dim) q_rank"},
+          {"blk#.attn.kv_down.weight", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", "*kv_rank embed"},
+          {"blk#.attn.k_rope.weight", "model.layers.#.self_attn.kv_a_proj_with_mqa.weight", "*~rope_dim embed"},
+          {"blk#.attn.kv_norm.gamma", "model.layers.#.self_attn.kv_a_layernorm.weight", "kv_rank"},
+          {"blk#.attn.k_nope.weight", "model.layers.#.self_attn.kv_b_proj.weight", "(kv_heads *nope_dim) kv_rank"},
+          {"blk#.attn.v.weight", "model.layers.#.self_attn.kv_b_proj.weight", "(kv_heads *v_dim) kv_rank"},
+          {"blk#.attn.out.weight", "model.layers.#.self_attn.o_proj.weight", "embed (kv_heads group v_dim)"}};
+}
 
 Rows hf::wide_norm_rows() {
   return {{"blk#.attn.q_norm.gamma", "model.layers.#.self_attn.q_norm.weight", "queries"},

@@ -154,6 +154,83 @@ HfTensorTable jamba() {
   return pairs("jamba", "pre_ff_layernorm", "final_layernorm", after, scans);
 }
 
+// A scan in each layer, and in some a shared block, whose tensors are of the first layer that uses it: those of one use
+// have its number among the uses of all blocks.
+HfTensorTable zamba2() {
+  HfTensorTable table{{"zamba2"}, "model.", {}, {"lm_head.weight"}};
+  // Layers that use a shared block have the scan one level further down.
+  constexpr std::string_view kScan = "backbone.layers.#.mixer.";
+  const auto add = [&](const HfTensorRow& row, const std::string& name) {
+    const std::string hybrid = "model.layers.#.mamba_decoder." + name, plain = "model.layers.#." + name;
+    table.rows.push_back({row.ours, hybrid, row.layout, "blk#.linear.weight"});
+    table.rows.push_back({row.ours, plain, row.layout});
+  };
+  for (const Rows& rows : {mamba2_rows(), shared_rows()})
+    for (const HfTensorRow& row : rows)
+      if (row.theirs.starts_with(kScan)) add(row, "mamba." + row.theirs.substr(kScan.size()));
+  add({"blk#.ln.gamma", "", "embed"}, "input_layernorm.weight");
+  const std::string shared = "model.layers.#.shared_transformer.", attention = shared + "self_attn.",
+                    mlp = shared + "feed_forward.";
+  const Rows others = {
+      {"wte", "model.embed_tokens.weight", "vocab embed"},
+      {"blk.final_norm.gamma", "model.final_layernorm.weight", "embed"},
+      {"head.weight", "lm_head.weight", "vocab embed"},
+      {"blk#.linear.weight", "model.layers.#.linear.weight", "linear_embed embed"},
+      {"blk#.shared.ln1.gamma", shared + "input_layernorm.weight", "wide_embed"},
+      {"blk#.shared.ln2.gamma", shared + "pre_ff_layernorm.weight", "embed"},
+      {"blk#.shared.attn.q.weight", attention + "q_proj.weight", "(kv_heads group head_dim) wide_embed"},
+      {"blk#.shared.attn.k.weight", attention + "k_proj.weight", "(kv_heads head_dim) wide_embed"},
+      {"blk#.shared.attn.v.weight", attention + "v_proj.weight", "(kv_heads head_dim) wide_embed"},
+      {"blk#.shared.attn.out.weight", attention + "o_proj.weight", "embed (kv_heads group head_dim)"},
+      {"blk#.shared.mlp.gate.weight", mlp + "gate_up_proj.weight", "*mlp embed"},
+      {"blk#.shared.mlp.up.weight", mlp + "gate_up_proj.weight", "*mlp embed"},
+      {"blk#.shared.mlp.down.weight", mlp + "down_proj.weight", "embed mlp"},
+      {"blk#.shared.mlp.adapter?.down.weight", mlp + "gate_up_proj_adapter_list.?.0.weight", "adapter_rank embed"},
+      {"blk#.shared.mlp.adapter?.gate.weight", mlp + "gate_up_proj_adapter_list.?.1.weight", "*mlp adapter_rank"},
+      {"blk#.shared.mlp.adapter?.up.weight", mlp + "gate_up_proj_adapter_list.?.1.weight", "*mlp adapter_rank"}};
+  table.rows.insert(table.rows.end(), others.begin(), others.end());
+  for (const auto& [which, heads] :
+       {std::pair("q", "(kv_heads group head_dim)"), {"k", "(kv_heads head_dim)"}, {"v", "(kv_heads head_dim)"}}) {
+    const std::string ours = fmt::format("blk#.shared.attn.{}.adapter?.", which),
+                      theirs = fmt::format("{}linear_{}_adapter_list.?.", attention, which);
+    table.rows.push_back({ours + "down.weight", theirs + "0.weight", "adapter_rank wide_embed"});
+    table.rows.push_back({ours + "up.weight", theirs + "1.weight", fmt::format("{} adapter_rank", heads)});
+  }
+  return table;
+}
+
+HfTensorTable rwkv() {
+  const std::string block = "rwkv.blocks.#.", time = block + "attention.", channel = block + "feed_forward.";
+  HfTensorTable table{{"rwkv"},
+                      "rwkv.",
+                      {{"wte", "rwkv.embeddings.weight", "vocab embed"},
+                       {"embed.norm.gamma", "rwkv.blocks.0.pre_ln.weight", "embed"},
+                       {"embed.norm.beta", "rwkv.blocks.0.pre_ln.bias", "embed"},
+                       {"blk#.time.decay", time + "time_decay", "(scan_groups channels)"},
+                       {"blk#.time.first.bias", time + "time_first", "channels"},
+                       {"blk#.time.k.weight", time + "key.weight", "channels embed"},
+                       {"blk#.time.v.weight", time + "value.weight", "channels embed"},
+                       {"blk#.time.r.weight", time + "receptance.weight", "channels embed"},
+                       {"blk#.time.out.weight", time + "output.weight", "embed channels"},
+                       {"blk#.channel.k.weight", channel + "key.weight", "mlp embed"},
+                       {"blk#.channel.v.weight", channel + "value.weight", "embed mlp"},
+                       {"blk#.channel.r.weight", channel + "receptance.weight", "gate_embed embed"},
+                       {"blk.final_norm.gamma", "rwkv.ln_out.weight", "embed"},
+                       {"blk.final_norm.beta", "rwkv.ln_out.bias", "embed"},
+                       {"head.weight", "head.weight", "vocab embed"}},
+                      {"head.weight"}};
+  for (const auto& [ours, theirs] : {std::pair("k", "key"), {"v", "value"}, {"r", "receptance"}}) {
+    const std::string mix = fmt::format("time_mix_{}", theirs);
+    table.rows.push_back({fmt::format("blk#.time.{}.mix.gamma", ours), time + mix, "1 1 embed"});
+    table.rows.push_back({fmt::format("blk#.channel.{}.mix.gamma", ours), channel + mix, "1 1 embed"});
+  }
+  for (const char* norm : {"ln1", "ln2"}) {
+    table.rows.push_back({fmt::format("blk#.{}.gamma", norm), fmt::format("{}{}.weight", block, norm), "embed"});
+    table.rows.push_back({fmt::format("blk#.{}.beta", norm), fmt::format("{}{}.bias", block, norm), "embed"});
+  }
+  return table;
+}
+
 // LFM2's own names of everything.
 HfTensorTable lfm2() {
   const Rows blocks = {
@@ -214,6 +291,8 @@ std::vector<HfTensorTable> hf_scan_tables() {
   return {with_shared({"mamba", "falcon_mamba"}, mamba_rows()),
           with_shared({"mamba2"}, mamba2_rows()),
           nemotron_h(),
+          zamba2(),
+          rwkv(),
           like_bamba("bamba"),
           like_bamba("falcon_h1"),
           jamba(),

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decoders with compressed attention, and those with delta rules of Kimi Linear, call their tensors.
+// What decoders with compressed attention, those with delta rules of Kimi Linear, and those of which the mixtures are
+// parts of something else - LongCat-Flash, JetMoE - call their tensors.
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "core/graph/import/hf/tensors/hf_tensor_rows.h"
 
 namespace meshwright {
 
 namespace {
 
+using hf::expert_rows;
+using hf::latent_rows;
 using hf::like_llama;
 using Rows = std::vector<HfTensorRow>;
 
@@ -127,11 +134,58 @@ Rows minimax_m3_rows() {
           {"blk.final_norm.gamma", "model.norm.weight", "embed +1"}};
 }
 
+// Each of the two halves of a layer has attention and a dense layer, as the numbers in lists say.
+HfTensorTable longcat_flash() {
+  Rows rows;
+  const std::string layer = "model.layers.#.";
+  for (const auto& [half, number] : {std::pair(std::string("first"), std::string("0")), {"second", "1"}}) {
+    const std::string block = "blk#." + half + ".";
+    for (HfTensorRow row : latent_rows()) {
+      row.ours.replace(0, std::string_view("blk#.").size(), block);
+      const std::string_view attention = "self_attn.";
+      row.theirs.insert(row.theirs.find(attention) + attention.size(), number + ".");
+      rows.push_back(row);
+    }
+    rows.push_back({block + "ln1.gamma", layer + "input_layernorm." + number + ".weight", "embed"});
+    rows.push_back({block + "ln2.gamma", layer + "post_attention_layernorm." + number + ".weight", "embed"});
+    for (const auto& [part, layout] :
+         {std::pair(std::string("gate"), "mlp embed"), {"up", "mlp embed"}, {"down", "embed mlp"}})
+      rows.push_back(
+          {block + "mlp." + part + ".weight", layer + "mlps." + number + "." + part + "_proj.weight", layout});
+  }
+  const Rows experts = {{"blk#.moe.router.weight", layer + "mlp.router.classifier.weight", "choice embed"},
+                        {"blk#.moe.router.weight", layer + "mlp.router.classifier.weight", "expert embed"},
+                        {"blk#.moe.selection.bias", layer + "mlp.router.e_score_correction_bias", "choice"},
+                        {"blk#.moe.selection.bias", layer + "mlp.router.e_score_correction_bias", "expert"}};
+  rows.insert(rows.end(), experts.begin(), experts.end());
+  HfTensorTable table = like_llama({"longcat_flash"}, {rows, expert_rows()});
+  table.left_out.emplace_back("model.mtp.*");
+  return table;
+}
+
+// One tensor of all experts, in attention too.
+HfTensorTable jetmoe() {
+  const std::string attention = "model.layers.#.self_attention.", experts = attention + "experts.",
+                    mlp = "model.layers.#.mlp.";
+  return like_llama({"jetmoe"},
+                    {Rows{{"blk#.attn.router.weight", experts + "router.layer.weight", "expert embed"},
+                          {"blk#.attn.q.weight", experts + "input_linear.weight", "expert queries embed"},
+                          {"blk#.attn.out.weight", experts + "output_linear.weight", "expert embed queries"},
+                          {"blk#.attn.out.bias", experts + "bias", "embed"},
+                          {"blk#.attn.k.weight", attention + "kv_proj.weight", "*(kv_heads head_dim) embed"},
+                          {"blk#.attn.v.weight", attention + "kv_proj.weight", "*(kv_heads head_dim) embed"},
+                          {"blk#.moe.router.weight", mlp + "router.layer.weight", "expert embed"},
+                          {"blk#.moe.gate.weight", mlp + "input_linear.weight", "expert *mlp embed"},
+                          {"blk#.moe.up.weight", mlp + "input_linear.weight", "expert *mlp embed"},
+                          {"blk#.moe.down.weight", mlp + "output_linear.weight", "expert embed mlp"},
+                          {"blk#.moe.bias", mlp + "bias", "embed"}}});
+}
+
 }  // namespace
 
 std::vector<HfTensorTable> hf_sparse_tables() {
   return {deepseek_v4(), like_llama({"kimi_linear"}, {kimi_linear_rows()}),
-          like_llama({"minimax_m3_vl_text"}, {minimax_m3_rows()})};
+          like_llama({"minimax_m3_vl_text"}, {minimax_m3_rows()}), longcat_flash(), jetmoe()};
 }
 
 }  // namespace meshwright

@@ -16,12 +16,12 @@ namespace {
 
 bool is_digit(char c) { return '0' <= c && c <= '9'; }
 
-// Whether `name` is as `pattern` says; `number`: what '#' stands for, in digits.
-bool matches(std::string_view pattern, std::string_view name, std::string& number) {
+// Whether `name` is as `pattern` says; `number`: what '#' stands for, in digits; `second`: what '?' does.
+bool matches(std::string_view pattern, std::string_view name, std::string& number, std::string& second) {
   std::size_t at = 0;
   for (std::size_t p = 0; p < pattern.size(); ++p) {
     if (pattern[p] == '*' && p + 1 == pattern.size()) return true;
-    if (pattern[p] != '#') {
+    if (pattern[p] != '#' && pattern[p] != '?') {
       if (at >= name.size() || name[at] != pattern[p]) return false;
       ++at;
       continue;
@@ -29,7 +29,7 @@ bool matches(std::string_view pattern, std::string_view name, std::string& numbe
     const std::size_t begin = at;
     while (at < name.size() && is_digit(name[at])) ++at;
     if (at == begin) return false;
-    number = name.substr(begin, at - begin);
+    (pattern[p] == '#' ? number : second) = name.substr(begin, at - begin);
   }
   return at == name.size();
 }
@@ -295,12 +295,12 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
     if (tensor.kind != TensorKind::Parameter) continue;
     bool found = false;
     for (std::size_t row = 0; row < table_->rows.size() && !found; ++row) {
-      std::string number;
-      if (!matches(table_->rows[row].ours, tensor.name, number)) continue;
+      std::string number, second;
+      if (!matches(table_->rows[row].ours, tensor.name, number, second)) continue;
       const Layout layout = layout_from(table_->rows[row].layout);
       found = fits(layout, tensor) && holds(table_->rows[row].beside, number, names);
       if (!found) continue;
-      std::string theirs = with(table_->rows[row].theirs, "#", number);
+      std::string theirs = with(with(table_->rows[row].theirs, "#", number), "?", second);
       if (theirs.find('&') != std::string::npos) theirs = with(theirs, "&", fmt::format("{}", std::stoll(number) / 2));
       if (theirs.find('$') != std::string::npos) theirs = with(theirs, "$", fmt::format("{}", std::stoll(number) - 1));
       // '%': blocks for further tokens are numbered on behind the others.
@@ -331,9 +331,10 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
 }
 
 bool HfTensorNames::may_be_left_out(std::string_view name) const {
-  std::string number;
-  return table_ != nullptr && std::any_of(table_->left_out.begin(), table_->left_out.end(),
-                                          [&](const std::string& pattern) { return matches(pattern, name, number); });
+  std::string number, second;
+  return table_ != nullptr &&
+         std::any_of(table_->left_out.begin(), table_->left_out.end(),
+                     [&](const std::string& pattern) { return matches(pattern, name, number, second); });
 }
 
 std::string hf_model_type_of(const ModelConfig& model) {

@@ -15,9 +15,9 @@
 namespace meshwright {
 
 // A row of a table. `ours`: a parameter's name, '#' for the number of a block. `theirs`: the tensor's, with '#' for the
-// same number, '&' for half of it (two of our blocks are one of theirs), '%' for that of a block behind the model's
-// others which predicts the #-th further token, '$' for the same number less one, and "{expert}" for the index along
-// that dimension of ours, which has a tensor for each index.
+// same number, '?' of both for a second one, '&' for half of the first (two of our blocks are one of theirs), '%' for
+// that of a block behind the model's others which predicts the #-th further token, '$' for the same number less one,
+// and "{expert}" for the index along that dimension of ours, which has a tensor for each index.
 //
 // `layout`: the dimensions of theirs, in order, by the names of ours: "(kv_heads group head_dim) embed" is a matrix of
 // heads' rows, "1" a dimension of size 1. A star says that the tensor has parts, which follow one another there in the
