@@ -27,13 +27,13 @@ except ImportError as error:
     print(f"skipped: {error}; `./dev conformance` installs PyTorch and transformers")
     sys.exit(77)
 
-HEADS = ["CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_CLASSIFICATION",
+HEADS = ["CAUSAL_LM", "CAUSAL_IMAGE_MODELING", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_CLASSIFICATION",
          "ZERO_SHOT_IMAGE_CLASSIFICATION"]
 TEXT_MODELS = ("model.language_model.", "language_model.", "model.text_model.", "projection_head.", "thinker.model.language_model.",
                "thinker.lm_head.", "lm_head.")
 KEPT_BESIDE = ("e_score_correction_bias", "expert_bias", "layer_scalar", "tid2eid")
 SINES = ("embed_positions.weight",)
-NO_PART_OF_THE_LOSS = (".contact_head.", "layoutlm.pooler.", "fnet.pooler.")  # by which nothing is trained
+NO_PART_OF_THE_LOSS = (".contact_head.", "layoutlm.pooler.", "fnet.pooler.", "bert.pooler.")  # by which nothing is trained
 BESIDE_TEXT = {"phi4_multimodal": ("model.embed_tokens_extend.",), "git": ("git.image_encoder.", "git.visual_projection.")}  # where the text model has no name of its own
 # Defaults of transformers that make no model, and what makes one of them; layers that predict further tokens, which it leaves out.
 SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "hunyuan_v1_moe": {"head_dim": 128}, "ministral": {"head_dim": 128},
@@ -42,7 +42,7 @@ SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "
          "dots1": {"n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2},
          "esm": {"position_embedding_type": "rotary", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
          "deepseek_ocr2": {"text_config": {"num_experts_per_tok": 6, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"]}},
-         "emu3": {"vocabulary_map": {"<image>": 0}},
+         "emu3": {"vocabulary_map": {"<image>": 0}}, "big_bird": {"attention_type": "original_full"},
          "dbrx": {"attn_config": {"rope_theta": 10000.0}, "ffn_config": {"hidden_size": 2048}}}
 
 
@@ -60,6 +60,11 @@ def counts(kind, config):
         model = kind(config)
     kept = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad or not name.endswith(SINES)}
     kept = {name: n for name, n in kept.items() if not any(part in name for part in NO_PART_OF_THE_LOSS)}
+    if config.model_type == "fsmt":  # which says that these are not trained, and lets them be
+        kept = {name: n for name, n in kept.items() if not name.endswith(SINES)}
+    if config.model_type == "longcat_flash":  # gates and ups of the experts that give a token back, which it has and does not read
+        routed, total = config.n_routed_experts, config.n_routed_experts + config.zero_expert_num
+        kept = {name: n * routed // total if name.endswith("experts.gate_up_proj") else n for name, n in kept.items()}
     kept.update({name: b.numel() for name, b in model.named_buffers() if name.endswith(KEPT_BESIDE)})
     # Layers that text alone passes by.
     crossing = tuple(f".layers.{layer}." for layer in getattr(config.get_text_config(), "cross_attention_layers", None) or ())

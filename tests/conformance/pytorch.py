@@ -42,8 +42,8 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
             "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
-            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax"}
-PAIRS = {"longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp", "led"}  # encoders with decoders
+            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax", "longcat_flash", "jetmoe"}
+PAIRS = {"t5gemma", "fsmt", "longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp", "led"}  # encoders with decoders
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2", "swin", "donut-swin", "beit", "beit_apart",
           "data2vec-vision", "ijepa", "segformer"}
 SHIFTED = {"swin", "donut-swin"}  # of 64 pixels a side
@@ -53,7 +53,7 @@ ENCODERS = {"roberta", "distilbert", "modernbert", "modernbert_biases", "eurober
             "xlm-roberta-xl", "mpnet", "esm", "jina_embeddings_v3", "gte", "longformer", "ibert", "flaubert", "flaubert_norm_first", "deberta-v2",
             "deberta-v2_apart", "deberta-v2_plain"}  # that predict the words of labels of their own
 ONE_TYPE = {"roberta", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "jina_embeddings_v3", "gte", "longformer", "ibert"}
-TYPED = {"bert", "electra", "albert", "megatron-bert", "ernie", "nomic_bert", "roformer", "rembert", "layoutlm", "xlm", "deberta", "mobilebert", "mobilebert_gelu", "fnet"}  # that are given a type of each token
+TYPED = {"bert", "big_bird", "electra", "albert", "megatron-bert", "ernie", "nomic_bert", "roformer", "rembert", "layoutlm", "xlm", "deberta", "mobilebert", "mobilebert_gelu", "fnet"}  # that are given a type of each token
 UNTRAINED = ("e_score_correction_bias", "tid2eid", "layer_scalar", "feed_forward.expert_bias", "mlp.expert_bias", "embeddings.mask_token", "_global.weight", "_global.bias")  # what is saved beside the parameters
 DERIVED = ("relative_position_index", "slope_rate", "query_decay", "key_decay", "diagonal_decay")  # what files have of no parameter
 BESIDE_TEXT = {"step3p7": ("vision_model.", "vit_large_projector."), "git": ("git.image_encoder.", "git.visual_projection.")}
@@ -120,6 +120,12 @@ class MimoForCausalLM(transformers.Qwen2ForCausalLM):
 def decoder(**more):
     return dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                 num_key_value_heads=2, max_position_embeddings=SEQ, tie_word_embeddings=False, **more)
+
+
+def gemma_module(layers):
+    return {**decoder(head_dim=8, sliding_window=4, query_pre_attn_scalar=8, attn_logit_softcapping=0.5, final_logit_softcapping=2.0),
+            "num_hidden_layers": layers, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"][:layers],
+            "tie_word_embeddings": True}
 
 
 def families():
@@ -229,6 +235,31 @@ def families():
         "minimax_m2": (t.MiniMaxM2ForCausalLM, t.MiniMaxM2Config(**decoder(num_local_experts=4, num_experts_per_tok=2, head_dim=8))),
         "gptj": (t.GPTJForCausalLM, t.GPTJConfig(vocab_size=VOCAB, n_positions=SEQ, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, resid_pdrop=0,
                                                  embd_pdrop=0, attn_pdrop=0)),
+        # Windows of four keys back; of the encoder of four on either side.
+        "t5gemma": (t.T5GemmaForConditionalGeneration, t.T5GemmaConfig(
+            encoder=t.T5GemmaModuleConfig(**gemma_module(3)), decoder=t.T5GemmaModuleConfig(**gemma_module(2)), vocab_size=VOCAB)),
+        "gpt_neox_japanese": (t.GPTNeoXJapaneseForCausalLM, t.GPTNeoXJapaneseConfig(**small, intermediate_multiple_size=2,
+                                                                                   max_position_embeddings=SEQ, attention_dropout=0.0)),
+        "imagegpt": (t.ImageGPTForCausalImageModeling, t.ImageGPTConfig(vocab_size=VOCAB + 1, n_positions=SEQ, n_embd=32, n_layer=2, n_head=4,
+                                                                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+        "big_bird": (t.BigBirdForMaskedLM, t.BigBirdConfig(**masked, max_position_embeddings=SEQ, attention_type="original_full")),
+        "fsmt": (t.FSMTForConditionalGeneration, t.FSMTConfig(
+            src_vocab_size=VOCAB + 8, tgt_vocab_size=VOCAB, d_model=32, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=64, max_position_embeddings=SEQ, dropout=0.0)),
+        # Two experts and two that give a token back.
+        "longcat_flash": (t.LongcatFlashForCausalLM, t.LongcatFlashConfig(
+            vocab_size=VOCAB, hidden_size=32, num_layers=2, num_attention_heads=4, max_position_embeddings=SEQ, ffn_hidden_size=48, q_lora_rank=16,
+            kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, head_dim=4, v_head_dim=8, moe_topk=2, n_routed_experts=2, zero_expert_num=2,
+            expert_ffn_hidden_size=24)),
+        "jetmoe": (t.JetMoeForCausalLM, t.JetMoeConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_key_value_heads=2, kv_channels=8,
+                                                       intermediate_size=48, max_position_embeddings=SEQ, num_local_experts=4)),
+        "rwkv": (t.RwkvForCausalLM, t.RwkvConfig(vocab_size=VOCAB, context_length=SEQ, hidden_size=32, num_hidden_layers=2, attention_hidden_size=24,
+                                                 intermediate_size=48)),
+        # Two blocks, of which the first is used twice.
+        "zamba2": (t.Zamba2ForCausalLM, t.Zamba2Config(
+            vocab_size=VOCAB, hidden_size=32, num_hidden_layers=5, num_attention_heads=4, intermediate_size=48, max_position_embeddings=SEQ,
+            layers_block_type=["mamba", "hybrid", "hybrid", "mamba", "hybrid"], mamba_d_state=4, mamba_ngroups=2, n_mamba_heads=4,
+            chunk_size=8, num_mem_blocks=2, use_shared_attention_adapter=True, adapter_rank=4, use_mem_rope=True, time_step_min=0.5)),
         "mamba": (t.MambaForCausalLM, t.MambaConfig(vocab_size=VOCAB, hidden_size=32, state_size=4, num_hidden_layers=2, time_step_rank=4)),
         # With several groups transformers has heads take turns with them in the place of neighbours that share one.
         "mamba2": (t.Mamba2ForCausalLM, t.Mamba2Config(vocab_size=VOCAB, hidden_size=32, state_size=4, num_hidden_layers=2, num_heads=4,
@@ -636,11 +667,18 @@ def transposed_experts(tensors):
     return {key: value.transpose(1, 2) if ".mlp.experts." in key else value for key, value in tensors.items()}
 
 
+def longcat_flash(tensors):
+    """transformers 5.24 has weights of gates and ups for the experts that have none."""
+    return {key: value for key, value in tensors.items() if ".mlp.experts." not in key or int(key.split(".experts.")[1].split(".")[0]) < 2}
+
+
 # Families that transformers has no class of, or saves unlike their publisher: what their files say, and how they hold the tensors of a
 # class that computes the same.
 STAND_INS = {
     "qwen3_vl_moe": ({}, transposed_experts),
     "esm": ({}, esm),
+    "longcat_flash": ({}, longcat_flash),
+    "big_bird": ({}, weights_alone),
     "olmo_hybrid": ({}, olmo_hybrid),
     "ibert": ({}, weights_alone),
     "layoutlm": ({}, weights_alone),
@@ -719,6 +757,9 @@ def make(family, folder):
     kind(config)
     compute_in_double()
     model = kind(config).double()
+    if family == "fsmt":  # whose class of transformers 5.24 would train its sines, though it says that it does not
+        for stack in (model.model.encoder, model.model.decoder):
+            stack.embed_positions.weight.requires_grad = False
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():  # transformers begins with zero biases and equal norms, by which no mistake shows
         for name, parameter in model.named_parameters():
@@ -820,7 +861,8 @@ def logits_of(family, model, inputs, part):
     if family == "whisper":
         return model(input_features=cut["frames"][:, 0].transpose(1, 2), decoder_input_ids=cut["tokens"]).logits, cut["labels"]
     if family in PAIRS:
-        return model(input_ids=cut["tokens"], decoder_input_ids=cut["before"]).logits, cut["labels"]
+        more = {"use_cache": False} if family == "fsmt" else {}  # which hides later tokens only then
+        return model(input_ids=cut["tokens"], decoder_input_ids=cut["before"], **more).logits, cut["labels"]
     more = {} if family in ENCODERS else {"use_cache": False}
     return model(input_ids=cut["tokens"], **more).logits, cut["labels"]
 
@@ -947,8 +989,8 @@ def hold(meshwright, family, plan, precision, model_name, inputs, folder, theirs
     sizes = [] if family in IMAGES else ["--seq", str(SEQ)]
     planning = ["--cluster", f"cpu:{devices}", *method, "--batch", str(BATCH), *sizes, "--dtype", "f64", "--learning-rate", str(RATE), "-o",
                 here / "plan.json"]
-    if family in MIXTURES:  # a place at every expert for all tokens: 2 of 4 are chosen
-        model_name = f"{model_name}:capacity_factor=2"
+    if family in MIXTURES:  # a place at every expert for all tokens: 2 of 4 are chosen, in JetMoE's attention one by one
+        model_name = f"{model_name}:capacity_factor={4 if family == 'jetmoe' else 2}"
     run([meshwright, "plan", "--model", model_name, *planning], f"{family} {plan}")
     common = [meshwright, "run", here / "plan.json", "--weights", folder, *inputs, "--warmup", "0", "--precision", precision]
     run([*common, "--steps", "1", "--dump", "logits", here / "logits.npy", "--dump", "gradients", here / "gradients.safetensors"],

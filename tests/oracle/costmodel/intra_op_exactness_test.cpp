@@ -154,6 +154,19 @@ constexpr std::array kTiny = {
         32},
     Model{"two_tower:layers=2,hidden=64,heads=4,image=32,patch=8,text_layers=2,text_hidden=32,text_heads=4,seq=16,"
           "vocab=128,embed=32",
+          32},
+    Model{"gpt_neox:layers=3,hidden=64,heads=4,seq=32,vocab=128,bias=0,last_out_bias=1,parallel=0", 32},
+    Model{"decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1,window=8,full_every="
+          "2,encoder_layers=2",
+          32},
+    Model{"bart:layers=2,hidden=64,heads=4,seq=32,vocab=128,source_vocab=160,decoder_intermediate=128,tied=0", 32},
+    Model{"longcat_flash:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,identity_experts=2,"
+          "top_k=2,q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
+          32},
+    Model{"jetmoe:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2", 32},
+    Model{"rwkv:layers=2,hidden=64,seq=32,vocab=128,scan_chunk=8", 32},
+    Model{"zamba2:layers=4,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,scan_heads=4,scan_head_dim=32,state=16,"
+          "scan_chunk=8,adapter_rank=8,attention_adapters=1,hybrid_0=10",
           32}};
 constexpr std::array kReal = {Model{"mlp", 64},          Model{"gpt-2.6b", 64},     Model{"bert-large", 64},
                               Model{"llama-7b", 32},     Model{"mixtral-8x7b", 32}, Model{"moe-2.4b", 64},

@@ -150,6 +150,25 @@ TEST(HfTensors, PartsFillTheirTensorsWithoutOverlap) {
            {"t5", "t5:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16"},
            {"umt5", "t5:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,layer_biases=1"},
            {"bart", "bart:layers=2,hidden=8,heads=2,seq=4,vocab=16,position_offset=2"},
+           {"fsmt",
+            "bart:layers=2,hidden=8,heads=2,seq=4,vocab=16,sines=2,embedding_norm=0,source_vocab=12,tied=0,"
+            "decoder_intermediate=24"},
+           {"t5gemma",
+            "decoder:layers=2,hidden=8,heads=2,kv_heads=1,intermediate=16,seq=4,vocab=16,norms=1,tied=1,encoder_layers="
+            "3"},
+           {"gpt_neox_japanese",
+            "gpt_neox:layers=2,hidden=8,heads=2,seq=4,vocab=16,parallel=0,bias=0,last_out_bias=1,tied=1"},
+           {"imagegpt", "gpt2:layers=2,hidden=8,heads=2,seq=4,vocab=16,rms=1,quick=1,more_words=1,tied=0"},
+           {"longcat_flash",
+            "longcat_flash:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,experts=2,identity_experts=2,top_k="
+            "2,"
+            "q_rank=4,kv_rank=4,nope_dim=4,rope_dim=2,value_dim=4"},
+           {"jetmoe", "jetmoe:layers=2,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,experts=4,top_k=2"},
+           {"rwkv", "rwkv:layers=2,hidden=8,seq=4,vocab=16,time_width=6"},
+           {"zamba2",
+            "zamba2:layers=4,hidden=8,heads=2,intermediate=16,seq=4,vocab=16,scan_heads=2,scan_head_dim=8,scan_groups="
+            "2,"
+            "state=4,adapter_rank=2,attention_adapters=1,hybrid_0=13,shared_blocks=2"},
            {"pegasus", "bart:layers=2,hidden=8,heads=2,seq=4,vocab=16,sines=1,norm_first=1,embedding_norm=0"},
            {"whisper", "speech:layers=2,hidden=8,heads=2,seq=4,vocab=16,positions=4,mel=3"},
            {"openai-gpt", "gpt2:layers=2,hidden=8,heads=2,seq=4,vocab=16,post_norm=1,final_norm=0"},
