@@ -35,7 +35,7 @@ Transformer jetmoe(const ModelConfig& model) {
       .tied = is_set(model, "tied")};
 }
 
-// Of one rank of choices, an even load times the capacity factor.
+// The room of one rank of choices: an even load times the capacity factor.
 std::int64_t places_of_rank(const MixturePart& part, std::int64_t seq) {
   const double even = static_cast<double>(seq) / static_cast<double>(part.experts);
   return std::clamp(static_cast<std::int64_t>(std::ceil(std::min(even * part.capacity_factor, 1e12))), std::int64_t{1},

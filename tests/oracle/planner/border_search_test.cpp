@@ -139,7 +139,7 @@ bool is_settled(const std::vector<int>& firsts, const std::map<std::vector<int>,
   return true;
 }
 
-// Of several that are equally fast one was climbed from.
+// The climb began from one of several that are equally fast.
 TEST(BorderSearchOracle, EndsWhereNoBorderThatMovesShortensTheStep) {
   const Cluster cluster = find_cluster("cpu:2");
   const auto costs = make_analytic_cost_model(cluster);

@@ -79,7 +79,7 @@ const std::string kLongcat =
        "max_position_embeddings": 4, "ffn_hidden_size": 16, "q_lora_rank": 4, "kv_lora_rank": 4, "qk_nope_head_dim": 4,
        "qk_rope_head_dim": 2, "v_head_dim": 4, "moe_topk": 2, "n_routed_experts": 4, "expert_ffn_hidden_size": 16)";
 
-// Of each there are a row of the router and a bias to choose by.
+// Each has a row of the router and a bias to choose by.
 TEST(LongcatFlash, HasNoWeightsOfExpertsThatGiveATokenBack) {
   const std::string none = kLongcat + R"(, "zero_expert_num": 0)", two = kLongcat + R"(, "zero_expert_num": 2)";
   EXPECT_EQ(parameters_of(two) - parameters_of(none), 2 * (8 + 1));

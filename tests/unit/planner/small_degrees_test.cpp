@@ -136,7 +136,7 @@ TEST(SmallDegrees, LighterEndsAreNoSlowerAndOnlyAfterTheRest) {
             std::min(even.lower_bound_within_layers, lighter.plan->predicted.step_time));
 }
 
-// Of two that beat what is asked for both are told, in the order of their steps; of none there is no plan.
+// Both that beat what is asked for are told, in the order of their steps; where none does, there is no plan.
 TEST(SmallDegrees, OnlyWhatBeatsAStepIsWanted) {
   Small small("fsdp");
   small.simulate_all();
@@ -189,7 +189,7 @@ TEST(TooLargeDegrees, RuleOutWhatKeepsNoLess) {
   for (int Degrees::*degree : {&Degrees::tp, &Degrees::pp, &Degrees::cp, &Degrees::ep})
     EXPECT_FALSE(with([&](Degrees& d) { d.*degree = 4; }));
   EXPECT_FALSE(with([](Degrees& d) { d.split.last = 1; }));
-  // Of interleaved chunks nothing is known about others, nor about one stage for each rank.
+  // Interleaved chunks tell nothing about other chunks, nor about one stage for each rank.
   Degrees chunked = large;
   chunked.schedule = ScheduleKind::Interleaved;
   chunked.chunks = 2;

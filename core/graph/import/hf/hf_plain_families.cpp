@@ -29,7 +29,7 @@ ModelConfig read_gpt2(const HfReader& config) {
   return model;
 }
 
-// Of the words, which are colours, the last begins a sequence, and the head does not know it.
+// Words are colours. The last begins a sequence, and the head does not know it.
 ModelConfig read_imagegpt(const HfReader& config) {
   config.refuse("scale_attn_by_inverse_layer_idx");
   config.refuse("add_cross_attention");

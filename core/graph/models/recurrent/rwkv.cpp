@@ -90,7 +90,7 @@ std::pair<TensorId, TensorId> RwkvBuilder::sums(const std::string& name, TensorI
     return add(OpKind::Broadcast, name + which, {y}, {.result_dims = dims});
   };
   const std::vector<Dim> rows = {groups, channels};
-  // Of which softplus makes 1.
+  // Softplus makes 1 of these.
   const TensorId steps = of_each_token(".steps", filled("unit_steps", rows, std::log(std::numbers::e_v<double> - 1.0)));
   const Dim state{"state", 1};
   const TensorId ones = filled("ones.state", {groups, state}, 1.0), zeros = filled("zeros.channels", rows, 0.0);
