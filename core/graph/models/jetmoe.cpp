@@ -55,7 +55,7 @@ struct JetMoeBuilder : TransformerBuilder {
   };
   [[nodiscard]] Choices choose(const std::string& name, TensorId x);
   [[nodiscard]] TensorId attend(const std::string& name, TensorId x);
-  [[nodiscard]] TensorId layer(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
 
   const Dim expert, queries;
   const std::int64_t places;
@@ -131,7 +131,9 @@ TensorId JetMoeBuilder::attend(const std::string& name, TensorId x) {
   return add_bias(name + ".out", *sum, {embed});
 }
 
-TensorId JetMoeBuilder::layer(const std::string& name, TensorId x) {
+TensorId JetMoeBuilder::layer(std::int64_t number, TensorId x) {
+  graph.current_block = static_cast<int>(number);
+  const std::string name = fmt::format("blk{}", number);
   const auto plus = [&](const std::string& part, TensorId y) {
     x = add(OpKind::Add, name + part + ".residual", {x, y});
   };
@@ -143,14 +145,7 @@ TensorId JetMoeBuilder::layer(const std::string& name, TensorId x) {
 void build_jetmoe(Graph& graph, const ModelConfig& model, LossReduction reduction) {
   const Transformer transformer = jetmoe(model);
   JetMoeBuilder builder(graph, model, transformer);
-  const TensorId tokens = builder.token_input("tokens"), labels = builder.token_input("labels");
-  TensorId x = builder.embed_tokens("embed", tokens);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    graph.current_block = static_cast<int>(layer);
-    x = builder.layer(fmt::format("blk{}", layer), x);
-  }
-  graph.current_block = -1;
-  graph.loss = builder.losses(x, "blk", labels, reduction, {});
+  build_layers(builder, graph, model, reduction);
 }
 
 }  // namespace

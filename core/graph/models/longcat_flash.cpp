@@ -46,18 +46,24 @@ Transformer longcat_flash(const ModelConfig& model) {
           .tied = is_set(model, "tied")};
 }
 
-TensorId longcat_layer(TransformerBuilder& builder, const std::string& name, TensorId x) {
-  const auto plus = [&](const std::string& part, TensorId y) {
-    x = builder.add(OpKind::Add, part + ".residual", {x, y});
-  };
+struct LongcatFlashBuilder : TransformerBuilder {
+  using TransformerBuilder::TransformerBuilder;
+
+  [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
+};
+
+TensorId LongcatFlashBuilder::layer(std::int64_t number, TensorId x) {
+  graph.current_block = static_cast<int>(number);
+  const std::string name = fmt::format("blk{}", number);
+  const auto plus = [&](const std::string& part, TensorId y) { x = add(OpKind::Add, part + ".residual", {x, y}); };
   std::optional<TensorId> routed;
   for (const char* half : {".first", ".second"}) {
     const std::string here = name + half;
-    const TensorId seen = builder.norm(here + ".ln1", x, builder.embed);
-    plus(here + ".attn", builder.attention(here + ".attn", seen, seen, {.causal = true, .rotary = true}));
-    const TensorId read = builder.norm(here + ".ln2", x, builder.embed);
-    if (!routed) routed = builder.mixture(name + ".moe", read);
-    plus(here + ".mlp", builder.feed_forward(here + ".mlp", read, builder.transformer.feed_forward.width));
+    const TensorId seen = norm(here + ".ln1", x, embed);
+    plus(here + ".attn", attention(here + ".attn", seen, seen, {.causal = true, .rotary = true}));
+    const TensorId read = norm(here + ".ln2", x, embed);
+    if (!routed) routed = mixture(name + ".moe", read);
+    plus(here + ".mlp", feed_forward(here + ".mlp", read, transformer.feed_forward.width));
   }
   plus(name + ".moe", *routed);
   return x;
@@ -65,15 +71,8 @@ TensorId longcat_layer(TransformerBuilder& builder, const std::string& name, Ten
 
 void build_longcat_flash(Graph& graph, const ModelConfig& model, LossReduction reduction) {
   const Transformer transformer = longcat_flash(model);
-  TransformerBuilder builder(graph, model, transformer);
-  const TensorId tokens = builder.token_input("tokens"), labels = builder.token_input("labels");
-  TensorId x = builder.embed_tokens("embed", tokens);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    graph.current_block = static_cast<int>(layer);
-    x = longcat_layer(builder, fmt::format("blk{}", layer), x);
-  }
-  graph.current_block = -1;
-  graph.loss = builder.losses(x, "blk", labels, reduction, {});
+  LongcatFlashBuilder builder(graph, model, transformer);
+  build_layers(builder, graph, model, reduction);
 }
 
 }  // namespace

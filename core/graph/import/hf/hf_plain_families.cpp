@@ -255,34 +255,38 @@ ModelConfig read_mpt(const HfReader& config) {
   return model;
 }
 
-ModelConfig read_gpt_neox(const HfReader& config) {
+namespace {
+
+// `rotated`, `tied`: where the file does not say.
+ModelConfig read_gpt_neox_like(const HfReader& config, double rotated, bool tied) {
   ModelConfig model = made("gpt_neox", config);
   (void)config.has("is_decoder");  // it is one whatever this says
   set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  set_rotated_share(model, config, "rotary_pct", rotated);
+  set_rotary_base(model, config, "rotary_emb_base");
+  set(model, "tied", config.flag_or("tie_word_embeddings", tied));
+  set_epsilon(model, config, "layer_norm_eps", 1e-5);
+  return model;
+}
+
+}  // namespace
+
+ModelConfig read_gpt_neox(const HfReader& config) {
+  ModelConfig model = read_gpt_neox_like(config, 0.25, false);
   require(config.flag_or("attention_bias", true),
           "{}: 'attention_bias' is false, which is not supported for this family; true is.", config.place());
   set(model, "intermediate", config.size({"intermediate_size"}));
-  set_rotated_share(model, config, "rotary_pct", 0.25);
   set(model, "parallel", config.flag_or("use_parallel_residual", true));
-  set(model, "tied", config.flag_or("tie_word_embeddings", false));
-  set_rotary_base(model, config, "rotary_emb_base");
-  set_epsilon(model, config, "layer_norm_eps", 1e-5);
   return model;
 }
 
 // No biases but in norms, and of what attention of the last layer makes.
 ModelConfig read_gpt_neox_japanese(const HfReader& config) {
-  ModelConfig model = made("gpt_neox", config);
-  (void)config.has("is_decoder");  // it is one whatever this says
-  set_activation(model, config, "hidden_act", "gelu", {Act::Gelu, Act::GeluErf});
+  ModelConfig model = read_gpt_neox_like(config, 1.0, true);
   set(model, "intermediate", model.hidden * config.size_or({"intermediate_multiple_size"}, 4));
-  set_rotated_share(model, config, "rotary_pct", 1.0);
   set(model, "parallel", 0);
   set(model, "bias", 0);
   set(model, "last_out_bias", 1);
-  set(model, "tied", config.flag_or("tie_word_embeddings", true));
-  set_rotary_base(model, config, "rotary_emb_base");
-  set_epsilon(model, config, "layer_norm_eps", 1e-5);
   return model;
 }
 

@@ -161,4 +161,17 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId root_softplus(const std::string& name, TensorId x);
 };
 
+// A decoder whose layers are those of `builder.layer(number, x)`, with its loss. `further_block`: that of each module
+// for further tokens, if the transformer has such.
+template <class Builder>
+void build_layers(Builder& builder, Graph& graph, const ModelConfig& model, LossReduction reduction,
+                  const TransformerBuilder::Block& further_block = {}) {
+  const TensorId tokens = builder.token_input("tokens"), labels = builder.token_input("labels");
+  TensorId x = builder.embed_tokens("embed", tokens);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) x = builder.layer(layer, x);
+  graph.current_block = -1;
+  builder.next_block = static_cast<int>(model.layers);
+  graph.loss = builder.losses(x, "blk", labels, reduction, further_block);
+}
+
 }  // namespace meshwright
