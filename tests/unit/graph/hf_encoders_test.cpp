@@ -7,30 +7,13 @@
 #include <fstream>
 
 #include "core/base/errors.h"
-#include "core/graph/import/hf/hf_config.h"
+#include "tests/hf_config_text.h"
 #include "tests/model_gradients.h"
 
 namespace meshwright::hf_encoders_test {
 namespace {
 
-ModelConfig read(const std::string& text) { return model_from_hf_text("{" + text + "}", "m", "config.json"); }
-
-Graph graph_of(const std::string& text) { return build_forward_graph(read(text), {.batch = 1, .dtype = DType::BF16}); }
-
-std::int64_t parameters_of(const std::string& text) { return parameter_count(graph_of(text)); }
-
-std::string refusal_of(const std::string& text) {
-  try {
-    (void)read(text);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "not refused";
-}
-
-bool refused(const std::string& text, const std::string& what) {
-  return refusal_of(text).find(what) != std::string::npos;
-}
+using namespace hf_config_text;
 
 // 2 layers of 4 heads, with tables of 64 words, 10 positions and 2 types.
 std::string encoder(const char* type, const std::string& more = "") {

@@ -6,25 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/errors.h"
-#include "core/graph/import/hf/hf_config.h"
+#include "tests/hf_config_text.h"
 #include "tests/model_gradients.h"
 
 namespace meshwright::hf_recurrent_families_test {
 namespace {
 
-ModelConfig read(const std::string& text) { return model_from_hf_text("{" + text + "}", "m", "config.json"); }
-
-Graph graph_of(const std::string& text) { return build_forward_graph(read(text), {.batch = 1, .dtype = DType::BF16}); }
-
-bool refused(const std::string& text, const std::string& what) {
-  try {
-    (void)read(text);
-  } catch (const InputError& error) {
-    return std::string(error.what()).find(what) != std::string::npos;
-  }
-  return false;
-}
+using namespace hf_config_text;
 
 std::int64_t count_of(const Graph& graph, OpKind kind) {
   return std::count_if(graph.ops().begin(), graph.ops().end(), [&](const Op& op) { return op.kind == kind; });
