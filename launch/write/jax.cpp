@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JAX: the mesh of every stage, and the PartitionSpec of every parameter, state and result, as a Python module.
 #include <algorithm>
+#include <set>
 
 #include "launch/write/python_text.h"
 #include "launch/write/script.h"
@@ -99,6 +100,21 @@ std::string dimensions(const LaunchJob& job) {
   return text + "}\n";
 }
 
+// Empty where all parameters have states, or none has.
+std::string without_states(const Graph& graph) {
+  std::set<TensorId> with;
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::OptimizerState && tensor.parameter) with.insert(*tensor.parameter);
+  std::vector<std::string> names;
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::Parameter && !with.contains(tensor.id)) names.push_back(python_text(tensor.name));
+  if (with.empty() || names.empty()) return "";
+  return fmt::format(
+      "# Parameters that the optimizer does not update, so that it keeps nothing of them.\n"
+      "WITHOUT_STATES = [{}]\n\n",
+      fmt::join(names, ", "));
+}
+
 }  // namespace
 
 WrittenJob write_jax(const LaunchJob& job) {
@@ -112,7 +128,7 @@ WrittenJob write_jax(const LaunchJob& job) {
   text += plan_constants(job.plan, job.graph) + "\n";
   text += "STAGES = [\n";
   for (const StagePlan& stage : job.plan.stages) text += stage_text(job, stage);
-  text += "]\n\n" + dimensions(job) + kFunctions;
+  text += "]\n\n" + without_states(job.graph) + dimensions(job) + kFunctions;
   WrittenJob made;
   made.files = {{"sharding_plan.py", text, false, "meshes and PartitionSpecs of all stages; run alone it lists them"}};
   made.measure = {

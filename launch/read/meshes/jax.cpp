@@ -53,6 +53,8 @@ class StageTables {
     require(dims != nullptr && dims->value.is_map(), "{}: DIMENSIONS is missing, which says the sizes of the tensors.",
             stages->place);
     dimensions_ = &dims->value;
+    if (const Setting* without = job_.settings().take("WITHOUT_STATES"); without != nullptr)
+      for (const ConfigValue& name : items_of(without->value)) without_states_.push_back(name.text);
     // A name stands for the tensor on every stage's mesh: what crosses stages is left to the search.
     for (const ConfigValue& one : stages->value.items)
       if (const ConfigValue* received = one.find("received"); received != nullptr)
@@ -123,6 +125,7 @@ class StageTables {
 
   // Those of append_updates (core/graph).
   void add_states(const std::string& name, const ShardingSpec& spec, const std::string& where) {
+    if (std::find(without_states_.begin(), without_states_.end(), name) != without_states_.end()) return;
     const LaunchSetup& setup = job_.reading.setup;
     using enum Optimizer::Kind;
     if (setup.dtype == DType::BF16 || setup.dtype == DType::F16) add(name + ".master", spec, where);
@@ -141,7 +144,7 @@ class StageTables {
   ReadingJob& job_;
   GivenMeshes& meshes_;
   const ConfigValue* dimensions_ = nullptr;
-  std::vector<std::string> axes_ = {}, crossing_ = {};
+  std::vector<std::string> axes_ = {}, crossing_ = {}, without_states_ = {};
 };
 
 // What users call the axes of one mesh.

@@ -58,6 +58,27 @@ TEST(Jax, ReadsTheMeshOfAProgram) {
   EXPECT_NE(refused("t.py", program + "STAGES = 3\nDIMENSIONS = {}\n").find("no list of stages"), std::string::npos);
 }
 
+// The bias by which experts are selected follows their loads: no optimizer keeps anything of it.
+TEST(Jax, ForcesNoStatesOfParametersThatHaveNone) {
+  const auto specs = [](const std::string& without) {
+    const LaunchReading reading =
+        read("t.py", "import jax\nfrom jax.sharding import PartitionSpec as P\nLAYER_STARTS = ['a']\n" + without +
+                         "STAGES = [{'mesh': (2,), 'axes': ('x0',), 'devices': (0, 1), 'layers': (0, 0),\n"
+                         "           'parameters': {'w': P('x0'), 'bias': P()}, 'states': {}, 'results': {}}]\n"
+                         "DIMENSIONS = {'w': [('in', 4)], 'bias': [('out', 4)]}\n");
+    std::vector<std::string> names;
+    for (const auto& [name, spec] : reading.setup.meshes->specs) names.push_back(name);
+    return names;
+  };
+  const std::vector<std::string> of_bias = {"bias", "bias.adam_m", "bias.adam_v", "bias.master"};
+  const std::vector<std::string> of_w = {"w", "w.adam_m", "w.adam_v", "w.master"};
+  std::vector<std::string> all = of_bias, without_bias = {"bias"};
+  all.insert(all.end(), of_w.begin(), of_w.end());
+  without_bias.insert(without_bias.end(), of_w.begin(), of_w.end());
+  EXPECT_EQ(specs(""), all);
+  EXPECT_EQ(specs("WITHOUT_STATES = ['bias']\n"), without_bias);
+}
+
 TEST(Alpa, ReadsStagesOfWholeRunsOfLayers) {
   const auto stages = [](const std::string& layers) {
     return "import alpa\nLAYER_STARTS = ['a', 'b', 'c']\nOPTION = alpa.ManualStageOption(\n    "
