@@ -181,6 +181,8 @@ struct SearchOptions {
   // Only plans of one set of degrees that this framework launches; method, layers and their cut are not read
   // (degrees/degrees_search.h).
   const Framework* launch_for = nullptr;
+  // Sets of a framework's degrees that are planned at most, the most promising first.
+  std::size_t most_degrees = 3000;
   bool any_offload = false;  // training only: what hosts keep is chosen, too; that of the training is not read
   // false: what a bound says cannot win is looked at nevertheless. Slower, with the same answer: for tests.
   bool prune = true;

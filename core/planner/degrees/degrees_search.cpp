@@ -23,9 +23,8 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::size_t kWave = 16;   // degrees that are planned together, whatever the number of threads
-constexpr std::size_t kJudged = 4;  // plans that are simulated together
-constexpr std::size_t kMaxPlanned = 3000;
+constexpr std::size_t kWave = 16;       // degrees that are planned together, whatever the number of threads
+constexpr std::size_t kJudged = 4;      // plans that are simulated together
 constexpr std::size_t kMaxBases = 4;    // plans whose ends are made lighter
 constexpr int kMaxStagesEach = 16;      // of a rank, where ends are lighter
 constexpr std::size_t kMaxTrials = 64;  // degrees that a stopped search tries for a first plan
@@ -318,10 +317,13 @@ std::optional<Seconds> DegreesSearch::plan_in_order(const std::vector<Ordered>& 
   for (std::optional<Seconds> left;;) {
     const std::optional<Seconds> before = left;
     left = next < ordered.size() ? std::optional(ordered[next].bound) : std::nullopt;
-    const bool plans = left && planned_ < kMaxPlanned && (waiting_.empty() || *left <= waiting_.begin()->first.first);
+    const bool plans =
+        left && planned_ < request_.search.most_degrees && (waiting_.empty() || *left <= waiting_.begin()->first.first);
     if (!waiting_.empty()) left = std::min(left.value_or(waiting_.begin()->first.first), waiting_.begin()->first.first);
     if (stopped()) return before ? before : left;  // some of what was begun may be left
-    if (!left || is_beaten(*left) || (!plans && waiting_.empty())) return left;
+    // Beyond the most that are planned, those that wait are simulated as long as one of them may be faster.
+    if (!left || is_beaten(*left) || (!plans && (waiting_.empty() || is_beaten(waiting_.begin()->first.first))))
+      return left;
     if (plans)
       plan_next(ordered, next);
     else

@@ -344,6 +344,23 @@ TEST_P(DegreesSearchOf, FindsTheFastestOfAllCombinations) {
 }
 
 // Two stages, for links are slow; the last has a large vocabulary beside its blocks.
+// Whatever number of sets is reached first: the rest, which may promise more than those that wait, is left.
+TEST(DegreesSearch, EndsAtTheMostSetsThatArePlanned) {
+  PlanRequest request = ask_for(
+      "torchtitan", "llama:layers=4,hidden=64,heads=4,kv_heads=4,intermediate=128,seq=32,vocab=128", "cpu:4", 16);
+  const auto costs = make_analytic_cost_model(request.cluster);
+  SimulatedStep evaluator(*costs);
+  const PlanningResult all = search_degrees(request, *costs, evaluator);
+  ASSERT_TRUE(all.plan.has_value());
+  for (std::size_t most = 1; most < 80; most += 6) {
+    request.search.most_degrees = most;
+    const PlanningResult some = search_degrees(request, *costs, evaluator);
+    ASSERT_TRUE(some.plan.has_value()) << most;
+    EXPECT_GE(some.plan->predicted.step_time, all.plan->predicted.step_time) << most;
+    EXPECT_LE(some.lower_bound_within_layers, all.plan->predicted.step_time) << most;
+  }
+}
+
 TEST(DegreesSearch, GivesAnEndWithALargeVocabularyFewerBlocks) {
   PlanRequest request = ask_for("megatron", "gpt:layers=8,hidden=64,heads=4,seq=32,vocab=2048", "cpu:2", 16);
   HostGroup& hosts = request.cluster.only();
