@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Points of the search: the stages that a method gives, the parts of a point's stages, and which points there are.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/planner/search/microbatch_search.h"
+#include "core/planner/search/point.h"
+#include "costmodel/sheets/software_profile.h"
+#include "simulator/what_if/evaluator.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::search_points_test {
+namespace {
+
+using Stages = std::vector<Method::ManualStage>;
+
+Method manual(const Stages& stages) {
+  Method method;
+  method.kind = Method::Kind::Manual;
+  method.stages = stages;
+  method.text = "manual:test";
+  return method;
+}
+
+// A request with what its point refers to.
+struct Prepared {
+  PlanRequest request;
+  std::unique_ptr<CostModel> costs = make_analytic_cost_model(request.cluster);
+  SimulatedStep evaluator{*costs};
+  SearchContext context{request, *costs, evaluator};
+
+  explicit Prepared(PlanRequest wanted) : request(std::move(wanted)) {}
+  Prepared(const Prepared&) = delete;
+  [[nodiscard]] SearchPoint at(int layers) const {
+    return {.layers = layers, .layer_cut = {}, .microbatches = std::get<std::int64_t>(request.search.microbatches)};
+  }
+};
+
+// --- stages that a method gives ---
+
+// Meshes that differ in their group of hosts alone, in their shape alone, or in the axis of the batch alone.
+TEST(GivenPipeline, HasEveryStageOnTheMeshThatIsGivenForIt) {
+  const std::vector<std::pair<const char*, Stages>> all = {
+      {"dgx-a100:1+p3.16xlarge:1", {{0, 0, {1, 2, 1}, {2, 1}}, {1, 2, {1, 2, 0}, {2, 1}}}},
+      {"cpu:6", {{0, 0, {1, 2}, {1, 2}}, {1, 1, {1, 2}, {2, 1}}, {2, 2, {1, 2}, {1, 2}}}},
+      {"cpu:6", {{0, 0, {1, 2}, {2, 1}, 1}, {1, 1, {1, 2}, {2, 1}, 0}, {2, 2, {1, 2}, {2, 1}}}},
+      {"cpu:6", {{0, 1, {1, 4}, {2, 2}}, {2, 2, {1, 2}, {2, 1}}}},
+  };
+  for (const auto& [cluster, stages] : all) {
+    PlanRequest request = ask("mlp:layers=3,hidden=64", cluster);
+    request.search.method = manual(stages);
+    Prepared of(std::move(request));
+    const Point point = prepare_given_point(of.context, given_model(of.context, of.at(3)));
+    const TablePipeline pipeline = given_pipeline(of.request, point);
+    ASSERT_EQ(pipeline.stages.size(), stages.size());
+    const StageSearch& search = *point.spans.search;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const TableStage& stage = pipeline.stages[s];
+      const StageChoice choice = search.choice(stage.slice, stage.config);
+      const StageSearch::MeshRequest& mesh = search.meshes()[static_cast<std::size_t>(choice.mesh)];
+      EXPECT_EQ(std::pair(stage.first, stage.last), std::pair(stages[s].first_layer, stages[s].last_layer));
+      EXPECT_EQ(search.submeshes()[static_cast<std::size_t>(stage.slice)], stages[s].submesh) << cluster << " " << s;
+      EXPECT_EQ(mesh.submesh, stage.slice) << cluster << " " << s;
+      EXPECT_EQ(mesh.shape, stages[s].logical_shape) << cluster << " " << s;
+      EXPECT_EQ(mesh.batch_axis, stages[s].batch_axis) << cluster << " " << s;
+      EXPECT_EQ(choice.option, 0);
+    }
+  }
+}
+
+// --- parts of the stages ---
+
+// Calls visit(first, last, choice, entry) for all that a table may hold.
+template <class Visit>
+void each_entry(const Point& point, const StageTable& table, const Visit& visit) {
+  for (int first = 0; first < table.layers(); ++first)
+    for (int last = first; last < table.layers(); ++last)
+      for (int slice = 0; slice < std::ssize(table.slices()); ++slice)
+        for (int config = 0; config < table.configs(); ++config) {
+          const StageChoice choice = point.spans.search->choice(slice, config);
+          if (choice.mesh >= 0) visit(first, last, choice, table.at(first, last, slice, config));
+        }
+}
+
+TEST(StageTable, OfAPartHasWhatTheWholeHasOfItsMeshesWaysAndBorders) {
+  PlanRequest request = ask("gpt:layers=2,hidden=32,heads=4,seq=8,vocab=64", "p3.16xlarge:2", "pipeshard", 16, 2);
+  request.cluster.only().devices_per_host = 2;
+  request.search.recompute = Auto{};
+  request.search.logical_mesh_space = LogicalMeshSpace::All;
+  Prepared of(std::move(request));
+  const Point point = prepare_point(of.context, of.at(4));
+  const StageSearch& search = *point.spans.search;
+  const auto made = [&](const Subspace& part) { return make_stage_table(point, 1.0, StageSearch::Keep::All, part); };
+  const StageTable whole = made({});
+  std::vector<Subspace> parts = subspaces_of(point);
+  // Three ways to recompute and all of them, each on the meshes whose second axis stays on a host, and on all.
+  ASSERT_EQ(point.space.narrower.size(), 1u);
+  ASSERT_EQ(parts.size(), 8u);
+  EXPECT_TRUE(parts.back().is_whole());
+  const CoarserCut coarser{2, {true, false, true, false}};
+  parts.push_back({.cut = &coarser});
+  std::set<std::size_t> sizes;
+  for (const Subspace& part : parts) {
+    const StageTable table = made(part);
+    std::size_t size = 0;
+    each_entry(point, table, [&](int first, int last, const StageChoice& choice, const std::optional<StageCost>& cost) {
+      const bool within = (part.meshes == nullptr || (*part.meshes)[static_cast<std::size_t>(choice.mesh)]) &&
+                          (!part.way || search.way(choice) == part.way) &&
+                          (part.cut == nullptr || (first % 2 == 0 && last % 2 == 1));
+      const int slice = search.meshes()[static_cast<std::size_t>(choice.mesh)].submesh;
+      const auto& all = whole.at(first, last, slice, *search.config_of(slice, choice));
+      EXPECT_EQ(cost.has_value(), all.has_value() && within);
+      if (cost && all) {
+        EXPECT_EQ(std::pair(cost->time, cost->saved), std::pair(all->time, all->saved));
+      }
+      size += cost ? 1 : 0;
+    });
+    EXPECT_GT(size, 0u);
+    sizes.insert(size);
+  }
+  EXPECT_GE(sizes.size(), 4u);
+}
+
+TEST(StageTable, OfGivenStagesHasThemAlone) {
+  const Stages stages = {{0, 0, {1, 2}, {1, 2}}, {1, 1, {1, 2}, {2, 1}, 1}, {2, 2, {1, 2}, {2, 1}, 0}};
+  PlanRequest request = ask("mlp:layers=3,hidden=64", "cpu:6");
+  request.search.method = manual(stages);
+  Prepared of(std::move(request));
+  const Point point = prepare_point(of.context, of.at(3));
+  const StageTable table = make_stage_table(point, 1.0, StageSearch::Keep::All, {});
+  each_entry(point, table, [&](int first, int last, const StageChoice& choice, const std::optional<StageCost>& cost) {
+    const StageSearch::MeshRequest& mesh = point.spans.search->meshes()[static_cast<std::size_t>(choice.mesh)];
+    const Method::ManualStage& stage = stages[static_cast<std::size_t>(first)];
+    const bool is_given = first == last && mesh.shape == stage.logical_shape && mesh.batch_axis == stage.batch_axis &&
+                          choice.option < point.spans.search->spans(choice).options();
+    EXPECT_EQ(cost.has_value(), is_given) << first << ".." << last << " on mesh " << choice.mesh;
+  });
+}
+
+// --- which points there are ---
+
+// (layers, micro-batches) of what a search considers.
+struct Points : SearchRecord {
+  std::set<std::pair<int, std::int64_t>> found, fitting;
+  void add(ConsideredPlan of) override {
+    if (of.layer_starts.empty()) return;
+    const std::pair point(static_cast<int>(of.layer_starts.size()), of.microbatches);
+    found.insert(point);
+    if (of.fate == ConsideredPlan::Fate::Fits) fitting.insert(point);
+  }
+};
+
+Points points_of(ScheduleKind schedule) {
+  Points points;
+  PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:2", "pipeshard", 16, Auto{});
+  request.search.layers = Auto{};
+  request.search.schedule = schedule;
+  request.record = &points;
+  const Planned found = planned(request);
+  EXPECT_TRUE(found.plan) << found.reason;
+  return points;
+}
+
+// Four layers are cut where nothing is said.
+TEST(SmallSearch, CutsTwiceAsFineWhateverFits) {
+  const Points points = points_of(ScheduleKind::OneFOneB);
+  int fitting = 0;
+  for (const std::int64_t number : {1, 2, 4, 8, 16}) {
+    EXPECT_TRUE(points.found.contains({4, number})) << number;
+    if (!points.fitting.contains({4, number})) continue;
+    ++fitting;
+    EXPECT_TRUE(points.found.contains({8, number})) << number;
+  }
+  EXPECT_GE(fitting, 3);
+}
+
+// Two micro-batches for each of two ranks, and an even number.
+TEST(SmallSearch, LooksAroundAmongNumbersThatTheScheduleCanRun) {
+  std::set<std::int64_t> numbers;
+  for (const auto& [layers, number] : points_of(ScheduleKind::DualPipe).found) numbers.insert(number);
+  EXPECT_EQ(numbers, (std::set<std::int64_t>{4, 8, 16}));
+}
+
+TEST(SmallSearch, SaysOfSeveralSchedulesAloneHowTheyWereCompared) {
+  PlanRequest request = ask("mlp:layers=2,hidden=64", "cpu:2", "pipeshard", 8, 2);
+  request.search.layers = 2;
+  const auto says = [&] {
+    return planned(request).log.how.find("schedules by the time of their stages alone") != std::string::npos;
+  };
+  request.search.schedule = ScheduleKind::OneFOneB;
+  EXPECT_FALSE(says());
+  request.search.schedule = Auto{};
+  EXPECT_TRUE(says());
+}
+
+// --- what lacks memory ---
+
+// The embedding is on the first stage and the loss, of 128 times as many columns as the model is wide, on the last.
+TEST(SoftwareMemory, ThatIsTooLittleIsToldOfTheStageThatHoldsTheMost) {
+  PlanRequest request = ask("gpt:layers=2,hidden=64,heads=4,seq=64,vocab=8192", "p3.16xlarge:1", "megatron:pp=2", 8, 1);
+  request.cluster.only().devices_per_host = 2;
+  request.training.dtype = DType::F16;
+  request.search.layers = 4;
+  const SoftwareProfile profile = find_software_profile("megatron");
+  const auto costs = make_physical_cost_model(request.cluster, profile);
+  SimulatedEvaluator evaluator(*costs, &profile);
+  const PlanningResult free = make_plan(request, *costs, evaluator);
+  ASSERT_TRUE(free.plan) << free.reason;
+  const std::vector<StagePlan>& stages = free.plan->stages;
+  ASSERT_EQ(stages.size(), 2u);
+  const int fullest = stages[1].peak_memory > stages[0].peak_memory ? 1 : 0;
+  EXPECT_EQ(fullest, 1);
+  // The driver's memory is not for models.
+  request.cluster.only().device.memory = gibibytes(2.0) + Bytes(1e6);
+  const PlanningResult none = make_plan(request, *costs, evaluator);
+  ASSERT_TRUE(none.too_large && !none.plan);
+  EXPECT_EQ(none.too_large->stage, fullest);
+  EXPECT_EQ(none.too_large->stages, 2);
+  EXPECT_EQ(none.too_large->first_layer, stages[1].first_layer);
+  EXPECT_EQ(none.too_large->last_layer, stages[1].last_layer);
+  EXPECT_TRUE(none.too_large->likely);
+  EXPECT_GT(none.too_large->needs, none.too_large->usable);
+}
+
+}  // namespace
+}  // namespace meshwright::search_points_test
