@@ -126,6 +126,35 @@ TEST(WorkBound, GrowsAsTheRoomForWhatWaitsShrinks) {
   EXPECT_GT(bounds.back(), 1.02 * bounds.front());
 }
 
+// From the fewest micro-batches that may fit on: where none may, that of one sample in each is left.
+TEST(WorkBound, IsTheLeastOfTheNumbersThatMayFit) {
+  PlanRequest request = ask("llama:layers=2,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=256,vocab=32",
+                            "p3.16xlarge:1", "pipeshard", 32, Auto{});
+  request.cluster.only().devices_per_host = 2;
+  request.search.recompute = Recompute::None;
+  std::set<std::size_t> first;
+  for (const double mib : {1000.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.3, 0.001}) {
+    DeviceKind& device = request.cluster.only().device;
+    device.memory = Bytes(mib * 1024 * 1024);
+    const auto costs = make_analytic_cost_model(request.cluster);
+    request.search.microbatches = Auto{};
+    const Seconds bound = work_bound(request, *costs);
+    std::vector<Seconds> of_number;
+    for (const std::int64_t number : {1, 2, 4, 8, 16, 32}) {
+      request.search.microbatches = number;
+      of_number.push_back(work_bound(request, *costs));
+    }
+    // [the first that may fit]
+    std::vector<Seconds> least(of_number.size(), of_number.back());
+    for (std::size_t i = of_number.size() - 1; i-- > 0;) least[i] = std::min(least[i + 1], of_number[i]);
+    const auto same = [&](Seconds of) { return std::abs(bound / of - 1.0) < 1e-9; };
+    const auto at = std::find_if(least.begin(), least.end(), same);
+    ASSERT_NE(at, least.end()) << mib;
+    first.insert(static_cast<std::size_t>(at - least.begin()));
+  }
+  EXPECT_GE(first.size(), 5u);
+}
+
 // Conditions may hide communication: then it counts for nothing.
 TEST(WorkBound, CountsNoCollectivesUnderConditions) {
   PlanRequest request = ask("mlp:layers=4,hidden=1024", "p3.16xlarge:1", "pipeshard", 8, std::int64_t{8});
