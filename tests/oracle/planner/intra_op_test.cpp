@@ -173,6 +173,39 @@ TEST(LayerModel, PartsOfAChoiceAddUpToWhatTheProblemSays) {
   }
 }
 
+// The word table of BERT is read by its first and its last ops: the state belongs to the first, which updates it.
+TEST(LayerModel, AForcedStateBindsTheFirstReaderOfAParameterAlone) {
+  Graph graph = training_graph("bert:layers=1,hidden=64,heads=4,seq=16,vocab=128");
+  const int ops = static_cast<int>(forward_ops(graph).size());
+  std::vector<int> first_ops;
+  for (int op = 0; op < ops; ++op) first_ops.push_back(op);  // each is a layer
+  Setting setting(std::move(graph), first_ops, {2, 2});
+  int shared = 0;
+  for (const Tensor& parameter : setting.graph.tensors()) {
+    if (parameter.kind != TensorKind::Parameter) continue;
+    std::vector<int> readers;
+    for (int layer = 0; layer < ops; ++layer)
+      for (const TensorId input : setting.graph.op(setting.layers.forward[layer].front()).inputs)
+        if (input == parameter.id) readers.push_back(layer);
+    if (readers.size() < 2) continue;
+    ++shared;
+    const TensorId state = setting.structure.optimizer_state(parameter.id).front();
+    IntraOpRules rules;
+    rules.forced[setting.graph.tensor(state).name] = enumerate_specs(parameter.dims, setting.mesh).back();
+    for (const int layer : readers) {
+      const LayerModel forced(setting.structure, layer, setting.mesh, *setting.costs, setting.prices, rules);
+      ASSERT_FALSE(forced.impossible()) << *forced.impossible();
+      const double all = choices(setting.model(layer).problem(kTimeOnly)), left = choices(forced.problem(kTimeOnly));
+      if (layer == readers.front()) {
+        EXPECT_LT(left, all) << parameter.name;
+      } else {
+        EXPECT_EQ(left, all) << parameter.name;
+      }
+    }
+  }
+  EXPECT_GT(shared, 0);
+}
+
 TEST(CostWeights, AddTimeAndPricedBytes) {
   StepCost cost;
   cost.forward = Seconds(1);

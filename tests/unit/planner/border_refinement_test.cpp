@@ -61,6 +61,37 @@ TEST(StagePieces, OfAStageTakeWhatThePlanSaysOfIt) {
   EXPECT_LE(found.pieces.size(), 11u);
 }
 
+// A plan by hand says nothing of its stages' times, so that pieces take what their ops do. Where a stage is cut, each
+// of its pieces takes at least 1/32 of the mean stage: what is left at its end is part of the piece before.
+TEST(StagePieces, OfAStageThatIsCutAreLongEnough) {
+  int cut = 0;
+  for (const int hidden : {16, 64}) {
+    const std::string model = fmt::format("gpt:layers=2,hidden={},heads=4,seq=32,vocab=64", hidden);
+    const TrainingOptions training{.batch = 4, .microbatches = 2};
+    const Graph graph = build_training_graph(find_model(model), training);
+    const std::vector<OpId> ops = forward_ops(graph);
+    for (std::size_t second = 2; second < ops.size(); second += 2) {
+      const std::string& first_op = graph.op(ops[second]).name;
+      const HandPlan made = by_hand(model, "cpu:2", training, {{"", {1}, {}}, {first_op, {1}, {}}});
+      const StagePieces found = cut_into_pieces({made.plan, std::make_shared<const Graph>(made.graph)}, *made.costs);
+      ASSERT_EQ(found.first_of_stage.size(), 2u);
+      Seconds mean(0.0);
+      for (const StagePiece& piece : found.pieces) mean += 0.5 * piece.pass();
+      for (std::size_t s = 0; s < 2; ++s) {
+        const auto begin = static_cast<std::size_t>(found.first_of_stage[s]);
+        const std::size_t end = s == 0 ? static_cast<std::size_t>(found.first_of_stage[1]) : found.pieces.size();
+        ASSERT_LT(begin, end);
+        EXPECT_EQ(found.pieces[begin].begin, made.plan.layer_starts[s]);
+        if (end - begin == 1) continue;
+        ++cut;
+        for (std::size_t p = begin; p < end; ++p)
+          EXPECT_GE(found.pieces[p].pass() / mean, (1 - 1e-9) / 32) << hidden << ", " << first_op << ", piece " << p;
+      }
+    }
+  }
+  EXPECT_GT(cut, 20);
+}
+
 // Times of pieces by hand: forward as long as given, backward twice that.
 StagePieces pieces_of(const std::vector<int>& forward_us, std::vector<int> first_of_stage) {
   StagePieces made;

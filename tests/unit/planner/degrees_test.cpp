@@ -396,6 +396,21 @@ TEST(DegreesSearch, IsNeverFasterThanTheFreeSearch) {
   }
 }
 
+// Six blocks on two ranks with one, two or three stages each.
+TEST(DegreesRequest, MakesAsManyStagesOnEachRankAsTheDegreesSay) {
+  const PlanRequest request = ask("gpt:layers=6,hidden=32,heads=2,seq=8,vocab=64", "cpu:2", "pipeshard", 4, Auto{});
+  const auto costs = make_analytic_cost_model(request.cluster);
+  for (const int chunks : {1, 2, 3}) {
+    const Degrees degrees{.pp = 2,
+                          .chunks = chunks,
+                          .schedule = chunks == 1 ? ScheduleKind::OneFOneB : ScheduleKind::Interleaved,
+                          .micro_batches = 4};
+    const PlanRequest of = request_of(request, degrees);
+    EXPECT_EQ(std::get<int>(of.search.chunks), std::max(2, chunks));
+    EXPECT_EQ(given_plan(of, *costs).plan.stages.size(), static_cast<std::size_t>(2 * chunks));
+  }
+}
+
 // With tensor parallelism, which the request rules out, the step would be shorter.
 TEST(DegreesSearch, KeepsTheFreeSearchToItsLogicalMeshes) {
   PlanRequest request = ask("gpt-1.3b", "p3.16xlarge:1", "pipeshard", 8, 2);
