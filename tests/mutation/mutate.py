@@ -45,7 +45,7 @@ class Source:
                 continue
             numbers[index] = number
             for kind in site["kinds"]:
-                mutants.append({"number": number, "file": site["file"], "line": site["line"], "kind": kind, "text": site["text"]})
+                mutants.append({"number": number, "file": site["file"], "line": site["line"], "kind": kind, "text": site["text"], "site": index})
                 number += 1
         out, at = [], 0
         for offset, order, length, text, index in sorted(self.edits, key=lambda e: (e[0], e[1])):

@@ -4,25 +4,28 @@
 
     tests/mutation/run.py TREE [--count 500] [--seed 1] [--jobs 1] [--only core/planner] [--again FILE]
 
-TREE is a copy of the repository that may be changed (`git worktree add TREE`), best with a built build/release. All mutants are compiled into
-one build; a number in the environment makes one of them active (mutate.py, mutant.h). Every test is run once to see which mutants it
-evaluates; then --count mutants are drawn, and each is run by the tests that evaluate it, until one fails or does not end. Prints the share
+TREE is a copy of the repository that may be changed (`git worktree add TREE`), best with a built build/release. --count mutants are drawn and
+compiled into one build; a number in the environment makes one of them active (mutate.py, mutant.h). Every test is run once to see which mutants
+it evaluates; then each mutant is run by the tests that evaluate it, until one fails or does not end. Prints the share
 caught per folder and each survivor; TREE/build/mutation.json keeps the answers. Survivors of experiments/mutation/no_result.txt, which gives for
-each the reason why no result can change, are not counted. --again runs the survivors of an earlier result instead of drawing. Needs git, cmake,
+each the reason why no result can change, are not counted. --again, which may be given several times, runs the survivors of earlier results
+beside those drawn, with a table of their own; with --count 0 alone. Needs git, cmake,
 libclang's Python module (python3-clang). Exit code 1 where a share is below --at-least.
 """
 import argparse
 import concurrent.futures
 import json
+import math
 import os
 import pathlib
 import random
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import mutate  # noqa: E402
@@ -80,13 +83,22 @@ def sites_at_fault(sources, log, tree):
     return found
 
 
-def build_mutants(tree, sources, targets, jobs):
-    left_out = {}
+def draw(sources, seed, count):
+    """Places in the order drawn, (file, site, kind): a quarter more than wanted, as some do not compile or are absent where types do not allow them."""
+    places = [(source.path, index, kind) for source in sources for index, site in enumerate(source.sites) for kind in site["kinds"]]
+    return random.Random(seed).sample(places, min(count + (count + 3) // 4, len(places)))
+
+
+def build_mutants(tree, sources, targets, jobs, places):
+    """Only the sites of these places; returns their mutants, and how many sites do not compile."""
+    wanted = {(path, index) for path, index, _ in places}
+    unwanted = {source.path: {i for i in range(len(source.sites)) if (source.path, i) not in wanted} for source in sources}
+    left_out = {path: set(sites) for path, sites in unwanted.items()}
     for attempt in range(12):
         mutants = write_mutants(tree, sources, left_out)
         result = build(tree, targets, jobs)
         if result.returncode == 0:
-            return mutants, sum(len(each) for each in left_out.values())
+            return mutants, sum(len(left_out[path] - unwanted[path]) for path in left_out)
         found = sites_at_fault(sources, result.stdout, tree)
         new = {path: sites - left_out.get(path, set()) for path, sites in found.items()}
         if not any(new.values()):
@@ -97,19 +109,25 @@ def build_mutants(tree, sources, targets, jobs):
     sys.exit("mutation: the tree still does not compile; the last answers:\n" + result.stdout[-4000:])
 
 
-def limit_memory():
+def limit_to(seconds):
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    most = math.ceil(seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
 
 
 def run_tests(tree, program, names, seconds, extra):
-    """0, another exit code, or "late". """
+    """0, another exit code, or "late", and the processor seconds taken: a busy machine changes neither. Who only waits is late after ten times as long."""
     environment = {**os.environ, **extra}
     command = [str(tree / "build/release/tests" / program), "--gtest_fail_fast", "--gtest_brief=1", "--gtest_filter=" + ":".join(names)]
-    try:
-        return subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds,
-                              preexec_fn=limit_memory).returncode
-    except subprocess.TimeoutExpired:
-        return "late"
+    process = subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: limit_to(seconds))
+    killer = threading.Timer(60 + 10 * seconds, process.kill)
+    killer.start()
+    _, status, used = os.wait4(process.pid, 0)
+    killer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    late = process.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+    return "late" if late else process.returncode, used.ru_utime + used.ru_stime
 
 
 def list_tests(tree, program):
@@ -124,12 +142,12 @@ def list_tests(tree, program):
 
 
 def reach(tree, program, name, slowest):
-    """Seconds and mutants of one test, or None where it takes longer than `slowest`, or fails as it is."""
+    """Processor seconds and mutants of one test, or None where it takes longer than `slowest`, or fails as it is."""
     with tempfile.NamedTemporaryFile() as seen:
-        start = time.monotonic()
-        if run_tests(tree, program, [name], slowest, {"MESHWRIGHT_MUTANTS_SEEN": seen.name}) != 0:
+        result, seconds = run_tests(tree, program, [name], slowest, {"MESHWRIGHT_MUTANTS_SEEN": seen.name})
+        if result != 0 or seconds > slowest:
             return None
-        return time.monotonic() - start, [int(line) for line in pathlib.Path(seen.name).read_text().split()]
+        return seconds, [int(line) for line in pathlib.Path(seen.name).read_text().split()]
 
 
 def key_of(mutant):
@@ -150,7 +168,7 @@ def survivors_of(result):
     """The survivors of an earlier result: (file, kind, expression)."""
     found, among = set(), False
     for line in result.read_text().splitlines():
-        if among:
+        if among and ": " in line:
             file, kind, text = line.split(": ", 2)
             found.add((file.rsplit(":", 1)[0], kind.replace(" (no test evaluates it)", ""), text))
         among = among or line == "survivors:"
@@ -166,7 +184,7 @@ def judge(tree, mutant, tests):
         timed.sort()
         for at in range(0, len(timed), 40):
             part = timed[at:at + 40]
-            result = run_tests(tree, program, [name for _, name in part], 20 + 10 * sum(t for t, _ in part), {"MESHWRIGHT_MUTANT": str(mutant["number"])})
+            result, _ = run_tests(tree, program, [name for _, name in part], 20 + 10 * sum(t for t, _ in part), {"MESHWRIGHT_MUTANT": str(mutant["number"])})
             if result != 0:
                 return f"{program} ({'does not end' if result == 'late' else 'fails'})"
     return None
@@ -178,10 +196,10 @@ def main():
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="compilers or tests at a time")
-    parser.add_argument("--slowest", type=float, default=5, help="tests that take more seconds than this are left out")
+    parser.add_argument("--slowest", type=float, default=5, help="tests that take more processor seconds than this are left out")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--tests", action="append", default=[], help="these test programs alone")
-    parser.add_argument("--again", type=pathlib.Path, help="run the survivors that this earlier result lists")
+    parser.add_argument("--again", type=pathlib.Path, action="append", default=[], help="run the survivors that this earlier result lists, too")
     parser.add_argument("--at-least", type=float, default=0, help="the share to be caught, in per cent")
     arguments = parser.parse_args()
     tree = arguments.tree.resolve()
@@ -199,8 +217,13 @@ def main():
         if broken:
             say(f"mutation: libclang cannot read all of {source.path}: {broken[0]}")
         sources.append(source)
-    mutants, dropped = build_mutants(tree, sources, programs, arguments.jobs)
-    say(f"mutation: {len(mutants)} mutants in {len(sources)} sources; {dropped} sites do not compile")
+    drawn = draw(sources, arguments.seed, arguments.count)
+    earlier = set().union(*(survivors_of(result) for result in arguments.again))
+    again = [(source.path, index, kind) for source in sources for index, site in enumerate(source.sites) for kind in site["kinds"]
+             if (source.path, kind, site["text"]) in earlier]
+    mutants, dropped = build_mutants(tree, sources, programs, arguments.jobs, drawn + again)
+    say(f"mutation: {len(mutants)} mutants of {sum(len(site['kinds']) for s in sources for site in s.sites)} in {len(sources)} sources are compiled; "
+        f"{dropped} sites do not compile")
 
     pool = concurrent.futures.ThreadPoolExecutor(arguments.jobs)
     listed = [(program, name) for program in programs for name in list_tests(tree, program)]
@@ -215,11 +238,11 @@ def main():
     mutants = [mutant for mutant in mutants if mutant["number"] not in absent or mutant["number"] in tests_of]
     say(f"mutation: {sum(1 for each in reached if each)} of {len(listed)} tests evaluate {len(tests_of)} of the mutants")
 
-    if arguments.again:
-        earlier = survivors_of(arguments.again)
-        drawn = [mutant for mutant in mutants if key_of(mutant) in earlier]
-    else:
-        drawn = random.Random(arguments.seed).sample(mutants, min(arguments.count, len(mutants)))
+    by_place = {(mutant["file"], mutant["site"], mutant["kind"]): mutant for mutant in mutants}
+    drawn = [by_place[place] for place in drawn if place in by_place][:arguments.count]
+    numbers = {mutant["number"] for mutant in drawn}
+    again = [by_place[place] for place in again if place in by_place]
+    both = drawn + [mutant for mutant in again if mutant["number"] not in numbers]
     (tree / "build/mutants.json").write_text(json.dumps({"mutants": mutants, "tests_of": tests_of}))
     known, answers = without_result(), []
 
@@ -227,11 +250,21 @@ def main():
         by = judge(tree, mutant, tests_of.get(mutant["number"], []))
         return {**mutant, "reached": mutant["number"] in tests_of, "caught_by": by, "no_result": not by and key_of(mutant) in known}
 
-    for done, each in enumerate(pool.map(answer, drawn), 1):
+    for done, each in enumerate(pool.map(answer, both), 1):
         answers.append(each)
         (tree / "build/mutation.json").write_text(json.dumps(answers, indent=1))
         if done % 25 == 0:
-            say(f"mutation: {done}/{len(drawn)}, {sum(1 for a in answers if a['caught_by'])} caught")
+            say(f"mutation: {done}/{len(both)}, {sum(1 for a in answers if a['caught_by'])} caught")
+    below = report(answers[:len(drawn)], arguments.at_least)
+    if again:
+        of_again = {mutant["number"] for mutant in again}
+        say("survivors of earlier results:")
+        below = report([answer for answer in answers if answer["number"] in of_again], arguments.at_least) or below
+    sys.exit(1 if below else 0)
+
+
+def report(answers, at_least):
+    """Prints the shares and the survivors; whether some share is below what is asked for."""
     below = False
     say("folder | drawn | no result | caught | not reached | share")
     for folder in (*FOLDERS, ""):
@@ -241,12 +274,12 @@ def main():
         caught = sum(1 for a in of if a["caught_by"])
         excused = sum(1 for a in of if a["no_result"])
         share = 100 * caught / max(1, len(of) - excused)
-        below = below or share < arguments.at_least
+        below = below or share < at_least
         say(f"{folder or 'all'} | {len(of)} | {excused} | {caught} | {sum(1 for a in of if not a['reached'])} | {share:.1f} %")
     say("survivors:")
     for a in sorted((a for a in answers if not a["caught_by"] and not a["no_result"]), key=lambda a: (a["file"], a["line"])):
         say(f"{a['file']}:{a['line']}: {a['kind']}{'' if a['reached'] else ' (no test evaluates it)'}: {a['text']}")
-    sys.exit(1 if below else 0)
+    return below
 
 
 if __name__ == "__main__":
