@@ -158,6 +158,10 @@ TEST(SmallDegrees, OnlyWhatBeatsAStepIsWanted) {
     if (!found.result.plan) continue;
     EXPECT_EQ(to_sim_time(found.result.plan->predicted.step_time), to_sim_time(steps.front()));
   }
+  // Where nothing is to be beaten, all that was simulated is told.
+  const FoundDegrees free = find_degrees(small.request, *small.costs, evaluator);
+  EXPECT_GT(free.fastest.size(), 0U);
+  EXPECT_EQ(static_cast<std::int64_t>(free.fastest.size()), free.result.log.simulations);
   // Where nothing can fit, nothing is planned just to say what is nearest.
   const auto legal = static_cast<std::int64_t>(all_degrees(small.even, small.request).legal.size());
   small.request.cluster.groups.front().device.memory = Bytes(1e4);
