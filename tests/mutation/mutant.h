@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One build that holds every mutant: tests/mutation/mutate.py writes calls of these functions in the place of
+// One build that holds many mutants: tests/mutation/mutate.py writes calls of these functions in the place of
 // operators, and the environment says which one of them goes wrong.
 //   MESHWRIGHT_MUTANT=N         mutant N is active; none is where it is unset
 //   MESHWRIGHT_MUTANTS_SEEN=F   at the end of the process the numbers of the mutants that were evaluated are written to

@@ -84,7 +84,7 @@ def sites_at_fault(sources, log, tree):
 
 
 def draw(sources, seed, count):
-    """Places in the order drawn, (file, site, kind): a quarter more than wanted, as some do not compile or are absent where types do not allow them."""
+    """Places in the order drawn, (file, site, kind): a quarter more than wanted, as some do not compile or types do not allow them."""
     places = [(source.path, index, kind) for source in sources for index, site in enumerate(source.sites) for kind in site["kinds"]]
     return random.Random(seed).sample(places, min(count + (count + 3) // 4, len(places)))
 
@@ -116,7 +116,7 @@ def limit_to(seconds):
 
 
 def run_tests(tree, program, names, seconds, extra):
-    """0, another exit code, or "late", and the processor seconds taken: a busy machine changes neither. Who only waits is late after ten times as long."""
+    """0, another exit code, or "late", and the processor seconds taken: a busy machine changes neither. What only waits is late in the end, too."""
     environment = {**os.environ, **extra}
     command = [str(tree / "build/release/tests" / program), "--gtest_fail_fast", "--gtest_brief=1", "--gtest_filter=" + ":".join(names)]
     process = subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
