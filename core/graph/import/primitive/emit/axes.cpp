@@ -69,6 +69,15 @@ void Axes::part(int axis, std::int64_t outer) {
   axes_[static_cast<std::size_t>(axis)].parts = {first, first + 1};
 }
 
+// Parts axis i of `list` into itself and one of size 1, where the other list has such an axis behind its own.
+bool Axes::takes_group_of_one(const AxisList& list, const AxisList& other, std::size_t i) {
+  const auto follows = [&](const AxisList& in) { return i + 1 < in.size() && size(in[i + 1]) == 1; };
+  if (size(list[i]) == 1 || !follows(other) || follows(list)) return false;
+  if (axes_[static_cast<std::size_t>(list[i])].whole || list[i] == batch()) return false;
+  part(list[i], size(list[i]));
+  return true;
+}
+
 bool Axes::unify(const AxisList& one, const AxisList& other) {
   AxisList a = resolved(one), b = resolved(other);
   std::size_t i = 0;
@@ -79,6 +88,11 @@ bool Axes::unify(const AxisList& one, const AxisList& other) {
     }
     const std::int64_t x = size(a[i]), y = size(b[i]);
     if (x == y) {
+      if (takes_group_of_one(b, a, i) || takes_group_of_one(a, b, i)) {
+        a = resolved(one);
+        b = resolved(other);
+        continue;
+      }
       if (together(a[i], b[i]) || a[i] == batch() || b[i] == batch()) return false;
       Axis &kept = axes_[static_cast<std::size_t>(a[i])], &gone = axes_[static_cast<std::size_t>(b[i])];
       kept.nodes.insert(kept.nodes.end(), gone.nodes.begin(), gone.nodes.end());
@@ -241,6 +255,10 @@ void Axes::reshape(int n) {
     explicit_.insert(n);
     result[d] = fresh(node.shape[d]);
   }
+  // A group of one behind all others is kept: the result has it, too.
+  const auto last = std::find_if(result.rbegin(), result.rend(), [](const AxisList& dim) { return !dim.empty(); });
+  if (fits && last != result.rend())
+    last->insert(last->end(), from.begin() + static_cast<std::ptrdiff_t>(next), from.end());
   set(n, std::move(result));
 }
 

@@ -54,6 +54,7 @@ class Axes {
   [[nodiscard]] AxisList fresh(std::int64_t size);
   [[nodiscard]] bool together(int a, int b) const;
   void part(int axis, std::int64_t outer);
+  [[nodiscard]] bool takes_group_of_one(const AxisList& list, const AxisList& other, std::size_t i);
   [[nodiscard]] bool unify(const AxisList& a, const AxisList& b);
   void give_role(const AxisList& list, const char* role, int rank);
   void keep_whole(const AxisList& list);
