@@ -297,5 +297,38 @@ TEST(OnnxLayers, ElementsOfALaterDimensionAreGathered) {
   EXPECT_NEAR(loss, 6.0, 1e-12);
 }
 
+// The first 3 of 8 columns are read: -5 is 3 more than -2 times 4, and 3 takes the place of 8.
+TEST(OnnxLayers, SizesMayBeRemaindersAndScattered) {
+  const auto of_columns = [](OnnxWriter& w, const std::string& end) {
+    const std::string part = w.node("Slice", {"x", w.integers({0}), end, w.integers({1})});
+    return w.finish(w.node("MatMul", {part, w.weight("w", {3, 5})}));
+  };
+  OnnxWriter remainder, scattered;
+  remainder.input("x", {"2", "8"}, 1);
+  scattered.input("x", {"2", "8"}, 1);
+  const std::string rest = remainder.node("Mod", {remainder.integers({-5}), remainder.integers({4})});
+  EXPECT_EQ(flops_of(of_columns(remainder, rest)), 2.0 * 3 * 5);
+  const std::string place = scattered.node("Reshape", {scattered.integers({0}), scattered.integers({1, 1})});
+  const std::string end = scattered.node("ScatterND", {scattered.integers({8}), place, scattered.integers({3})});
+  EXPECT_EQ(flops_of(of_columns(scattered, end)), 2.0 * 3 * 5);
+}
+
+// What torch.onnx.export writes of stochastic depth in training.
+TEST(OnnxLayers, RandomFactorsAreDropout) {
+  const auto written = [](const char* last) {
+    OnnxWriter w;
+    w.input("x", {"2", "8"}, 1);
+    const std::string drawn = w.node("RandomUniformLike", {"x"}, {.reals = {{"low", 0.0F}, {"high", 1.0F}}});
+    const std::string kept = w.node("Less", {drawn, w.scalar(0.75F)});
+    return w.finish(w.node(last, {"x", w.node("Cast", {kept}, {.numbers = {{"to", 1}}})}));
+  };
+  const Graph graph = forward(written("Mul"));
+  const auto drops = std::count_if(graph.ops().begin(), graph.ops().end(), [](const Op& op) {
+    return op.kind == OpKind::Dropout && op.attributes.probability == 0.25;
+  });
+  EXPECT_EQ(drops, 1);
+  EXPECT_NE(refusal([&] { return read(written("Add")); }).find("have no equal here: dropout (1"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace meshwright::onnx_layers_test

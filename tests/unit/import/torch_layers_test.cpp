@@ -273,5 +273,50 @@ TEST(TorchLayers, ATriangleOfAMatrixIsPickedByItsIndices) {
   expect_rows(program, expected);
 }
 
+// Windows of 3 from one place before the first of 4 elements on, two further each: padding counts as zeros.
+TEST(TorchLayers, AveragesCountTheirPadding) {
+  Program program{{2, 1, 4}, {}, {}};
+  program.calls = {call(
+      "avg_pool1d",
+      {{"self", tensor_named("x")}, {"kernel_size", wholes({3})}, {"stride", wholes({2})}, {"padding", wholes({1})}},
+      "z")};
+  Numbers z;
+  for (std::int64_t s = 0; s < 2; ++s) {
+    const auto x = [s](std::int64_t k) { return number_at(4 * s + k); };
+    z.push_back((x(0) + x(1)) / 3.0);
+    z.push_back((x(1) + x(2) + x(3)) / 3.0);
+  }
+  expect_rows(program, z);
+}
+
+// Heads whose numbers are merged with the heads behind them, as in einsum('bhqk,bkhd,hde->bqe') of JAX.
+TEST(TorchLayers, HeadsMayBeMergedBehindTheirNumbers) {
+  constexpr std::int64_t kPositions = 3, kHeads = 2, kHead = 4, kOut = 5;
+  Program program{{2, kPositions, kHeads * kHead}, {}, {}};
+  const auto heads = [&](const std::string& name) {
+    program.parameters[name] = {kHeads * kHead, kHeads * kHead};
+    program.calls.push_back(call("linear", {{"input", tensor_named("x")}, {"weight", tensor_named(name)}}, name + "l"));
+    program.calls.push_back(call(
+        "view", {{"self", tensor_named(name + "l")}, {"size", wholes({2, kPositions, kHeads, kHead})}}, name + "v"));
+    program.calls.push_back(
+        call("permute", {{"self", tensor_named(name + "v")}, {"dims", wholes({0, 2, 1, 3})}}, name + "h"));
+  };
+  for (const char* name : {"q", "k", "v"}) heads(name);
+  program.calls.push_back(
+      call("scaled_dot_product_attention",
+           {{"query", tensor_named("qh")}, {"key", tensor_named("kh")}, {"value", tensor_named("vh")}}, "mixed"));
+  program.calls.push_back(call("permute", {{"self", tensor_named("mixed")}, {"dims", wholes({0, 2, 3, 1})}}, "turned"));
+  program.calls.push_back(
+      call("reshape", {{"self", tensor_named("turned")}, {"size", wholes({2, kPositions, kHead * kHeads})}}, "merged"));
+  program.parameters["o"] = {kOut, kHead * kHeads};
+  program.calls.push_back(call("linear", {{"input", tensor_named("merged")}, {"weight", tensor_named("o")}}, "y"));
+  const Graph graph = graph_of(program);
+  std::map<OpKind, int> kinds;
+  for (const Op& op : graph.ops())
+    if (op.phase == Phase::Forward) ++kinds[op.kind];
+  EXPECT_EQ(kinds[OpKind::Contract], 4);
+  EXPECT_EQ(kinds[OpKind::GroupedAttention], 1);
+}
+
 }  // namespace
 }  // namespace meshwright::torch_layers_test

@@ -420,6 +420,85 @@ TEST(TorchOps, WhatIsOverwrittenIsReadAsItIsThen) {
       "after run_decompositions().");
 }
 
+// a = 2 x; columns 1 to 3 of a become 7, then column 5 becomes 3 x of column 0, through views of views of a.
+TEST(TorchOps, WhatAViewOverwritesIsReadOfItsTensor) {
+  const auto part = [](const std::string& of, std::int64_t start, std::int64_t end, const std::string& name) {
+    return call("slice", {{"self", tensor_named(of)}, {"dim", whole(1)}, {"start", whole(start)}, {"end", whole(end)}},
+                name);
+  };
+  const auto column = [](const std::string& of, std::int64_t index, const std::string& name) {
+    return call("select", {{"self", tensor_named(of)}, {"dim", whole(1)}, {"index", whole(index)}}, name);
+  };
+  const std::vector<Json> calls = {
+      call("mul", {{"self", tensor_named("x")}, {"other", real(2.0)}}, "a"),
+      part("a", 1, 4, "middle"),
+      call("fill_", {{"self", tensor_named("middle")}, {"value", real(7.0)}}, "filled"),
+      column("x", 0, "first"),
+      call("mul", {{"self", tensor_named("first")}, {"other", real(3.0)}}, "thrice"),
+      part("a", 4, kWidth, "end"),
+      column("end", -1, "last"),
+      call("copy_", {{"self", tensor_named("last")}, {"src", tensor_named("thrice")}}, "copied"),
+      call("mul", {{"self", tensor_named("a")}, {"other", real(1.5)}}, "y")};
+  expect_elements("parts of a", calls, kWidth, [](std::int64_t s, std::int64_t c) {
+    if (c >= 1 && c < 4) return 1.5 * 7.0;
+    return 1.5 * (c == 5 ? 3.0 * x_at(s, 0) : 2.0 * x_at(s, c));
+  });
+}
+
+// Stochastic depth: a factor of 0 or 1 / 0.75 for each sample.
+TEST(TorchOps, RandomFactorsAreDropout) {
+  const auto calls = [](const std::string& last, const std::string& with) {
+    return std::vector<Json>{
+        call("ones", {{"size", wholes({kBatch, 1})}}, "ones"),
+        call("bernoulli_", {{"self", tensor_named("ones")}, {"p", real(0.75)}}, "drawn"),
+        call("div_", {{"self", tensor_named("drawn")}, {"other", real(0.75)}}, "scaled"),
+        call(last, {{"self", tensor_named("x")}, {"other", tensor_named(with)}}, "y"),
+    };
+  };
+  const Graph graph = build_forward_graph(program(calls("mul", "scaled")), {.batch = kBatch});
+  int dropouts = 0;
+  for (const Op& op : graph.ops()) {
+    EXPECT_NE(op.kind, OpKind::Scale);  // 0.75 of the draw and 1 / 0.75 are 1
+    if (op.kind != OpKind::Dropout) continue;
+    ++dropouts;
+    EXPECT_EQ(op.attributes.probability, 0.25);
+  }
+  EXPECT_EQ(dropouts, 1);
+  EXPECT_EQ(refusal([&] { (void)program(calls("add", "scaled")); }),
+            "m.pt2.json: ops outside of known patterns that have no equal here: dropout (1, the first 'drawn'); see "
+            "docs/models.md.");
+}
+
+// 7 = 2 * 3 + 1, and -7 = -3 * 3 + 2: quotients are rounded down, remainders have the sign of the divisor.
+TEST(TorchOps, WholeNumbersAreDividedDownwards) {
+  const auto calls = [](std::int64_t number) {
+    return std::vector<Json>{
+        call("full", {{"size", wholes({1})}, {"fill_value", whole(number)}, {"dtype", {{"as_scalar_type", 5}}}}, "n"),
+        call("div", {{"self", tensor_named("n")}, {"other", whole(3)}, {"rounding_mode", {{"as_string", "floor"}}}},
+             "q"),
+        call("remainder", {{"self", tensor_named("n")}, {"other", whole(3)}}, "r"),
+        call("mul", {{"self", tensor_named("q")}, {"other", whole(10)}}, "tens"),
+        call("add", {{"self", tensor_named("tens")}, {"other", tensor_named("r")}}, "both"),
+        call("mul", {{"self", tensor_named("x")}, {"other", tensor_named("both")}}, "y")};
+  };
+  expect_elements("7", calls(7), kWidth, [](std::int64_t s, std::int64_t c) { return 21.0 * x_at(s, c); });
+  expect_elements("-7", calls(-7), kWidth, [](std::int64_t s, std::int64_t c) { return -28.0 * x_at(s, c); });
+}
+
+// Row c of a triangle of ones has c + 1 of them below and on its diagonal, 6 - c above and on it.
+TEST(TorchOps, TrianglesKeepTheirNumbers) {
+  const auto calls = [](const char* triangle) {
+    return std::vector<Json>{call("ones", {{"size", wholes({kWidth, kWidth})}}, "ones"),
+                             call(triangle, {{"self", tensor_named("ones")}}, "half"),
+                             call("sum", {{"self", tensor_named("half")}, {"dim", wholes({1})}}, "count"),
+                             call("mul", {{"self", tensor_named("x")}, {"other", tensor_named("count")}}, "y")};
+  };
+  expect_elements("below", calls("tril"), kWidth,
+                  [](std::int64_t s, std::int64_t c) { return x_at(s, c) * static_cast<double>(c + 1); });
+  expect_elements("above", calls("triu"), kWidth,
+                  [](std::int64_t s, std::int64_t c) { return x_at(s, c) * static_cast<double>(kWidth - c); });
+}
+
 // Rules hand the shape of one node to what makes others, as that of full_like(x) to the numbers that it is filled with.
 TEST(Nodes, StayInTheirPlacesWhileOthersAreMade) {
   primitive::Module module;

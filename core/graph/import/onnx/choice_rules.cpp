@@ -10,11 +10,18 @@ using Made = std::vector<int>;
 
 namespace {
 
-// Only the shape of a constant is computed with.
-Made some_constant(const NodeReader& r) {
-  const int x = r.in(0);
-  r.b.expect(r.b.at(x).constant, fmt::format("{} of what is no constant has no equal here", r.node.op));
-  return {r.b.constant(r.b.shape(x), r.b.at(x).integer, std::nullopt)};
+Made triangle(const NodeReader& r) {
+  const std::int64_t offset = r.has(1) ? r.b.integers_of(r.in(1), "k").at(0) : 0;
+  return {r.b.triangle(r.in(0), offset, r.number("upper", 1) != 0)};
+}
+// Of a constant of many numbers only the shape is computed with.
+Made scatter(const NodeReader& r) {
+  const int x = r.in(0), updates = r.in(2);
+  const std::string sums = r.text("reduction", "none");
+  r.b.expect(sums == "none", fmt::format("a scatter that joins numbers by '{}' has no equal here", sums));
+  if (r.b.at(x).constant && r.b.at(updates).constant && (!r.b.at(x).values || !r.b.at(updates).values))
+    return {r.b.constant(r.b.shape(x), r.b.at(x).integer, std::nullopt)};
+  return {r.b.scattered(x, r.in(1), updates)};
 }
 Made gather(const NodeReader& r) { return {r.b.gather(r.in(0), r.in(1), r.number("axis", 0))}; }
 Made gather_elements(const NodeReader& r) { return {r.b.pick_along(r.in(0), r.in(1), r.number("axis", 0))}; }
@@ -58,7 +65,8 @@ Made one_hot(const NodeReader& r) {
 }
 Made cumulative_sum(const NodeReader& r) {
   const int x = r.in(0);
-  if (r.b.at(x).constant && r.number("reverse", 0) != 0) return some_constant(r);
+  if (r.b.at(x).constant && r.number("reverse", 0) != 0)
+    return {r.b.constant(r.b.shape(x), r.b.at(x).integer, std::nullopt)};
   r.b.expect(r.number("reverse", 0) == 0, "a cumulative sum from the end has no equal here");
   const int sum = r.b.cumulative_sum(x, r.b.integers_of(r.in(1), "axis").at(0));
   return {r.number("exclusive", 0) != 0 ? r.b.binary(Kind::Subtract, sum, x) : sum};
@@ -67,12 +75,12 @@ Made cumulative_sum(const NodeReader& r) {
 }  // namespace
 
 std::map<std::string, Rule> choice_rules() {
-  return {{"Trilu", some_constant},
+  return {{"Trilu", triangle},
           {"CumSum", cumulative_sum},
           {"TopK", top_k},
           {"ArgMax", arg_max},
           {"OneHot", one_hot},
-          {"ScatterND", some_constant},
+          {"ScatterND", scatter},
           {"Gather", gather},
           {"GatherND", gather_of_tuples},
           {"GatherElements", gather_elements}};

@@ -104,7 +104,7 @@ Made pool(const NodeReader& r) {
   const auto windows = windows_of(r, r.b.shape(x), r.numbers("kernel_shape"));
   r.b.expect(std::all_of(windows.dilation.begin(), windows.dilation.end(), [](std::int64_t one) { return one == 1; }),
              "pooling by windows with gaps has no equal here");
-  if (kind == Kind::AveragePool && r.number("count_include_pad", 0) != 0) r.b.note_padding(windows);
+  if (kind == Kind::AveragePool && r.number("count_include_pad", 0) != 0) return {r.b.average_of_padded(x, windows)};
   return {r.b.pool(kind, x, windows)};
 }
 template <Kind kind>

@@ -39,6 +39,7 @@ Made variadic(const NodeReader& r) {
   for (std::size_t k = 1; k < r.node.inputs.size(); ++k) sum = r.b.binary(kind, sum, r.in(k));
   return {sum};
 }
+Made remainder(const NodeReader& r) { return {r.b.remainder(r.in(0), r.in(1), r.number("fmod", 0) == 0)}; }
 Made same(const NodeReader& r) { return {r.in(0)}; }
 Made negated(const NodeReader& r) { return {r.b.negated(r.in(0))}; }
 Made gelu(const NodeReader& r) {
@@ -117,6 +118,22 @@ Made cast_like(const NodeReader& r) {
 Made dropout(const NodeReader& r) {
   const int x = dropped(r, r.in(0), 1);
   return {x, x};
+}
+
+// --- random numbers ---
+
+Made uniform_like(const NodeReader& r) {
+  const primitive::Shape of = r.has(0) ? r.b.shape(r.in(0)) : r.numbers("shape");
+  r.b.expect(r.real("low", 0.0) == 0.0 && r.real("high", 1.0) == 1.0,
+             "random numbers of other than 0 to 1 have no equal here");
+  return {r.b.uniform(of)};
+}
+Made bernoulli(const NodeReader& r) {
+  const std::vector<double>& shares = r.b.values(r.in(0), "probabilities");
+  const bool same =
+      !shares.empty() && std::all_of(shares.begin(), shares.end(), [&](double p) { return p == shares[0]; });
+  r.b.expect(same, "random numbers of unlike probabilities have no equal here");
+  return {r.b.kept_at_random(r.b.shape(r.in(0)), shares[0])};
 }
 
 // --- whole numbers that stand for others: these themselves ---
@@ -314,6 +331,7 @@ std::map<std::string, Rule> elementwise_rules() {
           {"Sub", binary<Kind::Subtract>},
           {"Mul", binary<Kind::Multiply>},
           {"Div", binary<Kind::Divide>},
+          {"Mod", remainder},
           {"Pow", binary<Kind::Power>},
           {"And", binary<Kind::Multiply>},
           {"Or", binary<Kind::Maximum>},
@@ -362,6 +380,9 @@ std::map<std::string, Rule> elementwise_rules() {
           {"CastLike", cast_like},
           {"Identity", same},
           {"Dropout", dropout},
+          {"RandomUniformLike", uniform_like},
+          {"RandomUniform", uniform_like},
+          {"Bernoulli", bernoulli},
           {"com.microsoft:BitmaskDropout", dropout}};
 }
 

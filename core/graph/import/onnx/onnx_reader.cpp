@@ -397,7 +397,7 @@ std::vector<int> Reader::held(const OnnxNode& node) {
     const double number = held && !held->empty() ? held->front() : 0.0;
     const bool integer = has_tensor && value->second.tensor->integer();
     const std::int64_t count = primitive::elements_of(shape);
-    if (!integer && count > 1 && number != 0.0 && number != 1.0 && std::abs(number) < -kMasked)
+    if (!integer && count > 1 && number != std::round(number) && std::abs(number) < -kMasked)
       return {builder_.parameter(printable(node.outputs[0]), shape)};
     if (count > primitive::kMaxValues) return {builder_.constant(shape, integer, std::nullopt)};
     return {builder_.constant(shape, integer, std::vector<double>(static_cast<std::size_t>(count), number))};

@@ -40,7 +40,8 @@ int Builder::add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, 
     if (kind != Kind::Complex &&
         std::any_of(node.inputs.begin(), node.inputs.end(), [&](int i) { return is_complex(i); }))
       fail(fmt::format("complex numbers have no {} here", name_of(kind)));
-    node.constant = std::all_of(node.inputs.begin(), node.inputs.end(), [&](int i) { return at(i).constant; });
+    node.constant = kind != Kind::Dropout &&
+                    std::all_of(node.inputs.begin(), node.inputs.end(), [&](int i) { return at(i).constant; });
     node.trained = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int i) { return at(i).trained; });
     if (node.constant && kind != Kind::Complex) compute(node);
     if (node.values) return constant(node.shape, node.integer, std::move(node.values));
@@ -268,6 +269,8 @@ int Builder::binary(Kind kind, int x, int y) {
   if (const std::optional<int> made = complex_binary(kind, x, y)) return *made;
   const bool symmetric = kind == Kind::Add || kind == Kind::Multiply || kind == Kind::Maximum || kind == Kind::Minimum;
   if (symmetric && scalar_of(x) && !scalar_of(y)) std::swap(x, y);
+  if (kind == Kind::Multiply)
+    if (const std::optional<int> made = random_product(x, y)) return *made;
   if (const std::optional<int> other = simpler(kind, x, y)) return *other;
   const Shape to = broadcast_shape(shape(x), shape(y));
   x = rebatched_operand(x, to);
@@ -276,6 +279,7 @@ int Builder::binary(Kind kind, int x, int y) {
 }
 
 int Builder::compare(Comparison comparison, int x, int y) {
+  if (const std::optional<int> made = random_comparison(comparison, x, y)) return *made;
   const Shape to = broadcast_shape(shape(x), shape(y));
   x = rebatched_operand(x, to);
   y = rebatched_operand(y, to);
@@ -294,6 +298,7 @@ std::optional<bool> Builder::same_truth(int p) const {
 }
 
 int Builder::select(int p, int x, int y) {
+  if (const std::optional<int> made = random_choice(p, x, y)) return *made;
   const Shape to = broadcast_shape(shape(p), broadcast_shape(shape(x), shape(y)));
   // What is chosen everywhere.
   if (const std::optional<bool> always = same_truth(p)) return broadcast(*always ? x : y, to);
@@ -388,6 +393,7 @@ int Builder::slice(int x, std::int64_t axis, std::int64_t start, std::int64_t st
   start = within(start);
   stop = step < 0 && stop < -size ? -1 : within(stop);
   const std::int64_t length = step > 0 ? (stop - start + step - 1) / step : (start - stop - step - 1) / -step;
+  if (length <= 0) step = 1;  // of nothing
   if (step == 1 && start == 0 && stop == size) return x;
   if (at(x).kind == Kind::Concat && at(x).details.axes[0] == axis && step == 1)
     if (const std::optional<int> piece = slice_of_piece(x, start, stop)) return *piece;

@@ -58,6 +58,10 @@ class Builder {
   int compare(Comparison comparison, int x, int y);
   int select(int p, int x, int y);
   int dropout(int x, double probability);
+  // builder_random.cpp: numbers from 0 to 1, and 1.0 with a probability, else 0. Both stand for what they do to others:
+  // the first is compared with a number, the second is a factor of a tensor, which drops elements of that.
+  int uniform(const Shape& of);
+  int kept_at_random(const Shape& of, double probability);
   // builder_complex.cpp: complex numbers, which the functions of this class take part by part where they can
   int complex(int real_part, int imaginary_part);
   // Two numbers for each element, one behind the other, or for all of them together; none: they are not known.
@@ -94,6 +98,12 @@ class Builder {
                     bool reflects);
   int pad_by_other_end(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after);
   int roll(int x, std::int64_t axis, std::int64_t shift);
+  // Tuples of `indices` tell blocks of x's first dimensions that `updates` takes the place of: of constants of known
+  // numbers, or of blocks that follow each other along the first dimension.
+  int scattered(int x, int indices, int updates);
+  // x, and zeros above (below) the diagonal that is `offset` columns behind the main one, of the last two dimensions.
+  int triangle(int x, std::int64_t offset, bool upper);
+  int remainder(int x, int y, bool of_divisor);  // of whole numbers; with the sign of y, or else of x
 
   int reduce(Kind kind, int x, std::vector<std::int64_t> axes, bool keep);
   int matmul(int x, int y);
@@ -121,7 +131,8 @@ class Builder {
   int adaptive_average_along(int x, std::int64_t axis, std::int64_t to);
   // builder_images.cpp
   int pool(Kind kind, int x, const Windows& windows);
-  void note_padding(const Windows& windows);  // of an average that counts it
+  void note_padding(const Windows& windows);             // of an average that counts it
+  int average_of_padded(int x, const Windows& windows);  // which counts its padding
   int gather(int table, int ids, std::int64_t axis);
   // builder_indices.cpp
   int pick_leading(int x, std::vector<int> ids);
@@ -214,6 +225,14 @@ class Builder {
   [[nodiscard]] int rebatched(int x, const Shape& to);
   [[nodiscard]] int rebatched_operand(int x, const Shape& to);
   [[nodiscard]] std::optional<int> simpler(Kind kind, int x, int y);
+  struct Drop {
+    double probability, factor;
+  };
+  [[nodiscard]] std::optional<Drop> drop_of(int x) const;
+  [[nodiscard]] int dropped(int x, const Drop& drop, const Shape& to);
+  [[nodiscard]] std::optional<int> random_product(int x, int y);
+  [[nodiscard]] std::optional<int> random_comparison(Comparison comparison, int x, int y);
+  [[nodiscard]] std::optional<int> random_choice(int p, int x, int y);
   [[nodiscard]] std::optional<int> complex_unary(Kind kind, int x);
   [[nodiscard]] std::optional<int> complex_binary(Kind kind, int x, int y);
   [[nodiscard]] int product_of(int x, int y);

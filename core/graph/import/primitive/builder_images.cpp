@@ -249,4 +249,28 @@ void Builder::note_padding(const Windows& windows) {
   if (padded) module_.notes.push_back(fmt::format("average pooling '{}' does not count its padding", name));
 }
 
+// The average of what lies in the image, times the share that this is of all that is counted.
+int Builder::average_of_padded(int x, const Windows& windows) {
+  const Shape of = shape(x);
+  const int made = pool(Kind::AveragePool, x, windows);
+  const Shape to = shape(made);
+  expect(of.size() > 2 && windows.window.size() + 2 >= of.size(), "its window is not of the dimensions of its operand");
+  std::optional<int> shares;
+  for (std::size_t d = 2; d < of.size(); ++d) {
+    const std::size_t k = d + windows.window.size() - of.size();
+    std::vector<double> share;
+    for (std::int64_t i = 0; i < to[d]; ++i) {
+      const std::int64_t begin = i * windows.stride[k] - windows.before[k], end = begin + windows.window[k];
+      const double inside = static_cast<double>(std::min(end, of[d]) - std::max<std::int64_t>(begin, 0));
+      share.push_back(inside / static_cast<double>(std::min(end, of[d] + windows.after[k]) - begin));
+    }
+    if (std::all_of(share.begin(), share.end(), [](double one) { return one == 1.0; })) continue;
+    Shape row(of.size() - 2, 1);
+    row[d - 2] = to[d];
+    const int along = constant(row, false, std::move(share));
+    shares = shares ? binary(Kind::Multiply, *shares, along) : along;
+  }
+  return shares ? binary(Kind::Multiply, made, *shares) : made;
+}
+
 }  // namespace meshwright::primitive

@@ -32,6 +32,17 @@ Made binary(const AtenNode& a) {
       if (const std::optional<int> sum = weighed_rows(a.b, rows, weights)) return {*sum};
   return {a.b.binary(kind, x, other)};
 }
+Made remainder(const AtenNode& a) { return {a.b.remainder(a.operand("self"), a.operand("other"), true)}; }
+// Rounded down or towards zero, whole numbers alone; of these both are the same where none is negative.
+Made divide(const AtenNode& a) {
+  const std::string mode = a.text("rounding_mode", "");
+  if (mode.empty()) return binary<Kind::Divide>(a);
+  const int x = a.operand("self"), y = a.operand("other");
+  a.b.expect(a.b.at(x).integer && a.b.at(y).integer,
+             "a rounded quotient of other than whole numbers has no equal here");
+  if (mode == "trunc") return {a.b.binary(Kind::Divide, x, y)};
+  return {a.b.binary(Kind::Divide, a.b.binary(Kind::Subtract, x, a.b.remainder(x, y, true)), y)};
+}
 Made reversed_subtract(const AtenNode& a) { return {a.b.binary(Kind::Subtract, a.operand("other"), a.tensor("self"))}; }
 Made power(const AtenNode& a) { return {a.b.binary(Kind::Power, a.operand("self"), a.operand("exponent"))}; }
 template <Kind kind>
@@ -149,6 +160,14 @@ Made dropout(const AtenNode& a) {
   return {a.b.dropout(a.tensor(a.has("input") ? "input" : "self"), drops ? a.number("p", 0.5) : 0.0)};
 }
 
+Made bernoulli(const AtenNode& a) {
+  a.b.expect(a.has("p"), "random numbers whose probabilities are a tensor have no equal here");
+  return {a.b.kept_at_random(a.b.shape(a.tensor("self")), a.number("p", 0.5))};
+}
+Made uniform(const AtenNode& a) {
+  return {a.b.uniform(a.has("self") ? a.b.shape(a.tensor("self")) : a.integers("size"))};
+}
+
 // --- constants ---
 
 Made filled(const AtenNode& a, const Shape& shape, double value, bool real) {
@@ -173,6 +192,11 @@ Made filled_with(const AtenNode& a) {
   const int x = a.tensor("self");
   return filled(a, a.b.shape(x), a.number("value", 0.0), !a.b.at(x).integer);
 }
+Made zeroed(const AtenNode& a) {
+  const int x = a.tensor("self");
+  return filled(a, a.b.shape(x), 0.0, !a.b.at(x).integer);
+}
+Made copied(const AtenNode& a) { return {a.b.broadcast(a.tensor("src"), a.b.shape(a.tensor("self")))}; }
 Made scalar_tensor(const AtenNode& a) {
   return {a.b.constant({}, !names_float(a).value_or(true), std::vector<double>{a.number("s", 0.0)})};
 }
@@ -215,10 +239,9 @@ Made conjugate(const AtenNode& a) {
   const int x = a.tensor("self");
   return {a.b.is_complex(x) ? a.b.complex(a.b.real_of(x), a.b.negated(a.b.imaginary_of(x))) : x};
 }
+template <bool upper>
 Made triangle(const AtenNode& a) {
-  const int x = a.tensor("self");
-  a.b.expect(a.b.at(x).constant, "a triangle of what is no constant has no equal here");
-  return {a.b.constant(a.b.shape(x), a.b.at(x).integer, std::nullopt)};
+  return {a.b.triangle(a.tensor("self"), a.integer("diagonal", 0), upper)};
 }
 
 // --- reductions ---
@@ -263,7 +286,8 @@ std::map<std::string, Rule> elementwise_rules() {
   return {{"add", binary<Kind::Add>},
           {"sub", binary<Kind::Subtract>},
           {"mul", binary<Kind::Multiply>},
-          {"div", binary<Kind::Divide>},
+          {"div", divide},
+          {"remainder", remainder},
           {"maximum", binary<Kind::Maximum>},
           {"minimum", binary<Kind::Minimum>},
           {"bitwise_and", binary<Kind::Multiply>},
@@ -336,6 +360,9 @@ std::map<std::string, Rule> elementwise_rules() {
           {"where", where},
           {"masked_fill", masked_fill},
           {"dropout", dropout},
+          {"bernoulli", bernoulli},
+          {"rand", uniform},
+          {"rand_like", uniform},
           {"clone", same},
           {"alias", same},
           {"contiguous", same},
@@ -351,8 +378,10 @@ std::map<std::string, Rule> other_rules() {
           {"full_like", full_like},
           {"zeros", zeros},
           {"empty", zeros},
-          {"fill_", filled_with},
+          {"new_empty", zeros},
           {"fill", filled_with},
+          {"zero", zeroed},
+          {"copy", copied},
           {"ones", ones},
           {"new_zeros", zeros},
           {"new_ones", ones},
@@ -361,8 +390,8 @@ std::map<std::string, Rule> other_rules() {
           {"ones_like", filled_like<true>},
           {"scalar_tensor", scalar_tensor},
           {"arange", arange},
-          {"tril", triangle},
-          {"triu", triangle},
+          {"tril", triangle<false>},
+          {"triu", triangle<true>},
           {"sum", reduce<Kind::ReduceSum>},
           {"mean", reduce<Kind::ReduceMean>},
           {"amax", reduce<Kind::ReduceMax>},

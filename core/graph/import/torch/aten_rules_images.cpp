@@ -93,7 +93,7 @@ Made pool(const AtenNode& a) {
   a.b.expect(std::all_of(windows.dilation.begin(), windows.dilation.end(), [](std::int64_t one) { return one == 1; }),
              "pooling by windows with gaps has no equal here");
   if (a.integers("stride").empty()) windows.stride = window;
-  if (kind == Kind::AveragePool && a.flag("count_include_pad", true)) a.b.note_padding(windows);
+  if (kind == Kind::AveragePool && a.flag("count_include_pad", true)) return {a.b.average_of_padded(x, windows)};
   const int made = a.b.pool(kind, x, windows);
   return {made, made};  // positions of maxima are for a backward alone
 }
@@ -102,7 +102,8 @@ template <Kind kind>
 Made adaptive_pool(const AtenNode& a) {
   int x = a.tensor("self");
   const Numbers to = a.integers("output_size"), of = a.b.shape(x);
-  a.b.expect(!to.empty() && to.size() <= 2 && to.size() < of.size(), "it pools over other than one or two dimensions");
+  a.b.expect(!to.empty() && to.size() <= 3 && to.size() < of.size(),
+             "it pools over other than one to three dimensions");
   Numbers axes, window;
   bool divides = true;
   for (std::size_t d = 0; d < to.size(); ++d) {
@@ -127,7 +128,7 @@ Made adaptive_pool(const AtenNode& a) {
     return {x, x};
   }
   if (to.size() == 1) window.insert(window.begin(), 1);
-  x = a.b.pool(kind, x, {window, window, {0, 0}, {0, 0}});
+  x = a.b.pool(kind, x, {window, window, Numbers(window.size(), 0), Numbers(window.size(), 0)});
   return {x, x};
 }
 
@@ -205,6 +206,8 @@ std::map<std::string, Rule> image_rules() {
           {"adaptive_avg_pool1d", adaptive_pool<Kind::AveragePool>},
           {"adaptive_avg_pool2d", adaptive_pool<Kind::AveragePool>},
           {"_adaptive_avg_pool2d", adaptive_pool<Kind::AveragePool>},
+          {"adaptive_avg_pool3d", adaptive_pool<Kind::AveragePool>},
+          {"_adaptive_avg_pool3d", adaptive_pool<Kind::AveragePool>},
           {"adaptive_max_pool1d", adaptive_pool<Kind::MaxPool>},
           {"adaptive_max_pool2d", adaptive_pool<Kind::MaxPool>},
           {"upsample_nearest1d", nearest},

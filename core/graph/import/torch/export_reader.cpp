@@ -92,10 +92,30 @@ void collect_names(const Json& argument, std::vector<std::string>& names) {
       }
 }
 
+std::vector<std::string> read_by(const Json& node, const std::string& place) {
+  std::vector<std::string> names;
+  for (const Json& input : member(node, "inputs", place)) collect_names(member(input, "arg", place), names);
+  return names;
+}
+
 std::vector<std::string> results_of(const Json& node, const std::string& place) {
   std::vector<std::string> names;
   for (const Json& output : member(node, "outputs", place)) collect_names(output, names);
   return names;
+}
+
+// Of each view, and of what an op has overwritten, the tensor that has the memory.
+std::map<std::string, std::string> owners_in(const Json& nodes, const std::string& place) {
+  std::map<std::string, std::string> owners;
+  for (const Json& node : nodes) {
+    const std::string op = op_of(get<std::string>(node, "target", place));
+    const std::vector<std::string> read = read_by(node, place);
+    if (read.empty() || (!is_view(op) && overwritten_by(node, op, place).empty())) continue;
+    const auto known = owners.find(read[0]);
+    const std::string owner = known == owners.end() ? read[0] : known->second;
+    for (const std::string& result : results_of(node, place)) owners[result] = owner;
+  }
+  return owners;
 }
 
 class Reader {
@@ -142,6 +162,10 @@ class Reader {
   }
 
  private:
+  struct View {
+    std::string of;
+    const Json* node;
+  };
   [[nodiscard]] std::string result_name();
   [[nodiscard]] std::vector<bool> needed_nodes(const Json& nodes, const std::string& result) const;
   void expect_known(const Json& nodes, const std::vector<bool>& needed);
@@ -152,6 +176,7 @@ class Reader {
   void read_node(const Json& node, std::size_t place_of_node);
   [[nodiscard]] std::string memory_of(const std::string& name) const;
   void overwrite(const std::string& name, int made, std::size_t place_of_node);
+  [[nodiscard]] int with_part(int whole, const View& view, int part);
   void read_symbol(const Json& node, const std::string& op);
   [[nodiscard]] std::optional<std::vector<double>> numbers_of(const Json& spec, const Shape& shape) const;
   int complex_constant(const Json& spec, const Shape& shape);
@@ -173,6 +198,7 @@ class Reader {
   std::map<std::string, std::size_t> last_reader_;
   std::map<std::string, std::string> memory_;              // of views: the tensor that has it
   std::map<std::string, std::vector<std::string>> views_;  // by that tensor
+  std::map<std::string, View> viewed_;                     // by the view's name
   bool batch_known_ = false;
 };
 
@@ -202,16 +228,22 @@ std::string Reader::result_name() {
 // Calls stand behind what they read.
 std::vector<bool> Reader::needed_nodes(const Json& nodes, const std::string& result) const {
   std::set<std::string> wanted = {result};
+  const std::map<std::string, std::string> owners = owners_in(nodes, place_);
+  const auto owner = [&](const std::string& name) {
+    const auto known = owners.find(name);
+    return known == owners.end() ? name : known->second;
+  };
+  std::set<std::string> wanted_memory = {owner(result)};
   std::vector<bool> needed(nodes.size(), false);
   for (std::size_t i = nodes.size(); i-- > 0;) {
-    std::vector<std::string> made = results_of(nodes[i], place_);
-    made.push_back(overwritten_by(nodes[i], op_of(get<std::string>(nodes[i], "target", place_)), place_));
-    needed[i] = std::any_of(made.begin(), made.end(), [&](const std::string& name) { return wanted.contains(name); });
+    const std::vector<std::string> made = results_of(nodes[i], place_);
+    const std::string over = overwritten_by(nodes[i], op_of(get<std::string>(nodes[i], "target", place_)), place_);
+    needed[i] = std::any_of(made.begin(), made.end(), [&](const std::string& name) { return wanted.contains(name); }) ||
+                (!over.empty() && wanted_memory.contains(owner(over)));
     if (!needed[i]) continue;
-    for (const Json& input : member(nodes[i], "inputs", place_)) {
-      std::vector<std::string> names;
-      collect_names(member(input, "arg", place_), names);
-      wanted.insert(names.begin(), names.end());
+    for (const std::string& name : read_by(nodes[i], place_)) {
+      wanted.insert(name);
+      wanted_memory.insert(owner(name));
     }
   }
   return needed;
@@ -387,20 +419,56 @@ std::string Reader::memory_of(const std::string& name) const {
   return known == memory_.end() ? name : known->second;
 }
 
-// What is read of the tensor later is what the op has made. Of its views it would be, too.
+// What a tensor is whose view has become `part`.
+int Reader::with_part(int whole, const View& view, int part) {
+  const std::string op = op_of(get<std::string>(*view.node, "target", place_));
+  const AtenNode call{builder_, *view.node, [this](const std::string& of) { return value_of(of); },
+                      [this](const std::string& of) { return symbol_of(of); }, 1};
+  const Shape of = builder_.shape(whole);
+  if (op == "slice" || op == "select") {
+    const std::int64_t axis = builder_.axis_of(whole, call.integer("dim", 0)),
+                       size = of[static_cast<std::size_t>(axis)];
+    const auto within = [&](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size); };
+    const std::int64_t start = within(call.integer(op == "slice" ? "start" : "index", 0));
+    const std::int64_t stop = op == "slice" ? within(call.integer("end", size)) : start + 1;
+    builder_.expect(call.integer("step", 1) == 1, "it overwrites every so many-th element of a tensor");
+    if (op == "select") part = builder_.unsqueeze(part, {axis});
+    if (start == 0 && stop == size) return part;
+    std::vector<int> pieces = {part};
+    if (start > 0) pieces.insert(pieces.begin(), builder_.slice(whole, axis, 0, start));
+    if (stop < size) pieces.push_back(builder_.slice(whole, axis, stop, size));
+    return builder_.concat(pieces, axis);
+  }
+  if (op == "alias" || op == "detach") return part;
+  if (op == "transpose") return builder_.swap(part, call.integer("dim0", 0), call.integer("dim1", 1));
+  builder_.expect(op == "view" || op == "reshape" || op == "unsqueeze" || op == "squeeze" || op == "flatten",
+                  fmt::format("it overwrites a tensor through its view by {}; export the program after "
+                              "run_decompositions()",
+                              op));
+  return builder_.reshape(part, of);
+}
+
+// What is read of the tensor later is what the op has made, and so it is of the tensors that it is a part of. Of other
+// views it would be, too.
 void Reader::overwrite(const std::string& name, int made, std::size_t place_of_node) {
   const std::string owner = memory_of(name);
+  std::set<std::string> written = {name};
+  for (std::string part = name; viewed_.contains(part); part = viewed_.at(part).of) written.insert(viewed_.at(part).of);
   std::vector<std::string> sharers = views_[owner];
   sharers.push_back(owner);
   for (const std::string& other : sharers) {
     const auto last = last_reader_.find(other);
-    if (other != name && last != last_reader_.end() && last->second > place_of_node)
+    if (!written.contains(other) && last != last_reader_.end() && last->second > place_of_node)
       builder_.fail(
           fmt::format("it overwrites '{}', which '{}' shares and which is read later; export the program after "
                       "run_decompositions()",
                       printable(name), printable(other)));
   }
   values_[name] = made;
+  for (std::string part = name; viewed_.contains(part); part = viewed_.at(part).of) {
+    const View& view = viewed_.at(part);
+    values_[view.of] = with_part(value_of(view.of), view, value_of(part));
+  }
 }
 
 void Reader::read_node(const Json& node, std::size_t place_of_node) {
@@ -408,8 +476,7 @@ void Reader::read_node(const Json& node, std::size_t place_of_node) {
   const std::vector<std::string> results = results_of(node, place_);
   builder_.name = printable(results.empty() ? op : results[0]);
   builder_.block = block_of(path_of(node));
-  std::vector<std::string> read;
-  for (const Json& input : member(node, "inputs", place_)) collect_names(member(input, "arg", place_), read);
+  const std::vector<std::string> read = read_by(node, place_);
   for (const std::string& name : read)
     if (const auto weight = weights_.find(name); weight != weights_.end()) {
       if (builder_.block.empty()) builder_.block = block_of(weight->second);
@@ -426,6 +493,7 @@ void Reader::read_node(const Json& node, std::size_t place_of_node) {
       values_[results[k]] = made[k];
       if (read.empty() || (changed.empty() && !is_view(op))) continue;
       memory_[results[k]] = memory_of(read[0]);
+      if (changed.empty()) viewed_[results[k]] = {read[0], &node};
       views_[memory_of(read[0])].push_back(results[k]);
     }
   } catch (const InputError& error) {

@@ -162,6 +162,23 @@ void concatenate(Lowering& l, const FlatOp& op) {
   l.set(op.results[0], l.joined(pieces, static_cast<std::size_t>(dims[0])));
 }
 
+// So many numbers behind each element but the last, along each dimension.
+int padded_between(Lowering& l, int x, const Numbers& interior, double fill) {
+  for (std::size_t d = 0; d < interior.size(); ++d) {
+    if (interior[d] == 0) continue;
+    const auto axis = static_cast<std::int64_t>(d);
+    Shape to = l.b.shape(x);
+    l.b.expect(interior[d] > 0 && !primitive::holds_batch(to[d]), "it pads the batch");
+    Numbers none(to.size() + 1, 0), behind = none;
+    behind[d + 1] = interior[d];
+    to[d] *= interior[d] + 1;
+    const std::int64_t size = to[d] - interior[d];
+    if (size <= 0) continue;
+    x = l.b.slice(l.b.reshape(l.b.pad(l.b.unsqueeze(x, {axis + 1}), none, behind, fill), to), axis, 0, size);
+  }
+  return x;
+}
+
 void pad(Lowering& l, const FlatOp& op) {
   const Attributes& a = op.instruction->attributes;
   const Lowered& x = l.operand(op, 0);
@@ -169,7 +186,11 @@ void pad(Lowering& l, const FlatOp& op) {
   l.b.expect(fill.has_value(), "it pads with a number that the file leaves open");
   l.b.expect(a.low.size() == x.shape.size() && a.high.size() == x.shape.size(), "it lacks a padding for a dimension");
   const auto none = [](std::int64_t pads) { return pads == 0; };
-  l.b.expect(std::all_of(a.interior.begin(), a.interior.end(), none), "padding between elements has no equal here");
+  if (!std::all_of(a.interior.begin(), a.interior.end(), none)) {
+    l.b.expect(a.interior.size() == a.low.size(), "it lacks a padding for a dimension");
+    const int wide = padded_between(l, l.whole(x), a.interior, *fill);
+    return l.set(op, l.b.pad(wide, a.low, a.high, *fill), l.type(op.results[0]).sizes);
+  }
   if (std::all_of(a.low.begin(), a.low.end(), none) && std::all_of(a.high.begin(), a.high.end(), none))
     return l.set(op.results[0], x);
   for (std::size_t d = 0; d < x.shape.size(); ++d)
@@ -183,7 +204,7 @@ void reverse(Lowering& l, const FlatOp& op) {
   for (const std::int64_t axis : op.instruction->attributes.dimensions) {
     const auto d = static_cast<std::size_t>(axis);
     if (l.real(x, d) == 1) continue;
-    l.b.expect(l.b.at(x.node).constant, "a reversed tensor has no equal here");
+    l.b.expect(!primitive::holds_batch(x.shape[d]), "samples in reversed order have no equal here");
     x.node = l.b.slice(x.node, axis, -1, -x.shape[d] - 1, -1);
   }
   l.set(op.results[0], x);

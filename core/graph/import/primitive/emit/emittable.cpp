@@ -36,6 +36,8 @@ bool is_emittable(const Module& module, const Node& node) {
       const std::optional<double> base = number(node.inputs[0]), exponent = number(node.inputs[1]);
       return exponent || (base && *base > 0.0);
     }
+    case Kind::Dropout:  // of a constant it stands for random numbers
+      return !module.nodes[static_cast<std::size_t>(node.inputs[0])].constant;
     case Kind::Divide:
       return !node.integer;
     case Kind::Gather:
