@@ -191,6 +191,34 @@ TEST(MlirModel, PublicModulesHaveTheirParametersAndWork) {
         << backward;
 }
 
+// Of x = (a, b, c) the reversed (c, b, a), with a 0 between two and one before all: (0, c, 0, b, 0, a), times w.
+TEST(StableHloModel, RowsAreReversedAndPaddedBetweenTheirElements) {
+  const Graph graph = build_training_graph(mlir_model(R"(
+func.func public @main(%w: tensor<6x2xf32> {tf.aliasing_output = 0 : i32} loc("w"), %x: tensor<5x3xf32> loc("x"))
+    -> (tensor<6x2xf32>, tensor<5x2xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.reverse %x, dims = [1] : tensor<5x3xf32>
+  %1 = stablehlo.pad %0, %zero, low = [0, 1], high = [0, 0], interior = [0, 1] :
+      (tensor<5x3xf32>, tensor<f32>) -> tensor<5x6xf32>
+  %2 = stablehlo.dot_general %1, %w, contracting_dims = [1] x [0] :
+      (tensor<5x6xf32>, tensor<6x2xf32>) -> tensor<5x2xf32>
+  return %w, %2 : tensor<6x2xf32>, tensor<5x2xf32>
+})"),
+                                           {.batch = 2, .dtype = DType::F64});
+  GraphInterpreter interpreter(graph, 1, DType::F64);
+  interpreter.load_inputs(0, 0);
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.name == "w") interpreter.set(tensor.id, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+    if (tensor.name == "x") interpreter.set(tensor.id, {1, 10, 100, 2, 0, 0});
+  }
+  interpreter.run(Phase::Forward);
+  for (const Op& op : graph.ops())
+    if (op.kind == OpKind::PickLabel || op.kind == OpKind::SquaredErrorLoss) {
+      // 100 times row 1 of w, 10 times row 3, once row 5; then twice row 5.
+      EXPECT_EQ(interpreter.get(op.inputs[0]), (std::vector<double>{381, 492, 22, 24}));
+    }
+}
+
 TEST(StableHloModel, AnElementOfNothingIsRefused) {
   EXPECT_NE(refusal([] {
               return mlir_model(

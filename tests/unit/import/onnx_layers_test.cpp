@@ -313,6 +313,21 @@ TEST(OnnxLayers, SizesMayBeRemaindersAndScattered) {
   EXPECT_EQ(flops_of(of_columns(scattered, end)), 2.0 * 3 * 5);
 }
 
+// Columns 2 and 3 of 4 of each of n samples that lie in one row, at sample * 4 + 2 and 3.
+TEST(OnnxLayers, PlacesInOneRowOfAllSamplesAreThoseOfEach) {
+  OnnxWriter w;
+  w.input("x", {"n", "4"}, 1);
+  const std::string samples = w.node("Gather", {w.node("Shape", {"x"}), w.integers({0})});
+  const std::string each = w.node("Range", {w.integers({0}), samples, w.integers({1})});
+  const std::string starts = w.node("Mul", {w.node("Unsqueeze", {each, w.integers({1})}), w.integers({4})});
+  const std::string places = w.node("Add", {starts, w.integers({2, 3})});
+  const std::string row = w.node("Reshape", {"x", w.integers({-1})});
+  const std::string bytes = w.finish(w.node("MatMul", {w.node("Gather", {row, places}), w.weight("w", {2, 5})}));
+  EXPECT_EQ(flops_of(bytes), 2.0 * 2 * 5);
+  const Graph graph = forward(bytes, 7);
+  for (const Op& op : graph.ops()) EXPECT_NE(op.kind, OpKind::Embedding);
+}
+
 // What torch.onnx.export writes of stochastic depth in training.
 TEST(OnnxLayers, RandomFactorsAreDropout) {
   const auto written = [](const char* last) {

@@ -40,6 +40,10 @@ Made variadic(const NodeReader& r) {
   return {sum};
 }
 Made remainder(const NodeReader& r) { return {r.b.remainder(r.in(0), r.in(1), r.number("fmod", 0) == 0)}; }
+template <Builder::Rounding rounding>
+Made rounded(const NodeReader& r) {
+  return {r.b.rounded(r.in(0), rounding)};
+}
 Made same(const NodeReader& r) { return {r.in(0)}; }
 Made negated(const NodeReader& r) { return {r.b.negated(r.in(0))}; }
 Made gelu(const NodeReader& r) {
@@ -332,6 +336,10 @@ std::map<std::string, Rule> elementwise_rules() {
           {"Mul", binary<Kind::Multiply>},
           {"Div", binary<Kind::Divide>},
           {"Mod", remainder},
+          {"Ceil", rounded<Builder::Rounding::Up>},
+          {"Floor", rounded<Builder::Rounding::Down>},
+          {"Round", rounded<Builder::Rounding::Nearest>},
+          {"Sign", rounded<Builder::Rounding::ToSign>},
           {"Pow", binary<Kind::Power>},
           {"And", binary<Kind::Multiply>},
           {"Or", binary<Kind::Maximum>},

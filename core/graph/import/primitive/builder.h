@@ -103,6 +103,8 @@ class Builder {
   int scattered(int x, int indices, int updates);
   // x, and zeros above (below) the diagonal that is `offset` columns behind the main one, of the last two dimensions.
   int triangle(int x, std::int64_t offset, bool upper);
+  enum class Rounding { Up, Down, Nearest, ToSign };
+  int rounded(int x, Rounding rounding);         // of constants; to the sign: -1, 0 or 1
   int remainder(int x, int y, bool of_divisor);  // of whole numbers; with the sign of y, or else of x
 
   int reduce(Kind kind, int x, std::vector<std::int64_t> axes, bool keep);
@@ -218,6 +220,7 @@ class Builder {
   [[nodiscard]] bool is_zero(int x) const;
   [[nodiscard]] std::optional<bool> same_truth(int p) const;
   [[nodiscard]] std::optional<int> made_of_one(int x, std::size_t d);
+  [[nodiscard]] std::optional<int> places_in_samples(int row, int ids);
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
   // Elements start..stop of a concatenation along its axis, where one piece has them all.
   [[nodiscard]] std::optional<int> slice_of_piece(int x, std::int64_t start, std::int64_t stop);

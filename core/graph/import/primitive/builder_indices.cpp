@@ -190,4 +190,32 @@ int Builder::differences(int x, std::optional<int> front, std::int64_t axis) {
   return binary(Kind::Subtract, slice(x, axis, 1, size), slice(x, axis, 0, size - 1));
 }
 
+// Elements of (samples, size) written as one row, at sample * size + the same places of every sample: these places.
+std::optional<int> Builder::places_in_samples(int row, int ids) {
+  const Node table = at(row), sum = at(ids);
+  if (table.kind != Kind::Reshape || sum.kind != Kind::Add || !sum.constant) return std::nullopt;
+  const int x = table.inputs[0];
+  const Shape of = shape(x);
+  if (of.size() != 2 || !holds_batch(of[0]) || table.shape[0] != of[0] * of[1]) return std::nullopt;
+  for (std::size_t k : {0, 1}) {
+    const Node &first = at(sum.inputs[k]), &places = at(sum.inputs[1 - k]);
+    const std::size_t rank = sum.shape.size();
+    if (!first.values || !places.values || first.shape.size() != rank || places.shape.size() > rank) continue;
+    const auto batch =
+        static_cast<std::size_t>(std::find(first.shape.begin(), first.shape.end(), of[0]) - first.shape.begin());
+    if (batch == rank || static_cast<std::int64_t>(first.values->size()) != of[0]) continue;
+    bool fits = true;
+    for (std::size_t i = 0; fits && i < first.values->size(); ++i)
+      fits = (*first.values)[i] == static_cast<double>(i) * static_cast<double>(of[1]);
+    for (std::size_t d = 0; d < batch; ++d) fits = fits && sum.shape[d] == 1;
+    const std::size_t missing = rank - places.shape.size();
+    if (!fits || (batch >= missing && places.shape[batch - missing] != 1)) continue;
+    Shape to = sum.shape;
+    to.insert(to.end(), table.shape.begin() + 1, table.shape.end());
+    const int list = reshape(sum.inputs[1 - k], {static_cast<std::int64_t>(places.values->size())});
+    return reshape(gather(x, list, 1), to);
+  }
+  return std::nullopt;
+}
+
 }  // namespace meshwright::primitive

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors made of pieces of others, and of the same one several times.
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/errors.h"
 #include "core/graph/import/primitive/builder.h"
@@ -232,6 +233,18 @@ int Builder::triangle(int x, std::int64_t offset, bool upper) {
                            unsqueeze(range(0.0, static_cast<double>(rows), 1.0, true), {1}));
   const int kept = compare(upper ? Comparison::GreaterEqual : Comparison::LessEqual, ahead, integers({offset}));
   return select(kept, x, constant({}, at(x).integer, std::vector<double>{0.0}));
+}
+
+int Builder::rounded(int x, Rounding rounding) {
+  if (at(x).integer && rounding != Rounding::ToSign) return x;
+  expect(at(x).values.has_value(), "a rounding of what is no small constant has no equal here");
+  std::vector<double> values = *at(x).values;
+  for (double& value : values)
+    value = rounding == Rounding::Up        ? std::ceil(value)
+            : rounding == Rounding::Down    ? std::floor(value)
+            : rounding == Rounding::Nearest ? std::nearbyint(value)
+                                            : static_cast<double>((value > 0.0) - (value < 0.0));
+  return constant(shape(x), at(x).integer, std::move(values));
 }
 
 int Builder::remainder(int x, int y, bool of_divisor) {

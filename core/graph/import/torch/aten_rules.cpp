@@ -32,6 +32,10 @@ Made binary(const AtenNode& a) {
       if (const std::optional<int> sum = weighed_rows(a.b, rows, weights)) return {*sum};
   return {a.b.binary(kind, x, other)};
 }
+template <Builder::Rounding rounding>
+Made rounded(const AtenNode& a) {
+  return {a.b.rounded(a.tensor("self"), rounding)};
+}
 Made remainder(const AtenNode& a) { return {a.b.remainder(a.operand("self"), a.operand("other"), true)}; }
 // Rounded down or towards zero, whole numbers alone; of these both are the same where none is negative.
 Made divide(const AtenNode& a) {
@@ -288,6 +292,11 @@ std::map<std::string, Rule> elementwise_rules() {
           {"mul", binary<Kind::Multiply>},
           {"div", divide},
           {"remainder", remainder},
+          {"ceil", rounded<Builder::Rounding::Up>},
+          {"floor", rounded<Builder::Rounding::Down>},
+          {"round", rounded<Builder::Rounding::Nearest>},
+          {"sign", rounded<Builder::Rounding::ToSign>},
+          {"multiply", binary<Kind::Multiply>},
           {"maximum", binary<Kind::Maximum>},
           {"minimum", binary<Kind::Minimum>},
           {"bitwise_and", binary<Kind::Multiply>},
