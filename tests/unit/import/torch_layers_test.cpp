@@ -318,5 +318,20 @@ TEST(TorchLayers, HeadsMayBeMergedBehindTheirNumbers) {
   EXPECT_EQ(kinds[OpKind::GroupedAttention], 1);
 }
 
+// Gaps of 3 in rows of 2 elements: of each window only the middle lies in the row, and the others begin within a piece
+// of the padding that is as long as the row.
+TEST(TorchLayers, GapsMayBeWiderThanTheRow) {
+  Program program{{2, 1, 2}, {{"w", {1, 1, 3}}}, {}};
+  program.calls = {call("conv1d",
+                        {{"input", tensor_named("x")},
+                         {"weight", tensor_named("w")},
+                         {"padding", wholes({3})},
+                         {"dilation", wholes({3})}},
+                        "z")};
+  Numbers z;
+  for (std::int64_t i = 0; i < 4; ++i) z.push_back(number_at(1) * number_at(i));
+  expect_rows(program, z);
+}
+
 }  // namespace
 }  // namespace meshwright::torch_layers_test

@@ -95,7 +95,24 @@ int Builder::gather(int table, int ids, std::int64_t axis) {
     for (std::size_t i = 0; each_repeated && i < rows.size(); ++i)
       each_repeated = rows[i] == static_cast<std::int64_t>(i) / times;
     if (each_repeated && chosen.shape.size() == 1) return repeat(table, axis, times);
-    for (std::size_t i = 1; i < rows.size(); ++i) consecutive = consecutive && rows[i] == rows[i - 1] + 1;
+    std::vector<std::size_t> starts = {0};
+    for (std::size_t i = 1; i < rows.size(); ++i)
+      if (rows[i] != rows[i - 1] + 1) starts.push_back(i);
+    consecutive = consecutive && starts.size() == 1;
+    // Of no table a few pieces, in another order.
+    constexpr std::size_t kMostPieces = 64;
+    const bool of_table = std::none_of(shape(table).begin(), shape(table).end(), holds_batch);
+    if (!consecutive && !of_table && !rows.empty() && chosen.shape.size() == 1 && starts.size() <= kMostPieces &&
+        !holds_batch(all) &&
+        std::all_of(rows.begin(), rows.end(), [&](std::int64_t row) { return row >= 0 && row < all; })) {
+      std::vector<int> pieces;
+      for (std::size_t i = 0; i < starts.size(); ++i) {
+        const std::size_t end = i + 1 < starts.size() ? starts[i + 1] : rows.size();
+        pieces.push_back(
+            slice(table, axis, rows[starts[i]], rows[starts[i]] + static_cast<std::int64_t>(end - starts[i])));
+      }
+      return concat(pieces, axis);
+    }
     if (consecutive && (rows[0] >= 0 || rows.size() == 1)) {
       const std::int64_t start = rows[0] < 0 ? rows[0] + shape(table)[static_cast<std::size_t>(axis)] : rows[0];
       Shape to = shape(table);

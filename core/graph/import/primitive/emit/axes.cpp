@@ -297,6 +297,10 @@ void Axes::slice(int n) {
     from.pop_back();
   }
   result[d] = fresh(length / inner);
+  // What is cut out is no axis of the whole, though it may be as long as one: it may begin within that.
+  const int cut = -1 - (n * kMaxOperands + kMaxOperands - 1);
+  for (const int axis : resolved(result[d])) axes_[static_cast<std::size_t>(axis)].nodes.push_back(cut);
+  for (const int axis : resolved(input(n, 0)[d])) axes_[static_cast<std::size_t>(axis)].nodes.push_back(cut);
   result[d].insert(result[d].end(), kept.begin(), kept.end());
   set(n, std::move(result));
 }
