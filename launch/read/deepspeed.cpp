@@ -157,9 +157,15 @@ void read_deepspeed(ReadingJob& job) {
   };
   d.tp = degree({"tensor_parallel.autotp_size", "program.model-parallel-size", "program.model_parallel_size"});
   d.pp = degree({"program.pipe-parallel-size", "program.pipe_parallel_size"});
-  d.ep = degree({"expert_parallel.autoep_size", "program.expert-parallel-size", "program.expert_parallel_size"});
+  const std::vector<std::string> of_experts = {"expert_parallel.autoep_size", "program.expert-parallel-size",
+                                               "program.expert_parallel_size"};
+  const bool splits_experts =
+      std::any_of(of_experts.begin(), of_experts.end(), [&](const std::string& key) { return s.has(key); });
+  d.ep = degree(of_experts);
   share_devices(job);
   take_model_of_program(job, "DeepSpeed");
+  if (!splits_experts && shape_of(job.reading.setup.model).experts > 0)
+    job.assume("all experts on every device: nothing that is given says how they are split");
   (void)s.take("expert_parallel.enabled");
   const TrainerArguments trainer = trainer_arguments(job);
   if (trainer.zero && !s.has("zero_optimization.stage"))

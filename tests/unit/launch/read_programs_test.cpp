@@ -297,6 +297,19 @@ TEST(DeepSpeed, WithBothTypesOffTrainsIn32Bits) {
   EXPECT_TRUE(says(of(R"({"zero_optimization": {"stage": 1}})").assumed, "bf16, which the file leaves to the trainer"));
 }
 
+TEST(DeepSpeed, SaysThatExpertsAreNotSplitWhereNothingSaysHow) {
+  const auto says_so = [&](const char* model, const char* more) {
+    LaunchAnswers answers;
+    answers.model = find_builtin_model(model);
+    const std::string text = fmt::format(R"({{"train_batch_size": 8, "bf16": {{"enabled": true}}{}}})", more);
+    return says(read_files({{"ds.json", text}}, {1, 8}, answers).assumed,
+                "all experts on every device: nothing that is given says how they are split");
+  };
+  EXPECT_TRUE(says_so("mixtral-8x7b", ""));
+  EXPECT_FALSE(says_so("mixtral-8x7b", R"(, "expert_parallel": {"enabled": true, "autoep_size": 4})"));
+  EXPECT_FALSE(says_so("gpt-125m", ""));
+}
+
 TEST(DeepSpeed, SaysTheDecayOfItsWeights) {
   LaunchAnswers answers;
   answers.model = find_builtin_model("gpt-125m");
