@@ -12,6 +12,7 @@
 #include "core/planner/pipeline/stage_dp_ranking.h"
 #include "core/planner/spans/mesh_spans.h"
 #include "core/planner/spans/recompute_levels.h"
+#include "tests/oracle/planner/recompute_ways.h"
 #include "tests/oracle/stage_dp_truth.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -19,32 +20,19 @@ namespace meshwright::equal_spans_test {
 namespace {
 
 // A GPT cut into layers, and the ways to recompute that these choose from.
-struct Setting {
+struct Setting : RecomputeWays {
   static constexpr std::int64_t kMicrobatches = 4;
   static constexpr int kBlocks = 6;  // of the model
 
-  explicit Setting(int layers) {
-    for (const Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-      Way& way = *ways.emplace_back(std::make_unique<Way>());
-      way.graph = build_training_graph(model, {.batch = 16, .microbatches = kMicrobatches, .recompute = recompute});
-      way.layers = layers == kBlocks ? layers_of_blocks(way.graph) : make_layers(way.graph, layers);
-      way.structure = std::make_unique<StepStructure>(way.graph, way.layers);
-      variants.push_back({recompute, way.structure.get()});
-    }
-  }
+  explicit Setting(int layers)
+      : RecomputeWays(find_model("gpt:layers=6,hidden=64,heads=4,seq=32,vocab=96"), kMicrobatches,
+                      [layers](const Graph& graph) {
+                        return layers == kBlocks ? layers_of_blocks(graph) : make_layers(graph, layers);
+                      }) {}
 
-  struct Way {
-    Graph graph;
-    Layers layers;
-    std::unique_ptr<StepStructure> structure;
-  };
-  ModelConfig model = find_model("gpt:layers=6,hidden=64,heads=4,seq=32,vocab=96");
   Cluster cluster = find_cluster("cpu:4");
   std::unique_ptr<CostModel> costs = make_analytic_cost_model(cluster);
-  std::vector<std::unique_ptr<Way>> ways;
-  std::vector<StepVariant> variants;
 
-  [[nodiscard]] const StepStructure& structure() const { return *ways.front()->structure; }
   [[nodiscard]] LogicalMesh mesh() const { return make_logical_mesh(cluster, {1, 4}, {2, 2}); }
 };
 

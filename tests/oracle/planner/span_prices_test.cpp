@@ -8,6 +8,7 @@
 
 #include "core/planner/spans/memory_fit.h"
 #include "core/planner/spans/recompute_levels.h"
+#include "tests/oracle/planner/recompute_ways.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::span_prices_test {
@@ -16,31 +17,15 @@ namespace {
 constexpr std::int64_t kMicrobatches = 4;
 
 // A GPT on a mesh, and the ways to recompute that its layers choose from.
-struct Setting {
-  explicit Setting(int layers) {
-    for (const Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-      Way& way = *ways.emplace_back(std::make_unique<Way>());
-      way.graph = build_training_graph(model, {.batch = 16, .microbatches = kMicrobatches, .recompute = recompute});
-      way.layers = make_layers(way.graph, layers);
-      way.structure = std::make_unique<StepStructure>(way.graph, way.layers);
-      variants.push_back({recompute, way.structure.get()});
-    }
-  }
+struct Setting : RecomputeWays {
+  explicit Setting(int layers)
+      : RecomputeWays(find_model("gpt:layers=3,hidden=32,heads=4,seq=16,vocab=96"), kMicrobatches,
+                      [layers](const Graph& graph) { return make_layers(graph, layers); }) {}
   Setting(const Setting&) = delete;
 
-  struct Way {
-    Graph graph;
-    Layers layers;
-    std::unique_ptr<StepStructure> structure;
-  };
-  ModelConfig model = find_model("gpt:layers=3,hidden=32,heads=4,seq=16,vocab=96");
   Cluster cluster = find_cluster("cpu:2");
   std::unique_ptr<CostModel> costs = make_analytic_cost_model(cluster);
   LogicalMesh mesh = make_logical_mesh(cluster, {1, 2}, {1, 2});
-  std::vector<std::unique_ptr<Way>> ways;
-  std::vector<StepVariant> variants;
-
-  [[nodiscard]] const StepStructure& structure() const { return *ways.front()->structure; }
 };
 
 struct Spans {
