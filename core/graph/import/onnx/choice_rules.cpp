@@ -14,7 +14,7 @@ Made triangle(const NodeReader& r) {
   const std::int64_t offset = r.has(1) ? r.b.integers_of(r.in(1), "k").at(0) : 0;
   return {r.b.triangle(r.in(0), offset, r.number("upper", 1) != 0)};
 }
-// Of a constant of many numbers only the shape is computed with.
+// The numbers of a large constant are not kept: only its shape is computed with.
 Made scatter(const NodeReader& r) {
   const int x = r.in(0), updates = r.in(2);
   const std::string sums = r.text("reduction", "none");

@@ -397,7 +397,7 @@ int Builder::slice(int x, std::int64_t axis, std::int64_t start, std::int64_t st
   if (step == 1 && start == 0 && stop == size) return x;
   if (at(x).kind == Kind::Concat && at(x).details.axes[0] == axis && step == 1)
     if (const std::optional<int> piece = slice_of_piece(x, start, stop)) return *piece;
-  // Of what is the same along the axis.
+  // A broadcast has the same numbers all along the axis.
   if (const Node of = at(x); of.kind == Kind::Broadcast && length > 0 && !holds_batch(size)) {
     const Shape& from = shape(of.inputs[0]);
     const std::size_t missing = of.shape.size() - from.size(), d = static_cast<std::size_t>(axis);

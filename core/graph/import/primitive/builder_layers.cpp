@@ -99,7 +99,7 @@ int Builder::gather(int table, int ids, std::int64_t axis) {
     for (std::size_t i = 1; i < rows.size(); ++i)
       if (rows[i] != rows[i - 1] + 1) starts.push_back(i);
     consecutive = consecutive && starts.size() == 1;
-    // Of no table a few pieces, in another order.
+    // A few pieces in another order are cut out and joined, unless a table is looked up.
     constexpr std::size_t kMostPieces = 64;
     const bool of_table = std::none_of(shape(table).begin(), shape(table).end(), holds_batch);
     if (!consecutive && !of_table && !rows.empty() && chosen.shape.size() == 1 && starts.size() <= kMostPieces &&

@@ -104,7 +104,7 @@ std::vector<std::string> results_of(const Json& node, const std::string& place) 
   return names;
 }
 
-// Of each view, and of what an op has overwritten, the tensor that has the memory.
+// [view, or what an op has overwritten] the tensor that has the memory.
 std::map<std::string, std::string> owners_in(const Json& nodes, const std::string& place) {
   std::map<std::string, std::string> owners;
   for (const Json& node : nodes) {
