@@ -28,6 +28,11 @@ class CostModelPerGroup final : public CostModel {
   [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override { return on(0).host_transfer(bytes); }
   [[nodiscard]] Seconds run_overhead() const override { return on(0).run_overhead(); }
   [[nodiscard]] MessageTraits messages() const override { return on(0).messages(); }
+  [[nodiscard]] ParameterShares parameter_shares() const override { return on(0).parameter_shares(); }
+  [[nodiscard]] HostTimes host_times() const override { return on(0).host_times(); }
+  [[nodiscard]] Seconds beside_host(Seconds device, Seconds host) const override {
+    return on(0).beside_host(device, host);
+  }
   [[nodiscard]] std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& products,
                                                       bool summed) const override {
     return on(0).as_one_product(products, summed);

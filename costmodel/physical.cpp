@@ -87,6 +87,19 @@ class PhysicalCostModel final : public CostModel {
 
   [[nodiscard]] MessageTraits messages() const override { return {software_.blocking, software_.scatter_gather}; }
 
+  [[nodiscard]] ParameterShares parameter_shares() const override {
+    return {std::min(1.0, software_.contention), 1.0 - software_.gradient_overlap};
+  }
+
+  [[nodiscard]] HostTimes host_times() const override {
+    return {Seconds(1e-6 * software_.dispatch_run_us), Seconds(1e-6 * software_.dispatch_us),
+            Seconds(1e-6 * software_.dispatch_tokens_us), Seconds(1e-6 * software_.dispatch_collective_us),
+            Seconds(1e-6 * software_.dispatch_peer_us)};
+  }
+  [[nodiscard]] Seconds beside_host(Seconds device, Seconds host) const override {
+    return Seconds(std::pow(std::pow(device.si(), kCorner) + std::pow(host.si(), kCorner), 1 / kCorner));
+  }
+
   [[nodiscard]] std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& products,
                                                       bool summed) const override {
     if (!software_.fused_projections) return std::nullopt;
@@ -125,12 +138,10 @@ class PhysicalCostModel final : public CostModel {
       return (1.0 - software_.gradient_overlap) * moving - one_by_one +
              Seconds(work.once_per_step ? 1e-3 * software_.step_ms : 0.0);
     const Seconds device = std::max(waiting + software_.contention * std::min(waiting, moving), moving);
-    const Seconds host(1e-6 * (software_.dispatch_run_us + work.op_count * software_.dispatch_us +
-                               work.token_moves * software_.dispatch_tokens_us +
-                               work.collective_count * software_.dispatch_collective_us +
-                               work.collective_peers * software_.dispatch_peer_us));
-    const Seconds both(std::pow(std::pow(device.si(), kCorner) + std::pow(host.si(), kCorner), 1 / kCorner));
-    return both - (work.ops + work.collectives) - one_by_one;
+    const HostTimes times = host_times();
+    const Seconds host = times.run + work.op_count * times.op + work.token_moves * times.token_move +
+                         work.collective_count * times.collective + work.collective_peers * times.peer;
+    return beside_host(device, host) - (work.ops + work.collectives) - one_by_one;
   }
 
  private:

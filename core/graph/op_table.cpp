@@ -138,4 +138,9 @@ Flops graph_flops(const Graph& graph) {
   return total;
 }
 
+bool moves_tokens(OpKind kind) {
+  return kind == OpKind::Dispatch || kind == OpKind::DispatchBackward || kind == OpKind::Combine ||
+         kind == OpKind::CombineBackward;
+}
+
 }  // namespace meshwright

@@ -74,6 +74,8 @@ struct OpRow : OpTraits {
 };
 
 [[nodiscard]] const OpRow& row_of(OpKind kind);
+// Tokens to their experts, back, or the gradients of either.
+[[nodiscard]] bool moves_tokens(OpKind kind);
 
 // Checks operand count and shapes; the shapes of the results (none for in-place ops).
 [[nodiscard]] std::vector<ResultShape> infer_results(const OpCall& call);

@@ -70,6 +70,19 @@ struct RunWork {
   int collective_peers = 0;  // of all collectives, the members beyond two
 };
 
+// By what share of the time in which parameters and their gradients move beside them Runs take longer: passes of
+// micro-batches, as long as they compute for longer than that, and the update, of what the last backward hides.
+struct ParameterShares {
+  double pass = 1.0, update = 1.0;
+};
+
+// What it takes a software's host to issue a Run ahead of the device.
+struct HostTimes {
+  Seconds run{0.0};
+  Seconds op{0.0}, token_move{0.0};    // an op that takes time, and more where it moves tokens to experts or back
+  Seconds collective{0.0}, peer{0.0};  // a collective, and more for each member beyond two
+};
+
 // How a software sends messages between stages.
 struct MessageTraits {
   double blocking = 0.0;   // share of a message's time that keeps its sender and its receiver from computing
@@ -93,6 +106,10 @@ class CostModel {
   // Between a device and the memory of its host, one way; 0 for a model that knows of no host.
   [[nodiscard]] virtual TimeEstimate host_transfer(Bytes /*bytes*/) const { return {Seconds(0.0), Basis::Modelled}; }
   [[nodiscard]] virtual MessageTraits messages() const { return {}; }
+  [[nodiscard]] virtual ParameterShares parameter_shares() const { return {}; }
+  [[nodiscard]] virtual HostTimes host_times() const { return {}; }
+  // A Run that the device computes for so long and the host issues for so long.
+  [[nodiscard]] virtual Seconds beside_host(Seconds device, Seconds /*host*/) const { return device; }
   // The time of products that a software computes as one: they read one activation and their results lie side by side,
   // or (`summed`) their results are added up. nullopt: it computes each for itself.
   [[nodiscard]] virtual std::optional<Seconds> as_one_product(const std::vector<const OpWork*>& /*products*/,

@@ -85,6 +85,13 @@ int shards(AxisMask mask, const LogicalMesh& mesh) {
   return count;
 }
 
+int copies_in_host(const ShardingSpec& spec, const LogicalMesh& mesh) {
+  int copies = 1;
+  for (int axis = 0; axis < mesh.rank(); ++axis)
+    if ((spec.used() >> axis & 1) == 0) copies *= mesh.axes[static_cast<std::size_t>(axis)].inner;
+  return copies;
+}
+
 bool divides(const std::vector<Dim>& dims, const ShardingSpec& spec, const LogicalMesh& mesh) {
   for (std::size_t i = 0; i < dims.size(); ++i)
     if (dims[i].size % shards(spec.dims[i], mesh) != 0) return false;

@@ -39,6 +39,8 @@ struct ShardingSpec {
 
 // Number of shards a mask makes on a mesh.
 [[nodiscard]] int shards(AxisMask mask, const LogicalMesh& mesh);
+// How many devices of one host hold the same tile.
+[[nodiscard]] int copies_in_host(const ShardingSpec& spec, const LogicalMesh& mesh);
 // Rows of a tile when `size` are split into `parts`: rounded up.
 [[nodiscard]] constexpr std::int64_t tile_size(std::int64_t size, std::int64_t parts) {
   return (size + parts - 1) / parts;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/graph/op_table.h"
 #include "simulator/program/executable_pieces.h"
 #include "simulator/program/parameter_moves.h"
 #include "simulator/program/program_costs.h"
@@ -76,13 +77,9 @@ ExecutableCost executable_cost(const Program& program, const StageExecutable& ex
 }
 
 // How many devices of the source's host hold what a message sends.
-int copies_in_host(const Program& program, const Transfer& transfer) {
+int copies_of_source(const Program& program, const Transfer& transfer) {
   const Buffer& buffer = program.buffers[transfer.source_buffer.index()];
-  const LogicalMesh& mesh = program.stages[buffer.stage.index()].mesh;
-  int copies = 1;
-  for (int axis = 0; axis < mesh.rank(); ++axis)
-    if ((buffer.local.spec.used() >> axis & 1) == 0) copies *= mesh.axes[static_cast<std::size_t>(axis)].inner;
-  return copies;
+  return copies_in_host(buffer.local.spec, program.stages[buffer.stage.index()].mesh);
 }
 
 // A share of each message's time goes from the message to the Runs that send and receive it, on the first device of
@@ -202,11 +199,6 @@ class FusedProducts {
   std::vector<int> made_by_;  // [slot] the op; -1: none
   std::set<int> seen_;        // sums that are part of one
 };
-
-bool moves_tokens(OpKind kind) {
-  return kind == OpKind::Dispatch || kind == OpKind::DispatchBackward || kind == OpKind::Combine ||
-         kind == OpKind::CombineBackward;
-}
 
 // `times`: of the executable's ops.
 RunWork run_work(const Program& program, const StageExecutable& executable, const LogicalMesh& mesh,
@@ -377,7 +369,7 @@ ProgramCosts program_costs(const Program& program, const CostModel& costs, const
     const int concurrent = std::max(1, source.devices_per_host);
     // Parts of a tile, which the plan's own form brings to each other, are not scattered once more.
     const bool scattered = transfer.hosts_apart && transfer.form == CrossMesh::Send && costs.messages().scattered;
-    const double parts = scattered ? copies_in_host(program, transfer) : 1.0;
+    const double parts = scattered ? copies_of_source(program, transfer) : 1.0;
     const auto time_on = [&](int group) {
       return costs.on(group).transfer(transfer.bytes / parts, transfer.hosts_apart, concurrent).time;
     };

@@ -66,6 +66,24 @@ void LayerModel::Builder::add_in() {
       {"border in", Node::Kind::In, -1, -1, nullptr, std::make_shared<const Costs>(std::move(costs))});
 }
 
+Seconds LayerModel::Builder::issue(const Op& op, Seconds time) const {
+  if (time <= Seconds(0.0)) return Seconds(0.0);
+  return moves_tokens(op.kind) ? host_.op + host_.token_move : host_.op;
+}
+
+Seconds LayerModel::Builder::issue(const ShardingSpec& from, const ShardingSpec& to) const {
+  if (host_.collective == Seconds(0.0) && host_.peer == Seconds(0.0)) return Seconds(0.0);
+  AxisMask other = 0;
+  for (std::size_t d = 0; d < from.dims.size(); ++d) other |= from.dims[d] & static_cast<AxisMask>(~to.dims[d]);
+  other |= from.partial & static_cast<AxisMask>(~to.partial);
+  Seconds time(0.0);
+  for (int axis = 0; axis < mesh_.rank(); ++axis) {
+    const int members = mesh_.axes[static_cast<std::size_t>(axis)].size();
+    if ((other >> axis & 1) != 0 && members > 1) time += host_.collective + std::max(0, members - 2) * host_.peer;
+  }
+  return time;
+}
+
 // Compute times depend on how an op is split, not on how its result is kept: strategies of one split share them.
 LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& group,
                                                                const std::vector<AxisMask>& axes) const {
@@ -73,17 +91,20 @@ LayerModel::Builder::SplitCost LayerModel::Builder::split_cost(const Group& grou
   const AxesByName split = axes_by_name(structure_.space(op.id), axes);
   SplitCost cost;
   cost.axes = axes;
-  const auto compute = [&](const Op& of) {
+  const auto compute = [&](const Op& of, Seconds& host) {
     cost.working = std::max(cost.working, temporary_bytes(of, split));
-    return costs_.compute(work(of.id, split)).time;
+    const Seconds time = costs_.compute(work(of.id, split)).time;
+    host += issue(of, time);
+    return time;
   };
-  cost.forward = compute(op);
-  for (const OpId id : group.recomputations) cost.recomputations.push_back(compute(graph_.op(id)));
+  cost.forward = compute(op, cost.host_forward);
+  for (const OpId id : group.recomputations) cost.recomputations.push_back(compute(graph_.op(id), cost.host_backward));
   for (std::size_t i = 0; i < group.backward.size(); ++i) {
     const Op& backward = graph_.op(group.backward[i]);
     // Sums over micro-batches are made where the accumulator is (accumulation_cost).
     if (backward.kind == OpKind::Accumulate) continue;
-    cost.backward.push_back({compute(backward), inner_synchronisation(group, backward, split), group.for_weights[i]});
+    cost.backward.push_back(
+        {compute(backward, cost.host_backward), inner_synchronisation(group, backward, split), group.for_weights[i]});
   }
   return cost;
 }
@@ -94,11 +115,14 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
   const Seconds resolve = resharding_(result, strategy.raw, strategy.result);
   StepCost cost;
   cost.forward = split.forward + resolve;
+  cost.host_forward = split.host_forward + issue(strategy.raw, strategy.result);
+  cost.host_backward = split.host_backward;
   cost.working = split.working;
   // A recomputation repeats the resharding of the result, too, and keeps the result once more.
   for (const Seconds time : split.recomputations) {
     cost.backward += time;
     cost.backward += resolve;
+    cost.host_backward += issue(strategy.raw, strategy.result);
     cost.recomputed += local_bytes(result, strategy.result, mesh_);
   }
   for (const auto& [compute, synchronisation, for_weights] : split.backward) {
@@ -115,8 +139,10 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
   // Where the result fans out, its fan-out node pays for the sum of gradients.
   if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
   // The gradient has the spec in which the result is kept. The backward reads it in that of the raw result.
-  if (group.result_gradient_read)
+  if (group.result_gradient_read) {
     cost.backward += resharding_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
+    cost.host_backward += issue(whole_sums(strategy.result), whole_sums(strategy.raw));
+  }
   for (const TensorId output : op.outputs)
     if (saved_in_this_layer(output)) keep_saved(local_bytes(graph_.tensor(output), strategy.result, mesh_), cost);
   return cost;
@@ -137,7 +163,9 @@ StepCost LayerModel::Builder::sum_cost(const Group& group, const ShardingSpec& s
   StepCost cost;
   const AxesByName axes = axes_of_dims(graph_.tensor(graph_.op(group.forward).outputs.front()).dims, spec);
   for (const OpId id : group.sums) {
-    cost.backward += costs_.compute(work(id, axes)).time;
+    const Seconds time = costs_.compute(work(id, axes)).time;
+    cost.backward += time;
+    cost.host_backward += issue(graph_.op(id), time);
     cost.working = std::max(cost.working, temporary_bytes(graph_.op(id), axes));
   }
   return cost;
@@ -307,7 +335,7 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
       cost.working = local_bytes(graph_.tensor(*operand.accumulator), sharding.state, mesh_) +
                      local_bytes(parameter, sharding.state, mesh_);
   // The updated weights go from the state's spec to their own.
-  cost.step += resharding_(parameter, sharding.state, sharding.weight);
+  cost.step += shares().update * resharding_(parameter, sharding.state, sharding.weight);
   for (const OpId id : group.updates)
     if (updated_parameter(graph_, graph_.op(id)) == parameter.id) cost.step += host_time(graph_.op(id), axes);
   if (graph_.states_on_host) return cost;
@@ -391,9 +419,16 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
   const Behind hidden = behind(group, parameter);
   const auto edge_cost = [&](const ParameterSharding& sharding, const Reading& read) {
     StepCost cost;
-    const Seconds gather = resharding_(parameter, sharding.weight, read.wanted);
+    const Seconds moving = resharding_(parameter, sharding.weight, read.wanted);
+    const Seconds gather = shares().pass * moving;
     cost.forward = exposed(gather, hidden.forward);
     if (operand.read_in_backward) cost.backward = exposed(gather, hidden.backward);
+    if (!rules_.hiding.beside) {
+      cost.moved_forward = moving;
+      if (operand.read_in_backward) cost.moved_backward = moving;
+    }
+    cost.host_forward = issue(sharding.weight, read.wanted);
+    if (operand.read_in_backward) cost.host_backward = cost.host_forward;
     if (graph_.weights_on_host) {
       const Seconds fetch = costs_.host_transfer(local_bytes(parameter, sharding.weight, mesh_)).time;
       cost.forward += fetch;

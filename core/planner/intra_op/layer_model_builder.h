@@ -124,6 +124,7 @@ class LayerModel::Builder {
       bool for_weights;
     };
     std::vector<Backward> backward;
+    Seconds host_forward{0.0}, host_backward{0.0};
     Bytes working{0};
   };
   [[nodiscard]] SplitCost split_cost(const Group& group, const std::vector<AxisMask>& axes) const;
@@ -150,6 +151,14 @@ class LayerModel::Builder {
     bool reads_parameter;
   };
   [[nodiscard]] std::vector<Shared> find_shared() const;
+  // Where the rules say what hides, a software hides nothing itself.
+  [[nodiscard]] ParameterShares shares() const {
+    return rules_.hiding.beside ? ParameterShares{} : costs_.parameter_shares();
+  }
+  // What the host takes to issue an op of this time, and to issue what brings a tensor from one spec to another: a
+  // collective on each axis that splits it otherwise than before.
+  [[nodiscard]] Seconds issue(const Op& op, Seconds time) const;
+  [[nodiscard]] Seconds issue(const ShardingSpec& from, const ShardingSpec& to) const;
   // What is left to wait for.
   static Seconds exposed(Seconds moving, Seconds computing) { return std::max(Seconds(0.0), moving - computing); }
   [[nodiscard]] bool read_as_partial(TensorId tensor) const;
@@ -208,6 +217,7 @@ class LayerModel::Builder {
   int layer_;
   const LogicalMesh& mesh_;
   const CostModel& costs_;
+  const HostTimes host_ = costs_.host_times();
   ReshardingCosts& resharding_;
   const IntraOpRules& rules_;
   Cache& cache_;

@@ -62,10 +62,16 @@ void LayerModel::Builder::add_edge(int from, int to, const Group& group, const O
     if (read.wanted.partial != 0 && kept != read.wanted) return std::nullopt;  // whole sums cannot be taken apart
     StepCost cost;
     cost.forward = resharding_(tensor, kept, read.wanted);
+    cost.host_forward = issue(kept, read.wanted);
     // The backward needs the tensor in the same spec once more.
-    if (operand.read_in_backward) cost.backward += cost.forward;
-    for (const ShardingSpec& gradient : read.gradients)
+    if (operand.read_in_backward) {
+      cost.backward += cost.forward;
+      cost.host_backward += cost.host_forward;
+    }
+    for (const ShardingSpec& gradient : read.gradients) {
       cost.backward += resharding_(tensor, gradient, whole_sums(kept));
+      cost.host_backward += issue(gradient, whole_sums(kept));
+    }
     return cost;
   };
   auto made = by_class(Classes(made_as(maker, tensor.id)), Classes(readings(to, group, operand)), edge_cost);
@@ -174,12 +180,21 @@ LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
     if ((fan_out.copy.partial != 0 || of.kept) && kept != of.kept.value_or(fan_out.copy)) return std::nullopt;
     StepCost cost;
     cost.forward = resharding_(tensor, kept, fan_out.copy);
-    if (again > 0) cost.backward += cost.forward;
+    cost.host_forward = issue(kept, fan_out.copy);
+    const auto repeat = [&] {
+      cost.backward += cost.forward;
+      cost.host_backward += cost.host_forward;
+    };
+    if (again > 0) repeat();
     if (of.shared) {
       cost.forward += resharding_(tensor, kept, *of.shared);
-      if (again > 1) cost.backward += cost.forward;
+      cost.host_forward += issue(kept, *of.shared);
+      if (again > 1) repeat();
     }
-    if (has_gradient) cost.backward += resharding_(tensor, fan_out.gradient, whole_sums(kept));
+    if (has_gradient) {
+      cost.backward += resharding_(tensor, fan_out.gradient, whole_sums(kept));
+      cost.host_backward += issue(fan_out.gradient, whole_sums(kept));
+    }
     return cost;
   };
   std::vector<std::shared_ptr<const ByClass>> edges = {by_class(made, classes, from_maker)};
@@ -189,12 +204,18 @@ LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
       if (read.wanted.partial != 0 && fan_out.copy != read.wanted) return std::nullopt;
       StepCost cost;
       const Seconds way = of.kept == read.wanted ? Seconds(0.0) : resharding_(tensor, fan_out.copy, read.wanted);
+      const Seconds host = of.kept == read.wanted ? Seconds(0.0) : issue(fan_out.copy, read.wanted);
       const bool is_shared = of.shared == read.wanted;
       cost.forward = is_shared ? Seconds(0.0) : way;
-      if (reader.operand->read_in_backward && !(is_shared && again > 1)) cost.backward += way;
+      cost.host_forward = is_shared ? Seconds(0.0) : host;
+      if (reader.operand->read_in_backward && !(is_shared && again > 1)) {
+        cost.backward += way;
+        cost.host_backward += host;
+      }
       for (const ShardingSpec& gradient : read.gradients) {
         if (fan_out.gradient.partial != 0 && gradient != fan_out.gradient) return std::nullopt;
         cost.backward += resharding_(tensor, gradient, fan_out.gradient);
+        cost.host_backward += issue(gradient, fan_out.gradient);
       }
       return cost;
     };
@@ -226,16 +247,20 @@ StepCost LayerModel::Builder::accumulation_cost(const Group& group, const Operan
     const Seconds summing = sum_time(group, accumulator, kept);
     cost.backward += summing;
     cost.weights += summing;
+    if (summing > Seconds(0.0)) cost.host_backward += host_.op;
     cost.resident += local_bytes(accumulator, kept, mesh_);
     // Eager: every micro-batch brings its gradient to where the state is. Delayed: their sum goes there once per step.
     if (sharding.eager) {
       const Op& maker = graph_.op(operand.gradients[g].made_by);
       const Tensor& made = graph_.tensor(maker.outputs[operand.gradients[g].result]);
-      const Seconds time = exposed(resharding_(made, gradients[g], sharding.state), behind);
+      const Seconds moving = resharding_(made, gradients[g], sharding.state);
+      const Seconds time = exposed(shares().pass * moving, behind);
+      if (!rules_.hiding.beside) cost.moved_backward += moving;
+      cost.host_backward += issue(gradients[g], sharding.state);
       cost.backward += time;
       cost.weights += time;
     } else {
-      cost.step += exposed(resharding_(accumulator, gradients[g], sharding.state), behind);
+      cost.step += exposed(shares().update * resharding_(accumulator, gradients[g], sharding.state), behind);
     }
   }
   return cost;

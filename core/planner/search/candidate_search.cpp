@@ -10,6 +10,7 @@
 #include "core/planner/pipeline/stage_dp_branches.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
 #include "core/planner/search/candidates.h"
+#include "core/planner/search/known_or.h"
 
 namespace meshwright {
 
@@ -100,7 +101,7 @@ std::vector<TablePipeline> CandidateRanking::best_on_one_mesh(const StageTable& 
 }
 
 const ChunkedSchedule& CandidateRanking::schedule_of(const ChunkedShape& shape) {
-  return known_or(schedules_, shape, [&] { return ChunkedSchedule(shape, copied_); });
+  return known_or(mutex_, schedules_, shape, [&] { return ChunkedSchedule(shape, copied_); });
 }
 
 const ChunkedSchedule& CandidateRanking::schedule_of(const TablePipeline& pipeline, const CandidateRequest& request) {

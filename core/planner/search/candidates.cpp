@@ -6,8 +6,8 @@
 #include <set>
 
 #include "core/base/text.h"
-#include "core/plan/lowering/tile_copies.h"
 #include "core/planner/placement/placement.h"
+#include "core/planner/search/known_or.h"
 
 namespace meshwright {
 
@@ -67,6 +67,7 @@ CandidateRanking::CandidateRanking(const StepStructure& structure, const StageSe
       costs_(costs),
       evaluator_(evaluator),
       branches_(find_branches(structure.graph(), structure.layers())),
+      messages_(structure, search, costs),
       copied_(copied_share(structure.graph())) {
   const Graph& graph = structure.graph();
   const Layers& layers = structure.layers();
@@ -146,85 +147,6 @@ Seconds CandidateRanking::copies_time(const TableStage& stage, bool hosts_apart)
   return costs_.on(submesh.group).transfer(bytes, hosts_apart, submesh.devices_per_host).time;
 }
 
-CandidateRanking::Direction CandidateRanking::travel(const TableStage& from, const TableStage& to, bool hosts_apart) {
-  return known_or(known_, std::tuple(from, to, hosts_apart), [&] { return travel_anew(from, to, hosts_apart); });
-}
-
-CandidateRanking::Direction CandidateRanking::travel_anew(const TableStage& from, const TableStage& to,
-                                                          bool hosts_apart) {
-  const StageChoice source_choice = search_.choice(from.slice, from.config);
-  const StageChoice choice = search_.choice(to.slice, to.config);
-  const MeshSpans &source_spans = search_.spans(source_choice), &spans = search_.spans(choice);
-  const auto& leaving = source_spans.leaving(from.first, from.last, source_choice.option);
-  const auto& entering = spans.entering(to.first, to.last, choice.option);
-  // `leaving` is indexed as the tensors that cross the border after `from`, `entering` as those before `to`.
-  const std::vector<TensorId> left = structure_.crossing(from.last + 1), entered = structure_.crossing(to.first);
-  std::vector<Moved> forward, backward;
-  for (std::size_t t = 0; t < entered.size(); ++t) {
-    const Tensor& tensor = structure_.graph().tensor(entered[t]);
-    const int layer = structure_.layers().layer_of_op[tensor.producer->index()];
-    // A tensor may cross both borders on its way between other stages. Only what `from` computes and `to` reads counts.
-    if (layer < from.first || layer > from.last || !structure_.is_read(entered[t], to.first, to.last)) continue;
-    const auto at = std::find(left.begin(), left.end(), entered[t]) - left.begin();
-    std::vector<std::int64_t> sizes;
-    for (const Dim& dim : tensor.dims) sizes.push_back(dim.size);
-    // Gradients go back the same way, with source and destination exchanged.
-    forward.push_back({tensor.dtype, sizes, leaving[at], entering[t]});
-    backward.push_back({tensor.dtype, std::move(sizes), entering[t], leaving[at]});
-  }
-  return {time_of(forward, source_choice.mesh, choice.mesh, hosts_apart),
-          time_of(backward, choice.mesh, source_choice.mesh, hosts_apart)};
-}
-
-// The messages are those of lowering, with the costs of program_costs: the messages of one pair of devices come one
-// after the other, those of different pairs at the same time.
-SimTime CandidateRanking::time_of(const std::vector<Moved>& moved, int from, int to, bool hosts_apart) {
-  return known_or(known_times_, std::tuple(moved, from, to, hosts_apart),
-                  [&] { return time_of_anew(moved, from, to, hosts_apart); });
-}
-
-SimTime CandidateRanking::time_of_anew(const std::vector<Moved>& moved, int from, int to, bool hosts_apart) const {
-  if (moved.empty()) return SimTime{0};
-  const LogicalMesh &source = search_.spans({from, 0}).mesh(), &destination = search_.spans({to, 0}).mesh();
-  const auto time = [&](DType dtype, std::int64_t elements) {
-    const Bytes bytes(static_cast<double>(size_of(dtype)) * static_cast<double>(elements));
-    const auto on = [&](int group) {
-      return costs_.on(group).transfer(bytes, hosts_apart, source.of.devices_per_host).time;
-    };
-    // Between devices of two kinds the slower kind sets the time.
-    return std::max(on(source.of.group), on(destination.of.group));
-  };
-  std::vector<TileMeetings> meetings;
-  for (const Moved& tensor : moved) {
-    std::vector<Dim> dims;
-    for (const std::int64_t size : tensor.sizes) dims.push_back({{}, size});
-    meetings.emplace_back(dims, tensor.from, source, tensor.to, destination);
-  }
-  Seconds longest(0.0);
-  if (std::all_of(moved.begin(), moved.end(), [&](const Moved& tensor) { return tensor == moved.front(); })) {
-    // All go along the same pairs of devices.
-    for (const std::int64_t elements : meetings.front().sizes()) {
-      Seconds together(0.0);
-      for (const Moved& tensor : moved) together += time(tensor.dtype, elements);
-      longest = std::max(longest, together);
-    }
-  } else {
-    std::vector<std::map<std::int64_t, Seconds>> times(moved.size());  // by elements
-    for (std::size_t t = 0; t < moved.size(); ++t)
-      for (const std::int64_t elements : meetings[t].sizes())
-        times[t].emplace(elements, time(moved[t].dtype, elements));
-    for (int rank = 0; rank < destination.devices(); ++rank) {
-      std::vector<Seconds> channel(static_cast<std::size_t>(source.devices()), Seconds(0.0));  // [source rank]
-      for (std::size_t t = 0; t < moved.size(); ++t)
-        meetings[t].to(rank, [&](int source_rank, std::int64_t elements) {
-          channel[static_cast<std::size_t>(source_rank)] += times[t].at(elements);
-        });
-      longest = std::max(longest, *std::max_element(channel.begin(), channel.end()));
-    }
-  }
-  return to_sim_time(longest);
-}
-
 PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                          ScheduleKind schedule, StageTimes from_what) {
   const bool trains = traits_of(schedule).trains, splits = traits_of(schedule).splits_backward;
@@ -238,7 +160,9 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
     const StageChoice choice = search_.choice(stage.slice, stage.config);
     const StepCost& modelled = search_.spans(choice).cost(stage.first, stage.last, choice.option);
     const StepCost& cost = from_what == StageTimes::Known ? search_.cost(stage.first, stage.last, choice) : modelled;
-    const Seconds overhead = costs_.on(search_.submeshes()[stage.slice].group).run_overhead();
+    // Where it depends on the work, stages have it.
+    const CostModel& costs = costs_.on(search_.submeshes()[stage.slice].group);
+    const Seconds overhead = costs.run_depends_on_work() ? Seconds(0.0) : costs.run_overhead();
     times.forward.push_back(to_sim_time(cost.forward + overhead));
     if (!trains) continue;
     if (splits) {
@@ -264,20 +188,26 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
       if (shared.parameter || from == to) continue;
       for (int copy = 0; copy < copies; ++copy) pairs.emplace(copy * per_copy + from, copy * per_copy + to);
     }
-  // One edge for each pair of stages: `travel` adds up all tensors between the two.
+  // One edge for each pair of stages: it has all tensors between the two.
   for (const auto& [from, to] : pairs) {
     // Between stages of one rank a copy within devices.
-    const Direction time = devices[from] == devices[to]
-                               ? Direction{}
-                               : travel(pipeline.stages[from], pipeline.stages[to], apart(from, to));
-    times.edges.push_back({from, to, time.forward, trains ? time.backward : SimTime{0}});
+    const StageMessages::Both time =
+        devices[from] == devices[to] ? StageMessages::Both{}
+                                     : messages_.between(pipeline.stages[from], pipeline.stages[to], apart(from, to));
+    times.edges.push_back({from, to, time.forward.time, trains ? time.backward.time : SimTime{0}});
+    times.forward[from] += time.forward.sender;
+    times.forward[to] += time.forward.receiver;
+    if (!trains) continue;
+    times.backward[to] += time.backward.sender;
+    times.backward[from] += time.backward.receiver;
   }
   return times;
 }
 
 std::optional<Candidate> CandidateRanking::simulate(const TablePipeline& pipeline, const CandidateRequest& request) {
-  std::optional<Candidate> found = known_or(simulated_, std::tuple(request.schedule, pipeline.chunks, pipeline.stages),
-                                            [&] { return simulate_anew(pipeline, request); });
+  std::optional<Candidate> found =
+      known_or(mutex_, simulated_, std::tuple(request.schedule, pipeline.chunks, pipeline.stages),
+               [&] { return simulate_anew(pipeline, request); });
   if (found) found->pipeline = pipeline;  // its cost is of the table at hand
   return found;
 }

@@ -17,6 +17,7 @@
 #include "core/planner/pipeline/chunked_pipelines.h"
 #include "core/planner/pipeline/stage_dp.h"
 #include "core/planner/plan_request.h"
+#include "core/planner/search/stage_messages.h"
 #include "core/planner/spans/stage_search.h"
 
 namespace meshwright {
@@ -127,9 +128,6 @@ class CandidateRanking {
     std::vector<int> readers;
     Bytes bytes;
   };
-  struct Direction {
-    SimTime forward{0}, backward{0};
-  };
   enum class StageTimes { Known, Modelled };
   [[nodiscard]] PipelineTimes times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                        ScheduleKind schedule, StageTimes from);
@@ -160,31 +158,6 @@ class CandidateRanking {
                                                             int mesh) const;
   // What the devices of a stage and of its copy send each other at the end of a step: gradients one way, weights back.
   [[nodiscard]] Seconds copies_time(const TableStage& stage, bool hosts_apart) const;
-  // Between stages on different devices.
-  [[nodiscard]] Direction travel(const TableStage& from, const TableStage& to, bool hosts_apart);
-  // A tensor that goes from mesh to mesh, as far as its messages depend on it.
-  struct Moved {
-    DType dtype;
-    std::vector<std::int64_t> sizes;
-    ShardingSpec from, to;
-    auto operator<=>(const Moved&) const = default;
-  };
-  // Meshes of the search, by number.
-  [[nodiscard]] SimTime time_of(const std::vector<Moved>& moved, int from, int to, bool hosts_apart);
-  [[nodiscard]] Direction travel_anew(const TableStage& from, const TableStage& to, bool hosts_apart);
-  [[nodiscard]] SimTime time_of_anew(const std::vector<Moved>& moved, int from, int to, bool hosts_apart) const;
-  // What `known` has under the key, or what `make` returns. Made without the lock: two threads that ask for the same
-  // make the same.
-  template <class Map, class Key, class Make>
-  const typename Map::mapped_type& known_or(Map& known, const Key& key, const Make& make) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto found = known.find(key); found != known.end()) return found->second;
-    }
-    auto made = make();
-    const std::lock_guard lock(mutex_);
-    return known.try_emplace(key, std::move(made)).first->second;  // entries stay where they are
-  }
 
   const StepStructure& structure_;
   const StageSearch& search_;
@@ -192,12 +165,10 @@ class CandidateRanking {
   const CostModel& costs_;
   PlanEvaluator& evaluator_;
   LayerBranches branches_;
+  StageMessages messages_;
   double copied_;  // ChunkedSchedule::copied
   std::vector<Shared> shared_;
   std::mutex mutex_;  // of what is remembered:
-  std::map<std::tuple<TableStage, TableStage, bool>, Direction> known_;
-  // Layers repeat: most stages send each other the same between the same meshes.
-  std::map<std::tuple<std::vector<Moved>, int, int, bool>, SimTime> known_times_;
   std::map<ChunkedShape, ChunkedSchedule> schedules_;
   // Several tables give the same pipelines. By schedule, chunks and stages; nullopt: no place.
   std::map<std::tuple<ScheduleKind, int, std::vector<TableStage>>, std::optional<Candidate>> simulated_;

@@ -145,15 +145,17 @@ bool may_be_chunked(const PlanRequest& request) {
          (request.any_schedule() || traits_of(request.first_schedule()).chunks != 1);
 }
 
-PointBounds find_bounds(const PlanRequest& request, const StageSearch& search, bool hides) {
+PointBounds find_bounds(const PlanRequest& request, const StageSearch& search, const CostModel& costs, bool hides) {
   // What hides behind computation takes no time of its own, and stage costs are an estimate of what is left of it.
   if (search.interrupted() || hides) return {};
   // The bound has to hold for ranks with several stages where the search may choose them.
   const Ranks ranks = may_be_chunked(request) ? Ranks::AnyStages : Ranks::OneStageEach;
   PointBounds bounds;
   bounds.known = pipeline_bound(search, StageSearch::Costs::Known, ranks);
-  bounds.modelled =
-      search.has_known_costs() ? pipeline_bound(search, StageSearch::Costs::Modelled, ranks) : bounds.known;
+  // A software computes some ops as one and hides what others wait for: its Runs may take less than their parts.
+  if (!costs.run_depends_on_work())
+    bounds.modelled =
+        search.has_known_costs() ? pipeline_bound(search, StageSearch::Costs::Modelled, ranks) : bounds.known;
   return bounds;
 }
 
@@ -359,8 +361,9 @@ Point prepare_point(SearchContext& context, const SearchPoint& at, std::optional
   const bool one_stage = request.search.method.one_stage() && request.cluster.uniform();
   Point point = prepare_spans(context, given_model(context, at),
                               one_stage ? request.cluster.usable_memory() : Bytes(0.0), false, to_beat);
-  point.bounds = context.step(
-      "bound", [&] { return find_bounds(request, *point.spans.search, context.evaluator.hides_communication()); });
+  point.bounds = context.step("bound", [&] {
+    return find_bounds(request, *point.spans.search, context.costs, context.evaluator.hides_communication());
+  });
   point.coarser = find_coarser(request, at, point.layers());
   point.to_beat = to_beat;
   ++context.log.points;

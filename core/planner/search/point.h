@@ -54,7 +54,8 @@ struct PointSpans {
   std::unique_ptr<CandidateRanking> ranking;
 };
 
-// No step of the point takes less: with stored stage costs where there are any, and with modelled costs alone.
+// No step of the point takes less: with stored stage costs where there are any, and with modelled costs alone. Where
+// the time of a Run depends on its work, `known` holds of the stages alone and `modelled` is none.
 struct PointBounds {
   Seconds known{0.0}, modelled{0.0};
 };

@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/planner/search/considered.h"
+#include "core/planner/search/expected_share.h"
 
 namespace meshwright {
 
@@ -42,11 +43,20 @@ std::unique_ptr<PointSearch> SearchedPoints::prepare(const SearchPoint& at, std:
   return search;
 }
 
+bool SearchedPoints::is_ruled_out(const Point& point) const {
+  if (context_.request.goal.objective != Goal::Objective::StepTime || !incumbent_.score()) return false;
+  Seconds beat = *incumbent_.score() / incumbent_.near_share();
+  // Programs may take less than their stages alone.
+  const Programs programs{is_large(context_.request, point.microbatches()), context_.evaluator.hides_communication()};
+  if (context_.costs.run_depends_on_work())
+    for (const ScheduleKind schedule : schedules_) beat = std::max(beat, *to_beat(programs, schedule, incumbent_));
+  return point.bounds.known >= beat;
+}
+
 bool SearchedPoints::search(const SearchPoint& at, PointSearch& of, const std::vector<ScheduleKind>& schedules) {
   if (!first_layers_) first_layers_ = of.point().layers();
   searched_.push_back(at);
-  if (context_.request.goal.objective == Goal::Objective::StepTime && incumbent_.score() &&
-      incumbent_.near_share() * of.point().bounds.known >= *incumbent_.score()) {
+  if (is_ruled_out(of.point())) {
     ++context_.log.points_ruled_out;
     note_ruled_out(of.point().cut->layer_starts(), at.microbatches, of.point().bounds.known,
                    "no plan of these takes less");

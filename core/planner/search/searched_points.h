@@ -54,6 +54,8 @@ class SearchedPoints {
 
  private:
   void note_profile(const PointSearch& search);
+  // No plan of the point can, or is expected to, beat the best.
+  [[nodiscard]] bool is_ruled_out(const Point& point) const;
   [[nodiscard]] std::string how_it_stopped() const;
 
   SearchContext context_;

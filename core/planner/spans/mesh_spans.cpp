@@ -38,6 +38,7 @@ struct MeshSpans::State {
 
   const StepStructure& structure_;
   const LogicalMesh mesh_;
+  const CostModel& costs_of_ops_;
   const int ways_;  // to recompute; 0: there is no choice
   const bool every_step_weight_, late_weights_;
   const std::optional<Seconds> max_time_;
@@ -58,6 +59,7 @@ struct MeshSpans::State {
   State(const StepStructure& structure, LogicalMesh mesh, const CostModel& costs, const StageSearchOptions& options)
       : structure_(structure),
         mesh_(std::move(mesh)),
+        costs_of_ops_(costs.on(mesh_.of.group)),
         ways_(static_cast<int>(options.variants.size())),
         every_step_weight_(options.every_step_weight),
         late_weights_(options.late_weights),
@@ -89,6 +91,7 @@ struct MeshSpans::State {
       else
         solve_spans(options.max_in_flight);
     }
+    wait_for_others();
     // Plans are read off what is solved now; the rest takes much memory.
     solver_.close();
     layers_.forget_costs();
@@ -137,6 +140,20 @@ struct MeshSpans::State {
     const int number = options_.count();
     options_.push_back({solver_.add_price(
         price, levels_.has(number) ? LayerMatrices::Variants::All : LayerMatrices::Variants::Cheapest)});
+  }
+
+  // A pass that computes for less time than it moves parameters waits for them, and one that is issued more slowly than
+  // it computes for the host.
+  void wait_for_others() {
+    const Seconds run = costs_of_ops_.host_times().run;
+    for (SpanCostTable& table : costs_)
+      for (StepCost& cost : table) {
+        const auto wait = [&](Seconds& pass, Seconds moved, Seconds host) {
+          if (pass > Seconds(0.0)) pass = costs_of_ops_.beside_host(std::max(pass, moved), run + host);
+        };
+        wait(cost.forward, cost.moved_forward, cost.host_forward);
+        wait(cost.backward, cost.moved_backward, cost.host_backward);
+      }
   }
 
   struct Options {
