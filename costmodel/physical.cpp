@@ -92,8 +92,11 @@ class PhysicalCostModel final : public CostModel {
   }
 
   [[nodiscard]] HostTimes host_times() const override {
-    return {Seconds(1e-6 * software_.dispatch_run_us), Seconds(1e-6 * software_.dispatch_us),
-            Seconds(1e-6 * software_.dispatch_tokens_us), Seconds(1e-6 * software_.dispatch_collective_us),
+    return {Seconds(1e-6 * software_.dispatch_run_us),
+            Seconds(1e-3 * software_.step_ms),
+            Seconds(1e-6 * software_.dispatch_us),
+            Seconds(1e-6 * software_.dispatch_tokens_us),
+            Seconds(1e-6 * software_.dispatch_collective_us),
             Seconds(1e-6 * software_.dispatch_peer_us)};
   }
   [[nodiscard]] Seconds beside_host(Seconds device, Seconds host) const override {
@@ -136,7 +139,7 @@ class PhysicalCostModel final : public CostModel {
     const Seconds waiting = work.ops - work.fused + work.collectives - hidden;
     if (work.phase == Phase::Update)
       return (1.0 - software_.gradient_overlap) * moving - one_by_one +
-             Seconds(work.once_per_step ? 1e-3 * software_.step_ms : 0.0);
+             (work.once_per_step ? host_times().step : Seconds(0.0));
     const Seconds device = std::max(waiting + software_.contention * std::min(waiting, moving), moving);
     const HostTimes times = host_times();
     const Seconds host = times.run + work.op_count * times.op + work.token_moves * times.token_move +

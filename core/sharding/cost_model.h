@@ -78,7 +78,7 @@ struct ParameterShares {
 
 // What it takes a software's host to issue a Run ahead of the device.
 struct HostTimes {
-  Seconds run{0.0};
+  Seconds run{0.0}, step{0.0};         // a step: once on every device, in its update
   Seconds op{0.0}, token_move{0.0};    // an op that takes time, and more where it moves tokens to experts or back
   Seconds collective{0.0}, peer{0.0};  // a collective, and more for each member beyond two
 };

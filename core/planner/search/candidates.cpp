@@ -154,6 +154,7 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
   const auto apart = [&](int one, int other) {
     return cluster_.host_of_device(devices[one].front()) != cluster_.host_of_device(devices[other].front());
   };
+  const int ranks = static_cast<int>(pipeline.stages.size()) / pipeline.chunks;
   PipelineTimes times;
   for (int s = 0; s < static_cast<int>(pipeline.stages.size()); ++s) {
     const TableStage& stage = pipeline.stages[s];
@@ -175,6 +176,7 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
       times.backward.push_back(to_sim_time(cost.backward + overhead));
     }
     Seconds update = s < per_copy ? cost.step : Seconds(0.0);
+    if (s < ranks) update += costs.host_times().step;  // the first stages are on a rank each
     for (int copy = s + per_copy; s < per_copy && copy < copies * per_copy; copy += per_copy)
       update += copies_time(stage, apart(s, copy));
     times.update.push_back(to_sim_time(update));
