@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -126,33 +128,137 @@ TEST(WorkBound, GrowsAsTheRoomForWhatWaitsShrinks) {
   EXPECT_GT(bounds.back(), 1.02 * bounds.front());
 }
 
-// From the fewest micro-batches that may fit on: where none may, that of one sample in each is left.
-TEST(WorkBound, IsTheLeastOfTheNumbersThatMayFit) {
-  PlanRequest request = ask("llama:layers=2,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=256,vocab=32",
-                            "p3.16xlarge:1", "pipeshard", 32, Auto{});
+// Bounds of single numbers of micro-batches.
+std::vector<Seconds> bounds_of_numbers(PlanRequest request, const CostModel& costs,
+                                       const std::vector<std::int64_t>& numbers) {
+  std::vector<Seconds> found;
+  for (const std::int64_t number : numbers) {
+    request.search.microbatches = number;
+    found.push_back(work_bound(request, costs));
+  }
+  return found;
+}
+
+bool same(Seconds a, Seconds b) { return std::abs(a / b - 1.0) < 1e-9; }
+
+// The positions, among `numbers`, of the first that may fit with each memory: the bound of all is the least from there
+// on.
+std::set<std::size_t> first_that_may_fit(PlanRequest request, const std::vector<std::int64_t>& numbers,
+                                         const std::vector<double>& memories_mib) {
   request.cluster.only().devices_per_host = 2;
   request.search.recompute = Recompute::None;
   std::set<std::size_t> first;
-  for (const double mib : {1000.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.3, 0.001}) {
-    DeviceKind& device = request.cluster.only().device;
-    device.memory = Bytes(mib * 1024 * 1024);
+  for (const double mib : memories_mib) {
+    request.cluster.only().device.memory = Bytes(mib * 1024 * 1024);
     const auto costs = make_analytic_cost_model(request.cluster);
-    request.search.microbatches = Auto{};
     const Seconds bound = work_bound(request, *costs);
-    std::vector<Seconds> of_number;
-    for (const std::int64_t number : {1, 2, 4, 8, 16, 32}) {
-      request.search.microbatches = number;
-      of_number.push_back(work_bound(request, *costs));
-    }
-    // [the first that may fit]
-    std::vector<Seconds> least(of_number.size(), of_number.back());
-    for (std::size_t i = of_number.size() - 1; i-- > 0;) least[i] = std::min(least[i + 1], of_number[i]);
-    const auto same = [&](Seconds of) { return std::abs(bound / of - 1.0) < 1e-9; };
-    const auto at = std::find_if(least.begin(), least.end(), same);
-    ASSERT_NE(at, least.end()) << mib;
+    std::vector<Seconds> least = bounds_of_numbers(request, *costs, numbers);
+    for (std::size_t i = least.size() - 1; i-- > 0;) least[i] = std::min(least[i + 1], least[i]);
+    const auto at = std::find_if(least.begin(), least.end(), [&](Seconds of) { return same(of, bound); });
+    EXPECT_NE(at, least.end()) << mib;
     first.insert(static_cast<std::size_t>(at - least.begin()));
   }
-  EXPECT_GE(first.size(), 5u);
+  return first;
+}
+
+// Where none may fit, that of one sample in each is left.
+TEST(WorkBound, IsTheLeastOfTheNumbersThatMayFit) {
+  const PlanRequest request = ask("llama:layers=1,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=256,vocab=32",
+                                  "p3.16xlarge:1", "pipeshard", 16, Auto{});
+  EXPECT_EQ(first_that_may_fit(request, {1, 2, 4, 8, 16}, {1000.0, 4.0, 2.0, 1.0, 0.5, 0.3, 0.001}).size(), 5u);
+}
+
+// Experts have room for tokens that is no multiple of the samples. From a certain number on less waits in memory, so
+// that the bound of one micro-batch is not the least.
+TEST(WorkBound, OfExpertsIsTheLeastOfTheNumbersThatMayFit) {
+  PlanRequest request =
+      ask("moe:layers=1,hidden=64,heads=4,seq=16,vocab=32,experts=4", "p3.16xlarge:1", "pipeshard", 16, Auto{});
+  DeviceKind& device = request.cluster.only().device;
+  for (auto& [dtype, peak] : device.peak) peak = 0.1 * kSlow * peak;
+  device.memory_bandwidth = 0.1 * kSlow * device.memory_bandwidth;
+  EXPECT_GE(first_that_may_fit(request, {1, 2, 4, 8, 16}, {1000.0, 2.6, 2.4, 1.88, 1.81, 1.0}).size(), 4u);
+}
+
+// All weights and optimizer state, and of the forward what products made and the backward reads: with as much memory
+// one micro-batch may fit, with less it may not.
+TEST(WorkBound, IsOfOneMicrobatchWhereItsResultsOfProductsFit) {
+  PlanRequest request = ask("llama:layers=1,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=256,vocab=32",
+                            "p3.16xlarge:1", "pipeshard", 16, std::int64_t{1});
+  HostGroup& hosts = request.cluster.only();
+  hosts.devices_per_host = 2;
+  request.search.recompute = Recompute::None;
+  const Graph graph = build_step_graph(request.model, request.training_with(1), request.first_schedule());
+  std::set<TensorId> held;
+  for (const Tensor& tensor : graph.tensors())
+    if (tensor.kind == TensorKind::Parameter || tensor.kind == TensorKind::OptimizerState) held.insert(tensor.id);
+  for (const Op& op : graph.ops())
+    if (op.phase == Phase::Backward)
+      for (const TensorId input : op.inputs) {
+        const auto maker = graph.tensor(input).producer;
+        if (maker && graph.op(*maker).phase == Phase::Forward && graph.op(*maker).kind == OpKind::Contract)
+          held.insert(input);
+      }
+  Bytes bytes(0.0);
+  for (const TensorId tensor : held) bytes += graph.tensor(tensor).bytes();
+  const double usable_share = hosts.usable_memory() / hosts.device.memory;
+  for (const double share : {1.001, 0.999}) {
+    hosts.device.memory = share / (2.0 * usable_share) * bytes;
+    const auto costs = make_analytic_cost_model(request.cluster);
+    const std::vector<Seconds> of_number = bounds_of_numbers(request, *costs, {1, 2, 4, 8, 16});
+    ASSERT_LT(of_number[0], 0.99 * *std::min_element(of_number.begin() + 1, of_number.end()));
+    request.search.microbatches = Auto{};
+    EXPECT_EQ(same(work_bound(request, *costs), of_number[0]), share > 1.0) << share;
+  }
+}
+
+// Layers that recompute keep little, whatever the others do: no number of micro-batches is ruled out.
+TEST(WorkBound, IsOfAllNumbersWhereLayersRecompute) {
+  PlanRequest request = ask("llama:layers=1,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=256,vocab=32",
+                            "p3.16xlarge:1", "pipeshard", 32, Auto{});
+  request.cluster.only().devices_per_host = 2;
+  request.cluster.only().device.memory = Bytes(1024.0 * 1024);
+  request.search.recompute = Recompute::None;
+  const auto costs = make_analytic_cost_model(request.cluster);
+  const Seconds without = work_bound(request, *costs);
+  request.search.recompute_layers = {{0, 0, Recompute::Full}};
+  const std::vector<Seconds> of_number = bounds_of_numbers(request, *costs, {1, 2, 4, 8, 16, 32});
+  const Seconds least = *std::min_element(of_number.begin(), of_number.end());
+  EXPECT_TRUE(same(work_bound(request, *costs), least));
+  EXPECT_GT(without, least);
+}
+
+// Counts what it is asked.
+class CountingCosts : public CostModel {
+ public:
+  explicit CountingCosts(const CostModel& of) : of_(of) {}
+  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override {
+    ++asked;
+    return of_.compute(work);
+  }
+  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
+    return of_.collective(kind, bytes, axis);
+  }
+  [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
+    return of_.transfer(bytes, hosts_apart, concurrent);
+  }
+  [[nodiscard]] Seconds run_overhead() const override { return of_.run_overhead(); }
+  mutable std::atomic<std::int64_t> asked = 0;
+
+ private:
+  const CostModel& of_;
+};
+
+// One graph stands for all numbers where they differ in samples alone.
+TEST(WorkBound, PricesTheOpsOfOneNumberForAllThatDifferInSamplesAlone) {
+  for (const char* cluster : {"p3.16xlarge:1", "p3.16xlarge:1+dgx-a100:1"}) {
+    PlanRequest request = ask("mlp:layers=2,hidden=64", cluster, "pipeshard", 32, Auto{});
+    const auto costs = make_analytic_cost_model(request.cluster);
+    const CountingCosts all(*costs), one(*costs);
+    (void)work_bound(request, all);
+    request.search.microbatches = std::int64_t{1};
+    (void)work_bound(request, one);
+    EXPECT_EQ(all.asked, one.asked) << cluster;
+  }
 }
 
 // Conditions may hide communication: then it counts for nothing.

@@ -92,6 +92,23 @@ TEST(StagePieces, OfAStageThatIsCutAreLongEnough) {
   EXPECT_GT(cut, 20);
 }
 
+// A clip takes thousands of times less than the products around it: as a stage it is a piece, however short.
+TEST(StagePieces, BeginWhereStagesDoHoweverShortOneIs) {
+  const HandPlan made = by_hand("mlp:layers=1,hidden=4096", "cpu:3", {.batch = 4096, .microbatches = 1},
+                                {{"", {1}, {}}, {"blk0.up.relu", {1}, {}}, {"blk0.down", {1}, {}}});
+  const StagePieces found = cut_into_pieces({made.plan, std::make_shared<const Graph>(made.graph)}, *made.costs);
+  ASSERT_EQ(found.first_of_stage.size(), 3u);
+  Seconds all(0.0);
+  for (const StagePiece& piece : found.pieces) all += piece.pass();
+  for (std::size_t s = 0; s < 3; ++s) {
+    const auto piece = static_cast<std::size_t>(found.first_of_stage[s]);
+    ASSERT_LT(piece, found.pieces.size());
+    EXPECT_EQ(found.pieces[piece].begin, made.plan.layer_starts[s]);
+  }
+  ASSERT_EQ(found.first_of_stage[2] - found.first_of_stage[1], 1);
+  EXPECT_LT(found.pieces[static_cast<std::size_t>(found.first_of_stage[1])].pass(), all / (3 * 32));
+}
+
 // Times of pieces by hand: forward as long as given, backward twice that.
 StagePieces pieces_of(const std::vector<int>& forward_us, std::vector<int> first_of_stage) {
   StagePieces made;

@@ -144,6 +144,20 @@ TEST(Search, OnManyDevicesHasAPlanThoughItIsStoppedAtOnce) {
   }
 }
 
+// A first plan keeps the least where the request leaves open what is recomputed, and else what it gives.
+TEST(Search, ThatIsStoppedAtOnceRecomputesEverythingUnlessToldOtherwise) {
+  PlanRequest request = ask("gpt:layers=8,hidden=32,heads=4,seq=8,vocab=64", "cpu:32", "pipeshard", 64, Auto{});
+  request.stop = [] { return true; };
+  const std::vector<std::pair<OrAuto<Recompute>, Recompute>> all = {
+      {Auto{}, Recompute::Full}, {Recompute::None, Recompute::None}, {Recompute::Selective, Recompute::Selective}};
+  for (const auto& [asked, wanted] : all) {
+    request.search.recompute = asked;
+    const Planned result = planned(request);
+    ASSERT_TRUE(result.plan);
+    EXPECT_EQ(result.plan->training.recompute, wanted);
+  }
+}
+
 // --- fronts ---
 
 void expect_front(const PlanRequest& request, std::size_t least) {

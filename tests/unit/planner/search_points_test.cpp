@@ -194,6 +194,72 @@ TEST(SmallSearch, SaysOfSeveralSchedulesAloneHowTheyWereCompared) {
   EXPECT_TRUE(says());
 }
 
+// Twice, half and a quarter as many layers as where nothing is said, the blocks, and from 17 blocks on half blocks:
+// numbers of layers up to 64, but for half blocks.
+TEST(LayerSearch, CutsAnewInHalvesDoublesBlocksAndHalfBlocks) {
+  const auto cuts_of = [](int blocks) {
+    Points points;
+    PlanRequest request = ask(fmt::format("mlp:layers={},hidden=2", blocks), "cpu:1", "pipeshard", 2, 1);
+    request.search.layers = Auto{};
+    request.record = &points;
+    EXPECT_TRUE(planned(request).plan);
+    std::set<int> cuts;
+    for (const auto& [layers, number] : points.found) cuts.insert(layers);
+    return cuts;
+  };
+  EXPECT_EQ(cuts_of(3), (std::set<int>{3, 6, 1}));
+  EXPECT_EQ(cuts_of(16), (std::set<int>{16, 32, 8, 4}));
+  EXPECT_EQ(cuts_of(33), (std::set<int>{11, 22, 5, 2, 33, 66}));
+}
+
+// 4 devices and 516 samples are no small request: other cuts are searched at the best number of micro-batches alone.
+// Launching these ops takes longer than computing them, so that one micro-batch is the best.
+TEST(LargerSearch, CutsAnewAtTheBestNumberOfMicrobatchesAlone) {
+  Points points;
+  PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:4", "pipeshard", 516, Auto{});
+  request.search.layers = Auto{};
+  request.record = &points;
+  ASSERT_FALSE(is_small(request));
+  const Planned found = planned(request);
+  ASSERT_TRUE(found.plan) << found.reason;
+  EXPECT_EQ(points.found, (std::set<std::pair<int, std::int64_t>>{{1, 1}, {2, 1}, {4, 1}, {8, 1}}));
+}
+
+// Of the n numbers from which others are predicted the one in the middle, and one behind it by 1 and a tenth of n - 1.
+TEST(LargerSearch, PredictsFromTwoNumbersOfMicrobatches) {
+  const auto first_two = [](std::int64_t batch) {
+    PlanRequest request = ask("mlp:layers=1,hidden=4", "cpu:32", "pipeshard", batch, Auto{});
+    request.search.layers = 1;
+    std::vector<std::string> said;
+    request.progress = [&](const std::string& text) { said.push_back(text.substr(0, text.find(':'))); };
+    request.stop = [&] { return said.size() >= 2; };
+    (void)planned(request);
+    said.resize(2);
+    return said;
+  };
+  using Said = std::vector<std::string>;
+  // 1, 2, 4 ... 128: 8 numbers; to 256 and to 512: 9 and 10; 1, 2, ... 1024: 11.
+  EXPECT_EQ(first_two(128), (Said{"1 layers, 16 micro-batches", "1 layers, 8 micro-batches"}));
+  EXPECT_EQ(first_two(256), (Said{"1 layers, 32 micro-batches", "1 layers, 16 micro-batches"}));
+  EXPECT_EQ(first_two(512), (Said{"1 layers, 32 micro-batches", "1 layers, 16 micro-batches"}));
+  EXPECT_EQ(first_two(1024), (Said{"1 layers, 128 micro-batches", "1 layers, 32 micro-batches"}));
+}
+
+TEST(CandidateRequest, HasTheDevicesOfItsPartOfTheHosts) {
+  PlanRequest request = ask("mlp:layers=2,hidden=64", "p3.16xlarge:4+dgx-a100:2", "pipeshard", 8, 4);
+  request.search.recompute = Recompute::None;
+  request.search.submeshes = std::vector<Submesh>{{1, 8, 0}, {1, 8, 1}};
+  Prepared of(std::move(request));
+  const Point point = prepare_point(of.context, of.at(2));
+  const auto wanted = [&](int fewer) {
+    return candidate_request(of.context, point, ScheduleKind::OneFOneB, {.fewer_hosts = fewer});
+  };
+  EXPECT_EQ(wanted(1).devices, (std::vector<int>{32, 16}));
+  EXPECT_EQ(wanted(2).devices, (std::vector<int>{16, 8}));
+  EXPECT_EQ(wanted(1).microbatches, 4);
+  EXPECT_EQ(wanted(1).samples, 2);
+}
+
 // --- what lacks memory ---
 
 // The embedding is on the first stage and the loss, of 128 times as many columns as the model is wide, on the last.
