@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/planner/method/stage_layout.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::all_degrees_test {
@@ -153,6 +154,30 @@ TEST(AllDegrees, HaveWhatTheRequestGives) {
   given.search.schedule = ScheduleKind::OneFOneB;
   EXPECT_EQ(texts_of(all_degrees(framework, given)),
             left([](const Degrees& d) { return d.schedule == ScheduleKind::OneFOneB; }));
+}
+
+// A module for a further token is beside the loss, on the last stage of a layout that parts the blocks alone.
+TEST(AllDegrees, HaveFurtherModulesBesideTheLossOfEveryPipeline) {
+  const PlanRequest request = request_for(
+      "decoder:layers=4,hidden=16,heads=4,kv_heads=2,head_dim=4,intermediate=8,seq=8,vocab=16,mtp=1", 1, 4, 8);
+  const AllDegrees all = all_degrees(find_framework("megatron"), request);
+  int pipelines = 0, chunked = 0;
+  for (const Degrees& degrees : all.legal) {
+    if (degrees.pp == 1) {
+      EXPECT_FALSE(degrees.split.uneven()) << text_of(degrees);
+      continue;
+    }
+    ++pipelines;
+    chunked += degrees.chunks > 1 ? 1 : 0;
+    const std::vector<std::string> stages = stages_of_layout(degrees.split.layout, "test");
+    ASSERT_EQ(stages.size(), static_cast<std::size_t>(degrees.stages())) << text_of(degrees);
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const std::string blocks(static_cast<std::size_t>(4 / degrees.stages()), 't');
+      EXPECT_EQ(stages[s], (s == 0 ? "E" : "") + blocks + (s + 1 == stages.size() ? "mL" : "")) << text_of(degrees);
+    }
+  }
+  EXPECT_GT(pipelines, 0);
+  EXPECT_GT(chunked, 0);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // Points of the search: the stages that a method gives, the parts of a point's stages, and which points there are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "core/planner/search/microbatch_search.h"
@@ -225,24 +227,68 @@ TEST(LargerSearch, CutsAnewAtTheBestNumberOfMicrobatchesAlone) {
   EXPECT_EQ(points.found, (std::set<std::pair<int, std::int64_t>>{{1, 1}, {2, 1}, {4, 1}, {8, 1}}));
 }
 
+// The first numbers of micro-batches whose stages get costs, in order; at most so many.
+std::vector<std::int64_t> numbers_of(PlanRequest request, std::size_t most = 100) {
+  std::vector<std::int64_t> numbers;
+  request.search.layers = 1;
+  request.progress = [&](const std::string& text) {
+    int layers = 0;
+    long long number = 0;
+    if (text.find("computing stage costs") == std::string::npos) return;
+    if (std::sscanf(text.c_str(), "%d layers, %lld micro-batches", &layers, &number) == 2) numbers.push_back(number);
+  };
+  request.stop = [&] { return numbers.size() >= most; };
+  (void)planned(request);
+  numbers.resize(std::min(most, numbers.size()));
+  return numbers;
+}
+
+using Numbers = std::vector<std::int64_t>;
+
 // Of the n numbers from which others are predicted the one in the middle, and one behind it by 1 and a tenth of n - 1.
 TEST(LargerSearch, PredictsFromTwoNumbersOfMicrobatches) {
   const auto first_two = [](std::int64_t batch) {
-    PlanRequest request = ask("mlp:layers=1,hidden=4", "cpu:32", "pipeshard", batch, Auto{});
-    request.search.layers = 1;
-    std::vector<std::string> said;
-    request.progress = [&](const std::string& text) { said.push_back(text.substr(0, text.find(':'))); };
-    request.stop = [&] { return said.size() >= 2; };
-    (void)planned(request);
-    said.resize(2);
-    return said;
+    return numbers_of(ask("mlp:layers=1,hidden=4", "cpu:32", "pipeshard", batch, Auto{}), 2);
   };
-  using Said = std::vector<std::string>;
   // 1, 2, 4 ... 128: 8 numbers; to 256 and to 512: 9 and 10; 1, 2, ... 1024: 11.
-  EXPECT_EQ(first_two(128), (Said{"1 layers, 16 micro-batches", "1 layers, 8 micro-batches"}));
-  EXPECT_EQ(first_two(256), (Said{"1 layers, 32 micro-batches", "1 layers, 16 micro-batches"}));
-  EXPECT_EQ(first_two(512), (Said{"1 layers, 32 micro-batches", "1 layers, 16 micro-batches"}));
-  EXPECT_EQ(first_two(1024), (Said{"1 layers, 128 micro-batches", "1 layers, 32 micro-batches"}));
+  EXPECT_EQ(first_two(128), (Numbers{16, 8}));
+  EXPECT_EQ(first_two(256), (Numbers{32, 16}));
+  EXPECT_EQ(first_two(512), (Numbers{32, 16}));
+  EXPECT_EQ(first_two(1024), (Numbers{128, 32}));
+}
+
+// The divisors of 12 are 1, 2, 3, 4, 6 and 12; nearest to 4, by their ratio, are 3, 6, 2, then 12 and 1.
+TEST(SmallSearch, BeginsInTheMiddleOfTheNumbersOfMicrobatches) {
+  const auto numbers = [](std::int64_t batch, std::size_t most) {
+    return numbers_of(ask("mlp:layers=1,hidden=4", "cpu:2", "pipeshard", batch, Auto{}), most);
+  };
+  EXPECT_EQ(numbers(12, 6), (Numbers{4, 3, 6, 2, 12, 1}));
+  EXPECT_EQ(numbers(16, 5), (Numbers{4, 2, 8, 1, 16}));
+}
+
+// Launching these ops takes longer than computing them, so that more micro-batches are no better.
+TEST(LargerSearch, OfOneStageEndsWhenTwoNumbersInARowWereNoBetter) {
+  EXPECT_EQ(numbers_of(ask("mlp:layers=1,hidden=4", "cpu:32", "data", 128, Auto{})), (Numbers{1, 2, 4}));
+}
+
+// At least twice the one before, and the batch itself; none above 1024.
+TEST(MicrobatchCounts, GrowByTwoOrMoreUpToTheBatch) {
+  const auto counts = [](std::int64_t batch) {
+    return microbatch_counts(ask("mlp:layers=1,hidden=4", "cpu:2", "pipeshard", batch, Auto{}));
+  };
+  EXPECT_EQ(counts(1), (Numbers{1}));
+  EXPECT_EQ(counts(60), (Numbers{1, 2, 4, 10, 20, 60}));
+  EXPECT_EQ(counts(7 * 512), (Numbers{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}));
+  EXPECT_EQ(all_microbatch_counts(ask("mlp:layers=1,hidden=4", "cpu:2", "pipeshard", 3 * 512, Auto{})),
+            (Numbers{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768}));
+}
+
+// Smaller micro-batches answer sooner.
+TEST(ServingSearch, BeginsWithTheSmallestMicrobatches) {
+  PlanRequest request = ask("mlp:layers=1,hidden=4", "cpu:2", "pipeshard", 16, Auto{});
+  request.search.schedule = ScheduleKind::Inference;
+  request.goal.objective = Goal::Objective::Latency;
+  EXPECT_EQ(numbers_of(request, 5), (Numbers{16, 8, 4, 2, 1}));
 }
 
 TEST(CandidateRequest, HasTheDevicesOfItsPartOfTheHosts) {
