@@ -10,6 +10,7 @@
 
 #include "core/base/divisors.h"
 #include "core/graph/recomputation.h"
+#include "core/planner/bounds/op_groups.h"
 #include "core/planner/bounds/work_bound.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -37,11 +38,30 @@ class SlowBound {
     double busy = 0.0;
     const auto runs = static_cast<double>(graph_.microbatches);
     for (const Op& op : graph_.ops()) {
-      if (op.phase == Phase::Forward) busy += runs * least_of_group(op);
+      if (op.phase == Phase::Forward) busy += runs * least_of_group(op, 0.0, {});
       if (op.phase == Phase::Update) busy += least_alone(op);
       if (op.phase == Phase::Backward && (!op.forward || is_gradient_sum(graph_, op))) busy += runs * least_alone(op);
     }
     return busy / hosts_.devices();
+  }
+
+  // What the devices take together for a forward op and what was made of it, and `weight` times what each of them takes
+  // for those of the trunk.
+  [[nodiscard]] double least_of_group(const Op& forward, double weight, const std::vector<bool>& trunk) const {
+    double least = kNever;
+    each_split(forward, [&](const Parts& parts, std::int64_t devices) {
+      double all = 0.0, of_trunk = 0.0;
+      for (const Op& op : graph_.ops()) {
+        const bool derived = op.phase == Phase::Backward && op.forward == forward.id && !is_gradient_sum(graph_, op);
+        if (op.id != forward.id && !derived) continue;
+        const bool adds = op.kind == OpKind::Accumulate;
+        const double own = adds ? accumulation(op, parts, devices) : time(op, parts);
+        all += own;
+        if (!adds && !trunk.empty() && trunk[op.id.index()]) of_trunk += own;
+      }
+      least = std::min(least, static_cast<double>(devices) * all + weight * of_trunk);
+    });
+    return least;
   }
 
  private:
@@ -107,24 +127,43 @@ class SlowBound {
     return std::min(time(op, parts), std::max(of_part, least_alone(op) / static_cast<double>(devices)));
   }
 
-  [[nodiscard]] double least_of_group(const Op& forward) const {
-    double least = kNever;
-    each_split(forward, [&](const Parts& parts, std::int64_t devices) {
-      double sum = time(forward, parts);
-      for (const Op& op : graph_.ops()) {
-        if (op.phase != Phase::Backward || op.forward != forward.id || is_gradient_sum(graph_, op)) continue;
-        sum += op.kind == OpKind::Accumulate ? accumulation(op, parts, devices) : time(op, parts);
-      }
-      least = std::min(least, static_cast<double>(devices) * sum);
-    });
-    return least;
-  }
-
   const Graph& graph_;
   const HostGroup& hosts_;
   const CostModel& costs_;
   std::set<std::int64_t> counts_;
 };
+
+// On devices that spend their time on launching ops, and on slower ones.
+TEST(OpGroups, HaveTheSharesThatAreBestForAnyWeightOfTheTrunk) {
+  int several = 0;
+  for (const char* model : {"mlp:layers=1,hidden=48", "gpt:layers=1,hidden=24,heads=4,seq=6,vocab=36"})
+    for (const double slow : {1.0, 1e-2, 1e-4}) {
+      PlanRequest request = ask(model, "p3.16xlarge:1", "pipeshard", 12, std::int64_t{2});
+      HostGroup& hosts = request.cluster.only();
+      hosts.hosts = 2;
+      hosts.devices_per_host = 3;
+      for (auto& [dtype, peak] : hosts.device.peak) peak = slow * peak;
+      hosts.device.memory_bandwidth = slow * hosts.device.memory_bandwidth;
+      const auto costs = make_analytic_cost_model(request.cluster);
+      const Graph graph = build_step_graph(request.model, request.training_with(2), request.first_schedule());
+      std::vector<bool> trunk;
+      for (const Op& op : graph.ops()) trunk.push_back(op.id.value % 3 != 0);
+      OpGroups groups(graph, hosts, *costs, trunk, false, 1);
+      const SlowBound slow_bound(graph, hosts, *costs);
+      for (const Op& op : graph.ops()) {
+        if (op.phase != Phase::Forward) continue;
+        const std::vector<OpGroups::Share> shares = groups.shares(groups.class_of().at(op.id), 2);
+        several += shares.size() > 1 ? 1 : 0;
+        for (const double weight : {0.0, 0.3, 1.0, 2.0, 5.0, 20.0, 1000.0}) {
+          double least = kNever;
+          for (const OpGroups::Share& share : shares) least = std::min(least, share.together + weight * share.trunk);
+          EXPECT_NEAR(least / slow_bound.least_of_group(op, weight, trunk), 1.0, 1e-9)
+              << model << " " << op.name << " " << weight << " " << slow;
+        }
+      }
+    }
+  EXPECT_GT(several, 10);
+}
 
 // Conditions of the step may hide all communication, so that no collective counts.
 TEST(WorkBound, IsTheLeastOverAllSplitsOfAllOpsWhereMemoryIsAmple) {

@@ -175,6 +175,7 @@ TEST(FollowingStages, AreThoseWithALayerThatFollows) {
   EXPECT_EQ(stages_after(over), (std::vector<int>{3, 2, 1, 0}));
   EXPECT_THROW((void)following_stages(towers, {{0, 1}, {2, 3}}), InputError);
   EXPECT_THROW((void)following_stages(towers, {{0, 1}, {3, 4}}), InputError);
+  EXPECT_THROW((void)following_stages(towers, {{0, 1}, {2, 1}, {2, 3}, {4, 4}}), InputError);
 }
 
 Graph forward_graph(const std::string& model) {

@@ -10,6 +10,7 @@
 #include "core/planner/search/point.h"
 #include "costmodel/sheets/software_profile.h"
 #include "simulator/what_if/evaluator.h"
+#include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::search_points_test {
@@ -289,6 +290,15 @@ TEST(ServingSearch, BeginsWithTheSmallestMicrobatches) {
   request.search.schedule = ScheduleKind::Inference;
   request.goal.objective = Goal::Objective::Latency;
   EXPECT_EQ(numbers_of(request, 5), (Numbers{16, 8, 4, 2, 1}));
+}
+
+// Five ops or more of each block.
+TEST(Point, OfAModelOfTooManyOpsIsRefused) {
+  PlanRequest request = ask("mlp:layers=6554,hidden=1", "cpu:1", "pipeshard", 1, 1);
+  request.search.schedule = ScheduleKind::Inference;
+  Prepared of(std::move(request));
+  const std::string said = refusal([&] { return given_model(of.context, of.at(1)).cut->layers.count; });
+  EXPECT_NE(said.find("at most 32768 can be planned"), std::string::npos) << said;
 }
 
 TEST(CandidateRequest, HasTheDevicesOfItsPartOfTheHosts) {

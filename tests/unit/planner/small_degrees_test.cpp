@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/planner/considered_plans.h"
 #include "core/planner/degrees/degrees_plans.h"
@@ -98,10 +99,12 @@ TEST(SmallDegrees, TheLogCountsWhatWasPlanned) {
       ConsideredPlans considered;
       const SearchLog log = small.search(memory, &considered).log;
       std::int64_t planned = 0, simulated = 0, left = 0;
+      std::set<std::string> texts;
       for (const ConsideredPlan* plan : considered.ranked()) {
         const bool with_lighter_ends =
             plan->degrees.find("first=") != std::string::npos || plan->degrees.find("last=") != std::string::npos;
         simulated += plan->simulated ? 1 : 0;
+        EXPECT_TRUE(texts.insert(plan->degrees).second) << plan->degrees;
         if (with_lighter_ends) continue;
         const bool is_planned = !plan->layer_starts.empty() || plan->fate == Fate::Inexpressible;
         (is_planned ? planned : left) += 1;
