@@ -155,7 +155,7 @@ Shape Builder::broadcast_shape(const Shape& x, const Shape& y) const {
 
 // Several rows for each sample of the file's own batch, such as one of each head, alike for all samples: for any batch.
 std::optional<int> Builder::rows_rebatched(int x, std::size_t d, std::int64_t size) {
-  if (size == kBatchProbe || !at(x).values) return std::nullopt;
+  if (size == kBatchProbe || (module_.batch == 1 && !at(x).values)) return std::nullopt;
   Shape parted = shape(x), open = parted, merged = parted;
   parted[d] = module_.batch;
   open[d] = kBatchProbe;
@@ -237,6 +237,11 @@ bool Builder::is_zero(int x) const {
 
 std::optional<int> Builder::simpler(Kind kind, int x, int y) {
   const std::optional<double> b = scalar_of(y);
+  // x c / c, as of a sum over windows and the count of their elements.
+  if (kind == Kind::Divide && at(x).kind == Kind::Multiply && at(x).inputs[1] == y && at(y).values &&
+      at(x).shape == shape(at(x).inputs[0]) &&
+      std::none_of(at(y).values->begin(), at(y).values->end(), [](double value) { return value == 0.0; }))
+    return at(x).inputs[0];
   const bool whole = at(x).integer || (at(x).constant && at(y).constant);
   if (whole) return std::nullopt;
   if (kind == Kind::Multiply && x == y) return unary(Kind::Square, x);

@@ -22,8 +22,9 @@ inline constexpr std::int64_t kMaxRow = 1 << 20;  // the same of those of one di
 inline constexpr std::int64_t kMaxKept = 1 << 25;
 inline constexpr std::size_t kMaxHead = 4096;  // two rows of any table of cosines or sines
 inline constexpr std::size_t kMaxRank = 64;
-inline constexpr std::int64_t kMaxSteps = 512;  // of a recurrence
-inline constexpr std::int64_t kMaxPhases = 64;  // groups of results that one op is written out as
+inline constexpr std::int64_t kMaxSteps = 512;      // of a recurrence
+inline constexpr std::int64_t kMaxUnfolded = 4096;  // elements of a window
+inline constexpr std::int64_t kMaxPhases = 64;      // groups of results that one op is written out as
 inline constexpr double kHiddenScore =
     -3e38;  // what hides a score: -infinity would leave no number where all are hidden
 
@@ -69,6 +70,11 @@ class Builder {
   [[nodiscard]] bool is_complex(int x) const { return at(x).kind == Kind::Complex; }
   [[nodiscard]] int real_of(int x) const;  // x itself, where it is not complex
   int imaginary_of(int x);
+  // builder_fourier.cpp: sums of the elements along an axis times e^(-2 pi i j k / n), or e^(2 pi i j k / n) where
+  // inverse, times `scale`; the first `to` of them.
+  int fourier(int x, std::int64_t axis, std::int64_t to, bool inverse, double scale);
+  // Real numbers, `to` of them, of the first to / 2 + 1 of these sums, the others being conjugates of these.
+  int real_fourier_inverse(int x, std::int64_t axis, std::int64_t to, double scale);
   // builder_functions.cpp: functions of one number
   int clamp(int x, std::optional<double> low, std::optional<double> high);
   int clamped_line(int x, double slope, double offset);  // between 0 and 1
@@ -121,6 +127,8 @@ class Builder {
   };
   int transposed_convolution(int x, int w, const TransposedWindows& windows, std::int64_t groups,
                              std::optional<int> bias = {});
+  // (batch, channels, h, w) -> (batch, channels x elements of a window, rows, columns): each window's elements.
+  int unfolded(int x, const Windows& windows);
   // A weight (a, b / groups, ...) as (b, a / groups, ...), and back.
   int swapped_in_groups(int w, std::int64_t groups);
   // builder_resizing.cpp
@@ -133,13 +141,14 @@ class Builder {
   int adaptive_average_along(int x, std::int64_t axis, std::int64_t to);
   // builder_images.cpp
   int pool(Kind kind, int x, const Windows& windows);
-  void note_padding(const Windows& windows);             // of an average that counts it
   int average_of_padded(int x, const Windows& windows);  // which counts its padding
   int gather(int table, int ids, std::int64_t axis);
   // builder_indices.cpp
   int pick_leading(int x, std::vector<int> ids);
   int differences(int x, std::optional<int> front, std::int64_t axis);
   [[nodiscard]] std::optional<int> one_along(int x, std::size_t d);
+  // Makes x, which has the file's own batch along d, have `size` there; throws where its samples are not alike.
+  void repeat_for_batch(int& x, std::size_t d, std::int64_t size);
   int pick_label(int x, int labels);
   // An element of x for each of `ids`, along an axis; the other dimensions are alike.
   int pick_along(int x, int ids, std::int64_t axis);
@@ -222,6 +231,7 @@ class Builder {
   [[nodiscard]] std::optional<int> made_of_one(int x, std::size_t d);
   [[nodiscard]] std::optional<int> places_in_samples(int row, int ids);
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
+  [[nodiscard]] std::optional<int> pick_by_constants(int x, int ids, std::size_t d);
   // Elements start..stop of a concatenation along its axis, where one piece has them all.
   [[nodiscard]] std::optional<int> slice_of_piece(int x, std::int64_t start, std::int64_t stop);
   [[nodiscard]] std::optional<int> rows_rebatched(int x, std::size_t d, std::int64_t size);
@@ -247,6 +257,8 @@ class Builder {
     const int first = function(real_of(x));
     return complex(first, function(imaginary_of(x)));
   }
+  [[nodiscard]] int waves(std::int64_t from, std::int64_t to, std::int64_t period, bool sine);
+  [[nodiscard]] int product_along(int x, std::int64_t axis, int matrix);
   [[nodiscard]] std::optional<int> transposed_below(int x, const Shape& axes);
   [[nodiscard]] Shape rescaled(int x, Shape to) const;
   [[nodiscard]] static std::size_t batch_dim(const Shape& of);

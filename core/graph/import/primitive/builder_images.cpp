@@ -81,7 +81,6 @@ int Builder::convolution_of_volumes(int x, int w, const Windows& windows, std::i
 // itself; elsewhere the elements of a window become channels. Both multiply as often as the windows do.
 int Builder::dilated_convolution(int x, int w, const Windows& windows, std::int64_t groups) {
   const Shape a = shape(x), b = shape(w), &gaps = windows.dilation;
-  const auto span = [&](std::size_t d) { return gaps[d] * (windows.window[d] - 1) + 1; };
   bool divides = true;
   for (const std::size_t d : {0, 1})
     divides = divides && (gaps[d] == 1 || (windows.stride[d] == 1 && a[d + 2] % gaps[d] == 0 &&
@@ -102,6 +101,18 @@ int Builder::dilated_convolution(int x, int w, const Windows& windows, std::int6
     const int apart = transpose(reshape(made, {a[0], rows, columns, of[1], of[2], of[3]}), {0, 3, 4, 1, 5, 2});
     return reshape(apart, {a[0], of[1], of[2] * rows, of[3] * columns});
   }
+  const int columns = unfolded(x, windows);
+  const std::int64_t each = windows.window[0] * windows.window[1];
+  return convolution(columns, reshape(w, {b[0], b[1] * each, 1, 1}), {{}, {1, 1}, {0, 0}, {0, 0}}, groups);
+}
+
+int Builder::unfolded(int x, const Windows& windows) {
+  const Shape a = shape(x), gaps = windows.dilation.empty() ? Shape{1, 1} : windows.dilation;
+  expect(a.size() == 4, fmt::format("windows of {} have no equal here, those of images have", to_text(a)));
+  const auto span = [&](std::size_t d) { return gaps[d] * (windows.window[d] - 1) + 1; };
+  expect(windows.window[0] * windows.window[1] <= kMaxUnfolded,
+         fmt::format("a window of {} elements, more than {}, has no equal here", windows.window[0] * windows.window[1],
+                     kMaxUnfolded));
   const int wide =
       pad(x, {0, 0, windows.before[0], windows.before[1]}, {0, 0, windows.after[0], windows.after[1]}, 0.0);
   Shape results;
@@ -121,8 +132,7 @@ int Builder::dilated_convolution(int x, int w, const Windows& windows, std::int6
       elements.push_back(one);
     }
   const std::int64_t each = windows.window[0] * windows.window[1];
-  const int columns = reshape(stack(elements, 2), {a[0], a[1] * each, results[0], results[1]});
-  return convolution(columns, reshape(w, {b[0], b[1] * each, 1, 1}), {{}, {1, 1}, {0, 0}, {0, 0}}, groups);
+  return reshape(stack(elements, 2), {a[0], a[1] * each, results[0], results[1]});
 }
 
 // `count` elements from `start` on, each `step` behind the other; what is missing behind the last is no matter.
@@ -241,12 +251,6 @@ int Builder::pool(Kind kind, int x, const Windows& given) {
   }
   return add(kind, {x}, to, false,
              {.window = windows.window, .stride = windows.stride, .before = windows.before, .after = windows.after});
-}
-
-void Builder::note_padding(const Windows& windows) {
-  const bool padded =
-      std::any_of(windows.before.begin(), windows.before.end(), [](std::int64_t pad) { return pad > 0; });
-  if (padded) module_.notes.push_back(fmt::format("average pooling '{}' does not count its padding", name));
 }
 
 // The average of what lies in the image, times the share that this is of all that is counted.

@@ -4,6 +4,7 @@
 #include "core/graph/import/primitive/builder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/errors.h"
 
@@ -65,12 +66,27 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
     const std::optional<int> inner = one_along(node.inputs[0], static_cast<std::size_t>(node.details.axes[d]));
     return inner ? std::optional(transpose(*inner, node.details.axes)) : std::nullopt;
   }
+  if (node.kind == Kind::Reshape) {  // which leaves the dimension as it is
+    const Shape& from = shape(node.inputs[0]);
+    const std::int64_t ahead =
+        elements_of(Shape(node.shape.begin(), node.shape.begin() + static_cast<std::ptrdiff_t>(d)));
+    std::int64_t met = 1;
+    for (std::size_t i = 0; i < from.size() && met <= ahead; met *= std::max<std::int64_t>(from[i++], 1)) {
+      if (met != ahead || from[i] != node.shape[d]) continue;
+      const std::optional<int> inner = one_along(node.inputs[0], i);
+      return inner ? std::optional(reshape(*inner, to)) : std::nullopt;
+    }
+    return std::nullopt;
+  }
   if (node.kind == Kind::Convolution && d == 0) {
     const std::optional<int> inner = one_along(node.inputs[0], 0);
     return inner ? std::optional(add(node.kind, {*inner, node.inputs[1]}, to, false, node.details)) : std::nullopt;
   }
-  const bool beside = (node.kind == Kind::CumSum || node.kind == Kind::Concat || node.kind == Kind::Slice) &&
-                      node.details.axes[0] != static_cast<std::int64_t>(d);
+  const std::vector<std::int64_t>& axes = node.details.axes;
+  const bool along = node.kind == Kind::CumSum || node.kind == Kind::Concat || node.kind == Kind::Slice ||
+                     node.kind == Kind::Softmax || node.kind == Kind::ReduceSum || node.kind == Kind::ReduceMean ||
+                     node.kind == Kind::ReduceMax;
+  const bool beside = along && std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(d)) == axes.end();
   if (!beside && !is_elementwise(node.kind)) return std::nullopt;
   std::vector<int> inputs;
   for (const int input : node.inputs) {
@@ -79,6 +95,16 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
     inputs.push_back(*inner);
   }
   return add(node.kind, std::move(inputs), to, node.integer, node.details);
+}
+
+void Builder::repeat_for_batch(int& x, std::size_t d, std::int64_t size) {
+  const std::int64_t own = shape(x)[d];
+  if (own == size || own != size / kBatchProbe * module_.batch) return;
+  Shape whole = shape(x);
+  whole[d] = size;
+  x = rebatched(x, whole);
+  expect(shape(x)[d] == size,
+         "one of its factors is made for the file's own batch; export the model with a batch that is left open");
 }
 
 // The dimension along which a constant counts all elements of a dimension of x: 0, 1, ..., size - 1.
@@ -164,10 +190,58 @@ int Builder::pick_along(int x, int ids, std::int64_t axis) {
     }
     return constant(chosen.shape, table.integer, std::move(picked));
   }
+  if (!table.constant && chosen.constant)
+    if (const std::optional<int> picked = pick_by_constants(x, ids, d)) return *picked;
   const auto last = static_cast<std::int64_t>(shape(x).size()) - 1;
   expect(axis == last && shape(ids).back() == 1,
          "a gather of other than one element of the last dimension has no equal here");
   return unsqueeze(pick_label(x, squeeze(ids, {last})), {last});
+}
+
+// The same of indices that are known, as of scores by the distance of a key: they tell places among the elements of the
+// dimensions that they depend on, and the other dimensions are alike.
+std::optional<int> Builder::pick_by_constants(int x, int ids, std::size_t d) {
+  const Shape of = shape(x), to = shape(ids);
+  Shape order, inner;  // the dimensions that are alike, and those in which the places lie
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const auto axis = static_cast<std::int64_t>(i);
+    const std::optional<int> one = i == d ? std::nullopt : one_along(ids, i);
+    const bool of_file = holds_batch(of[i]) && to[i] == of[i] / kBatchProbe * module_.batch && one;
+    if (i != d && to[i] != of[i] && !of_file) return std::nullopt;
+    if (one) ids = *one;
+    if (i != d) (one ? order : inner).push_back(axis);
+  }
+  inner.push_back(static_cast<std::int64_t>(d));
+  if (!at(ids).values) return std::nullopt;
+  const auto sizes = [](const Shape& all, const Shape& axes) {
+    Shape found;
+    for (const std::int64_t axis : axes) found.push_back(all[static_cast<std::size_t>(axis)]);
+    return found;
+  };
+  const Shape alike = sizes(of, order), rows = sizes(of, Shape(inner.begin(), inner.end() - 1));
+  const std::int64_t from = of[d], count = to[d];
+  if (std::any_of(rows.begin(), rows.end(), holds_batch) || holds_batch(from)) return std::nullopt;
+  order.insert(order.end(), inner.begin(), inner.end());
+  const std::vector<double> chosen = *at(transpose(ids, order)).values;
+  std::vector<double> places;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const double row = std::floor(static_cast<double>(i) / static_cast<double>(count)),
+                 size = static_cast<double>(from);
+    const double place = chosen[i] < 0.0 ? chosen[i] + size : chosen[i];
+    expect(place >= 0.0 && place < size, fmt::format("index {} is beyond its table of {}", chosen[i], from));
+    places.push_back(row * size + place);
+  }
+  Shape merged = alike, parted = alike;
+  merged.push_back(elements_of(rows) * from);
+  parted.insert(parted.end(), rows.begin(), rows.end());
+  parted.push_back(count);
+  const auto picks = static_cast<std::int64_t>(places.size());
+  const int list = constant({picks}, true, std::move(places));
+  const int picked = gather(reshape(transpose(x, order), merged), list, static_cast<std::int64_t>(alike.size()));
+  Shape back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return transpose(reshape(picked, parted), back);
 }
 
 std::optional<int> Builder::slice_of_piece(int x, std::int64_t start, std::int64_t stop) {

@@ -38,6 +38,12 @@ int Builder::matmul(int x, int y) {
   }
   expect(a.back() == b[b.size() - 2], fmt::format("{} and {} do not multiply", to_text(a), to_text(b)));
   Shape to = broadcast_shape(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2));
+  for (int* factor : {&x, &y}) {  // what the file repeats for its own batch
+    Shape whole = to;
+    const Shape own = shape(*factor);
+    whole.insert(whole.end(), own.end() - 2, own.end());
+    *factor = rebatched_operand(*factor, whole);
+  }
   to.insert(to.end(), {a[a.size() - 2], b.back()});
   return add(Kind::MatMul, {x, y}, to, false);
 }

@@ -97,7 +97,15 @@ int product_of_sides(Builder& b, const SizedSide& x, const SizedSide& y) {
 
 Contraction contract(Builder& b, const ContractionSide& x, const ContractionSide& y) {
   b.expect(x.batch.size() == y.batch.size() && x.summed.size() == y.summed.size(), "its operands do not fit");
-  const SizedSide left{x, b.shape(x.node)}, right{y, b.shape(y.node)};
+  SizedSide left{x, b.shape(x.node)}, right{y, b.shape(y.node)};
+  // What one factor repeats for the file's own batch is there for any.
+  for (std::size_t k = 0; k < x.batch.size(); ++k) {
+    const auto of_left = static_cast<std::size_t>(x.batch[k]), of_right = static_cast<std::size_t>(y.batch[k]);
+    if (holds_batch(left.shape[of_left])) b.repeat_for_batch(right.node, of_right, left.shape[of_left]);
+    if (holds_batch(right.shape[of_right])) b.repeat_for_batch(left.node, of_left, right.shape[of_right]);
+    left.shape = b.shape(left.node);
+    right.shape = b.shape(right.node);
+  }
   const bool weight_left = x.batch.empty() && is_weight_alone(b, x.node) && !is_weight_alone(b, y.node);
   const bool more_right = !x.batch.empty() && right.wide().size() > 1 && left.wide().size() <= 1;
   const bool swapped = weight_left || more_right;

@@ -221,6 +221,8 @@ bool read_attribute(std::string_view key, std::string_view value, Instruction& i
   }
   constexpr std::string_view kKept[] = {"replica_groups",
                                         "epsilon",
+                                        "fft_length",
+                                        "fft_type",
                                         "feature_index",
                                         "is_stable",
                                         "distribution",

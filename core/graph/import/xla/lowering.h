@@ -103,6 +103,7 @@ using Rule = void (*)(Lowering&, const FlatOp&);
 [[nodiscard]] Rule elementwise_rule(const std::string& name);
 [[nodiscard]] Rule shape_rule(const std::string& name);
 [[nodiscard]] Rule product_rule(const std::string& name);
+[[nodiscard]] Rule fourier_rule(const std::string& name);
 [[nodiscard]] Rule call_rule(const std::string& target);
 // Whether each element of a custom call's result is made of those at its place.
 [[nodiscard]] bool is_elementwise_call(const std::string& target);

@@ -49,7 +49,7 @@ class ProgramReader {
     Roles roles = roles_of(program_, flat, place_);
     const std::optional<AccumulatedProgram> step = one_micro_batch(flat, roles);
     made_.dtype = roles.dtype;
-    expect_known(flat, roles.needed);
+    expect_known(flat, roles.needed, primitive::elements_of(type_of(flat, roles.result).sizes) == 1);
     SampledProgram several;
     made_.default_batch = (samples_ == Samples::AsWritten ? roles.batch : 1) * (step ? step->parts : 1);
     if (samples_ == Samples::OneOfSeveral) {
@@ -176,7 +176,7 @@ class ProgramReader {
     return called.parameters.size() == 2 && called.root == called.parameters[1];
   }
 
-  void expect_known(const FlatProgram& flat, const std::vector<bool>& needed) const {
+  void expect_known(const FlatProgram& flat, const std::vector<bool>& needed, bool returns_loss) const {
     std::map<std::string, std::int64_t> unknown;
     for (std::size_t i = 0; i < flat.ops.size(); ++i) {
       const Instruction& of = *flat.ops[i].instruction;
@@ -186,11 +186,17 @@ class ProgramReader {
       if (needed[i] && !told && of.opcode != "parameter" && !known) ++unknown[printable(called(of))];
     }
     std::vector<std::string> texts;
-    for (const auto& [name, count] : unknown) texts.push_back(fmt::format("{} ({})", name, count));
+    for (const auto& [name, count] : unknown) {
+      const char* why = name == "conditional" ? ", whose branch the data decide"
+                        : name == "scatter"   ? ", which adds to what is there"
+                                              : "";
+      texts.push_back(fmt::format("{} ({}{})", name, count, why));
+    }
     // What only gradients need, in a module that returns no loss.
     bool gradients = false;
-    for (const char* of_backward : {"scatter", "select-and-scatter", "batch-norm-grad"})
-      gradients = gradients || unknown.contains(of_backward);
+    if (!returns_loss)
+      for (const char* of_backward : {"scatter", "select-and-scatter", "batch-norm-grad"})
+        gradients = gradients || unknown.contains(of_backward);
     require(unknown.empty(), "{}: operations that have no equal here (with their number): {}; {}.", place_,
             join(texts, ", "),
             gradients

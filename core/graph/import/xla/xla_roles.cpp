@@ -324,7 +324,7 @@ void RoleFinder::vote() {
       // The left one of two arguments is the data, unless the right one alone has as many samples as is expected.
       const bool turned = x >= 0 && y >= 0 && !has_samples(x) && has_samples(y);
       if (y >= 0) ++(turned ? data_votes_ : weight_votes_)[static_cast<std::size_t>(y)];
-      if (x >= 0) ++(y >= 0 && !turned ? data_votes_ : weight_votes_)[static_cast<std::size_t>(x)];
+      if (x >= 0 && x != y) ++(y >= 0 && !turned ? data_votes_ : weight_votes_)[static_cast<std::size_t>(x)];
     } else if (x < 0 || y < 0) {  // a row that is added to, or scales, what was computed
       const int one = std::max(x, y);
       if (one < 0 || op.results.size() != 1) continue;

@@ -185,38 +185,58 @@ std::optional<std::size_t> single_dimension(const Window& window, const Shape& s
   return std::nullopt;
 }
 
+// How many elements of an image each window holds, padding aside: one number, where none reaches beyond the image.
+int elements_inside(Lowering& l, const Window& window, const Shape& shape) {
+  double all = 1.0;
+  std::optional<int> product;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t size = window.size[d], before = window.before[d], padded = shape[d] + before + window.after[d];
+    if (before == 0 && window.after[d] == 0) {
+      all *= static_cast<double>(size);
+      continue;
+    }
+    l.b.expect(!primitive::holds_batch(shape[d]) && before >= 0 && window.after[d] >= 0 && size <= padded &&
+                   padded < primitive::kMaxValues,
+               "it pads the batch, or by less than nothing");
+    std::vector<double> inside;
+    for (std::int64_t begin = -before; begin + size <= shape[d] + window.after[d]; begin += window.stride[d])
+      inside.push_back(static_cast<double>(
+          std::max<std::int64_t>(std::min(begin + size, shape[d]) - std::max<std::int64_t>(begin, 0), 0)));
+    Shape along(shape.size(), 1);
+    along[d] = static_cast<std::int64_t>(inside.size());
+    const int counts = l.b.constant(along, false, std::move(inside));
+    product = product ? l.b.binary(Kind::Multiply, *product, counts) : counts;
+  }
+  return product ? l.b.binary(Kind::Multiply, *product, l.b.scalar(all)) : l.b.scalar(all);
+}
+
 void reduce_window(Lowering& l, const FlatOp& op) {
   if (lower_cumulative_sum(l, op)) return;
   l.b.expect(op.operands.size() == 2 && op.results.size() == 1, "pooling of several tensors at once has no equal here");
   Window window = op.instruction->attributes.window;
   const std::string applied = l.applied(*op.instruction);
   l.b.expect(applied == "maximum" || applied == "add",
-             "pooling that neither adds nor takes the maximum has no equal here");
+             applied == "multiply" ? "a cumulative product has no equal here"
+                                   : "pooling that neither adds nor takes the maximum has no equal here");
   l.b.expect(all_are(window.base_dilation, 1) && all_are(window.window_dilation, 1),
              "dilated pooling has no equal here");
   const bool maximum = applied == "maximum";
   const std::size_t rank = window.size.size();
   window.before.resize(rank, 0), window.after.resize(rank, 0), window.stride.resize(rank, 1);
   int of_x = l.operand_value(op, 0);
-  if (const Padded* padded = l.padded(of_x); padded != nullptr && maximum && padded->low.size() == rank) {
-    // What is not negative has a maximum of at least 0.
-    const bool from_zero = padded->fill == 0.0 && l.b.at(l.of(padded->value).node).kind == Kind::Relu;
-    if (from_zero || padded->fill <= -1e30) {
+  if (const Padded* padded = l.padded(of_x); padded != nullptr && padded->low.size() == rank) {
+    // Zeros add nothing; what is not negative has a maximum of at least 0.
+    const bool from_zero = padded->fill == 0.0 && (!maximum || l.b.at(l.of(padded->value).node).kind == Kind::Relu);
+    if (from_zero || (maximum && padded->fill <= -1e30)) {
       of_x = padded->value;
       for (std::size_t d = 0; d < rank; ++d) window.before[d] += padded->low[d], window.after[d] += padded->high[d];
     }
   }
   const Lowered& image = l.of(of_x);
   l.b.expect(image.shape.size() == rank && rank >= 3 && rank <= 5, "pooling of other than images has no equal here");
-  if (l.b.scalar_of(image.node) && !maximum) {  // how many elements each window has: all ones
-    const auto count = std::accumulate(window.size.begin(), window.size.end(), std::int64_t{1}, std::multiplies<>());
-    const double one = *l.b.scalar_of(image.node);
-    const bool padded = !all_are(window.before, 0) || !all_are(window.after, 0);
-    l.b.expect(one == 1.0, "a sum over windows of a number has no equal here");
-    // Padding is not counted, as AveragePool does not: the sum was made as the average times the whole window.
-    if (padded) l.b.note_padding({{}, {}, window.before, window.after});
-    return l.set(op, l.b.scalar(static_cast<double>(count)), l.type(op.results[0]).sizes);
-  }
+  const std::optional<int> inside = maximum ? std::nullopt : std::optional(elements_inside(l, window, image.shape));
+  if (const auto number = l.b.scalar_of(image.node); number && inside)
+    return l.set(op, l.b.binary(Kind::Multiply, *inside, l.b.scalar(*number)), l.type(op.results[0]).sizes);
   int x = l.whole(image);
   const std::optional<std::size_t> single = single_dimension(window, image.shape);
   if (single) {
@@ -240,13 +260,10 @@ void reduce_window(Lowering& l, const FlatOp& op) {
   }
   int made = l.b.pool(maximum ? Kind::MaxPool : Kind::AveragePool, l.b.transpose(x, *order),
                       {two(window.size), two(window.stride), two(window.before), two(window.after)});
-  if (!maximum) {
-    const Numbers of_window = two(window.size);
-    made = l.b.binary(Kind::Multiply, made, l.b.scalar(static_cast<double>(of_window[0] * of_window[1])));
-  }
   made = l.b.transpose(made, inverse(*order));
   if (single && rank == 5) made = l.b.unsqueeze(made, {static_cast<std::int64_t>(*single)});
   if (single && rank == 3) made = l.b.squeeze(made, {static_cast<std::int64_t>(*single)});
+  if (!maximum) made = l.b.binary(Kind::Multiply, made, *inside);  // the average is of what lies in the image
   l.set(op, made, l.b.shape(made));
 }
 

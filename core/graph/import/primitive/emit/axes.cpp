@@ -52,6 +52,19 @@ AxisList Axes::fresh(std::int64_t size) {
   return list;
 }
 
+// As many axes of the same sizes, none of them the batch.
+AxisList Axes::fresh_of(int node, const AxisList& list) {
+  AxisList others;
+  for (const int axis : resolved(list)) {
+    require(axis != batch(),
+            "op '{}': each sample meets every other one, so that the batch cannot be cut into micro-batches; leave the "
+            "op out.",
+            module_.nodes[static_cast<std::size_t>(node)].name);
+    for (const int made : fresh(size(axis))) others.push_back(made);
+  }
+  return others;
+}
+
 // Whether a tensor has both.
 bool Axes::together(int a, int b) const {
   const std::vector<int>&of_a = axes_[static_cast<std::size_t>(a)].nodes,

@@ -52,6 +52,7 @@ class Axes {
   void resolve(int axis, AxisList& into) const;
   [[nodiscard]] AxisList resolved(const AxisList& list) const;
   [[nodiscard]] AxisList fresh(std::int64_t size);
+  [[nodiscard]] AxisList fresh_of(int node, const AxisList& list);
   [[nodiscard]] bool together(int a, int b) const;
   void part(int axis, std::int64_t outer);
   [[nodiscard]] bool takes_group_of_one(const AxisList& list, const AxisList& other, std::size_t i);

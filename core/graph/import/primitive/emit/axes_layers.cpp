@@ -19,10 +19,17 @@ void Axes::matmul(int n) {
     seen[y.size() - 2] = x.back();
     bool twice = false;
     for (std::size_t d = 0; d < seen.size(); ++d) twice = twice || meets_itself(seen, d);
-    if (twice)
-      see(n, 0, x.size() - 1, y[y.size() - 2]);
-    else
+    std::vector<AxisList> other = x;
+    other.back() = y[y.size() - 2];
+    if (!twice) {
       see(n, 1, y.size() - 2, x.back());
+    } else if (!meets_itself(other, other.size() - 1)) {
+      see(n, 0, x.size() - 1, y[y.size() - 2]);
+    } else {  // both have both, as of a matrix times itself
+      const AxisList between = fresh_of(n, x.back());
+      see(n, 0, x.size() - 1, between);
+      see(n, 1, y.size() - 2, between);
+    }
   }
   std::vector<AxisList> result(rank);
   for (std::size_t d = 0; d + 2 < rank; ++d) {
@@ -70,8 +77,26 @@ void Axes::gather(int n) {
     give_role(table[0], "vocab", 2);
     give_role(table[1], "embed", 3);
   }
-  for (const AxisList& dim : table) keep_whole(dim);
+  const auto has_batch = [&](const AxisList& dim) {
+    const AxisList axes = resolved(dim);
+    return std::find(axes.begin(), axes.end(), batch()) != axes.end();
+  };
+  const bool computed = std::any_of(table.begin(), table.end(), has_batch);  // rows of samples may be parted
+  for (std::size_t d = 0; d < (computed ? 1 : table.size()); ++d) keep_whole(table[d]);
   result.insert(result.end(), table.begin() + 1, table.end());
+  for (const int axis : resolved(table[0])) axes_[static_cast<std::size_t>(axis)].nodes.push_back(n);
+  // Rows of a table are none of its ids: positions that pick positions are other ones.
+  std::vector<AxisList> with_rows = input(n, 1);
+  with_rows.push_back(table[0]);
+  if (meets_itself(with_rows, with_rows.size() - 1)) see(n, 0, 0, fresh_of(n, table[0]));
+  for (std::size_t d = 1; d < table.size(); ++d) {
+    std::vector<AxisList> with_row = input(n, 1);
+    with_row.push_back(table[d]);
+    if (!meets_itself(with_row, with_row.size() - 1)) continue;
+    const AxisList other = fresh_of(n, table[d]);
+    see(n, 0, d, other);
+    result[input(n, 1).size() + d - 1] = other;
+  }
   set(n, std::move(result));
 }
 

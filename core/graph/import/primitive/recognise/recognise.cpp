@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/recognise/cumulative_sums.h"
 #include "core/graph/import/primitive/recognise/packed_attention.h"
 #include "core/graph/import/primitive/recognise/recogniser.h"
 #include "core/graph/import/primitive/recognise/sums_of_products.h"
@@ -192,7 +193,8 @@ Module Recogniser::run() {
 }
 
 Module recognised(const Module& module) {
-  return with_products_added_first(with_packed_attention(Recogniser(Recogniser(module, false).run(), true).run()));
+  Module found = with_packed_attention(Recogniser(Recogniser(module, false).run(), true).run());
+  return with_sums_as_products(with_products_added_first(std::move(found)));
 }
 
 }  // namespace meshwright::primitive
