@@ -2,6 +2,7 @@
 // ONNX files of layers and functions: what they become; what they compute is in onnx_runtime_test.cpp.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/graph/import/model_file.h"
@@ -207,6 +208,34 @@ TEST(OnnxFused, AttentionIsItsProjectionsAndOneOp) {
   EXPECT_EQ(attentions, 1);
   EXPECT_EQ(parameter_count(graph), 11 * 8 + 8 * 24 + 24);
   EXPECT_LE(products, 3);
+}
+
+// 4 bits in blocks of 32: 8 x 6 numbers in all.
+TEST(OnnxFused, PackedWeightsAreParametersOfFullPrecision) {
+  OnnxWriter w;
+  w.input("x", {"2", "8"}, 1);
+  const std::string y =
+      w.node("MatMulNBits", {"x", w.integers({1, 2, 3, 4, 5, 6}), w.weight("scales", {6})},
+             {.numbers = {{"K", 8}, {"N", 6}, {"bits", 4}, {"block_size", 32}}, .domain = "com.microsoft"});
+  const std::string file = w.finish(y);
+  EXPECT_EQ(parameters_of(file), 8 * 6);
+  EXPECT_EQ(flops_of(file), 2 * 8 * 6);
+  const auto& notes = summary_of(read(file)).notes;
+  EXPECT_EQ(std::count(notes.begin(), notes.end(), "weights of 4 bits are parameters of full precision"), 1);
+}
+
+// Pairs (k, 0) of 4 elements; the mean of squares of 10, -2 + 2i, -2, -2 - 2i is (100 + 8 + 4 + 8) / 8.
+TEST(OnnxLayers, FourierTransformsArePairsInTheLastDimension) {
+  OnnxWriter w;
+  w.input("x", {"1", "4", "1"}, 1);
+  const Graph graph = build_training_graph(read(w.finish(w.node("DFT", {"x"}, {.numbers = {{"axis", 1}}}))),
+                                           {.batch = 1, .dtype = DType::F64});
+  EXPECT_NEAR(loss_of(graph,
+                      [](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+                        if (tensor.name == "target") return 0.0;
+                        return tensor.name == "x" ? std::optional(static_cast<double>(i + 1)) : std::nullopt;
+                      }),
+              15.0, 1e-9);
 }
 
 TEST(OnnxFused, KeysOfEarlierStepsAreRefusedUnlessThereAreNone) {

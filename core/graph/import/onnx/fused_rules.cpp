@@ -321,6 +321,19 @@ Made cross_entropy_of_classes(const NodeReader& r) {
   return {loss, logits};
 }
 
+// A weight of few bits, packed by blocks, with a scale for each: its numbers in full, (K, N).
+Made product_of_packed(const NodeReader& r) {
+  const int x = r.in(0);
+  const std::int64_t rows = r.number("K", 0), columns = r.number("N", 0), bits = r.number("bits", 4);
+  r.b.expect(r.has(1) && rows > 0 && columns > 0 && !r.b.shape(x).empty() && r.b.shape(x).back() == rows,
+             "its K and N are not those of its operand and its weight");
+  const std::string note = fmt::format("weights of {} bits are parameters of full precision", bits);
+  std::vector<std::string>& notes = r.b.module().notes;
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  const int made = r.b.matmul(x, r.b.parameter(r.node.inputs[1], {rows, columns}));
+  return {r.has(5) ? r.b.binary(Kind::Add, made, r.in(5)) : made};
+}
+
 }  // namespace
 
 std::map<std::string, Rule> fused_rules() {
@@ -333,6 +346,7 @@ std::map<std::string, Rule> fused_rules() {
           {"com.microsoft:SkipSimplifiedLayerNormalization", skip_rms_norm},
           {"com.microsoft:GroupNorm", group_norm_of_channels},
           {"com.microsoft:SkipGroupNorm", skip_group_norm},
+          {"com.microsoft:MatMulNBits", product_of_packed},
           {"com.microsoft:FusedGemm", gemm_activated},
           {"com.microsoft:GemmFastGelu", gemm_gelu},
           {"com.microsoft:FusedConv", fused_convolution},

@@ -38,6 +38,7 @@ using Rule = std::vector<int> (*)(const NodeReader&);
 [[nodiscard]] std::map<std::string, Rule> choice_rules();
 [[nodiscard]] std::map<std::string, Rule> layer_rules();
 [[nodiscard]] std::map<std::string, Rule> image_rules();
+[[nodiscard]] std::map<std::string, Rule> fourier_rules();
 [[nodiscard]] std::map<std::string, Rule> fused_rules();
 [[nodiscard]] std::map<std::string, Rule> recurrent_rules();
 // A convolution of any kind, and a product with a bias, for the operators that are fused of them.

@@ -440,6 +440,7 @@ const std::map<std::string, Rule>& rules() {
     found.merge(layer_rules());
     found.merge(choice_rules());
     found.merge(image_rules());
+    found.merge(fourier_rules());
     found.merge(fused_rules());
     found.merge(recurrent_rules());
     return found;

@@ -42,6 +42,7 @@ using Rule = std::vector<int> (*)(const AtenNode&);
 [[nodiscard]] std::map<std::string, Rule> shape_rules();
 [[nodiscard]] std::map<std::string, Rule> layer_rules();
 [[nodiscard]] std::map<std::string, Rule> expert_rules();
+[[nodiscard]] std::map<std::string, Rule> fourier_rules();
 [[nodiscard]] std::map<std::string, Rule> image_rules();
 [[nodiscard]] std::map<std::string, Rule> recurrent_rules();
 

@@ -40,8 +40,13 @@ Made remainder(const AtenNode& a) { return {a.b.remainder(a.operand("self"), a.o
 // Rounded down or towards zero, whole numbers alone; of these both are the same where none is negative.
 Made divide(const AtenNode& a) {
   const std::string mode = a.text("rounding_mode", "");
-  if (mode.empty()) return binary<Kind::Divide>(a);
-  const int x = a.operand("self"), y = a.operand("other");
+  int x = a.operand("self"), y = a.operand("other");
+  if (mode.empty()) {  // of whole numbers, too, with what is behind the point
+    if (a.b.at(x).integer && a.b.at(y).integer) x = a.b.unary(Kind::ToFloat, x);
+    return {a.b.binary(Kind::Divide, x, y)};
+  }
+  if (mode == "floor" && a.b.at(x).constant && a.b.at(y).constant && !(a.b.at(x).integer && a.b.at(y).integer))
+    return {a.b.rounded(a.b.binary(Kind::Divide, x, y), Builder::Rounding::Down)};
   a.b.expect(a.b.at(x).integer && a.b.at(y).integer,
              "a rounded quotient of other than whole numbers has no equal here");
   if (mode == "trunc") return {a.b.binary(Kind::Divide, x, y)};
@@ -425,6 +430,7 @@ const std::map<std::string, Rule>& rules() {
     found.merge(layer_rules());
     found.merge(expert_rules());
     found.merge(image_rules());
+    found.merge(fourier_rules());
     found.merge(recurrent_rules());
     return found;
   }();

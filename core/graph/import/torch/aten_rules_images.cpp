@@ -84,6 +84,12 @@ Made convolution(const AtenNode& a) {
   if (window.size() == 1) window.insert(window.begin(), 1);
   return {a.b.convolution(x, w, windows_of(a, dims, window), a.integer("groups", 1), bias_of(a))};
 }
+// (batch, channels x elements of a window, windows)
+Made columns_of_windows(const AtenNode& a) {
+  const int x = a.tensor("self"), made = a.b.unfolded(x, windows_of(a, 2, widened_pair(a, "kernel_size", 1, 2)));
+  const Shape of = a.b.shape(made);
+  return {a.b.reshape(made, {of[0], of[1], of[2] * of[3]})};
+}
 template <Kind kind>
 Made pool(const AtenNode& a) {
   const int x = a.tensor("self");
@@ -216,6 +222,7 @@ std::map<std::string, Rule> image_rules() {
           {"upsample_linear1d", smooth<Between::Linear>},
           {"upsample_bilinear2d", smooth<Between::Linear>},
           {"upsample_bicubic2d", smooth<Between::Cubic>},
+          {"im2col", columns_of_windows},
           {"pixel_shuffle", shuffled},
           {"pixel_unshuffle", unshuffled}};
 }
