@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 
+#include "core/graph/import/hf/hf_config.h"
 #include "tests/hf_config_text.h"
 #include "tests/model_gradients.h"
 
@@ -72,6 +74,13 @@ TEST(LongcatFlash, HasNoWeightsOfExpertsThatGiveATokenBack) {
   const std::string none = kLongcat + R"(, "zero_expert_num": 0)", two = kLongcat + R"(, "zero_expert_num": 2)";
   EXPECT_EQ(parameters_of(two) - parameters_of(none), 2 * (8 + 1));
   EXPECT_EQ(parameters_named(graph_of(two), ".attn.out.weight"), 2);
+}
+
+TEST(LongcatFlash, NamesTheModuleThatItsFileDoesNotTellOf) {
+  const std::string path = testing::TempDir() + "hf_longcat_config.json";
+  std::ofstream(path) << "{" << kLongcat << "}";
+  EXPECT_EQ(not_understood_of_hf_file(path),
+            std::vector<std::string>{"the module for a further token that its weights have"});
 }
 
 TEST(LongcatFlash, RefusesWhatItLacks) {

@@ -260,6 +260,12 @@ bool rounds_weights(const Json& config) {
   return mode != quantised->end() && *mode == "online";
 }
 
+// Whether weights are published with a module for a further token that no member of the file tells of.
+bool has_unnamed_module(const Json& config) {
+  const auto type = config.find("model_type");
+  return type != config.end() && *type == "longcat_flash";
+}
+
 Json json_of(const std::string& text, const std::string& place) {
   return parse_json(without_python_numbers(text), place);
 }
@@ -296,6 +302,7 @@ std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
   if (!chooses_among_groups(json))
     std::erase_if(names,
                   [](const std::string& name) { return name.ends_with("n_group") || name.ends_with("topk_group"); });
+  if (has_unnamed_module(json)) names.emplace_back("the module for a further token that its weights have");
   if (rounds_weights(json)) names.emplace_back("quantization_config (weights rounded in every step)");
   if (auto scaled = scaled_rotation(json); scaled && !scaled_as_told) names.push_back(std::move(*scaled));
   return names;
