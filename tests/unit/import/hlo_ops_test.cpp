@@ -149,6 +149,90 @@ ENTRY main {{
       {1, 2, 3, 4});
 }
 
+// One of two experts for each token, by its larger number, which weighs: the first multiplies by 10, the second by 100.
+// `places`: of the sorted tokens.
+std::string sorted_by_expert(const std::string& places) {
+  return "HloModule m\n\n" + kHloAdd + R"(add_whole {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = s32[] add(a, b)
+}
+before {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT s = pred[] compare(a, b), direction=LT
+}
+ENTRY main {
+  w = f32[2,2] parameter(0)
+  x = f32[2,4,2] parameter(1)
+  route = f32[2,2] parameter(2)
+  e = f32[2,2,2] parameter(3)
+  zero = f32[] constant(0)
+  none = s32[] constant(0)
+  one = s32[] constant(1)
+  ones = s32[8] broadcast(one), dimensions={}
+  nones = s32[8] broadcast(none), dimensions={}
+  count = s32[8] iota(), iota_dimension=0
+  tokens = f32[8,2] reshape(x)
+  h = f32[8,2] dot(tokens, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  scores = f32[8,2] dot(h, route), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  best = (f32[8,1], s32[8,1]) custom-call(scores), custom_call_target="TopK"
+  gate = f32[8,1] get-tuple-element(best), index=0
+  chosen = s32[8,1] get-tuple-element(best), index=1
+  experts = s32[8] reshape(chosen)
+  sorted = (s32[8], s32[8]) sort(experts, count), dimensions={0}, is_stable=true, to_apply=before
+  order = s32[8] get-tuple-element(sorted), index=1
+  starts = s32[2] broadcast(none), dimensions={}
+  sizes = s32[2] scatter(starts, chosen, ones), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add_whole
+  ends = s32[2] reduce-window(sizes, none), window={size=2 pad=1_0}, to_apply=add_whole
+  begins = s32[2] subtract(ends, sizes)
+)" + places +
+         R"(
+  sent = f32[8,2] gather(h, places), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,2}
+  row = s32[2,8,2] iota(), iota_dimension=1
+  low = s32[2,8,2] broadcast(begins), dimensions={0}
+  high = s32[2,8,2] broadcast(ends), dimensions={0}
+  behind = pred[2,8,2] compare(low, row), direction=LE
+  ahead = pred[2,8,2] compare(row, high), direction=LT
+  own = pred[2,8,2] and(behind, ahead)
+  rows = f32[2,8,2] broadcast(sent), dimensions={1,2}
+  zeros = f32[2,8,2] broadcast(zero), dimensions={}
+  of_expert = f32[2,8,2] select(own, rows, zeros)
+  made = f32[8,2] dot(of_expert, e), lhs_contracting_dims={2,0}, rhs_contracting_dims={1,0}
+  resorted = (s32[8], s32[8]) sort(order, count), dimensions={0}, is_stable=true, to_apply=before
+  inverse = s32[8] get-tuple-element(resorted), index=1
+  back_at = s32[8,1] reshape(inverse)
+  back = f32[8,2] gather(made, back_at), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,2}
+  each = f32[8,1,2] reshape(back)
+  gates = f32[8,1,2] broadcast(gate), dimensions={0,1}
+  weighed = f32[8,1,2] multiply(each, gates)
+  sum = f32[8,2] reduce(weighed, zero), dimensions={1}, to_apply=add
+  ROOT y = f32[2,4,2] reshape(sum)
+}
+)";
+}
+TEST(HloOps, TokensSortedByExpertComeBackWeighed) {
+  const std::map<std::string, Numbers> given = {{"x", {3, 1, 2, 5, 7, 4, 6, 8, 2, 1, 1, 2, 4, 3, 3, 4}},
+                                                {"route", {1, 0, 0, 1}},
+                                                {"e", {10, 0, 0, 10, 100, 0, 0, 100}}};
+  const Numbers expected = {90, 30, 1000, 2500, 490, 280, 4800, 6400, 40, 20, 200, 400, 160, 120, 1200, 1600};
+  EXPECT_EQ(result_of(sorted_by_expert("  places = s32[8,1] reshape(order)"), 2, given), expected);
+  // order // 1, as JAX divides whole numbers downwards.
+  const std::string divided = R"(  q = s32[8] divide(order, ones)
+  less = s32[8] subtract(q, ones)
+  sign = s32[8] sign(order)
+  other = s32[8] sign(ones)
+  apart = pred[8] compare(sign, other), direction=NE
+  rest = s32[8] remainder(order, ones)
+  broken = pred[8] compare(rest, nones), direction=NE
+  both = pred[8] and(apart, broken)
+  floor = s32[8] select(both, less, q)
+  places = s32[8,1] reshape(floor))";
+  EXPECT_EQ(result_of(sorted_by_expert(divided), 2, given), expected);
+}
+
 TEST(HloOps, WhatHasNoEqualIsRefusedInOneSentence) {
   const std::string text = "HloModule m\n\n" + kHloAdd + R"(ENTRY main {
   w = f32[3,3] parameter(0)

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/sorted_experts.h"
 #include "core/graph/import/torch/aten_node.h"
-#include "core/graph/import/torch/sorted_experts.h"
 
 namespace meshwright::torch {
 
@@ -29,7 +29,7 @@ Made binary(const AtenNode& a) {
   const int x = a.operand("self");
   if (kind == Kind::Multiply)
     for (const auto& [rows, weights] : {std::pair{x, other}, std::pair{other, x}})
-      if (const std::optional<int> sum = weighed_rows(a.b, rows, weights)) return {*sum};
+      if (const std::optional<int> sum = primitive::weighed_rows(a.b, rows, weights)) return {*sum};
   return {a.b.binary(kind, x, other)};
 }
 template <Builder::Rounding rounding>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ops by which PyTorch's mixtures choose experts, and sort tokens by them, are in primitive ops.
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/sorted_experts.h"
 #include "core/graph/import/torch/aten_node.h"
-#include "core/graph/import/torch/sorted_experts.h"
 
 namespace meshwright::torch {
 
@@ -20,7 +20,7 @@ Made top_k(const AtenNode& a) {
 }
 Made sorted(const AtenNode& a) {
   a.b.expect(!a.flag("descending", false), "a sort from the largest on has no equal here");
-  return sorted_order(a.b, a.tensor("self"));
+  return primitive::sorted_order(a.b, a.tensor("self"));
 }
 Made floor_divide(const AtenNode& a) {
   const int x = a.tensor("self"), by = a.operand("other");
@@ -42,11 +42,11 @@ Made put(const AtenNode& a) {
   a.b.expect(places.size() == 1 && a.b.at(self).constant && !a.b.at(self).values && a.b.at(values).constant &&
                  !a.flag("accumulate", false),
              "numbers that are put into others have no equal here");
-  return {inverse_order(a.b, places[0])};
+  return {primitive::inverse_order(a.b, places[0])};
 }
 Made by_expert(const AtenNode& a) {
   const bool plain = a.has("input");
-  return {product_by_expert(a.b, a.tensor(plain ? "input" : "self"), a.tensor(plain ? "weight" : "mat2"))};
+  return {primitive::product_by_expert(a.b, a.tensor(plain ? "input" : "self"), a.tensor(plain ? "weight" : "mat2"))};
 }
 
 }  // namespace

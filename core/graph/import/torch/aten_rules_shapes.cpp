@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/sorted_experts.h"
 #include "core/graph/import/torch/aten_node.h"
-#include "core/graph/import/torch/sorted_experts.h"
 
 namespace meshwright::torch {
 
@@ -20,7 +20,7 @@ constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
 Made view(const AtenNode& a) {
   const int x = a.tensor("self");
-  if (is_sum_of_choices(a.b, x)) return {x};  // where a file parts the choices, to sum them
+  if (primitive::is_sum_of_choices(a.b, x)) return {x};  // where a file parts the choices, to sum them
   return {a.b.reshape(x, a.integers(a.has("size") ? "size" : "shape"))};
 }
 Made flatten(const AtenNode& a) {
@@ -151,7 +151,7 @@ Made pick_by_lists(const AtenNode& a) {
              "indices into other than the first dimensions have no equal here");
   const std::vector<int> ids = a.tensors("indices");
   if (ids.size() == 1)
-    if (const std::optional<int> rows = sorted_rows(a.b, a.tensor("self"), ids[0])) return {*rows};
+    if (const std::optional<int> rows = primitive::sorted_rows(a.b, a.tensor("self"), ids[0])) return {*rows};
   for (const int one : ids) a.b.expect(a.b.at(one).integer, "indices by truth values have no equal here");
   return {a.b.pick_leading(a.tensor("self"), ids)};
 }

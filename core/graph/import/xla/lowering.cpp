@@ -316,7 +316,7 @@ std::string called(const Instruction& instruction) {
 
 Rule rule_of(const Instruction& instruction) {
   if (instruction.opcode == "custom-call") return call_rule(instruction.attributes.target);
-  for (const auto find : {elementwise_rule, shape_rule, product_rule, choice_rule, fourier_rule})
+  for (const auto find : {elementwise_rule, shape_rule, product_rule, choice_rule, fourier_rule, expert_rule})
     if (const Rule rule = find(instruction.opcode)) return rule;
   return nullptr;
 }

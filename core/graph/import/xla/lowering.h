@@ -104,6 +104,7 @@ using Rule = void (*)(Lowering&, const FlatOp&);
 [[nodiscard]] Rule shape_rule(const std::string& name);
 [[nodiscard]] Rule product_rule(const std::string& name);
 [[nodiscard]] Rule fourier_rule(const std::string& name);
+[[nodiscard]] Rule expert_rule(const std::string& name);
 [[nodiscard]] Rule call_rule(const std::string& target);
 // Whether each element of a custom call's result is made of those at its place.
 [[nodiscard]] bool is_elementwise_call(const std::string& target);
@@ -112,5 +113,11 @@ using Rule = void (*)(Lowering&, const FlatOp&);
 // is such and is done.
 [[nodiscard]] bool lower_arg_max(Lowering& l, const FlatOp& op);
 [[nodiscard]] bool lower_cumulative_sum(Lowering& l, const FlatOp& op);
+// Parts of a mixture that sorts its tokens by expert: rows picked in that order or back from it, a product by expert,
+// and a sum over each token's choices, of a product or of a contraction; the same.
+[[nodiscard]] bool lower_sorted_rows(Lowering& l, const FlatOp& op, const Lowered& table, const Lowered& indices);
+[[nodiscard]] bool lower_product_by_expert(Lowering& l, const FlatOp& op, const Lowered& rows, const Lowered& weight);
+[[nodiscard]] bool lower_sum_of_choices(Lowering& l, const FlatOp& op, const Lowered& x);
+[[nodiscard]] bool lower_sum_of_choices(Lowering& l, const FlatOp& op, const Lowered& one, const Lowered& two);
 
 }  // namespace meshwright::xla

@@ -182,7 +182,8 @@ class ProgramReader {
       const Instruction& of = *flat.ops[i].instruction;
       const bool told = flat.ops[i].results.size() == 1 &&
                         flat.values[static_cast<std::size_t>(flat.ops[i].results[0])].number.has_value();
-      const bool known = of.opcode == "scatter" ? overwrites(of) : rule_of(of) != nullptr;
+      const bool counts = !of.type.is_tuple() && (of.type.element.front() == 's' || of.type.element.front() == 'u');
+      const bool known = of.opcode == "scatter" ? counts || overwrites(of) : rule_of(of) != nullptr;
       if (needed[i] && !told && of.opcode != "parameter" && !known) ++unknown[printable(called(of))];
     }
     std::vector<std::string> texts;

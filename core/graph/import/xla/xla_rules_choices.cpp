@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/sorted_experts.h"
 #include "core/graph/import/xla/lowering.h"
 
 namespace meshwright::xla {
@@ -60,6 +61,14 @@ void sort(Lowering& l, const FlatOp& op) {
   l.b.expect(op.operands.size() == 2 && op.results.size() == 2 && dims.size() == 1 && !direction.empty(),
              "sorting of other than numbers with their places has no equal here");
   const Lowered x = l.operand(op, 0);
+  if (x.shape.size() == 1 && direction == "LT" && l.b.at(x.node).integer && counts_along(l, l.operand(op, 1), 0)) {
+    // By expert, and back by where each row has gone.
+    if (primitive::is_sorted_order(l.b, x.node))
+      return l.set(op.results[1], {primitive::inverse_order(l.b, x.node), x.shape});
+    const std::vector<int> sorted = primitive::sorted_order(l.b, l.whole(x));
+    for (const std::size_t k : {0u, 1u}) l.set(op.results[k], {sorted[k], x.shape});
+    return;
+  }
   const auto last = static_cast<std::int64_t>(x.shape.size()) - 1;
   l.b.expect(dims[0] == last || dims[0] == -1, "sorting along other than the last dimension has no equal here");
   l.b.expect(last >= 0 && counts_along(l, l.operand(op, 1), static_cast<std::size_t>(last)),
@@ -72,6 +81,10 @@ void sort(Lowering& l, const FlatOp& op) {
 void scatter(Lowering& l, const FlatOp& op) {
   const Attributes& a = op.instruction->attributes;
   l.b.expect(op.operands.size() == 3 && op.results.size() == 1, "a scatter of several tensors has no equal here");
+  // How many rows each expert has: those that are counted do not matter, as each has its slots.
+  if (l.is_integer(op.results[0]) && l.applied(*op.instruction) == "add" && l.b.at(l.operand(op, 0).node).constant &&
+      l.b.at(l.operand(op, 2).node).constant)
+    return l.set(op, l.b.constant(l.operand(op, 0).shape, true, std::nullopt), l.operand(op, 0).shape);
   const Lowered zeros = l.operand(op, 0), indices = l.operand(op, 1), updates = l.operand(op, 2);
   const std::size_t rank = zeros.shape.size();
   const std::string why = "a scatter of other than single numbers into rows of zeros has no equal here";

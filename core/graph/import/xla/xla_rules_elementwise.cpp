@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/base/errors.h"
+#include "core/graph/import/primitive/sorted_experts.h"
 #include "core/graph/import/xla/lowering.h"
 
 namespace meshwright::xla {
@@ -54,6 +55,16 @@ int number(Lowering& l, double value) { return l.b.scalar(value); }
 void negate(Lowering& l, const FlatOp& op) {
   expect_operands(l, op, 1);
   l.set(op, l.b.negated(node_of(l, op, 0)), l.operand(op, 0).shape);
+}
+
+// 1, 0 or -1
+void sign(Lowering& l, const FlatOp& op) {
+  expect_operands(l, op, 1);
+  const int x = node_of(l, op, 0), zero = l.b.constant({}, l.b.at(x).integer, std::vector<double>{0.0});
+  int made =
+      l.b.binary(Kind::Subtract, l.b.compare(Comparison::Greater, x, zero), l.b.compare(Comparison::Less, x, zero));
+  if (!l.b.at(x).integer) made = l.b.unary(Kind::ToFloat, made);
+  l.set(op, made, l.operand(op, 0).shape);
 }
 
 // (1 + x), logarithm of it; e^x - 1
@@ -118,6 +129,12 @@ std::optional<int> plain_select(const Lowering& l, int p, int x, int y) {
       condition.inputs[0] == y && is_number(l, condition.inputs[1], 0.0) && l.b.at(x).kind == Kind::Add &&
       l.b.at(x).inputs[0] == y && l.b.scalar_of(l.b.at(x).inputs[1]))
     return y;
+  // Quotients rounded downwards, of places in an order: none is negative.
+  if (l.b.at(y).kind == Kind::Divide && primitive::is_sorted_order(l.b, l.b.at(y).inputs[0]) &&
+      (l.b.at(x).kind == Kind::Subtract || l.b.at(x).kind == Kind::Add) && l.b.at(x).inputs[0] == y)
+    return y;
+  // What is not of its expert counts as 0: in its slots there is nothing else.
+  if (other == 0.0 && primitive::is_in_slots(l.b, x)) return x;
   if (const auto known = l.b.scalar_of(p)) return *known != 0.0 ? x : y;
   return std::nullopt;
 }
@@ -237,6 +254,7 @@ const std::map<std::string, Rule>& elementwise_rules() {
       {"select", select},
       {"clamp", clamp},
       {"convert", convert},
+      {"sign", sign},
       {"complex", complex},
       {"real", real},
       {"imag", imaginary},

@@ -30,6 +30,7 @@ void dot(Lowering& l, const FlatOp& op) {
   l.b.expect(op.operands.size() == 2, "it has no two operands");
   const Attributes& a = op.instruction->attributes;
   const Lowered &one = l.operand(op, 0), &two = l.operand(op, 1);
+  if (lower_product_by_expert(l, op, one, two) || lower_sum_of_choices(l, op, one, two)) return;
   if (l.b.scalar_of(one.node) == 0.0 || l.b.scalar_of(two.node) == 0.0)  // as of a first state of zeros
     return l.set(op, l.b.scalar(0.0), l.type(op.results[0]).sizes);
   primitive::ContractionSide x{l.whole(one), a.lhs_batch, {}, a.lhs_contracting};

@@ -237,6 +237,7 @@ void reduce(Lowering& l, const FlatOp& op) {
                  {});
   }
   const Sum sum = sum_of(l.applied(*op.instruction));
+  if (sum == Sum::Add && lower_sum_of_choices(l, op, x)) return;
   l.b.expect(sum != Sum::None, "a reduction that neither adds nor compares has no equal here");
   const std::vector<std::int64_t>& axes = op.instruction->attributes.dimensions;
   expect_axes(l, axes, x.shape.size());
@@ -453,7 +454,7 @@ void gather(Lowering& l, const FlatOp& op) {
     return cuts(l, op, a, table, indices) || looks_up(l, op, a, table, indices) ||
            picks_labels(l, op, a, table, indices);
   };
-  if (found()) return;
+  if (lower_sorted_rows(l, op, table, indices) || found()) return;
   const std::size_t columns = a.index_map.size();
   drop_whole_slices(l, table, a, indices);
   if (a.index_map.size() != columns && found()) return;

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/import/torch/sorted_experts.h"
+#include "core/graph/import/primitive/sorted_experts.h"
 
 #include <algorithm>
 
 #include "core/base/errors.h"
 
-namespace meshwright::torch {
-
-using primitive::Builder;
-using primitive::holds_batch;
-using primitive::kBatchProbe;
-using primitive::Kind;
-using primitive::Node;
-using primitive::Shape;
+namespace meshwright::primitive {
 
 namespace {
 
 // Nodes that stand for rows in another order have this in place of what TopK and TopKIndex are otherwise.
-constexpr double kExperts = 1.0, kRows = 2.0, kInverse = 3.0;
+constexpr double kExperts = 1.0, kRows = 2.0, kInverse = 3.0, kUnsorted = 4.0;
 
 bool is_mark(const Builder& b, int node, double mark) {
   return (b.at(node).kind == Kind::TopKIndex || b.at(node).kind == Kind::TopK) && b.at(node).details.number == mark;
@@ -29,7 +22,7 @@ int below_reshapes(const Builder& b, int node) {
 }
 
 struct Choice {
-  int scores;  // (tokens, experts)
+  int scores;  // (tokens, experts), or (samples, positions, experts)
   std::int64_t experts_of_token, tokens, experts;
 };
 
@@ -37,14 +30,15 @@ Choice choice_of(const Builder& b, int order) {
   const Node& chosen = b.at(below_reshapes(b, b.at(order).inputs[0]));
   const int scores = chosen.inputs[0];
   const Shape& of = b.shape(scores);
-  b.expect(of.size() == 2 && holds_batch(of[0]), "experts that are chosen for other than rows of tokens have no equal");
-  return {scores, chosen.details.groups, of[0], of[1]};
+  b.expect(of.size() >= 2 && holds_batch(of[0]), "experts that are chosen for other than rows of tokens have no equal");
+  return {scores, chosen.details.groups, elements_of(Shape(of.begin(), of.end() - 1)), of.back()};
 }
 
 // (batch, seq, width) of rows of tokens.
 int by_sample(Builder& b, int x) {
   const Shape of = b.shape(x);
-  return b.reshape(x, {kBatchProbe, of[0] / kBatchProbe, of[1]});
+  const std::int64_t tokens = elements_of(Shape(of.begin(), of.end() - 1));
+  return b.reshape(x, {kBatchProbe, tokens / kBatchProbe, of.back()});
 }
 
 std::int64_t capacity_of(const Choice& choice) {
@@ -69,6 +63,8 @@ int slots_of(Builder& b, int scores, const Choice& choice) {
       "experts that take all their tokens, sorted, have room for seq x top_k / experts tokens of a sample here";
   std::vector<std::string>& notes = b.module().notes;
   if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  b.expect(choice.experts >= 2 && capacity_of(choice) >= 2,
+           "experts with room for a single token of a sample have no equal here; give it more positions");
   return b.slots(by_sample(b, scores), choice.experts_of_token, capacity_of(choice));
 }
 
@@ -109,6 +105,19 @@ Gates gates_of(Builder& b, int weights, const Choice& choice) {
   return gates;
 }
 
+// What lies in slots, weighed and summed for each token: (batch, seq, width).
+int combined(Builder& b, int x, const Choice& choice, const Gates& gates) {
+  const int slots = slots_of(b, choice.scores, choice);
+  int each = b.gate_weights(by_sample(b, gates.scores), slots, gates.normalize);
+  if (gates.factor != 1.0) each = b.binary(Kind::Multiply, each, b.scalar(gates.factor));
+  return b.combine(b.swap(by_slot(b, x, choice.experts), 0, 1), slots, each);
+}
+
+// The tokens of each choice, as slots have them.
+int sent_to_slots(Builder& b, int x, const Choice& choice) {
+  return as_rows(b, b.swap(b.dispatch(by_sample(b, x), slots_of(b, choice.scores, choice)), 0, 1));
+}
+
 }  // namespace
 
 bool is_sorted_order(const Builder& b, int order) { return is_mark(b, order, kRows); }
@@ -136,6 +145,18 @@ std::optional<int> sorted_rows(Builder& b, int x, int rows) {
     return as_rows(b,
                    b.broadcast(b.reshape(x, {1, of[0], 1, of[1]}), {kBatchProbe, of[0], capacity_of(choice), of[1]}));
   }
+  if (is_sorted_order(b, rows)) {  // each token once for each of its choices
+    const Choice choice = choice_of(b, rows);
+    const Node& repeated = b.at(below_reshapes(b, x));
+    const bool several = repeated.kind == Kind::Broadcast;
+    const std::int64_t tokens = choice.tokens, choices = choice.experts_of_token;
+    const int one = several ? repeated.inputs[0] : x;
+    const bool fits = b.shape(x).size() == 2 && b.shape(x)[0] == tokens * choices &&
+                      (several ? repeated.shape == Shape{tokens, choices, b.shape(x)[1]} : choices == 1) &&
+                      elements_of(b.shape(one)) == tokens * b.shape(x)[1];
+    if (!fits) return std::nullopt;
+    return sent_to_slots(b, b.reshape(one, {tokens, b.shape(x)[1]}), choice);
+  }
   const Node& divided = b.at(rows);
   if (divided.kind != Kind::Divide || !is_sorted_order(b, divided.inputs[0])) return std::nullopt;
   const Choice choice = choice_of(b, divided.inputs[0]);
@@ -143,7 +164,7 @@ std::optional<int> sorted_rows(Builder& b, int x, int rows) {
   b.expect(
       by == static_cast<double>(choice.experts_of_token) && b.shape(x).size() == 2 && b.shape(x)[0] == choice.tokens,
       "rows that are sorted are not those of the tokens that chose");
-  return as_rows(b, b.swap(b.dispatch(by_sample(b, x), slots_of(b, choice.scores, choice)), 0, 1));
+  return sent_to_slots(b, x, choice);
 }
 
 int product_by_expert(Builder& b, int x, int weight) {
@@ -158,11 +179,47 @@ std::optional<int> weighed_rows(Builder& b, int x, int weights) {
   const int table = picked.inputs[0];
   const Choice choice = choice_of(b, picked.inputs[1]);
   const Gates gates = gates_of(b, table, choice);
-  const int slots = slots_of(b, choice.scores, choice);
-  int each = b.gate_weights(by_sample(b, gates.scores), slots, gates.normalize);
-  if (gates.factor != 1.0) each = b.binary(Kind::Multiply, each, b.scalar(gates.factor));
-  const int made = b.combine(b.swap(by_slot(b, x, choice.experts), 0, 1), slots, each);
+  const int made = combined(b, x, choice, gates);
   return b.reshape(made, {choice.tokens, 1, b.shape(made).back()});
+}
+
+int unsorted_rows(Builder& b, int x, int order) {
+  const Choice choice = choice_of(b, b.at(order).inputs[0]);
+  return b.add(Kind::TopK, {x, order}, {choice.tokens * choice.experts_of_token, b.shape(x).back()}, false,
+               {.number = kUnsorted});
+}
+
+bool is_inverse_order(const Builder& b, int order) { return is_mark(b, order, kInverse); }
+
+std::optional<int> weighed_sum(Builder& b, int x, int weights) {
+  while (b.at(weights).kind == Kind::Broadcast) weights = b.at(weights).inputs[0];
+  const int back = below_reshapes(b, x);
+  if (!is_mark(b, back, kUnsorted)) return std::nullopt;
+  const Node of = b.at(back);
+  const Choice choice = choice_of(b, b.at(of.inputs[1]).inputs[0]);
+  const Gates gates = gates_of(b, weights, choice);
+  return combined(b, of.inputs[0], choice, gates);
+}
+
+bool is_in_slots(const Builder& b, int x) {
+  constexpr int kMaxFollowed = 64;  // of what experts compute
+  for (int steps = 0; steps < kMaxFollowed; ++steps) {
+    const Node& of = b.at(x);
+    if (of.kind == Kind::Dispatch) return true;
+    const bool follows = is_unary(of.kind) || of.kind == Kind::MatMul || of.kind == Kind::Reshape ||
+                         of.kind == Kind::Transpose || of.kind == Kind::Slice;
+    if (follows) {
+      x = of.inputs[0];
+    } else if (is_binary(of.kind)) {  // numbers aside
+      const auto other =
+          std::find_if(of.inputs.begin(), of.inputs.end(), [&](int input) { return !b.at(input).constant; });
+      if (other == of.inputs.end()) return false;
+      x = *other;
+    } else {
+      return false;
+    }
+  }
+  return false;
 }
 
 bool is_sum_of_choices(const Builder& b, int x) {
@@ -171,4 +228,4 @@ bool is_sum_of_choices(const Builder& b, int x) {
          of.shape[1] == 1;
 }
 
-}  // namespace meshwright::torch
+}  // namespace meshwright::primitive
