@@ -295,6 +295,24 @@ TEST(OnnxLayers, BranchesThatShapesDecideAreTaken) {
   EXPECT_NE(refusal([&] { return read(file(4, false)); }).find("If (1)"), std::string::npos);
 }
 
+// x becomes x w in each of so many turns, with one w; the last turns' x are stacked, too.
+TEST(OnnxLayers, LoopsOfKnownTurnsAreTheirTurns) {
+  const auto file = [](std::int64_t turns, bool stacked) {
+    OnnxWriter w, body;
+    w.input("x", {"2", "4"}, 1);
+    body.input("turn", {}, 7).input("on", {}, 9).input("h", {"2", "4"}, 1);
+    const std::string made = body.node("MatMul", {"h", body.weight("w", {4, 4})}, {.results = {"made"}});
+    const std::string on = body.node("Identity", {"on"});
+    const std::string graph = body.branch(on, {made, made});
+    w.node("Loop", {w.integers({turns}), "", "x"}, {.results = {"last", "all"}, .branches = {{"body", graph}}});
+    return w.finish(stacked ? w.node("ReduceSum", {"all", w.integers({0})}) : "last");
+  };
+  EXPECT_EQ(parameters_of(file(3, false)), 4 * 4);
+  EXPECT_EQ(flops_of(file(3, false)), 3 * 2 * 4 * 4);
+  EXPECT_EQ(flops_of(file(2, true)), 2 * 2 * 4 * 4);
+  EXPECT_NE(refusal([&] { return read(file(1000, false)); }).find("Loop (1)"), std::string::npos);
+}
+
 // Before operator set 13 a softmax is over all dimensions from its axis on.
 TEST(OnnxLayers, AnOldSoftmaxIsOverAllLaterDimensions) {
   const auto of = [](std::int64_t axis) {

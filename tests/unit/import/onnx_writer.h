@@ -100,8 +100,10 @@ class OnnxWriter {
     return given.results.empty() ? made : given.results[0];
   }
   // The nodes so far as a graph within another, whose names it may read.
-  [[nodiscard]] std::string branch(const std::string& output) const {
-    return graph_ + bytes_field(12, value(output, {}, 1));
+  [[nodiscard]] std::string branch(const std::string& output, const std::vector<std::string>& more = {}) const {
+    std::string graph = graph_ + bytes_field(12, value(output, {}, 1));
+    for (const std::string& other : more) graph += bytes_field(12, value(other, {}, 1));
+    return graph;
   }
   // The whole file; its result is `output`.
   [[nodiscard]] std::string finish(const std::string& output, const std::vector<std::string>& dims = {},

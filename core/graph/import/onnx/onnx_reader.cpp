@@ -11,6 +11,7 @@
 #include "core/graph/import/onnx/branches.h"
 #include "core/graph/import/onnx/functions.h"
 #include "core/graph/import/onnx/initializers.h"
+#include "core/graph/import/onnx/loops.h"
 #include "core/graph/import/onnx/node_reader.h"
 
 namespace meshwright::onnx {
@@ -74,15 +75,14 @@ class Reader {
     }
   }
 
-  // Whether a value is not 0, where shapes and constants tell. Throws InputError for sizes that must be given.
-  std::optional<bool> condition(const std::string& value) {
+  // What a value of one element is, where shapes and constants tell. Throws InputError for sizes that must be given.
+  std::optional<double> number(const std::string& value) {
     read_inputs();
     try {
       const std::vector<std::size_t> order = needed_nodes(value);
       expect_known(order);
       for (const std::size_t i : order) read_node(file_.nodes[i]);
-      const std::optional<double> number = builder_.scalar_of(value_of(value));
-      return number ? std::optional(*number != 0.0) : std::nullopt;
+      return builder_.scalar_of(value_of(value));
     } catch (const InputError&) {
       return std::nullopt;  // what has no equal is named when the model is read
     }
@@ -444,13 +444,19 @@ void Reader::read_node(const OnnxNode& node) {
 }  // namespace
 
 OnnxModule module_of(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, const std::string& place) {
-  const auto branches = [](const OnnxNode& node) { return node.op == "If"; };
+  const auto branches = [](const OnnxNode& node) { return node.op == "If" || node.op == "Loop"; };
   if (file.functions.empty() && std::none_of(file.nodes.begin(), file.nodes.end(), branches))
     return Reader(file, dims, place).read();
   OnnxFile whole = file.functions.empty() ? file : with_functions_inside(file, place);
-  whole = with_branches_inside(
-      std::move(whole),
-      [&](const OnnxFile& of, const std::string& value) { return Reader(of, dims, place).condition(value); }, place);
+  const auto number_of = [&](const OnnxFile& of, const std::string& value) {
+    return Reader(of, dims, place).number(value);
+  };
+  const auto condition = [&](const OnnxFile& of, const std::string& value) {
+    const std::optional<double> number = number_of(of, value);
+    return number ? std::optional(*number != 0.0) : std::nullopt;
+  };
+  whole = with_branches_inside(std::move(whole), condition, place);
+  whole = with_loops_unrolled(std::move(whole), number_of, place);
   return Reader(whole, dims, place).read();
 }
 
