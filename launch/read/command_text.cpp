@@ -35,14 +35,14 @@ void TextReader::read_script(const GivenFile& file) {
     if (starts_script || tells_hosts(name)) add_launcher(text_, command.words);
   }
   add_launcher(text_, found->launcher);
+  if (!text_.devices && starts_one_process(found->launcher))
+    text_.devices_per_host = text_.devices_per_host.value_or(1);
   // One host unless it is told of more; what starts it on several hosts says so itself.
   const bool once = std::none_of(script_.commands.begin(), script_.commands.end(), [&](const ShellCommand& command) {
     const std::string name = file_name(command.words[0].text);
     return tells_hosts(name) || name == "pdsh" || name == "ssh" || name == "jsrun" || name == "aprun";
   });
-  if (!text_.hosts && once && script_.directives.empty() && !found->launcher.empty() &&
-      file_name(found->launcher[0].text) == "torchrun")
-    text_.hosts = 1;
+  if (!text_.hosts && once && script_.directives.empty() && is_torchrun(found->launcher)) text_.hosts = 1;
   text_.program = fmt::format("{}:{}: {}", place_of(file), found->line,
                               found->program.empty() ? "the command" : file_name(shown(found->program)));
   call(*found, place_of(file));
@@ -79,8 +79,10 @@ std::optional<ProgramCall> TextReader::launched() {
 }
 
 void TextReader::call(const ProgramCall& found, const std::string& place) {
-  const bool megatron = text_.target == "megatron" || text_.target == "megatron-bridge";
-  add_flags(text_.settings, found.arguments, place, megatron);
+  const FlagStyle style = text_.target == "megatron"          ? FlagStyle::Alone
+                          : text_.target == "megatron-bridge" ? FlagStyle::Dashes
+                                                              : FlagStyle::Own;
+  add_flags(text_.settings, found.arguments, place, style);
   if (text_.target == "megatron") {
     if (text_.settings.has("deepspeed") || text_.settings.has("deepspeed-config")) text_.variant = "Megatron-DeepSpeed";
     if (found.program.empty() && is_swift(found.launcher)) swift_call(found, place);
@@ -269,7 +271,7 @@ std::string accelerate_key(const std::string& flag) {
 void TextReader::accelerate_call(const ProgramCall& found, const std::string& place) {
   const Settings own = std::exchange(text_.settings, {});
   Settings launcher;
-  add_flags(launcher, found.launcher, place, false);
+  add_flags(launcher, found.launcher, place, FlagStyle::Own);
   if (const Setting* named = launcher.take("config_file"); named != nullptr && named->value.is_scalar()) {
     const std::string name = named->value.text;
     const auto file = written_or_named(name);

@@ -157,7 +157,10 @@ std::string target_of(const ProgramCall& call) {
     return "megatron";
   if (call.program.empty() && is_swift(call.launcher)) return "megatron";
   if (sets_axes(words)) return "maxtext";
-  if (launched_by("accelerate")) return "accelerate";
+  // DeepSpeed's file among the arguments of the trainer, in the place of accelerate's own.
+  const bool by_trainer = has_flag(words, "--deepspeed") && !has_flag(call.launcher, "--config-file") &&
+                          !has_flag(call.launcher, "--use-deepspeed");
+  if (launched_by("accelerate")) return by_trainer ? "deepspeed" : "accelerate";
   const bool trainer = has_flag(words, "--per-device-train-batch-size") || has_flag(words, "--fsdp");
   if (launched_by("torchrun") && trainer && !has_flag(words, "--deepspeed")) return "accelerate";
   if (launched_by("deepspeed") || has_flag(words, "--deepspeed") || has_flag(words, "--deepspeed-config"))
@@ -181,12 +184,14 @@ bool is_assignment(const std::string& word) {
   });
 }
 
-// The words behind the flag at `i`, which moves to the last of them.
-ConfigValue values_behind(const std::vector<ShellWord>& words, std::size_t& i) {
+// The words behind the flag at `i`, which moves to the last of them. Where programs take no assignments
+// (`flags_alone`), one is a value ("--wandb-name tp=8"), and a variable that nothing sets may hold further flags.
+ConfigValue values_behind(const std::vector<ShellWord>& words, std::size_t& i, bool flags_alone) {
   ConfigValue list = ConfigValue::list(words[i].line);
-  while (i + 1 < words.size() && !is_flag(words[i + 1].text) && !is_assignment(words[i + 1].text)) {
+  while (i + 1 < words.size() && !is_flag(words[i + 1].text) && (flags_alone || !is_assignment(words[i + 1].text))) {
     ++i;
-    list.items.push_back(ConfigValue::scalar(words[i].text, words[i].line));
+    if (!flags_alone || list.items.empty() || !is_unknown_variable(words[i].text))
+      list.items.push_back(ConfigValue::scalar(words[i].text, words[i].line));
   }
   if (list.items.size() > 1) return list;
   ConfigValue none;
@@ -207,7 +212,8 @@ void add_word(Settings& settings, const ShellWord& word, const std::string& plac
 
 }  // namespace
 
-void add_flags(Settings& settings, const std::vector<ShellWord>& words, const std::string& file, bool plain_keys) {
+void add_flags(Settings& settings, const std::vector<ShellWord>& words, const std::string& file, FlagStyle style) {
+  const bool plain_keys = style != FlagStyle::Own;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string word = words[i].text;
     const std::string place = fmt::format("{}:{}", file, words[i].line);
@@ -220,7 +226,7 @@ void add_flags(Settings& settings, const std::vector<ShellWord>& words, const st
     std::string key = name.substr(2);
     if (plain_keys) std::replace(key.begin(), key.end(), '_', '-');
     ConfigValue value = equal != std::string::npos ? ConfigValue::scalar(word.substr(equal + 1), words[i].line)
-                                                   : values_behind(words, i);
+                                                   : values_behind(words, i, style == FlagStyle::Alone);
     settings.add(key, name, std::move(value), place);
   }
 }
@@ -248,6 +254,19 @@ void set_number(std::optional<std::int64_t>& into, const std::string& text) {
 }
 
 }  // namespace
+
+bool is_torchrun(const std::vector<ShellWord>& launcher) {
+  return std::any_of(launcher.begin(), launcher.end(), [](const ShellWord& word) {
+    return file_of(word.text) == "torchrun" || word.text == "torch.distributed.run" ||
+           word.text == "torch.distributed.launch";
+  });
+}
+
+bool starts_one_process(const std::vector<ShellWord>& launcher) {
+  const bool known =
+      std::all_of(launcher.begin(), launcher.end(), [](const ShellWord& word) { return is_resolved(word.text); });
+  return is_torchrun(launcher) && known && value_of(launcher, {"--nproc_per_node", "--nproc-per-node"}).empty();
+}
 
 void add_launcher(LaunchText& text, const std::vector<ShellWord>& words) {
   set_number(text.hosts,

@@ -30,9 +30,15 @@ struct ProgramCall {
 // The target that a call launches; "": none that is known.
 [[nodiscard]] std::string target_of(const ProgramCall& call);
 
-// Flags ("--a-b v w", "--a=v") as settings of keys without dashes in front; underscores are dashes with `plain_keys`.
-// Words "key=value" are settings, too.
-void add_flags(Settings& settings, const std::vector<ShellWord>& words, const std::string& file, bool plain_keys);
+// Flags ("--a-b v w", "--a=v") as settings of keys without dashes in front; underscores are dashes but in Own. Words
+// "key=value" are settings, too, or, with Alone, values of the flag before them.
+enum class FlagStyle { Own, Dashes, Alone };
+void add_flags(Settings& settings, const std::vector<ShellWord>& words, const std::string& file, FlagStyle style);
+
+// torchrun, or the module that it stands for.
+[[nodiscard]] bool is_torchrun(const std::vector<ShellWord>& launcher);
+// It starts one process of a host where it is not told of more.
+[[nodiscard]] bool starts_one_process(const std::vector<ShellWord>& launcher);
 
 // Hosts and devices that the launcher's words and the directives ask for.
 void add_launcher(LaunchText& text, const std::vector<ShellWord>& words);

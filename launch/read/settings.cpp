@@ -55,11 +55,18 @@ std::string Settings::where(const std::string& key) const {
   return found;
 }
 
+bool is_unknown_variable(const std::string& text) {
+  return text.size() > 3 && text[0] == kUnresolved && text[1] == '{' && text.find('}') + 1 == text.size();
+}
+
 void expect_resolved(const std::string& text, const std::string& where) {
   const std::size_t mark = text.find(kUnresolved);
   if (mark == std::string::npos) return;
   const std::size_t end = std::min(text.find('}', mark), text.size());
   const std::string name = text.substr(std::min(mark + 2, text.size()), end - std::min(mark + 2, end));
+  const bool argument = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+  require(!argument, "{}: its value '{}' is an argument of the script; give --args with at least {} words.", where,
+          shown(text), name);
   const bool printed = name.starts_with("output_of_") || name.starts_with("value_of_");
   throw InputError(fmt::format("{}: its value '{}' is {}; give --set {}=VALUE{}.", where, shown(text),
                                printed ? "not known without running the script" : "a variable whose value is not known",
@@ -111,6 +118,14 @@ std::optional<bool> Settings::boolean(const std::string& key) {
   const auto truth = truth_value(text);
   require(truth.has_value(), "{}: {} is '{}'; expected true or false.", setting->place, setting->shown, text);
   return truth;
+}
+
+bool Settings::flag(const std::string& key) {
+  const Setting* setting = take(key);
+  // "--bf16 $MORE": Megatron-LM's flags take no value, so that the variable holds further ones.
+  const bool more = setting != nullptr && setting->shown.starts_with("--") && key.find('_') == std::string::npos &&
+                    setting->value.is_scalar() && is_unknown_variable(setting->value.text);
+  return more || boolean(key).value_or(false);
 }
 
 std::optional<std::string> Settings::text(const std::string& key) {

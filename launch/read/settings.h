@@ -44,7 +44,7 @@ class Settings {
   std::string text_or_nothing(const std::string& key);
   std::vector<std::string> words(const std::string& key);
   // A flag that stands there without a value, or with one that is true.
-  bool flag(const std::string& key) { return boolean(key).value_or(false); }
+  bool flag(const std::string& key);
 
   // Settings that change nothing of the plan.
   void no_effect(const std::function<bool(const std::string& key)>& is_one);
@@ -61,6 +61,8 @@ class Settings {
   std::vector<Setting> all_;
 };
 
+// Whether `text` is one variable that nothing sets, and nothing else.
+[[nodiscard]] bool is_unknown_variable(const std::string& text);
 // Throws InputError "PLACE: NAME: ..." where a variable in `text` is not resolved.
 void expect_resolved(const std::string& text, const std::string& where);
 

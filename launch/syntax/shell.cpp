@@ -40,6 +40,7 @@ class ShellReader {
     std::string clean = text;
     std::erase(clean, kUnresolved);
     const ShellTree tree = parse_shell(clean, place_, first_line);
+    running_ = {text};
     add_directives(tree);
     run(tree.nodes, 0);
   }
@@ -299,7 +300,7 @@ class ShellReader {
       if (name == "[" && !parts.empty() && parts.back().text == "]") parts.pop_back();
       return test(parts, node.line);
     }
-    if (name == "echo" && !command.output.empty()) write_echo(command);
+    if (name == "echo" && !command.output.empty()) result_.written[command.output] = echoed(command);
     if (const auto done = builtin(name, command, node)) return *done;
     if (!command.input.empty() && name == "cat" && !command.output.empty()) {
       result_.written[command.output] = command.input;
@@ -308,16 +309,6 @@ class ShellReader {
     if (read_inner(command, depth)) return true;
     result_.commands.push_back(std::move(command));
     return true;
-  }
-
-  // echo "$commands" > FILE
-  void write_echo(const ShellCommand& command) {
-    std::string text;
-    for (std::size_t i = 1; i < command.words.size(); ++i) {
-      if (i == 1 && (command.words[i].text == "-e" || command.words[i].text == "-n")) continue;
-      text += command.words[i].text + (i + 1 < command.words.size() ? " " : "\n");
-    }
-    result_.written[command.output] = std::move(text);
   }
 
   // nullopt: it is no command of the shell itself.
@@ -449,21 +440,29 @@ class ShellReader {
       found = given->second;
     else if (const std::string* written = written_script(file))
       found = *written;
-    else if (input_.beside && is_resolved(file) && !file.empty())
-      found = input_.beside(file);
+    else if (input_.beside && is_resolved(file) && !file.empty()) {
+      found = input_.beside(command.words[at].text);
+      if (!found) found = input_.beside(file);
+    }
     if (!found) {
       if (name == "source" || name == ".")
         note(command.line,
              fmt::format("{} is not read; give it as a further file if it sets what is missing", shown(file)));
       return name == "source" || name == ".";
     }
+    if (std::find(running_.begin(), running_.end(), *found) != running_.end()) {
+      note(command.line, fmt::format("{} starts itself again, which is not followed", shown(file)));
+      return true;
+    }
     require(depth < kMaxLaunchDepth, "{}:{}: scripts call one another without end.", place_, command.line);
     const std::vector<ShellWord> before = words_.arguments;
     if (command.words.size() > at + 1)
       words_.arguments.assign(command.words.begin() + static_cast<std::ptrdiff_t>(at) + 1, command.words.end());
+    running_.push_back(*found);
     const ShellTree tree = parse_shell(*found, file, 1);
     add_directives(tree);
     run(tree.nodes, depth + 1);
+    running_.pop_back();
     words_.arguments = before;
     return true;
   }
@@ -477,6 +476,7 @@ class ShellReader {
   }
 
   std::string place_;
+  std::vector<std::string> running_;  // the texts of scripts, each called by the one before it
   const ShellInput& input_;
   ShellResult result_;
   ShellWords words_;

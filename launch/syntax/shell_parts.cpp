@@ -2,6 +2,7 @@
 #include "launch/syntax/shell_parts.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "launch/syntax/config_value.h"
 
@@ -72,6 +73,20 @@ bool skip_part(const std::string& text, std::size_t& at, int depth) {
   }
   ++at;
   return true;
+}
+
+std::size_t placeholder_end(const std::string& text, std::size_t at) {
+  if (at + 2 >= text.size() || text[at] != '<' || std::isalpha(static_cast<unsigned char>(text[at + 1])) == 0)
+    return at;
+  const std::size_t end = text.find_first_of("<>|&;$`'\"\\\n", at + 1);
+  if (end == std::string::npos || text[end] != '>' || is_shell_blank(text[end - 1])) return at;
+  const std::string inner = text.substr(at + 1, end - at - 1);
+  // One word in small letters is the name of a file.
+  const bool says = inner.find_first_of(" -_") != std::string::npos ||
+                    std::any_of(inner.begin(), inner.end(), [](unsigned char c) { return std::isupper(c) != 0; });
+  const char next = end + 1 < text.size() ? text[end + 1] : '\0';
+  const bool ends = next == '\0' || next == '\n' || next == '/' || next == '"' || next == '\\' || is_shell_blank(next);
+  return says && ends ? end + 1 : at;
 }
 
 }  // namespace meshwright

@@ -15,4 +15,8 @@ namespace meshwright {
 // Behind the end of a bracketed part, in which other parts may stand; `at` is behind its `open`.
 [[nodiscard]] bool skip_bracket(const std::string& text, std::size_t& at, char open, char close, int depth);
 
+// Behind a "<PATH TO DATA>" or "<your_path>" that stands for what the reader of a script is to fill in, and begins at
+// `at`; `at` itself where none does. bash would read from a file, and write to the next word.
+[[nodiscard]] std::size_t placeholder_end(const std::string& text, std::size_t at);
+
 }  // namespace meshwright

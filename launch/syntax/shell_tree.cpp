@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "launch/syntax/config_value.h"
+#include "launch/syntax/shell_commands.h"
 #include "launch/syntax/shell_parts.h"
 
 namespace meshwright {
@@ -55,8 +56,8 @@ class ShellParser {
   void comment() {
     const std::size_t from = at_;
     while (at_ < text_.size() && peek() != '\n') next();
-    const std::string text = text_.substr(from, at_ - from);
-    if (text.starts_with("#SBATCH")) tree_.directives.push_back({text.substr(7), line_});
+    if (const std::string options = batch_options(text_.substr(from, at_ - from)); !options.empty())
+      tree_.directives.push_back({options, line_});
   }
   void skip_lines() {
     for (skip_blanks(); peek() == '\n' && at_ < text_.size(); skip_blanks()) end_of_line();
@@ -99,7 +100,13 @@ class ShellParser {
 
   RawWord word() {
     RawWord found{"", line_};
-    while (at_ < text_.size() && !ends_word_at(peek())) {
+    while (at_ < text_.size()) {
+      if (const std::size_t end = placeholder_end(text_, at_); end > at_) {
+        found.text.append(text_, at_, end - at_);
+        at_ = end;
+        continue;
+      }
+      if (ends_word_at(peek())) break;
       if (peek() == '\\' && peek(1) == '\n') {
         // "a\" at the end of a line goes on in the next.
         if (ends_word_at(peek(2)) || peek(2) == '#') break;
@@ -415,9 +422,6 @@ class ShellParser {
     }
     return node;
   }
-  static bool declares_names(const std::string& word) {
-    return word == "export" || word == "declare" || word == "local" || word == "readonly" || word == "typeset";
-  }
 
   void redirections(ShellNode& node) {
     for (skip_blanks(); redirection(node); skip_blanks()) {
@@ -430,6 +434,7 @@ class ShellParser {
     while (at < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at])) != 0) ++at;
     if (at < text_.size() && text_[at] == '&' && at + 1 < text_.size() && text_[at + 1] == '>') ++at;
     if (at >= text_.size() || (text_[at] != '<' && text_[at] != '>')) return false;
+    if (placeholder_end(text_, at) > at) return false;
     const bool out = text_[at] == '>';
     at_ = at + 1;
     if (!out && peek() == '<') {

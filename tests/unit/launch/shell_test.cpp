@@ -170,5 +170,35 @@ TEST(Shell, GrowthWithoutEndIsRefused) {
   EXPECT_NE(refusal([] { return read_shell("f() { f; }\nf\n", "run.sh", {}); }).find("too "), std::string::npos);
 }
 
+// "<PATH TO DATA>" is a word to be filled in; "< file" is read from.
+TEST(Shell, PlaceholdersAreWords) {
+  EXPECT_EQ(run("p --data <PATH TO DATA> --x 1 <your_path>/a <IN>\n"),
+            (Lines{"<p> <--data> <<PATH TO DATA>> <--x> <1> <<your_path>/a> <<IN>>"}));
+  EXPECT_EQ(run("A=<Path to checkpoint (e.g /345m)>\np $A\n"),
+            (Lines{"<p> <<Path> <to> <checkpoint> <(e.g> </345m)>>"}));
+  EXPECT_EQ(run("O=\"--a <A B> --fp16\"\nsrun sh -c \"p ${O}\"\n"), (Lines{"<srun>", "<p> <--a> <<A B>> <--fp16>"}));
+  EXPECT_EQ(run("p a < file > out\np b <in >out c\n"), (Lines{"<p> <a>", "<p> <b> <c>"}));
+}
+
+TEST(Shell, AScriptThatSubmitsItselfIsReadOnce) {
+  const std::string script = "if [ -z $JOB ]; then\n  sbatch \"$0\"\n  exit\nfi\np --x 1\n";
+  const ShellInput input{.variables = {}, .arguments = {}, .files = {}, .beside = [&](const std::string&) {
+                           return std::optional(script);
+                         }};
+  EXPECT_EQ(run(script, input), (Lines{"<p> <--x> <1>"}));
+}
+
+TEST(Shell, OtherBatchSystemsAskForHostsAndDevices) {
+  const auto directives = [](const std::string& script) {
+    std::string text;
+    for (const ShellWord& word : read_shell(script, "run.sh", {}).directives) text += word.text + " ";
+    return text;
+  };
+  EXPECT_EQ(directives("#PBS -l walltime=1:00:00\n#PBS -l select=4:ncpus=64:ngpus=8\np\n"),
+            "--nodes=4 --gpus-per-node=8 ");
+  EXPECT_EQ(directives("#BSUB -nnodes 2\np\n"), "--nodes=2 ");
+  EXPECT_EQ(directives("#PJM -L node=4\np\n"), "--nodes=4 ");
+}
+
 }  // namespace
 }  // namespace meshwright::shell_test
