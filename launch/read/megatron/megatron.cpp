@@ -9,6 +9,7 @@
 #include "launch/read/megatron/megatron_keys.h"
 #include "launch/read/megatron/megatron_kinds.h"
 #include "launch/read/megatron/megatron_model.h"
+#include "launch/read/megatron/megatron_older.h"
 #include "launch/read/megatron/megatron_parts.h"
 #include "launch/read/megatron/megatron_swift.h"
 #include "launch/read/megatron/mindspeed.h"
@@ -231,16 +232,18 @@ void read_recompute(ReadingJob& job, std::int64_t layers) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
   std::string granularity = s.text("recompute-granularity").value_or("");
-  const std::string method = s.text("recompute-method").value_or("");
-  const auto count = s.integer("recompute-num-layers");
+  std::string method = s.text("recompute-method").value_or("");
+  auto count = s.integer("recompute-num-layers");
   const std::vector<std::string> modules = s.words("recompute-modules");
   if (s.flag("recompute-activations")) granularity = "selective";
-  const bool checkpoints = s.flag("checkpoint-activations"),
-             by_deepspeed = s.flag("deepspeed-activation-checkpointing");
-  if (checkpoints || by_deepspeed) {
+  if (const OldRecompute old = old_recompute(job); old.given) {
     if (job.text.variant.empty())
-      job.broken("--checkpoint-activations is no longer a flag: --recompute-granularity full");
+      job.broken(
+          "--checkpoint-activations and --activations-checkpoint-method are no longer flags: --recompute-granularity "
+          "full");
     granularity = "full";
+    method = old.method;
+    count = old.layers;
   } else if (granularity == "full" && (method.empty() || !count)) {
     job.broken("--recompute-granularity full needs --recompute-method and --recompute-num-layers");
   } else if (granularity == "selective" && (!method.empty() || count)) {
@@ -313,6 +316,7 @@ void read_optimizer(ReadingJob& job) {
   if (!(optimizer.learning_rate > 0.0)) optimizer.learning_rate = Optimizer{}.learning_rate;
   optimizer.weight_decay = std::max(0.0, s.number("weight-decay").value_or(0.01));
   optimizer.max_norm = std::max(0.0, s.number("clip-grad").value_or(1.0));
+  if (s.flag("cpu-optimizer")) offload_update(job);  // Megatron-DeepSpeed
   if (s.flag("optimizer-cpu-offload")) {
     offload_update(job);
     if (const auto part = s.number("optimizer-offload-fraction"); part && *part != 1.0)
@@ -385,20 +389,6 @@ void check_group_size(ReadingJob& job) {
   if (*group != d.pp) job.assume(fmt::format("groups of pp={} micro-batches between virtual stages", d.pp));
 }
 
-// What older releases and Megatron-DeepSpeed call the same things.
-void rename_old_flags(Settings& settings) {
-  settings.rename({{"model-parallel-size", "tensor-model-parallel-size"},
-                   {"moe-expert-parallel-size", "expert-model-parallel-size"},
-                   {"topk", "moe-router-topk"},
-                   {"batch-size", "micro-batch-size"},
-                   {"ffn-hidden-dim", "ffn-hidden-size"},
-                   {"num-key-value-heads", "num-query-groups"},
-                   {"activations-checkpoint-method", "checkpoint-activations-method"},
-                   {"checkpoint-activations", "checkpoint-activations-method"},
-                   {"encoder-num-layers", "num-layers"},
-                   {"encoder-seq-length", "seq-length"}});
-}
-
 }  // namespace
 
 void read_megatron(ReadingJob& job) {
@@ -440,7 +430,11 @@ void read_megatron(ReadingJob& job) {
     join_meshes(job);
   else
     read_stages(job, layers);
-  if (d.schedule != ScheduleKind::DualPipeV)
+  const bool split_backward = s.flag("enable-zbh1-pipeline") && d.pp > 1;  // Megatron-DeepSpeed
+  if (split_backward) job.reading.framework.schedules.push_back(ScheduleKind::ZeroBubbleH1);
+  if (split_backward)
+    d.schedule = ScheduleKind::ZeroBubbleH1;
+  else if (d.schedule != ScheduleKind::DualPipeV)
     d.schedule = d.chunks > 1 ? ScheduleKind::Interleaved : ScheduleKind::OneFOneB;
   read_recompute(job, layers);
   read_precision(job);
@@ -448,8 +442,9 @@ void read_megatron(ReadingJob& job) {
   read_batch(job);
   read_overlap(job);
   check_group_size(job);
-  for (const char* key : {"cpu-offloading-num-layers", "fine-grained-activation-offloading",
-                          "distribute-saved-activations", "overlap-moe-expert-parallel-comm"})
+  for (const char* key :
+       {"cpu-offloading-num-layers", "fine-grained-activation-offloading", "distribute-saved-activations",
+        "overlap-moe-expert-parallel-comm", "moe-expert-capacity-factor", "moe-pad-expert-input-to-capacity"})
     if (s.has(key)) {
       (void)s.take(key);
       job.assume(fmt::format("without --{}", key));

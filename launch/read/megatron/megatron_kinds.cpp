@@ -36,7 +36,38 @@ void expect_task_that_trains(ReadingJob& job) {
   const auto is_one_of = [&](std::initializer_list<const char*> tasks) {
     return std::find(tasks.begin(), tasks.end(), task) != tasks.end();
   };
-  if (!is_one_of({"RACE", "MNLI", "QQP"})) refuse_without_training(job);
+  const bool trains = is_one_of({"RACE", "MNLI", "QQP", "CoLA", "STS-B", "SST-2", "QNLI", "RTE", "MRPC", "GLUE"});
+  require(!trains || job.answers.model,
+          "{}: trains BERT to tell classes of texts, with a head that no model here has; give --model with a built-in "
+          "model, sizes or a config.json.",
+          job.settings().where("task"));
+  if (!trains) refuse_without_training(job);
+}
+
+void leave_out_images(ReadingJob& job) {
+  job.assume("the language model alone, without what reads images");
+  job.settings().no_effect([](const std::string& key) {
+    static const std::vector<std::string> kImages = {"img-h",
+                                                     "img-w",
+                                                     "patch-dim",
+                                                     "vision-model-type",
+                                                     "disable-vision-class-token",
+                                                     "pixel-shuffle",
+                                                     "use-tiling",
+                                                     "max-num-tiles",
+                                                     "use-thumbnail",
+                                                     "image-tag-type",
+                                                     "use-tile-tags",
+                                                     "num-frames",
+                                                     "freeze-ViT",
+                                                     "language-model-type",
+                                                     "recompute-vision",
+                                                     "prompt-path",
+                                                     "processor-path",
+                                                     "vlm-data-config-path",
+                                                     "use-te"};
+    return std::find(kImages.begin(), kImages.end(), key) != kImages.end();
+  });
 }
 
 }  // namespace
@@ -47,7 +78,7 @@ void expect_all_weights(ReadingJob& job) {
     if (s.has(key)) expect_whole_model(job, key, "adapters");
   for (const char* key : {"freeze-LM", "dsa-freeze-base"})
     if (s.has(key)) expect_whole_model(job, key, "beside a model that stays as it is");
-  for (const char* key : {"export-kd-teacher-load", "export-kd-cfg"})
+  for (const char* key : {"export-kd-teacher-load", "export-kd-cfg", "kd", "mos", "num-layers-teacher"})
     if (s.has(key)) expect_whole_model(job, key, "against a teacher");
   if (s.has("soft-mask")) expect_whole_model(job, "soft-mask", "several sub-models at once");
   require(!s.has("perform-rl-step") || !s.flag("perform-rl-step"),
@@ -66,13 +97,16 @@ void expect_all_weights(ReadingJob& job) {
           "launch of one.",
           s.where("stage"), printable(stage));
   (void)s.take("stage");
-  for (const char* key : {"num-tokens-to-generate", "max-tokens-to-oom"})
+  for (const char* key :
+       {"num-tokens-to-generate", "max-tokens-to-oom", "analyzing-task", "indexer-batch-size", "embedding-path"})
     if (s.has(key)) refuse_without_training(job);
   expect_task_that_trains(job);
 }
 
 void expect_training(ReadingJob& job) {
   expect_all_weights(job);
+  if (job.settings().flag("use-checkpoint-args"))
+    job.assume("sizes as the flags say them, which those of the checkpoint replace (--use-checkpoint-args)");
   const std::string name = program_name(job);
   const bool trains =
       names_any(name, {"train", "finetune", "sft", "the command"}) || name.find('.') == std::string::npos;
@@ -82,8 +116,9 @@ void expect_training(ReadingJob& job) {
           "{}: its flags describe no model of ours; give --model with a built-in model, sizes or a config.json.",
           job.text.program);
   if (trains) {
-    if (names_any(name, {"vlm", "multimodal", "_omni", "_vl.", "_vl_", "llava"}) || job.settings().has("img-h"))
-      job.assume("the language model alone, without what reads images");
+    if (names_any(name, {"vlm", "multimodal", "_omni", "_vl.", "_vl_", "llava"}) || job.settings().has("img-h") ||
+        job.settings().has("vision-model-type"))
+      leave_out_images(job);
     return;
   }
   if (names_any(name, {"generat", "inference", "server", "convert", "export", "quantize", "prune", "mmlu", "validate",

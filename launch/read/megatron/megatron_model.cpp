@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "launch/read/megatron/megatron_kinds.h"
+#include "launch/read/megatron/megatron_older.h"
 #include "launch/read/megatron/megatron_parts.h"
 #include "launch/read/megatron/megatron_variants.h"
 #include "launch/read/megatron/mindspeed.h"
@@ -51,7 +52,7 @@ namespace {
 
 void read_experts(ReadingJob& job, ModelFacts& facts) {
   Settings& s = job.settings();
-  // Megatron-DeepSpeed takes a number for each layer: the last one.
+  // Megatron-DeepSpeed takes a number for each layer.
   if (const std::vector<std::string> counts = s.words("num-experts"); !counts.empty())
     facts.experts = parse_integer(counts.back(), s.where("num-experts"), 0, 100'000);
   if (facts.experts == 1 && !s.has("moe-router-topk")) facts.experts = 0;
@@ -72,6 +73,7 @@ void read_experts(ReadingJob& job, ModelFacts& facts) {
   if (const auto first = s.integer("first-k-dense-replace", -1); first && *first > 0)
     facts.dense_layers = *first - (std::lower_bound(noops.begin(), noops.end(), *first) - noops.begin());
   facts.mixture_every = layers.every;
+  read_old_experts(job, facts);
   if (!s.flag("moe-router-force-load-balancing")) job.assume("tokens evenly spread over the experts");
 }
 
@@ -139,6 +141,8 @@ ModelFacts model_facts(ReadingJob& job, const std::string& pattern) {
   facts.heads = need("num-attention-heads");
   facts.seq = job.answers.seq ? *job.answers.seq : need("seq-length");
   (void)s.take("seq-length");
+  // Where --seq-length is that of an encoder of images.
+  if (const auto text = s.integer("decoder-seq-length"); text && !job.answers.seq) facts.seq = *text;
   facts.gated = s.flag("swiglu") || s.flag("geglu") || s.flag("quick-geglu");
   facts.activation = s.flag("swiglu") ? ModelFacts::Activation::Silu : ModelFacts::Activation::Gelu;
   if (s.flag("squared-relu") || s.flag("relu")) facts.activation = ModelFacts::Activation::Relu;

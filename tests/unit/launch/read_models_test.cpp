@@ -267,7 +267,7 @@ TEST(MegatronModels, TasksThatMeasureAModelAreRefused) {
     return refusal([&] { (void)read_megatron("tasks/main.py", "--num-layers 2 --task " + task); });
   };
   EXPECT_NE(refused("WIKITEXT103").find("does not train"), std::string::npos);
-  EXPECT_EQ(refused("RACE"), "not refused");
+  EXPECT_NE(refused("RACE").find("BERT"), std::string::npos);
   EXPECT_NE(refusal([] { (void)read_megatron("tools/merge_mp_partitions.py", "--num-layers 2"); }).find("does not"),
             std::string::npos);
 }
