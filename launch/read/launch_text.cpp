@@ -5,9 +5,11 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/readers.h"
 #include "launch/read/text_reader.h"
 #include "launch/setup/launch_target.h"
 #include "launch/syntax/interpolation.h"
+#include "launch/syntax/numbers.h"
 #include "launch/syntax/python_config.h"
 #include "launch/syntax/toml.h"
 #include "launch/syntax/yaml.h"
@@ -75,7 +77,10 @@ LaunchText TextReader::read() && {
     read_python(file, input_.function);
   else
     read_script(file);
-  if (text_.target == "torchtitan") load_schedule();
+  if (text_.target == "torchtitan") {
+    count_torchtitan();
+    load_schedule();
+  }
   return std::move(text_);
 }
 
@@ -107,6 +112,8 @@ void TextReader::read_yaml(const GivenFile& file) {
   require(!open || !has("kind") || !has("apiVersion"),
           "{}: is a manifest of Kubernetes; give the script or the command that its containers run, as a script.",
           place);
+  require(!open || !has("distributed_strategy") || !any({"trainer", "model_source"}),
+          "{}: is a file of NxD Training, for Trainium devices (distributed_strategy), which is not read.", place);
   if (open && is_nanotron(root)) return nanotron(root, place);
   if (open && is_nemo(root)) return nemo(root, place);
   if (open && has("modules") && any({"work_group", "exp_name"})) return primus(root, place);
@@ -194,6 +201,21 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
         place_of(file), config.base));
   if (!named.empty()) text_.settings.add("(base)", named, ConfigValue::scalar(named, 1), place_of(file) + ":1");
   for (const std::string& line : config.ignored) text_.notes.push_back(line + " (not understood)");
+}
+
+void TextReader::count_torchtitan() {
+  name_as_torchtitan_now(text_.settings);
+  if (text_.hosts || text_.devices || text_.devices_per_host) return;
+  std::int64_t devices = 1;
+  for (const char* degree :
+       {"data_parallel_shard", "data_parallel_replicate", "context_parallel", "tensor_parallel", "pipeline_parallel"}) {
+    const std::string text = flag_text(text_.settings, std::string("parallelism.") + degree + "_degree");
+    const auto count = whole_number(text);
+    if (text.empty() && std::string_view(degree) != "data_parallel_shard") continue;
+    if (!count || *count < 1 || *count > kMaxDegree || devices > kMaxDegree) return;
+    devices *= *count;
+  }
+  text_.devices = devices;
 }
 
 bool TextReader::nanogpt(const GivenFile& file) {

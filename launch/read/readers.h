@@ -35,7 +35,9 @@ struct ReadingJob {
 
 void read_megatron(ReadingJob& job);    // flags, YAML of tests, FlagScale, Megatron-Bridge (keys made alike)
 void read_torchtitan(ReadingJob& job);  // TOML and Python
-void read_deepspeed(ReadingJob& job);   // JSON
+// Settings of torchtitan before 0.2 ([training] with degrees, [experimental]) as 0.2.2 calls them.
+void name_as_torchtitan_now(Settings& settings);
+void read_deepspeed(ReadingJob& job);  // JSON
 void read_neox(ReadingJob& job);
 void read_maxtext(ReadingJob& job);
 void read_accelerate(ReadingJob& job);

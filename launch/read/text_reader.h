@@ -38,6 +38,8 @@ class TextReader {
   void by_target(const ConfigValue& root, const std::string& place);
   void read_toml(const GivenFile& file);
   void read_python(const GivenFile& file, const std::string& function);
+  // As many devices as the degrees of torchtitan multiply to, where none is left open.
+  void count_torchtitan();
   // --- python_recipe.cpp ---
   void python_recipe(const GivenFile& file, const std::string& function);
   // nanoGPT's assignments; false: the file is none of its configurations.

@@ -3,6 +3,7 @@
 // Defaults and checks are those of torchtitan/config/job_config.py and torchtitan/distributed/parallel_dims.py.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -12,6 +13,30 @@
 namespace meshwright {
 
 namespace {
+
+// [training] of 2024 had the degrees, and [experimental] those of the pipeline and of contexts.
+const std::map<std::string, std::string>& older_names() {
+  static const std::map<std::string, std::string> kNames = {
+      {"training.batch_size", "training.local_batch_size"},
+      {"training.compile", "compile.enable"},
+      {"training.data_parallel_degree", "parallelism.data_parallel_shard_degree"},
+      {"training.data_parallel_shard_degree", "parallelism.data_parallel_shard_degree"},
+      {"training.data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree"},
+      {"training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"},
+      {"training.enable_loss_parallel", "experimental.enable_loss_parallel"},
+      {"training.warmup_steps", "lr_scheduler.warmup_steps"},
+      {"training.enable_float8_linear", "float8.enable_float8_linear"},
+      {"training.fp8_linear", "float8.enable_float8_linear"},
+      {"model.norm_type", "experimental.norm_type"},
+      {"experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
+      {"experimental.pipeline_parallel_schedule", "parallelism.pipeline_parallel_schedule"},
+      {"experimental.pipeline_parallel_schedule_csv", "parallelism.pipeline_parallel_schedule_csv"},
+      {"experimental.pipeline_parallel_microbatches", "parallelism.pipeline_parallel_microbatches"},
+      {"experimental.pipeline_parallel_split_points", "parallelism.pipeline_parallel_split_points"},
+      {"experimental.context_parallel_degree", "parallelism.context_parallel_degree"},
+      {"experimental.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"}};
+  return kNames;
+}
 
 class TorchtitanReader {
  public:
@@ -172,10 +197,8 @@ class TorchtitanReader {
     const std::int64_t layers = job_.reading.setup.model.layers;
     const bool several = d_.schedule != ScheduleKind::OneFOneB && d_.schedule != ScheduleKind::GPipe;
     d_.chunks = several ? 2 : 1;
-    if (names != nullptr && names->value.is_list()) {
-      named_stages(*names);
-      return;
-    }
+    if (names != nullptr && names->value.is_list()) return named_stages(*names);
+    if (s_.has("parallelism.pipeline_parallel_split_points")) return split_stages(layers);
     const std::int64_t units = layers + less_first + less_last;
     if (per_stage) {
       const std::int64_t stages = (units + *per_stage - 1) / *per_stage;
@@ -244,6 +267,39 @@ class TorchtitanReader {
     job_.reading.setup.stage_blocks = blocks;
   }
 
+  // Before 0.2: the modules with which every stage but the first begins, ["layers.4", "layers.8"].
+  void split_stages(std::int64_t layers) {
+    const char* key = "parallelism.pipeline_parallel_split_points";
+    std::vector<int> blocks;
+    std::int64_t from = 0;
+    for (const std::string& module : s_.words(key)) {
+      const std::int64_t at =
+          module.starts_with("layers.") ? parse_integer(module.substr(7), s_.where(key), from, layers) : layers;
+      blocks.push_back(static_cast<int>(at - from));
+      from = at;
+    }
+    blocks.push_back(static_cast<int>(layers - from));
+    if (static_cast<int>(blocks.size()) % d_.pp != 0) {
+      const std::string why =
+          fmt::format("pipeline_parallel_split_points make {} stages, not a multiple of pp={}", blocks.size(), d_.pp);
+      return job_.broken_without_plan(why);
+    }
+    d_.chunks = static_cast<int>(blocks.size()) / d_.pp;
+    job_.reading.setup.stage_blocks = blocks;
+  }
+
+  // The local batch in as many micro-batches as stages, where nothing else was said before 0.2.
+  void cut_older_batch(std::int64_t local, std::optional<std::int64_t>& micro) {
+    auto count = s_.integer("parallelism.pipeline_parallel_microbatches", -1);
+    const bool older = s_.where("training.local_batch_size").ends_with("training.batch_size");
+    if ((!count || *count < 1) && older) count = d_.pp;
+    if (!count || *count < 1 || d_.pp == 1 || micro) return;
+    if (local % *count != 0)
+      job_.broken(fmt::format("{} micro-batches do not divide the batch of {} samples", *count, local));
+    else
+      micro = local / *count;
+  }
+
   void read_batch(std::int64_t seq) {
     auto local = s_.integer("training.local_batch_size");
     auto micro = s_.integer("parallelism.pipeline_parallel_microbatch_size");
@@ -263,6 +319,7 @@ class TorchtitanReader {
       local = 8;
       job_.assume("training.local_batch_size 8, torchtitan's own");
     }
+    cut_older_batch(*local, micro);
     const std::int64_t of_pipe = micro.value_or(1);
     if (d_.pp > 1 && *local % of_pipe != 0) {
       job_.broken(
@@ -328,6 +385,8 @@ class TorchtitanReader {
     for (const std::string& converter : s_.words("model.converters"))
       if (converter.find("float8") != std::string::npos || converter.find("mx") != std::string::npos)
         setup.matmul_dtype = "fp8";
+    const std::string float8 = lower_case(s_.text("float8.enable_float8_linear").value_or("false"));
+    if (!float8.empty() && float8 != "false") setup.matmul_dtype = "fp8";
     Optimizer& optimizer = setup.optimizer;
     const std::string kind = s_.text("optimizer.name").value_or("AdamW");
     if (kind != "AdamW" && kind != "Adam") job_.assume(fmt::format("Adam in the place of {}", kind));
@@ -357,6 +416,8 @@ class TorchtitanReader {
 };
 
 }  // namespace
+
+void name_as_torchtitan_now(Settings& settings) { settings.rename(older_names()); }
 
 void read_torchtitan(ReadingJob& job) { TorchtitanReader(job).read(); }
 
