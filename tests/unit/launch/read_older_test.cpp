@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launch files of older releases and of forks, whose flags have other names and defaults.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/graph/graph.h"
+#include "launch/read/launch_reading.h"
+#include "tests/refusal.h"
+
+namespace meshwright::read_older_test {
+namespace {
+
+LaunchReading read(const std::string& name, const std::string& text, LaunchDevices devices = {1, 8}) {
+  return read_launch(read_launch_text({.files = {{name, text}}}), devices, LaunchAnswers{});
+}
+std::string refused(const std::string& name, const std::string& text) {
+  return refusal([&] { (void)read(name, text); });
+}
+bool says(const std::vector<std::string>& sentences, std::string_view part) {
+  return std::any_of(sentences.begin(), sentences.end(),
+                     [&](const std::string& s) { return s.find(part) != std::string::npos; });
+}
+std::int64_t parameters(const LaunchReading& reading) {
+  TrainingOptions options;
+  options.batch = 1;
+  return parameter_count(build_forward_graph(reading.setup.model, options));
+}
+std::vector<std::string> unread(const LaunchReading& reading) {
+  std::vector<std::string> names;
+  for (const Setting& setting : reading.settings.all())
+    if (setting.state == Setting::State::Unread) names.push_back(setting.key);
+  return names;
+}
+
+const std::string kSizes =
+    "--num-layers 8 --hidden-size 256 --num-attention-heads 8 --seq-length 128 --max-position-embeddings 128 "
+    "--micro-batch-size 2 --global-batch-size 32 --vocab-size 1024 ";
+LaunchReading read_gpt(const std::string& flags, const std::string& launcher = "torchrun --nproc_per_node 8") {
+  return read("run.sh", launcher + " pretrain_gpt.py " + kSizes + flags + "\n");
+}
+
+// --- Megatron-LM before core ---
+
+TEST(OlderMegatron, RecomputesByItsOlderFlags) {
+  EXPECT_EQ(read_gpt("--fp16").setup.degrees.recompute, Recompute::None);
+  EXPECT_EQ(read_gpt("--checkpoint-activations").setup.degrees.recompute, Recompute::Full);
+  EXPECT_EQ(read_gpt("--checkpoint-activations --checkpoint-num-layers 1").setup.degrees.recompute, Recompute::Full);
+  EXPECT_EQ(read_gpt("--activations-checkpoint-method uniform").setup.degrees.recompute, Recompute::Full);
+  EXPECT_TRUE(says(read_gpt("--checkpoint-activations").broken, "no longer flags"));
+  // The first two blocks of a stage of four.
+  const LaunchReading block = read_gpt(
+      "--activations-checkpoint-method block --activations-checkpoint-num-layers 2 --pipeline-model-parallel-size 2");
+  EXPECT_EQ(block.setup.degrees.recompute, Recompute::None);
+  ASSERT_EQ(block.setup.recompute_layers.size(), 2u);
+  EXPECT_EQ(block.setup.recompute_layers[1].first, 4);
+  EXPECT_EQ(block.setup.recompute_layers[1].last, 5);
+}
+
+TEST(OlderMegatron, ForksNameTheSamePartsOtherwise) {
+  const LaunchReading reading = read_gpt(
+      "--RMSNorm --swiglu --disable-bias-linear --use-rotary-position-embeddings --no_tie_embed_logits "
+      "--num_attention_heads_kv 2 --overlapped-distributed-optimizer --reduce-bucket-size=2e8 --causal-lm --bf16");
+  EXPECT_EQ(reading.setup.model.family, "llama");
+  EXPECT_EQ(reading.setup.model.more.at("kv_heads"), 2);
+  EXPECT_EQ(reading.setup.model.more.at("tied"), 0);
+  EXPECT_EQ(reading.setup.degrees.zero, 1);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(OlderMegatron, SizesOfACheckpointAreSaid) {
+  EXPECT_TRUE(says(read_gpt("--use-checkpoint-args").assumed, "which those of the checkpoint replace"));
+}
+
+TEST(OlderMegatron, ProgramsThatDoNotTrainAModelOfTokensAreRefused) {
+  const auto task = [](const std::string& flags) {
+    return refused("run.sh", "torchrun tasks/main.py " + kSizes + flags + "\n");
+  };
+  EXPECT_NE(task("--task MNLI").find("BERT"), std::string::npos);
+  EXPECT_NE(task("--task LAMBADA").find("does not train"), std::string::npos);
+  EXPECT_NE(refused("run.sh", "python analyze.py " + kSizes + "--analyzing-task map\n").find("does not train"),
+            std::string::npos);
+}
+
+// An encoder of images has sequences of its own.
+TEST(OlderMegatron, TheLanguageModelHasTheLengthOfTheDecoder) {
+  const LaunchReading reading =
+      read("run.sh", "torchrun --nproc_per_node 8 examples/multimodal/train.py " + kSizes +
+                         "--decoder-seq-length 64 --img-h 336 --img-w 336 --patch-dim 14 --freeze-ViT\n");
+  EXPECT_EQ(reading.setup.model.seq, 64);
+  EXPECT_TRUE(says(reading.assumed, "the language model alone"));
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+// --- words of scripts ---
+
+TEST(OlderMegatron, TorchrunStartsOneProcessWhereItIsToldOfNoMore) {
+  const auto devices = [](const std::string& launcher) {
+    return devices_of(read_launch_text({.files = {{"run.sh", launcher + " pretrain_gpt.py " + kSizes + "\n"}}}));
+  };
+  EXPECT_EQ(devices("torchrun")->devices(), 1);
+  EXPECT_EQ(devices("python -m torch.distributed.launch --master_port 6000")->devices(), 1);
+  EXPECT_EQ(devices("torchrun --nproc_per_node 4")->devices(), 4);
+  EXPECT_EQ(devices("torchrun $DISTRIBUTED_ARGS")->devices(), 8);  // not known: a usual host
+}
+
+TEST(OlderMegatron, AValueMayHoldAnEqualsSignAndAVariableFurtherFlags) {
+  const LaunchReading reading = read_gpt("--wandb-name 7b-TP=2-PP=2 --bf16 $MORE --tensor-model-parallel-size 2 $VPP");
+  EXPECT_EQ(reading.setup.dtype, DType::BF16);
+  EXPECT_EQ(reading.setup.degrees.tp, 2);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+  EXPECT_NE(refused("run.sh", "torchrun pretrain_gpt.py " + kSizes + "--tensor-model-parallel-size $4\n")
+                .find("give --args with at least 4 words"),
+            std::string::npos);
+}
+
+// --- Megatron-DeepSpeed ---
+
+// Every second layer has experts: 4 x 16 of them in 8 layers; an expert and a dense layer of 4 x 256 have 525,568
+// weights each.
+TEST(MegatronDeepspeed, ExpertsAreInEverySecondLayer) {
+  const std::string moe = "--deepspeed --num-experts 16 --topk 1 ";
+  const std::int64_t every = parameters(read_gpt(moe + "--expert-interval 1"));
+  const std::int64_t second = parameters(read_gpt(moe));
+  EXPECT_EQ(parameters(read_gpt(moe + "--expert-interval 2")), second);
+  const std::int64_t router = 256 * 16;
+  EXPECT_NEAR(static_cast<double>(every - second), 4.0 * (15 * 2 * 256 * 1024 + router), 4.0 * 16 * 2048);
+  EXPECT_NE(refused("run.sh", "torchrun pretrain_gpt.py " + kSizes + "--deepspeed --num-experts 16 16 32 32\n")
+                .find("unequal numbers of experts"),
+            std::string::npos);
+  EXPECT_TRUE(says(read_gpt(moe + "--mlp-type residual").assumed, "--mlp-type residual"));
+}
+
+TEST(MegatronDeepspeed, TeachersAreRefusedAndItsPipelineSplitsBackwards) {
+  EXPECT_NE(refused("run.sh", "torchrun pretrain_gpt.py " + kSizes + "--deepspeed --kd --num-layers-teacher 12\n")
+                .find("against a teacher"),
+            std::string::npos);
+  const LaunchReading split =
+      read_gpt("--deepspeed --pipeline-model-parallel-size 2 --enable-zbh1-pipeline --cpu-optimizer");
+  EXPECT_EQ(split.setup.degrees.schedule, ScheduleKind::ZeroBubbleH1);
+  EXPECT_TRUE(has(split.setup.offload, Offload::Optimizer));
+  EXPECT_TRUE(split.broken.empty()) << split.broken.front();
+}
+
+// --- torchtitan before 0.2 ---
+
+const std::string kOlderTitan =
+    "[model]\nname = \"llama3\"\nflavor = \"8B\"\nnorm_type = \"rmsnorm\"\n"
+    "[training]\nbatch_size = 8\nseq_len = 2048\nwarmup_steps = 2\ncompile = true\ntensor_parallel_degree = 2\n";
+
+TEST(OlderTorchtitan, DegreesAreAmongTrainingAndExperimental) {
+  const LaunchReading reading =
+      read("job.toml",
+           kOlderTitan +
+               "data_parallel_shard_degree = -1\n[experimental]\npipeline_parallel_degree = 4\n"
+               "pipeline_parallel_split_points = [\"layers.9\", \"layers.17\", \"layers.25\"]\n"
+               "[float8]\nenable_float8_linear = true\n",
+           {2, 8});
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ((std::vector<int>{d.tp, d.pp, d.dp}), (std::vector<int>{2, 4, 2}));
+  EXPECT_EQ(reading.setup.stage_blocks, (std::vector<int>{9, 8, 8, 7}));
+  EXPECT_EQ(d.micro_batch, 2);  // a micro-batch for each stage: 8 / 4
+  EXPECT_EQ(d.micro_batches, 4);
+  EXPECT_EQ(reading.setup.global_batch(), 16);
+  EXPECT_EQ(reading.setup.matmul_dtype, "fp8");
+  EXPECT_EQ(reading.software, "torchtitan");  // compiled
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(OlderTorchtitan, DegreesThatLeaveNothingOpenSayHowManyDevicesThereAre) {
+  const auto devices = [](const std::string& more) {
+    return devices_of(read_launch_text({.files = {{"job.toml", kOlderTitan + more}}}));
+  };
+  EXPECT_EQ(devices("data_parallel_degree = 8\n")->devices(), 16);
+  EXPECT_FALSE(devices("data_parallel_degree = -1\n").has_value());
+  EXPECT_FALSE(devices("").has_value());
+}
+
+// --- others ---
+
+TEST(OtherPrograms, TrainingsForTrainiumAreRefusedByName) {
+  EXPECT_NE(refused("job.yaml",
+                    "name: m\nmodel_source: hf\ntrainer: {devices: 32, num_nodes: 4}\n"
+                    "distributed_strategy: {tensor_model_parallel_size: 8}\n"
+                    "model: {num_layers: 8, encoder_seq_length: 128}\n")
+                .find("NxD Training"),
+            std::string::npos);
+}
+
+// DeepSpeed's file among the trainer's arguments, where accelerate starts the processes.
+TEST(OtherPrograms, AcceleratesProgramMayNameTheFileOfDeepspeed) {
+  const std::string call =
+      "accelerate launch --num_processes 8 --multi_gpu train.py --model_name_or_path facebook/opt-1.3b "
+      "--per_device_train_batch_size 2 --bf16 True --deepspeed ds.json\n";
+  EXPECT_NE(refused("run.sh", call).find("names DeepSpeed's file 'ds.json'"), std::string::npos);
+  const LaunchReading reading = read_launch(
+      read_launch_text({.files = {{"run.sh", call}, {"ds.json", "{\"zero_optimization\": {\"stage\": 2}}"}}}), {1, 8},
+      LaunchAnswers{});
+  EXPECT_EQ(reading.setup.target, "deepspeed");
+  EXPECT_EQ(reading.setup.degrees.zero, 2);
+  EXPECT_EQ(reading.setup.global_batch(), 16);
+}
+
+}  // namespace
+}  // namespace meshwright::read_older_test
