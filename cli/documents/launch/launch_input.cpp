@@ -27,7 +27,21 @@ std::optional<std::string> small_file(const fs::path& path) {
   return read_file(path.string());
 }
 
-// Files that a launch file names lie beside it, or where it says from there.
+// The file of that path in a folder, or in one of those around it: programs are started from the root of their
+// repository, and name files from there.
+std::optional<std::string> file_from_root(const fs::path& folder, const fs::path& name) {
+  std::error_code error;
+  fs::path at = fs::absolute(folder, error).lexically_normal();
+  constexpr int kMaxAbove = 8;
+  for (int above = 0; !error && above <= kMaxAbove; ++above) {
+    if (auto found = small_file(at / name)) return found;
+    if (fs::exists(at / ".git", error) || at == at.parent_path()) break;
+    at = at.parent_path();
+  }
+  return std::nullopt;
+}
+
+// Files that a launch file names lie beside it, or where it says from there or from the root of its repository.
 LaunchInput input_of(const LaunchOptions& options) {
   LaunchInput input;
   for (const std::string& path : options.files) {
@@ -49,8 +63,10 @@ LaunchInput input_of(const LaunchOptions& options) {
   const fs::path folder = fs::path(options.files.front()).parent_path();
   input.beside = [folder](const std::string& name) -> std::optional<std::string> {
     if (name.empty() || name.front() == '/') return std::nullopt;
-    if (auto found = small_file(folder / name)) return found;
-    return small_file(folder / fs::path(name).filename());
+    const fs::path path = fs::path(name).lexically_normal();
+    if (path.has_parent_path())
+      if (auto found = file_from_root(folder, path)) return found;
+    return small_file(folder / path.filename());
   };
   return input;
 }
