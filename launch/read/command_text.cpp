@@ -24,6 +24,7 @@ void TextReader::read_script(const GivenFile& file) {
   text_.unresolved = script_.unresolved;
   text_.notes = script_.notes;
   const std::optional<ProgramCall> found = launched();
+  if (!found && named_configuration(place_of(file))) return;
   if (!found) refuse_script(place_of(file));
   add_launcher(text_, script_.directives);
   const auto tells_hosts = [](const std::string& name) {
@@ -61,6 +62,34 @@ void TextReader::refuse_script(const std::string& place) const {
       "{}: no command of it launches a framework that is known (Megatron-LM, Megatron-Bridge, torchtitan, DeepSpeed, "
       "accelerate, MaxText){}.",
       place, notes.empty() ? "" : "; left out were: " + shown(join(notes, "; "))));
+}
+
+bool TextReader::named_configuration(const std::string& place) {
+  for (const ShellCommand& command : script_.commands) {
+    const ProgramCall call = program_call(command.words);
+    if (!why_not_read(call).empty()) return false;
+    for (std::size_t i = 1; i < command.words.size(); ++i) {
+      const std::string word = command.words[i].text, name = word.substr(word.find('=') + 1);
+      const auto found = ends_with_any(name, {".yml", ".yaml"}) ? written_or_named(name) : std::nullopt;
+      if (!found) continue;
+      read_yaml({name, *found});
+      text_.program = fmt::format("{}:{}: {}", place, call.line, file_name(name));
+      add_launcher(text_, script_.directives);
+      add_launcher(text_, call.launcher.empty() ? command.words : call.launcher);
+      if (!text_.devices && starts_one_process(call.launcher))
+        text_.devices_per_host = text_.devices_per_host.value_or(1);
+      // What else the program is told may change what is in the file.
+      Settings more;
+      add_flags(more, call.arguments, place, FlagStyle::Own);
+      for (const Setting& flag : more.all()) {
+        const std::string value = flag.value.is_scalar() ? flag.value.text : "";
+        if (value != name && value != word)
+          text_.settings.add("program:" + flag.key, flag.shown, flag.value, flag.place);
+      }
+      return true;
+    }
+  }
+  return false;
 }
 
 std::optional<ProgramCall> TextReader::launched() {

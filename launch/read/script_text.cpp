@@ -268,15 +268,38 @@ bool starts_one_process(const std::vector<ShellWord>& launcher) {
   return is_torchrun(launcher) && known && value_of(launcher, {"--nproc_per_node", "--nproc-per-node"}).empty();
 }
 
+namespace {
+
+// "gpu:a100:8,tmpfs:1T", "a100:8", "8": the part that asks for GPUs.
+std::string gpu_request(const std::string& text) {
+  for (const std::string& part : split(text, ','))
+    if (part.starts_with("gpu")) return part;
+  return text;
+}
+
+// What Slurm's options say of the devices of a host, and of all.
+void set_devices_of_slurm(LaunchText& text, const std::vector<ShellWord>& words) {
+  const std::string request = gpu_request(value_of(words, {"--gres", "--gpus-per-node"}));
+  set_number(text.devices_per_host, request);
+  const std::vector<std::string> parts = split(request, ':');
+  if (parts.size() == 3 || (parts.size() == 2 && parts[0] != "gpu")) text.device = parts[parts.size() - 2];
+  if (request == "gpu") text.devices_per_host = 1;
+  // One task for each device, or each task with so many.
+  std::optional<std::int64_t> tasks, of_task;
+  set_number(tasks, value_of(words, {"--ntasks-per-node", "--tasks-per-node"}));
+  set_number(of_task, value_of(words, {"--gpus-per-task"}));
+  if (request.empty() && of_task && (tasks || !text.devices_per_host))
+    text.devices_per_host = *of_task * tasks.value_or(1);
+  if (!text.devices_per_host && tasks.value_or(1) > 1) text.devices_per_host = tasks;
+  set_number(text.devices, value_of(words, {"--gpus", "-G"}));
+}
+
+}  // namespace
+
 void add_launcher(LaunchText& text, const std::vector<ShellWord>& words) {
   set_number(text.hosts,
              value_of(words, {"--nodes", "-N", "--num_nodes", "--num-nodes", "--num_machines", "--nnodes"}));
-  const std::string gres = value_of(words, {"--gres", "--gpus-per-node", "--gpus-per-task"});
-  set_number(text.devices_per_host, gres);
-  // "gpu:a100:8"
-  const std::vector<std::string> parts = split(gres, ':');
-  if (parts.size() == 3) text.device = parts[1];
-  if (gres == "gpu") text.devices_per_host = 1;
+  set_devices_of_slurm(text, words);
   const std::string constraint = value_of(words, {"--constraint", "-C"});
   if (!constraint.empty() && text.device.empty()) text.device = constraint;
   set_number(text.devices_per_host,

@@ -128,6 +128,8 @@ class TextReader {
   // --- command_text.cpp: scripts, and the files that their commands name ---
   void read_script(const GivenFile& file);
   [[noreturn]] void refuse_script(const std::string& place) const;
+  // The file of settings of a framework that a command names, where the program itself is not known; false: none.
+  bool named_configuration(const std::string& place);
   // The command that launches the training: of those that are known the one with the most words.
   std::optional<ProgramCall> launched();
   void call(const ProgramCall& found, const std::string& place);

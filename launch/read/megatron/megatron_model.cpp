@@ -218,6 +218,13 @@ std::int64_t words_of(ReadingJob& job) {
 }  // namespace
 
 ModelConfig megatron_model(ReadingJob& job) {
+  // A fork that takes the model of the hub, whatever the flags say of it.
+  if (Settings& s = job.settings(); s.has("bridge-hf-model")) {
+    const std::string name = s.text_or_nothing("bridge-hf-model");
+    ModelConfig model = model_by_name(name.substr(name.rfind('/') + 1), s.where("bridge-hf-model"));
+    model.seq = job.answers.seq ? *job.answers.seq : needed(job, "seq-length", "--seq-length");
+    return model;
+  }
   const std::int64_t words = words_of(job);
   const std::string pattern = hybrid_pattern(job);
   ModelFacts facts = model_facts(job, pattern);

@@ -114,6 +114,36 @@ TEST(OlderMegatron, AValueMayHoldAnEqualsSignAndAVariableFurtherFlags) {
             std::string::npos);
 }
 
+TEST(OlderMegatron, SlurmSaysTheDevicesOfAHostByTasksToo) {
+  const auto of_host = [](const std::string& options) {
+    return read_launch_text({.files = {{"job.sbatch", "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH " + options +
+                                                          "\nsrun python pretrain_gpt.py " + kSizes + "\n"}}});
+  };
+  EXPECT_EQ(of_host("--ntasks-per-node=8 --gpus-per-task=1").devices_per_host, 8);
+  EXPECT_EQ(of_host("--ntasks-per-node=4").devices_per_host, 4);
+  EXPECT_EQ(of_host("--gres=gpu:a100:4,tmpfs:1T").devices_per_host, 4);
+  EXPECT_EQ(of_host("--gpus-per-node=mi250:8").device, "mi250");
+  EXPECT_EQ(of_host("--gpus 16").devices, 16);
+}
+
+// A program that is not known, with a file that is.
+TEST(OtherPrograms, ScriptsMayNameAFileOfSettings) {
+  const std::string file =
+      "general: {project: p, run: r}\nmodel: {model_config: {is_llama_config: true, hidden_size: 256,\n"
+      "  intermediate_size: 1024, num_attention_heads: 8, num_hidden_layers: 4, num_key_value_heads: 8,\n"
+      "  vocab_size: 512, max_position_embeddings: 64}}\nparallelism: {dp: 4, pp: 1, tp: 2}\n"
+      "tokens: {sequence_length: 64, train_steps: 1, micro_batch_size: 2, batch_accumulation_per_replica: 1}\n";
+  const LaunchText text = read_launch_text(
+      {.files = {{"run.sh", "torchrun --nproc_per_node 8 run_train.py --config-file job.yaml --lr 1\n"},
+                 {"job.yaml", file}}});
+  EXPECT_EQ(text.variant, "nanotron");
+  EXPECT_EQ(text.devices_per_host, 8);
+  EXPECT_EQ(text.program, "run.sh:1: job.yaml");
+  const LaunchReading reading = read_launch(text, {1, 8}, LaunchAnswers{});
+  EXPECT_EQ(reading.setup.degrees.tp, 2);
+  EXPECT_EQ(unread(reading), (std::vector<std::string>{"program:lr"}));
+}
+
 // --- Megatron-DeepSpeed ---
 
 // Every second layer has experts: 4 x 16 of them in 8 layers; an expert and a dense layer of 4 x 256 have 525,568
