@@ -37,6 +37,7 @@ void read_by_target(ReadingJob& job) {
                                                                  {"LLaMA-Factory", read_llama_factory},
                                                                  {"LLaMA-Factory v1", read_llama_factory_v1},
                                                                  {"axolotl", read_axolotl},
+                                                                 {"verl", read_verl},
                                                                  {"PyTorch", read_torch_program},
                                                                  {"llm-foundry", read_foundry},
                                                                  {"NeMo Automodel", read_automodel},

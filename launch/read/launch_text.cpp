@@ -99,6 +99,7 @@ std::optional<std::string> TextReader::file_named(const std::string& name) const
 void TextReader::read_yaml(const GivenFile& file) {
   const std::string place = place_of(file);
   ConfigValue root = value_from_yaml(file.text, place);
+  resolve_environment(root, input_.variables);
   resolve_interpolations(root);
   require(root.is_map(), "{}:1: expected a map of settings, and this is {}.", place, to_text(root));
   text_.program = place;
@@ -116,6 +117,8 @@ void TextReader::read_yaml(const GivenFile& file) {
           "{}: is a file of NxD Training, for Trainium devices (distributed_strategy), which is not read.", place);
   if (open && is_nanotron(root)) return nanotron(root, place);
   if (open && is_nemo(root)) return nemo(root, place);
+  require(!open || !has("encoder_seq_length") || !any({"megatron_amp_O2", "mcore_gpt", "make_vocab_size_divisible_by"}),
+          "{}: is a model of NeMo's first trainer alone; give the file that has its trainer, too.", place);
   if (open && has("modules") && any({"work_group", "exp_name"})) return primus(root, place);
   if (open && is_foundry(root)) return fsdp_trainer(root, place, "llm-foundry");
   if (open && has("step_scheduler") && any({"model", "recipe"})) return automodel(root, place);

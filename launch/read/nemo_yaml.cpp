@@ -77,7 +77,8 @@ ConfigValue flag(bool on) { return ConfigValue::scalar(on ? "true" : "false", 0)
 void TextReader::expect_nemo_gpt(const ConfigValue& model, const std::string& place) const {
   for (const char* part :
        {"encoder", "decoder", "decoder_seq_length", "mm_cfg", "bert_binary_head", "retro", "unet_config",
-        "language_model_path", "vision", "patch_dim", "img_h", "mcore_customization_config"})
+        "language_model_path", "vision", "patch_dim", "img_h", "mcore_customization_config", "hyena",
+        "mamba_ssm_ngroups", "activations_checkpoint_recurrent"})
     require(!is_given(model.find(part)),
             "{}: model.{}: is of a model that is no plain GPT, and only those are read of NeMo's first trainer.", place,
             part);
@@ -102,6 +103,12 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
   text_.variant = "NeMo";
   const ConfigValue &trainer = *root.find("trainer"), &model = *root.find("model");
   expect_nemo_gpt(model, place);
+  const bool teacher =
+      model.find("kd_teacher_restore_from_path") != nullptr || root.find("kd_teacher_restore_from_path") != nullptr;
+  require(!teacher,
+          "{}: kd_teacher_restore_from_path: trains against a teacher, and only trainings of one model are predicted; "
+          "give a file without it.",
+          place);
   text_.settings.add_all(root, "", place);
   ConfigValue flags = ConfigValue::map(model.line);
   for (const auto& [own, megatron] : kModelKeys) {

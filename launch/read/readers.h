@@ -59,6 +59,7 @@ void read_automodel(ReadingJob& job);  // recipes of NeMo Automodel
 void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weights
 void read_llama_factory_v1(ReadingJob& job);
 void read_axolotl(ReadingJob& job);
+void read_verl(ReadingJob& job);      // words of Hydra behind its trainers on given samples
 void read_ms_swift(ReadingJob& job);  // flags or YAML of `swift sft`; `megatron sft` is Megatron-LM's
 
 // --- shared ---

@@ -51,6 +51,7 @@ std::string trainer_of(const ProgramCall& call) {
   if (has_part(call.program, "swift") && (call.program.ends_with("cli.sft") || call.program.ends_with("cli/sft.py")))
     return "ms-swift";
   if (call.program == "axolotl.cli.train") return "axolotl";
+  if (has_part(call.program, "verl") && has_part(call.program, "sft_trainer")) return "verl";
   return call.program.empty() ? trainer_command(call.launcher) : "";
 }
 
@@ -122,7 +123,8 @@ std::string why_not_read(const ProgramCall& call) {
   if (learns)
     return "learns by reinforcement, from samples that it makes itself, and only trainings of one model on given "
            "samples are predicted";
-  if (program.starts_with("verl.")) return "is a trainer of verl, whose settings are not read";
+  if (program.starts_with("verl.") && trainer_of(call).empty())
+    return "is a trainer of verl, whose settings are not read";
   if (name == "benchmark_runner")
     return "takes the model and its settings from a table of its own (--model_name); give the command of MaxText's "
            "train that it runs";

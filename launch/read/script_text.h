@@ -20,8 +20,8 @@ struct ProgramCall {
 [[nodiscard]] bool is_swift(const std::vector<ShellWord>& words);
 
 // The program that fine-tunes over Hugging Face's trainer, where a call is one of its commands (`swift sft`,
-// `llamafactory-cli train`, `axolotl train`, `trl sft`) or starts its module: "ms-swift", "LLaMA-Factory", "axolotl" or
-// "TRL"; "": none.
+// `llamafactory-cli train`, `axolotl train`, `trl sft`) or starts its module: "ms-swift", "LLaMA-Factory", "axolotl",
+// "TRL" or "verl"; "": none.
 [[nodiscard]] std::string trainer_of(const ProgramCall& call);
 
 // Why a known program is not read ("learns by reinforcement, ..."), which its name or flags show; "": nothing shows it.

@@ -2,12 +2,14 @@
 #include "launch/syntax/interpolation.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/text.h"
+#include "launch/syntax/shell.h"
 
 namespace meshwright {
 
@@ -74,6 +76,42 @@ class Interpolations {
 };
 
 }  // namespace
+
+namespace {
+
+// "${oc.env:NAME,otherwise}" and "${oc.decode:value}" within a text.
+std::string with_environment(std::string text, const std::map<std::string, std::string>& variables) {
+  constexpr std::string_view kNamed = "${oc.env:", kDecoded = "${oc.decode:";
+  for (int step = 0; step < kMaxSteps; ++step) {
+    // The last one has none within it.
+    const std::size_t at = text.rfind(kNamed);
+    if (at == std::string::npos) break;
+    const std::size_t comma = text.find_first_of(",}", at);
+    int depth = 1;
+    std::size_t end = at + 2;
+    for (; end < text.size() && depth > 0; ++end) depth += text[end] == '{' ? 1 : text[end] == '}' ? -1 : 0;
+    if (depth > 0 || comma == std::string::npos) break;
+    const std::string name = text.substr(at + kNamed.size(), comma - at - kNamed.size());
+    const auto given = variables.find(name);
+    const std::string value = given != variables.end() ? given->second
+                              : text[comma] == ','     ? text.substr(comma + 1, end - comma - 2)
+                                                       : std::string(1, kUnresolved) + "{" + name + "}";
+    if (text.size() + value.size() > kMaxResolved) break;
+    text.replace(at, end - at, value);
+  }
+  while (text.starts_with(kDecoded) && text.ends_with('}'))
+    text = text.substr(kDecoded.size(), text.size() - kDecoded.size() - 1);
+  return text;
+}
+
+}  // namespace
+
+void resolve_environment(ConfigValue& root, const std::map<std::string, std::string>& variables) {
+  if (root.is_scalar() && root.text.find("${oc.") != std::string::npos)
+    root.text = with_environment(std::move(root.text), variables);
+  for (ConfigValue& item : root.items) resolve_environment(item, variables);
+  for (auto& [key, value] : root.members) resolve_environment(value, variables);
+}
 
 void resolve_interpolations(ConfigValue& root) {
   const ConfigValue source = root;

@@ -8,6 +8,7 @@
 #include "launch/syntax/interpolation.h"
 #include "launch/syntax/numbers.h"
 #include "launch/syntax/python_config.h"
+#include "launch/syntax/shell.h"
 #include "launch/syntax/toml.h"
 #include "launch/syntax/yaml.h"
 #include "tests/refusal.h"
@@ -53,6 +54,17 @@ TEST(Yaml, AliasesCannotMakeAFileOfAnySize) {
     bomb += "]\n";
   }
   EXPECT_NE(refusal([&] { return yaml(bomb); }).find("too many values"), std::string::npos);
+}
+
+TEST(Yaml, VariablesOfTheEnvironmentAreGivenOrHaveDefaults) {
+  ConfigValue root = value_from_yaml(
+      "a: ${oc.decode:${oc.env:TP,4}}\nb: ${oc.env:PP}\nc: [\"${oc.env:MB,${oc.env:OTHER,2}}\"]\nd: x${oc.env:TP,1}y\n",
+      "f.yaml");
+  resolve_environment(root, {{"TP", "8"}});
+  EXPECT_EQ(root.find("a")->text, "8");
+  EXPECT_EQ(shown(root.find("b")->text), "${PP}");
+  EXPECT_EQ(root.find("c")->items[0].text, "2");
+  EXPECT_EQ(root.find("d")->text, "x8y");
 }
 
 std::string interpolated(const std::string& text) {

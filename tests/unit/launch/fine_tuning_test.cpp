@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files and commands of programs that fine-tune over Hugging Face's trainer or Megatron-LM: LLaMA-Factory, axolotl,
-// ms-swift, TRL.
+// ms-swift, TRL, verl.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -282,6 +282,42 @@ TEST(LlamaFactoryV1, SplitsByItsDistConfig) {
     (void)read_files({{"sft.yaml", kSecondForm + "peft_config:\n  name: lora\n  r: 16\n"}});
   });
   EXPECT_NE(why.find("peft_config.name: trains lora"), std::string::npos) << why;
+}
+
+// --- verl ---
+
+// 8 devices in 4 groups of 2 that split a sequence: 64 samples are 4 micro-batches of 4 each.
+TEST(Verl, TrainsOnGivenSamplesOverFsdp) {
+  const std::string call =
+      "torchrun --standalone --nproc_per_node 8 -m verl.trainer.fsdp_sft_trainer data.train_files=$HOME/a.parquet "
+      "+data.response_dict_keys=['answer'] data.train_batch_size=64 data.micro_batch_size_per_gpu=4 "
+      "data.max_length=2048 model.partial_pretrain=Qwen/Qwen2.5-0.5B-Instruct trainer.logger=console optim.lr=1e-4 "
+      "ulysses_sequence_parallel_size=2 use_remove_padding=true ";
+  const LaunchReading reading = run(call + "\n");
+  const Degrees& d = reading.setup.degrees;
+  EXPECT_EQ((std::vector<int>{d.cp, d.dp, d.zero}), (std::vector<int>{2, 4, 3}));
+  EXPECT_EQ(d.context, ContextExchange::AllToAll);
+  EXPECT_EQ(reading.setup.global_batch(), 64);
+  EXPECT_EQ(d.micro_batches, 4);
+  EXPECT_EQ(reading.setup.model.name, "qwen2.5-0.5b");
+  EXPECT_EQ(reading.setup.model.seq, 2048);
+  EXPECT_EQ(d.recompute, Recompute::Full);
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+  EXPECT_EQ(run(call + "model.enable_gradient_checkpointing=False\n").setup.degrees.recompute, Recompute::None);
+  EXPECT_NE(refused_run(call + "model.lora_rank=32\n").find("adapters"), std::string::npos);
+}
+
+// 4 of the samples of 2,048 tokens in the 8,192 that a device takes.
+TEST(Verl, CountsTokensInItsNewerTrainer) {
+  const std::string call =
+      "torchrun --nproc_per_node 8 -m verl.trainer.sft_trainer model.path=Qwen/Qwen2.5-0.5B data.max_length=2048 "
+      "data.train_batch_size=64 ";
+  const LaunchReading reading = run(call + "engine=fsdp engine.strategy=fsdp2\n");
+  EXPECT_EQ(reading.setup.degrees.micro_batch, 4);
+  EXPECT_EQ(reading.setup.global_batch(), 64);
+  EXPECT_EQ(reading.software, "fsdp2");
+  EXPECT_NE(refused_run(call + "engine=megatron\n").find("verl's engine 'megatron' is not read"), std::string::npos);
 }
 
 }  // namespace

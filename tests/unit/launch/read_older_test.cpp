@@ -217,6 +217,24 @@ TEST(OtherPrograms, TrainingsForTrainiumAreRefusedByName) {
             std::string::npos);
 }
 
+// NeMo's first trainer has other models than GPTs, and models without their trainer.
+TEST(OtherPrograms, NemosOtherModelsAreRefused) {
+  const auto nemo = [](const std::string& more) {
+    return refused("nemo.yaml",
+                   "trainer: {devices: 8, num_nodes: 1, precision: bf16}\nmodel: {encoder_seq_length: 128, num_layers: "
+                   "2, hidden_size: 64, num_attention_heads: 4, micro_batch_size: 1, global_batch_size: 8, " +
+                       more + "}\n");
+  };
+  EXPECT_EQ(nemo("max_position_embeddings: 128"), "not refused");
+  for (const char* part :
+       {"hyena: {short_conv_L: 3}", "mamba_ssm_ngroups: 8", "activations_checkpoint_recurrent: false"})
+    EXPECT_NE(nemo(part).find("no plain GPT"), std::string::npos) << part;
+  EXPECT_NE(nemo("kd_teacher_restore_from_path: null").find("against a teacher"), std::string::npos);
+  EXPECT_NE(refused("model_config.yaml", "mcore_gpt: true\nencoder_seq_length: 128\nnum_layers: 2\n")
+                .find("model of NeMo's first trainer alone"),
+            std::string::npos);
+}
+
 // DeepSpeed's file among the trainer's arguments, where accelerate starts the processes.
 TEST(OtherPrograms, AcceleratesProgramMayNameTheFileOfDeepspeed) {
   const std::string call =
