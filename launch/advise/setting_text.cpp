@@ -2,6 +2,7 @@
 // Changes in the frameworks' own words.
 #include "core/base/text.h"
 #include "launch/advise/advice.h"
+#include "launch/advise/trainer_setting_text.h"
 
 namespace meshwright {
 
@@ -258,76 +259,6 @@ std::string olmo_core_text(LaunchProperty property, const Degrees& d) {
   }
 }
 
-std::string llama_factory_text(LaunchProperty property, const Degrees& d) {
-  switch (property) {
-    case LaunchProperty::Tensor:
-      return fmt::format("tensor_parallel.autotp_size of its DeepSpeed file: {}", d.tp);
-    case LaunchProperty::Zero:
-      return fmt::format("ZeRO {} of its DeepSpeed or FSDP file", d.zero);
-    case LaunchProperty::Recompute:
-      return fmt::format("disable_gradient_checkpointing: {}", d.recompute == Recompute::None);
-    case LaunchProperty::MicroBatch:
-      return fmt::format("per_device_train_batch_size: {}, gradient_accumulation_steps: {}", d.micro_batch,
-                         d.micro_batches);
-    default:
-      return "";
-  }
-}
-
-std::string llama_factory_v1_text(LaunchProperty property, const Degrees& d) {
-  switch (property) {
-    case LaunchProperty::Context:
-      return fmt::format("cp_size: {}", d.cp);
-    case LaunchProperty::Expert:
-      return fmt::format("dist_config.ep_size: {}", d.ep);
-    case LaunchProperty::Zero:
-      return d.zero == 0 ? "no dist_config" : fmt::format("dist_config of ZeRO {}", d.zero);
-    case LaunchProperty::Recompute:
-      return fmt::format("enable_activation_checkpointing: {}", d.recompute == Recompute::Full);
-    case LaunchProperty::MicroBatch:
-      return fmt::format("micro_batch_size: {}", d.micro_batch);
-    default:
-      return "";
-  }
-}
-
-std::string ms_swift_text(LaunchProperty property, const Degrees& d) {
-  switch (property) {
-    case LaunchProperty::Tensor:
-      return fmt::format("--deepspeed_autotp_size {}", d.tp);
-    case LaunchProperty::Context:
-      return fmt::format("--sequence_parallel_size {}", d.cp);
-    case LaunchProperty::Zero:
-      return fmt::format("--deepspeed zero{}", d.zero);
-    case LaunchProperty::Recompute:
-      return fmt::format("--gradient_checkpointing {}", d.recompute == Recompute::Full);
-    case LaunchProperty::MicroBatch:
-      return fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}", d.micro_batch,
-                         d.micro_batches);
-    default:
-      return "";
-  }
-}
-
-std::string axolotl_text(LaunchProperty property, const Degrees& d) {
-  switch (property) {
-    case LaunchProperty::Tensor:
-      return fmt::format("tensor_parallel_size: {}", d.tp);
-    case LaunchProperty::Context:
-      return fmt::format("context_parallel_size: {}", d.cp);
-    case LaunchProperty::Expert:
-      return fmt::format("expert_parallel_size: {}", d.ep);
-    case LaunchProperty::Zero:
-      return d.zero == 0 ? "no fsdp_config" : fmt::format("fsdp_config.reshard_after_forward: {}", d.zero == 3);
-    case LaunchProperty::Recompute:
-      return fmt::format("gradient_checkpointing: {}", d.recompute == Recompute::Full);
-    case LaunchProperty::MicroBatch:
-      return fmt::format("micro_batch_size: {}, gradient_accumulation_steps: {}", d.micro_batch, d.micro_batches);
-    default:
-      return "";
-  }
-}
-
 std::string neox_text(LaunchProperty property, const Degrees& d) {
   switch (property) {
     case LaunchProperty::Tensor:
@@ -367,10 +298,7 @@ std::string setting_text(const std::string& target, LaunchProperty property, con
   if (target == "nanotron") return nanotron_text(property, degrees);
   if (target == "olmo") return olmo_text(property, degrees);
   if (target == "olmo-core") return olmo_core_text(property, degrees);
-  if (target == "llama-factory") return llama_factory_text(property, degrees);
-  if (target == "axolotl") return axolotl_text(property, degrees);
-  if (target == "llama-factory-v1") return llama_factory_v1_text(property, degrees);
-  if (target == "ms-swift") return ms_swift_text(property, degrees);
+  if (const auto text = trainer_setting_text(target, property, degrees)) return *text;
   if (target == "gpt-neox") return neox_text(property, degrees);
   if (target == "accelerate-megatron") return accelerate_megatron_text(property, degrees);
   if (target == "torchtitan") return torchtitan_text(property, degrees);

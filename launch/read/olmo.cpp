@@ -112,7 +112,7 @@ void read_olmo_recompute(ReadingJob& job) {
 void read_olmo(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
-  use_plain_fsdp(job, "OLMo 2737d332", "olmo", "OLMo's trainer");
+  use_plain_fsdp(job, "OLMo 2737d332", "olmo");
   share_devices(job);
   const std::int64_t seq = sequence_of(job, "model.max_sequence_length").value_or(1024);
   if (!take_given_model(job, seq)) {

@@ -25,13 +25,22 @@ std::optional<std::int64_t> sequence_of(ReadingJob& job, const std::string& key)
   return job.answers.seq;
 }
 
-void use_plain_fsdp(ReadingJob& job, const char* release, const char* dialect, const char* trainer) {
+void use_plain_fsdp(ReadingJob& job, const char* release, const char* dialect) {
   job.reading.setup.release = release;
   job.reading.setup.dialect = dialect;
   job.reading.framework.name = dialect;
-  job.reading.framework.contexts = false;
-  job.reading.why_no_advice = fmt::format("{} splits no tensors, and degrees are searched with them", trainer);
+  job.reading.framework.tensors = job.reading.framework.contexts = false;
   job.reading.software = "fsdp";
+}
+
+void keep_to(ReadingJob& job, std::vector<int> zero, std::vector<Recompute> recompute) {
+  const Degrees& d = job.degrees();
+  if (std::find(zero.begin(), zero.end(), d.zero) == zero.end()) zero.insert(zero.begin(), d.zero);
+  if (std::find(recompute.begin(), recompute.end(), d.recompute) == recompute.end())
+    recompute.insert(recompute.begin(), d.recompute);
+  std::sort(zero.begin(), zero.end());
+  job.reading.framework.zero = std::move(zero);
+  job.reading.framework.recompute = std::move(recompute);
 }
 
 void share_devices(ReadingJob& job) {
@@ -116,9 +125,9 @@ void expect_whole_model(ReadingJob& job, const std::string& key, const std::stri
 ModelConfig model_by_name(const std::string& name, const std::string& where) {
   if (auto model = builtin_model_like(name)) return *std::move(model);
   throw InputError(fmt::format(
-      "{}: the sizes of '{}' are in the framework's own tables, not in the file; give --model with a built-in "
+      "{}: '{}' is the name of no built-in model, and its sizes are not in the file; give --model with a built-in "
       "model, sizes or a config.json.",
-      where, name));
+      where, shown(name)));
 }
 
 std::int64_t vocabulary(ReadingJob& job, std::optional<std::int64_t> given, std::int64_t unit) {

@@ -100,9 +100,11 @@ void take_model_of_program(ReadingJob& job, const std::string& framework);
 // throws InputError.
 [[noreturn]] void expect_whole_model(ReadingJob& job, const std::string& key, const std::string& kind);
 
-// A trainer of replicas and FSDP that splits no tensors; `dialect` is the framework's name too, `trainer` the one that
-// people read.
-void use_plain_fsdp(ReadingJob& job, const char* release, const char* dialect, const char* trainer);
+// A trainer of replicas and FSDP that splits no tensors; `dialect` is the framework's name too.
+void use_plain_fsdp(ReadingJob& job, const char* release, const char* dialect);
+// What advice may change of the states and of recomputation, where the framework can be told these alone; the file's
+// own are among them.
+void keep_to(ReadingJob& job, std::vector<int> zero, std::vector<Recompute> recompute);
 
 // dp of what is left beside tp, pp and cp; where these do not divide the devices there is no plan.
 void share_devices(ReadingJob& job);

@@ -143,6 +143,7 @@ class Rules {
 
   void tensor() {
     const int tp = degrees_.tp;
+    rule(tp == 1 || framework_.tensors, "{} splits no tensors (tp={})", framework_.name, tp);
     if (shape_.heads > 0) rule(shape_.heads % tp == 0, "tp={} does not divide the {} heads", tp, shape_.heads);
     if (framework_.tensor_powers)
       rule((tp & (tp - 1)) == 0, "tp={} is no power of two, and no other is split over", tp);

@@ -65,6 +65,7 @@ struct Framework {
   bool divides_kv_heads = false;                // tp must divide them: keys and values are never copied
   bool tensor_powers = false;                   // tp is a power of two
   std::optional<int> max_tensor_in_pipes = {};  // of plans with several stages; nullopt: any
+  bool tensors = true;                          // tp may be above 1
   bool pipelines = true, contexts = true, experts = true, whole_experts = false;
   std::vector<ContextExchange> context_exchanges = {ContextExchange::AllGather};
   bool tied_in_pipes = true;  // the embedding may be tied in a pipeline

@@ -32,6 +32,10 @@ class AutomodelReader {
     read_splits();
     read_precision();
     read_schedule();
+    // Over FSDP2 as its settings can say it, and the file's own.
+    std::vector<int> levels = {2, 3};
+    if (d_.zero < 2) levels.insert(levels.begin(), d_.zero);
+    job_.reading.framework.zero = job_.reading.framework.zero_in_pipes = levels;
     read_batch();
     read_optimizer_keys();
     s_.no_effect([](const std::string& key) {
@@ -164,7 +168,6 @@ class AutomodelReader {
     framework.zero_in_pipes = framework.zero = {0, 1, 2, 3};
     framework.recompute = {Recompute::None, Recompute::Selective, Recompute::Full};
     framework.uneven_stages = framework.splits_ends = true;
-    job_.reading.why_no_advice = "the settings of NeMo Automodel are not written here";
     job_.reading.software = "fsdp2";
   }
 

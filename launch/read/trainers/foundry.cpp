@@ -139,7 +139,7 @@ void read_foundry_batch(ReadingJob& job) {
 void read_foundry(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
-  use_plain_fsdp(job, "llm-foundry 8c8dd48f", "llm-foundry", "llm-foundry's trainer");
+  use_plain_fsdp(job, "llm-foundry 8c8dd48f", "llm-foundry");
   share_devices(job);
   const auto top = s.integer("max_seq_len"), of_model = s.integer("model.max_seq_len");
   const auto seq = job.answers.seq ? job.answers.seq : top ? top : of_model;

@@ -12,7 +12,7 @@ void read_litgpt(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
   LaunchSetup& setup = job.reading.setup;
-  use_plain_fsdp(job, "LitGPT 26857050", "litgpt", "LitGPT");
+  use_plain_fsdp(job, "LitGPT 26857050", "litgpt");
   for (const char* key : {"lora_r", "lora_alpha", "adapter_prompt_length"})
     if (s.has(key)) expect_whole_model(job, key, "adapters");
   if (!s.text_or_nothing("quantize").empty()) expect_whole_model(job, "quantize", "a quantised model");
@@ -34,6 +34,7 @@ void read_litgpt(ReadingJob& job) {
   // Pretraining shards within hosts, and fine-tuning over all; the latter alone recomputes blocks.
   if (!tuned && job.devices.hosts > 1) setup.shard = job.devices.devices_per_host;
   d.recompute = tuned && d.dp > 1 ? Recompute::Full : Recompute::None;
+  keep_to(job, {}, {});
   setup.overlap_gradients = setup.overlap_weights = d.zero > 0;
   const std::string precision = s.text_or_nothing("precision");
   setup.dtype = precision.starts_with("32") ? DType::F32 : precision.starts_with("16") ? DType::F16 : DType::BF16;

@@ -33,8 +33,7 @@ void read_llama_factory(ReadingJob& job) {
     use_deepspeed(job);
     read_deepspeed_below(job, setup.dtype);
   } else {
-    job.reading.framework.contexts = false;
-    job.reading.why_no_advice = "LLaMA-Factory splits no tensors without DeepSpeed, and degrees are searched with them";
+    job.reading.framework.tensors = job.reading.framework.contexts = false;
     job.reading.software = "fsdp";
     const bool own = s.has("fsdp_config.fsdp_version") || s.text_or_nothing("distributed_type") == "FSDP";
     if (own) {

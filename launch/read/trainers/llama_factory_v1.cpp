@@ -20,7 +20,7 @@ void read_splits(ReadingJob& job) {
   job.reading.software = "fsdp2";
   job.reading.framework.experts = true;
   job.reading.framework.context_exchanges = {ContextExchange::AllToAll};
-  job.reading.why_no_advice = "LLaMA-Factory splits no tensors without DeepSpeed, and degrees are searched with them";
+  job.reading.framework.tensors = false;
   if (by.empty() || by == "ddp") {
     d.zero = 0;
     return;

@@ -50,7 +50,7 @@ void read_below(ReadingJob& job) {
     return;
   }
   job.reading.framework.context_exchanges = {ContextExchange::AllToAll};
-  job.reading.why_no_advice = "ms-swift splits no tensors without DeepSpeed, and degrees are searched with them";
+  job.reading.framework.tensors = false;
   job.reading.software = "fsdp";
   if (!fsdp.empty() && fsdp != "null") {
     const Recompute own = d.recompute;

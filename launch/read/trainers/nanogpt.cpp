@@ -37,7 +37,7 @@ ModelConfig from_scratch(ReadingJob& job, std::int64_t seq) {
 void read_nanogpt(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
-  use_plain_fsdp(job, "nanoGPT 3adf61e1", "nanogpt", "nanoGPT");
+  use_plain_fsdp(job, "nanoGPT 3adf61e1", "nanogpt");
   require(!switched_on(s, "eval_only"), "{}: measures a model and does not train it; give a file that trains.",
           s.where("eval_only"));
   share_devices(job);
@@ -49,6 +49,7 @@ void read_nanogpt(ReadingJob& job) {
     setup.model.seq = seq;
   }
   job.degrees().zero = 0;
+  keep_to(job, {}, {});
   setup.overlap_gradients = true;
   const std::string type = s.text("dtype").value_or("bfloat16");
   setup.dtype = type == "float32" ? DType::F32 : type == "float16" ? DType::F16 : DType::BF16;

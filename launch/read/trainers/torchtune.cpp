@@ -77,7 +77,6 @@ void read_torchtune(ReadingJob& job) {
   setup.dialect = "torchtune";
   job.reading.framework.name = "torchtune";
   job.reading.framework.sequences = Framework::Sequences::Either;
-  job.reading.why_no_advice = "the settings of torchtune are not written here";
   job.reading.software = "fsdp2";
   const std::string builder = s.text("model._component_").value_or("");
   expect_full_recipe(job, builder);
@@ -97,6 +96,7 @@ void read_torchtune(ReadingJob& job) {
     job.assume("activations kept on the devices (enable_activation_offloading)");
   if (switched_on(s, "optimizer_in_bwd")) job.assume("the update behind the backward, not in it (optimizer_in_bwd)");
   if (switched_on(s, "compile")) job.assume("blocks that are not compiled");
+  keep_to(job, {2, 3}, {Recompute::None, Recompute::Full});
   const std::string optimizer = s.text("optimizer._component_").value_or("");
   if (optimizer.find("8bit") != std::string::npos || optimizer.find("4bit") != std::string::npos)
     job.assume(fmt::format("optimizer state of 32 bits ({})", optimizer));

@@ -33,6 +33,7 @@ void read_verl(ReadingJob& job) {
   setup.dialect = "verl";
   Framework& framework = job.reading.framework;
   framework.name = "verl";
+  framework.tensors = false;
   framework.context_exchanges = {ContextExchange::AllToAll};
   const bool by_engine = s.has("model.path") || s.has("engine");
   const std::string engine = s.text_or_nothing("engine");
@@ -52,6 +53,7 @@ void read_verl(ReadingJob& job) {
   for (const char* key : {"model.fsdp_config.cpu_offload", "model.fsdp_config.offload_params", "engine.param_offload",
                           "engine.optimizer_offload"})
     if (switched_on(s, key)) offload_shards(job);
+  keep_to(job, {}, {Recompute::None, Recompute::Full});
   const std::int64_t samples = micro_batch_of(job, by_engine);
   share_batch(job, job.answers.micro_batch ? *job.answers.micro_batch : samples,
               s.integer("data.train_batch_size").value_or(256));

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings in the words of trainers over DeepSpeed, FSDP or replicas, most of which fine-tune.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "launch/advise/advice.h"
+
+namespace meshwright {
+
+// As setting_text(); nullopt: `dialect` is none of these trainers.
+[[nodiscard]] std::optional<std::string> trainer_setting_text(const std::string& dialect, LaunchProperty property,
+                                                              const Degrees& degrees);
+
+}  // namespace meshwright
