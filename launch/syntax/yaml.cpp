@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/errors.h"
+#include "launch/syntax/shell.h"
 
 namespace meshwright {
 
@@ -375,7 +376,7 @@ class YamlReader {
     while (!done() && peek() != '\n' && peek() != ',' && peek() != ']' && (braces > 0 || peek() != '}') &&
            !(peek() == '#' && (value.text.empty() || is_blank(value.text.back()))) &&
            !(peek() == ':' && (ends_word(1) || peek(1) == ','))) {
-      if (starts_with("${")) ++braces;
+      if (peek(1) == '{' && (peek() == '$' || peek() == kUnresolved)) ++braces;
       if (peek() == '}') --braces;
       value.text += peek();
       next();

@@ -128,7 +128,8 @@ void read_layout(ReadingJob& job, std::string layout) {
   const std::int64_t further = shape_of(job.reading.setup.model).further;
   std::string known;
   for (std::size_t i = 0; i < layout.size(); ++i) {
-    if (layout[i] == ',' || layout[i] == ' ' || layout[i] == '\'' || layout[i] == '"') continue;
+    // Test YAML escapes its bars for a shell.
+    if (std::string_view(", '\"\\").find(layout[i]) != std::string_view::npos) continue;
     if (layout[i] == 'm' && further == 0) {
       while (i + 1 < layout.size() && (layout[i + 1] == '*' || (layout[i + 1] >= '0' && layout[i + 1] <= '9'))) ++i;
       continue;

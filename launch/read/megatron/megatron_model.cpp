@@ -190,8 +190,15 @@ ModelFacts model_facts(ReadingJob& job, const std::string& pattern) {
 std::optional<std::int64_t> words_of_tokenizer(ReadingJob& job) {
   Settings& s = job.settings();
   const std::string type = s.text_or_nothing("tokenizer-type");
-  if (type.starts_with("GPT2BPE") || (type.empty() && s.has("merge-file"))) return 50257;
-  if (type == "Llama2Tokenizer") return 32000;
+  // Files of other makers have other words.
+  const auto own = [&](const char* key, std::string_view name, std::int64_t words) {
+    const std::string file = lower_case(s.text_or_nothing(key));
+    if (!file.empty() && file.find(name) == std::string::npos)
+      job.assume(fmt::format("{} words, as of {}, in {} (--vocab)", words, name, printable(file)));
+    return words;
+  };
+  if (type.starts_with("GPT2BPE") || (type.empty() && s.has("merge-file"))) return own("vocab-file", "gpt2", 50257);
+  if (type == "Llama2Tokenizer") return own("tokenizer-model", "llama", 32000);
   if (type != "HuggingFaceTokenizer") return std::nullopt;
   const std::string name = s.text_or_nothing("tokenizer-model");
   try {
