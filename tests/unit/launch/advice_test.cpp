@@ -78,5 +78,38 @@ TEST(Advice, SettingsAreInTheWordsOfTheFramework) {
   EXPECT_EQ(setting_text("accelerate", LaunchProperty::Tensor, degrees), "parallelism_config_tp_size: 2");
 }
 
+// Trainers that split no tensors are searched without them, and their settings are written as they write them.
+TEST(Advice, IsInTheWordsOfTrainers) {
+  Degrees degrees;
+  degrees.dp = 4;
+  degrees.cp = 2;
+  degrees.zero = 3;
+  degrees.micro_batch = 2;
+  degrees.micro_batches = 3;
+  const auto text = [&](const char* dialect, LaunchProperty property) {
+    return setting_text(dialect, property, degrees);
+  };
+  EXPECT_EQ(text("verl", LaunchProperty::Context), "ulysses_sequence_parallel_size=2");
+  EXPECT_EQ(text("torchtune", LaunchProperty::Zero), "fsdp_reshard_after_forward: true");
+  EXPECT_EQ(text("nanogpt", LaunchProperty::MicroBatch), "batch_size = 2, gradient_accumulation_steps = 12");
+  EXPECT_EQ(text("litgpt", LaunchProperty::MicroBatch), "train.micro_batch_size: 2");
+  EXPECT_EQ(text("litgpt", LaunchProperty::Tensor), "");
+  EXPECT_EQ(text("llm-foundry", LaunchProperty::Zero), "fsdp_config.sharding_strategy: FULL_SHARD");
+  EXPECT_EQ(text("automodel", LaunchProperty::Recompute), "distributed.activation_checkpointing: false");
+}
+
+TEST(Advice, FrameworksWithoutTensorParallelismLaunchNone) {
+  Framework framework = find_framework("fsdp");
+  framework.tensors = false;
+  const ModelShape shape = shape_of(find_builtin_model("llama-7b"));
+  Degrees degrees;
+  degrees.dp = 8;
+  degrees.zero = 3;
+  EXPECT_TRUE(broken_rules(framework, shape, degrees).empty());
+  degrees.dp = 4;
+  degrees.tp = 2;
+  EXPECT_EQ(broken_rules(framework, shape, degrees), (std::vector<std::string>{"fsdp splits no tensors (tp=2)"}));
+}
+
 }  // namespace
 }  // namespace meshwright::advice_test

@@ -68,6 +68,21 @@ TEST(OlderMegatron, ForksNameTheSamePartsOtherwise) {
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
 }
 
+TEST(OlderMegatron, WordsOfAFileOfAnotherMakerAreAssumed) {
+  const auto words = [](const std::string& file) {
+    return says(read("run.sh",
+                     "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 "
+                     "--num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
+                     "--micro-batch-size 1 --tokenizer-type GPT2BPETokenizer --vocab-file " +
+                         file + "\n")
+                    .assumed,
+                "50257 words, as of gpt2");
+  };
+  EXPECT_TRUE(words("tokenizers/nordic_131072/vocab.json"));
+  EXPECT_FALSE(words("data/gpt2-vocab.json"));
+  EXPECT_FALSE(words("$VOCAB_FILE"));
+}
+
 TEST(OlderMegatron, SizesOfACheckpointAreSaid) {
   EXPECT_TRUE(says(read_gpt("--use-checkpoint-args").assumed, "which those of the checkpoint replace"));
 }
@@ -90,6 +105,16 @@ TEST(OlderMegatron, TheLanguageModelHasTheLengthOfTheDecoder) {
   EXPECT_EQ(reading.setup.model.seq, 64);
   EXPECT_TRUE(says(reading.assumed, "the language model alone"));
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(OlderMegatron, LayoutsMayEscapeTheirBars) {
+  const LaunchReading reading =
+      read("model_config.yaml",
+           "MODEL_ARGS:\n  --num-layers: 8\n  --hidden-size: 256\n  --num-attention-heads: 8\n  --seq-length: 128\n"
+           "  --micro-batch-size: 1\n  --global-batch-size: 32\n  --vocab-size: 1024\n"
+           "  --pipeline-model-parallel-size: 4\n"
+           "  --pipeline-model-parallel-layout: Et*2\\|t*2\\|t*2\\|t*2L\n");
+  EXPECT_EQ(reading.setup.stage_blocks, (std::vector<int>{2, 2, 2, 2}));
 }
 
 // --- words of scripts ---
@@ -233,6 +258,16 @@ TEST(OtherPrograms, NemosOtherModelsAreRefused) {
   EXPECT_NE(refused("model_config.yaml", "mcore_gpt: true\nencoder_seq_length: 128\nnum_layers: 2\n")
                 .find("model of NeMo's first trainer alone"),
             std::string::npos);
+}
+
+// A file that the script writes, with a number that it does not have.
+TEST(OtherPrograms, WrittenJsonMayHoldWhatIsNotKnown) {
+  const std::string script =
+      "cat <<EOT > ds.json\n{\n  \"train_batch_size\" : $GBS,\n  \"zero_optimization\": {\"stage\": 2}\n}\nEOT\n"
+      "deepspeed --num_gpus 8 train.py --model_name_or_path facebook/opt-1.3b --deepspeed ds.json\n";
+  EXPECT_NE(refused("run.sh", script).find("ds.json:2: train_batch_size: its value '${GBS}' is a variable"),
+            std::string::npos);
+  EXPECT_EQ(read("run.sh", "GBS=32\n" + script).setup.global_batch(), 32);
 }
 
 // DeepSpeed's file among the trainer's arguments, where accelerate starts the processes.
