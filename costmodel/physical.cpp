@@ -87,10 +87,7 @@ class PhysicalCostModel final : public CostModel {
 
   [[nodiscard]] MessageTraits messages() const override { return {software_.blocking, software_.scatter_gather}; }
 
-  [[nodiscard]] ParameterShares parameter_shares() const override {
-    return {std::min(1.0, software_.contention), 1.0 - software_.gradient_overlap};
-  }
-
+  [[nodiscard]] double gather_share() const override { return std::min(1.0, software_.contention); }
   [[nodiscard]] HostTimes host_times() const override {
     return {Seconds(1e-6 * software_.dispatch_run_us),
             Seconds(1e-3 * software_.step_ms),

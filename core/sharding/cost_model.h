@@ -70,12 +70,6 @@ struct RunWork {
   int collective_peers = 0;  // of all collectives, the members beyond two
 };
 
-// By what share of the time in which parameters and their gradients move beside them Runs take longer: passes of
-// micro-batches, as long as they compute for longer than that, and the update, of what the last backward hides.
-struct ParameterShares {
-  double pass = 1.0, update = 1.0;
-};
-
 // What it takes a software's host to issue a Run ahead of the device.
 struct HostTimes {
   Seconds run{0.0}, step{0.0};         // a step: once on every device, in its update
@@ -106,7 +100,9 @@ class CostModel {
   // Between a device and the memory of its host, one way; 0 for a model that knows of no host.
   [[nodiscard]] virtual TimeEstimate host_transfer(Bytes /*bytes*/) const { return {Seconds(0.0), Basis::Modelled}; }
   [[nodiscard]] virtual MessageTraits messages() const { return {}; }
-  [[nodiscard]] virtual ParameterShares parameter_shares() const { return {}; }
+  // By what share of the time in which parameters are gathered beside them passes take longer, as long as they compute
+  // for longer than that.
+  [[nodiscard]] virtual double gather_share() const { return 1.0; }
   [[nodiscard]] virtual HostTimes host_times() const { return {}; }
   // A Run that the device computes for so long and the host issues for so long.
   [[nodiscard]] virtual Seconds beside_host(Seconds device, Seconds /*host*/) const { return device; }

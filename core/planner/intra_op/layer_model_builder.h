@@ -152,9 +152,7 @@ class LayerModel::Builder {
   };
   [[nodiscard]] std::vector<Shared> find_shared() const;
   // Where the rules say what hides, a software hides nothing itself.
-  [[nodiscard]] ParameterShares shares() const {
-    return rules_.hiding.beside ? ParameterShares{} : costs_.parameter_shares();
-  }
+  [[nodiscard]] double gather_share() const { return rules_.hiding.beside ? 1.0 : costs_.gather_share(); }
   // What the host takes to issue an op of this time, and to issue what brings a tensor from one spec to another: a
   // collective on each axis that splits it otherwise than before.
   [[nodiscard]] Seconds issue(const Op& op, Seconds time) const;

@@ -10,7 +10,7 @@ struct StepCost {
   Seconds forward{0.0}, backward{0.0};  // per microbatch
   Seconds weights{0.0};  // the part of `backward` that computes gradients of parameters, which may run later
   Seconds step{0.0};     // once per step: gradient synchronisation, update
-  // What moves parameters and their gradients beside the two passes (ParameterShares), whole: no pass takes less.
+  // What moves parameters and their gradients beside the two passes, whole: no pass takes less.
   Seconds moved_forward{0.0}, moved_backward{0.0};
   Seconds host_forward{0.0},
       host_backward{0.0};         // what the host takes to issue the two passes (HostTimes), but for `run`
