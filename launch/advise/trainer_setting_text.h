@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-// As setting_text(); nullopt: `dialect` is none of these trainers.
+// The same as setting_text() for these trainers; nullopt where `dialect` is none of them.
 [[nodiscard]] std::optional<std::string> trainer_setting_text(const std::string& dialect, LaunchProperty property,
                                                               const Degrees& degrees);
 

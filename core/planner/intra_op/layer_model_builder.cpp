@@ -139,10 +139,7 @@ StepCost LayerModel::Builder::op_cost(const Group& group, const OpStrategy& stra
   // Where the result fans out, its fan-out node pays for the sum of gradients.
   if (!structure_.fans_out(result.id)) cost += sum_cost(group, strategy.result);
   // The gradient has the spec in which the result is kept. The backward reads it in that of the raw result.
-  if (group.result_gradient_read) {
-    cost.backward += resharding_(result, whole_sums(strategy.result), whole_sums(strategy.raw));
-    cost.host_backward += issue(whole_sums(strategy.result), whole_sums(strategy.raw));
-  }
+  if (group.result_gradient_read) reshard_gradient(result, whole_sums(strategy.result), whole_sums(strategy.raw), cost);
   for (const TensorId output : op.outputs)
     if (saved_in_this_layer(output)) keep_saved(local_bytes(graph_.tensor(output), strategy.result, mesh_), cost);
   return cost;

@@ -157,6 +157,11 @@ class LayerModel::Builder {
   // collective on each axis that splits it otherwise than before.
   [[nodiscard]] Seconds issue(const Op& op, Seconds time) const;
   [[nodiscard]] Seconds issue(const ShardingSpec& from, const ShardingSpec& to) const;
+  // A gradient of the tensor's shape goes from one spec to another in the backward.
+  void reshard_gradient(const Tensor& tensor, const ShardingSpec& from, const ShardingSpec& to, StepCost& cost) const {
+    cost.backward += resharding_(tensor, from, to);
+    cost.host_backward += issue(from, to);
+  }
   // What is left to wait for.
   static Seconds exposed(Seconds moving, Seconds computing) { return std::max(Seconds(0.0), moving - computing); }
   [[nodiscard]] bool read_as_partial(TensorId tensor) const;

@@ -68,10 +68,7 @@ void LayerModel::Builder::add_edge(int from, int to, const Group& group, const O
       cost.backward += cost.forward;
       cost.host_backward += cost.host_forward;
     }
-    for (const ShardingSpec& gradient : read.gradients) {
-      cost.backward += resharding_(tensor, gradient, whole_sums(kept));
-      cost.host_backward += issue(gradient, whole_sums(kept));
-    }
+    for (const ShardingSpec& gradient : read.gradients) reshard_gradient(tensor, gradient, whole_sums(kept), cost);
     return cost;
   };
   auto made = by_class(Classes(made_as(maker, tensor.id)), Classes(readings(to, group, operand)), edge_cost);
@@ -191,10 +188,7 @@ LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
       cost.host_forward += issue(kept, *of.shared);
       if (again > 1) repeat();
     }
-    if (has_gradient) {
-      cost.backward += resharding_(tensor, fan_out.gradient, whole_sums(kept));
-      cost.host_backward += issue(fan_out.gradient, whole_sums(kept));
-    }
+    if (has_gradient) reshard_gradient(tensor, fan_out.gradient, whole_sums(kept), cost);
     return cost;
   };
   std::vector<std::shared_ptr<const ByClass>> edges = {by_class(made, classes, from_maker)};
@@ -214,8 +208,7 @@ LayerModel::Cache::Fan LayerModel::Builder::make_fan_out(const Tensor& tensor,
       }
       for (const ShardingSpec& gradient : read.gradients) {
         if (fan_out.gradient.partial != 0 && gradient != fan_out.gradient) return std::nullopt;
-        cost.backward += resharding_(tensor, gradient, fan_out.gradient);
-        cost.host_backward += issue(gradient, fan_out.gradient);
+        reshard_gradient(tensor, gradient, fan_out.gradient, cost);
       }
       return cost;
     };

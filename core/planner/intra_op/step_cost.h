@@ -12,8 +12,8 @@ struct StepCost {
   Seconds step{0.0};     // once per step: gradient synchronisation, update
   // What moves parameters and their gradients beside the two passes, whole: no pass takes less.
   Seconds moved_forward{0.0}, moved_backward{0.0};
-  Seconds host_forward{0.0},
-      host_backward{0.0};         // what the host takes to issue the two passes (HostTimes), but for `run`
+  // What the host takes to issue the two passes (HostTimes), but for `run`.
+  Seconds host_forward{0.0}, host_backward{0.0};
   Bytes resident{0.0};            // always: weights, accumulators, optimizer state
   Bytes saved{0.0};               // from forward to backward, per microbatch in flight
   Bytes recomputed{0.0};          // all activations that the backward recomputes

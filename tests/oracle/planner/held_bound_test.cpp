@@ -33,7 +33,7 @@ class SlowBound {
       for (const std::int64_t d : divisors(h * hosts.devices_per_host)) counts_.insert(d);
   }
 
-  // Of the graph's own number of micro-batches.
+  // For the number of micro-batches that the graph has.
   [[nodiscard]] double step() const {
     double busy = 0.0;
     const auto runs = static_cast<double>(graph_.microbatches);

@@ -189,7 +189,7 @@ TEST(HeldValues, AreMadeAgainByAChainOfWhichNothingElseReadsAPart) {
           for (const Op& reader : of.graph.ops())
             EXPECT_TRUE(reader.id == op.id || !is_among(reader.inputs, between)) << model << " " << reader.name;
           least = std::min(least, of.graph.tensor(between).bytes());
-          // Of several such the one whose maker weighs the most is followed.
+          // Where there are several, the one whose maker weighs the most is followed.
           for (const TensorId input : op.inputs) {
             const auto maker = of.graph.tensor(input).producer;
             if (!maker || input == between) continue;

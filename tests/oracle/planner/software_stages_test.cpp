@@ -13,7 +13,7 @@
 namespace meshwright::software_stages_test {
 namespace {
 
-// Of all plans that the search simulated: their step over that of their stages alone.
+// For each plan that the search simulated: its step over that of its stages alone.
 class Shares : public SearchRecord {
  public:
   void add(ConsideredPlan plan) override {

@@ -71,7 +71,7 @@ Json indexed_inside(const std::string& ids) {
               "z");
 }
 
-// Of 5 features the last, the one before it, and so on.
+// The 5 features in reverse.
 TEST(TorchPicks, AListOfFeaturesMayHaveAnyOrder) {
   EXPECT_EQ(result_of({2, 5},
                       {counted(5, "i"), call("neg", {{"self", tensor_named("i")}}, "n"),

@@ -246,7 +246,7 @@ std::vector<std::int64_t> numbers_of(PlanRequest request, std::size_t most = 100
 
 using Numbers = std::vector<std::int64_t>;
 
-// Of the n numbers from which others are predicted the one in the middle, and one behind it by 1 and a tenth of n - 1.
+// Other numbers are predicted from two of the n: the one in the middle, and one behind it by 1 and a tenth of n - 1.
 TEST(LargerSearch, PredictsFromTwoNumbersOfMicrobatches) {
   const auto first_two = [](std::int64_t batch) {
     return numbers_of(ask("mlp:layers=1,hidden=4", "cpu:32", "pipeshard", batch, Auto{}), 2);

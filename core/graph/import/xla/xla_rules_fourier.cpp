@@ -43,7 +43,7 @@ void fourier(Lowering& l, const FlatOp& op) {
     if (last && to_real) continue;
     if (!(last && of_real)) x = l.b.fourier(x, axis, n, inverse, factor(n));
   }
-  // Of real numbers half of the last dimension is made; which dimension comes first is no matter.
+  // A transform of real numbers makes half of the last dimension. The order of the dimensions does not matter.
   const std::int64_t n = lengths.back();
   if (of_real) x = l.b.fourier(x, rank - 1, n / 2 + 1, false, 1.0);
   if (to_real) x = l.b.real_fourier_inverse(x, rank - 1, n, factor(n));
