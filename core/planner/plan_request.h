@@ -205,6 +205,9 @@ struct PlanRequest {
   std::map<std::string, std::string> conditions = {};  // of the evaluator, for Plan::conditions
   SearchOptions search;
   Goal goal;
+  // Only plans of which a step takes less are of use. What is not expected to is left out, so that the search may end
+  // without a plan, and without a reason. nullopt: any plan is. REQUIRES: the goal is the time of a step.
+  std::optional<Seconds> to_beat = std::nullopt;
   StageProfileRequest stage_profile;
   int threads = 1;
   // Called with what is being done; for progress lines only.

@@ -17,7 +17,8 @@ namespace meshwright {
 class PlanIncumbent {
  public:
   // `near`: told of every plan that fits; nullptr: nobody asks.
-  explicit PlanIncumbent(const PlanRequest& request, NearPlans* near = nullptr) : request_(request), near_(near) {}
+  explicit PlanIncumbent(const PlanRequest& request, NearPlans* near = nullptr)
+      : request_(request), near_(near), score_(request.to_beat) {}
 
   // The only place where a verdict has an effect: the best plan, the reason why there is none, the plans of the front.
   void apply(PlanProgram found, const Verdict& verdict);
@@ -25,7 +26,7 @@ class PlanIncumbent {
   // nullptr: no plan fits so far.
   [[nodiscard]] const Plan* plan() const { return best_ ? &best_->plan : nullptr; }
   [[nodiscard]] const PlanProgram* best() const { return best_ ? &*best_ : nullptr; }
-  // The goal's measure of the best plan; lower is better.
+  // The goal's measure of the best plan, or what the request's has to beat while there is none; lower is better.
   [[nodiscard]] std::optional<Seconds> score() const { return score_; }
   // Plans that do not beat the best may do so once they are refined: the share of the best's score that counts as near.
   [[nodiscard]] double near_share() const { return near_ != nullptr ? kMinRefined : 1.0; }

@@ -389,6 +389,32 @@ TEST(Manual, StagesMayLeaveDevicesIdle) {
   EXPECT_EQ(result.plan->stages[1].devices, (std::vector<int>{2}));
 }
 
+// --- a step to beat ---
+
+// Stages' costs count a resharding once per reader, and programs once per value, which may make a hair of difference.
+TEST(StepToBeat, LeavesThePlanThatBeatsItAndNoSlowerOne) {
+  for (const char* method : {"pipeshard", "megatron:tp=2,pp=2", "data", "zero3"}) {
+    PlanRequest request = ask_four_layers(kGpt, "cpu:4", method);
+    request.search.microbatches = Auto{};
+    const Plan free = *planned(request).plan;
+    request.to_beat = 1.05 * free.predicted.step_time;
+    const Planned beats = planned(request);
+    ASSERT_TRUE(beats.plan) << method;
+    EXPECT_EQ(to_json(*beats.plan), to_json(free)) << method;
+    request.to_beat = free.predicted.step_time;
+    EXPECT_FALSE(planned(request).plan) << method;
+  }
+}
+
+TEST(StepToBeat, SparesProgramsWhoseStagesAloneTakeLonger) {
+  PlanRequest request = ask_four_layers(kMlp, "cpu:4", "megatron:tp=2,pp=2");
+  request.search.microbatches = Auto{};
+  const Planned free = planned(request);
+  EXPECT_GE(free.log.simulations, 4);
+  request.to_beat = 0.5 * free.plan->predicted.step_time;
+  EXPECT_EQ(planned(request).log.simulations, 0);
+}
+
 // --- inference ---
 
 TEST(Inference, PaysForNoUpdate) {
