@@ -28,7 +28,8 @@ class CostModelPerGroup final : public CostModel {
   [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override { return on(0).host_transfer(bytes); }
   [[nodiscard]] Seconds run_overhead() const override { return on(0).run_overhead(); }
   [[nodiscard]] MessageTraits messages() const override { return on(0).messages(); }
-  [[nodiscard]] double gather_share() const override { return on(0).gather_share(); }
+  [[nodiscard]] MoveShares gathers() const override { return on(0).gathers(); }
+  [[nodiscard]] MoveShares sums(DType of) const override { return on(0).sums(of); }
   [[nodiscard]] HostTimes host_times() const override { return on(0).host_times(); }
   [[nodiscard]] Seconds beside_host(Seconds device, Seconds host) const override {
     return on(0).beside_host(device, host);

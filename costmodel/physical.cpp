@@ -87,7 +87,10 @@ class PhysicalCostModel final : public CostModel {
 
   [[nodiscard]] MessageTraits messages() const override { return {software_.blocking, software_.scatter_gather}; }
 
-  [[nodiscard]] double gather_share() const override { return std::min(1.0, software_.contention); }
+  [[nodiscard]] MoveShares gathers() const override { return move_shares(1.0); }
+  [[nodiscard]] MoveShares sums(DType of) const override {
+    return move_shares(software_.gradient_bytes / static_cast<double>(size_of(of)));
+  }
   [[nodiscard]] HostTimes host_times() const override {
     return {Seconds(1e-6 * software_.dispatch_run_us),
             Seconds(1e-3 * software_.step_ms),
@@ -176,6 +179,12 @@ class PhysicalCostModel final : public CostModel {
     const auto& rates = kind == CollectiveKind::AllToAll ? sheet_.all_to_all : sheet_.rings;
     const auto rate = rates.find(axis.inner);
     return rate == rates.end() ? axis.inner_link : LinkCost{axis.inner_link.alpha, inverse(rate->second)};
+  }
+
+  // `size`: of what travels, as a share of what the plan says. Buckets take what the collective takes alone.
+  [[nodiscard]] MoveShares move_shares(double size) const {
+    const double alone = size / software_.collective_factor;
+    return {alone, std::min(1.0, software_.contention) * alone, (1.0 - software_.gradient_overlap) * alone};
   }
 
   // Gradients are summed in the software's type, whatever the plan accumulates in (32 bits for bf16, 16 for f16).

@@ -77,6 +77,14 @@ struct HostTimes {
   Seconds collective{0.0}, peer{0.0};  // a collective, and more for each member beyond two
 };
 
+// What it takes a software to move parameters or their gradients, as shares of what `collective` says of them: it may
+// move another type, in buckets, and hide a part behind computation.
+struct MoveShares {
+  double alone = 1.0;       // with nothing beside
+  double in_passes = 1.0;   // by this a pass takes longer that computes for longer than that
+  double in_updates = 1.0;  // by this the update takes longer
+};
+
 // How a software sends messages between stages.
 struct MessageTraits {
   double blocking = 0.0;   // share of a message's time that keeps its sender and its receiver from computing
@@ -100,9 +108,9 @@ class CostModel {
   // Between a device and the memory of its host, one way; 0 for a model that knows of no host.
   [[nodiscard]] virtual TimeEstimate host_transfer(Bytes /*bytes*/) const { return {Seconds(0.0), Basis::Modelled}; }
   [[nodiscard]] virtual MessageTraits messages() const { return {}; }
-  // By what share of the time in which parameters are gathered beside them passes take longer, as long as they compute
-  // for longer than that.
-  [[nodiscard]] virtual double gather_share() const { return 1.0; }
+  [[nodiscard]] virtual MoveShares gathers() const { return {}; }
+  // Of gradients that a plan sums in the type.
+  [[nodiscard]] virtual MoveShares sums(DType /*of*/) const { return {}; }
   [[nodiscard]] virtual HostTimes host_times() const { return {}; }
   // A Run that the device computes for so long and the host issues for so long.
   [[nodiscard]] virtual Seconds beside_host(Seconds device, Seconds /*host*/) const { return device; }

@@ -332,7 +332,7 @@ StepCost LayerModel::Builder::parameter_cost(const Group& group, const Tensor& p
       cost.working = local_bytes(graph_.tensor(*operand.accumulator), sharding.state, mesh_) +
                      local_bytes(parameter, sharding.state, mesh_);
   // The updated weights go from the state's spec to their own.
-  cost.step += resharding_(parameter, sharding.state, sharding.weight);
+  cost.step += gathers_.in_updates * resharding_(parameter, sharding.state, sharding.weight);
   for (const OpId id : group.updates)
     if (updated_parameter(graph_, graph_.op(id)) == parameter.id) cost.step += host_time(graph_.op(id), axes);
   if (graph_.states_on_host) return cost;
@@ -417,12 +417,12 @@ LayerModel::Cache::Parameter LayerModel::Builder::make_parameter(int reader, con
   const auto edge_cost = [&](const ParameterSharding& sharding, const Reading& read) {
     StepCost cost;
     const Seconds moving = resharding_(parameter, sharding.weight, read.wanted);
-    const Seconds gather = gather_share() * moving;
+    const Seconds gather = gathers_.in_passes * moving;
     cost.forward = exposed(gather, hidden.forward);
     if (operand.read_in_backward) cost.backward = exposed(gather, hidden.backward);
     if (!rules_.hiding.beside) {
-      cost.moved_forward = moving;
-      if (operand.read_in_backward) cost.moved_backward = moving;
+      cost.moved_forward = gathers_.alone * moving;
+      if (operand.read_in_backward) cost.moved_backward = cost.moved_forward;
     }
     cost.host_forward = issue(sharding.weight, read.wanted);
     if (operand.read_in_backward) cost.host_backward = cost.host_forward;

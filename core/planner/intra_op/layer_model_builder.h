@@ -152,7 +152,9 @@ class LayerModel::Builder {
   };
   [[nodiscard]] std::vector<Shared> find_shared() const;
   // Where the rules say what hides, a software hides nothing itself.
-  [[nodiscard]] double gather_share() const { return rules_.hiding.beside ? 1.0 : costs_.gather_share(); }
+  [[nodiscard]] MoveShares sums_of(const Tensor& gradient) const {
+    return rules_.hiding.beside ? MoveShares{} : costs_.sums(gradient.dtype);
+  }
   // What the host takes to issue an op of this time, and to issue what brings a tensor from one spec to another: a
   // collective on each axis that splits it otherwise than before.
   [[nodiscard]] Seconds issue(const Op& op, Seconds time) const;
@@ -223,6 +225,7 @@ class LayerModel::Builder {
   const HostTimes host_ = costs_.host_times();
   ReshardingCosts& resharding_;
   const IntraOpRules& rules_;
+  const MoveShares gathers_ = rules_.hiding.beside ? MoveShares{} : costs_.gathers();
   Cache& cache_;
   std::vector<Shared> shared_;                                      // empty unless communication hides
   std::map<std::pair<TensorId, ShardingSpec>, Seconds> sum_times_;  // of accumulators

@@ -247,13 +247,15 @@ StepCost LayerModel::Builder::accumulation_cost(const Group& group, const Operan
       const Op& maker = graph_.op(operand.gradients[g].made_by);
       const Tensor& made = graph_.tensor(maker.outputs[operand.gradients[g].result]);
       const Seconds moving = resharding_(made, gradients[g], sharding.state);
-      const Seconds time = exposed(moving, behind);
-      if (!rules_.hiding.beside) cost.moved_backward += moving;
+      const MoveShares shares = sums_of(made);
+      const Seconds time = exposed(shares.in_passes * moving, behind);
+      if (!rules_.hiding.beside) cost.moved_backward += shares.alone * moving;
       cost.host_backward += issue(gradients[g], sharding.state);
       cost.backward += time;
       cost.weights += time;
     } else {
-      cost.step += exposed(resharding_(accumulator, gradients[g], sharding.state), behind);
+      cost.step +=
+          exposed(sums_of(accumulator).in_updates * resharding_(accumulator, gradients[g], sharding.state), behind);
     }
   }
   return cost;

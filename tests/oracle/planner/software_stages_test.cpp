@@ -53,7 +53,7 @@ PlanRequest gpt(const std::string& cluster, const std::string& method) {
 // Everything that a stage waits for is in its price. Weights gathered at full price, messages for nothing or work that
 // issues itself would leave programs at 0.9 to 1.6 of it.
 TEST(SoftwareStages, TakeWhatTheirProgramsTake) {
-  for (const char* name : {"megatron", "torchtitan", "deepspeed", "fsdp"})
+  for (const char* name : {"megatron", "nemo", "torchtitan", "deepspeed", "fsdp"})
     for (const char* cluster : {"p3.16xlarge:2", "dgx-a100:1"}) {
       const std::vector<double> shares = search(gpt(cluster, "pipeshard"), find_software_profile(name)).shares;
       ASSERT_GE(shares.size(), 2u);
@@ -83,6 +83,27 @@ TEST(SoftwareStages, WaitForTheirMessages) {
       }
     }
   EXPECT_GE(compared, 8);
+}
+
+// With two micro-batches sums of gradients are a large part of a step. In a software's own type and buckets, and with
+// what it hides of them, they take from a quarter of what a collective of the plan's type would to nearly six times.
+TEST(SoftwareStages, PayForSumsOfGradientsAsTheSoftwareMovesThem) {
+  int compared = 0;
+  for (const double bytes : {2.0, 4.0})
+    for (const double overlap : {0.0, 0.75})
+      for (const double factor : {0.7, 1.0, 1.4}) {
+        SoftwareProfile software = plain_software();
+        software.gradient_bytes = bytes;
+        software.gradient_overlap = overlap;
+        software.collective_factor = factor;
+        PlanRequest request = gpt("p3.16xlarge:1", "pipeshard");
+        request.search.microbatches = std::int64_t{2};
+        for (const double share : search(request, software).shares) {
+          EXPECT_NEAR(share, 1.0, 0.1) << bytes << ' ' << overlap << ' ' << factor;
+          ++compared;
+        }
+      }
+  EXPECT_GE(compared, 24);
 }
 
 // A program may take less than its stages are priced at: there is no bound from them.
