@@ -56,6 +56,7 @@ struct StageSearchOptions {
   // where a stage ends before the others.
   bool every_step_weight = false;
   bool late_weights = false;          // and for StepWeight::Late, as some schedule splits the backward
+  bool splits_backward = false;       // some schedule does: what is held between the halves tells stages apart
   bool hosts_apart = false;           // the cluster has several hosts: stages may receive across them
   StageCostOptions stage_costs = {};  // costs that replace modelled ones
   int threads = 1;

@@ -34,21 +34,22 @@ std::string name_of_mesh(const StageSearch::MeshRequest& request, const Submesh&
                      request.batch_axis.value_or(-1));
 }
 
-// No worse in time and in every kind of bytes.
-bool dominates(const StageCost& a, const StageCost& b) {
+// No worse in time and in every kind of bytes. `splits_backward`: among them those held between its halves.
+bool dominates(const StageCost& a, const StageCost& b, bool splits_backward) {
   constexpr double kSame = 1.0 + 1e-9;
   return a.time <= kSame * b.time && a.step <= kSame * b.step && a.resident <= kSame * b.resident &&
-         a.saved <= kSame * b.saved && a.working <= kSame * b.working;
+         a.saved <= kSame * b.saved && a.working <= kSame * b.working && (!splits_backward || a.held <= kSame * b.held);
 }
 
 // Costs that dominate each other are nearly equal: the first stays.
-void drop_dominated(StageTable& table, int first, int last, int slice) {
+void drop_dominated(StageTable& table, int first, int last, int slice, bool splits_backward) {
   for (int c = 0; c < table.configs(); ++c) {
     auto& own = table.at(first, last, slice, c);
     for (int other = 0; own && other < table.configs(); ++other) {
       if (other == c) continue;
       const auto& rival = table.at(first, last, slice, other);
-      if (rival && dominates(*rival, *own) && (other < c || !dominates(*own, *rival))) own.reset();
+      if (rival && dominates(*rival, *own, splits_backward) && (other < c || !dominates(*own, *rival, splits_backward)))
+        own.reset();
     }
   }
 }
@@ -157,7 +158,7 @@ StageTable StageSearch::table(double memory_share, Keep keep, const Allowed& all
           if ((allowed && !allowed(chosen)) || (given && !given(first, last, chosen))) continue;
           table.at(first, last, slice, c) = stage_cost(cost(first, last, chosen), first);
         }
-        if (keep == Keep::Best) drop_dominated(table, first, last, slice);
+        if (keep == Keep::Best) drop_dominated(table, first, last, slice, options_.splits_backward);
       }
   });
   return table;

@@ -24,7 +24,7 @@ struct StageCost {
   Bytes resident{0.0};  // per device, always: weights, gradients, optimizer state
   Bytes saved{0.0};     // per device and microbatch in flight
   Bytes working{0.0};   // per device, while a microbatch runs
-  // Per device and microbatch between the two halves of its backward, where it has two. No search reads it.
+  // Per device and microbatch between the two halves of its backward. Counts only where a schedule splits it in two.
   Bytes held{0.0};
 };
 

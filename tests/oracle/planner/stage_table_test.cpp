@@ -23,6 +23,7 @@ struct Prepared {
   }
   Prepared(const Prepared&) = delete;
   [[nodiscard]] const StageSearch& search() const { return *point.spans.search; }
+  [[nodiscard]] ScheduleKind schedule() const { return request.first_schedule(); }
 
   // Calls visit(first, last, slice, config) for all that may have an entry.
   template <class Visit>
@@ -35,17 +36,24 @@ struct Prepared {
 };
 
 // Slow links, and Selective recomputation too, so that shardings of little memory are not the fast ones.
+PlanRequest request_for(const char* model, ScheduleKind schedule, double slowness) {
+  PlanRequest request = ask(model, "cpu:4", "pipeshard", 16, 2);
+  HostGroup& hosts = request.cluster.only();
+  hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
+  request.search.schedule = schedule;
+  request.search.recompute = Auto{};
+  request.search.logical_mesh_space = LogicalMeshSpace::All;
+  return request;
+}
 std::vector<PlanRequest> requests() {
-  std::vector<PlanRequest> all;
-  for (const ScheduleKind schedule : {ScheduleKind::OneFOneB, ScheduleKind::ZeroBubbleH1}) {
-    PlanRequest request = ask("gpt:layers=2,hidden=64,heads=4,seq=16,vocab=96", "cpu:4", "pipeshard", 16, 2);
-    HostGroup& hosts = request.cluster.only();
-    hosts.within_host.beta = SecondsPerByte(100.0 * hosts.within_host.beta.si());
-    request.search.schedule = schedule;
-    request.search.recompute = Auto{};
-    request.search.logical_mesh_space = LogicalMeshSpace::All;
-    all.push_back(request);
-  }
+  constexpr const char* kGpt = "gpt:layers=2,hidden=64,heads=4,seq=16,vocab=96";
+  return {request_for(kGpt, ScheduleKind::OneFOneB, 100.0), request_for(kGpt, ScheduleKind::ZeroBubbleH1, 100.0)};
+}
+// The same, and stages of which some hold more between the halves of a backward than others that are slower and else no
+// smaller.
+std::vector<PlanRequest> requests_with_much_held() {
+  std::vector<PlanRequest> all = requests();
+  all.push_back(request_for("mlp:layers=4,hidden=64", ScheduleKind::ZeroBubbleH1, 30.0));
   return all;
 }
 
@@ -79,15 +87,18 @@ TEST(StageTable, HasTheCostOfEverySpanAndOption) {
   }
 }
 
-bool matches(const StageCost& a, const StageCost& b) {
+// Where a backward is whole, nothing is held between its halves.
+bool matches(const StageCost& a, const StageCost& b, ScheduleKind schedule) {
   constexpr double kSame = 1.0 + 1e-9;
   return a.time <= kSame * b.time && a.step <= kSame * b.step && a.resident <= kSame * b.resident &&
-         a.saved <= kSame * b.saved && a.working <= kSame * b.working;
+         a.saved <= kSame * b.saved && a.working <= kSame * b.working &&
+         (schedule == ScheduleKind::OneFOneB || a.held <= kSame * b.held);
 }
 
 // What is left out is matched by what stays, and of what stays no two match one another.
 TEST(StageTable, OfTheBestLeavesOutWhatAnotherEntryMatches) {
-  for (const PlanRequest& request : requests()) {
+  int holds_less = 0;
+  for (const PlanRequest& request : requests_with_much_held()) {
     const Prepared of(request);
     const StageTable all = of.search().table(1.0, StageSearch::Keep::All),
                      best = of.search().table(1.0, StageSearch::Keep::Best);
@@ -99,7 +110,9 @@ TEST(StageTable, OfTheBestLeavesOutWhatAnotherEntryMatches) {
       bool matched = false;
       for (int other = 0; other < all.configs(); ++other) {
         const auto& rival = best.at(first, last, slice, other);
-        matched = matched || (other != config && rival && matches(*rival, *whole));
+        if (other == config || !rival) continue;
+        matched = matched || matches(*rival, *whole, of.schedule());
+        holds_less += own && matches(*rival, *whole, ScheduleKind::OneFOneB) ? 1 : 0;
       }
       EXPECT_EQ(matched, !own) << first << ".." << last << ", " << slice << ", " << config;
       (own ? kept : left_out) += 1;
@@ -109,6 +122,29 @@ TEST(StageTable, OfTheBestLeavesOutWhatAnotherEntryMatches) {
     });
     EXPECT_GT(left_out, 100);
     EXPECT_GT(kept, 100);
+  }
+  EXPECT_GT(holds_less, 5);
+}
+
+// In every amount of memory the entries that stay have a pipeline as fast as all entries have.
+TEST(StageTable, OfTheBestHasAPipelineThatFitsWhereverAllEntriesHaveOne) {
+  for (const PlanRequest& request : requests_with_much_held()) {
+    Prepared of(request);
+    const CandidateRequest wanted = candidate_request(of.context, of.point, of.schedule());
+    int fitting = 0, without = 0;
+    for (double share = 1.0; share > 1e-7; share *= 0.9) {
+      const auto first = [&](StageSearch::Keep keep) {
+        return of.point.spans.ranking->first_by_cost(of.search().table(share, keep), wanted);
+      };
+      const auto all = first(StageSearch::Keep::All), best = first(StageSearch::Keep::Best);
+      ASSERT_EQ(all.has_value(), best.has_value()) << name_of(of.schedule()) << " with " << share << " of the memory";
+      (all ? fitting : without) += 1;
+      if (all && best) {
+        EXPECT_NEAR(best->cost / all->cost, 1.0, 1e-8) << name_of(of.schedule()) << " " << share;
+      }
+    }
+    EXPECT_GT(fitting, 10);
+    EXPECT_GT(without, 10);
   }
 }
 
