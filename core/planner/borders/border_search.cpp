@@ -124,7 +124,11 @@ class BorderSearch {
           best = std::max(best, gained);
           moves.emplace_back(s, by);
         }
-      if (moves.empty()) return;
+      if (moves.empty()) {
+        // Only moves that tie were simulated on the way.
+        step_of(firsts);
+        return;
+      }
       if (moves.size() > kMaxTies) moves.resize(kMaxTies);
       const auto fastest = std::min_element(moves.begin(), moves.end(), [&](const auto& a, const auto& b) {
         return step_of(moved(firsts, a.first, a.second)) < step_of(moved(firsts, b.first, b.second));

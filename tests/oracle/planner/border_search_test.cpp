@@ -19,10 +19,10 @@ struct Drawn {
   BorderRequest request;
 };
 
-// Up to ten pieces on two or three ranks, or on two ranks of two stages each; some borders stay where they are.
-Drawn draw(Random& random) {
+// Pieces on two or three ranks, or on two of two stages each, or on `times` as many; some borders stay where they are.
+Drawn draw(Random& random, int times = 1) {
   const bool interleaved = random.below(3) == 0;
-  const int stages = interleaved ? 4 : 2 + random.below(2);
+  const int stages = times * (interleaved ? 4 : 2 + random.below(2));
   Drawn drawn{{},
               {interleaved ? ScheduleKind::Interleaved
                            : (random.below(2) == 0 ? ScheduleKind::OneFOneB : ScheduleKind::ZeroBubbleH1),
@@ -31,7 +31,7 @@ Drawn draw(Random& random) {
                {},
                {},
                {}}};
-  const int pieces = stages + random.below(7);
+  const int pieces = stages + random.below(7 * times * times);
   for (int p = 0; p < pieces; ++p) {
     StagePiece& piece = drawn.pieces.pieces.emplace_back();
     piece.forward = Seconds(1e-6 * (1 + random.below(5)));
@@ -45,7 +45,7 @@ Drawn draw(Random& random) {
     drawn.pieces.first_of_stage.push_back(drawn.pieces.first_of_stage.back() + 1 +
                                           random.below(pieces - stages + s - drawn.pieces.first_of_stage.back()));
   for (int s = 0; s < stages; ++s) {
-    drawn.request.rank_of.push_back(interleaved ? s % 2 : s);
+    drawn.request.rank_of.push_back(interleaved ? s % (stages / 2) : s);
     drawn.request.movable.push_back(s > 0 && random.below(6) != 0);
     drawn.request.message.push_back(SimTime{1'000'000 * random.below(3)});
   }
@@ -157,6 +157,59 @@ TEST(BorderSearchOracle, EndsWhereNoBorderThatMovesShortensTheStep) {
                             }))
         << "seed " << seed;
   }
+}
+
+// Moves the border that most lowers the sum of the squares of the ranks' times, as long as one does.
+std::vector<int> evened_out(const Drawn& drawn) {
+  const auto pass_of = [&](int piece) {
+    const StagePiece& of = drawn.pieces.pieces[static_cast<std::size_t>(piece)];
+    return (of.forward + of.backward).si();
+  };
+  const auto squares = [&](const std::vector<int>& firsts) {
+    std::map<int, double> loads;
+    for (std::size_t s = 0; s < firsts.size(); ++s) {
+      const int end = s + 1 < firsts.size() ? firsts[s + 1] : static_cast<int>(drawn.pieces.pieces.size());
+      for (int p = firsts[s]; p < end; ++p) loads[drawn.request.rank_of[s]] += pass_of(p);
+    }
+    double sum = 0.0;
+    for (const auto& [rank, load] : loads) sum += load * load;
+    return sum;
+  };
+  std::vector<int> firsts = drawn.pieces.first_of_stage;
+  for (bool better = true; better;) {
+    better = false;
+    std::vector<int> best = firsts;
+    for (std::size_t s = 1; s < firsts.size(); ++s)
+      for (const int by : {1, -1}) {
+        std::vector<int> other = firsts;
+        other[s] += by;
+        const int end = s + 1 < firsts.size() ? firsts[s + 1] : static_cast<int>(drawn.pieces.pieces.size());
+        if (!drawn.request.movable[s] || other[s] <= other[s - 1] || other[s] >= end) continue;
+        if (squares(other) < (1.0 - 1e-9) * squares(best)) best = other, better = true;
+      }
+    firsts = best;
+  }
+  return firsts;
+}
+
+// No two pieces take equally long, so that no two moves even out the ranks as much.
+TEST(BorderSearchOracle, FindsNothingSlowerThanRanksThatAreEvenedOut) {
+  const Cluster cluster = find_cluster("cpu:2");
+  const auto costs = make_analytic_cost_model(cluster);
+  SimulatedStep evaluator(*costs);
+  int shorter = 0;
+  for (std::uint64_t seed = 2000; seed < 2200; ++seed) {
+    Random random(seed);
+    Drawn drawn = draw(random, 3);
+    for (StagePiece& piece : drawn.pieces.pieces) piece.forward += Seconds(1e-12 * random.below(3'000'000));
+    const Seconds evened = step_of(drawn, evened_out(drawn));
+    if (evened >= 0.998 * step_of(drawn, drawn.pieces.first_of_stage)) continue;
+    ++shorter;
+    const std::vector<Borders> found = search_borders(drawn.pieces, drawn.request, evaluator, 1);
+    ASSERT_EQ(found.size(), 1u) << "seed " << seed;
+    EXPECT_LE(found.front().step, evened + Seconds(2e-12)) << "seed " << seed;
+  }
+  EXPECT_GT(shorter, 50);
 }
 
 }  // namespace
