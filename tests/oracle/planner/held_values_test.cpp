@@ -86,6 +86,8 @@ struct Setting {
 
 // Through a gate or the product beside it: forward on one way, back on the other.
 constexpr const char* kTwoWays = "llama:layers=2,hidden=16,heads=2,kv_heads=1,intermediate=32,seq=4,vocab=16";
+// What attention adds and what the MLP adds meet at one op, which alone reads either.
+constexpr const char* kSideBySide = "gpt_neox:layers=2,hidden=16,heads=2,seq=4,vocab=16";
 constexpr const char* kModels[] = {"mlp:layers=3,hidden=16", "gpt:layers=2,hidden=16,heads=2,seq=4,vocab=16", kTwoWays};
 
 // The trunk goes forward and back through the same ops, so that all of it has pairs, but for the gradient at its end:
@@ -174,8 +176,8 @@ TEST(HeldValues, AreHeldByThePairsBetweenTheirForwardAndTheirBackward) {
 // What is made again is a chain of which nothing else reads a part: each op reads what the next of `again` makes, which
 // no backward op reads. The smallest of what it makes is what is held.
 TEST(HeldValues, AreMadeAgainByAChainOfWhichNothingElseReadsAPart) {
-  int longer = 0;
-  for (const char* model : kModels)
+  int longer = 0, of_several = 0;
+  for (const char* model : {kModels[0], kModels[1], kModels[2], kSideBySide})
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
       const Setting of(model, seed);
       for (const HeldResult& result : of.held.results) {
@@ -197,6 +199,7 @@ TEST(HeldValues, AreMadeAgainByAChainOfWhichNothingElseReadsAPart) {
               return reader.id != op.id && is_among(reader.inputs, input);
             });
             if (alone && std::count(op.inputs.begin(), op.inputs.end(), input) == 1) {
+              ++of_several;
               EXPECT_LE(of.weight[maker->index()], of.weight[next.id.index()]);
             }
           }
@@ -208,6 +211,7 @@ TEST(HeldValues, AreMadeAgainByAChainOfWhichNothingElseReadsAPart) {
       }
     }
   EXPECT_GT(longer, 30);
+  EXPECT_GT(of_several, 10);
 }
 
 }  // namespace

@@ -162,6 +162,36 @@ TEST(RecomputeVariants, DifferByAtLeastWhatTheirTermsDo) {
   EXPECT_GT(finite, 0);
 }
 
+// Of one stage in ever less memory the last option is a mixture of the ways, where mixtures are faster.
+TEST(RecomputePerLayer, OfOneWayIsOnlyWhatRecomputesEveryLayerInIt) {
+  const Setting setting("gpt:layers=3,hidden=16,heads=4,seq=8,vocab=32", {0, 14, 27}, {2});
+  const auto is_of = [&](const MeshSpans& spans, int option, std::size_t way) {
+    const std::vector<Recompute> layers = spans.recompute(0, setting.last(), option);
+    return std::all_of(layers.begin(), layers.end(), [&](Recompute layer) { return layer == kAll[way]; });
+  };
+  const StepCost& free = setting.priced(Bytes(1e18), true).cost(0, setting.last(), 0);
+  const Bytes most = free.resident + free.saved + free.working;
+  int mixtures = 0, of_ways = 0;
+  for (int twentieths = 19; twentieths > 6; --twentieths) {
+    const double share = 0.05 * twentieths;
+    const MeshSpans spans = setting.priced(share * most, twentieths % 4 != 0);
+    for (int option = 0; option < spans.options(); ++option) {
+      const std::optional<int> way = spans.way(option);
+      if (way) {
+        ++of_ways;
+        EXPECT_TRUE(is_of(spans, option, static_cast<std::size_t>(*way))) << share << ", " << option;
+      }
+      bool mixed = true;
+      for (std::size_t each = 0; each < kAll.size(); ++each) mixed = mixed && !is_of(spans, option, each);
+      if (!mixed) continue;
+      ++mixtures;
+      EXPECT_FALSE(way) << share << ", " << option;
+    }
+  }
+  EXPECT_GT(mixtures, 3);
+  EXPECT_GT(of_ways, 3);
+}
+
 std::vector<int> block_starts_of(const std::string& name) {
   const Graph graph = build_training_graph(find_model(name), training_of(Recompute::None));
   std::vector<int> starts = block_starts(graph);

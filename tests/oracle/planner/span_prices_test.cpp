@@ -168,7 +168,8 @@ TEST(OneStage, IsNearItsBoundAndFitsAtEveryLimitBetweenTheSmallestAndTheFastest)
       }
       ASSERT_TRUE(best) << step;
       EXPECT_GE(*best, (1 - 1e-9) * fit.bound) << step;
-      EXPECT_LE(*best, 1.05 * fit.bound) << step;
+      // In the least memory there are few shardings to mix.
+      EXPECT_LE(*best, (step == 1 ? 1.035 : 1.01) * fit.bound) << step;
     });
   }
   EXPECT_GT(mixed, 3);

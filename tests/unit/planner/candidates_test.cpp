@@ -44,6 +44,19 @@ TEST(Candidates, EndWhereNothingCanBeFaster) {
   EXPECT_GT(all, 10);
 }
 
+TEST(Candidates, AreToldWithTheBestOfThem) {
+  Candidates none, some;
+  some.simulated = 7;
+  for (const double step : {2.0, 3.0}) some.ranked.push_back({.pipeline = {}, .step = Seconds(step)});
+  EXPECT_EQ(summary_of(none), "no pipeline");
+  EXPECT_EQ(summary_of(some), "7 pipelines, best 2.000 s");
+  EXPECT_EQ(summary_of(std::vector{none, none}), "2 searches, 0 pipelines, none fits");
+  EXPECT_EQ(summary_of(std::vector{none, some}), "2 searches, 7 pipelines, best 2.000 s");
+  EXPECT_EQ(summary_of(std::optional<TablePipeline>()), "no pipeline fits");
+  EXPECT_EQ(summary_of(std::optional(TablePipeline{.stages = {}, .cost = Seconds(2.0)})),
+            "the first pipeline, cost 2.000 s");
+}
+
 // Of two numbers of microbatches that were priced, what is predicted is what the best pipeline of each table costs.
 TEST(Prediction, IsTheCostItselfWherePricesAreKnown) {
   for (const double slowness : {1.0, 100.0})

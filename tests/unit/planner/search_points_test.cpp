@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/planner/search/microbatch_search.h"
-#include "core/planner/search/point.h"
+#include "core/planner/search/point_search.h"
 #include "costmodel/sheets/software_profile.h"
 #include "simulator/what_if/evaluator.h"
 #include "tests/refusal.h"
@@ -143,6 +143,8 @@ TEST(StageTable, OfGivenStagesHasThemAlone) {
 
 // --- which points there are ---
 
+using Numbers = std::vector<std::int64_t>;
+
 // (layers, micro-batches) of what a search considers.
 struct Points : SearchRecord {
   std::set<std::pair<int, std::int64_t>> found, fitting;
@@ -244,8 +246,6 @@ std::vector<std::int64_t> numbers_of(PlanRequest request, std::size_t most = 100
   return numbers;
 }
 
-using Numbers = std::vector<std::int64_t>;
-
 // Other numbers are predicted from two of the n: the one in the middle, and one behind it by 1 and a tenth of n - 1.
 TEST(LargerSearch, PredictsFromTwoNumbersOfMicrobatches) {
   const auto first_two = [](std::int64_t batch) {
@@ -284,6 +284,30 @@ TEST(MicrobatchCounts, GrowByTwoOrMoreUpToTheBatch) {
             (Numbers{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768}));
 }
 
+TEST(SearchLog, SaysHowNumbersOfMicrobatchesWereSearchedWhereThereAreSeveral) {
+  const auto says = [](OrAuto<std::int64_t> microbatches) {
+    PlanRequest request = ask("mlp:layers=1,hidden=4", "cpu:1", "pipeshard", 8, microbatches);
+    request.search.layers = 1;
+    return planned(request).log.how.find("numbers of micro-batches") != std::string::npos;
+  };
+  EXPECT_FALSE(says(2));
+  EXPECT_TRUE(says(Auto{}));
+}
+
+// A step of an MLP has 1 + 22 n ops: 1497 of 68 layers, 1519 of 69; of those that are small on three axes 485 and 507.
+TEST(SmallSearch, IsOfAFewRunsAndOps) {
+  const auto small = [](int layers, std::int64_t batch, LogicalMeshSpace space = LogicalMeshSpace::All) {
+    PlanRequest request = ask(fmt::format("mlp:layers={},hidden=4", layers), "cpu:16", "pipeshard", batch, 1);
+    request.search.logical_mesh_space = space;
+    return is_small(request);
+  };
+  EXPECT_TRUE(small(68, 128));
+  EXPECT_FALSE(small(69, 128));
+  EXPECT_FALSE(small(68, 129));
+  EXPECT_TRUE(small(22, 128, LogicalMeshSpace::ThreeDimensional));
+  EXPECT_FALSE(small(23, 128, LogicalMeshSpace::ThreeDimensional));
+}
+
 // Smaller micro-batches answer sooner.
 TEST(ServingSearch, BeginsWithTheSmallestMicrobatches) {
   PlanRequest request = ask("mlp:layers=1,hidden=4", "cpu:2", "pipeshard", 16, Auto{});
@@ -299,6 +323,42 @@ TEST(Point, OfAModelOfTooManyOpsIsRefused) {
   Prepared of(std::move(request));
   const std::string said = refusal([&] { return given_model(of.context, of.at(1)).cut->layers.count; });
   EXPECT_NE(said.find("at most 32768 can be planned"), std::string::npos) << said;
+}
+
+// Four layers and 16 micro-batches: as many as the first of four stages keeps, of several schedules all. How many a
+// rank with several stages keeps is not known.
+TEST(Point, KnowsHowManyMicrobatchesAStageKeepsAtMost) {
+  const auto most = [](OrAuto<ScheduleKind> schedule) {
+    PlanRequest request = ask("mlp:layers=4,hidden=16", "cpu:4", "pipeshard", 32, 16);
+    request.search.schedule = schedule;
+    Prepared of(std::move(request));
+    return prepare_point(of.context, of.at(4)).spans.search->options().max_in_flight;
+  };
+  for (const ScheduleKind kind : {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::EagerOneFOneB,
+                                  ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleH2, ScheduleKind::Inference}) {
+    const std::vector<int> kept = max_in_flight(make_schedule(kind, line_of(4), 16));
+    ASSERT_TRUE(most(kind)) << name_of(kind);
+    EXPECT_GE(*most(kind), *std::max_element(kept.begin(), kept.end())) << name_of(kind);
+  }
+  EXPECT_EQ(most(ScheduleKind::OneFOneB), 4.0);
+  EXPECT_EQ(most(ScheduleKind::EagerOneFOneB), 8.0);
+  EXPECT_EQ(most(ScheduleKind::GPipe), 16.0);
+  EXPECT_EQ(most(Auto{}), 16.0);
+  EXPECT_FALSE(most(ScheduleKind::Interleaved));
+  EXPECT_FALSE(most(ScheduleKind::ZeroBubbleV));
+}
+
+// Nothing has a candidate in 100 bytes. Where programs are small every schedule is searched all the same, as its
+// programs may need less than its stages are estimated to.
+TEST(PointSearch, RanksSchedulesWithoutACandidateInTheirOwnOrder) {
+  PlanRequest request = ask("mlp:layers=2,hidden=16", "cpu:2", "pipeshard", 8, 4);
+  request.search.schedule = Auto{};
+  request.cluster.only().device.memory = Bytes(100.0);
+  Prepared of(std::move(request));
+  PointSearch search(of.context, prepare_point(of.context, of.at(2)));
+  const std::vector<ScheduleKind> schedules = {ScheduleKind::OneFOneB, ScheduleKind::GPipe, ScheduleKind::ZeroBubbleH1};
+  EXPECT_EQ(search.rank(schedules), schedules);
+  for (const ScheduleKind schedule : schedules) EXPECT_FALSE(search.promised(schedule));
 }
 
 TEST(CandidateRequest, HasTheDevicesOfItsPartOfTheHosts) {
@@ -343,6 +403,31 @@ TEST(SoftwareMemory, ThatIsTooLittleIsToldOfTheStageThatHoldsTheMost) {
   EXPECT_EQ(none.too_large->last_layer, stages[1].last_layer);
   EXPECT_TRUE(none.too_large->likely);
   EXPECT_GT(none.too_large->needs, none.too_large->usable);
+}
+
+// Three of five layers have about 1.5 times the optimizer state of the other two, and all of it waits on the hosts.
+TEST(HostMemory, ThatIsTooLittleIsToldOfTheStageThatHoldsTheMost) {
+  for (const int first_layers : {3, 2}) {
+    PlanRequest request = ask("mlp:layers=5,hidden=64", "cpu:2", "pipeshard", 16, 2);
+    request.search.method = manual({{0, first_layers - 1, {1, 1}, {1}}, {first_layers, 4, {1, 1}, {1}}});
+    request.search.layers = 5;
+    request.training.offload = Offload::Optimizer;
+    auto& device = request.cluster.only().device;
+    device.host_memory = Bytes(1e9);
+    device.host_bandwidth = BytesPerSecond(1e9);
+    const Planned free = planned(request);
+    ASSERT_TRUE(free.plan) << free.reason;
+    const std::vector<Bytes> on_host = free.program.host_bytes;
+    const std::size_t most = first_layers == 3 ? 0 : 1;
+    ASSERT_NEAR(on_host[most] / on_host[1 - most], 1.5, 0.01);
+    device.host_memory = 0.5 * on_host[1 - most];
+    const Planned none = planned(request);
+    ASSERT_TRUE(none.too_large && !none.plan);
+    EXPECT_TRUE(none.too_large->of_host);
+    EXPECT_EQ(none.too_large->stage, static_cast<int>(most));
+    EXPECT_EQ(none.too_large->needs, on_host[most]);
+    EXPECT_EQ(none.too_large->usable, device.host_memory);
+  }
 }
 
 }  // namespace

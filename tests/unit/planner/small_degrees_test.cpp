@@ -121,6 +121,26 @@ TEST(SmallDegrees, TheLogCountsWhatWasPlanned) {
   EXPECT_TRUE(lighter);
 }
 
+// The fastest differ in their stages on each rank alone: with other ends each of them would be the others, too.
+TEST(SmallDegrees, LighterEndsOfSeveralOfTheFastestArePlannedOnce) {
+  Small small("megatron", "gpt:layers=8,hidden=32,heads=2,seq=8,vocab=512", 8);
+  small.request.search.launch_for = &find_framework("megatron");
+  small.request.search.recompute = Recompute::None;
+  small.request.search.microbatches = std::int64_t{4};
+  HostGroup& hosts = small.request.cluster.only();
+  hosts.within_host.beta = SecondsPerByte(1000 * hosts.within_host.beta.si());
+  small.costs = make_analytic_cost_model(small.request.cluster);
+  ConsideredPlans considered;
+  const SearchLog log = small.search(hosts.device.memory.si(), &considered).log;
+  std::set<std::string> lighter;
+  for (const ConsideredPlan* plan : considered.ranked()) {
+    if (plan->degrees.find("first=") != std::string::npos || plan->degrees.find("last=") != std::string::npos)
+      lighter.insert(plan->degrees);
+  }
+  EXPECT_NE(log.how.find(fmt::format("then {} with fewer blocks at the ends", lighter.size())), std::string::npos)
+      << log.how;
+}
+
 // Two ranks of three blocks each become four and two: the head has a large vocabulary.
 TEST(SmallDegrees, LighterEndsAreNoSlowerAndOnlyAfterTheRest) {
   Small small("megatron", "gpt:layers=6,hidden=32,heads=2,seq=8,vocab=512", 8);

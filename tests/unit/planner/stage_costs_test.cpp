@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "core/planner/spans/stage_search.h"
-#include "costmodel/cost_models.h"
+#include "core/planner/search/candidates.h"
 #include "tests/refusal.h"
+#include "tests/unit/planning_fixture.h"
 
 namespace meshwright::stage_costs_test {
 namespace {
@@ -147,6 +147,29 @@ TEST_F(SpanCostsTest, AStoredTableServesAWholeSearchAsItself) {
   StageProfileTable again = none();
   costs({.known = &stored, .mode = StageProfileMode::Wholly}).add_to(again, *structure_);
   EXPECT_EQ(again.entries(), stored.entries());
+}
+
+// 33 s and a step of 300 s for layers that are modelled in less than a second.
+TEST_F(SpanCostsTest, CandidatesTellWhatTheyMakeOfAStep) {
+  on(2);
+  StageProfileTable known = none();
+  known.add({place(0, kLayers - 1), 0, ""}, entry_of(3));
+  const auto simulated = [&](const StageProfileTable* of, int option) {
+    StageSearchOptions options;
+    options.usable_memory = cluster_.usable_memory();
+    options.stage_costs.known = of;
+    const StageSearch search(*structure_, cluster_, *costs_, {mesh_.submesh}, {{0, mesh_.shape}}, options);
+    SimulatedStep evaluator(*costs_);
+    CandidateRanking ranking(*structure_, search, cluster_, *costs_, evaluator);
+    const CandidateRequest wanted{
+        .schedule = ScheduleKind::OneFOneB, .microbatches = 1, .samples = 8, .goal = {}, .stages = {}, .devices = {2}};
+    return *ranking.simulate({.stages = {{0, kLayers - 1, 0, option}}}, wanted);
+  };
+  const Candidate stored = simulated(&known, 0);
+  EXPECT_NEAR(stored.step.si(), 333.0, 1e-5);
+  EXPECT_DOUBLE_EQ(stored.known, stored.step / simulated(nullptr, 0).step);
+  EXPECT_EQ(simulated(&known, 1).known, 1.0);
+  EXPECT_EQ(simulated(nullptr, 0).known, 1.0);
 }
 
 // --- individual ---
