@@ -198,9 +198,7 @@ void TextReader::performance_call() {
             {"list-config-variants", "log-list-config-variants"}});
 }
 
-void TextReader::drop_words() {
-  text_.settings.no_effect([](const std::string& key) { return key == "(word)"; });
-}
+void TextReader::drop_words() { text_.settings.no_effect_of_words(); }
 
 std::optional<std::string> TextReader::written_or_named(const std::string& name) const {
   if (const auto found = script_.written.find(name); found != script_.written.end()) return found->second;
@@ -243,7 +241,7 @@ void TextReader::torchtitan_call(const std::string& place) {
     Setting copy = setting;
     text_.settings.add(copy.key, copy.shown, copy.value, copy.place);
   }
-  text_.settings.no_effect([](const std::string& key) { return key == "(word)"; });
+  text_.settings.no_effect_of_words();
 }
 
 std::string TextReader::flag_text(const Settings& settings, const std::string& key) {

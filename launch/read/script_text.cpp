@@ -61,7 +61,9 @@ ProgramCall program_call(const std::vector<ShellWord>& words) {
   // Python files among the words of such a command are values of its flags.
   const bool command = is_swift(words) || !trainer_command(words).empty();
   for (std::size_t i = 0; i < words.size() && program == words.size() && !command; ++i) {
-    const bool module = i > 0 && words[i - 1].text == "-m" && !is_launcher_module(words[i].text);
+    // "numactl -m 0" names memory.
+    const bool module = i > 0 && words[i - 1].text == "-m" && !is_launcher_module(words[i].text) &&
+                        std::isdigit(static_cast<unsigned char>(words[i].text.c_str()[0])) == 0;
     const std::string file = file_of(words[i].text);
     // Not the value of a launcher's flag, such as --config_file x.py.
     const bool script = file.ends_with(".py") &&
@@ -191,6 +193,8 @@ bool is_assignment(const std::string& word) {
 ConfigValue values_behind(const std::vector<ShellWord>& words, std::size_t& i, bool flags_alone) {
   ConfigValue list = ConfigValue::list(words[i].line);
   while (i + 1 < words.size() && !is_flag(words[i + 1].text) && (flags_alone || !is_assignment(words[i + 1].text))) {
+    // What stands behind a whole value and is not known may be assignments.
+    if (!flags_alone && !list.items.empty() && is_unknown_variable(words[i + 1].text)) break;
     ++i;
     if (!flags_alone || list.items.empty() || !is_unknown_variable(words[i].text))
       list.items.push_back(ConfigValue::scalar(words[i].text, words[i].line));

@@ -168,6 +168,13 @@ void Settings::no_effect_where(const std::function<bool(const Setting& setting)>
     if (setting.state == Setting::State::Unread && is_one(setting)) setting.state = Setting::State::NoEffect;
 }
 
+void Settings::no_effect_of_words() {
+  no_effect_where([](const Setting& setting) {
+    const std::string word = setting.value.is_scalar() ? setting.value.text : "";
+    return setting.key == "(word)" && (!is_unknown_variable(word) || word.find("output_of_") == std::string::npos);
+  });
+}
+
 std::vector<std::string> Settings::given_twice() const {
   std::map<std::string, const Setting*> first;
   std::vector<std::string> twice;

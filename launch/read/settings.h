@@ -49,6 +49,8 @@ class Settings {
   // Settings that change nothing of the plan.
   void no_effect(const std::function<bool(const std::string& key)>& is_one);
   void no_effect_where(const std::function<bool(const Setting& setting)>& is_one);
+  // Words beside the flags change nothing, but for what commands print, which may be flags.
+  void no_effect_of_words();
   // "name (run.sh:3 and run.sh:9)" of every setting that is given twice, with different values.
   [[nodiscard]] std::vector<std::string> given_twice() const;
 

@@ -77,39 +77,76 @@ bool is_among(const std::string& part, const std::vector<std::string>& parts) {
   return std::find(parts.begin(), parts.end(), part) != parts.end();
 }
 
-// In {llama, 3, 70b} the number "3" follows the word; empty where no number follows it.
-std::string version_behind(const std::string& word, const std::vector<std::string>& parts) {
-  const auto at = std::find(parts.begin(), parts.end(), word);
-  const bool has = at != parts.end() && at + 1 != parts.end() && is_number(at[1]);
-  return has ? at[1] : "";
+// {1, 5} of {qwen, 1, 5, 7b}: the numbers behind the word, two at most.
+std::vector<std::string> numbers_behind(const std::string& word, const std::vector<std::string>& parts) {
+  std::vector<std::string> numbers;
+  for (auto at = std::find(parts.begin(), parts.end(), word); at != parts.end() && ++at != parts.end();) {
+    if (!is_number(*at) || numbers.size() == 2) break;
+    numbers.push_back(*at);
+  }
+  return numbers;
+}
+
+// A model of Qwen 3 stands for none of Qwen 3.6 where models of Qwen 3.5 are known.
+bool has_models_with_minor(const std::string& word, const std::string& version) {
+  return std::any_of(builtin_sizes().begin(), builtin_sizes().end(), [&](const BuiltInModel& published) {
+    const std::vector<std::string> numbers = numbers_behind(word, parts_of(published.name));
+    return numbers.size() == 2 && numbers[0] == version;
+  });
+}
+
+// A letter of a known name that a name has to have, if only as "base", "large" or "huge": ViT-L/16 is no ViT-B/16. That
+// of a version (v3), of active sizes (a3b) and of experts (16e) may be missing.
+bool lacks_letter(const std::string& letter, const std::vector<std::string>& wanted) {
+  if (letter == "a" || letter == "v" || letter == "e" || is_among(letter, wanted)) return false;
+  for (const char* word : {"base", "large", "huge"})
+    if (letter[0] == word[0] && is_among(word, wanted)) return false;
+  return true;
+}
+
+// Letters behind a number with which a name is that of another model: Gemma 3n, GLM-4.5V, T5 v1.1; Falcon H1 behind the
+// word. "h100" is a device.
+bool has_letter_of_another(const std::vector<std::string>& wanted, const std::vector<std::string>& own) {
+  for (std::size_t i = 1; i < wanted.size(); ++i) {
+    const std::string &letter = wanted[i], next = i + 1 < wanted.size() ? wanted[i + 1] : "";
+    if (is_among(letter, own)) continue;
+    if ((letter == "n" || letter == "v") && is_number(wanted[i - 1])) return true;
+    if (letter == "h" && (is_number(wanted[i - 1]) || wanted[i - 1] == own[0]) && next.size() < 2) return true;
+  }
+  return false;
 }
 
 // How many parts of `known` are among those wanted, the same names with fewer parts first; 0: it is another model. Its
-// sizes, words and the first number behind a word must be wanted; further numbers of a version ("llama3" is Llama 3.1)
-// and active sizes need not be. A version that is wanted must be its own.
+// sizes, words, letters and the first number behind a word must be wanted; further numbers of a version ("llama3" is
+// Llama 3.1) and active sizes need not be. A version that is wanted must be its own.
 int likeness(const std::string& known, const std::vector<std::string>& wanted) {
   const std::vector<std::string> own = parts_of(known);
-  if (const std::string version = version_behind(own.empty() ? "" : own[0], wanted);
-      !version.empty() && !is_among(version, own))
-    return 0;
+  if (own.empty()) return 0;
+  if (const std::vector<std::string> version = numbers_behind(own[0], wanted); !version.empty()) {
+    if (!is_among(version[0], own)) return 0;
+    const bool minor = version.size() == 2 && numbers_behind(own[0], own).size() < 2;
+    if (minor && has_models_with_minor(own[0], version[0])) return 0;
+  }
+  if (has_letter_of_another(wanted, own)) return 0;
   int common = 0;
   bool active = false, behind_a_word = false;
   for (const std::string& part : own) {
     const bool found = is_among(part, wanted), number = is_number(part), letter = !number && part.size() == 1;
     common += found ? 1 : 0;
-    const bool needed = is_size(part) ? !active : number ? behind_a_word : !letter;
+    const bool needed = is_size(part) ? !active : number ? behind_a_word : !letter || lacks_letter(part, wanted);
     if (!found && needed) return 0;
     behind_a_word = !number && !is_size(part);
     active = active || part == "a";
   }
-  return own.empty() || !is_among(own[0], wanted) ? 0 : 100 * common - static_cast<int>(own.size());
+  return !is_among(own[0], wanted) ? 0 : 100 * common - static_cast<int>(own.size());
 }
 
 // Words with which a name is that of a smaller or of another kind of model of the same family.
-constexpr const char* kOther[] = {"lite",  "mini",      "small", "tiny",   "nano",   "proxy", "test",     "debug",
-                                  "light", "distill",   "vl",    "vision", "omni",   "audio", "next",     "debugmodel",
-                                  "ocr",   "embedding", "embed", "guard",  "reward", "rm",    "reranker", "flash",
-                                  "air",   "pro",       "ultra", "super",  "max"};
+constexpr const char* kOther[] = {
+    "lite",   "mini",   "small",    "tiny",  "nano",  "proxy",      "test",   "debug",     "light",     "distill",
+    "vl",     "vision", "omni",     "audio", "next",  "debugmodel", "ocr",    "embedding", "embed",     "guard",
+    "reward", "rm",     "reranker", "flash", "air",   "pro",        "ultra",  "super",     "max",       "mamba",
+    "neo",    "flan",   "asr",      "tts",   "llava", "clip",       "siglip", "speech",    "multimodal"};
 
 // Of the sizes that the name has, those that the known model's name lacks must be its parameters, all or active ones.
 bool has_sizes(const ModelConfig& known, const std::string& by_name, const std::vector<std::string>& wanted) {

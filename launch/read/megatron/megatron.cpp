@@ -40,6 +40,8 @@ void read_zero(ReadingJob& job) {
   }
   if (const auto stage = s.integer("zero-stage", 0)) {  // Megatron-DeepSpeed
     d.zero = static_cast<int>(std::min<std::int64_t>(*stage, 3));
+    Framework& framework = job.reading.framework;  // what DeepSpeed splits, not Megatron-LM
+    framework.zero = framework.zero_with_experts = {0, 1, 2, 3};
     // Its optimizer for bf16 splits its states itself.
     if (d.zero == 0 && s.has("bf16")) d.zero = 1;
   }
@@ -403,7 +405,7 @@ void read_megatron(ReadingJob& job) {
     name_as_megatron(s);
   else
     expect_training(job);
-  if (recipe && s.has("peft")) expect_whole_model(job, "peft", "adapters");
+  if (recipe) expect_whole_recipe(job);
   d.tp = degree_of(job, "tensor-model-parallel-size");
   d.pp = degree_of(job, "pipeline-model-parallel-size");
   d.cp = degree_of(job, "context-parallel-size");
@@ -420,6 +422,7 @@ void read_megatron(ReadingJob& job) {
   } else if (recipe && !job.answers.model && (s.has("recipe") || !s.has("num-layers"))) {
     recipe_model(job);
   } else if (!take_given_model(job, s.integer("seq-length"))) {
+    if (recipe) expect_decoder_sizes(job);
     job.reading.setup.model = megatron_model(job);
   }
   const std::int64_t layers = job.reading.setup.model.layers;

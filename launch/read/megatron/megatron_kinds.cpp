@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/syntax/shell.h"
 
 namespace meshwright {
 
@@ -31,7 +32,13 @@ bool names_any(const std::string& name, std::initializer_list<const char*> parts
 
 // tasks/main.py of Megatron-LM: some of its tasks train a model further, the others measure one.
 void expect_task_that_trains(ReadingJob& job) {
-  const std::string task = job.settings().text_or_nothing("task");
+  Settings& s = job.settings();
+  const std::string task = s.text_or_nothing("task");
+  require(
+      !task.empty() || !s.has("task") || job.answers.model,
+      "{}: nothing tells which of its tasks the program is for, and most train no model that is here; give --set or "
+      "--args, or --model.",
+      s.where("task"));
   if (task.empty()) return;
   const auto is_one_of = [&](std::initializer_list<const char*> tasks) {
     return std::find(tasks.begin(), tasks.end(), task) != tasks.end();
@@ -40,7 +47,7 @@ void expect_task_that_trains(ReadingJob& job) {
   require(!trains || job.answers.model,
           "{}: trains BERT to tell classes of texts, with a head that no model here has; give --model with a built-in "
           "model, sizes or a config.json.",
-          job.settings().where("task"));
+          s.where("task"));
   if (!trains) refuse_without_training(job);
 }
 
@@ -101,6 +108,30 @@ void expect_all_weights(ReadingJob& job) {
        {"num-tokens-to-generate", "max-tokens-to-oom", "analyzing-task", "indexer-batch-size", "embedding-path"})
     if (s.has(key)) refuse_without_training(job);
   expect_task_that_trains(job);
+}
+
+void expect_whole_recipe(ReadingJob& job) {
+  Settings& s = job.settings();
+  if (s.has("peft")) expect_whole_model(job, "peft", "adapters");
+  for (const std::string& scheme : s.words("peft-scheme"))
+    if (is_resolved(scheme) && lower_case(scheme) != "none" && lower_case(scheme) != "null")
+      expect_whole_model(job, "peft-scheme", "adapters");
+  const std::string recipe = lower_case(s.text_or_nothing("recipe"));
+  // A recipe in Python says itself whether it has adapters.
+  for (const char* word : {"_peft", "_lora", "_dora"})
+    if (job.text.variant != "Python" && recipe.find(word) != std::string::npos)
+      expect_whole_model(job, "recipe", "adapters");
+}
+
+void expect_decoder_sizes(ReadingJob& job) {
+  const Settings& s = job.settings();
+  for (const char* key :
+       {"crossattn-emb-size", "in-channels", "patch-spatial", "num-single-layers", "num-joint-layers"})
+    require(!s.has(key),
+            "{}: describes a model that makes images or video, and no model here does; give --model with a built-in "
+            "model, sizes or a config.json.",
+            s.where(key));
+  job.assume("layers as Megatron-LM's flags have them by default, as no recipe is named");
 }
 
 void expect_training(ReadingJob& job) {

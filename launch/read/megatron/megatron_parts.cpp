@@ -69,9 +69,9 @@ void name_as_megatron(Settings& settings) {
   const bool groups = renamed.has("num-query-groups") && !renamed.has("group-query-attention");
   if (groups) renamed.add("group-query-attention", "num_query_groups", {}, "");
   settings = std::move(renamed);
-  settings.no_effect([](const std::string& key) {
-    return key == "mode" || key == "config-file" || key.starts_with("log-") || key == "(word)";
-  });
+  settings.no_effect(
+      [](const std::string& key) { return key == "mode" || key == "config-file" || key.starts_with("log-"); });
+  settings.no_effect_of_words();
 }
 
 namespace {

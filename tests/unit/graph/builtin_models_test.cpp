@@ -200,6 +200,25 @@ TEST(ModelNames, OfOtherModelsStandForNone) {
     EXPECT_EQ(like(name), "none") << name;
 }
 
+// A letter or a word tells another architecture from one of nearly the same name and size; so does a version between
+// whose neighbours the family changed.
+TEST(ModelNames, OfOtherKindsOfTheSameSizeStandForNone) {
+  for (const char* name :
+       {"gemma-3n-E4B-it", "GLM-4.5V", "glm_45v_finetune_config", "Falcon-H1-7B-Base", "falcon-mamba-7b",
+        "gpt-neo-1.3B", "flan-t5-large", "t5-v1_1-large", "Phi-4-multimodal-instruct", "Qwen3.5-4B", "Qwen3.6-4B",
+        "Qwen3-TTS-1.7B", "llava-v1.6-mistral-7b", "granite-speech-3.3-8b"})
+    EXPECT_EQ(like(name), "none") << name;
+  const std::pair<const char*, const char*> same[] = {{"vit-large-patch16-224", "vit-l16"},
+                                                      {"clip-vit-large-patch14", "clip-l14"},
+                                                      {"vit-base-patch16-224", "vit-b16"},
+                                                      {"llama3_8b_h100_config", "llama-3.1-8b"},
+                                                      {"Llama-3.3-70B-Instruct", "llama-3.1-70b"},
+                                                      {"Qwen3.6-27B", "qwen3.5-27b"},
+                                                      {"Yi-1.5-34B", "yi-34b"},
+                                                      {"Phi-3-mini-4k-instruct", "phi-3-mini"}};
+  for (const auto& [name, model] : same) EXPECT_EQ(like(name), model) << name;
+}
+
 TEST(FindModel, TakesANameOfAHubWithOtherSizesToo) {
   EXPECT_EQ(find_model("Qwen/Qwen3-8B"), find_builtin_model("qwen3-8b"));
   EXPECT_EQ(find_model("Qwen/Qwen3-8B:layers=2"), find_builtin_model("qwen3-8b:layers=2"));

@@ -143,6 +143,36 @@ TEST(PythonRecipes, OfAdaptersAreRefused) {
         "llama3.py:4: peft: trains adapters, and only trainings of all weights are predicted; give a file without "
         "it.");
   EXPECT_NEAR(billions(read_recipe("None")), 8.03, 0.01);
+  const auto run_recipe = [](const std::string& words) {
+    return refusal(
+        [&] { (void)read("run.sh", "torchrun run_recipe.py --recipe " + words + " train.global_batch_size=8\n"); });
+  };
+  EXPECT_NE(run_recipe("llama3_8b_sft_config --peft_scheme lora").find("--peft_scheme: trains adapters"),
+            std::string::npos);
+  EXPECT_NE(run_recipe("llama3_8b_peft_config").find("--recipe: trains adapters"), std::string::npos);
+  EXPECT_EQ(run_recipe("llama3_8b_sft_config --peft_scheme none"), "not refused");
+}
+
+// Settings that a command prints stay apart from the value of the flag in front of them, and are listed.
+TEST(BridgeScripts, ListWhatACommandPrintsBehindAFlag) {
+  const LaunchReading reading = read("run.sh",
+                                     "torchrun run_recipe.py --recipe llama3_8b_sft_config --peft_scheme none "
+                                     "$(make_overrides) train.global_batch_size=8\n");
+  EXPECT_EQ(reading.settings.count(Setting::State::Unread), 1);
+  EXPECT_EQ(reading.settings.where("(word)"), "run.sh:1: ${output_of_make_overrides}");
+}
+
+// Sizes without a recipe may be those of a model that makes video.
+TEST(BridgeSettings, OfNoRecipeAreThoseOfADecoderOrRefused) {
+  const std::string sizes =
+      "model:\n  num_layers: 2\n  hidden_size: 64\n  num_attention_heads: 4\n  seq_length: 32\n"
+      "  tensor_model_parallel_size: 1\ntrain:\n  global_batch_size: 8\n  micro_batch_size: 1\n";
+  EXPECT_TRUE(says(read("wan.yaml", sizes).assumed,
+                   "layers as Megatron-LM's flags have them by default, as no recipe is named"));
+  EXPECT_NE(refusal([&] {
+              (void)read("wan.yaml", sizes + "dataset: {}\nmodel.crossattn_emb_size: 64\n");
+            }).find("makes images or video"),
+            std::string::npos);
 }
 
 // A recipe of NeMo 2: the trainer's function has defaults, and the recipe's own branch for speed is not taken. The name
@@ -252,6 +282,23 @@ TEST(MegatronModels, MegatronDeepspeedsGatesAndSequences) {
   EXPECT_EQ(reading.setup.degrees.context, ContextExchange::AllToAll);
 }
 
+// DeepSpeed splits states and weights at every level; Megatron-LM at the first alone.
+TEST(MegatronModels, MegatronDeepspeedHasEveryLevelOfZero) {
+  for (const char* level : {"2", "3"}) {
+    const LaunchReading reading =
+        read_megatron("pretrain_gpt.py", std::string("--num-layers 2 --deepspeed --zero-stage ") + level);
+    EXPECT_EQ(reading.setup.degrees.zero, level[0] - '0');
+    EXPECT_TRUE(reading.broken.empty()) << reading.broken[0];
+  }
+}
+
+// numactl's memory is no module of Python.
+TEST(MegatronModels, AProgramBehindNumactlIsFound) {
+  const LaunchText text = read_launch_text(
+      {.files = {{"run.sh", "numactl -m 4-7 -N 4-7 python pretrain_gpt.py --num-layers 2 --hidden-size 64\n"}}});
+  EXPECT_EQ(text.program, "run.sh:1: pretrain_gpt.py");
+}
+
 TEST(MegatronModels, WhatTrainsOtherWeightsIsRefused) {
   const auto refused = [](const std::string& flags) {
     return refusal([&] { (void)read_megatron("pretrain_gpt.py", "--num-layers 2 " + flags); });
@@ -268,6 +315,7 @@ TEST(MegatronModels, TasksThatMeasureAModelAreRefused) {
   };
   EXPECT_NE(refused("WIKITEXT103").find("does not train"), std::string::npos);
   EXPECT_NE(refused("RACE").find("BERT"), std::string::npos);
+  EXPECT_NE(refused("").find("nothing tells which of its tasks"), std::string::npos);
   EXPECT_NE(refusal([] { (void)read_megatron("tools/merge_mp_partitions.py", "--num-layers 2"); }).find("does not"),
             std::string::npos);
 }
