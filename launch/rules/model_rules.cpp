@@ -32,40 +32,42 @@ void megatron_model(const std::string& name, const Decoder& d, RuleList& rules) 
 
 // Its models are Python tables; a table of another size can be added to each.
 void torchtitan_model(const Decoder& d, RuleList& rules) {
-  rules.expect(is_swiglu(d) && d.rms_norm && d.positions == Decoder::Positions::Rotary && !d.bias && !d.qkv_bias,
-               "torchtitan's models have SwiGLU, RMS norms, rotated heads and no biases");
-  rules.expect(d.window == 0, "torchtitan's models have no attention windows");
-  rules.expect(d.rotary_share == 1.0, "torchtitan's models rotate whole heads");
+  rules.expect_told(is_swiglu(d) && d.rms_norm && d.positions == Decoder::Positions::Rotary && !d.bias && !d.qkv_bias,
+                    "torchtitan's models have SwiGLU, RMS norms, rotated heads and no biases");
+  rules.expect_told(d.window == 0, "torchtitan's models have no attention windows");
+  rules.expect_told(d.rotary_share == 1.0, "torchtitan's models rotate whole heads");
   if (d.latent) return;
   if (d.experts) {
-    rules.expect(d.experts->every == 1 && d.experts->dense_layers == 0,
-                 "torchtitan's qwen3 has experts in every layer or in none");
-    rules.expect(d.experts->ffn > 0 && d.experts->shared_ffn % d.experts->ffn == 0,
-                 fmt::format("torchtitan's shared experts are as wide as {} others together, and the model's has {}",
-                             d.experts->ffn, d.experts->shared_ffn));
+    rules.expect_told(d.experts->every == 1 && d.experts->dense_layers == 0,
+                      "torchtitan's qwen3 has experts in every layer or in none");
+    rules.expect_told(
+        d.experts->ffn > 0 && d.experts->shared_ffn % d.experts->ffn == 0,
+        fmt::format("torchtitan's shared experts are as wide as {} others together, and the model's has {}",
+                    d.experts->ffn, d.experts->shared_ffn));
   }
 }
 
 // The module that is written for PyTorch alone has what these name.
 void plain_torch_model(const Decoder& d, RuleList& rules) {
-  rules.expect(d.window == 0, "the written PyTorch model has no attention windows");
+  rules.expect_told(d.window == 0, "the written PyTorch model has no attention windows");
 }
 
 // The dense block needs two more of its tracer's operators; tokens that choose their experts would need others.
 void nnscaler_model(const Decoder& d, RuleList& rules) {
   plain_torch_model(d, rules);
-  rules.expect(!d.experts, "the model written for nnScaler has no experts");
-  rules.expect(!d.latent, "the model written for nnScaler has no latent attention");
+  rules.expect_told(!d.experts, "the model written for nnScaler has no experts");
+  rules.expect_told(!d.latent, "the model written for nnScaler has no latent attention");
 }
 
 void maxtext_model(const Decoder& d, RuleList& rules) {
-  rules.expect(d.positions == Decoder::Positions::Rotary && d.rms_norm && d.gated && !d.bias,
-               "MaxText's decoder blocks have rotated heads, RMS norms and gated feed-forward layers without biases");
-  rules.expect(d.rotary_share == 1.0, "MaxText rotates whole heads");
+  rules.expect_told(
+      d.positions == Decoder::Positions::Rotary && d.rms_norm && d.gated && !d.bias,
+      "MaxText's decoder blocks have rotated heads, RMS norms and gated feed-forward layers without biases");
+  rules.expect_told(d.rotary_share == 1.0, "MaxText rotates whole heads");
   if (!d.experts) return;
-  rules.expect(d.latent || (d.experts->every == 1 && d.experts->dense_layers == 0),
-               "MaxText's mixtral has experts in every layer");
-  rules.expect(d.latent || d.experts->shared_ffn == 0, "MaxText's mixtral has no shared expert");
+  rules.expect_told(d.latent || (d.experts->every == 1 && d.experts->dense_layers == 0),
+                    "MaxText's mixtral has experts in every layer");
+  rules.expect_told(d.latent || d.experts->shared_ffn == 0, "MaxText's mixtral has no shared expert");
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEXT_MODELS = ("model.language_model.", "language_model.", "model.text_model.", 
                "thinker.lm_head.", "lm_head.")
 KEPT_BESIDE = ("e_score_correction_bias", "expert_bias", "layer_scalar", "tid2eid")
 SINES = ("embed_positions.weight",)
-NO_PART_OF_THE_LOSS = (".contact_head.", "layoutlm.pooler.", "fnet.pooler.", "bert.pooler.")  # by which nothing is trained
+NO_PART_OF_THE_LOSS = (".contact_head.", "layoutlm.pooler.", "fnet.pooler.", "bert.pooler.", ".mlp.vision_moe.")  # by which nothing is trained
 BESIDE_TEXT = {"phi4_multimodal": ("model.embed_tokens_extend.",), "git": ("git.image_encoder.", "git.visual_projection.")}  # where the text model has no name of its own
 # Defaults of transformers that make no model, and what makes one of them; layers that predict further tokens, which it leaves out.
 SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "hunyuan_v1_moe": {"head_dim": 128}, "ministral": {"head_dim": 128},

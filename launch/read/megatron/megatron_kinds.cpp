@@ -213,6 +213,19 @@ ModelConfig hybrid_model(ReadingJob& job, const std::string& pattern, const Mode
   return model_of_config(config, "nemotron_h", facts, s.where(key));
 }
 
-bool trains_bert(const ReadingJob& job) { return names_any(program_name(job), {"pretrain_bert"}); }
+bool trains_bert(ReadingJob& job) {
+  const std::string name = program_name(job);
+  if (names_any(name, {"pretrain_bert"})) return true;
+  // Files of flags alone name no program, as Megatron-LM's tests, which have its data.
+  const bool flags_alone = name.ends_with(".yaml") || name.ends_with(".yml");
+  // The folder may be a variable's.
+  const bool bert =
+      flags_alone && std::any_of(job.settings().all().begin(), job.settings().all().end(), [](const Setting& setting) {
+        const std::string data = lower_case(to_text(setting.value));
+        return setting.key == "data-path" && data.find("bert", data.rfind('/') + 1) != std::string::npos;
+      });
+  if (bert) job.assume("a BERT, as its data are named (--data-path)");
+  return bert;
+}
 
 }  // namespace meshwright

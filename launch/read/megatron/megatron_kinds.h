@@ -26,7 +26,7 @@ void expect_decoder_sizes(ReadingJob& job);
 // that every model has. Throws InputError for other letters.
 [[nodiscard]] ModelConfig hybrid_model(ReadingJob& job, const std::string& pattern, const ModelFacts& facts);
 
-// pretrain_bert.py
-[[nodiscard]] bool trains_bert(const ReadingJob& job);
+// pretrain_bert.py, or flags alone with BERT's data.
+[[nodiscard]] bool trains_bert(ReadingJob& job);
 
 }  // namespace meshwright

@@ -292,6 +292,27 @@ TEST(MegatronModels, MegatronDeepspeedHasEveryLevelOfZero) {
   }
 }
 
+// Megatron-LM's own tests are files of flags, which name no program.
+TEST(MegatronModels, FlagsAloneWithBertsDataAreABert) {
+  const std::string flags =
+      "MODEL_ARGS:\n  --num-layers: 2\n  --hidden-size: 64\n  --num-attention-heads: 4\n  --seq-length: 32\n"
+      "  --max-position-embeddings: 32\n  --micro-batch-size: 1\n  --data-path: ${DATA}/my-";
+  const LaunchReading bert = read("model_config.yaml", flags + "bert_00_text_sentence\n");
+  EXPECT_EQ(bert.setup.model.family, "bert");
+  EXPECT_TRUE(says(bert.assumed, "a BERT, as its data are named"));
+  EXPECT_EQ(read("model_config.yaml", flags + "gpt3_00_text_document\n").setup.model.family, "gpt2");
+}
+
+// What our files cannot say of a model is no rule for a framework's own.
+TEST(TorchtitanModels, OfItsOwnTablesBreakNoRuleOfOurFiles) {
+  const LaunchReading reading =
+      read("llama4.toml",
+           "[model]\nname = \"llama4\"\nflavor = \"17bx128e\"\n[training]\n"
+           "local_batch_size = 4\nseq_len = 128\n[parallelism]\ntensor_parallel_degree = 8\n");
+  EXPECT_EQ(reading.setup.model.name, "llama4-maverick");
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken[0];
+}
+
 // numactl's memory is no module of Python.
 TEST(MegatronModels, AProgramBehindNumactlIsFound) {
   const LaunchText text = read_launch_text(

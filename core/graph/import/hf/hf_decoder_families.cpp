@@ -70,7 +70,9 @@ ModelConfig read_falcon(const HfReader& config) {
   ModelConfig model =
       made("decoder", Core{config.size({"num_hidden_layers", "n_layer"}), config.size({"hidden_size"}),
                            config.size({"num_attention_heads", "n_head"}), positions, config.size({"vocab_size"})});
-  const bool groups = config.flag_or("new_decoder_architecture", false);
+  // Published before transformers had the family, the larger model says of its layers what its type says.
+  const bool groups =
+      config.flag_or("new_decoder_architecture", config.text_or("model_type", "falcon") == "RefinedWeb");
   const bool parallel = groups || config.flag_or("parallel_attn", true);
   const std::int64_t norms = config.size_or({"num_ln_in_parallel_attn"}, groups ? 2 : 1);
   require(norms <= 2, "{}: 'num_ln_in_parallel_attn' is {}, which is not supported; 1 and 2 are.", config.place(),
@@ -121,13 +123,18 @@ ModelConfig read_starcoder2(const HfReader& config) {
 }
 
 ModelConfig read_stablelm(const HfReader& config) {
+  const bool own = config.text_or("model_type", "stablelm") == "stablelm_epoch";  // its publisher's names
   ModelConfig model = read_decoder("decoder", config);
   set(model, "head_qk_norm", config.flag_or("qk_layernorm", false));
   set(model, "qkv_bias", config.flag_or("use_qkv_bias", false));
   set(model, "layer_norm", 1);
   set(model, "parallel", config.flag_or("use_parallel_residual", false) ? 2 : 0);
-  set_epsilon(model, config, "layer_norm_eps", 1e-5);
-  set_rotated_share(model, config, "partial_rotary_factor", 0.25);
+  set_epsilon(model, config, own ? "norm_eps" : "layer_norm_eps", 1e-5);
+  set_rotated_share(model, config, own ? "rope_pct" : "partial_rotary_factor", 0.25);
+  if (own)
+    require(config.size_or({"num_heads"}, model.heads) == model.heads,
+            "{}: 'num_heads' is {}, but 'num_attention_heads' is {}; check the sizes.", config.place(),
+            config.size_or({"num_heads"}, model.heads), model.heads);
   return model;
 }
 

@@ -135,7 +135,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_ernie4_5(const HfReader& config);
 [[nodiscard]] ModelConfig read_glm(const HfReader& config);  // and GLM-4-0414
 [[nodiscard]] ModelConfig read_exaone4(const HfReader& config);
-[[nodiscard]] ModelConfig read_internlm(const HfReader& config);  // 2 and 3
+[[nodiscard]] ModelConfig read_internlm(const HfReader& config);  // 1 to 3
 [[nodiscard]] ModelConfig read_minicpm(const HfReader& config);
 [[nodiscard]] ModelConfig read_hunyuan_dense(const HfReader& config);
 [[nodiscard]] ModelConfig read_cwm(const HfReader& config);
@@ -225,6 +225,17 @@ namespace hf {
 [[nodiscard]] ModelConfig read_minimax(const HfReader& config);
 [[nodiscard]] ModelConfig read_zamba2(const HfReader& config);
 [[nodiscard]] ModelConfig read_rwkv(const HfReader& config);
+
+// hf_published_families.cpp: of publishers' own programs
+[[nodiscard]] ModelConfig read_qwen(const HfReader& config);
+[[nodiscard]] ModelConfig read_baichuan(const HfReader& config);
+[[nodiscard]] ModelConfig read_chatglm(const HfReader& config);
+[[nodiscard]] ModelConfig read_deepseek(const HfReader& config);
+[[nodiscard]] ModelConfig read_orion(const HfReader& config);
+[[nodiscard]] ModelConfig read_grok(const HfReader& config);
+[[nodiscard]] ModelConfig read_hf_olmo(const HfReader& config);
+[[nodiscard]] ModelConfig read_kolibri(const HfReader& config);
+[[nodiscard]] ModelConfig read_molmo2(const HfReader& config);
 
 // hf_nas_families.cpp
 [[nodiscard]] ModelConfig read_nemotron_nas(const HfReader& config);

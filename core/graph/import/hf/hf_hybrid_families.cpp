@@ -185,6 +185,15 @@ ModelConfig read_mamba(const HfReader& config) {
   set_channels(model, config, "time_step_rank", inner);
   model.more["state"] = config.size_or({"state_size"}, 16);
   model.more["conv"] = config.size_or({"conv_kernel"}, 4);
+  if (config.has("ssm_cfg")) {  // its publishers' own file
+    const HfReader scan = config.part("ssm_cfg");
+    expect_text(scan, "layer", "Mamba1");
+    model.more["state"] = scan.size_or({"d_state"}, 16);
+    model.more["conv"] = scan.size_or({"d_conv"}, 4);
+    const std::int64_t multiple = config.size_or({"pad_vocab_size_multiple"}, 8);
+    model.vocab = (model.vocab + multiple - 1) / multiple * multiple;
+    for (const char* nothing : {"residual_in_fp32", "fused_add_norm"}) (void)config.has(nothing);
+  }
   model.more["conv_bias"] = config.flag_or("use_conv_bias", true);
   model.more["scan_bias"] = config.flag_or("use_bias", false);
   model.more["tied"] = config.flag_or("tie_word_embeddings", true);

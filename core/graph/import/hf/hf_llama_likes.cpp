@@ -154,13 +154,15 @@ ModelConfig read_exaone4(const HfReader& config) {
   return model;
 }
 
-// InternLM 2 has one member for all biases, InternLM 3 one more for queries, keys and values.
+// InternLM 1 and 2 have one member for all biases of attention, as openPangu has, InternLM 3 one more for queries, keys
+// and values.
 ModelConfig read_internlm(const HfReader& config) {
   ModelConfig model = read_decoder("llama", config);
+  const std::string type = config.text_or("model_type", "internlm2");
   // transformers 5 calls them as Llama does.
-  const bool bias = config.flag_or(config.has("bias") ? "bias" : "mlp_bias", false);
+  const bool bias = config.flag_or(config.has("bias") ? "bias" : "mlp_bias", type == "internlm");
   for (const char* key : {"qkv_bias", "out_bias"}) set(model, key, bias);
-  if (config.text_or("model_type", "internlm2") == "internlm2") return model;
+  if (type != "internlm3") return model;
   set(model, "qkv_bias", config.flag_or(config.has("qkv_bias") ? "qkv_bias" : "attention_bias", bias));
   if (config.has("attention_bias")) set(model, "out_bias", config.flag_or("attention_bias", bias));
   set(model, "mlp_bias", bias);

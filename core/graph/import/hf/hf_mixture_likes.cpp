@@ -24,6 +24,19 @@ std::int64_t size_in_all_layers(const HfReader& config, const char* key) {
   return sizes[0].get<std::int64_t>();
 }
 
+// One number, or one for words and one for images.
+std::int64_t size_for_words(const HfReader& config, const char* key) {
+  if (!config.has(key) || !config.at(key).is_array()) return config.size({key});
+  const Json& sizes = config.at(key);
+  const bool fits = sizes.size() == 2 && sizes[0].is_number_unsigned() && sizes[0] >= 1u && sizes[0] <= 1u << 30;
+  require(fits, "{}: '{}' is no list of a positive number for words and one for images.", config.place(), key);
+  return sizes[0].get<std::int64_t>();
+}
+std::int64_t size_for_words_or(const HfReader& config, const char* key, std::int64_t otherwise, std::int64_t minimum) {
+  const bool list = config.has(key) && config.at(key).is_array();
+  return list ? size_for_words(config, key) : config.size_or({key}, otherwise, minimum);
+}
+
 }  // namespace
 
 // Weights of a token's experts add up to 1 where the file does not say, unlike Qwen3's.
@@ -46,19 +59,22 @@ ModelConfig read_olmoe(const HfReader& config) {
   return model;
 }
 
+// With an eye it has experts of its own for images, which are left out.
 ModelConfig read_ernie4_5_moe(const HfReader& config) {
+  if (auto text = read_text_part(config, "ernie4_5_vl_moe", read_ernie4_5_moe)) return *std::move(text);
   ModelConfig model = read_decoder("decoder_moe", config, 1e-5);
   set_all_biases(model, config.flag_or("use_bias", false));
   require(!config.flag_or("use_bias", false),
           "{}: 'use_bias' is true, which is not supported for this family; false is.", config.place());
   set(model, "tied", config.flag_or("tie_word_embeddings", true));
-  const std::int64_t width = config.size({"moe_intermediate_size"});
-  set_experts(model, config.size({"moe_num_experts"}), config.size({"moe_k"}), width);
+  const std::int64_t width = size_for_words(config, "moe_intermediate_size");
+  set_experts(model, size_for_words(config, "moe_num_experts"), config.size({"moe_k"}), width);
   set(model, "shared_intermediate", width * config.size_or({"moe_num_shared_experts"}, 2, 0));
-  set(model, "dense_layers", config.size_or({"moe_layer_start_index"}, 1, 0));
+  set(model, "dense_layers", size_for_words_or(config, "moe_layer_start_index", 1, 0));
+  if (config.has("mlp_layer_types")) read_dense_layers(model, config, 1);
   set(model, "mixture_every", config.size_or({"moe_layer_interval"}, 1));
-  const std::int64_t last = config.size_or({"moe_layer_end_index"}, model.layers - 1, -1);
-  require(last == -1 || last == model.layers - 1,
+  const std::int64_t last = size_for_words_or(config, "moe_layer_end_index", model.layers - 1, -1);
+  require(last == -1 || last >= model.layers - 1,
           "{}: 'moe_layer_end_index' is {}, behind which layers have no experts; that is not supported, {} is.",
           config.place(), last, model.layers - 1);
   set(model, "selection_bias", 1);
