@@ -99,6 +99,13 @@ std::optional<std::string> TextReader::file_named(const std::string& name) const
 void TextReader::read_yaml(const GivenFile& file) {
   const std::string place = place_of(file);
   ConfigValue root = value_from_yaml(file.text, place);
+  // A job of MosaicML's platform has the file of its program within it.
+  if (const ConfigValue* own = root.find("parameters"); own != nullptr && own->is_map() && is_foundry(*own)) {
+    const ConfigValue* job = root.find("compute");
+    const ConfigValue* devices = job != nullptr && job->is_map() ? job->find("gpus") : nullptr;
+    if (devices != nullptr) text_.devices = whole_number(devices->text);
+    root = ConfigValue(*own);
+  }
   resolve_environment(root, input_.variables);
   resolve_interpolations(root);
   require(root.is_map(), "{}:1: expected a map of settings, and this is {}.", place, to_text(root));

@@ -124,7 +124,8 @@ ModelFacts neox_facts(ReadingJob& job) {
                                                                     : ModelFacts::Activation::Gelu;
   facts.ffn = neox_width(s, facts.hidden, facts.gated);
   facts.kv_heads = s.integer("num_kv_heads");
-  facts.bias = s.boolean("use_bias_in_mlp").value_or(true) && s.boolean("use_bias_in_attn_linear").value_or(true);
+  const bool bias = s.boolean("use_bias_in_mlp").value_or(true);
+  facts.bias = s.boolean("use_bias_in_attn_linear").value_or(true) && bias;
   facts.experts = s.integer("moe_num_experts", 0).value_or(0);
   if (facts.experts <= 1) facts.experts = 0;
   if (facts.experts > 0) facts.top_k = s.integer("moe_top_k").value_or(1);
@@ -140,6 +141,8 @@ void read_neox(ReadingJob& job) {
     return as_degree(std::max<std::int64_t>(1, s.integer(key, 0).value_or(1)));
   };
   job.reading.setup.dialect = "gpt-neox";
+  const std::string by = s.text_or_nothing("train_impl");
+  if (!by.empty() && by != "normal") expect_whole_model(job, "train_impl", "by " + by);
   d.tp = degree("model_parallel_size");
   d.pp = degree("pipe_parallel_size");
   share_devices(job);

@@ -79,7 +79,7 @@ void read_sharding(ReadingJob& job) {
 void read_olmo_recompute(ReadingJob& job) {
   Settings& s = job.settings();
   const std::string what = s.text("activation_checkpointing").value_or("");
-  if (what.empty() || what == "null") return;
+  if (what.empty() || what == "null" || what == "false") return;
   if (what == "fine_grained") {
     job.degrees().recompute = Recompute::Selective;
     job.assume("norms, activations and attention recomputed for activation_checkpointing fine_grained");

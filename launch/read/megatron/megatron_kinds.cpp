@@ -146,12 +146,10 @@ void expect_training(ReadingJob& job) {
   require((!other && !two_stacks) || job.answers.model,
           "{}: its flags describe no model of ours; give --model with a built-in model, sizes or a config.json.",
           job.text.program);
-  if (trains) {
-    if (names_any(name, {"vlm", "multimodal", "_omni", "_vl.", "_vl_", "llava"}) || job.settings().has("img-h") ||
-        job.settings().has("vision-model-type"))
-      leave_out_images(job);
-    return;
-  }
+  const bool sees = job.settings().has("img-h") || job.settings().has("vision-model-type");
+  if (sees || (trains && names_any(name, {"vlm", "multimodal", "_omni", "_vl.", "_vl_", "llava"})))
+    leave_out_images(job);
+  if (trains) return;
   if (names_any(name, {"generat", "inference", "server", "convert", "export", "quantize", "prune", "mmlu", "validate",
                        "extract", "preprocess", "eval", "merge", "checkpoint"}))
     refuse_without_training(job);

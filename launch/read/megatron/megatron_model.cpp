@@ -162,7 +162,13 @@ ModelFacts model_facts(ReadingJob& job, const std::string& pattern) {
   facts.head_dim = s.integer("kv-channels");
   if (facts.head_dim && *facts.head_dim * facts.heads == facts.hidden) facts.head_dim.reset();
   const auto groups = s.integer("num-query-groups");
-  if (s.flag("group-query-attention") || !job.text.variant.empty()) facts.kv_heads = groups;
+  if (s.flag("group-query-attention") || !job.text.variant.empty())
+    facts.kv_heads = groups;
+  else if (groups && *groups < facts.heads && !s.flag("multi-latent-attention"))
+    job.broken(
+        fmt::format("--num-query-groups {} has no effect without --group-query-attention: Megatron drops it "
+                    "silently",
+                    *groups));
   facts.rms_norm = s.text("normalization").value_or("LayerNorm") == "RMSNorm" || s.flag("rmsnorm");
   (void)s.take("norm-epsilon");
   facts.tied = !s.flag("untie-embeddings-and-output-weights");

@@ -50,6 +50,7 @@ void read_axolotl(ReadingJob& job) {
   } else {
     job.reading.framework.name = "axolotl";
     job.reading.framework.experts = true;
+    job.reading.framework.zero_with_experts = {0, 2, 3};  // without FSDP its experts are split over replicas, too
     job.reading.framework.context_exchanges = {ContextExchange::PointToPoint};
     job.reading.software =
         s.integer("fsdp_version").value_or(s.integer("fsdp_config.fsdp_version").value_or(1)) >= 2 ? "fsdp2" : "fsdp";

@@ -90,7 +90,8 @@ void take_foundry_model(ReadingJob& job, std::int64_t seq) {
           "{}: models of '{}' are not read; expected mpt_causal_lm or hf_causal_lm, or give --model.",
           s.where("model.name"), kind);
   const std::string overrides = "model.config_overrides.";
-  for (const char* length : {"max_seq_len", "max_position_embeddings", "n_positions", "attn_config.attn_impl"})
+  for (const char* length : {"max_seq_len", "max_position_embeddings", "n_positions", "attn_config.attn_impl",
+                             "attn_config.attn_uses_sequence_id"})
     (void)s.take(overrides + length);
   for (const Setting& setting : s.all())
     require(!setting.key.starts_with(overrides) || setting.state == Setting::State::Understood,

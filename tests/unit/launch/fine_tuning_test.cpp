@@ -105,6 +105,15 @@ TEST(Axolotl, AssertsThatTheSizesAreTheDevices) {
   EXPECT_TRUE(says(reading.broken, "tensor_parallel_size 2 is not the number of devices, 8"));
 }
 
+TEST(Axolotl, SplitsExpertsOverReplicasWithoutFsdp) {
+  const LaunchReading reading =
+      read("ep.yaml",
+           "base_model: Qwen/Qwen3-30B-A3B\nsequence_len: 2048\nsample_packing: true\nmicro_batch_size: 1\n"
+           "expert_parallel_size: 4\nbf16: true\noptimizer: adamw_torch\n");
+  EXPECT_EQ(reading.setup.degrees.ep, 4);
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
+}
+
 TEST(Axolotl, RefusesAdaptersAndQuantisedModels) {
   EXPECT_NE(refused("lora.yaml", kAxolotl + "adapter: qlora\n").find("trains qlora"), std::string::npos);
   EXPECT_NE(refused("q.yaml", kAxolotl + "load_in_4bit: true\n").find("trains a quantised model"), std::string::npos);

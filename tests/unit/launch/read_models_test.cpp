@@ -313,6 +313,24 @@ TEST(TorchtitanModels, OfItsOwnTablesBreakNoRuleOfOurFiles) {
   EXPECT_TRUE(reading.broken.empty()) << reading.broken[0];
 }
 
+// Megatron-LM reads the groups of queries only beside a second flag.
+TEST(MegatronModels, GroupsOfQueriesWithoutTheirFlagAreSaidToBeDropped) {
+  const std::string flags = "--num-layers 2 --num-query-groups 2 ";
+  EXPECT_TRUE(says(read_megatron("pretrain_gpt.py", flags).broken,
+                   "--num-query-groups 2 has no effect without --group-query-attention"));
+  EXPECT_TRUE(read_megatron("pretrain_gpt.py", flags + "--group-query-attention").broken.empty());
+}
+
+// FlagScale's files name no program either.
+TEST(MegatronModels, FilesOfModelsWithAnEyeSayThatItIsLeftOut) {
+  const LaunchReading reading =
+      read("7b.yaml",
+           "system:\n  tensor_model_parallel_size: 1\nmodel:\n  num_layers: 2\n  hidden_size: 64\n"
+           "  num_attention_heads: 4\n  seq_length: 32\n  max_position_embeddings: 32\n  micro_batch_size: 1\n"
+           "  img_h: 384\n  vision_model_type: siglip\n");
+  EXPECT_TRUE(says(reading.assumed, "the language model alone, without what reads images"));
+}
+
 // numactl's memory is no module of Python.
 TEST(MegatronModels, AProgramBehindNumactlIsFound) {
   const LaunchText text = read_launch_text(
@@ -474,6 +492,12 @@ TEST(NeoxModels, AGatedLayerHasAThirdOfItsWidthRoundedUp) {
 TEST(NeoxModels, LayersWithoutAttentionAreRefused) {
   const std::string why = refusal([] { (void)read("rwkv.yml", neox("\"attention_config\": [[[\"rwkv\"], 32]]")); });
   EXPECT_NE(why.find("'rwkv'"), std::string::npos) << why;
+}
+
+TEST(NeoxModels, OfPreferencesAreRefused) {
+  const std::string why = refusal([] { (void)read("dpo.yml", neox("\"train_impl\": \"dpo\"")); });
+  EXPECT_NE(why.find("train_impl: trains by dpo"), std::string::npos) << why;
+  EXPECT_EQ(read("normal.yml", neox("\"train_impl\": \"normal\"")).setup.model.layers, 32);
 }
 
 TEST(NeoxModels, AKeyAloneInAMapHasNoValue) {

@@ -135,6 +135,8 @@ TEST(Olmo, SplitsAllStatesUnlessItSaysOtherwise) {
 }
 
 TEST(Olmo, RecomputesSomeOfSoManyBlocks) {
+  EXPECT_EQ(read("olmo.yaml", kOlmo + "activation_checkpointing: false\n", {8, 8}).setup.degrees.recompute,
+            Recompute::None);
   const LaunchReading every_other = read("olmo.yaml", kOlmo + "activation_checkpointing: one_in_two\n", {8, 8});
   EXPECT_EQ(every_other.setup.recompute_layers.size(), 16u);
   EXPECT_EQ(every_other.setup.recompute_layers[1].first, 2);

@@ -68,6 +68,15 @@ TEST(Foundry, HasTheParametersThatItsAuthorsCount) {
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
 }
 
+// The file of a job on MosaicML's platform holds that of its program.
+TEST(Foundry, IsReadWithinAJobOfItsPlatform) {
+  std::string job = "name: mpt\ncompute:\n  gpus: 8\nparameters:\n  ";
+  for (const char c : kFoundry) job += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  const LaunchReading reading = read(job);
+  EXPECT_EQ(parameters_of(reading), 6'658'859'008);
+  EXPECT_EQ(reading.setup.model.seq, 2048);
+}
+
 TEST(Foundry, SplitsStatesAndCutsTheBatchAsComposer) {
   const LaunchReading reading = read(kFoundry);
   const Degrees& d = reading.setup.degrees;
