@@ -318,6 +318,84 @@ TEST(TorchLayers, HeadsMayBeMergedBehindTheirNumbers) {
   EXPECT_EQ(kinds[OpKind::GroupedAttention], 1);
 }
 
+constexpr std::int64_t kAttended = 3, kHeadsOfOne = 2, kWidthOfHead = 4, kAttending = kHeadsOfOne * kWidthOfHead;
+
+// Attention of x whose queries, keys and values are made by "w" at once, or by "q", "k" and "v"; then a product with
+// "o". The weights are those of an earlier layer, where there is one.
+void attend(Program& program, const std::string& x, bool at_once, const std::string& y) {
+  const auto heads = [&](const std::string& from, const std::string& name) {
+    program.calls.push_back(
+        call("view", {{"self", tensor_named(from)}, {"size", wholes({2, kAttended, kHeadsOfOne, kWidthOfHead})}},
+             name + "v"));
+    program.calls.push_back(
+        call("permute", {{"self", tensor_named(name + "v")}, {"dims", wholes({0, 2, 1, 3})}}, name));
+  };
+  const auto product = [&](const std::string& from, const std::string& weight, std::int64_t columns,
+                           const std::string& name) {
+    program.parameters[weight] = {columns, kAttending};
+    program.calls.push_back(call("linear", {{"input", tensor_named(from)}, {"weight", tensor_named(weight)}}, name));
+  };
+  if (at_once) product(x, "w", 3 * kAttending, y + "all");
+  std::int64_t start = 0;
+  for (const std::string part : {"q", "k", "v"}) {
+    if (at_once)
+      program.calls.push_back(call("slice",
+                                   {{"self", tensor_named(y + "all")},
+                                    {"dim", whole(2)},
+                                    {"start", whole(start)},
+                                    {"end", whole(start + kAttending)}},
+                                   y + part + "p"));
+    else
+      product(x, part, kAttending, y + part + "p");
+    start += kAttending;
+    heads(y + part + "p", y + part);
+  }
+  program.calls.push_back(call(
+      "scaled_dot_product_attention",
+      {{"query", tensor_named(y + "q")}, {"key", tensor_named(y + "k")}, {"value", tensor_named(y + "v")}}, y + "a"));
+  program.calls.push_back(call("permute", {{"self", tensor_named(y + "a")}, {"dims", wholes({0, 2, 1, 3})}}, y + "t"));
+  program.calls.push_back(
+      call("reshape", {{"self", tensor_named(y + "t")}, {"size", wholes({2, kAttended, kAttending})}}, y + "m"));
+  product(y + "m", "o", kAttending, y);
+}
+
+// Only the positions of keys and values get names of their own, whether products are made at once or by weights that an
+// earlier layer has, too: nothing else is moved, as in the built-in models.
+TEST(TorchLayers, AttentionMovesNothingButTheNamesOfKeys) {
+  const auto moves = [](const Program& program) {
+    int count = 0;
+    for (const Op& op : graph_of(program).ops())
+      count += op.phase == Phase::Forward && (op.kind == OpKind::Reshape || op.kind == OpKind::Transpose) ? 1 : 0;
+    return count;
+  };
+  for (const bool at_once : {false, true}) {
+    Program one{{2, kAttended, kAttending}, {}, {}};
+    attend(one, "x", at_once, "y");
+    EXPECT_EQ(moves(one), 2) << at_once;
+  }
+  Program two{{2, kAttended, kAttending}, {}, {}};
+  attend(two, "x", false, "h");
+  attend(two, "h", false, "y");
+  EXPECT_EQ(moves(two), 4);
+}
+
+// The head of BERT: a square product leaves other columns than the word table has, and not the table, which words are
+// looked up in, too, but what is multiplied by it takes its names.
+TEST(TorchLayers, AWeightKeepsItsNamesWhereItsOperandCanTakeThem) {
+  Program program{{2, kAttended, kAttending}, {{"s", {kAttending, kAttending}}, {"t", {kColumns, kAttending}}}, {}};
+  program.calls = {call("linear", {{"input", tensor_named("x")}, {"weight", tensor_named("t")}}, "first"),
+                   call("linear", {{"input", tensor_named("x")}, {"weight", tensor_named("s")}}, "turned"),
+                   call("linear", {{"input", tensor_named("turned")}, {"weight", tensor_named("t")}}, "second"),
+                   call("add", {{"self", tensor_named("first")}, {"other", tensor_named("second")}}, "y")};
+  const Graph graph = graph_of(program);
+  for (const Op& op : graph.ops()) {
+    if (op.kind != OpKind::Reshape) continue;
+    for (const TensorId read : op.inputs) {
+      EXPECT_NE(graph.tensor(read).kind, TensorKind::Parameter) << op.name;
+    }
+  }
+}
+
 // Gaps of 3 in rows of 2 elements: of each window only the middle lies in the row, and the others begin within a piece
 // of the padding that is as long as the row.
 TEST(TorchLayers, GapsMayBeWiderThanTheRow) {

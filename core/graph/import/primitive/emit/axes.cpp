@@ -255,6 +255,8 @@ void Axes::reshape(int n) {
       from.erase(from.begin() + static_cast<std::ptrdiff_t>(next));
       from.insert(from.begin() + static_cast<std::ptrdiff_t>(next), parts.begin(), parts.end());
     }
+    // The group of one query for each key stays with its heads.
+    while (fits && next > begin && next < from.size() && size(from[next]) == 1) ++next;
     if (fits) {
       result[d].assign(from.begin() + static_cast<std::ptrdiff_t>(begin),
                        from.begin() + static_cast<std::ptrdiff_t>(next));

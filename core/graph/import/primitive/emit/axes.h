@@ -71,6 +71,7 @@ class Axes {
   void broadcast(int node);
   void slice(int node);
   void concat(int node);
+  [[nodiscard]] bool is_weight(int node) const;
   void matmul(int node);
   void gather(int node);
   void convolution(int node);

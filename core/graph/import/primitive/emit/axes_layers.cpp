@@ -8,22 +8,31 @@
 
 namespace meshwright::primitive {
 
+// A parameter, in whatever order of its dimensions.
+bool Axes::is_weight(int node) const {
+  const auto kind = [&] { return module_.nodes[static_cast<std::size_t>(node)].kind; };
+  while (kind() == Kind::Transpose || kind() == Kind::Reshape)
+    node = module_.nodes[static_cast<std::size_t>(node)].inputs[0];
+  return kind() == Kind::Parameter;
+}
+
 void Axes::matmul(int n) {
   const Node& node = module_.nodes[static_cast<std::size_t>(n)];
   const std::vector<AxisList> x = input(n, 0), y = input(n, 1);
   const std::size_t rank = node.shape.size();
   if (!unify(x.back(), y[y.size() - 2])) {
     // One factor sees the other's axes: the one that does not have them already, as the keys' positions of weights that
-    // have their queries' too.
+    // have their queries' too. A weight sees none where it need not: its gradient would be moved in every micro-batch.
     std::vector<AxisList> seen = y;
     seen[y.size() - 2] = x.back();
     bool twice = false;
     for (std::size_t d = 0; d < seen.size(); ++d) twice = twice || meets_itself(seen, d);
     std::vector<AxisList> other = x;
     other.back() = y[y.size() - 2];
-    if (!twice) {
+    const bool renames = !meets_itself(other, other.size() - 1);
+    if (!twice && !(renames && is_weight(node.inputs[1]) && !is_weight(node.inputs[0]))) {
       see(n, 1, y.size() - 2, x.back());
-    } else if (!meets_itself(other, other.size() - 1)) {
+    } else if (renames) {
       see(n, 0, x.size() - 1, y[y.size() - 2]);
     } else {  // both have both, as of a matrix times itself
       const AxisList between = fresh_of(n, x.back());
@@ -148,12 +157,15 @@ void Axes::norm(int n, std::size_t dim) {
 }
 
 // Attention of as many queries as keys and values has groups of one: an axis of the queries' heads, so that what makes
-// the queries has it, and nothing is renamed on the way. None where queries and keys are made together, or where the
-// heads of keys are in parts already.
+// the queries has it, and nothing is renamed on the way. Keys that are made together with their queries have it, too.
+// None where the heads of keys are in parts already.
 AxisList Axes::group_of_one(const AxisList& queries, const AxisList& keys) {
-  const AxisList of_queries = resolved(queries);
-  if (of_queries.size() != 1 || of_queries == resolved(keys) || resolved(keys).size() != 1 ||
-      of_queries[0] == batch() || axes_[static_cast<std::size_t>(of_queries[0])].whole)
+  const AxisList of_queries = resolved(queries), of_keys = resolved(keys);
+  // Another layer of the same weights has it already.
+  const std::size_t heads = of_keys.size() - (of_queries == of_keys && of_keys.size() > 1 ? 1 : 0);
+  if (of_queries.size() == heads + 1 && size(of_queries.back()) == 1) return {of_queries.back()};
+  if (of_queries.size() != 1 || of_keys.size() != 1 || of_queries[0] == batch() ||
+      axes_[static_cast<std::size_t>(of_queries[0])].whole)
     return {};
   part(of_queries[0], size(of_queries[0]));
   return {resolved(queries)[1]};
@@ -166,14 +178,16 @@ void Axes::attention(int n) {
   for (const std::size_t operand : {1, 2}) match(n, operand, 0, q[0]);
   const std::int64_t groups = node.shape[1] / keys[1];
   const AxisList group = groups == 1 ? group_of_one(q[1], k[1]) : fresh(groups);
-  AxisList heads = k[1];
-  heads.insert(heads.end(), group.begin(), group.end());
+  AxisList heads = resolved(k[1]);
+  const bool together = !group.empty() && !heads.empty() && heads.back() == group.back();
+  const AxisList of_keys(heads.begin(), heads.end() - (together ? 1 : 0));
+  if (!together) heads.insert(heads.end(), group.begin(), group.end());
   if (!unify(q[1], heads)) see(n, 0, 1, heads);
   match(n, 2, 1, k[1]);
   match(n, 1, 3, q[3]);
   match(n, 2, 2, k[2]);
   if (node.shape[3] == keys[3]) (void)unify(q[3], v[3]);  // one name for the width of all heads
-  give_role(k[1], "kv_heads", 5);
+  give_role(of_keys, "kv_heads", 5);
   give_role(group, "group", 5);
   give_role(q[3], "head_dim", 5);
   give_role(v[3], "head_dim", 4);

@@ -109,20 +109,26 @@ bool Emitter::plain(const std::vector<Wanted>& wanted) const {
   return std::all_of(wanted.begin(), wanted.end(), [](const Wanted& of) { return of.axes.size() == 1; });
 }
 
-TensorId Emitter::shaped(const Value& value, const std::vector<Wanted>& wanted) {
+AxisList Emitter::order_of(const std::vector<Wanted>& wanted) {
   AxisList order;
+  for (const Wanted& of : wanted) order.insert(order.end(), of.axes.begin(), of.axes.end());
+  return order;
+}
+
+std::vector<Dim> Emitter::dims_of(const std::vector<Wanted>& wanted) const {
   std::vector<Dim> to;
-  for (const Wanted& of : wanted) {
-    order.insert(order.end(), of.axes.begin(), of.axes.end());
-    to.push_back(of.axes.size() == 1 ? dim(of.axes[0]) : Dim{of.name, product(of.axes)});
-  }
-  const Value sorted = ordered(value, order);
-  return plain(wanted) ? sorted.tensor : add(OpKind::Reshape, ".grouped", {sorted.tensor}, {.result_dims = to});
+  for (const Wanted& of : wanted) to.push_back(of.axes.size() == 1 ? dim(of.axes[0]) : Dim{of.name, product(of.axes)});
+  return to;
+}
+
+TensorId Emitter::shaped(const Value& value, const std::vector<Wanted>& wanted) {
+  const Value sorted = ordered(value, order_of(wanted));
+  return plain(wanted) ? sorted.tensor
+                       : add(OpKind::Reshape, ".grouped", {sorted.tensor}, {.result_dims = dims_of(wanted)});
 }
 
 Value Emitter::unshaped(TensorId tensor, const std::vector<Wanted>& has) {
-  AxisList order;
-  for (const Wanted& of : has) order.insert(order.end(), of.axes.begin(), of.axes.end());
+  const AxisList order = order_of(has);
   if (!plain(has)) tensor = add(OpKind::Reshape, ".ungrouped", {tensor}, {.result_dims = dims(order)});
   return {tensor, order};
 }

@@ -154,18 +154,24 @@ Value Emitter::softmax(int n) {
 
 Value Emitter::attention(int n) {
   const std::vector<AxisList> q = axes_.of_operand(n, 0), k = axes_.of_operand(n, 1), v = axes_.of_operand(n, 2);
-  const AxisList group(q[1].begin() + static_cast<std::ptrdiff_t>(k[1].size()), q[1].end());
-  const Wanted batch{q[0], "batch"}, seq{q[2], "seq"}, heads{k[1], "kv_heads"}, width{q[3], "head_dim"},
-      keys{k[2], "kv_seq"}, value{v[3], v[3] == q[3] ? "head_dim" : "v_dim"};
+  // Heads of keys that are made together with queries have the group of one, too.
+  const bool together = q[1] == k[1] && q[1].size() > 1 && size(q[1].back()) == 1;
+  const auto split = static_cast<std::ptrdiff_t>(k[1].size() - (together ? 1 : 0));
+  const AxisList group(q[1].begin() + split, q[1].end());
+  const Wanted batch{q[0], "batch"}, seq{q[2], "seq"}, heads{{k[1].begin(), k[1].begin() + split}, "kv_heads"},
+      width{q[3], "head_dim"}, value{v[3], v[3] == q[3] ? "head_dim" : "v_dim"};
   const TensorId queries = shaped(operand(n, 0), {batch, seq, heads, {group, "group"}, width});
   // A query meets every key, so their positions are two dimensions.
   const auto of_keys = [&](std::size_t operand_of, const Wanted& last, const char* suffix) {
-    const TensorId made = shaped(operand(n, operand_of), {batch, keys, heads, last});
-    std::vector<Dim> to = graph_.tensor(made).dims;
+    const std::vector<Wanted> wanted = {batch, {k[2], "kv_seq"}, {k[1], "kv_heads"}, last};
+    const Value value_of = ordered(operand(n, operand_of), order_of(wanted));
+    std::vector<Dim> to = dims_of(wanted);
     const std::vector<Dim>& of_q = graph_.tensor(queries).dims;
     const bool shared = std::any_of(of_q.begin(), of_q.end(), [&](const Dim& met) { return met.name == to[1].name; });
-    to[1].name = "kv_seq";
-    return shared ? add(OpKind::Reshape, suffix, {made}, {.result_dims = to}) : made;
+    if (!shared && plain(wanted)) return value_of.tensor;
+    if (shared) to[1].name = "kv_seq";
+    to[2] = of_q[2];
+    return add(OpKind::Reshape, suffix, {value_of.tensor}, {.result_dims = to});
   };
   // A scale of 1 stands for 1 / sqrt(head_dim); the next representable number stands for 1.
   const double given = node(n).details.number;

@@ -55,6 +55,8 @@ class Emitter {
   [[nodiscard]] Value operand(int n, std::size_t k);
   [[nodiscard]] AxisList operand_order(int n, std::size_t k) const;
   [[nodiscard]] Value widened(const Value& value, const AxisList& order);
+  [[nodiscard]] static AxisList order_of(const std::vector<Wanted>& wanted);
+  [[nodiscard]] std::vector<Dim> dims_of(const std::vector<Wanted>& wanted) const;
   [[nodiscard]] TensorId shaped(const Value& value, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value unshaped(TensorId tensor, const std::vector<Wanted>& has);
   [[nodiscard]] Value with_last(int n, const Value& value, std::size_t dim, std::vector<Wanted>& wanted);
