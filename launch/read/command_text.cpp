@@ -116,6 +116,7 @@ void TextReader::call(const ProgramCall& found, const std::string& place) {
     if (text_.settings.has("deepspeed") || text_.settings.has("deepspeed-config")) text_.variant = "Megatron-DeepSpeed";
     if (found.program.empty() && is_swift(found.launcher)) swift_call(found, place);
     drop_words();
+    load_yaml_arguments();
     load_json("deepspeed-config", place);
   } else if (text_.target == "megatron-bridge" && text_.settings.has("model-recipe-name")) {
     performance_call();
@@ -213,6 +214,19 @@ void TextReader::load_json(const std::string& key, const std::string&) {
       if (const ConfigValue* stage = member == "zero_optimization" ? value.find("stage") : nullptr)
         text_.settings.add("zero-stage", "zero_optimization.stage", *stage,
                            fmt::format("{}:{}", file_name(shown(name)), stage->line));
+}
+
+void TextReader::load_yaml_arguments() {
+  const Setting* named = text_.settings.take("yaml-cfg");
+  if (named == nullptr || !named->value.is_scalar()) return;
+  const std::string name = named->value.text, where = named->place;
+  const auto found = written_or_named(name);
+  require(found.has_value(), "{}: --yaml-cfg names the file '{}' of all arguments; give it as a further file.", where,
+          shown(name));
+  text_.notes.push_back(
+      fmt::format("{}: the flags beside --yaml-cfg are not read, as Megatron-LM reads the file alone", where));
+  text_.settings = {};
+  megatron_yaml(value_from_yaml(*found, file_name(shown(name))), file_name(shown(name)));
 }
 
 std::string TextReader::raw_text(const std::string& key) {

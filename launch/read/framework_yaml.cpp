@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // YAML and JSON of frameworks whose files stand alone.
 #include <algorithm>
+#include <map>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -10,6 +11,12 @@
 #include "launch/syntax/yaml.h"
 
 namespace meshwright {
+
+namespace {
+
+ConfigValue truth_of(const ConfigValue& value) { return ConfigValue::scalar("true", value.line); }
+
+}  // namespace
 
 void TextReader::megatron_test(const ConfigValue& root, const std::string& place) {
   set_target("megatron");
@@ -74,6 +81,36 @@ std::string TextReader::with_variables(const std::string& text, int line) {
 void TextReader::megatron_map(const ConfigValue& root, const std::string& place) {
   set_target("megatron");
   add_flag_map(root, place);
+}
+
+void TextReader::megatron_yaml(const ConfigValue& root, const std::string& place) {
+  set_target("megatron");
+  static const std::map<std::string, std::string> kNames = {
+      {"layernorm_epsilon", "norm_epsilon"},
+      {"layernorm_zero_centered_gamma", "apply_layernorm_1p"},
+      {"num_moe_experts", "num_experts"},
+      {"virtual_pipeline_model_parallel_size", "num_virtual_stages_per_pipeline_rank"}};
+  ConfigValue flags = ConfigValue::map(root.line);
+  const auto is = [](const ConfigValue& value, const char* text) {
+    return value.is_scalar() && lower_case(value.text) == text;
+  };
+  const auto add = [&](const std::string& key, const ConfigValue& value) {
+    if (key.starts_with("cpu_offloading") && is(value, "0")) return;
+    // Megatron-core's fields that its flags say the other way round, or by a word.
+    if (key == "add_bias_linear" && is(value, "false")) return flags.set("disable_bias_linear", truth_of(value));
+    if (key == "activation_func" && is(value, "swiglu")) return flags.set("swiglu", truth_of(value));
+    if (key == "activation_func" && is(value, "squared_relu")) return flags.set("squared_relu", truth_of(value));
+    if (key == "gated_linear_unit" && is(value, "true")) return flags.set("swiglu", truth_of(value));
+    const auto own = kNames.find(key);
+    flags.set(own == kNames.end() ? key : own->second, value);
+  };
+  for (const auto& [key, value] : root.members) {
+    if (!value.is_map())
+      add(key, value);
+    else
+      for (const auto& [inner, of_group] : value.members) add(inner, of_group);
+  }
+  add_flag_map(flags, place);
 }
 
 void TextReader::bridge(const ConfigValue& root, const std::string& place) {

@@ -124,6 +124,7 @@ void TextReader::read_yaml(const GivenFile& file) {
           "{}: is a file of NxD Training, for Trainium devices (distributed_strategy), which is not read.", place);
   if (open && is_nanotron(root)) return nanotron(root, place);
   if (open && is_nemo(root)) return nemo(root, place);
+  if (open && (has("language_model") || has("model_parallel"))) return megatron_yaml(root, place);
   require(!open || !has("encoder_seq_length") || !any({"megatron_amp_O2", "mcore_gpt", "make_vocab_size_divisible_by"}),
           "{}: is a model of NeMo's first trainer alone; give the file that has its trainer, too.", place);
   if (open && has("modules") && any({"work_group", "exp_name"})) return primus(root, place);

@@ -58,6 +58,8 @@ class TextReader {
   // "${NAME}" of a file: from the caller, or unresolved.
   std::string with_variables(const std::string& text, int line);
   void megatron_map(const ConfigValue& root, const std::string& place);
+  // The file of --yaml-cfg: arguments in groups, those of the model and of its degrees by the names of Megatron-core.
+  void megatron_yaml(const ConfigValue& root, const std::string& place);
   // Recipes of NeMo 2 and Megatron-Bridge: groups of keys, of which Megatron-LM knows most by the same names.
   void bridge(const ConfigValue& root, const std::string& place);
   void accelerate(const ConfigValue& root, const std::string& place);
@@ -137,6 +139,7 @@ class TextReader {
   void performance_call();
   // Words that no flag takes are the program's own arguments.
   void drop_words();
+  void load_yaml_arguments();  // of --yaml-cfg, in the place of the command's
   std::optional<std::string> written_or_named(const std::string& name) const;
   void load_json(const std::string& key, const std::string&);
   // As it is written, with what is unresolved.

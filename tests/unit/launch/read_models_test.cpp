@@ -303,6 +303,24 @@ TEST(MegatronModels, FlagsAloneWithBertsDataAreABert) {
   EXPECT_EQ(read("model_config.yaml", flags + "gpt3_00_text_document\n").setup.model.family, "gpt2");
 }
 
+// torchtitan prints 6,163,712 parameters of its smallest Llama.
+TEST(TorchtitanModels, OfItsTestsHaveTheSizesOfItsTables) {
+  const auto parameters_of = [](const std::string& name, const std::string& flavor) {
+    const LaunchReading reading =
+        read("debug_model.toml", "[model]\nname = \"" + name + "\"\nflavor = \"" + flavor +
+                                     "\"\n[training]\nlocal_batch_size = 8\nseq_len = 2048\n");
+    EXPECT_TRUE(says(reading.assumed, "torchtitan 0.2.2's own tables")) << name;
+    return billions(reading) * 1e9;
+  };
+  EXPECT_NEAR(parameters_of("llama3", "debugmodel"), 6'163'712, 0.5);
+  EXPECT_NEAR(parameters_of("llama3", "debugmodel_flex_attn"), 6'163'712, 0.5);
+  // A table, and in each layer 3 products of 3072, those of 16 and 2 times 8 heads of 128, and norms.
+  EXPECT_NEAR(parameters_of("qwen3", "debugmodel"),
+              2048 * 256 + 8 * (3 * 256 * 3072 + 256 * 128 * (2 * 16 + 2 * 8) + 2 * 256 + 2 * 128) + 256, 0.5);
+  EXPECT_GT(parameters_of("qwen3", "debugmodel_moe"), 3e8);
+  EXPECT_GT(parameters_of("deepseek_v3", "debugmodel"), 1e7);
+}
+
 // What our files cannot say of a model is no rule for a framework's own.
 TEST(TorchtitanModels, OfItsOwnTablesBreakNoRuleOfOurFiles) {
   const LaunchReading reading =
@@ -329,6 +347,31 @@ TEST(MegatronModels, FilesOfModelsWithAnEyeSayThatItIsLeftOut) {
            "  num_attention_heads: 4\n  seq_length: 32\n  max_position_embeddings: 32\n  micro_batch_size: 1\n"
            "  img_h: 384\n  vision_model_type: siglip\n");
   EXPECT_TRUE(says(reading.assumed, "the language model alone, without what reads images"));
+}
+
+// The file of --yaml-cfg has the fields of Megatron-core in groups, and the command's own flags count for nothing.
+TEST(MegatronModels, ArgumentsMayBeInAFile) {
+  const std::string yaml =
+      "language_model:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 4\n  add_bias_linear: False\n"
+      "  activation_func: swiglu\n  ffn_hidden_size: 96\n  normalization: RMSNorm\n"
+      "model_parallel:\n  tensor_model_parallel_size: 2\n  pipeline_model_parallel_size: 2\n  bf16: True\n"
+      "micro_batch_size: 2\nglobal_batch_size: 16\nseq_length: 32\nmax_position_embeddings: 32\n"
+      "encoder_seq_length: null\nmake_vocab_size_divisible_by: 128\nposition_embedding_type: rope\nvocab_size: 1000\n";
+  const auto expect = [](const LaunchReading& reading) {
+    EXPECT_EQ(reading.setup.model.layers, 4);
+    EXPECT_EQ(reading.setup.model.more.at("intermediate"), 96);
+    EXPECT_EQ(reading.setup.model.family, "llama");
+    EXPECT_EQ(reading.setup.degrees.tp, 2);
+    EXPECT_EQ(reading.setup.degrees.pp, 2);
+    EXPECT_EQ(reading.setup.batch, 16);
+  };
+  expect(read("gpt_config.yaml", yaml));
+  const std::string script =
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --yaml-cfg conf/gpt_config.yaml --num-layers 8\n";
+  const LaunchText both = read_launch_text({.files = {{"run.sh", script}, {"gpt_config.yaml", yaml}}});
+  expect(read_launch(both, {1, 8}, LaunchAnswers{}));
+  EXPECT_TRUE(says(both.notes, "the flags beside --yaml-cfg are not read"));
+  EXPECT_NE(refusal([&] { (void)read("run.sh", script); }).find("--yaml-cfg names the file"), std::string::npos);
 }
 
 // numactl's memory is no module of Python.
