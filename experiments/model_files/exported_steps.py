@@ -40,6 +40,16 @@ def families():
         "gptj": (t.GPTJForCausalLM, t.GPTJConfig(vocab_size=8192, n_embd=1024, n_layer=4, n_head=16, rotary_dim=32, n_positions=SEQ)),
         "mixtral": (t.MixtralForCausalLM, t.MixtralConfig(**d, num_local_experts=8)),
         "qwen3_moe": (t.Qwen3MoeForCausalLM, t.Qwen3MoeConfig(**d, num_experts=16, num_experts_per_tok=4, moe_intermediate_size=512, head_dim=64)),
+        "albert": (t.AlbertForMaskedLM, t.AlbertConfig(vocab_size=8192, hidden_size=1024, num_hidden_layers=4, num_attention_heads=16,
+                                                       intermediate_size=4096, max_position_embeddings=SEQ, embedding_size=128)),
+        "modernbert": (t.ModernBertForMaskedLM, t.ModernBertConfig(vocab_size=8192, hidden_size=1024, num_hidden_layers=4, num_attention_heads=16,
+                                                                   intermediate_size=2816, max_position_embeddings=SEQ, pad_token_id=0, bos_token_id=1,
+                                                                   eos_token_id=2, cls_token_id=1, sep_token_id=2)),
+        "falcon": (t.FalconForCausalLM, t.FalconConfig(vocab_size=8192, hidden_size=1024, num_hidden_layers=4, num_attention_heads=16)),
+        "gpt_neox": (t.GPTNeoXForCausalLM, t.GPTNeoXConfig(vocab_size=8192, hidden_size=1024, num_hidden_layers=4, num_attention_heads=16,
+                                                           intermediate_size=4096, max_position_embeddings=SEQ)),
+        "gpt2": (t.GPT2LMHeadModel, t.GPT2Config(vocab_size=8192, n_embd=1024, n_layer=4, n_head=16, n_positions=SEQ)),
+        "mpt": (t.MptForCausalLM, t.MptConfig(vocab_size=8192, d_model=1024, n_layers=4, n_heads=16, max_seq_len=SEQ)),
         "gpt_oss": (t.GptOssForCausalLM, t.GptOssConfig(**d, num_local_experts=8, num_experts_per_tok=2, head_dim=64)),
     }
 
