@@ -85,8 +85,9 @@ TEST(SoftwareStages, WaitForTheirMessages) {
   EXPECT_GE(compared, 8);
 }
 
-// With two micro-batches sums of gradients are a large part of a step. In a software's own type and buckets, and with
-// what it hides of them, they take from a quarter of what a collective of the plan's type would to nearly six times.
+// With two micro-batches sums of gradients are a large part of a step, here of tensors as large as a bucket. In a
+// software's own type and buckets, and with what it hides of them, they take from a quarter of what a collective of the
+// plan's type would to nearly six times.
 TEST(SoftwareStages, PayForSumsOfGradientsAsTheSoftwareMovesThem) {
   int compared = 0;
   for (const double bytes : {2.0, 4.0})
@@ -96,8 +97,10 @@ TEST(SoftwareStages, PayForSumsOfGradientsAsTheSoftwareMovesThem) {
         software.gradient_bytes = bytes;
         software.gradient_overlap = overlap;
         software.collective_factor = factor;
-        PlanRequest request = gpt("p3.16xlarge:1", "pipeshard");
-        request.search.microbatches = std::int64_t{2};
+        PlanRequest request =
+            ask("gpt:layers=2,hidden=4096,heads=32,seq=512,vocab=8192", "p3.16xlarge:1", "pipeshard", 16, 2);
+        request.training.dtype = DType::F16;
+        request.search.layers = 2;
         for (const double share : search(request, software).shares) {
           EXPECT_NEAR(share, 1.0, 0.1) << bytes << ' ' << overlap << ' ' << factor;
           ++compared;
