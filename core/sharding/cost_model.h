@@ -109,7 +109,7 @@ class CostModel {
   [[nodiscard]] virtual TimeEstimate host_transfer(Bytes /*bytes*/) const { return {Seconds(0.0), Basis::Modelled}; }
   [[nodiscard]] virtual MessageTraits messages() const { return {}; }
   [[nodiscard]] virtual MoveShares gathers() const { return {}; }
-  // Of gradients that a plan sums in the type.
+  // The same for sums of gradients, in the type in which a plan has them.
   [[nodiscard]] virtual MoveShares sums(DType /*of*/) const { return {}; }
   [[nodiscard]] virtual HostTimes host_times() const { return {}; }
   // A Run that the device computes for so long and the host issues for so long.

@@ -15,8 +15,8 @@ void expect_training(ReadingJob& job);
 
 // The same of a recipe of Megatron-Bridge, whose adapters have a scheme or a name ("--peft_scheme lora").
 void expect_whole_recipe(ReadingJob& job);
-// Of sizes of Megatron-Bridge without a recipe: throws InputError where they are those of no decoder, and says that
-// they are taken for one.
+// Throws InputError where sizes of Megatron-Bridge without a recipe are those of no decoder; else says that they are
+// taken for one.
 void expect_decoder_sizes(ReadingJob& job);
 
 // The letters of --hybrid-layer-pattern (or --hybrid-override-pattern), without the marks of pipeline stages; "": no
