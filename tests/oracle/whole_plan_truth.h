@@ -55,6 +55,17 @@ class WholeSpace {
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] const StageSearch& search() const { return search_; }
   [[nodiscard]] CandidateRanking& ranking() { return ranking_; }
+  // Asks for pipelines on all devices.
+  [[nodiscard]] CandidateRequest wanted() const {
+    CandidateRequest wanted{.schedule = request_.first_schedule(),
+                            .microbatches = training_.microbatches,
+                            .samples = training_.batch / training_.microbatches,
+                            .goal = {},
+                            .stages = {},
+                            .devices = {}};
+    for (const HostGroup& group : request_.cluster.groups) wanted.devices.push_back(group.devices());
+    return wanted;
+  }
   [[nodiscard]] StageTable prices() const { return search_.table(1.0, StageSearch::Keep::All); }
 
   // Every cut of the layers, submesh of each stage and sharding of the table with at most the cluster's devices; those

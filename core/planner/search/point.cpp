@@ -239,7 +239,6 @@ PointSpans cost_spans(SearchContext& context, const ModelCut& cut, const ModelSt
                                      .max_time = to_beat ? std::optional(*to_beat / microbatches) : std::nullopt,
                                      .only_possible = !every_span,
                                      .every_step_weight = every_weight,
-                                     .late_weights = every_weight && may_split,
                                      .splits_backward = may_split,
                                      .hosts_apart = request.cluster.hosts() > 1,
                                      .stage_costs = stage_costs,

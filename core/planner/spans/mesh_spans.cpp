@@ -62,7 +62,7 @@ struct MeshSpans::State {
         costs_of_ops_(costs.on(mesh_.of.group)),
         ways_(static_cast<int>(options.variants.size())),
         every_step_weight_(options.every_step_weight),
-        late_weights_(options.late_weights),
+        late_weights_(options.splits_backward),
         max_time_(options.max_time),
         only_whole_(options.only_whole),
         budget_(make_budget(structure, options)),

@@ -55,8 +55,9 @@ struct StageSearchOptions {
   // Offer the best shardings of every span for each StepWeight: they differ in what is done once per step, which hides
   // where a stage ends before the others.
   bool every_step_weight = false;
-  bool late_weights = false;          // and for StepWeight::Late, as some schedule splits the backward
-  bool splits_backward = false;       // some schedule does: what is held between the halves tells stages apart
+  // Some schedule splits the backward: what is held between the halves tells stages apart, and every_step_weight means
+  // StepWeight::Late, too.
+  bool splits_backward = false;
   bool hosts_apart = false;           // the cluster has several hosts: stages may receive across them
   StageCostOptions stage_costs = {};  // costs that replace modelled ones
   int threads = 1;

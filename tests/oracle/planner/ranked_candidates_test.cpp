@@ -23,19 +23,9 @@ struct Prepared {
   explicit Prepared(PlanRequest wanted) : request(std::move(wanted)) {}
   Prepared(const Prepared&) = delete;
 
-  [[nodiscard]] CandidateRequest wanted() const {
-    const std::int64_t microbatches = std::get<std::int64_t>(request.search.microbatches);
-    CandidateRequest wanted{.schedule = request.first_schedule(),
-                            .microbatches = microbatches,
-                            .samples = request.training.batch / microbatches,
-                            .goal = {},
-                            .stages = {},
-                            .devices = {}};
-    for (const HostGroup& group : request.cluster.groups) wanted.devices.push_back(group.devices());
-    return wanted;
-  }
   [[nodiscard]] StageDpRequest dp(std::optional<int> stages = {}) const {
-    return {wanted().devices, false, wanted().microbatches, in_flight_of(request.first_schedule()), stages};
+    const CandidateRequest wanted = space.wanted();
+    return {wanted.devices, false, wanted.microbatches, in_flight_of(request.first_schedule()), stages};
   }
 };
 
@@ -48,7 +38,7 @@ TEST(RankedCandidates, EndWithTheFirstPipelineThatCannotBeFaster) {
     Prepared of(random.next());
     if (!of.request.trains() || of.request.cluster.groups.size() > 1 || !of.space.ranking().is_line()) continue;
     const StageTable table = of.space.prices();
-    CandidateRequest wanted = of.wanted();
+    CandidateRequest wanted = of.space.wanted();
     wanted.thorough = round % 2 == 0;
     const CandidateRanking::Ranking ranking = of.space.ranking().begin(table, wanted);
     if (!ranking.found.all) continue;
@@ -83,7 +73,7 @@ TEST(RankedCandidates, HoldTheBestOfEachNumberOfStages) {
   StageTable passes = table;
   for (std::optional<StageCost>& cost : passes.costs())
     if (cost) cost->step = Seconds(0.0);
-  CandidateRequest wanted = of.wanted();
+  CandidateRequest wanted = of.space.wanted();
   for (const bool thorough : {false, true}) {
     wanted.thorough = thorough;
     const CandidateRanking::Ranking ranking = of.space.ranking().begin(table, wanted);
@@ -120,7 +110,7 @@ TEST(RankedCandidates, OfASplitBackwardFitAndAreFoundWhereOneSurelyFits) {
     request.search.schedule = round % 2 == 0 ? ScheduleKind::ZeroBubbleH1 : ScheduleKind::ZeroBubbleH2;
     Prepared of(std::move(request));
     if (!of.space.ranking().is_line()) continue;
-    const CandidateRequest wanted = of.wanted();
+    const CandidateRequest wanted = of.space.wanted();
     for (double share = 1.0; share > 1e-12; share *= 0.5) {
       const StageTable table = of.space.search().table(share, StageSearch::Keep::All);
       const Candidates found = of.space.ranking().find(table, wanted);
@@ -181,7 +171,7 @@ TEST(RankedCandidates, OfSeveralStagesOnEachRankBeginWithTheLeastCostOfAllShapes
                 }
             }
         }
-        const auto first = of.space.ranking().first_by_cost(table, of.wanted());
+        const auto first = of.space.ranking().first_by_cost(table, of.space.wanted());
         ASSERT_TRUE(least && first);
         EXPECT_EQ(first->cost, least->cost) << model << ", " << microbatches << ", " << slowness;
         winners.emplace(std::ssize(least->stages) / least->chunks, least->chunks);
@@ -204,7 +194,7 @@ TEST(RankedCandidates, OfSeveralStagesOnEachRankEndWhereNoChangeAtTheSlowestRank
         hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
         Prepared of(std::move(request));
         const StageTable table = of.space.prices();
-        const CandidateRequest wanted = of.wanted();
+        const CandidateRequest wanted = of.space.wanted();
         const CandidateRanking::Ranking begun = of.space.ranking().begin(table, wanted);
         Seconds before(1e30);
         for (const Candidate& candidate : begun.found.ranked) before = std::min(before, candidate.step);

@@ -18,19 +18,12 @@ TEST(Candidates, EndWhereNothingCanBeFaster) {
   for (int round = 0; round < 60; ++round) {
     const PlanRequest request = random.next();
     if (!request.trains()) continue;
-    const std::int64_t microbatches = std::get<std::int64_t>(request.search.microbatches);
     const auto costs = make_analytic_cost_model(request.cluster);
     SimulatedStep evaluator(*costs);
     WholeSpace space(request, *costs, evaluator);
     const auto pipelines = space.pipelines(2000);
     if (!pipelines || pipelines->empty()) continue;
-    CandidateRequest wanted{.schedule = request.first_schedule(),
-                            .microbatches = microbatches,
-                            .samples = request.training.batch / microbatches,
-                            .goal = {},
-                            .stages = {},
-                            .devices = {}};
-    for (const HostGroup& group : request.cluster.groups) wanted.devices.push_back(group.devices());
+    const CandidateRequest wanted = space.wanted();
     const Candidates found = space.ranking().find(space.prices(), wanted);
     ASSERT_FALSE(found.ranked.empty());
     if (!found.all) continue;
