@@ -56,9 +56,12 @@ int least_kept(const Degrees& degrees, int stages_after) {
   const auto microbatches = static_cast<int>(degrees.micro_batches);
   const std::optional<int> chunks = traits_of(degrees.schedule).chunks;
   if (chunks == 1) return in_flight(degrees.schedule, stages_after, microbatches, degrees.pp - 1);
-  // Every rank begins the first micro-batches with all chunks but the last before a backward comes back to it.
-  return degrees.schedule == ScheduleKind::Interleaved ? std::min(microbatches, degrees.pp) * (degrees.chunks - 1) + 1
-                                                       : 1;
+  if (degrees.schedule != ScheduleKind::Interleaved) return 1;
+  // Forwards before the first backward (core/schedule/interleaved.cpp), if all ranks have a micro-batch to run in each.
+  const int before_last = (degrees.chunks - 1) * degrees.pp;
+  if (degrees.micro_batches % degrees.pp == 0)
+    return std::min(degrees.chunks * microbatches, 2 * stages_after + before_last + 1);
+  return std::min(microbatches, degrees.pp) * (degrees.chunks - 1) + 1;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/parallel.h"
 #include "core/planner/pipeline/stage_dp_branches.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
 #include "core/planner/search/candidates.h"
@@ -28,6 +29,7 @@ constexpr int kMaxWorse = 8;
 constexpr double kWorse = 1.02;
 constexpr int kMaxOfShape = 16, kFewOfShape = 2;  // by T, of a chunked shape on one logical mesh
 constexpr double kLastBits = 1.0 - 1e-9;          // sums in another order differ in their last bits
+constexpr std::size_t kWorthThreads = 16;         // pipelines: fewer are simulated sooner than threads begin
 constexpr double kHopeful = 1.3;                  // of the memory: stages that are no larger may still share a rank
 
 int max_stages_of(const StageTable& table, const CandidateRequest& request) {
@@ -57,6 +59,16 @@ StageTable without_steps(StageTable table) {
   return table;
 }
 
+// [i] find(i) for each of `count`, side by side; nothing of those that a stop leaves.
+template <class Find>
+std::vector<std::vector<TablePipeline>> find_each(int count, const CandidateRequest& request, const Find& find) {
+  std::vector<std::vector<TablePipeline>> found(static_cast<std::size_t>(count));
+  for_each_index(found.size(), request.threads, [&](std::size_t i) {
+    if (!request.stopped()) found[i] = find(static_cast<int>(i));
+  });
+  return found;
+}
+
 StageDpRequest dp_request(const CandidateRequest& request, InFlight in_flight, std::optional<int> stages) {
   return {request.devices, false, request.microbatches, std::move(in_flight), stages};
 }
@@ -75,9 +87,12 @@ void CandidateRanking::sort(Candidates& candidates, const CandidateRequest& requ
 Candidates CandidateRanking::simulate_all(const std::vector<TablePipeline>& pipelines,
                                           const CandidateRequest& request) {
   Candidates found;
-  for (const TablePipeline& pipeline : pipelines)
-    if (auto candidate = request.stopped() ? std::nullopt : simulate(pipeline, request))
-      found.ranked.push_back(std::move(*candidate));
+  std::vector<std::optional<Candidate>> each(pipelines.size());
+  for_each_index(pipelines.size(), pipelines.size() < kWorthThreads ? 1 : request.threads, [&](std::size_t i) {
+    if (!request.stopped()) each[i] = simulate(pipelines[i], request);
+  });
+  for (std::optional<Candidate>& candidate : each)
+    if (candidate) found.ranked.push_back(*std::move(candidate));
   found.simulated = static_cast<std::int64_t>(found.ranked.size());
   sort(found, request);
   return found;
@@ -186,12 +201,19 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
   const Candidates& found = ranking.found;
   const bool by_step = request.goal.objective == Goal::Objective::StepTime;
   const int max_stages = max_stages_of(table, request);
+  const auto add_each = [&](const std::vector<std::vector<TablePipeline>>& each) {
+    for (const std::vector<TablePipeline>& pipelines : each)
+      for (const TablePipeline& pipeline : pipelines)
+        if (!request.stopped()) add(pipeline, request, ranking);
+  };
   // Near the best of one number of stages there are many much like it: try the best of the other numbers.
   if (!found.all && !request.stages && by_step)
-    for (int n = 1; n <= max_stages && !request.stopped(); ++n) {
-      dp.stages = n;
-      if (const auto pipeline = fastest_training(table, dp)) add(*pipeline, request, ranking);
-    }
+    add_each(find_each(max_stages, request, [&](int n) {
+      StageDpRequest own = dp;
+      own.stages = n + 1;
+      const auto pipeline = fastest_training(table, own);
+      return pipeline ? std::vector{*pipeline} : std::vector<TablePipeline>{};
+    }));
   if (!found.all && request.thorough && !request.stages && by_step) {
     const StageTable passes = without_steps(table);
     for (int n = 1; n <= max_stages && !request.stopped(); ++n) {
@@ -204,8 +226,8 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
   // Then those whose stages all have the same logical mesh: they send each other the fewest bytes.
   if (!found.all && by_step) {
     dp.stages = request.stages;
-    for (int mesh = 0; mesh < static_cast<int>(search_.meshes().size()) && !request.stopped(); ++mesh)
-      for (const TablePipeline& pipeline : best_on_one_mesh(table, dp, mesh)) add(pipeline, request, ranking);
+    add_each(find_each(static_cast<int>(search_.meshes().size()), request,
+                       [&](int mesh) { return best_on_one_mesh(table, dp, mesh); }));
   }
   // Devices of one kind alone.
   if (request.devices.size() > 1 && !request.stopped() && by_step)

@@ -49,6 +49,7 @@ struct CandidateRequest {
   std::vector<TablePipeline> like = {};  // of other schedules with one stage per rank: simulated too
   // Pipelines whose stages alone take as much are of no use: an order of pipelines ends where all others do.
   std::optional<Seconds> to_beat = {};
+  int threads = 1;  // what is found is the same on any number
   static constexpr int kMaxChunks = 4;
 
   [[nodiscard]] bool stopped() const { return stop && stop(); }

@@ -440,6 +440,8 @@ CandidateRequest candidate_request(SearchContext& context, const Point& point, S
                           .stop = [&context] { return context.is_to_stop(); },
                           .chunks = context.request.search.chunks,
                           .thorough = !is_large(context.request, training.batch)};
+  // Small searches find each of many pipelines sooner than a thread begins.
+  if (!wanted.thorough) wanted.threads = context.request.threads;
   for (const HostGroup& group : context.request.cluster.groups)
     wanted.devices.push_back(group.hosts / of.fewer_hosts * group.devices_per_host);
   return wanted;

@@ -99,8 +99,10 @@ TEST(LeastMemoryOfWork, IsWhatIsLeftOfTheStatesAndWhatIsInFlight) {
   EXPECT_DOUBLE_EQ(least_memory_of_work(blocks, pipe(2, 1, 8), 4, 0.5).si(), kLikely * (2 * 500 + 2 * 2));
   EXPECT_DOUBLE_EQ(least_memory_of_work(blocks, pipe(2, 1, 8), 4, 1.0).si(), kLikely * (2 * 1000 + 2 * 2));
   EXPECT_DOUBLE_EQ(least_memory_of_work(blocks, pipe(2, 1, 1), 4, 0.5).si(), kLikely * (2 * 500 + 2));
-  // Each rank keeps 2 micro-batches of its first chunk and 1 of its second.
-  EXPECT_DOUBLE_EQ(least_memory_of_work(blocks, pipe(2, 2, 8), 4, 0.5).si(), kLikely * (2 * 500 + 3));
+  // The first rank keeps 4 micro-batches of its first chunk and 1 of its second, the second 2 and 1.
+  EXPECT_DOUBLE_EQ(least_memory_of_work(blocks, pipe(2, 2, 8), 4, 0.5).si(), kLikely * (2 * 500 + 5));
+  // Where ranks wait for micro-batches that are not there: 2 of the first chunk and 1 of the second.
+  EXPECT_DOUBLE_EQ(least_memory_of_work(blocks, pipe(2, 2, 9), 4, 0.5).si(), kLikely * (2 * 500 + 3));
   EXPECT_EQ(least_memory_of_work(work(0, 0, 0, 40), pipe(2, 1, 8), 0, 0.5), Bytes(0));
 }
 
