@@ -10,81 +10,12 @@
 #include "core/graph/import/primitive/builder.h"
 #include "executor/check/graph_interpreter.h"
 #include "tests/refusal.h"
-#include "tests/unit/import/torch_program.h"
+#include "tests/unit/import/torch_numbers.h"
 
 namespace meshwright::torch_ops_test {
 namespace {
 
-using Numbers = std::vector<double>;
-
-constexpr std::int64_t kBatch = 4, kWidth = 6;
-
-Json whole(std::int64_t value) { return {{"as_int", value}}; }
-Json wholes(const std::vector<std::int64_t>& values) { return {{"as_ints", values}}; }
-Json real(double value) { return {{"as_float", value}}; }
-Json tensors(const std::vector<std::string>& names) {
-  Json list = Json::array();
-  for (const std::string& name : names) list.push_back({{"name", name}});
-  return {{"as_tensors", list}};
-}
-
-// By name: its sizes and numbers.
-using Parameters = std::map<std::string, std::pair<std::vector<std::int64_t>, Numbers>>;
-
-// A program of x (4, 6) whose result is the last call's, named y.
-ModelConfig program(const std::vector<Json>& calls, const Parameters& parameters = {}) {
-  const auto sized = [](const std::vector<std::int64_t>& dims) {
-    Json sizes = Json::array();
-    for (const std::int64_t dim : dims) sizes.push_back(whole(dim));
-    return Json{{"dtype", 7}, {"sizes", sizes}};
-  };
-  Json values = {{"x", sized({kBatch, kWidth})}};
-  Json inputs = Json::array({{{"user_input", {{"arg", tensor_named("x")}}}}});
-  for (const auto& [name, of] : parameters) {
-    values[name] = sized(of.first);
-    inputs.push_back({{"parameter", {{"arg", {{"name", name}}}, {"parameter_name", name}}}});
-  }
-  const Json graph = {{"nodes", calls}, {"tensor_values", values}};
-  const Json signature = {{"input_specs", inputs},
-                          {"output_specs", Json::array({{{"user_output", {{"arg", tensor_named("y")}}}}})}};
-  const Json json = {{"graph_module", {{"graph", graph}, {"signature", signature}}},
-                     {"schema_version", {{"major", 8}, {"minor", 20}}}};
-  return read_model_bytes(json.dump(), "m.pt2.json", {});
-}
-
-// x (4, 6) counts in halves from -6: both signs, and 0.
-double x_at(std::int64_t sample, std::int64_t column) {
-  return 0.5 * static_cast<double>(sample * kWidth + column) - 6.0;
-}
-
-Numbers result(const std::vector<Json>& calls, const Parameters& parameters) {
-  const Graph graph = build_training_graph(program(calls, parameters), {.batch = kBatch, .dtype = DType::F64});
-  GraphInterpreter interpreter(graph, 1, DType::F64);
-  interpreter.load_inputs(0, 0);
-  Numbers x;
-  for (std::int64_t i = 0; i < kBatch * kWidth; ++i) x.push_back(x_at(i / kWidth, i % kWidth));
-  for (const Tensor& tensor : graph.tensors())
-    if (tensor.name == "x")
-      interpreter.set(tensor.id, x);
-    else if (const auto known = parameters.find(tensor.name); known != parameters.end())
-      interpreter.set(tensor.id, known->second.second);
-  interpreter.run(Phase::Forward);
-  for (const Op& op : graph.ops())
-    if (op.kind == OpKind::SquaredErrorLoss || op.kind == OpKind::PickLabel) return interpreter.get(op.inputs[0]);
-  ADD_FAILURE() << "no loss";
-  return {};
-}
-
-// The result has `width` elements of each sample: element(s, c).
-void expect_elements(const std::string& what, const std::vector<Json>& calls, std::int64_t width,
-                     const std::function<double(std::int64_t, std::int64_t)>& element,
-                     const Parameters& parameters = {}) {
-  SCOPED_TRACE(what);
-  const Numbers found = result(calls, parameters);
-  ASSERT_EQ(std::ssize(found), kBatch * width);
-  for (std::int64_t i = 0; i < kBatch * width; ++i)
-    EXPECT_NEAR(found[static_cast<std::size_t>(i)], element(i / width, i % width), 1e-12) << "element " << i;
-}
+using namespace torch_numbers;
 
 TEST(TorchOps, FunctionsOfOneNumberAreTheirFormulas) {
   const Json x = tensor_named("x");

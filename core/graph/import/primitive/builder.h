@@ -141,7 +141,8 @@ class Builder {
   int adaptive_average_along(int x, std::int64_t axis, std::int64_t to);
   // builder_images.cpp
   int pool(Kind kind, int x, const Windows& windows);
-  int average_of_padded(int x, const Windows& windows);  // which counts its padding
+  // Which counts its padding, or so many elements of each window.
+  int average_of_padded(int x, const Windows& windows, std::optional<std::int64_t> divisor = {});
   int gather(int table, int ids, std::int64_t axis);
   // builder_indices.cpp
   int pick_leading(int x, std::vector<int> ids);
@@ -228,6 +229,7 @@ class Builder {
  private:
   [[nodiscard]] bool is_zero(int x) const;
   [[nodiscard]] std::optional<bool> same_truth(int p) const;
+  [[nodiscard]] int from_front(int ids, std::int64_t size);
   [[nodiscard]] std::optional<int> made_of_one(int x, std::size_t d);
   [[nodiscard]] std::optional<int> places_in_samples(int row, int ids);
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;

@@ -2,6 +2,7 @@
 // Windows that slide over images: convolutions of all kinds and pools.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/graph/import/primitive/builder.h"
@@ -11,8 +12,10 @@ namespace meshwright::primitive {
 std::int64_t Builder::slid(std::int64_t size, const Windows& windows, std::size_t d) const {
   const std::int64_t room = size + windows.before[d] + windows.after[d] - windows.window[d];
   expect(room >= 0, fmt::format("a window of {} does not fit into {}", windows.window[d], size));
-  const std::int64_t stride = windows.stride[d];
-  return (windows.round_up ? (room + stride - 1) / stride : room / stride) + 1;
+  const std::int64_t stride = windows.stride[d], up = (room + stride - 1) / stride;
+  if (!windows.round_up) return room / stride + 1;
+  // A window that begins behind the image, where there is padding alone, is none.
+  return up * stride >= size + windows.before[d] ? up : up + 1;
 }
 
 int Builder::convolution(int x, int w, const Windows& windows, std::int64_t groups, std::optional<int> bias) {
@@ -212,6 +215,12 @@ int Builder::transposed_convolution(int x, int w, const TransposedWindows& windo
           image = slice(image, axis, std::max<std::int64_t>(-before, 0), a[d + 2] - std::max<std::int64_t>(-after, 0));
         own.before[d] = std::max<std::int64_t>(before, 0);
         own.after[d] = std::max<std::int64_t>(after, 0);
+        if (std::max(own.before[d], own.after[d]) < std::ssize(elements)) continue;
+        Shape ahead(4, 0), behind = ahead;  // zeros that whole windows lie in
+        ahead[d + 2] = std::exchange(own.before[d], 0);
+        behind[d + 2] = std::exchange(own.after[d], 0);
+        image = pad(image, ahead, behind, 0.0);
+        padded_.erase(image);  // as padding of the convolution it would be as wide as the window
       }
       columns.push_back(empty ? broadcast(scalar(0.0), {a[0], groups * b[1], length[0], length[1]})
                               : convolution(image, part, own, groups));
@@ -254,7 +263,7 @@ int Builder::pool(Kind kind, int x, const Windows& given) {
 }
 
 // The average of what lies in the image, times the share that this is of all that is counted.
-int Builder::average_of_padded(int x, const Windows& windows) {
+int Builder::average_of_padded(int x, const Windows& windows, std::optional<std::int64_t> divisor) {
   const Shape of = shape(x);
   const int made = pool(Kind::AveragePool, x, windows);
   const Shape to = shape(made);
@@ -262,11 +271,13 @@ int Builder::average_of_padded(int x, const Windows& windows) {
   std::optional<int> shares;
   for (std::size_t d = 2; d < of.size(); ++d) {
     const std::size_t k = d + windows.window.size() - of.size();
+    const bool last = d + 1 == of.size();
     std::vector<double> share;
     for (std::int64_t i = 0; i < to[d]; ++i) {
       const std::int64_t begin = i * windows.stride[k] - windows.before[k], end = begin + windows.window[k];
       const double inside = static_cast<double>(std::min(end, of[d]) - std::max<std::int64_t>(begin, 0));
-      share.push_back(inside / static_cast<double>(std::min(end, of[d] + windows.after[k]) - begin));
+      const auto counted = static_cast<double>(std::min(end, of[d] + windows.after[k]) - begin);
+      share.push_back(inside / (!divisor ? counted : last ? static_cast<double>(*divisor) : 1.0));
     }
     if (std::all_of(share.begin(), share.end(), [](double one) { return one == 1.0; })) continue;
     Shape row(of.size() - 2, 1);

@@ -118,13 +118,25 @@ std::optional<std::size_t> Builder::counts_along(int ids, std::int64_t size) con
   return std::nullopt;
 }
 
+// The indices of a constant, those below 0 from the front, too.
+int Builder::from_front(int ids, std::int64_t size) {
+  const Node& of = at(ids);
+  const auto below = [](double index) { return index < 0.0; };
+  if (!of.values || holds_batch(size) || std::none_of(of.values->begin(), of.values->end(), below)) return ids;
+  std::vector<double> values = *of.values;
+  for (double& index : values) index += index < 0.0 ? static_cast<double>(size) : 0.0;
+  return constant(of.shape, true, std::move(values));
+}
+
 // x[ids[0], ids[1], ...]: the lists, which broadcast, have an index into each of the first dimensions.
 int Builder::pick_leading(int x, std::vector<int> ids) {
   expect(!ids.empty() && ids.size() <= shape(x).size(), "it has more indices than its operand has dimensions");
   Shape picked;
   for (const int one : ids) picked = broadcast_shape(picked, shape(one));
-  for (int& one : ids)
-    while (at(one).kind == Kind::Broadcast) one = at(one).inputs[0];
+  for (std::size_t d = 0; d < ids.size(); ++d) {
+    while (at(ids[d]).kind == Kind::Broadcast) ids[d] = at(ids[d]).inputs[0];
+    ids[d] = from_front(ids[d], shape(x)[d]);
+  }
   // Which sample does not matter where all are alike.
   std::vector<std::size_t> matter;
   for (std::size_t d = 0; d < ids.size(); ++d) {
@@ -171,6 +183,7 @@ int Builder::pick_along(int x, int ids, std::int64_t axis) {
   axis = axis_of(x, axis);
   const auto d = static_cast<std::size_t>(axis);
   expect(at(ids).integer && shape(ids).size() == shape(x).size(), "its indices do not fit its operand");
+  ids = from_front(ids, shape(x)[d]);
   // Which element does not matter where all are alike.
   if (at(x).constant)
     if (const std::optional<int> one = one_along(x, d)) return broadcast(*one, shape(ids));

@@ -51,6 +51,7 @@ int Builder::matmul(int x, int y) {
 int Builder::gather(int table, int ids, std::int64_t axis) {
   axis = axis_of(table, axis);
   expect(at(ids).integer, "its indices are no integers");
+  ids = from_front(ids, shape(table)[static_cast<std::size_t>(axis)]);
   if (is_complex(table)) return part_by_part(table, [&](int part) { return gather(part, ids, axis); });
   if (axis == 0)
     if (const std::optional<int> picked = places_in_samples(table, ids)) return *picked;

@@ -237,6 +237,11 @@ int Builder::triangle(int x, std::int64_t offset, bool upper) {
 
 int Builder::rounded(int x, Rounding rounding) {
   if (at(x).integer && rounding != Rounding::ToSign) return x;
+  if (rounding == Rounding::ToSign && !at(x).values) {
+    const int zero = constant({}, at(x).integer, std::vector<double>{0.0});
+    const int below = select(compare(Comparison::Less, x, zero), scalar(-1.0), scalar(0.0));
+    return select(compare(Comparison::Greater, x, zero), scalar(1.0), below);
+  }
   expect(at(x).values.has_value(), "a rounding of what is no small constant has no equal here");
   std::vector<double> values = *at(x).values;
   for (double& value : values)

@@ -147,9 +147,8 @@ void Builder::compute(Node& node) {
   };
   const auto operand = [&](std::size_t k, std::int64_t i) { return (*from[k])[index_of(i, node.shape, strides[k])]; };
   if (is_binary(node.kind)) {
-    const bool whole = at(node.inputs[0]).integer;
     each([&](std::int64_t i) {
-      return binary_value(node.kind, operand(0, i), operand(1, i), node.details.comparison, whole);
+      return binary_value(node.kind, operand(0, i), operand(1, i), node.details.comparison, node.integer);
     });
   } else if (is_unary(node.kind)) {
     if (makes_shapes(node.kind)) each([&](std::int64_t i) { return unary_value(node.kind, operand(0, i)); });

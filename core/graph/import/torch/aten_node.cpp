@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/import/torch/aten_node.h"
 
+#include <cmath>
 #include <limits>
 
 #include "core/base/errors.h"
@@ -30,6 +31,11 @@ int AtenNode::tensor(const std::string& name) const {
   return value_of(get<std::string>(*found, "name", b.name));
 }
 
+bool AtenNode::is_truth(const std::string& name) const {
+  const Json* found = find(name, "as_tensor");
+  return found != nullptr && is_truth_value && is_truth_value(get<std::string>(*found, "name", b.name));
+}
+
 std::vector<int> AtenNode::tensors(const std::string& name) const {
   const Json* found = find(name, "as_tensors");
   if (found == nullptr || !found->is_array()) b.fail(fmt::format("its tensors '{}' are missing", name));
@@ -40,6 +46,8 @@ std::vector<int> AtenNode::tensors(const std::string& name) const {
 
 int AtenNode::operand(const std::string& name) const {
   if (find(name, "as_tensor") != nullptr) return tensor(name);
+  if (find(name, "as_sym_int") != nullptr)
+    return b.constant({}, true, std::vector<double>{static_cast<double>(integer(name, 0))});
   const bool whole_number = find(name, "as_int") != nullptr || find(name, "as_bool") != nullptr;
   return b.constant({}, whole_number, std::vector<double>{number(name, 0.0)});
 }
@@ -70,13 +78,16 @@ Numbers AtenNode::integers(const std::string& name) const {
 }
 
 double AtenNode::number(const std::string& name, double otherwise) const {
+  if (find(name, "as_sym_int") != nullptr) return static_cast<double>(integer(name, 0));
+  b.expect(find(name, "as_sym_float") == nullptr, "a number that sizes tell has no equal here");
   for (const char* form : {"as_float", "as_int", "as_bool"})
     if (const Json* found = find(name, form)) {
       if (found->is_number()) return found->get<double>();
       if (found->is_boolean()) return found->get<bool>() ? 1.0 : 0.0;
       if (found->is_string()) {
         const double infinity = std::numeric_limits<double>::infinity();
-        return found->get<std::string>() == "-Infinity" ? -infinity : infinity;
+        const auto text = found->get<std::string>();
+        return text == "NaN" ? std::nan("") : text == "-Infinity" ? -infinity : infinity;
       }
     }
   return otherwise;

@@ -18,11 +18,14 @@ struct AtenNode {
   std::function<int(const std::string&)> value_of;
   std::function<std::int64_t(const std::string&)> symbol_of;
   std::size_t results;
+  std::function<bool(const std::string&)> is_truth_value = {};  // of the tensor of this name
 
   // The one member of an argument's union, none where it is missing or None: {"as_int", 3}.
   [[nodiscard]] const Json* find(const std::string& name, const char* form) const;
   [[nodiscard]] bool has(const std::string& name) const;
   [[nodiscard]] int tensor(const std::string& name) const;
+  // Whether its tensor is one of truth values.
+  [[nodiscard]] bool is_truth(const std::string& name) const;
   [[nodiscard]] std::vector<int> tensors(const std::string& name) const;
   // A tensor or a number.
   [[nodiscard]] int operand(const std::string& name) const;
@@ -39,6 +42,8 @@ struct AtenNode {
 // The results of a call, in order; by the name between "torch.ops.aten." and the overload: "linear".
 using Rule = std::vector<int> (*)(const AtenNode&);
 [[nodiscard]] const std::map<std::string, Rule>& rules();
+[[nodiscard]] std::map<std::string, Rule> function_rules();
+[[nodiscard]] std::map<std::string, Rule> piece_rules();
 [[nodiscard]] std::map<std::string, Rule> shape_rules();
 [[nodiscard]] std::map<std::string, Rule> layer_rules();
 [[nodiscard]] std::map<std::string, Rule> expert_rules();

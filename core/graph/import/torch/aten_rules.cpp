@@ -34,9 +34,18 @@ Made binary(const AtenNode& a) {
 }
 template <Builder::Rounding rounding>
 Made rounded(const AtenNode& a) {
+  a.b.expect(a.integer("decimals", 0) == 0, "a rounding to decimals has no equal here");
   return {a.b.rounded(a.tensor("self"), rounding)};
 }
-Made remainder(const AtenNode& a) { return {a.b.remainder(a.operand("self"), a.operand("other"), true)}; }
+template <bool of_divisor>
+Made remainder(const AtenNode& a) {
+  return {a.b.remainder(a.operand("self"), a.operand("other"), of_divisor)};
+}
+Made truncated(const AtenNode& a) {
+  const int x = a.tensor("self");
+  a.b.expect(a.b.at(x).constant, "a rounding of what is no small constant has no equal here");
+  return {a.b.unary(Kind::ToFloat, a.b.unary(Kind::ToInteger, x))};
+}
 // Rounded down or towards zero, whole numbers alone; of these both are the same where none is negative.
 Made divide(const AtenNode& a) {
   const std::string mode = a.text("rounding_mode", "");
@@ -52,7 +61,11 @@ Made divide(const AtenNode& a) {
   if (mode == "trunc") return {a.b.binary(Kind::Divide, x, y)};
   return {a.b.binary(Kind::Divide, a.b.binary(Kind::Subtract, x, a.b.remainder(x, y, true)), y)};
 }
-Made reversed_subtract(const AtenNode& a) { return {a.b.binary(Kind::Subtract, a.operand("other"), a.tensor("self"))}; }
+Made reversed_subtract(const AtenNode& a) {
+  int x = a.tensor("self");
+  if (const double alpha = a.number("alpha", 1.0); alpha != 1.0) x = a.b.binary(Kind::Multiply, x, a.b.scalar(alpha));
+  return {a.b.binary(Kind::Subtract, a.operand("other"), x)};
+}
 Made power(const AtenNode& a) { return {a.b.binary(Kind::Power, a.operand("self"), a.operand("exponent"))}; }
 template <Kind kind>
 Made unary(const AtenNode& a) {
@@ -77,6 +90,12 @@ std::optional<bool> names_float(const AtenNode& a) {
 }
 Made to_type(const AtenNode& a) {
   const int x = a.tensor("self");
+  constexpr std::int64_t kBool = 12;
+  const Json* type = a.find("dtype", "as_scalar_type");
+  const bool truth = type != nullptr && type->is_number_integer() && type->get<std::int64_t>() == kBool;
+  const bool known = !a.b.at(x).integer || a.b.at(x).values;  // others stand for truth values, as masks' 0 and 1 do
+  if (truth && known && !a.is_truth("self"))
+    return {a.b.compare(Comparison::NotEqual, x, a.b.constant({}, a.b.at(x).integer, std::vector<double>{0.0}))};
   const std::optional<bool> real = names_float(a);
   return {real ? a.b.unary(*real ? Kind::ToFloat : Kind::ToInteger, x) : x};
 }
@@ -91,19 +110,24 @@ Made log1p(const AtenNode& a) {
   return {a.b.unary(Kind::Log, a.b.binary(Kind::Add, a.tensor("self"), a.b.scalar(1.0)))};
 }
 // The greatest, or the least, of two tensors, or along a dimension.
-template <Kind of_two, Kind over>
+template <Kind of_two>
 Made greatest(const AtenNode& a) {
   if (a.has("other")) return binary<of_two>(a);
-  a.b.expect(over == Kind::ReduceMax, "a least element has no equal here");
-  const int x = a.tensor("self");
-  if (!a.has("dim")) return {a.b.reduce(over, x, {}, false)};
-  return {a.b.reduce(over, x, {a.integer("dim", 0)}, a.flag("keepdim", false))};
+  const bool least = of_two == Kind::Minimum;
+  const int x = least ? a.b.negated(a.tensor("self")) : a.tensor("self");
+  const Numbers axes = a.has("dim") ? Numbers{a.integer("dim", 0)} : Numbers{};
+  const int made = a.b.reduce(Kind::ReduceMax, x, axes, a.flag("keepdim", false));
+  return {least ? a.b.negated(made) : made};
 }
-std::optional<double> bound_of(const AtenNode& a, const char* name) {
-  a.b.expect(a.find(name, "as_tensor") == nullptr, "bounds of each element have no equal here");
-  return a.has(name) ? std::optional(a.number(name, 0.0)) : std::nullopt;
+Made clamp(const AtenNode& a) {
+  const auto bound = [&](const char* name) { return a.has(name) ? std::optional(a.number(name, 0.0)) : std::nullopt; };
+  if (a.find("min", "as_tensor") == nullptr && a.find("max", "as_tensor") == nullptr)
+    return {a.b.clamp(a.tensor("self"), bound("min"), bound("max"))};
+  int x = a.tensor("self");
+  if (a.has("min")) x = a.b.binary(Kind::Maximum, x, a.operand("min"));
+  if (a.has("max")) x = a.b.binary(Kind::Minimum, x, a.operand("max"));
+  return {x};
 }
-Made clamp(const AtenNode& a) { return {a.b.clamp(a.tensor("self"), bound_of(a, "min"), bound_of(a, "max"))}; }
 Made hardtanh(const AtenNode& a) {
   return {a.b.clamp(a.tensor("self"), a.number("min_val", -1.0), a.number("max_val", 1.0))};
 }
@@ -112,15 +136,20 @@ Made hard_sigmoid(const AtenNode& a) { return {a.b.clamped_line(a.tensor("self")
 Made hard_swish(const AtenNode& a) { return {a.b.hard_swish(a.tensor("self"))}; }
 Made leaky_relu(const AtenNode& a) { return {a.b.leaky_relu(a.tensor("self"), a.number("negative_slope", 0.01))}; }
 Made elu(const AtenNode& a) {
-  a.b.expect(a.number("scale", 1.0) == 1.0 && a.number("input_scale", 1.0) == 1.0, "a scaled ELU has no equal here");
-  return {a.b.elu(a.tensor("self"), a.number("alpha", 1.0))};
+  a.b.expect(a.number("input_scale", 1.0) == 1.0, "an ELU of a scaled operand has no equal here");
+  const int bent = a.b.elu(a.tensor("self"), a.number("alpha", 1.0));
+  return {a.b.binary(Kind::Multiply, bent, a.b.scalar(a.number("scale", 1.0)))};
 }
 // log(1 + e^(beta x)) / beta; beyond the threshold it is x to within rounding.
 Made softplus(const AtenNode& a) {
   const double beta = a.number("beta", 1.0);
   a.b.expect(beta > 0.0, "a softplus of no slope has no equal here");
-  const int inner = a.b.binary(Kind::Multiply, a.tensor("self"), a.b.scalar(beta));
-  return {a.b.binary(Kind::Multiply, a.b.softplus(inner), a.b.scalar(1.0 / beta))};
+  const int x = a.tensor("self"), inner = a.b.binary(Kind::Multiply, x, a.b.scalar(beta));
+  const int made = a.b.binary(Kind::Multiply, a.b.softplus(inner), a.b.scalar(1.0 / beta));
+  constexpr double kRounding = 16.0;  // e^-16 is less than what 32 bits tell apart
+  const double threshold = a.number("threshold", 20.0);
+  if (threshold >= kRounding) return {made};
+  return {a.b.select(a.b.compare(Comparison::Greater, inner, a.b.scalar(threshold)), x, made)};
 }
 Made mish(const AtenNode& a) {
   const int x = a.tensor("self");
@@ -215,7 +244,8 @@ Made arange(const AtenNode& a) {
                end = a.find("end", "as_sym_int") != nullptr ? static_cast<double>(a.integer("end", 0))
                                                             : a.number("end", 0.0),
                step = a.number("step", 1.0);
-  return {a.b.range(start, end, step, !names_float(a).value_or(false))};
+  const bool any_real = a.find("start", "as_float") || a.find("end", "as_float") || a.find("step", "as_float");
+  return {a.b.range(start, end, step, !names_float(a).value_or(any_real))};
 }
 Made outer(const AtenNode& a) {
   const int x = a.tensor("self"), y = a.tensor(a.has("vec2") ? "vec2" : "other");
@@ -270,8 +300,7 @@ Made variance(const AtenNode& a, bool root) {
   double terms = 1.0;
   for (const std::int64_t axis : axes)
     terms *= static_cast<double>(a.b.shape(x)[static_cast<std::size_t>(a.b.axis_of(x, axis))]);
-  const double less =
-      a.find("correction", "as_int") != nullptr ? a.number("correction", 1.0) : (a.flag("unbiased", true) ? 1.0 : 0.0);
+  const double less = a.has("correction") ? a.number("correction", 1.0) : (a.flag("unbiased", true) ? 1.0 : 0.0);
   a.b.expect(terms > less, "a variance of one element has no equal here");
   const int centred = a.b.binary(Kind::Subtract, x, a.b.reduce(Kind::ReduceMean, x, axes, true));
   int made = a.b.reduce(Kind::ReduceMean, a.b.unary(Kind::Square, centred), axes, a.flag("keepdim", false));
@@ -279,13 +308,22 @@ Made variance(const AtenNode& a, bool root) {
   return {root ? a.b.unary(Kind::Sqrt, made) : made};
 }
 Made variance_of(const AtenNode& a) { return variance(a, false); }
+Made variance_and_mean(const AtenNode& a) {
+  const int mean = a.b.reduce(Kind::ReduceMean, a.tensor("self"), a.integers("dim"), a.flag("keepdim", false));
+  return {variance(a, false)[0], mean};
+}
 Made deviation_of(const AtenNode& a) { return variance(a, true); }
 Made vector_norm(const AtenNode& a) {
   const double order = a.number("ord", 2.0);
-  a.b.expect(order == 1.0 || order == 2.0, fmt::format("a norm of order {} has no equal here", order));
-  const int each = a.b.unary(order == 1.0 ? Kind::Abs : Kind::Square, a.tensor("self"));
-  const int sum = a.b.reduce(Kind::ReduceSum, each, a.integers("dim"), a.flag("keepdim", false));
-  return {order == 1.0 ? sum : a.b.unary(Kind::Sqrt, sum)};
+  const int x = a.tensor("self");
+  const Numbers axes = a.integers("dim");
+  const bool keeps = a.flag("keepdim", false);
+  if (std::isinf(order) && order > 0.0) return {a.b.reduce(Kind::ReduceMax, a.b.unary(Kind::Abs, x), axes, keeps)};
+  a.b.expect(order >= 1.0, fmt::format("a norm of order {} has no equal here", order));
+  const int size = order == 2.0 ? x : a.b.unary(Kind::Abs, x);
+  const int each = order == 1.0 ? size : a.b.binary(Kind::Power, size, a.b.scalar(order));
+  const int sum = a.b.reduce(Kind::ReduceSum, each, axes, keeps);
+  return {order == 1.0 ? sum : a.b.binary(Kind::Power, sum, a.b.scalar(1.0 / order))};
 }
 Made softmax(const AtenNode& a) { return {a.b.softmax(a.tensor("self"), a.integer("dim", -1))}; }
 Made log_softmax(const AtenNode& a) { return {a.b.unary(Kind::Log, softmax(a)[0])}; }
@@ -296,7 +334,9 @@ std::map<std::string, Rule> elementwise_rules() {
           {"sub", binary<Kind::Subtract>},
           {"mul", binary<Kind::Multiply>},
           {"div", divide},
-          {"remainder", remainder},
+          {"remainder", remainder<true>},
+          {"fmod", remainder<false>},
+          {"trunc", truncated},
           {"ceil", rounded<Builder::Rounding::Up>},
           {"floor", rounded<Builder::Rounding::Down>},
           {"round", rounded<Builder::Rounding::Nearest>},
@@ -305,10 +345,8 @@ std::map<std::string, Rule> elementwise_rules() {
           {"maximum", binary<Kind::Maximum>},
           {"minimum", binary<Kind::Minimum>},
           {"bitwise_and", binary<Kind::Multiply>},
-          {"logical_and", binary<Kind::Multiply>},
           {"__and__", binary<Kind::Multiply>},
           {"__or__", binary<Kind::Maximum>},
-          {"logical_or", binary<Kind::Maximum>},
           {"bitwise_or", binary<Kind::Maximum>},
           {"rsub", reversed_subtract},
           {"pow", power},
@@ -340,8 +378,8 @@ std::map<std::string, Rule> elementwise_rules() {
           {"resolve_conj", same},
           {"expm1", expm1},
           {"log1p", log1p},
-          {"max", greatest<Kind::Maximum, Kind::ReduceMax>},
-          {"min", greatest<Kind::Minimum, Kind::ReduceSum>},
+          {"max", greatest<Kind::Maximum>},
+          {"min", greatest<Kind::Minimum>},
           {"clamp", clamp},
           {"clamp_min", clamp},
           {"clamp_max", clamp},
@@ -411,8 +449,8 @@ std::map<std::string, Rule> other_rules() {
           {"amax", reduce<Kind::ReduceMax>},
           {"var", variance_of},
           {"std", deviation_of},
+          {"var_mean", variance_and_mean},
           {"linalg_vector_norm", vector_norm},
-          {"any", reduce<Kind::ReduceMax>},
           {"softmax", softmax},
           {"_softmax", softmax},
           {"log_softmax", log_softmax},
@@ -426,6 +464,8 @@ const std::map<std::string, Rule>& rules() {
   static const std::map<std::string, Rule> all = [] {
     std::map<std::string, Rule> found = elementwise_rules();
     found.merge(other_rules());
+    found.merge(function_rules());
+    found.merge(piece_rules());
     found.merge(shape_rules());
     found.merge(layer_rules());
     found.merge(expert_rules());

@@ -24,6 +24,11 @@ Made sorted(const AtenNode& a) {
 }
 Made floor_divide(const AtenNode& a) {
   const int x = a.tensor("self"), by = a.operand("other");
+  if (a.b.at(x).values && a.b.at(by).values) {  // towards zero would be another number where one is negative
+    const int quotient = a.b.binary(Kind::Divide, a.b.unary(Kind::ToFloat, x), a.b.unary(Kind::ToFloat, by));
+    const int whole = a.b.rounded(quotient, primitive::Builder::Rounding::Down);
+    return {a.b.at(x).integer && a.b.at(by).integer ? a.b.unary(Kind::ToInteger, whole) : whole};
+  }
   a.b.expect(a.b.at(x).integer && a.b.at(by).integer, "a division that is rounded down has no equal here");
   return {a.b.binary(Kind::Divide, x, by)};
 }

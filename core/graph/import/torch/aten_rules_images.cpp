@@ -99,9 +99,11 @@ Made pool(const AtenNode& a) {
   a.b.expect(std::all_of(windows.dilation.begin(), windows.dilation.end(), [](std::int64_t one) { return one == 1; }),
              "pooling by windows with gaps has no equal here");
   if (a.integers("stride").empty()) windows.stride = window;
+  const bool divides = kind == Kind::AveragePool && a.has("divisor_override");
+  if (divides) return {a.b.average_of_padded(x, windows, a.integer("divisor_override", 1))};
   if (kind == Kind::AveragePool && a.flag("count_include_pad", true)) return {a.b.average_of_padded(x, windows)};
   const int made = a.b.pool(kind, x, windows);
-  return {made, made};  // positions of maxima are for a backward alone
+  return {made};  // positions of maxima are for a backward alone
 }
 // Makes the last dimensions of `output_size`, one element of each window.
 template <Kind kind>
@@ -123,19 +125,19 @@ Made adaptive_pool(const AtenNode& a) {
     return std::all_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size == 1; });
   };
   const bool averages = kind == Kind::AveragePool;
-  if (divides && all(window)) return {x, x};
+  if (divides && all(window)) return {x};
   if (all(to)) x = a.b.reduce(averages ? Kind::ReduceMean : Kind::ReduceMax, x, axes, true);
-  if (all(to)) return {x, x};
+  if (all(to)) return {x};
   a.b.expect(divides || averages, "a pooling to maxima of windows of unlike sizes has no equal here");
   if (!divides) {
     for (std::size_t d = 0; d < to.size(); ++d)
       if (a.b.shape(x)[static_cast<std::size_t>(a.b.axis_of(x, axes[d]))] != to[d])
         x = a.b.adaptive_average_along(x, axes[d], to[d]);
-    return {x, x};
+    return {x};
   }
   if (to.size() == 1) window.insert(window.begin(), 1);
   x = a.b.pool(kind, x, {window, window, Numbers(window.size(), 0), Numbers(window.size(), 0)});
-  return {x, x};
+  return {x};
 }
 
 // --- other sizes ---

@@ -20,6 +20,7 @@ namespace {
 Made cross_entropy(const AtenNode& a) {
   a.b.expect(a.number("label_smoothing", 0.0) == 0.0 && a.integer("reduction", 1) == 1,
              "a cross entropy that is no plain mean has no equal here");
+  a.b.expect(!a.has("weight"), "a cross entropy with weights of classes has no equal here");
   return {a.b.cross_entropy(a.tensor("self"), a.tensor("target"))};
 }
 
@@ -30,15 +31,13 @@ Made linear(const AtenNode& a) {
   return {a.has("bias") ? a.b.binary(Kind::Add, product, a.tensor("bias")) : product};
 }
 Made matmul(const AtenNode& a) { return {a.b.matmul(a.tensor("self"), a.tensor(a.has("mat2") ? "mat2" : "other"))}; }
-Made addmm(const AtenNode& a) {
-  return {a.b.binary(Kind::Add, a.b.matmul(a.tensor("mat1"), a.tensor("mat2")), a.tensor("self"))};
-}
-// beta self + alpha batch1 batch2
+// beta self + alpha batch1 batch2, or mat1 mat2
 Made added_products(const AtenNode& a) {
   const auto times = [&](int x, const char* name) {
     return a.b.binary(Kind::Multiply, x, a.b.scalar(a.number(name, 1.0)));
   };
-  const int product = a.b.matmul(a.tensor("batch1"), a.tensor("batch2"));
+  const bool batched = a.has("batch1");
+  const int product = a.b.matmul(a.tensor(batched ? "batch1" : "mat1"), a.tensor(batched ? "batch2" : "mat2"));
   return {a.b.binary(Kind::Add, times(product, "alpha"), times(a.tensor("self"), "beta"))};
 }
 Made einsum(const AtenNode& a) { return {primitive::einsum(a.b, a.text("equation", ""), a.tensors("tensors"))}; }
@@ -65,7 +64,7 @@ Made weight_of_norm(const AtenNode& a) {
   const int squares = a.b.reduce(Kind::ReduceSum, a.b.unary(Kind::Square, v), axes, true);
   const int made =
       a.b.binary(Kind::Multiply, v, a.b.binary(Kind::Multiply, a.tensor("g"), a.b.unary(Kind::Rsqrt, squares)));
-  return {made, squares};
+  return {made};
 }
 Made embedding(const AtenNode& a) { return {a.b.gather(a.tensor("weight"), a.tensor("indices"), 0)}; }
 
@@ -85,24 +84,31 @@ Made layer_norm(const AtenNode& a) {
     Numbers axes;
     for (std::int64_t d = 1; d <= std::ssize(over); ++d) axes.push_back(-d);
     const int made = normalised(a, x, axes, true, a.number("eps", 1e-5));
-    return {made, made, made};
+    return {made};
   }
   a.b.expect(a.has("weight"), "a layer normalisation with a shift alone has no equal here");
   const int beta = a.has("bias") ? a.tensor("bias") : a.b.broadcast(a.b.scalar(0.0), a.b.shape(a.tensor("weight")));
   const int made = a.b.layer_norm(x, a.tensor("weight"), beta, a.number("eps", 1e-5));
-  return {made, made, made};
+  return {made};
 }
 Made rms_norm(const AtenNode& a) {
-  a.b.expect(a.integers("normalized_shape").size() == 1,
-             "an RMS normalisation over more than the last dimension has no equal here");
+  if (const Numbers over = a.integers("normalized_shape"); over.size() != 1) {  // over one that they are merged to
+    a.b.expect(a.has("weight"), "an RMS normalisation without weights over several dimensions has no equal here");
+    const int x = a.tensor("input");
+    const Shape of = a.b.shape(x);
+    Shape merged(of.begin(), of.end() - std::ssize(over));
+    merged.push_back(primitive::elements_of(over));
+    const int row = a.b.reshape(a.tensor("weight"), {merged.back()});
+    return {a.b.reshape(a.b.rms_norm(a.b.reshape(x, merged), row, a.number("eps", 1.1920928955078125e-7)), of)};
+  }
   const double epsilon = a.number("eps", 1.1920928955078125e-7);
   if (!a.has("weight")) return {normalised(a, a.tensor("input"), {-1}, false, epsilon)};
   return {a.b.rms_norm(a.tensor("input"), a.tensor("weight"), epsilon)};
 }
 Made group_norm(const AtenNode& a) {
   const auto row = [&](const char* name) { return a.has(name) ? std::optional(a.tensor(name)) : std::nullopt; };
-  return {
-      a.b.group_norm(a.tensor("input"), a.integer("num_groups", 1), row("weight"), row("bias"), a.number("eps", 1e-5))};
+  const std::int64_t groups = a.integer(a.has("group") ? "group" : "num_groups", 1);
+  return {a.b.group_norm(a.tensor("input"), groups, row("weight"), row("bias"), a.number("eps", 1e-5))};
 }
 Made instance_norm(const AtenNode& a) {
   const auto row = [&](const char* name) { return a.has(name) ? std::optional(a.tensor(name)) : std::nullopt; };
@@ -126,7 +132,7 @@ Made embedding_bag(const AtenNode& a) {
                "bags of unlike lengths have no equal here");
   const int rows = a.b.gather(a.tensor("weight"), ids, 0);
   const int bags = a.b.reduce(mode == 0 ? Kind::ReduceSum : Kind::ReduceMean, rows, {1}, false);
-  return {bags, bags, bags, bags};
+  return {bags};
 }
 Made batch_norm(const AtenNode& a) {
   if (!a.has("weight") || !a.has("bias")) {  // as weights are standardised by
@@ -144,19 +150,40 @@ Made batch_norm(const AtenNode& a) {
     };
     if (a.has("weight")) made = a.b.binary(Kind::Multiply, made, row("weight"));
     if (a.has("bias")) made = a.b.binary(Kind::Add, made, row("bias"));
-    return {made, made, made, made, made};
+    return {made};
   }
   const int made = a.b.batch_norm(a.tensor("input"), a.tensor("weight"), a.tensor("bias"), a.number("eps", 1e-5));
-  return {made, made, made, made, made};
+  return {made};
+}
+// Without running statistics, over a view of each sample's channels, as an instance normalisation is made: by formula.
+Made batch_norm_of_call(const AtenNode& a) {
+  if (a.has("running_mean")) return batch_norm(a);
+  const int x = a.tensor("input");
+  Numbers axes, behind;
+  for (std::int64_t d = 0; d < std::ssize(a.b.shape(x)); ++d) {
+    if (d != 1) axes.push_back(d);
+    if (d > 1) behind.push_back(d - 1);
+  }
+  // The first dimension is of one element, all samples and channels are the second.
+  a.b.expect(a.b.shape(x)[0] == 1 && a.flag("training", true),
+             "a batch normalisation without running statistics, over "
+             "samples, has no equal here");
+  int made = normalised(a, x, axes, true, a.number("eps", 1e-5));
+  const auto row = [&](const char* name) {
+    return behind.empty() ? a.tensor(name) : a.b.unsqueeze(a.tensor(name), behind);
+  };
+  if (a.has("weight")) made = a.b.binary(Kind::Multiply, made, row("weight"));
+  if (a.has("bias")) made = a.b.binary(Kind::Add, made, row("bias"));
+  return {made};
 }
 Made attention(const AtenNode& a) {
   const int q = a.tensor("query"), k = a.tensor("key"), v = a.tensor("value");
   const bool causal = a.flag("is_causal", false);
   // All dimensions but the last two are those of samples: one behind the others are heads.
   if (const Shape of = a.b.shape(q); of.size() != 4) {
-    a.b.expect(
-        of.size() >= 3 && a.b.shape(k).size() == of.size() && a.b.shape(v).size() == of.size() && !a.has("attn_mask"),
-        "an attention of other than four dimensions that has a mask has no equal here");
+    a.b.expect(of.size() >= 3 && a.b.shape(k).size() == of.size() && a.b.shape(v).size() == of.size() &&
+                   !a.has("attn_mask") && (!causal || of[of.size() - 2] == a.b.shape(k)[of.size() - 2]),
+               "an attention of other than four dimensions that has a mask has no equal here");
     const auto in_four = [&](int x) {
       const Shape own = a.b.shape(x);
       if (own.size() == 3) return a.b.unsqueeze(x, {1});
@@ -169,8 +196,12 @@ Made attention(const AtenNode& a) {
     to.back() = a.b.shape(v).back();
     return {a.b.reshape(made, to)};
   }
-  if (a.has("attn_mask")) {
-    const int mask = a.tensor("attn_mask");
+  // The queries are the first positions of the keys, where ours are the last ones.
+  if (causal && a.b.shape(q)[2] != a.b.shape(k)[2])
+    return {a.b.masked_attention(q, k, v, a.number("scale", 0.0), causal, {})};
+  const char* given = a.has("attn_bias") ? "attn_bias" : "attn_mask";
+  if (a.has(given)) {
+    const int mask = a.tensor(given);
     return {a.b.masked_attention(q, k, v, a.number("scale", 0.0), causal, {mask})};
   }
   return {a.b.attention(q, k, v, a.number("scale", 0.0), {.causal = causal})};
@@ -183,7 +214,7 @@ std::map<std::string, Rule> layer_rules() {
           {"mm", matmul},
           {"bmm", matmul},
           {"matmul", matmul},
-          {"addmm", addmm},
+          {"addmm", added_products},
           {"einsum", einsum},
           {"bilinear", bilinear},
           {"_weight_norm", weight_of_norm},
@@ -197,6 +228,13 @@ std::map<std::string, Rule> layer_rules() {
           {"rms_norm", rms_norm},
           {"batch_norm", batch_norm},
           {"_native_batch_norm_legit_functional", batch_norm},
+          {"_native_batch_norm_legit_no_training", batch_norm},
+          {"_native_batch_norm_legit", batch_norm_of_call},
+          {"native_batch_norm", batch_norm},
+          {"native_group_norm", group_norm},
+          {"_scaled_dot_product_flash_attention_for_cpu", attention},
+          {"_scaled_dot_product_flash_attention", attention},
+          {"_scaled_dot_product_efficient_attention", attention},
           {"cross_entropy_loss", cross_entropy},
           {"group_norm", group_norm},
           {"baddbmm", added_products},

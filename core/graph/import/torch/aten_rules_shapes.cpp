@@ -85,8 +85,10 @@ Made moved(const AtenNode& a) {
 }
 Made squeeze(const AtenNode& a) {
   const int x = a.tensor("self");
-  Numbers axes;
-  for (std::int64_t axis : a.integers("dim")) {
+  Numbers axes, given = a.integers("dim");
+  if (!a.has("dim"))  // all dimensions
+    for (std::int64_t d = 0; d < std::ssize(a.b.shape(x)); ++d) given.push_back(d);
+  for (std::int64_t axis : given) {
     axis = a.b.axis_of(x, axis);
     if (a.b.shape(x)[static_cast<std::size_t>(axis)] == 1) axes.push_back(axis);
   }
@@ -261,6 +263,7 @@ Made roll(const AtenNode& a) {
 Made picked_rows(const AtenNode& a) { return {a.b.gather(a.tensor("self"), a.tensor("index"), a.integer("dim", 0))}; }
 Made repeat(const AtenNode& a) {
   a.b.expect(a.find("dim", "as_int") != nullptr, "repeats over all dimensions have no equal here");
+  a.b.expect(a.find("repeats", "as_tensor") == nullptr, "repeats of each element's own number have no equal here");
   return {a.b.repeat(a.tensor("self"), a.integer("dim", 0), a.integer("repeats", 1))};
 }
 

@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/graph/import/names.h"
 #include "core/graph/import/torch/aten_node.h"
+#include "core/graph/import/torch/program_nodes.h"
 
 namespace meshwright::torch {
 
@@ -18,105 +19,7 @@ using primitive::kBatchProbe;
 using primitive::Shape;
 
 constexpr std::int64_t kSchema = 8;
-
-// "torch.ops.aten.add.Tensor" -> "add"; other calls keep their whole name.
-std::string op_of(const std::string& target) {
-  constexpr std::string_view kAten = "torch.ops.aten.";
-  if (!target.starts_with(kAten)) return target;
-  const std::string rest = target.substr(kAten.size());
-  return rest.substr(0, rest.find('.'));
-}
-
-// The name of the op's rule, which is "add" for "add_", the op that overwrites its operand; empty: the op has no rule.
-std::string rule_of(const std::string& op) {
-  if (rules().contains(op)) return op;
-  const bool in_place = op.size() > 1 && op.back() == '_' && op[op.size() - 2] != '_';
-  const std::string base = in_place ? op.substr(0, op.size() - 1) : std::string();
-  return rules().contains(base) ? base : std::string();
-}
-
-// The tensor that the op overwrites; empty: it overwrites none.
-std::string overwritten_by(const Json& node, const std::string& op, const std::string& place) {
-  if (op.empty() || rule_of(op).empty() || rule_of(op) == op) return {};
-  for (const Json& input : member(node, "inputs", place)) {
-    const Json& argument = member(input, "arg", place);
-    if (get<std::string>(input, "name", place) == "self" && argument.is_object() && argument.contains("as_tensor"))
-      return get<std::string>(argument["as_tensor"], "name", place);
-  }
-  return {};
-}
-
-// Whether the op's results may be parts of its operand's memory.
-bool is_view(const std::string& op) {
-  static const std::set<std::string> views = {
-      "view",     "reshape",  "flatten",    "unflatten", "transpose", "permute",          "t",        "numpy_T",
-      "mT",       "slice",    "squeeze",    "expand",    "unsqueeze", "select",           "split",    "unbind",
-      "swapaxes", "swapdims", "chunk",      "narrow",    "movedim",   "split_with_sizes", "view_as",  "alias",
-      "dropout",  "to",       "contiguous", "detach",    "type_as",   "reshape_as",       "expand_as"};
-  return views.contains(op);
-}
-
-bool does_nothing(const std::string& op) {
-  return op.starts_with("_assert") || op == "sym_size" || op.starts_with("sym_constrain") ||
-         op.starts_with("_operator.");
-}
-
-// The last module of "L__self__,,model.Llama;L__self__layers.0,layers.0,model.Block".
-std::string path_of(const Json& node) {
-  if (!node.contains("metadata") || !node["metadata"].is_object()) return {};
-  const Json& metadata = node["metadata"];
-  if (!metadata.contains("nn_module_stack") || !metadata["nn_module_stack"].is_string()) return {};
-  const std::vector<std::string> last =
-      meshwright::split(meshwright::split(metadata["nn_module_stack"].get<std::string>(), ';').back(), ',');
-  return last.size() < 2 ? std::string() : last[1];
-}
-
-// Names of tensors that an argument holds, whatever its form.
-void collect_names(const Json& argument, std::vector<std::string>& names) {
-  if (!argument.is_object()) return;
-  for (const char* form : {"as_tensor", "as_sym_int", "as_optional_tensor"})
-    if (argument.contains(form)) {
-      const Json& held = argument[form];
-      for (const char* key : {"name", "as_name"})
-        if (held.is_object() && held.contains(key) && held[key].is_string())
-          names.push_back(held[key].get<std::string>());
-      if (std::string_view(form) == "as_optional_tensor") collect_names(held, names);
-    }
-  for (const char* form : {"as_tensors", "as_sym_ints", "as_optional_tensors"})
-    if (argument.contains(form) && argument[form].is_array())
-      for (const Json& held : argument[form]) {
-        for (const char* key : {"name", "as_name"})
-          if (held.is_object() && held.contains(key) && held[key].is_string())
-            names.push_back(held[key].get<std::string>());
-        collect_names(held, names);
-      }
-}
-
-std::vector<std::string> read_by(const Json& node, const std::string& place) {
-  std::vector<std::string> names;
-  for (const Json& input : member(node, "inputs", place)) collect_names(member(input, "arg", place), names);
-  return names;
-}
-
-std::vector<std::string> results_of(const Json& node, const std::string& place) {
-  std::vector<std::string> names;
-  for (const Json& output : member(node, "outputs", place)) collect_names(output, names);
-  return names;
-}
-
-// [view, or what an op has overwritten] the tensor that has the memory.
-std::map<std::string, std::string> owners_in(const Json& nodes, const std::string& place) {
-  std::map<std::string, std::string> owners;
-  for (const Json& node : nodes) {
-    const std::string op = op_of(get<std::string>(node, "target", place));
-    const std::vector<std::string> read = read_by(node, place);
-    if (read.empty() || (!is_view(op) && overwritten_by(node, op, place).empty())) continue;
-    const auto known = owners.find(read[0]);
-    const std::string owner = known == owners.end() ? read[0] : known->second;
-    for (const std::string& result : results_of(node, place)) owners[result] = owner;
-  }
-  return owners;
-}
+constexpr std::int64_t kBoolType = 12;  // torch.bool, as files number types
 
 class Reader {
  public:
@@ -174,6 +77,10 @@ class Reader {
   [[nodiscard]] Shape shape_of(const std::string& name, bool of_user);
   [[nodiscard]] std::int64_t size_of_dim(const Json& size);
   void read_node(const Json& node, std::size_t place_of_node);
+  void expect_truth_values(const Json& node, const std::string& op) const;
+  [[nodiscard]] std::int64_t type_of(const std::string& name) const;
+  [[nodiscard]] int as_declared(const std::string& name, int made);
+  void expect_declared_shape(const std::string& name, const Shape& found) const;
   [[nodiscard]] std::string memory_of(const std::string& name) const;
   void overwrite(const std::string& name, int made, std::size_t place_of_node);
   [[nodiscard]] int with_part(int whole, const View& view, int part);
@@ -441,6 +348,13 @@ int Reader::with_part(int whole, const View& view, int part) {
   }
   if (op == "alias" || op == "detach") return part;
   if (op == "transpose") return builder_.swap(part, call.integer("dim0", 0), call.integer("dim1", 1));
+  if (op == "permute") {
+    const Shape axes = call.integers("dims");
+    Shape back(axes.size(), 0);
+    for (std::size_t d = 0; d < axes.size(); ++d)
+      back[static_cast<std::size_t>(builder_.axis_of(whole, axes[d]))] = static_cast<std::int64_t>(d);
+    return builder_.transpose(part, back);
+  }
   builder_.expect(op == "view" || op == "reshape" || op == "unsqueeze" || op == "squeeze" || op == "flatten",
                   fmt::format("it overwrites a tensor through its view by {}; export the program after "
                               "run_decompositions()",
@@ -471,6 +385,55 @@ void Reader::overwrite(const std::string& name, int made, std::size_t place_of_n
   }
 }
 
+std::int64_t Reader::type_of(const std::string& name) const {
+  const Json& values = member(graph_, "tensor_values", place_);
+  return values.contains(name) ? get<std::int64_t>(values[name], "dtype", place_) : 0;
+}
+
+// Nodes do not tell truth values from whole numbers: what differs for these is not read.
+void Reader::expect_truth_values(const Json& node, const std::string& op) const {
+  static const std::set<std::string> of_bits = {"bitwise_and", "bitwise_or", "bitwise_not", "__and__", "__or__"};
+  for (const std::string& result : results_of(node, place_)) {
+    const std::int64_t type = type_of(result);  // 0: the file does not tell
+    builder_.expect(!of_bits.contains(op) || type == kBoolType || type == 0,
+                    "operations on the bits of whole numbers have no equal here");
+    break;
+  }
+  if (op != "index") return;
+  const std::vector<std::string> read = read_by(node, place_);
+  for (std::size_t k = 1; k < read.size(); ++k)
+    builder_.expect(type_of(read[k]) != kBoolType, "indices by truth values have no equal here");
+}
+
+// The result by the type and the shape that the file tells of it. PyTorch gives results types that their operands do
+// not: sums of whole numbers to a floating-point type, quotients, numbers of a type that is asked for.
+int Reader::as_declared(const std::string& name, int made) {
+  const Json& values = member(graph_, "tensor_values", place_);
+  if (!values.contains(name) || builder_.is_complex(made)) return made;
+  expect_declared_shape(name, builder_.shape(made));
+  const std::int64_t type = type_of(name);
+  const bool real = type == 6 || type == 7 || type == 8 || type == 13;
+  const bool whole = (type >= 1 && type < 6) || type == kBoolType;
+  if (real && builder_.at(made).integer) return builder_.unary(primitive::Kind::ToFloat, made);
+  const bool counts = whole && !builder_.at(made).integer && builder_.at(made).values;
+  return counts ? builder_.unary(primitive::Kind::ToInteger, made) : made;
+}
+
+// A shape that the file does not have would be read on as another tensor.
+void Reader::expect_declared_shape(const std::string& name, const Shape& found) const {
+  const Json& sizes = member(meta_of(name), "sizes", place_);
+  bool fits = sizes.is_array() && sizes.size() == found.size();
+  for (std::size_t d = 0; fits && d < found.size(); ++d) {
+    if (!sizes[d].contains("as_int")) continue;
+    const auto told = get<std::int64_t>(sizes[d], "as_int", place_);
+    const std::int64_t batch = made_.module.batch;
+    fits =
+        told == found[d] || (batch > 0 && primitive::holds_batch(found[d]) && found[d] / kBatchProbe * batch == told);
+  }
+  builder_.expect(fits, fmt::format("it would make {} of '{}', which has another shape in the file",
+                                    primitive::to_text(found), printable(name)));
+}
+
 void Reader::read_node(const Json& node, std::size_t place_of_node) {
   const std::string op = op_of(get<std::string>(node, "target", place_));
   const std::vector<std::string> results = results_of(node, place_);
@@ -484,9 +447,12 @@ void Reader::read_node(const Json& node, std::size_t place_of_node) {
     }
   try {
     if (does_nothing(op)) return read_symbol(node, op);
-    const std::vector<int> made =
+    expect_truth_values(node, op);
+    std::vector<int> made =
         rules().at(rule_of(op))({builder_, node, [this](const std::string& name) { return value_of(name); },
-                                 [this](const std::string& name) { return symbol_of(name); }, results.size()});
+                                 [this](const std::string& name) { return symbol_of(name); }, results.size(),
+                                 [this](const std::string& name) { return type_of(name) == kBoolType; }});
+    for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) made[k] = as_declared(results[k], made[k]);
     const std::string changed = overwritten_by(node, op, place_);
     if (!changed.empty() && !made.empty()) overwrite(changed, made[0], place_of_node);
     for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) {

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "core/graph/import/primitive/emit/emitter.h"
 
@@ -140,6 +142,15 @@ TensorId Emitter::as_float(TensorId x) {
   return graph_.tensor(x).dtype == DType::I32 ? add(OpKind::Cast, ".float", {x}, {.dtype = DType::F32}) : x;
 }
 
+// A whole number beside a floating-point one has its type.
+std::pair<TensorId, TensorId> Emitter::of_one_type(TensorId x, TensorId y) {
+  const DType of_x = graph_.tensor(x).dtype, of_y = graph_.tensor(y).dtype;
+  if (of_x == of_y) return {as_float(x), as_float(y)};
+  const bool first = of_x == DType::I32 || of_y == graph_.dtype;  // is made a number of the other's type
+  return first ? std::pair(add(OpKind::Cast, ".float", {x}, {.dtype = of_y}), y)
+               : std::pair(x, add(OpKind::Cast, ".float", {y}, {.dtype = of_x}));
+}
+
 // 1 where x is 0 (`zero`), or where it is not.
 TensorId Emitter::truth(TensorId x, bool zero) {
   const TensorId number = as_float(x), none = add(OpKind::Scale, ".zero", {number}, {.scale = 0.0});
@@ -167,7 +178,7 @@ Value Emitter::compare(int n) {
   const Value x = operand(n, 0), y = operand(n, 1);
   AxisList order = y.order.size() > x.order.size() ? y.order : x.order;
   if (order.size() != all.size()) order = all;
-  const TensorId left = as_float(widened(x, order).tensor), right = as_float(widened(y, order).tensor);
+  const auto [left, right] = of_one_type(widened(x, order).tensor, widened(y, order).tensor);
   return {made(left, right), order};
 }
 
@@ -176,6 +187,7 @@ Value Emitter::binary(int n) {
   if (of.kind == Kind::Compare) return compare(n);
   if (scalar(of.inputs[0]) || scalar(of.inputs[1])) return with_number(n);
   Value x = operand(n, 0), y = operand(n, 1);
+  std::tie(x.tensor, y.tensor) = of_one_type(x.tensor, y.tensor);
   const AxisList all = joined(axes_.of(n));
   const bool y_larger = y.order.size() > x.order.size();
   AxisList order = y_larger ? y.order : x.order;
@@ -186,8 +198,8 @@ Value Emitter::binary(int n) {
                           std::equal(small.order.rbegin(), small.order.rend(), large.order.rbegin());
     if (trailing) return {add(OpKind::BiasAdd, "", {large.tensor, small.tensor}), order};
   }
-  x = widened({as_float(x.tensor), x.order}, order);
-  y = widened({as_float(y.tensor), y.order}, order);
+  x = widened(x, order);
+  y = widened(y, order);
   const auto both = [&](OpKind kind, TensorId a, TensorId b) { return add(kind, "", {a, b}); };
   switch (of.kind) {
     case Kind::Maximum:  // y + relu(x - y)
@@ -213,12 +225,10 @@ Value Emitter::select(int n) {
   std::vector<TensorId> inputs;
   for (const std::size_t k : {0, 1, 2}) {
     Value x = operand(n, k);
-    if (k > 0)
-      x.tensor = as_float(x.tensor);
-    else if (graph_.tensor(x.tensor).dtype != DType::I32)
-      x.tensor = truth(x.tensor, false);
+    if (k == 0 && graph_.tensor(x.tensor).dtype != DType::I32) x.tensor = truth(x.tensor, false);
     inputs.push_back(widened(x, order).tensor);
   }
+  std::tie(inputs[1], inputs[2]) = of_one_type(inputs[1], inputs[2]);
   return {add(OpKind::Select, "", inputs), order};
 }
 

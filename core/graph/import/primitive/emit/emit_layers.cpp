@@ -42,10 +42,11 @@ Value Emitter::reduce(int n) {
   for (const int axis : x.order)
     if (std::find(kept.begin(), kept.end(), axis) != kept.end()) order.push_back(axis);
   if (order == x.order) return x;
+  const TensorId numbers = as_float(x.tensor);
   const double count = static_cast<double>(product(x.order)) / static_cast<double>(product(order));
   Attributes attributes{.result_names = names(order)};
   if (of.kind == Kind::ReduceMean) attributes.scale = 1.0 / count;
-  return {add(of.kind == Kind::ReduceMax ? OpKind::ReduceMax : OpKind::ReduceSum, "", {x.tensor}, attributes), order};
+  return {add(of.kind == Kind::ReduceMax ? OpKind::ReduceMax : OpKind::ReduceSum, "", {numbers}, attributes), order};
 }
 
 // --- images ---

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/graph/import/primitive/emit/emit.h"
@@ -89,6 +90,7 @@ class Emitter {
   [[nodiscard]] TensorId parameter_of(int n, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value binary(int n);
   [[nodiscard]] TensorId as_float(TensorId x);
+  [[nodiscard]] std::pair<TensorId, TensorId> of_one_type(TensorId x, TensorId y);
   [[nodiscard]] TensorId truth(TensorId x, bool zero);
   [[nodiscard]] Value compare(int n);
   [[nodiscard]] Value with_number(int n);
