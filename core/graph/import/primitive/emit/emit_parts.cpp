@@ -109,9 +109,14 @@ void Emitter::find_parts(int n) {
   const auto has_whole = [&](const AxisList& order) {
     return std::search(order.begin(), order.end(), parts.whole.begin(), parts.whole.end()) != order.end();
   };
+  // A part of one element has no dimension, which a bias needs.
+  const bool any_single =
+      std::any_of(parts.parts.begin(), parts.parts.end(), [](const auto& part) { return part.second.empty(); });
   const bool all = std::all_of(chain.begin(), chain.end(), [&](int between) {
     const auto bias = biases_.find(between);
-    return bias == biases_.end() || has_whole(joined(axes_.of(bias->second)));
+    if (bias == biases_.end()) return true;
+    const AxisList own = joined(axes_.of(bias->second));
+    return has_whole(own) && !(any_single && own.size() == parts.whole.size());
   });
   if (!all || !has_whole(axes_.of(n).back()) || !has_whole(of_weight) || !is_cover(parts, taken)) return;
   const auto found = static_cast<int>(parts_.size());

@@ -26,7 +26,8 @@ class Packing {
   // What an attention reads in three parts.
   [[nodiscard]] std::optional<int> source_of(const Node& attention) const {
     const bool plain = attention.kind == Kind::Attention && attention.inputs.size() == 3 && attention.details.causal &&
-                       attention.details.window.empty() && attention.details.numbers.empty();
+                       attention.details.window.empty() && attention.details.numbers.empty() &&
+                       !attention.details.alibi;
     if (!plain) return std::nullopt;
     const Shape& shape = at(attention.inputs[0]).shape;
     const double scale = 1.0 / std::sqrt(static_cast<double>(shape[3]));
@@ -40,12 +41,30 @@ class Packing {
         return std::nullopt;
       source = part->source;
     }
-    return source;
+    return source && !is_made_by_columns(*source) ? source : std::nullopt;
   }
 
  private:
   [[nodiscard]] const Node& at(int i) const { return module_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] bool is(int i, Kind kind) const { return at(i).kind == kind; }
+
+  // Whether i is a product, with or without a bias, with a weight whose columns are those of queries, of keys and of
+  // values side by side, without a dimension of three that says so: its parts make the parts of the product, each by
+  // heads of its own, as in the families where these are three weights (Emitter::find_parts).
+  [[nodiscard]] bool is_made_by_columns(int i) const {
+    const auto below = [&](int n) {
+      while (is(n, Kind::Reshape) || is(n, Kind::Transpose) || is(n, Kind::Broadcast)) n = at(n).inputs[0];
+      return n;
+    };
+    i = below(i);
+    if (is(i, Kind::Add)) {
+      const int first = below(at(i).inputs[0]), second = below(at(i).inputs[1]);
+      i = is(first, Kind::MatMul) ? first : second;
+    }
+    if (!is(i, Kind::MatMul)) return false;
+    const Node& weight = at(below(at(i).inputs[1]));
+    return weight.kind == Kind::Parameter && std::count(weight.shape.begin(), weight.shape.end(), 3) == 0;
+  }
 
   // `heads`: (batch, heads, seq, d).
   [[nodiscard]] std::optional<Part> part_of(int i, const Shape& heads) const {
