@@ -344,6 +344,66 @@ TEST(OnnxLayers, ElementsOfALaterDimensionAreGathered) {
   EXPECT_NEAR(loss, 6.0, 1e-12);
 }
 
+// The loss of a file of x (2, width), whose elements are 1, 2, ... in each sample: the mean of its squares.
+double mean_square(const OnnxWriter& w, const std::string& result, std::int64_t width) {
+  const Graph graph = build_training_graph(read(w.finish(result)), {.batch = 2, .dtype = DType::F64});
+  return loss_of(graph, [&](const Tensor& tensor, std::int64_t i) -> std::optional<double> {
+    if (tensor.name == "target") return 0.0;
+    return tensor.name == "x" ? std::optional(static_cast<double>(i % width + 1)) : std::nullopt;
+  });
+}
+
+TEST(OnnxLayers, IndicesBelowZeroCountFromTheEnd) {
+  OnnxWriter w;
+  w.input("x", {"2", "4"}, 1);
+  const std::string picked = w.node("Gather", {"x", w.integers({-1, -4, -4})}, {.numbers = {{"axis", 1}}});
+  EXPECT_NEAR(mean_square(w, picked, 4), 6.0, 1e-12);  // of 4, 1 and 1
+}
+
+TEST(OnnxLayers, AxesBelowZeroCountFromTheEnd) {
+  OnnxWriter w;
+  w.input("x", {"2", "3", "4"}, 1);
+  const std::string turned = w.node("Transpose", {"x"}, {.lists = {{"perm", {0, -1, 1}}}});
+  EXPECT_EQ(why(w, w.node("Relu", {turned})), "not refused");
+}
+
+TEST(OnnxLayers, LogarithmsOfSumsOfExponentialsAreTheirFormula) {
+  OnnxWriter w;
+  w.input("x", {"2", "2"}, 1);
+  const std::string made = w.node("ReduceLogSumExp", {"x", w.integers({1})});
+  EXPECT_NEAR(mean_square(w, made, 2), std::pow(std::log(std::exp(1.0) + std::exp(2.0)), 2), 1e-12);
+}
+
+// Of six elements windows of two begin at 0 and 3; one at 6 would lie behind the image: the mean of 2^2 and 5^2.
+TEST(OnnxLayers, WindowsBeginWithinTheImage) {
+  OnnxWriter w;
+  w.input("x", {"2", "1", "6"}, 1);
+  const std::string largest =
+      w.node("MaxPool", {"x"}, {.numbers = {{"ceil_mode", 1}}, .lists = {{"kernel_shape", {2}}, {"strides", {3}}}});
+  EXPECT_NEAR(mean_square(w, largest, 6), (4.0 + 25.0) / 2.0, 1e-12);
+}
+
+// One query, the first position of two, sees the first key alone, whose value is (1, 2).
+TEST(OnnxLayers, CausalQueriesAreTheFirstPositions) {
+  OnnxWriter w;
+  w.input("x", {"2", "1", "2", "2"}, 1);
+  const std::string first = w.node("Slice", {"x", w.integers({0}), w.integers({1}), w.integers({2})});
+  const std::string attended = w.node("Attention", {first, "x", "x"}, {.numbers = {{"is_causal", 1}}});
+  EXPECT_NEAR(mean_square(w, attended, 4), (1.0 + 4.0) / 2.0, 1e-12);
+}
+
+// What ALiBi adds to scores, up to 0 at the last key, as MPT's files have it in one row for all queries.
+TEST(OnnxLayers, SlopesTimesDistancesAreNoWeights) {
+  const auto parameters = [](const std::vector<float>& added) {
+    OnnxWriter w;
+    w.input("x", {"2", "2", "4", "4"}, 1);
+    const std::string scores = w.node("Add", {"x", w.floats({2, 1, 4}, added)});
+    return parameters_of(w.finish(w.node("Mul", {scores, w.weight("w", {4})})));
+  };
+  EXPECT_EQ(parameters({-1.5f, -1, -0.5f, 0, -3, -2, -1, 0}), 4);
+  EXPECT_EQ(parameters({-1.5f, -1, -0.5f, 0, -3, -2, -1.5f, 0}), 4 + 8);
+}
+
 // The first 3 of 8 columns are read: -5 is 3 more than -2 times 4, and 3 takes the place of 8.
 TEST(OnnxLayers, SizesMayBeRemaindersAndScattered) {
   const auto of_columns = [](OnnxWriter& w, const std::string& end) {

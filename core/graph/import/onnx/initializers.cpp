@@ -47,15 +47,20 @@ bool is_table_of_both(const std::vector<double>& values, const std::vector<std::
   return true;
 }
 
-// Positions from 0 on times a slope, one for each row, as they are added to scores.
+// Positions times a slope, one for each row, as they are added to scores: from 0 on, or up to 0 where one row serves
+// all queries.
 bool is_progression(const std::vector<double>& values, const std::vector<std::int64_t>& dims) {
   const auto width = dims.empty() ? 0 : static_cast<std::size_t>(dims.back());
   if (dims.size() < 2 || width < 4 || values.size() <= width) return false;
-  for (std::size_t i = 0; i < values.size(); i += width)
-    for (std::size_t j = 0; j < width; ++j) {
-      const double expected = values[i + 1] * static_cast<double>(j);
-      if (values[i + 1] == 0.0 || std::abs(values[i + j] - expected) > 1e-2 * std::abs(values[i + 1])) return false;
+  const bool ends_at_zero = values[0] != 0.0 && dims.size() > 2 && dims[dims.size() - 2] == 1;
+  for (std::size_t i = 0; i < values.size(); i += width) {
+    const std::size_t zero = ends_at_zero ? i + width - 1 : i;
+    const double step = ends_at_zero ? values[zero] - values[zero - 1] : values[i + 1] - values[i];
+    for (std::size_t j = i; j < i + width; ++j) {
+      const double expected = step * (static_cast<double>(j) - static_cast<double>(zero));
+      if (step == 0.0 || std::abs(values[j] - expected) > 1e-2 * std::abs(step)) return false;
     }
+  }
   return true;
 }
 

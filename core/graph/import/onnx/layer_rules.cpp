@@ -90,8 +90,12 @@ Made attention(const NodeReader& r) {
   const double cap = r.real("softcap", 0.0);
   r.b.expect(cap == 0.0 || (cap > 0.0 && !r.has(3)), "scores with a softcap and a mask have no equal here");
   const bool causal = r.number("is_causal", 0) != 0;
-  int x = r.has(3) ? r.b.masked_attention(q, k, v, r.real("scale", 0.0), causal, {r.in(3)})
-                   : r.b.attention(q, k, v, r.real("scale", 0.0), {.causal = causal, .cap = cap});
+  // The queries are the first positions of the keys, where ours are the last ones.
+  const bool apart = causal && r.b.shape(q)[2] != r.b.shape(k)[2];
+  r.b.expect(!apart || cap == 0.0, "causal scores of fewer queries than keys with a softcap have no equal here");
+  const std::vector<int> masks = r.has(3) ? std::vector<int>{r.in(3)} : std::vector<int>{};
+  int x = r.has(3) || apart ? r.b.masked_attention(q, k, v, r.real("scale", 0.0), causal, masks)
+                            : r.b.attention(q, k, v, r.real("scale", 0.0), {.causal = causal, .cap = cap});
   if (flat) {
     const Shape of = r.b.shape(x);
     x = r.b.reshape(r.b.swap(x, 1, 2), {of[0], of[2], of[1] * of[3]});

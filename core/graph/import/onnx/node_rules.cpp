@@ -180,6 +180,7 @@ Made transpose(const NodeReader& r) {
   Numbers axes = r.numbers("perm");
   if (axes.empty())
     for (std::size_t d = r.b.shape(x).size(); d-- > 0;) axes.push_back(static_cast<std::int64_t>(d));
+  for (std::int64_t& axis : axes) axis += axis < 0 ? std::ssize(axes) : 0;
   return {r.b.transpose(x, axes)};
 }
 Made expand(const NodeReader& r) { return {r.b.broadcast(r.in(0), r.b.integers_of(r.in(1), "shape"))}; }
@@ -277,6 +278,15 @@ Made norm_of(const NodeReader& r) {
   const int each = r.b.unary(function, r.in(0));
   const int sum = r.b.reduce(Kind::ReduceSum, each, r.numbers("axes", 1), r.number("keepdims", 1) != 0);
   return {root ? r.b.unary(Kind::Sqrt, sum) : sum};
+}
+// The logarithm of a sum of exponentials, of numbers that are moved to 0 at most.
+Made log_of_sum(const NodeReader& r) {
+  const int x = r.in(0);
+  const Numbers axes = r.numbers("axes", 1);
+  const int most = r.b.reduce(Kind::ReduceMax, x, axes, true);
+  const int sum = r.b.reduce(Kind::ReduceSum, r.b.unary(Kind::Exp, r.b.binary(Kind::Subtract, x, most)), axes, true);
+  const int made = r.b.binary(Kind::Add, r.b.unary(Kind::Log, sum), most);
+  return {r.number("keepdims", 1) != 0 ? made : r.b.squeeze(made, axes)};
 }
 Made mean_of_operands(const NodeReader& r) {
   const int sum = variadic<Kind::Add>(r)[0];
@@ -414,6 +424,7 @@ std::map<std::string, Rule> other_rules() {
           {"ReduceMean", reduce<Kind::ReduceMean>},
           {"ReduceMax", reduce<Kind::ReduceMax>},
           {"ReduceMin", reduce_min},
+          {"ReduceLogSumExp", log_of_sum},
           {"ReduceL1", norm_of<Kind::Abs, false>},
           {"ReduceL2", norm_of<Kind::Square, true>},
           {"ReduceSumSquare", norm_of<Kind::Square, false>},
