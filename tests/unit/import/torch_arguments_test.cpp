@@ -299,6 +299,37 @@ TEST(TorchOpsOfSeveral, LieWhereTheyArePut) {
       kWidth, [](std::int64_t s, std::int64_t c) { return x_at(s, c == 1 || c == 2 ? c + 3 : c); });
 }
 
+// Results that lie two elements apart are means of four, weighed by a triangle; at the ends of three.
+TEST(TorchOpsOfSeveral, AntialiasedImagesAreMeansOfWhatLiesAround) {
+  const Json image = call("view", {{"self", x()}, {"size", wholes({4, 1, 1, 6})}}, "i");
+  const Json small =
+      call("_upsample_bilinear2d_aa",
+           {{"input", tensor_named("i")}, {"output_size", wholes({1, 3})}, {"align_corners", truth(false)}}, "r");
+  expect_elements("a half", {image, small, call("view", {{"self", tensor_named("r")}, {"size", wholes({4, 3})}}, "y")},
+                  3, [](std::int64_t s, std::int64_t c) {
+                    if (c == 0) return (3 * x_at(s, 0) + 3 * x_at(s, 1) + x_at(s, 2)) / 7;
+                    if (c == 2) return (3 * x_at(s, 5) + 3 * x_at(s, 4) + x_at(s, 3)) / 7;
+                    return (x_at(s, 1) + 3 * x_at(s, 2) + 3 * x_at(s, 3) + x_at(s, 4)) / 8;
+                  });
+}
+
+TEST(TorchOpsOfSeveral, RowsOfNoElementAreNoPieces) {
+  expect_elements("x and nothing",
+                  {call("empty", {{"size", wholes({0})}}, "none"),
+                   call("cat", {{"tensors", tensors({"none", "x"})}, {"dim", whole(1)}}, "y")},
+                  kWidth, [](std::int64_t s, std::int64_t c) { return x_at(s, c); });
+}
+
+// A window of five hangs over an image of three, whose mean is the only result.
+TEST(TorchArguments, AWindowMayBeWiderThanTheImageWhereRoundedUp) {
+  const Json image = call("view", {{"self", x()}, {"size", wholes({4, 2, 3})}}, "i");
+  const Json pooled =
+      call("avg_pool1d", {{"self", tensor_named("i")}, {"kernel_size", wholes({5})}, {"ceil_mode", truth(true)}}, "p");
+  expect_elements("mean of three",
+                  {image, pooled, call("view", {{"self", tensor_named("p")}, {"size", wholes({4, 2})}}, "y")}, 2,
+                  [](std::int64_t s, std::int64_t c) { return x_at(s, 3 * c + 1); });
+}
+
 TEST(TorchOpsOfSeveral, ReduceRows) {
   const auto row = [](const char* op, auto of) {
     expect_elements(op, {call(op, {{"self", x()}, {"dim", wholes({1})}, {"keepdim", truth(true)}}, "y")}, 1, of);

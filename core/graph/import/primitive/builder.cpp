@@ -74,9 +74,11 @@ int Builder::parameter(const std::string& called, const Shape& of) {
 int Builder::constant(const Shape& of, bool integer, std::optional<std::vector<double>> given) {
   if (given && static_cast<std::int64_t>(given->size()) != elements_of(of))
     fail(fmt::format("a constant of shape {} has {} values", to_text(of), given->size()));
-  // The numbers of a row, such as all ids of a table, are kept beyond that.
+  // The numbers of a row, such as all ids of a table, are kept beyond that, and indices, which no mask of 0 and 1 is.
   const bool row = std::count_if(of.begin(), of.end(), [](std::int64_t size) { return size != 1; }) <= 1;
-  const std::int64_t most = row ? kMaxRow : kMaxValues;
+  const auto is_truth = [](double value) { return value == 0.0 || value == 1.0; };
+  const bool indices = integer && given && !std::all_of(given->begin(), given->end(), is_truth);
+  const std::int64_t most = row || indices ? kMaxRow : kMaxValues;
   const bool kept = given && static_cast<std::int64_t>(given->size()) <= most &&
                     (given->size() <= 16 || (kept_ += static_cast<std::int64_t>(given->size())) <= kMaxKept);
   std::vector<double> head;

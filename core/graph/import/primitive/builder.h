@@ -138,6 +138,8 @@ class Builder {
   // factor: to / size where it is not given.
   int resized_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, Places places,
                     Between between);
+  // The same by a filter that smooths where there are fewer results than elements.
+  int smoothed_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, bool corners, bool cubic);
   int adaptive_average_along(int x, std::int64_t axis, std::int64_t to);
   // builder_images.cpp
   int pool(Kind kind, int x, const Windows& windows);

@@ -11,6 +11,7 @@ namespace meshwright::primitive {
 
 std::int64_t Builder::slid(std::int64_t size, const Windows& windows, std::size_t d) const {
   const std::int64_t room = size + windows.before[d] + windows.after[d] - windows.window[d];
+  if (windows.round_up && room < 0 && -room < windows.stride[d]) return 1;
   expect(room >= 0, fmt::format("a window of {} does not fit into {}", windows.window[d], size));
   const std::int64_t stride = windows.stride[d], up = (room + stride - 1) / stride;
   if (!windows.round_up) return room / stride + 1;
@@ -254,7 +255,9 @@ int Builder::pool(Kind kind, int x, const Windows& given) {
   expect(a.size() == 4, fmt::format("pooling of {} has no equal here, that of images has", to_text(a)));
   Windows windows = given;
   Shape to = {a[0], a[1], slid(a[2], windows, 0), slid(a[3], windows, 1)};
-  for (std::size_t d = 0; d < 2; ++d) {  // rounded up: the last window hangs over
+  for (std::size_t d = 0; d < 2; ++d) {  // rounded up: the last window hangs over, and no more than that of all
+    if (windows.round_up)
+      windows.window[d] = std::min(windows.window[d], a[d + 2] + windows.before[d] + windows.after[d]);
     const std::int64_t needed = (to[d + 2] - 1) * windows.stride[d] + windows.window[d] - a[d + 2] - windows.before[d];
     windows.after[d] = std::max(windows.after[d], needed);
   }

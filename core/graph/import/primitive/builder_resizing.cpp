@@ -111,6 +111,38 @@ int Builder::resized_along(int x, std::int64_t axis, std::int64_t to, std::optio
   return averaged_along(x, axis, to, std::move(weights));
 }
 
+// Every result is the mean of all elements that its window of the filter reaches, which is as wide as the results lie
+// apart, as Pillow resizes and PyTorch where it antialiases.
+int Builder::smoothed_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, bool corners,
+                            bool cubic) {
+  axis = axis_of(x, axis);
+  const std::int64_t from = shape(x)[static_cast<std::size_t>(axis)];
+  expect(!holds_batch(from) && from > 0 && to > 0 && from * to < kMaxValues, "it is resized out of range");
+  const double all = static_cast<double>(from), results = static_cast<double>(to);
+  const double apart = corners  ? (to > 1 ? (all - 1.0) / (results - 1.0) : 0.0)
+                       : factor ? 1.0 / *factor
+                                : all / results;
+  const double wide = std::max(apart, 1.0), reach = (cubic ? 2.0 : 1.0) * wide;
+  constexpr double kA = -0.5;  // of cubic convolution, as Pillow has it
+  const auto filter = [&](double place) {
+    const double d = std::abs(place);
+    if (!cubic) return std::max(1.0 - d, 0.0);
+    if (d < 1.0) return ((kA + 2.0) * d - (kA + 3.0)) * d * d + 1.0;
+    return d < 2.0 ? ((kA * d - 5.0 * kA) * d + 8.0 * kA) * d - 4.0 * kA : 0.0;
+  };
+  std::vector<double> weights(static_cast<std::size_t>(from * to), 0.0);
+  for (std::int64_t i = 0; i < to; ++i) {
+    const double center = apart * (static_cast<double>(i) + 0.5);
+    const auto begin = std::max<std::int64_t>(static_cast<std::int64_t>(center - reach + 0.5), 0);
+    const auto end = std::min<std::int64_t>(static_cast<std::int64_t>(center + reach + 0.5), from);
+    double sum = 0.0;
+    for (std::int64_t k = begin; k < end; ++k) sum += filter((static_cast<double>(k) - center + 0.5) / wide);
+    for (std::int64_t k = begin; k < end && sum != 0.0; ++k)
+      weights[static_cast<std::size_t>(k * to + i)] = filter((static_cast<double>(k) - center + 0.5) / wide) / sum;
+  }
+  return averaged_along(x, axis, to, std::move(weights));
+}
+
 // `weights`: (elements, results).
 int Builder::averaged_along(int x, std::int64_t axis, std::int64_t to, std::vector<double> weights) {
   const std::int64_t from = shape(x)[static_cast<std::size_t>(axis)];

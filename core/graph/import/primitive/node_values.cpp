@@ -101,7 +101,7 @@ void NodeValues::fill(int n, Table& into) {
     for (std::int64_t i = 0; i < into.elements && !failed_; ++i)
       into.values[static_cast<std::size_t>(i)] = computed(n, into.shape, index_at(into.shape, i));
   }
-  into.is_known = true;
+  into.is_known = !failed_;  // of others, which are asked for later, it is none that was found so far
 }
 
 // Ops over one dimension, a row at a time.

@@ -31,9 +31,16 @@ int AtenNode::tensor(const std::string& name) const {
   return value_of(get<std::string>(*found, "name", b.name));
 }
 
-bool AtenNode::is_truth(const std::string& name) const {
+const Json* AtenNode::told_of(const std::string& name) const {
   const Json* found = find(name, "as_tensor");
-  return found != nullptr && is_truth_value && is_truth_value(get<std::string>(*found, "name", b.name));
+  if (found == nullptr || declared == nullptr) return nullptr;
+  const auto told = declared->find(get<std::string>(*found, "name", b.name));
+  return told == declared->end() ? nullptr : &*told;
+}
+
+bool AtenNode::is_truth(const std::string& name) const {
+  const Json* told = told_of(name);
+  return told != nullptr && get<std::int64_t>(*told, "dtype", b.name) == kBoolType;
 }
 
 std::vector<int> AtenNode::tensors(const std::string& name) const {

@@ -12,18 +12,22 @@
 
 namespace meshwright::torch {
 
+inline constexpr std::int64_t kBoolType = 12;  // torch.bool, as files number types
+
 struct AtenNode {
   primitive::Builder& b;
   const Json& node;
   std::function<int(const std::string&)> value_of;
   std::function<std::int64_t(const std::string&)> symbol_of;
   std::size_t results;
-  std::function<bool(const std::string&)> is_truth_value = {};  // of the tensor of this name
+  const Json* declared = nullptr;  // what the file tells of its tensors, by name
 
   // The one member of an argument's union, none where it is missing or None: {"as_int", 3}.
   [[nodiscard]] const Json* find(const std::string& name, const char* form) const;
   [[nodiscard]] bool has(const std::string& name) const;
   [[nodiscard]] int tensor(const std::string& name) const;
+  // What the file tells of its tensor; none: nothing.
+  [[nodiscard]] const Json* told_of(const std::string& name) const;
   // Whether its tensor is one of truth values.
   [[nodiscard]] bool is_truth(const std::string& name) const;
   [[nodiscard]] std::vector<int> tensors(const std::string& name) const;

@@ -90,9 +90,8 @@ std::optional<bool> names_float(const AtenNode& a) {
 }
 Made to_type(const AtenNode& a) {
   const int x = a.tensor("self");
-  constexpr std::int64_t kBool = 12;
   const Json* type = a.find("dtype", "as_scalar_type");
-  const bool truth = type != nullptr && type->is_number_integer() && type->get<std::int64_t>() == kBool;
+  const bool truth = type != nullptr && type->is_number_integer() && type->get<std::int64_t>() == kBoolType;
   const bool known = !a.b.at(x).integer || a.b.at(x).values;  // others stand for truth values, as masks' 0 and 1 do
   if (truth && known && !a.is_truth("self"))
     return {a.b.compare(Comparison::NotEqual, x, a.b.constant({}, a.b.at(x).integer, std::vector<double>{0.0}))};
@@ -430,6 +429,7 @@ std::map<std::string, Rule> other_rules() {
           {"full_like", full_like},
           {"zeros", zeros},
           {"empty", zeros},
+          {"empty_permuted", zeros},
           {"new_empty", zeros},
           {"fill", filled_with},
           {"zero", zeroed},

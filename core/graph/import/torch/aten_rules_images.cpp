@@ -142,7 +142,7 @@ Made adaptive_pool(const AtenNode& a) {
 
 // --- other sizes ---
 
-Made resized(const AtenNode& a, Builder::Places places, Builder::Between between) {
+Made resized(const AtenNode& a, Builder::Places places, Builder::Between between, bool smooths = false) {
   int x = a.tensor(a.has("input") ? "input" : "self");
   const Shape of = a.b.shape(x);
   const std::size_t dims = of.size() < 3 ? 0 : of.size() - 2;
@@ -161,7 +161,9 @@ Made resized(const AtenNode& a, Builder::Places places, Builder::Between between
     a.b.expect(larger >= 1.0 && larger < 1e9, "its factors are out of range");
     const std::int64_t size = d < to.size() ? to[d] : static_cast<std::int64_t>(larger + 1e-6);
     // Between corners the size alone tells the places.
-    x = a.b.resized_along(x, axis, size, factors[d], places, between);
+    x = smooths ? a.b.smoothed_along(x, axis, size, factors[d], places == Builder::Places::Corners,
+                                     between == Builder::Between::Cubic)
+                : a.b.resized_along(x, axis, size, factors[d], places, between);
   }
   return {x};
 }
@@ -172,6 +174,10 @@ Made nearest_exact(const AtenNode& a) {
 template <Builder::Between between>
 Made smooth(const AtenNode& a) {
   return resized(a, a.flag("align_corners", false) ? Builder::Places::Corners : Builder::Places::Halves, between);
+}
+template <Builder::Between between>
+Made antialiased(const AtenNode& a) {
+  return resized(a, a.flag("align_corners", false) ? Builder::Places::Corners : Builder::Places::Halves, between, true);
 }
 // Channels become blocks of neighbours, and back.
 Made shuffled(const AtenNode& a) {
@@ -224,6 +230,8 @@ std::map<std::string, Rule> image_rules() {
           {"upsample_linear1d", smooth<Between::Linear>},
           {"upsample_bilinear2d", smooth<Between::Linear>},
           {"upsample_bicubic2d", smooth<Between::Cubic>},
+          {"_upsample_bilinear2d_aa", antialiased<Between::Linear>},
+          {"_upsample_bicubic2d_aa", antialiased<Between::Cubic>},
           {"im2col", columns_of_windows},
           {"pixel_shuffle", shuffled},
           {"pixel_unshuffle", unshuffled}};

@@ -181,8 +181,10 @@ Made attention(const AtenNode& a) {
   const bool causal = a.flag("is_causal", false);
   // All dimensions but the last two are those of samples: one behind the others are heads.
   if (const Shape of = a.b.shape(q); of.size() != 4) {
+    const std::size_t rank_of_mask = a.has("attn_mask") ? a.b.shape(a.tensor("attn_mask")).size() : 0;
     a.b.expect(of.size() >= 3 && a.b.shape(k).size() == of.size() && a.b.shape(v).size() == of.size() &&
-                   !a.has("attn_mask") && (!causal || of[of.size() - 2] == a.b.shape(k)[of.size() - 2]),
+                   (rank_of_mask <= 2 || (rank_of_mask == 3 && of.size() == 3)) &&
+                   (!causal || of[of.size() - 2] == a.b.shape(k)[of.size() - 2]),
                "an attention of other than four dimensions that has a mask has no equal here");
     const auto in_four = [&](int x) {
       const Shape own = a.b.shape(x);
@@ -191,7 +193,14 @@ Made attention(const AtenNode& a) {
       to.insert(to.begin(), primitive::elements_of(Shape(own.begin(), own.end() - 3)));
       return a.b.reshape(x, to);
     };
-    const int made = a.b.attention(in_four(q), in_four(k), in_four(v), a.number("scale", 0.0), {.causal = causal});
+    const double scale = a.number("scale", 0.0);
+    const auto masked = [&] {
+      const int mask = a.tensor("attn_mask");
+      return a.b.masked_attention(in_four(q), in_four(k), in_four(v), scale, causal,
+                                  {rank_of_mask == 3 ? a.b.unsqueeze(mask, {1}) : mask});
+    };
+    const int made =
+        rank_of_mask > 0 ? masked() : a.b.attention(in_four(q), in_four(k), in_four(v), scale, {.causal = causal});
     Shape to = of;
     to.back() = a.b.shape(v).back();
     return {a.b.reshape(made, to)};

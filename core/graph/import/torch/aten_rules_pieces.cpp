@@ -102,6 +102,20 @@ Made broadcast_together(const AtenNode& a) {
   for (const int x : given) made.push_back(a.b.broadcast(x, whole));
   return made;
 }
+// As what remains of a view that other strides of single elements tell apart: the tensor itself.
+Made strided(const AtenNode& a) {
+  const int x = a.tensor("self");
+  const Json* told = a.told_of("self");
+  const auto whole = [](const Json& size) { return size.contains("as_int") ? size["as_int"].get<std::int64_t>() : -1; };
+  const Numbers sizes = a.integers("size"), strides = a.integers("stride");
+  bool same = told != nullptr && told->contains("strides") && a.integer("storage_offset", 0) == 0 &&
+              (*told)["sizes"].size() == sizes.size() && (*told)["strides"].size() == sizes.size() &&
+              strides.size() == sizes.size();
+  for (std::size_t d = 0; same && d < sizes.size(); ++d)
+    same = whole((*told)["sizes"][d]) == sizes[d] && (sizes[d] == 1 || whole((*told)["strides"][d]) == strides[d]);
+  a.b.expect(same, "a tensor of other strides has no equal here");
+  return {x};
+}
 Made channels_shuffled(const AtenNode& a) {
   const int x = a.tensor("self");
   const Shape of = a.b.shape(x);
@@ -122,6 +136,7 @@ std::map<std::string, Rule> piece_rules() {
           {"slice_scatter", slice_replaced},
           {"select_scatter", element_replaced},
           {"broadcast_tensors", broadcast_together},
+          {"as_strided", strided},
           {"channel_shuffle", channels_shuffled}};
 }
 

@@ -193,7 +193,13 @@ Made chunk(const AtenNode& a) {
   for (std::int64_t left = whole; left > 0; left -= each) sizes.push_back(std::min(each, left));
   return a.b.parts(x, axis, sizes);
 }
-Made concat(const AtenNode& a) { return {a.b.concat(a.tensors("tensors"), a.integer("dim", 0))}; }
+// Without rows of no element, which may stand beside tensors of any dimensions.
+Made concat(const AtenNode& a) {
+  std::vector<int> pieces = a.tensors("tensors");
+  const auto is_empty = [&](int piece) { return a.b.shape(piece) == Shape{0}; };
+  if (!std::all_of(pieces.begin(), pieces.end(), is_empty)) std::erase_if(pieces, is_empty);
+  return {a.b.concat(pieces, a.integer("dim", 0))};
+}
 Made stack(const AtenNode& a) { return {a.b.stack(a.tensors("tensors"), a.integer("dim", 0))}; }
 Made unbind(const AtenNode& a) {
   const int x = a.tensor("self");
@@ -299,6 +305,8 @@ std::map<std::string, Rule> shape_rules() {
           {"split_with_sizes", split},
           {"chunk", chunk},
           {"cat", concat},
+          {"concat", concat},
+          {"concatenate", concat},
           {"stack", stack},
           {"unbind", unbind},
           {"repeat", tile},

@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/graph/import/names.h"
+#include "core/graph/import/primitive/sorted_experts.h"
 #include "core/graph/import/torch/aten_node.h"
 #include "core/graph/import/torch/program_nodes.h"
 
@@ -19,7 +20,6 @@ using primitive::kBatchProbe;
 using primitive::Shape;
 
 constexpr std::int64_t kSchema = 8;
-constexpr std::int64_t kBoolType = 12;  // torch.bool, as files number types
 
 class Reader {
  public:
@@ -80,7 +80,7 @@ class Reader {
   void expect_truth_values(const Json& node, const std::string& op) const;
   [[nodiscard]] std::int64_t type_of(const std::string& name) const;
   [[nodiscard]] int as_declared(const std::string& name, int made);
-  void expect_declared_shape(const std::string& name, const Shape& found) const;
+  [[nodiscard]] bool has_declared_shape(const std::string& name, const Shape& found) const;
   [[nodiscard]] std::string memory_of(const std::string& name) const;
   void overwrite(const std::string& name, int made, std::size_t place_of_node);
   [[nodiscard]] int with_part(int whole, const View& view, int part);
@@ -135,7 +135,7 @@ std::string Reader::result_name() {
 // Calls stand behind what they read.
 std::vector<bool> Reader::needed_nodes(const Json& nodes, const std::string& result) const {
   std::set<std::string> wanted = {result};
-  const std::map<std::string, std::string> owners = owners_in(nodes, place_);
+  const std::map<std::string, std::string> owners = owners_in(nodes, member(graph_, "tensor_values", place_), place_);
   const auto owner = [&](const std::string& name) {
     const auto known = owners.find(name);
     return known == owners.end() ? name : known->second;
@@ -199,7 +199,8 @@ Shape Reader::shape_of(const std::string& name, bool of_user) {
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     const bool fixed = sizes[d].contains("as_int");
     std::int64_t size = size_of_dim(sizes[d]);
-    require(size >= 1, "{}: '{}' has a size of {}; the file is damaged, export it again.", place_, name, size);
+    require(size >= (of_user ? 1 : 0), "{}: '{}' has a size of {}; the file is damaged, export it again.", place_, name,
+            size);
     if (of_user && d == 0 && !batch_known_) {
       batch_known_ = true;
       made_.default_batch = size;
@@ -410,7 +411,11 @@ void Reader::expect_truth_values(const Json& node, const std::string& op) const 
 int Reader::as_declared(const std::string& name, int made) {
   const Json& values = member(graph_, "tensor_values", place_);
   if (!values.contains(name) || builder_.is_complex(made)) return made;
-  expect_declared_shape(name, builder_.shape(made));
+  // What experts have in slots, and its sums, have shapes of their own here.
+  const bool fits = has_declared_shape(name, builder_.shape(made)) || primitive::is_in_slots(builder_, made) ||
+                    primitive::is_sum_of_choices(builder_, made);
+  builder_.expect(fits, fmt::format("it would make {} of '{}', which has another shape in the file",
+                                    primitive::to_text(builder_.shape(made)), printable(name)));
   const std::int64_t type = type_of(name);
   const bool real = type == 6 || type == 7 || type == 8 || type == 13;
   const bool whole = (type >= 1 && type < 6) || type == kBoolType;
@@ -419,8 +424,7 @@ int Reader::as_declared(const std::string& name, int made) {
   return counts ? builder_.unary(primitive::Kind::ToInteger, made) : made;
 }
 
-// A shape that the file does not have would be read on as another tensor.
-void Reader::expect_declared_shape(const std::string& name, const Shape& found) const {
+bool Reader::has_declared_shape(const std::string& name, const Shape& found) const {
   const Json& sizes = member(meta_of(name), "sizes", place_);
   bool fits = sizes.is_array() && sizes.size() == found.size();
   for (std::size_t d = 0; fits && d < found.size(); ++d) {
@@ -430,8 +434,7 @@ void Reader::expect_declared_shape(const std::string& name, const Shape& found) 
     fits =
         told == found[d] || (batch > 0 && primitive::holds_batch(found[d]) && found[d] / kBatchProbe * batch == told);
   }
-  builder_.expect(fits, fmt::format("it would make {} of '{}', which has another shape in the file",
-                                    primitive::to_text(found), printable(name)));
+  return fits;
 }
 
 void Reader::read_node(const Json& node, std::size_t place_of_node) {
@@ -451,13 +454,14 @@ void Reader::read_node(const Json& node, std::size_t place_of_node) {
     std::vector<int> made =
         rules().at(rule_of(op))({builder_, node, [this](const std::string& name) { return value_of(name); },
                                  [this](const std::string& name) { return symbol_of(name); }, results.size(),
-                                 [this](const std::string& name) { return type_of(name) == kBoolType; }});
+                                 &member(graph_, "tensor_values", place_)});
     for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) made[k] = as_declared(results[k], made[k]);
     const std::string changed = overwritten_by(node, op, place_);
     if (!changed.empty() && !made.empty()) overwrite(changed, made[0], place_of_node);
     for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) {
       values_[results[k]] = made[k];
-      if (read.empty() || (changed.empty() && !is_view(op))) continue;
+      const bool views = is_view(op) && !makes_copy(node, op, member(graph_, "tensor_values", place_), place_);
+      if (read.empty() || (changed.empty() && !views)) continue;
       memory_[results[k]] = memory_of(read[0]);
       if (changed.empty()) viewed_[results[k]] = {read[0], &node};
       views_[memory_of(read[0])].push_back(results[k]);

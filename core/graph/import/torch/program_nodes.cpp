@@ -87,12 +87,29 @@ std::vector<std::string> results_of(const Json& node, const std::string& place) 
   return names;
 }
 
-std::map<std::string, std::string> owners_in(const Json& nodes, const std::string& place) {
+bool makes_copy(const Json& node, const std::string& op, const Json& declared, const std::string& place) {
+  const std::vector<std::string> read = read_by(node, place);
+  if (op != "contiguous" || read.empty() || !declared.contains(read[0])) return false;
+  const Json& tensor = declared[read[0]];
+  if (!tensor.contains("strides") || !tensor["strides"].is_array() || !tensor["sizes"].is_array()) return false;
+  std::int64_t dense = 1;
+  for (std::size_t d = tensor["sizes"].size(); d-- > 0;) {
+    const Json &size = tensor["sizes"][d], &stride = tensor["strides"].at(d);
+    if (!size.contains("as_int") || !stride.contains("as_int")) return false;  // not known
+    const auto elements = get<std::int64_t>(size, "as_int", place);
+    if (elements != 1 && get<std::int64_t>(stride, "as_int", place) != dense) return true;
+    dense *= elements;
+  }
+  return false;
+}
+
+std::map<std::string, std::string> owners_in(const Json& nodes, const Json& declared, const std::string& place) {
   std::map<std::string, std::string> owners;
   for (const Json& node : nodes) {
     const std::string op = op_of(get<std::string>(node, "target", place));
     const std::vector<std::string> read = read_by(node, place);
-    if (read.empty() || (!is_view(op) && overwritten_by(node, op, place).empty())) continue;
+    const bool views = is_view(op) && !makes_copy(node, op, declared, place);
+    if (read.empty() || (!views && overwritten_by(node, op, place).empty())) continue;
     const auto known = owners.find(read[0]);
     const std::string owner = known == owners.end() ? read[0] : known->second;
     for (const std::string& result : results_of(node, place)) owners[result] = owner;

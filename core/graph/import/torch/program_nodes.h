@@ -26,7 +26,11 @@ namespace meshwright::torch {
 void collect_names(const Json& argument, std::vector<std::string>& names);
 [[nodiscard]] std::vector<std::string> read_by(const Json& node, const std::string& place);
 [[nodiscard]] std::vector<std::string> results_of(const Json& node, const std::string& place);
+// Whether a view is a copy after all: a tensor made contiguous that was not. `declared`: what the file tells of
+// tensors.
+[[nodiscard]] bool makes_copy(const Json& node, const std::string& op, const Json& declared, const std::string& place);
 // [view, or what an op has overwritten] the tensor that has the memory.
-[[nodiscard]] std::map<std::string, std::string> owners_in(const Json& nodes, const std::string& place);
+[[nodiscard]] std::map<std::string, std::string> owners_in(const Json& nodes, const Json& declared,
+                                                           const std::string& place);
 
 }  // namespace meshwright::torch

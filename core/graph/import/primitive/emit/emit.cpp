@@ -170,11 +170,6 @@ Value Emitter::number(int n) {
   return {numbers_.emplace(n, made).first->second};
 }
 
-TensorId Emitter::parameter_of(int n, const std::vector<Wanted>& wanted) {
-  std::vector<Dim> to;
-  for (const Wanted& of : wanted) to.push_back(of.axes.size() == 1 ? dim(of.axes[0]) : Dim{of.name, product(of.axes)});
-  return graph_.add_tensor(unique(node(n).name), TensorKind::Parameter, graph_.dtype, to);
-}
 
 std::optional<double> Emitter::scalar(int n) const {
   const Node* of = &node(n);

@@ -90,7 +90,17 @@ Value Emitter::convolution(int n) {
   // A weight of one convolution alone is made as that needs it.
   const int w_node = of.inputs[1];
   const bool own = node(w_node).kind == Kind::Parameter && readers_of_.at(w_node).size() == 1;
-  const TensorId w_tensor = own ? parameter_of(w_node, weight) : shaped(operand(n, 1), weight);
+  // Channels of a group that several axes make have a name of their own, which the weight then has, too.
+  std::vector<Dim> to = dims_of(weight);
+  Dim& channel = to[to.size() - 2];
+  const bool unlike = channel.name != graph_.tensor(x).dims.back().name;
+  channel.name = graph_.tensor(x).dims.back().name;
+  const auto shared = [&] {
+    const TensorId made = shaped(operand(n, 1), weight);
+    return unlike ? add(OpKind::Reshape, ".renamed", {made}, {.result_dims = to}) : made;
+  };
+  const TensorId w_tensor =
+      own ? graph_.add_tensor(unique(node(w_node).name), TensorKind::Parameter, graph_.dtype, to) : shared();
   const TensorId made = add(OpKind::Convolution, "", {x, w_tensor},
                             {.result_dims = spatial,
                              .stride = of.details.stride,

@@ -87,7 +87,6 @@ class Emitter {
   void emit(int n);
   [[nodiscard]] Value leaf(int n);
   [[nodiscard]] Value number(int n);
-  [[nodiscard]] TensorId parameter_of(int n, const std::vector<Wanted>& wanted);
   [[nodiscard]] Value binary(int n);
   [[nodiscard]] TensorId as_float(TensorId x);
   [[nodiscard]] std::pair<TensorId, TensorId> of_one_type(TensorId x, TensorId y);
