@@ -353,6 +353,13 @@ double mean_square(const OnnxWriter& w, const std::string& result, std::int64_t 
   });
 }
 
+TEST(OnnxLayers, OneNumberForAnyBatchIsThatNumber) {
+  OnnxWriter w;
+  w.input("x", {"batch", "2"}, 1);
+  const std::string zeros = w.node("ConstantOfShape", {w.node("Shape", {"x"})});
+  EXPECT_NEAR(mean_square(w, w.node("Add", {"x", w.node("Exp", {zeros})}), 2), (4.0 + 9.0) / 2.0, 1e-12);
+}
+
 TEST(OnnxLayers, IndicesBelowZeroCountFromTheEnd) {
   OnnxWriter w;
   w.input("x", {"2", "4"}, 1);

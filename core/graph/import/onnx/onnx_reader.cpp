@@ -399,7 +399,8 @@ std::vector<int> Reader::held(const OnnxNode& node) {
     const std::int64_t count = primitive::elements_of(shape);
     if (!integer && count > 1 && number != std::round(number) && std::abs(number) < -kMasked)
       return {builder_.parameter(printable(node.outputs[0]), shape)};
-    if (count > primitive::kMaxValues) return {builder_.constant(shape, integer, std::nullopt)};
+    if (count > primitive::kMaxValues)
+      return {builder_.broadcast(builder_.constant({}, integer, std::vector<double>{number}), shape)};
     return {builder_.constant(shape, integer, std::vector<double>(static_cast<std::size_t>(count), number))};
   }
   if (has_tensor) {
