@@ -170,7 +170,6 @@ Value Emitter::number(int n) {
   return {numbers_.emplace(n, made).first->second};
 }
 
-
 std::optional<double> Emitter::scalar(int n) const {
   const Node* of = &node(n);
   while (of->kind == Kind::Broadcast || of->kind == Kind::Reshape) of = &node(of->inputs[0]);
