@@ -64,7 +64,9 @@ void maxtext_model(const Decoder& d, RuleList& rules) {
       d.positions == Decoder::Positions::Rotary && d.rms_norm && d.gated && !d.bias,
       "MaxText's decoder blocks have rotated heads, RMS norms and gated feed-forward layers without biases");
   rules.expect_told(d.rotary_share == 1.0, "MaxText rotates whole heads");
+  rules.expect_told(d.window == 0, "MaxText's decoder blocks of one kind have no attention windows");
   if (!d.experts) return;
+  rules.expect_told(!d.qkv_bias, "MaxText's blocks with experts have no biases of queries, keys and values");
   rules.expect_told(d.latent || (d.experts->every == 1 && d.experts->dense_layers == 0),
                     "MaxText's mixtral has experts in every layer");
   rules.expect_told(d.latent || d.experts->shared_ffn == 0, "MaxText's mixtral has no shared expert");

@@ -22,8 +22,10 @@ void megatron_recompute(const LaunchSetup& setup, RuleList& rules) {
       of_block[static_cast<std::size_t>(b)] = run.recompute;
   std::vector<int> blocks = setup.stage_blocks;
   if (blocks.empty()) blocks = blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks);
+  // A stage of fewer blocks recomputes all of its own.
   std::size_t at = 0;
-  int first = -1;
+  bool partial = false;     // a stage that does not recompute all of its blocks
+  int most = 0, whole = 0;  // recomputed blocks of such stages, and of the largest that recomputes all
   for (const int own : blocks) {
     int full = 0;
     bool after = false;
@@ -34,9 +36,15 @@ void megatron_recompute(const LaunchSetup& setup, RuleList& rules) {
       else
         after = true;
     }
-    if (first >= 0 && full != first) return say();
-    first = full;
+    if (full < own && partial && full != most) return say();
+    if (full < own) {
+      partial = true;
+      most = full;
+    } else {
+      whole = std::max(whole, full);
+    }
   }
+  if (partial && whole > most) return say();
 }
 
 void recompute_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
@@ -97,6 +105,10 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
   rules.expect(framework != "maxtext" || d.zero != 1 || setup.optimizer.kind == Optimizer::Kind::Adam,
                fmt::format("MaxText splits optimizer state over `data` only for Adam, and the plan's optimizer is {}",
                            name_of(setup.optimizer.kind)));
+  rules.expect(framework != "maxtext" || setup.matmul_dtype != "fp8" || d.pp > 1 || d.micro_batches == 1,
+               fmt::format("MaxText accumulates no gradients of products in fp8, and the plan has {} micro-batches; "
+                           "nearest 1",
+                           d.micro_batches));
   rules.expect(target.name != "accelerate" || d.zero > 0 || d.tp * d.cp == 1,
                "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
                "fsdp2 otherwise");

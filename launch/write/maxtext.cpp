@@ -12,6 +12,8 @@ namespace {
 std::string block_of(const Decoder& d) {
   if (d.latent) return "deepseek";
   if (d.experts) return d.qk_norm ? "qwen3_moe" : "mixtral";
+  // Of the dense blocks qwen2's alone reads attention_bias.
+  if (d.qkv_bias) return "qwen2";
   return d.qk_norm ? "qwen3" : "llama2";
 }
 
@@ -34,7 +36,6 @@ std::string model_keys(const Decoder& d, int ep) {
         d.latent->q_rank, d.latent->kv_rank, d.latent->nope, d.latent->rope, d.latent->value);
   if (d.further > 0)
     text += fmt::format("mtp_num_layers: {}\nmtp_loss_scaling_factor: {}\n", d.further, decimal(d.further_weight));
-  if (d.window > 0) text += fmt::format("attention_type: \"local_sliding\"\nsliding_window_size: {}\n", d.window);
   if (!d.experts) return text;
   const Decoder::Experts& e = *d.experts;
   text += fmt::format("num_experts: {}\nnum_experts_per_tok: {}\nbase_moe_mlp_dim: {}\n", e.count, e.top_k, e.ffn);
@@ -110,8 +111,9 @@ std::string run_keys(const LaunchSetup& setup) {
                       setup.optimizer.kind == Optimizer::Kind::Adam ? "adamw" : "sgd",
                       decimal(setup.optimizer.learning_rate), decimal(setup.optimizer.weight_decay),
                       decimal(setup.optimizer.max_norm));
-  text +=
-      fmt::format("steps: {}\ndataset_type: \"synthetic\"\nenable_checkpointing: false\nlog_period: 1\n", setup.steps);
+  text += fmt::format(
+      "steps: {}\ndataset_type: \"synthetic\"\npacking: false\nenable_checkpointing: false\nlog_period: 1\n",
+      setup.steps);
   return text;
 }
 

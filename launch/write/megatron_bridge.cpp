@@ -58,7 +58,11 @@ FlagGroup model_overrides(const Decoder& d) {
   if (d.positions == Decoder::Positions::Rotary) {
     o.set("model.position_embedding_type", "rope");
     o.set("model.rotary_base", static_cast<std::int64_t>(d.rotary_base));
-    if (!d.latent) o.set("model.rotary_percent", decimal(d.rotary_share));
+    if (!d.latent) {
+      o.set("model.rotary_percent", decimal(d.rotary_share));
+      o.set("model.rope_scaling", has_megatron_scaling(d));
+      if (has_megatron_scaling(d)) o.set("model.rope_scaling_factor", decimal(d.rotary_scaling->factor));
+    }
   } else {
     o.set("model.position_embedding_type", d.positions == Decoder::Positions::Learned ? "learned_absolute" : "none");
   }
@@ -94,6 +98,14 @@ FlagGroup expert_overrides(const Decoder& d, const Degrees& degrees) {
   o.set("model.moe_router_topk_scaling_factor", e.scale == 1.0 ? "null" : decimal(e.scale));
   o.set("model.moe_router_pre_softmax", !e.sigmoid && !e.normalized);
   o.set("model.moe_router_force_load_balancing", true);
+  // The recipes' own: groups of DeepSeek-V3's experts, a dispatcher that wants tp x ep > 1, graphs of parts of a layer.
+  o.set("model.moe_router_num_groups", "null");
+  o.set("model.moe_router_group_topk", "null");
+  o.set("model.moe_router_load_balancing_type", "none");
+  o.set("model.moe_aux_loss_coeff", "0.0");
+  o.set("model.moe_token_dispatcher_type", "alltoall");
+  o.set("model.moe_shared_expert_overlap", false);
+  o.set("model.cuda_graph_impl", "none");
   o.set("model.expert_model_parallel_size", degrees.ep);
   o.set("model.expert_tensor_parallel_size", degrees.whole_experts ? 1 : degrees.tp);
   return group;
@@ -119,7 +131,10 @@ FlagGroup parallel_overrides(const LaunchSetup& setup) {
   o.set("model.context_parallel_size", d.cp);
   if (d.cp > 1)
     o.set("model.cp_comm_type", d.context == ContextExchange::AllGather ? "all_gather" : name_of(d.context));
-  o.set("ddp.use_distributed_optimizer", d.zero > 0 || has(setup.offload, Offload::Optimizer));
+  // Of two unlike settings Megatron-Bridge takes the one that is on.
+  const bool split_states = d.zero > 0 || has(setup.offload, Offload::Optimizer);
+  o.set("ddp.use_distributed_optimizer", split_states);
+  o.set("optimizer.use_distributed_optimizer", split_states);
   if (setup.shard && d.zero > 0) o.set("ddp.num_distributed_optimizer_instances", d.dp * d.cp / *setup.shard);
   o.set("ddp.overlap_grad_reduce", setup.overlap_gradients);
   o.set("ddp.overlap_param_gather", setup.overlap_weights && d.zero > 0);
@@ -148,14 +163,15 @@ FlagGroup training_overrides(const LaunchSetup& setup) {
   o.set("optimizer.clip_grad", decimal(setup.optimizer.max_norm));
   o.set("scheduler.lr_warmup_iters", 0);
   o.set("logger.log_interval", 1);
-  if (has(setup.offload, Offload::Optimizer)) {
-    o.set("optimizer.optimizer_cpu_offload", true);
-    o.set("optimizer.use_precision_aware_optimizer", true);
-  }
+  // DeepSeek-V3's recipe keeps states in 16 bits, which an optimizer other than Adam has not.
+  o.set("optimizer.use_precision_aware_optimizer", has(setup.offload, Offload::Optimizer));
+  for (const char* state : {"main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"})
+    o.set(fmt::format("optimizer.{}", state).c_str(), "float32");
+  if (has(setup.offload, Offload::Optimizer)) o.set("optimizer.optimizer_cpu_offload", true);
   if (!setup.recompute_layers.empty()) {
     o.set("model.recompute_granularity", "full");
     o.set("model.recompute_method", "block");
-    o.set("model.recompute_num_layers", setup.recompute_layers.front().last - setup.recompute_layers.front().first + 1);
+    o.set("model.recompute_num_layers", blocks_recomputed_first(setup));
   } else if (d.recompute == Recompute::Full) {
     o.set("model.recompute_granularity", "full");
     o.set("model.recompute_method", "uniform");
@@ -193,8 +209,8 @@ WrittenJob write_megatron_bridge(const LaunchJob& job) {
       "TFLOPS per device: `MODEL_TFLOP/s/GPU` of the log, whose count of the work differs a little from this program's",
       "memory: `max allocated` of the memory report after the first iteration"};
   made.differences = decoder.differences;
-  for (std::string& line : plain_rotation_difference(decoder)) made.differences.push_back(std::move(line));
-  made.differences.emplace_back("what the overrides do not name (fusions, types of states) is as in the recipe");
+  for (std::string& line : megatron_rotation_difference(decoder)) made.differences.push_back(std::move(line));
+  made.differences.emplace_back("what the overrides do not name (fusions, kernels) is as in the recipe");
   return made;
 }
 

@@ -180,6 +180,23 @@ FlagGroup megatron_parallel_flags(const LaunchSetup& setup) {
   return flags;
 }
 
+int blocks_recomputed_first(const LaunchSetup& setup) {
+  const Degrees& d = setup.degrees;
+  std::vector<int> blocks = setup.stage_blocks;
+  if (blocks.empty()) blocks = blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks);
+  int most = 0, from = 0;
+  for (const int own : blocks) {
+    int recomputed = d.recompute == Recompute::Full ? own : 0;
+    for (const LayerRecompute& run : setup.recompute_layers) {
+      const int change = (run.recompute == Recompute::Full) - (d.recompute == Recompute::Full);
+      recomputed += change * std::max(0, std::min(run.last, from + own - 1) - std::max(run.first, from) + 1);
+    }
+    most = std::max(most, recomputed);
+    from += own;
+  }
+  return most;
+}
+
 FlagGroup megatron_recompute_flags(const LaunchSetup& setup) {
   FlagGroup flags{"RECOMPUTE_ARGS", "What the backward recomputes."};
   Recompute recompute = setup.degrees.recompute;
@@ -187,7 +204,7 @@ FlagGroup megatron_recompute_flags(const LaunchSetup& setup) {
     // The first blocks of every stage (rules/: nothing else can be told).
     flags.add("--recompute-granularity", "full");
     flags.add("--recompute-method", "block");
-    flags.add("--recompute-num-layers", setup.recompute_layers.front().last - setup.recompute_layers.front().first + 1);
+    flags.add("--recompute-num-layers", blocks_recomputed_first(setup));
     return flags;
   }
   if (recompute == Recompute::Full) {

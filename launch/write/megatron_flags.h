@@ -19,6 +19,8 @@ namespace meshwright {
 [[nodiscard]] FlagGroup megatron_parallel_flags(const LaunchSetup& setup);
 [[nodiscard]] FlagGroup megatron_training_flags(const LaunchSetup& setup);
 [[nodiscard]] FlagGroup megatron_recompute_flags(const LaunchSetup& setup);
+// --recompute-num-layers of the method `block`. REQUIRES: recompute_layers that broken_launch_rules accepts, not empty.
+[[nodiscard]] int blocks_recomputed_first(const LaunchSetup& setup);
 [[nodiscard]] FlagGroup megatron_data_flags(const Decoder& decoder);
 
 // "([0]*3+[1]*58)", which layers have experts; "": all.

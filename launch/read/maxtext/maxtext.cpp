@@ -278,8 +278,9 @@ class MaxtextReader {
     facts.rotary_base = s_.number("rope_max_timescale").value_or(10000.0);
     facts.rms_norm = true;
     facts.bias = false;
-    facts.qkv_bias = s_.flag("attention_bias");
-    facts.qk_norm = s_.flag("use_qk_norm");
+    facts.qkv_bias = read_by_block("attention_bias", {"qwen2", "olmo3", "gpt_oss"});
+    facts.qk_norm =
+        read_by_block("use_qk_norm", {"qwen2", "qwen3", "qwen3_moe", "qwen3_next", "llama4", "olmo3", "envy"});
     if (s_.text("decoder_block").value_or("") == "gpt3") {
       facts.rms_norm = false;
       facts.bias = true;
@@ -311,6 +312,15 @@ class MaxtextReader {
       facts.value_dim = s_.integer("v_head_dim").value_or(128);
     }
     return facts;
+  }
+
+  // A part of attention that only these decoder blocks make where it is asked for; the others take no notice.
+  bool read_by_block(const char* key, std::initializer_list<std::string_view> blocks) {
+    if (!s_.flag(key)) return false;
+    const std::string block = s_.text("decoder_block").value_or("llama2");
+    if (std::find(blocks.begin(), blocks.end(), block) != blocks.end()) return true;
+    job_.assume(fmt::format("without {}, which MaxText's block {} does not read", key, block));
+    return false;
   }
 
   void read_stages() {

@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/planner/method/stage_layout.h"
+#include "launch/read/megatron/megatron_assertions.h"
 #include "launch/read/megatron/megatron_keys.h"
 #include "launch/read/megatron/megatron_kinds.h"
 #include "launch/read/megatron/megatron_model.h"
@@ -265,12 +266,17 @@ void read_recompute(ReadingJob& job, std::int64_t layers) {
   }
   if (granularity != "full") return;
   d.recompute = Recompute::Full;
-  const std::int64_t of_stage = layers / d.stages();
-  if (method != "block" || !count || *count >= of_stage || !job.reading.setup.stage_blocks.empty()) return;
+  if (method != "block" || !count) return;
+  std::vector<int> blocks = job.reading.setup.stage_blocks;
+  if (blocks.empty() && !d.split.uneven() && layers < d.stages()) return;  // a broken rule, which is said
+  if (blocks.empty()) blocks = blocks_of_stages(d.split, layers, d.pp, d.chunks);
+  if (std::all_of(blocks.begin(), blocks.end(), [&](int own) { return own <= *count; })) return;
   d.recompute = Recompute::None;
-  for (int stage = 0; stage < d.stages(); ++stage) {
-    const auto from = static_cast<int>(stage * of_stage);
-    job.reading.setup.recompute_layers.push_back({from, static_cast<int>(from + *count - 1), Recompute::Full});
+  int from = 0;
+  for (const int own : blocks) {
+    const int whole = static_cast<int>(std::min<std::int64_t>(*count, own));
+    if (whole > 0) job.reading.setup.recompute_layers.push_back({from, from + whole - 1, Recompute::Full});
+    from += own;
   }
 }
 
@@ -446,6 +452,7 @@ void read_megatron(ReadingJob& job) {
   read_batch(job);
   read_overlap(job);
   check_group_size(job);
+  check_flags_together(job);
   for (const char* key :
        {"cpu-offloading-num-layers", "fine-grained-activation-offloading", "distribute-saved-activations",
         "overlap-moe-expert-parallel-comm", "moe-expert-capacity-factor", "moe-pad-expert-input-to-capacity"})

@@ -156,5 +156,20 @@ TEST(Decoder, HasExpertsBehindItsDenseLayers) {
   EXPECT_EQ(decoder.experts->ffn, 2048);
 }
 
+TEST(LaunchRules, MaxtextAccumulatesNoGradientsInFp8AndHasNoWindows) {
+  LaunchSetup setup = job("maxtext");
+  setup.hosts = 1;
+  setup.degrees = {.dp = 8, .zero = 3, .schedule = ScheduleKind::GPipe, .micro_batch = 1, .micro_batches = 2};
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.matmul_dtype = "fp8";
+  EXPECT_EQ(
+      broken_launch_rules(setup),
+      Sentences{"MaxText accumulates no gradients of products in fp8, and the plan has 2 micro-batches; nearest 1"});
+  setup.degrees.micro_batches = 1;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{});
+  setup.model.more["window"] = 512;
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{"MaxText's decoder blocks of one kind have no attention windows"});
+}
+
 }  // namespace launch_rules_test
 }  // namespace meshwright

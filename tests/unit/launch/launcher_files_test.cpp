@@ -24,8 +24,10 @@ std::string file_of(const PlanningResult& made, const std::string& target, Launc
   return "";
 }
 
-PlanningResult made_of(const std::string& method) {
-  PlanningResult made = planned(ask(kModel, "p3.16xlarge:2", method, 32, std::int64_t{2}));
+PlanningResult made_of(const std::string& method, const std::string& model = kModel, DType dtype = DType::F32) {
+  PlanRequest request = ask(model, "p3.16xlarge:2", method, 32, std::int64_t{2});
+  request.training.dtype = dtype;
+  PlanningResult made = planned(request);
   require(made.plan.has_value(), "{}", made.reason);
   return made;
 }
@@ -41,6 +43,36 @@ TEST(LauncherFiles, RunTheSameScriptOnEveryHost) {
   EXPECT_TRUE(holds(file_of(made, "megatron", Launcher::Mpi, "mpirun.sh"), "OMPI_COMM_WORLD_RANK"));
   EXPECT_TRUE(holds(file_of(made, "megatron", Launcher::Kubernetes, "trainjob.yaml"), "    numNodes: 2\n"));
   EXPECT_EQ(file_of(made, "megatron", Launcher::Torchrun, "job.sbatch"), "");
+}
+
+// Of unlike settings of states Megatron-Bridge takes the one that is on, and what a recipe has of its own holds where
+// no override changes it.
+TEST(LauncherFiles, OfMegatronBridgeChangeWhatTheRecipeHasOfItsOwn) {
+  const std::string dense = file_of(made_of("megatron:tp=2,pp=1,zero=0,exact=1", kModel, DType::F16), "megatron-bridge",
+                                    Launcher::Torchrun, "run.sh");
+  EXPECT_TRUE(holds(dense, "  ddp.use_distributed_optimizer=false\n  optimizer.use_distributed_optimizer=false\n"));
+  EXPECT_TRUE(holds(dense, "  model.rope_scaling=false\n"));  // Llama 3.1's
+  EXPECT_TRUE(holds(dense, "  optimizer.use_precision_aware_optimizer=false\n"));
+  const std::string mixture = file_of(
+      made_of("megatron:tp=1,pp=1,zero=1,exact=1",
+              "mixtral:layers=4,hidden=64,heads=4,kv_heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2",
+              DType::F16),
+      "megatron-bridge", Launcher::Torchrun, "run.sh");
+  for (const char* line : {"model.moe_token_dispatcher_type=alltoall", "model.moe_router_num_groups=null",
+                           "model.moe_router_load_balancing_type=none", "model.cuda_graph_impl=none"})
+    EXPECT_TRUE(holds(mixture, fmt::format("  {}\n", line))) << line;
+}
+
+// MaxText's cudnn_flash_te wants a number of packed samples where they are packed; its block llama2 takes no notice of
+// attention_bias.
+TEST(LauncherFiles, OfMaxtextNameTheBlockThatHasTheModelsBiases) {
+  const std::string plain = file_of(made_of("data"), "maxtext", Launcher::Torchrun, "plan.yml");
+  EXPECT_TRUE(holds(plain, "decoder_block: \"llama2\"\n"));
+  EXPECT_TRUE(holds(plain, "packing: false\n"));
+  const std::string biased =
+      file_of(made_of("data", std::string(kModel) + ",qkv_bias=1"), "maxtext", Launcher::Torchrun, "plan.yml");
+  EXPECT_TRUE(holds(biased, "decoder_block: \"qwen2\"\n"));
+  EXPECT_TRUE(holds(biased, "attention_bias: true\n"));
 }
 
 // Each of them starts run.sh, which names what lies beside it.

@@ -41,6 +41,19 @@ LaunchReading read_maxtext(const std::string& keys) {
   return read({"m.yml", std::string("base_config: base.yml\n") + kMaxtextMixture + keys}, 1);
 }
 
+// models/llama2.py, mixtral.py: neither passes these on to its attention.
+TEST(ReadMaxtext, BlocksWithoutBiasesTakeNoNoticeOfThem) {
+  const LaunchReading plain = read_maxtext("attention_bias: true\n");
+  EXPECT_EQ(plain.setup.model.more.at("qkv_bias"), 0);
+  EXPECT_NE(std::find(plain.assumed.begin(), plain.assumed.end(),
+                      "without attention_bias, which MaxText's block mixtral does not read"),
+            plain.assumed.end());
+  std::string biased = std::string("base_config: base.yml\n") + kMaxtextMixture + "attention_bias: true\n";
+  biased.replace(biased.find("mixtral"), 7, "qwen2");
+  biased.replace(biased.find("num_experts: 4"), 14, "num_experts: 1");
+  EXPECT_EQ(read({"m.yml", biased}, 1).setup.model.more.at("qkv_bias"), 1);
+}
+
 // base.yml splits 'embed' over fsdp, context and expert.
 TEST(ReadMaxtext, WeightsAreSplitOverTheAxesOfExpertsAndOfTheContext) {
   EXPECT_EQ(method_text(read_maxtext("ici_expert_parallelism: 2\nici_tensor_parallelism: 4\n").setup.degrees),
