@@ -102,7 +102,10 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
   if (const auto group = number_or_auto(s, key("zero_optimization.zero_hpz_partition_size")); group && *group > 1)
     job.assume("weights split over all replicas (zero_hpz_partition_size)");
   const std::string optimizer = s.text_or_nothing(key("optimizer.type"));
-  if (!optimizer.empty() && optimizer.find("dam") == std::string::npos)
+  if (optimizer == "SGD") {
+    setup.optimizer.momentum = real_number(s.text_or_nothing(key("optimizer.params.momentum"))).value_or(0.0);
+    setup.optimizer.kind = setup.optimizer.momentum > 0.0 ? Optimizer::Kind::Momentum : Optimizer::Kind::Sgd;
+  } else if (!optimizer.empty() && optimizer.find("dam") == std::string::npos)
     job.assume(fmt::format("Adam in the place of {}", optimizer));
   if (const auto decay = real_number(s.text_or_nothing(key("optimizer.params.weight_decay"))); decay && *decay >= 0.0)
     setup.optimizer.weight_decay = *decay;
@@ -164,6 +167,10 @@ void read_deepspeed(ReadingJob& job) {
   d.ep = degree(of_experts);
   share_devices(job);
   take_model_of_program(job, "DeepSpeed");
+  if (const std::string blocks = s.text_or_nothing("program.stage-blocks"); d.pp > 1 && !blocks.empty())
+    for (const std::string& own : split(blocks, ','))
+      job.reading.setup.stage_blocks.push_back(
+          static_cast<int>(parse_integer(own, s.where("program.stage-blocks"), 1, 100'000)));
   if (!splits_experts && shape_of(job.reading.setup.model).experts > 0)
     job.assume("all experts on every device: nothing that is given says how they are split");
   (void)s.take("expert_parallel.enabled");

@@ -120,9 +120,31 @@ ModelConfig model_of_text(const std::string& text, const std::string& place) {
   }
 }
 
+namespace {
+
+// What families have, each its own part of it, and is not in text_of.
+void add_small_parts(const ModelFacts& facts, ModelConfig& model) {
+  const auto factor = [&](const char* key, const std::optional<double>& value) {
+    if (value && model.factors.contains(key)) model.factors[key] = *value;
+  };
+  const auto part = [&](const char* key, bool on) {
+    if (model.more.contains(key)) model.more[key] = on ? 1 : 0;
+  };
+  factor("epsilon", facts.epsilon);
+  if (facts.positions == ModelFacts::Positions::Rotary) factor("rotary_base", facts.rotary_base);
+  if (facts.experts == 0) return;
+  factor("routed_scale", facts.routed_scale);
+  part("sigmoid", facts.sigmoid);
+  part("selection_bias", facts.selection_bias);
+  if (facts.normalized) part("normalized", *facts.normalized);
+}
+
+}  // namespace
+
 ModelConfig model_of(const ModelFacts& facts, const std::string& name, const std::string& place,
                      std::vector<std::string>& assumed) {
   ModelConfig model = model_of_text(text_of(facts, assumed), place);
+  add_small_parts(facts, model);
   if (!name.empty()) model.name = name;
   return model;
 }

@@ -25,7 +25,9 @@ struct ModelFacts {
   std::int64_t experts = 0, top_k = 0, dense_layers = 0, mixture_every = 1;  // experts 0: no mixture
   std::optional<std::int64_t> expert_ffn = {}, shared_ffn = {};
   bool sigmoid = false, selection_bias = false;  // of the router
-  std::int64_t further = 0;                      // modules that predict further tokens, whose losses weigh so much
+  std::optional<bool> normalized = {};           // weights of a token's experts sum up to one
+  std::optional<double> routed_scale = {}, epsilon = {};
+  std::int64_t further = 0;  // modules that predict further tokens, whose losses weigh so much
   double further_weight = 0.1;
   bool latent = false;  // multi-latent attention
   std::int64_t q_rank = 0, kv_rank = 0, nope_dim = 0, rope_dim = 0, value_dim = 0;

@@ -53,7 +53,7 @@ void flagscale_rules(const LaunchSetup& setup, RuleList& rules) {
   // Where a device has several stages, the schedule is what cannot be told.
   rules.expect(devices == setup.devices() || setup.degrees.schedule != ScheduleKind::OneFOneB,
                fmt::format("the stages have {} devices together, and the job has {}", devices, setup.devices()));
-  rules.expect_told(setup.degrees.schedule == ScheduleKind::OneFOneB,
+  rules.expect_told(setup.stages.size() == 1 || setup.degrees.schedule == ScheduleKind::OneFOneB,
                     fmt::format("FlagScale's meshes run 1f1b, and the plan {}", name_of(setup.degrees.schedule)));
   rules.expect_told(setup.degrees.zero <= 1,
                     fmt::format("FlagScale's meshes have ZeRO 0 or 1, and the plan ZeRO {}", setup.degrees.zero));

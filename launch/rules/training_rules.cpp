@@ -117,7 +117,7 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
       fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
                   setup.matmul_dtype));
   rules.expect_told(!setup.shard || framework == "torchtitan" || framework == "fsdp" ||
-                        ((framework == "megatron" || framework == "nnscaler") && d.zero == 1) ||
+                        (((framework == "megatron" && !target.own_stages) || framework == "nnscaler") && d.zero == 1) ||
                         (framework == "maxtext" && d.zero == 3),
                     fmt::format("{} splits states over all replicas, and the plan over groups of {}", target.release,
                                 setup.shard.value_or(0)));

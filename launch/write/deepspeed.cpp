@@ -179,6 +179,12 @@ if __name__ == "__main__":
     main()
 )PY";
 
+std::vector<int> blocks_of(const LaunchSetup& setup) {
+  const Degrees& d = setup.degrees;
+  return setup.stage_blocks.empty() ? blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks)
+                                    : setup.stage_blocks;
+}
+
 std::string script(const LaunchJob& job, const Decoder& decoder) {
   const LaunchSetup& setup = job.setup;
   const Degrees& d = setup.degrees;
@@ -200,12 +206,14 @@ std::string script(const LaunchJob& job, const Decoder& decoder) {
         "from torch.distributed._composable import checkpoint\n";
   text += "\nimport model\n\n" + training_constants(setup);
   text += fmt::format("DP = {}\n", d.dp);
-  if (d.pp > 1) {
-    const std::vector<int> blocks =
-        setup.stage_blocks.empty() ? blocks_of_stages(d.split, decoder.layers, d.pp, d.chunks) : setup.stage_blocks;
-    text += fmt::format("STAGE_BLOCKS = [{}]\n", fmt::join(blocks, ", "));
-  }
-  return text + "\n" + kConfigFile + (own_experts ? kExperts : kPlainExperts) + ((d.pp > 1 ? kPipeline : kWhole) + 1);
+  if (d.pp > 1) text += fmt::format("STAGE_BLOCKS = [{}]\n", fmt::join(blocks_of(setup), ", "));
+  std::string settings = kConfigFile;
+  if (d.pp > 1)
+    settings.insert(
+        settings.find("    return parser"),
+        "    blocks = \",\".join(map(str, STAGE_BLOCKS))\n"
+        "    parser.add_argument(\"--stage-blocks\", default=blocks, choices=[blocks], help=\"as planned\")\n");
+  return text + "\n" + settings + (own_experts ? kExperts : kPlainExperts) + ((d.pp > 1 ? kPipeline : kWhole) + 1);
 }
 
 }  // namespace
@@ -224,6 +232,8 @@ WrittenJob write_deepspeed(const LaunchJob& job) {
   std::string program = "train.py --deepspeed --deepspeed_config ds_config.json";
   for (const auto& [name, degree] : {std::pair{"model", d.tp}, std::pair{"pipe", d.pp}, std::pair{"expert", d.ep}})
     if (degree > 1) program += fmt::format(" --{}-parallel-size {}", name, degree);
+  // The readers of run.sh do not read train.py.
+  if (d.pp > 1) program += fmt::format(" --stage-blocks {}", fmt::join(blocks_of(job.setup), ","));
   made.script.command = torchrun_command(program);
   made.measure = {"step: the script prints every step, and at the end the median after the first five",
                   "tokens/s: printed with every step; TFLOPS per device and MFU follow from the step",

@@ -33,7 +33,6 @@ constexpr const char* kMaxtextWords[] = {"base_config",
                                          "reuse_example_batch",
                                          "gcs_metrics",
                                          "enable_dropout",
-                                         "normalization_layer_epsilon",
                                          "rope_max_timescale",
                                          "log_period",
                                          "compile_topology",
@@ -52,7 +51,6 @@ constexpr const char* kMaxtextWords[] = {"base_config",
                                          "sa_block_q",
                                          "sa_block_kv",
                                          "tokenize_train_data",
-                                         "opt_type",
                                          "dtype",
                                          "data_sharding",
                                          "mesh_axes",
@@ -66,8 +64,6 @@ constexpr const char* kMaxtextWords[] = {"base_config",
                                          "sparse_matmul",
                                          "capacity_factor",
                                          "normalize_embedding_logits",
-                                         "norm_topk_prob",
-                                         "routed_scaling_factor",
                                          "routed_bias_update_rate",
                                          "load_balance_loss_weight",
                                          "log_moe_bias_norms",
@@ -276,6 +272,7 @@ class MaxtextReader {
     facts.tied = s_.boolean("logits_via_embedding").value_or(false);
     facts.positions = ModelFacts::Positions::Rotary;
     facts.rotary_base = s_.number("rope_max_timescale").value_or(10000.0);
+    facts.epsilon = s_.number("normalization_layer_epsilon").value_or(1e-5);
     facts.rms_norm = true;
     facts.bias = false;
     facts.qkv_bias = read_by_block("attention_bias", {"qwen2", "olmo3", "gpt_oss"});
@@ -297,6 +294,10 @@ class MaxtextReader {
       facts.mixture_every = s_.integer("interleave_moe_layer_step").value_or(1);
       facts.sigmoid = s_.text("routed_score_func").value_or("") == "sigmoid";
       facts.selection_bias = s_.boolean("routed_bias").value_or(false);
+      facts.routed_scale = s_.number("routed_scaling_factor");
+      // DeepSeek's block divides sigmoids by their sum, whatever norm_topk_prob says.
+      (void)s_.take("norm_topk_prob");
+      if (s_.text("decoder_block").value_or("") == "deepseek") facts.normalized = facts.sigmoid;
       if (const auto shared = s_.integer("shared_experts", 0); shared && facts.expert_ffn)
         facts.shared_ffn = *shared * *facts.expert_ffn;
     }
@@ -384,6 +385,11 @@ class MaxtextReader {
     else if (!products.empty())
       job_.assume(fmt::format("products of {} in the place of {}", name_of(job_.reading.setup.dtype), products));
     if (s_.flag("optimizer_memory_host_offload")) job_.reading.setup.offload = Offload::Optimizer;
+    const std::string kind = s_.text("opt_type").value_or("adamw");
+    if (kind == "sgd")
+      job_.reading.setup.optimizer.kind = Optimizer::Kind::Sgd;
+    else if (!kind.starts_with("adam"))
+      job_.assume(fmt::format("Adam in the place of {}", kind));
     job_.reading.setup.optimizer.weight_decay = std::max(0.0, s_.number("adam_weight_decay").value_or(0.1));
     job_.reading.setup.optimizer.max_norm = std::max(0.0, s_.number("gradient_clipping_threshold").value_or(1.0));
   }

@@ -10,6 +10,7 @@
 #include "launch/read/megatron/megatron_parts.h"
 #include "launch/read/megatron/megatron_variants.h"
 #include "launch/read/megatron/mindspeed.h"
+#include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
@@ -63,6 +64,9 @@ void read_experts(ReadingJob& job, ModelFacts& facts) {
   facts.shared_ffn = s.integer("moe-shared-expert-intermediate-size", 0);
   facts.sigmoid = s.text("moe-router-score-function").value_or("softmax") == "sigmoid";
   facts.selection_bias = s.flag("moe-router-enable-expert-bias");
+  // The choice is made of scores that are softmaxed behind it, or sigmoids that are divided by their sum.
+  facts.normalized = facts.sigmoid || !s.flag("moe-router-pre-softmax");
+  facts.routed_scale = real_number(s.text_or_nothing("moe-router-topk-scaling-factor"));
   // MindSpeed-LLM: so many times as wide as an expert.
   if (const auto shared = s.integer("n-shared-experts", 0); shared && !facts.shared_ffn)
     facts.shared_ffn = *shared * facts.expert_ffn.value_or(facts.ffn.value_or(4 * facts.hidden));
@@ -170,7 +174,7 @@ ModelFacts model_facts(ReadingJob& job, const std::string& pattern) {
                     "silently",
                     *groups));
   facts.rms_norm = s.text("normalization").value_or("LayerNorm") == "RMSNorm" || s.flag("rmsnorm");
-  (void)s.take("norm-epsilon");
+  facts.epsilon = real_number(s.text_or_nothing("norm-epsilon"));
   facts.tied = !s.flag("untie-embeddings-and-output-weights");
   facts.bias = !s.flag("disable-bias-linear");
   facts.qkv_bias = s.flag("add-qkv-bias");

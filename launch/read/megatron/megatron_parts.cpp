@@ -66,6 +66,17 @@ void name_as_megatron(Settings& settings) {
         key == "fp8")
       renamed.add(key, setting.shown, std::move(value), setting.place);
   }
+  // Megatron-Bridge splits states where either setting is on, so that a recipe's is off only by both.
+  const Setting* ddp = nullptr;
+  const Setting* optimizer = nullptr;
+  for (const Setting& setting : settings.all()) {
+    if (setting.key == "ddp.use_distributed_optimizer") ddp = &setting;
+    if (setting.key == "optimizer.use_distributed_optimizer") optimizer = &setting;
+  }
+  const auto is_off = [](const Setting* one) {
+    return one != nullptr && one->value.is_scalar() && lower_case(one->value.text) == "false";
+  };
+  if (is_off(ddp) && is_off(optimizer)) renamed.add("use-distributed-optimizer", ddp->shown, ddp->value, ddp->place);
   const bool groups = renamed.has("num-query-groups") && !renamed.has("group-query-attention");
   if (groups) renamed.add("group-query-attention", "num_query_groups", {}, "");
   settings = std::move(renamed);

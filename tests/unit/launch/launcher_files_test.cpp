@@ -63,6 +63,17 @@ TEST(LauncherFiles, OfMegatronBridgeChangeWhatTheRecipeHasOfItsOwn) {
     EXPECT_TRUE(holds(mixture, fmt::format("  {}\n", line))) << line;
 }
 
+// FlagScale's meshes have no groups of replicas, which its files would leave out.
+TEST(LauncherFiles, OfFlagscaleSplitStatesOverAllReplicas) {
+  const PlanningResult made = made_of("zero1:shard=4", kModel, DType::F16);
+  EXPECT_TRUE(
+      holds(file_of(made, "megatron", Launcher::Torchrun, "run.sh"), "--num-distributed-optimizer-instances 4\n"));
+  EXPECT_NE(refusal([&] {
+              (void)file_of(made, "flagscale", Launcher::Torchrun, "run.sh");
+            }).find("splits states over all replicas, and the plan over groups of 4"),
+            std::string::npos);
+}
+
 // MaxText's cudnn_flash_te wants a number of packed samples where they are packed; its block llama2 takes no notice of
 // attention_bias.
 TEST(LauncherFiles, OfMaxtextNameTheBlockThatHasTheModelsBiases) {
@@ -100,6 +111,10 @@ TEST(LauncherFiles, AreReadBackFromEveryLauncher) {
       EXPECT_EQ(reading.setup.degrees.zero, setup.degrees.zero);
       EXPECT_EQ(reading.setup.degrees.micro_batches, 2);
       EXPECT_EQ(reading.setup.global_batch(), 32);
+      EXPECT_EQ(reading.setup.optimizer.kind, setup.optimizer.kind);
+      if (!setup.stage_blocks.empty() && !reading.setup.stage_blocks.empty()) {
+        EXPECT_EQ(reading.setup.stage_blocks, setup.stage_blocks);
+      }
     }
 }
 
@@ -127,6 +142,10 @@ TEST(LauncherFiles, OfTorchtitanSayTheSameInPython) {
       EXPECT_EQ(reading.setup.degrees.micro_batches, 2);
       EXPECT_EQ(reading.setup.degrees.recompute, setup.degrees.recompute);
       EXPECT_EQ(reading.setup.global_batch(), 32);
+      EXPECT_EQ(reading.setup.optimizer.kind, setup.optimizer.kind);
+      if (!setup.stage_blocks.empty() && !reading.setup.stage_blocks.empty()) {
+        EXPECT_EQ(reading.setup.stage_blocks, setup.stage_blocks);
+      }
       EXPECT_EQ(reading.setup.model.seq, 32);
     }
   }

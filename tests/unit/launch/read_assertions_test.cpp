@@ -103,5 +103,21 @@ TEST(ReadAssertions, BlocksOfUnevenStagesAreRecomputedStageByStage) {
   EXPECT_EQ(whole.broken, Sentences{});
 }
 
+TEST(ReadAssertions, LatentAttentionHasTheRouterAndTheRotationOfItsFlags) {
+  const ModelConfig model =
+      read_flags(kMixture +
+                 "--multi-latent-attention --kv-lora-rank 64 --qk-head-dim 32 --qk-pos-emb-head-dim 16 "
+                 "--v-head-dim 32 --moe-router-pre-softmax --moe-router-topk-scaling-factor 2.5 "
+                 "--rotary-base 50000 --norm-epsilon 1e-6")
+          .setup.model;
+  EXPECT_EQ(model.family, "deepseek_v3");
+  EXPECT_EQ(model.more.at("sigmoid"), 0);
+  EXPECT_EQ(model.more.at("normalized"), 0);
+  EXPECT_EQ(model.more.at("selection_bias"), 0);
+  EXPECT_EQ(model.factors.at("routed_scale"), 2.5);
+  EXPECT_EQ(model.factors.at("rotary_base"), 50000.0);
+  EXPECT_EQ(model.factors.at("epsilon"), 1e-6);
+}
+
 }  // namespace
 }  // namespace meshwright::read_assertions_test

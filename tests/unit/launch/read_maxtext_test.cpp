@@ -54,6 +54,13 @@ TEST(ReadMaxtext, BlocksWithoutBiasesTakeNoNoticeOfThem) {
   EXPECT_EQ(read({"m.yml", biased}, 1).setup.model.more.at("qkv_bias"), 1);
 }
 
+TEST(ReadMaxtext, TheOptimizerIsTheFiles) {
+  EXPECT_EQ(read_maxtext("opt_type: sgd\n").setup.optimizer.kind, Optimizer::Kind::Sgd);
+  EXPECT_EQ(read_maxtext("opt_type: adam_pax\n").setup.optimizer.kind, Optimizer::Kind::Adam);
+  const LaunchReading muon = read_maxtext("opt_type: muon\n");
+  EXPECT_NE(std::find(muon.assumed.begin(), muon.assumed.end(), "Adam in the place of muon"), muon.assumed.end());
+}
+
 // base.yml splits 'embed' over fsdp, context and expert.
 TEST(ReadMaxtext, WeightsAreSplitOverTheAxesOfExpertsAndOfTheContext) {
   EXPECT_EQ(method_text(read_maxtext("ici_expert_parallelism: 2\nici_tensor_parallelism: 4\n").setup.degrees),
