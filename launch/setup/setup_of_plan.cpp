@@ -214,6 +214,7 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
                 "the plan serves a model, and launch files train one");
   read_blocks(setup, plan, graph, target);
   if (target.own_stages) {
+    (void)degrees_of_method(plan, setup);  // groups of replicas, which no mesh can be told
     read_stages(setup, plan, graph, target);
   } else {
     require(plan.cluster.uniform(),
