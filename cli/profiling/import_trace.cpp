@@ -162,7 +162,10 @@ std::optional<TraceFormat> trace_format(const std::string& file) {
   const std::string_view first = source();
   const std::size_t begin = first.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos || first.starts_with("SQLite format 3")) return std::nullopt;
-  if (first[begin] == '{' || first[begin] == '[')
+  // "[1,0]<stdout>: ..." is a line that mpirun has tagged.
+  const std::string_view head = first.substr(begin, 40);
+  const bool tagged = head.starts_with('[') && head.find("]<std") != std::string_view::npos;
+  if (!tagged && (first[begin] == '{' || first[begin] == '['))
     return is_chakra_json(first) ? TraceFormat::ChakraJson : TraceFormat::Kineto;
   const bool text = std::all_of(first.begin(), first.end(), [](char c) {
     return static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\r' || c == '\t' || c == '\x1b';

@@ -140,8 +140,9 @@ class LogReader {
       require(words.size() > 2 && words[2] == "(us)",
               "{}: the times are in {}; give a table of nccl-tests with times in (us).", here(),
               words.size() > 2 ? words[2] : "no unit");
-    } else if (line.starts_with("# nccl-tests version") || line.starts_with("# NCCL version")) {
-      libraries_ = std::string(line.substr(2, 60));
+    } else if (line.find("# nccl-tests version") < 3 || line.find("# NCCL version") < 3) {
+      const std::string_view named = line.substr(line.find('#') + 2, 120);
+      libraries_ = std::string(named.substr(0, named.find_last_not_of(" \r") + 1));
     } else if (words.size() > 6 && number_of<std::int64_t>(words[0]) && number_of<std::int64_t>(words[1]) &&
                !our_type(words[2]).empty()) {
       row(words);
@@ -176,8 +177,11 @@ class LogReader {
           names.erase(names.begin() + static_cast<std::ptrdiff_t>(i));
           break;
         }
-    require(words.size() == names.size(), "{}: the row has {} cells, expected {}; give a whole log of nccl-tests.",
-            here(), words.size(), names.size());
+    // A time of day is two words.
+    const bool timed = names.back() == "timestamp";
+    require(words.size() == names.size() || (timed && words.size() == names.size() + 1),
+            "{}: the row has {} cells, expected {}; give a whole log of nccl-tests.", here(), words.size(),
+            names.size());
     std::map<std::string, std::string_view> found;
     for (std::size_t i = 0; i < names.size(); ++i)
       if (!found.emplace(names[i], words[i]).second) found.emplace(names[i] + " in place", words[i]);

@@ -68,9 +68,10 @@ TraceImport TraceRows::finish(std::string format, const std::string& library, co
   if (ops_.empty() && collectives_.empty() && left_out_.empty())
     throw InputError(fmt::format(
         "{}: the {} has no kernel of a device and no collective; record one of a step on GPUs.", place, format));
-  require(!ops_.empty() || !collectives_.empty(),
-          "{}: nothing of the {} found a row ({}); record operands' shapes too (docs/files.md says what is read).",
-          place, format, largest_reasons(left_out_));
+  require(!ops_.empty() || !collectives_.empty(), "{}: nothing of the {} found a row ({}); {}.", place, format,
+          largest_reasons(left_out_),
+          library == "nccl-tests" ? "measure one of all_reduce, all_gather, reduce_scatter and alltoall"
+                                  : "record operands' shapes too (docs/files.md says what is read)");
   TraceImport made;
   made.format = std::move(format);
   made.found = found_;

@@ -353,6 +353,28 @@ TEST(NcclTests, ReadsThroughTheTagsOfLaunchers) {
   EXPECT_EQ(read_nccl_tests(log_of(tagged), "run.log").collectives.size(), 1u);
 }
 
+// -S adds a column of dates, each of two words.
+TEST(NcclTests, ReadsRowsWithTheTimeOfDay) {
+  std::string dated = log_of(kReduceRow);
+  dated.insert(dated.find("#wrong\n") + 6, "            timestamp");
+  dated.insert(dated.find("GB/s)\n", dated.find("(B)")) + 5, " %Y-%m-%d %H:%M:%S");
+  dated.insert(dated.size() - 1, " 2026-01-02 12:00:00");
+  EXPECT_NEAR(read_nccl_tests(dated, "run.log").collectives.at(0).time.median.si(), 100e-6, 1e-12);
+}
+
+TEST(NcclTests, NamesItsReleaseWholeAlsoBehindATag) {
+  const std::string version = "# nccl-tests version 2.18.2 nccl-headers=23007 nccl-library=23007";
+  for (const char* tag : {"", "[1,0]<stdout>:", " 0: "})
+    EXPECT_EQ(read_nccl_tests(tag + version + " \n" + log_of(kReduceRow), "run.log").libraries, version.substr(2));
+}
+
+TEST(NcclTests, OfCollectivesThatNoPlanHasSaysWhatToMeasure) {
+  const char* row =
+      "  1000000  250000     float    none       0   100.0   10.00  10.00       0   100.0   10.00  10.00       0\n";
+  EXPECT_TRUE(refusal_of_log(log_of(row, "# Collective test starting: broadcast_perf\n"))
+                  .ends_with("measure one of all_reduce, all_gather, reduce_scatter and alltoall."));
+}
+
 TEST(NcclTests, RefusesNumbersThatContradictEachOther) {
   EXPECT_NE(refusal_of_log(log_of("  1000000  250000  float  sum  -1  0.1  10.00  15.00  0  0.1  10.0  15.0  0\n"))
                 .find("check the units of the table"),
