@@ -122,6 +122,13 @@ void TextReader::read_yaml(const GivenFile& file) {
           place);
   require(!open || !has("distributed_strategy") || !any({"trainer", "model_source"}),
           "{}: is a file of NxD Training, for Trainium devices (distributed_strategy), which is not read.", place);
+  const ConfigValue* distributed = root.find("distributed");
+  require(!open || distributed == nullptr || !distributed->is_map() || distributed->find("fsdp_type") == nullptr,
+          "{}: is a file of lingua (distributed.fsdp_type), which is not read.", place);
+  const ConfigValue* own_trainer = root.find("trainer");
+  require(!open || own_trainer == nullptr || !own_trainer->is_map() ||
+              (own_trainer->find("fsdp_axis") == nullptr && own_trainer->find("num_train_steps") == nullptr),
+          "{}: is a file of Levanter (trainer.num_train_steps, trainer.fsdp_axis), which is not read.", place);
   if (open && is_nanotron(root)) return nanotron(root, place);
   if (open && is_nemo(root)) return nemo(root, place);
   if (open && (has("language_model") || has("model_parallel"))) return megatron_yaml(root, place);

@@ -125,6 +125,16 @@ std::string why_not_read(const ProgramCall& call) {
   if (learns)
     return "learns by reinforcement, from samples that it makes itself, and only trainings of one model on given "
            "samples are predicted";
+  const auto launched_by = [&](const char* launcher) {
+    return !call.launcher.empty() && file_of(call.launcher[0].text) == launcher;
+  };
+  if (launched_by("colossalai"))
+    return "is started by Colossal-AI, whose programs hold their own parallelism (plugins), which is not read; give "
+           "the model with --model to `meshwright plan`, and its degrees with --method";
+  if (program.starts_with("lingua.") || program.starts_with("apps.main.") || has_part(program, "apps/main/"))
+    return "is a program of lingua, whose settings are not read";
+  if (program.starts_with("levanter.") || has_part(program, "/levanter/"))
+    return "is a program of Levanter, whose settings are not read";
   if (program.starts_with("verl.") && trainer_of(call).empty())
     return "is a trainer of verl, whose settings are not read";
   if (name == "benchmark_runner")

@@ -144,6 +144,12 @@ class TorchtitanReader {
         "vocab=2048,qk_norm=1,rotary_base=1000000,epsilon=1e-06";
     if (name == "qwen3 debugmodel") return "llama:" + qwen3 + ",tied=1";
     if (name == "qwen3 debugmodel moe") return "mixtral:" + qwen3 + ",experts=64,top_k=8,expert_intermediate=768";
+    const std::string llama4 =
+        "mixtral:layers=6,hidden=256,heads=16,intermediate=768,seq=2048,vocab=2048,experts=8,top_k=1,"
+        "expert_intermediate=512,shared_intermediate=512,mixture_every=2,sigmoid=1,normalized=0,weigh_inputs=1,"
+        "rotary_base=500000";
+    if (name == "llama4 debugmodel") return llama4;
+    if (name == "llama4 debugmodel irope") return llama4 + ",no_rotary_every=4,attention_chunk=256";
     if (name == "deepseek v3 debugmodel")
       return "deepseek_v3:layers=6,hidden=256,heads=16,intermediate=1024,seq=2048,vocab=2048,experts=8,top_k=3,"
              "expert_intermediate=256,shared_intermediate=512,dense_layers=1,normalized=0,kv_rank=512,nope_dim=128,"

@@ -112,6 +112,10 @@ constexpr BuiltInModel kModels[] = {
      "llama:layers=40,hidden=5120,heads=32,kv_heads=8,head_dim=128,intermediate=14336,seq=4096,vocab=131072,"
      "rotary_base=1000000",
      "mistral-nemo"},
+    {"mistral-small-22b",
+     "llama:layers=56,hidden=6144,heads=48,kv_heads=8,head_dim=128,intermediate=16384,seq=4096,vocab=32768,"
+     "rotary_base=1000000",
+     "mistral-small-2409"},
     {"mistral-small-24b",
      "llama:layers=40,hidden=5120,heads=32,kv_heads=8,head_dim=128,intermediate=32768,seq=4096,vocab=131072,"
      "rotary_base=100000000",

@@ -238,6 +238,7 @@ ModelConfig megatron_model(ReadingJob& job) {
   // A fork that takes the model of the hub, whatever the flags say of it.
   if (Settings& s = job.settings(); s.has("bridge-hf-model")) {
     const std::string name = s.text_or_nothing("bridge-hf-model");
+    if (name.empty()) expect_resolved(to_text(s.take("bridge-hf-model")->value), s.where("bridge-hf-model"));
     ModelConfig model = model_by_name(name.substr(name.rfind('/') + 1), s.where("bridge-hf-model"));
     model.seq = job.answers.seq ? *job.answers.seq : needed(job, "seq-length", "--seq-length");
     return model;
