@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "launch/syntax/config_value.h"
 #include "launch/syntax/shell_arithmetic.h"
+#include "launch/syntax/shell_filters.h"
 #include "launch/syntax/shell_glob.h"
 #include "launch/syntax/shell_parts.h"
 
@@ -268,8 +269,11 @@ std::optional<std::string> ShellWords::printed(const std::string& inner, int lin
   const auto begins = [&](std::string_view name) { return inner.compare(begin, name.size(), name) == 0; };
   if (!begins("echo") && !begins("cat") && !begins("expr")) return std::nullopt;
   const ShellTree tree = parse_shell(inner, place_, line);
-  if (tree.nodes.size() != 1 || tree.nodes[0].kind != ShellNode::Kind::Simple) return std::nullopt;
-  const ShellNode& node = tree.nodes[0];
+  if (tree.nodes.empty() || tree.nodes[0].kind != ShellNode::Kind::Simple) return std::nullopt;
+  return tree.nodes.size() > 1 ? piped(tree, line) : printed_by(tree.nodes[0], line);
+}
+
+std::optional<std::string> ShellWords::printed_by(const ShellNode& node, int line) {
   if (!node.assignments.empty() || !node.output.empty() || node.words.empty()) return std::nullopt;
   const std::string name = node.words[0].text;
   std::string text;
@@ -298,6 +302,24 @@ std::optional<std::string> ShellWords::printed(const std::string& inner, int lin
     return std::nullopt;
   }
   while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+// The same through pipes: `echo "$NAME" | tr A-Z a-z`.
+std::optional<std::string> ShellWords::piped(const ShellTree& tree, int line) {
+  std::optional<std::string> text = printed_by(tree.nodes[0], line);
+  for (std::size_t i = 1; text && i < tree.nodes.size(); ++i) {
+    const ShellNode& node = tree.nodes[i];
+    const bool plain = node.kind == ShellNode::Kind::Simple && node.before == '|' && node.assignments.empty() &&
+                       node.output.empty() && node.input.empty();
+    if (!plain || !is_resolved(*text)) return std::nullopt;
+    std::vector<std::string> words;
+    for (const RawWord& word : node.words)
+      for (const ShellWord& field : fields(word)) words.push_back(field.text);
+    if (!std::all_of(words.begin(), words.end(), [](const std::string& word) { return is_resolved(word); }))
+      return std::nullopt;
+    text = filtered(words, *text);
+  }
   return text;
 }
 

@@ -57,6 +57,8 @@ class ShellWords {
   [[nodiscard]] std::string text_at_depth(const std::string& raw, int line, int depth);
   [[nodiscard]] std::string cut(std::string text, const std::string& rest, int line, int depth);
   [[nodiscard]] std::optional<std::string> printed(const std::string& inner, int line);
+  [[nodiscard]] std::optional<std::string> printed_by(const ShellNode& node, int line);
+  [[nodiscard]] std::optional<std::string> piped(const ShellTree& tree, int line);
   void add_escaped(char c, int line, Quotes quotes, Growing& into);
   std::size_t double_quoted(const std::string& raw, std::size_t at, int line, Growing& into, int depth);
   std::vector<ShellWord> unset(const std::string& name, int line);
