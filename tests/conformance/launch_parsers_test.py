@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads exported launch files with the frameworks' own parsers: launch_parsers_test.py MESHWRIGHT
 
-Layouts of stages, also with modules for further tokens, by megatron-core; accelerate.yaml by accelerate; plan.py by torchtitan; train.yaml,
-partition.yaml and what they name of job.py by nnScaler's trainer. Each part is skipped, with the reason, where its package is not importable
-(pip install megatron-core accelerate torchtitan, with PyTorch; nnScaler from its repository).
+Layouts of stages, also with modules for further tokens, by megatron-core; accelerate.yaml by accelerate; plan.py by torchtitan; plan.yml by
+MaxText; train.yaml, partition.yaml and what they name of job.py by nnScaler's trainer. Each part is skipped, with the reason, where its package is
+not importable (pip install megatron-core accelerate torchtitan, with PyTorch; nnScaler and MaxText from their repositories).
 """
 import importlib
 import inspect
@@ -60,6 +60,21 @@ def check_torchtitan(meshwright, root):
     assert type(config.activation_checkpoint).__qualname__.startswith("FullAC"), config.activation_checkpoint
 
 
+def check_maxtext(meshwright, root):
+    """Its configuration holds what it is told against itself; devices are those that it would compile for."""
+    pyconfig = importlib.import_module("maxtext.configs.pyconfig")
+    llama = "llama:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=160,seq=64,vocab=256"
+    mixtral = "mixtral:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=64,vocab=256,experts=4,top_k=2"
+    plans = (("data", llama, ["--method", "data"]), ("bias", llama + ",qkv_bias=1", ["--method", "zero3"]),
+             ("mixture", mixtral, ["--method", "megatron:tp=2,pp=1,ep=2,zero=3,exact=1", "--for", "maxtext"]))
+    for name, model, method in plans:
+        folder = exported(meshwright, root, f"maxtext-{name}", "maxtext",
+                          ["--model", model, "--cluster", "dgx-h100:1", "--batch", "32", "--micro-batches", "2", "--software", "none", *method])
+        read = pyconfig.initialize(["train", str(folder / "plan.yml"), "internal_compile=True", "internal_compile_num_devices=8"])
+        assert (read.global_batch_size_to_train_on, read.gradient_accumulation_steps) == (32, 2), read
+        assert (read.decoder_block.value == "qwen2") == (name == "bias"), read.decoder_block
+
+
 def check_nnscaler(meshwright, root):
     arguments = importlib.import_module("nnscaler.cli.trainer_args")
     constraint = importlib.import_module("nnscaler.autodist.descs").PartitionConstraint
@@ -105,7 +120,7 @@ def main():
     meshwright = pathlib.Path(sys.argv[1]).resolve()
     checked = []
     with tempfile.TemporaryDirectory(prefix="meshwright-parsers-") as root:
-        for name, check in (("megatron-core", check_megatron), ("accelerate", check_accelerate), ("torchtitan", check_torchtitan),
+        for name, check in (("megatron-core", check_megatron), ("accelerate", check_accelerate), ("torchtitan", check_torchtitan), ("maxtext", check_maxtext),
                             ("nnscaler", check_nnscaler)):
             try:
                 check(meshwright, pathlib.Path(root))
