@@ -66,7 +66,7 @@ def check_maxtext(meshwright, root):
     llama = "llama:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=160,seq=64,vocab=256"
     mixtral = "mixtral:layers=4,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=64,vocab=256,experts=4,top_k=2"
     plans = (("data", llama, ["--method", "data"]), ("bias", llama + ",qkv_bias=1", ["--method", "zero3"]),
-             ("mixture", mixtral, ["--method", "megatron:tp=2,pp=1,ep=2,zero=3,exact=1", "--for", "maxtext"]))
+             ("mixture", mixtral, ["--method", "megatron:tp=2,pp=1,ep=2,zero=3,exact=1", "--schedule", "gpipe"]))
     for name, model, method in plans:
         folder = exported(meshwright, root, f"maxtext-{name}", "maxtext",
                           ["--model", model, "--cluster", "dgx-h100:1", "--batch", "32", "--micro-batches", "2", "--software", "none", *method])
