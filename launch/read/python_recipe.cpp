@@ -147,6 +147,8 @@ void TextReader::python_recipe(const GivenFile& file, const std::string& functio
     text_.variant = "Python";
     name = named_by(config.values.find("model"));
     if (name.empty()) name = config.name_of_model.empty() ? chosen : config.name_of_model;
+    // A function of one's own over a recipe of the framework's.
+    if (!builtin_model_like(name) && builtin_model_like(config.base)) name = config.base;
     text_.devices = devices_in(chosen);
     for (auto& [key, member] : config.values.members)
       if (key == "model") drop_makers(member);
