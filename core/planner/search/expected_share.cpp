@@ -2,6 +2,7 @@
 #include "core/planner/search/expected_share.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/planner/search/candidates.h"
 
@@ -32,8 +33,10 @@ double expected_share(const Programs& programs, ScheduleKind schedule, int chunk
 
 std::optional<Seconds> to_beat(const Programs& programs, ScheduleKind schedule, const PlanIncumbent& incumbent) {
   if (!incumbent.score()) return std::nullopt;
-  double least = expected_share(programs, schedule, 1, incumbent);
-  for (int chunks = 2; chunks <= CandidateRequest::kMaxChunks; ++chunks)
+  // Schedules have a number of stages on each rank, or may have any.
+  const std::optional<int> given = traits_of(schedule).chunks;
+  double least = std::numeric_limits<double>::infinity();
+  for (int chunks = given.value_or(2); chunks <= given.value_or(CandidateRequest::kMaxChunks); ++chunks)
     least = std::min(least, expected_share(programs, schedule, chunks, incumbent));
   return *incumbent.score() / (kFalls * least * incumbent.near_share());
 }

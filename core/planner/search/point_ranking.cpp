@@ -114,7 +114,8 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
   }
   // The first schedule is searched in full. Its best pipelines are tried with the schedules that are searched with less
   // effort.
-  const bool leads = !wanted.empty() && wanted.front().schedule == schedules.front();
+  const bool leads =
+      !wanted.empty() && wanted.front().schedule == schedules.front() && traits_of(schedules.front()).chunks == 1;
   std::vector<Candidates> found = find_side_by_side(table, wanted, leads);
   std::vector<std::pair<Seconds, ScheduleKind>> order;
   std::vector<ScheduleKind> without;  // a candidate

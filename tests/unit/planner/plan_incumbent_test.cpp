@@ -151,6 +151,12 @@ TEST(ExpectedShare, FallsLessTheMoreProgramsWereSeen) {
   // 0.5 of its stages is expected of plans with one stage each, and it may fall by two hundredths more.
   EXPECT_DOUBLE_EQ(to_beat(large, ScheduleKind::OneFOneB, incumbent)->si(), 9 / (0.98 * (1 - 0.005 * 0.25) * 0.5));
   EXPECT_DOUBLE_EQ(to_beat(large, ScheduleKind::GPipe, incumbent)->si(), 9 / (0.98 * 0.97));
+  // Ranks of zb-v have two stages each, so that nothing is expected of other numbers. Those of interleaved may have
+  // any.
+  for (const ScheduleKind schedule : {ScheduleKind::ZeroBubbleV, ScheduleKind::Interleaved})
+    incumbent.apply(program(++programs, schedule), fits(9, 8, 0.99, 2));
+  EXPECT_DOUBLE_EQ(to_beat(large, ScheduleKind::ZeroBubbleV, incumbent)->si(), 9 / (0.98 * (1 - 0.005) * 0.99));
+  EXPECT_DOUBLE_EQ(to_beat(large, ScheduleKind::Interleaved, incumbent)->si(), 9 / (0.98 * 0.97));
 }
 
 TEST(ExpectedShare, LooksFurtherWherePlansAreRefined) {

@@ -361,6 +361,20 @@ TEST(PointSearch, RanksSchedulesWithoutACandidateInTheirOwnOrder) {
   for (const ScheduleKind schedule : schedules) EXPECT_FALSE(search.promised(schedule));
 }
 
+// The first schedule's best pipelines are tried with the others, but those whose ranks have two stages suit no schedule
+// with one stage on each rank.
+TEST(PointSearch, RanksAScheduleOfSeveralStagesOnEachRankBeforeOthers) {
+  PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:2", "pipeshard", 8, 4);
+  request.search.schedule = Auto{};
+  Prepared of(std::move(request));
+  PointSearch search(of.context, prepare_point(of.context, of.at(4)));
+  const std::vector<ScheduleKind> ranked =
+      search.rank({ScheduleKind::Interleaved, ScheduleKind::ZeroBubbleH1, ScheduleKind::OneFOneB});
+  ASSERT_EQ(ranked.size(), 3u);
+  EXPECT_EQ(ranked.front(), ScheduleKind::Interleaved);
+  for (const ScheduleKind schedule : ranked) EXPECT_TRUE(search.promised(schedule)) << name_of(schedule);
+}
+
 TEST(CandidateRequest, HasTheDevicesOfItsPartOfTheHosts) {
   PlanRequest request = ask("mlp:layers=2,hidden=64", "p3.16xlarge:4+dgx-a100:2", "pipeshard", 8, 4);
   request.search.recompute = Recompute::None;
