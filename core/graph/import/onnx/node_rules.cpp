@@ -111,9 +111,7 @@ Made where(const NodeReader& r) { return {r.b.select(r.in(0), r.in(1), r.in(2))}
 Made cast(const NodeReader& r) {
   const std::int64_t to = r.number("to", 1);
   const bool real = to == 1 || to == 10 || to == 11 || to == 16, truth = to == 9;
-  if (truth && !r.b.at(r.in(0)).constant)
-    return {r.b.compare(Comparison::NotEqual, r.in(0),
-                        r.b.constant({}, r.b.at(r.in(0)).integer, std::vector<double>{0.0}))};
+  if (truth && !r.b.at(r.in(0)).constant) return {r.b.nonzero(r.in(0))};
   return {r.b.unary(real ? Kind::ToFloat : Kind::ToInteger, r.in(0))};
 }
 Made cast_like(const NodeReader& r) {
@@ -269,8 +267,7 @@ Made reduce(const NodeReader& r) {
 Made reduce_min(const NodeReader& r) {
   const Numbers axes = r.numbers("axes", 1);
   if (axes.empty() && r.number("noop_with_empty_axes", 0) != 0) return {r.in(0)};
-  const int most = r.b.reduce(Kind::ReduceMax, r.b.negated(r.in(0)), axes, r.number("keepdims", 1) != 0);
-  return {r.b.negated(most)};
+  return {r.b.least(r.in(0), axes, r.number("keepdims", 1) != 0)};
 }
 // The sum, or its root, of squares or absolute values.
 template <Kind function, bool root>
@@ -279,14 +276,8 @@ Made norm_of(const NodeReader& r) {
   const int sum = r.b.reduce(Kind::ReduceSum, each, r.numbers("axes", 1), r.number("keepdims", 1) != 0);
   return {root ? r.b.unary(Kind::Sqrt, sum) : sum};
 }
-// The logarithm of a sum of exponentials, of numbers that are moved to 0 at most.
 Made log_of_sum(const NodeReader& r) {
-  const int x = r.in(0);
-  const Numbers axes = r.numbers("axes", 1);
-  const int most = r.b.reduce(Kind::ReduceMax, x, axes, true);
-  const int sum = r.b.reduce(Kind::ReduceSum, r.b.unary(Kind::Exp, r.b.binary(Kind::Subtract, x, most)), axes, true);
-  const int made = r.b.binary(Kind::Add, r.b.unary(Kind::Log, sum), most);
-  return {r.number("keepdims", 1) != 0 ? made : r.b.squeeze(made, axes)};
+  return {r.b.log_of_sum(r.in(0), r.numbers("axes", 1), r.number("keepdims", 1) != 0)};
 }
 Made mean_of_operands(const NodeReader& r) {
   const int sum = variadic<Kind::Add>(r)[0];

@@ -114,6 +114,9 @@ class Builder {
   int remainder(int x, int y, bool of_divisor);  // of whole numbers; with the sign of y, or else of x
 
   int reduce(Kind kind, int x, std::vector<std::int64_t> axes, bool keep);
+  int least(int x, const std::vector<std::int64_t>& axes, bool keep);
+  int log_of_sum(int x, const std::vector<std::int64_t>& axes, bool keep);  // of exponentials
+  int nonzero(int x);                                                       // 1 where x is not 0, else 0
   int matmul(int x, int y);
   struct Windows {
     std::vector<std::int64_t> window, stride, before, after;
@@ -139,7 +142,8 @@ class Builder {
   int resized_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, Places places,
                     Between between);
   // The same by a filter that smooths where there are fewer results than elements.
-  int smoothed_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, bool corners, bool cubic);
+  int smoothed_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, Places places,
+                     Between between);
   int adaptive_average_along(int x, std::int64_t axis, std::int64_t to);
   // builder_images.cpp
   int pool(Kind kind, int x, const Windows& windows);

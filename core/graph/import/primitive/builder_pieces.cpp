@@ -235,6 +235,22 @@ int Builder::triangle(int x, std::int64_t offset, bool upper) {
   return select(kept, x, constant({}, at(x).integer, std::vector<double>{0.0}));
 }
 
+int Builder::least(int x, const std::vector<std::int64_t>& axes, bool keep) {
+  return negated(reduce(Kind::ReduceMax, negated(x), axes, keep));
+}
+
+// Of numbers that are moved to 0 at most, so that no exponential is too large.
+int Builder::log_of_sum(int x, const std::vector<std::int64_t>& axes, bool keep) {
+  const int most = reduce(Kind::ReduceMax, x, axes, true);
+  const int sum = reduce(Kind::ReduceSum, unary(Kind::Exp, binary(Kind::Subtract, x, most)), axes, true);
+  const int made = binary(Kind::Add, unary(Kind::Log, sum), most);
+  return keep ? made : squeeze(made, axes);
+}
+
+int Builder::nonzero(int x) {
+  return compare(Comparison::NotEqual, x, constant({}, at(x).integer, std::vector<double>{0.0}));
+}
+
 int Builder::rounded(int x, Rounding rounding) {
   if (at(x).integer && rounding != Rounding::ToSign) return x;
   if (rounding == Rounding::ToSign && !at(x).values) {

@@ -28,6 +28,12 @@ struct Weights {
   std::int64_t first;
   std::vector<double> numbers;
 };
+// Of cubic convolution, at a distance of `place` elements.
+double cubic_weight(double place, double a) {
+  const double d = std::abs(place);
+  if (d < 1.0) return ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0;
+  return d < 2.0 ? ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a : 0.0;
+}
 Weights weights_at(double place, Builder::Between between) {
   const double below = std::floor(place), rest = place - below;
   const auto first = static_cast<std::int64_t>(below);
@@ -43,10 +49,10 @@ Weights weights_at(double place, Builder::Between between) {
     default:
       break;
   }
-  constexpr double kA = -0.75;  // of cubic convolution, as PyTorch and ONNX have it
-  const auto near = [](double d) { return ((kA + 2.0) * d - (kA + 3.0)) * d * d + 1.0; };
-  const auto far = [](double d) { return ((kA * d - 5.0 * kA) * d + 8.0 * kA) * d - 4.0 * kA; };
-  return {first - 1, {far(1.0 + rest), near(rest), near(1.0 - rest), far(2.0 - rest)}};
+  constexpr double kA = -0.75;  // as PyTorch and ONNX have it
+  std::vector<double> numbers;
+  for (const double at : {1.0 + rest, rest, 1.0 - rest, 2.0 - rest}) numbers.push_back(cubic_weight(at, kA));
+  return {first - 1, std::move(numbers)};
 }
 
 }  // namespace
@@ -113,8 +119,9 @@ int Builder::resized_along(int x, std::int64_t axis, std::int64_t to, std::optio
 
 // Every result is the mean of all elements that its window of the filter reaches, which is as wide as the results lie
 // apart, as Pillow resizes and PyTorch where it antialiases.
-int Builder::smoothed_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, bool corners,
-                            bool cubic) {
+int Builder::smoothed_along(int x, std::int64_t axis, std::int64_t to, std::optional<double> factor, Places places,
+                            Between between) {
+  const bool corners = places == Places::Corners, cubic = between == Between::Cubic;
   axis = axis_of(x, axis);
   const std::int64_t from = shape(x)[static_cast<std::size_t>(axis)];
   expect(!holds_batch(from) && from > 0 && to > 0 && from * to < kMaxValues, "it is resized out of range");
@@ -123,12 +130,9 @@ int Builder::smoothed_along(int x, std::int64_t axis, std::int64_t to, std::opti
                        : factor ? 1.0 / *factor
                                 : all / results;
   const double wide = std::max(apart, 1.0), reach = (cubic ? 2.0 : 1.0) * wide;
-  constexpr double kA = -0.5;  // of cubic convolution, as Pillow has it
+  constexpr double kA = -0.5;  // as Pillow has it
   const auto filter = [&](double place) {
-    const double d = std::abs(place);
-    if (!cubic) return std::max(1.0 - d, 0.0);
-    if (d < 1.0) return ((kA + 2.0) * d - (kA + 3.0)) * d * d + 1.0;
-    return d < 2.0 ? ((kA * d - 5.0 * kA) * d + 8.0 * kA) * d - 4.0 * kA : 0.0;
+    return cubic ? cubic_weight(place, kA) : std::max(1.0 - std::abs(place), 0.0);
   };
   std::vector<double> weights(static_cast<std::size_t>(from * to), 0.0);
   for (std::int64_t i = 0; i < to; ++i) {

@@ -93,8 +93,7 @@ Made to_type(const AtenNode& a) {
   const Json* type = a.find("dtype", "as_scalar_type");
   const bool truth = type != nullptr && type->is_number_integer() && type->get<std::int64_t>() == kBoolType;
   const bool known = !a.b.at(x).integer || a.b.at(x).values;  // others stand for truth values, as masks' 0 and 1 do
-  if (truth && known && !a.is_truth("self"))
-    return {a.b.compare(Comparison::NotEqual, x, a.b.constant({}, a.b.at(x).integer, std::vector<double>{0.0}))};
+  if (truth && known && !a.is_truth("self")) return {a.b.nonzero(x)};
   const std::optional<bool> real = names_float(a);
   return {real ? a.b.unary(*real ? Kind::ToFloat : Kind::ToInteger, x) : x};
 }
@@ -112,11 +111,10 @@ Made log1p(const AtenNode& a) {
 template <Kind of_two>
 Made greatest(const AtenNode& a) {
   if (a.has("other")) return binary<of_two>(a);
-  const bool least = of_two == Kind::Minimum;
-  const int x = least ? a.b.negated(a.tensor("self")) : a.tensor("self");
+  const int x = a.tensor("self");
   const Numbers axes = a.has("dim") ? Numbers{a.integer("dim", 0)} : Numbers{};
-  const int made = a.b.reduce(Kind::ReduceMax, x, axes, a.flag("keepdim", false));
-  return {least ? a.b.negated(made) : made};
+  const bool keeps = a.flag("keepdim", false);
+  return {of_two == Kind::Minimum ? a.b.least(x, axes, keeps) : a.b.reduce(Kind::ReduceMax, x, axes, keeps)};
 }
 Made clamp(const AtenNode& a) {
   const auto bound = [&](const char* name) { return a.has(name) ? std::optional(a.number(name, 0.0)) : std::nullopt; };

@@ -73,8 +73,7 @@ Made is_nan(const AtenNode& a) {
 
 // 0 or 1, of any numbers.
 int truth_of(const AtenNode& a, int x) {
-  if (a.b.at(x).kind == Kind::Compare || a.b.at(x).kind == Kind::Not) return x;
-  return a.b.compare(Comparison::NotEqual, x, a.b.constant({}, a.b.at(x).integer, std::vector<double>{0.0}));
+  return a.b.at(x).kind == Kind::Compare || a.b.at(x).kind == Kind::Not ? x : a.b.nonzero(x);
 }
 int truth(const AtenNode& a, const char* name) {
   const int x = a.tensor(name);
@@ -93,19 +92,9 @@ Made all(const AtenNode& a) {
 
 // --- of rows ---
 
-Made least(const AtenNode& a) {
-  const int most =
-      a.b.reduce(Kind::ReduceMax, a.b.negated(a.tensor("self")), a.integers("dim"), a.flag("keepdim", false));
-  return {a.b.negated(most)};
-}
-// The logarithm of the sum of exponentials, of numbers that are moved to 0 at most.
+Made least(const AtenNode& a) { return {a.b.least(a.tensor("self"), a.integers("dim"), a.flag("keepdim", false))}; }
 Made log_of_sum(const AtenNode& a) {
-  const int x = a.tensor("self");
-  const Numbers axes = a.integers("dim");
-  const int most = a.b.reduce(Kind::ReduceMax, x, axes, true);
-  const int sum = a.b.reduce(Kind::ReduceSum, a.b.unary(Kind::Exp, a.b.binary(Kind::Subtract, x, most)), axes, true);
-  const int made = a.b.binary(Kind::Add, a.b.unary(Kind::Log, sum), most);
-  return {a.flag("keepdim", false) ? made : a.b.squeeze(made, axes)};
+  return {a.b.log_of_sum(a.tensor("self"), a.integers("dim"), a.flag("keepdim", false))};
 }
 Made cosine_similarity(const AtenNode& a) {
   const std::int64_t axis = a.integer("dim", 1);

@@ -161,8 +161,7 @@ Made resized(const AtenNode& a, Builder::Places places, Builder::Between between
     a.b.expect(larger >= 1.0 && larger < 1e9, "its factors are out of range");
     const std::int64_t size = d < to.size() ? to[d] : static_cast<std::int64_t>(larger + 1e-6);
     // Between corners the size alone tells the places.
-    x = smooths ? a.b.smoothed_along(x, axis, size, factors[d], places == Builder::Places::Corners,
-                                     between == Builder::Between::Cubic)
+    x = smooths ? a.b.smoothed_along(x, axis, size, factors[d], places, between)
                 : a.b.resized_along(x, axis, size, factors[d], places, between);
   }
   return {x};
@@ -171,13 +170,10 @@ Made nearest(const AtenNode& a) { return resized(a, Builder::Places::Starts, Bui
 Made nearest_exact(const AtenNode& a) {
   return resized(a, Builder::Places::Halves, Builder::Between::NearestRoundedUp);
 }
-template <Builder::Between between>
+template <Builder::Between between, bool antialiases = false>
 Made smooth(const AtenNode& a) {
-  return resized(a, a.flag("align_corners", false) ? Builder::Places::Corners : Builder::Places::Halves, between);
-}
-template <Builder::Between between>
-Made antialiased(const AtenNode& a) {
-  return resized(a, a.flag("align_corners", false) ? Builder::Places::Corners : Builder::Places::Halves, between, true);
+  const auto places = a.flag("align_corners", false) ? Builder::Places::Corners : Builder::Places::Halves;
+  return resized(a, places, between, antialiases);
 }
 // Channels become blocks of neighbours, and back.
 Made shuffled(const AtenNode& a) {
@@ -230,8 +226,8 @@ std::map<std::string, Rule> image_rules() {
           {"upsample_linear1d", smooth<Between::Linear>},
           {"upsample_bilinear2d", smooth<Between::Linear>},
           {"upsample_bicubic2d", smooth<Between::Cubic>},
-          {"_upsample_bilinear2d_aa", antialiased<Between::Linear>},
-          {"_upsample_bicubic2d_aa", antialiased<Between::Cubic>},
+          {"_upsample_bilinear2d_aa", smooth<Between::Linear, true>},
+          {"_upsample_bicubic2d_aa", smooth<Between::Cubic, true>},
           {"im2col", columns_of_windows},
           {"pixel_shuffle", shuffled},
           {"pixel_unshuffle", unshuffled}};

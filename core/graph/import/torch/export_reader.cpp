@@ -451,16 +451,16 @@ void Reader::read_node(const Json& node, std::size_t place_of_node) {
   try {
     if (does_nothing(op)) return read_symbol(node, op);
     expect_truth_values(node, op);
-    std::vector<int> made =
-        rules().at(rule_of(op))({builder_, node, [this](const std::string& name) { return value_of(name); },
-                                 [this](const std::string& name) { return symbol_of(name); }, results.size(),
-                                 &member(graph_, "tensor_values", place_)});
+    const Json& declared = member(graph_, "tensor_values", place_);
+    std::vector<int> made = rules().at(rule_of(op))(
+        {builder_, node, [this](const std::string& name) { return value_of(name); },
+         [this](const std::string& name) { return symbol_of(name); }, results.size(), &declared});
     for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) made[k] = as_declared(results[k], made[k]);
     const std::string changed = overwritten_by(node, op, place_);
     if (!changed.empty() && !made.empty()) overwrite(changed, made[0], place_of_node);
+    const bool views = is_view(node, op, declared, place_);
     for (std::size_t k = 0; k < results.size() && k < made.size(); ++k) {
       values_[results[k]] = made[k];
-      const bool views = is_view(op) && !makes_copy(node, op, member(graph_, "tensor_values", place_), place_);
       if (read.empty() || (changed.empty() && !views)) continue;
       memory_[results[k]] = memory_of(read[0]);
       if (changed.empty()) viewed_[results[k]] = {read[0], &node};

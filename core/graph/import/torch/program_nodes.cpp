@@ -32,15 +32,6 @@ std::string overwritten_by(const Json& node, const std::string& op, const std::s
   return {};
 }
 
-bool is_view(const std::string& op) {
-  static const std::set<std::string> views = {
-      "view",     "reshape",  "flatten",    "unflatten", "transpose", "permute",          "t",        "numpy_T",
-      "mT",       "slice",    "squeeze",    "expand",    "unsqueeze", "select",           "split",    "unbind",
-      "swapaxes", "swapdims", "chunk",      "narrow",    "movedim",   "split_with_sizes", "view_as",  "alias",
-      "dropout",  "to",       "contiguous", "detach",    "type_as",   "reshape_as",       "expand_as"};
-  return views.contains(op);
-}
-
 bool does_nothing(const std::string& op) {
   return op.starts_with("_assert") || op == "sym_size" || op.starts_with("sym_constrain") ||
          op.starts_with("_operator.");
@@ -87,6 +78,18 @@ std::vector<std::string> results_of(const Json& node, const std::string& place) 
   return names;
 }
 
+namespace {
+
+bool is_op_of_views(const std::string& op) {
+  static const std::set<std::string> views = {
+      "view",     "reshape",  "flatten",    "unflatten", "transpose", "permute",          "t",        "numpy_T",
+      "mT",       "slice",    "squeeze",    "expand",    "unsqueeze", "select",           "split",    "unbind",
+      "swapaxes", "swapdims", "chunk",      "narrow",    "movedim",   "split_with_sizes", "view_as",  "alias",
+      "dropout",  "to",       "contiguous", "detach",    "type_as",   "reshape_as",       "expand_as"};
+  return views.contains(op);
+}
+
+// A tensor made contiguous that was not.
 bool makes_copy(const Json& node, const std::string& op, const Json& declared, const std::string& place) {
   const std::vector<std::string> read = read_by(node, place);
   if (op != "contiguous" || read.empty() || !declared.contains(read[0])) return false;
@@ -103,13 +106,19 @@ bool makes_copy(const Json& node, const std::string& op, const Json& declared, c
   return false;
 }
 
+}  // namespace
+
+bool is_view(const Json& node, const std::string& op, const Json& declared, const std::string& place) {
+  return is_op_of_views(op) && !makes_copy(node, op, declared, place);
+}
+
 std::map<std::string, std::string> owners_in(const Json& nodes, const Json& declared, const std::string& place) {
   std::map<std::string, std::string> owners;
   for (const Json& node : nodes) {
     const std::string op = op_of(get<std::string>(node, "target", place));
     const std::vector<std::string> read = read_by(node, place);
-    const bool views = is_view(op) && !makes_copy(node, op, declared, place);
-    if (read.empty() || (!views && overwritten_by(node, op, place).empty())) continue;
+    const bool owned = is_view(node, op, declared, place) || !overwritten_by(node, op, place).empty();
+    if (read.empty() || !owned) continue;
     const auto known = owners.find(read[0]);
     const std::string owner = known == owners.end() ? read[0] : known->second;
     for (const std::string& result : results_of(node, place)) owners[result] = owner;

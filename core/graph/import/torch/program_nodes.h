@@ -17,8 +17,6 @@ namespace meshwright::torch {
 [[nodiscard]] std::string rule_of(const std::string& op);
 // The tensor that the op overwrites; empty: it overwrites none.
 [[nodiscard]] std::string overwritten_by(const Json& node, const std::string& op, const std::string& place);
-// Whether the op's results may be parts of its operand's memory.
-[[nodiscard]] bool is_view(const std::string& op);
 [[nodiscard]] bool does_nothing(const std::string& op);
 // The last module of "L__self__,,model.Llama;L__self__layers.0,layers.0,model.Block".
 [[nodiscard]] std::string path_of(const Json& node);
@@ -26,9 +24,8 @@ namespace meshwright::torch {
 void collect_names(const Json& argument, std::vector<std::string>& names);
 [[nodiscard]] std::vector<std::string> read_by(const Json& node, const std::string& place);
 [[nodiscard]] std::vector<std::string> results_of(const Json& node, const std::string& place);
-// Whether a view is a copy after all: a tensor made contiguous that was not. `declared`: what the file tells of
-// tensors.
-[[nodiscard]] bool makes_copy(const Json& node, const std::string& op, const Json& declared, const std::string& place);
+// Whether the call's results may be parts of its first operand's memory. `declared`: what the file tells of tensors.
+[[nodiscard]] bool is_view(const Json& node, const std::string& op, const Json& declared, const std::string& place);
 // [view, or what an op has overwritten] the tensor that has the memory.
 [[nodiscard]] std::map<std::string, std::string> owners_in(const Json& nodes, const Json& declared,
                                                            const std::string& place);
