@@ -23,9 +23,7 @@ Schedule interleaved(int ranks, int chunks, int microbatches) {
       const int chunk = pass == Pass::Forward ? i % group / ranks : chunks - 1 - i % group / ranks;
       runs.push_back({pass, MicrobatchId(microbatch), StageId(chunk * ranks + rank)});
     };
-    // The first backward of the last stage is that of the last chunk's first forward; two more forwards per rank before
-    // the last hide the way there and back.
-    const int ahead = std::min(runs_of_rank, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks);
+    const int ahead = std::min(runs_of_rank, interleaved_forwards_ahead(ranks, chunks, ranks - 1 - rank));
     for (int i = 0; i < ahead; ++i) run(Pass::Forward, i);
     for (int i = 0; i < runs_of_rank; ++i) {
       if (ahead + i < runs_of_rank) run(Pass::Forward, ahead + i);

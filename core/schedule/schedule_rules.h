@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of the kinds of schedules, one function each, for make_schedule alone.
+// The rules of the kinds of schedules, one function each, for make_schedule, and what bounds need to know of them.
 #pragma once
 
 #include <vector>
@@ -18,6 +18,12 @@ namespace meshwright {
 
 // Stage s on rank s mod ranks.
 [[nodiscard]] Schedule interleaved(int ranks, int chunks, int microbatches);
+// Forwards of a rank before those that alternate with its backwards, if there are so many: the first backward of the
+// last stage is that of the last chunk's first forward, and two more forwards per rank before the last hide the way
+// there and back.
+[[nodiscard]] constexpr int interleaved_forwards_ahead(int ranks, int chunks, int ranks_after) {
+  return 2 * ranks_after + (chunks - 1) * ranks;
+}
 
 // Stages r and 2 ranks - 1 - r on rank r.
 [[nodiscard]] Schedule zero_bubble_v(int ranks, int microbatches);

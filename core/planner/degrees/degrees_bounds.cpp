@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/planner/method/stage_split.h"
-#include "core/schedule/schedule.h"
+#include "core/schedule/schedule_rules.h"
 
 namespace meshwright {
 
@@ -57,10 +57,10 @@ int least_kept(const Degrees& degrees, int stages_after) {
   const std::optional<int> chunks = traits_of(degrees.schedule).chunks;
   if (chunks == 1) return in_flight(degrees.schedule, stages_after, microbatches, degrees.pp - 1);
   if (degrees.schedule != ScheduleKind::Interleaved) return 1;
-  // Forwards before the first backward (core/schedule/interleaved.cpp), if all ranks have a micro-batch to run in each.
-  const int before_last = (degrees.chunks - 1) * degrees.pp;
+  // Forwards before the first backward, if all ranks have a micro-batch to run in each.
   if (degrees.micro_batches % degrees.pp == 0)
-    return std::min(degrees.chunks * microbatches, 2 * stages_after + before_last + 1);
+    return std::min(degrees.chunks * microbatches,
+                    interleaved_forwards_ahead(degrees.pp, degrees.chunks, stages_after) + 1);
   return std::min(microbatches, degrees.pp) * (degrees.chunks - 1) + 1;
 }
 
