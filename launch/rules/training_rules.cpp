@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "core/planner/method/stage_layout.h"
 #include "launch/rules/rule_lists.h"
 
 namespace meshwright {
@@ -20,13 +19,11 @@ void megatron_recompute(const LaunchSetup& setup, RuleList& rules) {
   for (const LayerRecompute& run : setup.recompute_layers)
     for (int b = run.first; b <= run.last && b < static_cast<int>(of_block.size()); ++b)
       of_block[static_cast<std::size_t>(b)] = run.recompute;
-  std::vector<int> blocks = setup.stage_blocks;
-  if (blocks.empty()) blocks = blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks);
   // A stage of fewer blocks recomputes all of its own.
   std::size_t at = 0;
   bool partial = false;     // a stage that does not recompute all of its blocks
   int most = 0, whole = 0;  // recomputed blocks of such stages, and of the largest that recomputes all
-  for (const int own : blocks) {
+  for (const int own : blocks_of_stages(setup)) {
     int full = 0;
     bool after = false;
     for (int b = 0; b < own && at < of_block.size(); ++b, ++at) {

@@ -5,6 +5,12 @@
 
 namespace meshwright {
 
+std::vector<int> blocks_of_stages(const LaunchSetup& setup) {
+  const Degrees& d = setup.degrees;
+  return setup.stage_blocks.empty() ? blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks)
+                                    : setup.stage_blocks;
+}
+
 Degrees degrees_with_layout(const LaunchSetup& setup) {
   Degrees degrees = setup.degrees;
   const int pp = degrees.pp, chunks = degrees.chunks;

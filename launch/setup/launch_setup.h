@@ -71,6 +71,8 @@ struct LaunchSetup {
   }
 };
 
+// Blocks of every stage, named by the file or not.
+[[nodiscard]] std::vector<int> blocks_of_stages(const LaunchSetup& setup);
 // The setup's degrees, with a layout of the stages where they are other than the planner would cut them by itself.
 [[nodiscard]] Degrees degrees_with_layout(const LaunchSetup& setup);
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/base/json.h"
-#include "core/planner/method/stage_layout.h"
 #include "launch/write/script.h"
 #include "launch/write/torch_model.h"
 #include "launch/write/writers.h"
@@ -179,12 +178,6 @@ if __name__ == "__main__":
     main()
 )PY";
 
-std::vector<int> blocks_of(const LaunchSetup& setup) {
-  const Degrees& d = setup.degrees;
-  return setup.stage_blocks.empty() ? blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks)
-                                    : setup.stage_blocks;
-}
-
 std::string script(const LaunchJob& job, const Decoder& decoder) {
   const LaunchSetup& setup = job.setup;
   const Degrees& d = setup.degrees;
@@ -206,7 +199,7 @@ std::string script(const LaunchJob& job, const Decoder& decoder) {
         "from torch.distributed._composable import checkpoint\n";
   text += "\nimport model\n\n" + training_constants(setup);
   text += fmt::format("DP = {}\n", d.dp);
-  if (d.pp > 1) text += fmt::format("STAGE_BLOCKS = [{}]\n", fmt::join(blocks_of(setup), ", "));
+  if (d.pp > 1) text += fmt::format("STAGE_BLOCKS = [{}]\n", fmt::join(blocks_of_stages(setup), ", "));
   std::string settings = kConfigFile;
   if (d.pp > 1)
     settings.insert(
@@ -233,7 +226,7 @@ WrittenJob write_deepspeed(const LaunchJob& job) {
   for (const auto& [name, degree] : {std::pair{"model", d.tp}, std::pair{"pipe", d.pp}, std::pair{"expert", d.ep}})
     if (degree > 1) program += fmt::format(" --{}-parallel-size {}", name, degree);
   // The readers of run.sh do not read train.py.
-  if (d.pp > 1) program += fmt::format(" --stage-blocks {}", fmt::join(blocks_of(job.setup), ","));
+  if (d.pp > 1) program += fmt::format(" --stage-blocks {}", fmt::join(blocks_of_stages(job.setup), ","));
   made.script.command = torchrun_command(program);
   made.measure = {"step: the script prints every step, and at the end the median after the first five",
                   "tokens/s: printed with every step; TFLOPS per device and MFU follow from the step",

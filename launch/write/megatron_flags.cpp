@@ -182,10 +182,8 @@ FlagGroup megatron_parallel_flags(const LaunchSetup& setup) {
 
 int blocks_recomputed_first(const LaunchSetup& setup) {
   const Degrees& d = setup.degrees;
-  std::vector<int> blocks = setup.stage_blocks;
-  if (blocks.empty()) blocks = blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks);
   int most = 0, from = 0;
-  for (const int own : blocks) {
+  for (const int own : blocks_of_stages(setup)) {
     int recomputed = d.recompute == Recompute::Full ? own : 0;
     for (const LayerRecompute& run : setup.recompute_layers) {
       const int change = (run.recompute == Recompute::Full) - (d.recompute == Recompute::Full);
