@@ -12,7 +12,7 @@ namespace {
 std::string block_of(const Decoder& d) {
   if (d.latent) return "deepseek";
   if (d.experts) return d.qk_norm ? "qwen3_moe" : "mixtral";
-  // Of the dense blocks qwen2's alone reads attention_bias.
+  // Of the dense blocks, only that of qwen2 reads attention_bias.
   if (d.qkv_bias) return "qwen2";
   return d.qk_norm ? "qwen3" : "llama2";
 }

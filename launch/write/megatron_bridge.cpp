@@ -131,7 +131,7 @@ FlagGroup parallel_overrides(const LaunchSetup& setup) {
   o.set("model.context_parallel_size", d.cp);
   if (d.cp > 1)
     o.set("model.cp_comm_type", d.context == ContextExchange::AllGather ? "all_gather" : name_of(d.context));
-  // Of two unlike settings Megatron-Bridge takes the one that is on.
+  // Megatron-Bridge splits states if either setting is on.
   const bool split_states = d.zero > 0 || has(setup.offload, Offload::Optimizer);
   o.set("ddp.use_distributed_optimizer", split_states);
   o.set("optimizer.use_distributed_optimizer", split_states);

@@ -10,8 +10,8 @@ namespace {
 using primitive::Builder;
 using primitive::Kind;
 
-// Of (2, 40000) zeros and ones the first 4096 are kept. What is made of the second row is not known, and asking for it
-// once does not make it known.
+// A table of (2, 40000) zeros and ones keeps its first 4096. What is made of the second row is not known, and asking
+// for it once does not make it known.
 TEST(NodeValues, OfNumbersThatAreNotKeptStayUnknown) {
   primitive::Module module;
   Builder b(module);

@@ -381,7 +381,7 @@ TEST(OnnxLayers, LogarithmsOfSumsOfExponentialsAreTheirFormula) {
   EXPECT_NEAR(mean_square(w, made, 2), std::pow(std::log(std::exp(1.0) + std::exp(2.0)), 2), 1e-12);
 }
 
-// Of six elements windows of two begin at 0 and 3; one at 6 would lie behind the image: the mean of 2^2 and 5^2.
+// Windows of two begin at elements 0 and 3 of six; one at 6 would lie behind the image: the mean of 2^2 and 5^2.
 TEST(OnnxLayers, WindowsBeginWithinTheImage) {
   OnnxWriter w;
   w.input("x", {"2", "1", "6"}, 1);

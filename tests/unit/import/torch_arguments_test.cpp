@@ -280,7 +280,7 @@ TEST(TorchOpsOfSeveral, AreTheirFormulas) {
 TEST(TorchOpsOfSeveral, LieWhereTheyArePut) {
   expect_elements("flip", {call("flip", {{"self", x()}, {"dims", wholes({-1})}}, "y")}, kWidth,
                   [](std::int64_t s, std::int64_t c) { return x_at(s, 5 - c); });
-  // Of windows (batch, window, element) all elements of one window, or one element of all windows.
+  // Windows are (batch, window, element): all elements of one window, or one element of all windows.
   const auto windows = [](std::int64_t size, std::int64_t step, std::int64_t dim, std::int64_t index) {
     return std::vector<Json>{
         call("unfold", {{"self", x()}, {"dimension", whole(1)}, {"size", whole(size)}, {"step", whole(step)}}, "w"),

@@ -45,8 +45,8 @@ TEST(LauncherFiles, RunTheSameScriptOnEveryHost) {
   EXPECT_EQ(file_of(made, "megatron", Launcher::Torchrun, "job.sbatch"), "");
 }
 
-// Of unlike settings of states Megatron-Bridge takes the one that is on, and what a recipe has of its own holds where
-// no override changes it.
+// Megatron-Bridge splits states if either of two settings is on, and a recipe's own settings hold where no override
+// changes them.
 TEST(LauncherFiles, OfMegatronBridgeChangeWhatTheRecipeHasOfItsOwn) {
   const std::string dense = file_of(made_of("megatron:tp=2,pp=1,zero=0,exact=1", kModel, DType::F16), "megatron-bridge",
                                     Launcher::Torchrun, "run.sh");

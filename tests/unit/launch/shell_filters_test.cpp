@@ -63,7 +63,7 @@ TEST(ShellFilters, ArePartOfWhatACommandPrints) {
   ASSERT_EQ(found.commands.size(), 1U);
   EXPECT_EQ(found.commands[0].words[1].text, "qwen3-8b");
   EXPECT_EQ(found.commands[0].words[2].text, "8");
-  // Of a variable that nothing sets nothing is known.
+  // A variable that nothing sets has no known value.
   EXPECT_TRUE(shown(found.commands[0].words[3].text).starts_with("$"));
 }
 
