@@ -2,6 +2,8 @@
 #include "core/planner/make_plan.h"
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -16,6 +18,7 @@
 #include "core/planner/offload_search.h"
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_search.h"
+#include "core/planner/search/side_by_side.h"
 #include "core/planner/search/stage_space.h"
 #include "core/planner/sharding_refinement.h"
 #include "core/planner/simple_methods.h"
@@ -177,26 +180,47 @@ PlanningResult with_one_stage(const PlanRequest& request, PlanningResult result,
   std::vector<Kind> methods = {Kind::Shard};
   if (leaves_all_open(request) && request.search.forced.empty() && request.cluster.devices() > 1)
     methods.insert(methods.end(), {Kind::Data, Kind::Zero1, Kind::Zero2, Kind::Zero3});
-  const auto search = [&](const PlanRequest& of) {
+  const auto search_each = [&](const std::vector<PlanRequest>& requests) {
     if (result.log.interrupted) return;
-    try {
-      PlanningResult one_stage = search_plans(of, costs, evaluator, near);
-      result.log.add(one_stage.log);
-      if (!one_stage.log.interrupted) result = better_of(std::move(result), std::move(one_stage));
-    } catch (const InputError&) {
-      // The method does not suit the model, the cluster, the schedule or the number of layers.
+    SideBySide beside(request, requests.size());
+    std::deque<SideBySide::Part> parts;
+    for (const PlanRequest& of : requests) parts.emplace_back(of, beside);
+    std::vector<std::optional<PlanningResult>> found(parts.size());
+    std::vector<NearPlans> near_by(parts.size());
+    std::atomic<bool> stopped = false;
+    beside.run(parts.size(), [&](std::size_t i) {
+      if (request.stop && request.stop()) {
+        stopped = true;
+        return;
+      }
+      try {
+        found[i] = search_plans(parts[i].request, costs, evaluator, near != nullptr ? &near_by[i] : nullptr);
+      } catch (const InputError&) {
+        // The method does not suit the model, the cluster, the schedule or the number of layers.
+      }
+    });
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i].tell_record();
+      if (near != nullptr) near->join(std::move(near_by[i]));
+      if (!found[i]) continue;
+      result.log.add(found[i]->log);
+      if (!found[i]->log.interrupted) result = better_of(std::move(result), *std::move(found[i]));
     }
+    if (stopped) result.log.interrupted = true;
   };
-  const std::optional<Plan> found = result.plan;
-  for (const Kind method : methods) search(one_stage_request(request, found, method, small));
+  std::vector<PlanRequest> requests;
+  for (const Kind method : methods) requests.push_back(one_stage_request(request, result.plan, method, small));
+  search_each(requests);
   // The finer the layers, the more closely one stage fits; the coarser, the more ops are resharded together.
   if (small && is_auto(request.search.layers) && is_one_stage_on_all(request, result)) {
     PlanRequest other = one_stage_request(request, result.plan, Kind::Shard, false);
     const int layers = static_cast<int>(result.plan->layer_starts.size());
+    requests.clear();
     for (const int count : {2 * layers, layers / 2}) {
       other.search.layers = count;
-      if (count > 0) search(other);
+      if (count > 0) requests.push_back(other);
     }
+    search_each(requests);
   }
   return result;
 }

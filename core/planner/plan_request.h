@@ -250,6 +250,13 @@ struct SearchLog {
   bool interrupted = false;
   std::string how;  // why the search stopped, in words
 
+  // A part of this search.
+  void join(const SearchLog& part) {
+    add(part);
+    points_ruled_out += part.points_ruled_out;
+    ranked += part.ranked;
+    ranked_all = ranked_all && part.ranked_all;
+  }
   // Adds the work of a search that was made beside this one.
   void add(const SearchLog& more) {
     points += more.points;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/parallel.h"
 #include "core/plan/boundaries.h"
 #include "core/planner/search/known_trials.h"
 #include "core/planner/search/plan_program.h"
@@ -103,7 +104,7 @@ class Refinement {
   Refinement(const Refinement&) = delete;
 
   [[nodiscard]] Seconds step() const { return best_.plan.predicted.step_time; }
-  [[nodiscard]] std::int64_t simulated() const { return trials_.simulated(); }
+  [[nodiscard]] std::int64_t simulated() const { return simulated_; }
   [[nodiscard]] RefinedPlan result() const;
 
   // All stages under the same costs, then each by itself.
@@ -191,6 +192,7 @@ class Refinement {
   std::vector<std::vector<std::size_t>> number_of_;  // [the same][costs] which of them
   std::size_t costs_tried_ = 0;
   KnownTrials trials_;
+  std::int64_t simulated_ = 0;
   PlanOfGraph best_;
 };
 
@@ -326,7 +328,7 @@ bool Refinement::try_plan(Plan plan, std::int64_t& budget, Mixes mixes) {
   if (mixes == Mixes::Parts && !wrong.empty()) return false;
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
   const std::int64_t known = trials_.known();
-  const auto trial = trials_.trial({plan, best_.graph}, evaluator_);
+  const auto trial = trials_.trial({plan, best_.graph}, evaluator_, simulated_);
   budget -= trials_.known() - known;
   const auto memory = evaluator_.software_memory(plan, *best_.graph);
   if (memory ? memory->needs > memory->usable : !fits(plan, trial->peaks, trial->on_host)) return false;
@@ -366,7 +368,7 @@ std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const st
     std::unique_ptr<Refinement> plan;
     [[nodiscard]] Seconds step() const { return plan->step(); }
   };
-  std::vector<Refined> all;
+  std::vector<Refined> all;  // in the order of the plans
   const Plan& first = plans.front().made.plan;
   for (std::size_t of = 0; of < plans.size(); ++of) {
     const auto& [made, simulated, least_share] = plans[of];
@@ -377,18 +379,21 @@ std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const st
       continue;
     const std::int64_t budget =
         std::min(kMaxTrials / (1 + std::ssize(made.graph->ops()) / kOpsOfTrial), kFewTrials + 2 * simulated);
-    all.push_back(
-        {of, budget, least_share, std::make_unique<Refinement>(request, made, costs, evaluator, eliminations)});
-    all.back().plan->improve_stages(all.back().budget);
+    all.push_back({of, budget, least_share, nullptr});
   }
   if (all.empty()) return std::nullopt;
+  for_each_index(all.size(), request.threads, [&](std::size_t i) {
+    Refined& refined = all[i];
+    refined.plan = std::make_unique<Refinement>(request, plans[refined.of].made, costs, evaluator, eliminations);
+    refined.plan->improve_stages(refined.budget);
+  });
   std::stable_sort(all.begin(), all.end(), [](const Refined& a, const Refined& b) { return a.step() < b.step(); });
-  const Refined* best = &all.front();
-  for (Refined& refined : all) {
-    if (refined.least_share * refined.step() >= best->step()) continue;
-    refined.plan->improve_layers(refined.budget);
-    if (refined.step() < best->step()) best = &refined;
-  }
+  const Seconds least = all.front().step();
+  for_each_index(all.size(), request.threads, [&](std::size_t i) {
+    if (all[i].least_share * all[i].step() < least) all[i].plan->improve_layers(all[i].budget);
+  });
+  const Refined* best = &*std::min_element(all.begin(), all.end(),
+                                           [](const Refined& a, const Refined& b) { return a.step() < b.step(); });
   if (best->step() >= first.predicted.step_time) return std::nullopt;
   RefinedPlan found = best->plan->result();
   found.of = best->of;

@@ -69,18 +69,22 @@ std::string key_of(const Plan& plan) {
 
 class KnownTrials::Trial final : public PlanTrial {
  public:
-  Trial(std::shared_ptr<Known> known, const PlanOfGraph& made, const PlanEvaluator& evaluator,
-        std::unique_ptr<PlanTrial> lowered, std::int64_t& simulated)
-      : known_(std::move(known)),
-        made_(made),
-        evaluator_(evaluator),
-        lowered_(std::move(lowered)),
-        simulated_(simulated) {
+  // Lowers the plan unless an equal one was.
+  Trial(std::shared_ptr<Known> known, const PlanOfGraph& made, const PlanEvaluator& evaluator, std::int64_t& simulated)
+      : known_(std::move(known)), made_(made), evaluator_(evaluator), simulated_(simulated) {
+    const std::lock_guard lock(known_->mutex);
+    if (!known_->lowered) {
+      lowered_ = evaluator_.trial(made_);
+      known_->peaks = lowered_->peaks;
+      known_->on_host = lowered_->on_host;
+      known_->lowered = true;
+    }
     peaks = known_->peaks;
     on_host = known_->on_host;
   }
 
   [[nodiscard]] StepOutcome step() override {
+    const std::lock_guard lock(known_->mutex);
     if (known_->step) return *known_->step;
     if (!lowered_) lowered_ = evaluator_.trial(made_);
     known_->step = lowered_->step();
@@ -96,14 +100,22 @@ class KnownTrials::Trial final : public PlanTrial {
   std::int64_t& simulated_;
 };
 
-std::unique_ptr<PlanTrial> KnownTrials::trial(const PlanOfGraph& made, const PlanEvaluator& evaluator) {
-  std::shared_ptr<Known>& known = known_[key_of(made.plan)];
-  std::unique_ptr<PlanTrial> lowered;
-  if (!known) {
-    lowered = evaluator.trial(made);
-    known = std::make_shared<Known>(Known{lowered->peaks, lowered->on_host, std::nullopt});
+std::unique_ptr<PlanTrial> KnownTrials::trial(const PlanOfGraph& made, const PlanEvaluator& evaluator,
+                                              std::int64_t& simulated) {
+  const std::string key = key_of(made.plan);
+  std::shared_ptr<Known> of_key;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Known>& known = known_[key];
+    if (!known) known = std::make_shared<Known>();
+    of_key = known;
   }
-  return std::make_unique<Trial>(known, made, evaluator, std::move(lowered), simulated_);
+  return std::make_unique<Trial>(std::move(of_key), made, evaluator, simulated);
+}
+
+std::int64_t KnownTrials::known() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(known_.size());
 }
 
 }  // namespace meshwright

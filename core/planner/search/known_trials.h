@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,23 +18,26 @@ namespace meshwright {
 // A schedule that runs so many stages, one on each rank, in the same order: the first of those that do.
 [[nodiscard]] ScheduleKind same_order(ScheduleKind schedule, std::size_t stages);
 
+// Several threads may ask at once.
 class KnownTrials {
  public:
-  // As the evaluator's trial. REQUIRES: the evaluator and this outlive the trial; all plans are of one request.
-  [[nodiscard]] std::unique_ptr<PlanTrial> trial(const PlanOfGraph& made, const PlanEvaluator& evaluator);
-  // How many steps their evaluators have been asked for.
-  [[nodiscard]] std::int64_t simulated() const { return simulated_; }
+  // As the evaluator's trial. `simulated` counts one more when the evaluator is asked for its step: that of an equal
+  // plan is known. REQUIRES: the evaluator, `simulated` and this outlive the trial; all plans are of one request.
+  [[nodiscard]] std::unique_ptr<PlanTrial> trial(const PlanOfGraph& made, const PlanEvaluator& evaluator,
+                                                 std::int64_t& simulated);
   // How many plans were lowered.
-  [[nodiscard]] std::int64_t known() const { return static_cast<std::int64_t>(known_.size()); }
+  [[nodiscard]] std::int64_t known() const;
 
  private:
   struct Known {
+    std::mutex mutex;  // of the members below
+    bool lowered = false;
     std::vector<Bytes> peaks, on_host;
     std::optional<StepOutcome> step;  // nullopt: nobody asked for it
   };
   class Trial;
+  mutable std::mutex mutex_;                             // of the map
   std::map<std::string, std::shared_ptr<Known>> known_;  // by what the plans' programs depend on
-  std::int64_t simulated_ = 0;
 };
 
 }  // namespace meshwright

@@ -150,10 +150,17 @@ void MicrobatchSearch::search_every_count(SearchPoint at) {
     const auto from_middle = [&](std::int64_t m) { return std::max(m * 1.0 / middle, middle * 1.0 / m); };
     return from_middle(a) < from_middle(b);
   });
+  std::vector<SearchPoint> points;
   for (const std::int64_t count : counts) {
-    if (context().log.points > 0 && context().stopped()) return;
-    at.microbatches = count;
-    searched_.search(at);
+    points.push_back(at);
+    points.back().microbatches = count;
+  }
+  // The first is searched alone: it rules out much of the others.
+  searched_.search(points.front());
+  points.erase(points.begin());
+  for (const std::vector<SearchPoint>& round : rounds_of(points)) {
+    if (context().stopped()) return;
+    searched_.search_round(round);
   }
 }
 

@@ -40,6 +40,23 @@ void NearPlans::add(const Plan& plan, const std::shared_ptr<const Graph>& graph)
     known->second.made = {plan, graph};
 }
 
+void NearPlans::join(NearPlans others) {
+  for (const auto& [choice, programs] : others.programs_) programs_[choice] += programs;
+  std::vector<std::pair<const std::string, Known>*> order;
+  for (auto& of : others.known_) order.push_back(&of);
+  std::sort(order.begin(), order.end(),
+            [](const auto* a, const auto* b) { return a->second.number < b->second.number; });
+  for (auto* of : order) {
+    auto& [key, theirs] = *of;
+    theirs.number = known_.size();
+    const auto known = known_.find(key);
+    if (known == known_.end())
+      known_.emplace(key, std::move(theirs));
+    else if (theirs.made.plan.predicted.step_time < known->second.made.plan.predicted.step_time)
+      known->second.made = std::move(theirs.made);
+  }
+}
+
 std::vector<NearPlans::Near> NearPlans::fastest(const Limit& all, const Limit& choices) const {
   const auto step = [](const Known* of) { return of->made.plan.predicted.step_time; };
   std::vector<const Known*> order;

@@ -37,6 +37,8 @@ class NearPlans {
 
   // A plan that fits. Its prediction is known.
   void add(const Plan& plan, const std::shared_ptr<const Graph>& graph);
+  // Those that were added to others, as if they had been added here.
+  void join(NearPlans others);
   // The fastest first, of equal ones the first that was added: those within `all`, and of every choice the fastest
   // within `choices`.
   [[nodiscard]] std::vector<Near> fastest(const Limit& all, const Limit& choices) const;

@@ -44,6 +44,40 @@ void PlanIncumbent::apply(PlanProgram found, const Verdict& verdict) {
   too_large_.reset();
 }
 
+PlanIncumbent PlanIncumbent::beside(NearPlans* near) const {
+  PlanIncumbent other(request_, near_ != nullptr ? near : nullptr);
+  if (best_) other.best_ = PlanProgram{best_->graph, best_->plan, nullptr};
+  other.score_ = score_;
+  other.reason_ = reason_;
+  other.too_large_ = too_large_;
+  other.min_shares_ = min_shares_;
+  for (const auto& [of, seen] : min_shares_) other.programs_before_[of] = seen.programs;
+  return other;
+}
+
+void PlanIncumbent::join(PlanIncumbent other, NearPlans near) {
+  if (near_ != nullptr) near_->join(std::move(near));
+  for (const auto& [of, theirs] : other.min_shares_) {
+    MinShare& seen = min_shares_.try_emplace(of, MinShare{theirs.share, 0}).first->second;
+    seen.share = std::min(seen.share, theirs.share);
+    seen.programs += theirs.programs - other.programs_before_[of];
+  }
+  if (other.best_ && (!best_ || *other.score_ < *score_)) {
+    best_ = std::move(other.best_);
+    score_ = other.score_;
+  }
+  if (best_) {
+    too_large_.reset();
+    return;
+  }
+  const auto excess = [](const PlanningResult::TooLarge& of) { return of.needs - of.usable; };
+  const bool explains = other.too_large_ ? !too_large_ || excess(*other.too_large_) < excess(*too_large_)
+                                         : !too_large_ && !other.reason_.empty();
+  if (!explains) return;
+  too_large_ = other.too_large_;
+  reason_ = std::move(other.reason_);
+}
+
 bool PlanIncumbent::would_explain(Bytes excess) const {
   return !best_ && (!too_large_ || excess < too_large_->needs - too_large_->usable);
 }

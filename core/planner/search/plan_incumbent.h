@@ -55,6 +55,12 @@ class PlanIncumbent {
     if (sharding_) sharding_->bound = std::min(sharding_->bound, bound);
   }
 
+  // One for a point that is searched beside others: it begins as this one. `near`: as the constructor's, its own.
+  // REQUIRES: the goal is the time of a step, without a front.
+  [[nodiscard]] PlanIncumbent beside(NearPlans* near) const;
+  // What such a one and its `near` were told, as if it had been told here. REQUIRES: the stages are searched.
+  void join(PlanIncumbent other, NearPlans near);
+
   // The plan and what belongs to it; the log is left out. REQUIRES: is called last.
   [[nodiscard]] PlanningResult take_result();
 
@@ -70,6 +76,7 @@ class PlanIncumbent {
   std::optional<PlanningResult::TooLarge> too_large_;
   std::optional<PlanningResult::Sharding> sharding_;
   std::map<std::pair<ScheduleKind, int>, MinShare> min_shares_;
+  std::map<std::pair<ScheduleKind, int>, std::int64_t> programs_before_;  // of another, in min_shares_
   std::optional<double> max_throughput_;  // of the plans that miss the goal: samples per second
   std::optional<Seconds> min_latency_;    // of the plans that miss the goal
   std::vector<FrontPoint> fitting_;       // every plan that fits, if a front is asked for

@@ -188,7 +188,7 @@ LoweredPipeline lower_pipeline(SearchContext& context, const Point& point, PlanG
   MW_CHECK(wrong.empty(), "the planner made a bad plan: {}", wrong.front());
   if (auto too_large = too_large_for_software(context, *plan, *of_plan.graph, incumbent)) return {{}, *too_large};
   if (!context.request.search.prune) return {on_trial(*std::move(plan), of_plan.graph, context.evaluator), {}};
-  auto trial = context.trials.trial({*plan, of_plan.graph}, context.evaluator);
+  auto trial = context.trials->trial({*plan, of_plan.graph}, context.evaluator, context.simulated);
   return {with_trial({of_plan.graph, *std::move(plan), std::move(trial)}), {}};
 }
 

@@ -106,9 +106,15 @@ std::optional<SearchPoint> LayerSearch::half_blocks() const {
 
 void LayerSearch::search_cuts() {
   if (!may_cut_anew()) return;
-  for (const SearchPoint& other : other_cuts()) {
-    if (stopped()) return;
-    searched_.search(other, *searched_.prepare(other, to_beat()));
+  const std::vector<SearchPoint> cuts = other_cuts();
+  if (!is_large(request(), searched_.best().microbatches)) {
+    for (const std::vector<SearchPoint>& round : rounds_of(cuts))
+      if (!stopped()) searched_.search_round(round);
+  } else {
+    for (const SearchPoint& other : cuts) {
+      if (stopped()) return;
+      searched_.search(other, *searched_.prepare(other, to_beat()));
+    }
   }
   const std::optional<SearchPoint> halves = half_blocks();
   if (halves && !stopped())
@@ -135,10 +141,11 @@ std::vector<SearchPoint> LayerSearch::points_around() const {
 void LayerSearch::step_around() {
   for (bool better = true; better;) {
     better = false;
-    for (const SearchPoint& next : points_around()) {
+    std::vector<SearchPoint> next = points_around();
+    std::erase_if(next, [&](const SearchPoint& at) { return searched_.has(at); });
+    for (const std::vector<SearchPoint>& round : rounds_of(next)) {
       if (stopped()) return;
-      if (searched_.has(next)) continue;
-      better = searched_.search(next);
+      better = searched_.search_round(round);
       if (better) break;
     }
   }
@@ -154,12 +161,16 @@ void LayerSearch::search_around() {
   if (fitting.empty()) return;
   const int layers = 2 * searched_.first_layers();
   if (layers > std::min(kMaxLayers, static_cast<int>(forward_ops(*incumbent().best()->graph).size()))) return;
-  for (SearchPoint finer : fitting) {
-    finer.layers = layers;
-    finer.layer_cut = first_.layer_cut;
+  std::vector<SearchPoint> finer = fitting;
+  for (SearchPoint& at : finer) {
+    at.layers = layers;
+    at.layer_cut = first_.layer_cut;
+  }
+  for (std::vector<SearchPoint>& round : rounds_of(finer)) {
     if (stopped()) return;
-    if (searched_.has(finer)) continue;
-    if (searched_.search(finer)) step_around();
+    // Those of an earlier round may be known by now.
+    std::erase_if(round, [&](const SearchPoint& at) { return searched_.has(at); });
+    if (searched_.search_round(round)) step_around();
   }
 }
 

@@ -356,11 +356,15 @@ std::optional<CoarserCut> find_coarser(const PlanRequest& request, const SearchP
 }  // namespace
 
 Point prepare_point(SearchContext& context, const SearchPoint& at, std::optional<Seconds> to_beat) {
+  return prepare_point(context, at, given_model(context, at), to_beat);
+}
+
+Point prepare_point(SearchContext& context, const SearchPoint& at, GivenModel model, std::optional<Seconds> to_beat) {
   const PlanRequest& request = context.request;
   // find_space refuses one stage on unlike hosts.
   const bool one_stage = request.search.method.one_stage() && request.cluster.uniform();
-  Point point = prepare_spans(context, given_model(context, at),
-                              one_stage ? request.cluster.usable_memory() : Bytes(0.0), false, to_beat);
+  Point point = prepare_spans(context, std::move(model), one_stage ? request.cluster.usable_memory() : Bytes(0.0),
+                              false, to_beat);
   point.bounds = context.step("bound", [&] {
     return find_bounds(request, *point.spans.search, context.costs, context.evaluator.hides_communication());
   });

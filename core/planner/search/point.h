@@ -87,18 +87,20 @@ struct Point {
 [[nodiscard]] std::string summary_of(const PointSpans& spans);
 [[nodiscard]] std::string summary_of(const PointBounds& bounds);
 
-// cut, structure, span, bound. Throws InputError when the batch does not divide or the method does not fit. `to_beat`:
-// pipelines whose stages alone take at least as long are not asked for, and stages that only they have get no costs.
-[[nodiscard]] Point prepare_point(SearchContext& context, const SearchPoint& at,
-                                  std::optional<Seconds> to_beat = std::nullopt);
-
 // A cut and its structure, which points of one number of micro-batches and one recomputation share.
 struct GivenModel {
   std::shared_ptr<const ModelCut> cut;
   std::shared_ptr<const ModelStructure> structure;
 };
-// The steps cut and structure. Throws as prepare_point.
+// The steps cut and structure. Throws InputError when the batch does not divide or the method does not fit.
 [[nodiscard]] GivenModel given_model(SearchContext& context, const SearchPoint& at);
+// These two, span and bound. Throws as given_model. `to_beat`: pipelines whose stages alone take at least as long are
+// not asked for, and stages that only they have get no costs.
+[[nodiscard]] Point prepare_point(SearchContext& context, const SearchPoint& at,
+                                  std::optional<Seconds> to_beat = std::nullopt);
+// The same of a model that given_model made of the point.
+[[nodiscard]] Point prepare_point(SearchContext& context, const SearchPoint& at, GivenModel model,
+                                  std::optional<Seconds> to_beat = std::nullopt);
 // The step `span` of a method that gives its stages, as if memory had no limit: each stage has its fastest sharding.
 // Throws as prepare_point. REQUIRES: the model is of a request with the same training, micro-batches and layers.
 [[nodiscard]] Point prepare_given_point(SearchContext& context, GivenModel model);

@@ -145,6 +145,13 @@ std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& sch
   return ranked;
 }
 
+void PointSearch::forget_stages() {
+  set_spans({});
+  tried_.clear();
+  for (auto& [schedule, candidates] : candidates_)
+    if (candidates.ranked.size() > 1) candidates.ranked.resize(1, Candidate{{}});
+}
+
 void PointSearch::set_spans(PointSpans spans) {
   tables_.clear();
   busy_.clear();

@@ -83,11 +83,11 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
     return {};
   }
   PlanProgram& found = *lowered.program;
-  const std::int64_t simulated = context_.trials.simulated();
+  const std::int64_t simulated = context_.simulated;
   const Verdict verdict =
       context_.step("judge", [&] { return judge(context_, found, point_.bounds, candidate, incumbent); });
   // An equal plan was simulated before.
-  const bool known = request.search.prune && context_.trials.simulated() == simulated;
+  const bool known = request.search.prune && context_.simulated == simulated;
   if (verdict.kind != Verdict::Kind::TooLarge && !known) ++context_.log.simulations;
   note(pipeline, schedule, candidate, verdict);
   if (verdict.kind == Verdict::Kind::Better)

@@ -50,6 +50,9 @@ class PointSearch {
   void widen(ScheduleKind schedule, PlanIncumbent& incumbent);
   // Some program fits, better than others or not.
   [[nodiscard]] bool fits() const { return !fitting_.empty(); }
+  // Leaves its stages and what it tried. REQUIRES: nothing is asked for but what `promised`, `fits` and the point's cut
+  // and bounds say.
+  void forget_stages();
   // The share of the memory that is tried: the table's estimate is mostly too large.
   [[nodiscard]] double spare_share() const;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,11 +23,22 @@ class SearchContext {
  public:
   SearchContext(const PlanRequest& of, const CostModel& cost_model, PlanEvaluator& by)
       : request(of), costs(cost_model), evaluator(by) {}
+  // Of a point that is searched beside others, with a log of its own: what any of them knows all do, but for what ops
+  // cost.
+  SearchContext(const PlanRequest& of, const SearchContext& beside)
+      : request(of),
+        costs(beside.costs),
+        evaluator(beside.evaluator),
+        trials(beside.trials),
+        graphs(beside.graphs),
+        eliminations(beside.eliminations),
+        best(beside.best) {}
 
   const PlanRequest& request;
   const CostModel& costs;
   PlanEvaluator& evaluator;
-  KnownTrials trials;
+  std::shared_ptr<KnownTrials> trials = std::make_shared<KnownTrials>();
+  std::int64_t simulated = 0;  // steps of trials that its evaluator was asked for
   KnownGraphs graphs;
   // Of the latest graphs that were asked for.
   [[nodiscard]] std::shared_ptr<KnownOps> ops_of(const std::shared_ptr<const ModelGraphs>& of) {

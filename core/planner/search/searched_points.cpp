@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/planner/search/considered.h"
 #include "core/planner/search/expected_share.h"
+#include "core/planner/search/side_by_side.h"
 
 namespace meshwright {
 
@@ -43,32 +44,49 @@ std::unique_ptr<PointSearch> SearchedPoints::prepare(const SearchPoint& at, std:
   return search;
 }
 
-bool SearchedPoints::is_ruled_out(const Point& point) const {
-  if (context_.request.goal.objective != Goal::Objective::StepTime || !incumbent_.score()) return false;
-  Seconds beat = *incumbent_.score() / incumbent_.near_share();
+bool SearchedPoints::is_ruled_out(const SearchContext& context, const PlanIncumbent& incumbent,
+                                  const Point& point) const {
+  if (context.request.goal.objective != Goal::Objective::StepTime || !incumbent.score()) return false;
+  Seconds beat = *incumbent.score() / incumbent.near_share();
   // Programs may take less than their stages alone.
-  const Programs programs{is_large(context_.request, point.microbatches()), context_.evaluator.hides_communication()};
-  if (context_.costs.run_depends_on_work())
-    for (const ScheduleKind schedule : schedules_) beat = std::max(beat, *to_beat(programs, schedule, incumbent_));
+  const Programs programs{is_large(context.request, point.microbatches()), context.evaluator.hides_communication()};
+  if (context.costs.run_depends_on_work())
+    for (const ScheduleKind schedule : schedules_) beat = std::max(beat, *to_beat(programs, schedule, incumbent));
   return point.bounds.known >= beat;
 }
 
+SearchedPoints::Looked SearchedPoints::look(SearchContext& context, PlanIncumbent& incumbent, PointSearch& of,
+                                            const std::vector<ScheduleKind>& schedules) const {
+  Looked looked;
+  looked.ruled_out = is_ruled_out(context, incumbent, of.point());
+  if (looked.ruled_out) return looked;
+  const bool several = schedules_.size() > 1;
+  for (const ScheduleKind schedule : several ? of.rank(schedules) : schedules) {
+    if (context.stopped()) break;
+    if (several && !of.is_promising(schedule, incumbent)) continue;
+    if (of.run(schedule, incumbent)) looked.better = true;
+    if (context.request.goal.front) of.widen(schedule, incumbent);
+  }
+  return looked;
+}
+
 bool SearchedPoints::search(const SearchPoint& at, PointSearch& of, const std::vector<ScheduleKind>& schedules) {
+  const Looked looked = look(context_, incumbent_, of, schedules);
+  note(at, of, schedules, looked);
+  return looked.better;
+}
+
+void SearchedPoints::note(const SearchPoint& at, const PointSearch& of, const std::vector<ScheduleKind>& schedules,
+                          const Looked& looked) {
   if (!first_layers_) first_layers_ = of.point().layers();
   searched_.push_back(at);
-  if (is_ruled_out(of.point())) {
+  if (!of.point().to_beat && !context_.log.interrupted)
+    cuts_.emplace(of.point().cut->layer_starts(), of.point().microbatches());
+  if (looked.ruled_out) {
     ++context_.log.points_ruled_out;
     note_ruled_out(of.point().cut->layer_starts(), at.microbatches, of.point().bounds.known,
                    "no plan of these takes less");
-    return false;
-  }
-  bool better = false;
-  const bool several = schedules_.size() > 1;
-  for (const ScheduleKind schedule : several ? of.rank(schedules) : schedules) {
-    if (context_.stopped()) break;
-    if (several && !of.is_promising(schedule, incumbent_)) continue;
-    if (of.run(schedule, incumbent_)) better = true;
-    if (context_.request.goal.front) of.widen(schedule, incumbent_);
+    return;
   }
   for (const ScheduleKind schedule : schedules)
     if (const auto promised = of.promised(schedule)) {
@@ -77,13 +95,99 @@ bool SearchedPoints::search(const SearchPoint& at, PointSearch& of, const std::v
     }
   note_profile(of);  // one-stage methods may have asked for other memory
   if (of.fits()) fitting_.push_back(at);
-  if (better) {
+  if (looked.better) {
     best_ = at;
     covered_ = of.point().coarser ? std::optional(of.point().coarser->layers) : std::nullopt;
   }
-  if (context_.request.stage_profile.keep && incumbent_.plan() && (better || !stage_profile_))
+  if (context_.request.stage_profile.keep && incumbent_.plan() && (looked.better || !stage_profile_))
     stage_profile_ = stage_profile_of(context_.request, of.point());
+}
+
+// A point that is searched beside others.
+struct SearchedPoints::Beside {
+  Beside(const SearchedPoints& searched, const SearchPoint& point, GivenModel of_point, SideBySide& beside)
+      : at(point),
+        model(std::move(of_point)),
+        part(searched.context_.request, beside),
+        context(part.request, searched.context_),
+        incumbent(searched.incumbent_.beside(&near)) {}
+
+  SearchPoint at;
+  GivenModel model;
+  SideBySide::Part part;
+  SearchContext context;
+  NearPlans near;
+  PlanIncumbent incumbent;
+  std::unique_ptr<PointSearch> search;  // nullptr: nobody waits for its answer
+  Looked looked;
+};
+
+// What one-stage methods, other goals and fronts keep of each plan is not joined.
+bool SearchedPoints::may_search_side_by_side() const {
+  const Goal& goal = context_.request.goal;
+  return searches_stages(context_.request) && goal.objective == Goal::Objective::StepTime && !goal.front;
+}
+
+bool SearchedPoints::has_cut(const ModelCut& cut) const {
+  return cuts_.contains({cut.layer_starts(), cut.training.microbatches});
+}
+
+bool SearchedPoints::search_round(const std::vector<SearchPoint>& points) {
+  if (points.empty()) return false;
+  bool better = false;
+  if (!may_search_side_by_side()) {
+    for (const SearchPoint& at : points)
+      if (!context_.stopped() && search(at)) better = true;
+    return better;
+  }
+  SideBySide beside(context_.request, points.size());
+  std::vector<std::unique_ptr<Beside>> round;
+  for (const SearchPoint& at : points) {
+    if (context_.stopped()) break;
+    GivenModel model = given_model(context_, at);
+    if (has_cut(*model.cut)) {
+      searched_.push_back(at);
+      continue;
+    }
+    round.push_back(std::make_unique<Beside>(*this, at, std::move(model), beside));
+  }
+  // Those with the most layers take the longest.
+  std::vector<Beside*> longest_first;
+  for (const auto& of : round) longest_first.push_back(of.get());
+  std::stable_sort(longest_first.begin(), longest_first.end(), [](const Beside* a, const Beside* b) {
+    return a->model.cut->layers.count > b->model.cut->layers.count;
+  });
+  beside.run(round.size(), [&](std::size_t i) {
+    Beside& of = *longest_first[i];
+    if (of.context.is_to_stop()) return;
+    of.search = std::make_unique<PointSearch>(of.context, prepare_point(of.context, of.at, std::move(of.model)));
+    of.looked = look(of.context, of.incumbent, *of.search, schedules_);
+    const StageProfileRequest& profile = of.context.request.stage_profile;
+    if (profile.file == nullptr && !profile.keep) of.search->forget_stages();
+  });
+  (void)context_.stopped();  // a point may have seen it first
+  for (const auto& of : round) {
+    if (!of->search) continue;
+    context_.log.join(of->context.log);
+    of->part.tell_record();
+    if (of->context.best) context_.best = std::min(*of->context.best, context_.best.value_or(*of->context.best));
+    const std::optional<Seconds> before = incumbent_.score();
+    const bool had_plan = incumbent_.plan() != nullptr;
+    incumbent_.join(std::move(of->incumbent), std::move(of->near));
+    of->looked.better = incumbent_.plan() && (!had_plan || *incumbent_.score() < *before);
+    note(of->at, *of->search, schedules_, of->looked);
+    better = better || of->looked.better;
+  }
   return better;
+}
+
+std::vector<std::vector<SearchPoint>> rounds_of(const std::vector<SearchPoint>& points) {
+  std::vector<std::vector<SearchPoint>> rounds;
+  for (const SearchPoint& at : points) {
+    if (rounds.empty() || rounds.back().size() == SearchedPoints::kRound) rounds.emplace_back();
+    rounds.back().push_back(at);
+  }
+  return rounds;
 }
 
 void SearchedPoints::note_ruled_out(std::vector<int> layer_starts, std::int64_t microbatches, Seconds estimated,

@@ -122,18 +122,21 @@ TEST(KnownTrials, LowerEqualPlansOnce) {
   const PlanOfGraph plan{*found.plan, std::make_shared<const Graph>(found.graph)};
   evaluator.calls = 0;
   KnownTrials trials;
-  const Seconds step = trials.trial(plan, evaluator)->step().step;
+  std::int64_t simulated = 0;
+  const Seconds step = trials.trial(plan, evaluator, simulated)->step().step;
   PlanOfGraph eager = plan;  // one stage: the same order
   eager.plan.schedule = ScheduleKind::EagerOneFOneB;
-  const auto again = trials.trial(eager, evaluator);
+  const auto again = trials.trial(eager, evaluator, simulated);
   EXPECT_EQ(again->step().step, step);
   EXPECT_EQ(again->peaks.front(), found.plan->stages.front().peak_memory);
   EXPECT_EQ(evaluator.calls, 1);
+  EXPECT_EQ(simulated, 1);
   EXPECT_EQ(evaluator.trial(eager)->step().step, step);
   PlanOfGraph other = plan;
   other.plan.stages.front().parameters.begin()->second.eager = true;
-  (void)trials.trial(other, evaluator)->step();
+  (void)trials.trial(other, evaluator, simulated)->step();
   EXPECT_EQ(evaluator.calls, 3);
+  EXPECT_EQ(simulated, 2);
 }
 
 }  // namespace
