@@ -61,6 +61,22 @@ TEST(ConsideredPlans, DoNotDependOnTheThreads) {
   EXPECT_EQ(lines_of(one->considered), lines_of(three->considered));
 }
 
+// Numbers of micro-batches and cuts are searched side by side.
+TEST(ConsideredPlans, OfEverythingOpenDoNotDependOnTheThreadsEither) {
+  PlanRequest request = ask("mlp:layers=3,hidden=32", "cpu:3", "pipeshard", 12, Auto{});
+  request.search.layers = Auto{};
+  request.search.schedule = Auto{};
+  request.search.recompute = Auto{};
+  const auto one = search(request);
+  request.threads = 5;
+  const auto five = search(request);
+  EXPECT_EQ(to_json(*one->result.plan), to_json(*five->result.plan));
+  EXPECT_EQ(one->result.log.points, five->result.log.points);
+  EXPECT_EQ(one->result.log.ranked, five->result.log.ranked);
+  EXPECT_EQ(one->result.log.simulations, five->result.log.simulations);
+  EXPECT_EQ(lines_of(one->considered), lines_of(five->considered));
+}
+
 TEST(ConsideredPlans, ChangeNothingInTheSearch) {
   PlanRequest request = ask(kModel, "cpu:4", "pipeshard", 32, Auto{});
   const PlanningResult plain = planned(request);

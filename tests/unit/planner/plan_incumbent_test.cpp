@@ -124,6 +124,48 @@ TEST(PlanIncumbent, KnowsTheLeastShareOfEverySchedule) {
   EXPECT_EQ(shares(&near), 1.0);
 }
 
+// Plans of 8, 9 and 6 s, parted over two that began with the first, are told as if one after the other.
+TEST(PlanIncumbent, JoinsWhatOthersBesideItWereTold) {
+  const PlanRequest request = ask("mlp:layers=2,hidden=64", "cpu:2");
+  NearPlans near, near_one, near_two;
+  PlanIncumbent incumbent(request, &near);
+  incumbent.apply(program(1), fits(8, 100, 0.9));
+  PlanIncumbent one = incumbent.beside(&near_one), two = incumbent.beside(&near_two);
+  EXPECT_EQ(two.score(), Seconds(8));
+  EXPECT_EQ(two.near_share(), incumbent.near_share());
+  one.apply(program(2), fits(7, 8, 0.8));
+  two.apply(program(3), fits(6, 8, 0.95));
+  two.apply(program(4), fits(9, 6, 0.7));
+  incumbent.join(std::move(two), std::move(near_two));
+  EXPECT_EQ(incumbent.score(), Seconds(6));
+  incumbent.join(std::move(one), std::move(near_one));
+  EXPECT_EQ(incumbent.score(), Seconds(6));
+  EXPECT_EQ(incumbent.plan()->training.microbatches, 3);
+  const auto seen = incumbent.min_share(ScheduleKind::OneFOneB, 1);
+  EXPECT_TRUE(seen && seen->share == 0.7 && seen->programs == 4);
+  std::vector<std::int64_t> fastest;  // by their micro-batches
+  for (const NearPlans::Near& of : near.fastest({4, 2.0}, {4, 2.0}))
+    fastest.push_back(of.made.plan.training.microbatches);
+  EXPECT_EQ(fastest, (std::vector<std::int64_t>{3, 2, 1, 4}));
+}
+
+TEST(PlanIncumbent, JoinsTheReasonOfWhatLacksTheLeast) {
+  const PlanRequest request = ask("mlp:layers=2,hidden=64", "cpu:2");
+  PlanIncumbent incumbent(request), unexplained(request);
+  incumbent.apply(program(1), too_large(30, 20));
+  PlanIncumbent less = incumbent.beside(nullptr), more = incumbent.beside(nullptr);
+  less.apply(program(2), too_large(27, 20));
+  more.apply(program(3), too_large(29, 20));
+  incumbent.join(std::move(less), {});
+  incumbent.join(std::move(more), {});
+  EXPECT_FALSE(incumbent.would_explain(Bytes(7)));
+  EXPECT_EQ(incumbent.take_result().too_large->needs, Bytes(27));
+  PlanIncumbent other = unexplained.beside(nullptr);
+  other.explain_unless_too_large("no layers");
+  unexplained.join(std::move(other), {});
+  EXPECT_EQ(unexplained.take_result().reason, "no layers");
+}
+
 // Before a program was seen 0.97 of a large model's stages are expected and 0.94 of a small one's, 0.9 of that where
 // communication hides. Of 32 programs or fewer the least share may fall by half a hundredth, or by four; of 64 by half
 // of that, of 128 and more by a quarter.

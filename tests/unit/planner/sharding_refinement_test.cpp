@@ -141,6 +141,22 @@ TEST(NearPlans, AreTheFastestOfThoseThatDifferInShardingAlone) {
   EXPECT_EQ(found_of(near, {1, 1.02}, kNone), (Found{{0.90, 4}}));
 }
 
+TEST(NearPlans, JoinOthersAsIfTheyHadBeenAdded) {
+  const std::vector<Plan> plans = {plan_of(1, "a", 1.00),    plan_of(2, "a", 0.91, 4), plan_of(1, "b", 0.90),
+                                   plan_of(2, "b", 0.93, 4), plan_of(1, "c", 0.95),    plan_of(3, "a", 0.90)};
+  NearPlans added, joined;
+  for (const Plan& of : plans) added.add(of, nullptr);
+  for (std::size_t first = 0; first < plans.size(); first += 2) {
+    NearPlans others;
+    others.add(plans[first], nullptr);
+    others.add(plans[first + 1], nullptr);
+    joined.join(std::move(others));
+  }
+  const Found found = found_of(added, {6, 2.0}, {6, 2.0});
+  EXPECT_EQ(found, (Found{{0.90, 4}, {0.90, 4}, {0.91, 2}}));
+  EXPECT_EQ(found_of(joined, {6, 2.0}, {6, 2.0}), found);
+}
+
 // Two and four micro-batches are choices: of each the fastest, also where others of the first come before it.
 TEST(NearPlans, HaveTheFastestOfEveryChoiceThatCouldHaveBeenMade) {
   NearPlans near;
