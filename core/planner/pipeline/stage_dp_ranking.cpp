@@ -166,7 +166,8 @@ void PipelineRanking::State::search(RankedInterval& interval) {
     if (solver.sum(c) < solver.sum(best)) best = c;
   const TablePipeline fastest = solver.pipeline(best);
   const double slowest = fastest.slowest.si();
-  if (slowest > interval.low) {
+  // Without a weight every pipeline costs its sum, so that one search finds all in order.
+  if (weight > 0.0 && slowest > interval.low) {
     push({interval.low, std::nextafter(slowest, 0.0), fastest.sum.si() * (1.0 - kRounding), interval.patience});
     interval.low = slowest;
   }
