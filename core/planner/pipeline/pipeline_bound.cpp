@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -112,6 +113,72 @@ std::optional<Seconds> least_busy_time(const StageTable& table, std::int64_t mic
     }
   // Sums in another order differ in their last bits.
   return std::isfinite(from.front()) ? std::optional((1.0 - 1e-12) * Seconds(from.front())) : std::nullopt;
+}
+
+std::vector<Seconds> least_latencies(const StageTable& table, int devices, int most) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const int layers = table.layers();
+  const auto count_of = [](const DeviceSlice& slice) {
+    return std::accumulate(slice.devices.begin(), slice.devices.end(), 0);
+  };
+  std::map<int, std::vector<double>> times;  // by devices of a stage: [number of the span] the least
+  for (int first = 0; first < layers; ++first)
+    for (int last = first; last < layers; ++last) {
+      if (!table.spans().is_first(first, last)) continue;
+      const auto span = static_cast<std::size_t>(table.spans().of(first, last));
+      for (int s = 0; s < static_cast<int>(table.slices().size()); ++s) {
+        const DeviceSlice& slice = table.slices()[static_cast<std::size_t>(s)];
+        if (count_of(slice) > devices) continue;
+        std::vector<double>& least =
+            times.try_emplace(count_of(slice), static_cast<std::size_t>(table.spans().count()), kNever).first->second;
+        const std::optional<StageCost>* costs = table.configs_of(first, last, s);
+        for (int config = 0; config < table.configs(); ++config)
+          if (costs[config] && costs[config]->resident + costs[config]->working + costs[config]->saved <= slice.memory)
+            least[span] = std::min(least[span], costs[config]->time.si());
+      }
+    }
+  // [first layer][devices] of stages from this layer to the last; no stage is left for none.
+  using Rows = std::vector<std::vector<double>>;
+  const auto rows = [&] {
+    return Rows(static_cast<std::size_t>(layers) + 1,
+                std::vector<double>(static_cast<std::size_t>(devices) + 1, kNever));
+  };
+  Rows fewer = rows(), now;
+  fewer.back().assign(fewer.back().size(), 0.0);
+  std::vector<Seconds> found;
+  for (int n = 1; n <= most; ++n) {
+    now = rows();
+    for (int first = 0; first < layers; ++first)
+      for (int last = first; last < layers; ++last) {
+        const auto span = static_cast<std::size_t>(table.spans().of(first, last));
+        for (const auto& [used, least] : times) {
+          const double time = least[span];
+          if (time == kNever) continue;
+          std::vector<double>& row = now[static_cast<std::size_t>(first)];
+          const std::vector<double>& rest = fewer[static_cast<std::size_t>(last) + 1];
+          for (int d = used; d <= devices; ++d)
+            row[static_cast<std::size_t>(d)] =
+                std::min(row[static_cast<std::size_t>(d)], time + rest[static_cast<std::size_t>(d - used)]);
+        }
+      }
+    // Sums in another order differ in their last bits.
+    found.emplace_back((1.0 - 1e-12) * now.front().back());
+    std::swap(fewer, now);
+  }
+  return found;
+}
+
+bool fit_alike(const StageTable& table, double factor, std::int64_t most) {
+  const std::size_t of_span = table.slices().size() * static_cast<std::size_t>(table.configs());
+  for (std::size_t entry = 0; entry < table.costs().size(); ++entry) {
+    const std::optional<StageCost>& cost = table.costs()[entry];
+    if (!cost) continue;
+    const std::size_t slice = entry % of_span / static_cast<std::size_t>(table.configs());
+    const Bytes memory = table.slices()[slice].memory, always = cost->resident + cost->working;
+    const bool never_fits = always > factor * memory;
+    if (!never_fits && always + static_cast<double>(most) * (cost->saved + cost->held) > memory) return false;
+  }
+  return true;
 }
 
 }  // namespace meshwright

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/base/units.h"
 #include "core/planner/spans/stage_search.h"
@@ -21,5 +22,14 @@ enum class Ranks { OneStageEach, AnyStages };
 // fit with one micro-batch in flight, of their devices times the time of all their micro-batches and their step.
 // Whatever the schedule, a step on D devices takes at least a D-th of it. nullopt: some layer is in no stage that fits.
 [[nodiscard]] std::optional<Seconds> least_busy_time(const StageTable& table, std::int64_t microbatches);
+
+// [n - 1] what a micro-batch takes alone through n stages in a line, at least: the least sum of the times of stages
+// that fit with one micro-batch in flight, on no more devices than there are; infinity: there is no such pipeline. Up
+// to `most` stages.
+[[nodiscard]] std::vector<Seconds> least_latencies(const StageTable& table, int devices, int most);
+
+// Whether the same stages fit into the memory of the table's slices and into `factor` times as much, whatever a
+// schedule keeps of up to `most` micro-batches. REQUIRES: factor >= 1.
+[[nodiscard]] bool fit_alike(const StageTable& table, double factor, std::int64_t most);
 
 }  // namespace meshwright

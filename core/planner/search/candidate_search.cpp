@@ -6,8 +6,10 @@
 // (B - 1) m <= (n + B - 1) m. So a step takes at least T B / (n + B - 1), whatever the schedule.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/base/parallel.h"
+#include "core/planner/pipeline/pipeline_bound.h"
 #include "core/planner/pipeline/stage_dp_branches.h"
 #include "core/planner/pipeline/stage_dp_ranking.h"
 #include "core/planner/search/candidates.h"
@@ -161,6 +163,21 @@ double CandidateRanking::least_share(const StageTable& table, const CandidateReq
   return microbatches / (static_cast<double>(max_stages_of(table, request)) + microbatches - 1.0);
 }
 
+// In a line, a schedule that does the whole backward at once takes at least the sum of the times of a micro-batch's
+// passes, which are a part p of the sum of t, the least of any stage. So a step takes at least max(p r, B) of the
+// largest t, and T is at most r + B - 1 of it, where r is the sum as a multiple of the largest: whatever r, at least 1
+// / (1 / p + 1 - 1 / B) of T.
+double CandidateRanking::share_of_order(const StageTable& table, const CandidateRequest& request) const {
+  const double share = least_share(table, request);
+  if (share > 0.5 || !branches_.is_line() || traits_of(request.schedule).splits_backward) return share;
+  const auto microbatches = static_cast<double>(request.microbatches);
+  double part = 1.0;
+  for (const std::optional<StageCost>& cost : table.costs())
+    if (cost && cost->step > Seconds(0.0)) part = std::min(part, cost->time / (cost->time + cost->step / microbatches));
+  if (part == 0.0) return share;
+  return std::max(share, kLastBits / (1.0 / part + 1.0 - 1.0 / microbatches));
+}
+
 // By T ascending, until the bound above rules out every later pipeline, or kMaxRanked were simulated.
 void CandidateRanking::rank_in_order(const StageTable& table, const CandidateRequest& request, Ranking& ranking) {
   Candidates& found = ranking.found;
@@ -175,7 +192,7 @@ void CandidateRanking::rank_in_order(const StageTable& table, const CandidateReq
       request.goal.objective == Goal::Objective::Latency
           ? PipelineRanking::by_latency(table, dp, Seconds(min_throughput ? samples / *min_throughput : 1e30))
           : PipelineRanking::by_training_time(table, dp);
-  const double share = least_share(table, request);
+  const double share = share_of_order(table, request);
   for (int k = 0; k < kMaxRanked && !request.stopped(); ++k) {
     const std::optional<TablePipeline> next = order.next();
     if (!next) {
@@ -206,9 +223,18 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
       for (const TablePipeline& pipeline : pipelines)
         if (!request.stopped()) add(pipeline, request, ranking);
   };
+  std::vector<Seconds> latencies;  // [stages - 1] at least
+  if (!found.all && !request.stages && by_step && branches_.is_line())
+    latencies = least_latencies(table, std::accumulate(request.devices.begin(), request.devices.end(), 0), max_stages);
+  const auto cannot_win = [&](int stages) {
+    if (latencies.empty() || request.beyond_best) return false;
+    const Seconds least = kLastBits * latencies[static_cast<std::size_t>(stages) - 1];
+    return (ranking.best && least >= *ranking.best) || (request.to_beat && least >= *request.to_beat);
+  };
   // Near the best of one number of stages there are many much like it: try the best of the other numbers.
   if (!found.all && !request.stages && by_step)
     add_each(find_each(max_stages, request, [&](int n) {
+      if (cannot_win(n + 1)) return std::vector<TablePipeline>{};
       StageDpRequest own = dp;
       own.stages = n + 1;
       const auto pipeline = fastest_training(table, own);
@@ -217,6 +243,7 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
   if (!found.all && request.thorough && !request.stages && by_step) {
     const StageTable passes = without_steps(table);
     for (int n = 1; n <= max_stages && !request.stopped(); ++n) {
+      if (cannot_win(n)) continue;
       dp.stages = n;
       PipelineRanking order = PipelineRanking::by_training_time(passes, dp);
       for (int k = 0; k < kMaxOfPasses; ++k)

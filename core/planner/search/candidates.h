@@ -114,6 +114,8 @@ class CandidateRanking {
   [[nodiscard]] std::optional<Candidate> simulate(const TablePipeline& pipeline, const CandidateRequest& request);
   // No pipeline of the table takes less by its stages alone than this share of the first by T.
   [[nodiscard]] static double least_share(const StageTable& table, const CandidateRequest& request);
+  // The same of the order by T, where more is known of what lies in line.
+  [[nodiscard]] double share_of_order(const StageTable& table, const CandidateRequest& request) const;
   // The layers form a line: every stage feeds the next.
   [[nodiscard]] bool is_line() const { return branches_.is_line(); }
   // The devices of each stage.

@@ -256,6 +256,7 @@ PointSearch::Progress PointSearch::search_fewer_hosts(ScheduleKind schedule, Pla
 PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleKind schedule,
                                                    PlanIncumbent& incumbent) {
   if (is_beaten(of, schedule, incumbent)) return {};
+  found_.clear();
   Progress all;
   double share = 1.0;
   for (int tries = 0; tries < kMaxMemoryTries; ++tries) {
@@ -281,28 +282,62 @@ double PointSearch::share_left(const std::optional<Fitting>& best) const {
   return best ? std::clamp(0.99 / best->fullest, spare_share(), 1.5) : spare_share();
 }
 
+bool PointSearch::fit_alike(const Subspace& of, StageSearch::Keep keep, const CandidateRequest& wanted, double share,
+                            double other) {
+  if (share == other) return true;
+  // The stages of a rank share its memory.
+  if (traits_of(wanted.schedule).chunks != 1) return false;
+  const auto [less, more] = std::minmax(share, other);
+  int devices = 0;
+  for (const int of_group : wanted.devices) devices += of_group;
+  // No schedule but GPipe keeps more than two for each stage from here to the end.
+  const std::int64_t most = wanted.schedule == ScheduleKind::GPipe
+                                ? wanted.microbatches
+                                : std::min<std::int64_t>(2 * std::min(point_.layers(), devices), wanted.microbatches);
+  return meshwright::fit_alike(table_of(of, less, keep), more / less, most);
+}
+
+// Since it was found the best plan may have become faster, so that less would be looked at now: what is not expected to
+// win is not tried all the same.
+template <class Find>
+const Candidates& PointSearch::find_once(const Subspace& of, double memory_share, StageSearch::Keep keep,
+                                         const CandidateRequest& wanted, const std::vector<TableStage>& around,
+                                         const Find& find) {
+  for (const Found& found : found_)
+    if (found.keep == keep && found.around == around && fit_alike(of, keep, wanted, found.memory_share, memory_share))
+      return *found.candidates;
+  found_.push_back({memory_share, keep, around, std::make_unique<const Candidates>(find())});
+  return *found_.back().candidates;
+}
+
 PointSearch::Progress PointSearch::search_within(const Subspace& of, double memory_share, ScheduleKind schedule,
                                                  PlanIncumbent& incumbent) {
+  using enum StageSearch::Keep;
   CandidateRequest wanted = candidate_request(context_, point_, schedule, of);
   wanted.few = context_.request.any_schedule() && schedule != ScheduleKind::OneFOneB && is_large();
   wanted.to_beat = to_beat(schedule, incumbent);
   std::size_t budget = wanted.few ? kMaxFew : most_lowered();
   const auto known = candidates_.find(schedule);
   // `rank` used the table with all of the memory, so its candidates are those of share 1.
-  const bool ranked = known != candidates_.end() && memory_share == 1.0 && of.is_whole() && of.fewer_hosts == 1;
-  Progress progress = try_candidates(ranked ? known->second : find_candidates(of, memory_share, wanted), of, schedule,
-                                     budget, incumbent);
+  const bool ranked = known != candidates_.end() && of.is_whole() && of.fewer_hosts == 1 &&
+                      (memory_share == 1.0 || (!is_large() && fit_alike(of, Best, wanted, 1.0, memory_share)));
+  const auto find_best = [&] { return find_candidates(of, memory_share, wanted); };
+  Progress progress = try_candidates(ranked ? known->second : find_once(of, memory_share, Best, wanted, {}, find_best),
+                                     of, schedule, budget, incumbent);
   // Configurations that the table leaves out as no better may fit where the others turned out too large.
   if (progress.min_excess && !is_large() && !context_.stopped()) {
     wanted.beyond_best = true;
-    const StageTable& all = table_of(of, memory_share, StageSearch::Keep::All);
-    progress.add(try_candidates(find_candidates(all, wanted), of, schedule, budget, incumbent));
+    const auto find_all = [&] { return find_candidates(table_of(of, memory_share, All), wanted); };
+    progress.add(
+        try_candidates(find_once(of, memory_share, All, wanted, {}, find_all), of, schedule, budget, incumbent));
   }
   // They may also suit the stages beside them better.
   for (bool better = progress.best && !is_large(); better && !context_.stopped();) {
     const Seconds before = progress.best->score;
-    const StageTable& all = table_of(of, memory_share, StageSearch::Keep::All);
-    progress.add(try_candidates(neighbours(progress.best->pipeline, all, wanted), of, schedule, budget, incumbent));
+    const TablePipeline around = progress.best->pipeline;
+    const auto find_around = [&] { return neighbours(around, table_of(of, memory_share, All), wanted); };
+    progress.add(try_candidates(find_once(of, memory_share, All, wanted, around.stages, find_around), of, schedule,
+                                budget, incumbent));
     better = progress.best->score < before;
   }
   return progress;

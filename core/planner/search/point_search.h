@@ -103,6 +103,14 @@ class PointSearch {
   [[nodiscard]] Candidates find_candidates(const Subspace& of, double memory_share, const CandidateRequest& wanted);
   [[nodiscard]] Candidates neighbours(const TablePipeline& pipeline, const StageTable& table,
                                       const CandidateRequest& wanted);
+  // The same stages of the subspace fit into both shares of the memory.
+  [[nodiscard]] bool fit_alike(const Subspace& of, StageSearch::Keep keep, const CandidateRequest& wanted, double share,
+                               double other);
+  // What the search of this subspace has found before, where the same stages fit, or what `find` finds. `around`: the
+  // stages whose neighbours they are.
+  template <class Find>
+  const Candidates& find_once(const Subspace& of, double memory_share, StageSearch::Keep keep,
+                              const CandidateRequest& wanted, const std::vector<TableStage>& around, const Find& find);
   [[nodiscard]] std::optional<TablePipeline> best_pipeline(const StageTable& table, const CandidateRequest& wanted);
   [[nodiscard]] double share_left(const std::optional<Fitting>& best) const;
   void set_spans(PointSpans spans);
@@ -130,6 +138,13 @@ class PointSearch {
   // What least_busy_time says of a part of the stages.
   std::map<std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*>, std::optional<Seconds>> busy_;
   std::map<ScheduleKind, Candidates> candidates_;  // by `rank`
+  struct Found {
+    double memory_share;
+    StageSearch::Keep keep;
+    std::vector<TableStage> around;
+    std::unique_ptr<const Candidates> candidates;
+  };
+  std::vector<Found> found_;  // by find_once, for the subspace and schedule that are being searched
   // What each candidate was: by schedule, chunks and stages.
   std::map<std::tuple<ScheduleKind, int, std::vector<TableStage>>, Progress> tried_;
   std::set<std::pair<ScheduleKind, std::optional<int>>> fitting_;  // of which a program fits, by Subspace::way
