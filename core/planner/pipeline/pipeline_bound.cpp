@@ -115,26 +115,34 @@ std::optional<Seconds> least_busy_time(const StageTable& table, std::int64_t mic
   return std::isfinite(from.front()) ? std::optional((1.0 - 1e-12) * Seconds(from.front())) : std::nullopt;
 }
 
-std::vector<Seconds> least_latencies(const StageTable& table, int devices, int most) {
+std::vector<Seconds> least_latencies(const StageTable& table, int devices, int most, const LatencyOfStage& latency) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const int layers = table.layers();
   const auto count_of = [](const DeviceSlice& slice) {
     return std::accumulate(slice.devices.begin(), slice.devices.end(), 0);
   };
-  std::map<int, std::vector<double>> times;  // by devices of a stage: [number of the span] the least
+  // By devices of a stage, the least: [number of the span], and [last] of those from the first layer on.
+  struct Times {
+    std::vector<double> of_span, from_first;
+  };
+  std::map<int, Times> times;
+  for (const DeviceSlice& slice : table.slices())
+    if (count_of(slice) <= devices)
+      times[count_of(slice)] = {std::vector<double>(static_cast<std::size_t>(table.spans().count()), kNever),
+                                std::vector<double>(static_cast<std::size_t>(layers), kNever)};
   for (int first = 0; first < layers; ++first)
     for (int last = first; last < layers; ++last) {
-      if (!table.spans().is_first(first, last)) continue;
-      const auto span = static_cast<std::size_t>(table.spans().of(first, last));
+      if (first > 0 && !table.spans().is_first(first, last)) continue;
       for (int s = 0; s < static_cast<int>(table.slices().size()); ++s) {
         const DeviceSlice& slice = table.slices()[static_cast<std::size_t>(s)];
-        if (count_of(slice) > devices) continue;
-        std::vector<double>& least =
-            times.try_emplace(count_of(slice), static_cast<std::size_t>(table.spans().count()), kNever).first->second;
+        const auto of_count = times.find(count_of(slice));
+        if (of_count == times.end()) continue;
+        double& least = first == 0 ? of_count->second.from_first[static_cast<std::size_t>(last)]
+                                   : of_count->second.of_span[static_cast<std::size_t>(table.spans().of(first, last))];
         const std::optional<StageCost>* costs = table.configs_of(first, last, s);
         for (int config = 0; config < table.configs(); ++config)
           if (costs[config] && costs[config]->resident + costs[config]->working + costs[config]->saved <= slice.memory)
-            least[span] = std::min(least[span], costs[config]->time.si());
+            least = std::min(least, latency({first, last, s, config}).si());
       }
     }
   // [first layer][devices] of stages from this layer to the last; no stage is left for none.
@@ -152,7 +160,7 @@ std::vector<Seconds> least_latencies(const StageTable& table, int devices, int m
       for (int last = first; last < layers; ++last) {
         const auto span = static_cast<std::size_t>(table.spans().of(first, last));
         for (const auto& [used, least] : times) {
-          const double time = least[span];
+          const double time = first == 0 ? least.from_first[static_cast<std::size_t>(last)] : least.of_span[span];
           if (time == kNever) continue;
           std::vector<double>& row = now[static_cast<std::size_t>(first)];
           const std::vector<double>& rest = fewer[static_cast<std::size_t>(last) + 1];

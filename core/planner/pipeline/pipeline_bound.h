@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,10 +24,13 @@ enum class Ranks { OneStageEach, AnyStages };
 // Whatever the schedule, a step on D devices takes at least a D-th of it. nullopt: some layer is in no stage that fits.
 [[nodiscard]] std::optional<Seconds> least_busy_time(const StageTable& table, std::int64_t microbatches);
 
-// [n - 1] what a micro-batch takes alone through n stages in a line, at least: the least sum of the times of stages
-// that fit with one micro-batch in flight, on no more devices than there are; infinity: there is no such pipeline. Up
-// to `most` stages.
-[[nodiscard]] std::vector<Seconds> least_latencies(const StageTable& table, int devices, int most);
+// What a micro-batch waits for in a stage of the table.
+using LatencyOfStage = std::function<Seconds(const TableStage&)>;
+// [n - 1] what a micro-batch takes alone through n stages in a line, at least: the least sum over stages that fit with
+// one micro-batch in flight, on no more devices than there are; infinity: there is no such pipeline. Up to `most`
+// stages. REQUIRES: latencies are the same for spans of one number, but for those that begin with the first layer.
+[[nodiscard]] std::vector<Seconds> least_latencies(const StageTable& table, int devices, int most,
+                                                   const LatencyOfStage& latency);
 
 // Whether the same stages fit into the memory of the table's slices and into `factor` times as much, whatever a
 // schedule keeps of up to `most` micro-batches. REQUIRES: factor >= 1.

@@ -213,6 +213,28 @@ void CandidateRanking::rank_in_order(const StageTable& table, const CandidateReq
   rank_others(table, request, std::move(dp), ranking);
 }
 
+std::vector<Seconds> CandidateRanking::least_latencies_of(const StageTable& table,
+                                                          const CandidateRequest& request) const {
+  if (!branches_.is_line() || request.goal.objective != Goal::Objective::StepTime ||
+      !traits_of(request.schedule).trains)
+    return {};
+  const bool splits = traits_of(request.schedule).splits_backward;
+  const auto latency = [&](const TableStage& stage) {
+    if (!splits) return table.at(stage.first, stage.last, stage.slice, stage.config)->time;
+    const StepCost& cost = search_.cost(stage.first, stage.last, search_.choice(stage.slice, stage.config));
+    return cost.forward + (1.0 - weights_share(stage, cost)) * cost.backward;
+  };
+  const int devices = std::accumulate(request.devices.begin(), request.devices.end(), 0);
+  return least_latencies(table, devices, max_stages_of(table, request), latency);
+}
+
+bool CandidateRanking::takes_too_long(const std::vector<Seconds>& latencies, int stages,
+                                      const CandidateRequest& request, const Ranking& ranking) {
+  if (latencies.empty() || request.beyond_best) return false;
+  const Seconds least = kLastBits * latencies[static_cast<std::size_t>(stages) - 1];
+  return (ranking.best && least >= *ranking.best) || (request.to_beat && least >= *request.to_beat);
+}
+
 void CandidateRanking::rank_others(const StageTable& table, const CandidateRequest& request, StageDpRequest dp,
                                    Ranking& ranking) {
   const Candidates& found = ranking.found;
@@ -223,14 +245,9 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
       for (const TablePipeline& pipeline : pipelines)
         if (!request.stopped()) add(pipeline, request, ranking);
   };
-  std::vector<Seconds> latencies;  // [stages - 1] at least
-  if (!found.all && !request.stages && by_step && branches_.is_line())
-    latencies = least_latencies(table, std::accumulate(request.devices.begin(), request.devices.end(), 0), max_stages);
-  const auto cannot_win = [&](int stages) {
-    if (latencies.empty() || request.beyond_best) return false;
-    const Seconds least = kLastBits * latencies[static_cast<std::size_t>(stages) - 1];
-    return (ranking.best && least >= *ranking.best) || (request.to_beat && least >= *request.to_beat);
-  };
+  std::vector<Seconds> latencies;
+  if (!found.all && !request.stages && by_step) latencies = least_latencies_of(table, request);
+  const auto cannot_win = [&](int stages) { return takes_too_long(latencies, stages, request, ranking); };
   // Near the best of one number of stages there are many much like it: try the best of the other numbers.
   if (!found.all && !request.stages && by_step)
     add_each(find_each(max_stages, request, [&](int n) {
@@ -284,9 +301,14 @@ void CandidateRanking::rank_by_stages(const StageTable& table, const CandidateRe
   if (splits) tables.push_back(&sure);
   std::optional<Seconds> least;
   int worse = 0;  // numbers of stages in a row
+  const std::vector<Seconds> latencies = request.stages ? std::vector<Seconds>{} : least_latencies_of(table, request);
   const double microbatches = static_cast<double>(request.microbatches);
   for (int n = request.stages.value_or(1); n <= max_stages_of(table, request) && !request.stopped(); ++n) {
     if (request.few && worse == kMaxWorse) break;
+    if (takes_too_long(latencies, n, request, ranking)) {
+      ranking.found.beaten = ranking.found.beaten || request.to_beat.has_value();
+      continue;
+    }
     const StageDpRequest dp = dp_request(request, in_flight_of(request.schedule, n), n);
     std::optional<Seconds> own;
     const double of_stages = microbatches / (n + microbatches - 1.0);  // the bound above

@@ -147,6 +147,14 @@ Seconds CandidateRanking::copies_time(const TableStage& stage, bool hosts_apart)
   return costs_.on(submesh.group).transfer(bytes, hosts_apart, submesh.devices_per_host).time;
 }
 
+// Known costs of a stage do not tell its parts apart.
+double CandidateRanking::weights_share(const TableStage& stage, const StepCost& cost) const {
+  if (stage.first == 0) return 1.0;
+  const StageChoice choice = search_.choice(stage.slice, stage.config);
+  const StepCost& modelled = search_.spans(choice).cost(stage.first, stage.last, choice.option);
+  return cost.backward.si() > 0 ? modelled.weights / modelled.backward : 0.0;
+}
+
 PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const std::vector<std::vector<int>>& devices,
                                          ScheduleKind schedule, StageTimes from_what) {
   const bool trains = traits_of(schedule).trains, splits = traits_of(schedule).splits_backward;
@@ -167,8 +175,7 @@ PipelineTimes CandidateRanking::times_of(const TablePipeline& pipeline, const st
     times.forward.push_back(to_sim_time(cost.forward + overhead));
     if (!trains) continue;
     if (splits) {
-      // No stage waits for gradients of the first stage's inputs. Known costs of a stage do not tell its parts apart.
-      const double share = stage.first == 0 ? 1.0 : cost.backward.si() > 0 ? modelled.weights / modelled.backward : 0.0;
+      const double share = weights_share(stage, cost);
       const SimTime weights = to_sim_time(share * cost.backward + overhead);
       times.backward.push_back(to_sim_time((1.0 - share) * cost.backward + overhead) + weights);
       times.backward_weight.push_back(weights);

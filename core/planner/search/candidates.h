@@ -138,6 +138,14 @@ class CandidateRanking {
   [[nodiscard]] std::optional<Candidate> simulate_anew(const TablePipeline& pipeline, const CandidateRequest& request);
   void rank_in_order(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
   // What the order of T leaves out. `dp`: the request of that order.
+  // The part of the backward that nothing waits for where the schedule splits it: gradients of weights, and all of the
+  // first stage's.
+  [[nodiscard]] double weights_share(const TableStage& stage, const StepCost& cost) const;
+  // [stages - 1] what the first micro-batch takes from its first pass to its last, at least; empty: not known.
+  [[nodiscard]] std::vector<Seconds> least_latencies_of(const StageTable& table, const CandidateRequest& request) const;
+  // No pipeline of so many stages can win. `latencies`: of least_latencies_of.
+  [[nodiscard]] static bool takes_too_long(const std::vector<Seconds>& latencies, int stages,
+                                           const CandidateRequest& request, const Ranking& ranking);
   void rank_others(const StageTable& table, const CandidateRequest& request, StageDpRequest dp, Ranking& ranking);
   void rank_by_stages(const StageTable& table, const CandidateRequest& request, Ranking& ranking);
   void rank_chunked(const StageTable& table, const CandidateRequest& request, Ranking& ranking);

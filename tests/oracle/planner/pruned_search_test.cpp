@@ -3,6 +3,11 @@
 // against itself without them.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "core/base/random.h"
 #include "core/planner/pipeline/pipeline_bound.h"
 #include "core/planner/search/known_trials.h"
 #include "costmodel/sheets/software_profile.h"
@@ -110,6 +115,57 @@ TEST(LeastBusyTime, AddsUpTheDevicesOfTheStagesThatFit) {
   EXPECT_NEAR(least_busy_time(table, 10)->si(), 81, 1e-9);  // too large
   table.at(0, 1, 1, 0)->saved = Bytes(10);
   EXPECT_NEAR(least_busy_time(table, 10)->si(), 80, 1e-9);  // 2 devices x 10 x 4
+}
+
+// Random tables of up to five layers: the least over all cuts into stages, one by one.
+TEST(LeastLatencies, AreTheLeastOfAllPipelinesInALine) {
+  Random random(7);
+  for (int round = 0; round < 200; ++round) {
+    const int layers = 1 + random.below(5), devices = 1 + random.below(5);
+    StageTable table(layers, {{{1}, Bytes(10)}, {{2}, Bytes(10)}}, 2);
+    for (int first = 0; first < layers; ++first)
+      for (int last = first; last < layers; ++last)
+        for (int slice = 0; slice < 2; ++slice)
+          for (int config = 0; config < 2; ++config)
+            if (random.below(4) > 0)
+              table.at(first, last, slice, config) = StageCost{.time = Seconds(1.0 + random.below(9)),
+                                                               .resident = Bytes(random.below(9)),
+                                                               .saved = Bytes(random.below(4))};
+    std::vector<double> least(5, std::numeric_limits<double>::infinity());  // [stages - 1]
+    const std::function<void(int, int, std::size_t, double)> visit = [&](int first, int left, std::size_t stages,
+                                                                         double sum) {
+      if (first == layers) {
+        if (stages > 0) least[stages - 1] = std::min(least[stages - 1], sum);
+        return;
+      }
+      for (int last = first; last < layers; ++last)
+        for (int slice = 0; slice < 2 && slice < left; ++slice)
+          for (int config = 0; config < 2; ++config)
+            if (const auto& cost = table.at(first, last, slice, config);
+                cost && cost->resident + cost->saved <= Bytes(10))
+              visit(last + 1, left - slice - 1, stages + 1, sum + cost->time.si());
+    };
+    visit(0, devices, 0, 0.0);
+    const std::vector<Seconds> found = least_latencies(table, devices, 5, [&](const TableStage& stage) {
+      return table.at(stage.first, stage.last, stage.slice, stage.config)->time;
+    });
+    ASSERT_EQ(found.size(), 5u);
+    for (std::size_t n = 0; n < 5; ++n)
+      if (std::isfinite(least[n]))
+        EXPECT_NEAR(found[n].si(), least[n], 1e-9) << n + 1 << " stages, round " << round;
+      else
+        EXPECT_EQ(found[n].si(), least[n]) << n + 1 << " stages, round " << round;
+  }
+}
+
+// Of 10 bytes one stage takes 4 and 2 for each micro-batch, the other 12.
+TEST(FitAlike, HoldsWhereEveryStageFitsOrNone) {
+  StageTable table(2, {{{1}, Bytes(10)}}, 1);
+  table.at(0, 0, 0, 0) = StageCost{.resident = Bytes(3), .saved = Bytes(1), .working = Bytes(1), .held = Bytes(1)};
+  table.at(1, 1, 0, 0) = StageCost{.resident = Bytes(12)};
+  EXPECT_TRUE(fit_alike(table, 1.1, 3));
+  EXPECT_FALSE(fit_alike(table, 1.1, 4));
+  EXPECT_FALSE(fit_alike(table, 1.3, 3));
 }
 
 // Stages that are sharded alike are told apart by their numbers in the table, and lowered once.
