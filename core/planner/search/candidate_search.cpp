@@ -220,9 +220,8 @@ std::vector<Seconds> CandidateRanking::least_latencies_of(const StageTable& tabl
     return {};
   const bool splits = traits_of(request.schedule).splits_backward;
   const auto latency = [&](const TableStage& stage) {
-    if (!splits) return table.at(stage.first, stage.last, stage.slice, stage.config)->time;
     const StepCost& cost = search_.cost(stage.first, stage.last, search_.choice(stage.slice, stage.config));
-    return cost.forward + (1.0 - weights_share(stage, cost)) * cost.backward;
+    return cost.forward + (splits ? 1.0 - weights_share(stage, cost) : 1.0) * cost.backward;
   };
   const int devices = std::accumulate(request.devices.begin(), request.devices.end(), 0);
   return least_latencies(table, devices, max_stages_of(table, request), latency);

@@ -33,7 +33,7 @@ struct Prepared {
 // the order, and with it all that other orders would add.
 TEST(RankedCandidates, EndWithTheFirstPipelineThatCannotBeFaster) {
   RandomRequests random(23);
-  int ended = 0;
+  int ended = 0, closer = 0;
   for (int round = 0; round < 80; ++round) {
     Prepared of(random.next());
     if (!of.request.trains() || of.request.cluster.groups.size() > 1 || !of.space.ranking().is_line()) continue;
@@ -42,7 +42,8 @@ TEST(RankedCandidates, EndWithTheFirstPipelineThatCannotBeFaster) {
     wanted.thorough = round % 2 == 0;
     const CandidateRanking::Ranking ranking = of.space.ranking().begin(table, wanted);
     if (!ranking.found.all) continue;
-    const double share = CandidateRanking::least_share(table, wanted);
+    const double share = of.space.ranking().share_of_order(table, wanted);
+    closer += share > CandidateRanking::least_share(table, wanted) ? 1 : 0;
     PipelineRanking order = PipelineRanking::by_training_time(table, of.dp());
     std::set<std::vector<TableStage>> looked_at;
     std::optional<Seconds> best;
@@ -54,8 +55,13 @@ TEST(RankedCandidates, EndWithTheFirstPipelineThatCannotBeFaster) {
     }
     EXPECT_EQ(ranking.known.size(), looked_at.size()) << round;
     ended += next ? 1 : 0;
+    for (int more = 0; next && more < 200; ++more, next = order.next())
+      if (const auto candidate = of.space.ranking().simulate(*next, wanted)) {
+        EXPECT_GE(candidate->step, *best) << round;
+      }
   }
   EXPECT_GT(ended, 5);
+  EXPECT_GT(closer, 5);
 }
 
 // Spans of one layer are ten times as slow in the table, so that the order of T begins with more pipelines without such
