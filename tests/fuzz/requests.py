@@ -8,6 +8,7 @@ changed, run and explained. Of each:
 - a plan is in no less time than its lower bound, fits into the memory, and is simulated in the time that was promised;
 - the number of threads changes no byte of the plan.
 With --tiny, models of one to three layers on a few devices, of which ten take a second.
+With --open, published models of up to a few billion parameters with everything left to the search, of which each takes a minute.
 With --seed program, the seed is drawn from the program's bytes: another for each change of it. The seed is printed.
 With --wider, N requests with one option left open instead (auto): the open one is never worse than any value of it.
 With --worse, N requests on a cluster and on worse ones (slower links or devices, less memory, fewer hosts): a plan takes no longer on the better cluster.
@@ -170,11 +171,31 @@ def words(options):
     return [word for name, value in options for word in ([name] if value is None else [name, value])]
 
 
+PUBLISHED = ["gpt-125m", "gpt-350m", "gpt-760m", "gpt-1.3b", "gpt2", "gpt2-medium", "pythia-160m", "opt-125m", "bloom-560m", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen3-0.6b",
+             "gemma-3-1b", "smollm2-135m", "smollm2-360m", "bert-base", "bert-large", "t5-small", "t5-base", "moe-380m", "moe-690m", "olmoe-1b-7b", "granite-3.1-2b"]
+
+
+def open_options(draw):
+    """Everything that a search can choose, and up to two other options that suit any model and cluster."""
+    chosen = [(name, "auto") for name in ("--layers", "--micro-batches", "--schedule", "--recompute")]
+    others = [("--overlap", None), ("--network", "fluid"), ("--cross-mesh", "auto"), ("--optimizer", "adafactor"), ("--controller", "single"), ("--slowdown", "1.2"),
+              ("--software", draw.choice(["megatron", "fsdp2"])), ("--for", draw.choice(FRAMEWORKS)), ("--layer-cut", draw.choice(["count", "blocks"])), ("--seq", "512")]
+    return chosen + draw.sample(others, draw.choice([0, 0, 1, 1, 2]))
+
+
 class Request:
     """A plan, and what is then done with it."""
 
-    def __init__(self, seed, tiny=False):
+    def __init__(self, seed, tiny=False, everything_open=False):
         draw = random.Random(seed)
+        if everything_open:
+            self.seed, self.large = seed, False
+            self.base = ["--model", draw.choice(PUBLISHED), "--cluster", draw.choice(["p3.16xlarge:1", "p3.16xlarge:1", "dgx-a100:1", "dgx-h100:1", "p3.16xlarge:2"]),
+                         "--batch", str(draw.choice([4, 8, 12, 16, 24, 32]))]
+            self.options, self.changes = open_options(draw), draw_options(draw, CHANGES)
+            self.compared = self.runs = False
+            self.threads_matter = draw.random() < 0.5
+            return
         large = draw.random() < 0.15 and not tiny
         self.seed = seed
         self.large = large
@@ -395,6 +416,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="no large model")
     parser.add_argument("--tiny", action="store_true", help="models of few ops on few devices")
+    parser.add_argument("--open", action="store_true", help="published models with everything left to the search")
     parser.add_argument("--wider", action="store_true")
     parser.add_argument("--worse", action="store_true")
     parser.add_argument("--strict", action="store_true", help="with --worse: the search itself misses no plan that the worse cluster shows")
@@ -405,7 +427,7 @@ def main():
 
     def one(number):
         seed = first + number
-        request = Request(seed, given.tiny)
+        request = Request(seed, given.tiny, given.open)
         if given.small and request.large:
             return None
         with tempfile.TemporaryDirectory() as place:
@@ -418,7 +440,7 @@ def main():
                 return driver.check(request, request.options, request.changes)
             except Failure as failure:
                 options, changes = request.options, request.changes
-                if not given.wider and not given.worse and "took more than" not in str(failure):
+                if not given.wider and not given.worse and not given.open and "took more than" not in str(failure):
                     options, changes, failure = smaller(driver, request, failure)
                 print(f"seed {seed}: {failure}\n  meshwright plan {' '.join(request.base + words(options))}"
                       + (f"\n  meshwright simulate plan.json {' '.join(words(changes))}" if changes and not (given.wider or given.worse) else ""), flush=True)
