@@ -44,16 +44,16 @@ void TextReader::read_script(const GivenFile& file) {
     return tells_hosts(name) || name == "pdsh" || name == "ssh" || name == "jsrun" || name == "aprun";
   });
   if (!text_.hosts && once && script_.directives.empty() && is_torchrun(found->launcher)) text_.hosts = 1;
-  text_.program = fmt::format("{}:{}: {}", place_of(file), found->line,
+  text_.program = fmt::format("{}:{}: {}", program_file_, found->line,
                               found->program.empty() ? "the command" : file_name(shown(found->program)));
-  call(*found, place_of(file));
+  call(*found, program_file_);
 }
 
 void TextReader::refuse_script(const std::string& place) const {
   for (const ShellCommand& command : script_.commands) {
     const ProgramCall call = program_call(command.words);
     const std::string why = why_not_read(call);
-    require(why.empty(), "{}:{}: {} {}.", place, call.line,
+    require(why.empty(), "{}:{}: {} {}.", command.file, call.line,
             call.program.empty() ? file_name(shown(command.words[0].text)) : shown(call.program), why);
   }
   const auto count = std::min<std::ptrdiff_t>(3, std::ssize(text_.notes));
@@ -73,7 +73,7 @@ bool TextReader::named_configuration(const std::string& place) {
       const auto found = ends_with_any(name, {".yml", ".yaml"}) ? written_or_named(name) : std::nullopt;
       if (!found) continue;
       read_yaml({name, *found});
-      text_.program = fmt::format("{}:{}: {}", place, call.line, file_name(name));
+      text_.program = fmt::format("{}:{}: {}", command.file, call.line, file_name(name));
       add_launcher(text_, script_.directives);
       add_launcher(text_, call.launcher.empty() ? command.words : call.launcher);
       if (!text_.devices && starts_one_process(call.launcher))
@@ -100,6 +100,7 @@ std::optional<ProgramCall> TextReader::launched() {
     const std::string of = target_of(found);
     if (of.empty() || (best && found.arguments.size() < best->arguments.size())) continue;
     best = std::move(found);
+    program_file_ = command.file;
     target = of;
   }
   // Programs that fine-tune are DeepSpeed's or accelerate's by what they are told.
@@ -206,10 +207,14 @@ std::optional<std::string> TextReader::written_or_named(const std::string& name)
   return is_resolved(name) ? file_named(name) : std::nullopt;
 }
 
-void TextReader::load_json(const std::string& key, const std::string&) {
+void TextReader::load_json(const std::string& key, const std::string& place) {
   const std::string name = raw_text(key);
   if (name.empty()) return;
-  if (const auto found = written_or_named(name))
+  const auto found = written_or_named(name);
+  require(found || text_.settings.has("zero-stage"),
+          "{}: names DeepSpeed's file '{}', without which the ZeRO level is not known; give it as a further file.",
+          place, file_name(shown(name)));
+  if (found)
     for (const auto& [member, value] : value_from_yaml(*found, file_name(shown(name))).members)
       if (const ConfigValue* stage = member == "zero_optimization" ? value.find("stage") : nullptr)
         text_.settings.add("zero-stage", "zero_optimization.stage", *stage,

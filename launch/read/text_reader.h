@@ -155,6 +155,7 @@ class TextReader {
   const LaunchInput& input_;
   LaunchText text_;
   ShellResult script_;
+  std::string program_file_;  // the script whose command is the launch
 };
 
 }  // namespace meshwright

@@ -31,6 +31,7 @@ struct ShellCommand {
   std::string input = {};        // its here document
   std::string output = {};       // the file that its output goes to
   int line = 0;
+  std::string file = {};  // the script that `line` is of
 };
 
 struct ShellInput {

@@ -14,6 +14,18 @@ bool sets_nothing(const std::string& command) {
   return kNothing.contains(command);
 }
 
+bool finds_programs(const std::string& command) {
+  return command == "command" || command == "which" || command == "type" || command == "hash";
+}
+
+bool starts_programs(const std::string& command) {
+  static const std::set<std::string> kLaunchers = {
+      "srun",      "sbatch",  "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "jsrun", "aprun",
+      "prun",      "flux",    "env",    "docker",  "podman",        "pdsh",    "ssh",   "singularity",
+      "apptainer", "numactl", "qsub",   "bsub",    "nohup",         "time",    "nsys",  "enroot"};
+  return kLaunchers.contains(command);
+}
+
 bool declares_names(const std::string& command) {
   return command == "export" || command == "declare" || command == "local" || command == "readonly" ||
          command == "typeset";

@@ -11,6 +11,10 @@ namespace meshwright {
 
 // Whether a command changes nothing that later commands of a launch script see ("echo", "cd", "mkdir").
 [[nodiscard]] bool sets_nothing(const std::string& command);
+// Whether it asks for a program ("command -v torchrun"), which is taken to be there.
+[[nodiscard]] bool finds_programs(const std::string& command);
+// Whether it starts the program that stands behind its options ("srun", "mpirun", "env").
+[[nodiscard]] bool starts_programs(const std::string& command);
 // Whether words behind a command are names of variables ("export A=1").
 [[nodiscard]] bool declares_names(const std::string& command);
 // What `echo` prints of its words.

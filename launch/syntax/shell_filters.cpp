@@ -12,7 +12,7 @@ namespace meshwright {
 namespace {
 
 // A pattern with two stars takes at most the cube of this many steps.
-constexpr std::size_t kMaxInput = 256, kMaxStars = 2;
+constexpr std::size_t kMaxInput = 256, kMaxStars = 2, kMaxText = 65'536;
 
 std::size_t index_of(char c) { return static_cast<unsigned char>(c); }
 
@@ -86,6 +86,10 @@ struct Pattern {
     return std::nullopt;
   }
 };
+
+bool repeats(const Pattern& pattern) {
+  return std::any_of(pattern.pieces.begin(), pattern.pieces.end(), [](const Piece& piece) { return piece.repeats; });
+}
 
 // "[^0-9.]" from its bracket on; the place behind it.
 std::optional<std::size_t> add_class(const std::string& text, std::size_t at, std::bitset<256>& any_of) {
@@ -161,15 +165,14 @@ std::optional<std::string> replaced(const std::string& by, std::string_view matc
   return text;
 }
 
-std::optional<std::string> substituted(const std::vector<std::string>& words, const std::string& input) {
-  std::size_t at = 1;
-  bool extended = false;
-  for (; at < words.size() && words[at].starts_with('-'); ++at) {
-    extended = extended || words[at] == "-E" || words[at] == "-r";
-    if (words[at] != "-E" && words[at] != "-r" && words[at] != "-e") return std::nullopt;
-  }
-  if (at + 1 != words.size() || input.size() > kMaxInput || input.find('\n') != std::string::npos) return std::nullopt;
-  const std::string& script = words[at];
+struct Substitution {
+  Pattern pattern;
+  std::string by;
+  bool everywhere = false;
+};
+
+// "s/pattern/by/g" with any separator; nullopt: another command.
+std::optional<Substitution> substitution_of(const std::string& script, bool extended) {
   if (script.size() < 4 || script[0] != 's') return std::nullopt;
   std::vector<std::string> parts = {""};
   for (std::size_t i = 2; i < script.size(); ++i) {
@@ -183,26 +186,58 @@ std::optional<std::string> substituted(const std::vector<std::string>& words, co
     }
   }
   if (parts.size() != 3 || (!parts[2].empty() && parts[2] != "g") || parts[0].empty()) return std::nullopt;
-  const auto pattern = pattern_of(parts[0], extended);
+  auto pattern = pattern_of(parts[0], extended);
   if (!pattern) return std::nullopt;
+  return Substitution{*std::move(pattern), parts[1], parts[2] == "g"};
+}
+
+std::optional<std::string> substituted_in(const std::string& line, const Substitution& asked) {
+  if (line.size() > kMaxInput && repeats(asked.pattern)) return std::nullopt;
   std::string text;
   bool done = false;
-  std::size_t last_end = input.size() + 1;  // of the match before; nothing just behind it is none
-  for (std::size_t i = 0; i <= input.size();) {
-    const bool may = !done && (i == 0 || !pattern->at_begin);
-    const auto length = may ? pattern->match(input, i) : std::nullopt;
+  std::size_t last_end = line.size() + 1;  // of the match before; nothing just behind it is none
+  for (std::size_t i = 0; i <= line.size();) {
+    const bool may = !done && (i == 0 || !asked.pattern.at_begin);
+    const auto length = may ? asked.pattern.match(line, i) : std::nullopt;
     if (length && (*length > 0 || i != last_end)) {
-      const auto by = replaced(parts[1], std::string_view(input).substr(i, *length));
+      const auto by = replaced(asked.by, std::string_view(line).substr(i, *length));
       if (!by) return std::nullopt;
       text += *by;
-      done = parts[2].empty();
+      done = !asked.everywhere;
       last_end = i + *length;
     }
     const std::size_t step = length.value_or(0);
-    if (step == 0 && i < input.size()) text += input[i];
+    if (step == 0 && i < line.size()) text += line[i];
     i += std::max<std::size_t>(1, step);
   }
   return text;
+}
+
+std::optional<std::string> substituted(const std::vector<std::string>& words, const std::string& input) {
+  std::vector<std::string> scripts;
+  bool extended = false;
+  for (std::size_t at = 1; at < words.size(); ++at) {
+    if (words[at] == "-E" || words[at] == "-r")
+      extended = true;
+    else if (words[at] == "-e" && at + 1 < words.size())
+      scripts.push_back(words[++at]);
+    else if (!words[at].starts_with('-') && scripts.empty() && at + 1 == words.size())
+      scripts.push_back(words[at]);
+    else
+      return std::nullopt;
+  }
+  if (scripts.empty() || input.size() > kMaxText) return std::nullopt;
+  std::vector<std::string> lines = split(input, '\n');
+  for (const std::string& script : scripts) {
+    const auto asked = substitution_of(script, extended);
+    if (!asked) return std::nullopt;
+    for (std::string& line : lines) {
+      auto by = substituted_in(line, *asked);
+      if (!by) return std::nullopt;
+      line = *std::move(by);
+    }
+  }
+  return join(lines, "\n");
 }
 
 // --- cut ---
@@ -225,6 +260,34 @@ std::optional<std::string> field_of(const std::vector<std::string>& words, const
   return at < fields.size() ? fields[at] : "";
 }
 
+// --- grep ---
+
+// The lines in which a pattern is found.
+std::optional<std::string> found_lines(const std::vector<std::string>& words, const std::string& input) {
+  std::size_t at = 1;
+  bool extended = false, fixed = false, inverted = false;
+  for (; at < words.size() && words[at].size() > 1 && words[at][0] == '-' && words[at] != "--"; ++at)
+    for (const char option : words[at].substr(1)) {
+      if (std::string_view("qsEFv").find(option) == std::string_view::npos) return std::nullopt;
+      extended = extended || option == 'E';
+      fixed = fixed || option == 'F';
+      inverted = inverted || option == 'v';
+    }
+  if (at < words.size() && words[at] == "--") ++at;
+  if (at + 1 != words.size() || words[at].empty() || input.size() > kMaxText) return std::nullopt;
+  const auto pattern = fixed ? std::nullopt : pattern_of(words[at], extended);
+  if (!fixed && !pattern) return std::nullopt;
+  std::string text;
+  for (const std::string& line : split(input, '\n')) {
+    if (pattern && repeats(*pattern) && line.size() > kMaxInput) return std::nullopt;
+    bool found = fixed && line.find(words[at]) != std::string::npos;
+    for (std::size_t i = 0; pattern && !found && i <= (pattern->at_begin ? 0 : line.size()); ++i)
+      found = pattern->match(line, i).has_value();
+    if (found != inverted) text += (text.empty() ? "" : "\n") + line;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::optional<std::string> filtered(const std::vector<std::string>& words, const std::string& input) {
@@ -232,6 +295,7 @@ std::optional<std::string> filtered(const std::vector<std::string>& words, const
   if (words[0] == "tr") return translated(words, input);
   if (words[0] == "sed") return substituted(words, input);
   if (words[0] == "cut") return field_of(words, input);
+  if (words[0] == "grep") return found_lines(words, input);
   return std::nullopt;
 }
 

@@ -187,7 +187,8 @@ class ShellParser {
     }
     if (take("if")) return if_node(std::move(node), depth);
     if (take("for")) return for_node(std::move(node), depth);
-    if (take("while") || take("until") || take("select")) return loop_node(std::move(node), depth);
+    if (take("until")) node.words.push_back({"until", node.line});
+    if (!node.words.empty() || take("while") || take("select")) return loop_node(std::move(node), depth);
     if (take("case")) return case_node(std::move(node), depth);
     if (take("function")) {
       skip_blanks();
@@ -232,10 +233,10 @@ class ShellParser {
   ShellNode for_node(ShellNode node, int depth) {
     node.kind = ShellNode::Kind::For;
     skip_blanks();
-    if (peek() == '(') {  // for ((i = 0; ...)): left out
-      node.kind = ShellNode::Kind::Loop;
+    if (peek() == '(') {  // for ((i = 0; i < N; i++))
       node = arithmetic(std::move(node));
       node.kind = ShellNode::Kind::Loop;
+      node.lists.emplace_back();
     } else {
       node.name = word().text;
       skip_lines();
@@ -260,7 +261,7 @@ class ShellParser {
 
   ShellNode loop_node(ShellNode node, int depth) {
     node.kind = ShellNode::Kind::Loop;
-    (void)list({"do"}, depth + 1);
+    node.lists.push_back(list({"do"}, depth + 1));
     need("do", node.line, "while");
     node.lists.push_back(list({"done"}, depth + 1));
     need("done", node.line, "while");
@@ -459,21 +460,16 @@ class ShellParser {
     while (peek() == '>' || peek() == '&' || peek() == '|') ++at_;
     skip_blanks();
     const std::string name = word().text;
-    if (out && std::isdigit(static_cast<unsigned char>(name.empty() ? ' ' : name[0])) == 0) node.output = name;
+    const bool number = std::isdigit(static_cast<unsigned char>(name.empty() ? ' ' : name[0])) != 0;
+    if (out && (!number || name == "2")) node.output = number ? "/dev/stderr" : name;
     return true;
   }
   void here(ShellNode& node) {
     const bool tabs = peek() == '-';
     if (tabs) ++at_;
     skip_blanks();
-    std::string mark;
-    node.input_quoted = false;
-    for (const char c : word().text) {
-      if (c == '\'' || c == '"' || c == '\\')
-        node.input_quoted = true;
-      else
-        mark += c;
-    }
+    std::string mark = word().text;
+    node.input_quoted = std::erase_if(mark, [](char each) { return each == '\'' || each == '"' || each == '\\'; }) > 0;
     expect(!mark.empty(), line_, "the word that ends the here document is missing");
     node.input = here_document(mark, tabs);
     node.has_document = true;

@@ -18,7 +18,7 @@ struct ShellNode {
     Simple,      // assignments, then words
     If,          // lists: condition, body, condition, body, ..., and the body of `else` if their number is odd
     For,         // words: those of `in`; lists: body
-    Loop,        // while, until: left out
+    Loop,        // lists: condition, body; words: none of while, "until", or the three parts of for ((;;))
     Case,        // words: the subject; patterns and lists: one each
     Function,    // name; lists: body
     Group,       // { } or ( ); lists: body

@@ -6,7 +6,6 @@
 #include "core/base/errors.h"
 #include "launch/syntax/config_value.h"
 #include "launch/syntax/shell_arithmetic.h"
-#include "launch/syntax/shell_filters.h"
 #include "launch/syntax/shell_glob.h"
 #include "launch/syntax/shell_parts.h"
 
@@ -35,16 +34,16 @@ std::string unknown_mark(const char* kind, const std::string& inner) {
   return fmt::format("{}{{{}{}}}", kUnresolved, kind, name);
 }
 
-std::string joined(const std::vector<ShellWord>& values) {
+}  // namespace
+
+std::string joined_words(const std::vector<ShellWord>& words) {
   std::string text;
-  for (const ShellWord& value : values) {
-    if (&value != values.data()) text += ' ';
-    text += value.text;
+  for (const ShellWord& word : words) {
+    if (&word != words.data()) text += ' ';
+    text += word.text;
   }
   return text;
 }
-
-}  // namespace
 
 void ShellWords::grow(std::size_t more) {
   grown_ += more;
@@ -139,7 +138,7 @@ void ShellWords::add_split(const std::string& value, int line, Growing& into) {
 void ShellWords::add_value(const std::vector<ShellWord>& values, bool each, Quotes quotes, int line, Growing& into) {
   for (const ShellWord& value : values) grow(value.text.size() + 1);
   if (quotes != Quotes::None && !(each && into.splits)) {
-    into.text += joined(values);
+    into.text += joined_words(values);
     into.begun = true;
     return;
   }
@@ -246,7 +245,7 @@ void ShellWords::parameter(const std::string& inner, int line, Quotes quotes, Gr
   const bool colon = rest.size() > 1 && rest[0] == ':' && std::string("-=+?").find(rest[1]) != std::string::npos;
   const char op = rest.empty() ? '\0' : colon ? rest[1] : rest[0];
   if (op == '-' || op == '=' || op == '+' || op == '?') {
-    const bool empty = !is_set || values.empty() || (colon && joined(values).empty());
+    const bool empty = !is_set || values.empty() || (colon && joined_words(values).empty());
     const std::string word = rest.substr(colon ? 2 : 1);
     if (op == '+' && empty) return;
     if (op != '+' && !empty) return add_value(values, each, quotes, line, into);
@@ -259,68 +258,6 @@ void ShellWords::parameter(const std::string& inner, int line, Quotes quotes, Gr
   for (ShellWord& value : values)
     if (!rest.empty() && is_resolved(value.text)) value.text = cut(value.text, rest, line, depth);
   add_value(values, each, quotes, line, into);
-}
-
-// What `echo` of words, `cat` of a here document and `expr` of numbers print, without the line breaks at its end;
-// nothing of other commands, and of names of files, which only running the script would tell.
-std::optional<std::string> ShellWords::printed(const std::string& inner, int line) {
-  std::size_t begin = 0;
-  while (begin < inner.size() && is_space(inner[begin])) ++begin;
-  const auto begins = [&](std::string_view name) { return inner.compare(begin, name.size(), name) == 0; };
-  if (!begins("echo") && !begins("cat") && !begins("expr")) return std::nullopt;
-  const ShellTree tree = parse_shell(inner, place_, line);
-  if (tree.nodes.empty() || tree.nodes[0].kind != ShellNode::Kind::Simple) return std::nullopt;
-  return tree.nodes.size() > 1 ? piped(tree, line) : printed_by(tree.nodes[0], line);
-}
-
-std::optional<std::string> ShellWords::printed_by(const ShellNode& node, int line) {
-  if (!node.assignments.empty() || !node.output.empty() || node.words.empty()) return std::nullopt;
-  const std::string name = node.words[0].text;
-  std::string text;
-  if (name == "cat" && node.words.size() == 1 && node.has_document) {
-    text = node.input_quoted ? node.input : document(node.input, node.line);
-  } else if (name == "echo" && node.input.empty()) {
-    std::vector<ShellWord> words;
-    for (std::size_t i = 1; i < node.words.size(); ++i) {
-      const std::string& raw = node.words[i].text;
-      if ((i == 1 && raw.starts_with('-') && raw != "-n") || raw.find_first_of("*?[~") != std::string::npos)
-        return std::nullopt;
-      if (i > 1 || raw != "-n")
-        for (ShellWord& field : fields(node.words[i])) words.push_back(std::move(field));
-    }
-    text = joined(words);
-  } else if (name == "expr" && node.input.empty()) {
-    std::vector<ShellWord> words;
-    for (std::size_t i = 1; i < node.words.size(); ++i)
-      for (ShellWord& field : fields(node.words[i])) words.push_back(std::move(field));
-    const std::string sum = joined(words);
-    if (sum.find_first_not_of("0123456789+-*/%() ") != std::string::npos) return std::nullopt;
-    const auto value = arithmetic(sum, line);
-    if (!value) return std::nullopt;
-    text = fmt::format("{}", *value);
-  } else {
-    return std::nullopt;
-  }
-  while (text.ends_with('\n')) text.pop_back();
-  return text;
-}
-
-// The same through pipes: `echo "$NAME" | tr A-Z a-z`.
-std::optional<std::string> ShellWords::piped(const ShellTree& tree, int line) {
-  std::optional<std::string> text = printed_by(tree.nodes[0], line);
-  for (std::size_t i = 1; text && i < tree.nodes.size(); ++i) {
-    const ShellNode& node = tree.nodes[i];
-    const bool plain = node.kind == ShellNode::Kind::Simple && node.before == '|' && node.assignments.empty() &&
-                       node.output.empty() && node.input.empty();
-    if (!plain || !is_resolved(*text)) return std::nullopt;
-    std::vector<std::string> words;
-    for (const RawWord& word : node.words)
-      for (const ShellWord& field : fields(word)) words.push_back(field.text);
-    if (!std::all_of(words.begin(), words.end(), [](const std::string& word) { return is_resolved(word); }))
-      return std::nullopt;
-    text = filtered(words, *text);
-  }
-  return text;
 }
 
 // What begins with '$' at `at`; the place behind it.
@@ -470,6 +407,16 @@ std::string ShellWords::text(const RawWord& word) {
   whole.splits = false;
   expand(word.text, word.line, Quotes::None, whole, 0);
   return whole.text;
+}
+
+std::vector<std::string> ShellWords::state() const {
+  std::vector<std::string> texts;
+  for (const auto& [name, variable] : variables) {
+    texts.push_back(name);
+    for (const ShellWord& value : variable.values) texts.push_back("=" + value.text);
+  }
+  for (const ShellWord& argument : arguments) texts.push_back("$" + argument.text);
+  return texts;
 }
 
 std::string ShellWords::document(const std::string& body, int line) {

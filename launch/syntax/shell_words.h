@@ -2,8 +2,10 @@
 // Words expanded as bash does it, with what is not known left in them as a mark (kUnresolved).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,12 +21,19 @@ struct ShellVariable {
   std::vector<std::string> names = {};  // of these, in the order of values
 };
 
+[[nodiscard]] std::string joined_words(const std::vector<ShellWord>& words);  // with blanks between
+
 class ShellWords {
  public:
   ShellWords(ShellResult& result, const std::string& place) : result_(result), place_(place) {}
 
   std::map<std::string, ShellVariable> variables;
   std::vector<ShellWord> arguments;  // $1, $2, ...
+  std::map<std::string, const ShellNode*> functions;
+  // What a call of one of them prints; nullopt: that is not known.
+  std::function<std::optional<std::string>(const ShellNode& call)> output_of_call;
+  // Of a file that is given, written by the script or beside it.
+  std::function<std::optional<std::string>(const std::string& path)> text_of_file;
 
   // Fields of an unquoted word: as many as it expands to.
   [[nodiscard]] std::vector<ShellWord> fields(const RawWord& word);
@@ -35,7 +44,12 @@ class ShellWords {
   // nullopt: it depends on something that is not known, or is no expression.
   [[nodiscard]] std::optional<std::int64_t> arithmetic(const std::string& expression, int line);
 
+  // What commands between pipes print, without the line breaks at its end; nullopt: not known without running them.
+  [[nodiscard]] std::optional<std::string> piped(std::span<const ShellNode> pipe, int line);
+
   void set(const std::string& name, const std::string& value, int line);
+  // Of all variables and arguments, to tell whether something changed.
+  [[nodiscard]] std::vector<std::string> state() const;
 
  private:
   enum class Quotes { None, Double, Document };
@@ -58,7 +72,9 @@ class ShellWords {
   [[nodiscard]] std::string cut(std::string text, const std::string& rest, int line, int depth);
   [[nodiscard]] std::optional<std::string> printed(const std::string& inner, int line);
   [[nodiscard]] std::optional<std::string> printed_by(const ShellNode& node, int line);
-  [[nodiscard]] std::optional<std::string> piped(const ShellTree& tree, int line);
+  [[nodiscard]] std::optional<std::string> printed_of_file(const ShellNode& node);
+  [[nodiscard]] std::optional<std::string> echoed_words(const ShellNode& node);
+  [[nodiscard]] std::vector<ShellWord> fields_of(const ShellNode& node);  // of all words
   void add_escaped(char c, int line, Quotes quotes, Growing& into);
   std::size_t double_quoted(const std::string& raw, std::size_t at, int line, Growing& into, int depth);
   std::vector<ShellWord> unset(const std::string& name, int line);

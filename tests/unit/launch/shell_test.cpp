@@ -200,5 +200,106 @@ TEST(Shell, OtherBatchSystemsAskForHostsAndDevices) {
   EXPECT_EQ(directives("#PJM -L node=4\np\n"), "--nodes=4 ");
 }
 
+TEST(Shell, LoopsRunWhileTheirConditionIsKnownToHold) {
+  const char* options =
+      "while [[ $# -gt 0 ]]; do\n  case $1 in\n    --tp) TP=$2; shift 2;;\n    *) REST+=($1); shift;;\n  esac\ndone\n"
+      "p $TP ${REST[@]}\n";
+  EXPECT_EQ(run(options, {.arguments = {"a", "--tp", "4", "b"}}), (Lines{"<p> <4> <a> <b>"}));
+  EXPECT_EQ(run("for ((i = 0; i < 3; i++)); do p $i; done\n"), (Lines{"<p> <0>", "<p> <1>", "<p> <2>"}));
+  EXPECT_EQ(run("i=9; until ((i <= 7)); do let i-=1; done; p $i\n"), (Lines{"<p> <7>"}));
+}
+
+TEST(Shell, BreakAndContinueAreThoseOfTheInnermostLoopOrOfAsManyAsTheySay) {
+  EXPECT_EQ(run("for i in 1 2 3; do [ $i = 2 ] && continue; p $i; done\n"), (Lines{"<p> <1>", "<p> <3>"}));
+  EXPECT_EQ(run("for i in 1 2; do for j in a b; do [ $j = b ] && break; p $i$j; done; done\n"),
+            (Lines{"<p> <1a>", "<p> <2a>"}));
+  EXPECT_EQ(run("for i in 1 2; do for j in a b; do p $i$j; break 2; done; done\n"), (Lines{"<p> <1a>"}));
+  EXPECT_EQ(run("for i in 1 2; do for j in a b; do p $i$j; continue 2; done; p no; done\n"),
+            (Lines{"<p> <1a>", "<p> <2a>"}));
+}
+
+TEST(Shell, LoopsOfUnknownLengthAreLeftOutAndEndlessOnesAreReadOnce) {
+  const ShellResult unknown = read_shell("while squeue -j 1; do p; done\n", "run.sh", {});
+  EXPECT_EQ(unknown.commands.size(), 1u);  // squeue
+  EXPECT_EQ(unknown.notes, (Lines{"run.sh:1: a loop is left out: how often it runs is not known without running it"}));
+  const ShellResult endless = read_shell("while true; do p; done\n", "run.sh", {});
+  EXPECT_EQ(endless.commands.size(), 1u);
+  EXPECT_EQ(endless.notes, (Lines{"run.sh:1: a loop that changes nothing is read once"}));
+}
+
+TEST(Shell, WhatAProgramAnswersDecidesNoTest) {
+  EXPECT_EQ(run("A=1\nif nvidia-smi; then A=2; else A=3; fi\np $A\n"), (Lines{"<nvidia-smi>", "<p> <1>"}));
+  EXPECT_EQ(run("A=1\nif command -v nvidia-smi; then A=2; fi\np $A\n").back(), "<p> <2>");
+  EXPECT_EQ(run("make && p\n"), (Lines{"<make>", "<p>"}));  // a chain is there to go on
+}
+
+TEST(Shell, WhatGrepFindsInKnownTextDecidesATest) {
+  const std::string script = "X='--a 1 --b'\nif echo \"$X\" | grep -q -- \"--";
+  EXPECT_EQ(run(script + "b\"; then p yes; else p no; fi\n"), (Lines{"<p> <yes>"}));
+  EXPECT_EQ(run(script + "c\"; then p yes; else p no; fi\n"), (Lines{"<p> <no>"}));
+  EXPECT_EQ(run("if echo $(date) | grep -q a; then p yes; else p no; fi\n"), (Lines{}));
+}
+
+TEST(Shell, ShiftDropsAsManyArgumentsAsItSays) {
+  EXPECT_EQ(run("shift 2\np $1 $#\nshift 5\np $#\n", {.arguments = {"a", "b", "c", "d"}}),
+            (Lines{"<p> <c> <2>", "<p> <2>"}));
+}
+
+TEST(Shell, ReadTakesAWholeDocumentWithoutADelimiter) {
+  EXPECT_EQ(run("read -r -d '' A <<EOF\nq --n 4\n  --m\nEOF\np $A\n"), (Lines{"<p> <q> <--n> <4> <--m>"}));
+  EXPECT_EQ(run("IFS=, read -ra A <<< 'x,y'\np ${A[1]}\n"), (Lines{"<p> <y>"}));
+}
+
+TEST(Shell, WhatReadTakesFromAPersonIsNotKnown) {
+  EXPECT_EQ(run("read -p 'hosts? ' N\np $N\n"), (Lines{"<p> <${N}>"}));
+  EXPECT_EQ(run("read -p 'hosts? ' N\np $N\n", {.variables = {{"N", "4"}}}), (Lines{"<p> <4>"}));
+}
+
+TEST(Shell, WhatAFunctionPrintsIsKnownWhereItOnlyPrints) {
+  const std::string function =
+      "f() {\n  local n=$1\n  echo said >&2\n  if [ $n -gt 4 ]; then echo big; return; fi\n  echo $((n * 2))\n}\n";
+  EXPECT_EQ(run(function + "p $(f 3) $(f 5) `f 1` ${n}\n"), (Lines{"<p> <6> <big> <2> <${n}>"}));
+  EXPECT_EQ(run("f() { echo A-B | cut -d- -f2; }\np $(f | tr B C)\n"), (Lines{"<p> <C>"}));
+  EXPECT_EQ(run("f() { hostname; }\np $(f)\n"), (Lines{"<p> <${output_of_f}>"}));
+  EXPECT_EQ(run("f() { echo $(f); }\np $(f)\n"), (Lines{"<p> <${output_of_f}>"}));
+}
+
+TEST(Shell, AFunctionReturnsWhereItSays) {
+  EXPECT_EQ(run("f() { return 1; p never; }\nif f; then p yes; else p no; fi\n"), (Lines{"<p> <no>"}));
+}
+
+TEST(Shell, AScriptThatALauncherStartsIsFollowedWithWhatItExports) {
+  const ShellInput input{.files = {{"run.sh", "p $N $1\nexit 0\n"}}};
+  EXPECT_EQ(run("mpirun -np 8 -x N=4 bash jobs/run.sh a\np after\n", input),
+            (Lines{"<mpirun> <-np> <8> <-x> <N=4>", "<p> <4> <a>", "<p> <after>"}));
+  EXPECT_EQ(run("srun --export=ALL,N=2 ./run.sh b\n", input), (Lines{"<srun> <--export=ALL,N=2>", "<p> <2> <b>"}));
+  EXPECT_EQ(run("chmod +x run.sh\n", input), (Lines{"<chmod> <+x> <run.sh>"}));
+}
+
+TEST(Shell, APipeIsLeftOutWhereItsFirstCommandIs) { EXPECT_EQ(run("false && a | b\np\n"), (Lines{"<p>"})); }
+
+TEST(Shell, AFileThatSedMakesOfAKnownOneIsWritten) {
+  const ShellInput input{.files = {{"t.json", "{\"batch\": BATCH,\n \"stage\": STAGE}\n"}}};
+  const std::string made = "{\"batch\": 8,\n \"stage\": 3}\n";
+  EXPECT_EQ(read_shell("N=8\nsed \"s/BATCH/${N}/\" t.json \\\n | sed \"s/STAGE/3/\" \\\n > c.json\n", "run.sh", input)
+                .written.at("c.json"),
+            made);
+  EXPECT_EQ(
+      read_shell("sed -e s/BATCH/8/ -e 's|STAGE|3|' conf/t.json > c.json\n", "run.sh", input).written.at("c.json"),
+      made);
+  EXPECT_EQ(read_shell("cp t.json c.json\nsed -i s/BATCH/8/ c.json; sed -i s/STAGE/3/ c.json\n", "run.sh", input)
+                .written.at("c.json"),
+            made);
+  EXPECT_TRUE(read_shell("sed s/BATCH/$(date)/ t.json > c.json\n", "run.sh", input).written.empty());
+}
+
+TEST(Shell, ACommandIsOfTheScriptInWhichItStands) {
+  const ShellResult result = read_shell("p 1\nbash run.sh\np 2\n", "job.sh", {.files = {{"run.sh", "\np 3\n"}}});
+  Lines places;
+  for (const ShellCommand& command : result.commands)
+    places.push_back(command.file + ":" + std::to_string(command.line));
+  EXPECT_EQ(places, (Lines{"job.sh:1", "run.sh:2", "job.sh:3"}));
+}
+
 }  // namespace
 }  // namespace meshwright::shell_test

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands print, as far as it is known without running them.
+#include <algorithm>
+
+#include "launch/syntax/shell_filters.h"
+#include "launch/syntax/shell_words.h"
+
+namespace meshwright {
+
+std::vector<ShellWord> ShellWords::fields_of(const ShellNode& node) {
+  std::vector<ShellWord> words;
+  for (const RawWord& raw : node.words)
+    for (ShellWord& field : fields(raw)) words.push_back(std::move(field));
+  return words;
+}
+
+// What functions, `echo` of words, `cat` of a here document, `cat` and `sed` of a known file, and `expr` of numbers
+// print; nothing of other commands.
+std::optional<std::string> ShellWords::printed(const std::string& inner, int line) {
+  const std::size_t begin = std::min(inner.find_first_not_of(" \t\n\r"), inner.size());
+  const std::string name = inner.substr(begin, inner.find_first_of(" \t\n|;", begin) - begin);
+  const bool known = name == "echo" || name == "cat" || name == "expr" || name == "sed" || functions.contains(name);
+  return known ? piped(parse_shell(inner, place_, line).nodes, line) : std::nullopt;
+}
+
+std::optional<std::string> ShellWords::printed_by(const ShellNode& node, int line) {
+  const bool plain = node.kind == ShellNode::Kind::Simple && node.assignments.empty() && node.output.empty();
+  if (!plain || node.words.empty()) return std::nullopt;
+  const std::string name = node.words[0].text;
+  std::optional<std::string> text;
+  if (functions.contains(name)) {
+    text = output_of_call(node);
+  } else if (name == "cat" && node.words.size() == 1 && node.has_document) {
+    text = node.input_quoted ? node.input : document(node.input, node.line);
+  } else if (!node.input.empty()) {
+    return std::nullopt;
+  } else if (name == "cat" || name == "sed") {
+    text = printed_of_file(node);
+  } else if (name == "echo") {
+    text = echoed_words(node);
+  } else if (name == "expr") {
+    std::vector<ShellWord> words = fields_of(node);
+    words.erase(words.begin());
+    const std::string sum = joined_words(words);
+    if (sum.find_first_not_of("0123456789+-*/%() ") != std::string::npos) return std::nullopt;
+    if (const auto value = arithmetic(sum, line)) text = fmt::format("{}", *value);
+  }
+  while (text && text->ends_with('\n')) text->pop_back();
+  return text;
+}
+
+// Not of names of files, which only running the script would tell, nor of options.
+std::optional<std::string> ShellWords::echoed_words(const ShellNode& node) {
+  std::vector<ShellWord> words;
+  for (std::size_t i = 1; i < node.words.size(); ++i) {
+    const std::string& raw = node.words[i].text;
+    if ((i == 1 && raw.starts_with('-') && raw != "-n") || raw.find_first_of("*?[~") != std::string::npos)
+      return std::nullopt;
+    if (i > 1 || raw != "-n")
+      for (ShellWord& field : fields(node.words[i])) words.push_back(std::move(field));
+  }
+  return joined_words(words);
+}
+
+// "cat FILE", "sed s/a/b/ FILE".
+std::optional<std::string> ShellWords::printed_of_file(const ShellNode& node) {
+  std::vector<std::string> words;
+  for (const ShellWord& field : fields_of(node)) words.push_back(field.text);
+  const bool changes = words[0] == "sed";
+  if (!text_of_file || words.size() < (changes ? 3u : 2u) || (!changes && words.size() > 2) ||
+      !std::all_of(words.begin(), words.end(), [](const std::string& word) { return is_resolved(word); }))
+    return std::nullopt;
+  const auto file = text_of_file(words.back());
+  words.pop_back();
+  return file && changes ? filtered(words, *file) : file;
+}
+
+std::optional<std::string> ShellWords::piped(std::span<const ShellNode> pipe, int line) {
+  std::optional<std::string> text = pipe.empty() ? std::nullopt : printed_by(pipe[0], line);
+  for (std::size_t i = 1; text && i < pipe.size(); ++i) {
+    const ShellNode& node = pipe[i];
+    const bool plain = node.kind == ShellNode::Kind::Simple && node.before == '|' && node.assignments.empty() &&
+                       node.output.empty() && node.input.empty();
+    if (!plain || !is_resolved(*text)) return std::nullopt;
+    std::vector<std::string> words;
+    for (const ShellWord& field : fields_of(node)) words.push_back(field.text);
+    if (!std::all_of(words.begin(), words.end(), [](const std::string& word) { return is_resolved(word); }))
+      return std::nullopt;
+    text = filtered(words, *text);
+  }
+  return text;
+}
+
+}  // namespace meshwright
