@@ -165,10 +165,11 @@ void read_accelerate(ReadingJob& job) {
     for (const char* group :
          {"compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "fsdp_config.", "machine_rank",
           "main_", "num_", "rdzv_backend", "same_network", "tpu_", "use_cpu", "gpu_ids", "deepspeed_config.",
-          "program.", "dynamo_config", "deepspeed.", "rdzv_conf", "monitor_interval"})
+          "dynamo_config", "deepspeed.", "rdzv_conf", "monitor_interval"})
       if (key.starts_with(group)) return true;
     return false;
   });
+  s.no_effect_where([](const Setting& one) { return one.key.starts_with("program.") && !is_degree_of_program(one); });
 }
 
 }  // namespace meshwright

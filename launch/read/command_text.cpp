@@ -365,6 +365,25 @@ void TextReader::add_program(const Settings& own) {
   for (const Setting& more : own.all()) text_.settings.add("program." + more.key, more.shown, more.value, more.place);
 }
 
+namespace {
+
+// The arguments of 2026 as those before, which other programs have, too.
+const std::map<std::string, std::string> kOfOpenRlhf = {
+    {"data.max_len", "max_len"},
+    {"train.batch_size", "train_batch_size"},
+    {"train.micro_batch_size", "micro_train_batch_size"},
+    {"model.model_name_or_path", "model_name_or_path"},
+    {"model.gradient_checkpointing_enable", "gradient_checkpointing"},
+    {"ds.zero_stage", "zero_stage"},
+    {"ds.param_dtype", "param_dtype"},
+    {"ds.adam_offload", "adam_offload"},
+    {"ds.tensor_parallel_size", "ds_tensor_parallel_size"},
+    {"ds.ring_attn_size", "ring_attn_size"},
+    {"ds.lora.rank", "lora_rank"},
+    {"lora.rank", "lora_rank"}};
+
+}  // namespace
+
 void TextReader::deepspeed_call(const std::string& place) {
   std::vector<std::string> names;
   for (const char* key : {"deepspeed_config", "deepspeed-config", "deepspeed"})
@@ -372,7 +391,8 @@ void TextReader::deepspeed_call(const std::string& place) {
   for (const Setting& setting : text_.settings.all())
     if (setting.key == "(word)" && ends_with_any(setting.value.text, {".yml", ".yaml", ".json"}))
       names.push_back(setting.value.text);
-  const Settings own = std::exchange(text_.settings, {});
+  Settings own = std::exchange(text_.settings, {});
+  if (text_.program.find("openrlhf.cli.") != std::string::npos) own.rename(kOfOpenRlhf);
   for (const std::string& name : names) {
     const auto found = written_or_named(name);
     require(

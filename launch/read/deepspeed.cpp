@@ -121,8 +121,9 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
           "memory_breakdown", "zero_allow_untested_optimizer", "communication_data_type", "zero_force_ds_cpu_optimizer",
           "dump_state", "gradient_predivide_factor", "sparse_gradients", "seed"})
       if (name == key(word)) return true;
-    return name.starts_with("program.");
+    return false;
   });
+  s.no_effect_where([](const Setting& one) { return one.key.starts_with("program.") && !is_degree_of_program(one); });
 }
 
 void read_deepspeed_batch(ReadingJob& job, const std::string& prefix, const TrainerArguments& trainer) {
@@ -134,7 +135,7 @@ void read_deepspeed_batch(ReadingJob& job, const std::string& prefix, const Trai
   if (!steps) steps = trainer.accumulation;
   if (job.answers.micro_batch) micro = job.answers.micro_batch;
   const std::int64_t dp = job.degrees().dp;
-  const auto global = job.answers.batch ? job.answers.batch : train;
+  const auto global = job.answers.batch ? job.answers.batch : train ? train : trainer.batch;
   if (!micro && global && steps && *global % (*steps * dp) == 0) micro = *global / (*steps * dp);
   if (!micro) {
     const bool automatic = s.has(prefix + "train_batch_size") || s.has(prefix + "train_micro_batch_size_per_gpu");
@@ -158,13 +159,15 @@ void read_deepspeed(ReadingJob& job) {
     for (const std::string& key : keys) found = std::max(found, number_or_auto(s, key).value_or(1));
     return as_degree(found);
   };
-  d.tp = degree({"tensor_parallel.autotp_size", "program.model-parallel-size", "program.model_parallel_size"});
+  d.tp = degree({"tensor_parallel.autotp_size", "program.model-parallel-size", "program.model_parallel_size",
+                 "program.ds_tensor_parallel_size"});
   d.pp = degree({"program.pipe-parallel-size", "program.pipe_parallel_size"});
   const std::vector<std::string> of_experts = {"expert_parallel.autoep_size", "program.expert-parallel-size",
                                                "program.expert_parallel_size"};
   const bool splits_experts =
       std::any_of(of_experts.begin(), of_experts.end(), [&](const std::string& key) { return s.has(key); });
   d.ep = degree(of_experts);
+  take_contexts_of_program(job);
   share_devices(job);
   take_model_of_program(job, "DeepSpeed");
   if (const std::string blocks = s.text_or_nothing("program.stage-blocks"); d.pp > 1 && !blocks.empty())
@@ -178,6 +181,7 @@ void read_deepspeed(ReadingJob& job) {
   if (trainer.zero && !s.has("zero_optimization.stage"))
     s.add("zero_optimization.stage", "--zero_stage", ConfigValue::scalar(std::to_string(*trainer.zero), 0), "");
   read_deepspeed_keys(job, "", trainer.dtype);
+  if (trainer.offloads_update) offload_update(job);
   read_deepspeed_batch(job, "", trainer);
   for (const char* key :
        {"activation_checkpointing.partition_activations", "activation_checkpointing.contiguous_memory_optimization",

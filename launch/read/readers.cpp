@@ -100,11 +100,12 @@ bool take_given_model(ReadingJob& job, std::optional<std::int64_t> seq) {
 void take_model_of_program(ReadingJob& job, const std::string& framework) {
   Settings& s = job.settings();
   const std::string length = argument_of_program(
-      s, {"max_seq_len", "max_seq_length", "max_length", "seq_length", "block_size", "model_max_length"});
+      s, {"max_seq_len", "max_seq_length", "max_length", "seq_length", "block_size", "model_max_length", "cutoff_len",
+          "max_len", "seq_len", "sequence_length", "context_length"});
   const auto seq = length.empty() ? std::nullopt : sequence_of(job, length);
   if (take_given_model(job, seq)) return;
-  const std::string key = argument_of_program(
-      s, {"model_name_or_path", "pretrained_model_name_or_path", "model_name", "model_id", "model_path", "model"});
+  const std::string key = argument_of_program(s, {"model_name_or_path", "pretrained_model_name_or_path", "model_name",
+                                                  "model_id", "model_path", "model", "pretrain"});
   const std::string name = key.empty() ? "" : s.text_or_nothing(key);
   auto model = builtin_model_like(name);
   require(model.has_value(),
@@ -112,7 +113,15 @@ void take_model_of_program(ReadingJob& job, const std::string& framework) {
           job.text.program, framework,
           name.empty() ? "" : fmt::format(", and the program's '{}' is not built in", printable(name)));
   job.reading.setup.model_name = name;
+  const std::string type_key = argument_of_program(s, {"model_type"}), type = lower_case(s.text_or_nothing(type_key));
+  require(type.find("moe") == std::string::npos || shape_of(*model).experts > 0,
+          "{}: {} has experts, and {}, of the name '{}', has none; give --model with a built-in model, sizes or a "
+          "config.json.",
+          s.where(type_key), type, model->name, printable(name));
   job.assume(fmt::format("the sizes of {} for the program's '{}'", model->name, name));
+  if (!seq && !job.answers.seq && model->seq > 0)
+    job.assume(
+        fmt::format("samples of {} tokens: no argument of the program says how long they are (--seq)", model->seq));
   set_model(job, *std::move(model), seq);
 }
 

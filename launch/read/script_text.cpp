@@ -62,7 +62,10 @@ ProgramCall program_call(const std::vector<ShellWord>& words) {
   const bool command = is_swift(words) || !trainer_command(words).empty();
   for (std::size_t i = 0; i < words.size() && program == words.size() && !command; ++i) {
     // "numactl -m 0" names memory.
-    const bool module = i > 0 && words[i - 1].text == "-m" && !is_launcher_module(words[i].text) &&
+    const std::string first = file_of(words[0].text);
+    const bool names = i > 0 && (words[i - 1].text == "-m" ||
+                                 (words[i - 1].text == "--module" && (first == "deepspeed" || first == "accelerate")));
+    const bool module = names && !is_launcher_module(words[i].text) &&
                         std::isdigit(static_cast<unsigned char>(words[i].text.c_str()[0])) == 0;
     const std::string file = file_of(words[i].text);
     // Not the value of a launcher's flag, such as --config_file x.py.
@@ -118,7 +121,7 @@ std::string why_not_read(const ProgramCall& call) {
   };
   const bool learns =
       (program.starts_with("verl.") && (has_part(name, "ppo") || has_part(name, "grpo"))) ||
-      has_part(program, "openrlhf.cli.train_ppo") ||
+      (has_part(program, "openrlhf.cli.train_") && name != "train_sft") ||
       flagged({"--rollout-batch-size", "--rollout-num-gpus", "--actor-num-nodes", "--advantage-estimator"}) ||
       std::any_of(words.begin(), words.end(),
                   [](const ShellWord& word) { return has_part(word.text, "actor_rollout_ref."); });

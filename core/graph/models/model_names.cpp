@@ -151,6 +151,7 @@ constexpr const char* kOther[] = {
 // Of the sizes that the name has, those that the known model's name lacks must be its parameters, all or active ones.
 bool has_sizes(const ModelConfig& known, const std::string& by_name, const std::vector<std::string>& wanted) {
   const std::vector<std::string> own = parts_of(by_name);
+  if (is_among("moe", wanted) && known.more.count("experts") == 0) return false;
   std::vector<double> billions;
   for (const std::string& part : wanted) {
     const bool differs = std::any_of(std::begin(kOther), std::end(kOther),

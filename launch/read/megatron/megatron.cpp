@@ -15,6 +15,7 @@
 #include "launch/read/megatron/megatron_swift.h"
 #include "launch/read/megatron/mindspeed.h"
 #include "launch/read/readers.h"
+#include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
@@ -460,7 +461,10 @@ void read_megatron(ReadingJob& job) {
       (void)s.take(key);
       job.assume(fmt::format("without --{}", key));
     }
-  job.reading.setup.steps = std::max<std::int64_t>(1, s.integer("train-iters", 0).value_or(20));
+  // Of the benchmark that may be written of it; where nothing tells it, that has its own.
+  constexpr std::int64_t kUsualSteps = 20;
+  job.reading.setup.steps =
+      std::max<std::int64_t>(1, whole_number(s.text_or_nothing("train-iters")).value_or(kUsualSteps));
   s.no_effect(changes_no_plan);
   if (swift) s.no_effect(is_of_swift);
 }

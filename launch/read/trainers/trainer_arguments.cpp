@@ -39,6 +39,11 @@ void expect_no_adapters(ReadingJob& job) {
   for (const char* rank : {"lora_rank", "lora_r", "lora_dim"})
     if (const std::string key = argument_of_program(s, {rank}); !key.empty() && s.integer(key, 0).value_or(0) > 0)
       expect_whole_model(job, key, "adapters");
+  const std::string type = argument_of_program(s, {"finetuning_type"}), kind = s.text_or_nothing(type);
+  if (!kind.empty() && kind != "full") expect_whole_model(job, type, kind);
+  const std::string of_stage = argument_of_program(s, {"stage"}), stage = s.text_or_nothing(of_stage);
+  for (const char* other : {"rm", "ppo", "dpo", "kto", "orpo"})
+    if (stage == other) expect_whole_model(job, of_stage, "against further models or samples");
 }
 
 // "dpo.py": pairs of samples, a second model, or samples that the model makes itself.
@@ -58,6 +63,30 @@ void expect_plain_losses(ReadingJob& job) {
 
 }  // namespace
 
+namespace {
+
+bool is_openrlhf(const ReadingJob& job) { return job.text.program.find("openrlhf.cli.") != std::string::npos; }
+
+}  // namespace
+
+void take_contexts_of_program(ReadingJob& job) {
+  Settings& s = job.settings();
+  const std::string ring = argument_of_program(s, {"ring_attn_size"});
+  const std::string key =
+      !ring.empty() ? ring
+                    : argument_of_program(s, {"sequence_parallel_size", "sequence_parallel_degree", "ulysses_size",
+                                              "ulysses_sequence_parallel_size", "context_parallel_size"});
+  if (key.empty()) return;
+  job.degrees().cp = as_degree(s.integer(key, 0).value_or(1));
+  if (job.degrees().cp > 1 && ring.empty()) job.degrees().context = ContextExchange::AllToAll;
+}
+
+bool is_degree_of_program(const Setting& setting) {
+  if (setting.key.find("parallel") == std::string::npos || !setting.value.is_scalar()) return false;
+  const auto number = whole_number(setting.value.text);
+  return number && *number > 1;
+}
+
 TrainerArguments trainer_arguments(ReadingJob& job) {
   Settings& s = job.settings();
   expect_plain_losses(job);
@@ -67,15 +96,19 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
     const std::string key = argument_of_program(s, names);
     return key.empty() ? std::nullopt : s.integer(key);
   };
-  found.micro_batch = number({"per_device_train_batch_size"});
+  found.micro_batch = number({"per_device_train_batch_size", "micro_train_batch_size"});
+  if (is_openrlhf(job)) found.batch = number({"train_batch_size"});
   found.accumulation = number({"gradient_accumulation_steps"});
+  if (is_openrlhf(job)) found.zero = 2;  // its default
   if (const std::string key = argument_of_program(s, {"zero_stage"}); !key.empty()) found.zero = s.integer(key, 0);
-  found.recompute = argument_is_on(s, {"gradient_checkpointing", "use_gradient_checkpointing"});
+  found.recompute =
+      argument_is_on(s, {"gradient_checkpointing", "use_gradient_checkpointing", "gradient_checkpointing_enable"});
+  found.offloads_update = argument_is_on(s, {"adam_offload"});
   if (argument_is_on(s, {"bf16"}))
     found.dtype = DType::BF16;
   else if (argument_is_on(s, {"fp16"}))
     found.dtype = DType::F16;
-  if (const std::string key = argument_of_program(s, {"dtype"}); !key.empty()) {
+  if (const std::string key = argument_of_program(s, {"dtype", "param_dtype"}); !key.empty()) {
     const std::string type = s.text_or_nothing(key);
     if (type == "bf16" || type == "bfloat16") found.dtype = DType::BF16;
     if (type == "fp16" || type == "float16") found.dtype = DType::F16;

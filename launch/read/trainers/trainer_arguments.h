@@ -15,12 +15,19 @@ namespace meshwright {
 
 struct TrainerArguments {
   std::optional<std::int64_t> micro_batch, accumulation = {};
+  std::optional<std::int64_t> batch = {};  // of all replicas
   std::optional<std::int64_t> zero = {};  // of programs that make DeepSpeed's settings themselves
   std::optional<DType> dtype = {};
-  bool recompute = false;
+  bool recompute = false, offloads_update = false;
 };
 // Throws InputError where the program trains adapters alone, or with further models or samples ("dpo.py").
 [[nodiscard]] TrainerArguments trainer_arguments(ReadingJob& job);
+
+// How many devices share a sequence, as the program is told, and how they exchange keys and values.
+void take_contexts_of_program(ReadingJob& job);
+
+// Whether an argument of the program, which is not read, may bear on the plan: a degree above one.
+[[nodiscard]] bool is_degree_of_program(const Setting& setting);
 
 // --fsdp "full_shard auto_wrap": the level of ZeRO that it stands for, and groups of a host's devices where it is
 // hybrid; nullopt: it is not given, or empty.

@@ -169,6 +169,11 @@ TEST(ModelNames, OfHubsAreThoseOfTheirSizes) {
   for (const auto& [name, model] : hubs) EXPECT_EQ(like(name), model) << name;
 }
 
+TEST(ModelNames, OfMixturesAreNoneOfDenseModels) {
+  EXPECT_EQ(like("llama_7B_MoE_16Select4"), "none");
+  EXPECT_EQ(like("mixtral-8x7b-moe"), "mixtral-8x7b");
+}
+
 TEST(ModelNames, OfRecipesAndTablesAreThoseOfTheirSizes) {
   const std::pair<const char*, const char*> recipes[] = {
       {"qwen3_32b_pretrain_config", "qwen3-32b"},

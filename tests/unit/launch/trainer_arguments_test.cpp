@@ -93,5 +93,80 @@ TEST(TrainerArguments, OfAdaptersAreRefused) {
   EXPECT_EQ(refused("run.sh", launch + "--use_peft false\n"), "not refused");
 }
 
+TEST(TrainerArguments, OfOpenRlhfAreThoseOfEitherOfItsForms) {
+  const LaunchReading older =
+      read("run.sh",
+           "read -r -d '' training <<EOF\nopenrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B --max_len 1024\n"
+           "  --train_batch_size 256 --micro_train_batch_size 2 --zero_stage 3 --bf16 --gradient_checkpointing\nEOF\n"
+           "deepspeed --num_gpus 8 --module $training\n");
+  const LaunchReading newer =
+      read("run.sh",
+           "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --model.model_name_or_path meta-llama/Llama-3.1-8B "
+           "--data.max_len 1024 --train.batch_size 256 --train.micro_batch_size 2 --ds.zero_stage 3 --ds.param_dtype "
+           "bf16 --model.gradient_checkpointing_enable\n");
+  for (const LaunchReading* reading : {&older, &newer}) {
+    EXPECT_EQ(reading->setup.model.seq, 1024);
+    EXPECT_EQ(reading->setup.global_batch(), 256);
+    EXPECT_EQ(reading->setup.degrees.micro_batch, 2);
+    EXPECT_EQ(reading->setup.degrees.zero, 3);
+    EXPECT_EQ(reading->setup.degrees.recompute, Recompute::Full);
+  }
+  const std::string other =
+      refused("run.sh", "deepspeed --num_gpus 8 --module openrlhf.cli.train_dpo --zero_stage 3\n");
+  EXPECT_NE(other.find("only trainings of one model"), std::string::npos) << other;
+}
+
+TEST(TrainerArguments, SplitSequencesWhereTheProgramIsToldTo) {
+  const auto reading = [](const std::string& flags) {
+    return read("run.sh", "deepspeed --num_gpus 8 " + kTrainer + "--zero_stage 3 " + flags + "\n");
+  };
+  const LaunchReading split = reading("--sequence_parallel_size 4");
+  EXPECT_EQ(split.setup.degrees.cp, 4);
+  EXPECT_EQ(split.setup.degrees.dp, 2);
+  EXPECT_EQ(split.setup.global_batch(), 16);  // 2 samples x 4 x 2 replicas
+}
+
+TEST(TrainerArguments, OfDegreesThatAreNotReadAreSaid) {
+  const auto unread = [](const std::string& flags) {
+    const LaunchReading reading =
+        read("run.sh", "deepspeed --num_gpus 8 " + kTrainer + "--zero_stage 3 " + flags + "\n");
+    return reading.settings.count(Setting::State::Unread);
+  };
+  EXPECT_EQ(unread("--my_tensor_parallel 2"), 1);
+  EXPECT_EQ(unread("--my_tensor_parallel 1 --workers 4"), 0);
+}
+
+TEST(TrainerArguments, OfLlamaFactoryTrainAllWeightsOrAreRefused) {
+  const auto of = [](const std::string& flags) {
+    return "deepspeed --num_gpus 8 src/" + kTrainer + "--zero_stage 3 " + flags + "\n";
+  };
+  EXPECT_NE(refused("run.sh", of("--stage sft --finetuning_type lora")).find("trains lora"), std::string::npos);
+  EXPECT_NE(refused("run.sh", of("--stage dpo --finetuning_type full")).find("further models"), std::string::npos);
+  EXPECT_EQ(read("run.sh", of("--stage sft --finetuning_type full")).setup.degrees.zero, 3);
+}
+
+TEST(TrainerArguments, SayTheLengthOfSamplesThatNothingGives) {
+  const auto said = [](const std::string& flags) {
+    const LaunchReading reading = read("run.sh",
+                                       "deepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-3.1-8B "
+                                       "--per_device_train_batch_size 1 --zero_stage 3 " +
+                                           flags + "\n");
+    for (const std::string& one : reading.assumed)
+      if (one.find("how long they are (--seq)") != std::string::npos) return true;
+    return false;
+  };
+  EXPECT_TRUE(said(""));
+  EXPECT_FALSE(said("--cutoff_len 4096"));
+}
+
+TEST(TrainerArguments, OfAMixtureDoNotStandForTheDenseModelOfItsName) {
+  const std::string run = "deepspeed --num_gpus 8 train.py --per_device_train_batch_size 1 --zero_stage 3 ";
+  EXPECT_NE(
+      refused("run.sh", run + "--model_type llama_moe --model_name_or_path m/llama_7B-16Select4\n").find("has experts"),
+      std::string::npos);
+  EXPECT_NE(refused("run.sh", run + "--model_name_or_path m/llama_7B_MoE_16Select4\n").find("is not built in"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace meshwright::trainer_arguments_test
