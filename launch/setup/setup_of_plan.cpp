@@ -131,6 +131,11 @@ std::optional<Degrees> degrees_of_method(const Plan& plan, LaunchSetup& setup) {
   return degrees;
 }
 
+bool leaves_states_open(const Plan& plan) {
+  const auto method = method_of(plan);
+  return method && method->kind == Method::Kind::Megatron && !method->zero;
+}
+
 Degrees degrees_of_stage_told(const StagePlan& stage, std::size_t s, const Graph& graph, const LaunchTarget& target) {
   const auto found = degrees_of_stage(stage, graph);
   const auto* none = std::get_if<NoDegrees>(&found);
@@ -222,6 +227,8 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
             target.name, plan.cluster.name, plan.cluster.groups.size());
     const auto told = degrees_of_method(plan, setup);
     setup.degrees = told ? *told : degrees_of_stages(plan, graph, target);
+    // A method without zero= leaves states to the search, which may have split them.
+    if (told && leaves_states_open(plan)) setup.degrees.zero = degrees_of_stages(plan, graph, target).zero;
     // Where files name the blocks of every stage, they are all there is to say.
     const Framework& framework = find_framework(target.framework);
     if (framework.uneven_stages && !framework.splits_ends) setup.degrees.split = {};

@@ -42,6 +42,16 @@ TEST(SetupOfPlan, ReadsDegreesFromTheStages) {
   }
 }
 
+TEST(SetupOfPlan, ReadsTheStatesThatAMethodLeavesOpenFromTheStages) {
+  const auto zero = [](const std::string& method) {
+    PlanRequest request = ask(kModel, "p3.16xlarge:1", method, 32, std::int64_t{4});
+    request.search.layer_cut.cut = LayerOptions::Cut::Blocks;
+    return setup_for("megatron", planned(request)).degrees.zero;
+  };
+  EXPECT_EQ(zero("megatron:tp=1,pp=2,exact=1"), 1);  // the search splits them, which costs nothing
+  EXPECT_EQ(zero("megatron:tp=1,pp=2,zero=0,exact=1"), 0);
+}
+
 TEST(SetupOfPlan, ReadsTheStatesOfATiedEmbeddingFromItsFirstStage) {
   const PlanningResult made =
       unnamed("megatron:tp=2,pp=2,sp=1,zero=1,exact=1", "gpt:layers=8,hidden=64,heads=4,seq=64,vocab=256");
