@@ -164,7 +164,10 @@ std::string text_of(const OpenedLaunch& opened, const Found& found, const Advise
   for (const std::string& note : opened.notes) text += fmt::format("# {}\n", note);
   if (!opened.reading.assumed.empty()) text += fmt::format("# assumed: {}\n", join(opened.reading.assumed, "; "));
   const auto unread = opened.reading.settings.count(Setting::State::Unread);
-  if (unread > 0) text += fmt::format("# {} settings are not understood; `meshwright read` lists them\n", unread);
+  if (unread > 0)
+    text +=
+        fmt::format("# {} not understood; `meshwright read` lists {}\n",
+                    unread == 1 ? "1 setting is" : fmt::format("{} settings are", unread), unread == 1 ? "it" : "them");
   if (advice.now.step)
     text += fmt::format("# step now {} ms, memory {} GiB of {} GiB{}\n", step_cell(advice.now),
                         in_gibibytes(advice.now.needs), in_gibibytes(advice.now.usable),

@@ -143,6 +143,14 @@ class Adviser {
   LaunchChange change(LaunchProperty property) {
     const std::string& words = now_.dialect.empty() ? now_.target : now_.dialect;
     LaunchChange made{property, setting_text(words, property, own_), setting_text(words, property, best_)};
+    if (property == LaunchProperty::Recompute && !now_.own_recompute.empty()) made.from = now_.own_recompute;
+    if (property == LaunchProperty::Zero && now_.shard) {
+      const std::string own = groups_text(words, own_.dp * own_.cp, *now_.shard);
+      const std::string other = groups_text(words, best_.dp * best_.cp, best_.dp * best_.cp);
+      const bool same = made.from == made.to;
+      made.from = same || made.from.empty() ? own : made.from + ", " + own;
+      made.to = same || made.to.empty() ? other : made.to + ", " + other;
+    }
     made.launchable = launchable(bit(property));
     if (made.launchable) made.alone = outcome(bit(property));
     made.launchable = made.alone.step.has_value();

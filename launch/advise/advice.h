@@ -51,4 +51,7 @@ struct Advice {
 // not given.
 [[nodiscard]] std::string setting_text(const std::string& target, LaunchProperty property, const Degrees& degrees);
 
+// How `replicas` replicas split states in groups of `shard`.
+[[nodiscard]] std::string groups_text(const std::string& target, int replicas, int shard);
+
 }  // namespace meshwright

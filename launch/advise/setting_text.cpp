@@ -128,7 +128,8 @@ std::string torchtitan_text(LaunchProperty property, const Degrees& d) {
       break;
   }
   return d.pp > 1 ? fmt::format("parallelism.pipeline_parallel_microbatch_size = {}", d.micro_batch)
-                  : fmt::format("training.local_batch_size = {}", d.micro_batch);
+                  : fmt::format("training.local_batch_size = {}, training.global_batch_size = {}", d.micro_batch,
+                                d.micro_batch * d.micro_batches * d.dp);
 }
 
 std::string deepspeed_text(LaunchProperty property, const Degrees& d) {
@@ -294,6 +295,16 @@ std::string accelerate_megatron_text(LaunchProperty property, const Degrees& d) 
 
 }  // namespace
 
+std::string groups_text(const std::string& target, int replicas, int shard) {
+  const int groups = shard > 0 ? replicas / shard : 1;
+  if (target == "torchtitan")
+    return fmt::format("parallelism.data_parallel_replicate_degree = {}, parallelism.data_parallel_shard_degree = {}",
+                       groups, groups == 1 ? -1 : shard);
+  if (target == "megatron") return fmt::format("--num-distributed-optimizer-instances {}", groups);
+  return groups == 1 ? std::string("states split over all replicas")
+                     : fmt::format("states split in groups of {} replicas", shard);
+}
+
 std::string setting_text(const std::string& target, LaunchProperty property, const Degrees& degrees) {
   if (target == "nanotron") return nanotron_text(property, degrees);
   if (target == "olmo") return olmo_text(property, degrees);
@@ -308,6 +319,10 @@ std::string setting_text(const std::string& target, LaunchProperty property, con
   const std::string flags = megatron_text(property, degrees);
   if (target == "megatron-bridge")
     return as_keys(flags, property == LaunchProperty::MicroBatch ? "train." : "model.", "=");
+  if (target == "megatron-deepspeed" && property == LaunchProperty::Zero)
+    return fmt::format("zero_optimization.stage: {}", degrees.zero);
+  if (target == "megatron-deepspeed" && property == LaunchProperty::Recompute)
+    return degrees.recompute == Recompute::Full ? "--checkpoint-activations --deepspeed-activation-checkpointing" : "";
   if (target == "flagscale") return as_keys(flags, "", ": ");
   return flags;
 }

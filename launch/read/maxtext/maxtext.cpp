@@ -28,6 +28,7 @@ constexpr const char* kMaxtextWords[] = {"base_config",
                                          "async_checkpointing",
                                          "logits_dot_in_fp32",
                                          "base_output_directory",
+                                         "sharding_tolerance",
                                          "max_segments_per_seq",
                                          "profiler",
                                          "reuse_example_batch",
@@ -153,6 +154,7 @@ class MaxtextReader {
     d_.tp = as_degree(axes_["tensor"] * axes_["tensor_transpose"] * axes_["tensor_sequence"]);
     d_.cp = as_degree(axes_["context"] * axes_["sequence"] * axes_["context_usp_ulysses"]);
     d_.pp = as_degree(axes_["pipeline"]);
+    if (s_.text_or_nothing("context_parallel_strategy") == "ring") d_.context = ContextExchange::PointToPoint;
     if (axes_["context_usp_ulysses"] > 1) d_.context = ContextExchange::AllToAll;
     share_devices(job_);
     // The axes of experts split the batch, too.

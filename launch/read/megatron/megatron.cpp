@@ -44,8 +44,12 @@ void read_zero(ReadingJob& job) {
     d.zero = static_cast<int>(std::min<std::int64_t>(*stage, 3));
     Framework& framework = job.reading.framework;  // what DeepSpeed splits, not Megatron-LM
     framework.zero = framework.zero_with_experts = {0, 1, 2, 3};
-    // Its optimizer for bf16 splits its states itself.
-    if (d.zero == 0 && s.has("bf16")) d.zero = 1;
+    framework.recompute = {Recompute::None, Recompute::Full};
+    job.reading.setup.dialect = "megatron-deepspeed";
+    if (d.zero == 0 && s.has("bf16")) {
+      d.zero = 1;
+      job.assume("optimizer state split over the replicas: DeepSpeed's optimizer for bf16 does so with ZeRO 0");
+    }
   }
   if (const auto instances = s.integer("num-distributed-optimizer-instances"); instances && *instances > 1) {
     const std::int64_t replicas = std::int64_t{d.dp} * d.cp;
@@ -240,12 +244,18 @@ void read_recompute(ReadingJob& job, std::int64_t layers) {
   std::string method = s.text("recompute-method").value_or("");
   auto count = s.integer("recompute-num-layers");
   const std::vector<std::string> modules = s.words("recompute-modules");
-  if (s.flag("recompute-activations")) granularity = "selective";
+  std::string& words = job.reading.setup.own_recompute;
+  if (s.flag("recompute-activations")) {
+    words = granularity.empty() ? "--recompute-activations"
+                                : fmt::format("--recompute-activations --recompute-granularity {}", granularity);
+    granularity = "selective";
+  }
   if (const OldRecompute old = old_recompute(job); old.given) {
     if (job.text.variant.empty())
       job.broken(
           "--checkpoint-activations and --activations-checkpoint-method are no longer flags: --recompute-granularity "
           "full");
+    words = join(old.flags, " ");
     granularity = "full";
     method = old.method;
     count = old.layers;

@@ -15,6 +15,10 @@ constexpr auto kFamilies = std::to_array<std::string_view>({"inference-",
                                                             "grpo-",
                                                             "langrl-",
                                                             "no-ckpt-",
+                                                            "tp-comm-split-",
+                                                            "tp-comm-atomic-",
+                                                            "tp-comm-bulk-",
+                                                            "batch-p2p-",
                                                             "no-use-",
                                                             "muon-",
                                                             "return-",
@@ -241,12 +245,28 @@ constexpr auto kWords = std::to_array<std::string_view>({"use-mcore-models",
                                                          "use-torch-optimizer-for-cpu-offload",
                                                          "overlap-cpu-optimizer-d2h-h2d",
                                                          "hierarchical-context-parallel-sizes",
-                                                         "enable-zbh1-exact-semantics"});
+                                                         "enable-zbh1-exact-semantics",
+                                                         "apply-rope-fusion",
+                                                         "bias-dropout-fusion",
+                                                         "cpu-offloading-activations",
+                                                         "barrier-with-L1-time",
+                                                         "check-for-nan-in-loss-and-grad",
+                                                         "bert-binary-head",
+                                                         "align-grad-reduce",
+                                                         "adlr-autoresume-interval",
+                                                         "retriever-seq-length",
+                                                         "sample-rate",
+                                                         "mask-prob",
+                                                         "enable-one-logger"});
 
 }  // namespace
 
 bool changes_no_plan(const std::string& key) {
-  return std::find(kWords.begin(), kWords.end(), key) != kWords.end() ||
+  const auto is_word = [](const std::string& word) {
+    return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
+  };
+  // A file of all arguments says "masked_softmax_fusion: False" where a command says --no-masked-softmax-fusion.
+  return is_word(key) || is_word("no-" + key) ||
          std::any_of(kFamilies.begin(), kFamilies.end(),
                      [&](std::string_view family) { return key.starts_with(family); });
 }

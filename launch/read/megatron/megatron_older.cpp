@@ -32,6 +32,9 @@ void rename_old_flags(Settings& settings) {
 OldRecompute old_recompute(ReadingJob& job) {
   Settings& s = job.settings();
   OldRecompute old;
+  for (const char* flag :
+       {"checkpoint-activations", "activations-checkpoint-method", "deepspeed-activation-checkpointing"})
+    if (s.has(flag)) old.flags.push_back(fmt::format("--{}", flag));
   const bool by_deepspeed = s.flag("deepspeed-activation-checkpointing");
   old.given = s.flag("checkpoint-activations") || by_deepspeed;
   if (const auto method = s.text("activations-checkpoint-method")) {

@@ -18,6 +18,7 @@ struct OldRecompute {
   bool given = false;
   std::string method = {};  // as of --recompute-method
   std::optional<std::int64_t> layers = {};
+  std::vector<std::string> flags = {};  // those that say so, as the file has them
 };
 [[nodiscard]] OldRecompute old_recompute(ReadingJob& job);
 

@@ -72,10 +72,48 @@ TEST(Advice, SettingsAreInTheWordsOfTheFramework) {
   degrees.zero = 3;
   EXPECT_EQ(setting_text("torchtitan", LaunchProperty::Tensor, degrees), "parallelism.tensor_parallel_degree = 2");
   EXPECT_EQ(setting_text("deepspeed", LaunchProperty::Zero, degrees), "zero_optimization.stage: 3");
+  EXPECT_EQ(setting_text("megatron-deepspeed", LaunchProperty::Zero, degrees), "zero_optimization.stage: 3");
+  Degrees accumulated;  // the batch of a step stays, whatever is a replica's at once
+  accumulated.dp = 4;
+  accumulated.micro_batch = 2;
+  accumulated.micro_batches = 8;
+  EXPECT_EQ(setting_text("torchtitan", LaunchProperty::MicroBatch, accumulated),
+            "training.local_batch_size = 2, training.global_batch_size = 64");
   EXPECT_EQ(setting_text("megatron-bridge", LaunchProperty::Pipeline, degrees), "model.pipeline_model_parallel_size=4");
   EXPECT_EQ(setting_text("flagscale", LaunchProperty::Pipeline, degrees), "pipeline_model_parallel_size: 4");
   EXPECT_EQ(setting_text("maxtext", LaunchProperty::Tensor, degrees), "ici_tensor_parallelism=2");
   EXPECT_EQ(setting_text("accelerate", LaunchProperty::Tensor, degrees), "parallelism_config_tp_size: 2");
+}
+
+TEST(Advice, GroupsThatGoAreSaid) {
+  LaunchSetup now = job(1, 1, 4);
+  now.target = "torchtitan";
+  now.degrees.zero = 3;
+  now.shard = 4;
+  Degrees whole = now.degrees;
+  const auto judged = [](const LaunchSetup& setup) {
+    return LaunchOutcome{Seconds(setup.shard ? 2.0 : 1.0), Bytes(1.0), Bytes(8.0)};
+  };
+  const Advice advice = advise(now, whole, find_framework("torchtitan"), judged);
+  ASSERT_EQ(advice.rows.size(), 1u);
+  EXPECT_EQ(advice.rows[0].changes[0].from,
+            "parallelism.data_parallel_replicate_degree = 2, parallelism.data_parallel_shard_degree = 4");
+  EXPECT_EQ(advice.rows[0].changes[0].to,
+            "parallelism.data_parallel_replicate_degree = 1, parallelism.data_parallel_shard_degree = -1");
+}
+
+TEST(Advice, RecomputationIsNamedAsTheFileNamesIt) {
+  LaunchSetup now = job(1, 1, 4);
+  now.degrees.recompute = Recompute::Selective;
+  now.own_recompute = "--recompute-activations";
+  Degrees none = now.degrees;
+  none.recompute = Recompute::None;
+  const auto judged = [](const LaunchSetup& setup) {
+    return LaunchOutcome{Seconds(setup.degrees.recompute == Recompute::None ? 1.0 : 2.0), Bytes(1.0), Bytes(8.0)};
+  };
+  const Advice advice = advise(now, none, find_framework("megatron"), judged);
+  ASSERT_EQ(advice.rows.size(), 1u);
+  EXPECT_EQ(advice.rows[0].changes[0].from, "--recompute-activations");
 }
 
 // Trainers that split no tensors are searched without them, and their settings are written as they write them.

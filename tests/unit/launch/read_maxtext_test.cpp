@@ -121,5 +121,14 @@ TEST(ReadMaxtext, CopiesOfGroupsThatSplitWeights) {
   EXPECT_EQ(reading.setup.shard, 4);
 }
 
+TEST(ReadMaxtext, ContextsAreGatheredOrPassedInARing) {
+  const std::string axes = "ici_context_parallelism: 2\nici_fsdp_parallelism: 4\nsharding_tolerance: 1.0\n";
+  EXPECT_EQ(read_maxtext(axes + "context_parallel_strategy: \"all_gather\"\n").setup.degrees.context,
+            ContextExchange::AllGather);
+  const LaunchReading ring = read_maxtext(axes + "context_parallel_strategy: \"ring\"\n");
+  EXPECT_EQ(ring.setup.degrees.context, ContextExchange::PointToPoint);
+  EXPECT_EQ(ring.settings.count(Setting::State::Unread), 0);
+}
+
 }  // namespace
 }  // namespace meshwright::read_maxtext_test
