@@ -80,6 +80,7 @@ class Adviser {
       AdviceRow row;
       for (const LaunchChange& one : changes)
         if ((next & bit(one.property)) != 0) row.changes.push_back(one);
+      say(row, with(done).degrees, with(done | next).degrees);
       done |= next;
       row.after = outcome(done);
       advice.rows.push_back(std::move(row));
@@ -92,6 +93,7 @@ class Adviser {
 
   [[nodiscard]] bool differs(LaunchProperty property) const {
     if (property == LaunchProperty::Zero && now_.shard) return true;
+    if (property == LaunchProperty::MicroBatch && accumulates()) return own_.micro_batches != best_.micro_batches;
     if (property == LaunchProperty::Recompute && !now_.recompute_layers.empty()) return true;
     if (property == LaunchProperty::Context && own_.cp == 1 && best_.cp == 1) return false;
     if (property == LaunchProperty::Expert && own_.ep == 1 && best_.ep == 1) return false;
@@ -121,6 +123,11 @@ class Adviser {
     if (framework_.sequences == Framework::Sequences::Always) d.sequence_parallel = d.tp > 1;
     if (d.ep == 1) d.whole_experts = d.folded_experts = false;
     if (std::int64_t{d.dp} * d.cp <= 1) d.zero = 0;
+    if (accumulates()) {
+      d.micro_batches = (mask & bit(LaunchProperty::MicroBatch)) != 0 ? best_.micro_batches : own_.micro_batches;
+      const std::int64_t pieces = d.micro_batches * d.dp;
+      d.micro_batch = pieces > 0 && setup.global_batch() % pieces == 0 ? setup.global_batch() / pieces : 0;
+    }
     const std::int64_t samples = d.micro_batch * d.dp;
     d.micro_batches = samples > 0 && setup.global_batch() % samples == 0 ? setup.global_batch() / samples : 0;
     return setup;
@@ -141,20 +148,43 @@ class Adviser {
   }
 
   LaunchChange change(LaunchProperty property) {
-    const std::string& words = now_.dialect.empty() ? now_.target : now_.dialect;
-    LaunchChange made{property, setting_text(words, property, own_), setting_text(words, property, best_)};
-    if (property == LaunchProperty::Recompute && !now_.own_recompute.empty()) made.from = now_.own_recompute;
-    if (property == LaunchProperty::Zero && now_.shard) {
-      const std::string own = groups_text(words, own_.dp * own_.cp, *now_.shard);
-      const std::string other = groups_text(words, best_.dp * best_.cp, best_.dp * best_.cp);
-      const bool same = made.from == made.to;
-      made.from = same || made.from.empty() ? own : made.from + ", " + own;
-      made.to = same || made.to.empty() ? other : made.to + ", " + other;
-    }
+    LaunchChange made{property, "", ""};
     made.launchable = launchable(bit(property));
     if (made.launchable) made.alone = outcome(bit(property));
     made.launchable = made.alone.step.has_value();
     return made;
+  }
+
+  // The changes of a row in the framework's words, as its file has to change from the row before. Where the batch of a
+  // step is a product of settings (samples at once, how often they are accumulated), other degrees change these, too.
+  void say(AdviceRow& row, const Degrees& before, const Degrees& after) const {
+    const std::string& words = now_.dialect.empty() ? now_.target : now_.dialect;
+    const auto add = [](LaunchChange& change, const std::string& from, const std::string& to) {
+      if (from == to) return;
+      change.from += (change.from.empty() || from.empty() ? "" : ", ") + from;
+      change.to += (change.to.empty() || to.empty() ? "" : ", ") + to;
+    };
+    bool names_batch = false;
+    for (LaunchChange& change : row.changes) {
+      const LaunchProperty property = change.property;
+      names_batch = names_batch || property == LaunchProperty::MicroBatch;
+      const bool own_words = property == LaunchProperty::Recompute && !now_.own_recompute.empty();
+      const std::string from = own_words ? now_.own_recompute : setting_text(words, property, before);
+      const std::string to = setting_text(words, property, after);
+      // What has no meaning yet, as ZeRO of one replica, is said all the same.
+      add(change, from, from == to ? setting_text(words, property, best_) : to);
+      if (property == LaunchProperty::Zero && now_.shard)
+        add(change, groups_text(words, before.dp * before.cp, *now_.shard),
+            groups_text(words, after.dp * after.cp, after.dp * after.cp));
+    }
+    if (!names_batch && !row.changes.empty())
+      add(row.changes.back(), setting_text(words, LaunchProperty::MicroBatch, before),
+          setting_text(words, LaunchProperty::MicroBatch, after));
+  }
+
+  // Of programs that are told how often they accumulate, and not how many samples are at once.
+  [[nodiscard]] bool accumulates() const {
+    return (now_.target == "maxtext" && own_.pp == 1 && best_.pp == 1) || now_.dialect == "accelerate-megatron";
   }
 
   // The smallest group that can be launched. Several of one size: the one after which the step is shortest, among those

@@ -127,7 +127,8 @@ std::string torchtitan_text(LaunchProperty property, const Degrees& d) {
     case LaunchProperty::MicroBatch:
       break;
   }
-  return d.pp > 1 ? fmt::format("parallelism.pipeline_parallel_microbatch_size = {}", d.micro_batch)
+  return d.pp > 1 ? fmt::format("training.local_batch_size = {}, parallelism.pipeline_parallel_microbatch_size = {}",
+                                d.micro_batch * d.micro_batches, d.micro_batch)
                   : fmt::format("training.local_batch_size = {}, training.global_batch_size = {}", d.micro_batch,
                                 d.micro_batch * d.micro_batches * d.dp);
 }
@@ -147,7 +148,8 @@ std::string deepspeed_text(LaunchProperty property, const Degrees& d) {
     case LaunchProperty::Recompute:
       return fmt::format("activation checkpoints: {}", name_of(d.recompute));
     case LaunchProperty::MicroBatch:
-      return fmt::format("train_micro_batch_size_per_gpu: {}", d.micro_batch);
+      return fmt::format("train_micro_batch_size_per_gpu: {}, gradient_accumulation_steps: {}", d.micro_batch,
+                         d.micro_batches);
     default:
       return "";
   }
@@ -166,7 +168,8 @@ std::string accelerate_text(LaunchProperty property, const Degrees& d) {
     case LaunchProperty::Recompute:
       return fmt::format("fsdp_activation_checkpointing: {}", d.recompute == Recompute::Full);
     case LaunchProperty::MicroBatch:
-      return fmt::format("per-device batch of {}", d.micro_batch);
+      return fmt::format("per-device batch of {}, accumulated {}", d.micro_batch,
+                         d.micro_batches == 1 ? "once" : fmt::format("{} times", d.micro_batches));
     default:
       return "";
   }
@@ -191,7 +194,7 @@ std::string maxtext_text(LaunchProperty property, const Degrees& d) {
              : d.recompute == Recompute::None ? "remat_policy=minimal_with_context"
                                               : "remat_policy=minimal";
     case LaunchProperty::MicroBatch:
-      return fmt::format("micro-batches of {} (gradient_accumulation_steps={})", d.micro_batch, d.micro_batches);
+      return fmt::format("gradient_accumulation_steps={}", d.micro_batches);
     default:
       return "";
   }
@@ -218,7 +221,8 @@ std::string nanotron_text(LaunchProperty property, const Degrees& d) {
     case LaunchProperty::Recompute:
       return fmt::format("parallelism.recompute_layer: {}", d.recompute == Recompute::Full);
     case LaunchProperty::MicroBatch:
-      return fmt::format("tokens.micro_batch_size: {}", d.micro_batch);
+      return fmt::format("tokens.micro_batch_size: {}, tokens.batch_accumulation_per_replica: {}", d.micro_batch,
+                         d.micro_batches);
   }
   return "";
 }

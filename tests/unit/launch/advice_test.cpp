@@ -116,6 +116,47 @@ TEST(Advice, RecomputationIsNamedAsTheFileNamesIt) {
   EXPECT_EQ(advice.rows[0].changes[0].from, "--recompute-activations");
 }
 
+// A row is what the file has to say then: with stages, torchtitan's batch of a replica is that of all its
+// micro-batches.
+TEST(Advice, ARowChangesWhatKeepsTheBatch) {
+  LaunchSetup now = job(1, 1, 4);
+  now.target = "torchtitan";
+  now.batch = 64;
+  Degrees staged = now.degrees;
+  staged.pp = 2;
+  staged.dp = 4;
+  staged.micro_batches = 4;
+  const auto judged = [](const LaunchSetup& setup) {
+    return LaunchOutcome{Seconds(setup.degrees.pp == 2 ? 1.0 : 2.0), Bytes(1.0), Bytes(8.0)};
+  };
+  const Advice advice = advise(now, staged, find_framework("torchtitan"), judged);
+  ASSERT_EQ(advice.rows.size(), 1u);
+  EXPECT_EQ(advice.rows[0].changes[0].from,
+            "parallelism.pipeline_parallel_degree = 1, training.local_batch_size = 4, training.global_batch_size = 64");
+  EXPECT_EQ(advice.rows[0].changes[0].to,
+            "parallelism.pipeline_parallel_degree = 2, training.local_batch_size = 16, "
+            "parallelism.pipeline_parallel_microbatch_size = 4");
+}
+
+TEST(Advice, MicroBatchesOfMaxtextFollowFromItsAccumulation) {
+  LaunchSetup now = job(1, 1, 4);
+  now.target = "maxtext";
+  ASSERT_EQ(now.degrees.micro_batches, 2);  // of 4 samples on each of 8 replicas
+  Degrees split = now.degrees;
+  split.tp = 2;
+  split.dp = 4;
+  split.micro_batch = 8;
+  std::int64_t judged_last = 0;
+  const auto judged = [&](const LaunchSetup& setup) {
+    judged_last = setup.degrees.micro_batch;
+    return LaunchOutcome{Seconds(setup.degrees.tp == 2 ? 1.0 : 2.0), Bytes(1.0), Bytes(8.0)};
+  };
+  const Advice advice = advise(now, split, find_framework("maxtext"), judged);
+  ASSERT_EQ(advice.rows.size(), 1u);
+  EXPECT_EQ(advice.rows[0].changes[0].to, "ici_tensor_parallelism=2");
+  EXPECT_EQ(judged_last, 8);
+}
+
 // Trainers that split no tensors are searched without them, and their settings are written as they write them.
 TEST(Advice, IsInTheWordsOfTrainers) {
   Degrees degrees;

@@ -366,6 +366,8 @@ TEST(MegatronModels, ArgumentsMayBeInAFile) {
     EXPECT_EQ(reading.setup.batch, 16);
   };
   expect(read("gpt_config.yaml", yaml));
+  const std::string fusions = "masked_softmax_fusion: False\nbias_dropout_fusion: True\napply_rope_fusion: True\n";
+  EXPECT_EQ(read("gpt_config.yaml", yaml + fusions).settings.count(Setting::State::Unread), 0);
   const std::string script =
       "torchrun --nproc_per_node 8 pretrain_gpt.py --yaml-cfg conf/gpt_config.yaml --num-layers 8\n";
   const LaunchText both = read_launch_text({.files = {{"run.sh", script}, {"gpt_config.yaml", yaml}}});
