@@ -80,7 +80,7 @@ class Adviser {
       AdviceRow row;
       for (const LaunchChange& one : changes)
         if ((next & bit(one.property)) != 0) row.changes.push_back(one);
-      say(row, with(done).degrees, with(done | next).degrees);
+      say(row, with(done), with(done | next));
       done |= next;
       row.after = outcome(done);
       advice.rows.push_back(std::move(row));
@@ -157,7 +157,8 @@ class Adviser {
 
   // The changes of a row in the framework's words, as its file has to change from the row before. Where the batch of a
   // step is a product of settings (samples at once, how often they are accumulated), other degrees change these, too.
-  void say(AdviceRow& row, const Degrees& before, const Degrees& after) const {
+  void say(AdviceRow& row, const LaunchSetup& from_setup, const LaunchSetup& to_setup) const {
+    const Degrees &before = from_setup.degrees, &after = to_setup.degrees;
     const std::string& words = now_.dialect.empty() ? now_.target : now_.dialect;
     const auto add = [](LaunchChange& change, const std::string& from, const std::string& to) {
       if (from == to) return;
@@ -173,11 +174,13 @@ class Adviser {
       const std::string to = setting_text(words, property, after);
       // What has no meaning yet, as ZeRO of one replica, is said all the same.
       add(change, from, from == to ? setting_text(words, property, best_) : to);
-      if (property == LaunchProperty::Zero && now_.shard)
+      if (property == LaunchProperty::Zero && now_.shard && words != "maxtext")
         add(change, groups_text(words, before.dp * before.cp, *now_.shard),
             groups_text(words, after.dp * after.cp, after.dp * after.cp));
     }
-    if (!names_batch && !row.changes.empty())
+    if (words == "maxtext")
+      add(row.changes.front(), maxtext_axes_text(from_setup, to_setup), maxtext_axes_text(to_setup, from_setup));
+    if (!names_batch)
       add(row.changes.back(), setting_text(words, LaunchProperty::MicroBatch, before),
           setting_text(words, LaunchProperty::MicroBatch, after));
   }

@@ -51,6 +51,9 @@ struct Advice {
 // not given.
 [[nodiscard]] std::string setting_text(const std::string& target, LaunchProperty property, const Degrees& degrees);
 
+// The axes of MaxText's mesh in which the setup differs from another, as keys.
+[[nodiscard]] std::string maxtext_axes_text(const LaunchSetup& setup, const LaunchSetup& other);
+
 // How `replicas` replicas split states in groups of `shard`.
 [[nodiscard]] std::string groups_text(const std::string& target, int replicas, int shard);
 

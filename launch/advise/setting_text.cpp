@@ -3,6 +3,7 @@
 #include "core/base/text.h"
 #include "launch/advise/advice.h"
 #include "launch/advise/trainer_setting_text.h"
+#include "launch/setup/maxtext_mesh.h"
 
 namespace meshwright {
 
@@ -175,20 +176,11 @@ std::string accelerate_text(LaunchProperty property, const Degrees& d) {
   }
 }
 
+// Its degrees are axes of the mesh (maxtext_axes_text).
 std::string maxtext_text(LaunchProperty property, const Degrees& d) {
   switch (property) {
-    case LaunchProperty::Tensor:
-      return fmt::format("ici_tensor_parallelism={}", d.tp);
-    case LaunchProperty::Pipeline:
-      return fmt::format("dcn_pipeline_parallelism={}", d.pp);
-    case LaunchProperty::Context:
-      return fmt::format("ici_context_parallelism={}", d.cp);
-    case LaunchProperty::Expert:
-      return fmt::format("ici_expert_parallelism={}", d.ep);
     case LaunchProperty::Zero:
-      return d.zero == 3   ? "ici_fsdp_parallelism=-1"
-             : d.zero == 1 ? "shard_optimizer_over_data=true"
-                           : "ici_data_parallelism=-1";
+      return d.zero == 1 ? "shard_optimizer_over_data=true" : "";
     case LaunchProperty::Recompute:
       return d.recompute == Recompute::Full   ? "remat_policy=full"
              : d.recompute == Recompute::None ? "remat_policy=minimal_with_context"
@@ -298,6 +290,18 @@ std::string accelerate_megatron_text(LaunchProperty property, const Degrees& d) 
 }
 
 }  // namespace
+
+std::string maxtext_axes_text(const LaunchSetup& setup, const LaunchSetup& other) {
+  std::vector<std::string> words;
+  const std::vector<MaxtextAxis> own = maxtext_axes(setup), others = maxtext_axes(other);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (own[i].within != others[i].within)
+      words.push_back(fmt::format("ici_{}_parallelism={}", own[i].name, own[i].within));
+    if (own[i].between != others[i].between)
+      words.push_back(fmt::format("dcn_{}_parallelism={}", own[i].name, own[i].between));
+  }
+  return join(words, " ");
+}
 
 std::string groups_text(const std::string& target, int replicas, int shard) {
   const int groups = shard > 0 ? replicas / shard : 1;

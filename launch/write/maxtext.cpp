@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MaxText: a YAML file over its base.yml, and the command that reads it.
-#include <numeric>
-
+#include "launch/setup/maxtext_mesh.h"
 #include "launch/write/script.h"
 #include "launch/write/writers.h"
 
@@ -64,21 +63,12 @@ constexpr const char* kWholeWeights =
     "]\n"
     "sharding_tolerance: 1.0\n";
 
-// Every axis lies within the hosts as far as their devices reach, those that talk most first; the rest is between them.
 std::string mesh_keys(const LaunchSetup& setup) {
   const Degrees& d = setup.degrees;
-  const int replicas = d.dp / d.ep;
-  const int fsdp = d.zero == 3 ? setup.shard.value_or(replicas) : 1;
-  const std::vector<std::pair<const char*, int>> axes = {{"tensor", d.tp},          {"context", d.cp},
-                                                         {"expert", d.ep},          {"fsdp", fsdp},
-                                                         {"data", replicas / fsdp}, {"pipeline", d.pp}};
-  int left = setup.devices_per_host;
   std::string within, between;
-  for (const auto& [name, size] : axes) {
-    const int inside = std::gcd(left, size);
-    left /= inside;
-    within += fmt::format("ici_{}_parallelism: {}\n", name, inside);
-    between += fmt::format("dcn_{}_parallelism: {}\n", name, size / inside);
+  for (const MaxtextAxis& axis : maxtext_axes(setup)) {
+    within += fmt::format("ici_{}_parallelism: {}\n", axis.name, axis.within);
+    between += fmt::format("dcn_{}_parallelism: {}\n", axis.name, axis.between);
   }
   std::string text = "# Within a host, then between hosts.\n" + within + between;
   if (d.zero == 1) text += "shard_optimizer_over_data: true  # ZeRO 1\n";

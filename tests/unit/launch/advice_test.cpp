@@ -81,7 +81,6 @@ TEST(Advice, SettingsAreInTheWordsOfTheFramework) {
             "training.local_batch_size = 2, training.global_batch_size = 64");
   EXPECT_EQ(setting_text("megatron-bridge", LaunchProperty::Pipeline, degrees), "model.pipeline_model_parallel_size=4");
   EXPECT_EQ(setting_text("flagscale", LaunchProperty::Pipeline, degrees), "pipeline_model_parallel_size: 4");
-  EXPECT_EQ(setting_text("maxtext", LaunchProperty::Tensor, degrees), "ici_tensor_parallelism=2");
   EXPECT_EQ(setting_text("accelerate", LaunchProperty::Tensor, degrees), "parallelism_config_tp_size: 2");
 }
 
@@ -153,8 +152,26 @@ TEST(Advice, MicroBatchesOfMaxtextFollowFromItsAccumulation) {
   };
   const Advice advice = advise(now, split, find_framework("maxtext"), judged);
   ASSERT_EQ(advice.rows.size(), 1u);
-  EXPECT_EQ(advice.rows[0].changes[0].to, "ici_tensor_parallelism=2");
+  EXPECT_EQ(advice.rows[0].changes[0].from, "ici_tensor_parallelism=1 ici_data_parallelism=8");
+  EXPECT_EQ(advice.rows[0].changes[0].to, "ici_tensor_parallelism=2 ici_data_parallelism=4");
   EXPECT_EQ(judged_last, 8);
+}
+
+// An axis that does not fit into a host goes on between the hosts.
+TEST(Advice, AxesOfMaxtextLieWithinAndBetweenHosts) {
+  LaunchSetup one = job(1, 1, 4), other = one;
+  one.hosts = other.hosts = 2;
+  one.degrees.dp = 16;
+  other.degrees.dp = 2;
+  other.degrees.tp = 2;
+  other.degrees.cp = 8 / 2;
+  EXPECT_EQ(maxtext_axes_text(one, other), "ici_tensor_parallelism=1 ici_context_parallelism=1 ici_data_parallelism=8");
+  EXPECT_EQ(maxtext_axes_text(other, one), "ici_tensor_parallelism=2 ici_context_parallelism=4 ici_data_parallelism=1");
+  other.degrees.cp = 8;
+  other.degrees.dp = 1;
+  EXPECT_EQ(maxtext_axes_text(other, one),
+            "ici_tensor_parallelism=2 ici_context_parallelism=4 dcn_context_parallelism=2 ici_data_parallelism=1 "
+            "dcn_data_parallelism=1");
 }
 
 // Trainers that split no tensors are searched without them, and their settings are written as they write them.
