@@ -77,6 +77,8 @@ void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLis
   rules.expect(
       (target.framework != "megatron" && target.framework != "deepspeed") || d.zero > 0 || d.dp * d.cp == 1,
       fmt::format("{} offloads optimizer state only where it is split over the replicas (ZeRO 1)", target.release));
+  rules.expect(target.framework != "megatron" || setup.optimizer.kind == Optimizer::Kind::Adam,
+               fmt::format("{} offloads the state of Adam alone", target.release));
 }
 
 }  // namespace

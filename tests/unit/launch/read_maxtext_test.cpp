@@ -122,7 +122,8 @@ TEST(ReadMaxtext, CopiesOfGroupsThatSplitWeights) {
 }
 
 TEST(ReadMaxtext, ContextsAreGatheredOrPassedInARing) {
-  const std::string axes = "ici_context_parallelism: 2\nici_fsdp_parallelism: 4\nsharding_tolerance: 1.0\n";
+  const std::string axes =
+      "ici_context_parallelism: 2\nici_fsdp_parallelism: 4\nsharding_tolerance: 1.0\nuse_random_routing: true\n";
   EXPECT_EQ(read_maxtext(axes + "context_parallel_strategy: \"all_gather\"\n").setup.degrees.context,
             ContextExchange::AllGather);
   const LaunchReading ring = read_maxtext(axes + "context_parallel_strategy: \"ring\"\n");
