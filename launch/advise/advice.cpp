@@ -172,8 +172,11 @@ class Adviser {
       const bool own_words = property == LaunchProperty::Recompute && !now_.own_recompute.empty();
       const std::string from = own_words ? now_.own_recompute : setting_text(words, property, before);
       const std::string to = setting_text(words, property, after);
-      // What has no meaning yet, as ZeRO of one replica, is said all the same.
-      add(change, from, from == to ? setting_text(words, property, best_) : to);
+      // What has no meaning there, as ZeRO of one replica, is said all the same.
+      if (from != to)
+        add(change, from, to);
+      else
+        add(change, setting_text(words, property, own_), setting_text(words, property, best_));
       if (property == LaunchProperty::Zero && now_.shard && words != "maxtext")
         add(change, groups_text(words, before.dp * before.cp, *now_.shard),
             groups_text(words, after.dp * after.cp, after.dp * after.cp));
