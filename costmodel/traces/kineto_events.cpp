@@ -166,7 +166,8 @@ class EventReader final : public JsonVisitor {
   }
   void integer(std::int64_t value) override { other(value); }
   void other(const Json& value) override {
-    require(depth_ > 0, "{}: the file is JSON, but no trace; give one that has 'traceEvents'.", place_);
+    require(depth_ > 0 && (!is_list_ || value_.building()),
+            "{}: the file is JSON, but no trace; give one that has 'traceEvents'.", place_);
     if (value_.building())
       (void)value_.add(value);
     else if (depth_ == 1)
@@ -200,8 +201,12 @@ class EventReader final : public JsonVisitor {
       (void)value_.open(std::move(container));
       return;
     }
-    require(depth_ > 0 || container.is_object(),
-            "{}: the file is JSON, but no trace of PyTorch's profiler, which is an object with 'traceEvents'.", place_);
+    if (depth_ == 0 && container.is_array()) {  // the events alone, as older releases and tools write them
+      section_ = "traceEvents";
+      seen_events_ = is_list_ = true;
+      depth_ = 2;
+      return;
+    }
     if (depth_ == 1 && section_ == "traceEvents") seen_events_ = true;
     ++depth_;
   }
@@ -307,7 +312,8 @@ class EventReader final : public JsonVisitor {
   std::string place_;
   ValueBuilder value_;
   std::string section_;
-  int depth_ = 0;  // outside of values
+  int depth_ = 0;         // outside of values
+  bool is_list_ = false;  // of events, without an object around it
   bool seen_events_ = false;
   std::size_t number_ = 0, kept_ = 0;
   KinetoEvents events_;

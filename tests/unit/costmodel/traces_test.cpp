@@ -215,6 +215,15 @@ TEST(KinetoTrace, NamesKernelsAsMeasuredKernelsDo) {
   EXPECT_EQ(trace.kernels[0].dtype, "f32");
 }
 
+TEST(KinetoTrace, MayBeTheEventsAlone) {
+  const std::string whole = kTrace, from = "\"traceEvents\": ";
+  const std::size_t begin = whole.find(from) + from.size();
+  const TraceImport trace = kineto(whole.substr(begin, whole.rfind('}') - begin));
+  ASSERT_EQ(trace.ops.size(), 1u);
+  EXPECT_EQ(trace.ops[0].time.samples, 2);
+  EXPECT_EQ(trace.collectives.size(), 2u);
+}
+
 TEST(KinetoTrace, RefusesWhatIsNoTrace) {
   EXPECT_TRUE(refusal_of_kineto("[1, 2]").starts_with("t.json: the file is JSON, but no trace"));
   EXPECT_TRUE(refusal_of_kineto("{}").starts_with("t.json: the file has no 'traceEvents'"));
