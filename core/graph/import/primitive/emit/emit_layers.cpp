@@ -11,7 +11,12 @@ namespace meshwright::primitive {
 // --- products and tables ---
 
 Value Emitter::matmul(int n) {
-  const Value x = operand(n, 0), y = operand(n, 1);
+  // One number for all elements of a factor, such as zeros, has none of the axes of the product.
+  const auto whole = [&](std::size_t k) {
+    const Value value = operand(n, k);
+    return scalar(node(n).inputs[k]) ? widened(value, joined(axes_.of_operand(n, k))) : value;
+  };
+  const Value x = whole(0), y = whole(1);
   const AxisList all = joined(axes_.of(n));
   AxisList order;
   for (const Value* of : {&x, &y})
