@@ -103,6 +103,13 @@ int Builder::resized_along(int x, std::int64_t axis, std::int64_t to, std::optio
   expect(!holds_batch(of[d]) && of[d] > 0 && to > 0 && to < kMost && of[d] < kMost, "it is resized out of range");
   const double scale = factor ? *factor : static_cast<double>(to) / static_cast<double>(of[d]);
   if (to == of[d] && (scale == 1.0 || places == Places::Corners)) return x;
+  // Means of equal elements, as of the mask of whole images.
+  if (at(x).constant)
+    if (const std::optional<int> one = one_along(x, d)) {
+      Shape resized = of;
+      resized[d] = to;
+      return broadcast(*one, resized);
+    }
   const bool whole = to % of[d] == 0 && scale == static_cast<double>(to / of[d]) && places != Places::Corners;
   if (whole && to / of[d] <= kMaxPhases) return interleaved(x, axis, to, places, between);
   // A product with a matrix of weights, one column of each result.
