@@ -192,5 +192,75 @@ TEST(TorchPicks, RowsOfHeadsRepeatedForTheFilesBatchAreThereForAny) {
             (Numbers{1, 13, 5, 33}));
 }
 
+// x^2 - 6 x of 0 1 2 and 3 4 5 is 0 -5 -8 and -9 -8 -5: the largest are at 0 and 2. One ahead of the first is the last.
+TEST(TorchPicks, EachSampleMayBePickedFromWhereItsOwnLargestElementIs) {
+  const auto picked = [](std::int64_t ahead) {
+    return result_of({2, 3},
+                     {call("mul", {{"self", tensor_named("x")}, {"other", tensor_named("x")}}, "square"),
+                      with_number("mul", "x", 6, "six"),
+                      call("sub", {{"self", tensor_named("square")}, {"other", tensor_named("six")}}, "bent"),
+                      call("argmax", {{"self", tensor_named("bent")}, {"dim", whole(-1)}}, "largest"),
+                      with_number("sub", "largest", ahead, "place"), counted(2, "samples"),
+                      call("index",
+                           {{"self", tensor_named("x")},
+                            {"indices", {{"as_tensors", Json::array({{{"name", "samples"}}, {{"name", "place"}}})}}}},
+                           "z")},
+                     1);
+  };
+  EXPECT_EQ(picked(0), (Numbers{0, 5}));
+  EXPECT_EQ(picked(1), (Numbers{2, 4}));
+}
+// Of 0 1 2 and 3 4 5 those above 0: the first ones are at 1 and at 0.
+TEST(TorchPicks, TheFirstOfEqualElementsIsTheLargest) {
+  EXPECT_EQ(result_of({2, 3},
+                      {with_number("gt", "x", 0, "above"),
+                       call("argmax", {{"self", tensor_named("above")}, {"dim", whole(1)}}, "first"),
+                       call("to", {{"self", tensor_named("first")}, {"dtype", {{"as_scalar_type", 7}}}}, "z")},
+                      1),
+            (Numbers{1, 0}));
+}
+// Two windows of each sample, x = 0 1, 2 3 and 4 5, 6 7, plus p = 0 1 and the windows' own 0 1, 2 3.
+TEST(TorchPicks, SumsOfRowsRepeatedForTheFilesBatchAreThereForAny) {
+  EXPECT_EQ(result_of({2, 2, 2},
+                      {call("view", {{"self", tensor_named("x")}, {"size", wholes({4, 2})}}, "windows"),
+                       counted(4, "numbers"),
+                       call("view", {{"self", tensor_named("numbers")}, {"size", wholes({1, 2, 2})}}, "mask"),
+                       call("expand", {{"self", tensor_named("mask")}, {"size", wholes({2, 2, 2})}}, "all"),
+                       call("view", {{"self", tensor_named("all")}, {"size", wholes({4, 2})}}, "rows_of_all"),
+                       call("add", {{"self", tensor_named("p")}, {"other", tensor_named("rows_of_all")}}, "sum"),
+                       call("add", {{"self", tensor_named("windows")}, {"other", tensor_named("sum")}}, "z")},
+                      4, {1, 2}),
+            (Numbers{0, 3, 4, 7, 4, 7, 8, 11}));
+}
+TEST(TorchPicks, AProductOfZerosIsOfZeros) {
+  EXPECT_EQ(result_of({2, 2},
+                      {call("zeros_like", {{"self", tensor_named("x")}}, "none"),
+                       call("mm", {{"self", tensor_named("none")}, {"mat2", tensor_named("p")}}, "product"),
+                       call("add", {{"self", tensor_named("x")}, {"other", tensor_named("product")}}, "z")},
+                      2, {2, 2}),
+            (Numbers{0, 1, 2, 3}));
+}
+// Sums of halves, 0.5 and 1, are 1 and 1 upwards: only known numbers are rounded.
+TEST(TorchPicks, WhatIsMadeOfOnesForEachSampleIsKnown) {
+  EXPECT_EQ(result_of({2, 2},
+                      {call("full_like", {{"self", tensor_named("x")}, {"fill_value", real(0.5)}}, "halves"),
+                       call("cumsum", {{"self", tensor_named("halves")}, {"dim", whole(1)}}, "sums"),
+                       call("ceil", {{"self", tensor_named("sums")}}, "r"),
+                       call("add", {{"self", tensor_named("x")}, {"other", tensor_named("r")}}, "z")},
+                      2),
+            (Numbers{1, 2, 3, 4}));
+}
+// A mask of ones, 3 x 3, is one of ones, 2 x 2, by any filter.
+TEST(TorchPicks, EqualElementsAreResizedToEqualOnes) {
+  EXPECT_EQ(
+      result_of({1, 1, 2, 2},
+                {call("full", {{"size", wholes({1, 1, 3, 3})}, {"fill_value", real(2.5)}}, "c"),
+                 call("upsample_nearest2d", {{"input", tensor_named("c")}, {"output_size", wholes({2, 2})}}, "resized"),
+                 call("ceil", {{"self", tensor_named("resized")}}, "r"),
+                 call("add", {{"self", tensor_named("x")}, {"other", tensor_named("r")}}, "z")},
+                4),
+      (Numbers{3, 4, 5, 6}));
+}
+
 }  // namespace
 }  // namespace meshwright::torch_picks_test

@@ -50,7 +50,19 @@ int Builder::add(Kind kind, std::vector<int> inputs, Shape shape, bool integer, 
     if (const std::int64_t ahead = ahead_of_batch(node); ahead > 1) ahead_of_batch_.emplace(made->second, ahead);
   }
   module_.nodes.push_back(std::move(node));
-  return static_cast<int>(module_.nodes.size()) - 1;
+  return once_for_samples(static_cast<int>(module_.nodes.size()) - 1);
+}
+
+// A constant that is alike for all samples, of numbers that one sample's tell: those, repeated.
+int Builder::once_for_samples(int x) {
+  const Node& node = at(x);
+  if (!node.constant || node.inputs.empty() || node.kind == Kind::Broadcast || node.kind == Kind::Complex) return x;
+  const auto d =
+      static_cast<std::size_t>(std::find(node.shape.begin(), node.shape.end(), kBatchProbe) - node.shape.begin());
+  if (d == node.shape.size()) return x;
+  const Shape whole = node.shape;
+  const std::optional<int> one = one_along(x, d);
+  return one && at(*one).values ? broadcast(*one, whole) : x;
 }
 
 int Builder::input(const std::string& called, const Shape& of, bool integer) {

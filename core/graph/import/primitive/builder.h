@@ -152,6 +152,7 @@ class Builder {
   int gather(int table, int ids, std::int64_t axis);
   // builder_indices.cpp
   int pick_leading(int x, std::vector<int> ids);
+  int arg_max(int x, std::int64_t axis, bool keep);
   int differences(int x, std::optional<int> front, std::int64_t axis);
   [[nodiscard]] std::optional<int> one_along(int x, std::size_t d);
   // Makes x, which has the file's own batch along d, have `size` there; throws where its samples are not alike.
@@ -237,6 +238,10 @@ class Builder {
   [[nodiscard]] std::optional<bool> same_truth(int p) const;
   [[nodiscard]] int from_front(int ids, std::int64_t size);
   [[nodiscard]] std::optional<int> made_of_one(int x, std::size_t d);
+  [[nodiscard]] int once_for_samples(int x);
+  [[nodiscard]] std::optional<int> parted_below(int x, std::size_t d);
+  [[nodiscard]] bool counts_samples(int ids, std::int64_t size) const;
+  [[nodiscard]] int pick_of_samples(int x, int ids);
   [[nodiscard]] std::optional<int> places_in_samples(int row, int ids);
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
   [[nodiscard]] std::optional<int> pick_by_constants(int x, int ids, std::size_t d);

@@ -56,6 +56,16 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
     const std::optional<int> ids = one_along(node.inputs[1], d);
     return ids ? std::optional(gather(node.inputs[0], *ids, 0)) : std::nullopt;
   }
+  // Factors side by side, one of which may be the same for all products.
+  if (node.kind == Kind::MatMul && d + 2 < node.shape.size()) {
+    std::vector<int> inputs;
+    for (const int input : node.inputs) {
+      const std::optional<int> inner = operand(input);
+      if (!inner) return std::nullopt;
+      inputs.push_back(*inner);
+    }
+    return matmul(inputs[0], inputs[1]);
+  }
   // The rows of a product are those of its first factor.
   if (node.kind == Kind::MatMul && d + 2 <= node.shape.size() && d + 1 < shape(node.inputs[0]).size() &&
       shape(node.inputs[0]).size() == node.shape.size() && shape(node.inputs[1]).size() == 2) {
@@ -76,7 +86,26 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
       const std::optional<int> inner = one_along(node.inputs[0], i);
       return inner ? std::optional(reshape(*inner, to)) : std::nullopt;
     }
-    return std::nullopt;
+    const std::optional<int> below = parted_below(x, d);
+    return below ? one_along(*below, d) : std::nullopt;
+  }
+  // Queries, keys and values of a sample meet each other alone; sinks, of one dimension, are those of heads.
+  if (node.kind == Kind::Attention && d == 0) {
+    std::vector<int> inputs;
+    for (const int input : node.inputs) {
+      const std::optional<int> inner = shape(input).size() == 1 ? std::optional(input) : one_along(input, 0);
+      if (!inner) return std::nullopt;
+      inputs.push_back(*inner);
+    }
+    return add(node.kind, std::move(inputs), to, false, node.details);
+  }
+  const bool normalises = node.kind == Kind::LayerNorm || node.kind == Kind::RmsNorm;
+  if (normalises && d + 1 < node.shape.size()) {  // over the last dimension
+    const std::optional<int> inner = one_along(node.inputs[0], d);
+    if (!inner) return std::nullopt;
+    std::vector<int> inputs = node.inputs;
+    inputs[0] = *inner;
+    return add(node.kind, std::move(inputs), to, false, node.details);
   }
   if (node.kind == Kind::Convolution && d == 0) {
     const std::optional<int> inner = one_along(node.inputs[0], 0);
@@ -95,6 +124,40 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
     inputs.push_back(*inner);
   }
   return add(node.kind, std::move(inputs), to, node.integer, node.details);
+}
+
+// A reshape that only parts dimension d into it and the next one, written before the op that it follows.
+std::optional<int> Builder::parted_below(int x, std::size_t d) {
+  const Shape to = at(x).shape;
+  const Node below = at(at(x).inputs[0]);
+  Shape merged = to;
+  if (d + 1 >= to.size() || to.size() != below.shape.size() + 1) return std::nullopt;
+  merged[d] *= to[d + 1];
+  merged.erase(merged.begin() + static_cast<std::ptrdiff_t>(d) + 1);
+  if (merged != below.shape) return std::nullopt;
+  const auto parted = [&](int input, std::size_t at_dim) {
+    Shape of = shape(input);
+    const bool has = of[at_dim] != 1;
+    of[at_dim] = has ? to[d] : 1;
+    of.insert(of.begin() + static_cast<std::ptrdiff_t>(at_dim) + 1, has ? to[d + 1] : 1);
+    return reshape(input, of);
+  };
+  if (below.kind == Kind::Transpose) {
+    const auto from = static_cast<std::size_t>(below.details.axes[d]);
+    Shape axes;
+    for (const std::int64_t axis : below.details.axes) {
+      axes.push_back(axis + (axis > static_cast<std::int64_t>(from) ? 1 : 0));
+      if (axis == static_cast<std::int64_t>(from)) axes.push_back(axis + 1);
+    }
+    return transpose(parted(below.inputs[0], from), axes);
+  }
+  if (!is_elementwise(below.kind)) return std::nullopt;
+  std::vector<int> inputs;
+  for (const int input : below.inputs) {
+    const std::size_t missing = below.shape.size() - shape(input).size();
+    inputs.push_back(d < missing ? input : parted(input, d - missing));
+  }
+  return add(below.kind, std::move(inputs), to, below.integer, below.details);
 }
 
 void Builder::repeat_for_batch(int& x, std::size_t d, std::int64_t size) {
@@ -128,6 +191,42 @@ int Builder::from_front(int ids, std::int64_t size) {
   return constant(of.shape, true, std::move(values));
 }
 
+// Whether a list counts the samples, of the file's own batch or of any, along dimension 0.
+bool Builder::counts_samples(int ids, std::int64_t size) const {
+  const Node& node = at(ids);
+  if (!holds_batch(size) || !node.values || node.shape.empty()) return false;
+  const auto count = static_cast<std::int64_t>(node.values->size());
+  if (node.shape[0] != count || (count != size && count != size / kBatchProbe * module_.batch)) return false;
+  for (std::size_t i = 0; i < node.values->size(); ++i)
+    if ((*node.values)[i] != static_cast<double>(i)) return false;
+  return true;
+}
+
+// x[sample, ids]: of each sample the rows that its own indices choose, as a product with rows of 0 and a 1.
+int Builder::pick_of_samples(int x, int ids) {
+  const Shape of = shape(x), chosen = shape(ids);
+  Shape flat = {of[0], of[1], -1}, lists = {of[0], -1, of[1]}, to = chosen;
+  to.insert(to.end(), of.begin() + 2, of.end());
+  const auto whole = [&](std::int64_t value) {
+    return constant({}, true, std::vector<double>{static_cast<double>(value)});
+  };
+  ids = select(compare(Comparison::Less, ids, whole(0)), binary(Kind::Add, ids, whole(of[1])), ids);
+  return reshape(matmul(reshape(one_hot(ids, of[1]), lists), reshape(x, flat)), to);
+}
+
+// Where the largest element along an axis is, the first one of equal ones.
+int Builder::arg_max(int x, std::int64_t axis, bool keep) {
+  axis = axis_of(x, axis);
+  const std::int64_t size = shape(x)[static_cast<std::size_t>(axis)];
+  expect(!holds_batch(size), "it chooses among samples, which then have no micro-batches");
+  Shape along(shape(x).size(), 1);
+  along[static_cast<std::size_t>(axis)] = size;
+  const int places = reshape(range(0.0, static_cast<double>(size), 1.0, true), along);
+  const int largest = compare(Comparison::Equal, x, reduce(Kind::ReduceMax, x, {axis}, true));
+  const int beyond = constant({}, true, std::vector<double>{static_cast<double>(size)});
+  return least(select(largest, places, beyond), {axis}, keep);
+}
+
 // x[ids[0], ids[1], ...]: the lists, which broadcast, have an index into each of the first dimensions.
 int Builder::pick_leading(int x, std::vector<int> ids) {
   expect(!ids.empty() && ids.size() <= shape(x).size(), "it has more indices than its operand has dimensions");
@@ -137,6 +236,10 @@ int Builder::pick_leading(int x, std::vector<int> ids) {
     while (at(ids[d]).kind == Kind::Broadcast) ids[d] = at(ids[d]).inputs[0];
     ids[d] = from_front(ids[d], shape(x)[d]);
   }
+  const bool of_samples = ids.size() == 2 && !at(ids[1]).constant && counts_samples(ids[0], shape(x)[0]) &&
+                          shape(ids[0]).size() == picked.size() && shape(ids[1]).size() == picked.size() &&
+                          shape(ids[1])[0] == shape(x)[0] && !holds_batch(shape(x)[1]);
+  if (of_samples) return pick_of_samples(x, ids[1]);
   // Which sample does not matter where all are alike.
   std::vector<std::size_t> matter;
   for (std::size_t d = 0; d < ids.size(); ++d) {

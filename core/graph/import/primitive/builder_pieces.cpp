@@ -37,6 +37,12 @@ int Builder::concat(std::vector<int> xs, std::int64_t axis) {
   for (int& x : xs) {
     if (shape(x).size() != sample.size()) continue;
     sample[d] = shape(x)[d];
+    // The file's own samples by their number, as indices have them, are those of any batch.
+    if (d > 0 && module_.batch > 1 && sample[0] == kBatchProbe && counts_samples(x, kBatchProbe)) {
+      Shape column(sample.size(), 1);
+      column[0] = kBatchProbe;
+      x = reshape(range(0.0, static_cast<double>(kBatchProbe), 1.0, true), column);
+    }
     x = rebatched(x, sample);
   }
   Shape to = shape(xs[0]);
@@ -257,6 +263,10 @@ int Builder::rounded(int x, Rounding rounding) {
     const int zero = constant({}, at(x).integer, std::vector<double>{0.0});
     const int below = select(compare(Comparison::Less, x, zero), scalar(-1.0), scalar(0.0));
     return select(compare(Comparison::Greater, x, zero), scalar(1.0), below);
+  }
+  if (!at(x).values && at(x).constant && at(x).kind == Kind::Broadcast) {
+    const Shape whole = shape(x);
+    return broadcast(rounded(at(x).inputs[0], rounding), whole);
   }
   expect(at(x).values.has_value(), "a rounding of what is no small constant has no equal here");
   std::vector<double> values = *at(x).values;

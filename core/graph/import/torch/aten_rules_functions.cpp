@@ -93,6 +93,10 @@ Made all(const AtenNode& a) {
 // --- of rows ---
 
 Made least(const AtenNode& a) { return {a.b.least(a.tensor("self"), a.integers("dim"), a.flag("keepdim", false))}; }
+Made arg_max(const AtenNode& a) {
+  a.b.expect(a.has("dim"), "an arg max over all elements has no equal here");
+  return {a.b.arg_max(a.tensor("self"), a.integer("dim", -1), a.flag("keepdim", false))};
+}
 Made log_of_sum(const AtenNode& a) {
   return {a.b.log_of_sum(a.tensor("self"), a.integers("dim"), a.flag("keepdim", false))};
 }
@@ -171,6 +175,7 @@ std::map<std::string, Rule> function_rules() {
           {"any", any},
           {"all", all},
           {"amin", least},
+          {"argmax", arg_max},
           {"logsumexp", log_of_sum},
           {"cosine_similarity", cosine_similarity},
           {"eye", identity},
