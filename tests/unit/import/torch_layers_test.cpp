@@ -411,5 +411,21 @@ TEST(TorchLayers, GapsMayBeWiderThanTheRow) {
   expect_rows(program, z);
 }
 
+// As functions that are mapped over samples have it: the maximum is taken before a dimension of one element moves.
+TEST(TorchLayers, ASoftmaxMayBeLessTheMaximumOfItsScoresElsewhere) {
+  Program program{{2, 3, 1}, {{"m", {3, kColumns}}}, {}};
+  program.calls = {call("amax", {{"self", tensor_named("x")}, {"dim", wholes({1})}}, "most"),
+                   call("view", {{"self", tensor_named("x")}, {"size", wholes({2, 3})}}, "scores"),
+                   call("sub", {{"self", tensor_named("scores")}, {"other", tensor_named("most")}}, "shifted"),
+                   call("exp", {{"self", tensor_named("shifted")}}, "e"),
+                   call("sum", {{"self", tensor_named("e")}, {"dim", wholes({1})}, {"keepdim", flag(true)}}, "all"),
+                   call("div", {{"self", tensor_named("e")}, {"other", tensor_named("all")}}, "parts"),
+                   call("mm", {{"self", tensor_named("parts")}, {"mat2", tensor_named("m")}}, "y")};
+  std::map<OpKind, int> kinds;
+  for (const Op& op : graph_of(program).ops()) ++kinds[op.kind];
+  EXPECT_EQ(kinds[OpKind::Softmax], 1);
+  EXPECT_EQ(kinds[OpKind::ReduceMax], 0);
+}
+
 }  // namespace
 }  // namespace meshwright::torch_layers_test

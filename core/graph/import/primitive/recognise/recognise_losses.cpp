@@ -29,6 +29,17 @@ int Recogniser::without_maximum(int i, const std::vector<std::int64_t>& axes) co
   return own ? scores : i;
 }
 
+// The same for a softmax, where it need not be its own maximum: any number that is one along the axis changes nothing.
+int Recogniser::without_shift(int i, std::int64_t axis) const {
+  if (!is(i, Kind::Subtract) || !is(core(at(i).inputs[1]), Kind::ReduceMax)) return i;
+  int shift = at(i).inputs[1];
+  while (is(shift, Kind::Broadcast)) shift = at(shift).inputs[0];
+  const std::size_t rank = at(i).shape.size(), own = at(shift).shape.size(), d = static_cast<std::size_t>(axis);
+  const bool one = d + own < rank || at(shift).shape[d + own - rank] == 1;
+  const int scores = at(i).inputs[0];
+  return one && at(scores).shape == at(i).shape ? scores : i;
+}
+
 // e^z over its sum.
 Recogniser::Found Recogniser::softmax(int numerator, int denominator) {
   const std::optional<Exponentials> sum = sum_of_exponentials(denominator);
@@ -38,7 +49,8 @@ Recogniser::Found Recogniser::softmax(int numerator, int denominator) {
     kept[static_cast<std::size_t>(sum->axis)] = 1;
     if (at(denominator).shape != kept) return std::nullopt;
   }
-  return b_.softmax(sum->scores, sum->axis);
+  const int scores = sum->scores == sum->shifted ? without_shift(sum->shifted, sum->axis) : sum->scores;
+  return b_.softmax(scores, sum->axis);
 }
 
 Recogniser::Found Recogniser::quotient(int x, int y) {

@@ -128,6 +128,7 @@ class Recogniser {
   };
   [[nodiscard]] std::optional<LogSum> log_sum(int i) const;
   [[nodiscard]] int without_maximum(int i, const std::vector<std::int64_t>& axes) const;
+  [[nodiscard]] int without_shift(int i, std::int64_t axis) const;
   [[nodiscard]] Found log_softmax(int x, int y);
   [[nodiscard]] Found one_hot(int i);
   [[nodiscard]] Found picked_by_one_hot(int sum, const std::vector<std::int64_t>& axes);
