@@ -25,6 +25,10 @@ std::string read_file(const std::string& path, std::uint64_t most) {
   constexpr std::size_t kPiece = std::size_t{1} << 20;
   std::string text;
   std::vector<char> piece(kPiece);
+  // A string that grows holds what it has twice. What is no plain file has no size.
+  std::error_code none;
+  const std::uintmax_t size = std::filesystem::is_regular_file(path, none) ? std::filesystem::file_size(path, none) : 0;
+  if (!none && size <= most) text.reserve(static_cast<std::size_t>(size));
   errno = 0;
   while (file) {
     file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
