@@ -232,6 +232,16 @@ TEST(TorchPicks, SumsOfRowsRepeatedForTheFilesBatchAreThereForAny) {
                       4, {1, 2}),
             (Numbers{0, 3, 4, 7, 4, 7, 8, 11}));
 }
+// Rows 0 1, 2 3 and 4 5, 6 7 times p = 0 1, 2 3, which stands once for each of two rows of two samples.
+TEST(TorchPicks, FactorsRepeatedForRowsAndTheFilesBatchTogetherAreThereForAny) {
+  EXPECT_EQ(result_of({2, 2, 2},
+                      {call("view", {{"self", tensor_named("x")}, {"size", wholes({4, 1, 2})}}, "rows_of_x"),
+                       call("expand", {{"self", tensor_named("p")}, {"size", wholes({2, 2, 2, 2})}}, "all"),
+                       call("view", {{"self", tensor_named("all")}, {"size", wholes({4, 2, 2})}}, "factors"),
+                       call("bmm", {{"self", tensor_named("rows_of_x")}, {"mat2", tensor_named("factors")}}, "z")},
+                      4, {2, 2}),
+            (Numbers{2, 3, 6, 11, 10, 19, 14, 27}));
+}
 TEST(TorchPicks, AProductOfZerosIsOfZeros) {
   EXPECT_EQ(result_of({2, 2},
                       {call("zeros_like", {{"self", tensor_named("x")}}, "none"),

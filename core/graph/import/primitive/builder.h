@@ -240,6 +240,7 @@ class Builder {
   [[nodiscard]] std::optional<int> made_of_one(int x, std::size_t d);
   [[nodiscard]] int once_for_samples(int x);
   [[nodiscard]] std::optional<int> parted_below(int x, std::size_t d);
+  [[nodiscard]] std::optional<int> alike_in_group(int x, std::size_t d);
   [[nodiscard]] bool counts_samples(int ids, std::int64_t size) const;
   [[nodiscard]] int pick_of_samples(int x, int ids);
   [[nodiscard]] std::optional<int> places_in_samples(int row, int ids);

@@ -86,8 +86,8 @@ std::optional<int> Builder::made_of_one(int x, std::size_t d) {
       const std::optional<int> inner = one_along(node.inputs[0], i);
       return inner ? std::optional(reshape(*inner, to)) : std::nullopt;
     }
-    const std::optional<int> below = parted_below(x, d);
-    return below ? one_along(*below, d) : std::nullopt;
+    if (const std::optional<int> below = parted_below(x, d)) return one_along(*below, d);
+    return alike_in_group(x, d);
   }
   // Queries, keys and values of a sample meet each other alone; sinks, of one dimension, are those of heads.
   if (node.kind == Kind::Attention && d == 0) {
@@ -158,6 +158,37 @@ std::optional<int> Builder::parted_below(int x, std::size_t d) {
     inputs.push_back(d < missing ? input : parted(input, d - missing));
   }
   return add(below.kind, std::move(inputs), to, below.integer, below.details);
+}
+
+// The same of a reshape that merges or parts dimensions along all of which its operand is alike.
+std::optional<int> Builder::alike_in_group(int x, std::size_t d) {
+  const Shape to = at(x).shape;
+  int inner = at(x).inputs[0];
+  const Shape from = shape(inner);
+  // The fewest dimensions on both sides, d among them, that have the same elements.
+  std::size_t begin = 0, end = 0, own_begin = 0, own_end = 0;
+  while (own_end <= d) {
+    begin = end;
+    own_begin = own_end;
+    std::int64_t met = 1, own = 1;
+    do {
+      if (met <= own && end < from.size())
+        met *= from[end++];
+      else if (own_end < to.size())
+        own *= to[own_end++];
+      else
+        return std::nullopt;
+    } while (met != own || own_end == own_begin);
+  }
+  for (std::size_t i = begin; i < end; ++i) {
+    const std::optional<int> one = one_along(inner, i);
+    if (!one) return std::nullopt;
+    inner = *one;
+  }
+  Shape once = to, result = to;
+  for (std::size_t i = own_begin; i < own_end; ++i) once[i] = 1;
+  result[d] = 1;
+  return broadcast(reshape(inner, once), result);
 }
 
 void Builder::repeat_for_batch(int& x, std::size_t d, std::int64_t size) {
