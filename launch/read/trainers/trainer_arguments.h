@@ -16,7 +16,7 @@ namespace meshwright {
 struct TrainerArguments {
   std::optional<std::int64_t> micro_batch, accumulation = {};
   std::optional<std::int64_t> batch = {};  // of all replicas
-  std::optional<std::int64_t> zero = {};  // of programs that make DeepSpeed's settings themselves
+  std::optional<std::int64_t> zero = {};   // of programs that make DeepSpeed's settings themselves
   std::optional<DType> dtype = {};
   bool recompute = false, offloads_update = false;
 };

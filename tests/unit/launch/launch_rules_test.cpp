@@ -133,8 +133,7 @@ TEST(LaunchRules, OffloadStatesWhereTheFrameworkDoes) {
       Sentences{"Megatron-LM core 0.20 offloads optimizer state only where it is split over the replicas (ZeRO 1)"});
   setup.degrees.zero = 1;
   setup.optimizer.kind = Optimizer::Kind::Momentum;
-  EXPECT_EQ(broken_launch_rules(setup),
-            Sentences{"Megatron-LM core 0.20 offloads the state of Adam alone"});
+  EXPECT_EQ(broken_launch_rules(setup), Sentences{"Megatron-LM core 0.20 offloads the state of Adam alone"});
 }
 
 TEST(LaunchRules, HoldTheMeshesOfFlagScale) {
