@@ -12,9 +12,10 @@ namespace meshwright::xla {
 using primitive::Kind;
 using primitive::Node;
 using primitive::Shape;
-using Numbers = std::vector<std::int64_t>;
 
 namespace {
+
+using Numbers = std::vector<std::int64_t>;
 
 bool names(const Numbers& list, std::int64_t axis) { return std::find(list.begin(), list.end(), axis) != list.end(); }
 
