@@ -188,7 +188,7 @@ class Adviser {
           setting_text(words, LaunchProperty::MicroBatch, after));
   }
 
-  // Of programs that are told how often they accumulate, and not how many samples are at once.
+  // The program is told how often it accumulates, and not how many samples it takes at once.
   [[nodiscard]] bool accumulates() const {
     return (now_.target == "maxtext" && own_.pp == 1 && best_.pp == 1) || now_.dialect == "accelerate-megatron";
   }

@@ -32,7 +32,7 @@ class ShellWords {
   std::map<std::string, const ShellNode*> functions;
   // What a call of one of them prints; nullopt: that is not known.
   std::function<std::optional<std::string>(const ShellNode& call)> output_of_call;
-  // Of a file that is given, written by the script or beside it.
+  // The text of a file that is given, that the script has written or that lies beside it.
   std::function<std::optional<std::string>(const std::string& path)> text_of_file;
 
   // Fields of an unquoted word: as many as it expands to.
@@ -48,7 +48,7 @@ class ShellWords {
   [[nodiscard]] std::optional<std::string> piped(std::span<const ShellNode> pipe, int line);
 
   void set(const std::string& name, const std::string& value, int line);
-  // Of all variables and arguments, to tell whether something changed.
+  // All variables and arguments as texts, to tell whether something changed.
   [[nodiscard]] std::vector<std::string> state() const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 std::string block_of(const Decoder& d) {
   if (d.latent) return "deepseek";
   if (d.experts) return d.qk_norm ? "qwen3_moe" : "mixtral";
-  // Of the dense blocks, only that of qwen2 reads attention_bias.
+  // Among dense blocks only qwen2's reads attention_bias.
   if (d.qkv_bias) return "qwen2";
   return d.qk_norm ? "qwen3" : "llama2";
 }

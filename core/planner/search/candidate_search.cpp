@@ -218,7 +218,7 @@ std::vector<Seconds> CandidateRanking::least_latencies_of(const StageTable& tabl
   if (!branches_.is_line() || request.goal.objective != Goal::Objective::StepTime ||
       !traits_of(request.schedule).trains)
     return {};
-  // Of n even stages the first micro-batch takes n parts of the B that a step takes: fewer rule out nothing.
+  // With n even stages the first micro-batch takes about n / B of the step, so that n <= B rules nothing out.
   if (request.microbatches >= max_stages_of(table, request)) return {};
   const bool splits = traits_of(request.schedule).splits_backward;
   const auto latency = [&](const TableStage& stage) {

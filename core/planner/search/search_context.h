@@ -23,8 +23,8 @@ class SearchContext {
  public:
   SearchContext(const PlanRequest& of, const CostModel& cost_model, PlanEvaluator& by)
       : request(of), costs(cost_model), evaluator(by) {}
-  // Of a point that is searched beside others, with a log of its own: what any of them knows all do, but for what ops
-  // cost.
+  // For a point that is searched beside others. It has its own log and its own costs of ops, and shares everything else
+  // that is known.
   SearchContext(const PlanRequest& of, const SearchContext& beside)
       : request(of),
         costs(beside.costs),

@@ -471,7 +471,7 @@ void read_megatron(ReadingJob& job) {
       (void)s.take(key);
       job.assume(fmt::format("without --{}", key));
     }
-  // Of the benchmark that may be written of it; where nothing tells it, that has its own.
+  // The steps of a benchmark that may be written from this file, which has a number of its own if none is given.
   constexpr std::int64_t kUsualSteps = 20;
   job.reading.setup.steps =
       std::max<std::int64_t>(1, whole_number(s.text_or_nothing("train-iters")).value_or(kUsualSteps));

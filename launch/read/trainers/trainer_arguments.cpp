@@ -61,10 +61,6 @@ void expect_plain_losses(ReadingJob& job) {
       expect_whole_model(job, key, "against further models or samples");
 }
 
-}  // namespace
-
-namespace {
-
 bool is_openrlhf(const ReadingJob& job) { return job.text.program.find("openrlhf.cli.") != std::string::npos; }
 
 }  // namespace

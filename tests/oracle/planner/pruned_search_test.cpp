@@ -158,7 +158,7 @@ TEST(LeastLatencies, AreTheLeastOfAllPipelinesInALine) {
   }
 }
 
-// Of 10 bytes one stage takes 4 and 2 for each micro-batch, the other 12.
+// The memory is 10 bytes. One stage takes 4 bytes and 2 for each micro-batch, the other takes 12.
 TEST(FitAlike, HoldsWhereEveryStageFitsOrNone) {
   StageTable table(2, {{{1}, Bytes(10)}}, 1);
   table.at(0, 0, 0, 0) = StageCost{.resident = Bytes(3), .saved = Bytes(1), .working = Bytes(1), .held = Bytes(1)};

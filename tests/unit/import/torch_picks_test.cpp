@@ -210,7 +210,7 @@ TEST(TorchPicks, EachSampleMayBePickedFromWhereItsOwnLargestElementIs) {
   EXPECT_EQ(picked(0), (Numbers{0, 5}));
   EXPECT_EQ(picked(1), (Numbers{2, 4}));
 }
-// Of 0 1 2 and 3 4 5 those above 0: the first ones are at 1 and at 0.
+// In the rows 0 1 2 and 3 4 5 the first elements above 0 are at 1 and at 0.
 TEST(TorchPicks, TheFirstOfEqualElementsIsTheLargest) {
   EXPECT_EQ(result_of({2, 3},
                       {with_number("gt", "x", 0, "above"),

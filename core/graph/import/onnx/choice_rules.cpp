@@ -53,7 +53,7 @@ Made top_k(const NodeReader& r) {
 Made arg_max(const NodeReader& r) {
   const int x = r.in(0);
   const auto last = static_cast<std::int64_t>(r.b.shape(x).size()) - 1;
-  // Of whole numbers, such as where a text ends; of others routers make it, which are told by the choice.
+  // Whole numbers say for example where a text ends; the arg max of other numbers is a router's choice.
   if (r.b.at(x).integer && r.number("select_last_index", 0) == 0)
     return {r.b.arg_max(x, r.number("axis", 0), r.number("keepdims", 1) != 0)};
   r.b.expect(r.b.axis_of(x, r.number("axis", 0)) == last,

@@ -245,7 +245,7 @@ int Builder::least(int x, const std::vector<std::int64_t>& axes, bool keep) {
   return negated(reduce(Kind::ReduceMax, negated(x), axes, keep));
 }
 
-// Of numbers that are moved to 0 at most, so that no exponential is too large.
+// The largest number is taken off all first, so that no exponential is too large.
 int Builder::log_of_sum(int x, const std::vector<std::int64_t>& axes, bool keep) {
   const int most = reduce(Kind::ReduceMax, x, axes, true);
   const int sum = reduce(Kind::ReduceSum, unary(Kind::Exp, binary(Kind::Subtract, x, most)), axes, true);

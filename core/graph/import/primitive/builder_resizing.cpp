@@ -28,7 +28,7 @@ struct Weights {
   std::int64_t first;
   std::vector<double> numbers;
 };
-// Of cubic convolution, at a distance of `place` elements.
+// The weight in a cubic convolution of an element that is `place` elements away.
 double cubic_weight(double place, double a) {
   const double d = std::abs(place);
   if (d < 1.0) return ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0;
