@@ -2,7 +2,7 @@
 // One build that holds many mutants: tests/mutation/mutate.py writes calls of these functions in the place of
 // operators, and the environment says which one of them goes wrong.
 //   MESHWRIGHT_MUTANT=N         mutant N is active; none is where it is unset
-//   MESHWRIGHT_MUTANTS_SEEN=F   at the end of the process the numbers of the mutants that were evaluated are written to
+//   MESHWRIGHT_MUTANTS_SEEN=F   at the end of each process the numbers of the mutants that were evaluated are added to
 //   F, one per line; as negative numbers those of places that were evaluated and whose types do not allow the mutant
 // In a constant expression nothing goes wrong.
 #pragma once
@@ -37,7 +37,7 @@ struct State {
   }
   ~State() {
     if (seen_file == nullptr) return;
-    if (std::FILE* file = std::fopen(seen_file, "w")) {
+    if (std::FILE* file = std::fopen(seen_file, "a")) {
       for (int id = 0; id < kMost; ++id)
         if (seen[id] != 0) std::fprintf(file, "%d\n", seen[id] * id);
       std::fclose(file);
