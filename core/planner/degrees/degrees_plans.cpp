@@ -10,7 +10,13 @@
 namespace meshwright {
 
 GivenModel DegreesPlans::build_graph(const Degrees& degrees, KnownGraphs& graphs) const {
-  const PlanRequest of = request_of(request_, degrees);
+  // Of all degrees of its key: what some cannot do is found where they are planned.
+  Degrees plain = degrees;
+  plain.dp = degrees.dp * degrees.tp * degrees.cp;
+  plain.tp = plain.cp = plain.ep = 1;
+  plain.context = ContextExchange::AllGather;
+  plain.whole_experts = plain.folded_experts = plain.sequence_parallel = false;
+  const PlanRequest of = request_of(request_, plain);
   SearchContext context(of, costs_, evaluator_);
   std::swap(context.graphs, graphs);
   GivenModel model = given_model(
@@ -30,16 +36,18 @@ void DegreesPlans::build_graphs(const std::vector<Degrees>& all) {
   };
   // Cuts of one graph follow one another.
   std::vector<std::vector<Made>> list;
+  std::vector<KnownGraphs*> uncut;
   for (const auto& [key, degrees] : wanted) {
     const GraphKey* last = list.empty() ? nullptr : &list.back().front().key;
-    if (last == nullptr || last->micro_batches != key.micro_batches || last->recompute != key.recompute)
+    if (last == nullptr || last->micro_batches != key.micro_batches || last->recompute != key.recompute) {
       list.emplace_back();
+      uncut.push_back(&uncut_[{key.micro_batches, key.recompute}]);
+    }
     list.back().push_back({key, degrees});
   }
   for_each_index(list.size(), request_.threads, [&](std::size_t i) {
-    KnownGraphs graphs;
     for (Made& made : list[i])
-      if (!request_.stop || !request_.stop()) made.model = build_graph(*made.degrees, graphs);
+      if (!request_.stop || !request_.stop()) made.model = build_graph(*made.degrees, *uncut[i]);
   });
   for (std::vector<Made>& of_graph : list)
     for (Made& made : of_graph)
@@ -48,8 +56,10 @@ void DegreesPlans::build_graphs(const std::vector<Degrees>& all) {
 
 const Graph& DegreesPlans::graph_of(const Degrees& degrees) {
   auto known = graphs_.find(graph_key(degrees));
-  KnownGraphs graphs;
-  if (known == graphs_.end()) known = graphs_.emplace(graph_key(degrees), build_graph(degrees, graphs)).first;
+  if (known == graphs_.end()) {
+    KnownGraphs& uncut = uncut_[{degrees.micro_batches, degrees.recompute}];
+    known = graphs_.emplace(graph_key(degrees), build_graph(degrees, uncut)).first;
+  }
   return *known->second.cut->graph;
 }
 
@@ -99,6 +109,10 @@ PlanOfDegrees DegreesPlans::plan_of(const Degrees& degrees) const {
     std::shared_ptr<const Graph> graph = graphs.of(plan->training).graph;
     // What ZeRO gathers and scatters in several passes a program may move at once.
     if (!hides_ && degrees.zero <= 1) planned.floor = bound_of_stages(*plan, degrees);
+    if (times_stages_) {
+      const CandidateRequest wanted = candidate_request(context, point, degrees.schedule);
+      if (const auto candidate = point.spans.ranking->simulate(pipeline, wanted)) planned.alone = candidate->step;
+    }
     planned.needs = least_memory(degrees, *point.spans.search, pipeline);
     planned.usable = request_.cluster.usable_memory();
     planned.plan = PlanOfGraph{*std::move(plan), std::move(graph)};

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/planner/degrees/all_degrees.h"
@@ -29,17 +30,20 @@ struct PlanOfDegrees {
   std::optional<Seconds> step;               // of a plan that fits
   std::vector<ConsideredStage> stages = {};  // where the request has a record
   Seconds floor{0.0};                        // of its stages' times: hardly any step takes less
+  std::optional<Seconds> alone = {};         // what its stages take alone, with the transfers between them
 };
 
 class DegreesPlans {
  public:
+  // `times_stages`: PlanOfDegrees::alone is wanted, where neither conditions nor a software have a say in it.
   // REQUIRES: all three outlive this.
-  DegreesPlans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator)
+  DegreesPlans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator, bool times_stages)
       : request_(request),
         costs_(costs),
         computing_(costs),
         evaluator_(evaluator),
         hides_(evaluator.hides_communication()),
+        times_stages_(times_stages && request.conditions.empty() && request.software.empty()),
         shape_(shape_of(request.model)) {}
 
   // The graphs of all these, side by side; those that are left when the request is to stop are missing.
@@ -76,9 +80,10 @@ class DegreesPlans {
   const CostModel& costs_;
   const ComputingCosts computing_;
   PlanEvaluator& evaluator_;
-  const bool hides_;
+  const bool hides_, times_stages_;
   const ModelShape shape_;
   std::map<GraphKey, GivenModel> graphs_;
+  std::map<std::pair<std::int64_t, Recompute>, KnownGraphs> uncut_;  // of graphs_
   // Shared by the layers of all degrees.
   std::shared_ptr<elimination::KnownSteps> eliminations_ = std::make_shared<elimination::KnownSteps>();
 };

@@ -12,6 +12,7 @@
 #include "core/base/parallel.h"
 #include "core/base/text.h"
 #include "core/planner/degrees/degrees_bounds.h"
+#include "core/planner/degrees/degrees_order.h"
 #include "core/planner/degrees/degrees_plans.h"
 #include "core/planner/degrees/first_degrees.h"
 #include "core/planner/degrees/too_large_degrees.h"
@@ -25,51 +26,23 @@ namespace {
 
 constexpr std::size_t kWave = 16;       // degrees that are planned together, whatever the number of threads
 constexpr std::size_t kJudged = 4;      // plans that are simulated together
+constexpr int kSeen = 2;                // simulated plans from which others are told to be unlikely
+constexpr double kLearned = 0.97;       // of what they tell
 constexpr std::size_t kMaxBases = 4;    // plans whose ends are made lighter
 constexpr int kMaxStagesEach = 16;      // of a rank, where ends are lighter
 constexpr std::size_t kMaxTrials = 64;  // degrees that a stopped search tries for a first plan
 
-// What the work of a micro-batch depends on. Not on the number of stages, and on replicas only by what ZeRO gathers.
-struct WorkKey {
-  int tp, cp, ep;
-  ContextExchange context;
-  bool whole_experts, folded_experts;
-  std::int64_t micro_batch;
-  Recompute recompute;
-  auto operator<=>(const WorkKey&) const = default;
-};
-
-WorkKey work_key(const Degrees& d) {
-  return {d.tp, d.cp, d.ep, d.context, d.whole_experts, d.folded_experts, d.micro_batch, d.recompute};
-}
-
-// Legal degrees, and bounds on their step and memory.
-struct Ordered {
-  Degrees degrees;
-  Seconds bound{0.0};
-  Bytes needs{0.0};  // at least, of some device
-};
-
 // [kind] the one that keeps least.
-std::map<ProbeKey, Ordered> probes_of(const std::vector<Ordered>& all) {
+std::map<ProbeKey, OrderedDegrees> probes_of(const std::vector<OrderedDegrees>& all) {
   const auto rank = [](const Degrees& d) {
     return std::tuple(d.schedule != ScheduleKind::OneFOneB, d.micro_batch, -d.zero, d.chunks);
   };
-  std::map<ProbeKey, Ordered> probes;
-  for (const Ordered& of : all) {
+  std::map<ProbeKey, OrderedDegrees> probes;
+  for (const OrderedDegrees& of : all) {
     const auto [known, is_new] = probes.emplace(probe_key(of.degrees), of);
     if (!is_new && rank(of.degrees) < rank(known->second.degrees)) known->second = of;
   }
   return probes;
-}
-
-ReplicaBytes bytes_of_replica(const Graph& graph) {
-  ReplicaBytes replica;
-  for (const Tensor& tensor : graph.tensors()) {
-    if (tensor.kind == TensorKind::Parameter && !graph.weights_on_host) replica.weights += tensor.bytes();
-    if (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host) replica.states += tensor.bytes();
-  }
-  return replica;
 }
 
 class DegreesSearch {
@@ -79,7 +52,7 @@ class DegreesSearch {
       : request_(request),
         to_beat_(to_beat),
         evaluator_(evaluator),
-        plans_(request, costs, evaluator),
+        plans_(request, costs, evaluator, to_beat.has_value()),
         shape_(shape_of(request.model)) {}
 
   PlanningResult run();
@@ -101,22 +74,25 @@ class DegreesSearch {
   [[nodiscard]] bool is_beaten(Seconds step) const {
     return (best_ && step >= *best_->step) || (to_beat_ && step >= *to_beat_);
   }
-  [[nodiscard]] std::vector<Ordered> in_order(const std::vector<Degrees>& all);
+  // Its stages alone take so long that the plan is not expected to be of use, as steps took that share of them.
+  [[nodiscard]] bool is_unlikely(const PlanOfDegrees& planned) const {
+    return planned.alone && seen_ >= kSeen && is_beaten(kLearned * least_share_ * *planned.alone);
+  }
   void take(const Degrees& degrees, PlanOfDegrees planned);
   // For the request's record.
   [[nodiscard]] static ConsideredPlan considered(const Degrees& degrees);
   void note(const Degrees& degrees, const PlanOfDegrees& planned) const;
-  void note_rest(const std::vector<Ordered>& ordered) const;
+  void note_rest(const DegreesOrder& order) const;
   // When the search is to stop, the rest is left. Those that may fit wait to be simulated.
-  void plan_wave(const std::vector<Ordered>& wave);
+  void plan_wave(const std::vector<OrderedDegrees>& wave);
   // Simulates the most promising of those that wait.
   void judge_some();
   // The next ones of `ordered` that may fit, and of each kind that was not met before the one that keeps least in its
   // place; those whose place was taken are as promising as any after them.
-  void plan_next(const std::vector<Ordered>& ordered, std::size_t& next);
+  void plan_next(const std::vector<OrderedDegrees>& ordered, std::size_t& next);
   // Returns the least bound of what was not looked at.
-  std::optional<Seconds> plan_in_order(const std::vector<Ordered>& ordered);
-  void plan_smallest(const std::vector<Ordered>& ordered);
+  std::optional<Seconds> plan_in_order(const std::vector<OrderedDegrees>& ordered);
+  void plan_smallest(const std::vector<OrderedDegrees>& ordered);
   // The fastest plans, or where none fits the nearest, with fewer blocks at the ends of the pipeline.
   void plan_lighter_ends();
   [[nodiscard]] std::vector<Degrees> lighter_ends_of_fastest() const;
@@ -138,53 +114,22 @@ class DegreesSearch {
   SearchLog log_;
   std::optional<PlanOfDegrees> best_;
   TooLargeDegrees too_large_;
-  std::map<ProbeKey, Ordered> probes_;  // of kinds not met yet
+  std::map<ProbeKey, OrderedDegrees> probes_;  // of kinds not met yet
   struct Waiting {
     Degrees degrees;
     PlanOfDegrees planned;
   };
-  std::map<std::pair<Seconds, std::size_t>, Waiting> waiting_;  // planned, not simulated: by bound, then by number
-  std::size_t planned_ = 0, lighter_ = 0;                       // the latter: with lighter ends
-  std::vector<std::pair<Seconds, Degrees>> fitting_;            // what was simulated
-  std::set<std::string> taken_;                                 // texts of the degrees that were planned
+  // Planned, not simulated: by bound, then by number.
+  std::map<std::pair<Seconds, std::size_t>, Waiting> waiting_, unlikely_;
+  // The least that a step took of what the stages take alone, and of how many.
+  double least_share_ = 1.0;
+  int seen_ = 0;
+  std::size_t planned_ = 0, lighter_ = 0;                      // the latter: with lighter ends
+  std::vector<std::pair<Seconds, Degrees>> fitting_;           // what was simulated
+  std::set<std::string> taken_;                                // texts of the degrees that were planned
   std::optional<std::pair<Degrees, PlanOfDegrees>> smallest_;  // of those that do not fit, the one that lacks the least
   std::string wrong_;                                          // the first
 };
-
-std::vector<Ordered> DegreesSearch::in_order(const std::vector<Degrees>& all) {
-  // Each kind of work is computed for its degrees with the fewest stages: these move the least.
-  std::map<WorkKey, Degrees> kinds;
-  for (const Degrees& degrees : all) {
-    const auto [known, is_new] = kinds.emplace(work_key(degrees), degrees);
-    if (!is_new && degrees.stages() < known->second.stages()) known->second = degrees;
-  }
-  const std::vector<std::pair<WorkKey, Degrees>> list(kinds.begin(), kinds.end());
-  std::vector<std::optional<Work>> found(list.size());
-  for_each_index(list.size(), request_.threads, [&](std::size_t i) {
-    if (!is_to_stop()) found[i] = plans_.work_of(list[i].second);
-  });
-  std::map<WorkKey, Work> work;
-  for (std::size_t i = 0; i < list.size(); ++i) work.emplace(list[i].first, found[i].value_or(Work{}));
-  log_.points = static_cast<std::int64_t>(list.size());
-
-  std::vector<Ordered> ordered;
-  const ReplicaBytes replica = all.empty() ? ReplicaBytes{} : bytes_of_replica(plans_.graph_of(all.front()));
-  for (const Degrees& degrees : all) {
-    const Work& of = work.at(work_key(degrees));
-    Ordered& next = ordered.emplace_back(Ordered{degrees, bound_of_work(of, degrees, shape_.blocks)});
-    // A software counts in its own way.
-    if (!request_.software.empty()) continue;
-    // Experts are split over fewer replicas than the rest, so that more of them is left.
-    Degrees dense = degrees, unsplit = degrees;
-    dense.ep = unsplit.ep = 1;
-    unsplit.zero = 0;
-    const double split = state_estimate(dense, replica) / state_estimate(unsplit, replica);
-    next.needs = least_memory_of_work(of, degrees, shape_.blocks, split);
-  }
-  std::stable_sort(ordered.begin(), ordered.end(),
-                   [](const Ordered& a, const Ordered& b) { return a.bound < b.bound; });
-  return ordered;
-}
 
 ConsideredPlan DegreesSearch::considered(const Degrees& degrees) {
   ConsideredPlan of;
@@ -212,24 +157,26 @@ void DegreesSearch::note(const Degrees& degrees, const PlanOfDegrees& planned) c
 }
 
 // The degrees that were not planned, and the plans that were not simulated.
-void DegreesSearch::note_rest(const std::vector<Ordered>& ordered) const {
-  const auto note = [&](const Ordered& left, const PlanOfDegrees* planned) {
+void DegreesSearch::note_rest(const DegreesOrder& order) const {
+  const auto note = [&](const OrderedDegrees& left, const PlanOfDegrees* planned) {
     using Fate = ConsideredPlan::Fate;
     const Bytes usable = request_.cluster.usable_memory();
     ConsideredPlan of = considered(left.degrees);
-    of.estimated = left.bound;
+    if (left.bound > Seconds(0.0)) of.estimated = left.bound;
     if (planned != nullptr) of.stages = planned->stages, of.layer_starts = planned->plan->plan.layer_starts;
-    of.fate = left.needs > usable                 ? Fate::TooLarge
-              : too_large_.rule_out(left.degrees) ? Fate::RuledOut
-              : is_beaten(left.bound)             ? Fate::Bound
-                                                  : Fate::Limit;
+    of.fate = left.needs > usable                                                      ? Fate::TooLarge
+              : too_large_.rule_out(left.degrees)                                      ? Fate::RuledOut
+              : is_beaten(left.bound) || (planned != nullptr && is_unlikely(*planned)) ? Fate::Bound
+                                                                                       : Fate::Limit;
     if (of.fate == Fate::TooLarge)
       of.why = fmt::format("needs at least {} of {} per device", human_bytes(left.needs), human_bytes(usable));
     request_.record->add(std::move(of));
   };
-  for (const Ordered& of : ordered)
-    if (!taken_.contains(text_of(of.degrees))) note(of, nullptr);
-  for (const auto& [key, waiting] : waiting_) note({waiting.degrees, key.first}, &waiting.planned);
+  for (const auto* of_order : {&order.by_bound, &order.too_large})
+    for (const OrderedDegrees& of : *of_order)
+      if (!taken_.contains(text_of(of.degrees))) note(of, nullptr);
+  for (const auto* left : {&waiting_, &unlikely_})
+    for (const auto& [key, waiting] : *left) note({waiting.degrees, key.first}, &waiting.planned);
 }
 
 // In order of the bounds, so that of equal steps the first stays.
@@ -296,22 +243,23 @@ PlanningResult DegreesSearch::run() {
   if (request_.progress)
     request_.progress(fmt::format("{} launches {} of {} combinations of degrees", request_.search.launch_for->name,
                                   all.legal.size(), all.tried));
-  plans_.build_graphs(all.legal);
   std::optional<Seconds> bound = Seconds(0.0);
-  const std::vector<Ordered> ordered = stopped() ? std::vector<Ordered>{} : in_order(all.legal);
+  DegreesOrder order;
+  if (!stopped()) order = order_of_degrees(all.legal, request_, plans_, [&] { return is_to_stop(); });
+  log_.points = order.kinds;
   if (!stopped()) {
-    bound = plan_in_order(ordered);
-    if (request_.record != nullptr) note_rest(ordered);
+    bound = plan_in_order(order.by_bound);
+    if (request_.record != nullptr) note_rest(order);
   }
   if (!best_ && stopped()) find_first_plan(all.legal);
-  if (!best_ && !stopped() && !smallest_ && !to_beat_) plan_smallest(ordered);
+  if (!best_ && !stopped() && !smallest_ && !to_beat_) plan_smallest(order.by_bound);
   const bool proven = bound && is_beaten(*bound);
   if (!stopped()) plan_lighter_ends();
   return result_of(all, bound, proven);
 }
 
 // Best first: what is the most promising by its bound is planned, and what is planned, by its stages' times, simulated.
-std::optional<Seconds> DegreesSearch::plan_in_order(const std::vector<Ordered>& ordered) {
+std::optional<Seconds> DegreesSearch::plan_in_order(const std::vector<OrderedDegrees>& ordered) {
   probes_ = probes_of(ordered);
   std::size_t next = 0;
   for (std::optional<Seconds> left;;) {
@@ -336,14 +284,14 @@ std::optional<Seconds> DegreesSearch::plan_in_order(const std::vector<Ordered>& 
   }
 }
 
-void DegreesSearch::plan_next(const std::vector<Ordered>& ordered, std::size_t& next) {
-  std::vector<Ordered> wave, delayed;
+void DegreesSearch::plan_next(const std::vector<OrderedDegrees>& ordered, std::size_t& next) {
+  std::vector<OrderedDegrees> wave, delayed;
   for (; next < ordered.size() && wave.size() < kWave; ++next) {
-    const Ordered& of = ordered[next];
+    const OrderedDegrees& of = ordered[next];
     if (of.needs > request_.cluster.usable_memory()) continue;
     if (too_large_.rule_out(of.degrees) || taken_.contains(text_of(of.degrees))) continue;
     // It may already stand in the wave, in another's place.
-    if (std::any_of(wave.begin(), wave.end(), [&](const Ordered& other) { return other.degrees == of.degrees; }))
+    if (std::any_of(wave.begin(), wave.end(), [&](const OrderedDegrees& other) { return other.degrees == of.degrees; }))
       continue;
     const auto probe = probes_.find(probe_key(of.degrees));
     if (probe == probes_.end()) {
@@ -355,13 +303,16 @@ void DegreesSearch::plan_next(const std::vector<Ordered>& ordered, std::size_t& 
     probes_.erase(probe);
   }
   plan_wave(wave);
-  std::erase_if(delayed, [&](const Ordered& of) {
+  std::erase_if(delayed, [&](const OrderedDegrees& of) {
     return taken_.contains(text_of(of.degrees)) || too_large_.rule_out(of.degrees);
   });
   plan_wave(delayed);
 }
 
-void DegreesSearch::plan_wave(const std::vector<Ordered>& wave) {
+void DegreesSearch::plan_wave(const std::vector<OrderedDegrees>& wave) {
+  std::vector<Degrees> all;
+  for (const OrderedDegrees& of : wave) all.push_back(of.degrees);
+  plans_.build_graphs(all);
   std::vector<std::optional<PlanOfDegrees>> found(wave.size());
   for_each_index(wave.size(), request_.threads, [&](std::size_t i) {
     if (is_to_stop()) return;
@@ -382,19 +333,30 @@ void DegreesSearch::plan_wave(const std::vector<Ordered>& wave) {
 
 void DegreesSearch::judge_some() {
   std::vector<Waiting> some;
-  for (; !waiting_.empty() && some.size() < kJudged; waiting_.erase(waiting_.begin())) {
-    if (is_beaten(waiting_.begin()->first.first)) break;
-    some.push_back(std::move(waiting_.begin()->second));
+  while (!waiting_.empty() && some.size() < kJudged && !is_beaten(waiting_.begin()->first.first)) {
+    auto next = waiting_.extract(waiting_.begin());
+    if (is_unlikely(next.mapped().planned))
+      unlikely_.insert(std::move(next));
+    else
+      some.push_back(std::move(next.mapped()));
   }
   for_each_index(some.size(), request_.threads, [&](std::size_t i) { plans_.judge(some[i].planned); });
-  for (Waiting& of : some) take(of.degrees, std::move(of.planned));
+  for (Waiting& of : some) {
+    if (of.planned.step && of.planned.alone) {
+      const double share = *of.planned.step / *of.planned.alone;
+      least_share_ = seen_++ == 0 ? share : std::min(least_share_, share);
+    }
+    take(of.degrees, std::move(of.planned));
+  }
 }
 
 // So that the reason names what is nearest to the memory.
-void DegreesSearch::plan_smallest(const std::vector<Ordered>& ordered) {
-  const auto smallest = std::min_element(ordered.begin(), ordered.end(),
-                                         [](const Ordered& a, const Ordered& b) { return a.needs < b.needs; });
+void DegreesSearch::plan_smallest(const std::vector<OrderedDegrees>& ordered) {
+  const auto smallest =
+      std::min_element(ordered.begin(), ordered.end(),
+                       [](const OrderedDegrees& a, const OrderedDegrees& b) { return a.needs < b.needs; });
   if (smallest == ordered.end() || smallest->needs <= request_.cluster.usable_memory()) return;
+  plans_.graph_of(smallest->degrees);
   PlanOfDegrees planned = plans_.plan_of(smallest->degrees);
   if (planned.plan) plans_.judge(planned);
   take(smallest->degrees, std::move(planned));
@@ -433,8 +395,7 @@ std::vector<Degrees> DegreesSearch::lighter_ends_of_fastest() const {
 void DegreesSearch::plan_lighter_ends() {
   if (!request_.search.launch_for->splits_ends) return;
   const std::vector<Degrees> wanted = lighter_ends_of_fastest();
-  plans_.build_graphs(wanted);
-  std::vector<Ordered> wave;
+  std::vector<OrderedDegrees> wave;
   for (const Degrees& degrees : wanted) wave.push_back({degrees});
   waiting_.clear();
   const std::size_t before = planned_;

@@ -9,6 +9,15 @@
 
 namespace meshwright {
 
+ReplicaBytes bytes_of_replica(const Graph& graph) {
+  ReplicaBytes replica;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.kind == TensorKind::Parameter && !graph.weights_on_host) replica.weights += tensor.bytes();
+    if (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host) replica.states += tensor.bytes();
+  }
+  return replica;
+}
+
 namespace {
 
 constexpr double kStateShare = 0.5;  // of the memory; the rest is for activations

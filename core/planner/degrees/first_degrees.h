@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/graph/graph.h"
 #include "core/planner/method/framework.h"
 
 namespace meshwright {
@@ -13,6 +14,9 @@ namespace meshwright {
 struct ReplicaBytes {
   Bytes weights{0.0}, states{0.0};  // gradients are as large as the weights
 };
+
+// Without what lies on hosts.
+[[nodiscard]] ReplicaBytes bytes_of_replica(const Graph& graph);
 
 // The bytes of weights, gradients and optimizer state on a device, where all divide evenly. With experts nearly all
 // weights are theirs.
