@@ -258,8 +258,13 @@ int CudaDevice::mark() {
 // that runs alone has no abort_ and may block.
 void CudaDevice::wait_for(cuda::Event event) const {
   if (abort_ == nullptr) return cuda::synchronize(event);
-  while (!cuda::is_done(event)) {
+  const auto check = [&] {
     abort_->check();
+    for (const auto& of_others : checks_) of_others();
+  };
+  check();
+  while (!cuda::is_done(event)) {
+    check();
     for (int i = 0; i < kYields; ++i) std::this_thread::yield();
   }
 }

@@ -97,6 +97,8 @@ class CudaDevice final : public Device {
   void finish() override;
   void on_out_of_memory(std::function<void()> give_back) override { arena_.on_out_of_memory(std::move(give_back)); }
   void watch_abort(const Abort& abort) override { abort_ = &abort; }
+  // Called whenever finish() waits, again and again; what it throws ends the wait. A device that runs alone calls none.
+  void check_while_waiting(std::function<void()> check) { checks_.push_back(std::move(check)); }
   void cancel() noexcept override;
   [[nodiscard]] Clock::time_point time_of(int mark) const override;
 
@@ -167,6 +169,7 @@ class CudaDevice final : public Device {
   std::size_t marks_ = 0;  // events of this step
   std::vector<Clock::time_point> finished_;
   const Abort* abort_ = nullptr;  // null: waits end only with the work
+  std::vector<std::function<void()>> checks_;
 
   std::unique_lock<std::mutex>* turn_ = nullptr;              // during a capture
   std::int64_t *step_on_device_ = nullptr, *step_ = nullptr;  // the number of a replayed step; step_ is pinned

@@ -51,6 +51,24 @@ ncclRedOp_t operation_of(kernels::Reduction reduction) {
   return reduction == kernels::Reduction::Max ? ncclMax : ncclSum;
 }
 
+// Whatever is still under way ends with the last owner: after an error its peers may never come.
+using Communicator = std::shared_ptr<ncclComm>;
+Communicator owned(ncclComm_t communicator) {
+  return {communicator, [](ncclComm_t of) { (void)ncclCommAbort(of); }};
+}
+
+// A collective that has begun may fail later, when a cable or another process does: its kernel then never ends.
+void expect_no_failure(const std::weak_ptr<ncclComm>& of, int gpu) {
+  const Communicator communicator = of.lock();
+  if (communicator == nullptr) return;
+  ncclResult_t state = ncclSuccess;
+  if (ncclCommGetAsyncError(communicator.get(), &state) != ncclSuccess) return;
+  if (state != ncclSuccess && state != ncclInProgress)
+    throw SystemError(
+        fmt::format("a collective of GPU {} failed under way: NCCL says '{}'; NCCL_DEBUG=WARN tells more.", gpu,
+                    ncclGetErrorString(state)));
+}
+
 // Whether one is named twice.
 bool is_repeated(std::vector<int> gpus) {
   std::sort(gpus.begin(), gpus.end());
@@ -70,28 +88,27 @@ void expect_shared_memory(const std::vector<int>& gpus) {
 class NcclGroup final : public Group {
  public:
   NcclGroup(const std::vector<int>& gpus, Abort& abort)
-      : communicators_(gpus.size(), nullptr),
+      : communicators_(gpus.size()),
         starts_(gpus.size()),
         meeting_(std::in_place, static_cast<int>(gpus.size()), abort) {
     MW_CHECK(!is_repeated(gpus), "NCCL takes each GPU once");
-    expect(ncclCommInitAll(communicators_.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
+    std::vector<ncclComm_t> made(gpus.size(), nullptr);
+    expect(ncclCommInitAll(made.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
+    std::transform(made.begin(), made.end(), communicators_.begin(), owned);
   }
   // One of `members`, which are in as many processes.
   NcclGroup(int members, int own, const ncclUniqueId& id)
-      : communicators_(static_cast<std::size_t>(members), nullptr), starts_(communicators_.size()) {
+      : communicators_(static_cast<std::size_t>(members)), starts_(communicators_.size()) {
+    ncclComm_t made = nullptr;
     // Returns when every member has called it.
-    expect(ncclCommInitRank(&communicators_[own], members, id, own), "joining processes");
+    expect(ncclCommInitRank(&made, members, id, own), "joining processes");
+    communicators_[own] = owned(made);
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
-  // Whatever is still under way ends: after an error its peers may never come.
-  ~NcclGroup() override {
-    for (const ncclComm_t communicator : communicators_)
-      if (communicator != nullptr) (void)ncclCommAbort(communicator);
-  }
 
   void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override {
-    CudaDevice& device = begin(call.device);
+    CudaDevice& device = begin(call);
     start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
       expect(ncclAllReduce(call.in, call.out, count(n), type_of(call.dtype), operation_of(reduction), own, queue),
              "all-reduce");
@@ -100,7 +117,7 @@ class NcclGroup final : public Group {
 
   void reduce_scatter(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, kernels::Reduction reduction,
                       std::int64_t padding) override {
-    CudaDevice& device = begin(call.device);
+    CudaDevice& device = begin(call);
     with_cuda_element(call.dtype, [&]<class T>(T) {
       const T* parts = static_cast<const T*>(call.in);
       if (outer > 1 || padding > 0) {
@@ -127,7 +144,7 @@ class NcclGroup final : public Group {
   }
 
   void all_gather(const CollectiveCall& call, std::int64_t outer, std::int64_t inner, std::int64_t padding) override {
-    CudaDevice& device = begin(call.device);
+    CudaDevice& device = begin(call);
     const bool packs = outer > 1 || padding > 0;
     with_cuda_element(call.dtype, [&]<class T>(T) {
       T* whole = static_cast<T*>(call.out);
@@ -150,7 +167,7 @@ class NcclGroup final : public Group {
 
   void all_to_all(const CollectiveCall& call, std::span<const std::int64_t> in_shape, int split_dim,
                   int join_dim) override {
-    CudaDevice& device = begin(call.device);
+    CudaDevice& device = begin(call);
     const ExchangeShape shape(in_shape, split_dim, join_dim, members());
     const std::vector<std::int64_t> packed = kernels::row_major_strides(shape.tile);
     const std::int64_t part = shape.tile_elements();
@@ -174,14 +191,14 @@ class NcclGroup final : public Group {
   }
 
   void broadcast(const CollectiveCall& call, std::int64_t n, int root) override {
-    CudaDevice& device = begin(call.device);
+    CudaDevice& device = begin(call);
     start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
       expect(ncclBroadcast(call.out, call.out, count(n), type_of(call.dtype), root, own, queue), "broadcast");
     });
   }
 
   void pass_on(const CollectiveCall& call, std::int64_t n, Around way) override {
-    CudaDevice& device = begin(call.device);
+    CudaDevice& device = begin(call);
     const int to = next_in_ring(call.member, members(), way), from = previous_in_ring(call.member, members(), way);
     start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
       expect(ncclSend(call.in, count(n), type_of(call.dtype), to, own, queue), "passing on");
@@ -191,12 +208,15 @@ class NcclGroup final : public Group {
 
  private:
   [[nodiscard]] int members() const { return communicators_.count(); }
-  [[nodiscard]] ncclComm_t of(int member) const { return communicators_[member]; }
+  [[nodiscard]] ncclComm_t of(int member) const { return communicators_[member].get(); }
   static std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
   static cudaStream_t stream(CudaDevice& device) { return static_cast<cudaStream_t>(device.stream().handle); }
-  static CudaDevice& begin(Device& any) {
-    CudaDevice& device = on_cuda(any);
+  CudaDevice& begin(const CollectiveCall& call) {
+    CudaDevice& device = on_cuda(call.device);
     device.use();
+    if (!std::exchange(is_checked_[call.member], true))
+      device.check_while_waiting(
+          [of = std::weak_ptr(communicators_[call.member]), gpu = device.gpu()] { expect_no_failure(of, gpu); });
     // This member's stream runs collectives in order: blocks of the last one may be used again.
     device.arena().begin_op();
     return device;
@@ -219,9 +239,10 @@ class NcclGroup final : public Group {
     if (meeting_) meeting_->arrive_and_wait();
   }
 
-  IndexedVector<int, ncclComm_t> communicators_;      // [member]; null: in another process
-  IndexedVector<int, std::function<void()>> starts_;  // [member]
-  std::optional<Barrier> meeting_;                    // of all members; none where each has a process
+  IndexedVector<int, Communicator> communicators_;  // [member]; null: in another process
+  IndexedVector<int, char> is_checked_ = IndexedVector<int, char>(communicators_.size());  // [member] by its device
+  IndexedVector<int, std::function<void()>> starts_;                                       // [member]
+  std::optional<Barrier> meeting_;  // of all members; none where each has a process
 };
 
 }  // namespace

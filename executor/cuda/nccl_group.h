@@ -7,7 +7,7 @@
 //
 // The members of one process meet, and one thread starts the kernels of all: either all of them run, or none. So a
 // device that has failed never leaves another one waiting inside a collective, and no call that waits for a whole
-// device comes between the starts.
+// device comes between the starts. NCCL is asked for failures under way whenever a device waits.
 #pragma once
 
 #include <cstdint>

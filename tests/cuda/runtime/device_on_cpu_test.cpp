@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "core/base/errors.h"
 #include "executor/cuda/cuda_device.h"
 #include "kernels/cuda_on_cpu/threads.h"
 
@@ -36,6 +37,21 @@ TEST_F(DeviceOnCpu, WaitsForWorkThatIsDoneInTheEnd) {
   device_.finish();
   other.join();
   EXPECT_LE(device_.time_of(mark), Clock::now());
+}
+
+TEST_F(DeviceOnCpu, EndsTheWaitForWorkThatACheckSaysHasFailed) {
+  device_.watch_abort(abort_);
+  int times = 0;
+  device_.check_while_waiting([&] {
+    if (++times == 3) throw SystemError("a cable was cut");
+  });
+  cuda::on_cpu::is_stuck = true;
+  EXPECT_THROW(device_.finish(), SystemError);
+  EXPECT_EQ(times, 3);
+  // Work that has ended is asked about, too: it may have ended because it failed.
+  cuda::on_cpu::is_stuck = false;
+  times = 2;
+  EXPECT_THROW(device_.finish(), SystemError);
 }
 
 TEST_F(DeviceOnCpu, AsksItsUserForMemoryBeforeItSaysThatThereIsNone) {
