@@ -10,14 +10,38 @@
 #include <vector>
 
 #include "core/planner/pipeline/stage_dp.h"
+#include "core/planner/pipeline/stage_dp_space.h"
 
 namespace meshwright {
 
 namespace {
 
+using stage_dp::kNever;
+
+int count_of(const DeviceSlice& slice) { return std::accumulate(slice.devices.begin(), slice.devices.end(), 0); }
+
+// Calls visit(stage, cost) for the stages that fit with one micro-batch in flight: of spans of one number for the first
+// and for those that begin with the first layer.
+template <class Visit>
+void each_that_fits(const StageTable& table, const Visit& visit) {
+  for (int first = 0; first < table.layers(); ++first)
+    for (int last = first; last < table.layers(); ++last) {
+      if (first > 0 && !table.spans().is_first(first, last)) continue;
+      for (int s = 0; s < static_cast<int>(table.slices().size()); ++s) {
+        const Bytes memory = table.slices()[static_cast<std::size_t>(s)].memory;
+        const std::optional<StageCost>* costs = table.configs_of(first, last, s);
+        for (int config = 0; config < table.configs(); ++config) {
+          const std::optional<StageCost>& cost = costs[config];
+          if (cost && cost->resident + cost->working + cost->saved <= memory)
+            visit(TableStage{first, last, s, config}, *cost);
+        }
+      }
+    }
+}
+
 // Ranks of like devices, at least two stages on each, share the least sum of any number of stages.
 Seconds chunked_bound(const StageSearch& stages, StageSearch::Costs costs) {
-  Seconds found(std::numeric_limits<double>::infinity());
+  Seconds found(kNever);
   for (int s = 0; s < static_cast<int>(stages.submeshes().size()); ++s) {
     const Submesh& submesh = stages.submeshes()[s];
     // At least two stages on each rank, each with a layer.
@@ -85,24 +109,12 @@ Seconds pipeline_bound(const StageSearch& stages, StageSearch::Costs costs, Rank
 }
 
 std::optional<Seconds> least_busy_time(const StageTable& table, std::int64_t microbatches) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<double> of_span(static_cast<std::size_t>(table.spans().count()), kNever);  // by number
-  for (int first = 0; first < table.layers(); ++first)
-    for (int last = first; last < table.layers(); ++last) {
-      if (!table.spans().is_first(first, last)) continue;
-      double& least = of_span[static_cast<std::size_t>(table.spans().of(first, last))];
-      for (int slice = 0; slice < static_cast<int>(table.slices().size()); ++slice) {
-        const DeviceSlice& devices = table.slices()[static_cast<std::size_t>(slice)];
-        const double count = std::accumulate(devices.devices.begin(), devices.devices.end(), 0);
-        const std::optional<StageCost>* costs = table.configs_of(first, last, slice);
-        for (int config = 0; config < table.configs(); ++config) {
-          const std::optional<StageCost>& cost = costs[config];
-          if (!cost || cost->resident + cost->working + cost->saved > devices.memory) continue;
-          const Seconds busy = static_cast<double>(microbatches) * cost->time + cost->step;
-          least = std::min(least, count * busy.si());
-        }
-      }
-    }
+  each_that_fits(table, [&](const TableStage& stage, const StageCost& cost) {
+    const Seconds busy = static_cast<double>(microbatches) * cost.time + cost.step;
+    double& least = of_span[static_cast<std::size_t>(table.spans().of(stage.first, stage.last))];
+    least = std::min(least, count_of(table.slices()[static_cast<std::size_t>(stage.slice)]) * busy.si());
+  });
   std::vector<double> from(static_cast<std::size_t>(table.layers()) + 1, kNever);  // [layer] of it and all after it
   from.back() = 0.0;
   for (int first = table.layers() - 1; first >= 0; --first)
@@ -116,11 +128,7 @@ std::optional<Seconds> least_busy_time(const StageTable& table, std::int64_t mic
 }
 
 std::vector<Seconds> least_latencies(const StageTable& table, int devices, int most, const LatencyOfStage& latency) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   const int layers = table.layers();
-  const auto count_of = [](const DeviceSlice& slice) {
-    return std::accumulate(slice.devices.begin(), slice.devices.end(), 0);
-  };
   // By devices of a stage, the least: [number of the span], and [last] of those from the first layer on.
   struct Times {
     std::vector<double> of_span, from_first;
@@ -130,21 +138,14 @@ std::vector<Seconds> least_latencies(const StageTable& table, int devices, int m
     if (count_of(slice) <= devices)
       times[count_of(slice)] = {std::vector<double>(static_cast<std::size_t>(table.spans().count()), kNever),
                                 std::vector<double>(static_cast<std::size_t>(layers), kNever)};
-  for (int first = 0; first < layers; ++first)
-    for (int last = first; last < layers; ++last) {
-      if (first > 0 && !table.spans().is_first(first, last)) continue;
-      for (int s = 0; s < static_cast<int>(table.slices().size()); ++s) {
-        const DeviceSlice& slice = table.slices()[static_cast<std::size_t>(s)];
-        const auto of_count = times.find(count_of(slice));
-        if (of_count == times.end()) continue;
-        double& least = first == 0 ? of_count->second.from_first[static_cast<std::size_t>(last)]
-                                   : of_count->second.of_span[static_cast<std::size_t>(table.spans().of(first, last))];
-        const std::optional<StageCost>* costs = table.configs_of(first, last, s);
-        for (int config = 0; config < table.configs(); ++config)
-          if (costs[config] && costs[config]->resident + costs[config]->working + costs[config]->saved <= slice.memory)
-            least = std::min(least, latency({first, last, s, config}).si());
-      }
-    }
+  each_that_fits(table, [&](const TableStage& stage, const StageCost&) {
+    const auto of_count = times.find(count_of(table.slices()[static_cast<std::size_t>(stage.slice)]));
+    if (of_count == times.end()) return;
+    double& least = stage.first == 0
+                        ? of_count->second.from_first[static_cast<std::size_t>(stage.last)]
+                        : of_count->second.of_span[static_cast<std::size_t>(table.spans().of(stage.first, stage.last))];
+    least = std::min(least, latency(stage).si());
+  });
   // [first layer][devices] of stages from this layer to the last; no stage is left for none.
   using Rows = std::vector<std::vector<double>>;
   const auto rows = [&] {
