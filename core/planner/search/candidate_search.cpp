@@ -368,7 +368,7 @@ void CandidateRanking::each_shape(const StageTable& table, const CandidateReques
 void CandidateRanking::rank_chunked(const StageTable& table, const CandidateRequest& request, Ranking& ranking) {
   const int most = request.few ? kFewOfShape : kMaxOfShape;
   const double microbatches = static_cast<double>(request.microbatches);
-  const StageTable sure = careful(table);
+  const StageTable sure = traits_of(request.schedule).splits_backward ? careful(table) : table;
   const auto visit = [&](int slice, const std::vector<int>& configs, const ChunkedShape& shape, Seconds least) {
     // The busiest rank has at least an equal share of the least that all stages take.
     const auto is_beaten = [&](Seconds bound) {

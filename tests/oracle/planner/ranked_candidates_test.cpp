@@ -186,6 +186,27 @@ TEST(RankedCandidates, OfSeveralStagesOnEachRankBeginWithTheLeastCostOfAllShapes
   EXPECT_GT(winners.size(), 1u);
 }
 
+// Interleaved does each backward at once: what a split one holds between its halves takes no room from it.
+TEST(RankedCandidates, OfAWholeBackwardAreTheSameWhateverASplitOneHolds) {
+  int compared = 0;
+  for (const char* model : {"mlp:layers=8,hidden=64", "gpt:layers=4,hidden=32,heads=4,seq=16,vocab=512"}) {
+    PlanRequest request = ask(model, "cpu:4", "pipeshard", 32, 8);
+    request.search.layers = 8;
+    request.search.schedule = ScheduleKind::Interleaved;
+    Prepared of(std::move(request));
+    for (double share = 1.0; share > 1e-12; share *= 0.8) {
+      const StageTable table = of.space.search().table(share, StageSearch::Keep::All);
+      StageTable holding = table;
+      for (std::optional<StageCost>& cost : holding.costs())
+        if (cost) cost->held = 4.0 * cost->saved;
+      const auto ranked = of.space.ranking().begin(table, of.space.wanted()).known;
+      EXPECT_EQ(ranked, of.space.ranking().begin(holding, of.space.wanted()).known) << model << ", " << share;
+      compared += ranked.empty() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(compared, 5);
+}
+
 // Only a change at the rank that works the most can make a steady pipeline faster: other configurations of its stages,
 // and borders that leave it fewer layers. The best has been improved by these until none helps.
 TEST(RankedCandidates, OfSeveralStagesOnEachRankEndWhereNoChangeAtTheSlowestRankHelps) {
