@@ -109,7 +109,7 @@ PlanOfDegrees DegreesPlans::plan_of(const Degrees& degrees) const {
     std::shared_ptr<const Graph> graph = graphs.of(plan->training).graph;
     // What ZeRO gathers and scatters in several passes a program may move at once.
     if (!hides_ && degrees.zero <= 1) planned.floor = bound_of_stages(*plan, degrees);
-    if (times_stages_) {
+    if (times_stages_ || planned.floor == Seconds(0.0)) {
       const CandidateRequest wanted = candidate_request(context, point, degrees.schedule);
       if (const auto candidate = point.spans.ranking->simulate(pipeline, wanted)) planned.alone = candidate->step;
     }

@@ -35,7 +35,8 @@ struct PlanOfDegrees {
 
 class DegreesPlans {
  public:
-  // `times_stages`: PlanOfDegrees::alone is wanted, where neither conditions nor a software have a say in it.
+  // `times_stages`: PlanOfDegrees::alone is wanted beside floors, too, where neither conditions nor a software have a
+  // say in it.
   // REQUIRES: all three outlive this.
   DegreesPlans(const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator, bool times_stages)
       : request_(request),

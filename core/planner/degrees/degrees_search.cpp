@@ -26,7 +26,8 @@ namespace {
 
 constexpr std::size_t kWave = 16;       // degrees that are planned together, whatever the number of threads
 constexpr std::size_t kJudged = 4;      // plans that are simulated together
-constexpr int kSeen = 2;                // simulated plans from which others are told to be unlikely
+constexpr int kSeen = 4;                // simulated plans from which others are told to be unlikely
+constexpr double kLeastShare = 0.8;     // of what its stages take alone, a step takes at least
 constexpr double kLearned = 0.97;       // of what they tell
 constexpr std::size_t kMaxBases = 4;    // plans whose ends are made lighter
 constexpr int kMaxStagesEach = 16;      // of a rank, where ends are lighter
@@ -326,7 +327,8 @@ void DegreesSearch::plan_wave(const std::vector<OrderedDegrees>& wave) {
       take(wave[i].degrees, *std::move(found[i]));
       continue;
     }
-    const Seconds bound = std::max(wave[i].bound, found[i]->floor);
+    const Seconds bound =
+        std::max({wave[i].bound, found[i]->floor, kLeastShare * found[i]->alone.value_or(Seconds(0.0))});
     waiting_.emplace(std::pair(bound, planned_), Waiting{wave[i].degrees, *std::move(found[i])});
   }
 }
