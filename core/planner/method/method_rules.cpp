@@ -367,6 +367,7 @@ IntraOpRules rules_of(const Method& method, const std::vector<int>& shape) {
       rules.weight = *method.zero == 3 ? Split::Most : Split::Whole;
       rules.state = *method.zero == 0 ? Split::Whole : Split::Most;
       rules.gradients = *method.zero >= 2 ? Gradients::Eager : Gradients::Delayed;
+      rules.split_sums = rules.gradients == Gradients::Eager;
       rules.padding = *method.zero > 0;
       break;
     }
