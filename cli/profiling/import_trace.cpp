@@ -46,10 +46,10 @@ std::string sheet_of(const std::string& gpu) {
   return best;
 }
 
-TraceImport read_trace(const TraceRequest& request, TraceFormat format, int devices_per_host) {
+TraceImport read_trace(const TraceRequest& request, TraceFormat format, int devices_per_host, RecordedOn on) {
   switch (format) {
     case TraceFormat::Kineto:
-      return read_kineto_trace(request.file, devices_per_host);
+      return read_kineto_trace(request.file, devices_per_host, on);
     case TraceFormat::Chakra:
       return read_chakra_trace(read_unpacked(request.file), request.file, devices_per_host);
     case TraceFormat::ChakraJson:
@@ -59,6 +59,14 @@ TraceImport read_trace(const TraceRequest& request, TraceFormat format, int devi
       break;
   }
   return read_nccl_tests(read_unpacked(request.file), request.file);
+}
+
+// Times of one device say nothing of another's. Devices of cluster files may have any name.
+void expect_device_of(const Cluster& cluster, const TraceImport& trace, const TraceRequest& request) {
+  const DataSheet* sheet = find_data_sheet(cluster.only().device.name);
+  require(trace.device.empty() || sheet == nullptr || is_of_model(trace.device, sheet->name),
+          "{}: was recorded on {}, and the devices of --cluster {} are {}; give the cluster of the recorded devices.",
+          request.file, printable(trace.device), cluster.name, cluster.only().device.name);
 }
 
 // The rows that the cost model of a software reads.
@@ -179,13 +187,17 @@ ImportedTrace import_trace(const TraceRequest& request, TraceFormat format) {
   ImportedTrace imported;
   const bool own = !request.cluster.empty() || format != TraceFormat::NcclTests;
   std::optional<Cluster> cluster;
-  if (own) cluster = recorded_cluster(request.cluster);
+  // Of the formats Kineto's alone says how long operators of processors take.
+  const bool on_processors = format == TraceFormat::Kineto && request.cluster.starts_with("cpu:");
+  if (own) cluster = on_processors ? find_cluster(request.cluster) : recorded_cluster(request.cluster);
   require(
       own || !request.source.empty(),
       "--cluster and --source are missing; give the cluster of the devices, or say where the measurements come from.");
   require(own || !request.licence.empty(), "--licence is missing; give the licence of the measurements, such as MIT.");
-  imported.trace = read_trace(request, format, cluster ? cluster->only().devices_per_host : 1);
+  imported.trace = read_trace(request, format, cluster ? cluster->only().devices_per_host : 1,
+                              on_processors ? RecordedOn::Processors : RecordedOn::Gpus);
   const TraceImport& trace = imported.trace;
+  if (cluster) expect_device_of(*cluster, trace, request);
   const std::string device = !trace.device.empty() || !cluster ? trace.device : cluster->only().device.name;
   imported.sheet = sheet_of(device);
   require(own || !imported.sheet.empty(),

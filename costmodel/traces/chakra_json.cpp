@@ -136,9 +136,11 @@ namespace {
 
 bool is_of_feeder(std::string_view text) { return text.find("\"workload_graph\"") != std::string_view::npos; }
 bool is_of_host(std::string_view text) {
+  // Those of 2023 have schemas of PyTorch's own.
   const std::size_t schema = text.find("\"schema\"");
-  return schema != std::string_view::npos && text.substr(schema, 80).find("chakra") != std::string_view::npos &&
-         text.find("\"start_ts\"") != std::string_view::npos;
+  const std::string_view named = text.substr(std::min(schema, text.size()), 80);
+  const bool known = named.find("chakra") != std::string_view::npos || text.find("\"nodes\"") != std::string_view::npos;
+  return !named.empty() && known && text.find("\"start_ts\"") != std::string_view::npos;
 }
 bool is_graph_of_others(std::string_view text) { return is_of_feeder(text) || is_of_host(text); }
 

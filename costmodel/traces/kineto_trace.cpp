@@ -71,7 +71,15 @@ class KinetoReader {
         if (const auto id = trees_[thread].operators()[i].external_id) by_id_.emplace(*id, Place{thread, i});
   }
 
-  TraceImport read() {
+  TraceImport read(RecordedOn on) {
+    if (on == RecordedOn::Processors)
+      add_operators_of_processors();
+    else
+      require(!events_.work.empty() || !has_operators(),
+              "{}: the trace has operators of the host and no kernel of a device; record one with "
+              "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or, if processors took the step, give "
+              "--cluster cpu:N.",
+              place_);
     for (const Work& work : events_.work) place(work);
     for (const auto& [key, occurrence] : occurrences_)
       rows_.add(occurrence.op, occurrence.nanoseconds, occurrence.kernels);
@@ -83,6 +91,54 @@ class KinetoReader {
   }
 
  private:
+  [[nodiscard]] bool has_operators() const {
+    return std::any_of(trees_.begin(), trees_.end(), [](const CallTree& tree) { return !tree.operators().empty(); });
+  }
+
+  // What an operator is where processors run it; nullopt: nothing by itself, or two ops in one call, which only names
+  // of kernels tell apart.
+  [[nodiscard]] static std::optional<TracedOp> op_of(const Operator& op) {
+    if (!op.call) return std::nullopt;
+    const auto meaning = meaning_of(*op.call, ""), other = meaning_of(*op.call, "GammaBeta");
+    const auto* traced = meaning ? std::get_if<TracedOp>(&*meaning) : nullptr;
+    const auto* second = other ? std::get_if<TracedOp>(&*other) : nullptr;
+    const bool one = traced != nullptr && second != nullptr && traced->work.signature == second->work.signature;
+    return one ? std::optional(*traced) : std::nullopt;
+  }
+
+  void add_operators_of_processors() {
+    require(events_.work.empty() && events_.launches.empty() && events_.device.empty(),
+            "{}: the trace is of a run on GPUs{}; give their cluster as --cluster.", place_,
+            events_.device.empty() ? "" : " (" + events_.device + ")");
+    for (const CallTree& tree : trees_) {
+      const std::vector<Operator>& operators = tree.operators();
+      // Parents stand before what they enclose.
+      std::vector<bool> holds_op(operators.size()), holds_any(operators.size());
+      std::vector<std::size_t> leaves;
+      for (std::size_t i = operators.size(); i-- > 0;) {
+        const auto traced = holds_op[i] ? std::nullopt : op_of(operators[i]);
+        const std::int64_t nanoseconds = nanoseconds_of(operators[i].end - operators[i].start, place_);
+        if (traced)
+          rows_.add(*traced, nanoseconds);
+        else if (!holds_any[i])
+          leaves.push_back(i);
+        if (const auto parent = tree.parent(i)) {
+          holds_any[*parent] = true;
+          if (traced || holds_op[i]) holds_op[*parent] = true;
+        }
+        if (traced) holds_op[i] = true;
+      }
+      for (const std::size_t leaf : leaves) leave_out_unless_within_op(tree, leaf);
+    }
+  }
+  // Helpers within an op are part of its time.
+  void leave_out_unless_within_op(const CallTree& tree, std::size_t leaf) {
+    const Operator& op = tree.operators()[leaf];
+    for (auto some = tree.parent(leaf); some; some = tree.parent(*some))
+      if (op_of(tree.operators()[*some])) return;
+    rows_.leave_out(op.name.substr(0, 80), nanoseconds_of(op.end - op.start, place_));
+  }
+
   // Ends of the same name may be a clock's tick apart from what they enclose; the id is what decides then.
   [[nodiscard]] std::optional<Place> launching_operator(const Work& work) const {
     if (work.correlation)
@@ -182,13 +238,13 @@ class KinetoReader {
 
 }  // namespace
 
-TraceImport read_kineto_trace(const ByteSource& bytes, const std::string& place, int devices_per_host) {
+TraceImport read_kineto_trace(const ByteSource& bytes, const std::string& place, int devices_per_host, RecordedOn on) {
   MW_CHECK(devices_per_host >= 1, "{} devices per host", devices_per_host);
-  return KinetoReader(read_kineto_events(bytes, place), place, devices_per_host).read();
+  return KinetoReader(read_kineto_events(bytes, place), place, devices_per_host).read(on);
 }
 
-TraceImport read_kineto_trace(const std::string& path, int devices_per_host) {
-  return read_kineto_trace(open_unpacked(path, kMaxKinetoBytes), path, devices_per_host);
+TraceImport read_kineto_trace(const std::string& path, int devices_per_host, RecordedOn on) {
+  return read_kineto_trace(open_unpacked(path, kMaxKinetoBytes), path, devices_per_host, on);
 }
 
 }  // namespace meshwright

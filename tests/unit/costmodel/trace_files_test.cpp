@@ -77,6 +77,26 @@ TEST(KinetoTrace, ALongGroupIsWhereItBeginsAndHowFarItsRanksAreApart) {
   EXPECT_EQ(group_of("1048577", "", R"(, "Global rank start": 0, "Global rank stride": 1)"), std::pair(0, 0));
 }
 
+// Operators of a host whose devices were not recorded say when work was launched, not how long it took.
+TEST(KinetoTrace, OperatorsAloneAreTimesOnlyOfProcessors) {
+  const std::string dims = R"("Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"])";
+  const std::string text = R"({"traceEvents": [)" + event("cpu_op", "aten::matmul", 1, 50, dims) + "," +
+                           event("cpu_op", "aten::mm", 2, 40, dims) + "," + event("cpu_op", "aten::empty", 3, 1, "") +
+                           "," + event("cpu_op", "aten::copy_", 60, 5, "") + "]}";
+  const auto read = [&](const std::string& of, RecordedOn on) {
+    return read_kineto_trace(unpacked(of, "t.json"), "t.json", 4, on);
+  };
+  const TraceImport trace = read(text, RecordedOn::Processors);
+  ASSERT_EQ(trace.ops.size(), 1U);
+  EXPECT_NEAR(trace.ops[0].time.median.si(), 40e-6, 1e-12);
+  EXPECT_EQ(trace.left_out.begin()->first, "aten::copy_");
+  EXPECT_EQ(trace.left_out.size(), 1U);
+  EXPECT_NE(refusal([&] { (void)read(text, RecordedOn::Gpus); }).find("no kernel of a device"), std::string::npos);
+  const std::string of_gpu = R"({"traceEvents": [)" + event("kernel", "gemm", 1, 50, "") + "]}";
+  EXPECT_NE(refusal([&] { (void)read(of_gpu, RecordedOn::Processors); }).find("is of a run on GPUs"),
+            std::string::npos);
+}
+
 TEST(KinetoTrace, ACopyIsNoCollectiveWhateverItIsPartOf) {
   const TraceImport trace = kineto(event("kernel", "ncclDevKernel_AllReduce", 1, 5, reduce_args("2", "[0, 1]")) + "," +
                                    event("gpu_memcpy", "Memcpy DtoD", 9, 7, reduce_args("2", "[0, 1]")));
