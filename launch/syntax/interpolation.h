@@ -10,7 +10,9 @@
 namespace meshwright {
 
 // Puts the value in the place of each "${a.b}" (from the file's top) and "${.b}" (from the map that it stands in, one
-// map further out for each further dot). What names no scalar of the file stays.
+// map further out for each further dot), and the result in the place of "${multiply:2,${a.b}}" and of what else
+// programs compute with whole numbers (sum, subtract, floor_div, ceil_div, div, min, max, eq, neq, if). What names no
+// scalar of the file stays, and so does what is computed of it.
 void resolve_interpolations(ConfigValue& root);
 
 // Puts the variable in the place of each "${oc.env:NAME}", or what stands behind the comma of

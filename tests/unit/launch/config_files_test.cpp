@@ -77,6 +77,18 @@ TEST(Yaml, InterpolationsAreOtherValuesOfTheFile) {
             "{m: {s: 8, d: {l: 8, k: 8, j: 8}}, n: m8-8}");
   EXPECT_EQ(interpolated("a: ${b}\nb: null\n"), "{a: null, b: null}");
 }
+TEST(Yaml, InterpolationsComputeWithWholeNumbers) {
+  EXPECT_EQ(interpolated("h: 256\nf: ${multiply:4, ${.h}}\ng: ${floor_div:${multiply:${h},3},100}\n"
+                         "c: ${ceil_div:${h},100}\ns: ${sum:${h},-1}\nm: ${max:${h},2,300}\n"),
+            "{h: 256, f: 1024, g: 7, c: 3, s: 255, m: 300}");
+  EXPECT_EQ(interpolated("a: 2\nb: ${if:${eq:${a},2},4,8}\nc: ${neq:${a},2}\nd: ${div:7,2}\ne: ${floor_div:7,0}\n"),
+            "{a: 2, b: 4, c: false, d: ${div:7,2}, e: ${floor_div:7,0}}");
+  // What one variable leaves open is that variable.
+  ConfigValue root = value_from_yaml("a: ${multiply:2,${oc.decode:${oc.env:MINIBS}}}\n", "f.yaml");
+  resolve_environment(root, {});
+  resolve_interpolations(root);
+  EXPECT_EQ(shown(root.find("a")->text), "${MINIBS}");
+}
 TEST(Yaml, InterpolationsOfOtherThingsStay) {
   const std::string text = "{a: ${oc.env:HOME}, b: ${m}, c: ${....x}, d: ${, m: {x: 1}}";
   EXPECT_EQ(interpolated("a: ${oc.env:HOME}\nb: ${m}\nc: ${....x}\nd: ${\nm:\n  x: 1\n"), text);
