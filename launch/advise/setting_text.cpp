@@ -163,14 +163,32 @@ std::string accelerate_text(LaunchProperty property, const Degrees& d) {
     case LaunchProperty::Context:
       return fmt::format("parallelism_config_cp_size: {}", d.cp);
     case LaunchProperty::Zero:
-      return d.zero == 0   ? "distributed_type: MULTI_GPU"
-             : d.zero == 2 ? "fsdp_reshard_after_forward: false"
-                           : "fsdp_reshard_after_forward: true";
-    case LaunchProperty::Recompute:
-      return fmt::format("fsdp_activation_checkpointing: {}", d.recompute == Recompute::Full);
+      return d.zero == 0 ? "distributed_type: MULTI_GPU"
+                         : fmt::format("distributed_type: FSDP with fsdp_reshard_after_forward: {}", d.zero == 3);
+    case LaunchProperty::Recompute:  // of the trainer, where nothing is sharded
+      return fmt::format("{}: {}", d.zero == 0 ? "gradient_checkpointing" : "fsdp_activation_checkpointing",
+                         d.recompute == Recompute::Full);
     case LaunchProperty::MicroBatch:
       return fmt::format("per-device batch of {}, accumulated {}", d.micro_batch,
                          d.micro_batches == 1 ? "once" : fmt::format("{} times", d.micro_batches));
+    default:
+      return "";
+  }
+}
+
+// Constants of the script that export writes.
+std::string fsdp2_text(LaunchProperty property, const Degrees& d) {
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return fmt::format("TP = {}", d.tp);
+    case LaunchProperty::Context:
+      return fmt::format("CP = {}", d.cp);
+    case LaunchProperty::Zero:
+      return fmt::format("ZERO = {}", d.zero);
+    case LaunchProperty::Recompute:
+      return fmt::format("RECOMPUTE = {}", d.recompute == Recompute::Full ? "True" : "False");
+    case LaunchProperty::MicroBatch:
+      return fmt::format("MICRO_BATCH = {}, MICRO_BATCHES = {}", d.micro_batch, d.micro_batches);
     default:
       return "";
   }
@@ -322,7 +340,8 @@ std::string setting_text(const std::string& target, LaunchProperty property, con
   if (target == "accelerate-megatron") return accelerate_megatron_text(property, degrees);
   if (target == "torchtitan") return torchtitan_text(property, degrees);
   if (target == "deepspeed") return deepspeed_text(property, degrees);
-  if (target == "accelerate" || target == "fsdp2") return accelerate_text(property, degrees);
+  if (target == "accelerate") return accelerate_text(property, degrees);
+  if (target == "fsdp2") return fsdp2_text(property, degrees);
   if (target == "maxtext") return maxtext_text(property, degrees);
   const std::string flags = megatron_text(property, degrees);
   if (target == "megatron-bridge")

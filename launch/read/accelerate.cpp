@@ -93,7 +93,8 @@ void read_accelerate(ReadingJob& job) {
   };
   const std::int64_t replicate = size("dp_replicate"), shard = size("dp_shard"), tp = size("tp"), cp = size("cp"),
                      sp = size("sp");
-  const TrainerArguments trainer = trainer_arguments(job);
+  TrainerArguments trainer = trainer_arguments(job);
+  (void)read_constants_below_accelerate(job, trainer);
   const std::optional<TrainerFsdp> trainer_splits = trainer_fsdp(job);
   const std::string kind = s.text("distributed_type").value_or(trainer_splits ? "FSDP" : "NO");
   if (kind == "MEGATRON_LM") {
@@ -169,7 +170,7 @@ void read_accelerate(ReadingJob& job) {
       if (key.starts_with(group)) return true;
     return false;
   });
-  s.no_effect_where([](const Setting& one) { return one.key.starts_with("program.") && !is_degree_of_program(one); });
+  no_effect_of_program(s);
 }
 
 }  // namespace meshwright

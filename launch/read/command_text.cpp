@@ -14,17 +14,60 @@
 
 namespace meshwright {
 
+namespace {
+
+bool is_script(const std::string& path) { return ends_with_any(path, {".sh", ".slurm", ".sbatch", ".bash", ".env"}); }
+
+}  // namespace
+
+std::map<std::string, std::string> TextReader::variables() const {
+  std::map<std::string, std::string> all = input_.variables;
+  all.insert(script_.environment.begin(), script_.environment.end());
+  all.insert(beside_.begin(), beside_.end());
+  return all;
+}
+
+std::map<std::string, std::string> TextReader::exported_beside(const GivenFile& but) const {
+  std::map<std::string, std::string> exported;
+  for (std::size_t i = 1; i < input_.files.size(); ++i) {
+    const GivenFile& other = input_.files[i];
+    if (!is_script(other.path) || but.text.find(file_name(other.path)) != std::string::npos) continue;
+    ShellInput shell{.variables = input_.variables, .arguments = {}, .files = {}, .beside = input_.beside};
+    shell.variables.insert(exported.begin(), exported.end());
+    for (const auto& [name, value] : read_shell(other.text, place_of(other), shell).environment)
+      if (is_resolved(value)) exported.insert_or_assign(name, value);
+  }
+  for (const auto& [name, value] : input_.variables) exported.erase(name);
+  return exported;
+}
+
+bool TextReader::configuration_of_variables() {
+  for (const ShellCommand& command : script_.commands)
+    if (!why_not_read(program_call(command.words)).empty()) return false;
+  for (std::size_t i = 1; i < input_.files.size(); ++i) {
+    const GivenFile& other = input_.files[i];
+    if (!ends_with_any(other.path, {".yml", ".yaml"}) || script_.environment.empty()) continue;
+    add_launcher(text_, script_.directives);
+    read_yaml(other);
+    return true;
+  }
+  return false;
+}
+
 void TextReader::read_script(const GivenFile& file) {
+  beside_ = exported_beside(file);
   ShellInput shell{.variables = input_.variables, .arguments = input_.arguments, .files = {}, .beside = input_.beside};
+  shell.variables.insert(beside_.begin(), beside_.end());
   for (const GivenFile& other : input_.files)
-    if (ends_with_any(other.path, {".sh", ".slurm", ".sbatch", ".bash", ".env"}) && &other != &input_.files.front())
-      shell.files[file_name(other.path)] = other.text;
+    if (is_script(other.path) && &other != &input_.files.front()) shell.files[file_name(other.path)] = other.text;
   script_ = read_shell(file.text, place_of(file), shell);
   text_.environment = script_.environment;
   text_.unresolved = script_.unresolved;
   text_.notes = script_.notes;
   const std::optional<ProgramCall> found = launched();
-  if (!found && named_configuration(place_of(file))) return;
+  if (!found &&
+      (started_torch_program() || llm_c() || named_configuration(place_of(file)) || configuration_of_variables()))
+    return;
   if (!found) refuse_script(place_of(file));
   add_launcher(text_, script_.directives);
   const auto tells_hosts = [](const std::string& name) {
@@ -67,7 +110,7 @@ void TextReader::refuse_script(const std::string& place) const {
 bool TextReader::named_configuration(const std::string& place) {
   for (const ShellCommand& command : script_.commands) {
     const ProgramCall call = program_call(command.words);
-    if (!why_not_read(call).empty()) return false;
+    if (!why_not_read(call).empty() && !has_file_of_settings(call)) return false;
     for (std::size_t i = 1; i < command.words.size(); ++i) {
       const std::string word = command.words[i].text, name = word.substr(word.find('=') + 1);
       const auto found = ends_with_any(name, {".yml", ".yaml"}) ? written_or_named(name) : std::nullopt;
@@ -83,8 +126,10 @@ bool TextReader::named_configuration(const std::string& place) {
       add_flags(more, call.arguments, place, FlagStyle::Own);
       for (const Setting& flag : more.all()) {
         const std::string value = flag.value.is_scalar() ? flag.value.text : "";
-        if (value != name && value != word)
-          text_.settings.add("program:" + flag.key, flag.shown, flag.value, flag.place);
+        if (value == name || value == word) continue;
+        // "data.batch_size=8", "--trainer.train_batch_size 512": in the place of the file's.
+        const bool of_file = flag.key.find('.') != std::string::npos || text_.settings.has(flag.key);
+        text_.settings.add(of_file ? flag.key : "program:" + flag.key, flag.shown, flag.value, flag.place);
       }
       return true;
     }
@@ -113,7 +158,9 @@ void TextReader::call(const ProgramCall& found, const std::string& place) {
                           : text_.target == "megatron-bridge" ? FlagStyle::Dashes
                                                               : FlagStyle::Own;
   add_flags(text_.settings, found.arguments, place, style);
-  if (text_.target == "megatron") {
+  if (is_nemo_call(found)) {
+    nemo_call(found, place);
+  } else if (text_.target == "megatron") {
     if (text_.settings.has("deepspeed") || text_.settings.has("deepspeed-config")) text_.variant = "Megatron-DeepSpeed";
     if (found.program.empty() && is_swift(found.launcher)) swift_call(found, place);
     drop_words();
@@ -349,6 +396,9 @@ void TextReader::accelerate_call(const ProgramCall& found, const std::string& pl
     }
   }
   add_program(own);
+  if (const auto text = found.program.ends_with(".py") ? written_or_named(found.program) : std::nullopt;
+      text && is_torch_program(*text))
+    add_torch_constants({found.program, *text});
 }
 
 // The program's arguments, behind those of the file that they name (TRL's "--config sft.yaml"): later ones hold.

@@ -123,7 +123,6 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
       if (name == key(word)) return true;
     return false;
   });
-  s.no_effect_where([](const Setting& one) { return one.key.starts_with("program.") && !is_degree_of_program(one); });
 }
 
 void read_deepspeed_batch(ReadingJob& job, const std::string& prefix, const TrainerArguments& trainer) {
@@ -182,6 +181,7 @@ void read_deepspeed(ReadingJob& job) {
     s.add("zero_optimization.stage", "--zero_stage", ConfigValue::scalar(std::to_string(*trainer.zero), 0), "");
   read_deepspeed_keys(job, "", trainer.dtype);
   if (trainer.offloads_update) offload_update(job);
+  if (trainer.offloads) offload_shards(job);
   read_deepspeed_batch(job, "", trainer);
   for (const char* key :
        {"activation_checkpointing.partition_activations", "activation_checkpointing.contiguous_memory_optimization",
@@ -193,6 +193,7 @@ void read_deepspeed(ReadingJob& job) {
   if (d.recompute == Recompute::Full)
     job.assume("every block recomputed: the file configures checkpoints of activations");
   if (trainer.recompute) d.recompute = Recompute::Full;
+  no_effect_of_program(s);
 }
 
 }  // namespace meshwright

@@ -43,6 +43,10 @@ void read_by_target(ReadingJob& job) {
                                                                  {"NeMo Automodel", read_automodel},
                                                                  {"torchtune", read_torchtune},
                                                                  {"LitGPT", read_litgpt},
+                                                                 {"lingua", read_lingua},
+                                                                 {"Levanter", read_levanter},
+                                                                 {"VeOmni", read_veomni},
+                                                                 {"llm.c", read_llm_c},
                                                                  {"nanoGPT", read_nanogpt}};
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);

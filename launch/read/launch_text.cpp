@@ -53,6 +53,22 @@ bool names_component_of(const ConfigValue& root, const char* package) {
   });
 }
 
+bool is_levanter(const ConfigValue& root) {
+  const ConfigValue* trainer = root.find("trainer");
+  return trainer != nullptr && trainer->is_map() &&
+         (trainer->find("fsdp_axis") != nullptr || trainer->find("num_train_steps") != nullptr ||
+          trainer->find("per_device_parallelism") != nullptr);
+}
+
+// Groups of a model, of data and of a training whose parts have VeOmni's names.
+bool is_veomni(const ConfigValue& root) {
+  const ConfigValue *train = root.find("train"), *model = root.find("model"), *data = root.find("data");
+  const auto is_map = [](const ConfigValue* value) { return value != nullptr && value->is_map(); };
+  if (!is_map(train) || !is_map(model) || !is_map(data)) return false;
+  const bool named = model->find("model_path") != nullptr || model->find("config_path") != nullptr;
+  return named && data->find("max_seq_len") != nullptr && train->find("micro_batch_size") != nullptr;
+}
+
 bool is_olmo(const ConfigValue& root) {
   const ConfigValue* model = root.find("model");
   return model != nullptr && model->find("d_model") != nullptr &&
@@ -106,7 +122,8 @@ void TextReader::read_yaml(const GivenFile& file) {
     if (devices != nullptr) text_.devices = whole_number(devices->text);
     root = ConfigValue(*own);
   }
-  resolve_environment(root, input_.variables);
+  if (&file == &input_.files.front()) beside_ = exported_beside(file);
+  resolve_environment(root, variables());
   resolve_interpolations(root);
   require(root.is_map(), "{}:1: expected a map of settings, and this is {}.", place, to_text(root));
   text_.program = place;
@@ -123,12 +140,10 @@ void TextReader::read_yaml(const GivenFile& file) {
   require(!open || !has("distributed_strategy") || !any({"trainer", "model_source"}),
           "{}: is a file of NxD Training, for Trainium devices (distributed_strategy), which is not read.", place);
   const ConfigValue* distributed = root.find("distributed");
-  require(!open || distributed == nullptr || !distributed->is_map() || distributed->find("fsdp_type") == nullptr,
-          "{}: is a file of lingua (distributed.fsdp_type), which is not read.", place);
-  const ConfigValue* own_trainer = root.find("trainer");
-  require(!open || own_trainer == nullptr || !own_trainer->is_map() ||
-              (own_trainer->find("fsdp_axis") == nullptr && own_trainer->find("num_train_steps") == nullptr),
-          "{}: is a file of Levanter (trainer.num_train_steps, trainer.fsdp_axis), which is not read.", place);
+  if (open && distributed != nullptr && distributed->is_map() && distributed->find("fsdp_type") != nullptr)
+    return lingua(root, place);
+  if (open && is_levanter(root)) return fsdp_trainer(root, place, "Levanter");
+  if (open && is_veomni(root)) return fsdp_trainer(root, place, "VeOmni");
   if (open && is_nanotron(root)) return nanotron(root, place);
   if (open && is_nemo(root)) return nemo(root, place);
   if (open && (has("language_model") || has("model_parallel"))) return megatron_yaml(root, place);
@@ -173,6 +188,19 @@ void TextReader::read_yaml(const GivenFile& file) {
       model != nullptr && model->find("tensor_model_parallel_size") != nullptr)
     return bridge(root, place);
   by_target(root, place);
+}
+
+void TextReader::lingua(const ConfigValue& root, const std::string& place) {
+  fsdp_trainer(root, place, "lingua");
+  std::int64_t devices = 1;
+  for (const char* degree : {"dp_replicate", "dp_shard", "tp_size"}) {
+    const ConfigValue* value = root.find("distributed")->find(degree);
+    const auto count = value == nullptr ? std::optional<std::int64_t>(1) : whole_number(value->text);
+    if (!count || *count < 1 || *count > kMaxDegree || devices > kMaxDegree) return;
+    devices *= *count;
+  }
+  // Copies are as many as there are devices for, where the file says no number of them.
+  if (root.find("distributed")->find("dp_replicate") != nullptr) text_.devices = devices;
 }
 
 void TextReader::by_target(const ConfigValue& root, const std::string& place) {

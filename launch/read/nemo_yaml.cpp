@@ -45,6 +45,10 @@ constexpr std::pair<const char*, const char*> kModelKeys[] = {
     {"moe_grouped_gemm", "moe_grouped_gemm"},
     {"qk_layernorm", "qk_layernorm"},
     {"window_size", "window_size"},
+    {"account_for_embedding_in_pipeline_split", "account_for_embedding_in_pipeline_split"},
+    {"account_for_loss_in_pipeline_split", "account_for_loss_in_pipeline_split"},
+    {"expert_tensor_parallel_size", "expert_tensor_parallel_size"},
+    {"use_tp_pp_dp_mapping", "use_tp_pp_dp_mapping"},
     {"qkv_bias", "add_qkv_bias"},
     {"activations_checkpoint_granularity", "recompute_granularity"},
     {"activations_checkpoint_method", "recompute_method"},
@@ -59,16 +63,6 @@ std::string text_of(const ConfigValue& map, const char* key) {
   return is_given(value) && value->is_scalar() ? value->text : "";
 }
 bool is_off(const ConfigValue& map, const char* key) { return truth_value(text_of(map, key)).value_or(true) == false; }
-
-// "${multiply:4, ${.hidden_size}}" of a model.
-void multiply_hidden(ConfigValue& flags) {
-  const std::string text = text_of(flags, "ffn_hidden_size"), hidden = text_of(flags, "hidden_size");
-  if (!text.starts_with("${multiply:") || text.find(".hidden_size") == std::string::npos) return;
-  const std::string begin = text.substr(std::string("${multiply:").size());
-  const auto factor = whole_number(begin.substr(0, begin.find(','))), width = whole_number(hidden);
-  if (factor && width && *factor >= 1 && *factor < 1000 && *width >= 1 && *width < 1 << 30)
-    flags.set("ffn_hidden_size", ConfigValue::scalar(fmt::format("{}", *factor * *width), 0));
-}
 
 ConfigValue flag(bool on) { return ConfigValue::scalar(on ? "true" : "false", 0); }
 
@@ -115,7 +109,6 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
     if (const ConfigValue* value = model.find(own); is_given(value)) flags.set(megatron, *value);
     (void)text_.settings.take(fmt::format("model.{}", own));
   }
-  multiply_hidden(flags);
   const ConfigValue* data = model.find("data");
   if (!is_given(flags.find("seq_length")) && data != nullptr && is_given(data->find("seq_length")))
     flags.set("seq_length", *data->find("seq_length"));
@@ -151,7 +144,10 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
     if (const std::string decay = text_of(*optim, "weight_decay"); !decay.empty())
       flags.set("weight_decay", ConfigValue::scalar(decay, 0));
     for (const auto& [own, megatron] : {std::pair{"overlap_grad_sync", "overlap_grad_reduce"},
-                                        std::pair{"overlap_param_sync", "overlap_param_gather"}})
+                                        std::pair{"overlap_param_sync", "overlap_param_gather"},
+                                        std::pair{"overlap_grad_reduce", "overlap_grad_reduce"},
+                                        std::pair{"overlap_param_gather", "overlap_param_gather"},
+                                        std::pair{"use_distributed_optimizer", "use_distributed_optimizer"}})
       if (truth_value(text_of(*optim, own)).value_or(false)) flags.set(megatron, flag(true));
   }
   const ConfigValue* tokenizer = model.find("tokenizer");
@@ -169,7 +165,8 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
   text_.devices_per_host = count("devices");
   for (const char* key : {"activation", "normalization", "bias", "share_embeddings_and_output_weights", "fp8",
                           "transformer_block_type", "optim.name", "optim.weight_decay", "optim.overlap_grad_sync",
-                          "optim.overlap_param_sync", "tokenizer.type", "data.seq_length"})
+                          "optim.overlap_param_sync", "optim.overlap_grad_reduce", "optim.overlap_param_gather",
+                          "optim.use_distributed_optimizer", "tokenizer.type", "data.seq_length"})
     (void)text_.settings.take(fmt::format("model.{}", key));
   text_.settings.no_effect([](const std::string& key) {
     if (!key.starts_with("model.")) return true;  // the launcher's, the trainer's, the manager's of experiments

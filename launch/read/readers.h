@@ -54,6 +54,10 @@ void read_foundry(ReadingJob& job);    // YAML of llm-foundry's trainer
 void read_torchtune(ReadingJob& job);  // YAML of its recipes for all weights
 void read_litgpt(ReadingJob& job);     // YAML of `litgpt pretrain` and `litgpt finetune_full`
 void read_nanogpt(ReadingJob& job);    // assignments of its configurations
+void read_lingua(ReadingJob& job);     // YAML of its plain transformers
+void read_levanter(ReadingJob& job);   // YAML of its language models
+void read_veomni(ReadingJob& job);     // YAML of its trainings of texts
+void read_llm_c(ReadingJob& job);      // commands of its program
 void read_automodel(ReadingJob& job);  // recipes of NeMo Automodel
 
 void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weights

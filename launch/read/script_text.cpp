@@ -113,6 +113,28 @@ bool sets_axes(const std::vector<ShellWord>& words) {
 
 }  // namespace
 
+bool is_nemo_call(const ProgramCall& call) {
+  if (!call.program.ends_with(".py")) return false;
+  const auto sets = [&](std::initializer_list<const char*> keys) {
+    return std::any_of(call.arguments.begin(), call.arguments.end(), [&](const ShellWord& word) {
+      const std::size_t begin = std::min(word.text.find_first_not_of('+'), word.text.size());
+      return std::any_of(keys.begin(), keys.end(),
+                         [&](const char* key) { return word.text.compare(begin, std::string(key).size(), key) == 0; });
+    });
+  };
+  const bool of_gpt = plain_name(call.program).starts_with("megatron_gpt_");
+  return of_gpt ? sets({"trainer.", "model."})
+                : sets({"trainer.devices=", "trainer.num_nodes=", "trainer.precision="}) &&
+                      sets({"model.micro_batch_size=", "model.global_batch_size=", "model.tensor_model_parallel_size=",
+                            "model.encoder_seq_length=", "model.megatron_amp_O2="});
+}
+
+bool has_file_of_settings(const ProgramCall& call) {
+  const std::string program = lower_case(call.program);
+  return program.starts_with("lingua.") || program.starts_with("apps.main.") || has_part(program, "apps/main/") ||
+         program.starts_with("levanter.") || has_part(program, "/levanter/");
+}
+
 std::string why_not_read(const ProgramCall& call) {
   const std::string program = lower_case(call.program), name = plain_name(program);
   const std::vector<ShellWord>& words = call.arguments;
@@ -134,10 +156,9 @@ std::string why_not_read(const ProgramCall& call) {
   if (launched_by("colossalai"))
     return "is started by Colossal-AI, whose programs hold their own parallelism (plugins), which is not read; give "
            "the model with --model to `meshwright plan`, and its degrees with --method";
-  if (program.starts_with("lingua.") || program.starts_with("apps.main.") || has_part(program, "apps/main/"))
-    return "is a program of lingua, whose settings are not read";
-  if (program.starts_with("levanter.") || has_part(program, "/levanter/"))
-    return "is a program of Levanter, whose settings are not read";
+  if (has_file_of_settings(call))
+    return fmt::format("is a program of {}, whose settings are in the YAML that it names; give that as a further file",
+                       has_part(program, "levanter") ? "Levanter" : "lingua");
   if (program.starts_with("verl.") && trainer_of(call).empty())
     return "is a trainer of verl, whose settings are not read";
   if (name == "benchmark_runner")
@@ -161,6 +182,7 @@ std::string target_of(const ProgramCall& call) {
   };
   if (has_part(program, "maxtext")) return "maxtext";
   if (!trainer_of(call).empty()) return "accelerate";
+  if (is_nemo_call(call)) return "megatron";
   if (program.starts_with("torchtitan") || has_flag(words, "--job.config-file") || file_of(program) == "run_train.sh" ||
       (has_flag(words, "--module") && has_flag(words, "--config")))
     return "torchtitan";

@@ -24,8 +24,14 @@ struct ProgramCall {
 // "TRL" or "verl"; "": none.
 [[nodiscard]] std::string trainer_of(const ProgramCall& call);
 
+// A program of NeMo's first trainer, which words of Hydra tell of a trainer and a model.
+[[nodiscard]] bool is_nemo_call(const ProgramCall& call);
+
 // Why a known program is not read ("learns by reinforcement, ..."), which its name or flags show; "": nothing shows it.
 [[nodiscard]] std::string why_not_read(const ProgramCall& call);
+
+// A program of lingua or Levanter, all of whose settings are in the YAML that it names.
+[[nodiscard]] bool has_file_of_settings(const ProgramCall& call);
 
 // The target that a call launches; "": none that is known.
 [[nodiscard]] std::string target_of(const ProgramCall& call);

@@ -3,6 +3,7 @@
 // its own.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,8 +45,13 @@ class TextReader {
   void python_recipe(const GivenFile& file, const std::string& function);
   // nanoGPT's assignments; false: the file is none of its configurations.
   bool nanogpt(const GivenFile& file);
+  // --- trainers/llm_c.cpp ---
+  bool llm_c();  // false: no command of the script starts it
   // --- torch_program.cpp ---
   void torch_program(const GivenFile& file);
+  void add_torch_constants(const GivenFile& file);
+  // A command of the script starts one that is beside it; false: none does.
+  bool started_torch_program();
   // --- mesh_program.cpp ---
   void mesh_program(const GivenFile& file);
   // The text of torchtitan's schedule, where a file names one that is there.
@@ -67,6 +73,7 @@ class TextReader {
   void nanotron(const ConfigValue& root, const std::string& place);
   // The file of a trainer over FSDP or FSDP2, which stands alone.
   void fsdp_trainer(const ConfigValue& root, const std::string& place, const char* variant);
+  void lingua(const ConfigValue& root, const std::string& place);
   void litgpt(const ConfigValue& root, const std::string& place);
   // NeMo Automodel's, which may say how many devices it is for.
   void automodel(const ConfigValue& root, const std::string& place);
@@ -108,6 +115,11 @@ class TextReader {
   void nemo(const ConfigValue& root, const std::string& place);
   void expect_nemo_gpt(const ConfigValue& model, const std::string& place) const;
 
+  // --- nemo_call.cpp ---
+  void nemo_call(const ProgramCall& found, const std::string& place);
+  // The file that the command's words change, or NeMo's own for GPT.
+  ConfigValue nemo_base(const ProgramCall& found, const std::string& place);
+
   // --- primus_yaml.cpp ---
   // An experiment of AMD's Primus: flags of Megatron-LM or torchtitan's settings over a model's file.
   void primus(const ConfigValue& root, const std::string& place);
@@ -129,6 +141,12 @@ class TextReader {
 
   // --- command_text.cpp: scripts, and the files that their commands name ---
   void read_script(const GivenFile& file);
+  // The caller's, over those that the script exports, over those of scripts beside it that it does not start.
+  [[nodiscard]] std::map<std::string, std::string> variables() const;
+  // What the further scripts export that `but` does not name (settings that a site sources first).
+  [[nodiscard]] std::map<std::string, std::string> exported_beside(const GivenFile& but) const;
+  // The YAML among the further files, which takes what a script without a launch exports; false: there is none.
+  bool configuration_of_variables();
   [[noreturn]] void refuse_script(const std::string& place) const;
   // The file of settings of a framework that a command names, where the program itself is not known; false: none.
   bool named_configuration(const std::string& place);
@@ -155,7 +173,8 @@ class TextReader {
   const LaunchInput& input_;
   LaunchText text_;
   ShellResult script_;
-  std::string program_file_;  // the script whose command is the launch
+  std::map<std::string, std::string> beside_;  // exported_beside of the first file
+  std::string program_file_;                   // the script whose command is the launch
 };
 
 }  // namespace meshwright

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training script that export writes for FSDP2, and under accelerate: all that a plan says is in the constants at
-// its head (training_constants of write/torch_model.h). The model is in model.py beside it.
+// its head (training_constants of write/torch_model.h). The model is in model.py beside it. A command that starts it
+// under accelerate leaves the degrees to accelerate's file, and the batch and the optimizer to the script.
 #include <algorithm>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "launch/read/readers.h"
 #include "launch/read/text_reader.h"
+#include "launch/read/trainers/trainer_arguments.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
@@ -33,12 +35,32 @@ bool is_torch_program(const std::string& text) {
          text.find("\nimport deepspeed") == std::string::npos;
 }
 
-// NAME = value, or NAME, NAME = value, value at the beginning of a line.
 void TextReader::torch_program(const GivenFile& file) {
-  const std::string place = place_of(file);
   set_target(file.text.find("from accelerate import") != std::string::npos ? "accelerate" : "fsdp2");
-  text_.program = place;
+  text_.program = place_of(file);
   text_.variant = "PyTorch";
+  add_torch_constants(file);
+}
+
+bool TextReader::started_torch_program() {
+  for (const ShellCommand& command : script_.commands) {
+    const ProgramCall call = program_call(command.words);
+    const auto text = call.program.ends_with(".py") ? written_or_named(call.program) : std::nullopt;
+    if (!text || !is_torch_program(*text)) continue;
+    torch_program({call.program, *text});
+    text_.program = fmt::format("{}:{}: {}", command.file, call.line, file_name(call.program));
+    add_launcher(text_, script_.directives);
+    add_launcher(text_, call.launcher);
+    if (!text_.devices && starts_one_process(call.launcher))
+      text_.devices_per_host = text_.devices_per_host.value_or(1);
+    return true;
+  }
+  return false;
+}
+
+// NAME = value, or NAME, NAME = value, value at the beginning of a line.
+void TextReader::add_torch_constants(const GivenFile& file) {
+  const std::string place = place_of(file);
   int number = 0;
   for (std::string line : split(file.text, '\n')) {
     ++number;
@@ -108,6 +130,21 @@ void read_torch_program(ReadingJob& job) {
   const std::int64_t given = degree_of(job, "MICRO_BATCH"), micro = job.answers.micro_batch.value_or(given);
   share_batch(job, micro, given * degree_of(job, "MICRO_BATCHES") * d.dp);
   job.reading.setup.steps = s.integer("STEPS").value_or(20);
+}
+
+bool read_constants_below_accelerate(ReadingJob& job, TrainerArguments& trainer) {
+  Settings& s = job.settings();
+  if (!s.has("MICRO_BATCH")) return false;
+  trainer.micro_batch = s.integer("MICRO_BATCH");
+  trainer.accumulation = s.integer("MICRO_BATCHES");
+  read_constants_of_optimizer(job);
+  job.reading.setup.steps = s.integer("STEPS").value_or(20);
+  // Those of which accelerate is told in its file.
+  s.no_effect([](const std::string& key) {
+    return key == "DP_REPLICATE" || key == "DP_SHARD" || key == "CP" || key == "TP" || key == "PP" || key == "EP" ||
+           key == "ZERO" || key == "DTYPE" || key == "RECOMPUTE";
+  });
+  return true;
 }
 
 }  // namespace meshwright

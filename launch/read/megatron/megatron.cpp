@@ -2,10 +2,12 @@
 // Megatron-LM core 0.20: its flags, which its test YAML, FlagScale and Megatron-Bridge have as keys. Defaults and
 // checks are those of megatron/training/arguments.py.
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "core/planner/method/stage_layout.h"
+#include "launch/read/megatron/megatron_abbreviations.h"
 #include "launch/read/megatron/megatron_assertions.h"
 #include "launch/read/megatron/megatron_keys.h"
 #include "launch/read/megatron/megatron_kinds.h"
@@ -14,6 +16,7 @@
 #include "launch/read/megatron/megatron_parts.h"
 #include "launch/read/megatron/megatron_swift.h"
 #include "launch/read/megatron/mindspeed.h"
+#include "launch/read/megatron/pai_megatron.h"
 #include "launch/read/readers.h"
 #include "launch/syntax/numbers.h"
 
@@ -67,6 +70,9 @@ void read_expert_degrees(ReadingJob& job) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
   d.ep = degree_of(job, "expert-model-parallel-size");
+  // MegaBlocks: over as many replicas as there are experts for.
+  if (s.flag("moe-expert-model-parallelism"))
+    d.ep = static_cast<int>(std::gcd(std::int64_t{d.dp}, shape_of(job.reading.setup.model).experts));
   const auto etp = s.integer("expert-tensor-parallel-size");
   if (d.ep == 1) return;
   const std::int64_t ranks = std::int64_t{etp.value_or(d.tp)} * d.ep * d.pp;
@@ -328,7 +334,7 @@ void read_optimizer(ReadingJob& job) {
   if (kind == "sgd") {
     optimizer.momentum = s.number("sgd-momentum").value_or(0.9);
     optimizer.kind = optimizer.momentum > 0.0 ? Optimizer::Kind::Momentum : Optimizer::Kind::Sgd;
-  } else if (kind != "adam") {
+  } else if (kind != "adam" && !read_patch_optimizer(job, kind)) {
     job.assume(fmt::format("Adam in the place of {}", kind));
   }
   // No plan depends on it: one that the script leaves open stays as it is.
@@ -414,7 +420,9 @@ void check_group_size(ReadingJob& job) {
 void read_megatron(ReadingJob& job) {
   Settings& s = job.settings();
   rename_old_flags(s);
+  name_patch_as_megatron(s);
   name_mindspeed_as_megatron(job);
+  if (job.text.target != "megatron-bridge") name_abbreviations(job);
   Degrees& d = job.degrees();
   const bool recipe = job.text.target == "megatron-bridge", swift = job.text.variant == "ms-swift";
   if (swift) read_swift(job);
@@ -464,9 +472,9 @@ void read_megatron(ReadingJob& job) {
   read_overlap(job);
   check_group_size(job);
   check_flags_together(job);
-  for (const char* key :
-       {"cpu-offloading-num-layers", "fine-grained-activation-offloading", "distribute-saved-activations",
-        "overlap-moe-expert-parallel-comm", "moe-expert-capacity-factor", "moe-pad-expert-input-to-capacity"})
+  for (const char* key : {"cpu-offloading-num-layers", "fine-grained-activation-offloading",
+                          "distribute-saved-activations", "overlap-moe-expert-parallel-comm",
+                          "moe-expert-capacity-factor", "moe-capacity-factor", "moe-pad-expert-input-to-capacity"})
     if (s.has(key)) {
       (void)s.take(key);
       job.assume(fmt::format("without --{}", key));
@@ -476,6 +484,7 @@ void read_megatron(ReadingJob& job) {
   job.reading.setup.steps =
       std::max<std::int64_t>(1, whole_number(s.text_or_nothing("train-iters")).value_or(kUsualSteps));
   s.no_effect(changes_no_plan);
+  if (!recipe) expect_known_experts(job);
   if (swift) s.no_effect(is_of_swift);
 }
 

@@ -10,6 +10,7 @@
 #include "launch/read/megatron/megatron_parts.h"
 #include "launch/read/megatron/megatron_variants.h"
 #include "launch/read/megatron/mindspeed.h"
+#include "launch/read/megatron/pai_megatron.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
@@ -227,6 +228,8 @@ std::int64_t words_of(ReadingJob& job) {
   if (!padded) padded = s.integer("pad-vocab-size-to");
   const auto given = s.integer("vocab-size");
   if (padded && !job.answers.vocab) return *padded;
+  if (!given && !job.answers.vocab)
+    if (const auto words = words_of_patch(job)) return *words;
   std::optional<std::int64_t> known = given;
   if (!known && !job.answers.vocab) known = words_of_tokenizer(job);
   return vocabulary(job, known, unit);

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/graph/graph.h"
+#include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
@@ -22,11 +24,26 @@ void rename_old_flags(Settings& settings) {
                    {"model-parallel-size", "tensor-model-parallel-size"},
                    {"moe-expert-parallel-size", "expert-model-parallel-size"},
                    {"topk", "moe-router-topk"},
+                   {"moe-num-experts", "num-experts"},  // MegaBlocks
+                   {"moe-top-k", "moe-router-topk"},
                    {"batch-size", "micro-batch-size"},
                    {"ffn-hidden-dim", "ffn-hidden-size"},
                    {"num-key-value-heads", "num-query-groups"},
                    {"encoder-num-layers", "num-layers"},
                    {"encoder-seq-length", "seq-length"}});
+}
+
+void expect_known_experts(ReadingJob& job) {
+  if (job.answers.model || shape_of(job.reading.setup.model).experts > 0) return;
+  for (const Setting& setting : job.settings().all()) {
+    if (setting.state != Setting::State::Unread || setting.key.find("expert") == std::string::npos) continue;
+    const auto number = setting.value.is_scalar() ? whole_number(setting.value.text) : std::nullopt;
+    require(
+        !number || *number <= 1,
+        "{}: {}: may give the model experts, by a flag that is not known; give --model with a built-in model, sizes "
+        "or a config.json.",
+        setting.place, setting.shown);
+  }
 }
 
 OldRecompute old_recompute(ReadingJob& job) {

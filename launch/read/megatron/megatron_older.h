@@ -12,6 +12,9 @@ namespace meshwright {
 // What they call by other names.
 void rename_old_flags(Settings& settings);
 
+// Throws InputError where a model without experts is left with a flag of experts that no release of Megatron-LM has.
+void expect_known_experts(ReadingJob& job);
+
 // Recomputation as they say it: --checkpoint-activations, --activations-checkpoint-method and Megatron-DeepSpeed's
 // --deepspeed-activation-checkpointing.
 struct OldRecompute {

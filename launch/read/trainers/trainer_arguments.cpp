@@ -2,6 +2,9 @@
 #include "launch/read/trainers/trainer_arguments.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <string_view>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -77,16 +80,98 @@ void take_contexts_of_program(ReadingJob& job) {
   if (job.degrees().cp > 1 && ring.empty()) job.degrees().context = ContextExchange::AllToAll;
 }
 
-bool is_degree_of_program(const Setting& setting) {
-  if (setting.key.find("parallel") == std::string::npos || !setting.value.is_scalar()) return false;
-  const auto number = whole_number(setting.value.text);
+namespace {
+
+// An argument that is not read and may bear on the plan all the same: a degree above one.
+bool is_degree(const std::string& name, const ConfigValue& value) {
+  static constexpr const char* kShort[] = {"tp",      "pp",      "cp",      "sp",      "ep",        "tp_size",
+                                           "pp_size", "cp_size", "sp_size", "ep_size", "tp_degree", "pp_degree"};
+  const bool named = name.find("parallel") != std::string::npos ||
+                     std::find(std::begin(kShort), std::end(kShort), name) != std::end(kShort);
+  if (!named || !value.is_scalar()) return false;
+  const auto number = whole_number(value.text);
   return number && *number > 1;
+}
+
+// Arguments of Hugging Face's Trainer that bear on a plan, and those that begin alike.
+constexpr const char* kTrainerFlags[] = {"per_device_train_batch_size",
+                                         "per_device_eval_batch_size",
+                                         "gradient_accumulation_steps",
+                                         "gradient_checkpointing",
+                                         "gradient_checkpointing_kwargs",
+                                         "model_name",
+                                         "model_name_or_path",
+                                         "model_max_length",
+                                         "max_seq_len",
+                                         "max_seq_length",
+                                         "max_grad_norm",
+                                         "weight_decay"};
+constexpr std::size_t kShortestBeginning = 6;
+
+std::vector<std::string> flags_begun_by(const std::string& name) {
+  std::vector<std::string> found;
+  if (name.size() < kShortestBeginning) return found;
+  for (const std::string flag : kTrainerFlags) {
+    if (flag == name) return {};
+    if (flag.starts_with(name)) found.push_back(flag);
+  }
+  return found;
+}
+
+constexpr std::string_view kProgram = "program.";
+
+std::string name_in_program(const std::string& key) {
+  std::string name = key.substr(kProgram.size());
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// argparse takes the beginning of one argument for the whole; what several begin with it refuses.
+void name_abbreviations_of_program(ReadingJob& job) {
+  Settings& s = job.settings();
+  std::map<std::string, std::string> whole;
+  for (const Setting& setting : s.all()) {
+    if (!setting.key.starts_with(kProgram) || !setting.shown.starts_with("--")) continue;
+    const std::vector<std::string> flags = flags_begun_by(name_in_program(setting.key));
+    if (flags.size() == 1) {
+      whole.emplace(setting.key, std::string(kProgram) + flags[0]);
+      job.assume(fmt::format("{} as --{}, which begins so", setting.shown, flags[0]));
+    } else if (flags.size() > 1) {
+      job.broken(fmt::format("{} is no argument, and --{} begin so", setting.shown, join(flags, ", --")));
+    }
+  }
+  s.rename(whole);
+}
+
+void read_optimizer_of_program(ReadingJob& job) {
+  Settings& s = job.settings();
+  const std::string key = argument_of_program(s, {"optim"});
+  const std::string optimizer = key.empty() ? "" : lower_case(s.text_or_nothing(key));
+  if (optimizer.empty()) return;
+  if (optimizer == "sgd")
+    job.reading.setup.optimizer.kind = Optimizer::Kind::Sgd;
+  else if (optimizer.find("adam") == std::string::npos)
+    job.assume(fmt::format("Adam in the place of {}", printable(optimizer)));
+  else if (optimizer.find("8bit") != std::string::npos || optimizer.find("4bit") != std::string::npos)
+    job.assume(fmt::format("optimizer state of 32 bits ({})", printable(optimizer)));
+}
+
+}  // namespace
+
+void no_effect_of_program(Settings& settings) {
+  settings.no_effect_where([](const Setting& one) {
+    if (!one.key.starts_with(kProgram)) return false;
+    const std::string name = name_in_program(one.key);
+    return !is_degree(name, one.value) && flags_begun_by(name).empty();
+  });
 }
 
 TrainerArguments trainer_arguments(ReadingJob& job) {
   Settings& s = job.settings();
   expect_plain_losses(job);
   expect_no_adapters(job);
+  name_abbreviations_of_program(job);
+  read_optimizer_of_program(job);
   TrainerArguments found;
   const auto number = [&](const std::vector<const char*>& names) -> std::optional<std::int64_t> {
     const std::string key = argument_of_program(s, names);
@@ -100,6 +185,7 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
   found.recompute =
       argument_is_on(s, {"gradient_checkpointing", "use_gradient_checkpointing", "gradient_checkpointing_enable"});
   found.offloads_update = argument_is_on(s, {"adam_offload"});
+  found.offloads = argument_is_on(s, {"offload"}) && found.zero;
   if (argument_is_on(s, {"bf16"}))
     found.dtype = DType::BF16;
   else if (argument_is_on(s, {"fp16"}))

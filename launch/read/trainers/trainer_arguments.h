@@ -19,15 +19,22 @@ struct TrainerArguments {
   std::optional<std::int64_t> zero = {};   // of programs that make DeepSpeed's settings themselves
   std::optional<DType> dtype = {};
   bool recompute = false, offloads_update = false;
+  bool offloads = false;  // the states, and with ZeRO 3 the weights
 };
-// Throws InputError where the program trains adapters alone, or with further models or samples ("dpo.py").
+// Beginnings of arguments are whole ones from now on. Throws InputError where the program trains adapters alone, or
+// with further models or samples ("dpo.py").
 [[nodiscard]] TrainerArguments trainer_arguments(ReadingJob& job);
+
+// The constants of a script that export wrote, which accelerate starts (torch_program.cpp), as the trainer's arguments;
+// false: there are none.
+bool read_constants_below_accelerate(ReadingJob& job, TrainerArguments& trainer);
 
 // How many devices share a sequence, as the program is told, and how they exchange keys and values.
 void take_contexts_of_program(ReadingJob& job);
 
-// Whether an argument of the program, which is not read, may bear on the plan: a degree above one.
-[[nodiscard]] bool is_degree_of_program(const Setting& setting);
+// What is left of the program's arguments changes nothing of the plan, but for degrees above one and what several of
+// the Trainer's arguments begin with.
+void no_effect_of_program(Settings& settings);
 
 // --fsdp "full_shard auto_wrap": the level of ZeRO that it stands for, and groups of a host's devices where it is
 // hybrid; nullopt: it is not given, or empty.

@@ -82,6 +82,21 @@ TEST(Advice, SettingsAreInTheWordsOfTheFramework) {
   EXPECT_EQ(setting_text("megatron-bridge", LaunchProperty::Pipeline, degrees), "model.pipeline_model_parallel_size=4");
   EXPECT_EQ(setting_text("flagscale", LaunchProperty::Pipeline, degrees), "pipeline_model_parallel_size: 4");
   EXPECT_EQ(setting_text("accelerate", LaunchProperty::Tensor, degrees), "parallelism_config_tp_size: 2");
+  EXPECT_EQ(setting_text("fsdp2", LaunchProperty::Zero, degrees), "ZERO = 3");
+}
+
+// Between kinds of splitting the kind is said, too.
+TEST(Advice, AcceleratesStatesAreSplitByFsdp) {
+  Degrees degrees;
+  const auto zero = [&](int level) {
+    degrees.zero = level;
+    return setting_text("accelerate", LaunchProperty::Zero, degrees);
+  };
+  EXPECT_EQ(zero(0), "distributed_type: MULTI_GPU");
+  EXPECT_EQ(zero(2), "distributed_type: FSDP with fsdp_reshard_after_forward: false");
+  EXPECT_EQ(zero(3), "distributed_type: FSDP with fsdp_reshard_after_forward: true");
+  degrees.zero = 0;
+  EXPECT_EQ(setting_text("accelerate", LaunchProperty::Recompute, degrees), "gradient_checkpointing: false");
 }
 
 TEST(Advice, GroupsThatGoAreSaid) {
