@@ -172,8 +172,11 @@ class Adviser {
       const bool own_words = property == LaunchProperty::Recompute && !now_.own_recompute.empty();
       const std::string from = own_words ? now_.own_recompute : setting_text(words, property, before);
       const std::string to = setting_text(words, property, after);
+      const std::string cut_from = words == "torchtitan" ? torchtitan_stages_text(from_setup) : "";
+      const std::string cut_to = words == "torchtitan" ? torchtitan_stages_text(to_setup) : "";
+      const bool cuts = property == LaunchProperty::Stages && cut_from != cut_to;
       // What has no meaning there, as ZeRO of one replica, is said all the same.
-      if (from != to)
+      if (from != to || cuts)
         add(change, from, to);
       else
         add(change, setting_text(words, property, own_), setting_text(words, property, best_));
@@ -181,6 +184,8 @@ class Adviser {
         add(change, groups_text(words, before.dp * before.cp, *now_.shard),
             groups_text(words, after.dp * after.cp, after.dp * after.cp));
     }
+    if (words == "torchtitan")
+      add(row.changes.back(), torchtitan_stages_text(from_setup), torchtitan_stages_text(to_setup));
     if (words == "maxtext")
       add(row.changes.front(), maxtext_axes_text(from_setup, to_setup), maxtext_axes_text(to_setup, from_setup));
     if (!names_batch)

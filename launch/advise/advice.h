@@ -54,6 +54,9 @@ struct Advice {
 // The axes of MaxText's mesh in which the setup differs from another, as keys.
 [[nodiscard]] std::string maxtext_axes_text(const LaunchSetup& setup, const LaunchSetup& other);
 
+// How torchtitan is told the layers of each stage; "" where it cuts them so by itself.
+[[nodiscard]] std::string torchtitan_stages_text(const LaunchSetup& setup);
+
 // How `replicas` replicas split states in groups of `shard`.
 [[nodiscard]] std::string groups_text(const std::string& target, int replicas, int shard);
 

@@ -4,6 +4,7 @@
 #include "launch/advise/advice.h"
 #include "launch/advise/trainer_setting_text.h"
 #include "launch/setup/maxtext_mesh.h"
+#include "launch/setup/torchtitan_stages.h"
 
 namespace meshwright {
 
@@ -319,6 +320,23 @@ std::string maxtext_axes_text(const LaunchSetup& setup, const LaunchSetup& other
       words.push_back(fmt::format("dcn_{}_parallelism={}", own[i].name, own[i].between));
   }
   return join(words, " ");
+}
+
+std::string torchtitan_stages_text(const LaunchSetup& setup) {
+  const Degrees& d = setup.degrees;
+  if (d.pp == 1) return "";
+  const std::vector<int> blocks = blocks_of_stages(setup);
+  const bool several = d.schedule != ScheduleKind::OneFOneB && d.schedule != ScheduleKind::GPipe;
+  const auto is_cut = [&](int less) {
+    return d.chunks == (several ? 2 : 1) && blocks == torchtitan_stages(setup.model.layers, d.stages(), less, less);
+  };
+  if (is_cut(1)) return "";  // as it does by itself
+  if (is_cut(0))
+    return "parallelism.pipeline_parallel_first_stage_less_layers = 0, "
+           "parallelism.pipeline_parallel_last_stage_less_layers = 0";
+  std::vector<std::string> layers;
+  for (const int own : blocks) layers.push_back(fmt::format("{}", own));
+  return fmt::format("parallelism.module_fqns_per_model_part with {} layers", join(layers, ", "));
 }
 
 std::string groups_text(const std::string& target, int replicas, int shard) {

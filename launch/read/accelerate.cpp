@@ -170,6 +170,7 @@ void read_accelerate(ReadingJob& job) {
       if (key.starts_with(group)) return true;
     return false;
   });
+  s.no_effect_where([](const Setting& one) { return one.value.is_map() && one.value.members.empty(); });
   no_effect_of_program(s);
 }
 

@@ -65,8 +65,8 @@ void TextReader::read_script(const GivenFile& file) {
   text_.unresolved = script_.unresolved;
   text_.notes = script_.notes;
   const std::optional<ProgramCall> found = launched();
-  if (!found &&
-      (started_torch_program() || llm_c() || named_configuration(place_of(file)) || configuration_of_variables()))
+  if (!found && (started_torch_program() || llm_c() || nanogpt_call() || named_configuration(place_of(file)) ||
+                 configuration_of_variables()))
     return;
   if (!found) refuse_script(place_of(file));
   add_launcher(text_, script_.directives);

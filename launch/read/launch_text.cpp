@@ -37,12 +37,15 @@ bool is_nemo(const ConfigValue& root) {
           model->find("activations_checkpoint_granularity") != nullptr);
 }
 
-// llm-foundry's files name their model by its kind, in the map itself or below `variables`.
+// llm-foundry's files name their model by its kind, in the map itself or below `variables`; files of other programs
+// over Composer have the same loaders and models of their own.
 bool is_foundry(const ConfigValue& root) {
   const ConfigValue* model = root.find("model");
   const ConfigValue* name = model == nullptr ? nullptr : model->find("name");
-  return name != nullptr && name->is_scalar() && (name->text.ends_with("_causal_lm") || name->text == "hf_t5") &&
-         root.find("train_loader") != nullptr;
+  const bool own =
+      name != nullptr && name->is_scalar() && (name->text.ends_with("_causal_lm") || name->text == "hf_t5");
+  return root.find("train_loader") != nullptr &&
+         (own || (name != nullptr && name->is_scalar() && model->find("d_model") != nullptr));
 }
 
 // "_component_: torchtune.models.llama3.llama3_8b" below one of the keys.
@@ -71,7 +74,7 @@ bool is_veomni(const ConfigValue& root) {
 
 bool is_olmo(const ConfigValue& root) {
   const ConfigValue* model = root.find("model");
-  return model != nullptr && model->find("d_model") != nullptr &&
+  return model != nullptr && model->find("d_model") != nullptr && root.find("train_loader") == nullptr &&
          (root.find("global_train_batch_size") != nullptr || root.find("device_train_microbatch_size") != nullptr ||
           root.find("train_module") != nullptr);
 }
@@ -275,6 +278,28 @@ bool TextReader::nanogpt(const GivenFile& file) {
   fsdp_trainer(root, place_of(file), "nanoGPT");
   text_.program = place_of(file);
   return true;
+}
+
+bool TextReader::nanogpt_call() {
+  for (const ShellCommand& command : script_.commands) {
+    const ProgramCall call = program_call(command.words);
+    if (!call.program.ends_with(".py") || text_.target == "torchtitan") continue;
+    for (const ShellWord& word : call.arguments) {
+      const auto file = word.text.ends_with(".py") ? written_or_named(word.text) : std::nullopt;
+      if (!file || !nanogpt({word.text, *file})) continue;
+      text_.program = fmt::format("{}:{}: {}", command.file, call.line, file_name(call.program));
+      add_launcher(text_, script_.directives);
+      add_launcher(text_, call.launcher);
+      if (!text_.devices && starts_one_process(call.launcher))
+        text_.devices_per_host = text_.devices_per_host.value_or(1);
+      Settings more;
+      add_flags(more, call.arguments, command.file, FlagStyle::Own);
+      for (const Setting& flag : more.all())
+        if (flag.key != "(word)") text_.settings.add(flag.key, flag.shown, flag.value, flag.place);
+      return true;
+    }
+  }
+  return false;
 }
 
 void TextReader::load_schedule() {

@@ -34,6 +34,7 @@ constexpr std::pair<const char*, const char*> kModelKeys[] = {
     {"kv_channels", "kv_channels"},
     {"make_vocab_size_divisible_by", "make_vocab_size_divisible_by"},
     {"override_vocab_size", "vocab_size"},
+    {"padded_vocab_size", "padded_vocab_size"},
     {"position_embedding_type", "position_embedding_type"},
     {"rotary_percentage", "rotary_percent"},
     {"rotary_base", "rotary_base"},

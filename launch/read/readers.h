@@ -21,7 +21,11 @@ struct ReadingJob {
 
   Settings& settings() { return reading.settings; }
   Degrees& degrees() { return reading.setup.degrees; }
-  void assume(std::string what) { reading.assumed.push_back(std::move(what)); }
+  void assume(std::string what) {
+    for (const std::string& known : reading.assumed)
+      if (known == what) return;
+    reading.assumed.push_back(std::move(what));
+  }
   void broken(std::string what) { reading.broken.push_back(std::move(what)); }
   void no_plan(const std::string& why) {
     if (reading.why_no_plan.empty()) reading.why_no_plan = why;

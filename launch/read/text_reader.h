@@ -45,6 +45,9 @@ class TextReader {
   void python_recipe(const GivenFile& file, const std::string& function);
   // nanoGPT's assignments; false: the file is none of its configurations.
   bool nanogpt(const GivenFile& file);
+  // A command that gives a program one of nanoGPT's configurations ("train.py config/train_gpt2.py --batch_size=5");
+  // false: none does.
+  bool nanogpt_call();
   // --- trainers/llm_c.cpp ---
   bool llm_c();  // false: no command of the script starts it
   // --- torch_program.cpp ---

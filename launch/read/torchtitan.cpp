@@ -242,13 +242,9 @@ class TorchtitanReader {
     }
     const std::int64_t stages = d_.stages();
     if (layers < stages) return;
-    std::vector<int> blocks(static_cast<std::size_t>(stages), static_cast<int>(units / stages));
-    for (std::int64_t s = 0; s < units % stages; ++s) ++blocks[static_cast<std::size_t>(s)];
-    blocks.front() -= static_cast<int>(less_first);
-    blocks.back() -= static_cast<int>(less_last);
-    if (blocks.front() < 0 || blocks.back() < 0)
-      return job_.broken("the first or the last stage has fewer layers than none");
-    job_.reading.setup.stage_blocks = blocks;
+    std::vector<int> blocks = torchtitan_stages(layers, stages, less_first, less_last);
+    if (blocks.empty()) return job_.broken("the first or the last stage has fewer layers than none");
+    job_.reading.setup.stage_blocks = std::move(blocks);
   }
 
   // The schedule of a file is one of ours where its runs have the same order.

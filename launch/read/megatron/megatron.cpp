@@ -387,8 +387,10 @@ void read_overlap(ReadingJob& job) {
   setup.overlap_gradients = s.flag("overlap-grad-reduce");
   setup.overlap_weights = s.flag("overlap-param-gather");
   setup.overlap_tensor_parallel = s.flag("tp-comm-overlap");
+  const bool alone = d.dp * d.cp == 1;  // there is nothing to overlap
   if (setup.overlap_weights && (!setup.overlap_gradients || !s.flag("use-distributed-optimizer")))
     job.broken("--overlap-param-gather needs --overlap-grad-reduce and --use-distributed-optimizer");
+  if (alone) setup.overlap_gradients = setup.overlap_weights = false;
   d.sequence_parallel = s.flag("sequence-parallel");
   if (d.sequence_parallel && d.tp == 1) {
     job.broken("--sequence-parallel has no effect with tp 1: Megatron drops it silently");

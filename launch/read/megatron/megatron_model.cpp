@@ -116,6 +116,8 @@ void read_positions(ReadingJob& job, ModelFacts& facts) {
 void read_windows(ReadingJob& job, ModelFacts& facts) {
   Settings& s = job.settings();
   if (s.text("softmax-type").value_or("vanilla") == "learnable" || s.flag("enable-gpt-oss")) facts.sinks = true;
+  // Pai-Megatron-Patch: windows that hold a whole sequence are none.
+  if (const auto seen = s.integer("sliding-window"); seen && *seen < facts.seq) facts.window = *seen;
   const Setting* size = s.take("window-size");
   if (size == nullptr) return;
   std::string text = to_text(size->value);

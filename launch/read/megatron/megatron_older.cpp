@@ -27,6 +27,7 @@ void rename_old_flags(Settings& settings) {
                    {"moe-num-experts", "num-experts"},  // MegaBlocks
                    {"moe-top-k", "moe-router-topk"},
                    {"batch-size", "micro-batch-size"},
+                   {"distribute-checkpointed-activations", "distribute-saved-activations"},
                    {"ffn-hidden-dim", "ffn-hidden-size"},
                    {"num-key-value-heads", "num-query-groups"},
                    {"encoder-num-layers", "num-layers"},

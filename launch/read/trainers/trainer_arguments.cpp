@@ -35,7 +35,8 @@ bool argument_is_on(Settings& s, const std::vector<const char*>& names) {
 
 void expect_no_adapters(ReadingJob& job) {
   Settings& s = job.settings();
-  for (const char* flag : {"use_peft", "use_peft_lora", "use_lora", "enable_lora", "qlora", "lora", "peft"})
+  for (const char* flag : {"use_peft", "use_peft_lora", "use_lora", "use_qlora", "enable_lora", "lora_enable", "qlora",
+                           "lora", "peft", "low_rank_training"})
     if (argument_is_on(s, {flag})) expect_whole_model(job, argument_of_program(s, {flag}), "adapters");
   for (const char* part : {"use_lisa", "freeze_backbone", "tune_mm_mlp_adapter", "freeze_llm", "freeze_lm"})
     if (argument_is_on(s, {part})) expect_whole_model(job, argument_of_program(s, {part}), "a part of the weights");
@@ -68,6 +69,24 @@ bool is_openrlhf(const ReadingJob& job) { return job.text.program.find("openrlhf
 
 }  // namespace
 
+namespace {
+
+// "--parallel_mode zigzag_ring_attn": over as many devices as the program itself decides.
+void expect_no_split_by_name(ReadingJob& job) {
+  for (const Setting& setting : job.settings().all()) {
+    if (!setting.key.starts_with("program.") || !setting.value.is_scalar()) continue;
+    const std::string name = lower_case(setting.key), value = lower_case(setting.value.text);
+    const bool splits = value.find("ring") != std::string::npos || value.find("ulysses") != std::string::npos ||
+                        value.find("dist_flash") != std::string::npos;
+    require(name.find("parallel") == std::string::npos || !splits || whole_number(value),
+            "{}: {}: '{}' splits sequences over devices in a way that only the program knows, which is not read; give "
+            "the plan to `meshwright plan --method context:cp=N`.",
+            setting.place, setting.shown, printable(value));
+  }
+}
+
+}  // namespace
+
 void take_contexts_of_program(ReadingJob& job) {
   Settings& s = job.settings();
   const std::string ring = argument_of_program(s, {"ring_attn_size"});
@@ -82,15 +101,19 @@ void take_contexts_of_program(ReadingJob& job) {
 
 namespace {
 
-// An argument that is not read and may bear on the plan all the same: a degree above one.
-bool is_degree(const std::string& name, const ConfigValue& value) {
+// An argument that is not read and may bear on the plan all the same: a degree above one, or how often and how much of
+// a batch is taken at once.
+bool may_bear_on_plan(const std::string& name, const ConfigValue& value) {
   static constexpr const char* kShort[] = {"tp",      "pp",      "cp",      "sp",      "ep",        "tp_size",
                                            "pp_size", "cp_size", "sp_size", "ep_size", "tp_degree", "pp_degree"};
-  const bool named = name.find("parallel") != std::string::npos ||
-                     std::find(std::begin(kShort), std::end(kShort), name) != std::end(kShort);
-  if (!named || !value.is_scalar()) return false;
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const bool degree = has("parallel") || std::find(std::begin(kShort), std::end(kShort), name) != std::end(kShort);
+  const bool batch = has("accum") && !has("log") && !has("eval");
+  if ((!degree && !batch) || !value.is_scalar()) return false;
   const auto number = whole_number(value.text);
-  return number && *number > 1;
+  if (number) return *number > 1;
+  return !value.text.empty() && truth_value(value.text) != false && value.text != "None" && value.text != "null" &&
+         value.text.find("data_parallel") == std::string::npos && lower_case(value.text) != "none";
 }
 
 // Arguments of Hugging Face's Trainer that bear on a plan, and those that begin alike.
@@ -162,7 +185,7 @@ void no_effect_of_program(Settings& settings) {
   settings.no_effect_where([](const Setting& one) {
     if (!one.key.starts_with(kProgram)) return false;
     const std::string name = name_in_program(one.key);
-    return !is_degree(name, one.value) && flags_begun_by(name).empty();
+    return !may_bear_on_plan(name, one.value) && flags_begun_by(name).empty();
   });
 }
 
@@ -170,6 +193,7 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
   Settings& s = job.settings();
   expect_plain_losses(job);
   expect_no_adapters(job);
+  expect_no_split_by_name(job);
   name_abbreviations_of_program(job);
   read_optimizer_of_program(job);
   TrainerArguments found;
@@ -179,7 +203,9 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
   };
   found.micro_batch = number({"per_device_train_batch_size", "micro_train_batch_size"});
   if (is_openrlhf(job)) found.batch = number({"train_batch_size"});
-  found.accumulation = number({"gradient_accumulation_steps"});
+  found.accumulation = number({"gradient_accumulation_steps", "gradient_accumulate_every", "grad_accumulation_steps",
+                               "gradient_accumulation", "accumulation_steps", "accumulate_grad_batches",
+                               "grad_accum_steps", "grad_accum", "grad_acc_steps", "accum_steps"});
   if (is_openrlhf(job)) found.zero = 2;  // its default
   if (const std::string key = argument_of_program(s, {"zero_stage"}); !key.empty()) found.zero = s.integer(key, 0);
   found.recompute =

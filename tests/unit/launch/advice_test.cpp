@@ -99,6 +99,32 @@ TEST(Advice, AcceleratesStatesAreSplitByFsdp) {
   EXPECT_EQ(setting_text("accelerate", LaunchProperty::Recompute, degrees), "gradient_checkpointing: false");
 }
 
+// 8 layers over 4 stages: torchtitan counts the embedding and the loss as layers, 2, 3, 2 and 1, unless it is told.
+TEST(Advice, LayersOfTorchtitansStagesAreSaid) {
+  LaunchSetup setup = job(1, 4, 1);
+  setup.target = "torchtitan";
+  setup.model.layers = 8;
+  setup.stage_blocks = {2, 3, 2, 1};
+  EXPECT_EQ(torchtitan_stages_text(setup), "");
+  setup.stage_blocks = {2, 2, 2, 2};
+  EXPECT_EQ(torchtitan_stages_text(setup),
+            "parallelism.pipeline_parallel_first_stage_less_layers = 0, "
+            "parallelism.pipeline_parallel_last_stage_less_layers = 0");
+  setup.stage_blocks = {1, 3, 3, 1};
+  EXPECT_EQ(torchtitan_stages_text(setup), "parallelism.module_fqns_per_model_part with 1, 3, 3, 1 layers");
+  // A row that changes nothing but these says them.
+  setup.stage_blocks = {2, 3, 2, 1};
+  Degrees even = setup.degrees;
+  const auto judged = [](const LaunchSetup& one) {
+    return LaunchOutcome{Seconds(one.stage_blocks.empty() ? 1.0 : 2.0), Bytes(1.0), Bytes(8.0)};
+  };
+  const Advice advice = advise(setup, even, find_framework("torchtitan"), judged);
+  ASSERT_EQ(advice.rows.size(), 1u);
+  EXPECT_EQ(advice.rows[0].changes[0].to,
+            "parallelism.pipeline_parallel_first_stage_less_layers = 0, "
+            "parallelism.pipeline_parallel_last_stage_less_layers = 0");
+}
+
 TEST(Advice, GroupsThatGoAreSaid) {
   LaunchSetup now = job(1, 1, 4);
   now.target = "torchtitan";
