@@ -10,6 +10,7 @@
 #include "core/schedule/schedule_csv.h"
 #include "launch/read/model_facts.h"
 #include "launch/read/readers.h"
+#include "launch/setup/torchtitan_stages.h"
 
 namespace meshwright {
 
