@@ -46,7 +46,7 @@ bool TextReader::configuration_of_variables() {
     if (!why_not_read(program_call(command.words)).empty()) return false;
   for (std::size_t i = 1; i < input_.files.size(); ++i) {
     const GivenFile& other = input_.files[i];
-    if (!ends_with_any(other.path, {".yml", ".yaml"}) || script_.environment.empty()) continue;
+    if (!ends_with_any(other.path, {".yml", ".yaml"}) || (script_.environment.empty() && beside_.empty())) continue;
     add_launcher(text_, script_.directives);
     read_yaml(other);
     return true;

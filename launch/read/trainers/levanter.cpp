@@ -58,7 +58,9 @@ ModelConfig levanter_model(ReadingJob& job, const std::string& kind, std::int64_
       job.assume("tokens evenly spread over the experts");
     }
   }
-  const std::string tokenizer = s.text_or_nothing("data.tokenizer");
+  std::string tokenizer;
+  for (const char* key : {"data.tokenizer", "supervised_data.tokenizer", "tokenizer", "model_name_or_path"})
+    if (tokenizer.empty()) tokenizer = s.text_or_nothing(key);
   std::optional<std::int64_t> words;
   if (tokenizer == "gpt2" || (gpt && tokenizer.empty())) words = 50257;
   if (!words && !tokenizer.empty() && !job.answers.vocab) try {
@@ -106,7 +108,7 @@ void read_levanter(ReadingJob& job) {
   const std::int64_t micro = given > 0 ? given : std::max<std::int64_t>(1, global / std::max(1, d.dp));
   share_batch(job, job.answers.micro_batch.value_or(micro), global);
   s.no_effect([](const std::string& key) {
-    return begins_with_any(key, {"data.", "optimizer.", "trainer.", "model.", "hf_", "use_hf_model_config", "eval_",
+    return begins_with_any(key, {"data", "optimizer.", "trainer.", "model.", "hf_", "use_hf_model_config", "eval_",
                                  "initialize_from", "supervised_data", "tokenizer", "epoch", "out_dir", "z_loss",
                                  "log_", "max_", "chat_", "messages_", "dataset", "cache_dir"});
   });

@@ -55,7 +55,11 @@ bool TextReader::llm_c() {
     const std::vector<ShellWord>& words = command.words;
     const auto program =
         std::find_if(words.begin(), words.end(), [](const ShellWord& word) { return is_program(word.text); });
-    if (program == words.end() || words.front().text == "make") continue;
+    // Others compile it, or copy it to further hosts.
+    const std::string first = file_name(words.front().text);
+    const bool starts = program == words.begin() || first == "mpirun" || first == "mpiexec" || first == "srun" ||
+                        first == "nsys" || first == "nohup";
+    if (program == words.end() || !starts) continue;
     set_target("accelerate");
     text_.variant = "llm.c";
     text_.program = fmt::format("{}:{}: {}", command.file, program->line, file_name(program->text));

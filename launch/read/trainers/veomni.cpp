@@ -33,6 +33,9 @@ void read_veomni(ReadingJob& job) {
   for (const Setting& setting : s.all())
     if (setting.key.find("lora") != std::string::npos && setting.key.find("rank") != std::string::npos)
       expect_whole_model(job, setting.key, "adapters");
+  for (const Setting& setting : s.all())
+    if (setting.key.starts_with("dpo_config.") || setting.key.starts_with("rl_config."))
+      expect_whole_model(job, setting.key, "against further models or samples");
   for (const char* part : {"model.lora_config", "model.lora"})
     if (s.has(part)) expect_whole_model(job, part, "adapters");
   d.tp = degree_of(job, given_of(s, {"train.accelerator.tp_size", "train.tensor_parallel_size"}));

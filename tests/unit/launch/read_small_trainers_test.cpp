@@ -118,6 +118,11 @@ TEST(VeOmni, ReadsDegreesByNewAndOlderNames) {
   }
 }
 
+TEST(VeOmni, PreferencesAreRefused) {
+  EXPECT_NE(refused({{"a.yaml", kVeOmni + "dpo_config:\n  beta: 0.1\n"}}).find("against further models"),
+            std::string::npos);
+}
+
 // --- llm.c ---
 
 const std::string kLlmC =
@@ -136,6 +141,33 @@ TEST(LlmC, ReadsTheLettersOfItsCommand) {
   EXPECT_EQ(reading.setup.model.layers, 48);
   EXPECT_NEAR(static_cast<double>(parameters_of(reading)), 1558e6, 1e6);  // as its script calls the model
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(LlmC, CopiesOfItsProgramStartNothing) {
+  const std::string script =
+      "P=/home/llm.c/train_gpt2cu\nscp -r $P host2:$P\nmpirun -np 16 --host a:8,b:8 $P -b 64 -t 1024 "
+      "-d 2097152 -r 0 -z 1 -e d12\n";
+  EXPECT_EQ(read({{"run.sh", script}}, {2, 8}).setup.degrees.micro_batches, 2);  // 2048 sequences of 16 x 64
+}
+
+// --- nanoGPT's command, and Composer's files ---
+
+TEST(NanoGptCommand, ChangesItsConfiguration) {
+  const std::string config =
+      "batch_size = 12\nblock_size = 1024\ngradient_accumulation_steps = 5 * 8\nmax_iters = 600000\n";
+  const LaunchReading reading =
+      read({{"run.sh", "torchrun --standalone --nproc_per_node=8 train.py config/train_gpt2.py --batch_size=5\n"},
+            {"config/train_gpt2.py", config}});
+  EXPECT_EQ(reading.setup.degrees.micro_batch, 5);
+  EXPECT_EQ(reading.setup.degrees.micro_batches, 5);  // 40 of all devices
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(Composer, ModelsOfOtherProgramsAreRefused) {
+  const std::string file =
+      "max_seq_len: 4096\nmodel:\n  name: mosaic_llama2_7b\n  d_model: 4096\n  n_heads: 32\n  n_layers: 32\n"
+      "train_loader:\n  name: text\nglobal_train_batch_size: 32\ndevice_train_microbatch_size: 4\n";
+  EXPECT_NE(refused({{"a.yaml", file}}).find("models of 'mosaic_llama2_7b' are not read"), std::string::npos);
 }
 
 // --- MegaBlocks, and flags of experts that nobody has ---

@@ -168,5 +168,36 @@ TEST(TrainerArguments, OfAMixtureDoNotStandForTheDenseModelOfItsName) {
             std::string::npos);
 }
 
+std::vector<std::string> unread(const LaunchReading& reading) {
+  std::vector<std::string> names;
+  for (const Setting& setting : reading.settings.all())
+    if (setting.state == Setting::State::Unread) names.push_back(setting.key);
+  return names;
+}
+const std::string kFsdp = "accelerate launch --num_processes 8 --use_fsdp ";
+
+TEST(TrainerArguments, AccumulationHasSeveralNames) {
+  const std::string own = "train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 2 ";
+  EXPECT_EQ(read("run.sh", kFsdp + own + "--gradient-accumulate-every 4\n").setup.degrees.micro_batches, 4);
+  EXPECT_EQ(read("run.sh", kFsdp + own + "--accumulation_steps 4\n").setup.degrees.micro_batches, 4);
+  // Another name is not passed over.
+  EXPECT_EQ(unread(read("run.sh", kFsdp + own + "--my_accum 4\n")), (std::vector<std::string>{"program.my_accum"}));
+  EXPECT_TRUE(unread(read("run.sh", kFsdp + own + "--my_accum 1 --packing true\n")).empty());
+}
+
+TEST(TrainerArguments, SplitsThatOnlyTheProgramKnowsAreNotPassedOver) {
+  EXPECT_NE(refused("run.sh", kFsdp + kTrainer + "--parallel_mode zigzag_ring_attn\n").find("only the program knows"),
+            std::string::npos);
+  EXPECT_TRUE(unread(read("run.sh", kFsdp + kTrainer + "--parallel_mode data_parallel\n")).empty());
+  EXPECT_EQ(unread(read("run.sh", kFsdp + kTrainer + "--parallel_style mine\n")),
+            (std::vector<std::string>{"program.parallel_style"}));
+}
+
+TEST(TrainerArguments, TrainingsOfLowRankAreAdapters) {
+  EXPECT_NE(refused("run.sh", kFsdp + kTrainer + "--low_rank_training True\n").find("adapters"), std::string::npos);
+  EXPECT_NE(refused("run.sh", kFsdp + kTrainer + "--lora_enable True\n").find("adapters"), std::string::npos);
+  EXPECT_TRUE(unread(read("run.sh", kFsdp + kTrainer + "--low_rank_training False\n")).empty());
+}
+
 }  // namespace
 }  // namespace meshwright::trainer_arguments_test
