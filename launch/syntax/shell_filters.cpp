@@ -119,11 +119,13 @@ std::optional<Pattern> pattern_of(const std::string& text, bool extended) {
       found.at_end = true;
       break;
     }
-    if ((c == '*' || (extended && c == '+')) && !found.pieces.empty() && !found.pieces.back().repeats) {
+    const bool gnu = !extended && text.compare(at, 2, "\\+") == 0;
+    const bool once_or_more = gnu || (extended && c == '+');
+    if ((c == '*' || once_or_more) && !found.pieces.empty() && !found.pieces.back().repeats) {
       if (++stars > kMaxStars) return std::nullopt;
-      if (c == '+') found.pieces.push_back(found.pieces.back());
+      if (once_or_more) found.pieces.push_back(found.pieces.back());
       found.pieces.back().repeats = true;
-      ++at;
+      at += gnu ? 2 : 1;
       continue;
     }
     if (c == '*' || (extended && std::string_view("+?(){}|").find(c) != std::string_view::npos)) return std::nullopt;

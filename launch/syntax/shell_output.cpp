@@ -2,10 +2,35 @@
 // What commands print, as far as it is known without running them.
 #include <algorithm>
 
+#include "launch/syntax/shell_conditions.h"
 #include "launch/syntax/shell_filters.h"
 #include "launch/syntax/shell_words.h"
 
 namespace meshwright {
+
+namespace {
+
+// Blanks and line breaks are changed one by one, so that what is not known may stand between them: it keeps its mark.
+// Nothing of other filters, whose result may depend on it.
+std::optional<std::string> filtered_around_unknown(const std::vector<std::string>& words, const std::string& text) {
+  const bool blanks =
+      words.size() == 3 && words[0] == "tr" && words[1].find_first_not_of(" \t\n\\nt") == std::string::npos;
+  const bool joins = words.size() == 2 && words[0] == "sed" && words[1].starts_with("s/ ");
+  if (!blanks && !joins) return std::nullopt;
+  std::string made;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t mark = std::min(text.find(kUnresolved, at), text.size());
+    const auto part = mark > at ? filtered(words, text.substr(at, mark - at)) : std::string();
+    if (!part) return std::nullopt;
+    made += *part;
+    const std::size_t end = mark == text.size() ? mark : std::min(text.find('}', mark), text.size() - 1) + 1;
+    made += text.substr(mark, end - mark);
+    at = end;
+  }
+  return made;
+}
+
+}  // namespace
 
 std::vector<ShellWord> ShellWords::fields_of(const ShellNode& node) {
   std::vector<ShellWord> words;
@@ -19,8 +44,25 @@ std::vector<ShellWord> ShellWords::fields_of(const ShellNode& node) {
 std::optional<std::string> ShellWords::printed(const std::string& inner, int line) {
   const std::size_t begin = std::min(inner.find_first_not_of(" \t\n\r"), inner.size());
   const std::string name = inner.substr(begin, inner.find_first_of(" \t\n|;", begin) - begin);
+  if (name == "[" || name == "[[") return printed_by_test(parse_shell(inner, place_, line).nodes, line);
   const bool known = name == "echo" || name == "cat" || name == "expr" || name == "sed" || functions.contains(name);
   return known ? piped(parse_shell(inner, place_, line).nodes, line) : std::nullopt;
+}
+
+// "[ $CP -gt 1 ] && echo 2 || echo 1", where the test is known.
+std::optional<std::string> ShellWords::printed_by_test(std::span<const ShellNode> nodes, int line) {
+  const bool chain = nodes.size() == 3 && nodes[1].before == '&' && nodes[2].before == 'o' && !nodes[0].negated;
+  if (!chain) return std::nullopt;
+  std::vector<std::string> parts;
+  for (const ShellWord& field : fields_of(nodes[0])) parts.push_back(field.text);
+  if (nodes[0].kind == ShellNode::Kind::Simple) {
+    if (parts.size() < 3 || parts.front() != "[" || parts.back() != "]") return std::nullopt;
+    parts = {parts.begin() + 1, parts.end() - 1};
+  } else if (nodes[0].kind != ShellNode::Kind::Test) {
+    return std::nullopt;
+  }
+  const Truth holds = condition_of(parts, *this);
+  return holds ? printed_by(nodes[*holds ? 1 : 2], line) : std::nullopt;
 }
 
 std::optional<std::string> ShellWords::printed_by(const ShellNode& node, int line) {
@@ -81,12 +123,12 @@ std::optional<std::string> ShellWords::piped(std::span<const ShellNode> pipe, in
     const ShellNode& node = pipe[i];
     const bool plain = node.kind == ShellNode::Kind::Simple && node.before == '|' && node.assignments.empty() &&
                        node.output.empty() && node.input.empty();
-    if (!plain || !is_resolved(*text)) return std::nullopt;
+    if (!plain) return std::nullopt;
     std::vector<std::string> words;
     for (const ShellWord& field : fields_of(node)) words.push_back(field.text);
     if (!std::all_of(words.begin(), words.end(), [](const std::string& word) { return is_resolved(word); }))
       return std::nullopt;
-    text = filtered(words, *text);
+    text = is_resolved(*text) ? filtered(words, *text) : filtered_around_unknown(words, *text);
   }
   return text;
 }

@@ -72,6 +72,7 @@ class ShellWords {
   [[nodiscard]] std::string cut(std::string text, const std::string& rest, int line, int depth);
   [[nodiscard]] std::optional<std::string> printed(const std::string& inner, int line);
   [[nodiscard]] std::optional<std::string> printed_by(const ShellNode& node, int line);
+  [[nodiscard]] std::optional<std::string> printed_by_test(std::span<const ShellNode> nodes, int line);
   [[nodiscard]] std::optional<std::string> printed_of_file(const ShellNode& node);
   [[nodiscard]] std::optional<std::string> echoed_words(const ShellNode& node);
   [[nodiscard]] std::vector<ShellWord> fields_of(const ShellNode& node);  // of all words

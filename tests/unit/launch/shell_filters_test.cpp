@@ -33,6 +33,7 @@ TEST(ShellFilters, SedSubstitutes) {
   EXPECT_EQ(made({"sed", "s/8/<&>/"}, "a8b8"), "a<8>b8");
   EXPECT_EQ(made({"sed", "s/\\./p/"}, "1.5b"), "1p5b");
   EXPECT_EQ(made({"sed", "-E", "s/[0-9]+/N/"}, "a12b3"), "aNb3");
+  EXPECT_EQ(made({"sed", "s/  \\+/ /g"}, "a   b c"), "a b c");  // GNU's
   // As GNU sed has it: nothing just behind a match is no match.
   EXPECT_EQ(made({"sed", "s/a*/x/g"}, "baaac"), "xbxcx");
 }
@@ -50,6 +51,18 @@ TEST(ShellFilters, CutTakesAField) {
   EXPECT_EQ(made({"cut", "-d-", "-f4"}, "a-b"), "");
   EXPECT_EQ(made({"cut", "-d-", "-f2"}, "ab"), "ab");  // a line without the separator, whole
   EXPECT_EQ(made({"cut", "-c1-3"}, "abcd"), "(none)");
+}
+
+// As recipes collapse their overrides into one line.
+TEST(ShellFilters, LeaveWhatIsNotKnownWhereItStands) {
+  const ShellResult found = read_shell(
+      "LIST=\" a=$A \n  b=$([ \"$CP\" -gt 1 ] && echo $((CP * 2)) || echo 1)   c=3\"\nCP=4\n"
+      "LIST=\" a=$A \n  b=$([ \"$CP\" -gt 1 ] && echo $((CP * 2)) || echo 1)   c=3\"\n"
+      "run $(echo \"$LIST\" | tr '\\n' ' ' | sed 's/  \\+/ /g')\n",
+      "run.sh", {});
+  std::vector<std::string> words;
+  for (const ShellWord& word : found.commands.back().words) words.push_back(shown(word.text));
+  EXPECT_EQ(words, (std::vector<std::string>{"run", "a=${A}", "b=8", "c=3"}));
 }
 
 TEST(ShellFilters, ArePartOfWhatACommandPrints) {
