@@ -2,6 +2,7 @@
 // Scripts: the command that launches the training, and the settings that it and its files give.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -140,14 +141,24 @@ bool TextReader::named_configuration(const std::string& place) {
 std::optional<ProgramCall> TextReader::launched() {
   std::optional<ProgramCall> best;
   std::string target;
+  std::set<std::vector<std::string>> launches;
   for (const ShellCommand& command : script_.commands) {
     ProgramCall found = program_call(command.words);
     const std::string of = target_of(found);
+    if (!of.empty()) {
+      std::vector<std::string> words;
+      for (const ShellWord& word : found.arguments) words.push_back(word.text);
+      launches.insert(std::move(words));
+    }
     if (of.empty() || (best && found.arguments.size() < best->arguments.size())) continue;
     best = std::move(found);
     program_file_ = command.file;
     target = of;
   }
+  if (launches.size() > 1)
+    text_.notes.push_back(
+        fmt::format("{}:{}: {} commands launch trainings; the last of those with the most words is read", program_file_,
+                    best->line, launches.size()));
   // Programs that fine-tune are DeepSpeed's or accelerate's by what they are told.
   if (best && trainer_of(*best).empty()) set_target(target.c_str());
   return best;
