@@ -116,18 +116,16 @@ class Interpolations {
       const std::size_t end = closing_brace(made.text, at + 1);
       if (end == std::string::npos || steps == kMaxSteps) return value;
       const auto found = meaning_of(made.text.substr(at + 2, end - at - 2), maps, steps);
-      if (!found) {
-        if (at == 0) break;
-        before = at - 1;
-        continue;
-      }
-      if (at == 0 && end + 1 == made.text.size()) {
+      if (found && at == 0 && end + 1 == made.text.size()) {
         ConfigValue whole = *found;
         whole.line = value.line;
         return whole;
       }
-      if (made.text.size() + found->text.size() > kMaxResolved) return value;
-      made.text.replace(at, end + 1 - at, found->kind == ConfigValue::Kind::Null ? "null" : found->text);
+      if (found && made.text.size() + found->text.size() > kMaxResolved) return value;
+      if (found) made.text.replace(at, end + 1 - at, found->kind == ConfigValue::Kind::Null ? "null" : found->text);
+      // Nothing is looked for in what was put there.
+      if (at == 0) break;
+      before = at - 1;
     }
     return made;
   }

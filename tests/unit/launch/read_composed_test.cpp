@@ -166,7 +166,8 @@ TEST(SourcedSettings, FillTheVariablesOfAFile) {
     EXPECT_EQ(reading.setup.degrees.zero, 1);
     EXPECT_TRUE(reading.setup.overlap_gradients);
   }
-  EXPECT_NE(refused({{"conf/custom.yaml", kVariables}}).find("give --set MICRO=VALUE"), std::string::npos);
+  EXPECT_NE(refused({{"conf/custom.yaml", kVariables}}).find("a variable whose value is not known; give --set"),
+            std::string::npos);
 }
 
 TEST(SourcedSettings, FillTheVariablesOfAScriptThatDoesNotNameThem) {
@@ -193,7 +194,7 @@ const std::string kFsdpYaml =
 
 TEST(WrittenScripts, HoldTheBatchThatAccelerateStarts) {
   LaunchAnswers answers;
-  answers.model = find_builtin_model("llama:layers=4,hidden=256,heads=8,seq=512,vocab=1024");
+  answers.model = find_builtin_model("llama:layers=4,hidden=256,heads=8,intermediate=512,seq=512,vocab=1024");
   const LaunchReading reading = read({{"run.sh", "accelerate launch --config_file accelerate.yaml train.py\n"},
                                       {"accelerate.yaml", kFsdpYaml},
                                       {"train.py", kProgram}},
