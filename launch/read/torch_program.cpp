@@ -137,6 +137,7 @@ bool read_constants_below_accelerate(ReadingJob& job, TrainerArguments& trainer)
   if (!s.has("MICRO_BATCH")) return false;
   trainer.micro_batch = s.integer("MICRO_BATCH");
   trainer.accumulation = s.integer("MICRO_BATCHES");
+  trainer.recompute = s.flag("RECOMPUTE") && s.integer("ZERO", 0).value_or(3) == 0;
   read_constants_of_optimizer(job);
   job.reading.setup.steps = s.integer("STEPS").value_or(20);
   // Those of which accelerate is told in its file.

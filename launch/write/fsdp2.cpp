@@ -102,6 +102,9 @@ def main():
         net = model.Model()
     if TP > 1:
         split_over_tp(net, accelerator.torch_device_mesh["tp"])
+    if RECOMPUTE and ZERO == 0:  # where FSDP splits the states, accelerate's file says so
+        for block in net.blocks:
+            checkpoint(block)
     cos, sin = net.cos, net.sin
     net, optimizer = accelerator.prepare(net, OPTIMIZER(net.parameters()))
     torch.manual_seed(1 + accelerator.process_index // (CP * TP))
@@ -145,6 +148,7 @@ std::string fsdp2_script(const LaunchJob& job) {
 std::string accelerate_script(const LaunchJob& job) {
   std::string text = commented(heading(job)) + "\"\"\"Trains model.py under accelerate as planned.\"\"\"\n";
   text += "import functools\n\nimport torch\nfrom accelerate import Accelerator\n";
+  text += "from torch.distributed._composable import checkpoint\n";
   text += "from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module\n\n";
   text += "import model\n\n" + training_constants(job.setup) + "\n";
   return text + kSplit + (kAccelerate + 1);
