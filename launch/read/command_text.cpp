@@ -416,7 +416,9 @@ void TextReader::accelerate_call(const ProgramCall& found, const std::string& pl
 void TextReader::add_program(const Settings& own) {
   for (const Setting& more : own.all()) {
     const bool yaml = more.value.is_scalar() && ends_with_any(more.value.text, {".yml", ".yaml"});
-    if (more.key != "config" || !yaml) continue;
+    const bool json =
+        more.value.is_scalar() && more.value.text.ends_with(".json") && more.key.find("args") != std::string::npos;
+    if ((more.key != "config" || !yaml) && !json) continue;
     if (const auto file = written_or_named(more.value.text))
       text_.settings.add_all(value_from_yaml(*file, file_name(more.value.text)), "program", file_name(more.value.text));
     else
@@ -424,6 +426,24 @@ void TextReader::add_program(const Settings& own) {
           fmt::format("{}: {} is not there; give it as a further file", more.place, shown(more.value.text)));
   }
   for (const Setting& more : own.all()) text_.settings.add("program." + more.key, more.shown, more.value, more.place);
+  add_deepspeed_of_program();
+}
+
+// "deepspeed: zero3.json" among the arguments of Hugging Face's Trainer.
+void TextReader::add_deepspeed_of_program() {
+  if (text_.target == "deepspeed" && text_.settings.has("zero_optimization.stage")) return;
+  const Setting* named = nullptr;
+  for (const Setting& setting : text_.settings.all())
+    if (setting.key == "program.deepspeed") named = &setting;
+  if (named == nullptr || !named->value.is_scalar() || !named->value.text.ends_with(".json")) return;
+  const std::string name = named->value.text, place = named->place;
+  const auto file = written_or_named(name);
+  require(file.has_value(),
+          "{}: names DeepSpeed's file '{}', without which its ZeRO level is not known; give it as a further file.",
+          place, shown(name));
+  const bool below = text_.target != "deepspeed";
+  if (below) text_.settings.add("distributed_type", "deepspeed", ConfigValue::scalar("DEEPSPEED", 0), place);
+  text_.settings.add_all(value_from_yaml(*file, file_name(name)), below ? "deepspeed" : "", file_name(name));
 }
 
 namespace {

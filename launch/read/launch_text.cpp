@@ -142,6 +142,9 @@ void TextReader::read_yaml(const GivenFile& file) {
           place);
   require(!open || !has("distributed_strategy") || !any({"trainer", "model_source"}),
           "{}: is a file of NxD Training, for Trainium devices (distributed_strategy), which is not read.", place);
+  const ConfigValue* policy = root.find("policy");
+  require(!open || policy == nullptr || !policy->is_map() || policy->find("train_micro_batch_size") == nullptr,
+          "{}: is a file of NeMo RL (policy.train_micro_batch_size), which is not read.", place);
   const ConfigValue* distributed = root.find("distributed");
   if (open && distributed != nullptr && distributed->is_map() && distributed->find("fsdp_type") != nullptr)
     return lingua(root, place);

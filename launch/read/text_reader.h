@@ -171,6 +171,7 @@ class TextReader {
   // The file that the launcher names holds the settings, and its own flags come behind it.
   void accelerate_call(const ProgramCall& found, const std::string& place);
   void add_program(const Settings& own);
+  void add_deepspeed_of_program();
   void deepspeed_call(const std::string& place);
 
   const LaunchInput& input_;

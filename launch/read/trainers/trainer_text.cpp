@@ -179,6 +179,7 @@ void TextReader::trl_file(const ConfigValue& root, const std::string& place) {
   add_accelerate_files("");
   add_defaults_of_trl();
   set_target("accelerate");
+  add_deepspeed_of_program();
 }
 
 void TextReader::add_defaults_of_trl() {

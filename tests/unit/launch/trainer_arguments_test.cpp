@@ -176,6 +176,28 @@ std::vector<std::string> unread(const LaunchReading& reading) {
 }
 const std::string kFsdp = "accelerate launch --num_processes 8 --use_fsdp ";
 
+// DeepSpeed's file among the arguments themselves, not of a launcher.
+TEST(TrainerArguments, NameDeepSpeedsFileInAFileOfTheirs) {
+  const std::string json =
+      "{\"model_name_or_path\": \"bigscience/bloom-3b\", \"deepspeed\": \"./train_args/z3.json\", "
+      "\"per_device_train_batch_size\": 1, \"gradient_accumulation_steps\": 16, \"max_seq_length\": 1024, "
+      "\"gradient_checkpointing\": true, \"fp16\": true}";
+  const std::string zero =
+      "{\"zero_optimization\": {\"stage\": 3}, \"fp16\": {\"enabled\": \"auto\"}, "
+      "\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\"}";
+  const LaunchReading alone = read_files({{"sft.json", json}, {"train_args/z3.json", zero}});
+  EXPECT_EQ(alone.setup.degrees.zero, 3);
+  EXPECT_EQ(alone.setup.degrees.micro_batches, 16);
+  EXPECT_EQ(alone.setup.dtype, DType::F16);
+  EXPECT_NE(refused("sft.json", json).find("names DeepSpeed's file"), std::string::npos);
+  const LaunchReading run = read_files({{"run.sh", "deepspeed --num_gpus 8 train.py --train_args_file sft.json\n"},
+                                        {"sft.json", json},
+                                        {"train_args/z3.json", zero}});
+  EXPECT_EQ(run.setup.degrees.zero, 3);
+  EXPECT_EQ(run.setup.degrees.micro_batches, 16);
+  EXPECT_EQ(run.setup.model.name, "bloom-3b");
+}
+
 TEST(TrainerArguments, AccumulationHasSeveralNames) {
   const std::string own = "train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 2 ";
   EXPECT_EQ(read("run.sh", kFsdp + own + "--gradient-accumulate-every 4\n").setup.degrees.micro_batches, 4);
