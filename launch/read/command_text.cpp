@@ -418,7 +418,9 @@ void TextReader::add_program(const Settings& own) {
     const bool yaml = more.value.is_scalar() && ends_with_any(more.value.text, {".yml", ".yaml"});
     const bool json =
         more.value.is_scalar() && more.value.text.ends_with(".json") && more.key.find("args") != std::string::npos;
-    if ((more.key != "config" || !yaml) && !json) continue;
+    // "sft.py --config sft.yaml", or as recipes have it "sft.py sft.yaml".
+    const bool named = more.key == "config" || (more.key == "(word)" && text_.target == "accelerate");
+    if (!(named && yaml) && !json) continue;
     if (const auto file = written_or_named(more.value.text))
       text_.settings.add_all(value_from_yaml(*file, file_name(more.value.text)), "program", file_name(more.value.text));
     else

@@ -102,7 +102,12 @@ void take_model_of_program(ReadingJob& job, const std::string& framework) {
   const std::string length = argument_of_program(
       s, {"max_seq_len", "max_seq_length", "max_length", "seq_length", "block_size", "model_max_length", "cutoff_len",
           "max_len", "seq_len", "sequence_length", "context_length"});
-  const auto seq = length.empty() ? std::nullopt : sequence_of(job, length);
+  auto seq = length.empty() ? std::nullopt : sequence_of(job, length);
+  // Of prompts and answers, which follow one another.
+  const std::string source = argument_of_program(s, {"source_max_len", "max_source_length"}),
+                    target = argument_of_program(s, {"target_max_len", "max_target_length"});
+  if (!seq && !job.answers.seq && !source.empty() && !target.empty())
+    seq = s.integer(source).value_or(0) + s.integer(target).value_or(0);
   if (take_given_model(job, seq)) return;
   const std::string key = argument_of_program(s, {"model_name_or_path", "pretrained_model_name_or_path", "model_name",
                                                   "model_id", "model_path", "model", "pretrain"});

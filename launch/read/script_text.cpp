@@ -309,7 +309,8 @@ bool is_torchrun(const std::vector<ShellWord>& launcher) {
 bool starts_one_process(const std::vector<ShellWord>& launcher) {
   const bool known =
       std::all_of(launcher.begin(), launcher.end(), [](const ShellWord& word) { return is_resolved(word.text); });
-  return is_torchrun(launcher) && known && value_of(launcher, {"--nproc_per_node", "--nproc-per-node"}).empty();
+  return is_torchrun(launcher) && known &&
+         value_of(launcher, {"--nproc", "--nproc_per_node", "--nproc-per-node"}).empty();
 }
 
 namespace {
@@ -342,12 +343,12 @@ void set_devices_of_slurm(LaunchText& text, const std::vector<ShellWord>& words)
 
 void add_launcher(LaunchText& text, const std::vector<ShellWord>& words) {
   set_number(text.hosts,
-             value_of(words, {"--nodes", "-N", "--num_nodes", "--num-nodes", "--num_machines", "--nnodes"}));
+             value_of(words, {"--nodes", "-N", "--num_nodes", "--num-nodes", "--num_machines", "--nnode", "--nnodes"}));
   set_devices_of_slurm(text, words);
   const std::string constraint = value_of(words, {"--constraint", "-C"});
   if (!constraint.empty() && text.device.empty()) text.device = constraint;
   set_number(text.devices_per_host,
-             value_of(words, {"--nproc_per_node", "--nproc-per-node", "--num_gpus", "--num-gpus"}));
+             value_of(words, {"--nproc", "--nproc_per_node", "--nproc-per-node", "--num_gpus", "--num-gpus"}));
   set_number(text.devices, value_of(words, {"--num_processes", "-np"}));
 }
 

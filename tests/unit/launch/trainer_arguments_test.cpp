@@ -198,6 +198,25 @@ TEST(TrainerArguments, NameDeepSpeedsFileInAFileOfTheirs) {
   EXPECT_EQ(run.setup.model.name, "bloom-3b");
 }
 
+TEST(TrainerArguments, AreInAFileThatFollowsTheProgram) {
+  const LaunchReading reading = read_files(
+      {{"run.sh", "accelerate launch --num_processes 8 --use_fsdp run_sft.py recipes/sft.yaml\n"},
+       {"recipes/sft.yaml",
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 2\n"
+        "gradient_accumulation_steps: 2\ngradient_checkpointing: true\nbf16: true\nmax_seq_length: 4096\n"}});
+  EXPECT_EQ(reading.setup.degrees.micro_batches, 2);
+  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::Full);
+  EXPECT_EQ(reading.setup.model.seq, 4096);
+}
+
+TEST(TrainerArguments, PromptsAndAnswersFollowOneAnother) {
+  EXPECT_EQ(read("run.sh", kFsdp + std::string("train.py --model_name_or_path meta-llama/Llama-3.1-8B "
+                                               "--per_device_train_batch_size 2 --source_max_len 16 "
+                                               "--target_max_len 512\n"))
+                .setup.model.seq,
+            528);
+}
+
 TEST(TrainerArguments, AccumulationHasSeveralNames) {
   const std::string own = "train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 2 ";
   EXPECT_EQ(read("run.sh", kFsdp + own + "--gradient-accumulate-every 4\n").setup.degrees.micro_batches, 4);
