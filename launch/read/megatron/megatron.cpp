@@ -31,7 +31,11 @@ void read_zero(ReadingJob& job) {
   Degrees& d = job.degrees();
   d.zero = s.flag("use-distributed-optimizer") ? 1 : 0;
   const bool fsdp = s.flag("use-megatron-fsdp") || s.flag("use-custom-fsdp");
-  const std::string strategy = s.text("data-parallel-sharding-strategy").value_or("no_shard");
+  // Recipes of Megatron-Bridge begin with states that are split whole.
+  const bool of_recipe = job.text.target == "megatron-bridge" && s.has("recipe");
+  const auto given = s.text("data-parallel-sharding-strategy");
+  const std::string strategy = given.value_or(of_recipe ? "optim_grads_params" : "no_shard");
+  if (fsdp && of_recipe && !given) job.assume("ZeRO 3 of Megatron FSDP, which recipes have by default");
   if (fsdp) {
     job.reading.framework.zero = job.reading.framework.zero_in_pipes = {0, 1, 2, 3};
     d.zero = strategy == "optim" ? 1 : strategy == "optim_grads" ? 2 : strategy == "optim_grads_params" ? 3 : 0;

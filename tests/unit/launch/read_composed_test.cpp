@@ -181,6 +181,17 @@ TEST(SourcedSettings, FillTheVariablesOfAScriptThatDoesNotNameThem) {
             2);
 }
 
+// --- overrides of recipes ---
+
+TEST(RecipeOverrides, FsdpSplitsStatesAsRecipesDo) {
+  const std::string run =
+      "torchrun --nproc_per_node 8 run_recipe.py --recipe llama3_8b_pretrain_config train.global_batch_size=16 "
+      "train.micro_batch_size=1 ddp.use_megatron_fsdp=True ";
+  EXPECT_EQ(read({{"run.sh", run + "\n"}}).setup.degrees.zero, 3);
+  EXPECT_TRUE(says(read({{"run.sh", run + "\n"}}).assumed, "which recipes have by default"));
+  EXPECT_EQ(read({{"run.sh", run + "ddp.data_parallel_sharding_strategy=optim\n"}}).setup.degrees.zero, 1);
+}
+
 // --- scripts that export writes, beside the command that starts them ---
 
 const std::string kProgram =
