@@ -96,7 +96,8 @@ std::optional<std::string> ShellWords::echoed_words(const ShellNode& node) {
   std::vector<ShellWord> words;
   for (std::size_t i = 1; i < node.words.size(); ++i) {
     const std::string& raw = node.words[i].text;
-    if ((i == 1 && raw.starts_with('-') && raw != "-n") || raw.find_first_of("*?[~") != std::string::npos)
+    const bool sum = raw.starts_with("$((") && raw.find("))") + 2 == raw.size();  // in which * multiplies
+    if ((i == 1 && raw.starts_with('-') && raw != "-n") || (!sum && raw.find_first_of("*?[~") != std::string::npos))
       return std::nullopt;
     if (i > 1 || raw != "-n")
       for (ShellWord& field : fields(node.words[i])) words.push_back(std::move(field));
