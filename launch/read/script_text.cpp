@@ -153,9 +153,7 @@ std::string why_not_read(const ProgramCall& call) {
   const auto launched_by = [&](const char* launcher) {
     return !call.launcher.empty() && file_of(call.launcher[0].text) == launcher;
   };
-  if (std::any_of(call.launcher.begin(), call.launcher.end(),
-                  [](const ShellWord& word) { return word.text == "oneflow.distributed.launch"; }))
-    return "is started by OneFlow, whose programs (LiBai) are not read";
+  if (program == "oneflow.distributed.launch") return "is started by OneFlow, whose programs (LiBai) are not read";
   if (launched_by("colossalai"))
     return "is started by Colossal-AI, whose programs hold their own parallelism (plugins), which is not read; give "
            "the model with --model to `meshwright plan`, and its degrees with --method";

@@ -60,6 +60,10 @@ TEST(ReadNames, AnUnsetPathOfAModelIsNamed) {
 
 TEST(ReadNames, ProgramsThatAreNotReadAreNamed) {
   EXPECT_TRUE(holds(refused("run.sh", "colossalai run --nproc_per_node 8 train.py -c 7b\n"), "Colossal-AI"));
+  EXPECT_TRUE(holds(refused("run.sh",
+                            "python3 -m oneflow.distributed.launch --nproc_per_node 8 tools/train_net.py "
+                            "model.cfg.num_layers=24 model.cfg.hidden_size=1024\n"),
+                    "OneFlow"));
   EXPECT_TRUE(holds(refused("run.sh", "torchrun -m apps.main.train config=a.yaml\n"), "lingua"));
   EXPECT_TRUE(holds(refused("run.sh", "python src/levanter/main/train_lm.py --config_path a.yaml\n"), "Levanter"));
 }
