@@ -87,8 +87,11 @@ struct Pattern {
   }
 };
 
-bool repeats(const Pattern& pattern) {
-  return std::any_of(pattern.pieces.begin(), pattern.pieces.end(), [](const Piece& piece) { return piece.repeats; });
+// Whether a match may have to be tried for each of several lengths: not where only the last piece repeats, which takes
+// all it can.
+bool backtracks(const Pattern& pattern) {
+  const auto last = pattern.pieces.empty() || pattern.at_end ? pattern.pieces.end() : pattern.pieces.end() - 1;
+  return std::any_of(pattern.pieces.begin(), last, [](const Piece& piece) { return piece.repeats; });
 }
 
 // "[^0-9.]" from its bracket on; the place behind it.
@@ -194,7 +197,7 @@ std::optional<Substitution> substitution_of(const std::string& script, bool exte
 }
 
 std::optional<std::string> substituted_in(const std::string& line, const Substitution& asked) {
-  if (line.size() > kMaxInput && repeats(asked.pattern)) return std::nullopt;
+  if (line.size() > kMaxInput && backtracks(asked.pattern)) return std::nullopt;
   std::string text;
   bool done = false;
   std::size_t last_end = line.size() + 1;  // of the match before; nothing just behind it is none
@@ -281,7 +284,7 @@ std::optional<std::string> found_lines(const std::vector<std::string>& words, co
   if (!fixed && !pattern) return std::nullopt;
   std::string text;
   for (const std::string& line : split(input, '\n')) {
-    if (pattern && repeats(*pattern) && line.size() > kMaxInput) return std::nullopt;
+    if (pattern && backtracks(*pattern) && line.size() > kMaxInput) return std::nullopt;
     bool found = fixed && line.find(words[at]) != std::string::npos;
     for (std::size_t i = 0; pattern && !found && i <= (pattern->at_begin ? 0 : line.size()); ++i)
       found = pattern->match(line, i).has_value();

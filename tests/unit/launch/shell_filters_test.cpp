@@ -34,6 +34,8 @@ TEST(ShellFilters, SedSubstitutes) {
   EXPECT_EQ(made({"sed", "s/\\./p/"}, "1.5b"), "1p5b");
   EXPECT_EQ(made({"sed", "-E", "s/[0-9]+/N/"}, "a12b3"), "aNb3");
   EXPECT_EQ(made({"sed", "s/  \\+/ /g"}, "a   b c"), "a b c");  // GNU's
+  EXPECT_EQ(made({"sed", "s/  \\+/ /g"}, std::string(1000, ' ') + "a"), " a");
+  EXPECT_EQ(made({"sed", "s/ *a/x/"}, std::string(1000, ' ') + "b"), "(none)");  // may try each of its lengths
   // As GNU sed has it: nothing just behind a match is no match.
   EXPECT_EQ(made({"sed", "s/a*/x/g"}, "baaac"), "xbxcx");
 }
