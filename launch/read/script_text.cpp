@@ -267,9 +267,13 @@ void add_flags(Settings& settings, const std::vector<ShellWord>& words, const st
     const std::string name = word.substr(0, equal);
     std::string key = name.substr(2);
     if (plain_keys) std::replace(key.begin(), key.end(), '_', '-');
+    const std::size_t flag = i;
     ConfigValue value = equal != std::string::npos ? ConfigValue::scalar(word.substr(equal + 1), words[i].line)
                                                    : values_behind(words, i, style == FlagStyle::Alone);
     settings.add(key, name, std::move(value), place);
+    // What a command prints behind a whole value is said, as it may be further flags.
+    for (std::size_t word_at = flag + 2; style == FlagStyle::Alone && word_at <= i; ++word_at)
+      if (is_printed(words[word_at].text)) add_word(settings, words[word_at], place);
   }
 }
 

@@ -59,6 +59,8 @@ bool is_unknown_variable(const std::string& text) {
   return text.size() > 3 && text[0] == kUnresolved && text[1] == '{' && text.find('}') + 1 == text.size();
 }
 
+bool is_printed(const std::string& text) { return is_unknown_variable(text) && text.compare(2, 10, "output_of_") == 0; }
+
 void expect_resolved(const std::string& text, const std::string& where) {
   const std::size_t mark = text.find(kUnresolved);
   if (mark == std::string::npos) return;
@@ -125,7 +127,10 @@ bool Settings::flag(const std::string& key) {
   // "--bf16 $MORE": Megatron-LM's flags take no value, so that the variable holds further ones.
   const bool more = setting != nullptr && setting->shown.starts_with("--") && key.find('_') == std::string::npos &&
                     setting->value.is_scalar() && is_unknown_variable(setting->value.text);
-  return more || boolean(key).value_or(false);
+  if (!more) return boolean(key).value_or(false);
+  const std::string text = setting->value.text;
+  if (is_printed(text)) add("(word)", shown(text), ConfigValue::scalar(text, setting->value.line), setting->place);
+  return true;
 }
 
 std::optional<std::string> Settings::text(const std::string& key) {
@@ -171,7 +176,7 @@ void Settings::no_effect_where(const std::function<bool(const Setting& setting)>
 void Settings::no_effect_of_words() {
   no_effect_where([](const Setting& setting) {
     const std::string word = setting.value.is_scalar() ? setting.value.text : "";
-    return setting.key == "(word)" && (!is_unknown_variable(word) || word.find("output_of_") == std::string::npos);
+    return setting.key == "(word)" && !is_printed(word);
   });
 }
 

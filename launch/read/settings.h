@@ -65,6 +65,10 @@ class Settings {
 
 // Whether `text` is one variable that nothing sets, and nothing else.
 [[nodiscard]] bool is_unknown_variable(const std::string& text);
+
+// Whether `text` is nothing but what a command prints, which is not known without running it.
+[[nodiscard]] bool is_printed(const std::string& text);
+
 // Throws InputError "PLACE: NAME: ..." where a variable in `text` is not resolved.
 void expect_resolved(const std::string& text, const std::string& where);
 

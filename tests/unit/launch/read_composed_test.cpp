@@ -65,6 +65,14 @@ const std::string kAccelerate =
     "accelerate launch --num_processes 8 --use_fsdp sft.py --model_name_or_path meta-llama/Llama-3.1-8B "
     "--max_seq_length 4096 ";
 
+// Behind a flag, also behind one that takes no value, what a command prints may be further flags.
+TEST(PrintedFlags, AreListedAsNotUnderstood) {
+  for (const char* flags :
+       {"--vocab-size 50304 $(more)", "--vocab-size 50304 --untie-embeddings-and-output-weights $(more)"})
+    EXPECT_EQ(unread(read_gpt(flags)), (std::vector<std::string>{"(word)"})) << flags;
+  EXPECT_TRUE(unread(read_gpt("--vocab-size 50304 $MORE")).empty());
+}
+
 TEST(Abbreviations, OfTheTrainerAreItsArguments) {
   const LaunchReading reading =
       read({{"run.sh", kAccelerate + "--per_device_train_batch 2 --gradient_accumulation 4 --bf16\n"}});
