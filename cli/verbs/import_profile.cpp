@@ -146,9 +146,11 @@ void import_files(const ImportOptions& options, const std::string& command_line)
   if (is_kernel_table(options.files.front())) return import_kernels(options, command_line);
   require(options.files.size() == 1, "{} recordings were given; import them one by one.", options.files.size());
   require(options.devices.empty(), "--devices: a recording has one kind of device; leave it out.");
+  // Kineto's traces may be of processors.
+  const bool processors = options.cluster.starts_with("cpu:");
+  if (!options.cluster.empty() && !processors) (void)recorded_cluster(options.cluster);
   const auto format = trace_format(options.files.front());
-  const bool may_be_of_processors = format == TraceFormat::Kineto && options.cluster.starts_with("cpu:");
-  if (!options.cluster.empty() && !may_be_of_processors) (void)recorded_cluster(options.cluster);
+  if (processors && format != TraceFormat::Kineto) (void)recorded_cluster(options.cluster);
   if (format) return import_one_trace(options, *format, command_line);
   import_recording(options, command_line);
 }
