@@ -2,6 +2,7 @@
 #include "core/graph/import/model_file.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "core/base/errors.h"
 #include "core/base/gzip.h"
@@ -12,11 +13,13 @@
 #include "core/graph/import/names.h"
 #include "core/graph/import/onnx/onnx_reader.h"
 #include "core/graph/import/primitive/builder.h"
+#include "core/graph/import/primitive/choices.h"
 #include "core/graph/import/primitive/constants_of_file.h"
 #include "core/graph/import/primitive/emit/axes.h"
 #include "core/graph/import/primitive/emit/blocks.h"
 #include "core/graph/import/primitive/emit/emit.h"
 #include "core/graph/import/primitive/emit/forward_half.h"
+#include "core/graph/import/primitive/one_sample.h"
 #include "core/graph/import/primitive/recognise/recognise.h"
 #include "core/graph/import/torch/export_reader.h"
 #include "core/graph/import/xla/hlo_text.h"
@@ -112,6 +115,15 @@ class FileSource : public ForwardSource {
     });
   }
 
+  // Of more than one.
+  void expect_samples_apart() const {
+    try {
+      axes_.expect_samples_apart();
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}: {}", place_, error.what()));
+    }
+  }
+
   [[nodiscard]] primitive::KeptShardings shardings(const Graph& graph) const {
     return primitive::kept_shardings(module_, axes_, graph);
   }
@@ -170,16 +182,27 @@ std::string program_text(std::string_view bytes, const std::string& path) {
   return read_all(unpacked(bytes, path, kMaxProgram));
 }
 
-ReadModule read_module(std::string_view bytes, const std::string& path,
-                       const std::map<std::string, std::int64_t>& dims) {
+// A file that holds a graph of ops, to be read as its batch is taken.
+struct GraphFile {
+  bool one_sample;
+  std::function<ReadModule(primitive::OwnBatch)> read;
+};
+
+GraphFile open_graph(std::string_view bytes, const std::string& path, const std::map<std::string, std::int64_t>& dims) {
   if (path.ends_with(kOnnx)) {
-    onnx::OnnxModule read = onnx::module_of(onnx::read_onnx(bytes, path), dims, path);
-    return {std::move(read.module), read.default_batch, read.dtype};
+    const auto file = std::make_shared<const onnx::OnnxFile>(onnx::read_onnx(bytes, path));
+    return {onnx::has_one_sample(*file), [=, &path, &dims](primitive::OwnBatch samples) -> ReadModule {
+              onnx::OnnxModule read = onnx::module_of(*file, dims, path, samples);
+              return {std::move(read.module), read.default_batch, read.dtype};
+            }};
   }
-  const torch::KeptNumbers kept =
-      path.ends_with(kTorch) ? torch::kept_numbers(read_zip(bytes, path), path) : torch::KeptNumbers();
-  torch::ExportedModule read = torch::module_of(parse_json(program_text(bytes, path), path), kept, dims, path);
-  return {std::move(read.module), read.default_batch, read.dtype};
+  const auto kept = std::make_shared<const torch::KeptNumbers>(
+      path.ends_with(kTorch) ? torch::kept_numbers(read_zip(bytes, path), path) : torch::KeptNumbers());
+  const auto program = std::make_shared<const Json>(parse_json(program_text(bytes, path), path));
+  return {torch::has_one_sample(*program, path), [=, &path, &dims](primitive::OwnBatch samples) -> ReadModule {
+            torch::ExportedModule read = torch::module_of(*program, *kept, dims, path, samples);
+            return {std::move(read.module), read.default_batch, read.dtype};
+          }};
 }
 
 // What the graph's dimensions are called tells the sizes that reports show.
@@ -209,6 +232,7 @@ FileModel model_of(const ReadModule& read, std::string_view bytes, const std::st
   try {
     module = primitive::recognised(read.module);
     if (!primitive::end_before_loss(module)) add_loss(module);
+    module = primitive::with_choices_written_out(std::move(module));
     primitive::make_constants_data(module);
     for (const Node& node : module.nodes)
       require(primitive::elements_of(node.shape) > 0, "op '{}' makes an empty tensor {}; give sizes above 0.",
@@ -273,6 +297,39 @@ ModelConfig model_of_program(std::string_view bytes, const std::string& path,
   return written->model;
 }
 
+// A file of one sample is read as what it says of one. Where that has no form for several, dimensions of one element
+// are taken for the batch as those of any other size are.
+ModelConfig model_of_graph(std::string_view bytes, const std::string& path,
+                           const std::map<std::string, std::int64_t>& dims) {
+  const GraphFile file = open_graph(bytes, path, dims);
+  const auto of_any_batch = [&] {
+    FileModel made = model_of(file.read(primitive::OwnBatch::Any), bytes, path, dims);
+    made.source->expect_samples_apart();
+    return made.model;
+  };
+  if (!file.one_sample) return of_any_batch();
+  std::string why;
+  try {
+    ReadModule read = file.read(primitive::OwnBatch::One);
+    try {
+      read.module = primitive::of_several_samples(std::move(read.module));
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}: {}", path, refusal_sentence(error.what())));
+    }
+    return model_of(read, bytes, path, dims).model;
+  } catch (const InputError& error) {
+    why = error.what();
+  }
+  try {
+    return of_any_batch();
+  } catch (const InputError& error) {
+    if (why == error.what()) throw;
+  }
+  why.resize(why.find_last_not_of('.') + 1);
+  throw InputError(
+      fmt::format("{}; the file has one sample, export it with 2 or with a batch that is left open.", why));
+}
+
 }  // namespace
 
 bool is_model_file(const std::string& path) {
@@ -282,7 +339,7 @@ bool is_model_file(const std::string& path) {
 ModelConfig read_model_bytes(std::string_view bytes, const std::string& path,
                              const std::map<std::string, std::int64_t>& dims) {
   if (is_hlo_file(path) || is_mlir_file(path)) return model_of_program(bytes, path, dims);
-  return model_of(read_module(bytes, path, dims), bytes, path, dims).model;
+  return model_of_graph(bytes, path, dims);
 }
 
 ModelConfig read_model_file(const std::string& path, const std::map<std::string, std::int64_t>& dims) {

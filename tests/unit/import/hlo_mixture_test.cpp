@@ -254,22 +254,24 @@ TEST(HloMixture, OfAWholeModelRenamesKeysAndValuesAlone) {
   EXPECT_EQ(ops_of(graph, OpKind::Reshape), 2 * 4);
 }
 
-// What chooses and is no mask of slots has no equal: the ops are named.
-TEST(HloMixture, ChoicesThatSendNoTokensAreNamed) {
-  EXPECT_EQ(refusal([] {
-              return read_model_bytes(R"(HloModule forward
-ENTRY main {
-  p = f32[8,5] parameter(0)
+// What chooses and is no mask of slots is written out, where few are chosen.
+TEST(HloMixture, ChoicesThatSendNoTokensAreWrittenOutOrNamed) {
+  const auto model = [](int k) {
+    return read_model_bytes(fmt::format(R"(HloModule forward
+ENTRY main {{
+  p = f32[8,64] parameter(0)
   x = f32[4,8] parameter(1)
-  y = f32[4,5] dot(x, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  t = (f32[4,2], s32[4,2]) topk(y), k=2, largest=true
-  ROOT z = f32[4,2] get-tuple-element(t), index=0
-}
+  y = f32[4,64] dot(x, p), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  t = (f32[4,{0}], s32[4,{0}]) topk(y), k={0}, largest=true
+  ROOT z = f32[4,{0}] get-tuple-element(t), index=0
+}}
 )",
-                                      "m.hlo", {});
-            }),
-            "m.hlo: ops outside of known patterns that have no equal here: top_k (1, the first 't'); see "
-            "docs/models.md.");
+                                        k),
+                            "m.hlo", {});
+  };
+  EXPECT_EQ(ops_of(build_forward_graph(model(2), {.batch = 5}), OpKind::Contract), 1);
+  EXPECT_EQ(refusal([&] { return model(33); }),
+            "m.hlo: op 't': a choice of the 33 largest has no equal here, one of 32 or fewer has; see docs/models.md.");
 }
 
 }  // namespace

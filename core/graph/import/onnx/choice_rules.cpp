@@ -5,6 +5,7 @@
 
 namespace meshwright::onnx {
 
+using primitive::Builder;
 using primitive::Kind;
 using Made = std::vector<int>;
 
@@ -39,15 +40,9 @@ Made gather_of_tuples(const NodeReader& r) {
 
 // --- choices, as routers of experts make them ---
 
-void expect_last_axis(const NodeReader& r, const char* what) {
-  const int x = r.in(0);
-  r.b.expect(r.b.axis_of(x, r.number("axis", -1)) + 1 == static_cast<std::int64_t>(r.b.shape(x).size()),
-             fmt::format("{} along other than the last dimension has no equal here", what));
-}
 Made top_k(const NodeReader& r) {
-  expect_last_axis(r, "a choice");
-  r.b.expect(r.number("largest", 1) != 0, "a choice of the smallest has no equal here");
-  const auto [values, indices] = r.b.top_k(r.in(0), r.b.integers_of(r.in(1), "K").at(0));
+  const std::int64_t k = r.has(1) ? r.b.integers_of(r.in(1), "K").at(0) : r.number("k", 1);
+  const auto [values, indices] = r.b.best_along(r.in(0), k, r.number("axis", -1), r.number("largest", 1) != 0);
   return {values, indices};
 }
 Made arg_max(const NodeReader& r) {
@@ -56,10 +51,22 @@ Made arg_max(const NodeReader& r) {
   // Whole numbers say for example where a text ends; the arg max of other numbers is a router's choice.
   if (r.b.at(x).integer && r.number("select_last_index", 0) == 0)
     return {r.b.arg_max(x, r.number("axis", 0), r.number("keepdims", 1) != 0)};
-  r.b.expect(r.b.axis_of(x, r.number("axis", 0)) == last,
-             "an arg max over other than the last dimension has no equal here");
+  r.b.expect(r.number("select_last_index", 0) == 0, "the last one of equal numbers has no equal here");
+  if (r.b.axis_of(x, r.number("axis", 0)) != last)
+    return {r.b.arg_max(x, r.number("axis", 0), r.number("keepdims", 1) != 0)};
   const int index = r.b.top_k(x, 1).indices;
   return {r.number("keepdims", 1) != 0 ? index : r.b.squeeze(index, {last})};
+}
+Made arg_min(const NodeReader& r) {
+  r.b.expect(r.number("select_last_index", 0) == 0, "the last one of equal numbers has no equal here");
+  return {r.b.arg_max(r.b.negated(r.in(0)), r.number("axis", 0), r.number("keepdims", 1) != 0)};
+}
+Made scatter_elements(const NodeReader& r) {
+  const std::string sums = r.text("reduction", "none");
+  r.b.expect(sums == "none" || sums == "add",
+             fmt::format("a scatter that joins numbers by '{}' has no equal here", sums));
+  return {r.b.scattered_along(r.in(0), r.in(1), r.in(2), r.number("axis", 0),
+                              sums == "add" ? Builder::Joined::Adds : Builder::Joined::Replaces)};
 }
 Made one_hot(const NodeReader& r) {
   r.b.expect(r.number("axis", -1) == -1 && r.b.values(r.in(2), "values") == std::vector<double>({0.0, 1.0}),
@@ -82,6 +89,9 @@ std::map<std::string, Rule> choice_rules() {
           {"CumSum", cumulative_sum},
           {"TopK", top_k},
           {"ArgMax", arg_max},
+          {"ArgMin", arg_min},
+          {"Scatter", scatter_elements},
+          {"ScatterElements", scatter_elements},
           {"OneHot", one_hot},
           {"ScatterND", scatter},
           {"Gather", gather},

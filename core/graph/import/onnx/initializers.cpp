@@ -3,25 +3,31 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+
+#include "core/graph/import/primitive/builder.h"
 
 namespace meshwright::onnx {
 
 // Numbers that hide scores, or zeros and ones that say which.
 bool is_mask(const std::vector<double>& values, const std::vector<std::int64_t>& dims) {
-  bool hides = true, tells = dims.size() >= 2;
+  bool hides = true, tells = dims.size() >= 2, one = tells;
   bool zeros = false, others = false;
+  double least = 0.0;
+  for (const double value : values) least = std::min(least, value);
   for (const double value : values) {
     hides = hides && (value == 0.0 || value <= kMasked);
+    one = one && (value == 0.0 || value == least);
     tells = tells && (value == 0.0 || value == 1.0);
     zeros = zeros || value == 0.0;
     others = others || value != 0.0;
   }
-  return others && (hides || (tells && zeros));
+  return others && (hides || (tells && zeros) || (one && zeros && least <= kOnlyMasked));
 }
 
 // Cosines or sines of positions times frequencies, one row for each position from 0 on, all times one amplitude.
 bool is_turning_table(const std::vector<double>& values, const std::vector<std::int64_t>& dims) {
-  if (dims.size() < 2 || values.size() <= static_cast<std::size_t>(dims.back())) return false;
+  if (dims.size() < 2 || dims.back() < 2 || values.size() <= static_cast<std::size_t>(dims.back())) return false;
   const double first = values[0], most = first == 0.0 ? 4.0 : 1.0001 * first;
   if (first != 0.0 && !(first > 0.25 && first < 4.0)) return false;
   bool varies = false;
@@ -62,6 +68,78 @@ bool is_progression(const std::vector<double>& values, const std::vector<std::in
     }
   }
   return true;
+}
+
+namespace {
+
+// A tensor without what repeats along dimension d.
+std::vector<double> first_along(std::vector<std::int64_t>& dims, const std::vector<double>& values, std::size_t d) {
+  std::size_t inner = 1;
+  for (std::size_t i = d + 1; i < dims.size(); ++i) inner *= static_cast<std::size_t>(dims[i]);
+  const std::size_t block = inner * static_cast<std::size_t>(dims[d]);
+  std::vector<double> kept;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i % block < inner) kept.push_back(values[i]);
+  dims[d] = 1;
+  return kept;
+}
+
+}  // namespace
+
+std::optional<HiddenScores> hidden_scores(const std::vector<std::int64_t>& dims, const std::vector<double>& values) {
+  constexpr double kMostOfWeights = 25.0, kRounding = 1e-6;
+  const auto is_hidden = [](double value) { return value <= kOnlyMasked; };
+  const auto fits = [&](double value) { return is_hidden(value) || std::abs(value) < kMostOfWeights; };
+  if (dims.size() < 3 || !std::all_of(values.begin(), values.end(), fits) ||
+      std::none_of(values.begin(), values.end(), is_hidden))
+    return std::nullopt;
+  // A dimension along which the weight is the same once the mask is taken off.
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] == 1) continue;
+    std::size_t inner = 1;
+    for (std::size_t i = d + 1; i < dims.size(); ++i) inner *= static_cast<std::size_t>(dims[i]);
+    const std::size_t block = inner * static_cast<std::size_t>(dims[d]);
+    // The weight, of numbers that nothing hides and rounds.
+    std::vector<double> own(values.size(), kMasked);
+    const auto first = [&](std::size_t i) { return i / block * block + i % inner; };
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (!is_hidden(values[i])) own[first(i)] = values[i];
+    std::vector<double> mask(values.size(), 0.0);
+    double hidden = 0.0;
+    bool alike = true;
+    for (std::size_t i = 0; alike && i < values.size(); ++i) {
+      const double weight = own[first(i)];
+      if (is_hidden(values[i]) && hidden == 0.0) hidden = std::round(values[i] - weight);
+      if (is_hidden(values[i])) mask[i] = hidden;
+      alike = weight != kMasked && std::abs(values[i] - mask[i] - weight) <= kRounding * std::abs(mask[i]);
+    }
+    if (!alike) continue;
+    HiddenScores told{dims, dims, {}, std::move(mask)};
+    told.values = first_along(told.own, own, d);
+    for (std::size_t e = 0; e < dims.size(); ++e)
+      if (dims[e] > 1 && primitive::repeats_along(told.mask_dims, told.mask, e))
+        told.mask = first_along(told.mask_dims, told.mask, e);
+    return told;
+  }
+  return std::nullopt;
+}
+
+std::optional<PickedRows> picked_rows(const std::vector<std::int64_t>& dims, const std::vector<double>& values) {
+  constexpr std::size_t kFewest = 16;  // places
+  if (dims.size() < 3 || dims[0] != 1 || dims[1] < 2) return std::nullopt;
+  const auto columns = static_cast<std::size_t>(dims[1]), places = values.size() / columns;
+  if (places < kFewest) return std::nullopt;
+  std::map<std::vector<double>, std::size_t> rows;
+  PickedRows found{0, dims[1], {}};
+  for (std::size_t i = 0; i < places; ++i) {
+    std::vector<double> row;
+    for (std::size_t c = 0; c < columns; ++c) row.push_back(values[c * places + i]);
+    const auto known = rows.emplace(std::move(row), rows.size()).first;
+    if (2 * rows.size() > places) return std::nullopt;
+    found.ids.push_back(static_cast<double>(known->second));
+  }
+  found.rows = static_cast<std::int64_t>(rows.size());
+  return rows.size() > 1 ? std::optional(found) : std::nullopt;
 }
 
 // Whether x is y with its two dimensions swapped, by the bytes that the file itself holds.

@@ -100,6 +100,7 @@ Made quick_gelu(const NodeReader& r) {
   const int gate = r.b.unary(Kind::Sigmoid, r.b.binary(Kind::Multiply, x, r.b.scalar(r.real("alpha", 1.702))));
   return {r.b.binary(Kind::Multiply, x, gate)};
 }
+Made tangent(const NodeReader& r) { return {r.b.tangent(r.in(0))}; }
 Made softplus(const NodeReader& r) { return {r.b.softplus(r.in(0))}; }
 // Scores are hidden by a number here, not by minus infinity, so that no softmax is without one.
 Made is_nan(const NodeReader& r) {
@@ -287,6 +288,7 @@ Made product_of_all(const NodeReader& r) {
   const int x = r.in(0);
   const Shape of = r.b.shape(x);
   const Numbers axes = r.numbers("axes", 1);
+  if (axes.size() == 1 && of.size() > 1) return {r.b.multiplied(x, axes[0], r.number("keepdims", 1) != 0)};
   r.b.expect(axes.empty() || axes.size() == of.size(), "a product along some of the dimensions has no equal here");
   double product = 1.0;
   for (const double value : r.b.values(x, "operand")) product *= value;
@@ -355,6 +357,8 @@ std::map<std::string, Rule> elementwise_rules() {
           {"Sin", unary<Kind::Sin>},
           {"Cos", unary<Kind::Cos>},
           {"Erf", unary<Kind::Erf>},
+          {"Tan", tangent},
+          {"Xor", compare<Comparison::NotEqual>},
           {"Tanh", unary<Kind::Tanh>},
           {"Sigmoid", unary<Kind::Sigmoid>},
           {"Relu", unary<Kind::Relu>},

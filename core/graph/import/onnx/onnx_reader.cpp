@@ -13,6 +13,7 @@
 #include "core/graph/import/onnx/initializers.h"
 #include "core/graph/import/onnx/loops.h"
 #include "core/graph/import/onnx/node_reader.h"
+#include "core/graph/import/onnx/written_numbers.h"
 
 namespace meshwright::onnx {
 
@@ -34,9 +35,6 @@ std::string module_of_scope(const std::string& scope) {
   return op == std::string::npos ? std::string() : scope.substr(0, op);
 }
 
-// What the model itself calls a parameter: exporters call what they make of one by a number.
-bool is_path(const std::string& name) { return name.find('.') != std::string::npos; }
-
 // Whether operand k is a weight in whole numbers, which the operator takes for those that they stand for.
 bool is_quantized_weight(const OnnxNode& node, std::size_t k) {
   const bool takes = k == 0 ? node.op == "DequantizeLinear" : node.op == "MatMulInteger" || node.op == "ConvInteger";
@@ -45,20 +43,20 @@ bool is_quantized_weight(const OnnxNode& node, std::size_t k) {
 
 class Reader {
  public:
-  Reader(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, std::string place)
-      : file_(file), given_(dims), place_(std::move(place)), builder_(made_.module) {
+  Reader(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, std::string place,
+         primitive::OwnBatch samples)
+      : file_(file),
+        given_(dims),
+        place_(std::move(place)),
+        samples_(samples),
+        builder_(made_.module),
+        numbers_(numbers_in(file, place_)) {
     for (const TensorValue& tensor : file.initializers) initializers_.emplace(tensor.name, &tensor);
     for (const OnnxNode& node : file.nodes)
-      if (node.op == "OneHot" && node.inputs.size() == 3)
-        numbers_.insert(node.inputs[2]);
-      else if ((node.op == "Cos" || node.op == "Sin") && node.inputs.size() == 1)
-        numbers_.insert(node.inputs[0]);
-      else if (is_quantized_weight(node, 0) || is_quantized_weight(node, 1))
+      if (is_quantized_weight(node, 0) || is_quantized_weight(node, 1))
         quantized_.insert(node.inputs[is_quantized_weight(node, 0) ? 0 : 1]);
       else if (node.op == "EmbedLayerNormalization" && node.inputs.size() > 2)
         tables_.insert(node.inputs[2]);
-      else if (node.op == "Resize" || node.op == "Upsample")
-        numbers_.insert(node.inputs.begin() + std::min<std::ptrdiff_t>(1, std::ssize(node.inputs)), node.inputs.end());
       else if (node.op == "Gather" && node.inputs.size() == 2 && initializers_.contains(node.inputs[0]))
         tables_.insert(node.inputs[0]);
     for (const OnnxNode& node : file.nodes)
@@ -69,10 +67,6 @@ class Reader {
         if (!output.empty())
           require(makers_.emplace(output, i).second, "{}: two nodes make '{}'; the file is damaged, export it again.",
                   place_, output);
-    for (const OnnxNode& node : file.nodes) {
-      find_group_norm(node);
-      find_numbers(node);
-    }
   }
 
   // What a value of one element is, where shapes and constants tell. Throws InputError for sizes that must be given.
@@ -112,24 +106,24 @@ class Reader {
   void read_inputs();
   void find_batch(const std::vector<const OnnxValue*>& inputs);
   void read_node(const OnnxNode& node);
-  [[nodiscard]] bool is_only(const std::string& name, double number) const;
-  void find_group_norm(const OnnxNode& node);
-  void find_numbers(const OnnxNode& node);
   [[nodiscard]] int value_of(const std::string& name);
   [[nodiscard]] int value_for(const OnnxNode& node, const std::string& name);
   [[nodiscard]] Shape unrepeated(const Shape& dims, const std::vector<double>& values, bool varies);
+  [[nodiscard]] std::optional<int> rows_of_table(const std::string& name, const Shape& dims,
+                                                 const std::vector<double>& values);
   [[nodiscard]] int initializer(const TensorValue& tensor);
   [[nodiscard]] std::vector<int> held(const OnnxNode& node);
 
   const OnnxFile& file_;
   const std::map<std::string, std::int64_t>& given_;
   const std::string place_;
+  const primitive::OwnBatch samples_;
   OnnxModule made_;
   Builder builder_;
   std::map<std::string, const TensorValue*> initializers_;
-  std::set<std::string> tables_;     // initializers that rows are picked from
-  std::set<std::string> quantized_;  // initializers of whole numbers that stand for weights
-  std::set<std::string> numbers_;    // initializers that are what an operator writes, or angles, and no weights
+  std::set<std::string> tables_;         // initializers that rows are picked from
+  std::set<std::string> quantized_;      // initializers of whole numbers that stand for weights
+  const std::set<std::string> numbers_;  // initializers that are no weights
   std::map<std::uint64_t, std::vector<const TensorValue*>> weights_;  // by their bytes
   std::map<std::string, std::string> modules_;                        // of the first node that reads an initializer
   std::map<std::pair<std::string, std::string>, int> copies_;         // of a row, for each module that has one like it
@@ -207,7 +201,9 @@ void Reader::find_batch(const std::vector<const OnnxValue*>& inputs) {
     if (first.size) {
       require(*first.size > 0, "{}: input '{}' has a batch of 0; export the model with one of at least 1.", place_,
               input->name);
-      made_.module.batch = made_.default_batch = *first.size;
+      made_.default_batch = *first.size;
+      made_.module.one_sample = samples_ == primitive::OwnBatch::One && *first.size == 1;
+      if (!made_.module.one_sample) made_.module.batch = *first.size;
     } else {
       const std::string name = first.name.empty() ? input->name + ".0" : first.name;
       sizes_[name] = kBatchProbe;
@@ -265,13 +261,29 @@ void Reader::read_inputs() {
 // The shape of a parameter that an exporter has repeated for the file's own batch and, where its numbers are not all
 // the same, for other dimensions beside it: such as rows that it picked from a table, or a number of each head.
 Shape Reader::unrepeated(const Shape& dims, const std::vector<double>& values, bool varies) {
-  const std::int64_t batch = builder_.module().batch;
-  if (dims[0] != std::max<std::int64_t>(batch, 1) || !primitive::repeats_along(dims, values, 0)) return dims;
+  const std::int64_t batch = std::max<std::int64_t>(builder_.module().batch, 1);
   Shape once = dims;
+  if (dims[0] != batch || !primitive::repeats_along(dims, values, 0)) {
+    for (std::size_t d = 1; d + 1 < dims.size() && varies && batch > 1; ++d)
+      if (dims[d] == batch && primitive::repeats_along(dims, values, d)) once[d] = 1;
+    return once;
+  }
   once[0] = 1;
   for (std::size_t d = 1; d < dims.size() && varies; ++d)
     if (primitive::repeats_along(dims, values, d)) once[d] = 1;
   return once;
+}
+
+// A weight that the exporter has picked from a table of fewer rows: these, looked up.
+std::optional<int> Reader::rows_of_table(const std::string& name, const Shape& dims,
+                                         const std::vector<double>& values) {
+  const std::optional<PickedRows> picked = picked_rows(dims, values);
+  if (!picked) return std::nullopt;
+  made_.module.notes.push_back(fmt::format("'{}' has {} rows of numbers that repeat: a table of these, looked up",
+                                           printable(name), picked->rows));
+  const int table = builder_.parameter(printable(name), {picked->rows, picked->columns});
+  const int ids = builder_.constant({std::ssize(picked->ids)}, true, picked->ids);
+  return builder_.reshape(builder_.swap(builder_.gather(table, ids, 0), 0, 1), dims);
 }
 
 int Reader::initializer(const TensorValue& tensor) {
@@ -307,12 +319,20 @@ int Reader::initializer(const TensorValue& tensor) {
                                                  printable(tensor.name), printable(table)));
         return builder_.swap(value_of(table), 0, 1);
       }
-  const bool varies = tensor.dims.size() > 1 && values &&
-                      std::any_of(values->begin(), values->end(), [&](double value) { return value != (*values)[0]; });
+  const auto is_first = [&](double value) { return value == values->front(); };
+  const bool varies = tensor.dims.size() > 1 && values && !std::all_of(values->begin(), values->end(), is_first);
   if (trained && values && tensor.dims.size() > 2)
     if (const Shape once = unrepeated(tensor.dims, *values, varies); once != tensor.dims)
       return builder_.broadcast(builder_.parameter(printable(tensor.name), once), tensor.dims);
-  const bool zeros = !trained && !tensor.integer() && values && !values->empty() &&
+  if (trained && values && (tensor.type == 1 || tensor.type == 11)) {
+    if (const std::optional<HiddenScores> told = hidden_scores(tensor.dims, *values)) {
+      const std::optional<int> rows = rows_of_table(tensor.name, told->own, told->values);
+      return builder_.binary(Kind::Add, rows ? *rows : builder_.parameter(printable(tensor.name), told->own),
+                             builder_.constant(told->mask_dims, false, told->mask));
+    }
+    if (const std::optional<int> rows = rows_of_table(tensor.name, tensor.dims, *values)) return *rows;
+  }
+  const bool zeros = !trained && !tensor.integer() && values && tensor.dims.size() > 1 && !values->empty() &&
                      std::all_of(values->begin(), values->end(), [](double value) { return value == 0.0; });
   if (zeros) return builder_.broadcast(builder_.scalar(0.0), tensor.dims);
   if (!trained) return builder_.constant(tensor.dims, tensor.integer(), values);
@@ -338,38 +358,6 @@ int Reader::value_of(const std::string& name) {
           "again.",
           place_, builder_.name, printable(name));
   return values_[name] = initializer(*tensor->second);
-}
-
-// Whether an initializer holds one number alone.
-bool Reader::is_only(const std::string& name, double number) const {
-  const auto found = initializers_.find(name);
-  if (found == initializers_.end()) return false;
-  const auto values = values_of(*found->second, 1 << 24, place_);
-  return values && std::all_of(values->begin(), values->end(), [number](double value) { return value == number; });
-}
-
-// What else is no weight: states of zeros that recurrences begin with, and the scale of 1 of a norm without weights.
-void Reader::find_numbers(const OnnxNode& node) {
-  std::vector<std::size_t> zeros, ones;
-  // Steps between whole numbers change no number here.
-  const auto maker = node.inputs.size() == 2 && node.op == "Mul" ? makers_.find(node.inputs[0]) : makers_.end();
-  if (maker != makers_.end() && file_.nodes[maker->second].op == "DynamicQuantizeLinear")
-    numbers_.insert(node.inputs[1]);
-  if (node.op == "LSTM" || node.op == "GRU" || node.op == "RNN") zeros = {5, 6};
-  if ((node.op == "MatMul" || node.op == "Gemm") && !node.inputs.empty() && !is_path(node.inputs[0])) zeros = {0};
-  if (node.op == "LayerNormalization" && node.inputs.size() == 2 && !is_path(node.inputs[1])) ones = {1};
-  for (const std::size_t k : zeros)
-    if (k < node.inputs.size() && is_only(node.inputs[k], 0.0)) numbers_.insert(node.inputs[k]);
-  for (const std::size_t k : ones)
-    if (is_only(node.inputs[k], 1.0)) numbers_.insert(node.inputs[k]);
-}
-
-// A group normalisation is written as one of each channel of groups, whose scales and shifts of 1 and 0 are no weights.
-void Reader::find_group_norm(const OnnxNode& node) {
-  if (node.op != "InstanceNormalization" || node.inputs.size() != 3) return;
-  const auto maker = makers_.find(node.inputs[0]);
-  if (maker == makers_.end() || file_.nodes[maker->second].op != "Reshape") return;
-  if (is_only(node.inputs[1], 1.0) && is_only(node.inputs[2], 0.0)) numbers_.insert({node.inputs[1], node.inputs[2]});
 }
 
 // Exporters write rows of the same numbers once, such as the zeros of all biases: each module has its own.
@@ -444,13 +432,22 @@ void Reader::read_node(const OnnxNode& node) {
 
 }  // namespace
 
-OnnxModule module_of(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, const std::string& place) {
+bool has_one_sample(const OnnxFile& file) {
+  std::set<std::string> held;
+  for (const TensorValue& tensor : file.initializers) held.insert(tensor.name);
+  for (const OnnxValue& input : file.inputs)
+    if (!held.contains(input.name) && !input.dims.empty()) return input.dims[0].size == 1;
+  return false;
+}
+
+OnnxModule module_of(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims, const std::string& place,
+                     primitive::OwnBatch samples) {
   const auto branches = [](const OnnxNode& node) { return node.op == "If" || node.op == "Loop"; };
   if (file.functions.empty() && std::none_of(file.nodes.begin(), file.nodes.end(), branches))
-    return Reader(file, dims, place).read();
+    return Reader(file, dims, place, samples).read();
   OnnxFile whole = file.functions.empty() ? file : with_functions_inside(file, place);
   const auto number_of = [&](const OnnxFile& of, const std::string& value) {
-    return Reader(of, dims, place).number(value);
+    return Reader(of, dims, place, samples).number(value);
   };
   const auto condition = [&](const OnnxFile& of, const std::string& value) {
     const std::optional<double> number = number_of(of, value);
@@ -458,7 +455,7 @@ OnnxModule module_of(const OnnxFile& file, const std::map<std::string, std::int6
   };
   whole = with_branches_inside(std::move(whole), condition, place);
   whole = with_loops_unrolled(std::move(whole), number_of, place);
-  return Reader(whole, dims, place).read();
+  return Reader(whole, dims, place, samples).read();
 }
 
 }  // namespace meshwright::onnx

@@ -19,14 +19,17 @@
 
 namespace meshwright::onnx {
 
+// Whether the first input is of a batch of 1.
+[[nodiscard]] bool has_one_sample(const OnnxFile& file);
+
 struct OnnxModule {
   primitive::Module module;
   std::int64_t default_batch = 1;
   DType dtype = DType::F32;  // of the first parameter
 };
 
-// Throws InputError as read_model_file does.
+// `samples`: whether a batch of 1 stays what it is (primitive/one_sample.h). Throws InputError as read_model_file does.
 [[nodiscard]] OnnxModule module_of(const OnnxFile& file, const std::map<std::string, std::int64_t>& dims,
-                                   const std::string& place);
+                                   const std::string& place, primitive::OwnBatch samples);
 
 }  // namespace meshwright::onnx

@@ -82,6 +82,8 @@ class Builder {
   int leaky_relu(int x, double slope);
   int elu(int x, double alpha);
   int softplus(int x);
+  int multiplied(int x, std::int64_t axis, bool keep);  // all elements along an axis
+  int tangent(int x) { return binary(Kind::Divide, unary(Kind::Sin, x), unary(Kind::Cos, x)); }
 
   // One size may be -1: what is left.
   int reshape(int x, Shape to);
@@ -104,9 +106,6 @@ class Builder {
                     bool reflects);
   int pad_by_other_end(int x, const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after);
   int roll(int x, std::int64_t axis, std::int64_t shift);
-  // Tuples of `indices` tell blocks of x's first dimensions that `updates` takes the place of: of constants of known
-  // numbers, or of blocks that follow each other along the first dimension.
-  int scattered(int x, int indices, int updates);
   // x, and zeros above (below) the diagonal that is `offset` columns behind the main one, of the last two dimensions.
   int triangle(int x, std::int64_t offset, bool upper);
   enum class Rounding { Up, Down, Nearest, ToSign };
@@ -150,9 +149,18 @@ class Builder {
   // Which counts its padding, or so many elements of each window.
   int average_of_padded(int x, const Windows& windows, std::optional<std::int64_t> divisor = {});
   int gather(int table, int ids, std::int64_t axis);
+  // builder_scatter.cpp
+  // Tuples of `indices`, which the file tells, choose blocks of x's first dimensions that `updates` takes the place of.
+  int scattered(int x, int indices, int updates);
+  enum class Joined { Replaces, Adds };
+  // Elements of `updates` take the place of those of x, or are added to them, that `ids` tells along an axis; the other
+  // dimensions of ids are those of x. Where elements are replaced, ids must be unlike, or the updates one number.
+  int scattered_along(int x, int ids, int updates, std::int64_t axis, Joined joined);
   // builder_indices.cpp
   int pick_leading(int x, std::vector<int> ids);
   int arg_max(int x, std::int64_t axis, bool keep);
+  // x[sample, ids]: of each sample the rows that its own indices choose, as a product with rows of 0 and a 1.
+  [[nodiscard]] int pick_of_samples(int x, int ids);
   int differences(int x, std::optional<int> front, std::int64_t axis);
   [[nodiscard]] std::optional<int> one_along(int x, std::size_t d);
   // Makes x, which has the file's own batch along d, have `size` there; throws where its samples are not alike.
@@ -166,7 +174,8 @@ class Builder {
   struct Best {
     int values, indices;
   };
-  Best top_k(int x, std::int64_t k);  // of the last dimension, largest first
+  Best top_k(int x, std::int64_t k);                                        // of the last dimension, largest first
+  Best best_along(int x, std::int64_t k, std::int64_t axis, bool largest);  // of any, or smallest first
   int cumulative_sum(int x, std::int64_t axis);
   int softmax(int x, std::int64_t axis);
   int layer_norm(int x, int gamma, int beta, double epsilon);
@@ -242,10 +251,14 @@ class Builder {
   [[nodiscard]] std::optional<int> parted_below(int x, std::size_t d);
   [[nodiscard]] std::optional<int> alike_in_group(int x, std::size_t d);
   [[nodiscard]] bool counts_samples(int ids, std::int64_t size) const;
-  [[nodiscard]] int pick_of_samples(int x, int ids);
   [[nodiscard]] std::optional<int> places_in_samples(int row, int ids);
+  [[nodiscard]] std::optional<int> own_places_in_samples(int row, int ids);
   [[nodiscard]] std::optional<std::size_t> counts_along(int ids, std::int64_t size) const;
   [[nodiscard]] std::optional<int> pick_by_constants(int x, int ids, std::size_t d);
+  [[nodiscard]] std::optional<int> pick_rows(int x, int ids, std::size_t d);
+  [[nodiscard]] int counted_from_front(int ids, std::int64_t size);
+  [[nodiscard]] std::optional<int> region_replaced(int x, int indices, int updates);
+  [[nodiscard]] bool are_unlike(int ids, std::size_t d) const;
   // Elements start..stop of a concatenation along its axis, where one piece has them all.
   [[nodiscard]] std::optional<int> slice_of_piece(int x, std::int64_t start, std::int64_t stop);
   [[nodiscard]] std::optional<int> rows_rebatched(int x, std::size_t d, std::int64_t size);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of one number that several formats have as ops, of the primitive ones.
+#include "core/base/errors.h"
 #include "core/graph/import/primitive/builder.h"
 
 namespace meshwright::primitive {
@@ -34,6 +35,16 @@ int Builder::softplus(int x) {
   const int small = unary(Kind::Exp, negated(unary(Kind::Abs, x)));
   const int rest = unary(Kind::Log, binary(Kind::Add, small, scalar(1.0)));
   return binary(Kind::Add, unary(Kind::Relu, x), rest);
+}
+
+int Builder::multiplied(int x, std::int64_t axis, bool keep) {
+  constexpr std::int64_t kMost = 64;
+  axis = axis_of(x, axis);
+  const std::int64_t size = shape(x)[static_cast<std::size_t>(axis)];
+  expect(size >= 1 && size <= kMost, fmt::format("a product of {} elements has no equal here", size));
+  int product = slice(x, axis, 0, 1);
+  for (std::int64_t i = 1; i < size; ++i) product = binary(Kind::Multiply, product, slice(x, axis, i, i + 1));
+  return keep ? product : squeeze(product, {axis});
 }
 
 }  // namespace meshwright::primitive

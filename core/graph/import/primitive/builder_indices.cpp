@@ -233,7 +233,6 @@ bool Builder::counts_samples(int ids, std::int64_t size) const {
   return true;
 }
 
-// x[sample, ids]: of each sample the rows that its own indices choose, as a product with rows of 0 and a 1.
 int Builder::pick_of_samples(int x, int ids) {
   const Shape of = shape(x), chosen = shape(ids);
   Shape flat = {of[0], of[1], -1}, lists = {of[0], -1, of[1]}, to = chosen;
@@ -339,10 +338,21 @@ int Builder::pick_along(int x, int ids, std::int64_t axis) {
   }
   if (!table.constant && chosen.constant)
     if (const std::optional<int> picked = pick_by_constants(x, ids, d)) return *picked;
+  if (const std::optional<int> rows = pick_rows(x, ids, d)) return *rows;
   const auto last = static_cast<std::int64_t>(shape(x).size()) - 1;
-  expect(axis == last && shape(ids).back() == 1,
-         "a gather of other than one element of the last dimension has no equal here");
-  return unsqueeze(pick_label(x, squeeze(ids, {last})), {last});
+  if (axis == last && shape(ids).back() == 1) return unsqueeze(pick_label(x, squeeze(ids, {last})), {last});
+  // Several of each row, by a comparison of each with all places.
+  constexpr std::int64_t kMost = std::int64_t{1} << 16;
+  const std::int64_t size = shape(x)[d], count = shape(ids)[d];
+  expect(!holds_batch(size) && elements_of({size, count}) <= kMost,
+         "a gather of so many elements of so many has no equal here");
+  for (std::size_t i = 0; i < shape(x).size(); ++i)
+    expect(i == d || shape(ids)[i] == shape(x)[i], "a gather of a part of the rows has no equal here");
+  const int turned = unsqueeze(swap(counted_from_front(ids, size), axis, last), {last + 1});
+  const int here = compare(Comparison::Equal, turned, range(0.0, static_cast<double>(size), 1.0, true));
+  const int zero = constant({}, at(x).integer, std::vector<double>{0.0});
+  const int each = select(here, unsqueeze(swap(x, axis, last), {last}), zero);
+  return swap(reduce(Kind::ReduceSum, each, {last + 1}, false), axis, last);
 }
 
 // The same of indices that are known, as of scores by the distance of a key: they tell places among the elements of the
@@ -409,6 +419,30 @@ int Builder::differences(int x, std::optional<int> front, std::int64_t axis) {
   axis = axis_of(x, axis);
   const std::int64_t size = shape(x)[static_cast<std::size_t>(axis)];
   return binary(Kind::Subtract, slice(x, axis, 1, size), slice(x, axis, 0, size - 1));
+}
+
+// Elements of (samples, size, ...) written as one row, at sample * size + a place of each sample's own: these places.
+std::optional<int> Builder::own_places_in_samples(int row, int ids) {
+  const Node table = at(row), sum = at(ids);
+  if (table.kind != Kind::Reshape || sum.kind != Kind::Add || sum.shape.size() != 1) return std::nullopt;
+  const int x = table.inputs[0];
+  const Shape of = shape(x);
+  if (of.size() < 2 || !holds_batch(of[0]) || holds_batch(of[1]) || table.shape[0] != of[0] * of[1] ||
+      !std::equal(of.begin() + 2, of.end(), table.shape.begin() + 1, table.shape.end()))
+    return std::nullopt;
+  for (std::size_t k : {0, 1}) {
+    const Node& first = at(sum.inputs[k]);
+    const int places = sum.inputs[1 - k];
+    if (!first.values || at(places).constant || shape(places) != Shape{of[0]}) continue;
+    const auto count = static_cast<std::int64_t>(first.values->size());
+    bool fits = count == of[0] || count == of[0] / kBatchProbe * module_.batch;
+    for (std::size_t i = 0; fits && i < first.values->size(); ++i)
+      fits = (*first.values)[i] == static_cast<double>(i) * static_cast<double>(of[1]);
+    if (!fits) continue;
+    const int picked = pick_of_samples(x, reshape(places, {of[0], 1}));
+    return squeeze(picked, {1});
+  }
+  return std::nullopt;
 }
 
 // Elements of (samples, size) written as one row, at sample * size + the same places of every sample: these places.

@@ -54,7 +54,8 @@ int Builder::gather(int table, int ids, std::int64_t axis) {
   ids = from_front(ids, shape(table)[static_cast<std::size_t>(axis)]);
   if (is_complex(table)) return part_by_part(table, [&](int part) { return gather(part, ids, axis); });
   if (axis == 0)
-    if (const std::optional<int> picked = places_in_samples(table, ids)) return *picked;
+    for (const auto places : {&Builder::places_in_samples, &Builder::own_places_in_samples})
+      if (const std::optional<int> picked = (this->*places)(table, ids)) return *picked;
   // Rows that the file chooses once and repeats for its own batch.
   if (module_.batch > 1 && axis == 0 && !at(table).constant && at(ids).values && !shape(ids).empty() &&
       shape(ids)[0] == module_.batch)

@@ -31,6 +31,15 @@ Builder::Best Builder::top_k(int x, std::int64_t k) {
   return {add(Kind::TopK, {x}, to, at(x).integer, {.groups = k}), add(Kind::TopKIndex, {x}, to, true, {.groups = k})};
 }
 
+Builder::Best Builder::best_along(int x, std::int64_t k, std::int64_t axis, bool largest) {
+  axis = axis_of(x, axis);
+  const auto last = static_cast<std::int64_t>(shape(x).size()) - 1;
+  const int turned = axis == last ? x : swap(x, axis, last);
+  auto [values, indices] = top_k(largest ? turned : negated(turned), k);
+  if (!largest) values = negated(values);
+  return axis == last ? Best{values, indices} : Best{swap(values, axis, last), swap(indices, axis, last)};
+}
+
 int Builder::cumulative_sum(int x, std::int64_t axis) {
   axis = axis_of(x, axis);
   expect(!shape(x).empty() && !holds_batch(shape(x)[static_cast<std::size_t>(axis)]),

@@ -186,48 +186,6 @@ int Builder::roll(int x, std::int64_t axis, std::int64_t shift) {
   return concat({slice(x, axis, size - by, size), slice(x, axis, 0, size - by)}, axis);
 }
 
-int Builder::scattered(int x, int indices, int updates) {
-  const Shape of = shape(x), tuples = shape(indices), given = shape(updates);
-  expect(!tuples.empty() && tuples.back() >= 1 && tuples.back() <= std::ssize(of),
-         "its indices do not fit its operand");
-  const auto depth = static_cast<std::size_t>(tuples.back());
-  std::int64_t blocks = 1, each = 1;
-  for (std::size_t d = 0; d + 1 < tuples.size(); ++d) blocks *= tuples[d];
-  for (std::size_t d = depth; d < of.size(); ++d) each *= of[d];
-  expect(elements_of(given) == blocks * each, "its updates do not fit its indices");
-  const std::vector<std::int64_t> places = integers_of(indices, "indices");
-  std::vector<std::int64_t> starts;
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    std::int64_t at = 0;
-    for (std::size_t d = 0; d < depth; ++d) {
-      const std::int64_t index = places[static_cast<std::size_t>(i) * depth + d];
-      expect(index >= -of[d] && index < of[d], fmt::format("its index {} is outside of {}", index, to_text(of)));
-      at = at * of[d] + (index < 0 ? index + of[d] : index);
-    }
-    starts.push_back(at);
-  }
-  if (at(x).values && at(updates).values) {
-    std::vector<double> values = *at(x).values;
-    for (std::size_t i = 0; i < starts.size(); ++i)
-      std::copy_n(at(updates).values->begin() + static_cast<std::ptrdiff_t>(i) * each, each,
-                  values.begin() + static_cast<std::ptrdiff_t>(starts[i]) * each);
-    return constant(of, at(x).integer, std::move(values));
-  }
-  bool follow = depth == 1 && blocks > 0;
-  for (std::size_t i = 1; i < starts.size(); ++i)
-    follow = follow && starts[i] == starts[0] + static_cast<std::int64_t>(i);
-  expect(follow, "a scatter into other than blocks that follow each other has no equal here");
-  const std::int64_t start = starts[0], stop = start + blocks;
-  Shape piece = of;
-  piece[0] = blocks;
-  const int made = reshape(updates, piece);
-  if (stop - start == of[0]) return made;
-  std::vector<int> pieces = {made};
-  if (start > 0) pieces.insert(pieces.begin(), slice(x, 0, 0, start));
-  if (stop < of[0]) pieces.push_back(slice(x, 0, stop, of[0]));
-  return concat(pieces, 0);
-}
-
 int Builder::triangle(int x, std::int64_t offset, bool upper) {
   const Shape of = shape(x);
   expect(of.size() >= 2, "a triangle has two dimensions");

@@ -23,6 +23,9 @@ namespace meshwright::primitive {
 inline constexpr std::int64_t kBatchProbe = 1'000'003;
 [[nodiscard]] inline bool holds_batch(std::int64_t size) { return size != 0 && size % kBatchProbe == 0; }
 
+// How a reader takes a file's own batch: as any, or, where it is 1, as the file has it.
+enum class OwnBatch { Any, One };
+
 using Shape = std::vector<std::int64_t>;
 
 enum class Kind {
@@ -165,6 +168,7 @@ struct Module {
   Nodes nodes;
   int result = -1;                                     // the loss where it is a CrossEntropy, or a sum of such
   std::int64_t batch = 0;                              // the file's, 0: open
+  bool one_sample = false;                             // as one sample has it, without a batch (one_sample.h)
   std::map<std::string, std::int64_t> file_ops;        // by the file's names
   std::map<std::string, std::int64_t> recognised;      // patterns that became one op
   std::vector<std::string> notes;                      // what differs from the file

@@ -21,28 +21,35 @@ int below_reshapes(const Builder& b, int node) {
   return node;
 }
 
+// The samples of a module, of which each has rows of its own.
+std::int64_t samples_of(Builder& b) { return b.module().one_sample ? 1 : kBatchProbe; }
+bool has_samples(Builder& b, std::int64_t rows) { return b.module().one_sample || holds_batch(rows); }
+
 struct Choice {
+  int index;   // which experts are chosen
   int scores;  // (tokens, experts), or (samples, positions, experts)
   std::int64_t experts_of_token, tokens, experts;
 };
 
-Choice choice_of(const Builder& b, int order) {
-  const Node& chosen = b.at(below_reshapes(b, b.at(order).inputs[0]));
+Choice choice_of(Builder& b, int order) {
+  const int index = below_reshapes(b, b.at(order).inputs[0]);
+  const Node& chosen = b.at(index);
   const int scores = chosen.inputs[0];
   const Shape& of = b.shape(scores);
-  b.expect(of.size() >= 2 && holds_batch(of[0]), "experts that are chosen for other than rows of tokens have no equal");
-  return {scores, chosen.details.groups, elements_of(Shape(of.begin(), of.end() - 1)), of.back()};
+  b.expect(of.size() >= 2 && has_samples(b, of[0]),
+           "experts that are chosen for other than rows of tokens have no equal");
+  return {index, scores, chosen.details.groups, elements_of(Shape(of.begin(), of.end() - 1)), of.back()};
 }
 
 // (batch, seq, width) of rows of tokens.
 int by_sample(Builder& b, int x) {
   const Shape of = b.shape(x);
   const std::int64_t tokens = elements_of(Shape(of.begin(), of.end() - 1));
-  return b.reshape(x, {kBatchProbe, tokens / kBatchProbe, of.back()});
+  return b.reshape(x, {samples_of(b), tokens / samples_of(b), of.back()});
 }
 
-std::int64_t capacity_of(const Choice& choice) {
-  const std::int64_t seq = choice.tokens / kBatchProbe;
+std::int64_t capacity_of(Builder& b, const Choice& choice) {
+  const std::int64_t seq = choice.tokens / samples_of(b);
   return (seq * choice.experts_of_token + choice.experts - 1) / choice.experts;
 }
 
@@ -53,9 +60,9 @@ int as_rows(Builder& b, int buffer) {
 }
 int by_slot(Builder& b, int rows, std::int64_t experts) {
   const Shape of = b.shape(rows);
-  b.expect(of.size() == 2 && holds_batch(of[0]) && of[0] / kBatchProbe % experts == 0,
+  b.expect(of.size() == 2 && has_samples(b, of[0]) && of[0] / samples_of(b) % experts == 0,
            "a product by groups of other than sorted tokens has no equal here");
-  return b.reshape(rows, {kBatchProbe, experts, of[0] / kBatchProbe / experts, of[1]});
+  return b.reshape(rows, {samples_of(b), experts, of[0] / samples_of(b) / experts, of[1]});
 }
 
 int slots_of(Builder& b, int scores, const Choice& choice) {
@@ -63,9 +70,9 @@ int slots_of(Builder& b, int scores, const Choice& choice) {
       "experts that take all their tokens, sorted, have room for seq x top_k / experts tokens of a sample here";
   std::vector<std::string>& notes = b.module().notes;
   if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
-  b.expect(choice.experts >= 2 && capacity_of(choice) >= 2,
+  b.expect(choice.experts >= 2 && capacity_of(b, choice) >= 2,
            "experts with room for a single token of a sample have no equal here; give it more positions");
-  return b.slots(by_sample(b, scores), choice.experts_of_token, capacity_of(choice));
+  return b.slots(by_sample(b, scores), choice.experts_of_token, capacity_of(b, choice));
 }
 
 // How the weights of a token's choices are made of its scores.
@@ -75,12 +82,27 @@ struct Gates {
   double factor = 1.0;
 };
 
+// What a gather by the chosen experts reads: other scores than those that choose, as of DeepSeek-V3, which has a bias
+// for the choice alone and hides the experts of some groups.
+std::optional<int> gathered_scores(const Builder& b, int picked, const Choice& choice) {
+  const Node& sum = b.at(picked);
+  if (sum.kind != Kind::ReduceSum || b.at(sum.inputs[0]).kind != Kind::Select) return std::nullopt;
+  const Node& each = b.at(sum.inputs[0]);
+  const Node& here = b.at(each.inputs[0]);
+  const bool fits = here.kind == Kind::Compare && here.details.comparison == Comparison::Equal &&
+                    below_reshapes(b, here.inputs[0]) == choice.index && b.at(here.inputs[1]).constant &&
+                    b.scalar_of(each.inputs[2]) == 0.0;
+  const int scores = below_reshapes(b, each.inputs[1]);
+  return fits && elements_of(b.shape(scores)) == choice.tokens * choice.experts ? std::optional(scores) : std::nullopt;
+}
+
 Gates gates_of(Builder& b, int weights, const Choice& choice) {
   Gates gates{choice.scores};
   int at = below_reshapes(b, weights);
   const auto chosen = [&](int node) {
-    const Node& of = b.at(node);
-    return of.kind == Kind::TopK && of.details.number == 0.0 && of.inputs[0] == choice.scores;
+    const Node& of = b.at(below_reshapes(b, node));
+    if (of.kind == Kind::TopK && of.details.number == 0.0 && of.inputs[0] == choice.scores) return true;
+    return gathered_scores(b, below_reshapes(b, node), choice).has_value();
   };
   for (int steps = 0; steps < 8 && !chosen(at); ++steps) {
     const Node node = b.at(at);
@@ -90,7 +112,9 @@ Gates gates_of(Builder& b, int weights, const Choice& choice) {
     } else if (node.kind == Kind::Divide && chosen(node.inputs[0])) {
       int sum = below_reshapes(b, node.inputs[1]);
       if (b.at(sum).kind == Kind::Add && b.scalar_of(b.at(sum).inputs[1])) sum = below_reshapes(b, b.at(sum).inputs[0]);
-      if (b.at(sum).kind != Kind::ReduceSum || b.at(sum).inputs[0] != node.inputs[0]) break;
+      if (b.at(sum).kind != Kind::ReduceSum ||
+          below_reshapes(b, b.at(sum).inputs[0]) != below_reshapes(b, node.inputs[0]))
+        break;
       gates.normalize = true;
       at = node.inputs[0];
     } else if (node.kind == Kind::Softmax && chosen(node.inputs[0])) {  // that of all scores, over those of the choices
@@ -101,6 +125,10 @@ Gates gates_of(Builder& b, int weights, const Choice& choice) {
       break;
     }
   }
+  at = below_reshapes(b, at);
+  const bool gathered = chosen(at) && b.at(at).kind != Kind::TopK;
+  b.expect(!gathered || gates.scores == choice.scores, "a softmax of the weights of chosen experts has no equal here");
+  if (gathered) gates.scores = *gathered_scores(b, at, choice);
   b.expect(chosen(at), "weights of experts that are not made of the scores they are chosen by have no equal here");
   return gates;
 }
@@ -122,9 +150,13 @@ int sent_to_slots(Builder& b, int x, const Choice& choice) {
 
 bool is_sorted_order(const Builder& b, int order) { return is_mark(b, order, kRows); }
 
+bool is_choice_of_experts(const Builder& b, int choices) {
+  const Node& chosen = b.at(below_reshapes(b, choices));
+  return chosen.kind == Kind::TopKIndex && chosen.details.number == 0.0 && b.shape(choices).size() == 1;
+}
+
 std::vector<int> sorted_order(Builder& b, int choices) {
-  const int chosen = below_reshapes(b, choices);
-  b.expect(b.at(chosen).kind == Kind::TopKIndex && b.at(chosen).details.number == 0.0 && b.shape(choices).size() == 1,
+  b.expect(is_choice_of_experts(b, choices),
            "a sort of other than the experts that tokens have chosen has no equal here");
   const Shape rows = b.shape(choices);
   return {b.add(Kind::TopK, {choices}, rows, true, {.number = kExperts}),
@@ -142,8 +174,8 @@ std::optional<int> sorted_rows(Builder& b, int x, int rows) {
     const Shape of = b.shape(x);
     const Choice choice = choice_of(b, rows);
     b.expect(of.size() == 2 && of[0] == choice.experts, "what experts add has no equal here");
-    return as_rows(b,
-                   b.broadcast(b.reshape(x, {1, of[0], 1, of[1]}), {kBatchProbe, of[0], capacity_of(choice), of[1]}));
+    return as_rows(
+        b, b.broadcast(b.reshape(x, {1, of[0], 1, of[1]}), {samples_of(b), of[0], capacity_of(b, choice), of[1]}));
   }
   if (is_sorted_order(b, rows)) {  // each token once for each of its choices
     const Choice choice = choice_of(b, rows);

@@ -11,6 +11,8 @@
 
 namespace meshwright::primitive {
 
+// Whether these are the experts that tokens have chosen, in one row.
+[[nodiscard]] bool is_choice_of_experts(const Builder& b, int choices);
 // The choice that a sort by expert is of: `order` is what sorted_order has made.
 [[nodiscard]] bool is_sorted_order(const Builder& b, int order);
 // The experts of all rows (0), or the rows (1), in order of experts; of the choices of top_k in one row.

@@ -93,6 +93,11 @@ Made all(const AtenNode& a) {
 // --- of rows ---
 
 Made least(const AtenNode& a) { return {a.b.least(a.tensor("self"), a.integers("dim"), a.flag("keepdim", false))}; }
+Made tangent(const AtenNode& a) { return {a.b.tangent(a.tensor("self"))}; }
+Made softsign(const AtenNode& a) {
+  const int x = a.tensor("self");
+  return {a.b.binary(Kind::Divide, x, a.b.binary(Kind::Add, a.b.unary(Kind::Abs, x), a.b.scalar(1.0)))};
+}
 Made arg_max(const AtenNode& a) {
   a.b.expect(a.has("dim"), "an arg max over all elements has no equal here");
   return {a.b.arg_max(a.tensor("self"), a.integer("dim", -1), a.flag("keepdim", false))};
@@ -175,6 +180,8 @@ std::map<std::string, Rule> function_rules() {
           {"any", any},
           {"all", all},
           {"amin", least},
+          {"tan", tangent},
+          {"softsign", softsign},
           {"argmax", arg_max},
           {"logsumexp", log_of_sum},
           {"cosine_similarity", cosine_similarity},

@@ -24,8 +24,9 @@ constexpr std::int64_t kSchema = 8;
 class Reader {
  public:
   Reader(const Json& program, const KeptNumbers& kept, const std::map<std::string, std::int64_t>& dims,
-         std::string place)
+         std::string place, primitive::OwnBatch samples)
       : place_(std::move(place)),
+        samples_(samples),
         kept_(kept),
         given_(dims),
         graph_(member(member(program, "graph_module", place_), "graph", place_)),
@@ -91,6 +92,7 @@ class Reader {
   [[nodiscard]] std::int64_t symbol_of(const std::string& name) const;
 
   const std::string place_;
+  const primitive::OwnBatch samples_;
   const KeptNumbers& kept_;
   const std::map<std::string, std::int64_t>& given_;
   const Json& graph_;
@@ -204,11 +206,11 @@ Shape Reader::shape_of(const std::string& name, bool of_user) {
     if (of_user && d == 0 && !batch_known_) {
       batch_known_ = true;
       made_.default_batch = size;
-      if (fixed)
-        made_.module.batch = size;
-      else
+      made_.module.one_sample = samples_ == primitive::OwnBatch::One && fixed && size == 1;
+      if (fixed && !made_.module.one_sample) made_.module.batch = size;
+      if (!fixed)
         for (auto& [symbol, value] : open_) value = kBatchProbe;
-      size = kBatchProbe;
+      if (!made_.module.one_sample) size = kBatchProbe;
     } else if (of_user && d == 0 && fixed && size == made_.module.batch) {
       size = kBatchProbe;
     }
@@ -474,9 +476,23 @@ void Reader::read_node(const Json& node, std::size_t place_of_node) {
 
 }  // namespace
 
+bool has_one_sample(const Json& program, const std::string& place) {
+  const Json& whole = member(program, "graph_module", place);
+  for (const Json& spec : member(member(whole, "signature", place), "input_specs", place)) {
+    std::vector<std::string> names;
+    if (spec.contains("user_input")) collect_names(member(spec["user_input"], "arg", place), names);
+    if (names.empty()) continue;
+    const Json& values = member(member(whole, "graph", place), "tensor_values", place);
+    const Json& sizes = member(member(values, names[0], place), "sizes", place);
+    if (!sizes.is_array() || sizes.empty()) continue;
+    return sizes[0].contains("as_int") && get<std::int64_t>(sizes[0], "as_int", place) == 1;
+  }
+  return false;
+}
+
 ExportedModule module_of(const Json& program, const KeptNumbers& kept, const std::map<std::string, std::int64_t>& dims,
-                         const std::string& place) {
-  return Reader(program, kept, dims, place).read();
+                         const std::string& place, primitive::OwnBatch samples) {
+  return Reader(program, kept, dims, place, samples).read();
 }
 
 }  // namespace meshwright::torch

@@ -16,14 +16,19 @@
 
 namespace meshwright::torch {
 
+// Whether the user's first input is of a batch of 1.
+[[nodiscard]] bool has_one_sample(const Json& program, const std::string& place);
+
 struct ExportedModule {
   primitive::Module module;
   std::int64_t default_batch = 1;
   DType dtype = DType::F32;  // of the first parameter
 };
 
-// `kept`: the numbers of buffers and constants, as far as they are known. Throws InputError as read_model_file does.
+// `kept`: the numbers of buffers and constants, as far as they are known. `samples`: whether a batch of 1 stays what it
+// is (primitive/one_sample.h). Throws InputError as read_model_file does.
 [[nodiscard]] ExportedModule module_of(const Json& program, const KeptNumbers& kept,
-                                       const std::map<std::string, std::int64_t>& dims, const std::string& place);
+                                       const std::map<std::string, std::int64_t>& dims, const std::string& place,
+                                       primitive::OwnBatch samples);
 
 }  // namespace meshwright::torch

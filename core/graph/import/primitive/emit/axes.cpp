@@ -412,4 +412,26 @@ Axes::Axes(const Module& module) : module_(module), axes_{{kBatchProbe}} {
   name_all();
 }
 
+void Axes::expect_samples_apart() const {
+  for (std::size_t n = 0; n < module_.nodes.size(); ++n) {
+    const Node& node = module_.nodes[n];
+    std::vector<std::int64_t> mixed;
+    if (node.kind == Kind::LayerNorm || node.kind == Kind::RmsNorm)
+      mixed = {static_cast<std::int64_t>(node.shape.size()) - 1};
+    else if (node.kind == Kind::Softmax || node.kind == Kind::Rotary || node.kind == Kind::ReduceSum ||
+             node.kind == Kind::ReduceMean || node.kind == Kind::ReduceMax)
+      mixed = node.details.axes;
+    if (mixed.empty()) continue;
+    const std::vector<AxisList> dims = of_operand(static_cast<int>(n), 0);
+    for (const std::int64_t axis : mixed) {
+      const AxisList& list = dims[static_cast<std::size_t>(axis)];
+      require(
+          list.size() < 2 || std::find(list.begin(), list.end(), batch()) == list.end(),
+          "op '{}': it mixes the rows of a dimension that holds the batch and others; export the model with a batch "
+          "that is left open.",
+          node.name);
+    }
+  }
+}
+
 }  // namespace meshwright::primitive

@@ -36,6 +36,8 @@ class Axes {
   [[nodiscard]] std::int64_t size(int axis) const { return axes_[static_cast<std::size_t>(axis)].size; }
   [[nodiscard]] const std::string& name(int axis) const { return names_.at(axis); }
   [[nodiscard]] static constexpr int batch() { return 0; }
+  // Throws InputError where an op mixes rows of several samples that lie in one dimension.
+  void expect_samples_apart() const;
 
  private:
   struct Axis {

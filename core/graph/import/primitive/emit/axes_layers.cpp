@@ -124,9 +124,19 @@ void Axes::convolution(int n) {
     result[1] = out;
   } else {
     match(n, 1, 1, x[1]);
+    // Weights that are computed may have the channels of what they convolve, where a tensor of both made these alike.
+    AxisList of_x;
+    for (const AxisList& dim : x)
+      for (const int axis : resolved(dim)) of_x.push_back(axis);
+    const AxisList out = resolved(w[0]);
+    if (std::any_of(out.begin(), out.end(),
+                    [&](int axis) { return std::find(of_x.begin(), of_x.end(), axis) != of_x.end(); })) {
+      result[1] = fresh_of(n, w[0]);
+      see(n, 1, 0, result[1]);
+    }
   }
   give_role(x[1], "channels", 2);
-  give_role(w[0], "channels", 2);
+  give_role(result[1], "channels", 2);
   give_role(w[2], "kh", 2);
   give_role(w[3], "kw", 2);
   const Shape& from = module_.nodes[static_cast<std::size_t>(node.inputs[0])].shape;
