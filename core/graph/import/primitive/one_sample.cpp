@@ -91,7 +91,14 @@ class Sampler {
     if (sampled(before)) return b_.reshape(now(before), in_front(of));
     return b_.broadcast(b_.reshape(now(before), behind(1, of)), in_front(of));
   }
-  [[nodiscard]] int joined(int before) { return b_.reshape(lifted(before), merged(shape_of(before))); }
+  [[nodiscard]] int joined(int before) {
+    const Shape& of = shape_of(before);
+    if (sampled(before) || !in_place(of)) return b_.reshape(lifted(before), merged(of));
+    // What the file repeats is repeated once.
+    const Node& alike = to_.nodes[static_cast<std::size_t>(now(before))];
+    const bool repeated = alike.kind == Kind::Broadcast;
+    return b_.broadcast(repeated ? alike.inputs[0] : now(before), merged(of));
+  }
   [[nodiscard]] int put(int made) {
     state_.back() = State::Samples;
     return b_.reshape(made, placed(node_->shape));
