@@ -187,7 +187,7 @@ ImportedTrace import_trace(const TraceRequest& request, TraceFormat format) {
   ImportedTrace imported;
   const bool own = !request.cluster.empty() || format != TraceFormat::NcclTests;
   std::optional<Cluster> cluster;
-  // Of the formats Kineto's alone says how long operators of processors take.
+  // Only Kineto's format says how long operators take on processors.
   const bool on_processors = format == TraceFormat::Kineto && request.cluster.starts_with("cpu:");
   if (own) cluster = on_processors ? find_cluster(request.cluster) : recorded_cluster(request.cluster);
   require(

@@ -103,7 +103,7 @@ void take_model_of_program(ReadingJob& job, const std::string& framework) {
       s, {"max_seq_len", "max_seq_length", "max_length", "seq_length", "block_size", "model_max_length", "cutoff_len",
           "max_len", "seq_len", "sequence_length", "context_length"});
   auto seq = length.empty() ? std::nullopt : sequence_of(job, length);
-  // Of prompts and answers, which follow one another.
+  // Prompts and answers, which follow one another.
   const std::string source = argument_of_program(s, {"source_max_len", "max_source_length"}),
                     target = argument_of_program(s, {"target_max_len", "max_target_length"});
   if (!seq && !job.answers.seq && !source.empty() && !target.empty())

@@ -115,7 +115,7 @@ class FileSource : public ForwardSource {
     });
   }
 
-  // Of more than one.
+  // Refuses a file of several samples that some op mixes.
   void expect_samples_apart() const {
     try {
       axes_.expect_samples_apart();

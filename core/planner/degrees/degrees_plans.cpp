@@ -10,7 +10,7 @@
 namespace meshwright {
 
 GivenModel DegreesPlans::build_graph(const Degrees& degrees, KnownGraphs& graphs) const {
-  // Of all degrees of its key: what some cannot do is found where they are planned.
+  // The graph serves all degrees of its key; what some cannot do is found where they are planned.
   Degrees plain = degrees;
   plain.dp = degrees.dp * degrees.tp * degrees.cp;
   plain.tp = plain.cp = plain.ep = 1;

@@ -98,7 +98,7 @@ constexpr auto kFlags = std::to_array<std::string_view>({"account-for-embedding-
 // Shorter words may be a fork's own.
 constexpr std::size_t kShortest = 5;
 
-// Of several the one that adds "-size" is meant.
+// Where several flags fit, the one that adds "-size" is meant.
 std::vector<std::string_view> flags_begun_by(const std::string& key) {
   std::vector<std::string_view> found;
   if (key.size() < kShortest || std::find(kFlags.begin(), kFlags.end(), key) != kFlags.end()) return found;

@@ -15,7 +15,7 @@ struct Tokenizer {
   bool padded = false;  // the words of the model, whatever is added
 };
 
-// Of one name with several sizes the first that makes whole rows of the table is the file's.
+// Where one name has several sizes, the file's is the first that makes whole rows of the table.
 constexpr Tokenizer kTokenizers[] = {{"QwenTokenizer", 151851},
                                      {"QwenVLTokenizer", 151851},
                                      {"Qwen2Tokenizer", 151643},
