@@ -262,11 +262,8 @@ void CudaDevice::wait_for(cuda::Event event) const {
     abort_->check();
     for (const auto& of_others : checks_) of_others();
   };
-  check();
-  while (!cuda::is_done(event)) {
-    check();
+  for (check(); !cuda::is_done(event); check())
     for (int i = 0; i < kYields; ++i) std::this_thread::yield();
-  }
 }
 
 // Releasing memory blocks while a kernel waits for a lost GPU. Where work does not end in time, memory is not released

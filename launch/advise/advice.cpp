@@ -165,6 +165,9 @@ class Adviser {
       change.from += (change.from.empty() || from.empty() ? "" : ", ") + from;
       change.to += (change.to.empty() || to.empty() ? "" : ", ") + to;
     };
+    const bool tells_stages = words == "torchtitan";
+    const std::string cut_from = tells_stages ? torchtitan_stages_text(from_setup) : "";
+    const std::string cut_to = tells_stages ? torchtitan_stages_text(to_setup) : "";
     bool names_batch = false;
     for (LaunchChange& change : row.changes) {
       const LaunchProperty property = change.property;
@@ -172,8 +175,6 @@ class Adviser {
       const bool own_words = property == LaunchProperty::Recompute && !now_.own_recompute.empty();
       const std::string from = own_words ? now_.own_recompute : setting_text(words, property, before);
       const std::string to = setting_text(words, property, after);
-      const std::string cut_from = words == "torchtitan" ? torchtitan_stages_text(from_setup) : "";
-      const std::string cut_to = words == "torchtitan" ? torchtitan_stages_text(to_setup) : "";
       const bool cuts = property == LaunchProperty::Stages && cut_from != cut_to;
       // What has no meaning there, as ZeRO of one replica, is said all the same.
       if (from != to || cuts)
@@ -184,8 +185,7 @@ class Adviser {
         add(change, groups_text(words, before.dp * before.cp, *now_.shard),
             groups_text(words, after.dp * after.cp, after.dp * after.cp));
     }
-    if (words == "torchtitan")
-      add(row.changes.back(), torchtitan_stages_text(from_setup), torchtitan_stages_text(to_setup));
+    add(row.changes.back(), cut_from, cut_to);
     if (words == "maxtext")
       add(row.changes.front(), maxtext_axes_text(from_setup, to_setup), maxtext_axes_text(to_setup, from_setup));
     if (!names_batch)

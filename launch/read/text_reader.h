@@ -148,7 +148,7 @@ class TextReader {
   [[nodiscard]] std::map<std::string, std::string> variables() const;
   // What the further scripts export that `but` does not name (settings that a site sources first).
   [[nodiscard]] std::map<std::string, std::string> exported_beside(const GivenFile& but) const;
-  // The YAML among the further files, which takes what a script without a launch exports; false: there is none.
+  // Reads the YAML among the further files with what a script without a launch exports; false: there is none.
   bool configuration_of_variables();
   [[noreturn]] void refuse_script(const std::string& place) const;
   // The file of settings of a framework that a command names, where the program itself is not known; false: none.

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxResolved = 4'096;  // letters of a value
 
 constexpr int kMaxInterpolations = 64;  // of a value
 
-// Of the brace at `open`.
+// Where the brace that opens at `open` is closed.
 std::size_t closing_brace(const std::string& text, std::size_t open) {
   int depth = 0;
   for (std::size_t i = open; i < text.size(); ++i) {

@@ -25,7 +25,7 @@ struct DegreesOrder {
 
 // By the work of a micro-batch, which many degrees share. It is not computed where all of them keep too much already
 // if what they keep grows with the samples of smaller micro-batches. `stop`: what is left then has no bound. Any number
-// of threads gives the same order. REQUIRES: the graph of the first is in `plans`, or there are none.
+// of threads gives the same order. Graphs that `plans` lacks are built.
 [[nodiscard]] DegreesOrder order_of_degrees(const std::vector<Degrees>& all, const PlanRequest& request,
                                             DegreesPlans& plans, const std::function<bool()>& stop);
 

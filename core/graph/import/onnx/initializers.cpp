@@ -87,9 +87,9 @@ std::vector<double> first_along(std::vector<std::int64_t>& dims, const std::vect
 }  // namespace
 
 std::optional<HiddenScores> hidden_scores(const std::vector<std::int64_t>& dims, const std::vector<double>& values) {
-  constexpr double kMostOfWeights = 25.0, kRounding = 1e-6;
+  constexpr double kLargestWeight = 25.0, kRounding = 1e-6;
   const auto is_hidden = [](double value) { return value <= kOnlyMasked; };
-  const auto fits = [&](double value) { return is_hidden(value) || std::abs(value) < kMostOfWeights; };
+  const auto fits = [&](double value) { return is_hidden(value) || std::abs(value) < kLargestWeight; };
   if (dims.size() < 3 || !std::all_of(values.begin(), values.end(), fits) ||
       std::none_of(values.begin(), values.end(), is_hidden))
     return std::nullopt;

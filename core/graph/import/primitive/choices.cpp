@@ -12,7 +12,7 @@ namespace meshwright::primitive {
 
 namespace {
 
-constexpr std::int64_t kMostChosen = 32;  // one after the other
+constexpr std::int64_t kMaxChosen = 32;  // one after the other
 
 bool is_choice(const Node& node) {
   return !node.constant && (node.kind == Kind::TopK || node.kind == Kind::TopKIndex || node.kind == Kind::PickLabel);
@@ -30,8 +30,8 @@ int chosen(Builder& b, int x, const Node& node, bool values) {
   const std::int64_t count = node.details.groups;
   b.expect(node.details.number == 0.0,
            "rows that are sorted by expert have no equal here, outside of mixtures of experts");
-  b.expect(count <= kMostChosen,
-           fmt::format("a choice of the {} largest has no equal here, one of {} or fewer has", count, kMostChosen));
+  b.expect(count <= kMaxChosen,
+           fmt::format("a choice of the {} largest has no equal here, one of {} or fewer has", count, kMaxChosen));
   const Shape of = b.shape(x);
   const auto last = static_cast<std::int64_t>(of.size()) - 1;
   const bool integer = b.at(x).integer;

@@ -12,6 +12,13 @@ using Made = std::vector<int>;
 
 namespace {
 
+// A list of places along an axis of x as the index of each element of the rows that it tells.
+int index_of_each(const AtenNode& a, int x, int list, std::size_t axis) {
+  primitive::Shape of = a.b.shape(x), row(of.size(), 1);
+  row[axis] = of[axis] = a.b.shape(list)[0];
+  return a.b.broadcast(a.b.reshape(list, row), of);
+}
+
 primitive::Builder::Joined joined_by(bool adds) {
   return adds ? primitive::Builder::Joined::Adds : primitive::Builder::Joined::Replaces;
 }
@@ -59,11 +66,11 @@ Made put(const AtenNode& a) {
   }
   std::size_t axis = 0;
   while (lists != nullptr && axis < lists->size() && !(*lists)[axis].contains("as_tensor")) ++axis;
-  primitive::Shape of = a.b.shape(self), row(of.size(), 1);
-  a.b.expect(axis < of.size() && a.b.shape(places[0]).size() == 1, "numbers that are put so have no equal here");
-  row[axis] = of[axis] = a.b.shape(places[0])[0];
-  return {a.b.scattered_along(self, a.b.broadcast(a.b.reshape(places[0], row), of), a.b.broadcast(values, of),
-                              static_cast<std::int64_t>(axis), joined_by(a.flag("accumulate", false)))};
+  a.b.expect(axis < a.b.shape(self).size() && a.b.shape(places[0]).size() == 1,
+             "numbers that are put so have no equal here");
+  const int index = index_of_each(a, self, places[0], axis);
+  return {a.b.scattered_along(self, index, a.b.broadcast(values, a.b.shape(index)), static_cast<std::int64_t>(axis),
+                              joined_by(a.flag("accumulate", false)))};
 }
 // Elements of `src`, or one number, at the places that an index of each tells along a dimension.
 template <bool adds>
@@ -81,12 +88,10 @@ template <Rows how>
 Made rows_scattered(const AtenNode& a) {
   const int self = a.tensor("self"), index = a.tensor("index");
   const std::int64_t axis = a.b.axis_of(self, a.integer("dim", 0));
-  primitive::Shape of = a.b.shape(self), row(of.size(), 1);
   a.b.expect(a.b.shape(index).size() == 1, "its index is no list");
-  row[static_cast<std::size_t>(axis)] = of[static_cast<std::size_t>(axis)] = a.b.shape(index)[0];
   int updates = a.operand(how == Rows::Filled ? "value" : "source");
   if (how == Rows::Added) updates = a.b.binary(Kind::Multiply, updates, a.b.scalar(a.number("alpha", 1.0)));
-  return {a.b.scattered_along(self, a.b.broadcast(a.b.reshape(index, row), of), updates, axis,
+  return {a.b.scattered_along(self, index_of_each(a, self, index, static_cast<std::size_t>(axis)), updates, axis,
                               joined_by(how == Rows::Added))};
 }
 Made arg_min(const AtenNode& a) {
