@@ -211,6 +211,16 @@ TEST(WorkBound, IsOfOneMicrobatchWhereItsResultsOfProductsFit) {
   }
 }
 
+// There is no other number to look at where one micro-batch does not fit.
+TEST(WorkBound, OfOneSampleThatFitsNowhereIsThatOfOneMicrobatch) {
+  PlanRequest request = ask("llama:layers=1,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=256,vocab=32",
+                            "p3.16xlarge:1", "pipeshard", 1, Auto{});
+  request.cluster.only().device.memory = Bytes(1024.0);
+  request.search.recompute = Recompute::None;
+  const auto costs = make_analytic_cost_model(request.cluster);
+  EXPECT_TRUE(same(work_bound(request, *costs), bounds_of_numbers(request, *costs, {1}).front()));
+}
+
 // Layers that recompute keep little, whatever the others do: no number of micro-batches is ruled out.
 TEST(WorkBound, IsOfAllNumbersWhereLayersRecompute) {
   PlanRequest request = ask("llama:layers=1,hidden=32,heads=4,kv_heads=4,intermediate=64,seq=256,vocab=32",

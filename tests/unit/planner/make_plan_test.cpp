@@ -9,6 +9,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/json.h"
+#include "core/planner/search/stage_space.h"
 #include "tests/refusal.h"
 #include "tests/unit/planning_fixture.h"
 
@@ -387,6 +388,16 @@ TEST(Manual, StagesMayLeaveDevicesIdle) {
   ASSERT_TRUE(result.plan) << result.reason;
   EXPECT_EQ(result.plan->stages[0].devices, (std::vector<int>{0, 1}));
   EXPECT_EQ(result.plan->stages[1].devices, (std::vector<int>{2}));
+}
+
+// A micro-batch of dualpipe passes through both copies of the stages, which are one where the schedule is searched.
+TEST(Manual, StagesAreTheRanksOfASearchedSchedule) {
+  PlanRequest request = ask_four_layers(kMlp, "cpu:4");
+  request.search.method = manual({{0, 1, {1, 2}, {2, 1}}, {2, 3, {1, 2}, {2, 1}}});
+  request.search.schedule = Auto{};
+  for (const std::int64_t microbatches : {1, 2, 3, 4, 8})
+    EXPECT_EQ(unmet_by(request, ScheduleKind::DualPipe, microbatches),
+              unmet_by(ScheduleKind::DualPipe, 2, microbatches));
 }
 
 // --- a step to beat ---
