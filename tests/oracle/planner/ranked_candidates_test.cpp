@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "core/planner/pipeline/stage_dp_ranking.h"
@@ -259,6 +260,63 @@ TEST(RankedCandidates, OfSeveralStagesOnEachRankEndWhereNoChangeAtTheSlowestRank
       }
   EXPECT_GT(changes, 30);
   EXPECT_GT(improved, 2);
+}
+
+// Says stop from the given ask on, and counts what is simulated then.
+class StoppedStep : public SimulatedStep {
+ public:
+  StoppedStep(const CostModel& costs, int stops_at) : SimulatedStep(costs), stops_at_(stops_at) {}
+  [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
+                                  int chunks) override {
+    ++(asks >= stops_at_ ? after : before);
+    return SimulatedStep::step_time(schedule, microbatches, times, chunks);
+  }
+  bool stop() { return ++asks >= stops_at_; }
+
+  int asks = 0, before = 0, after = 0;
+
+ private:
+  const int stops_at_;
+};
+
+// Whichever loop asks: none goes on with what it was about to simulate.
+TEST(RankedCandidates, AreNotSimulatedAnyMoreOnceAskedToStop) {
+  RandomRequests random(37);
+  int stopped = 0;
+  for (int round = 0; round < 16; ++round) {
+    PlanRequest request = random.next();
+    const std::int64_t microbatches = std::get<std::int64_t>(request.search.microbatches);
+    for (const ScheduleKind schedule :
+         {request.first_schedule(), ScheduleKind::ZeroBubbleH1, ScheduleKind::Interleaved}) {
+      if (request.trains() == (schedule == ScheduleKind::Inference)) continue;
+      if (unmet_by(schedule, 2, microbatches)) continue;
+      request.search.schedule = schedule;
+      const auto costs = make_analytic_cost_model(request.cluster);
+      SimulatedStep plain(*costs);
+      WholeSpace space(request, *costs, plain);
+      if (!space.ranking().is_line() && schedule != ScheduleKind::OneFOneB) continue;
+      const StageTable table = space.prices();
+      const auto run = [&](int stops_at) {
+        StoppedStep step(*costs, stops_at);
+        WholeSpace own(request, *costs, step);
+        CandidateRequest wanted = own.wanted();
+        wanted.thorough = round % 2 == 0;
+        wanted.few = round % 3 == 0;
+        wanted.stop = [&] { return step.stop(); };
+        (void)own.ranking().find(table, wanted);
+        return std::tuple(step.asks, step.before, step.after);
+      };
+      const auto [asks, all, none] = run(std::numeric_limits<int>::max());
+      ASSERT_EQ(none, 0);
+      for (const int at : {1, 2, 5, asks / 3, 2 * asks / 3, asks - 1}) {
+        if (at < 1 || at > asks) continue;
+        const auto [asked, before, after] = run(at);
+        EXPECT_EQ(after, 0) << round << ", " << name_of(schedule) << ", from ask " << at << " of " << asks;
+        stopped += before < all ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(stopped, 100);
 }
 
 }  // namespace

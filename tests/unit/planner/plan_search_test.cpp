@@ -131,6 +131,37 @@ TEST(Search, StopsWhenAsked) {
   EXPECT_GT(without, 1);
 }
 
+// The first program is a plan, as there is plenty of memory. Whichever loop asks: it ends what it has begun, and none
+// goes on.
+TEST(Search, EndsWithTheProgramAtHandOnceItHasAPlanAndIsAskedToStop) {
+  PlanRequest request = ask("mlp:layers=2,hidden=32", "cpu:3", "pipeshard", 6, Auto{});
+  request.search.schedule = Auto{};
+  request.search.recompute = Auto{};
+  request.search.layers = Auto{};
+  const auto costs = make_analytic_cost_model(request.cluster);
+  int asks = 0;
+  request.stop = [&] { return ++asks < 0; };
+  SimulatedStep whole(*costs);
+  (void)make_plan(request, *costs, whole);
+  const int all = asks;
+  int checked = 0;
+  for (int part = 1; part < 12; ++part) {
+    SimulatedStep evaluator(*costs);
+    std::optional<int> simulated;
+    int left = part * all / 12;
+    request.stop = [&] {
+      if (left-- <= 0 && !simulated) simulated = evaluator.calls;
+      return simulated.has_value();
+    };
+    const PlanningResult result = make_plan(request, *costs, evaluator);
+    ASSERT_TRUE(simulated && result.log.interrupted) << part;
+    if (*simulated == 0) continue;
+    EXPECT_LE(evaluator.calls, *simulated + 1) << part;
+    ++checked;
+  }
+  EXPECT_GT(checked, 8);
+}
+
 // Many devices: what the method gives, or pipelines of like stages.
 TEST(Search, OnManyDevicesHasAPlanThoughItIsStoppedAtOnce) {
   for (const char* method : {"pipeshard", "megatron:tp=2,pp=4", "zero2"}) {
