@@ -143,6 +143,26 @@ TEST(Explain, KnowsTheChoicesOfPaddedParameters) {
 }
 
 // The embedding's table is the output matrix too.
+// Where one elimination would be too large, each alternative is solved by itself, to the same end.
+TEST(Explain, FindsTheSameOneByOne) {
+  const PlanningResult result = planned(request_of(kMlp));
+  const auto costs = make_analytic_cost_model(result.plan->cluster);
+  const std::vector<Explanation> together = explained(result);
+  const std::vector<Explanation> alone = explain_plan(*result.plan, result.graph, *costs, "", 0.0);
+  ASSERT_EQ(together.size(), alone.size());
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_EQ(together[i].method, ExplainMethod::MinMarginals);
+    EXPECT_EQ(alone[i].method, ExplainMethod::Solves);
+    ASSERT_EQ(together[i].alternatives.size(), alone[i].alternatives.size()) << alone[i].tensor;
+    for (std::size_t a = 0; a < alone[i].alternatives.size(); ++a) {
+      const Alternative &of = alone[i].alternatives[a], &same = together[i].alternatives[a];
+      EXPECT_NEAR(of.time.si(), same.time.si(), 1e-9 * same.time.si()) << alone[i].tensor;
+      // All are solved to the end.
+      EXPECT_EQ(of.bound, of.time) << alone[i].tensor;
+    }
+  }
+}
+
 TEST(Explain, TellsTheReadersOfOneParameterApart) {
   const std::vector<Explanation> found = explained(planned(request_of(kGpt)), "wte");
   ASSERT_EQ(found.size(), 2u);
