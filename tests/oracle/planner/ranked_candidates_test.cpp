@@ -144,6 +144,46 @@ TEST(RankedCandidates, OfASplitBackwardFitAndAreFoundWhereOneSurelyFits) {
   EXPECT_GT(too_large, 5);
 }
 
+// Pipelines of other schedules are simulated too where each stage has room for as many micro-batches as it keeps, and
+// else not.
+TEST(RankedCandidates, OfOtherSchedulesAreThoseThatFit) {
+  RandomRequests random(31);
+  int fit = 0, too_large = 0;
+  for (int round = 0; round < 40; ++round) {
+    PlanRequest request = random.next();
+    if (!request.trains() || request.cluster.groups.size() > 1) continue;
+    Prepared of(std::move(request));
+    if (!of.space.ranking().is_line()) continue;
+    const auto pipelines = of.space.pipelines(2000);
+    if (!pipelines) continue;
+    CandidateRequest wanted = of.space.wanted();
+    for (int draw = 0; draw < 40; ++draw) {
+      const std::vector<TableStage> stages = random.pick(*pipelines);
+      const auto count = static_cast<int>(stages.size());
+      const Schedule schedule = make_schedule(wanted.schedule, line_of(count), static_cast<int>(wanted.microbatches));
+      // The stage that has the least room to spare has a little more than it needs, or a little less.
+      const StageTable all = of.space.prices();
+      double share = 0.0;
+      for (std::size_t s = 0; s < stages.size(); ++s) {
+        int now = 0, most = 0;
+        for (const ScheduledRun& run : schedule[s]) most = std::max(most, now += run.pass == Pass::Forward ? 1 : -1);
+        const StageCost& cost = *all.at(stages[s].first, stages[s].last, stages[s].slice, stages[s].config);
+        const Bytes needs = cost.resident + cost.working + static_cast<double>(most) * cost.saved;
+        share = std::max(share, needs / all.slices()[static_cast<std::size_t>(stages[s].slice)].memory);
+      }
+      const bool fits = draw % 2 == 0;
+      const StageTable table = of.space.search().table((fits ? 1.001 : 0.999) * share, StageSearch::Keep::All);
+      if (!of.space.ranking().place({.stages = stages}, wanted.schedule, wanted.microbatches)) continue;
+      wanted.like = {{.stages = stages}};
+      const Candidates found = of.space.ranking().finish({}, table, wanted);
+      EXPECT_EQ(!found.ranked.empty(), fits) << round << ", " << draw;
+      ++(fits ? fit : too_large);
+    }
+  }
+  EXPECT_GT(fit, 100);
+  EXPECT_GT(too_large, 100);
+}
+
 // Of every mesh, number of ranks and number of stages on each, the least T.
 TEST(RankedCandidates, OfSeveralStagesOnEachRankBeginWithTheLeastCostOfAllShapes) {
   int different = 0;

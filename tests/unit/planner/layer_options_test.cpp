@@ -223,5 +223,14 @@ TEST(LayerCutFromText, KnowsEveryCutAndWritesItBack) {
             "blocks, uniform, blocks-apart, follow:PLAN.json.");
 }
 
+TEST(Layers, BeginWithTheFirstOpAndAscend) {
+  const Graph graph = mlp(2);
+  const auto last = static_cast<int>(assign_layers(graph, {0}).forward.front().size()) - 1;
+  const std::string wanted = fmt::format("layers need ascending first ops of 0..{}, beginning with 0.", last);
+  EXPECT_EQ(assign_layers(graph, {0, last}).forward.back().size(), 1u);
+  for (const std::vector<int>& starts : {std::vector<int>{}, {1}, {0, 2, 2}, {0, 2, 1}, {0, last + 1}})
+    EXPECT_EQ(refusal([&] { return assign_layers(graph, starts); }), wanted);
+}
+
 }  // namespace
 }  // namespace meshwright::layer_options_test
