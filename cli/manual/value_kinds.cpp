@@ -182,6 +182,7 @@ Rows all_rows() {
   rows["--inputs"] = {"FILE", Paths::Files, {}};
   rows["--dim"] = {"SIZE", Paths::None, {}};
   rows["--set"] = {"VALUE", Paths::None, {}};
+  rows["--launch"] = {"NUMBER", Paths::None, {}};
   rows["--args"] = {"ARGUMENTS", Paths::None, {}};
   rows["--function"] = {"NAME", Paths::None, {}};
   rows["--profile-as"] = {"DEVICE", Paths::None, {}};

@@ -17,6 +17,18 @@ namespace meshwright {
 
 namespace {
 
+// YAML may be any framework's; of other files those that programs name which are not known themselves.
+bool is_configuration(const std::string& name, const std::string& text) {
+  if (name.ends_with(".toml"))
+    return text.find("[data]") != std::string::npos && text.find("[model]") != std::string::npos;
+  if (!name.ends_with(".json")) return true;
+  try {
+    return is_picotron(value_from_yaml(text, name));
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 bool is_script(const std::string& path) { return ends_with_any(path, {".sh", ".slurm", ".sbatch", ".bash", ".env"}); }
 
 }  // namespace
@@ -55,7 +67,7 @@ bool TextReader::configuration_of_variables() {
   return false;
 }
 
-void TextReader::read_script(const GivenFile& file) {
+void TextReader::read_shell_of(const GivenFile& file) {
   beside_ = exported_beside(file);
   ShellInput shell{.variables = input_.variables, .arguments = input_.arguments, .files = {}, .beside = input_.beside};
   shell.variables.insert(beside_.begin(), beside_.end());
@@ -65,11 +77,19 @@ void TextReader::read_script(const GivenFile& file) {
   text_.environment = script_.environment;
   text_.unresolved = script_.unresolved;
   text_.notes = script_.notes;
-  const std::optional<ProgramCall> found = launched();
-  if (!found && (started_torch_program() || llm_c() || nanogpt_call() || named_configuration(place_of(file)) ||
-                 configuration_of_variables()))
-    return;
-  if (!found) refuse_script(place_of(file));
+}
+
+void TextReader::read_script(const GivenFile& file) {
+  read_shell_of(file);
+  const std::optional<Launch> launch = chosen_launch();
+  if (!launch || launch->target.empty()) {
+    if (read_by_file(place_of(file)) || configuration_of_variables()) return;
+    refuse_script(place_of(file));
+  }
+  const ProgramCall* found = &launch->call;
+  program_file_ = script_.commands[launch->command].file;
+  // Programs that fine-tune are DeepSpeed's or accelerate's by what they are told.
+  if (trainer_of(*found).empty()) set_target(launch->target.c_str());
   add_launcher(text_, script_.directives);
   const auto tells_hosts = [](const std::string& name) {
     return name == "srun" || name == "mpirun" || name == "mpiexec";
@@ -87,7 +107,10 @@ void TextReader::read_script(const GivenFile& file) {
     const std::string name = file_name(command.words[0].text);
     return tells_hosts(name) || name == "pdsh" || name == "ssh" || name == "jsrun" || name == "aprun";
   });
-  if (!text_.hosts && once && script_.directives.empty() && is_torchrun(found->launcher)) text_.hosts = 1;
+  const std::string open = open_hosts(found->launcher);
+  if (!open.empty() && !text_.hosts) text_.open_hosts = fmt::format("{}:{}: {}", program_file_, found->line, open);
+  if (!text_.hosts && once && open.empty() && script_.directives.empty() && is_torchrun(found->launcher))
+    text_.hosts = 1;
   text_.program = fmt::format("{}:{}: {}", program_file_, found->line,
                               found->program.empty() ? "the command" : file_name(shown(found->program)));
   call(*found, program_file_);
@@ -109,19 +132,19 @@ void TextReader::refuse_script(const std::string& place) const {
 }
 
 bool TextReader::named_configuration(const std::string& place) {
-  for (const ShellCommand& command : script_.commands) {
+  for (const ShellCommand& command : looked_at()) {
     const ProgramCall call = program_call(command.words);
     if (!why_not_read(call).empty() && !has_file_of_settings(call)) return false;
     for (std::size_t i = 1; i < command.words.size(); ++i) {
       const std::string word = command.words[i].text, name = word.substr(word.find('=') + 1);
-      const auto found = ends_with_any(name, {".yml", ".yaml"}) ? written_or_named(name) : std::nullopt;
-      if (!found) continue;
-      read_yaml({name, *found});
+      const auto found =
+          ends_with_any(name, {".yml", ".yaml", ".toml", ".json"}) ? written_or_named(name) : std::nullopt;
+      if (!found || !is_configuration(name, *found)) continue;
+      if (name.ends_with(".toml"))
+        read_toml({name, *found});
+      else
+        read_yaml({name, *found});
       text_.program = fmt::format("{}:{}: {}", command.file, call.line, file_name(name));
-      add_launcher(text_, script_.directives);
-      add_launcher(text_, call.launcher.empty() ? command.words : call.launcher);
-      if (!text_.devices && starts_one_process(call.launcher))
-        text_.devices_per_host = text_.devices_per_host.value_or(1);
       // What else the program is told may change what is in the file.
       Settings more;
       add_flags(more, call.arguments, place, FlagStyle::Own);
@@ -129,39 +152,21 @@ bool TextReader::named_configuration(const std::string& place) {
         const std::string value = flag.value.is_scalar() ? flag.value.text : "";
         if (value == name || value == word) continue;
         // "data.batch_size=8", "--trainer.train_batch_size 512": in the place of the file's.
-        const bool of_file = flag.key.find('.') != std::string::npos || text_.settings.has(flag.key);
-        text_.settings.add(of_file ? flag.key : "program:" + flag.key, flag.shown, flag.value, flag.place);
+        std::string key = flag.key;
+        if (text_.variant == "prime-rl") std::replace(key.begin(), key.end(), '-', '_');
+        const bool of_file = key.find('.') != std::string::npos || text_.settings.has(key);
+        if (flag.key == "(word)" && value == "@") continue;  // before the name of a file
+        text_.settings.add(of_file ? key : "program:" + flag.key, flag.shown, flag.value, flag.place);
       }
+      if (text_.variant == "prime-rl") count_prime_rl();
+      add_launcher(text_, script_.directives);
+      add_launcher(text_, call.launcher.empty() ? command.words : call.launcher);
+      if (!text_.devices && starts_one_process(call.launcher))
+        text_.devices_per_host = text_.devices_per_host.value_or(1);
       return true;
     }
   }
   return false;
-}
-
-std::optional<ProgramCall> TextReader::launched() {
-  std::optional<ProgramCall> best;
-  std::string target;
-  std::set<std::vector<std::string>> launches;
-  for (const ShellCommand& command : script_.commands) {
-    ProgramCall found = program_call(command.words);
-    const std::string of = target_of(found);
-    if (!of.empty()) {
-      std::vector<std::string> words;
-      for (const ShellWord& word : found.arguments) words.push_back(word.text);
-      launches.insert(std::move(words));
-    }
-    if (of.empty() || (best && found.arguments.size() < best->arguments.size())) continue;
-    best = std::move(found);
-    program_file_ = command.file;
-    target = of;
-  }
-  if (launches.size() > 1)
-    text_.notes.push_back(
-        fmt::format("{}:{}: {} commands launch trainings; the last of those with the most words is read", program_file_,
-                    best->line, launches.size()));
-  // Programs that fine-tune are DeepSpeed's or accelerate's by what they are told.
-  if (best && trainer_of(*best).empty()) set_target(target.c_str());
-  return best;
 }
 
 void TextReader::call(const ProgramCall& found, const std::string& place) {
@@ -208,8 +213,13 @@ void TextReader::swift_call(const ProgramCall& found, const std::string& place) 
 // Megatron-Bridge's scripts/performance, whose arguments are its recipe's and the devices.
 void TextReader::performance_call() {
   Settings& s = text_.settings;
+  const auto known_text = [&](const char* key) {
+    std::string text = raw_text(key);
+    expect_resolved(text, s.where(key));
+    return text;
+  };
   const auto count = [&](const char* key) -> std::optional<std::int64_t> {
-    const auto number = whole_number(raw_text(key));
+    const auto number = whole_number(known_text(key));
     return number && *number >= 1 && *number <= kMaxDegree ? number : std::nullopt;
   };
   if (const auto devices = count("num-gpus")) text_.devices = devices;
@@ -228,9 +238,9 @@ void TextReader::performance_call() {
     s.add(key, fmt::format("--{}", from), ConfigValue::scalar(value, 0), place_of_key(from));
   };
   say("model-recipe-name", "recipe", raw_text("model-recipe-name"));
-  const std::string type = raw_text("compute-dtype");
+  const std::string type = known_text("compute-dtype");
   if (!type.empty()) say("compute-dtype", "mixed-precision", "bf16_with_" + type + "_mixed");
-  if (raw_text("task") == "peft") say("task", "peft", "lora");
+  if (known_text("task") == "peft") say("task", "peft", "lora");
   // As the script says it to the recipe.
   const auto degree = count("tensor-model-parallel-size");
   if (degree && *degree > 1) say("tensor-model-parallel-size", "sequence-parallel", "true");

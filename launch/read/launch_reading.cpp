@@ -47,7 +47,10 @@ void read_by_target(ReadingJob& job) {
                                                                  {"Levanter", read_levanter},
                                                                  {"VeOmni", read_veomni},
                                                                  {"llm.c", read_llm_c},
-                                                                 {"nanoGPT", read_nanogpt}};
+                                                                 {"nanoGPT", read_nanogpt},
+                                                                 {"nanochat", read_nanochat},
+                                                                 {"picotron", read_picotron},
+                                                                 {"prime-rl", read_prime_rl}};
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);
   if (job.text.variant == "ms-swift" && target != "megatron") return read_ms_swift(job);
@@ -115,6 +118,12 @@ LaunchReading read_launch(const LaunchText& text, const LaunchDevices& devices, 
   if (text.variant == "Megatron-DeepSpeed" || text.variant == "GPT-NeoX") reading.software = "megatron-deepspeed";
   if (text.variant == "NeMo") reading.software = "nemo";
   read_by_target(job);
+  for (const Setting& setting : reading.settings.all())
+    if (setting.key == "(word)" && setting.state == Setting::State::Unread && is_printed(setting.value.text))
+      throw InputError(
+          fmt::format("{}: what '{}' prints are arguments, which may change the step and are not known without running "
+                      "it; give them by --set {}=\"...\".",
+                      setting.place, shown(setting.value.text), unknown_name(setting.value.text)));
   for (const std::string& twice : reading.settings.given_twice()) job.assume("the last value of " + twice);
   add_rules(reading, !text.variant.empty() && text.variant != "Python" && text.variant != "PyTorch");
   return std::move(reading);

@@ -56,6 +56,17 @@ bool names_component_of(const ConfigValue& root, const char* package) {
   });
 }
 
+}  // namespace
+
+bool is_picotron(const ConfigValue& root) {
+  const ConfigValue *degrees = root.find("distributed"), *training = root.find("training");
+  return degrees != nullptr && degrees->is_map() && degrees->find("pp_engine") != nullptr &&
+         degrees->find("tp_size") != nullptr && training != nullptr && training->is_map() &&
+         training->find("micro_batch_size") != nullptr;
+}
+
+namespace {
+
 bool is_levanter(const ConfigValue& root) {
   const ConfigValue* trainer = root.find("trainer");
   return trainer != nullptr && trainer->is_map() &&
@@ -70,6 +81,26 @@ bool is_veomni(const ConfigValue& root) {
   if (!is_map(train) || !is_map(model) || !is_map(data)) return false;
   const bool named = model->find("model_path") != nullptr || model->find("config_path") != nullptr;
   return named && data->find("max_seq_len") != nullptr && train->find("micro_batch_size") != nullptr;
+}
+
+bool is_prime_rl(const ConfigValue& root) {
+  const ConfigValue *data = root.find("data"), *model = root.find("model");
+  const bool samples =
+      data != nullptr && data->is_map() && (data->find("seq_len") != nullptr || data->find("batch_size") != nullptr);
+  return samples && (model == nullptr || model->find("flavor") == nullptr) && root.find("training") == nullptr &&
+         root.find("parallelism") == nullptr && root.find("job") == nullptr;
+}
+
+// Groups that every file of torchtitan has one of.
+bool is_torchtitan(const ConfigValue& root) {
+  const ConfigValue* model = root.find("model");
+  if (model != nullptr && model->find("flavor") != nullptr) return true;
+  return std::any_of(root.members.begin(), root.members.end(), [](const auto& member) {
+    for (const char* group : {"training", "parallelism", "job", "experimental", "activation_checkpoint", "lr_scheduler",
+                              "checkpoint", "float8", "quantize", "profiling", "metrics", "optimizer"})
+      if (member.first == group) return true;
+    return false;
+  });
 }
 
 bool is_olmo(const ConfigValue& root) {
@@ -145,6 +176,7 @@ void TextReader::read_yaml(const GivenFile& file) {
   const ConfigValue* policy = root.find("policy");
   require(!open || policy == nullptr || !policy->is_map() || policy->find("train_micro_batch_size") == nullptr,
           "{}: is a file of NeMo RL (policy.train_micro_batch_size), which is not read.", place);
+  if (open && is_picotron(root)) return picotron(root, place);
   const ConfigValue* distributed = root.find("distributed");
   if (open && distributed != nullptr && distributed->is_map() && distributed->find("fsdp_type") != nullptr)
     return lingua(root, place);
@@ -224,9 +256,53 @@ void TextReader::by_target(const ConfigValue& root, const std::string& place) {
 }
 
 void TextReader::read_toml(const GivenFile& file) {
+  const std::string place = place_of(file);
+  const ConfigValue root = value_from_toml(file.text, place);
+  text_.program = place;
+  if (input_.as.empty()) {
+    const bool rewarded = root.find("orchestrator") != nullptr || root.find("trainer") != nullptr;
+    require(!rewarded || is_torchtitan(root),
+            "{}: is a file of prime-rl, which learns by reinforcement from samples that it makes itself "
+            "(orchestrator), and only trainings of one model on given samples are predicted.",
+            place);
+    if (is_prime_rl(root)) return prime_rl(root, place);
+    require(is_torchtitan(root),
+            "{}: none of its keys shows what framework it is for; give --as torchtitan, or the file that it changes.",
+            place);
+  }
   set_target("torchtitan");
-  text_.program = place_of(file);
-  text_.settings.add_all(value_from_toml(file.text, place_of(file)), "", place_of(file));
+  text_.settings.add_all(root, "", place);
+}
+
+void TextReader::prime_rl(const ConfigValue& root, const std::string& place) {
+  fsdp_trainer(root, place, "prime-rl");
+  count_prime_rl();
+}
+
+void TextReader::count_prime_rl() {
+  std::map<std::string, std::string> said;
+  for (const Setting& setting : text_.settings.all())
+    if (setting.key.starts_with("deployment.") && setting.value.is_scalar())
+      said[setting.key.substr(setting.key.find('.') + 1)] = setting.value.text;
+  const auto number = [&](const char* key, std::int64_t otherwise) {
+    const auto found = whole_number(said[key]);
+    return found && *found >= 1 && *found <= kMaxDegree ? *found : otherwise;
+  };
+  const bool several = said["type"] == "multi_node";
+  text_.hosts = several ? number("num_train_nodes", 2) : 1;
+  text_.devices_per_host = several ? number("gpus_per_node", 8) : number("num_train_gpus", 1);
+}
+
+void TextReader::picotron(const ConfigValue& root, const std::string& place) {
+  fsdp_trainer(root, place, "picotron");
+  std::int64_t devices = 1;
+  for (const char* degree : {"tp_size", "cp_size", "pp_size", "dp_size"}) {
+    const ConfigValue* value = root.find("distributed")->find(degree);
+    const auto count = value == nullptr ? std::optional<std::int64_t>(1) : whole_number(value->text);
+    if (!count || *count < 1 || *count > kMaxDegree || devices > kMaxDegree) return;
+    devices *= *count;
+  }
+  text_.devices = devices;
 }
 
 void TextReader::read_python(const GivenFile& file, const std::string& function) {
@@ -284,7 +360,7 @@ bool TextReader::nanogpt(const GivenFile& file) {
 }
 
 bool TextReader::nanogpt_call() {
-  for (const ShellCommand& command : script_.commands) {
+  for (const ShellCommand& command : looked_at()) {
     const ProgramCall call = program_call(command.words);
     if (!call.program.ends_with(".py") || text_.target == "torchtitan") continue;
     for (const ShellWord& word : call.arguments) {
@@ -316,5 +392,7 @@ void TextReader::load_schedule() {
 }
 
 LaunchText read_launch_text(const LaunchInput& input) { return TextReader(input).read(); }
+
+std::vector<std::string> launches_of(const LaunchInput& input) { return TextReader(input).launches(); }
 
 }  // namespace meshwright

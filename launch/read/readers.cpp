@@ -111,7 +111,7 @@ void take_model_of_program(ReadingJob& job, const std::string& framework) {
   if (take_given_model(job, seq)) return;
   const std::string key = argument_of_program(s, {"model_name_or_path", "pretrained_model_name_or_path", "model_name",
                                                   "model_id", "model_path", "model", "pretrain"});
-  const std::string name = key.empty() ? "" : s.text_or_nothing(key);
+  const std::string name = key.empty() ? "" : s.name_or_nothing(key);
   auto model = builtin_model_like(name);
   require(model.has_value(),
           "{}: {}'s files say nothing of the model{}; give --model with a built-in model, sizes or a config.json.",

@@ -63,6 +63,9 @@ void read_levanter(ReadingJob& job);   // YAML of its language models
 void read_veomni(ReadingJob& job);     // YAML of its trainings of texts
 void read_llm_c(ReadingJob& job);      // commands of its program
 void read_automodel(ReadingJob& job);  // recipes of NeMo Automodel
+void read_nanochat(ReadingJob& job);   // flags of its scripts/base_train.py
+void read_picotron(ReadingJob& job);   // the JSON of its train.py
+void read_prime_rl(ReadingJob& job);   // TOML of prime-rl's trainings on given samples
 
 void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weights
 void read_llama_factory_v1(ReadingJob& job);

@@ -29,6 +29,11 @@ bool has_flag(const std::vector<ShellWord>& words, const std::string& flag) {
   });
 }
 
+bool is_nanochat(const std::string& program, const std::string& script) {
+  return program == "scripts." + script || program == "nanochat.scripts." + script ||
+         program.ends_with("scripts/" + script + ".py");
+}
+
 // The program whose command these words are ("swift sft ..."), as trainer_of() calls it; "": none.
 std::string trainer_command(const std::vector<ShellWord>& words) {
   if (words.size() < 2) return "";
@@ -52,6 +57,7 @@ std::string trainer_of(const ProgramCall& call) {
     return "ms-swift";
   if (call.program == "axolotl.cli.train") return "axolotl";
   if (has_part(call.program, "verl") && has_part(call.program, "sft_trainer")) return "verl";
+  if (is_nanochat(call.program, "base_train")) return "nanochat";
   return call.program.empty() ? trainer_command(call.launcher) : "";
 }
 
@@ -162,6 +168,10 @@ std::string why_not_read(const ProgramCall& call) {
                        has_part(program, "levanter") ? "Levanter" : "lingua");
   if (program.starts_with("verl.") && trainer_of(call).empty())
     return "is a trainer of verl, whose settings are not read";
+  for (const char* later : {"mid_train", "chat_sft", "chat_rl"})
+    if (is_nanochat(call.program, later))
+      return "trains nanochat's checkpoint further, whose sizes are in the checkpoint alone; give the launch of "
+             "base_train, which makes it";
   if (name == "benchmark_runner")
     return "takes the model and its settings from a table of its own (--model_name); give the command of MaxText's "
            "train that it runs";
@@ -171,6 +181,12 @@ std::string why_not_read(const ProgramCall& call) {
     return "runs what --command says on a cluster of TPUs, whose costs nobody has measured here; give that command as "
            "a script of its own, and --cluster with the devices it is to be predicted for";
   return "";
+}
+
+bool is_unread_training(const ProgramCall& call) {
+  const std::string why = why_not_read(call);
+  return !why.empty() && !has_file_of_settings(call) && !has_part(why, "trains no model") &&
+         !has_part(why, "runs what");
 }
 
 std::string target_of(const ProgramCall& call) {
@@ -317,6 +333,9 @@ bool starts_one_process(const std::vector<ShellWord>& launcher) {
 
 namespace {
 
+const std::vector<std::string> kFlagsOfHosts = {"--nodes",        "-N",      "--num_nodes", "--num-nodes",
+                                                "--num_machines", "--nnode", "--nnodes"};
+
 // "gpu:a100:8,tmpfs:1T", "a100:8", "8": the part that asks for GPUs.
 std::string gpu_request(const std::string& text) {
   for (const std::string& part : split(text, ','))
@@ -343,9 +362,13 @@ void set_devices_of_slurm(LaunchText& text, const std::vector<ShellWord>& words)
 
 }  // namespace
 
+std::string open_hosts(const std::vector<ShellWord>& launcher) {
+  const std::string hosts = value_of(launcher, kFlagsOfHosts);
+  return is_resolved(hosts) ? "" : "--nnodes " + shown(hosts);
+}
+
 void add_launcher(LaunchText& text, const std::vector<ShellWord>& words) {
-  set_number(text.hosts,
-             value_of(words, {"--nodes", "-N", "--num_nodes", "--num-nodes", "--num_machines", "--nnode", "--nnodes"}));
+  set_number(text.hosts, value_of(words, kFlagsOfHosts));
   set_devices_of_slurm(text, words);
   const std::string constraint = value_of(words, {"--constraint", "-C"});
   if (!constraint.empty() && text.device.empty()) text.device = constraint;

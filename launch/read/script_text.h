@@ -30,6 +30,9 @@ struct ProgramCall {
 // Why a known program is not read ("learns by reinforcement, ..."), which its name or flags show; "": nothing shows it.
 [[nodiscard]] std::string why_not_read(const ProgramCall& call);
 
+// A known program that trains and is not read, which why_not_read() says of others, too.
+[[nodiscard]] bool is_unread_training(const ProgramCall& call);
+
 // A program of lingua or Levanter, all of whose settings are in the YAML that it names.
 [[nodiscard]] bool has_file_of_settings(const ProgramCall& call);
 
@@ -46,6 +49,8 @@ void add_flags(Settings& settings, const std::vector<ShellWord>& words, const st
 // It starts one process of a host where it is not told of more.
 [[nodiscard]] bool starts_one_process(const std::vector<ShellWord>& launcher);
 
+// "--nnodes ${N}" where the number of hosts is not resolved; "": it is, or is not given.
+[[nodiscard]] std::string open_hosts(const std::vector<ShellWord>& launcher);
 // Hosts and devices that the launcher's words and the directives ask for.
 void add_launcher(LaunchText& text, const std::vector<ShellWord>& words);
 

@@ -61,18 +61,23 @@ bool is_unknown_variable(const std::string& text) {
 
 bool is_printed(const std::string& text) { return is_unknown_variable(text) && text.compare(2, 10, "output_of_") == 0; }
 
-void expect_resolved(const std::string& text, const std::string& where) {
+std::string unknown_name(const std::string& text) {
   const std::size_t mark = text.find(kUnresolved);
-  if (mark == std::string::npos) return;
+  if (mark == std::string::npos) return "";
   const std::size_t end = std::min(text.find('}', mark), text.size());
-  const std::string name = text.substr(std::min(mark + 2, text.size()), end - std::min(mark + 2, end));
+  return text.substr(std::min(mark + 2, text.size()), end - std::min(mark + 2, end));
+}
+
+void expect_resolved(const std::string& text, const std::string& where) {
+  if (is_resolved(text)) return;
+  const std::string name = unknown_name(text);
   const bool argument = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
   require(!argument, "{}: its value '{}' is an argument of the script; give --args with at least {} words.", where,
           shown(text), name);
   const bool printed = name.starts_with("output_of_") || name.starts_with("value_of_");
   throw InputError(fmt::format("{}: its value '{}' is {}; give --set {}=VALUE{}.", where, shown(text),
                                printed ? "not known without running the script" : "a variable whose value is not known",
-                               printed ? "NAME" : name, printed ? " for the variable that holds it" : ""));
+                               name, printed ? ", or --set of the variable that holds it" : ""));
 }
 
 namespace {
@@ -143,8 +148,17 @@ std::optional<std::string> Settings::text(const std::string& key) {
 
 std::string Settings::text_or_nothing(const std::string& key) {
   const Setting* setting = take(key);
-  if (setting == nullptr || !setting->value.is_scalar() || !is_resolved(setting->value.text)) return "";
+  if (setting == nullptr || !setting->value.is_scalar()) return "";
+  expect_resolved(setting->value.text, setting->place + ": " + setting->shown);
   return setting->value.text;
+}
+
+std::string Settings::name_or_nothing(const std::string& key) {
+  const Setting* setting = take(key);
+  if (setting == nullptr || !setting->value.is_scalar()) return "";
+  const std::string& text = setting->value.text;
+  const std::string name = text.substr(text.rfind('/') + 1);
+  return is_resolved(text) ? text : is_resolved(name) ? name : "";
 }
 
 std::vector<std::string> Settings::words(const std::string& key) {

@@ -40,8 +40,11 @@ class Settings {
   std::optional<double> number(const std::string& key);
   std::optional<bool> boolean(const std::string& key);
   std::optional<std::string> text(const std::string& key);
-  // "" where the value is not resolved: only what is written counts.
+  // "" where it is not given, or has no single value. Throws InputError where a variable in it is not resolved.
   std::string text_or_nothing(const std::string& key);
+  // The same of names and paths that change no plan by themselves: where the value is not resolved, its last part
+  // ("${HOME}/models/Qwen2-7B"), or "".
+  std::string name_or_nothing(const std::string& key);
   std::vector<std::string> words(const std::string& key);
   // A flag that stands there without a value, or with one that is true.
   bool flag(const std::string& key);
@@ -68,6 +71,9 @@ class Settings {
 
 // Whether `text` is nothing but what a command prints, which is not known without running it.
 [[nodiscard]] bool is_printed(const std::string& text);
+
+// The first name in `text` that is not resolved: "N", "output_of_cat"; "": all are.
+[[nodiscard]] std::string unknown_name(const std::string& text);
 
 // Throws InputError "PLACE: NAME: ..." where a variable in `text` is not resolved.
 void expect_resolved(const std::string& text, const std::string& where);

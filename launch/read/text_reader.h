@@ -20,6 +20,8 @@ namespace meshwright {
 [[nodiscard]] bool is_torch_program(const std::string& text);
 // A program for JAX or Alpa, or with `target` one of these.
 [[nodiscard]] bool is_mesh_program(const std::string& text, const std::string& target);
+// picotron's settings, which its program is given as JSON.
+[[nodiscard]] bool is_picotron(const ConfigValue& root);
 // A file of recipes of Megatron-Bridge or NeMo 2.
 [[nodiscard]] bool is_python_recipe(const std::string& text);
 [[nodiscard]] bool ends_with_any(std::string_view name, const std::vector<const char*>& endings);
@@ -28,6 +30,7 @@ class TextReader {
  public:
   explicit TextReader(const LaunchInput& input);
   LaunchText read() &&;
+  std::vector<std::string> launches() &&;  // launches_of()
 
  private:
   // --- launch_text.cpp: which language, which framework ---
@@ -77,6 +80,9 @@ class TextReader {
   // The file of a trainer over FSDP or FSDP2, which stands alone.
   void fsdp_trainer(const ConfigValue& root, const std::string& place, const char* variant);
   void lingua(const ConfigValue& root, const std::string& place);
+  void picotron(const ConfigValue& root, const std::string& place);  // its degrees are those of all devices
+  void prime_rl(const ConfigValue& root, const std::string& place);
+  void count_prime_rl();
   void litgpt(const ConfigValue& root, const std::string& place);
   // NeMo Automodel's, which may say how many devices it is for.
   void automodel(const ConfigValue& root, const std::string& place);
@@ -153,8 +159,24 @@ class TextReader {
   [[noreturn]] void refuse_script(const std::string& place) const;
   // The file of settings of a framework that a command names, where the program itself is not known; false: none.
   bool named_configuration(const std::string& place);
-  // The command that launches the training: of those that are known the one with the most words.
-  std::optional<ProgramCall> launched();
+  // --- launches.cpp: which commands launch trainings ---
+  struct Launch {
+    std::size_t command = 0;  // of the script's
+    ProgramCall call;
+    std::string target = {};   // "": of a program that is not known, which names a file of settings
+    std::string why_not = {};  // "": it is read
+  };
+  void read_shell_of(const GivenFile& file);
+  [[nodiscard]] std::vector<Launch> found_launches() const;
+  // Of a program that is not known the command may name a file of settings, or start a script that is beside it.
+  [[nodiscard]] bool launches_by_file(std::size_t command) const;
+  bool read_by_file(const std::string& place);  // false: no command does
+  [[nodiscard]] std::vector<std::string> texts_of(const std::vector<Launch>& launches) const;
+  // The one that the caller chooses, or the only one; nullopt: none is known. Throws InputError where one has to be
+  // chosen.
+  std::optional<Launch> chosen_launch();
+  // Commands among which readers of single programs look for theirs: all, or the chosen one.
+  [[nodiscard]] std::vector<ShellCommand> looked_at() const;
   void call(const ProgramCall& found, const std::string& place);
   void swift_call(const ProgramCall& found, const std::string& place);
   void performance_call();
@@ -179,6 +201,7 @@ class TextReader {
   ShellResult script_;
   std::map<std::string, std::string> beside_;  // exported_beside of the first file
   std::string program_file_;                   // the script whose command is the launch
+  std::optional<std::size_t> only_ = {};       // the command that is chosen
 };
 
 }  // namespace meshwright

@@ -43,7 +43,7 @@ void TextReader::torch_program(const GivenFile& file) {
 }
 
 bool TextReader::started_torch_program() {
-  for (const ShellCommand& command : script_.commands) {
+  for (const ShellCommand& command : looked_at()) {
     const ProgramCall call = program_call(command.words);
     const auto text = call.program.ends_with(".py") ? written_or_named(call.program) : std::nullopt;
     if (!text || !is_torch_program(*text)) continue;

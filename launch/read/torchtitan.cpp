@@ -161,11 +161,11 @@ class TorchtitanReader {
   void read_model(std::int64_t seq) {
     const std::string name = s_.text("model.name").value_or(""), flavor = s_.text("model.flavor").value_or("");
     std::string of = name + " " + flavor;
-    if (name.empty()) of = s_.text_or_nothing("config");
+    if (name.empty()) of = s_.name_or_nothing("config");
     if (of.empty() || !s_.has("config")) {
-      if (const std::string base = s_.text_or_nothing("(base)"); name.empty() && !base.empty()) of = base;
+      if (const std::string base = s_.name_or_nothing("(base)"); name.empty() && !base.empty()) of = base;
     }
-    if (of.empty() || of == " ") of = s_.text_or_nothing("module");
+    if (of.empty() || of == " ") of = s_.name_or_nothing("module");
     job_.reading.setup.model_name = of;
     if (take_given_model(job_, seq)) return;
     require(of.find_first_not_of(' ') != std::string::npos,

@@ -20,7 +20,7 @@ bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) !
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 // Stands for what a command prints, or for a sum of unknown numbers: one word, whatever is in it.
-std::string unknown_mark(const char* kind, const std::string& inner) {
+std::string name_of_unknown(const char* kind, const std::string& inner) {
   std::string name;
   for (const char c : inner) {
     if (is_name_char(c))
@@ -31,10 +31,24 @@ std::string unknown_mark(const char* kind, const std::string& inner) {
       break;
     if (name.size() >= 40) break;
   }
-  return fmt::format("{}{{{}{}}}", kUnresolved, kind, name);
+  return kind + name;
 }
 
 }  // namespace
+
+void ShellWords::add_unknown(const char* kind, const std::string& inner, int line, Quotes quotes, Growing& into) {
+  const std::string plain = name_of_unknown(kind, inner);
+  std::string name = plain;
+  for (int of_name = 2; commands_by_mark_.emplace(name, inner).first->second != inner; ++of_name)
+    name = fmt::format("{}_{}", plain, of_name);
+  if (const auto told = variables.find(name); told != variables.end())
+    return add_value(told->second.values, false, quotes, line, into);
+  const std::string mark = fmt::format("{}{{{}}}", kUnresolved, name);
+  into.text += mark;
+  grow(mark.size());
+  if (!into.begun) into.line = line;
+  into.begun = true;
+}
 
 std::string joined_words(const std::vector<ShellWord>& words) {
   std::string text;
@@ -284,11 +298,7 @@ std::size_t ShellWords::dollar(const std::string& raw, std::size_t at, int line,
       add_value({{*known, line}}, false, quotes, line, into);
       return end;
     }
-    const std::string mark = unknown_mark(sum ? "value_of_" : "output_of_", inner);
-    into.text += mark;
-    grow(mark.size());
-    if (!into.begun) into.line = line;
-    into.begun = true;
+    add_unknown(sum ? "value_of_" : "output_of_", inner, line, quotes, into);
     return end;
   }
   std::string name;
@@ -365,9 +375,7 @@ void ShellWords::expand(const std::string& raw, int line, Quotes quotes, Growing
         add_value({{*known, line}}, false, quotes, line, into);
         continue;
       }
-      into.text += unknown_mark("output_of_", inner);
-      if (!into.begun) into.line = line;
-      into.begun = true;
+      add_unknown("output_of_", inner, line, quotes, into);
       continue;
     }
     if (c == '\\' && at + 1 < raw.size()) {

@@ -78,12 +78,15 @@ class ShellWords {
   [[nodiscard]] std::vector<ShellWord> fields_of(const ShellNode& node);  // of all words
   void add_escaped(char c, int line, Quotes quotes, Growing& into);
   std::size_t double_quoted(const std::string& raw, std::size_t at, int line, Growing& into, int depth);
+  // What the caller says that a command prints, or its mark.
+  void add_unknown(const char* kind, const std::string& inner, int line, Quotes quotes, Growing& into);
   std::vector<ShellWord> unset(const std::string& name, int line);
   void grow(std::size_t more);
 
   ShellResult& result_;
   const std::string& place_;
   std::size_t grown_ = 0;
+  std::map<std::string, std::string> commands_by_mark_;  // each mark stands for one command
 };
 
 }  // namespace meshwright

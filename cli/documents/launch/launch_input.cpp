@@ -10,6 +10,7 @@
 #include "core/graph/import/find_model.h"
 #include "core/planner/given_plan.h"
 #include "costmodel/sheets/data_sheet.h"
+#include "launch/read/launch_choice.h"
 #include "simulator/fold/folded_plan.h"
 #include "simulator/what_if/evaluator.h"
 #include "simulator/what_if/prediction.h"
@@ -108,6 +109,7 @@ LaunchDevices in_domains(const LaunchDevices& servers, int domain) {
 // A cluster of the option; a preset without a number has as many hosts as the file.
 Cluster cluster_of(const LaunchOptions& options, const std::optional<LaunchDevices>& devices, const LaunchText& text) {
   const std::string hint = text.device.empty() ? "" : fmt::format(" (it asks for {})", text.device);
+  const std::string open = text.open_hosts.empty() ? "" : fmt::format(" ({})", text.open_hosts);
   require(!options.cluster.empty(),
           "--cluster is missing: {} does not say what its {}devices are{}; give a preset such as dgx-h100, whose hosts "
           "are then those of the file, or dgx-h100:16.",
@@ -125,8 +127,8 @@ Cluster cluster_of(const LaunchOptions& options, const std::optional<LaunchDevic
     int hosts = wanted ? wanted->hosts : 0;
     if (!options.nodes.empty()) hosts = static_cast<int>(count_from_text(options.nodes, "--nodes", kMaxHosts));
     require(hosts > 0,
-            "--cluster {}: {} does not say how many hosts it runs on; give them, as in --cluster {}:4, or --nodes.",
-            name, options.files.front(), name);
+            "--cluster {}: {} does not say how many hosts it runs on{}; give them, as in --cluster {}:4, or --nodes.",
+            name, options.files.front(), open, name);
     name += fmt::format(":{}", hosts);
   }
   planning.cluster = name;
@@ -157,6 +159,7 @@ void add_launch_options(CLI::App& verb, LaunchOptions& options) {
   verb.add_option("--set", options.variables,
                   "NAME=VALUE: a variable that the script takes from its environment or from a command; repeatable")
       ->take_all();
+  add("--launch", options.launch, "which of the trainings that a script launches, from 1 (default: the only one)");
   add("--args", options.arguments, "arguments of the script, $1 and on, separated by blanks");
   add("--cluster", options.cluster,
       "preset such as dgx-h100, with the hosts of the file, or dgx-h100:16; or a cluster file");
@@ -172,9 +175,11 @@ void add_launch_options(CLI::App& verb, LaunchOptions& options) {
   verb.add_flag("--json", options.json, "print the result as JSON");
 }
 
-OpenedLaunch open_launch(const LaunchOptions& options) {
+namespace {
+
+OpenedLaunch open_one(const LaunchInput& input, const LaunchOptions& options) {
   OpenedLaunch opened;
-  opened.text = read_launch_text(input_of(options));
+  opened.text = read_launch_text(input);
   const std::optional<LaunchDevices> own = devices_of(opened.text);
   opened.cluster = cluster_of(options, own, opened.text);
   require(opened.cluster.uniform(),
@@ -195,6 +200,19 @@ OpenedLaunch open_launch(const LaunchOptions& options) {
                     : options.software == kNoSoftware ? ""
                                                       : options.software;
   if (!opened.software.empty()) opened.software = with_products(opened.software, setup.matmul_dtype);
+  return opened;
+}
+
+}  // namespace
+
+OpenedLaunch open_launch(const LaunchOptions& options) {
+  LaunchInput input = input_of(options);
+  if (!options.launch.empty()) input.launch = count_from_text(options.launch, "--launch", 1L << 20);
+  const LaunchChoice choice =
+      choose_launch(input, [&](const LaunchInput& one) { return open_one(one, options).reading; });
+  input.launch = choice.launch;
+  OpenedLaunch opened = open_one(input, options);
+  opened.notes.insert(opened.notes.end(), choice.notes.begin(), choice.notes.end());
   return opened;
 }
 

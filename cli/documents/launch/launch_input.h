@@ -21,6 +21,7 @@ struct LaunchOptions {
   std::vector<std::string> files;      // the first is launched
   std::string as, function;            // "": as the file shows
   std::vector<std::string> variables;  // "NAME=VALUE"
+  std::string launch;                  // "": the only one
   std::string arguments;               // of the script, between blanks
   std::string cluster, nodes, devices_per_node;
   std::string model, vocab, batch, micro_batch, seq;  // what the file does not say

@@ -342,7 +342,7 @@ void read_optimizer(ReadingJob& job) {
     job.assume(fmt::format("Adam in the place of {}", kind));
   }
   // No plan depends on it: one that the script leaves open stays as it is.
-  if (!s.text_or_nothing("lr").empty()) optimizer.learning_rate = s.number("lr").value_or(optimizer.learning_rate);
+  if (!s.name_or_nothing("lr").empty()) optimizer.learning_rate = s.number("lr").value_or(optimizer.learning_rate);
   if (!(optimizer.learning_rate > 0.0)) optimizer.learning_rate = Optimizer{}.learning_rate;
   optimizer.weight_decay = std::max(0.0, s.number("weight-decay").value_or(0.01));
   optimizer.max_norm = std::max(0.0, s.number("clip-grad").value_or(1.0));
@@ -488,7 +488,7 @@ void read_megatron(ReadingJob& job) {
   // The steps of a benchmark that may be written from this file, which has a number of its own if none is given.
   constexpr std::int64_t kUsualSteps = 20;
   job.reading.setup.steps =
-      std::max<std::int64_t>(1, whole_number(s.text_or_nothing("train-iters")).value_or(kUsualSteps));
+      std::max<std::int64_t>(1, whole_number(s.name_or_nothing("train-iters")).value_or(kUsualSteps));
   s.no_effect(changes_no_plan);
   if (!recipe) expect_known_experts(job);
   if (swift) s.no_effect(is_of_swift);

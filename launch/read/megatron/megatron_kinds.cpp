@@ -33,7 +33,7 @@ bool names_any(const std::string& name, std::initializer_list<const char*> parts
 // tasks/main.py of Megatron-LM: some of its tasks train a model further, the others measure one.
 void expect_task_that_trains(ReadingJob& job) {
   Settings& s = job.settings();
-  const std::string task = s.text_or_nothing("task");
+  const std::string task = s.name_or_nothing("task");
   require(
       !task.empty() || !s.has("task") || job.answers.model,
       "{}: nothing tells which of its tasks the program is for, and most train no model that is here; give --set or "
@@ -116,7 +116,7 @@ void expect_whole_recipe(ReadingJob& job) {
   for (const std::string& scheme : s.words("peft-scheme"))
     if (is_resolved(scheme) && lower_case(scheme) != "none" && lower_case(scheme) != "null")
       expect_whole_model(job, "peft-scheme", "adapters");
-  const std::string recipe = lower_case(s.text_or_nothing("recipe"));
+  const std::string recipe = lower_case(s.name_or_nothing("recipe"));
   // A recipe in Python says itself whether it has adapters.
   for (const char* word : {"_peft", "_lora", "_dora"})
     if (job.text.variant != "Python" && recipe.find(word) != std::string::npos)

@@ -67,7 +67,7 @@ void read_experts(ReadingJob& job, ModelFacts& facts) {
   facts.selection_bias = s.flag("moe-router-enable-expert-bias");
   // The choice is made of scores that are softmaxed behind it, or sigmoids that are divided by their sum.
   facts.normalized = facts.sigmoid || !s.flag("moe-router-pre-softmax");
-  facts.routed_scale = real_number(s.text_or_nothing("moe-router-topk-scaling-factor"));
+  facts.routed_scale = real_number(s.name_or_nothing("moe-router-topk-scaling-factor"));
   // MindSpeed-LLM: so many times as wide as an expert.
   if (const auto shared = s.integer("n-shared-experts", 0); shared && !facts.shared_ffn)
     facts.shared_ffn = *shared * facts.expert_ffn.value_or(facts.ffn.value_or(4 * facts.hidden));
@@ -177,7 +177,7 @@ ModelFacts model_facts(ReadingJob& job, const std::string& pattern) {
                     "silently",
                     *groups));
   facts.rms_norm = s.text("normalization").value_or("LayerNorm") == "RMSNorm" || s.flag("rmsnorm");
-  facts.epsilon = real_number(s.text_or_nothing("norm-epsilon"));
+  facts.epsilon = real_number(s.name_or_nothing("norm-epsilon"));
   facts.tied = !s.flag("untie-embeddings-and-output-weights");
   facts.bias = !s.flag("disable-bias-linear");
   facts.qkv_bias = s.flag("add-qkv-bias");
@@ -202,10 +202,10 @@ ModelFacts model_facts(ReadingJob& job, const std::string& pattern) {
 // are files whose names say nothing.
 std::optional<std::int64_t> words_of_tokenizer(ReadingJob& job) {
   Settings& s = job.settings();
-  const std::string type = s.text_or_nothing("tokenizer-type");
+  const std::string type = s.name_or_nothing("tokenizer-type");
   // Files of other makers have other words.
   const auto own = [&](const char* key, std::string_view name, std::int64_t words) {
-    const std::string file = lower_case(s.text_or_nothing(key));
+    const std::string file = lower_case(s.name_or_nothing(key));
     if (!file.empty() && file.find(name) == std::string::npos)
       job.assume(fmt::format("{} words, as of {}, in {} (--vocab)", words, name, printable(file)));
     return words;
@@ -213,7 +213,7 @@ std::optional<std::int64_t> words_of_tokenizer(ReadingJob& job) {
   if (type.starts_with("GPT2BPE") || (type.empty() && s.has("merge-file"))) return own("vocab-file", "gpt2", 50257);
   if (type == "Llama2Tokenizer") return own("tokenizer-model", "llama", 32000);
   if (type != "HuggingFaceTokenizer") return std::nullopt;
-  const std::string name = s.text_or_nothing("tokenizer-model");
+  const std::string name = s.name_or_nothing("tokenizer-model");
   try {
     const ModelConfig model = model_by_name(name.substr(name.rfind('/') + 1), "");
     job.assume(fmt::format("the {} words of {} for the tokenizer {}", model.vocab, model.name, name));
@@ -242,7 +242,7 @@ std::int64_t words_of(ReadingJob& job) {
 ModelConfig megatron_model(ReadingJob& job) {
   // A fork that takes the model of the hub, whatever the flags say of it.
   if (Settings& s = job.settings(); s.has("bridge-hf-model")) {
-    const std::string name = s.text_or_nothing("bridge-hf-model");
+    const std::string name = s.name_or_nothing("bridge-hf-model");
     if (name.empty()) expect_resolved(to_text(s.take("bridge-hf-model")->value), s.where("bridge-hf-model"));
     ModelConfig model = model_by_name(name.substr(name.rfind('/') + 1), s.where("bridge-hf-model"));
     model.seq = job.answers.seq ? *job.answers.seq : needed(job, "seq-length", "--seq-length");

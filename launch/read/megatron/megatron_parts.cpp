@@ -177,7 +177,7 @@ void say_as_megatron(ReadingJob& job, const Decoder& d) {
 
 void recipe_model(ReadingJob& job) {
   Settings& s = job.settings();
-  const std::string name = s.text_or_nothing("recipe");
+  const std::string name = s.name_or_nothing("recipe");
   require(!name.empty(), "{}: neither a recipe nor the sizes of a model are given; give --model.", job.text.program);
   job.reading.setup.model_name = name;
   ModelConfig& model = job.reading.setup.model = model_by_name(name, s.where("recipe"));

@@ -24,7 +24,7 @@ void read_swift(ReadingJob& job) {
   usual("use-distributed-optimizer", "true");
   usual("bf16", "true");
   usual("expert-tensor-parallel-size", "1");
-  const std::string name = s.text_or_nothing("model");
+  const std::string name = s.name_or_nothing("model");
   if (job.answers.model || name.empty()) return;
   ModelConfig& model = setup.model = model_by_name(name, s.where("model"));
   setup.model_name = name;

@@ -45,7 +45,7 @@ constexpr std::int64_t kRow = 64;
 
 std::optional<std::int64_t> words_of_patch(ReadingJob& job) {
   Settings& s = job.settings();
-  const std::string name = s.text_or_nothing("patch-tokenizer-type");
+  const std::string name = s.name_or_nothing("patch-tokenizer-type");
   const std::int64_t more = s.integer("extra-vocab-size", 0).value_or(0);
   const Tokenizer* found = nullptr;
   for (const Tokenizer& one : kTokenizers) {

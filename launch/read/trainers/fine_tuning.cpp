@@ -22,7 +22,7 @@ void take_tuned_model(ReadingJob& job, const std::string& key, const std::string
   Settings& s = job.settings();
   const auto given = s.integer(seq_key);
   const std::int64_t seq = job.answers.seq ? *job.answers.seq : given.value_or(seq_otherwise);
-  const std::string name = s.text_or_nothing(key);
+  const std::string name = s.name_or_nothing(key);
   if (take_given_model(job, seq)) return;
   require(!name.empty(), "{}: '{}' is missing, and no plan can be made without it; add it, or give --model.",
           job.text.program, key);

@@ -60,7 +60,7 @@ ModelConfig levanter_model(ReadingJob& job, const std::string& kind, std::int64_
   }
   std::string tokenizer;
   for (const char* key : {"data.tokenizer", "supervised_data.tokenizer", "tokenizer", "model_name_or_path"})
-    if (tokenizer.empty()) tokenizer = s.text_or_nothing(key);
+    if (tokenizer.empty()) tokenizer = s.name_or_nothing(key);
   std::optional<std::int64_t> words;
   if (tokenizer == "gpt2" || (gpt && tokenizer.empty())) words = 50257;
   if (!words && !tokenizer.empty() && !job.answers.vocab) try {

@@ -51,7 +51,7 @@ ModelConfig model_of_descriptor(ReadingJob& job, std::int64_t seq) {
 }  // namespace
 
 bool TextReader::llm_c() {
-  for (const ShellCommand& command : script_.commands) {
+  for (const ShellCommand& command : looked_at()) {
     const std::vector<ShellWord>& words = command.words;
     const auto program =
         std::find_if(words.begin(), words.end(), [](const ShellWord& word) { return is_program(word.text); });

@@ -113,6 +113,12 @@ void TextReader::trainer_call(const ProgramCall& found, const std::string& place
   text_.variant = trainer_of(found);
   const Settings given = std::exchange(text_.settings, {});
   if (text_.variant == "TRL") return trl_call(given, found.line, place);
+  if (text_.variant == "nanochat") {
+    for (const Setting& flag : given.all())
+      if (flag.key != "(word)" || is_printed(flag.value.text))
+        text_.settings.add(flag.key, flag.shown, flag.value, flag.place);
+    return set_target("accelerate");
+  }
   if (text_.variant == "ms-swift" && found.program.empty()) count_swift();
   ConfigValue flags = ConfigValue::map(found.line);
   for (const Setting& setting : given.all()) {
