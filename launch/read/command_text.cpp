@@ -159,6 +159,7 @@ bool TextReader::named_configuration(const std::string& place) {
         text_.settings.add(of_file ? key : "program:" + flag.key, flag.shown, flag.value, flag.place);
       }
       if (text_.variant == "prime-rl") count_prime_rl();
+      if (text_.variant == "NeMo RL") settle_nemo_rl();
       add_launcher(text_, script_.directives);
       add_launcher(text_, call.launcher.empty() ? command.words : call.launcher);
       if (!text_.devices && starts_one_process(call.launcher))

@@ -49,8 +49,11 @@ void read_by_target(ReadingJob& job) {
                                                                  {"llm.c", read_llm_c},
                                                                  {"nanoGPT", read_nanogpt},
                                                                  {"nanochat", read_nanochat},
+                                                                 {"verl actor", read_verl_actor},
+                                                                 {"NeMo RL", read_nemo_rl},
                                                                  {"picotron", read_picotron},
                                                                  {"prime-rl", read_prime_rl}};
+  if (job.text.variant == "verl" && target == "megatron") return read_verl_megatron(job);
   for (const auto& [variant, reader] : kPrograms)
     if (job.text.variant == variant) return reader(job);
   if (job.text.variant == "ms-swift" && target != "megatron") return read_ms_swift(job);

@@ -83,6 +83,18 @@ bool is_veomni(const ConfigValue& root) {
   return named && data->find("max_seq_len") != nullptr && train->find("micro_batch_size") != nullptr;
 }
 
+// Of a file over others the names of these show it ("defaults: ../sft.yaml"), which Hydra's have without an ending.
+bool is_nemo_rl(const ConfigValue& root) {
+  const ConfigValue *policy = root.find("policy"), *below = root.find("defaults");
+  const auto is_file = [](const ConfigValue& name) { return name.is_scalar() && name.text.ends_with(".yaml"); };
+  if (below != nullptr && (is_file(*below) || (below->is_list() && !below->items.empty() &&
+                                               std::all_of(below->items.begin(), below->items.end(), is_file))))
+    return true;
+  if (policy == nullptr || !policy->is_map()) return false;
+  const auto has = [&](const char* key) { return policy->find(key) != nullptr; };
+  return has("train_micro_batch_size") || has("train_global_batch_size") || has("dtensor_cfg") || has("megatron_cfg");
+}
+
 bool is_prime_rl(const ConfigValue& root) {
   const ConfigValue *data = root.find("data"), *model = root.find("model");
   const bool samples =
@@ -164,18 +176,13 @@ void TextReader::read_yaml(const GivenFile& file) {
   const auto has = [&](const char* key) { return root.find(key) != nullptr; };
   const auto any = [&](const std::vector<const char*>& keys) { return std::any_of(keys.begin(), keys.end(), has); };
   const bool open = input_.as.empty();
-  require(!has("actor_rollout_ref"),
-          "{}: is a file of verl, which learns by reinforcement from samples that it makes itself "
-          "(actor_rollout_ref), and only trainings of one model on given samples are predicted.",
-          place);
+  if (open && has("actor_rollout_ref")) return verl_actor(root, place);
   require(!open || !has("kind") || !has("apiVersion"),
           "{}: is a manifest of Kubernetes; give the script or the command that its containers run, as a script.",
           place);
   require(!open || !has("distributed_strategy") || !any({"trainer", "model_source"}),
           "{}: is a file of NxD Training, for Trainium devices (distributed_strategy), which is not read.", place);
-  const ConfigValue* policy = root.find("policy");
-  require(!open || policy == nullptr || !policy->is_map() || policy->find("train_micro_batch_size") == nullptr,
-          "{}: is a file of NeMo RL (policy.train_micro_batch_size), which is not read.", place);
+  if (open && is_nemo_rl(root)) return nemo_rl(root, place);
   if (open && is_picotron(root)) return picotron(root, place);
   const ConfigValue* distributed = root.find("distributed");
   if (open && distributed != nullptr && distributed->is_map() && distributed->find("fsdp_type") != nullptr)

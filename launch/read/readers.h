@@ -70,8 +70,11 @@ void read_prime_rl(ReadingJob& job);   // TOML of prime-rl's trainings on given 
 void read_llama_factory(ReadingJob& job);  // YAML of a fine-tuning of all weights
 void read_llama_factory_v1(ReadingJob& job);
 void read_axolotl(ReadingJob& job);
-void read_verl(ReadingJob& job);      // words of Hydra behind its trainers on given samples
-void read_ms_swift(ReadingJob& job);  // flags or YAML of `swift sft`; `megatron sft` is Megatron-LM's
+void read_verl(ReadingJob& job);           // words of Hydra behind its trainers on given samples
+void read_verl_megatron(ReadingJob& job);  // the same with the engine megatron
+void read_verl_actor(ReadingJob& job);     // of its trainings by reinforcement the update of the actor
+void read_nemo_rl(ReadingJob& job);        // NeMo RL's policy, over FSDP2 or Megatron-core
+void read_ms_swift(ReadingJob& job);       // flags or YAML of `swift sft`; `megatron sft` is Megatron-LM's
 
 // --- shared ---
 

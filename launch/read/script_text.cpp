@@ -57,6 +57,10 @@ std::string trainer_of(const ProgramCall& call) {
     return "ms-swift";
   if (call.program == "axolotl.cli.train") return "axolotl";
   if (has_part(call.program, "verl") && has_part(call.program, "sft_trainer")) return "verl";
+  const bool actor = std::any_of(call.arguments.begin(), call.arguments.end(), [](const ShellWord& word) {
+    return word.text.find_first_not_of('+') == word.text.find("actor_rollout_ref.actor.");
+  });
+  if (actor && !call.program.empty()) return "verl actor";
   if (is_nanochat(call.program, "base_train")) return "nanochat";
   return call.program.empty() ? trainer_command(call.launcher) : "";
 }
@@ -142,6 +146,7 @@ bool has_file_of_settings(const ProgramCall& call) {
 }
 
 std::string why_not_read(const ProgramCall& call) {
+  if (trainer_of(call) == "verl actor") return "";
   const std::string program = lower_case(call.program), name = plain_name(program);
   const std::vector<ShellWord>& words = call.arguments;
   const auto flagged = [&](std::initializer_list<const char*> flags) {
@@ -150,9 +155,7 @@ std::string why_not_read(const ProgramCall& call) {
   const bool learns =
       (program.starts_with("verl.") && (has_part(name, "ppo") || has_part(name, "grpo"))) ||
       (has_part(program, "openrlhf.cli.train_") && name != "train_sft") ||
-      flagged({"--rollout-batch-size", "--rollout-num-gpus", "--actor-num-nodes", "--advantage-estimator"}) ||
-      std::any_of(words.begin(), words.end(),
-                  [](const ShellWord& word) { return has_part(word.text, "actor_rollout_ref."); });
+      flagged({"--rollout-batch-size", "--rollout-num-gpus", "--actor-num-nodes", "--advantage-estimator"});
   if (learns)
     return "learns by reinforcement, from samples that it makes itself, and only trainings of one model on given "
            "samples are predicted";

@@ -34,6 +34,11 @@ void Settings::rename(const std::map<std::string, std::string>& names) {
     if (const auto other = names.find(setting.key); other != names.end()) setting.key = other->second;
 }
 
+void Settings::rename(const std::function<std::string(const Setting& setting)>& name_of) {
+  for (Setting& setting : all_)
+    if (std::string name = name_of(setting); !name.empty()) setting.key = std::move(name);
+}
+
 bool Settings::has(const std::string& key) const {
   return std::any_of(all_.begin(), all_.end(), [&](const Setting& setting) { return setting.key == key; });
 }

@@ -30,6 +30,8 @@ class Settings {
 
   // Other names of the same settings: {as given, as they are asked for}.
   void rename(const std::map<std::string, std::string>& names);
+  // The same by a rule; "": the setting keeps its name.
+  void rename(const std::function<std::string(const Setting& setting)>& name_of);
 
   [[nodiscard]] bool has(const std::string& key) const;
   // The last of this name, as argument parsers take it; nullptr: none. All of this name are understood from now on.

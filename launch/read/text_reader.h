@@ -109,6 +109,11 @@ class TextReader {
   void trl_call(const Settings& given, int line, const std::string& place);
   void trl_file(const ConfigValue& root, const std::string& place);
   void add_defaults_of_trl();
+  // --- trainers/policy_text.cpp: verl and NeMo RL ---
+  void verl_actor(const ConfigValue& root, const std::string& place);
+  void settle_verl();  // hosts and what trains, by its words
+  void nemo_rl(ConfigValue root, const std::string& place);
+  void settle_nemo_rl();
   // The processes that ms-swift starts, which are told by variables.
   void count_swift();
 

@@ -431,10 +431,12 @@ void read_megatron(ReadingJob& job) {
   if (job.text.target != "megatron-bridge") name_abbreviations(job);
   Degrees& d = job.degrees();
   const bool recipe = job.text.target == "megatron-bridge", swift = job.text.variant == "ms-swift";
+  // What trains by Megatron-core under other names has its model already.
+  const bool renamed = job.text.variant == "NeMo RL" || job.text.variant.starts_with("verl");
   if (swift) read_swift(job);
   if (recipe)
     name_as_megatron(s);
-  else
+  else if (!renamed)
     expect_training(job);
   if (recipe) expect_whole_recipe(job);
   d.tp = degree_of(job, "tensor-model-parallel-size");
@@ -447,9 +449,9 @@ void read_megatron(ReadingJob& job) {
     read_meshes(job);
   else
     share_devices(job);
-  const bool made = swift && !job.reading.setup.model_name.empty();
+  const bool made = (swift || renamed) && (!job.reading.setup.model_name.empty() || (!swift && job.answers.model));
   if (made) {
-    // read_swift has it.
+    // Its reader has it.
   } else if (recipe && !job.answers.model && (s.has("recipe") || !s.has("num-layers"))) {
     recipe_model(job);
   } else if (!take_given_model(job, s.integer("seq-length"))) {

@@ -131,6 +131,7 @@ void TextReader::trainer_call(const ProgramCall& found, const std::string& place
       flags.set(key, setting.value);
   }
   add_trainer(flags, place);
+  if (text_.variant.starts_with("verl")) settle_verl();
   set_trainer_target();
 }
 
