@@ -17,18 +17,6 @@ namespace meshwright {
 
 namespace {
 
-// YAML may be any framework's; of other files those that programs name which are not known themselves.
-bool is_configuration(const std::string& name, const std::string& text) {
-  if (name.ends_with(".toml"))
-    return text.find("[data]") != std::string::npos && text.find("[model]") != std::string::npos;
-  if (!name.ends_with(".json")) return true;
-  try {
-    return is_picotron(value_from_yaml(text, name));
-  } catch (const InputError&) {
-    return false;
-  }
-}
-
 bool is_script(const std::string& path) { return ends_with_any(path, {".sh", ".slurm", ".sbatch", ".bash", ".env"}); }
 
 }  // namespace
@@ -71,6 +59,7 @@ void TextReader::read_shell_of(const GivenFile& file) {
   beside_ = exported_beside(file);
   ShellInput shell{.variables = input_.variables, .arguments = input_.arguments, .files = {}, .beside = input_.beside};
   shell.variables.insert(beside_.begin(), beside_.end());
+  shell.variables.insert(given_.begin(), given_.end());
   for (const GivenFile& other : input_.files)
     if (is_script(other.path) && &other != &input_.files.front()) shell.files[file_name(other.path)] = other.text;
   script_ = read_shell(file.text, place_of(file), shell);
@@ -129,45 +118,6 @@ void TextReader::refuse_script(const std::string& place) const {
       "{}: no command of it launches a framework that is known (Megatron-LM, Megatron-Bridge, torchtitan, DeepSpeed, "
       "accelerate, MaxText){}.",
       place, notes.empty() ? "" : "; left out were: " + shown(join(notes, "; "))));
-}
-
-bool TextReader::named_configuration(const std::string& place) {
-  for (const ShellCommand& command : looked_at()) {
-    const ProgramCall call = program_call(command.words);
-    if (!why_not_read(call).empty() && !has_file_of_settings(call)) return false;
-    for (std::size_t i = 1; i < command.words.size(); ++i) {
-      const std::string word = command.words[i].text, name = word.substr(word.find('=') + 1);
-      const auto found =
-          ends_with_any(name, {".yml", ".yaml", ".toml", ".json"}) ? written_or_named(name) : std::nullopt;
-      if (!found || !is_configuration(name, *found)) continue;
-      if (name.ends_with(".toml"))
-        read_toml({name, *found});
-      else
-        read_yaml({name, *found});
-      text_.program = fmt::format("{}:{}: {}", command.file, call.line, file_name(name));
-      // What else the program is told may change what is in the file.
-      Settings more;
-      add_flags(more, call.arguments, place, FlagStyle::Own);
-      for (const Setting& flag : more.all()) {
-        const std::string value = flag.value.is_scalar() ? flag.value.text : "";
-        if (value == name || value == word) continue;
-        // "data.batch_size=8", "--trainer.train_batch_size 512": in the place of the file's.
-        std::string key = flag.key;
-        if (text_.variant == "prime-rl") std::replace(key.begin(), key.end(), '-', '_');
-        const bool of_file = key.find('.') != std::string::npos || text_.settings.has(key);
-        if (flag.key == "(word)" && value == "@") continue;  // before the name of a file
-        text_.settings.add(of_file ? key : "program:" + flag.key, flag.shown, flag.value, flag.place);
-      }
-      if (text_.variant == "prime-rl") count_prime_rl();
-      if (text_.variant == "NeMo RL") settle_nemo_rl();
-      add_launcher(text_, script_.directives);
-      add_launcher(text_, call.launcher.empty() ? command.words : call.launcher);
-      if (!text_.devices && starts_one_process(call.launcher))
-        text_.devices_per_host = text_.devices_per_host.value_or(1);
-      return true;
-    }
-  }
-  return false;
 }
 
 void TextReader::call(const ProgramCall& found, const std::string& place) {

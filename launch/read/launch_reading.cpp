@@ -49,6 +49,7 @@ void read_by_target(ReadingJob& job) {
                                                                  {"llm.c", read_llm_c},
                                                                  {"nanoGPT", read_nanogpt},
                                                                  {"nanochat", read_nanochat},
+                                                                 {"Fast-LLM", read_fast_llm},
                                                                  {"verl actor", read_verl_actor},
                                                                  {"NeMo RL", read_nemo_rl},
                                                                  {"picotron", read_picotron},

@@ -83,6 +83,12 @@ bool is_veomni(const ConfigValue& root) {
   return named && data->find("max_seq_len") != nullptr && train->find("micro_batch_size") != nullptr;
 }
 
+bool is_fast_llm(const ConfigValue& root) {
+  const ConfigValue* model = root.find("model");
+  if (model == nullptr || !model->is_map() || root.find("optimizer") == nullptr) return false;
+  return model->find("base_model") != nullptr || model->find("multi_stage") != nullptr;
+}
+
 // Of a file over others the names of these show it ("defaults: ../sft.yaml"), which Hydra's have without an ending.
 bool is_nemo_rl(const ConfigValue& root) {
   const ConfigValue *policy = root.find("policy"), *below = root.find("defaults");
@@ -168,6 +174,7 @@ void TextReader::read_yaml(const GivenFile& file) {
     if (devices != nullptr) text_.devices = whole_number(devices->text);
     root = ConfigValue(*own);
   }
+  if (input_.as.empty() && root.is_map() && is_wrapped(root)) return read_script(unwrapped(root, place));
   if (&file == &input_.files.front()) beside_ = exported_beside(file);
   resolve_environment(root, variables());
   resolve_interpolations(root);
@@ -184,6 +191,7 @@ void TextReader::read_yaml(const GivenFile& file) {
           "{}: is a file of NxD Training, for Trainium devices (distributed_strategy), which is not read.", place);
   if (open && is_nemo_rl(root)) return nemo_rl(root, place);
   if (open && is_picotron(root)) return picotron(root, place);
+  if (open && is_fast_llm(root)) return fsdp_trainer(root, place, "Fast-LLM");
   const ConfigValue* distributed = root.find("distributed");
   if (open && distributed != nullptr && distributed->is_map() && distributed->find("fsdp_type") != nullptr)
     return lingua(root, place);
@@ -317,6 +325,15 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
       file.text.find("olmo_core") == std::string::npos,
       "{}: is a script of OLMo-core, which makes its settings as it runs; give the config.json that a run of it saves.",
       place_of(file));
+  const auto has = [&](const char* part) { return file.text.find(part) != std::string::npos; };
+  require(!text_.target.empty() || !(has("libai") && has("LazyCall")),
+          "{}: is a configuration of LiBai (OneFlow) over files of its own, which is not read; give its model to "
+          "`meshwright plan` with --model, and its degrees with --method.",
+          place_of(file));
+  require(!text_.target.empty() || !has("BenchmarkCase"),
+          "{}: is a table of cases that Alpa's benchmark.py runs one by one, which is not read; give a program with a "
+          "PipeshardParallel, or search with `meshwright plan --for alpa`.",
+          place_of(file));
   const bool bridge = text_.target.empty() ? is_python_recipe(file.text) : text_.target == "megatron-bridge";
   if (bridge) return python_recipe(file, function);
   if (is_torch_program(file.text)) return torch_program(file);

@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/base/text.h"
 #include "launch/read/text_reader.h"
+#include "launch/syntax/yaml.h"
 
 namespace meshwright {
 
@@ -33,6 +34,18 @@ std::vector<ShellWord> words_of(const ProgramCall& call) {
   words.push_back({call.program, call.line});
   words.insert(words.end(), call.arguments.begin(), call.arguments.end());
   return words;
+}
+
+// YAML may be any framework's; of other files those that programs name which are not known themselves.
+bool is_configuration(const std::string& name, const std::string& text) {
+  if (name.ends_with(".toml"))
+    return text.find("[data]") != std::string::npos && text.find("[model]") != std::string::npos;
+  if (!name.ends_with(".json")) return true;
+  try {
+    return is_picotron(value_from_yaml(text, name));
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 constexpr std::size_t kShownParts = 6, kShownLaunches = 16;
@@ -83,6 +96,45 @@ bool TextReader::launches_by_file(std::size_t command) const {
 
 bool TextReader::read_by_file(const std::string& place) {
   return started_torch_program() || llm_c() || nanogpt_call() || named_configuration(place);
+}
+
+bool TextReader::named_configuration(const std::string& place) {
+  for (const ShellCommand& command : looked_at()) {
+    const ProgramCall call = program_call(command.words);
+    if (!why_not_read(call).empty() && !has_file_of_settings(call)) return false;
+    for (std::size_t i = 1; i < command.words.size(); ++i) {
+      const std::string word = command.words[i].text, name = word.substr(word.find('=') + 1);
+      const auto found =
+          ends_with_any(name, {".yml", ".yaml", ".toml", ".json"}) ? written_or_named(name) : std::nullopt;
+      if (!found || !is_configuration(name, *found)) continue;
+      if (name.ends_with(".toml"))
+        read_toml({name, *found});
+      else
+        read_yaml({name, *found});
+      text_.program = fmt::format("{}:{}: {}", command.file, call.line, file_name(name));
+      // What else the program is told may change what is in the file.
+      Settings more;
+      add_flags(more, call.arguments, place, FlagStyle::Own);
+      for (const Setting& flag : more.all()) {
+        const std::string value = flag.value.is_scalar() ? flag.value.text : "";
+        if (value == name || value == word) continue;
+        // "data.batch_size=8", "--trainer.train_batch_size 512": in the place of the file's.
+        std::string key = flag.key;
+        if (text_.variant == "prime-rl") std::replace(key.begin(), key.end(), '-', '_');
+        const bool of_file = key.find('.') != std::string::npos || text_.settings.has(key);
+        if (flag.key == "(word)" && value == "@") continue;  // before the name of a file
+        text_.settings.add(of_file ? key : "program:" + flag.key, flag.shown, flag.value, flag.place);
+      }
+      if (text_.variant == "prime-rl") count_prime_rl();
+      if (text_.variant == "NeMo RL") settle_nemo_rl();
+      add_launcher(text_, script_.directives);
+      add_launcher(text_, call.launcher.empty() ? command.words : call.launcher);
+      if (!text_.devices && starts_one_process(call.launcher))
+        text_.devices_per_host = text_.devices_per_host.value_or(1);
+      return true;
+    }
+  }
+  return false;
 }
 
 std::vector<ShellCommand> TextReader::looked_at() const {
@@ -137,8 +189,15 @@ std::optional<TextReader::Launch> TextReader::chosen_launch() {
 
 std::vector<std::string> TextReader::launches() && {
   const GivenFile& file = input_.files.front();
-  if (ends_with_any(lower_case(file.path), {".json", ".yaml", ".yml", ".toml", ".py"})) return {};
-  read_shell_of(file);
+  const std::string name = lower_case(file.path);
+  if (ends_with_any(name, {".json", ".toml", ".py"})) return {};
+  if (ends_with_any(name, {".yaml", ".yml"})) {
+    const ConfigValue root = value_from_yaml(file.text, place_of(file));
+    if (!input_.as.empty() || !root.is_map() || !is_wrapped(root)) return {};
+    read_shell_of(unwrapped(root, place_of(file)));
+  } else {
+    read_shell_of(file);
+  }
   return texts_of(found_launches());
 }
 

@@ -63,6 +63,7 @@ void read_levanter(ReadingJob& job);   // YAML of its language models
 void read_veomni(ReadingJob& job);     // YAML of its trainings of texts
 void read_llm_c(ReadingJob& job);      // commands of its program
 void read_automodel(ReadingJob& job);  // recipes of NeMo Automodel
+void read_fast_llm(ReadingJob& job);   // YAML of `fast-llm train gpt`
 void read_nanochat(ReadingJob& job);   // flags of its scripts/base_train.py
 void read_picotron(ReadingJob& job);   // the JSON of its train.py
 void read_prime_rl(ReadingJob& job);   // TOML of prime-rl's trainings on given samples

@@ -171,6 +171,9 @@ std::string why_not_read(const ProgramCall& call) {
                        has_part(program, "levanter") ? "Levanter" : "lingua");
   if (program.starts_with("verl.") && trainer_of(call).empty())
     return "is a trainer of verl, whose settings are not read";
+  if (flagged({"--plan-ngpus"}))
+    return "is split by nnScaler's search, whose result is not in the command (--plan_ngpus); `meshwright plan --for "
+           "nnscaler` searches as it does";
   for (const char* later : {"mid_train", "chat_sft", "chat_rl"})
     if (is_nanochat(call.program, later))
       return "trains nanochat's checkpoint further, whose sizes are in the checkpoint alone; give the launch of "

@@ -80,6 +80,10 @@ class TextReader {
   // The file of a trainer over FSDP or FSDP2, which stands alone.
   void fsdp_trainer(const ConfigValue& root, const std::string& place, const char* variant);
   void lingua(const ConfigValue& root, const std::string& place);
+  // --- wrapped_yaml.cpp: a script within YAML of a program that rents machines ---
+  [[nodiscard]] static bool is_wrapped(const ConfigValue& root);
+  // The script, and what the file says of hosts, devices and variables. REQUIRES: is_wrapped.
+  GivenFile unwrapped(const ConfigValue& root, const std::string& place);
   void picotron(const ConfigValue& root, const std::string& place);  // its degrees are those of all devices
   void prime_rl(const ConfigValue& root, const std::string& place);
   void count_prime_rl();
@@ -162,8 +166,6 @@ class TextReader {
   // Reads the YAML among the further files with what a script without a launch exports; false: there is none.
   bool configuration_of_variables();
   [[noreturn]] void refuse_script(const std::string& place) const;
-  // The file of settings of a framework that a command names, where the program itself is not known; false: none.
-  bool named_configuration(const std::string& place);
   // --- launches.cpp: which commands launch trainings ---
   struct Launch {
     std::size_t command = 0;  // of the script's
@@ -176,6 +178,8 @@ class TextReader {
   // Of a program that is not known the command may name a file of settings, or start a script that is beside it.
   [[nodiscard]] bool launches_by_file(std::size_t command) const;
   bool read_by_file(const std::string& place);  // false: no command does
+  // The file of settings of a framework that a command names, where the program itself is not known; false: none.
+  bool named_configuration(const std::string& place);
   [[nodiscard]] std::vector<std::string> texts_of(const std::vector<Launch>& launches) const;
   // The one that the caller chooses, or the only one; nullopt: none is known. Throws InputError where one has to be
   // chosen.
@@ -207,6 +211,7 @@ class TextReader {
   std::map<std::string, std::string> beside_;  // exported_beside of the first file
   std::string program_file_;                   // the script whose command is the launch
   std::optional<std::size_t> only_ = {};       // the command that is chosen
+  std::map<std::string, std::string> given_;   // variables of the file that a script stands in
 };
 
 }  // namespace meshwright

@@ -293,6 +293,27 @@ std::optional<std::string> found_lines(const std::vector<std::string>& words, co
   return text;
 }
 
+// --- wc, head ---
+
+// Of no text at all it is not known whether it is an empty line.
+std::optional<std::string> counted(const std::vector<std::string>& words, const std::string& input) {
+  if (words.size() != 2 || input.empty()) return std::nullopt;
+  if (words[1] == "-l") return std::to_string(1 + std::count(input.begin(), input.end(), '\n'));
+  if (words[1] != "-w") return std::nullopt;
+  std::size_t count = 0;
+  for (std::size_t at = input.find_first_not_of(" \t\n"); at != std::string::npos; ++count)
+    at = input.find_first_not_of(" \t\n", std::min(input.find_first_of(" \t\n", at), input.size()));
+  return std::to_string(count);
+}
+
+// "head -n1", "head -n 1", "head -1".
+std::optional<std::string> first_lines(const std::vector<std::string>& words, const std::string& input) {
+  std::string flags;
+  for (std::size_t i = 1; i < words.size(); ++i) flags += words[i];
+  if (flags != "-n1" && flags != "-1") return std::nullopt;
+  return input.substr(0, input.find('\n'));
+}
+
 }  // namespace
 
 std::optional<std::string> filtered(const std::vector<std::string>& words, const std::string& input) {
@@ -301,6 +322,8 @@ std::optional<std::string> filtered(const std::vector<std::string>& words, const
   if (words[0] == "sed") return substituted(words, input);
   if (words[0] == "cut") return field_of(words, input);
   if (words[0] == "grep") return found_lines(words, input);
+  if (words[0] == "wc") return counted(words, input);
+  if (words[0] == "head") return first_lines(words, input);
   return std::nullopt;
 }
 

@@ -110,6 +110,9 @@ class TomlReader {
     if (array) {
       expect(peek() == ']', "']]' is missing behind the name of an array of tables");
       next();
+      // Tables within one element may stand in the next one, too.
+      const std::string within = join(names, ".") + ".";
+      std::erase_if(tables_, [&](const std::string& name) { return name.starts_with(within); });
       const std::string last = names.back();
       ConfigValue* outer = find_table(root, {names.begin(), names.end() - 1});
       if (outer->find(last) == nullptr) outer->set(last, ConfigValue::list(line_));

@@ -23,9 +23,34 @@ std::string flag_of_engine(std::string name) {
       {"num_layers_in_last_pipeline_stage", "decoder-last-pipeline-num-layers"}};
   for (const std::string group : {"override_transformer_config.", "override_ddp_config."})
     if (name.starts_with(group)) name = name.substr(group.size());
-  for (const char* other : {"param_offload", "grad_offload", "optimizer_offload", "use_mbridge", "vanilla_mbridge",
-                            "dist_checkpointing", "use_dist_checkpointing", "load_weight", "forward_only", "seed",
-                            "dtype", "strategy", "override_mcore", "use_remove_padding", "_target_"})
+  for (const char* other : {"param_offload",
+                            "grad_offload",
+                            "optimizer_offload",
+                            "use_mbridge",
+                            "vanilla_mbridge",
+                            "dist_checkpointing",
+                            "use_dist_checkpointing",
+                            "load_weight",
+                            "forward_only",
+                            "seed",
+                            "dtype",
+                            "strategy",
+                            "override_mcore",
+                            "use_remove_padding",
+                            "_target_",
+                            "bias_",
+                            "persist_layer_norm",
+                            "deallocate_pipeline",
+                            "masked_softmax",
+                            "gradient_accumulation_fusion",
+                            "moe_permute_fusion",
+                            "moe_grouped_gemm",
+                            "apply_rope",
+                            "attention_backend",
+                            "moe_router_dtype",
+                            "moe_aux_loss",
+                            "moe_z_loss",
+                            "moe_token_dispatcher"})
     if (name.starts_with(other)) return "log-" + name;  // no effect of their own
   if (const auto own = kOwn.find(name); own != kOwn.end()) return own->second;
   std::replace(name.begin(), name.end(), '_', '-');

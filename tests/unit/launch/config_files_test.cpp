@@ -108,6 +108,7 @@ TEST(Toml, MistakesAreNamedWithTheirLine) {
   EXPECT_TRUE(refusal([] { return toml("[a]\nx = llama\n"); }).starts_with("f.toml:2: 'llama' is no value"));
   EXPECT_TRUE(refusal([] { return toml("x = 1\nx = 2\n"); }).starts_with("f.toml:2: the key 'x' is given twice"));
   EXPECT_TRUE(refusal([] { return toml("[a]\n\n[a]\n"); }).starts_with("f.toml:3: the table [a] is given twice"));
+  EXPECT_EQ(refusal([] { return toml("[[a]]\n[a.b]\n[[a]]\n[a.b]\n"); }), "not refused");
   EXPECT_TRUE(refusal([] { return toml("a = \"x\n"); }).starts_with("f.toml:1: "));
 }
 

@@ -326,7 +326,7 @@ TEST(Verl, CountsTokensInItsNewerTrainer) {
   EXPECT_EQ(reading.setup.degrees.micro_batch, 4);
   EXPECT_EQ(reading.setup.global_batch(), 64);
   EXPECT_EQ(reading.software, "fsdp2");
-  EXPECT_NE(refused_run(call + "engine=megatron\n").find("verl's engine 'megatron' is not read"), std::string::npos);
+  EXPECT_NE(refused_run(call + "engine=veomni\n").find("verl's engine 'veomni' is not read"), std::string::npos);
 }
 
 }  // namespace

@@ -22,6 +22,16 @@ TEST(ShellFilters, TrMapsAndDeletesCharacters) {
   EXPECT_EQ(made({"tr", "[:punct:]", "_"}, "a.b"), "(none)");
 }
 
+TEST(ShellFilters, WcCountsAndHeadTakesTheFirstLine) {
+  EXPECT_EQ(made({"wc", "-l"}, "host0\nhost1"), "2");
+  EXPECT_EQ(made({"wc", "-w"}, " a b\nc "), "3");
+  EXPECT_EQ(made({"wc", "-l"}, ""), "(none)");  // an empty line, or none
+  EXPECT_EQ(made({"wc", "-c"}, "ab"), "(none)");
+  EXPECT_EQ(made({"head", "-n1"}, "host0\nhost1"), "host0");
+  EXPECT_EQ(made({"head", "-n", "1"}, "a"), "a");
+  EXPECT_EQ(made({"head", "-n", "2"}, "a\nb\nc"), "(none)");
+}
+
 TEST(ShellFilters, SedSubstitutes) {
   EXPECT_EQ(made({"sed", "s/qwen3-//"}, "qwen3-8b"), "8b");
   EXPECT_EQ(made({"sed", "s/.*-//"}, "a-b-8b"), "8b");

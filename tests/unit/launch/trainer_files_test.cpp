@@ -348,8 +348,10 @@ TEST(NemoFiles, OfOtherModelsAndAdaptersAreRefused) {
 // --- known programs that are not read ---
 
 TEST(ProgramsThatAreNotRead, SayWhy) {
-  EXPECT_SAYS(refused_script("python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=x\n"),
+  EXPECT_SAYS(refused_script("python3 -m verl.trainer.main_ppo trainer.nnodes=1\n"),
               "run.sh:1: verl.trainer.main_ppo learns by reinforcement");
+  EXPECT_SAYS(refused_script("torchrun train.py --model_id x --plan_ngpus=4 --runtime_ngpus=8\n"),
+              "is split by nnScaler's search");
   EXPECT_SAYS(refused_script("ray job submit -- python3 train.py --num-layers 36 --rollout-batch-size 32\n"),
               "learns by reinforcement");
   EXPECT_SAYS(refused_script("python3 -m maxtext.inference.decode model_name=llama3-8b per_device_batch_size=4\n"),
@@ -358,7 +360,7 @@ TEST(ProgramsThatAreNotRead, SayWhy) {
               "takes the model and its settings from a table of its own");
   EXPECT_SAYS(refused_script("xpk workload create --device-type=v6e-256 --command=\"python3 -m MaxText.train\"\n"),
               "on a cluster of TPUs");
-  EXPECT_SAYS(refused("actor_rollout_ref:\n  model: x\n"), "verl");
+  EXPECT_SAYS(refused("actor_rollout_ref:\n  actor: {}\n"), "'actor_rollout_ref.model.path' is missing");
   EXPECT_SAYS(refused("apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\n"), "manifest of Kubernetes");
 }
 
