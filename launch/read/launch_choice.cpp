@@ -43,6 +43,11 @@ LaunchChoice choose_launch(const LaunchInput& input,
   if (input.launch) return {input.launch, {}};
   const std::vector<std::string> launches = launches_of(input);
   if (launches.size() < 2) return {};
+  const std::string place = launches[0].substr(0, launches[0].find(':'));
+  const std::string several = fmt::format("{}: launches {} trainings: {}; choose one with --launch N.", place,
+                                          launches.size(), numbered(launches));
+  constexpr std::size_t kMostRead = 64;
+  if (launches.size() > kMostRead) throw InputError(several);
   LaunchChoice choice;
   std::optional<LaunchReading> first;
   bool same = true;
@@ -61,9 +66,7 @@ LaunchChoice choose_launch(const LaunchInput& input,
       choice.notes.push_back(fmt::format("not read: launch {}, {}: {}", i + 1, launches[i], error.what()));
     }
   }
-  const std::string place = launches[0].substr(0, launches[0].find(':'));
-  require(same, "{}: launches {} trainings: {}; choose one with --launch N.", place, launches.size(),
-          numbered(launches));
+  if (!same) throw InputError(several);
   require(first.has_value(), "{}: launches {} trainings, of which none can be read; {}.", place, launches.size(),
           choice.notes.empty() ? "" : choice.notes.front());
   if (alike > 1)

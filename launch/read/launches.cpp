@@ -48,7 +48,7 @@ bool is_configuration(const std::string& name, const std::string& text) {
   }
 }
 
-constexpr std::size_t kShownParts = 6, kShownLaunches = 16;
+constexpr std::size_t kShownParts = 6, kShownLaunches = 16, kShownText = 60;
 
 }  // namespace
 
@@ -153,7 +153,8 @@ std::vector<std::string> TextReader::texts_of(const std::vector<Launch>& launche
     const ProgramCall& call = launch.call;
     std::vector<std::string> words = {call.program.empty() ? call.launcher[0].text : file_name(call.program)};
     for (const std::string& part : parts_of(words_of(call)))
-      if (sharing[part] < launches.size() && part != call.program && words.size() <= kShownParts) words.push_back(part);
+      if (sharing[part] < launches.size() && part != call.program && words.size() <= kShownParts)
+        words.push_back(part.size() <= kShownText ? part : part.substr(0, kShownText) + "...");
     texts.push_back(
         fmt::format("{}:{}: {}", script_.commands[launch.command].file, call.line, printable(shown(join(words, " ")))));
   }

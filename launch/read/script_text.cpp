@@ -29,6 +29,8 @@ bool has_flag(const std::vector<ShellWord>& words, const std::string& flag) {
   });
 }
 
+constexpr std::string_view kActorWords = "actor_rollout_ref.actor.";
+
 bool is_nanochat(const std::string& program, const std::string& script) {
   return program == "scripts." + script || program == "nanochat.scripts." + script ||
          program.ends_with("scripts/" + script + ".py");
@@ -58,7 +60,8 @@ std::string trainer_of(const ProgramCall& call) {
   if (call.program == "axolotl.cli.train") return "axolotl";
   if (has_part(call.program, "verl") && has_part(call.program, "sft_trainer")) return "verl";
   const bool actor = std::any_of(call.arguments.begin(), call.arguments.end(), [](const ShellWord& word) {
-    return word.text.find_first_not_of('+') == word.text.find("actor_rollout_ref.actor.");
+    const std::size_t begin = std::min(word.text.find_first_not_of('+'), word.text.size());
+    return word.text.compare(begin, kActorWords.size(), kActorWords) == 0;
   });
   if (actor && !call.program.empty()) return "verl actor";
   if (is_nanochat(call.program, "base_train")) return "nanochat";

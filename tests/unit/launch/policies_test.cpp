@@ -100,6 +100,12 @@ TEST(VerlActor, ByFsdpFillsMicroBatchesWithTokens) {
   EXPECT_TRUE(says(reading.assumed, "to which each update brings them from the host"));
 }
 
+TEST(VerlActor, IsNoProgramWithAnEmptyWord) {
+  EXPECT_NE(refused({{"run.sh", "torchrun --nproc_per_node 8 gpt_dynamic_inference.py --num-layers 12 \"\"\n"}})
+                .find("the program does not train"),
+            std::string::npos);
+}
+
 TEST(VerlActor, RefusesAdaptersAndNoMicroBatch) {
   EXPECT_NE(refused({{"run.sh", kByMegatron + "actor_rollout_ref.model.lora_rank=32\n"}}).find("adapters"),
             std::string::npos);
