@@ -167,6 +167,120 @@ std::string automodel_text(LaunchProperty property, const Degrees& d) {
   return "";
 }
 
+// Programs whose settings are one key for each property.
+struct KeyedWords {
+  const char *tensor = "", *pipeline = "", *context = "", *expert = "", *sequence = "";
+  const char *recompute = "", *micro_batch = "", *micro_batches = "";
+};
+
+std::string keyed_text(const KeyedWords& keys, const char* between, LaunchProperty property, const Degrees& d) {
+  const auto say = [&](const char* key, const auto& value) {
+    return *key == '\0' ? std::string() : fmt::format("{}{}{}", key, between, value);
+  };
+  switch (property) {
+    case LaunchProperty::Tensor:
+      return say(keys.tensor, d.tp);
+    case LaunchProperty::Pipeline:
+      return say(keys.pipeline, d.pp);
+    case LaunchProperty::Context:
+      return say(keys.context, d.cp);
+    case LaunchProperty::Expert:
+      return say(keys.expert, d.ep);
+    case LaunchProperty::Sequence:
+      return say(keys.sequence, d.sequence_parallel);
+    case LaunchProperty::Recompute:
+      return say(keys.recompute, d.recompute != Recompute::None);
+    case LaunchProperty::MicroBatch: {
+      const std::string more = say(keys.micro_batches, d.micro_batches);
+      return say(keys.micro_batch, d.micro_batch) + (more.empty() ? "" : ", " + more);
+    }
+    default:
+      return "";
+  }
+}
+
+std::string picotron_text(LaunchProperty property, const Degrees& d) {
+  if (property == LaunchProperty::Stages)
+    return d.pp == 1 ? "" : fmt::format("pp_engine: {}", d.schedule == ScheduleKind::GPipe ? "afab" : "1f1b");
+  return keyed_text({.tensor = "tp_size",
+                     .pipeline = "pp_size",
+                     .context = "cp_size",
+                     .micro_batch = "micro_batch_size",
+                     .micro_batches = "gradient_accumulation_steps"},
+                    ": ", property, d);
+}
+
+std::string prime_rl_text(LaunchProperty property, const Degrees& d) {
+  if (property == LaunchProperty::Zero) return fmt::format("model.reshard_after_forward = {}", d.zero == 3);
+  if (property == LaunchProperty::Recompute)
+    return d.recompute == Recompute::None   ? "model.ac = \"None\""
+           : d.recompute == Recompute::Full ? "model.ac.mode = \"full\""
+                                            : "model.ac.mode = \"selective\"";
+  return keyed_text({.context = "model.cp", .expert = "model.ep", .micro_batch = "data.micro_batch_size"}, " = ",
+                    property, d);
+}
+
+std::string nanochat_text(LaunchProperty property, const Degrees& d) {
+  return keyed_text({.micro_batch = "--device-batch-size"}, "=", property, d);
+}
+
+std::string fast_llm_text(LaunchProperty property, const Degrees& d) {
+  if (property == LaunchProperty::Zero) return fmt::format("model.multi_stage.zero_stage: {}", d.zero);
+  if (property == LaunchProperty::Recompute)
+    return fmt::format("recompute_level: {}", d.recompute == Recompute::None ? "none" : "activation");
+  return keyed_text({.tensor = "model.distributed.tensor_parallel",
+                     .pipeline = "model.distributed.pipeline_parallel",
+                     .context = "model.distributed.sequence_data_parallel",
+                     .sequence = "model.distributed.sequence_tensor_parallel",
+                     .micro_batch = "documents of data.micro_batch_size",
+                     .micro_batches = "schedule.depth_first_micro_batches"},
+                    ": ", property, d);
+}
+
+std::string nemo_rl_text(LaunchProperty property, const Degrees& d) {
+  if (property == LaunchProperty::Zero) return fmt::format("ZeRO {}", d.zero);
+  return keyed_text({.tensor = "policy.dtensor_cfg.tensor_parallel_size",
+                     .context = "policy.dtensor_cfg.context_parallel_size",
+                     .expert = "policy.dtensor_cfg.expert_parallel_size",
+                     .sequence = "policy.dtensor_cfg.sequence_parallel",
+                     .recompute = "policy.dtensor_cfg.activation_checkpointing",
+                     .micro_batch = "policy.train_micro_batch_size"},
+                    ": ", property, d);
+}
+
+std::string lingua_text(LaunchProperty property, const Degrees& d) {
+  if (property == LaunchProperty::Zero)
+    return fmt::format("distributed.fsdp_type: {}", d.zero == 3 ? "full_shard" : "no_shard");
+  return keyed_text({.tensor = "distributed.tp_size",
+                     .recompute = "distributed.selective_activation_checkpointing",
+                     .micro_batch = "data.batch_size",
+                     .micro_batches = "grad_acc_steps"},
+                    ": ", property, d);
+}
+
+std::string veomni_text(LaunchProperty property, const Degrees& d) {
+  if (property == LaunchProperty::Zero)
+    return fmt::format("train.accelerator.fsdp_config.reshard_after_forward: {}", d.zero == 3);
+  return keyed_text({.context = "train.accelerator.ulysses_size",
+                     .recompute = "train.gradient_checkpointing.enable",
+                     .micro_batch = "train.micro_batch_size"},
+                    ": ", property, d);
+}
+
+std::string levanter_text(LaunchProperty property, const Degrees& d) {
+  if (property == LaunchProperty::Zero) return fmt::format("ZeRO {}", d.zero);
+  return keyed_text({.tensor = "trainer.model_axis_size",
+                     .recompute = "model.gradient_checkpointing",
+                     .micro_batch = "trainer.per_device_parallelism"},
+                    ": ", property, d);
+}
+
+std::string llm_c_text(LaunchProperty property, const Degrees& d) {
+  if (property == LaunchProperty::Zero) return fmt::format("-z {}", d.zero);
+  if (property == LaunchProperty::Recompute) return fmt::format("-r {}", d.recompute == Recompute::None ? 0 : 2);
+  return keyed_text({.micro_batch = "-b"}, " ", property, d);
+}
+
 }  // namespace
 
 std::optional<std::string> trainer_setting_text(const std::string& dialect, LaunchProperty property,
@@ -181,7 +295,16 @@ std::optional<std::string> trainer_setting_text(const std::string& dialect, Laun
                                                                 {"litgpt", litgpt_text},
                                                                 {"nanogpt", nanogpt_text},
                                                                 {"torchtune", torchtune_text},
-                                                                {"automodel", automodel_text}};
+                                                                {"automodel", automodel_text},
+                                                                {"picotron", picotron_text},
+                                                                {"prime-rl", prime_rl_text},
+                                                                {"nanochat", nanochat_text},
+                                                                {"fast-llm", fast_llm_text},
+                                                                {"nemo-rl", nemo_rl_text},
+                                                                {"lingua", lingua_text},
+                                                                {"veomni", veomni_text},
+                                                                {"levanter", levanter_text},
+                                                                {"llm.c", llm_c_text}};
   for (const auto& [name, words] : kTrainers)
     if (dialect == name) return words(property, degrees);
   return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launch/advise/trainer_setting_text.h"
 #include "launch/read/launch_reading.h"
 #include "tests/refusal.h"
 
@@ -188,6 +189,29 @@ TEST(NemoRl, RefusesPairsTeachersAndAdapters) {
   std::string adapted = kSft;
   adapted.insert(adapted.find("    tensor_parallel_size"), "    lora_cfg:\n      enabled: true\n");
   EXPECT_NE(refused({{"a.yaml", adapted}}).find("adapters"), std::string::npos);
+}
+
+// What is advised stands in the words of the program, not in Megatron-LM's flags.
+TEST(AdvisedWords, AreThoseOfEachProgram) {
+  Degrees d;
+  d.tp = 4;
+  d.zero = 3;
+  d.micro_batch = 2;
+  d.micro_batches = 8;
+  const auto words = [&](const char* dialect, LaunchProperty property) {
+    return trainer_setting_text(dialect, property, d).value_or("(none)");
+  };
+  EXPECT_EQ(words("picotron", LaunchProperty::Tensor), "tp_size: 4");
+  EXPECT_EQ(words("picotron", LaunchProperty::MicroBatch), "micro_batch_size: 2, gradient_accumulation_steps: 8");
+  EXPECT_EQ(words("prime-rl", LaunchProperty::Zero), "model.reshard_after_forward = true");
+  EXPECT_EQ(words("prime-rl", LaunchProperty::Recompute), "model.ac = \"None\"");
+  EXPECT_EQ(words("nanochat", LaunchProperty::MicroBatch), "--device-batch-size=2");
+  EXPECT_EQ(words("fast-llm", LaunchProperty::Zero), "model.multi_stage.zero_stage: 3");
+  EXPECT_EQ(words("nemo-rl", LaunchProperty::Tensor), "policy.dtensor_cfg.tensor_parallel_size: 4");
+  EXPECT_EQ(words("lingua", LaunchProperty::Recompute), "distributed.selective_activation_checkpointing: false");
+  EXPECT_EQ(words("veomni", LaunchProperty::MicroBatch), "train.micro_batch_size: 2");
+  EXPECT_EQ(words("levanter", LaunchProperty::Tensor), "trainer.model_axis_size: 4");
+  EXPECT_EQ(words("llm.c", LaunchProperty::MicroBatch), "-b 2");
 }
 
 }  // namespace
