@@ -92,6 +92,8 @@ void read_fast_llm(ReadingJob& job) {
   LaunchSetup& setup = job.reading.setup;
   use_plain_fsdp(job, "Fast-LLM 7d61a1ba", "fast-llm");
   Framework& framework = job.reading.framework;
+  framework.pipelines = true;
+  framework.context_exchanges = {ContextExchange::AllGather};
   framework.tensors = framework.contexts = framework.uneven_stages = true;
   framework.sequences = Framework::Sequences::Either;
   framework.zero = framework.zero_in_pipes = {1, 2, 3};

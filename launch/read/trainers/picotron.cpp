@@ -57,6 +57,7 @@ void read_picotron(ReadingJob& job) {
   LaunchSetup& setup = job.reading.setup;
   use_plain_fsdp(job, "picotron 59714b1", "picotron");
   Framework& framework = job.reading.framework;
+  framework.pipelines = true;
   framework.tensors = framework.contexts = framework.uneven_stages = framework.divides_kv_heads = true;
   framework.context_exchanges = {ContextExchange::PointToPoint};
   framework.schedules = {ScheduleKind::OneFOneB, ScheduleKind::GPipe};

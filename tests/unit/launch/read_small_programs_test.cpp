@@ -92,6 +92,7 @@ TEST(Picotron, HasAllDegreesAndTheSizesThatItChanges) {
   EXPECT_EQ(reading.setup.global_batch(), 64);  // 4 x 8 x 2
   EXPECT_EQ(reading.setup.model.layers, 15);
   EXPECT_EQ(reading.setup.stage_blocks, (std::vector<int>{8, 7}));
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
   EXPECT_EQ(reading.setup.optimizer.max_norm, 0.0);
 }
 
@@ -132,6 +133,7 @@ TEST(PrimeRl, SwitchesGroupsOff) {
   EXPECT_EQ(reading.setup.degrees.cp, 2);
   EXPECT_EQ(reading.setup.degrees.context, ContextExchange::AllToAll);
   EXPECT_EQ(reading.setup.degrees.micro_batches, 8);
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
 }
 
 TEST(PrimeRl, RunsOnOneDeviceUnlessItIsTold) {
@@ -176,6 +178,19 @@ TEST(FastLlm, CountsMicroBatchesInTokens) {
   EXPECT_EQ(d.micro_batches, 4);
   EXPECT_EQ(reading.setup.dtype, DType::BF16);
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+}
+
+TEST(FastLlm, HasPipelinesAndSplitSequences) {
+  std::string split = kFastLlm;
+  split.replace(split.find("depth_first"), 11, "breadth_first");
+  const LaunchReading reading =
+      read({{"a.yaml", split + "    pipeline_parallel: 2\n    sequence_data_parallel: 2\n"}}, {1, 8});
+  EXPECT_EQ(reading.setup.degrees.pp, 2);
+  EXPECT_EQ(reading.setup.degrees.cp, 2);
+  EXPECT_EQ(reading.setup.degrees.dp, 1);
+  EXPECT_EQ(reading.setup.degrees.schedule, ScheduleKind::GPipe);
+  EXPECT_EQ(reading.why_no_plan, "");
+  EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
 }
 
 TEST(FastLlm, RefusesOtherBlocks) {
