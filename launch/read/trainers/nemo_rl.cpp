@@ -19,6 +19,10 @@ void expect_policy_of_weights(ReadingJob& job) {
   Settings& s = job.settings();
   for (const std::string& key : {kDtensor + "lora_cfg.enabled", kMcore + "peft.enabled"})
     if (switched_on(s, key)) expect_whole_model(job, key, "adapters");
+  for (const Setting& setting : s.all())
+    if (setting.key.starts_with(kPolicy + "quant_cfg") && setting.value.kind != ConfigValue::Kind::Null &&
+        to_text(setting.value) != "null")
+      expect_whole_model(job, setting.key, "a quantised model");
   if (switched_on(s, kPolicy + "draft.enabled")) job.assume("without the draft model beside the policy (draft)");
   for (const Setting& setting : s.all())
     for (const char* group : {"dpo.", "rm.", "distillation.", "teacher.", "teachers."})

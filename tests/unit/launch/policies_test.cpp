@@ -186,6 +186,9 @@ TEST(NemoRl, PacksSamplesAndLeavesOutDevicesThatMakeThem) {
 TEST(NemoRl, RefusesPairsTeachersAndAdapters) {
   EXPECT_NE(refused({{"a.yaml", "dpo:\n  max_num_epochs: 1\n" + kSft}}).find("against further models"),
             std::string::npos);
+  std::string quantised = kSft;
+  quantised.insert(quantised.find("  dtensor_cfg"), "  quant_cfg: examples/nvfp4.yaml\n");
+  EXPECT_NE(refused({{"a.yaml", quantised}}).find("a quantised model"), std::string::npos);
   std::string adapted = kSft;
   adapted.insert(adapted.find("    tensor_parallel_size"), "    lora_cfg:\n      enabled: true\n");
   EXPECT_NE(refused({{"a.yaml", adapted}}).find("adapters"), std::string::npos);
