@@ -16,6 +16,7 @@
 #include "core/solver/portfolio/portfolio.h"
 #include "core/solver/solve.h"
 #include "costmodel/cost_models.h"
+#include "tests/sanitized.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::intra_op_exactness_test {
@@ -192,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Layer, testing::ValuesIn(kTiny));
 INSTANTIATE_TEST_SUITE_P(Real, Layer, testing::ValuesIn(kReal));
 
 TEST_P(Layer, IsSolvedExactlyByElimination) {
-  for (const auto& shape : kShapes) {
+  for (const auto& shape : fewer_of(kShapes)) {
     Setting setting(training_graph(GetParam().name, GetParam().batch), Setting::Cut::Blocks, shape);
     const int count = setting.layers.count;
     for (const int layer : {0, count / 2, count - 1}) expect_exact(setting.problem(layer), place(GetParam(), shape));
@@ -200,7 +201,7 @@ TEST_P(Layer, IsSolvedExactlyByElimination) {
 }
 
 TEST_P(Layer, CostsOnOneAxisWhatTheIlpSays) {
-  for (const auto& shape : {std::vector<int>{2, 1}, std::vector<int>{1, 4}}) {
+  for (const auto& shape : fewer_of<std::vector<int>>({{2, 1}, {1, 4}})) {
     Setting setting(training_graph(GetParam().name, GetParam().batch), Setting::Cut::Blocks, shape);
     expect_as_by_glpk(setting.problem(setting.layers.count / 2), place(GetParam(), shape));
   }
@@ -209,7 +210,7 @@ TEST_P(Layer, CostsOnOneAxisWhatTheIlpSays) {
 // Hundreds of thousands of pairs of strategies.
 TEST(Layers, OnThreeAxesAreSolvedExactlyToo) {
   const std::vector<int> shape = {2, 2, 2};
-  for (const Model& model : {kTiny[0], kTiny[1], kTiny[11], kTiny[12], kReal[1]}) {
+  for (const Model& model : fewer_of<Model>({kTiny[0], kTiny[1], kTiny[11], kTiny[12], kReal[1]})) {
     Setting setting(training_graph(model.name, model.batch), Setting::Cut::Blocks, shape);
     expect_exact(setting.problem(setting.layers.count / 2), place(model, shape));
   }
@@ -231,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(Real, Whole, testing::Values(kReal[1], kReal[3], kReal[
 TEST_P(Whole, FourBlocksAreSolvedExactlyWithoutGlpk) {
   portfolio::Options options;
   options.allow_glpk = false;
-  for (const auto& shape : kShapes) {
+  for (const auto& shape : fewer_of(kShapes)) {
     Setting setting(four_blocks(GetParam()), Setting::Cut::Whole, shape);
     const ShardingProblem problem = setting.problem(0);
     EXPECT_GT(problem.nodes.size(), 40u);
@@ -243,7 +244,7 @@ TEST_P(Whole, FourBlocksAreSolvedExactlyWithoutGlpk) {
 }
 
 TEST(FourBlocks, CostOnOneAxisWhatTheIlpSays) {
-  for (const Model& model : {kTiny[1], kTiny[6], kTiny[7], kReal[1], kReal[3], kReal[4]}) {
+  for (const Model& model : fewer_of<Model>({kTiny[1], kTiny[6], kTiny[7], kReal[1], kReal[3], kReal[4]})) {
     Setting setting(four_blocks(model), Setting::Cut::Whole, kShapes[0]);
     expect_as_by_glpk(setting.problem(0), place(model, kShapes[0]));
   }

@@ -11,6 +11,7 @@
 #include "costmodel/occupancy.h"
 #include "costmodel/sqlite.h"
 #include "simulator/what_if/prediction.h"
+#include "tests/sanitized.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::measured_gpu_test {
@@ -80,16 +81,18 @@ class MeasuredGpu : public testing::Test {
 
 TEST_F(MeasuredGpu, TakesWhatItsProfileSays) {
   double sum = 0.0;
-  for (const MeasuredRun& run : kAlone) {
+  for (const MeasuredRun& run : fewer_of(kAlone)) {
     const double off = error(run);
     EXPECT_LE(std::abs(off), 0.08) << run.model;
     sum += std::abs(off);
   }
-  EXPECT_LE(sum / static_cast<double>(kAlone.size()), 0.05);
+  if (!kSanitized) {
+    EXPECT_LE(sum / static_cast<double>(kAlone.size()), 0.05);
+  }
 }
 
 TEST_F(MeasuredGpu, TakesWhatItsProfileSaysWhereDevicesShareIt) {
-  for (const MeasuredRun& run : kShared) EXPECT_LE(std::abs(error(run)), 0.10) << run.method;
+  for (const MeasuredRun& run : fewer_of(kShared)) EXPECT_LE(std::abs(error(run)), 0.10) << run.method;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "core/planner/degrees/degrees_search.h"
 #include "simulator/what_if/evaluator.h"
+#include "tests/sanitized.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::degrees_order_test {
@@ -63,8 +64,8 @@ INSTANTIATE_TEST_SUITE_P(Memories, DegreesOrderOf,
 
 // Only a plan that beats it is wanted: there is the fastest as long as it does, and none once it does not.
 TEST(DegreesSearch, FindsTheFastestThatBeatsAStep) {
-  for (const char* model : {kDense, kExperts})
-    for (const double memory : {16e9, 4e6}) {
+  for (const char* model : fewer_of<const char*>({kDense, kExperts}))
+    for (const double memory : fewer_of<double>({4e6, 16e9})) {
       const PlanRequest request = request_for(model, memory);
       const auto costs = make_analytic_cost_model(request.cluster);
       SimulatedStep evaluator(*costs);

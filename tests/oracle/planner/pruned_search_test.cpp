@@ -13,6 +13,7 @@
 #include "costmodel/sheets/software_profile.h"
 #include "simulator/what_if/evaluator.h"
 #include "tests/draw.h"
+#include "tests/sanitized.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::pruned_search_test {
@@ -76,7 +77,7 @@ void compare(PlanRequest request, const std::string& software, std::int64_t& pru
 TEST(PrunedSearch, FindsThePlanOfTheSearchWithoutBounds) {
   Requests requests(1);
   std::int64_t pruned = 0, all = 0;
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < fewer(4); ++k) {
     PlanRequest request = requests.next(k % 2 == 0 ? "cpu:2" : "cpu:4");
     const double share = requests.share_of_memory();
     const Found free = search(request, "");

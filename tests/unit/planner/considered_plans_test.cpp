@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sanitized.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::considered_plans_test {
@@ -63,7 +64,7 @@ TEST(ConsideredPlans, DoNotDependOnTheThreads) {
 
 // Numbers of micro-batches and cuts are searched side by side.
 TEST(ConsideredPlans, OfEverythingOpenDoNotDependOnTheThreadsEither) {
-  PlanRequest request = ask("mlp:layers=3,hidden=32", "cpu:3", "pipeshard", 12, Auto{});
+  PlanRequest request = ask("mlp:layers=3,hidden=32", "cpu:3", "pipeshard", kSanitized ? 3 : 12, Auto{});
   request.search.layers = Auto{};
   request.search.schedule = Auto{};
   request.search.recompute = Auto{};

@@ -11,6 +11,7 @@
 #include "costmodel/framework_memory.h"
 #include "simulator/what_if/evaluator.h"
 #include "tests/refusal.h"
+#include "tests/sanitized.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright {
@@ -270,7 +271,7 @@ TEST(FirstDegrees, CountExpertsAsNearlyAllWeights) {
 
 // Asked for the k-th time it says stop: the answer is a plan that fits, and none is faster than the whole search's.
 TEST(DegreesSearch, HasAPlanWheneverItIsStopped) {
-  PlanRequest request = ask_for("megatron", kMixture, "cpu:8", 32);
+  PlanRequest request = ask_for("megatron", kMixture, kSanitized ? "cpu:2" : "cpu:8", 32);
   const auto costs = make_analytic_cost_model(request.cluster);
   SimulatedStep evaluator(*costs);
   const Seconds whole = search_degrees(request, *costs, evaluator).plan->predicted.step_time;
@@ -311,7 +312,8 @@ class DegreesSearchOf : public testing::TestWithParam<std::tuple<const char*, co
 
 TEST_P(DegreesSearchOf, FindsTheFastestOfAllCombinations) {
   const auto& [framework, model, memory] = GetParam();
-  PlanRequest request = ask_for(framework, model, "cpu:4", 16);
+  // Under a sanitizer all combinations of four devices take half an hour.
+  PlanRequest request = ask_for(framework, model, kSanitized ? "cpu:2" : "cpu:4", kSanitized ? 4 : 16);
   const Framework even = with_even_ends(framework);
   request.search.launch_for = &even;
   request.cluster.groups.front().device.memory = Bytes(memory);
@@ -360,7 +362,7 @@ TEST(DegreesSearch, EndsAtTheMostSetsThatArePlanned) {
   SimulatedStep evaluator(*costs);
   const PlanningResult all = search_degrees(request, *costs, evaluator);
   ASSERT_TRUE(all.plan.has_value());
-  for (std::size_t most = 1; most < 80; most += 6) {
+  for (std::size_t most = 1; most < 80; most += kSanitized ? 39 : 6) {
     request.search.most_degrees = most;
     const PlanningResult some = search_degrees(request, *costs, evaluator);
     ASSERT_TRUE(some.plan.has_value()) << most;
@@ -387,7 +389,7 @@ TEST(DegreesSearch, GivesAnEndWithALargeVocabularyFewerBlocks) {
 TEST(DegreesSearch, IsNeverFasterThanTheFreeSearch) {
   const std::vector<std::pair<const char*, ScheduleKind>> requests = {
       {kModel, ScheduleKind::OneFOneB}, {kModel, ScheduleKind::Interleaved}, {kMixture, ScheduleKind::OneFOneB}};
-  for (const auto& [model, schedule] : requests) {
+  for (const auto& [model, schedule] : fewer_of(requests)) {
     PlanRequest request = ask(model, "cpu:8", "pipeshard", 16, Auto{});
     request.search.layers = Auto{};
     request.search.schedule = schedule;
