@@ -209,6 +209,14 @@ PlanRequest tight(const char* model, const char* cluster, std::int64_t batch, in
   return request;
 }
 
+// Each open choice is searched on four devices or fewer, too.
+class WiderSearchOfEight : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "under a sanitizer no more than four devices are searched";
+  }
+};
+
 // By the stage table two micro-batches do not fit, and by their program one stage of them does.
 TEST(WiderSearch, OverMicrobatchesFindsTheNumberThatFitsByItsProgramAlone) {
   PlanRequest wide =
@@ -223,7 +231,7 @@ TEST(WiderSearch, OverMicrobatchesFindsTheNumberThatFitsByItsProgramAlone) {
 
 // With 4 micro-batches the best plan of the search takes 5.50 ms, and other shardings of its layers 5.19 ms; with 8 the
 // search finds 5.21 ms.
-TEST(WiderSearch, OverMicrobatchesFindsTheNumberThatOnlyRefinementMakesTheFastest) {
+TEST_F(WiderSearchOfEight, OverMicrobatchesFindsTheNumberThatOnlyRefinementMakesTheFastest) {
   PlanRequest wide = tight("mlp:layers=4,hidden=64", "cpu:8", 64, 2, 100.0, Bytes(0.5894 * 1024 * 1024));
   wide.search.microbatches = Auto{};
   Against against(wide);
@@ -233,7 +241,7 @@ TEST(WiderSearch, OverMicrobatchesFindsTheNumberThatOnlyRefinementMakesTheFastes
 }
 
 // Three layers are the fastest with 16 micro-batches, and six with 8.
-TEST(WiderSearch, OverMicrobatchesAndLayersFindsWhatNeitherFindsAlone) {
+TEST_F(WiderSearchOfEight, OverMicrobatchesAndLayersFindsWhatNeitherFindsAlone) {
   PlanRequest wide =
       tight("gpt:layers=3,hidden=64,heads=4,seq=32,vocab=32", "cpu:8", 64, 3, 10.0, Bytes(1.6159 * 1024 * 1024));
   wide.search.microbatches = Auto{};
@@ -246,7 +254,7 @@ TEST(WiderSearch, OverMicrobatchesAndLayersFindsWhatNeitherFindsAlone) {
 
 // With three layers 4 micro-batches are the fastest, in one stage; the best plan has six layers and 8 micro-batches, to
 // which neither more layers nor more micro-batches lead alone.
-TEST(WiderSearch, OverEverythingFindsTheNumberThatOnlyAFinerCutMakesTheFastest) {
+TEST_F(WiderSearchOfEight, OverEverythingFindsTheNumberThatOnlyAFinerCutMakesTheFastest) {
   PlanRequest wide = tight("llama:layers=3,hidden=64,heads=4,kv_heads=2,seq=16,vocab=100,intermediate=96", "cpu:8", 32,
                            4, 1.0, Bytes(0.4033 * 1024 * 1024));
   wide.search.microbatches = Auto{};
@@ -260,7 +268,7 @@ TEST(WiderSearch, OverEverythingFindsTheNumberThatOnlyAFinerCutMakesTheFastest) 
 
 // Several mixtures of recomputation take less time than the plan that recomputes nothing, until its shardings are
 // refined.
-TEST(WiderSearch, OverRecomputationFindsThePlanThatOnlyRefinementMakesTheFastest) {
+TEST_F(WiderSearchOfEight, OverRecomputationFindsThePlanThatOnlyRefinementMakesTheFastest) {
   PlanRequest wide = tight("mlp:layers=5,hidden=128", "cpu:8", 64, 6, 100.0, Bytes(2.6834 * 1024 * 1024));
   wide.search.microbatches = std::int64_t{8};
   wide.search.recompute = Auto{};
@@ -272,7 +280,7 @@ TEST(WiderSearch, OverRecomputationFindsThePlanThatOnlyRefinementMakesTheFastest
 
 // Where nothing is recomputed few shardings fit: refinement makes a tenth of the step of the best of them, 5.25 ms, and
 // that is faster than the best of all, 4.73 ms.
-TEST(WiderSearch, OverRecomputationFindsThePlanOfWhichRefinementMakesTheMost) {
+TEST_F(WiderSearchOfEight, OverRecomputationFindsThePlanOfWhichRefinementMakesTheMost) {
   PlanRequest wide = tight("llama:layers=3,hidden=64,heads=4,kv_heads=2,seq=16,vocab=100,intermediate=96", "cpu:8", 32,
                            6, 1.0, Bytes(0.4033 * 1024 * 1024));
   wide.search.microbatches = std::int64_t{8};
@@ -298,7 +306,7 @@ TEST(WiderSearch, OverRecomputationFindsThePlanThatRefinementOfItsLayersMakesThe
 
 // Full recomputation has a plan of 41.8 ms whose stages alone take longer by the table than the best plan without
 // it, 54.9 ms; another one that fits was found before, of selective recomputation.
-TEST(WiderSearch, OverRecomputationFindsThePlanWhoseProgramTakesMuchLessThanItsStagesByTheTable) {
+TEST_F(WiderSearchOfEight, OverRecomputationFindsThePlanWhoseProgramTakesMuchLessThanItsStagesByTheTable) {
   PlanRequest wide =
       tight("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=64", "cpu:8", 32, 3, 100.0, Bytes(2.3487 * 1024 * 1024));
   wide.search.microbatches = std::int64_t{2};
@@ -310,7 +318,7 @@ TEST(WiderSearch, OverRecomputationFindsThePlanWhoseProgramTakesMuchLessThanItsS
 }
 
 // Two layers, four and eight give the same two stages, of which refinement makes the fastest plan with two.
-TEST(WiderSearch, OverLayersFindsTheCutThatOnlyRefinementMakesTheFastest) {
+TEST_F(WiderSearchOfEight, OverLayersFindsTheCutThatOnlyRefinementMakesTheFastest) {
   PlanRequest wide =
       tight("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=64", "cpu:8", 24, 4, 100.0, Bytes(0.9956 * 1024 * 1024));
   wide.search.microbatches = std::int64_t{8};
@@ -322,7 +330,7 @@ TEST(WiderSearch, OverLayersFindsTheCutThatOnlyRefinementMakesTheFastest) {
 }
 
 // One stage on all devices fits more closely the finer its layers.
-TEST(WiderSearch, OverLayersFindsTheCutThatOneStageFitsBestWith) {
+TEST_F(WiderSearchOfEight, OverLayersFindsTheCutThatOneStageFitsBestWith) {
   PlanRequest wide =
       tight("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=64", "cpu:8", 64, 4, 100.0, Bytes(2.3121 * 1024 * 1024));
   wide.search.layers = Auto{};
@@ -345,7 +353,7 @@ TEST(WiderSearch, OverSchedulesFindsTheOneWhoseStagesNeedLessThanTheTableSays) {
 }
 
 // The first program of v-half that fits takes a tenth longer than its stages alone, the best no longer than these.
-TEST(WiderSearch, OverSchedulesFindsTheOneWhoseFirstProgramSuitsItLeast) {
+TEST_F(WiderSearchOfEight, OverSchedulesFindsTheOneWhoseFirstProgramSuitsItLeast) {
   PlanRequest wide =
       tight("gpt:layers=4,hidden=64,heads=4,seq=32,vocab=64", "cpu:8", 32, 6, 10.0, Bytes(1.7391 * 1024 * 1024));
   wide.search.microbatches = std::int64_t{8};
@@ -391,7 +399,7 @@ TEST(WiderSearch, OverStagesAndShardingsFitsWhereAZeroLevelDoes) {
 }
 
 // Half of the hosts can be left idle. Links between hosts are slow here, so that the best plans stay on one host.
-TEST(WiderSearch, OverMoreHostsIsAsGoodAsOverFewer) {
+TEST_F(WiderSearchOfEight, OverMoreHostsIsAsGoodAsOverFewer) {
   PlanRequest request = ask("llama:layers=8,hidden=256,heads=8,seq=1024,vocab=32000,kv_heads=4,intermediate=768",
                             "p3.16xlarge:4", "pipeshard", 8, 4);
   HostGroup& hosts = request.cluster.only();
