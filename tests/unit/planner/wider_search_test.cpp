@@ -92,7 +92,8 @@ template <class Compare>
 void for_each_request(int count, unsigned seed, const Compare& compare) {
   Requests requests(seed);
   Against::plans = 0;
-  for (int k = 0; k < fewer(count); ++k) compare(requests.next());
+  // The few of a sanitizer go on to the first that has a plan.
+  for (int k = 0; k < count && (k < fewer(count) || Against::plans == 0); ++k) compare(requests.next());
   EXPECT_GT(Against::plans, fewer(count) / 4);
 }
 
