@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a sanitizer watches this build, where searches take five to ten times the processor time: slow tests draw fewer
-// cases there.
+// Whether a sanitizer watches this build, where searches take five to ten times the processor time: slow tests draw
+// fewer cases there.
 #pragma once
 
 #include <algorithm>
