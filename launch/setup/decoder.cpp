@@ -105,8 +105,8 @@ Decoder llama(const ModelConfig& model) {
   else if (is_on(model, "gelu"))
     of.activation = is_on(model, "erf") ? Decoder::Activation::GeluErf : Decoder::Activation::Gelu;
   of.window = size_of(model, "window");
-  if (of.window > 0 && (is_on(model, "first_window_layer") || is_on(model, "full_every")))
-    of.unusual.emplace_back("attention windows in some layers alone");
+  const bool of_all = !is_on(model, "first_window_layer") && !is_on(model, "full_every") && !is_on(model, "full_last");
+  if (of.window > 0 && !of_all) of.unusual.emplace_back("attention windows in some layers alone");
   if (is_on(model, "mlp_bias")) of.unusual.emplace_back("biases of the feed-forward layers");
   if (is_on(model, "out_bias"))
     of.unusual.emplace_back(is_on(model, "qkv_bias") ? "biases of all attention layers"
@@ -167,6 +167,9 @@ Decoder deepseek(const ModelConfig& model) {
   of.experts = experts_of(model);
   say_capacity(of, model);
   if (is_on(model, "index_heads")) of.unusual.emplace_back("an indexer that chooses keys (sparse attention)");
+  if (is_on(model, "both_queries"))
+    of.unusual.emplace_back("queries and gates of heads that read a vector and its norm");
+  if (is_on(model, "norm_gate")) of.unusual.emplace_back("gates of what norms make");
   if (is_on(model, "moe_norm")) of.unusual.emplace_back("norms of what experts make");
   if (const std::int64_t every = size_of(model, "temperature_every"); every > 0 && every < model.seq)
     of.unusual.emplace_back("queries scaled by their positions");

@@ -42,7 +42,7 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
             "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
-            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax", "longcat_flash", "jetmoe"}
+            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax", "longcat_flash", "jetmoe", "flint", "axk2", "bailing_hybrid"}
 PAIRS = {"t5gemma", "fsmt", "longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp", "led"}  # encoders with decoders
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2", "swin", "donut-swin", "beit", "beit_apart",
           "data2vec-vision", "ijepa", "segformer"}
@@ -490,6 +490,20 @@ def families():
                                                         "original_max_position_embeddings": 2})),
         "axk1": (t.AXK1ForCausalLM, t.AXK1Config(**{**decoder(**routed), **latent, "num_key_value_heads": 4}, n_routed_experts=4,
                                                 n_shared_experts=1)),
+        "axk2": (t.AXK2ForCausalLM, t.AXK2Config(**{**decoder(), **latent, "num_key_value_heads": 4}, n_routed_experts=4, num_experts_per_tok=2,
+                                                 moe_intermediate_size=24, index_n_heads=16, index_head_dim=8, index_topk=4, gated_norm_rank=4)),
+        # Windows in the second, third and fifth layer: the last one follows no order.
+        "flint": (t.FlintForCausalLM, t.FlintConfig(
+            **{**decoder(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40,
+                         mlp_only_layers=[0], sliding_window=4), "num_hidden_layers": 6},
+            layer_types=[f"{kind}_attention" for kind in ("full", "sliding", "sliding", "full", "sliding", "full")])),
+        "lfm3": (t.Lfm3ForCausalLM, t.Lfm3Config(
+            **{**decoder(head_dim=8, conv_bias=True, conv_L_cache=3, attention_bias=True, sliding_window=4, pad_token_id=0), "num_hidden_layers": 5,
+               "tie_word_embeddings": True},
+            layer_types=["conv", "full_attention", "sliding_attention", "full_attention", "sliding_attention"])),
+        "bailing_hybrid": (t.BailingHybridForCausalLM, t.BailingHybridConfig(
+            **{**decoder(head_dim=8), "num_key_value_heads": 4, "num_hidden_layers": 3}, **{**latent, "q_lora_rank": None}, num_local_experts=4,
+            num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1, n_group=1, topk_group=1, layer_group_size=3, pad_token_id=0)),
         "nanochat": (t.NanoChatForCausalLM, t.NanoChatConfig(**decoder(final_logit_softcapping=2.0))),
         "bitnet": (t.BitNetForCausalLM, t.BitNetConfig(**decoder(rope_parameters={"rope_type": "default", "rope_theta": 10000.0}))),
         "afmoe": (t.AfmoeForCausalLM, t.AfmoeConfig(**decoder(

@@ -194,6 +194,8 @@ void check_relations(const ModelConfig& model, const std::string& place) {
           size("scan_heads"), size("scan_groups"));
   require(size("scan_rank") == 0 || (size("scan_groups") == 1 && size("scan_head_dim") == 1),
           "{}: with a scan_rank, scan_groups and scan_head_dim are 1; each channel is a head of its own.", place);
+  require(size("both_queries") == 0 || size("q_rank") >= 1,
+          "{}: with both_queries, queries read a vector of q_rank, which is 0; give it.", place);
   require(size("index_heads") == 0 || (size("index_dim") >= 1 && size("index_top_k") >= 1 && size("q_rank") >= 1),
           "{}: an indexer of index_heads={} needs index_dim, index_top_k and q_rank, each at least 1.", place,
           size("index_heads"));
@@ -277,12 +279,13 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(!has("patch") || size("image") % size("patch") == 0,
           "{}: image={} is not a multiple of patch={}; an image is parted into whole patches.", place, size("image"),
           size("patch"));
-  for (const char* rotated : {"rotary_dims", "rope_dim"})
+  for (const char* rotated : {"rotary_dims", "window_rotary_dims", "rope_dim"})
     require(!has(rotated) || size(rotated) % 2 == 0, "{}: {}={} is odd; rotations turn pairs.", place, rotated,
             size(rotated));
   const std::int64_t head = has("head_dim") ? size("head_dim") : model.hidden / std::max<std::int64_t>(1, model.heads);
-  require(size("rotary_dims") <= head, "{}: rotary_dims={} is more than the {} dimensions of a head.", place,
-          size("rotary_dims"), head);
+  for (const char* rotated : {"rotary_dims", "window_rotary_dims"})
+    require(size(rotated) <= head, "{}: {}={} is more than the {} dimensions of a head.", place, rotated, size(rotated),
+            head);
   const bool rotates = model.factors.contains("rotary_base") && (!has("rotary") || size("rotary") == 1);
   if (size("rotary_dims") == 0 && rotates && has("head_dim"))
     require(size("head_dim") % 2 == 0, "{}: head_dim={} is odd; rotations turn pairs.", place, size("head_dim"));

@@ -145,9 +145,9 @@ std::vector<SizeField> decoder_sizes() {
 }
 // value_dim: width of a head's values (0: head_dim), which are times the factor value_scale. window_heads and
 // window_kv_heads: those of layers with windows, and window_rotary_dims (0: as the others); window_sinks: sinks in
-// these alone. full_shift: so many layers are counted for full_every before the first one with a window. head_gate:
-// what a head makes is times the sigmoid of a product of the token (1), each of its numbers of one of its own (2), or
-// either times the softplus instead (3, 4).
+// these alone. full_shift: so many layers are counted for full_every before the first one with a window; full_last: the
+// last layer has none, whatever full_every says. head_gate: what a head makes is times the sigmoid of a product of the
+// token (1), each of its numbers of one of its own (2), or either times the softplus instead (3, 4).
 // rotary_first: so many layers rotate, whatever rotary_windows_alone says. averaged: the result is the mean of the
 // routed experts' and the shared one's. index_blocks: so many blocks of index_block keys are what a query of a layer
 // from index_first on reads, the last index_local ones in any case; 0: none are chosen.
@@ -160,6 +160,7 @@ std::vector<SizeField> decoder_moe_sizes() {
                                                       {"window_rotary_dims", 1'000'000, 0, 0},
                                                       flag("window_sinks", 0),
                                                       {"full_shift", kMaxLayers, 0, 0},
+                                                      flag("full_last", 0),
                                                       {"head_gate", 4, 0, 0},
                                                       {"rotary_first", kMaxLayers, 0, 0},
                                                       flag("averaged", 0),
@@ -171,7 +172,8 @@ std::vector<SizeField> decoder_moe_sizes() {
 }
 // moe_norm: the result of a mixture has a norm. temperature_every: see AttentionPart, with the factor temperature.
 // index_every, index_first: layers from index_first on read the keys that the layer before chose, but every
-// index_every-th of them, which has an indexer as the first ones have.
+// index_every-th of them, which has an indexer as the first ones have. both_queries: see LatentPart; what heads make is
+// times the sigmoid of a product of these. norm_gate: see Transformer's norm_gate_width.
 std::vector<SizeField> deepseek_sizes() {
   return with(with(with_core_sizes({width("intermediate")}), expert_sizes()), {width_or_none("q_rank"),
                                                                                width("kv_rank"),
@@ -186,6 +188,8 @@ std::vector<SizeField> deepseek_sizes() {
                                                                                flag("sigmoid", 1),
                                                                                flag("selection_bias", 1),
                                                                                flag("moe_norm", 0),
+                                                                               flag("both_queries", 0),
+                                                                               width_or_none("norm_gate"),
                                                                                {"temperature_every", kMaxWidth, 0, 0},
                                                                                further_tokens(),
                                                                                flag("tied", 0)});
@@ -233,7 +237,8 @@ bool every(std::int64_t n, std::int64_t layer) { return n > 0 && (layer + 1) % n
 LayerPart layer_of(const ModelConfig& model, std::int64_t layer) {
   const std::int64_t first = size_of(model, "first_window_layer");
   const std::int64_t of_windows = layer - first + size_of(model, "full_shift");
-  const bool windowed = layer >= first && !every(size_of(model, "full_every"), of_windows);
+  const bool full_last = is_set(model, "full_last") && layer == model.layers - 1;
+  const bool windowed = layer >= first && !full_last && !every(size_of(model, "full_every"), of_windows);
   const bool rotary = !every(size_of(model, "no_rotary_every"), layer) &&
                       (windowed || !is_set(model, "rotary_windows_alone") || layer < size_of(model, "rotary_first"));
   return {.window = windowed ? size_of(model, "window") : 0,
@@ -463,8 +468,11 @@ Transformer deepseek_v3(const ModelConfig& model) {
                           .kv_rank = size_of(model, "kv_rank"),
                           .nope = size_of(model, "nope_dim"),
                           .rope = size_of(model, "rope_dim"),
-                          .value = size_of(model, "value_dim")};
+                          .value = size_of(model, "value_dim"),
+                          .both_queries = is_set(model, "both_queries")};
   made.attention = {.kv_heads = model.heads, .group = 1, .head_dim = latent.nope + latent.rope, .latent = latent};
+  made.attention.wide_gate = latent.both_queries;
+  made.norm_gate_width = size_of(model, "norm_gate");
   made.attention.temperature_every = size_of(model, "temperature_every");
   made.attention.temperature_first = 0;
   made.attention.temperature = model.factors.at("temperature");

@@ -67,7 +67,10 @@ TEST(DecoderOfModel, NamesWhatNoFrameworkHasANameFor) {
       {"decoder_moe", "averaged=1", "means of routed experts and the shared one"},
       {"decoder_moe", "head_gate=2", "a gate of each attention head"},
       {"decoder_moe", "window=8,full_every=2,rotary_windows_alone=1", "layers without positions"},
+      {"decoder_moe", "window=8,full_last=1", "attention windows in some layers alone"},
       {"deepseek_v3", "moe_norm=1", "norms of what experts make"},
+      {"deepseek_v3", "both_queries=1", "queries and gates of heads that read a vector and its norm"},
+      {"deepseek_v3", "norm_gate=8", "gates of what norms make"},
       {"deepseek_v3", "temperature_every=8", "queries scaled by their positions"},
       {"deepseek_v3", "logit_scale=0.5", "a factor 'logit_scale'"},
       {"decoder", "qk_norm=1,qk_norm_rotated=1", "norms of queries and keys behind their rotation"},
@@ -130,14 +133,10 @@ std::string all_of(const Decoder& of) {
 
 // A key of one or two steps that nobody reads would be dropped in silence.
 TEST(DecoderOfModel, EveryChoiceOfAFamilyShows) {
-  const std::map<std::string, std::string> with = {{"first_window_layer", "window=8"},
-                                                   {"full_every", "window=8"},
-                                                   {"erf", "gelu=1"},
-                                                   {"qk_norm_rotated", "qk_norm=1"},
-                                                   {"temperature_first", ""},
-                                                   {"temper_rotated", ""},
-                                                   {"shared_gate", ""},
-                                                   {"rotary_windows_alone", "window=8"}};
+  const std::map<std::string, std::string> with = {
+      {"first_window_layer", "window=8"},  {"full_every", "window=8"}, {"full_last", "window=8"}, {"erf", "gelu=1"},
+      {"qk_norm_rotated", "qk_norm=1"},    {"temperature_first", ""},  {"temper_rotated", ""},    {"shared_gate", ""},
+      {"rotary_windows_alone", "window=8"}};
   for (const char* name : {"gpt2", "bloom", "gpt_neox", "llama", "mixtral", "decoder", "decoder_moe", "deepseek_v3"})
     for (const SizeField& field : known_family(name, "test").sizes) {
       if (field.maximum > 3) continue;

@@ -235,7 +235,8 @@ bool chooses_among_groups(const Json& config) {
     const auto found = config.find(key);
     return found != config.end() && found->is_number_integer() ? found->get<std::int64_t>() : std::int64_t{0};
   };
-  if (number("n_group") > 1 && number("topk_group") > 0 && number("topk_group") < number("n_group")) return true;
+  const std::int64_t groups = std::max(number("n_group"), number("num_expert_group"));
+  if (groups > 1 && number("topk_group") > 0 && number("topk_group") < groups) return true;
   const auto text = config.find("text_config");
   return text != config.end() && text->is_object() && chooses_among_groups(*text);
 }
@@ -300,8 +301,9 @@ std::vector<std::string> not_understood_of_hf_file(const std::string& path) {
   std::vector<std::string> names = unread_of_analysis_config(file, config.unread());
   std::erase_if(names, is_known_to_do_nothing);
   if (!chooses_among_groups(json))
-    std::erase_if(names,
-                  [](const std::string& name) { return name.ends_with("n_group") || name.ends_with("topk_group"); });
+    std::erase_if(names, [](const std::string& name) {
+      return name.ends_with("n_group") || name.ends_with("topk_group") || name.ends_with("num_expert_group");
+    });
   if (has_unnamed_module(json)) names.emplace_back("the module for a further token that its weights have");
   if (rounds_weights(json)) names.emplace_back("quantization_config (weights rounded in every step)");
   if (auto scaled = scaled_rotation(json); scaled && !scaled_as_told) names.push_back(std::move(*scaled));

@@ -163,6 +163,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_qwen3_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_qwen2_moe(const HfReader& config);
 [[nodiscard]] ModelConfig read_mellum(const HfReader& config);
+[[nodiscard]] ModelConfig read_flint(const HfReader& config);
 [[nodiscard]] ModelConfig read_gpt_oss(const HfReader& config);
 [[nodiscard]] ModelConfig read_llama4(const HfReader& config);
 [[nodiscard]] ModelConfig read_glm4_moe(const HfReader& config);
@@ -191,6 +192,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_minicpm3(const HfReader& config);
 [[nodiscard]] ModelConfig read_mistral4(const HfReader& config);
 [[nodiscard]] ModelConfig read_axk1(const HfReader& config);
+[[nodiscard]] ModelConfig read_axk2(const HfReader& config);
 [[nodiscard]] ModelConfig read_longcat_flash(const HfReader& config);
 
 // hf_block_families.cpp
@@ -198,6 +200,7 @@ namespace hf {
 
 // hf_kimi_families.cpp
 [[nodiscard]] ModelConfig read_kimi_linear(const HfReader& config);
+[[nodiscard]] ModelConfig read_bailing_hybrid(const HfReader& config);  // Ling 3
 
 // hf_stream_families.cpp
 [[nodiscard]] ModelConfig read_deepseek_v4(const HfReader& config);
@@ -219,6 +222,9 @@ namespace hf {
 [[nodiscard]] ModelConfig read_falcon_h1(const HfReader& config);
 [[nodiscard]] ModelConfig read_lfm2(const HfReader& config);
 [[nodiscard]] ModelConfig read_granitemoehybrid(const HfReader& config);
+
+// hf_convolution_families.cpp
+[[nodiscard]] ModelConfig read_lfm3(const HfReader& config);
 
 // hf_recurrent_families.cpp
 [[nodiscard]] ModelConfig read_recurrent_gemma(const HfReader& config);

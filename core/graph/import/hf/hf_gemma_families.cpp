@@ -95,24 +95,6 @@ ModelConfig read_gemma3(const HfReader& config) {
 
 namespace {
 
-struct Rotation {
-  double base, share;
-};
-// The rotation of one kind of layer, as in `otherwise` where the file leaves it out. "proportional": the angles are
-// those of whole heads, of which a share alone turns; "default": all of a head does.
-Rotation rotation_of(const HfReader* rotations, const char* kind, Rotation otherwise) {
-  if (rotations == nullptr || !rotations->has(kind)) return otherwise;
-  const HfReader rotation = rotations->part(kind);
-  const std::string type = rotation.text_or("rope_type", otherwise.share < 1.0 ? "proportional" : "default");
-  require(type == "default" || type == "proportional",
-          "{}: 'rope_type' is \"{}\", which is not supported; \"default\" and \"proportional\" are.", rotation.place(),
-          type);
-  require(rotation.positive_or("factor", 1.0) == 1.0, "{}: 'factor' is not 1, which alone is supported.",
-          rotation.place());
-  const double share = rotation.positive_or("partial_rotary_factor", 1.0);
-  return {rotation.positive_or("rope_theta", otherwise.base), type == "default" ? 1.0 : std::min(1.0, share)};
-}
-
 struct FullHeads {
   std::int64_t kv_heads, head_dim;
 };

@@ -91,6 +91,14 @@ std::vector<bool> layers_with_indexers(const HfReader& config, std::int64_t laye
   return own;
 }
 
+// It reads what latent queries are made from. `heads`: its heads where the file does not say.
+void set_indexer(ModelConfig& model, const HfReader& config, std::int64_t heads) {
+  set(model, "q_rank", config.size({"q_lora_rank"}));
+  set(model, "index_heads", config.size_or({"index_n_heads"}, heads));
+  set(model, "index_dim", config.size_or({"index_head_dim"}, 128));
+  set(model, "index_top_k", config.size_or({"index_topk"}, 2048));
+}
+
 void read_shared_indexers(ModelConfig& model, const HfReader& config) {
   const std::vector<bool> own = layers_with_indexers(config, model.layers);
   require(own.front(), "{}: the first layer shares an indexer, and none is before it; check 'indexer_types'.",
@@ -224,11 +232,7 @@ ModelConfig read_deepseek_v2(const HfReader& config) {
 // DeepSeek-V3 with an indexer in each layer; so is GLM-5.
 ModelConfig read_deepseek_v32(const HfReader& config) {
   ModelConfig model = read_deepseek_v3(config);
-  set(model, "q_rank", config.size({"q_lora_rank"}));
-  set(model, "index_heads",
-      config.size_or({"index_n_heads"}, config.text_or("model_type", "") == "glm_moe_dsa" ? 32 : 64));
-  set(model, "index_dim", config.size_or({"index_head_dim"}, 128));
-  set(model, "index_top_k", config.size_or({"index_topk"}, 2048));
+  set_indexer(model, config, config.text_or("model_type", "") == "glm_moe_dsa" ? 32 : 64);
   read_dense_layers(model, config, 3);
   // What transformers calls it has changed.
   const bool earlier = config.has("layer_types") && config.at("layer_types").is_array() &&
@@ -247,6 +251,21 @@ ModelConfig read_deepseek_v32(const HfReader& config) {
   }
   expect_layers(config, "layer_types", model.layers, 0, "",
                 earlier ? "deepseek_sparse_attention" : "indexed_attention");
+  return model;
+}
+
+// A.X K2: DeepSeek-V3.2 with gates of what heads make, which read queries' vector and its norm as the queries do, and
+// of what norms make.
+ModelConfig read_axk2(const HfReader& config) {
+  ModelConfig model = read_deepseek_v3(config);
+  set_indexer(model, config, 16);
+  read_dense_layers(model, config, 1);
+  set(model, "both_queries", 1);
+  set(model, "norm_gate", config.size_or({"gated_norm_rank"}, 16));
+  const std::int64_t further = model.more["mtp"];
+  require(further == 0, "{}: 'num_nextn_predict_layers' is {}, which is not supported for this family; 0 is.",
+          config.place(), further);
+  expect_layers(config, "layer_types", model.layers, 0, "", "indexed_attention");
   return model;
 }
 

@@ -2,6 +2,7 @@
 // Decoders with mixtures of experts.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/base/errors.h"
 #include "core/graph/import/hf/hf_families.h"
@@ -88,6 +89,29 @@ ModelConfig read_mellum(const HfReader& config) {
   read_windows(model, config, config.size_or({"sliding_window"}, 0), 0);
   set(model, "normalized", config.flag_or("norm_topk_prob", true));
   read_dense_layers(model, config, 0);
+  return model;
+}
+
+// Flint: sigmoid scores without a bias, sinks, and positions in the layers with windows alone. As transformers has it
+// where a file says nothing, the first two layers, each fourth one behind them and the last one see all keys.
+ModelConfig read_flint(const HfReader& config) {
+  ModelConfig model = read_decoder("decoder_moe", config);
+  if (!config.has("head_dim")) set(model, "head_dim", 128);
+  set_attention_bias(model, config, false);
+  for (const char* on : {"qk_norm", "sinks", "rotary_windows_alone", "sigmoid"}) set(model, on, 1);
+  read_qwen_experts(model, config);
+  if (!config.has("mlp_only_layers")) set(model, "dense_layers", 2);
+  set(model, "normalized", config.flag_or("norm_topk_prob", true));
+  set(model, "shared_intermediate", config.size_or({"shared_expert_intermediate_size"}, 1024));
+  set(model, "window", config.size_or({"sliding_window"}, 513));
+  if (config.has("layer_types")) {
+    read_layer_types(model, config);
+    return model;
+  }
+  std::vector<bool> windowed;
+  for (std::int64_t layer = 0; layer < std::min<std::int64_t>(model.layers, 10'000); ++layer)
+    windowed.push_back(layer >= 2 && layer % 4 != 1 && layer != model.layers - 1);
+  set_windowed_layers(model, windowed, config.place() + ": the layers with windows");
   return model;
 }
 

@@ -155,6 +155,19 @@ void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key
   model.factors["window_rotary_base"] = windowed;
 }
 
+Rotation rotation_of(const HfReader* rotations, const char* kind, Rotation otherwise) {
+  if (rotations == nullptr || !rotations->has(kind)) return otherwise;
+  const HfReader rotation = rotations->part(kind);
+  const std::string type = rotation.text_or("rope_type", otherwise.share < 1.0 ? "proportional" : "default");
+  require(type == "default" || type == "proportional",
+          "{}: 'rope_type' is \"{}\", which is not supported; \"default\" and \"proportional\" are.", rotation.place(),
+          type);
+  require(rotation.positive_or("factor", 1.0) == 1.0, "{}: 'factor' is not 1, which alone is supported.",
+          rotation.place());
+  const double share = rotation.positive_or("partial_rotary_factor", 1.0);
+  return {rotation.positive_or("rope_theta", otherwise.base), type == "default" ? 1.0 : std::min(1.0, share)};
+}
+
 void read_rotation(ModelConfig& model, const HfReader& config, double epsilon) {
   set_rotary_base(model, config, "rope_theta");
   set_epsilon(model, config, "rms_norm_eps", epsilon);
@@ -182,24 +195,43 @@ void set_attention_bias(ModelConfig& model, const HfReader& config, bool otherwi
   for (const char* key : {"qkv_bias", "out_bias"}) set(model, key, config.flag_or("attention_bias", otherwise));
 }
 
-void set_windowed_layers(ModelConfig& model, const std::vector<bool>& windowed, const std::string& where) {
+namespace {
+
+// Windows from layer `first` on, but in every period-th of these, as if `shift` more were in front of them.
+struct WindowOrder {
+  std::int64_t first, period, shift;
+};
+std::optional<WindowOrder> window_order(const std::vector<bool>& windowed) {
+  const auto layers = static_cast<std::int64_t>(windowed.size());
   const auto first = std::find(windowed.begin(), windowed.end(), true) - windowed.begin();
   const auto full = std::find(windowed.begin() + first, windowed.end(), false) - windowed.begin();
   // As many layers lie from one without a window to the next as in front of the first, or more.
-  const auto next =
-      full < model.layers ? std::find(windowed.begin() + full + 1, windowed.end(), false) : windowed.end();
+  const auto next = full < layers ? std::find(windowed.begin() + full + 1, windowed.end(), false) : windowed.end();
   const std::int64_t before = full - first + 1;
-  const std::int64_t period = full >= model.layers     ? 0
-                              : next == windowed.end() ? before
-                                                       : next - windowed.begin() - full;
+  const std::int64_t period = full >= layers ? 0 : next == windowed.end() ? before : next - windowed.begin() - full;
   const std::int64_t shift = std::max<std::int64_t>(0, period - before);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
     const bool expected = layer >= first && (period == 0 || (layer - first + 1 + shift) % period != 0);
-    require(windowed[static_cast<std::size_t>(layer)] == expected,
-            "{} follow no order that is supported; windows from some layer on, in all of these or in all but every "
-            "n-th, are.",
-            where);
+    if (windowed[static_cast<std::size_t>(layer)] != expected) return std::nullopt;
   }
+  return WindowOrder{first, period, shift};
+}
+
+}  // namespace
+
+void set_windowed_layers(ModelConfig& model, const std::vector<bool>& windowed, const std::string& where) {
+  std::optional<WindowOrder> order = window_order(windowed);
+  if (!order && model.family == "decoder_moe" && !windowed.back()) {  // the last layer may follow no order
+    std::vector<bool> others = windowed;
+    others.back() = true;
+    order = window_order(others);
+    set(model, "full_last", order.has_value());
+  }
+  require(order.has_value(),
+          "{} follow no order that is supported; windows from some layer on, in all of these or in all but every "
+          "n-th, are.",
+          where);
+  const auto [first, period, shift] = *order;
   // Families of which no model needs it lack the key.
   require(shift == 0 || model.family == "decoder_moe",
           "{} follow no order that is supported for this family: the first layer without a window behind others comes "

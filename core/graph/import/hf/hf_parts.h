@@ -50,6 +50,12 @@ void expect_tied(const HfReader& config);
 void set_rotated_share(ModelConfig& model, const HfReader& config, const char* key, double otherwise);
 // The base of the angles, and what slows the rotation down, where that is a scaling of a known kind.
 void set_rotary_base(ModelConfig& model, const HfReader& config, const char* key);
+// The rotation of one kind of layer, as in `otherwise` where the file leaves it out. "proportional": the angles are
+// those of whole heads, of which a share alone turns; "default": all of a head does.
+struct Rotation {
+  double base, share;
+};
+[[nodiscard]] Rotation rotation_of(const HfReader* rotations, const char* kind, Rotation otherwise);
 // hf_rotary_scaling.cpp. Of "rope_scaling" or "rope_parameters"; nullopt: neither scales anything, or it does so in a
 // way that is not known.
 [[nodiscard]] std::optional<RotaryScaling> read_rotary_scaling(const ModelConfig& model, const HfReader& config);

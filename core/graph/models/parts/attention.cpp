@@ -144,13 +144,21 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   const LatentPart& part = *transformer.attention.latent;
   const Dim nope{"nope_dim", part.nope}, rope{"rope_dim", part.rope}, value{"v_dim", part.value};
   const Dim kv_rank{"kv_rank", part.kv_rank};
-  TensorId from = x;
+  TensorId from = x, down = x;
+  std::optional<TensorId> low_rank;
   Dim from_dim = embed;
   if (part.q_rank > 0) {
     from_dim = {"q_rank", part.q_rank};
-    from = norm(name + ".q_norm", project(name + ".q_down", x, {embed, from_dim}, {"batch", "seq", "q_rank"}), from_dim,
-                kLatentEpsilon);
+    down = project(name + ".q_down", x, {embed, from_dim}, {"batch", "seq", "q_rank"});
+    from = norm(name + ".q_norm", down, from_dim, kLatentEpsilon);
     from = scaled(name + ".q_norm", from, part.q_scale);
+    low_rank = from;
+  }
+  if (part.both_queries) {
+    MW_CHECK(low_rank, "'{}' reads a vector of queries and its norm, but has none", name);
+    from_dim = {"q_rank_pair", 2 * part.q_rank};
+    from = add(OpKind::Concat, name + ".q_both", {from, down}, {.result_dims = {batch, seq, from_dim}});
+    both_queries = from;
   }
   const TensorId q_nope = project(name + ".q_nope", from, {from_dim, kv_heads, group, nope},
                                   {"batch", "seq", "kv_heads", "group", "nope_dim"});
@@ -174,7 +182,7 @@ TransformerBuilder::Projections TransformerBuilder::latent_projections(const std
   const TensorId k =
       add(OpKind::Concat, name + ".k", {k_nope, k_rope}, {.result_dims = {batch, seq, kv_heads, head_dim}});
   const TensorId v = project(name + ".v", kv, {kv_rank, kv_heads, value}, {"batch", "seq", "kv_heads", "v_dim"});
-  return {q, k, v, part.q_rank > 0 ? std::optional(from) : std::nullopt};
+  return {q, k, v, low_rank};
 }
 
 // The indexer's scale is left out: it changes no order.
@@ -288,26 +296,29 @@ Dim TransformerBuilder::joined_heads(TensorId core) const {
 
 TensorId TransformerBuilder::gated_heads(const std::string& name, TensorId x, TensorId core) {
   const std::vector<Dim> made = graph.tensor(core).dims;
+  const Dim read = graph.tensor(x).dims.back();
   const auto opened = [&](TensorId by) {
     return transformer.attention.softplus_gate ? softplus(name + ".gate", by)
                                                : add(OpKind::Sigmoid, name + ".gate.sigmoid", {by});
   };
   if (transformer.attention.wide_gate) {
-    const TensorId wide = opened(project(name + ".gate", x, {embed, made[2], made[3], made[4]},
+    const TensorId wide = opened(project(name + ".gate", x, {read, made[2], made[3], made[4]},
                                          {"batch", "seq", made[2].name, made[3].name, made[4].name}));
     return add(OpKind::Multiply, name + ".gated", {core, wide});
   }
-  TensorId gate = project(name + ".gate", x, {embed, made[2], made[3]}, {"batch", "seq", "kv_heads", "group"});
+  TensorId gate = project(name + ".gate", x, {read, made[2], made[3]}, {"batch", "seq", "kv_heads", "group"});
   gate = add(OpKind::Broadcast, name + ".gate.wide", {opened(gate)}, {.result_dims = made});
   return add(OpKind::Multiply, name + ".gated", {core, gate});
 }
 
 TensorId TransformerBuilder::attention(const std::string& name, TensorId x, TensorId memory, const AttentionUse& use) {
   TensorId core = attention_core(name, x, memory, use);
-  if (transformer.attention.head_gate || transformer.attention.wide_gate) core = gated_heads(name, x, core);
-  if (transformer.attention.out_norm) core = wide_norm(name + ".out_norm", core, joined_heads(core));
+  const AttentionPart& part = transformer.attention;
+  const bool reads_queries = part.latent && part.latent->both_queries;
+  if (part.head_gate || part.wide_gate) core = gated_heads(name, reads_queries ? both_queries.value() : x, core);
+  if (part.out_norm) core = wide_norm(name + ".out_norm", core, joined_heads(core));
   const TensorId out = attention_out(name, core);
-  return transformer.attention.out_bias || use.out_bias ? add_bias(name + ".out", out, {embed}) : out;
+  return part.out_bias || use.out_bias ? add_bias(name + ".out", out, {embed}) : out;
 }
 
 }  // namespace meshwright

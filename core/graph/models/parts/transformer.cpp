@@ -122,6 +122,15 @@ TensorId TransformerBuilder::weighed(const std::string& name, TensorId x) {
   return add(OpKind::Multiply, name, {x, wide});
 }
 
+TensorId TransformerBuilder::gated_norm(const std::string& name, TensorId x) {
+  if (transformer.norm_gate_width == 0) return x;
+  const Dim narrow{"norm_gate", transformer.norm_gate_width};
+  TensorId gate = project(name + ".gate_down", x, {embed, narrow}, {"batch", "seq", narrow.name});
+  gate = add(OpKind::Silu, name + ".gate_down.silu", {gate});
+  gate = project(name + ".gate_up", gate, {narrow, embed}, {"batch", "seq", "embed"});
+  return add(OpKind::Multiply, name + ".gated", {x, add(OpKind::Sigmoid, name + ".gate.sigmoid", {gate})});
+}
+
 TensorId TransformerBuilder::block(const std::string& name, TensorId x, const BlockUse& use) {
   const bool of_decoder = use.memory && transformer.decoder_width > 0;
   const std::int64_t width = of_decoder ? transformer.decoder_width : transformer.feed_forward.width;
@@ -131,7 +140,11 @@ TensorId TransformerBuilder::block(const std::string& name, TensorId x, const Bl
   const std::string attn = name + ".attn", mlp = name + (use.mixture ? ".moe" : ".mlp");
   const bool before = transformer.norm_of != Transformer::NormOf::Result;
   const bool after = transformer.norm_of != Transformer::NormOf::Input;
-  const auto read = [&](const char* which) { return before ? norm(name + which, x, embed) : x; };
+  const auto read = [&](const std::string& which) {
+    if (!before) return x;
+    const TensorId y = norm(name + which, x, embed);
+    return which == ".ln1" || use.mixture ? gated_norm(name + which, y) : y;
+  };
   const auto plus = [&](const std::string& part, TensorId y) {
     if (after) y = norm(part + ".norm", y, embed);
     if (transformer.layer_scale) y = weighed(part + ".layer_scale", y);

@@ -42,6 +42,7 @@ struct LatentPart {
   std::int64_t q_rank;  // 0: queries are projected directly
   std::int64_t kv_rank, nope, rope, value;
   double q_scale = 1.0, kv_scale = 1.0;  // factors of the vectors of q_rank and of kv_rank
+  bool both_queries = false;  // queries, and the gate of what heads make, read the vector of q_rank and its norm
 };
 
 // Sparse attention (DeepSeek-AI, DeepSeek-V3.2-Exp, 2025): each query reads the `top_k` keys that an indexer of
@@ -169,6 +170,9 @@ struct Transformer {
   bool layer_scale = false;  // what attention and feed-forward make is weighed, number by number of the embedding
   bool parallel = false;     // attention and feed-forward both read the block's input
   bool one_norm = false;     // parallel: by the same norm
+  // Norms of what blocks read, but of dense feed-forward layers, times the sigmoid of what a layer of this width, with
+  // SiLU, makes of them; 0: they stay.
+  std::int64_t norm_gate_width = 0;
   bool final_norm = true;
   Positions positions = Positions::None;
   double rotary_base = 10000.0;

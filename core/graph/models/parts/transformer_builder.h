@@ -52,6 +52,8 @@ struct TransformerBuilder : ModelWriter {
   [[nodiscard]] TensorId norm(const std::string& name, TensorId x, const Dim& last, double epsilon);
   // A layer norm's weights or bias where the model has none: the same number everywhere.
   [[nodiscard]] TensorId all_of(const char* what, const Dim& last, double value);
+  // x times the sigmoid of what a layer of norm_gate_width makes of it; x itself where that is 0.
+  [[nodiscard]] TensorId gated_norm(const std::string& name, TensorId x);
   [[nodiscard]] TensorId weighed(const std::string& name, TensorId x);  // times a vector of embed
   [[nodiscard]] TensorId xielu(const std::string& name, TensorId x);
   [[nodiscard]] TensorId activate(const std::string& name, TensorId x);
@@ -112,7 +114,8 @@ struct TransformerBuilder : ModelWriter {
   int next_block = 0;
   // AttentionUse's score_bias of a block of stack(), by its name; empty: none.
   std::function<TensorId(const std::string& name)> score_bias_of = {};
-  std::optional<TensorId> chosen_keys;  // by the last indexer
+  std::optional<TensorId> chosen_keys;   // by the last indexer
+  std::optional<TensorId> both_queries;  // of the last latent attention that LatentPart says has such: what they read
 
  private:
   // The heads of a layer: those of layers with windows may be others.

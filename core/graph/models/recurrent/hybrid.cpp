@@ -20,6 +20,9 @@
 // "blk<layer>.conv.b",
 // ".conv.c", ".conv.x", ".conv.x.conv", ".conv.out".
 //
+// Attention of some layers has windows, in the order of the layers that attend, and a rotation of its own there; with
+// `result_norms` (LFM3) what a layer makes has a norm, too.
+//
 // Feed-forward layers may be of several widths. Each module for further tokens has the layers of mtp_kinds, whose ops
 // are named "mtp<k>.<layer>.".
 //
@@ -89,6 +92,7 @@ Transformer transformer_of(const ModelConfig& model) {
                         .qkv_bias = has_flag(model, "qkv_bias"),
                         .out_bias = has_flag(model, "out_bias"),
                         .norm = has_flag(model, "qk_norm"),
+                        .head_gate = has_flag(model, "head_gate"),
                         .scale = model.factors.at("attention_scale")},
           .feed_forward = {.width = size_of(model, "intermediate"),
                            .activation = has_flag(model, "gated") ? Activation::Silu : Activation::ReluSquared,
@@ -101,12 +105,26 @@ Transformer transformer_of(const ModelConfig& model) {
           .epsilon = model.factors.at("epsilon"),
           .positions = has_flag(model, "rotary") ? Positions::Rotary : Positions::None,
           .rotary_base = model.factors.at("rotary_base"),
-          .rotary_dims = size_of(model, "rotary_dims"),
           .tied = has_flag(model, "tied"),
           .embed_scale = model.factors.at("embed_scale"),
           .residual_scale = model.factors.at("residual_scale"),
           .logit_scale = model.factors.at("logit_scale"),
           .further = {size_of(model, "mtp"), model.factors.at("mtp_weight")}};
+}
+
+// What differs from one layer of a kind to the next.
+struct LayerUse {
+  std::int64_t mlp_width;  // of a feed-forward layer
+  bool windowed = false;   // of one that attends
+};
+
+// Of the layers that attend, those from first_window_layer on have windows, but each full_every-th of these.
+bool is_windowed(const ModelConfig& model, std::int64_t layer) {
+  if (!has_flag(model, "window")) return false;
+  std::int64_t place = -size_of(model, "first_window_layer");
+  for (std::int64_t before = 0; before < layer; ++before) place += kind_of(model, before) == LayerKind::Attention;
+  const std::int64_t every = size_of(model, "full_every");
+  return place >= 0 && (every == 0 || (place + 1) % every != 0);
 }
 
 struct HybridBuilder : ScanBuilder {
@@ -119,8 +137,7 @@ struct HybridBuilder : ScanBuilder {
         state{"state", size_of(of, "state")} {}
 
   [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
-  // `mlp_width`: of a feed-forward layer.
-  [[nodiscard]] TensorId layer(const std::string& name, LayerKind kind, std::int64_t mlp_width, TensorId x);
+  [[nodiscard]] TensorId layer(const std::string& name, LayerKind kind, const LayerUse& use, TensorId x);
   [[nodiscard]] TensorId further_layers(const std::string& name, TensorId x);
   [[nodiscard]] TensorId scan(const std::string& name, TensorId x);
   [[nodiscard]] TensorId channel_scan(const std::string& name, TensorId x);
@@ -128,7 +145,7 @@ struct HybridBuilder : ScanBuilder {
   [[nodiscard]] TensorId short_convolution(const std::string& name, TensorId x);
   // What a layer of scans makes, whichever these are, of the norm of its input.
   [[nodiscard]] TensorId mix_by_scan(const std::string& name, TensorId x);
-  [[nodiscard]] TensorId attend(const std::string& name, TensorId x);
+  [[nodiscard]] TensorId attend(const std::string& name, TensorId x, bool windowed);
   // The last product, and its bias.
   [[nodiscard]] TensorId scan_out(const std::string& name, TensorId y);
 
@@ -230,35 +247,43 @@ TensorId HybridBuilder::mix_by_scan(const std::string& name, TensorId x) {
   return scaled(scan_name + ".out", y, model.factors.at("scan_out_scale"));
 }
 
-TensorId HybridBuilder::attend(const std::string& name, TensorId x) {
+TensorId HybridBuilder::attend(const std::string& name, TensorId x, bool windowed) {
   x = scaled(name + ".in", x, model.factors.at("attention_in_scale"));
-  const TensorId y = attention(name, x, x, {.causal = true, .rotary = has_flag(model, "rotary")});
+  AttentionUse use{.causal = true, .rotary = has_flag(model, "rotary"), .rotary_dims = size_of(model, "rotary_dims")};
+  if (windowed) {
+    use.window = size_of(model, "window");
+    use.rotary_base = model.factors.at("window_rotary_base");
+    use.rotary_dims = size_of(model, "window_rotary_dims");
+  }
+  const TensorId y = attention(name, x, x, use);
   return scaled(name + ".out", y, model.factors.at("attention_out_scale"));
 }
 
 TensorId HybridBuilder::layer(std::int64_t number, TensorId x) {
   graph.current_block = static_cast<int>(number);
-  return layer(fmt::format("blk{}", number), kind_of(model, number), width_of(model, number), x);
+  return layer(fmt::format("blk{}", number), kind_of(model, number),
+               {width_of(model, number), is_windowed(model, number)}, x);
 }
 
 TensorId HybridBuilder::further_layers(const std::string& name, TensorId x) {
   const std::int64_t digits = size_of(model, "mtp_kinds");
   for (std::int64_t at = 0; at < size_of(model, "mtp_layers"); ++at)
     x = layer(fmt::format("{}.{}", name, at), static_cast<LayerKind>(kKinds.in(digits, at)),
-              transformer.feed_forward.width, x);
+              {transformer.feed_forward.width}, x);
   return x;
 }
 
-TensorId HybridBuilder::layer(const std::string& name, LayerKind kind, std::int64_t mlp_width, TensorId x) {
+TensorId HybridBuilder::layer(const std::string& name, LayerKind kind, const LayerUse& use, TensorId x) {
   const TensorId read = norm(name + ".ln", x, embed);
   const auto plus = [&](const std::string& part, TensorId y) {
+    if (has_flag(model, "result_norms")) y = norm(name + part + ".norm", y, embed);
     return add(OpKind::Add, name + part + ".residual", {x, scaled(name + part, y, transformer.residual_scale)});
   };
   switch (kind) {
     case LayerKind::Scan:
       return plus(has_flag(model, "short_conv") ? ".conv" : ".scan", mix_by_scan(name, read));
     case LayerKind::Attention: {
-      TensorId made = attend(name + ".attn", read);
+      TensorId made = attend(name + ".attn", read, use.windowed);
       if (has_flag(model, "beside")) made = add(OpKind::Add, name + ".attn.beside", {made, mix_by_scan(name, read)});
       return plus(".attn", made);
     }
@@ -269,9 +294,9 @@ TensorId HybridBuilder::layer(const std::string& name, LayerKind kind, std::int6
     case LayerKind::FeedForward:
       break;
   }
-  require(mlp_width >= 1, "layer {} is of a width that the model does not give; give intermediate_1 and its like.",
+  require(use.mlp_width >= 1, "layer {} is of a width that the model does not give; give intermediate_1 and its like.",
           name);
-  const TensorId made = feed_forward(name + ".mlp", read, mlp_width);
+  const TensorId made = feed_forward(name + ".mlp", read, use.mlp_width);
   return plus(".mlp", scaled(name + ".mlp.out", made, model.factors.at("mlp_out_scale")));
 }
 
@@ -290,6 +315,9 @@ std::int64_t only_of_scans(const ModelConfig& model, const std::string& place) {
 }
 std::int64_t scan_bias_of(const ModelConfig& model, const std::string& /*place*/) {
   return size_of(model, "scan_bias");
+}
+std::int64_t rotary_dims_of(const ModelConfig& model, const std::string& /*place*/) {
+  return size_of(model, "rotary_dims");
 }
 std::int64_t sigmoid_scores(const ModelConfig& model, const std::string& /*place*/) {
   return has_flag(model, "experts") && !has_flag(model, "softmax_scores") ? 1 : 0;
@@ -320,14 +348,18 @@ std::vector<SizeField> hybrid_sizes() {
                                   {.key = "kv_heads", .maximum = kMaxHeads, .derived = all_heads},
                                   {.key = "head_dim", .maximum = kMaxWidth, .derived = head_width}};
   for (const char* off : {"group_norm", "scan_bias", "qkv_bias", "out_bias", "mlp_bias", "tied", "gated",
-                          "softmax_scores", "rotary", "qk_norm", "beside"})
+                          "softmax_scores", "rotary", "qk_norm", "beside", "head_gate", "result_norms"})
     sizes.push_back({off, 1, 0, 0});
   sizes.push_back({"operand_norms", kPlainNorms, 0, 0});
   sizes.push_back({.key = "scan_out_bias", .maximum = 1, .minimum = 0, .derived = scan_bias_of});
   sizes.push_back({.key = "selection_bias", .maximum = 1, .minimum = 0, .derived = sigmoid_scores});
   sizes.push_back({"scan_norm", kNormBeforeGate, 0, kNormBehindGate});
   sizes.push_back({"conv_bias", 1, 0, 1});
-  sizes.push_back({"rotary_dims", 1'000'000, 0, 0});
+  sizes.push_back({"rotary_dims", 1'000'000, 0, 0});  // 0: all of a head
+  sizes.push_back({.key = "window_rotary_dims", .maximum = 1'000'000, .minimum = 0, .derived = rotary_dims_of});
+  sizes.push_back({"window", kMaxWidth, 0, 0});
+  for (const char* of_attention : {"first_window_layer", "full_every"})
+    sizes.push_back({of_attention, kKinds.capacity(), 0, 0});
   const std::vector<SizeField> kinds = kKinds.fields(), widths = kWidthsOfLayers.fields();
   sizes.insert(sizes.end(), kinds.begin(), kinds.end());
   for (std::size_t which = 1; which < kWidths.size(); ++which) sizes.push_back({kWidths[which], kMaxWidth, 0, 0});
@@ -342,6 +374,7 @@ std::vector<FactorField> hybrid_factors() {
   std::vector<FactorField> factors = {
       {"epsilon", 1e-5}, {"operand_epsilon", 1e-6}, {"capacity_factor", 1.0}, {"routed_scale", 1.0}};
   factors.push_back({"rotary_base", 10000.0});
+  factors.push_back({"window_rotary_base", 0.0, "rotary_base"});
   factors.push_back({"mtp_weight", 0.3});
   for (const char* scale : {"embed_scale", "residual_scale", "attention_scale", "logit_scale", "attention_in_scale",
                             "attention_out_scale", "scan_in_scale", "scan_z_scale", "scan_x_scale", "scan_b_scale",

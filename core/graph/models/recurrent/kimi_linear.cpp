@@ -8,6 +8,10 @@
 // head and multiplied by the sigmoid of the gate. Ops are named "blk<layer>.delta.q", ".delta.a_down", ".delta.a",
 // ".delta.core", ".delta.out".
 //
+// Ling 3 (bailing_hybrid): with `direct_gates` decays and gates are products of the token itself; with
+// `bounded_decays` decays are exp(-bound sigmoid(...)) (core/graph/ops/scan.cpp); with `rotary` and `head_gate`
+// attention has positions, and what a head makes is times the sigmoid of a product of the token.
+//
 // Which layers attend is told by `attends_0`, ..., in base 2, the first layer in the lowest digit of the first number.
 #include <array>
 
@@ -34,7 +38,11 @@ Transformer kimi_linear(const ModelConfig& model) {
                           .nope = size_of(model, "nope_dim"),
                           .rope = size_of(model, "rope_dim"),
                           .value = size_of(model, "value_dim")};
-  return {.attention = {.kv_heads = model.heads, .group = 1, .head_dim = latent.nope + latent.rope, .latent = latent},
+  return {.attention = {.kv_heads = model.heads,
+                        .group = 1,
+                        .head_dim = latent.nope + latent.rope,
+                        .latent = latent,
+                        .head_gate = is_set(model, "head_gate")},
           .feed_forward = {.width = size_of(model, "intermediate"), .activation = Activation::Silu, .gated = true},
           .mixture = MixturePart{.experts = size_of(model, "experts"),
                                  .top_k = size_of(model, "top_k"),
@@ -48,6 +56,8 @@ Transformer kimi_linear(const ModelConfig& model) {
           .layers = {},
           .norm = Norm::Rms,
           .epsilon = model.factors.at("epsilon"),
+          .positions = is_set(model, "rotary") ? Positions::Rotary : Positions::None,
+          .rotary_base = model.factors.at("rotary_base"),
           .tied = is_set(model, "tied")};
 }
 
@@ -62,7 +72,7 @@ struct KimiLinearBuilder : ScanBuilder {
 
   [[nodiscard]] TensorId layer(std::int64_t number, TensorId x);
   [[nodiscard]] TensorId delta(const std::string& name, TensorId x);
-  // Through a rank of one head's width: (batch, seq, delta_heads, delta_group, last).
+  // Through a rank of one head's width, or directly: (batch, seq, delta_heads, delta_group, last).
   [[nodiscard]] TensorId through_rank(const std::string& name, TensorId x, const Dim& last);
 
   const ModelConfig& model;
@@ -70,6 +80,7 @@ struct KimiLinearBuilder : ScanBuilder {
 };
 
 TensorId KimiLinearBuilder::through_rank(const std::string& name, TensorId x, const Dim& last) {
+  if (is_set(model, "direct_gates")) return widen(name, x, {heads, member, last});
   const Dim rank{"delta_rank", key.size};
   return project(name, widen(name + "_down", x, {rank}), {rank, heads, member, last},
                  {"batch", "seq", heads.name, member.name, last.name});
@@ -86,7 +97,8 @@ TensorId KimiLinearBuilder::delta(const std::string& name, TensorId x) {
                                           in_chunks(name + ".a", through_rank(name + ".a", x, key)),
                                           parameter(name + ".a_log", {heads, member}),
                                           parameter(name + ".dt_bias", {heads, member, key})};
-  TensorId y = add(OpKind::GatedDelta, name + ".core", operands);
+  TensorId y = add(OpKind::GatedDelta, name + ".core", operands,
+                   {.value = is_set(model, "bounded_decays") ? -model.factors.at("decay_bound") : 0.0});
   y = add(OpKind::Reshape, name + ".core.seq", {y}, {.result_dims = {batch, seq, heads, member, value}});
   const TensorId gate = add(OpKind::Sigmoid, name + ".gate.sigmoid", {through_rank(name + ".gate", x, value)});
   y = add(OpKind::Multiply, name + ".gated", {norm(name + ".norm", y, value), gate});
@@ -100,8 +112,9 @@ TensorId KimiLinearBuilder::layer(std::int64_t number, TensorId x) {
     return add(OpKind::Add, name + part + ".residual", {x, y});
   };
   const TensorId read = norm(name + ".ln1", x, embed);
-  x = attends_in(model, number) ? plus(".attn", attention(name + ".attn", read, read, {.causal = true}))
-                                : plus(".delta", delta(name + ".delta", read));
+  x = attends_in(model, number)
+          ? plus(".attn", attention(name + ".attn", read, read, {.causal = true, .rotary = is_set(model, "rotary")}))
+          : plus(".delta", delta(name + ".delta", read));
   const TensorId inner = norm(name + ".ln2", x, embed);
   if (number >= size_of(model, "dense_layers")) return plus(".moe", mixture(name + ".moe", inner));
   return plus(".mlp", feed_forward(name + ".mlp", inner, transformer.feed_forward.width));
@@ -132,6 +145,10 @@ std::vector<SizeField> kimi_linear_sizes() {
                                  {"dense_layers", kMaxLayers, 0, 0},
                                  flag("normalized", 1),
                                  flag("selection_bias", 1),
+                                 flag("direct_gates", 0),
+                                 flag("bounded_decays", 0),
+                                 flag("rotary", 0),
+                                 flag("head_gate", 0),
                                  flag("tied", 0)};
   return with_core_sizes(with(more, kAttends.fields()));
 }
@@ -145,15 +162,16 @@ void set_attending_layers(ModelConfig& model, const std::vector<bool>& attends, 
 }
 
 std::vector<Family> kimi_linear_families() {
-  return {{"kimi_linear",
-           kimi_linear_sizes(),
-           {epsilon(1e-5), {"capacity_factor", 1.0}, {"routed_scale", 1.0}},
-           "kimi_linear:layers=3,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,kv_rank=16,nope_dim=16,rope_dim=8,"
-           "value_dim=16,delta_heads=2,delta_dim=16,experts=4,top_k=2,expert_intermediate=32,shared_intermediate=32,"
-           "dense_layers=1,attends_0=4,scan_chunk=8",
-           1024,
-           DType::BF16,
-           build_kimi_linear}};
+  return {
+      {"kimi_linear",
+       kimi_linear_sizes(),
+       {epsilon(1e-5), {"capacity_factor", 1.0}, {"routed_scale", 1.0}, {"decay_bound", 5.0}, {"rotary_base", 10000.0}},
+       "kimi_linear:layers=3,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,kv_rank=16,nope_dim=16,rope_dim=8,"
+       "value_dim=16,delta_heads=2,delta_dim=16,experts=4,top_k=2,expert_intermediate=32,shared_intermediate=32,"
+       "dense_layers=1,attends_0=4,scan_chunk=8",
+       1024,
+       DType::BF16,
+       build_kimi_linear}};
 }
 
 }  // namespace meshwright

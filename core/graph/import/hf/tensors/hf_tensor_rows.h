@@ -25,6 +25,8 @@ using Rows = std::vector<HfTensorRow>;
 [[nodiscard]] Rows wide_norm_rows();
 // Latent attention, whose rotated dimensions lie in pairs.
 [[nodiscard]] Rows latent_rows();
+// Which keys a query of latent attention sees is chosen by scores of their own.
+[[nodiscard]] Rows indexer_rows();
 // Queries and keys whose rotated dimensions lie in pairs.
 [[nodiscard]] Rows paired_rows();
 // BERT's names, and BART's.

@@ -12,6 +12,7 @@ namespace {
 
 using hf::as_part;
 using hf::expert_rows;
+using hf::indexer_rows;
 using hf::latent_rows;
 using hf::like_llama;
 using hf::paired_rows;
@@ -148,16 +149,6 @@ Rows llama4_rows() {
           {"blk#.moe.shared.gate.weight", "model.layers.#.feed_forward.shared_expert.gate_proj.weight", "mlp embed"},
           {"blk#.moe.shared.up.weight", "model.layers.#.feed_forward.shared_expert.up_proj.weight", "mlp embed"},
           {"blk#.moe.shared.down.weight", "model.layers.#.feed_forward.shared_expert.down_proj.weight", "embed mlp"}};
-}
-
-// Which keys a query sees is chosen by scores of their own.
-Rows indexer_rows() {
-  return {
-      {"blk#.attn.index.q.weight", "model.layers.#.self_attn.indexer.wq_b.weight", "(index_heads index_dim) q_rank"},
-      {"blk#.attn.index.k.weight", "model.layers.#.self_attn.indexer.wk.weight", "index_dim embed"},
-      {"blk#.attn.index.k_norm.gamma", "model.layers.#.self_attn.indexer.k_norm.weight", "index_dim"},
-      {"blk#.attn.index.k_norm.beta", "model.layers.#.self_attn.indexer.k_norm.bias", "index_dim"},
-      {"blk#.attn.index.weights.weight", "model.layers.#.self_attn.indexer.weights_proj.weight", "index_heads embed"}};
 }
 
 // GLM-5's rotates pairs that stand side by side.
@@ -409,6 +400,16 @@ Rows mimo_v2_flash_rows() {
 
 }  // namespace
 
+// Which keys a query sees is chosen by scores of their own.
+Rows hf::indexer_rows() {
+  return {
+      {"blk#.attn.index.q.weight", "model.layers.#.self_attn.indexer.wq_b.weight", "(index_heads index_dim) q_rank"},
+      {"blk#.attn.index.k.weight", "model.layers.#.self_attn.indexer.wk.weight", "index_dim embed"},
+      {"blk#.attn.index.k_norm.gamma", "model.layers.#.self_attn.indexer.k_norm.weight", "index_dim"},
+      {"blk#.attn.index.k_norm.beta", "model.layers.#.self_attn.indexer.k_norm.bias", "index_dim"},
+      {"blk#.attn.index.weights.weight", "model.layers.#.self_attn.indexer.weights_proj.weight", "index_heads embed"}};
+}
+
 // The dimensions that are rotated lie in pairs.
 Rows hf::latent_rows() {
   return {{"blk#.attn.q_down.weight", "model.layers.#.self_attn.q_a_proj.weight", "q_rank embed"},
@@ -474,6 +475,8 @@ std::vector<HfTensorTable> hf_mixture_tables() {
       like_llama({"exaone_moe"}, {exaone_moe_rows(), expert_rows()}),
       like_llama({"hy_v3"}, {hy_v3_rows(), expert_rows()}),
       like_llama({"qwen2_moe"}, {gated_expert_rows()}),
+      like_llama({"flint"}, {Rows{{"blk#.attn.sinks", "model.layers.#.self_attn.softmax_offset", "(kv_heads group)"}},
+                             gated_expert_rows()}),
       like_llama({"olmoe"}, {wide_norm_rows(), expert_rows()}),
       like_llama({"flex_olmo"}, {wide_norm_rows(), expert_norm_rows(), expert_rows()}),
       mimo(),

@@ -267,6 +267,29 @@ HfTensorTable lfm2() {
   return {{"lfm2", "lfm2_moe"}, "model.", blocks, {"lm_head.weight"}};
 }
 
+// LFM2 with norms of what layers make, gates of heads, and the usual names in attention. Of heads that rotate in part,
+// the first dimensions of each half do.
+HfTensorTable lfm3() {
+  const std::string layer = "model.layers.&.", attention = layer + "self_attn.";
+  HfTensorTable table = lfm2();
+  table.model_types = {"lfm3"};
+  const Rows own = {{"blk#.attn.q.weight", attention + "q_proj.weight", "(kv_heads group |head_dim) embed"},
+                    {"blk#.attn.k.weight", attention + "k_proj.weight", "(kv_heads |head_dim) embed"},
+                    {"blk#.attn.q.bias", attention + "q_proj.bias", "(kv_heads group |head_dim)"},
+                    {"blk#.attn.k.bias", attention + "k_proj.bias", "(kv_heads |head_dim)"},
+                    {"blk#.attn.v.bias", attention + "v_proj.bias", "(kv_heads head_dim)"},
+                    {"blk#.attn.q_norm.gamma", attention + "q_norm.weight", "|head_dim"},
+                    {"blk#.attn.k_norm.gamma", attention + "k_norm.weight", "|head_dim"},
+                    {"blk#.attn.gate.weight", attention + "gate_proj.weight", "(kv_heads group) embed"},
+                    {"blk#.attn.out.weight", attention + "o_proj.weight", "embed (kv_heads group head_dim)"},
+                    {"blk#.attn.out.bias", attention + "o_proj.bias", "embed"},
+                    {"blk#.attn.norm.gamma", layer + "post_operator_norm.weight", "embed"},
+                    {"blk#.conv.norm.gamma", layer + "post_operator_norm.weight", "embed"},
+                    {"blk#.mlp.norm.gamma", layer + "post_ffn_norm.weight", "embed"}};
+  table.rows.insert(table.rows.begin(), own.begin(), own.end());
+  return table;
+}
+
 // Gates and ups are one; where there are no experts, the shared one is the feed-forward layer.
 HfTensorTable granitemoehybrid() {
   return pairs("granitemoehybrid", "post_attention_layernorm", "norm",
@@ -297,7 +320,8 @@ std::vector<HfTensorTable> hf_scan_tables() {
           like_bamba("falcon_h1"),
           jamba(),
           granitemoehybrid(),
-          lfm2()};
+          lfm2(),
+          lfm3()};
 }
 
 }  // namespace meshwright

@@ -12,6 +12,7 @@ namespace meshwright {
 namespace {
 
 using hf::expert_rows;
+using hf::indexer_rows;
 using hf::latent_rows;
 using hf::like_llama;
 using Rows = std::vector<HfTensorRow>;
@@ -109,6 +110,30 @@ Rows kimi_linear_rows() {
           {"blk#.moe.shared.down.weight", moe + "shared_experts.down_proj.weight", "embed mlp"}};
 }
 
+// Ling 3's: latent attention rotates neighbours.
+HfTensorTable bailing_hybrid() {
+  const std::string layer = "model.layers.#.", attn = layer + "attention.", heads = "(delta_heads delta_group key_dim)";
+  Rows rows = {{"wte", "model.word_embeddings.weight", "vocab embed"},
+               {"blk#.attn.q_nope.weight", attn + "q_proj.weight", "(kv_heads group *nope_dim) embed"},
+               {"blk#.attn.q_rope.weight", attn + "q_proj.weight", "(kv_heads group *~rope_dim) embed"},
+               {"blk#.attn.gate.weight", attn + "g_proj.weight", "(kv_heads group) embed"},
+               {"blk#.attn.out.weight", attn + "dense.weight", "embed (kv_heads group v_dim)"},
+               {"blk#.delta.a.weight", attn + "f_proj.weight", heads + " embed"},
+               {"blk#.delta.a_log", attn + "A_log", "(delta_heads delta_group)"},
+               {"blk#.delta.gate.weight", attn + "g_proj.weight", "(delta_heads delta_group delta_dim) embed"},
+               {"blk#.delta.out.weight", attn + "dense.weight", "embed (delta_heads delta_group delta_dim)"},
+               {"blk#.moe.selection.bias", layer + "mlp.gate.expert_bias", "expert"}};
+  for (const Rows& more : {latent_rows(), kimi_linear_rows()})
+    for (HfTensorRow row : more) {
+      if (row.ours.starts_with("blk#.moe.")) continue;  // as DeepSeek's
+      constexpr std::string_view kTheirs = "self_attn.";
+      if (const std::size_t at = row.theirs.find(kTheirs); at != std::string::npos)
+        row.theirs.replace(at, kTheirs.size(), "attention.");
+      rows.push_back(row);
+    }
+  return like_llama({"bailing_hybrid"}, {rows, expert_rows()});
+}
+
 // Gates and ups are one tensor, of all experts too; norms' weights are stored less one.
 Rows minimax_m3_rows() {
   const std::string layer = "model.layers.#.", attn = layer + "self_attn.", index = attn + "indexer.",
@@ -163,6 +188,22 @@ HfTensorTable longcat_flash() {
   return table;
 }
 
+// Queries and gates of each head are one, which reads the norm of queries' vector before the vector; norms of what
+// blocks read, but of dense layers, have gates.
+Rows axk2_rows() {
+  const std::string layer = "model.layers.#.", first = layer + "input_layernorm.",
+                    second = layer + "post_attention_layernorm.", joint = layer + "self_attn.q_b_proj.weight";
+  return {{"blk#.ln1.gamma", first + "norm.weight", "embed"},
+          {"blk#.ln1.gate_down.weight", first + "W_down.weight", "norm_gate embed"},
+          {"blk#.ln1.gate_up.weight", first + "W_up.weight", "embed norm_gate"},
+          {"blk#.ln2.gamma", second + "norm.weight", "embed", "blk#.ln2.gate_down.weight"},
+          {"blk#.ln2.gate_down.weight", second + "W_down.weight", "norm_gate embed"},
+          {"blk#.ln2.gate_up.weight", second + "W_up.weight", "embed norm_gate"},
+          {"blk#.attn.q_nope.weight", joint, "(kv_heads group *nope_dim) q_rank_pair"},
+          {"blk#.attn.q_rope.weight", joint, "(kv_heads group *~rope_dim) q_rank_pair"},
+          {"blk#.attn.gate.weight", joint, "(kv_heads group *v_dim) q_rank_pair"}};
+}
+
 // One tensor of all experts, in attention too.
 HfTensorTable jetmoe() {
   const std::string attention = "model.layers.#.self_attention.", experts = attention + "experts.",
@@ -184,8 +225,13 @@ HfTensorTable jetmoe() {
 }  // namespace
 
 std::vector<HfTensorTable> hf_sparse_tables() {
-  return {deepseek_v4(), like_llama({"kimi_linear"}, {kimi_linear_rows()}),
-          like_llama({"minimax_m3_vl_text"}, {minimax_m3_rows()}), longcat_flash(), jetmoe()};
+  return {deepseek_v4(),
+          like_llama({"kimi_linear"}, {kimi_linear_rows()}),
+          like_llama({"minimax_m3_vl_text"}, {minimax_m3_rows()}),
+          bailing_hybrid(),
+          like_llama({"axk2"}, {axk2_rows(), indexer_rows(), latent_rows(), expert_rows()}),
+          longcat_flash(),
+          jetmoe()};
 }
 
 }  // namespace meshwright

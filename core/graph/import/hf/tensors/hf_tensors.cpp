@@ -234,12 +234,21 @@ std::vector<TensorPiece> pieces_of(const std::string& name, const Part& part, Al
   return pieces;
 }
 
-// How many dimensions of a head are rotated where not all are; 0: all.
-std::int64_t rotated_dims(const Graph& graph) {
-  std::int64_t dims = 0;
+// How many dimensions of a head are rotated where not all are; 0: all. By block, which may differ; "": in all of them.
+std::map<std::string, std::int64_t> rotated_dims(const Graph& graph) {
+  std::map<std::string, std::int64_t> dims;
   for (const Op& op : graph.ops())
-    if (op.kind == OpKind::Rotary) dims = std::max(dims, op.attributes.rotary_dims);
+    if (op.kind == OpKind::Rotary)
+      for (const std::string& block : {op.name.substr(0, op.name.find('.')), std::string()})
+        dims[block] = std::max(dims[block], op.attributes.rotary_dims);
   return dims;
+}
+
+// Of a parameter's block; where that rotates nothing, of the others.
+std::int64_t rotated_in(const std::map<std::string, std::int64_t>& dims, const std::string& parameter) {
+  for (const std::string& block : {parameter.substr(0, parameter.find('.')), std::string()})
+    if (const auto found = dims.find(block); found != dims.end()) return found->second;
+  return 0;
 }
 
 // Each parameter in a tensor of its name and shape.
@@ -311,7 +320,7 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
     require(found, "the model's parameter '{}' has no counterpart in the files of '{}' models.", tensor.name,
             model_type_);
   }
-  const std::int64_t rotated = rotated_dims(graph);
+  const std::map<std::string, std::int64_t> rotated = rotated_dims(graph);
   std::map<TensorId, ParameterPlace> places;
   for (auto& [name, of_tensor] : parts) {
     // Those of one row, such as all layers' parts of one table, stay in the graph's order.
@@ -321,7 +330,7 @@ std::vector<ParameterPlace> HfTensorNames::places(const Graph& graph) const {
     MW_CHECK(total > 0 || of_tensor.size() == 1, "'{}' has parts, but no star says where", name);
     for (const Part& part : of_tensor) {
       places[part.parameter->id] = {part.parameter->id, part.layout.shift,
-                                    pieces_of(name, part, {before, total}, rotated)};
+                                    pieces_of(name, part, {before, total}, rotated_in(rotated, part.parameter->name))};
       before += starred_size(part);
     }
   }
