@@ -42,7 +42,7 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid", "qwen3_vl_moe",
             "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
-            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax", "longcat_flash", "jetmoe", "flint", "axk2", "bailing_hybrid"}
+            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax", "longcat_flash", "jetmoe", "flint", "axk2", "bailing_hybrid", "hy_v4"}
 PAIRS = {"t5gemma", "fsmt", "longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp", "led"}  # encoders with decoders
 IMAGES = {"vit", "deit", "dinov2", "dinov2_gated", "dinov2_with_registers", "wide_resnet", "convnext", "convnextv2", "swin", "donut-swin", "beit", "beit_apart",
           "data2vec-vision", "ijepa", "segformer"}
@@ -492,6 +492,10 @@ def families():
                                                 n_shared_experts=1)),
         "axk2": (t.AXK2ForCausalLM, t.AXK2Config(**{**decoder(), **latent, "num_key_value_heads": 4}, n_routed_experts=4, num_experts_per_tok=2,
                                                  moe_intermediate_size=24, index_n_heads=16, index_head_dim=8, index_topk=4, gated_norm_rank=4)),
+        "hy_v4": (t.HYV4ForCausalLM, t.HYV4Config(
+            **{**decoder(), **latent, "num_key_value_heads": 4, "num_hidden_layers": 3}, n_routed_experts=4, num_experts_per_tok=2,
+            moe_intermediate_size=24, index_n_heads=16, index_head_dim=8, index_topk=4, indexer_types=["full", "shared", "full"], hc_mult=2,
+            hc_magnitude=1.5, swiglu_limit=0.1, pad_token_id=0)),
         # Windows in the second, third and fifth layer: the last one follows no order.
         "flint": (t.FlintForCausalLM, t.FlintConfig(
             **{**decoder(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40,

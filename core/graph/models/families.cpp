@@ -311,6 +311,7 @@ const std::vector<Family>& families() {
     for (Family& family : gemma4_families()) found.push_back(std::move(family));
     for (Family& family : kimi_linear_families()) found.push_back(std::move(family));
     for (Family& family : deepseek_v4_families()) found.push_back(std::move(family));
+    for (Family& family : hy_v4_families()) found.push_back(std::move(family));
     for (Family& family : griffin_families()) found.push_back(std::move(family));
     for (Family& family : lightning_families()) found.push_back(std::move(family));
     for (Family& family : rwkv_families()) found.push_back(std::move(family));

@@ -95,6 +95,7 @@ void set_softmax_layers(ModelConfig& model, const std::vector<bool>& attends, co
 [[nodiscard]] std::vector<Family> swin_families();
 [[nodiscard]] std::vector<Family> segformer_families();
 
+[[nodiscard]] std::vector<Family> hy_v4_families();
 [[nodiscard]] std::vector<Family> deepseek_v4_families();
 // What attention of each layer sees besides its window: 0 nothing, 1 keys of a few tokens that an indexer chooses, 2
 // all keys of many tokens. Throws InputError for too many layers.

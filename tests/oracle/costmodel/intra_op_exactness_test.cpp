@@ -132,6 +132,10 @@ constexpr std::array kTiny = {
           "out_rank=16,window=8,near_rate=4,far_rate=8,index_heads=4,index_dim=8,index_top_k=4,experts=4,top_k=2,"
           "expert_intermediate=32,shared_intermediate=32,hash_layers=1,kinds_0=36",
           32},
+    Model{"hy_v4:layers=3,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,q_rank=32,kv_rank=16,nope_dim=16,"
+          "rope_dim=8,value_dim=16,index_heads=4,index_dim=8,index_top_k=4,experts=4,top_k=2,expert_intermediate=32,"
+          "shared_intermediate=32,dense_layers=1,streams=2",
+          32},
     Model{"t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128", 32},
     Model{"t5:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,gated=0,experts=4,encoder_window=8", 32},
     Model{"gemma4:layers=2,hidden=64,heads=4,kv_heads=2,head_dim=16,intermediate=128,seq=32,vocab=128,window=8,"

@@ -49,7 +49,15 @@ constexpr const char* kLing3 =
        "num_hidden_layers": 42, "num_shared_experts": 1, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
        "v_head_dim": 128, "vocab_size": 157184)";
 
+constexpr const char* kHunyuan4 =
+    R"("model_type": "hy_v4", "hidden_size": 2816, "index_head_dim": 128, "index_n_heads": 16, "index_topk": 2048,
+       "intermediate_size": 6912, "kv_lora_rank": 512, "max_position_embeddings": 262144, "moe_intermediate_size": 768,
+       "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 32, "num_experts_per_tok": 8,
+       "num_hidden_layers": 34, "q_lora_rank": 1536, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+       "v_head_dim": 256, "vocab_size": 120832)";
+
 TEST(WindowsAndGates, HaveTheirParameters) {
+  EXPECT_EQ(parameter_count(graph_of(kHunyuan4)), 58'278'193'133 + 33 * 256);
   EXPECT_EQ(parameter_count(graph_of(kFlint)), 39'785'287'456);
   EXPECT_EQ(parameter_count(graph_of(kLfm3)), 1'728'801'536);
   EXPECT_EQ(parameter_count(graph_of(kAxk2)), 20'314'494'976 + 47 * 128);
@@ -134,6 +142,18 @@ TEST(WindowsAndGates, OfAxk2ReadAVectorOfQueriesAndItsNorm) {
   EXPECT_EQ(gate->dims.front().size, 2 * 384);
 }
 
+// Indexers of 34 layers are in the first two, and in each fourth one behind these.
+TEST(WindowsAndGates, OfHunyuan4ShareIndexers) {
+  const Graph graph = graph_of(kHunyuan4);
+  const auto count = [&](OpKind kind) {
+    return std::count_if(graph.ops().begin(), graph.ops().end(), [&](const Op& op) { return op.kind == kind; });
+  };
+  EXPECT_EQ(count(OpKind::IndexScores), 2 + 8);
+  EXPECT_EQ(count(OpKind::SelectedAttention), 34);
+  EXPECT_EQ(count(OpKind::Sinkhorn), 0);
+  EXPECT_NE(refusal_of(std::string(kHunyuan4) + R"(, "swiglu_limit": 0.0)").find("'swiglu_limit'"), std::string::npos);
+}
+
 // --- gradients against finite differences ---
 
 TEST(WindowsAndGates, HaveTheGradientsOfTheirLosses) {
@@ -150,6 +170,12 @@ TEST(WindowsAndGates, HaveTheGradientsOfTheirLosses) {
       "deepseek_v3:layers=2,hidden=8,heads=2,intermediate=8,seq=6,vocab=8,experts=2,top_k=2,dense_layers=1,q_rank=4,"
       "kv_rank=4,nope_dim=4,rope_dim=2,value_dim=4,selection_bias=0,both_queries=1,norm_gate=2",
       {.batch = 2});
+  expect_true_model_gradients(
+      "hy_v4:layers=3,hidden=8,heads=2,intermediate=8,seq=6,vocab=8,experts=2,top_k=2,expert_intermediate=4,dense_"
+      "layers="
+      "1,q_rank=4,kv_rank=4,nope_dim=4,rope_dim=2,value_dim=4,selection_bias=0,index_heads=2,index_dim=4,index_top_k=3,"
+      "index_first=1,index_every=2,streams=2,gate_bound=0.2",
+      {.batch = 2}, ".index.");
   expect_true_model_gradients(
       "kimi_linear:layers=2,hidden=8,heads=2,intermediate=8,seq=6,vocab=8,kv_rank=4,nope_dim=4,rope_dim=2,value_dim=4,"
       "delta_heads=2,delta_dim=4,experts=2,top_k=2,expert_intermediate=4,dense_layers=1,selection_bias=0,attends_0=2,"

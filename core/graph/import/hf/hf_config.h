@@ -13,8 +13,8 @@
 //   deepseek_v3 chooses experts among all of them, not among those of the best groups; layers that predict further
 //   tokens are behind the others, with the weight 0.3 of DeepSeek-V3's paper (key "mtp_weight"), and the indexers of
 //   deepseek_v32 are not trained, as the loss has no gradient by them; gemma's norms weigh by their weights alone, not
-//   by 1 more; minimax_m2, qwen3_next, hy_v3, longcat_flash and deepseek_v4 lack the layers that predict further
-//   tokens; weights of lfm2_moe's experts are divided by their sum, not by 1e-6 more.
+//   by 1 more; minimax_m2, qwen3_next, hy_v3, longcat_flash, deepseek_v4 and bailing_hybrid lack the layers that
+//   predict further tokens; weights of lfm2_moe's experts are divided by their sum, not by 1e-6 more.
 #pragma once
 
 #include <optional>

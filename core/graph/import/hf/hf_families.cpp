@@ -212,6 +212,7 @@ const std::vector<HfFamily>& hf_families() {
       {"hunyuan_vl", hf::read_wrapped},
       {"hunyuan_vl_text", hf::read_hunyuan_dense},
       {"hy_v3", hf::read_hy_v3},
+      {"hy_v4", hf::read_hy_v4},
       {"hyperclovax", hf::read_hyperclovax},
       {"hyperclovax_vision_v2", hf::read_wrapped},
       {"ibert", hf::read_ibert},

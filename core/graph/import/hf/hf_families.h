@@ -193,6 +193,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_mistral4(const HfReader& config);
 [[nodiscard]] ModelConfig read_axk1(const HfReader& config);
 [[nodiscard]] ModelConfig read_axk2(const HfReader& config);
+[[nodiscard]] ModelConfig read_hy_v4(const HfReader& config);
 [[nodiscard]] ModelConfig read_longcat_flash(const HfReader& config);
 
 // hf_block_families.cpp

@@ -269,4 +269,33 @@ ModelConfig read_axk2(const HfReader& config) {
   return model;
 }
 
+// Hunyuan 4: several residual streams, and indexers that most layers share.
+ModelConfig read_hy_v4(const HfReader& config) {
+  (void)one_of(config, "hidden_act", "silu", {Act::Silu});
+  for (const char* extra : {"attention_bias", "rope_interleave"}) config.refuse(extra);
+  ModelConfig model = made("hy_v4", config);
+  read_latent_heads(model, config);
+  set_epsilon(model, config, "rms_norm_eps", 1e-5);
+  set_indexer(model, config, 16);
+  read_routed_experts(model, config, 1);
+  model.factors["routed_scale"] = config.positive_or("routed_scaling_factor", 2.827);
+  const std::int64_t further = model.more["mtp"];
+  require(further == 0, "{}: 'num_nextn_predict_layers' is {}, which is not supported for this family; 0 is.",
+          config.place(), further);
+  model.more.erase("mtp");
+  set(model, "streams", config.size_or({"hc_mult"}, 4));
+  model.factors["stream_magnitude"] = config.positive_or("hc_magnitude", 2.0);
+  model.factors["stream_epsilon"] = config.positive_or("hc_eps", 1e-6);
+  model.factors["gate_bound"] = config.positive_or("swiglu_limit", 10.0);
+  (void)config.has("learnable_sink_init");  // where sinks begin
+  expect_layers(config, "layer_types", model.layers, 0, "", "indexed_attention");
+  if (config.has("indexer_types")) {
+    read_shared_indexers(model, config);
+  } else {  // as transformers has it
+    set(model, "index_first", 2);
+    set(model, "index_every", 4);
+  }
+  return model;
+}
+
 }  // namespace meshwright::hf

@@ -196,7 +196,7 @@ TensorId TransformerBuilder::index_scores(const std::string& name, TensorId x, T
   const TensorId q =
       turned(".q", project(name + ".q", low_rank, {rank, heads, dim}, {"batch", "seq", "index_heads", "index_dim"}));
   const TensorId keys = project(name + ".k", x, {embed, dim}, {"batch", "seq", "index_dim"});
-  const TensorId k = turned(".k", layer_norm(name + ".k_norm", keys, dim, 1e-6));
+  const TensorId k = turned(".k", layer_norm(name + ".k_norm", keys, dim, part.epsilon));
   const TensorId weights = project(name + ".weights", x, {embed, heads}, {"batch", "seq", "index_heads"});
   return add(OpKind::IndexScores, name + ".scores", {q, as_keys(name + ".k", k), weights});
 }
@@ -250,7 +250,9 @@ TensorId TransformerBuilder::selected_attention(const std::string& name, TensorI
   }
   MW_CHECK(chosen_keys, "'{}' shares an indexer, but no layer before it has one", name);
   operands.push_back(*chosen_keys);
-  return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = scale});
+  if (!transformer.attention.sinks) return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = scale});
+  operands.push_back(parameter(name + ".sinks", {kv_heads, group}));
+  return add(OpKind::SelectedAttention, name + ".core", operands, {.scale = scale, .extra = Extra::Sink});
 }
 
 TensorId TransformerBuilder::block_attention(const std::string& name, TensorId x, std::vector<TensorId> operands,

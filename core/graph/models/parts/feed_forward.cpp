@@ -81,13 +81,12 @@ TensorId TransformerBuilder::clipped_gate(const std::string& name, TensorId gate
              {add(OpKind::Shift, name + ".up.shifted", {up}, {.value = 1.0}), quick_gelu(name, gate)});
 }
 
-TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& widen) {
+TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& widen, double bound) {
   if (transformer.feed_forward.activation == Activation::ClippedSilu) {
     const TensorId gate = widen(".gate");
     return clipped_gate(name, gate, widen(".up"));
   }
   if (!transformer.feed_forward.gated) return activate(name, widen(".up"));
-  const double bound = transformer.feed_forward.bound;
   TensorId gate = scaled(name + ".gate", widen(".gate"), transformer.feed_forward.gate_scale);
   if (bound > 0.0) gate = at_most(name + ".gate.bounded", gate, bound, Bound::Above);
   gate = activate(name, gate);
@@ -99,10 +98,13 @@ TensorId TransformerBuilder::inner_layer(const std::string& name, const Widen& w
 TensorId TransformerBuilder::feed_forward_inner(const std::string& name, TensorId x, std::int64_t width) {
   const FeedForwardPart& part = transformer.feed_forward;
   const Dim mlp{"mlp", width};
-  const TensorId inner = inner_layer(name, [&](const std::string& which) {
-    const TensorId wide = project(name + which, x, {embed, mlp}, {"batch", "seq", "mlp"});
-    return part.bias ? add_bias(name + which, wide, {mlp}) : wide;
-  });
+  const TensorId inner = inner_layer(
+      name,
+      [&](const std::string& which) {
+        const TensorId wide = project(name + which, x, {embed, mlp}, {"batch", "seq", "mlp"});
+        return part.bias ? add_bias(name + which, wide, {mlp}) : wide;
+      },
+      part.bound);
   return part.inner_norm ? norm(name + ".inner_norm", inner, mlp) : inner;
 }
 

@@ -81,10 +81,13 @@ TensorId TransformerBuilder::expert_layer(const std::string& name, TensorId x) {
     return bias ? std::vector<std::string>{"batch", "capacity", "expert", last}
                 : std::vector<std::string>{"expert", "batch", "capacity", last};
   };
-  const TensorId inner = inner_layer(name, [&](const std::string& which) {
-    const TensorId wide = project(name + which, x, {expert, read, mlp}, order("mlp"));
-    return bias ? add_bias(name + which, wide, {expert, mlp}) : wide;
-  });
+  const TensorId inner = inner_layer(
+      name,
+      [&](const std::string& which) {
+        const TensorId wide = project(name + which, x, {expert, read, mlp}, order("mlp"));
+        return bias ? add_bias(name + which, wide, {expert, mlp}) : wide;
+      },
+      part.bound > 0.0 ? part.bound : transformer.feed_forward.bound);
   const TensorId out = project(name + ".down", inner, {expert, mlp, read}, order(read.name.c_str()));
   if (!bias) return out;
   return add(OpKind::Transpose, name + ".by_expert", {add_bias(name + ".down", out, {expert, read})},

@@ -48,10 +48,12 @@ TensorId ResidualStreams::weighed_sum(const std::string& name, TensorId x, Tenso
 
 ResidualStreams::Reading ResidualStreams::read(const std::string& name, TensorId x) const {
   const std::int64_t n = streams.size;
-  const TensorId all = mixes(name, x, {n, n, n * n});
+  const TensorId all = mixes(name, x, turns > 0 ? std::vector{n, n, n * n} : std::vector{n, n});
   const TensorId read = weighed_sum(name + ".read", x, part(name + ".pre", all, 0, n));
   TensorId post = builder.add(OpKind::Sigmoid, name + ".post.sigmoid", {part(name + ".post", all, n, n)});
-  post = builder.add(OpKind::Scale, name + ".post.scaled", {post}, {.scale = 2.0});
+  post = builder.add(OpKind::Scale, name + ".post.scaled", {post}, {.scale = magnitude});
+  if (least > 0.0) post = builder.add(OpKind::Shift, name + ".post.shifted", {post}, {.value = least});
+  if (turns == 0) return {read, post};
   TensorId mixing = builder.add(OpKind::Reshape, name + ".matrix", {part(name + ".pairs", all, 2 * n, n * n)},
                                 {.result_dims = {builder.batch, builder.seq, streams, {"streams_out", n}}});
   mixing = builder.add(OpKind::Sinkhorn, name + ".sinkhorn", {mixing},
@@ -62,7 +64,8 @@ ResidualStreams::Reading ResidualStreams::read(const std::string& name, TensorId
 TensorId ResidualStreams::add(const std::string& name, TensorId x, const Reading& reading, TensorId made) const {
   const TensorId expanded = builder.add(OpKind::Contract, name + ".expanded", {made, reading.post},
                                         {.result_names = {"batch", "seq", "streams", "embed"}});
-  TensorId mixed = builder.add(OpKind::Contract, name + ".mixed", {x, reading.mixing},
+  if (!reading.mixing) return builder.add(OpKind::Add, name + ".sum", {x, expanded});
+  TensorId mixed = builder.add(OpKind::Contract, name + ".mixed", {x, *reading.mixing},
                                {.result_names = {"batch", "seq", "streams_out", "embed"}});
   mixed = builder.add(OpKind::Reshape, name + ".mixed.streams", {mixed},
                       {.result_dims = {builder.batch, builder.seq, streams, builder.embed}});

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/graph/models/parts/transformer_builder.h"
@@ -17,12 +18,15 @@ namespace meshwright {
 struct ResidualStreams {
   TransformerBuilder& builder;
   const Dim streams;
-  std::int64_t turns;  // of Sinkhorn's algorithm
-  double epsilon;      // of its sums, and of the weights of what is read
+  std::int64_t turns;      // of Sinkhorn's algorithm; 0: streams stay apart
+  double epsilon;          // of its sums, and of the weights of what is read
+  double magnitude = 2.0;  // of the weights of what a layer makes
+  double least = 0.0;      // of these weights: it is added to them
 
   // What a layer reads, and what its result is added by.
   struct Reading {
-    TensorId read, post, mixing;
+    TensorId read, post;
+    std::optional<TensorId> mixing = {};
   };
   [[nodiscard]] TensorId begin(const std::string& name, TensorId x) const;  // every stream is x
   [[nodiscard]] Reading read(const std::string& name, TensorId x) const;

@@ -50,6 +50,7 @@ struct LatentPart {
 // publisher trains by a loss of its own.
 struct IndexPart {
   std::int64_t heads, dim, top_k;
+  double epsilon = 1e-6;  // of the norm of its keys
 };
 
 // Modules behind the blocks that predict further tokens (F. Gloeckle et al., 2024; DeepSeek-AI, DeepSeek-V3, 2024):
@@ -134,6 +135,7 @@ struct MixturePart {
   bool weigh_inputs = false;    // the weights are of what experts are given, not of what they make
   bool averaged = false;        // the result is the mean of the routed experts' and the shared one's, not their sum
   bool result_norm = false;     // of the result, in layers with experts alone
+  double bound = 0.0;           // as FeedForwardPart's, of the routed experts alone; 0: that one
   bool scaled_experts = false;  // a number for each expert, trained, times its weights
   double scale = 1.0;
 };

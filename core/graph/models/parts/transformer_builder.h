@@ -154,9 +154,10 @@ struct TransformerBuilder : ModelWriter {
   // Over all dimensions behind batch and seq, which are joined as `all`.
   [[nodiscard]] TensorId wide_norm(const std::string& name, TensorId x, const Dim& all);
   // activation(gate) * up, or activation(up); `widen` projects to the inner width and is told which: ".gate" or ".up".
+  // `bound`: as FeedForwardPart's.
   using Widen = std::function<TensorId(const std::string& which)>;
   [[nodiscard]] TensorId clipped_gate(const std::string& name, TensorId gate, TensorId up);
-  [[nodiscard]] TensorId inner_layer(const std::string& name, const Widen& widen);
+  [[nodiscard]] TensorId inner_layer(const std::string& name, const Widen& widen, double bound);
   [[nodiscard]] TensorId identity_weight(const std::string& name, TensorId scores, TensorId chosen_by);
   [[nodiscard]] TensorId expert_layer(const std::string& name, TensorId x);
   [[nodiscard]] TensorId shared_expert(const std::string& name, TensorId x);

@@ -204,6 +204,35 @@ Rows axk2_rows() {
           {"blk#.attn.gate.weight", joint, "(kv_heads group *v_dim) q_rank_pair"}};
 }
 
+// As transformers 5.24 saves it: nothing lies in pairs, indexers' heads have the dimensions that are rotated last, and
+// one tensor holds all experts' gates and ups.
+HfTensorTable hy_v4() {
+  const std::string layer = "model.layers.#.", attn = layer + "self_attn.", mlp = layer + "mlp.";
+  Rows rows = {{"blk#.attn.gate.weight", attn + "linear_gate.weight", "(kv_heads group v_dim) embed"},
+               {"blk#.attn.sinks", attn + "learnable_sink_param", "(kv_heads group)"},
+               {"blk#.mlp.gate.weight", mlp + "linear_gate.weight", "mlp embed"},
+               {"blk#.moe.shared.gate.weight", mlp + "shared_experts.linear_gate.weight", "mlp embed"},
+               {"blk#.moe.gate.weight", mlp + "experts.gate_up_proj", "expert *mlp embed"},
+               {"blk#.moe.up.weight", mlp + "experts.gate_up_proj", "expert *mlp embed"},
+               {"blk#.moe.down.weight", mlp + "experts.down_proj", "expert embed mlp"}};
+  for (const auto& [ours, theirs] : {std::pair("blk#.attn", layer + "hc_pre.hc_attn_layer.hc_"),
+                                     {"blk#.mlp", layer + "hc_pre.hc_mlp_layer.hc_"},
+                                     {"blk#.moe", layer + "hc_pre.hc_mlp_layer.hc_"},
+                                     {"head", "model.hc_pre.hc_head.hc_head_"}}) {
+    const std::string streams = std::string(ours) + ".streams.";
+    rows.push_back({streams + "mix.weight", theirs + "fn", "mixes all_streams"});
+    rows.push_back({streams + "mix.bias", theirs + "base", "mixes"});
+    rows.push_back({streams + "scale.gamma", theirs + "scale", "mix_parts"});
+  }
+  for (const Rows& more : {indexer_rows(), latent_rows()})
+    for (HfTensorRow row : more) {
+      std::erase(row.layout, '~');
+      if (const std::size_t at = row.layout.find("index_dim"); at != std::string::npos) row.layout.insert(at, ">");
+      rows.push_back(row);
+    }
+  return like_llama({"hy_v4"}, {rows, expert_rows()});
+}
+
 // One tensor of all experts, in attention too.
 HfTensorTable jetmoe() {
   const std::string attention = "model.layers.#.self_attention.", experts = attention + "experts.",
@@ -229,6 +258,7 @@ std::vector<HfTensorTable> hf_sparse_tables() {
           like_llama({"kimi_linear"}, {kimi_linear_rows()}),
           like_llama({"minimax_m3_vl_text"}, {minimax_m3_rows()}),
           bailing_hybrid(),
+          hy_v4(),
           like_llama({"axk2"}, {axk2_rows(), indexer_rows(), latent_rows(), expert_rows()}),
           longcat_flash(),
           jetmoe()};
