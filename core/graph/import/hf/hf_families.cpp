@@ -21,7 +21,20 @@ constexpr const char* kOfDeepSeekV4 =
     "(compress_ratios), and choose experts by a hash of the token (num_hash_layers)";
 constexpr const char* kOfSpeech =
     "hear sound and are trained by a loss that adds up all alignments of its frames with a text (CTC)";
+constexpr const char* kOfMistralLarge4 =
+    "train the frequencies of their rotations, and read the latent keys of earlier layers (kv_source_layers)";
+constexpr const char* kOfDots3 =
+    "have latent attention of other ranks and heads where there are windows (swa_kv_lora_rank, per_layer_config)";
 constexpr std::array kLackingFamilies = {
+    LackingFamily{"dots3_note", kOfDots3, "deepseek_v32"},
+    LackingFamily{"dots3_note_text", kOfDots3, "deepseek_v32"},
+    LackingFamily{"mistral_large4", kOfMistralLarge4, "glm_moe_dsa"},
+    LackingFamily{"mistral_large4_text", kOfMistralLarge4, "glm_moe_dsa"},
+    LackingFamily{
+        "zaya",
+        "mix channels of queries and keys by convolutions (cca_time1), and have routers that read those of the "
+        "layer before (router_hidden_size)",
+        "laguna"},
     LackingFamily{"deepseek_ref", kOfDeepSeekV4, "deepseek_v4"},
     LackingFamily{"kimi_k3",
                   "attend to the results of earlier blocks of layers (attn_res_block_size), and have SiTU gates "
