@@ -302,24 +302,26 @@ TEST(RankedCandidates, OfSeveralStagesOnEachRankEndWhereNoChangeAtTheSlowestRank
   EXPECT_GT(improved, 2);
 }
 
-// Says stop from the given ask on, and counts what is simulated then.
+// Says stop from the given ask on, or once so many pipelines are simulated, and counts what is simulated then.
 class StoppedStep : public SimulatedStep {
  public:
-  StoppedStep(const CostModel& costs, int stops_at) : SimulatedStep(costs), stops_at_(stops_at) {}
+  StoppedStep(const CostModel& costs, int stops_at, int most)
+      : SimulatedStep(costs), stops_at_(stops_at), most_(most) {}
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
                                   int chunks) override {
-    ++(asks >= stops_at_ ? after : before);
+    ++(asks >= stops_at_ || before >= most_ ? after : before);
     return SimulatedStep::step_time(schedule, microbatches, times, chunks);
   }
-  bool stop() { return ++asks >= stops_at_; }
+  bool stop() { return ++asks >= stops_at_ || before >= most_; }
 
   int asks = 0, before = 0, after = 0;
 
  private:
-  const int stops_at_;
+  const int stops_at_, most_;
 };
 
-// Whichever loop asks: none goes on with what it was about to simulate.
+// Whichever loop asks: none goes on with what it was about to simulate. And all ask: no more than a few are simulated
+// after as many as were wanted.
 TEST(RankedCandidates, AreNotSimulatedAnyMoreOnceAskedToStop) {
   RandomRequests random(37);
   int stopped = 0;
@@ -336,8 +338,9 @@ TEST(RankedCandidates, AreNotSimulatedAnyMoreOnceAskedToStop) {
       WholeSpace space(request, *costs, plain);
       if (!space.ranking().is_line() && schedule != ScheduleKind::OneFOneB) continue;
       const StageTable table = space.prices();
-      const auto run = [&](int stops_at) {
-        StoppedStep step(*costs, stops_at);
+      constexpr int kNever = std::numeric_limits<int>::max(), kAtOnce = 6;
+      const auto run = [&](int stops_at, int most) {
+        StoppedStep step(*costs, stops_at, most);
         WholeSpace own(request, *costs, step);
         CandidateRequest wanted = own.wanted();
         wanted.thorough = round % 2 == 0;
@@ -346,13 +349,18 @@ TEST(RankedCandidates, AreNotSimulatedAnyMoreOnceAskedToStop) {
         (void)own.ranking().find(table, wanted);
         return std::tuple(step.asks, step.before, step.after);
       };
-      const auto [asks, all, none] = run(std::numeric_limits<int>::max());
+      const auto [asks, all, none] = run(kNever, kNever);
       ASSERT_EQ(none, 0);
       for (const int at : {1, 2, 5, asks / 3, 2 * asks / 3, asks - 1}) {
         if (at < 1 || at > asks) continue;
-        const auto [asked, before, after] = run(at);
+        const auto [asked, before, after] = run(at, kNever);
         EXPECT_EQ(after, 0) << round << ", " << name_of(schedule) << ", from ask " << at << " of " << asks;
         stopped += before < all ? 1 : 0;
+      }
+      for (const int most : {1, 2, 5, all / 4, all / 2, 3 * all / 4}) {
+        if (most < 1) continue;
+        const auto [asked, before, after] = run(kNever, most);
+        EXPECT_LE(after, kAtOnce) << round << ", " << name_of(schedule) << ", after " << most << " of " << all;
       }
     }
   }
