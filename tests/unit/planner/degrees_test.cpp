@@ -255,10 +255,9 @@ TEST(FirstDegrees, AreOfTheMostReplicasWhoseStateTakesHalfOfTheMemory) {
 
 // Of 8 devices against 6 in a replica, and of 9 against 8.
 TEST(FirstDegrees, AreOfTheSmallestReplicasHoweverTheseAreDivided) {
-  const ReplicaBytes replica{Bytes(400), Bytes(4000)};
   const Degrees tensor{.tp = 6}, pipe{.pp = 4, .cp = 2}, both{.tp = 3, .cp = 3}, context{.cp = 8};
-  EXPECT_EQ(in_order_of_trial({pipe, tensor}, replica, Bytes(1e6)), (std::vector<Degrees>{tensor, pipe}));
-  EXPECT_EQ(in_order_of_trial({both, context}, replica, Bytes(1e6)), (std::vector<Degrees>{context, both}));
+  EXPECT_EQ(in_order_of_trial({pipe, tensor}, {}, Bytes(1e6)), (std::vector<Degrees>{tensor, pipe}));
+  EXPECT_EQ(in_order_of_trial({both, context}, {}, Bytes(1e6)), (std::vector<Degrees>{context, both}));
 }
 
 TEST(FirstDegrees, CountExpertsAsNearlyAllWeights) {
