@@ -89,7 +89,7 @@ bool is_fast_llm(const ConfigValue& root) {
   return model->find("base_model") != nullptr || model->find("multi_stage") != nullptr;
 }
 
-// Of a file over others the names of these show it ("defaults: ../sft.yaml"), which Hydra's have without an ending.
+// A file that changes others names them with their ending ("defaults: ../sft.yaml"); Hydra's name them without.
 bool is_nemo_rl(const ConfigValue& root) {
   const ConfigValue *policy = root.find("policy"), *below = root.find("defaults");
   const auto is_file = [](const ConfigValue& name) { return name.is_scalar() && name.text.ends_with(".yaml"); };

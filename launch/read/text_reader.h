@@ -175,7 +175,7 @@ class TextReader {
   };
   void read_shell_of(const GivenFile& file);
   [[nodiscard]] std::vector<Launch> found_launches() const;
-  // Of a program that is not known the command may name a file of settings, or start a script that is beside it.
+  // Whether the command names a file of settings for a program that is not known, or starts a script beside it.
   [[nodiscard]] bool launches_by_file(std::size_t command) const;
   bool read_by_file(const std::string& place);  // false: no command does
   // The file of settings of a framework that a command names, where the program itself is not known; false: none.

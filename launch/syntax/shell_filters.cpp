@@ -295,7 +295,7 @@ std::optional<std::string> found_lines(const std::vector<std::string>& words, co
 
 // --- wc, head ---
 
-// Of no text at all it is not known whether it is an empty line.
+// nullopt for an empty text, which may be no line or an empty one.
 std::optional<std::string> counted(const std::vector<std::string>& words, const std::string& input) {
   if (words.size() != 2 || input.empty()) return std::nullopt;
   if (words[1] == "-l") return std::to_string(1 + std::count(input.begin(), input.end(), '\n'));

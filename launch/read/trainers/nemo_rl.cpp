@@ -192,7 +192,7 @@ bool changes_no_policy(const std::string& key) {
   return false;
 }
 
-// Of the two that may train the policy one is switched on.
+// The file has settings of both engines, and one of them trains the policy.
 void drop_other_engine(ReadingJob& job) {
   const std::string& other = job.text.target == "megatron" ? kDtensor : kMcore;
   job.settings().no_effect([&](const std::string& key) { return key.starts_with(other); });

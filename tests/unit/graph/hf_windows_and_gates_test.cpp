@@ -101,7 +101,7 @@ TEST(WindowsAndGates, AreRefusedInAnOrderWithoutRule) {
             std::string::npos);
 }
 
-// Of 11 layers that attend the first, third, ... see all keys and turn half of a head: dimension j of 64 by
+// Every other layer that attends sees all keys and turns half of each head: dimension j of 64 by
 // 1e6^(-2 j / 128), as a head of 64 dimensions and the base 1000 does.
 TEST(WindowsAndGates, OfLfm3TakeTurnsWithWholeAttention) {
   const Graph graph = graph_of(kLfm3);

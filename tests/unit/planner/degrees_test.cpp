@@ -253,7 +253,7 @@ TEST(FirstDegrees, AreOfTheMostReplicasWhoseStateTakesHalfOfTheMemory) {
             (std::vector<Degrees>{again, sharded, whole, split, pipe}));
 }
 
-// Of 8 devices against 6 in a replica, and of 9 against 8.
+// A replica on 6 devices comes before one on 8, and that before one on 9.
 TEST(FirstDegrees, AreOfTheSmallestReplicasHoweverTheseAreDivided) {
   const Degrees tensor{.tp = 6}, pipe{.pp = 4, .cp = 2}, both{.tp = 3, .cp = 3}, context{.cp = 8};
   EXPECT_EQ(in_order_of_trial({pipe, tensor}, {}, Bytes(1e6)), (std::vector<Degrees>{tensor, pipe}));

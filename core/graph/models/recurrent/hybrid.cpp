@@ -118,7 +118,7 @@ struct LayerUse {
   bool windowed = false;   // of one that attends
 };
 
-// Of the layers that attend, those from first_window_layer on have windows, but each full_every-th of these.
+// From first_window_layer on layers that attend have windows, except every full_every-th of them.
 bool is_windowed(const ModelConfig& model, std::int64_t layer) {
   if (!has_flag(model, "window")) return false;
   std::int64_t place = -size_of(model, "first_window_layer");

@@ -244,7 +244,7 @@ std::map<std::string, std::int64_t> rotated_dims(const Graph& graph) {
   return dims;
 }
 
-// Of a parameter's block; where that rotates nothing, of the others.
+// The dimensions that the parameter's block rotates; where it has none of its own, those of the whole model.
 std::int64_t rotated_in(const std::map<std::string, std::int64_t>& dims, const std::string& parameter) {
   for (const std::string& block : {parameter.substr(0, parameter.find('.')), std::string()})
     if (const auto found = dims.find(block); found != dims.end()) return found->second;
