@@ -90,7 +90,8 @@ void expect_no_method_is_faster(const StepRequest& conditions, unsigned seed, in
   Requests requests(seed);
   int plans = 0;
   count = fewer(count);
-  for (int k = 0; k < count; ++k) {
+  // Of few requests none may have a plan that fits.
+  for (int k = 0; k < count || (kSanitized && plans == 0); ++k) {
     const PlanRequest request = requests.next();
     const PlanningResult found = planned_under(request, conditions);
     const Bytes usable = request.cluster.usable_memory();
@@ -125,7 +126,7 @@ void expect_no_method_is_faster(const StepRequest& conditions, unsigned seed, in
       EXPECT_LE(bound, kSame * method.step) << text << " of request " << k;
     }
   }
-  EXPECT_GT(plans, fewer(5 * count));
+  EXPECT_GT(plans, kSanitized ? 0 : 5 * count);
 }
 
 TEST(PlanUnderConditions, WithOverlapIsNoSlowerThanAnyMethod) { expect_no_method_is_faster(overlap(), 1, 3); }
