@@ -289,25 +289,6 @@ void TextReader::read_toml(const GivenFile& file) {
   text_.settings.add_all(root, "", place);
 }
 
-void TextReader::prime_rl(const ConfigValue& root, const std::string& place) {
-  fsdp_trainer(root, place, "prime-rl");
-  count_prime_rl();
-}
-
-void TextReader::count_prime_rl() {
-  std::map<std::string, std::string> said;
-  for (const Setting& setting : text_.settings.all())
-    if (setting.key.starts_with("deployment.") && setting.value.is_scalar())
-      said[setting.key.substr(setting.key.find('.') + 1)] = setting.value.text;
-  const auto number = [&](const char* key, std::int64_t otherwise) {
-    const auto found = whole_number(said[key]);
-    return found && *found >= 1 && *found <= kMaxDegree ? *found : otherwise;
-  };
-  const bool several = said["type"] == "multi_node";
-  text_.hosts = several ? number("num_train_nodes", 2) : 1;
-  text_.devices_per_host = several ? number("gpus_per_node", 8) : number("num_train_gpus", 1);
-}
-
 void TextReader::picotron(const ConfigValue& root, const std::string& place) {
   fsdp_trainer(root, place, "picotron");
   std::int64_t devices = 1;

@@ -85,8 +85,6 @@ class TextReader {
   // The script, and what the file says of hosts, devices and variables. REQUIRES: is_wrapped.
   GivenFile unwrapped(const ConfigValue& root, const std::string& place);
   void picotron(const ConfigValue& root, const std::string& place);  // its degrees are those of all devices
-  void prime_rl(const ConfigValue& root, const std::string& place);
-  void count_prime_rl();
   void litgpt(const ConfigValue& root, const std::string& place);
   // NeMo Automodel's, which may say how many devices it is for.
   void automodel(const ConfigValue& root, const std::string& place);
@@ -113,7 +111,9 @@ class TextReader {
   void trl_call(const Settings& given, int line, const std::string& place);
   void trl_file(const ConfigValue& root, const std::string& place);
   void add_defaults_of_trl();
-  // --- trainers/policy_text.cpp: verl and NeMo RL ---
+  // --- trainers/policy_text.cpp: verl, NeMo RL and prime-rl ---
+  void prime_rl(const ConfigValue& root, const std::string& place);
+  void count_prime_rl();
   void verl_actor(const ConfigValue& root, const std::string& place);
   void settle_verl();  // hosts and what trains, by its words
   void nemo_rl(ConfigValue root, const std::string& place);
@@ -163,7 +163,8 @@ class TextReader {
   [[nodiscard]] std::map<std::string, std::string> variables() const;
   // What the further scripts export that `but` does not name (settings that a site sources first).
   [[nodiscard]] std::map<std::string, std::string> exported_beside(const GivenFile& but) const;
-  // Reads the YAML among the further files with what a script without a launch exports; false: there is none.
+  // Where a script launches nothing: reads the YAML file that is given beside it, with the variables that the script
+  // exports; false: there is no such file.
   bool configuration_of_variables();
   [[noreturn]] void refuse_script(const std::string& place) const;
   // --- launches.cpp: which commands launch trainings ---

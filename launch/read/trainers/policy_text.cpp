@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files and commands of verl and NeMo RL: over which other files they stand, their devices, and what trains.
+// Files and commands of verl, NeMo RL and prime-rl: over which other files they stand, their devices, and what trains.
 #include <map>
 
 #include "core/base/errors.h"
@@ -117,6 +117,22 @@ void TextReader::settle_nemo_rl() {
     return;
   text_.notes.push_back(fmt::format("{}: {} x {} devices train, beside those that make samples", text_.program,
                                     *text_.hosts, *text_.devices_per_host));
+}
+
+void TextReader::prime_rl(const ConfigValue& root, const std::string& place) {
+  fsdp_trainer(root, place, "prime-rl");
+  count_prime_rl();
+}
+
+void TextReader::count_prime_rl() {
+  const auto values = last_values(text_.settings);
+  const auto type = values.find("deployment.type");
+  const bool several = type != values.end() && type->second == "multi_node";
+  const auto number = [&](const char* key, std::int64_t otherwise) {
+    return count_of(values, fmt::format("deployment.{}", key)).value_or(otherwise);
+  };
+  text_.hosts = several ? number("num_train_nodes", 2) : 1;
+  text_.devices_per_host = several ? number("gpus_per_node", 8) : number("num_train_gpus", 1);
 }
 
 }  // namespace meshwright

@@ -90,7 +90,7 @@ void expect_no_method_is_faster(const StepRequest& conditions, unsigned seed, in
   Requests requests(seed);
   int plans = 0;
   count = fewer(count);
-  // Of few requests none may have a plan that fits.
+  // Where only a few requests are drawn, it may be that none has a plan that fits.
   for (int k = 0; k < count || (kSanitized && plans == 0); ++k) {
     const PlanRequest request = requests.next();
     const PlanningResult found = planned_under(request, conditions);
