@@ -46,8 +46,8 @@ LaunchChoice choose_launch(const LaunchInput& input,
   const std::string place = launches[0].substr(0, launches[0].find(':'));
   const std::string several = fmt::format("{}: launches {} trainings: {}; choose one with --launch N.", place,
                                           launches.size(), numbered(launches));
-  constexpr std::size_t kMostRead = 64;
-  if (launches.size() > kMostRead) throw InputError(several);
+  constexpr std::size_t kMostCompared = 64;
+  if (launches.size() > kMostCompared) throw InputError(several);
   LaunchChoice choice;
   std::optional<LaunchReading> first;
   bool same = true;
@@ -67,8 +67,9 @@ LaunchChoice choose_launch(const LaunchInput& input,
     }
   }
   if (!same) throw InputError(several);
-  require(first.has_value(), "{}: launches {} trainings, of which none can be read; {}.", place, launches.size(),
-          choice.notes.empty() ? "" : choice.notes.front());
+  if (!first)  // the note ends with the sentence that refuses the first one
+    throw InputError(fmt::format("{}: launches {} trainings, of which none can be read; {}", place, launches.size(),
+                                 choice.notes.front()));
   if (alike > 1)
     choice.notes.push_back(fmt::format("{} commands launch the same training: launch {} is read, {}", alike,
                                        *choice.launch, launches[static_cast<std::size_t>(*choice.launch - 1)]));
