@@ -199,7 +199,11 @@ if(MESHWRIGHT_HAVE_CUDA)
     target_compile_options(mw_kernels_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${mw_quiet}>")
   endif()
   target_compile_options(mw_kernels_cuda PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;SHELL:-Werror all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>")
+  if(MESHWRIGHT_WERROR)
+    target_compile_options(mw_kernels_cuda PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings;-Xcompiler=-Werror>")
+  endif()
   if(MESHWRIGHT_HAVE_CUDNN)
     target_compile_definitions(mw_kernels_cuda PRIVATE MESHWRIGHT_CUDNN)
     target_include_directories(mw_kernels_cuda SYSTEM PRIVATE ${MESHWRIGHT_CUDNN_INCLUDE})

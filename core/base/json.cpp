@@ -256,7 +256,7 @@ Json read_json_file(const std::string& path) { return parse_json(read_file(path)
 
 const Json& member(const Json& object, std::string_view key, const std::string& place) {
   require(object.is_object(), "{}: an object was expected.", place);
-  const auto found = object.find(key);
+  const auto found = object.find(std::string(key));
   require(found != object.end(), "{}: '{}' is missing.", place, key);
   return *found;
 }
