@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cli/manual/value_kinds.h"
+#include "cli/terminal/help_layout.h"
 #include "cli/terminal/interruption.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
@@ -118,6 +119,7 @@ CommandLine::CommandLine(Context& context, const std::vector<std::string>& words
       app_(std::make_unique<CLI::App>(
           "Finds the fastest way to train a neural network on a cluster of accelerators, and proves it by running it.",
           "meshwright")) {
+  app_->formatter(std::make_shared<HelpLayout>());
   app_->set_version_flag("--version", "meshwright " MESHWRIGHT_VERSION);
   app_->require_subcommand(0, 1);
   app_->footer(

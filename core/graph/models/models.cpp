@@ -244,7 +244,8 @@ Json file_to_json(const ModelConfig& model) {
 
 Json to_json(const ModelConfig& model) {
   if (model.file) return file_to_json(model);
-  const Family& family = checked_family(model, fmt::format("model '{}'", model.name));
+  const std::string place = fmt::format("model '{}'", model.name);
+  const Family& family = checked_family(model, place);
   Json json = {{"name", model.name}, {"family", model.family}};
   for (const SizeField& field : family.sizes) json[field.key] = size_of(model, field.key);
   for (const FactorField& field : family.factors) json[field.key] = model.factors.at(field.key);

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds what is committed in a bare Debian or Ubuntu, as a newcomer would: try_source.sh SUITE ROOT [VERB ...]
+# SUITE is bookworm, trixie, jammy, noble or resolute; VERBs are those of ./dev, by default demo and test. ROOT is made by debootstrap where it
+# does not exist, and kept for the next time with what was built. Needs root and the network.
+set -euo pipefail
+
+(($# >= 2)) || { printf 'usage: try_source.sh SUITE ROOT [VERB ...]\n' >&2; exit 2; }
+suite="$1" root="$2"
+verbs=("${@:3}")
+((${#verbs[@]} > 0)) || verbs=(demo test)
+
+case "$suite" in
+  bookworm | trixie) mirror=http://deb.debian.org/debian components=main script=sid ;;
+  jammy | noble | resolute) mirror=http://archive.ubuntu.com/ubuntu components='main universe' script=gutsy ;;
+  *) printf "try_source.sh: '%s' is no suite that is known here: bookworm, trixie, jammy, noble, resolute\n" "$suite" >&2; exit 2 ;;
+esac
+
+# Whatever is mounted in ROOT goes with the script, however that ends.
+if [[ "${TRY_SOURCE_ALONE:-}" != yes ]]; then
+  TRY_SOURCE_ALONE=yes exec unshare --mount --propagation private "${BASH_SOURCE[0]}" "$@"
+fi
+
+inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+
+# An older debootstrap knows no newer suite by its name: the script says how those of a distribution are made.
+if [[ ! -x "$root/usr/bin/apt-get" ]]; then debootstrap --variant=minbase "$suite" "$root" "$mirror" "/usr/share/debootstrap/scripts/$script"; fi
+{
+  printf 'deb %s %s %s\n' "$mirror" "$suite" "$components"
+  printf 'deb %s %s-updates %s\n' "$mirror" "$suite" "$components"
+} >"$root/etc/apt/sources.list"
+cp /etc/resolv.conf /etc/hosts "$root/etc/"
+if [[ -d /etc/apt/apt.conf.d ]]; then cp -r /etc/apt/apt.conf.d "$root/etc/apt/"; fi
+mount -t proc proc "$root/proc"
+mount -t sysfs sys "$root/sys"
+mount --rbind /dev "$root/dev"
+
+mkdir -p "$root/root/meshwright"
+find "$root/root/meshwright" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+git -C "$(dirname -- "${BASH_SOURCE[0]}")/.." archive HEAD | tar -x -C "$root/root/meshwright"
+
+for verb in "${verbs[@]}"; do
+  inside bash -c 'cd /root/meshwright && ./dev "$1"' dev "$verb"
+done
+printf 'try_source.sh: ./dev %s: done in a bare %s\n' "${verbs[*]}" "$suite"
