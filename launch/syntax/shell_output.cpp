@@ -2,6 +2,7 @@
 // What commands print, as far as it is known without running them.
 #include <algorithm>
 
+#include "core/base/text.h"
 #include "launch/syntax/shell_conditions.h"
 #include "launch/syntax/shell_filters.h"
 #include "launch/syntax/shell_words.h"
@@ -30,7 +31,71 @@ std::optional<std::string> filtered_around_unknown(const std::vector<std::string
   return made;
 }
 
+bool names_paths(const std::string& command) {
+  return command == "dirname" || command == "basename" || command == "realpath" || command == "readlink";
+}
+
+// "a/./b/../c" -> "a/c", "" -> ".". Paths stay relative to the folder of the script, from where files are looked for.
+std::string plain_path(const std::string& path) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    const std::string part = path.substr(at, end - at);
+    if (part == ".." && !parts.empty() && parts.back() != "..")
+      parts.pop_back();
+    else if (!part.empty() && part != "." && !(part == ".." && path.starts_with('/')))
+      parts.push_back(part);
+    at = end + 1;
+  }
+  const std::string joined = join(parts, "/");
+  return path.starts_with('/') ? "/" + joined : joined.empty() ? "." : joined;
+}
+
+// The last part of "." and of ".." is the name of a folder that nothing tells.
+bool has_name(const std::string& path) { return path != "." && path != "/" && !path.ends_with(".."); }
+
 }  // namespace
+
+// "dirname $0", "basename FILE .sh", "readlink -f FILE": parts of the words themselves, as no link is known.
+std::optional<std::string> ShellWords::printed_of_path(const ShellNode& node) {
+  std::vector<std::string> words;
+  for (const ShellWord& field : fields_of(node)) words.push_back(field.text);
+  const std::string name = words[0];
+  const bool real = name == "realpath" || name == "readlink";
+  const auto follows = [](const std::string& word) { return word == "-f" || word == "-e" || word == "-m"; };
+  if (name == "readlink" && std::none_of(words.begin(), words.end(), follows)) return std::nullopt;
+  std::erase_if(words, [&](const std::string& word) { return word == "--" || (real && follows(word)); });
+  const bool ending = name == "basename" && words.size() == 3;
+  if ((words.size() != 2 && !ending) || words[1].empty() || words[1].starts_with('-') ||
+      !std::all_of(words.begin(), words.end(), [](const std::string& word) { return is_resolved(word); }))
+    return std::nullopt;
+  const std::string path = plain_path(words[1]);
+  if (real) return path;
+  if (name == "dirname") return plain_path(path + "/..");
+  if (!has_name(path)) return std::nullopt;
+  std::string last = path.substr(path.rfind('/') + 1);
+  if (ending && last != words[2] && last.ends_with(words[2])) last.resize(last.size() - words[2].size());
+  return last;
+}
+
+// "cd FOLDER && pwd".
+std::optional<std::string> ShellWords::printed_by_moving(std::span<const ShellNode> nodes) {
+  const auto plain = [](const ShellNode& node) {
+    return node.kind == ShellNode::Kind::Simple && node.assignments.empty() && node.input.empty() && !node.negated;
+  };
+  if (nodes.size() != 2 || !plain(nodes[0]) || !plain(nodes[1]) || !nodes[1].output.empty() || nodes[1].before == '|' ||
+      nodes[1].before == 'o')
+    return std::nullopt;
+  std::vector<std::string> moves, tells;
+  for (const ShellWord& field : fields_of(nodes[0])) moves.push_back(field.text);
+  for (const ShellWord& field : fields_of(nodes[1])) tells.push_back(field.text);
+  std::erase_if(moves, [](const std::string& word) { return word == "--" || word == "-P"; });
+  std::erase(tells, "-P");
+  if (moves.size() != 2 || tells != std::vector<std::string>{"pwd"} || moves[1].empty() || moves[1] == "-" ||
+      !is_resolved(moves[1]))
+    return std::nullopt;
+  return plain_path(moves[1]);
+}
 
 std::vector<ShellWord> ShellWords::fields_of(const ShellNode& node) {
   std::vector<ShellWord> words;
@@ -45,7 +110,9 @@ std::optional<std::string> ShellWords::printed(const std::string& inner, int lin
   const std::size_t begin = std::min(inner.find_first_not_of(" \t\n\r"), inner.size());
   const std::string name = inner.substr(begin, inner.find_first_of(" \t\n|;", begin) - begin);
   if (name == "[" || name == "[[") return printed_by_test(parse_shell(inner, place_, line).nodes, line);
-  const bool known = name == "echo" || name == "cat" || name == "expr" || name == "sed" || functions.contains(name);
+  const bool known = name == "echo" || name == "cat" || name == "expr" || name == "sed" || names_paths(name) ||
+                     functions.contains(name);
+  if (name == "cd") return printed_by_moving(parse_shell(inner, place_, line).nodes);
   return known ? piped(parse_shell(inner, place_, line).nodes, line) : std::nullopt;
 }
 
@@ -80,6 +147,8 @@ std::optional<std::string> ShellWords::printed_by(const ShellNode& node, int lin
     text = printed_of_file(node);
   } else if (name == "echo") {
     text = echoed_words(node);
+  } else if (names_paths(name)) {
+    text = printed_of_path(node);
   } else if (name == "expr") {
     std::vector<ShellWord> words = fields_of(node);
     words.erase(words.begin());

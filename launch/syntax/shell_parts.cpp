@@ -75,6 +75,13 @@ bool skip_part(const std::string& text, std::size_t& at, int depth) {
   return true;
 }
 
+// Whether a file's name may follow a ">": a line's end and a flag are none.
+static bool goes_to_file(const std::string& text, std::size_t at) {
+  while (at < text.size() && (text[at] == ' ' || text[at] == '\t' || text.compare(at, 2, "\\\n") == 0))
+    at += text[at] == '\\' ? 2 : 1;
+  return at < text.size() && text[at] != '\n' && text[at] != '-';
+}
+
 std::size_t placeholder_end(const std::string& text, std::size_t at) {
   if (at + 2 >= text.size() || text[at] != '<' || std::isalpha(static_cast<unsigned char>(text[at + 1])) == 0)
     return at;
@@ -86,7 +93,7 @@ std::size_t placeholder_end(const std::string& text, std::size_t at) {
                     std::any_of(inner.begin(), inner.end(), [](unsigned char c) { return std::isupper(c) != 0; });
   const char next = end + 1 < text.size() ? text[end + 1] : '\0';
   const bool ends = next == '\0' || next == '\n' || next == '/' || next == '"' || next == '\\' || is_shell_blank(next);
-  return says && ends ? end + 1 : at;
+  return ends && (says || !goes_to_file(text, end + 1)) ? end + 1 : at;
 }
 
 }  // namespace meshwright

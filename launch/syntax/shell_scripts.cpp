@@ -119,13 +119,17 @@ bool ShellReader::called_script(const ShellCommand& command, const std::string& 
   if (command.words.size() > at + 1 || !sources)
     words_.arguments.assign(command.words.begin() + static_cast<std::ptrdiff_t>(at) + 1, command.words.end());
   running_.push_back(*found);
-  const std::string caller = std::exchange(file_, file);
+  const std::string& named = command.words[at].text;
+  const std::string caller = std::exchange(file_, file), above = std::exchange(words_.source, named);
+  const std::string called = std::exchange(words_.called, sources ? words_.called : named);
   const ShellTree tree = parse_shell(*found, file, 1);
   add_directives(tree);
   run(tree.nodes, depth + 1);
   if (!sources) stopped_ = false;
   returns_ = false;
   file_ = caller;
+  words_.source = above;
+  words_.called = called;
   running_.pop_back();
   words_.arguments = before;
   return true;

@@ -83,9 +83,10 @@ std::vector<ShellWord> ShellWords::values_of(const std::string& name, const std:
   if (!name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
       name.size() < 4) {
     const std::size_t number = std::stoul(name);
-    if (number == 0) return {{place_, line}};
+    if (number == 0) return {{called.empty() ? place_ : called, line}};
     if (number <= arguments.size()) return {arguments[number - 1]};
   }
+  if (name == "BASH_SOURCE" && (index.empty() || index == "0")) return {{source.empty() ? place_ : source, line}};
   const auto found = variables.find(name);
   if (found == variables.end() || (found->second.values.empty() && index.empty())) {
     is_set = found != variables.end() && !found->second.values.empty();

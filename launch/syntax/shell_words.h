@@ -29,6 +29,7 @@ class ShellWords {
 
   std::map<std::string, ShellVariable> variables;
   std::vector<ShellWord> arguments;  // $1, $2, ...
+  std::string called, source;        // $0, and the file that runs, as they were named; "": the script itself
   std::map<std::string, const ShellNode*> functions;
   // What a call of one of them prints; nullopt: that is not known.
   std::function<std::optional<std::string>(const ShellNode& call)> output_of_call;
@@ -74,6 +75,8 @@ class ShellWords {
   [[nodiscard]] std::optional<std::string> printed_by(const ShellNode& node, int line);
   [[nodiscard]] std::optional<std::string> printed_by_test(std::span<const ShellNode> nodes, int line);
   [[nodiscard]] std::optional<std::string> printed_of_file(const ShellNode& node);
+  [[nodiscard]] std::optional<std::string> printed_of_path(const ShellNode& node);
+  [[nodiscard]] std::optional<std::string> printed_by_moving(std::span<const ShellNode> nodes);
   [[nodiscard]] std::optional<std::string> echoed_words(const ShellNode& node);
   [[nodiscard]] std::vector<ShellWord> fields_of(const ShellNode& node);  // of all words
   void add_escaped(char c, int line, Quotes quotes, Growing& into);

@@ -178,6 +178,29 @@ TEST(Shell, PlaceholdersAreWords) {
             (Lines{"<p> <<Path> <to> <checkpoint> <(e.g> </345m)>>"}));
   EXPECT_EQ(run("O=\"--a <A B> --fp16\"\nsrun sh -c \"p ${O}\"\n"), (Lines{"<srun>", "<p> <--a> <<A B>> <--fp16>"}));
   EXPECT_EQ(run("p a < file > out\np b <in >out c\n"), (Lines{"<p> <a>", "<p> <b> <c>"}));
+  // No file's name follows it: the end of a line, or a flag.
+  EXPECT_EQ(run("p --data <path/to/data> --x 1 <data> \\\n  --y <path>\n"),
+            (Lines{"<p> <--data> <<path/to/data>> <--x> <1> <<data>> <--y> <<path>>"}));
+}
+
+TEST(Shell, PathsOfTheScriptAreRelativeToItsFolder) {
+  EXPECT_EQ(run("D=$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" >/dev/null 2>&1 && pwd)\np $D/a.json\n"),
+            (Lines{"<p> <./a.json>"}));
+  EXPECT_EQ(run("p $(dirname \"$(readlink -f \"$0\")\")/conf $(dirname $(realpath $0)) $(cd $(dirname $0)/..; pwd)\n"),
+            (Lines{"<p> <./conf> <.> <..>"}));
+  EXPECT_EQ(run("p $(basename a/b.tar .tar) $(basename \"$0\") `dirname a/b/../c/d`\n"),
+            (Lines{"<p> <b> <run.sh> <a/c>"}));
+  // The name of the folder itself is nowhere in the script.
+  EXPECT_EQ(run("p $(basename $(dirname $0)) $(readlink a) $(cd $X && pwd) $(cd a || pwd)\n"),
+            (Lines{"<p> <${output_of_basename}> <${output_of_readlink}> <${output_of_cd}> <${output_of_cd_2}>"}));
+}
+
+TEST(Shell, ASourcedScriptIsNotTheOneThatWasCalled) {
+  const std::string env = "H=$(dirname ${BASH_SOURCE[0]})\n[[ ${BASH_SOURCE[0]} == $0 ]] && p alone\n";
+  const ShellInput input{.variables = {}, .arguments = {}, .files = {{"env.sh", env}}, .beside = {}};
+  EXPECT_EQ(run("source lib/env.sh\np $H\n[[ \"${BASH_SOURCE[0]}\" == \"$0\" ]] && p main\n", input),
+            (Lines{"<p> <lib>", "<p> <main>"}));
+  EXPECT_EQ(run("bash lib/env.sh\n", input), (Lines{"<p> <alone>"}));
 }
 
 TEST(Shell, AScriptThatSubmitsItselfIsReadOnce) {
