@@ -117,7 +117,8 @@ void read_accelerate(ReadingJob& job) {
   if (given && replicate > 1 && shard > 1) job.reading.setup.shard = as_degree(shard);
   if ((tp > 1 || cp > 1) && replicate > 1 && shard == 1)
     job.broken("parallelism_config: tp or cp with dp_replicate needs dp_shard above 1");
-  if (job.text.variant == "TRL" && !s.has("distributed_type") && !trainer_splits)
+  const bool file_of_program = job.text.variant == "TRL" || job.text.variant == "own loop";
+  if (file_of_program && !s.has("distributed_type") && !trainer_splits)
     job.assume("replicas that split no states: no file of accelerate is given beside it");
   take_model_of_program(job, "accelerate");
   if (kind == "DEEPSPEED") {

@@ -233,11 +233,14 @@ void TextReader::load_json(const std::string& key, const std::string& place) {
   require(found || text_.settings.has("zero-stage"),
           "{}: names DeepSpeed's file '{}', without which the ZeRO level is not known; give it as a further file.",
           place, file_name(shown(name)));
-  if (found)
-    for (const auto& [member, value] : value_from_yaml(*found, file_name(shown(name))).members)
-      if (const ConfigValue* stage = member == "zero_optimization" ? value.find("stage") : nullptr)
-        text_.settings.add("zero-stage", "zero_optimization.stage", *stage,
-                           fmt::format("{}:{}", file_name(shown(name)), stage->line));
+  const std::string file = file_name(shown(name));
+  if (!found)
+    return text_.notes.push_back(fmt::format("{}: {} is not there: what it offloads is not read", place, file));
+  const ConfigValue root = value_from_yaml(*found, file);
+  text_.settings.add_all(root, "ds", file);
+  if (const ConfigValue* zero = root.find("zero_optimization"); zero != nullptr && zero->find("stage") != nullptr)
+    text_.settings.add("zero-stage", "zero_optimization.stage", *zero->find("stage"),
+                       fmt::format("{}:{}", file, zero->find("stage")->line));
 }
 
 void TextReader::load_yaml_arguments() {
@@ -297,7 +300,10 @@ void TextReader::maxtext_call(const std::string& place) {
     return setting.key == "(word)" && ends_with_any(setting.value.text, {".yml", ".yaml"});
   });
   for (const auto& [name, where] : files) {
-    if (const auto found = written_or_named(file_name(name)))
+    // Its own defaults are those of this reader, wherever they lie.
+    auto found = file_name(name) == "base.yml" ? std::nullopt : written_or_named(name);
+    if (!found) found = written_or_named(file_name(name));
+    if (found)
       add_maxtext(value_from_yaml(*found, file_name(name)), file_name(name), 0);
     else if (file_name(name) != "base.yml")
       text_.notes.push_back(fmt::format("{}: {} is not there; give it as a further file", where, shown(name)));
@@ -392,8 +398,25 @@ void TextReader::add_program(const Settings& own) {
   add_deepspeed_of_program();
 }
 
+// "fsdp_config: fsdp.json", or the text of one, among the arguments of Hugging Face's Trainer.
+void TextReader::add_fsdp_of_program() {
+  const Setting* named = nullptr;
+  for (const Setting& setting : text_.settings.all())
+    if (setting.key == "program.fsdp_config" && setting.value.is_scalar()) named = &setting;
+  if (named == nullptr) return;
+  const std::string name = named->value.text, place = named->place;
+  const auto found = name.starts_with('{')     ? std::optional(name)
+                     : name.ends_with(".json") ? written_or_named(name)
+                                               : std::optional<std::string>();
+  if (found)
+    text_.settings.add_all(value_from_yaml(*found, file_name(name)), "program.fsdp_config", file_name(name));
+  else if (name.ends_with(".json"))
+    text_.notes.push_back(fmt::format("{}: {} is not there; give it as a further file", place, shown(name)));
+}
+
 // "deepspeed: zero3.json" among the arguments of Hugging Face's Trainer.
 void TextReader::add_deepspeed_of_program() {
+  add_fsdp_of_program();
   if (text_.target == "deepspeed" && text_.settings.has("zero_optimization.stage")) return;
   const Setting* named = nullptr;
   for (const Setting& setting : text_.settings.all())

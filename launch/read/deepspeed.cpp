@@ -77,6 +77,20 @@ void offload_optimizer(ReadingJob& job, const std::string& device_key) {
   expect_no_drives(job, device, device_key, "optimizer state lies");
 }
 
+void read_deepspeed_offload(ReadingJob& job, const std::string& prefix) {
+  Settings& s = job.settings();
+  LaunchSetup& setup = job.reading.setup;
+  const std::string zero = prefix + "zero_optimization.";
+  // Its names before release 0.3.16, which it still takes.
+  const bool states = is_on(s, zero + "cpu_offload"), weights = is_on(s, zero + "cpu_offload_params");
+  offload_optimizer(job, zero + "offload_optimizer.device");
+  if (states && !has(setup.offload, Offload::Optimizer)) offload_update(job);
+  if (const auto ratio = s.number(zero + "offload_optimizer.ratio"); ratio && *ratio != 1.0)
+    job.assume(fmt::format("all of the optimizer state on the host, not {:g} of it (offload_optimizer.ratio)", *ratio));
+  offload_weights(job, zero + "offload_param.device");
+  if (weights && job.degrees().zero == 3) setup.offload = setup.offload | Offload::Weights;
+}
+
 void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::optional<DType> type) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
@@ -92,10 +106,7 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
   const bool neither = is_off(s, key("bf16.enabled")) && is_off(s, key("fp16.enabled"));
   if (!bf16 && !fp16 && !neither && !type) job.assume("bf16, which the file leaves to the trainer");
   setup.dtype = fp16 ? DType::F16 : bf16 ? DType::BF16 : type.value_or(neither ? DType::F32 : DType::BF16);
-  offload_optimizer(job, key("zero_optimization.offload_optimizer.device"));
-  if (const auto ratio = s.number(key("zero_optimization.offload_optimizer.ratio")); ratio && *ratio != 1.0)
-    job.assume(fmt::format("all of the optimizer state on the host, not {:g} of it (offload_optimizer.ratio)", *ratio));
-  offload_weights(job, key("zero_optimization.offload_param.device"));
+  read_deepspeed_offload(job, prefix);
   setup.overlap_gradients = is_on(s, key("zero_optimization.overlap_comm"));
   for (const char* plus : {"zero_optimization.zero_quantized_weights", "zero_optimization.zero_quantized_gradients"})
     if (is_on(s, key(plus))) job.assume(fmt::format("without {}", plus));

@@ -97,6 +97,8 @@ void offload_optimizer(ReadingJob& job, const std::string& device_key);
 void offload_weights(ReadingJob& job, const std::string& device_key);
 // Optimizer state on the host, where the framework updates the weights, too.
 void offload_update(ReadingJob& job);
+// What DeepSpeed's file says of both, with `prefix` before its keys.
+void read_deepspeed_offload(ReadingJob& job, const std::string& prefix);
 // FSDP's: weights and optimizer state lie on the host, and the weights are gathered from there.
 void offload_shards(ReadingJob& job);
 // A number, or nothing where the trainer fills it in ("auto").

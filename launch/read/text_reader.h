@@ -110,6 +110,7 @@ class TextReader {
   // TRL's arguments, of its command or of a file of theirs, over what accelerate is told.
   void trl_call(const Settings& given, int line, const std::string& place);
   void trl_file(const ConfigValue& root, const std::string& place);
+  void add_default(const std::string& name, const char* value, const char* whose);
   void add_defaults_of_trl();
   // --- trainers/policy_text.cpp: verl, NeMo RL and prime-rl ---
   void prime_rl(const ConfigValue& root, const std::string& place);
@@ -203,6 +204,7 @@ class TextReader {
   // The file that the launcher names holds the settings, and its own flags come behind it.
   void accelerate_call(const ProgramCall& found, const std::string& place);
   void add_program(const Settings& own);
+  void add_fsdp_of_program();
   void add_deepspeed_of_program();
   void deepspeed_call(const std::string& place);
 

@@ -53,6 +53,7 @@ void read_zero(ReadingJob& job) {
     framework.zero = framework.zero_with_experts = {0, 1, 2, 3};
     framework.recompute = {Recompute::None, Recompute::Full};
     job.reading.setup.dialect = "megatron-deepspeed";
+    read_deepspeed_offload(job, "ds.");
     if (d.zero == 0 && s.has("bf16")) {
       d.zero = 1;
       job.assume("optimizer state split over the replicas: DeepSpeed's optimizer for bf16 does so with ZeRO 0");

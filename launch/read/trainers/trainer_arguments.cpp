@@ -210,6 +210,9 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
   if (const std::string key = argument_of_program(s, {"zero_stage"}); !key.empty()) found.zero = s.integer(key, 0);
   found.recompute =
       argument_is_on(s, {"gradient_checkpointing", "use_gradient_checkpointing", "gradient_checkpointing_enable"});
+  const bool by_fsdp =
+      argument_is_on(s, {"fsdp_config.activation_checkpointing", "fsdp_config.fsdp_activation_checkpointing"});
+  found.recompute = found.recompute || by_fsdp;
   found.offloads_update = argument_is_on(s, {"adam_offload"});
   found.offloads = argument_is_on(s, {"offload"}) && found.zero;
   if (argument_is_on(s, {"bf16"}))
@@ -232,6 +235,8 @@ std::optional<TrainerFsdp> trainer_fsdp(ReadingJob& job) {
   const auto says = [&](const char* word) { return words.find(word) != std::string::npos; };
   TrainerFsdp found;
   found.zero = says("no_shard") ? 0 : says("shard_grad_op") || says("zero2") ? 2 : 3;
+  const std::string again = argument_of_program(job.settings(), {"fsdp_config.reshard_after_forward"});
+  if (found.zero == 3 && !again.empty() && truth_value(job.settings().text_or_nothing(again)) == false) found.zero = 2;
   found.hybrid = says("hybrid_shard");
   found.offloads = says("offload");
   return found;

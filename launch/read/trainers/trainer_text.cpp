@@ -181,25 +181,35 @@ void TextReader::trl_call(const Settings& given, int line, const std::string& pl
 }
 
 void TextReader::trl_file(const ConfigValue& root, const std::string& place) {
-  text_.variant = "TRL";
+  // Loops over accelerate itself, as open-instruct's and those of examples without the Trainer, have words of their
+  // own.
+  const bool own_loop = root.find("with_tracking") != nullptr || root.find("checkpointing_steps") != nullptr;
+  text_.variant = own_loop ? "own loop" : "TRL";
   text_.settings.add_all(root, "program", place);
   add_accelerate_files("");
-  add_defaults_of_trl();
+  if (!own_loop) add_defaults_of_trl();
+  if (own_loop) {
+    add_default("gradient_checkpointing", "false", "the default of loops over accelerate");
+    if (!text_.settings.has("mixed_precision") && !text_.settings.has("program.fp16"))
+      add_default("bf16", "true", "assumed, as no file of accelerate is given");
+  }
   set_target("accelerate");
   add_deepspeed_of_program();
 }
 
-void TextReader::add_defaults_of_trl() {
+void TextReader::add_default(const std::string& name, const char* value, const char* whose) {
   Settings& s = text_.settings;
-  const auto add = [&](const std::string& name, const char* value) {
-    if (s.has("program." + name)) return;
-    s.add("program." + name, name, word(value, 0), "TRL's default");
-    text_.notes.push_back(fmt::format("{}: {}, which the file does not say (TRL's default)", name, value));
-  };
-  add("max_length", "1024");
+  if (s.has("program." + name)) return;
+  s.add("program." + name, name, word(value, 0), whose);
+  text_.notes.push_back(fmt::format("{}: {}, which the file does not say ({})", name, value, whose));
+}
+
+void TextReader::add_defaults_of_trl() {
+  const auto add = [&](const std::string& name, const char* value) { add_default(name, value, "TRL's default"); };
+  if (!text_.settings.has("program.max_seq_length")) add("max_length", "1024");  // its name before
   add("per_device_train_batch_size", "8");
   add("gradient_checkpointing", "true");
-  if (!s.has("program.fp16")) add("bf16", "true");
+  if (!text_.settings.has("program.fp16")) add("bf16", "true");
 }
 
 }  // namespace meshwright
