@@ -232,9 +232,14 @@ void TextReader::read_yaml(const GivenFile& file) {
   if (any({"pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size"}))
     return neox(root, place);
   if (has("system") || has("experiment")) return flagscale(root, place);
-  if (any({"base_config", "base_emb_dim", "model_name", "per_device_batch_size", "mesh_axes", "logical_axis_rules",
-           "ici_fsdp_parallelism"}))
-    return maxtext_file(root, place);
+  const bool sizes_axes = any({"base_config", "base_emb_dim", "per_device_batch_size", "mesh_axes",
+                               "logical_axis_rules", "ici_fsdp_parallelism"});
+  const bool of_trainer = any({"per_device_train_batch_size", "num_train_epochs"});
+  require(!open || sizes_axes || !has("model_name") || !of_trainer,
+          "{}: has the arguments of a program over Hugging Face's trainer, which none of its keys names; give the "
+          "script that starts it, and this file as a further one.",
+          place);
+  if (sizes_axes || has("model_name")) return maxtext_file(root, place);
   if (any({"train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization"})) return deepspeed(root, place);
   if (any({"tensor_model_parallel_size", "num_layers", "tensor-model-parallel-size"})) return megatron_map(root, place);
   if (const ConfigValue* model = root.find("model");

@@ -380,6 +380,7 @@ class MaxtextReader {
     if (s_.integer("mtp_num_layers", 0).value_or(0) > 0 && shape_of(job_.reading.setup.model).further == 0)
       job_.assume("without the modules that predict further tokens (mtp_num_layers)");
     if (s_.flag("lora.enable_lora")) expect_whole_model(job_, "lora.enable_lora", "adapters");
+    if (s_.flag("use_dpo")) expect_whole_model(job_, "use_dpo", "against a model that stays as it is");
     const std::string type = s_.text("dtype").value_or("bfloat16");
     job_.reading.setup.dtype = type == "float32" ? DType::F32 : type == "float16" ? DType::F16 : DType::BF16;
     const std::string products = s_.text_or_nothing("quantization");

@@ -92,7 +92,8 @@ void expect_all_weights(ReadingJob& job) {
           "{}: learns by reinforcement, from samples that it makes itself, and only trainings of one model on given "
           "samples are predicted.",
           s.where("perform-rl-step"));
-  for (const char* key : {"dataset-provider", "moe-latent-size"})
+  if (s.has("retro-tasks")) refuse_without_training(job);  // they make the data that RETRO retrieves
+  for (const char* key : {"dataset-provider", "moe-latent-size", "retro-add-retriever", "use-lf-gate"})
     require(
         !s.has(key) || job.answers.model,
         "{}: says of the model what this reader does not know; give --model with a built-in model or a config.json.",
@@ -112,6 +113,12 @@ void expect_all_weights(ReadingJob& job) {
 
 void expect_whole_recipe(ReadingJob& job) {
   Settings& s = job.settings();
+  // The program's own words for what a step trains on: "llm-pretrain", "vlm-energon"; "gpt_step", "vlm_step".
+  const std::string data = lower_case(s.name_or_nothing("dataset")), step = lower_case(s.name_or_nothing("step-func"));
+  require((!data.starts_with("vlm") && (step.empty() || step.starts_with("gpt"))) || job.answers.model,
+          "{}: the recipe trains with images or steps of its own, and only trainings of one model for its next tokens "
+          "are predicted; give --model for its language model alone.",
+          s.where(data.starts_with("vlm") ? "dataset" : "step-func"));
   if (s.has("peft")) expect_whole_model(job, "peft", "adapters");
   for (const std::string& scheme : s.words("peft-scheme"))
     if (is_resolved(scheme) && lower_case(scheme) != "none" && lower_case(scheme) != "null")
@@ -142,6 +149,10 @@ void expect_training(ReadingJob& job) {
   const bool trains =
       names_any(name, {"train", "finetune", "sft", "the command"}) || name.find('.') == std::string::npos;
   const bool other = trains && names_any(name, {"_t5", "_ict", "_retro", "_vision", "_realm", "_rwkv"});
+  // Forks call a program of their own after its model.
+  if (job.text.variant.empty() && name.starts_with("pretrain_") &&
+      !names_any(name, {"gpt", "bert", "llama", "mamba", "hybrid", "qwen", "mixtral", "mistral", "deepseek", "vlm"}))
+    job.assume(fmt::format("layers as pretrain_gpt.py makes them of these flags, which {} may not do", name));
   const bool two_stacks = job.settings().has("decoder-num-layers");  // T5
   require((!other && !two_stacks) || job.answers.model,
           "{}: its flags describe no model of ours; give --model with a built-in model, sizes or a config.json.",

@@ -173,12 +173,27 @@ void say_as_megatron(ReadingJob& job, const Decoder& d) {
   number("moe-ffn-hidden-size", d.experts->ffn);
 }
 
+// What no override gives is the recipe's own: a file without any says nothing of the step.
+void expect_degrees_of_recipe(ReadingJob& job) {
+  const Settings& s = job.settings();
+  bool says_step = job.text.variant == "Python" || job.answers.batch.has_value();
+  for (const char* key :
+       {"tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size",
+        "expert-model-parallel-size", "global-batch-size", "micro-batch-size", "step-batch-size-schedule"})
+    says_step = says_step || s.has(key);
+  require(says_step,
+          "{}: its degrees and batch are those of the recipe, not in the file; add overrides "
+          "(model.tensor_model_parallel_size=...) or --batch, or give the recipe's Python file and its --function.",
+          s.where("recipe"));
+}
+
 }  // namespace
 
 void recipe_model(ReadingJob& job) {
   Settings& s = job.settings();
   const std::string name = s.name_or_nothing("recipe");
   require(!name.empty(), "{}: neither a recipe nor the sizes of a model are given; give --model.", job.text.program);
+  expect_degrees_of_recipe(job);
   job.reading.setup.model_name = name;
   ModelConfig& model = job.reading.setup.model = model_by_name(name, s.where("recipe"));
   const ModelConfig named = model;

@@ -2,6 +2,8 @@
 // lingua (437d6805): YAML of its app of plain transformers (apps/main). Defaults are those of apps/main/train.py,
 // lingua/transformer.py and lingua/distributed.py; the devices that dp_shard and tp_size leave are copies.
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "core/base/errors.h"
 #include "launch/read/trainers/fine_tuning.h"
@@ -9,6 +11,14 @@
 namespace meshwright {
 
 namespace {
+
+bool is_of_plain_transformer(const std::string& key) {
+  static const std::set<std::string> kKeys = {"dim",        "n_layers",    "head_dim",           "n_heads",
+                                              "n_kv_heads", "multiple_of", "ffn_dim_multiplier", "norm_eps",
+                                              "rope_theta", "max_seqlen",  "init_base_std",      "init_std_factor",
+                                              "seed",       "vocab_size",  "weight_tying",       "sliding_window"};
+  return kKeys.contains(key.substr(key.find('.') + 1));
+}
 
 ModelConfig lingua_model(ReadingJob& job, std::int64_t seq) {
   Settings& s = job.settings();
@@ -22,6 +32,8 @@ ModelConfig lingua_model(ReadingJob& job, std::int64_t seq) {
   if (head && *head * facts.heads != facts.hidden) facts.head_dim = head;
   facts.kv_heads = s.integer("model.n_kv_heads").value_or(facts.heads);
   facts.seq = seq;
+  if (s.has("model.sliding_window") && s.text_or_nothing("model.sliding_window") != "null")
+    facts.window = s.integer("model.sliding_window").value_or(0);
   const double factor = s.number("model.ffn_dim_multiplier").value_or(1.0);
   const std::int64_t unit = s.integer("model.multiple_of").value_or(256);
   const auto width = static_cast<std::int64_t>(factor * static_cast<double>(8 * facts.hidden / 3));
@@ -45,12 +57,11 @@ void read_lingua(ReadingJob& job) {
   LaunchSetup& setup = job.reading.setup;
   use_plain_fsdp(job, "lingua 437d6805", "lingua");
   job.reading.framework.tensors = true;
+  // Its parser takes no other key of the model: one that is not here says what a program's own transformer has.
   for (const Setting& setting : s.all())
-    for (const char* other : {"model.n_future_heads", "model.lru", "model.ssm", "model.state_dim", "model.conv_size",
-                              "model.seed_dim", "model.max_seqlens", "model.n_views"})
-      require(setting.key != other || job.answers.model,
-              "{}: {}: is of another app of lingua than its plain transformers, and only those are read; give --model.",
-              setting.place, setting.shown);
+    require(job.answers.model || !setting.key.starts_with("model.") || is_of_plain_transformer(setting.key),
+            "{}: {}: is of another app of lingua than its plain transformers, and only those are read; give --model.",
+            setting.place, setting.shown);
   d.tp = degree_of(job, "distributed.tp_size");
   share_devices(job);
   const std::int64_t seq = sequence_of(job, "data.seq_len").value_or(2048);

@@ -33,6 +33,8 @@ std::int64_t samples_within(ReadingJob& job, std::int64_t tokens, std::int64_t s
 
 void say_update_alone(ReadingJob& job, const std::string& what, const std::string& rest) {
   job.assume(fmt::format("the step is {}, without {}", what, rest));
+  job.assume(
+      "memory without what rollouts keep on the same devices: the weights and the cache of the engine that answers");
   job.reading.why_no_advice = fmt::format("its step is {}, and {} take their share of time and memory", what, rest);
 }
 
