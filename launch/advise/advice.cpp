@@ -191,6 +191,13 @@ class Adviser {
     if (!names_batch)
       add(row.changes.back(), setting_text(words, LaunchProperty::MicroBatch, before),
           setting_text(words, LaunchProperty::MicroBatch, after));
+    drop_wordless(row);
+  }
+
+  // A change without words follows from those beside it, as experts that lie over the ranks of a context.
+  static void drop_wordless(AdviceRow& row) {
+    const auto wordless = [](const LaunchChange& change) { return change.from.empty() && change.to.empty(); };
+    if (!std::all_of(row.changes.begin(), row.changes.end(), wordless)) std::erase_if(row.changes, wordless);
   }
 
   // The program is told how often it accumulates, and not how many samples it takes at once.

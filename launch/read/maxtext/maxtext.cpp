@@ -365,6 +365,7 @@ class MaxtextReader {
   void read_rest() {
     d_.schedule = ScheduleKind::GPipe;  // also where one stage runs under any
     const std::string policy = s_.text("remat_policy").value_or("full");
+    job_.reading.setup.own_recompute = fmt::format("remat_policy={}", policy);
     if (policy == "full" || policy == "custom") {
       d_.recompute = Recompute::Full;
     } else if (policy == "minimal_with_context" ||
@@ -389,6 +390,12 @@ class MaxtextReader {
     else if (!products.empty())
       job_.assume(fmt::format("products of {} in the place of {}", name_of(job_.reading.setup.dtype), products));
     if (s_.flag("optimizer_memory_host_offload")) job_.reading.setup.offload = Offload::Optimizer;
+    if (s_.flag("parameter_memory_host_offload")) {
+      if (d_.zero == 3)
+        job_.reading.setup.offload = job_.reading.setup.offload | Offload::Weights;
+      else
+        job_.assume("weights kept on the devices (parameter_memory_host_offload)");
+    }
     const std::string kind = s_.text("opt_type").value_or("adamw");
     if (kind == "sgd")
       job_.reading.setup.optimizer.kind = Optimizer::Kind::Sgd;

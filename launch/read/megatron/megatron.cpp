@@ -276,10 +276,9 @@ void read_recompute(ReadingJob& job, std::int64_t layers) {
     job.broken("--recompute-granularity selective takes neither --recompute-method nor --recompute-num-layers");
   }
   if (granularity == "selective") {
-    const auto has = [&](const char* module) {
-      return std::find(modules.begin(), modules.end(), module) != modules.end();
-    };
-    const bool whole = has(job.reading.setup.model.more.contains("experts") ? "moe" : "mlp");
+    const char* most = job.reading.setup.model.more.contains("experts") ? "moe" : "mlp";
+    const bool whole = std::find(modules.begin(), modules.end(), most) != modules.end();
+    if (whole) words = fmt::format("--recompute-granularity selective --recompute-modules {}", join(modules, " "));
     d.recompute = whole ? Recompute::Full : Recompute::Selective;
     if (whole)
       job.assume(fmt::format("whole blocks recomputed for --recompute-modules {}", join(modules, " ")));

@@ -54,6 +54,27 @@ TEST(Advice, ChangesThatOnlyWorkTogetherAreOneRow) {
   EXPECT_FALSE(advice.rows[0].changes[0].launchable);
 }
 
+// Experts over the replicas lie over the ranks of the context then, for which Megatron-LM has no flag.
+TEST(Advice, AChangeWithoutWordsIsPartOfThatBesideIt) {
+  LaunchSetup now = job(1, 1, 1);
+  now.model = find_builtin_model(
+      "mixtral:layers=8,hidden=64,heads=8,kv_heads=8,intermediate=128,seq=32,vocab=128,experts=8,top_k=2");
+  now.degrees.ep = 8;
+  Degrees last = now.degrees;
+  last.dp = 1;
+  last.cp = 8;
+  last.folded_experts = true;
+  last.micro_batches = 64;
+  const LaunchJudge folded = [](const LaunchSetup& setup) {
+    const Degrees& d = setup.degrees;
+    return (d.cp == 8) == d.folded_experts ? judge(setup) : LaunchOutcome{};
+  };
+  const Advice advice = advise(now, last, find_framework("megatron"), folded);
+  ASSERT_EQ(advice.rows.size(), 1u);
+  ASSERT_EQ(advice.rows[0].changes.size(), 1u);
+  EXPECT_EQ(advice.rows[0].changes[0].from.substr(0, 25), "--context-parallel-size 1");
+}
+
 TEST(Advice, WhatFitsComesFirst) {
   const LaunchJudge small = [](const LaunchSetup& setup) {
     LaunchOutcome outcome = judge(setup);
