@@ -96,7 +96,9 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
   Degrees& d = job.degrees();
   LaunchSetup& setup = job.reading.setup;
   const auto key = [&](const char* name) { return prefix + name; };
-  const std::int64_t stage = s.integer(key("zero_optimization.stage"), 0).value_or(0);
+  // Its first releases knew one level alone, which is on or off.
+  const std::int64_t otherwise = is_on(s, key("zero_optimization")) ? 1 : 0;
+  const std::int64_t stage = s.integer(key("zero_optimization.stage"), 0).value_or(otherwise);
   if (stage > 3) job.broken(fmt::format("zero_optimization.stage {} is unknown; expected 0, 1, 2 or 3", stage));
   d.zero = d.dp * d.cp > 1 ? static_cast<int>(std::min<std::int64_t>(stage, 3)) : 0;
   if (d.pp > 1 && stage >= 2) job.broken(fmt::format("ZeRO {} does not go with pipeline stages", stage));

@@ -195,6 +195,11 @@ void TextReader::read_yaml(const GivenFile& file) {
   const ConfigValue* distributed = root.find("distributed");
   if (open && distributed != nullptr && distributed->is_map() && distributed->find("fsdp_type") != nullptr)
     return lingua(root, place);
+  const ConfigValue* training = root.find("training");
+  require(!open || training == nullptr || !training->is_map() || training->find("trainer_type") == nullptr,
+          "{}: is a file of oumi, whose settings are not read; give its model, batch and degrees to `meshwright plan`, "
+          "with --model, --batch and --method.",
+          place);
   if (open && is_levanter(root)) return fsdp_trainer(root, place, "Levanter");
   if (open && is_veomni(root)) return fsdp_trainer(root, place, "VeOmni");
   if (open && is_nanotron(root)) return nanotron(root, place);

@@ -344,6 +344,9 @@ class TorchtitanReader {
       local = 8;
       job_.assume("training.local_batch_size 8, torchtitan's own");
     }
+    // A key of forks, as flame: so many local batches make a step.
+    if (const auto steps = s_.integer("training.gradient_accumulation_steps"); steps && *steps > 1 && !global)
+      global = *local * d_.dp * *steps;
     cut_older_batch(*local, micro);
     const std::int64_t of_pipe = micro.value_or(1);
     if (d_.pp > 1 && *local % of_pipe != 0) {

@@ -98,6 +98,12 @@ void expect_all_weights(ReadingJob& job) {
         !s.has(key) || job.answers.model,
         "{}: says of the model what this reader does not know; give --model with a built-in model or a config.json.",
         s.where(key));
+  // Gated Delta Nets have the gate; plain attention here does not.
+  require(
+      !s.has("attention-output-gate") || s.has("experimental-attention-variant") || job.answers.model,
+      "{}: adds a gate to attention, which no model of these flags has here; give --model with a built-in model or a "
+      "config.json.",
+      s.where("attention-output-gate"));
   // MindSpeed-LLM's stages of a training: others hold the model against a second one.
   const std::string stage = s.text_or_nothing("stage");
   require(stage.empty() || stage == "sft" || stage == "pretrain",

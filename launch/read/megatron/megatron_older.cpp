@@ -15,6 +15,14 @@ void rename_old_flags(Settings& settings) {
     if (settings.has(key) && !settings.has("group-query-attention"))
       settings.add("group-query-attention", std::string("--") + key, ConfigValue::scalar("true", 0),
                    settings.where(key));
+  // It stands for a module of selective recomputation, which Megatron-core still makes of it.
+  if (settings.has("moe-layer-recompute") && !settings.has("recompute-granularity")) {
+    const std::string place = settings.where("moe-layer-recompute");
+    (void)settings.take("moe-layer-recompute");
+    settings.add("recompute-granularity", "--moe-layer-recompute", ConfigValue::scalar("selective", 0), place);
+    if (!settings.has("recompute-modules"))
+      settings.add("recompute-modules", "--moe-layer-recompute", ConfigValue::scalar("moe", 0), place);
+  }
   settings.rename({{"RMSNorm", "rmsnorm"},
                    {"use-rms-norm", "rmsnorm"},
                    {"use-qk-norm", "qk-layernorm"},

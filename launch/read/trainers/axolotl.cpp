@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "launch/read/trainers/fine_tuning.h"
+#include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
@@ -17,6 +18,10 @@ void read_axolotl(ReadingJob& job) {
   if (const std::string by = s.text_or_nothing("rl"); !by.empty()) expect_whole_model(job, "rl", "by " + by);
   for (const char* key : {"load_in_8bit", "load_in_4bit"})
     if (switched_on(s, key)) expect_whole_model(job, key, "a quantised model");
+  if (const Setting* part = s.take("unfrozen_parameters"); part != nullptr && !part->value.items.empty())
+    expect_whole_model(job, "unfrozen_parameters", "a part of the weights");
+  for (const char* key : {"relora", "relora_steps", "jagged_restart_steps"})
+    if (s.has(key) && truth_value(s.text_or_nothing(key)).value_or(true)) expect_whole_model(job, key, "adapters");
   d.tp = degree_of(job, "tensor_parallel_size");
   d.cp = std::max(degree_of(job, "context_parallel_size"), degree_of(job, "sequence_parallel_degree"));
   d.ep = degree_of(job, "expert_parallel_size");

@@ -64,6 +64,13 @@ void read_deepspeed_below(ReadingJob& job, DType type) {
   read_deepspeed_keys(job, "ds.", type);
 }
 
+bool has_other_states(const std::string& optimizer) {
+  static constexpr const char* kParts[] = {"galore",       "apollo", "mini", "ademamix",
+                                           "anyprecision", "lomo",   "muon", "came"};
+  return std::any_of(std::begin(kParts), std::end(kParts),
+                     [&](const char* part) { return optimizer.find(part) != std::string::npos; });
+}
+
 void read_optimizer_of_trainer(ReadingJob& job, const std::string& key) {
   Settings& s = job.settings();
   const std::string optimizer = lower_case(s.text_or_nothing(key));
@@ -71,7 +78,7 @@ void read_optimizer_of_trainer(ReadingJob& job, const std::string& key) {
     job.assume(fmt::format("optimizer state of 32 bits ({})", optimizer));
   if (optimizer == "sgd")
     job.reading.setup.optimizer.kind = Optimizer::Kind::Sgd;
-  else if (!optimizer.empty() && optimizer.find("adam") == std::string::npos)
+  else if (!optimizer.empty() && (optimizer.find("adam") == std::string::npos || has_other_states(optimizer)))
     job.assume(fmt::format("Adam in the place of {}", optimizer));
   job.reading.setup.optimizer.weight_decay = std::max(0.0, s.number("weight_decay").value_or(0.0));
   job.reading.setup.optimizer.max_norm = std::max(0.0, s.number("max_grad_norm").value_or(1.0));

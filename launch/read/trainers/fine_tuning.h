@@ -25,6 +25,8 @@ void read_fsdp_keys(ReadingJob& job, const std::string& prefix);
 void use_deepspeed(ReadingJob& job);
 // DeepSpeed's keys; the batch is the trainer's.
 void read_deepspeed_below(ReadingJob& job, DType type);
+// Whether a name with "adam" in it is of an optimizer with states of another size, as galore_adamw.
+[[nodiscard]] bool has_other_states(const std::string& optimizer);
 void read_optimizer_of_trainer(ReadingJob& job, const std::string& key);
 // `otherwise`: samples of a micro-batch where the settings do not say.
 void share_trainer_batch(ReadingJob& job, const std::string& micro_key, std::int64_t otherwise);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // LLaMA-Factory (e8deda53), which fine-tunes all weights over Hugging Face's trainer.
+#include "core/base/errors.h"
 #include "launch/read/trainers/fine_tuning.h"
 
 namespace meshwright {
@@ -19,6 +20,14 @@ void read_llama_factory(ReadingJob& job) {
   const bool deepspeed = has_deepspeed(s);
   const auto tensors = deepspeed ? s.integer("ds.tensor_parallel.autotp_size") : std::nullopt;
   d.tp = as_degree(tensors.value_or(1));
+  // Of its fork 360-LLaMA-Factory.
+  d.cp = degree_of(job, "sequence_parallel_size");
+  const bool all_to_all = s.text_or_nothing("sequence_parallel_mode") == "ulysses";
+  if (d.cp > 1) d.context = all_to_all ? ContextExchange::AllToAll : ContextExchange::PointToPoint;
+  if (switched_on(s, "use_badam")) expect_whole_model(job, "use_badam", "a part of the weights at a time");
+  require(!s.has("mixture_of_depths") || job.answers.model,
+          "{}: lets some tokens pass layers by, which no model here does; give --model for one without.",
+          s.where("mixture_of_depths"));
   share_devices(job);
   take_tuned_model(job, "model_name_or_path", "cutoff_len", 2048);
   const bool bf16 = switched_on(s, "bf16") || switched_on(s, "pure_bf16"), fp16 = switched_on(s, "fp16");
@@ -48,7 +57,13 @@ void read_llama_factory(ReadingJob& job) {
     }
     if (d.dp == 1) d.zero = 0;
   }
+  if (d.cp > 1) {
+    job.reading.framework.contexts = true;
+    job.reading.framework.context_exchanges = {d.context};
+  }
   read_optimizer_of_trainer(job, "optim");
+  for (const char* other : {"use_galore", "use_apollo", "use_adam_mini", "use_muon"})
+    if (switched_on(s, other)) job.assume(fmt::format("Adam in the place of {}", std::string(other).substr(4)));
   share_trainer_batch(job, "per_device_train_batch_size", 8);
   if (!switched_on(s, "packing", stage == "pt") && !switched_on(s, "neat_packing"))
     job.assume(fmt::format("samples of {} tokens each, which are padded and not packed (cutoff_len)", setup.model.seq));

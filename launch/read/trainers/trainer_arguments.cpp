@@ -173,7 +173,7 @@ void read_optimizer_of_program(ReadingJob& job) {
   if (optimizer.empty()) return;
   if (optimizer == "sgd")
     job.reading.setup.optimizer.kind = Optimizer::Kind::Sgd;
-  else if (optimizer.find("adam") == std::string::npos)
+  else if (optimizer.find("adam") == std::string::npos || has_other_states(optimizer))
     job.assume(fmt::format("Adam in the place of {}", printable(optimizer)));
   else if (optimizer.find("8bit") != std::string::npos || optimizer.find("4bit") != std::string::npos)
     job.assume(fmt::format("optimizer state of 32 bits ({})", printable(optimizer)));
@@ -206,7 +206,10 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
   found.accumulation = number({"gradient_accumulation_steps", "gradient_accumulate_every", "grad_accumulation_steps",
                                "gradient_accumulation", "accumulation_steps", "accumulate_grad_batches",
                                "grad_accum_steps", "grad_accum", "grad_acc_steps", "accum_steps"});
-  if (is_openrlhf(job)) found.zero = 2;  // its default
+  if (is_openrlhf(job)) {
+    found.zero = 2;  // its default
+    if (number({"zpg"}).value_or(1) > 1) job.assume("weights split over all replicas (zpg)");
+  }
   if (const std::string key = argument_of_program(s, {"zero_stage"}); !key.empty()) found.zero = s.integer(key, 0);
   found.recompute =
       argument_is_on(s, {"gradient_checkpointing", "use_gradient_checkpointing", "gradient_checkpointing_enable"});

@@ -50,11 +50,21 @@ TEST(NearMisses, LayersAndDataOfMegatronsOwnProgramsAreRefused) {
   EXPECT_TRUE(holds(by_megatron("tools/retro/main.py", "--retro-tasks db-build"), "the program does not train"));
   EXPECT_TRUE(
       holds(by_megatron("pretrain_gpt.py", "--retro-add-retriever"), "--retro-add-retriever: says of the model"));
+  EXPECT_TRUE(holds(by_megatron("pretrain_gpt.py", "--attention-output-gate"), "--attention-output-gate: adds a gate"));
   EXPECT_TRUE(holds(by_megatron("pretrain_yuan.py", "--use-lf-gate"), "--use-lf-gate: says of the model"));
   EXPECT_TRUE(says(read({{"run.sh", "torchrun --nproc_per_node 8 pretrain_codegeex.py" + kSizes + "\n"}}).assumed,
                    "layers as pretrain_gpt.py makes them of these flags, which pretrain_codegeex.py may not do"));
   EXPECT_FALSE(says(read({{"run.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py" + kSizes + "\n"}}).assumed,
                     "layers as pretrain_gpt.py"));
+}
+
+TEST(NearMisses, AnOlderFlagRecomputesExperts) {
+  const LaunchReading reading =
+      read({{"run.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py" + kSizes +
+                           "--num-experts 8 --expert-model-parallel-size 8 --moe-layer-recompute\n"}});
+  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::Full);
+  EXPECT_TRUE(says(reading.assumed, "whole blocks recomputed for --recompute-modules moe"));
+  EXPECT_EQ(reading.setup.own_recompute, "--recompute-granularity selective --recompute-modules moe");
 }
 
 // --- recipes of Megatron-Bridge ---
@@ -137,6 +147,63 @@ TEST(NearMisses, FsdpsFileOfTheTrainerRecomputes) {
   EXPECT_EQ(within.setup.degrees.recompute, Recompute::None);
 }
 
+TEST(NearMisses, PartsOfTheWeightsAndOtherLayersOfFineTuningsAreRefused) {
+  const std::string axolotl =
+      "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 2048\nmicro_batch_size: 2\ndatasets: [{path: x}]\nbf16: "
+      "true\n";
+  EXPECT_EQ(refused({{"a.yaml", axolotl + "unfrozen_parameters: []\n"}}), "not refused");
+  EXPECT_TRUE(holds(refused({{"a.yaml", axolotl + "unfrozen_parameters:\n  - ^lm_head.weight$\n"}}),
+                    "unfrozen_parameters: trains a part of the weights"));
+  EXPECT_TRUE(holds(refused({{"a.yaml", axolotl + "relora_steps: 100\n"}}), "relora_steps: trains adapters"));
+  EXPECT_TRUE(says(read({{"a.yaml", axolotl + "optimizer: galore_adamw\n"}}).assumed, "Adam in the place of galore"));
+  const std::string factory =
+      "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinetuning_type: full\ncutoff_len: 2048\n"
+      "per_device_train_batch_size: 2\nbf16: true\ndataset: x\n";
+  EXPECT_TRUE(holds(refused({{"a.yaml", factory + "use_badam: true\n"}}), "use_badam: trains a part of the weights"));
+  EXPECT_TRUE(
+      holds(refused({{"a.yaml", factory + "mixture_of_depths: convert\n"}}), "lets some tokens pass layers by"));
+  EXPECT_TRUE(says(read({{"a.yaml", factory + "use_galore: true\n"}}).assumed, "Adam in the place of galore"));
+}
+
+TEST(NearMisses, LlamaFactorysForkSplitsSequences) {
+  const LaunchReading reading =
+      read({{"a.yaml",
+             "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinetuning_type: full\ncutoff_len: 2048\n"
+             "per_device_train_batch_size: 1\ngradient_accumulation_steps: 4\nbf16: true\ndataset: x\n"
+             "deepspeed: ds.json\nsequence_parallel_size: 4\nsequence_parallel_mode: ulysses\n"},
+            {"ds.json", "{\"zero_optimization\": {\"stage\": 3}}"}});
+  EXPECT_EQ(reading.setup.degrees.cp, 4);
+  EXPECT_EQ(reading.setup.degrees.context, ContextExchange::AllToAll);
+  EXPECT_EQ(reading.setup.global_batch(), 8);  // 1 x 4 x 2 replicas
+}
+
+TEST(NearMisses, FilesOfOumiAreRefusedByName) {
+  EXPECT_TRUE(holds(refused({{"a.yaml", "model:\n  model_name: m\ntraining:\n  trainer_type: TRL_SFT\n"}}),
+                    "is a file of oumi"));
+}
+
+TEST(NearMisses, LocalBatchesOfTorchtitansForksMakeAStep) {
+  const std::string file =
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 2\nseq_len = 1024\n"
+      "gradient_accumulation_steps = 4\n";
+  EXPECT_EQ(read({{"a.toml", file}}).setup.global_batch(), 64);  // 2 x 8 x 4
+}
+
+TEST(NearMisses, WeightsOfMaxtextMayLieOnTheHost) {
+  const LaunchReading reading = read({{"a.yml",
+                                       "base_config: base.yml\nmodel_name: llama2-7b\nper_device_batch_size: 2\n"
+                                       "optimizer_memory_host_offload: true\n"
+                                       "parameter_memory_host_offload: true\n"}});
+  EXPECT_EQ(reading.setup.offload, Offload::Optimizer | Offload::Weights);
+}
+
+TEST(NearMisses, AdviceNamesMaxtextsPolicyAsTheFileDoes) {
+  const LaunchReading reading =
+      read({{"a.yml",
+             "base_config: base.yml\nmodel_name: llama2-7b\nper_device_batch_size: 2\nremat_policy: minimal_flash\n"}});
+  EXPECT_EQ(reading.setup.own_recompute, "remat_policy=minimal_flash");
+}
+
 // --- DeepSpeed's file below other programs ---
 
 TEST(NearMisses, DeepspeedsFileOfMegatronOffloads) {
@@ -163,6 +230,10 @@ TEST(NearMisses, OlderNamesOfOffloadingAreDeepspeedsToo) {
         "--per_device_train_batch_size 2 --deepspeed ds.json\n"},
        {"ds.json", "{\"zero_optimization\": {\"stage\": 2, \"cpu_offload\": true}, \"fp16\": {\"enabled\": true}}"}});
   EXPECT_EQ(reading.setup.offload, Offload::Optimizer);
+  const LaunchReading first =
+      read({{"ds.json", "{\"train_batch_size\": 16, \"zero_optimization\": true, \"fp16\": {\"enabled\": true}}"}},
+           {.model = ModelConfig(reading.setup.model)});
+  EXPECT_EQ(first.setup.degrees.zero, 1);
 }
 
 // --- reinforcement ---
