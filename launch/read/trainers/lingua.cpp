@@ -7,16 +7,25 @@
 
 #include "core/base/errors.h"
 #include "launch/read/trainers/fine_tuning.h"
+#include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
 namespace {
 
+// A part of a program's own that is switched off changes nothing.
+bool is_off(const Setting& setting) {
+  if (setting.value.kind == ConfigValue::Kind::Null) return true;
+  const std::string& text = setting.value.text;
+  return setting.value.is_scalar() && (text.empty() || text == "null" || text == "0.0" || truth_value(text) == false);
+}
+
 bool is_of_plain_transformer(const std::string& key) {
   static const std::set<std::string> kKeys = {"dim",        "n_layers",    "head_dim",           "n_heads",
                                               "n_kv_heads", "multiple_of", "ffn_dim_multiplier", "norm_eps",
                                               "rope_theta", "max_seqlen",  "init_base_std",      "init_std_factor",
-                                              "seed",       "vocab_size",  "weight_tying",       "sliding_window"};
+                                              "seed",       "vocab_size",  "weight_tying",       "sliding_window",
+                                              "dropout"};
   return kKeys.contains(key.substr(key.find('.') + 1));
 }
 
@@ -59,7 +68,8 @@ void read_lingua(ReadingJob& job) {
   job.reading.framework.tensors = true;
   // Its parser takes no other key of the model: one that is not here says what a program's own transformer has.
   for (const Setting& setting : s.all())
-    require(job.answers.model || !setting.key.starts_with("model.") || is_of_plain_transformer(setting.key),
+    require(job.answers.model || !setting.key.starts_with("model.") || is_of_plain_transformer(setting.key) ||
+                is_off(setting),
             "{}: {}: is of another app of lingua than its plain transformers, and only those are read; give --model.",
             setting.place, setting.shown);
   d.tp = degree_of(job, "distributed.tp_size");
@@ -107,6 +117,7 @@ void read_lingua(ReadingJob& job) {
                                  "distributed.compile",
                                  "distributed.spawn",
                                  "distributed.float8",
+                                 "model.dropout",
                                  "model.init_",
                                  "model.norm_eps",
                                  "model.seed",

@@ -30,7 +30,7 @@ const std::string kSizes =
 TEST(NearMisses, AKeyOfTheModelThatLinguasPlainTransformerLacksIsRefused) {
   const std::string plain =
       "distributed:\n  fsdp_type: full_shard\nmodel:\n  dim: 512\n  n_layers: 8\n  n_heads: 8\n  vocab_size: 260\n";
-  EXPECT_EQ(refused({{"a.yaml", plain}}), "not refused");
+  EXPECT_EQ(refused({{"a.yaml", plain + "  dropout: 0.1\n  mta:\n    use_mta: false\n"}}), "not refused");
   for (const char* other : {"  patch_size: 6\n", "  cross_attn_encoder: true\n", "  mta:\n    use_mta: true\n"})
     EXPECT_TRUE(holds(refused({{"a.yaml", plain + other}}), "is of another app of lingua")) << other;
 }
