@@ -25,6 +25,7 @@ const std::map<std::string, std::string>& bridge_names() {
       {"layernorm-epsilon", "norm-epsilon"},
       {"pipeline-dtype", "log-pipeline-dtype"},
       {"recipe", "recipe"},
+      {"sequence-length", "seq-length"},
       {"max-steps", "train-iters"}};
   return names;
 }
@@ -187,6 +188,23 @@ void expect_degrees_of_recipe(ReadingJob& job) {
           s.where("recipe"));
 }
 
+// "llama3_8b_16k_pretrain_config": samples of 16 x 1,024 tokens. 0: its name has no length.
+std::int64_t length_in_name(const std::string& recipe) {
+  for (const std::string& part : split(recipe, '_')) {
+    const auto thousands = part.ends_with('k') ? whole_number(part.substr(0, part.size() - 1)) : std::nullopt;
+    if (thousands && *thousands >= 1 && *thousands <= 4096) return *thousands * 1024;
+  }
+  return 0;
+}
+
+// Samples are as long as an override says, or the recipe, of which only the name is here.
+void take_length_of_recipe(ReadingJob& job, const std::string& name, ModelConfig& model) {
+  const std::int64_t named = length_in_name(name);
+  if (named > 0) model.seq = named;
+  job.assume(named > 0 ? fmt::format("samples of {} tokens, as the recipe is named", named)
+                       : fmt::format("samples of {} tokens: no override says how long they are (--seq)", model.seq));
+}
+
 }  // namespace
 
 void recipe_model(ReadingJob& job) {
@@ -194,6 +212,7 @@ void recipe_model(ReadingJob& job) {
   const std::string name = s.name_or_nothing("recipe");
   require(!name.empty(), "{}: neither a recipe nor the sizes of a model are given; give --model.", job.text.program);
   expect_degrees_of_recipe(job);
+  const bool says_length = s.has("seq-length") || job.answers.seq;
   job.reading.setup.model_name = name;
   ModelConfig& model = job.reading.setup.model = model_by_name(name, s.where("recipe"));
   const ModelConfig named = model;
@@ -210,6 +229,7 @@ void recipe_model(ReadingJob& job) {
     model.more["mixture_every"] = of.every;
   }
   if (job.answers.seq) model.seq = *job.answers.seq;
+  if (!says_length) take_length_of_recipe(job, name, model);
   if (job.answers.vocab) model.vocab = *job.answers.vocab;
   job.assume(model == named ? fmt::format("the sizes of {} for the recipe '{}'", named.name, name)
                             : fmt::format("a model of the kind of {} for the recipe '{}'", named.name, name));

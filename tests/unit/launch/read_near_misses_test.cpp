@@ -77,6 +77,19 @@ TEST(NearMisses, ARecipeWithoutADegreeOrABatchLeavesThemToItself) {
   EXPECT_EQ(read({{"run.sh", run + "\n"}}, {.batch = 16}).setup.global_batch(), 16);
 }
 
+TEST(NearMisses, SamplesOfARecipeAreAsLongAsAnOverrideOrItsNameSays) {
+  const auto of = [](const std::string& recipe, const std::string& more) {
+    return read({{"run.sh", "torchrun --nproc_per_node 8 run_recipe.py --recipe " + recipe +
+                                " train.global_batch_size=32 " + more + "\n"}});
+  };
+  const LaunchReading named = of("qwen3_600m_sft_yarn_128k_config", "");
+  EXPECT_EQ(named.setup.model.seq, 131072);
+  EXPECT_TRUE(says(named.assumed, "samples of 131072 tokens, as the recipe is named"));
+  EXPECT_EQ(of("qwen3_600m_sft_yarn_128k_config", "model.seq_length=8192").setup.model.seq, 8192);
+  EXPECT_EQ(of("qwen3_600m_sft_config", "dataset.sequence_length=2048").setup.model.seq, 2048);
+  EXPECT_TRUE(says(of("qwen3_600m_sft_config", "").assumed, "tokens: no override says how long they are (--seq)"));
+}
+
 TEST(NearMisses, RecipesThatTrainWithImagesAreRefused) {
   const std::string run = "torchrun --nproc_per_node 8 run_recipe.py --recipe qwen3_8b_sft train.global_batch_size=32 ";
   EXPECT_TRUE(
