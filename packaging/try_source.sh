@@ -35,9 +35,11 @@ mount -t proc proc "$root/proc"
 mount -t sysfs sys "$root/sys"
 mount --rbind /dev "$root/dev"
 
-mkdir -p "$root/root/meshwright"
-find "$root/root/meshwright" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
-git -C "$(dirname -- "${BASH_SOURCE[0]}")/.." archive HEAD | tar -x -C "$root/root/meshwright"
+# A clone that is already there is brought to the same commit, so that only what has changed since is built anew.
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)" there="$root/root/meshwright"
+[[ -d "$there/.git" ]] || git clone -q "$here" "$there"
+git -C "$there" fetch -q "$here" HEAD
+git -C "$there" checkout -q --force --detach FETCH_HEAD
 
 for verb in "${verbs[@]}"; do
   inside bash -c 'cd /root/meshwright && ./dev "$1"' dev "$verb"
