@@ -31,8 +31,8 @@ if [[ ! -x "$root/usr/bin/apt-get" ]]; then debootstrap --variant=minbase "$suit
 } >"$root/etc/apt/sources.list"
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
 if [[ -d /etc/apt/apt.conf.d ]]; then cp -r /etc/apt/apt.conf.d "$root/etc/apt/"; fi
-mount -t proc proc "$root/proc"
-mount -t sysfs sys "$root/sys"
+mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+mountpoint -q "$root/sys" || mount -t sysfs sys "$root/sys"
 mount --rbind /dev "$root/dev"
 
 # A clone that is already there is brought to the same commit, so that only what has changed since is built anew.
