@@ -31,6 +31,21 @@ std::string named(const char* what, const std::set<CLI::Option*>& options) {
   return text;
 }
 
+std::string taken_by(const CLI::Option& option) {
+  std::string text;
+  if (option.get_type_size() != 0) {
+    if (!option.get_type_name().empty()) text += " " + option.get_type_name();
+    if (!option.get_default_str().empty()) text += "=" + option.get_default_str();
+    if (option.get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
+    if (option.get_required()) text += " REQUIRED";
+  }
+  return text + named("Needs", option.get_needs()) + named("Excludes", option.get_excludes());
+}
+
+std::string option_row(const CLI::Option& option, bool positional) {
+  return row(option.get_name(positional, !positional) + taken_by(option), option.get_description());
+}
+
 std::string usage(const CLI::App& app, const std::string& name, const std::vector<const CLI::Option*>& positionals) {
   std::string text = fmt::format("Usage: {} [OPTIONS]", name);
   for (const CLI::Option* option : positionals) {
@@ -50,27 +65,12 @@ std::string HelpLayout::make_help(const CLI::App* app, std::string name, CLI::Ap
   const auto verbs = app->get_subcommands([](const CLI::App*) { return true; });
   std::string text = app->get_description() + "\n" + usage(*app, name, positionals);
   if (!positionals.empty()) text += "\nPositionals:\n";
-  for (const CLI::Option* option : positionals) text += make_option(option, true);
+  for (const CLI::Option* option : positionals) text += option_row(*option, true);
   if (!options.empty()) text += "\nOptions:\n";
-  for (const CLI::Option* option : options) text += make_option(option, false);
+  for (const CLI::Option* option : options) text += option_row(*option, false);
   if (!verbs.empty()) text += "\nSubcommands:\n";
   for (const CLI::App* verb : verbs) text += row(verb->get_name(), verb->get_description());
   return text + "\n" + app->get_footer() + "\n";
-}
-
-std::string HelpLayout::make_option(const CLI::Option* option, bool positional) const {
-  return row(option->get_name(positional, !positional) + make_option_opts(option), option->get_description());
-}
-
-std::string HelpLayout::make_option_opts(const CLI::Option* option) const {
-  std::string text;
-  if (option->get_type_size() != 0) {
-    if (!option->get_type_name().empty()) text += " " + option->get_type_name();
-    if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
-    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
-    if (option->get_required()) text += " REQUIRED";
-  }
-  return text + named("Needs", option->get_needs()) + named("Excludes", option->get_excludes());
 }
 
 }  // namespace meshwright

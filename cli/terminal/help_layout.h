@@ -11,8 +11,6 @@ namespace meshwright {
 class HelpLayout : public CLI::Formatter {
  public:
   [[nodiscard]] std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
-  [[nodiscard]] std::string make_option(const CLI::Option* option, bool positional) const override;
-  [[nodiscard]] std::string make_option_opts(const CLI::Option* option) const override;
 };
 
 }  // namespace meshwright

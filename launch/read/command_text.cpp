@@ -398,12 +398,22 @@ void TextReader::add_program(const Settings& own) {
   add_deepspeed_of_program();
 }
 
+namespace {
+
+// The last of this name, or nullptr; it is not taken.
+const Setting* last_named(const Settings& settings, const std::string& key) {
+  const Setting* named = nullptr;
+  for (const Setting& setting : settings.all())
+    if (setting.key == key) named = &setting;
+  return named;
+}
+
+}  // namespace
+
 // "fsdp_config: fsdp.json", or the text of one, among the arguments of Hugging Face's Trainer.
 void TextReader::add_fsdp_of_program() {
-  const Setting* named = nullptr;
-  for (const Setting& setting : text_.settings.all())
-    if (setting.key == "program.fsdp_config" && setting.value.is_scalar()) named = &setting;
-  if (named == nullptr) return;
+  const Setting* named = last_named(text_.settings, "program.fsdp_config");
+  if (named == nullptr || !named->value.is_scalar()) return;
   const std::string name = named->value.text, place = named->place;
   const auto found = name.starts_with('{')     ? std::optional(name)
                      : name.ends_with(".json") ? written_or_named(name)
@@ -418,9 +428,7 @@ void TextReader::add_fsdp_of_program() {
 void TextReader::add_deepspeed_of_program() {
   add_fsdp_of_program();
   if (text_.target == "deepspeed" && text_.settings.has("zero_optimization.stage")) return;
-  const Setting* named = nullptr;
-  for (const Setting& setting : text_.settings.all())
-    if (setting.key == "program.deepspeed") named = &setting;
+  const Setting* named = last_named(text_.settings, "program.deepspeed");
   if (named == nullptr || !named->value.is_scalar() || !named->value.text.ends_with(".json")) return;
   const std::string name = named->value.text, place = named->place;
   const auto file = written_or_named(name);
