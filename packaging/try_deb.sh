@@ -19,14 +19,13 @@ trap unmount EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+# shellcheck source=packaging/bare_system.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/bare_system.sh"
 
 if [[ ! -x "$root/usr/bin/apt-get" ]]; then
   debootstrap --variant=minbase bookworm "$root"
 fi
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-# Whatever names the mirror here names it there: a proxy or a list of sources of one's own.
-if [[ -d /etc/apt/apt.conf.d ]]; then cp -r /etc/apt/apt.conf.d "$root/etc/apt/"; fi
+lend_network
 cp "$package" "$root/root/meshwright.deb"
 inside apt-get -q -y purge meshwright >/dev/null 2>&1 || true
 inside apt-get -q update

@@ -21,7 +21,9 @@ if [[ "${TRY_SOURCE_ALONE:-}" != yes ]]; then
   TRY_SOURCE_ALONE=yes exec unshare --mount --propagation private "${BASH_SOURCE[0]}" "$@"
 fi
 
-inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck source=packaging/bare_system.sh
+source "$here/packaging/bare_system.sh"
 
 # An older debootstrap knows no newer suite by its name: the script says how those of a distribution are made.
 if [[ ! -x "$root/usr/bin/apt-get" ]]; then debootstrap --variant=minbase "$suite" "$root" "$mirror" "/usr/share/debootstrap/scripts/$script"; fi
@@ -29,14 +31,13 @@ if [[ ! -x "$root/usr/bin/apt-get" ]]; then debootstrap --variant=minbase "$suit
   printf 'deb %s %s %s\n' "$mirror" "$suite" "$components"
   printf 'deb %s %s-updates %s\n' "$mirror" "$suite" "$components"
 } >"$root/etc/apt/sources.list"
-cp /etc/resolv.conf /etc/hosts "$root/etc/"
-if [[ -d /etc/apt/apt.conf.d ]]; then cp -r /etc/apt/apt.conf.d "$root/etc/apt/"; fi
+lend_network
 mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
 mountpoint -q "$root/sys" || mount -t sysfs sys "$root/sys"
 mount --rbind /dev "$root/dev"
 
 # A clone that is already there is brought to the same commit, so that only what has changed since is built anew.
-here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)" there="$root/root/meshwright"
+there="$root/root/meshwright"
 [[ -d "$there/.git" ]] || git clone -q "$here" "$there"
 git -C "$there" fetch -q "$here" HEAD
 git -C "$there" checkout -q --force --detach FETCH_HEAD
