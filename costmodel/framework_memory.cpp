@@ -108,8 +108,8 @@ void add_parameters(const UsedParameters& used, const std::map<TensorId, Paramet
     memory.weights += Bytes(elsewhere ? 0.0 : element * parameter.elements / split.weight);
     memory.gradients += Bytes(gradient * parameter.elements / (split.gradients ? split.state : 1.0));
     const auto own = moments.find(id);
-    const double other = own == moments.end() || graph.states_on_host ? 0.0 : own->second - kAdamMoments;
-    memory.optimizer += Bytes((optimizer + other) * parameter.elements / split.state);
+    const double kept = software.moment_share * (own == moments.end() ? kAdamMoments : own->second) - kAdamMoments;
+    memory.optimizer += Bytes((optimizer + (graph.states_on_host ? 0.0 : kept)) * parameter.elements / split.state);
   }
   double largest = 0.0;
   for (const auto& [block, elements] : blocks) largest = std::max(largest, elements);

@@ -35,7 +35,7 @@ class ActivationWalk {
       sum.kept += Bytes(block.kept);
       sum.working = std::max(sum.working, Bytes(block.recomputed));
     }
-    sum.logits = Bytes(software_.logit_kept_bytes * logits_);
+    sum.logits = Bytes(logit_bytes_);
     if (software_.keeps_sent && !stage_.is_last())
       sum.kept += Bytes(element_ * stage_.kept_elements(graph_.op(stage_.ops().back().op).outputs[0]));
     return sum;
@@ -93,7 +93,7 @@ class ActivationWalk {
         if (software_.dropout && adds_product(op)) note(kMaskBytes * stage_.kept_elements(op.outputs[0]));
         break;
       case OpKind::RowMax:
-        logits_ += stage_.operand_elements(op, 0);
+        note_logits(op);
         break;
       default:  // sums, biases, layouts: their gradients need no values
         break;
@@ -148,6 +148,31 @@ class ActivationWalk {
     // Probabilities; with dropout its mask and what it leaves of them.
     const double bytes = software_.dropout ? 2.0 * element_ + kMaskBytes : element_;
     note(bytes * rows * static_cast<double>(keys.dims[1].size), What::Scores);
+  }
+
+  // In chunks, those of one at a time; beside them the gradients of all hidden states and of the head's weights, which
+  // every chunk adds to.
+  void note_logits(const Op& loss) {
+    const double logits = stage_.operand_elements(loss, 0);
+    const Op* head = software_.loss_chunks == 1 ? nullptr : product_behind(loss.inputs[0]);
+    if (head == nullptr) {
+      logit_bytes_ += software_.logit_kept_bytes * logits;
+      return;
+    }
+    const double hidden = stage_.operand_elements(*head, 0), weights = stage_.operand_elements(*head, 1);
+    const double chunk =
+        software_.loss_chunks == kFittingLossChunks ? std::min(logits, hidden) : logits / software_.loss_chunks;
+    logit_bytes_ += software_.logit_kept_bytes * chunk + element_ * (hidden + weights);
+  }
+
+  // nullptr: the tensor is no product with biases, bounds or scales alone.
+  [[nodiscard]] const Op* product_behind(TensorId id) const {
+    for (const auto* producer = &graph_.tensor(id).producer; *producer; producer = &graph_.tensor(id).producer) {
+      const Op& op = graph_.op(**producer);
+      if (op.kind == OpKind::Contract) return &op;
+      id = op.inputs[0];
+    }
+    return nullptr;
   }
 
   // What a recomputed block reads of others stays.
@@ -216,7 +241,7 @@ class ActivationWalk {
   std::map<int, Block> blocks_;
   Block* block_ = nullptr;
   Recompute recompute_ = Recompute::None;
-  double logits_ = 0.0;
+  double logit_bytes_ = 0.0;
 };
 
 }  // namespace

@@ -227,8 +227,9 @@ class PhysicalCostModel final : public CostModel {
       case OpKind::RowMax:
       case OpKind::SumExp:
       case OpKind::PickLabel:
-      case OpKind::CrossEntropyBackward:
         return software_.loss_factor * pass(work.bytes);
+      case OpKind::CrossEntropyBackward:
+        return software_.loss_factor * pass(work.bytes) + between_loss_chunks(work);
       case OpKind::Convolution:
       case OpKind::ConvolutionBackwardInput:
       case OpKind::ConvolutionBackwardWeight:
@@ -238,6 +239,17 @@ class PhysicalCostModel final : public CostModel {
       default:
         return work.flops.si() > 0 ? analytic_->compute(work).time : pass(work.bytes);
     }
+  }
+
+  // Each chunk of the loss reads the head's weights for the two products with them, and reads and writes their
+  // gradient. Chunks that fit are words / hidden size many, so that the hidden size cancels. Of other numbers the time
+  // is not known here, and small: they are fewer.
+  [[nodiscard]] Seconds between_loss_chunks(const OpWork& work) const {
+    constexpr double kPassesOfChunk = 4.0;
+    const auto signature = software_.loss_chunks == kFittingLossChunks ? parse_signature(work.signature) : std::nullopt;
+    if (!signature || signature->inputs.empty() || signature->inputs[0].axes.empty()) return Seconds(0.0);
+    const auto words = static_cast<double>(signature->sizes.at(signature->inputs[0].axes.back()));
+    return Bytes(kPassesOfChunk * words * words * size_of(work.dtype)) / sheet_.memory_bandwidth;
   }
 
   // Libraries choose among many kernels, which reach very different shares of the peak: one share per software.

@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "explain", "export", "read", "advise", "import", "calibrate", "validate", "solve", "models", "clusters", "manual"]
 # Options of other programs: compilers, launchers, frameworks, scripts of this repository.
 OTHERS = {"--hostfile", "--map-by", "--mpi", "--ntasks-per-node", "--array", "--strict", "--open", "--worse", "--preset", "--build", "--install", "--prefix", "--trace=cuda,nvtx", "--type", "--recurse-submodules",
-          "--mtp-num-layers", "--mtp-loss-scaling-factor", "--module", "--config",
+          "--mtp-num-layers", "--mtp-loss-scaling-factor", "--exp-avg-dtype", "--attention-backend", "--transformer-impl", "--cross-entropy-fusion-impl", "--module", "--config",
           "--hybrid-layer-pattern", "--window-size", "--window-attn-skip-freq",
           "--config-name", "--train_args_file", "--tensor-model-parallel"}
 BEGIN, END = "<!-- options of {}: written by tests/docs_test.py -->", "<!-- end -->"

@@ -166,6 +166,9 @@ Rows all_rows() {
   rows["--axes"] = {"NAME,NAME", Paths::None, {"step,memory", "step,devices", "step,price", "memory,devices"}};
   rows["--dtype"] = one_of({"f64", "f32", "bf16", "f16"});
   rows["--matmul-dtype"] = one_of({"fp8"});
+  rows["--states"] = {"NAME,...", Paths::None, {"16-bit", "16-bit-moments", "8-bit-moments"}};
+  rows["--attention"] = one_of({"fused", "unfused"});
+  rows["--loss-chunks"] = {"NUMBER", Paths::None, {"auto"}};
   rows["--optimizer"] = one_of({"adam", "adafactor", "momentum", "sgd"});
   rows["--offload"] = {"NAME,...", Paths::None, {"none", "auto", "optimizer", "activations", "weights"}};
   rows["--lr-schedule"] = one_of({"constant", "linear", "cosine"});

@@ -99,24 +99,63 @@ void add_software_option(CLI::App& verb, std::string& software, const char* othe
                   join(names, ", "), kNoSoftware, otherwise));
 }
 
-void add_matmul_option(CLI::App& verb, std::string& matmul_dtype) {
-  verb.add_option("--matmul-dtype", matmul_dtype,
+void add_software_setup_options(CLI::App& verb, SoftwareSetupOptions& options) {
+  verb.add_option("--matmul-dtype", options.matmul_dtype,
                   "with --software: type that the layers' products are priced in: fp8, whose operands are quantised "
                   "first (default: the software's)");
+  verb.add_option("--states", options.states,
+                  "with --software: how it keeps what it trains: 16-bit, weights, gradients and moments without copies "
+                  "of 32 bits, 16-bit-moments or 8-bit-moments, separated by commas (default: the software's)");
+  verb.add_option("--attention", options.attention,
+                  "with --software: fused, in one kernel that keeps no scores in memory, or unfused (default: the "
+                  "software's)");
+  verb.add_option(
+      "--loss-chunks", options.loss_chunks,
+      "with --software: chunks of tokens that the last product and the loss take one by one, so that the "
+      "logits of one alone are in memory: a number, or auto for as many as fused kernels take (default: 1)");
 }
 
-std::string with_products(const std::string& software, const std::string& matmul_dtype) {
-  if (matmul_dtype.empty()) return software;
-  require(matmul_dtype == "fp8", "--matmul-dtype: '{}' is not a type that products are priced in; expected fp8.",
-          matmul_dtype);
-  require(!software.empty() && software != kNoSoftware,
-          "--matmul-dtype: what quantising the operands costs is part of a software's profile; add --software.");
-  return software.ends_with(kEightBitProducts) ? software : software + kEightBitProducts;
+std::string with_setup(const std::string& software, const SoftwareSetupOptions& options) {
+  const auto given = [&](const char* flag, const std::string& value, const char* why) {
+    require(value.empty() || (!software.empty() && software != kNoSoftware),
+            "{}: {} is part of a software's profile; add --software.", flag, why);
+    return !value.empty();
+  };
+  SoftwareName name = software_name_from_text(software);
+  if (given("--matmul-dtype", options.matmul_dtype, "what quantising the operands costs")) {
+    require(options.matmul_dtype == "fp8",
+            "--matmul-dtype: '{}' is not a type that products are priced in; expected fp8.", options.matmul_dtype);
+    name.setup.eight_bit_products = true;
+  }
+  if (given("--states", options.states, "what is kept of each parameter")) {
+    name.setup.narrow_states = false;
+    name.setup.moment_bits = 32;
+    for (const std::string& word : split(options.states, ',')) {
+      require(word == "16-bit" || word == "16-bit-moments" || word == "8-bit-moments",
+              "--states: '{}' is not known; expected 16-bit, 16-bit-moments or 8-bit-moments.", word);
+      if (word == "16-bit")
+        name.setup.narrow_states = true;
+      else
+        name.setup.moment_bits = word == "16-bit-moments" ? 16 : 8;
+    }
+  }
+  if (given("--attention", options.attention, "what scores in memory cost")) {
+    require(options.attention == "fused" || options.attention == "unfused",
+            "--attention: '{}' is not known; expected fused or unfused.", options.attention);
+    name.setup.fused_attention = options.attention == "fused";
+  }
+  if (given("--loss-chunks", options.loss_chunks, "how a loss keeps its logits"))
+    name.setup.loss_chunks = loss_chunks_from_text(options.loss_chunks, "--loss-chunks");
+  return to_text(name);
 }
 
-void expect_products_of(const std::string& software, DType dtype) {
-  require(!software.ends_with(kEightBitProducts) || size_of(dtype) == 2,
+void expect_setup_of(const std::string& software, DType dtype) {
+  const SoftwareSetup setup = software_name_from_text(software).setup;
+  require(!setup.eight_bit_products || size_of(dtype) == 2,
           "--matmul-dtype: products of 8 bits are of 16-bit tensors, and these are {}; give --dtype bf16 or f16.",
+          name_of(dtype));
+  require(!setup.narrow_states || size_of(dtype) == 2,
+          "--states: states of 16 bits are of 16-bit tensors, and these are {}; give --dtype bf16 or f16.",
           name_of(dtype));
 }
 

@@ -47,11 +47,15 @@ inline constexpr const char* kNoSoftware = "none";
 void expect_software_can(const StepRequest& conditions, const Costs& costs);
 // "--software"; `otherwise` completes "(default: ...)".
 void add_software_option(CLI::App& verb, std::string& software, const char* otherwise);
-// "--matmul-dtype", and the name of `software` with it. Throws InputError unless it is "" or "fp8", and for "fp8"
-// without a software, whose profile says what the operands' quantisation costs.
-void add_matmul_option(CLI::App& verb, std::string& matmul_dtype);
-[[nodiscard]] std::string with_products(const std::string& software, const std::string& matmul_dtype);
-// Throws InputError where `software` computes products in 8 bits by --matmul-dtype, and tensors are not of 16.
-void expect_products_of(const std::string& software, DType dtype);
+// How a software is set up, of "--matmul-dtype", "--states", "--attention" and "--loss-chunks"; "": as its name says.
+struct SoftwareSetupOptions {
+  std::string matmul_dtype, states, attention, loss_chunks;
+};
+void add_software_setup_options(CLI::App& verb, SoftwareSetupOptions& options);
+// The name of `software` with it. Throws InputError for values that are none, and where anything is set up of no
+// software: its profile says what that costs.
+[[nodiscard]] std::string with_setup(const std::string& software, const SoftwareSetupOptions& options);
+// Throws InputError where `software` computes products in 8 bits or keeps states in 16, and tensors are not of 16.
+void expect_setup_of(const std::string& software, DType dtype);
 
 }  // namespace meshwright

@@ -24,7 +24,8 @@ constexpr long kMaxThreads = 1024;
 
 struct PlanningOptions {
   std::vector<std::string> dims;  // --dim, each "name=size"
-  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, software, matmul_dtype;
+  std::string model, cluster, nodes, devices_per_node, batch, seq, dtype, threads, software;
+  SoftwareSetupOptions software_setup;
   ProfileSource profile;
   std::string micro_batches = "auto", layers = "default";
   std::string layer_cut, layer_starts;  // "": not given
@@ -78,7 +79,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
 [[nodiscard]] std::string usual_schedule(const SearchOptions& search);
 
 // Puts in what other options imply: --for names the software whose costs and memory hold unless --software does, and
-// --matmul-dtype what it computes products in.
+// --matmul-dtype and the like how it is set up.
 void complete(PlanningOptions& options);
 
 // Every file that planning with these options may read; "" stands for none.

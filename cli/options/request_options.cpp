@@ -220,7 +220,7 @@ void read_training(PlanRequest& request, const PlanningOptions& options) {
             "cluster {} has no FLOP rate for {}, the type of the weights{}; expected --dtype with one of {}.",
             request.cluster.name, name_of(training.dtype),
             request.cluster.uniform() ? "" : fmt::format(", on {}", group.device.name), types_of(group.device));
-  expect_products_of(options.software, training.dtype);
+  expect_setup_of(options.software, training.dtype);
   training.optimizer = optimizer_of(options);
   request.search.any_offload = options.offload == "auto";
   if (!request.search.any_offload)
@@ -310,7 +310,7 @@ void complete(PlanningOptions& options) {
     options.software.clear();
   else if (const Framework* framework = framework_of(options); framework != nullptr && options.software.empty())
     options.software = framework->software;
-  options.software = with_products(options.software, options.matmul_dtype);
+  options.software = with_setup(options.software, options.software_setup);
 }
 
 // The order of the checks is that of the sentences a user sees first.

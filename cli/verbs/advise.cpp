@@ -109,7 +109,7 @@ Found find(const OpenedLaunch& opened, const AdviseOptions& options) {
           "megatron` "
           "finds the best plan of one set of degrees.",
           options.launch.files.front());
-  expect_products_of(opened.software, opened.reading.setup.dtype);
+  expect_setup_of(opened.software, opened.reading.setup.dtype);
   const Costs costs = costs_for(opened.cluster, {}, opened.software);
   const Interruption interruption;
   PlanRequest request = best_request(opened, options);

@@ -20,7 +20,7 @@ void add_plan(CLI::App& app, Context& context) {
   add_planning_options(*verb, options->planning, GridOptions::Single);
   add_profile_options(*verb, options->planning.profile, kProfileHelp);
   add_software_option(*verb, options->planning.software, kNoSoftware);
-  add_matmul_option(*verb, options->planning.matmul_dtype);
+  add_software_setup_options(*verb, options->planning.software_setup);
   add_budget_options(*verb, options->budget);
   verb->add_flag("--no-free-plan", options->no_free_plan,
                  "with --for: do not also search for the plan that no framework restricts");

@@ -32,7 +32,7 @@ ReadPlan plan_of(const OpenedLaunch& opened) {
   try {
     PlanRequest request = request_of(opened.reading.setup, opened.cluster);
     request.software = opened.software;
-    expect_products_of(opened.software, request.training.dtype);
+    expect_setup_of(opened.software, request.training.dtype);
     const Costs costs = costs_for(opened.cluster, {}, opened.software);
     return {predict_launch(request, costs), "", costs.source};
   } catch (const InputError& error) {
@@ -70,6 +70,28 @@ const char* on_host_text(Offload offload) {
                            : "";
 }
 
+std::string setup_words(const SoftwareSetup& setup) {
+  std::string text;
+  if (setup.narrow_states) text += ", states of 16 bits";
+  if (setup.moment_bits < 32) text += fmt::format(", moments of {} bits", setup.moment_bits);
+  if (setup.fused_attention == false) text += ", unfused attention";
+  if (setup.loss_chunks == kFittingLossChunks)
+    text += ", a loss in chunks";
+  else if (setup.loss_chunks != 1)
+    text += fmt::format(", a loss in {} chunks", setup.loss_chunks);
+  return text;
+}
+
+Json json_of(const SoftwareSetup& setup) {
+  Json json = Json::object();
+  if (setup.narrow_states) json["state_bits"] = 16;
+  if (setup.moment_bits < 32) json["moment_bits"] = setup.moment_bits;
+  if (setup.fused_attention) json["fused_attention"] = *setup.fused_attention;
+  if (setup.loss_chunks != 1)
+    json["loss_chunks"] = setup.loss_chunks == kFittingLossChunks ? Json("auto") : Json(setup.loss_chunks);
+  return json;
+}
+
 std::string heading(const OpenedLaunch& opened) {
   const LaunchSetup& setup = opened.reading.setup;
   const HostGroup& hosts = opened.cluster.only();
@@ -83,9 +105,10 @@ std::string heading(const OpenedLaunch& opened) {
                       hosts.device.name);
   text += fmt::format("# {}\n", degrees_words(setup));
   text +=
-      fmt::format("# batch {} in {} micro-batch{} of {}, {}{}, recompute {}, {}{}\n", setup.global_batch(),
+      fmt::format("# batch {} in {} micro-batch{} of {}, {}{}{}, recompute {}, {}{}\n", setup.global_batch(),
                   setup.degrees.micro_batches, setup.degrees.micro_batches == 1 ? "" : "es", setup.degrees.micro_batch,
                   name_of(setup.dtype), setup.matmul_dtype.empty() ? "" : " with products in " + setup.matmul_dtype,
+                  setup_words(setup.software_setup),
                   setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers),
                   name_of(setup.optimizer.kind), on_host_text(setup.offload));
   return text;
@@ -166,6 +189,7 @@ Json json_of(const OpenedLaunch& opened, const ReadPlan& read) {
   json["batch"] = setup.global_batch();
   json["dtype"] = name_of(setup.dtype);
   if (!setup.matmul_dtype.empty()) json["matmul_dtype"] = setup.matmul_dtype;
+  if (Json own = json_of(setup.software_setup); !own.empty()) json["software_setup"] = std::move(own);
   json["offload"] = name_of(setup.offload);
   json["broken_rules"] = opened.reading.broken;
   Json notes = opened.notes;

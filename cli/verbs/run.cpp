@@ -242,8 +242,12 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);
 
   say(peers, fmt::format("running {} steps on {}", run.options.steps, run.machine.devices));
-  if (run.plan.software.ends_with(kEightBitProducts))
+  const SoftwareSetup software = software_name_from_text(run.plan.software).setup;
+  if (software.eight_bit_products)
     say(peers, fmt::format("the plan is priced with products of 8 bits; they run in {}", name_of(run.machine.numbers)));
+  if (software.narrow_states || software.moment_bits < 32)
+    say(peers, "the plan is priced with states in fewer bits; they are kept as any plan's");
+  if (software.loss_chunks != 1) say(peers, "the plan is priced with a loss in chunks of tokens; it runs whole");
   const OtherLoad others;
   state.tell_steps(run.options, run.plan, run.predicted);
   run.result = run_program(*run.loaded.graph, run.loaded.program, run.loaded.check, run.options, *run.machine.backend);

@@ -32,8 +32,9 @@ namespace {
 
 struct SimulateOptions {
   ProfileSource profile;
-  std::string plan, software, matmul_dtype, model, trace, schedule, html, svg;
+  std::string plan, software, model, trace, schedule, html, svg;
   std::string color = "auto", chart = "timeline", trace_limit = "500";
+  SoftwareSetupOptions software_setup;
   ReuseOptions reuse;
   StepOptions step;
   std::string threads = "1";
@@ -206,8 +207,8 @@ bool asks_for_all_devices(const SimulateOptions& options) { return options.json 
 std::string software_of(const SimulateOptions& options, const Plan& plan) {
   const std::string own = options.profile.empty() ? plan.software : "";
   const std::string software = options.software.empty() ? own : options.software == kNoSoftware ? "" : options.software;
-  const std::string with = with_products(software, options.matmul_dtype);
-  expect_products_of(with, plan.training.dtype);
+  const std::string with = with_setup(software, options.software_setup);
+  expect_setup_of(with, plan.training.dtype);
   return with;
 }
 
@@ -295,7 +296,7 @@ void add_simulate(CLI::App& app, Context& context) {
       "simulate", "Predict the training step of a plan, or what it would be under other conditions.");
   verb->add_option("plan", options->plan, "plan file, as written by `meshwright plan -o`")->required();
   add_software_option(*verb, options->software, "the plan's");
-  add_matmul_option(*verb, options->matmul_dtype);
+  add_software_setup_options(*verb, options->software_setup);
   add_profile_options(*verb, options->profile, kProfileHelp);
   verb->add_option("--model", options->model, "check that the plan is for this model, otherwise refuse it");
   add_reuse_options(*verb, options->reuse, true);

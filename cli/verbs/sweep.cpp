@@ -332,7 +332,7 @@ void add_sweep(CLI::App& app, Context& context) {
                    "schedules, such as 1f1b,zb-h1,interleaved:2, or auto (default: as for plan)")
       ->capture_default_str();
   add_software_option(*verb, options->planning.software, kNoSoftware);
-  add_matmul_option(*verb, options->planning.matmul_dtype);
+  add_software_setup_options(*verb, options->planning.software_setup);
   add_profile_options(*verb, options->planning.profile, kProfileHelp);
   verb->add_option("--db", options->db,
                    "database for the finished points, required; a rerun of the same command resumes from it");

@@ -75,6 +75,12 @@ SoftwareProfile profile_from_json(const Json& json, const std::vector<SoftwarePr
       profile.product_dtype = get<std::string>(json, "product_dtype", place);
       continue;
     }
+    if (key == "loss_chunks") {
+      profile.loss_chunks = value.is_number_integer()
+                                ? loss_chunks_from_text(value.dump(), place + ": 'loss_chunks'")
+                                : loss_chunks_from_text(get<std::string>(json, "loss_chunks", place), place);
+      continue;
+    }
     const auto choice = std::find_if(kChoices.begin(), kChoices.end(), [&](const auto& c) { return key == c.first; });
     if (choice != kChoices.end()) {
       profile.*choice->second = get<bool>(json, choice->first, place);
@@ -96,6 +102,42 @@ SoftwareProfile profile_from_json(const Json& json, const std::vector<SoftwarePr
     profile.*number->member = given;
   }
   return profile;
+}
+
+SoftwareProfile profile_of_file(const std::string& path) {
+  const Json json = read_json_file(path);
+  require(json.is_object() && json.contains("format") && json["format"] == "meshwright-software-profile 1",
+          "{}: 'format' is not \"meshwright-software-profile 1\"; give a software profile.", path);
+  return profile_from_json(json, software_profiles(), path);
+}
+
+// Bytes of a parameter that an update moves: gradients and moments in 32 bits, weights there and in 16; or all in 16.
+// Of them the two moments, read and written.
+constexpr double kWideUpdate = 32.0, kWideMoments = 16.0, kNarrowUpdate = 14.0;
+
+void set_up_states(SoftwareProfile& profile, bool narrow, int moment_bits) {
+  profile.moment_share = std::min(moment_bits, narrow ? 16 : 32) / 32.0;
+  const double moments = profile.moment_share * kWideMoments;
+  const double beside = narrow ? kNarrowUpdate - 0.5 * kWideMoments : kWideUpdate - kWideMoments;
+  profile.optimizer_bytes *= (beside + moments) / kWideUpdate;
+  if (!narrow) return;
+  profile.weights_from_master = false;
+  profile.gradient_kept_bytes = profile.gradient_bytes = 2.0;
+  profile.gradient_copy_bytes = 0.0;
+  profile.optimizer_kept_bytes -= 4.0;  // the copy of the weights
+}
+
+// What no runs of the profile had leaves its predictions as uncertain as those of software that has none.
+void set_up(SoftwareProfile& profile, const SoftwareSetup& setup) {
+  const bool attention = setup.fused_attention && *setup.fused_attention != profile.fused_attention;
+  const bool states = setup.narrow_states || setup.moment_bits < 32;
+  if (attention) profile.spread = std::max(profile.spread, SoftwareProfile().spread);
+  if ((states || attention) && profile.memory_spread > 0.0)  // this program's own is counted, not predicted
+    profile.memory_spread = std::max(profile.memory_spread, SoftwareProfile().memory_spread);
+  if (setup.eight_bit_products) profile.product_dtype = "f8";
+  if (attention) profile.fused_attention = *setup.fused_attention;
+  if (states) set_up_states(profile, setup.narrow_states, setup.moment_bits);
+  if (setup.loss_chunks != 1) profile.loss_chunks = setup.loss_chunks;
 }
 
 }  // namespace
@@ -158,25 +200,20 @@ const std::vector<SoftwareProfile>& software_profiles() {
 }
 
 SoftwareProfile find_software_profile(const std::string& name) {
-  if (name.ends_with(kEightBitProducts)) {
-    const std::string plain = name.substr(0, name.size() - std::string_view(kEightBitProducts).size());
-    SoftwareProfile profile = find_software_profile(plain);
-    profile.name += kEightBitProducts;
-    profile.product_dtype = "f8";
-    return profile;
-  }
-  if (name.ends_with(".json")) {
-    const Json json = read_json_file(name);
-    require(json.is_object() && json.contains("format") && json["format"] == "meshwright-software-profile 1",
-            "{}: 'format' is not \"meshwright-software-profile 1\"; give a software profile.", name);
-    return profile_from_json(json, software_profiles(), name);
-  }
-  return profile_of(name, software_profiles(), "");
+  SoftwareName of = software_name_from_text(name);
+  SoftwareProfile profile =
+      of.profile.ends_with(".json") ? profile_of_file(of.profile) : profile_of(of.profile, software_profiles(), "");
+  of.profile = profile.name;
+  set_up(profile, of.setup);
+  profile.name = to_text(of);
+  return profile;
 }
 
 Json to_json(const SoftwareProfile& profile) {
   Json json = {{"format", "meshwright-software-profile 1"}, {"name", profile.name}, {"about", profile.about}};
   if (!profile.product_dtype.empty()) json["product_dtype"] = profile.product_dtype;
+  if (profile.loss_chunks != 1)
+    json["loss_chunks"] = profile.loss_chunks == kFittingLossChunks ? Json("auto") : Json(profile.loss_chunks);
   for (const auto& [key, choice] : kChoices) json[key] = profile.*choice;
   for (const SoftwareNumber& number : software_numbers()) json[number.key] = profile.*number.member;
   for (const auto& [key, spread] : kSpreads) json[key] = profile.*spread;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/plan/software_name.h"
 
 namespace meshwright {
 
@@ -80,8 +81,10 @@ struct SoftwareProfile {
   bool selective_by_cost = false;  // it drops what norms and activation functions compute
   double gradient_kept_bytes = 4.0;    // per parameter; at least the weights' own
   double gradient_copy_bytes = 0.0;    // 32-bit copy beside: bf16: the sum over micro-batches; fp16: split like states
-  double optimizer_kept_bytes = 12.0;  // per parameter of 16 bits: master copy and moments
+  double optimizer_kept_bytes = 12.0;  // per parameter of 16 bits: master copy and moments in 32 bits
+  double moment_share = 1.0;           // of the moments' 32 bits
   double logit_kept_bytes = 10.0;      // of each logit until its gradient is computed: itself, in 32 bits, its softmax
+  int loss_chunks = 1;                 // of the last product and the loss; kFittingLossChunks: as many as fit
   double attention_copies = 0.0;       // of queries, keys and values, which layouts and rotations keep besides
   double gathered_layers = 2.0;        // of ZeRO-3, whole at once
   double allocator_factor = 1.03;      // of what is asked for, with what fragments and small buffers add
@@ -109,11 +112,11 @@ struct SoftwareNumber {
 [[nodiscard]] const std::vector<SoftwareNumber>& software_numbers();
 
 [[nodiscard]] const std::vector<SoftwareProfile>& software_profiles();
-// By name, or a file of one profile (name ending in ".json"); with kEightBitProducts behind either, the same with the
-// layers' products in 8 bits, whose operands it quantises by `quantise_passes`. Throws InputError with the nearest
-// names, for a file of another format, and for numbers out of their range.
+// By name, or a file of one profile (name ending in ".json"), set up as the rest of a SoftwareName says: it quantises
+// the operands of 8-bit products by `quantise_passes`. With another attention or other states than its
+// runs had, its spreads are at least those of software that no runs were held against. Throws InputError with
+// the nearest names, for a file of another format, and for numbers out of their range.
 [[nodiscard]] SoftwareProfile find_software_profile(const std::string& name);
-inline constexpr const char* kEightBitProducts = "+fp8";
 // As a file of one profile has it.
 [[nodiscard]] Json to_json(const SoftwareProfile& profile);
 

@@ -31,8 +31,9 @@ bool same_training(const LaunchReading& a, const LaunchReading& b) {
   const auto said = [](const LaunchReading& of) {
     return std::tie(of.software, of.assumed, of.broken, of.why_no_plan);
   };
-  return plan(one) == plan(other) && said(a) == said(b) && !one.meshes && !other.meshes &&
-         to_json(one.model) == to_json(other.model) && optimizer(one.optimizer) == optimizer(other.optimizer) &&
+  return plan(one) == plan(other) && one.software_setup == other.software_setup && said(a) == said(b) && !one.meshes &&
+         !other.meshes && to_json(one.model) == to_json(other.model) &&
+         optimizer(one.optimizer) == optimizer(other.optimizer) &&
          to_text(one.recompute_layers) == to_text(other.recompute_layers) && unread_settings(a) == unread_settings(b);
 }
 

@@ -89,6 +89,7 @@ void expect_attention(ReadingJob& job) {
     require(text.find(other) == std::string::npos,
             "{}: layers of '{}' are in no model that these files are read as; give --model.",
             job.settings().where("attention_config"), other);
+  if (text.find("flash") != std::string::npos) job.reading.setup.software_setup.fused_attention = true;
   for (const char* sparse : {"local", "sparse", "bigbird", "bslongformer"})
     if (text.find(sparse) != std::string::npos) {
       job.assume("attention to all tokens before, also in sparse layers");

@@ -153,6 +153,8 @@ void read_olmo_core(ReadingJob& job) {
       s.text(kTrain + "dp_config.param_dtype").value_or(s.text_or_nothing(kTrain + "autocast_precision"));
   setup.dtype = type == "bfloat16" ? DType::BF16 : type == "float16" ? DType::F16 : DType::F32;
   if (s.boolean(kTrain + "float8_config.enabled").value_or(false)) setup.matmul_dtype = "fp8";
+  if (s.text_or_nothing("model.lm_head.loss_implementation") == "fused_linear")
+    setup.software_setup.loss_chunks = kFittingLossChunks;
   setup.optimizer.weight_decay = std::max(0.0, s.number(kTrain + "optim.weight_decay").value_or(0.0));
   setup.optimizer.max_norm = std::max(0.0, s.number(kTrain + "max_grad_norm").value_or(0.0));
   setup.overlap_gradients = setup.overlap_weights = job.degrees().zero > 0;

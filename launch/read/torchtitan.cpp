@@ -407,14 +407,16 @@ class TorchtitanReader {
     setup.dtype = DType::BF16;
     const std::string precision = s_.text("training.mixed_precision_param").value_or("bfloat16");
     (void)s_.take("training.mixed_precision_reduce");
-    if (s_.text("training.dtype").value_or("float32") != "float32")
-      job_.assume("weights and optimizer state of 32 bits");
+    if (s_.text("training.dtype").value_or("float32") != "float32") setup.software_setup.narrow_states = true;
     if (precision == "float32") setup.dtype = DType::F32;
     for (const std::string& converter : s_.words("model.converters"))
       if (converter.find("float8") != std::string::npos || converter.find("mx") != std::string::npos)
         setup.matmul_dtype = "fp8";
     const std::string float8 = lower_case(s_.text("float8.enable_float8_linear").value_or("false"));
     if (!float8.empty() && float8 != "false") setup.matmul_dtype = "fp8";
+    if (s_.text_or_nothing("loss()").find("Chunked") != std::string::npos)
+      setup.software_setup.loss_chunks =
+          as_degree(std::max<std::int64_t>(1, s_.integer("loss.num_chunks").value_or(8)));
     Optimizer& optimizer = setup.optimizer;
     const std::string kind = s_.text("optimizer.name").value_or("AdamW");
     if (kind != "AdamW" && kind != "Adam") job_.assume(fmt::format("Adam in the place of {}", kind));

@@ -83,6 +83,31 @@ void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLis
 
 }  // namespace
 
+void software_setup_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
+  const SoftwareSetup& own = setup.software_setup;
+  const bool maxtext = target.framework == "maxtext";
+  rules.expect_told(own.fused_attention != false,
+                    fmt::format("the files for {} attend by a fused kernel, and the plan without; give --attention "
+                                "fused",
+                                target.release));
+  rules.expect_told(!own.narrow_states || target.name == "torchtitan",
+                    fmt::format("the files for {} keep states in 32 bits, and the plan in 16", target.release));
+  rules.expect_told(own.moment_bits == 32 || (target.name == "megatron" && setup.degrees.zero > 0),
+                    fmt::format("the files for {} keep moments in 32 bits{}, and the plan in {}", target.release,
+                                target.name == "megatron" ? " without ZeRO" : "", own.moment_bits));
+  rules.expect_told(own.loss_chunks == 1 || (maxtext && own.loss_chunks > 1),
+                    maxtext ? "MaxText takes the loss in a number of chunks, and the plan's is auto; give "
+                              "--loss-chunks N"
+                            : fmt::format("the files for {} take the loss whole, and the plan in chunks; give "
+                                          "--loss-chunks 1",
+                                          target.release));
+  const std::int64_t tokens = setup.global_batch() * setup.model.seq / setup.devices();
+  rules.expect(!maxtext || own.loss_chunks <= 1 || tokens % own.loss_chunks == 0,
+               fmt::format("MaxText needs as many tokens in every chunk of the loss: {} on each device, and the plan "
+                           "has {} chunks",
+                           tokens, own.loss_chunks));
+}
+
 void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   const std::string& framework = target.framework;
   const Degrees& d = setup.degrees;
@@ -115,6 +140,7 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
       setup.matmul_dtype.empty() || framework == "megatron" || framework == "torchtitan" || framework == "maxtext",
       fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
                   setup.matmul_dtype));
+  software_setup_rules(target, setup, rules);
   rules.expect_told(!setup.shard || framework == "torchtitan" || framework == "fsdp" ||
                         (((framework == "megatron" && !target.own_stages) || framework == "nnscaler") && d.zero == 1) ||
                         (framework == "maxtext" && d.zero == 3),

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/software_name.h"
 #include "core/planner/layers/layer_recompute.h"
 #include "core/planner/method/framework.h"
 #include "core/planner/method/method.h"
@@ -58,7 +59,8 @@ struct LaunchSetup {
   // of one another (HSDP); nullopt: over all replicas.
   std::optional<int> shard = {};
   DType dtype = DType::BF16;
-  std::string matmul_dtype = {};  // "fp8"; "": as dtype
+  std::string matmul_dtype = {};      // "fp8"; "": as dtype
+  SoftwareSetup software_setup = {};  // but for products of 8 bits
   Optimizer optimizer = {};
   Offload offload = Offload::None;
   std::vector<LayerRecompute> recompute_layers = {};  // exceptions to degrees.recompute

@@ -200,7 +200,8 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
   setup.devices_per_host = hosts.devices_per_host;
   setup.device = hosts.device.name;
   setup.dtype = plan.training.dtype;
-  if (plan.software.ends_with("+fp8")) setup.matmul_dtype = "fp8";
+  setup.software_setup = software_name_from_text(plan.software).setup;
+  if (std::exchange(setup.software_setup.eight_bit_products, false)) setup.matmul_dtype = "fp8";
   setup.optimizer = plan.training.optimizer;
   setup.offload = plan.training.offload;
   setup.batch = plan.training.batch;

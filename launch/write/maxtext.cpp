@@ -96,6 +96,8 @@ std::string run_keys(const LaunchSetup& setup) {
   text += fmt::format("remat_policy: \"{}\"\n",
                       setup.degrees.recompute == Recompute::Full ? "full" : "minimal_with_context");
   if (setup.matmul_dtype == "fp8") text += "quantization: \"fp8\"\n";
+  if (setup.software_setup.loss_chunks > 1)
+    text += fmt::format("num_vocab_tiling: {}\n", setup.software_setup.loss_chunks);
   if (has(setup.offload, Offload::Optimizer)) text += "optimizer_memory_host_offload: true\n";
   text += fmt::format("opt_type: \"{}\"\nlearning_rate: {}\nadam_weight_decay: {}\ngradient_clipping_threshold: {}\n",
                       setup.optimizer.kind == Optimizer::Kind::Adam ? "adamw" : "sgd",

@@ -236,10 +236,12 @@ FlagGroup megatron_training_flags(const LaunchSetup& setup) {
   flags.add("--lr-decay-style", "constant");
   flags.add("--weight-decay", decimal(o.weight_decay));
   flags.add("--clip-grad", decimal(o.max_norm));
-  if (has(setup.offload, Offload::Optimizer)) {
-    flags.add("--optimizer-cpu-offload");
-    flags.add("--use-precision-aware-optimizer");
-  }
+  const bool offloads = has(setup.offload, Offload::Optimizer);
+  const int bits = setup.software_setup.moment_bits;
+  if (offloads) flags.add("--optimizer-cpu-offload");
+  if (offloads || bits < 32) flags.add("--use-precision-aware-optimizer");
+  if (bits < 32)
+    for (const char* moment : {"--exp-avg-dtype", "--exp-avg-sq-dtype"}) flags.add(moment, bits == 16 ? "bf16" : "fp8");
   flags.add("--log-interval", "1");
   flags.add("--log-throughput");
   return flags;

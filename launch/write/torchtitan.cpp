@@ -139,6 +139,7 @@ std::string config(const LaunchJob& job, const Decoder& decoder) {
   text += fmt::format("max_norm = {}\nsteps = {}\ndataset = \"c4_test\"\n",
                       setup.optimizer.max_norm > 0 ? decimal(setup.optimizer.max_norm) : "1.0", setup.steps);
   text += fmt::format("mixed_precision_param = \"{}\"\n", setup.dtype == DType::BF16 ? "bfloat16" : "float32");
+  if (setup.software_setup.narrow_states) text += "dtype = \"bfloat16\"\n";
   text += "\n" + parallelism(setup);
   const char* mode = d.recompute == Recompute::Full        ? "full"
                      : d.recompute == Recompute::Selective ? "selective"

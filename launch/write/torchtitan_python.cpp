@@ -98,6 +98,7 @@ std::string function_text(const LaunchSetup& setup, const Decoder& decoder, cons
       "    c.training.steps = {}\n    c.training.max_norm = {}\n    c.training.mixed_precision_param = \"{}\"\n",
       setup.steps, setup.optimizer.max_norm > 0 ? decimal(setup.optimizer.max_norm) : "1.0",
       setup.dtype == DType::BF16 ? "bfloat16" : "float32");
+  if (setup.software_setup.narrow_states) text += "    c.training.dtype = \"bfloat16\"\n";
   text += fmt::format("    c.optimizer = default_adamw(lr={}, weight_decay={})\n",
                       decimal(setup.optimizer.learning_rate), decimal(setup.optimizer.weight_decay));
   text += parallelism(setup, parts, batch);

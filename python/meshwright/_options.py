@@ -133,6 +133,12 @@ class PlanOptions(TypedDict, total=False):
     """software whose way to spend time and memory the costs are of: megatron, megatron-2021, megatron-deepspeed, megatron-deepspeed-plain, megatron-te, nemo, nemo-fp8, nemo-2026, nemo-mlperf, deepspeed, internevo, fsdp, fsdp2, nanotron, torchtitan, torchtitan-eager, alpa, meshwright, a profile's .json file, or none (default: none)"""
     matmul_dtype: Literal["fp8"]
     """with --software: type that the layers' products are priced in: fp8, whose operands are quantised first (default: the software's)"""
+    states: str | Sequence[str]
+    """with --software: how it keeps what it trains: 16-bit, weights, gradients and moments without copies of 32 bits, 16-bit-moments or 8-bit-moments, separated by commas (default: the software's)"""
+    attention: Literal["fused", "unfused"]
+    """with --software: fused, in one kernel that keeps no scores in memory, or unfused (default: the software's)"""
+    loss_chunks: float
+    """with --software: chunks of tokens that the last product and the loss take one by one, so that the logits of one alone are in memory: a number, or auto for as many as fused kernels take (default: 1)"""
     tokens: float
     """also say what a training run of so many tokens takes, such as 1.5e12, 300B or 15T: days, and price and energy where the cluster file or --price-per-device-hour has them; with --pareto compare numbers of hosts by days and price"""
     deadline_days: float
@@ -162,6 +168,12 @@ class SimulateOptions(TypedDict, total=False):
     """software whose way to spend time and memory the costs are of: megatron, megatron-2021, megatron-deepspeed, megatron-deepspeed-plain, megatron-te, nemo, nemo-fp8, nemo-2026, nemo-mlperf, deepspeed, internevo, fsdp, fsdp2, nanotron, torchtitan, torchtitan-eager, alpa, meshwright, a profile's .json file, or none (default: the plan's)"""
     matmul_dtype: Literal["fp8"]
     """with --software: type that the layers' products are priced in: fp8, whose operands are quantised first (default: the software's)"""
+    states: str | Sequence[str]
+    """with --software: how it keeps what it trains: 16-bit, weights, gradients and moments without copies of 32 bits, 16-bit-moments or 8-bit-moments, separated by commas (default: the software's)"""
+    attention: Literal["fused", "unfused"]
+    """with --software: fused, in one kernel that keeps no scores in memory, or unfused (default: the software's)"""
+    loss_chunks: float
+    """with --software: chunks of tokens that the last product and the loss take one by one, so that the logits of one alone are in memory: a number, or auto for as many as fused kernels take (default: 1)"""
     profile: StrPath
     """profile database to take measured costs from; what it lacks is modelled (default: all modelled)"""
     profile_as: str
@@ -345,6 +357,12 @@ class SweepOptions(TypedDict, total=False):
     """software whose way to spend time and memory the costs are of: megatron, megatron-2021, megatron-deepspeed, megatron-deepspeed-plain, megatron-te, nemo, nemo-fp8, nemo-2026, nemo-mlperf, deepspeed, internevo, fsdp, fsdp2, nanotron, torchtitan, torchtitan-eager, alpa, meshwright, a profile's .json file, or none (default: none)"""
     matmul_dtype: Literal["fp8"]
     """with --software: type that the layers' products are priced in: fp8, whose operands are quantised first (default: the software's)"""
+    states: str | Sequence[str]
+    """with --software: how it keeps what it trains: 16-bit, weights, gradients and moments without copies of 32 bits, 16-bit-moments or 8-bit-moments, separated by commas (default: the software's)"""
+    attention: Literal["fused", "unfused"]
+    """with --software: fused, in one kernel that keeps no scores in memory, or unfused (default: the software's)"""
+    loss_chunks: float
+    """with --software: chunks of tokens that the last product and the loss take one by one, so that the logits of one alone are in memory: a number, or auto for as many as fused kernels take (default: 1)"""
     profile: StrPath
     """profile database to take measured costs from; what it lacks is modelled (default: all modelled)"""
     profile_as: str

@@ -136,6 +136,9 @@ OPTIONS = {
     "--cross-mesh": (0.1, lambda d: d.choice(["auto", "send", "gather", "broadcast", "ring"])),
     "--offload": (0.1, lambda d: "optimizer"),
     "--matmul-dtype": (0.05, lambda d: "fp8"),
+    "--states": (0.05, lambda d: d.choice(["16-bit", "16-bit-moments", "16-bit,8-bit-moments"])),
+    "--attention": (0.05, lambda d: d.choice(["fused", "unfused"])),
+    "--loss-chunks": (0.05, lambda d: d.choice(["auto", "1", "8"])),
     "--tokens": (0.03, lambda d: d.choice(["1B", "1.5e12", "0"])),
     "--dump": (0.15, lambda d: "dump"),
     "--no-free-plan": (0.1, lambda d: None),
@@ -304,7 +307,7 @@ def check_wider(driver, request, draw):
     wide = others + ([(name, OPEN[name])] if name in OPEN else [])
     if name in ("--method", "--for"):
         # What a method or framework does, the search can do where everything is left to it.
-        wide = [(n, v) for n, v in others if n not in OPEN and n not in ("--software", "--matmul-dtype", "--layer-cut", "--layers", "--logical-mesh", "--batch-axis", "--recompute-layers")]
+        wide = [(n, v) for n, v in others if n not in OPEN and n not in ("--software", "--matmul-dtype", "--states", "--attention", "--loss-chunks", "--layer-cut", "--layers", "--logical-mesh", "--batch-axis", "--recompute-layers")]
         others = list(wide)
         wide += list(OPEN.items())
     code, text, _ = driver.planned(request, wide, "--json", "--threads", "1")
@@ -354,7 +357,7 @@ WORSE = {
     "fewer hosts": with_half_the_hosts,
 }
 # What does not depend on the cluster alone, or takes one that presets name.
-NOT_COMPARED = ("--software", "--for", "--matmul-dtype", "--nodes", "--devices-per-node", "--dump", "--pareto", "--objective", "--price-per-device-hour", "--tokens",
+NOT_COMPARED = ("--software", "--for", "--matmul-dtype", "--states", "--attention", "--loss-chunks", "--nodes", "--devices-per-node", "--dump", "--pareto", "--objective", "--price-per-device-hour", "--tokens",
                 "--no-free-plan", "--logical-mesh")
 
 

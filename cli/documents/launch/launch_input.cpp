@@ -199,7 +199,15 @@ OpenedLaunch open_one(const LaunchInput& input, const LaunchOptions& options) {
   opened.software = options.software.empty()          ? opened.reading.software
                     : options.software == kNoSoftware ? ""
                                                       : options.software;
-  if (!opened.software.empty()) opened.software = with_products(opened.software, setup.matmul_dtype);
+  if (!opened.software.empty()) {
+    SoftwareName software = software_name_from_text(opened.software);
+    SoftwareSetup of_file = setup.software_setup;
+    of_file.eight_bit_products = setup.matmul_dtype == "fp8";
+    if (of_file.fused_attention == find_software_profile(opened.software).fused_attention)
+      of_file.fused_attention.reset();
+    if (software.setup == SoftwareSetup()) software.setup = of_file;  // else as the caller has it
+    opened.software = to_text(software);
+  }
   return opened;
 }
 

@@ -389,6 +389,8 @@ class MaxtextReader {
       job_.reading.setup.matmul_dtype = "fp8";
     else if (!products.empty())
       job_.assume(fmt::format("products of {} in the place of {}", name_of(job_.reading.setup.dtype), products));
+    if (const auto tiles = s_.integer("num_vocab_tiling"); tiles && *tiles > 1)
+      job_.reading.setup.software_setup.loss_chunks = as_degree(*tiles);
     if (s_.flag("optimizer_memory_host_offload")) job_.reading.setup.offload = Offload::Optimizer;
     if (s_.flag("parameter_memory_host_offload")) {
       if (d_.zero == 3)

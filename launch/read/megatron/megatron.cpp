@@ -329,6 +329,15 @@ void read_precision(ReadingJob& job) {
   if (s.has("fp4-format") || s.has("fp4")) setup.matmul_dtype = "fp8";
   (void)s.take("fp4-format");
   (void)s.take("fp4");
+  // Without Transformer Engine attention is fused only where it is asked for.
+  const std::string backend = s.text_or_nothing("attention-backend");
+  const bool flash = s.flag("use-flash-attn") || s.flag("use-flash-attn-v2") || s.flag("use-flash-attn-triton");
+  if (backend == "unfused" || backend == "local" ||
+      (!flash && backend.empty() && s.text_or_nothing("transformer-impl") == "local"))
+    setup.software_setup.fused_attention = false;
+  else if (flash || backend == "flash" || backend == "fused")
+    setup.software_setup.fused_attention = true;
+  if (s.text_or_nothing("cross-entropy-fusion-impl") == "linear") setup.software_setup.loss_chunks = kFittingLossChunks;
 }
 
 void read_optimizer(ReadingJob& job) {
@@ -352,9 +361,16 @@ void read_optimizer(ReadingJob& job) {
     if (const auto part = s.number("optimizer-offload-fraction"); part && *part != 1.0)
       job.assume(fmt::format("all of the optimizer state on the host, not {:g} of it", *part));
   }
-  for (const char* key : {"exp-avg-dtype", "exp-avg-sq-dtype", "main-params-dtype", "main-grads-dtype"})
+  for (const char* key : {"main-params-dtype", "main-grads-dtype"})
     if (const std::string type = s.text(key).value_or("fp32"); type != "fp32")
       job.assume(fmt::format("optimizer state of 32 bits (--{} {})", key, type));
+  const auto bits = [&](const char* key) {
+    const std::string type = lower_case(s.text(key).value_or("fp32"));
+    return type.ends_with("8") ? 8 : type.ends_with("16") ? 16 : 32;
+  };
+  const int first = bits("exp-avg-dtype"), second = bits("exp-avg-sq-dtype");
+  job.reading.setup.software_setup.moment_bits = std::max(first, second);
+  if (first != second) job.assume(fmt::format("both moments of {} bits", std::max(first, second)));
   (void)s.take("use-precision-aware-optimizer");
 }
 

@@ -248,13 +248,18 @@ class AutomodelReader {
       if (setting.key.starts_with("model.backend.te_fp8")) job_.reading.setup.matmul_dtype = "fp8";
     std::string stored = s_.text_or_nothing("model.torch_dtype");
     if (stored.empty()) stored = s_.text_or_nothing("model.config.torch_dtype");
-    if (stored.find("float32") == std::string::npos && !switched_on(s_, "optimizer.master_weights"))
-      job_.assume("weights and optimizer state of 32 bits, which the file keeps in the model's own type, in less room");
+    job_.reading.setup.software_setup.narrow_states = job_.reading.setup.dtype == DType::BF16 &&
+                                                      stored.find("float32") == std::string::npos &&
+                                                      !switched_on(s_, "optimizer.master_weights");
     const std::string again = lower_case(s_.text_or_nothing("distributed.activation_checkpointing"));
     d_.recompute = again == "selective"                                    ? Recompute::Selective
                    : again == "full" || truth_value(again).value_or(false) ? Recompute::Full
                                                                            : Recompute::None;
     if (switched_on(s_, "compile.enabled")) job_.assume("blocks that are not compiled");
+    take_attention_kernel(job_, "model.attn_implementation");
+    take_attention_kernel(job_, "model.config.attn_implementation");
+    if (s_.text_or_nothing("loss_fn._target_").find("FusedLinearCrossEntropy") != std::string::npos)
+      job_.reading.setup.software_setup.loss_chunks = kFittingLossChunks;
   }
 
   void read_schedule() {

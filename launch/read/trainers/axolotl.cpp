@@ -40,7 +40,17 @@ void read_axolotl(ReadingJob& job) {
   if (bf16 && fp16) job.broken("bf16 and fp16 exclude each other");
   setup.dtype = bf16 ? DType::BF16 : fp16 ? DType::F16 : DType::F32;
   if (switched_on(s, "fp8")) setup.matmul_dtype = "fp8";
+  take_attention_kernel(job, "attn_implementation");
+  if (switched_on(s, "eager_attention")) setup.software_setup.fused_attention = false;
+  take_liger(job, "liger_fused_linear_cross_entropy");
+  const std::vector<std::string> plugins = s.words("plugins");
+  const bool cuts = std::any_of(plugins.begin(), plugins.end(), [](const std::string& plugin) {
+    return plugin.find("cut_cross_entropy") != std::string::npos;
+  });
+  if (switched_on(s, "cut_cross_entropy", cuts)) setup.software_setup.loss_chunks = kFittingLossChunks;
+  const std::string again = s.text_or_nothing("gradient_checkpointing");
   d.recompute = switched_on(s, "gradient_checkpointing") ? Recompute::Full : Recompute::None;
+  if (again.starts_with("offload")) job.assume(fmt::format("activations kept on the devices ({})", again));
   const std::string fsdp = s.has("fsdp") ? to_text(s.take("fsdp")->value) : "";
   const bool by_fsdp = (!fsdp.empty() && fsdp != "[]") || s.has("fsdp_version") ||
                        std::any_of(s.all().begin(), s.all().end(),

@@ -139,14 +139,17 @@ void read_fast_llm(ReadingJob& job) {
                     deep));
   const std::int64_t samples = std::max<std::int64_t>(1, row / seq);
   share_batch(job, job.answers.micro_batch.value_or(samples), samples * deep * broad * d.dp);
+  for (const Setting& setting : s.all())
+    if (setting.key.ends_with("cross_entropy_splits"))
+      setup.software_setup.loss_chunks = as_degree(std::max<std::int64_t>(1, s.integer(setting.key).value_or(1)));
   s.no_effect([](const std::string& key) {
     return begins_with_any(key,
                            {"training.", "data.", "optimizer.", "run.", "callbacks", "pretrained", "reference_models",
                             "model.distributed.seed", "model.distributed.timeout", "model.distributed.backend",
                             "model.distributed.nproc", "schedule.", "version", "model.multi_stage."}) ||
            key == "type" || key.ends_with(".dropout") || key.ends_with(".lr_scale") ||
-           key.ends_with(".implementation") || key.ends_with(".epsilon") || key.ends_with("cross_entropy_splits") ||
-           key.ends_with(".initialization.type") || key.ends_with(".std") || key.ends_with(".loss_implementation") ||
+           key.ends_with(".implementation") || key.ends_with(".epsilon") || key.ends_with(".initialization.type") ||
+           key.ends_with(".std") || key.ends_with(".loss_implementation") ||
            key.starts_with(kBase + "head.normalization.");
   });
 }

@@ -18,6 +18,22 @@ bool switched_on(Settings& s, const std::string& key, bool otherwise) {
   return text.empty() ? otherwise : truth_value(text).value_or(true);
 }
 
+void take_attention_kernel(ReadingJob& job, const std::string& key) {
+  if (job.settings().text_or_nothing(key) == "eager") job.reading.setup.software_setup.fused_attention = false;
+}
+
+void take_loss_by_tokens(ReadingJob& job, std::int64_t tokens) {
+  const Degrees& d = job.degrees();
+  const std::int64_t all = d.micro_batch * job.reading.setup.model.seq / d.cp;
+  job.reading.setup.software_setup.loss_chunks = as_degree(std::max<std::int64_t>(1, (all + tokens - 1) / tokens));
+}
+
+void take_liger(ReadingJob& job, const std::string& key) {
+  if (!switched_on(job.settings(), key)) return;
+  job.reading.setup.software_setup.loss_chunks = kFittingLossChunks;
+  job.assume(fmt::format("a model whose loss Liger's kernels take in chunks ({})", key));
+}
+
 void take_tuned_model(ReadingJob& job, const std::string& key, const std::string& seq_key, std::int64_t seq_otherwise) {
   Settings& s = job.settings();
   const auto given = s.integer(seq_key);
@@ -74,14 +90,21 @@ bool has_other_states(const std::string& optimizer) {
 void read_optimizer_of_trainer(ReadingJob& job, const std::string& key) {
   Settings& s = job.settings();
   const std::string optimizer = lower_case(s.text_or_nothing(key));
-  if (optimizer.find("8bit") != std::string::npos)
-    job.assume(fmt::format("optimizer state of 32 bits ({})", optimizer));
+  take_narrow_moments(job, optimizer);
   if (optimizer == "sgd")
     job.reading.setup.optimizer.kind = Optimizer::Kind::Sgd;
   else if (!optimizer.empty() && (optimizer.find("adam") == std::string::npos || has_other_states(optimizer)))
     job.assume(fmt::format("Adam in the place of {}", optimizer));
   job.reading.setup.optimizer.weight_decay = std::max(0.0, s.number("weight_decay").value_or(0.0));
   job.reading.setup.optimizer.max_norm = std::max(0.0, s.number("max_grad_norm").value_or(1.0));
+}
+
+void take_narrow_moments(ReadingJob& job, const std::string& optimizer) {
+  if (optimizer.find("8bit") != std::string::npos) job.reading.setup.software_setup.moment_bits = 8;
+  if (optimizer.find("4bit") != std::string::npos) {
+    job.reading.setup.software_setup.moment_bits = 8;
+    job.assume(fmt::format("moments of 8 bits ({})", printable(optimizer)));
+  }
 }
 
 void share_trainer_batch(ReadingJob& job, const std::string& micro_key, std::int64_t otherwise) {

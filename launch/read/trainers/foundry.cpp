@@ -153,6 +153,7 @@ void read_foundry(ReadingJob& job) {
                 : precision.find("fp16") != std::string::npos                         ? DType::F16
                                                                                       : DType::F32;
   if (precision == "amp_fp8") setup.matmul_dtype = "fp8";
+  if (s.text_or_nothing("model.attn_config.attn_impl") == "torch") setup.software_setup.fused_attention = false;
   const std::string optimizer = s.text("optimizer.name").value_or("decoupled_adamw");
   if (optimizer.find("adam") == std::string::npos) job.assume(fmt::format("Adam in the place of {}", optimizer));
   setup.optimizer.weight_decay = std::max(0.0, s.number("optimizer.weight_decay").value_or(0.0));

@@ -38,8 +38,7 @@ void read_litgpt(ReadingJob& job) {
   setup.overlap_gradients = setup.overlap_weights = d.zero > 0;
   const std::string precision = s.text_or_nothing("precision");
   setup.dtype = precision.starts_with("32") ? DType::F32 : precision.starts_with("16") ? DType::F16 : DType::BF16;
-  if (precision.ends_with("-true") && setup.dtype != DType::F32)
-    job.assume(fmt::format("weights and optimizer state of 32 bits, which {} keeps in 16, in less room", precision));
+  setup.software_setup.narrow_states = precision.ends_with("-true") && setup.dtype != DType::F32;
   const std::string optimizer = s.text_or_nothing(s.has("optimizer") ? "optimizer" : "optimizer.class_path");
   if (!optimizer.empty() && optimizer.find("Adam") == std::string::npos)
     job.assume(fmt::format("Adam in the place of {}", optimizer));

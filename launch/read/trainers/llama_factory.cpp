@@ -33,8 +33,10 @@ void read_llama_factory(ReadingJob& job) {
   const bool bf16 = switched_on(s, "bf16") || switched_on(s, "pure_bf16"), fp16 = switched_on(s, "fp16");
   if (bf16 && fp16) job.broken("bf16 and fp16 exclude each other");
   setup.dtype = bf16 ? DType::BF16 : fp16 ? DType::F16 : DType::F32;
-  if (switched_on(s, "pure_bf16")) job.assume("weights and states in 32 bits beside those of bf16 (pure_bf16)");
+  setup.software_setup.narrow_states = switched_on(s, "pure_bf16") && !deepspeed;  // which has its own copies
   if (switched_on(s, "fp8")) setup.matmul_dtype = "fp8";
+  take_liger(job, "enable_liger_kernel");
+  if (s.text_or_nothing("flash_attn") == "disabled") setup.software_setup.fused_attention = false;
   // Its models recompute every block unless they are told otherwise.
   d.recompute = switched_on(s, "disable_gradient_checkpointing") ? Recompute::None : Recompute::Full;
   const std::string fsdp = s.has("fsdp") ? to_text(s.take("fsdp")->value) : "";

@@ -35,6 +35,8 @@ void read_type(ReadingJob& job) {
   const bool fp16 = switched_on(s, "fp16", half), bf16 = switched_on(s, "bf16", !half);
   if (fp16 && bf16) job.broken("bf16 and fp16 exclude each other");
   job.reading.setup.dtype = fp16 ? DType::F16 : bf16 ? DType::BF16 : DType::F32;
+  take_liger(job, "use_liger_kernel");
+  take_attention_kernel(job, "attn_impl");
   if (type.empty() && bf16) job.assume("bf16, the type of most models' files (torch_dtype)");
 }
 
@@ -60,8 +62,7 @@ void read_below(ReadingJob& job) {
     if (fsdp == "fsdp2" || own == Recompute::Full) d.recompute = Recompute::Full;
   } else {
     d.zero = 0;
-    if (job.reading.setup.dtype == DType::BF16)
-      job.assume("weights and states of 32 bits beside those of bf16, which it trains without DeepSpeed or FSDP");
+    job.reading.setup.software_setup.narrow_states = job.reading.setup.dtype == DType::BF16;
   }
   if (d.dp * d.cp == 1) d.zero = 0;
 }

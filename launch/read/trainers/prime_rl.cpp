@@ -131,8 +131,7 @@ void read_prime_rl(ReadingJob& job) {
   keep_to(job, {2, 3}, {Recompute::None, Recompute::Full});
   setup.overlap_gradients = setup.overlap_weights = d.zero > 0;
   setup.dtype = DType::BF16;
-  if (s.text("model.optimization_dtype").value_or("float32") != "float32")
-    job.assume("weights and optimizer state of 32 bits, which the file keeps in 16, in less room");
+  setup.software_setup.narrow_states = s.text("model.optimization_dtype").value_or("float32") != "float32";
   (void)s.take("model.reduce_dtype");
   if (group_is_on(s, "model.quantization", false)) setup.matmul_dtype = "fp8";
   if (group_is_on(s, "model.compile", true)) job.assume("blocks that are not compiled");

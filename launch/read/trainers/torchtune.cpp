@@ -87,8 +87,7 @@ void read_torchtune(ReadingJob& job) {
   read_torchtune_sharding(job);
   const std::string type = s.text("dtype").value_or("bf16");
   setup.dtype = type == "fp32" ? DType::F32 : type == "fp16" ? DType::F16 : DType::BF16;
-  if (setup.dtype != DType::F32)
-    job.assume("weights and optimizer state of 32 bits, which torchtune keeps in 16, in less room");
+  setup.software_setup.narrow_states = setup.dtype != DType::F32;
   d.recompute = switched_on(s, "enable_activation_checkpointing") ? Recompute::Full : Recompute::None;
   if (const std::string mode = s.text_or_nothing("ac_mode"); !mode.empty() && mode != "full")
     job.assume(fmt::format("all blocks recomputed (ac_mode {})", mode));
@@ -98,8 +97,7 @@ void read_torchtune(ReadingJob& job) {
   if (switched_on(s, "compile")) job.assume("blocks that are not compiled");
   keep_to(job, {2, 3}, {Recompute::None, Recompute::Full});
   const std::string optimizer = s.text("optimizer._component_").value_or("");
-  if (optimizer.find("8bit") != std::string::npos || optimizer.find("4bit") != std::string::npos)
-    job.assume(fmt::format("optimizer state of 32 bits ({})", optimizer));
+  take_narrow_moments(job, lower_case(optimizer));
   if (optimizer.find("SGD") != std::string::npos)
     setup.optimizer.kind = Optimizer::Kind::Sgd;
   else if (optimizer.find("Adam") == std::string::npos)

@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/trainers/fine_tuning.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
@@ -175,8 +176,8 @@ void read_optimizer_of_program(ReadingJob& job) {
     job.reading.setup.optimizer.kind = Optimizer::Kind::Sgd;
   else if (optimizer.find("adam") == std::string::npos || has_other_states(optimizer))
     job.assume(fmt::format("Adam in the place of {}", printable(optimizer)));
-  else if (optimizer.find("8bit") != std::string::npos || optimizer.find("4bit") != std::string::npos)
-    job.assume(fmt::format("optimizer state of 32 bits ({})", printable(optimizer)));
+  else
+    take_narrow_moments(job, optimizer);
 }
 
 }  // namespace
@@ -211,6 +212,12 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
     if (number({"zpg"}).value_or(1) > 1) job.assume("weights split over all replicas (zpg)");
   }
   if (const std::string key = argument_of_program(s, {"zero_stage"}); !key.empty()) found.zero = s.integer(key, 0);
+  if (const std::string key = argument_of_program(s, {"attn_implementation"}); !key.empty())
+    take_attention_kernel(job, key);
+  if (argument_is_on(s, {"use_liger_kernel", "use_liger"})) {
+    job.reading.setup.software_setup.loss_chunks = kFittingLossChunks;
+    job.assume("a model whose loss Liger's kernels take in chunks");
+  }
   found.recompute =
       argument_is_on(s, {"gradient_checkpointing", "use_gradient_checkpointing", "gradient_checkpointing_enable"});
   const bool by_fsdp =

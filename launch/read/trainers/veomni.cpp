@@ -82,6 +82,11 @@ void read_veomni(ReadingJob& job) {
   job.assume("samples of the whole length, packed or not");
   const std::int64_t micro = job.answers.micro_batch.value_or(s.integer("train.micro_batch_size").value_or(1));
   share_batch(job, micro, s.integer("train.global_batch_size").value_or(micro * d.dp));
+  const std::string loss = s.text_or_nothing("model.ops_implementation.cross_entropy_loss_implementation");
+  if (loss == "chunk_loss" || loss == "npu")
+    take_loss_by_tokens(job, 1024);
+  else if (loss != "eager")
+    setup.software_setup.loss_chunks = kFittingLossChunks;
   s.no_effect([](const std::string& key) {
     return begins_with_any(key, {"data.", "train.", "model.ops_implementation", "model.attn_", "model.moe_",
                                  "model.tokenizer", "model.config_path", "model.safetensor", "model.basic_modules"});

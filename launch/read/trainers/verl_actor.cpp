@@ -265,8 +265,7 @@ void read_actor_by_fsdp(ReadingJob& job) {
   const std::string strategy = s.text(kActor + "strategy").value_or("fsdp");
   job.reading.software = strategy == "fsdp2" ? "fsdp2" : "fsdp";
   setup.dtype = DType::BF16;
-  if (s.text(below + "model_dtype").value_or("fp32") != "fp32")
-    job.assume("weights and optimizer state of 32 bits, which the file keeps in 16, in less room");
+  setup.software_setup.narrow_states = s.text(below + "model_dtype").value_or("fp32") != "fp32";
   if (switched_on(s, kModelOfActor + "enable_gradient_checkpointing", true)) d.recompute = Recompute::Full;
   if (switched_on(s, kModelOfActor + "enable_activation_offload"))
     job.assume("activations that stay on the device (enable_activation_offload)");
@@ -277,6 +276,7 @@ void read_actor_by_fsdp(ReadingJob& job) {
   keep_to(job, {}, {Recompute::None, Recompute::Full});
   const MiniBatch mini = mini_batch_of_actor(job);
   share_batch(job, mini.micro, mini.samples);
+  if (switched_on(s, kModelOfActor + "use_fused_kernels")) take_loss_by_tokens(job, 512);
   const std::string optimizer = s.text(kActor + "optim.optimizer").value_or("AdamW");
   if (optimizer.find("Adam") == std::string::npos)
     job.assume(fmt::format("Adam in the place of {}", printable(optimizer)));

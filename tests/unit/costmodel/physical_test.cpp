@@ -7,6 +7,7 @@
 #include "core/mesh/cluster.h"
 #include "costmodel/cost_models.h"
 #include "costmodel/sheets/data_sheet.h"
+#include "tests/refusal.h"
 
 namespace meshwright::physical_test {
 
@@ -197,6 +198,39 @@ TEST(SoftwareProfiles, ComputeProductsInEightBitsWhereTheirNameSaysSo) {
   // Quantising the operands of a thin product takes longer than its arithmetic saves.
   const OpWork thin = product(4096, 64, 8192);
   EXPECT_GT(with->compute(thin).time, wide->compute(thin).time);
+}
+
+TEST(SoftwareProfiles, AttendAndTakeTheLossAsTheirNameSays) {
+  const SoftwareProfile of = find_software_profile("fsdp2+fp8+unfused-attention+loss-chunks=8");
+  EXPECT_EQ(of.name, "fsdp2+fp8+unfused-attention+loss-chunks=8");
+  EXPECT_EQ(of.product_dtype, "f8");
+  EXPECT_FALSE(of.fused_attention);
+  // No runs of it had this attention.
+  const SoftwareProfile other = find_software_profile("megatron-deepspeed+fused-attention");
+  EXPECT_TRUE(other.fused_attention);
+  EXPECT_LT(find_software_profile("megatron-deepspeed").spread, other.spread);
+  EXPECT_EQ(other.spread, SoftwareProfile().spread);
+  EXPECT_EQ(find_software_profile("fsdp2+fused-attention").spread, find_software_profile("fsdp2").spread);
+  EXPECT_EQ(of.loss_chunks, 8);
+  EXPECT_EQ(find_software_profile("fsdp2+loss-chunks=auto").loss_chunks, kFittingLossChunks);
+  EXPECT_EQ(find_software_profile("fsdp2+loss-chunks=1").name, "fsdp2");
+  EXPECT_EQ(find_software_profile("fsdp2").loss_chunks, 1);
+  EXPECT_NE(
+      refusal([] { (void)find_software_profile("fsdp2+loss-chunks=none"); }).find("'none' is no number of chunks"),
+      std::string::npos);
+}
+
+TEST(SoftwareProfiles, MoveLessInAnUpdateOfNarrowStates) {
+  const double all = find_software_profile("fsdp2").optimizer_bytes;
+  const auto share = [&](const char* setup) {
+    return find_software_profile(fmt::format("fsdp2+{}", setup)).optimizer_bytes / all;
+  };
+  // Of 32 bytes: moments in 8 of 16; all but these in 6 of 16; both.
+  EXPECT_NEAR(share("16-bit-moments"), 24.0 / 32, 1e-9);
+  EXPECT_NEAR(share("8-bit-moments"), 20.0 / 32, 1e-9);
+  EXPECT_NEAR(share("16-bit-states"), 14.0 / 32, 1e-9);
+  EXPECT_NEAR(share("16-bit-states+8-bit-moments"), 10.0 / 32, 1e-9);
+  EXPECT_EQ(find_software_profile("fsdp2+16-bit-states").gradient_bytes, 2.0);
 }
 
 TEST(PhysicalCosts, GradientsTravelInBuckets) {

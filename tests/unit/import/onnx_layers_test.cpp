@@ -220,7 +220,8 @@ TEST(OnnxFused, PackedWeightsAreParametersOfFullPrecision) {
   const std::string file = w.finish(y);
   EXPECT_EQ(parameters_of(file), 8 * 6);
   EXPECT_EQ(flops_of(file), 2 * 8 * 6);
-  const auto& notes = summary_of(read(file)).notes;
+  const ModelConfig model = read(file);
+  const auto& notes = summary_of(model).notes;
   EXPECT_EQ(std::count(notes.begin(), notes.end(), "weights of 4 bits are parameters of full precision"), 1);
 }
 

@@ -363,8 +363,9 @@ void attend(Program& program, const std::string& x, bool at_once, const std::str
 // earlier layer has, too: nothing else is moved, as in the built-in models.
 TEST(TorchLayers, AttentionMovesNothingButTheNamesOfKeys) {
   const auto moves = [](const Program& program) {
+    const Graph graph = graph_of(program);
     int count = 0;
-    for (const Op& op : graph_of(program).ops())
+    for (const Op& op : graph.ops())
       count += op.phase == Phase::Forward && (op.kind == OpKind::Reshape || op.kind == OpKind::Transpose) ? 1 : 0;
     return count;
   };
@@ -422,7 +423,8 @@ TEST(TorchLayers, ASoftmaxMayBeLessTheMaximumOfItsScoresElsewhere) {
                    call("div", {{"self", tensor_named("e")}, {"other", tensor_named("all")}}, "parts"),
                    call("mm", {{"self", tensor_named("parts")}, {"mat2", tensor_named("m")}}, "y")};
   std::map<OpKind, int> kinds;
-  for (const Op& op : graph_of(program).ops()) ++kinds[op.kind];
+  const Graph graph = graph_of(program);
+  for (const Op& op : graph.ops()) ++kinds[op.kind];
   EXPECT_EQ(kinds[OpKind::Softmax], 1);
   EXPECT_EQ(kinds[OpKind::ReduceMax], 0);
 }

@@ -145,10 +145,9 @@ TEST(Automodel, ReadsDegreesBatchAndLength) {
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
 }
 
-TEST(Automodel, SaysThatSixteenBitStatesNeedLess) {
-  const std::string part = "weights and optimizer state of 32 bits";
-  EXPECT_FALSE(says(read(kAutomodel).assumed, part));
-  EXPECT_TRUE(says(read(without(kAutomodel, "  torch_dtype: float32\n")).assumed, part));
+TEST(Automodel, KeepsStatesInTheModelsType) {
+  EXPECT_FALSE(read(kAutomodel).setup.software_setup.narrow_states);
+  EXPECT_TRUE(read(without(kAutomodel, "  torch_dtype: float32\n")).setup.software_setup.narrow_states);
 }
 
 TEST(Automodel, CountsDevicesWhereItSaysAllDegrees) {

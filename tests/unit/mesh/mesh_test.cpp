@@ -45,7 +45,7 @@ TEST(Presets, AreFoundByNameAndCount) {
 TEST(Presets, TellTheHostsOfAllButThisMachine) {
   for (const ClusterPreset& preset : cluster_presets()) {
     const std::string family = preset.pattern.substr(0, preset.pattern.find(':'));
-    const DeviceKind& device = find_cluster(family + ":1").only().device;
+    const DeviceKind device = find_cluster(family + ":1").only().device;
     EXPECT_EQ(device.host_bandwidth.si() > 0, family != "cpu") << family;
     EXPECT_EQ(device.host_memory.si() > 0, family != "cpu") << family;
   }
