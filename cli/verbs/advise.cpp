@@ -12,6 +12,7 @@
 #include "core/base/text_table.h"
 #include "core/planner/given_plan.h"
 #include "launch/advise/advice.h"
+#include "launch/advise/kernel_changes.h"
 #include "launch/syntax/shell.h"
 #include "simulator/what_if/evaluator.h"
 
@@ -29,7 +30,8 @@ struct AdviseOptions {
 struct Found {
   Advice advice;
   Degrees best;
-  Plan plan;  // the best one
+  Plan plan;                                                        // the best one
+  std::vector<std::pair<std::string, LaunchOutcome>> kernels = {};  // what other kernels make of the file's own plan
   std::optional<Seconds> free = {};
 };
 
@@ -62,6 +64,23 @@ Plan plan_of_file(const OpenedLaunch& opened, const Costs& costs, Seconds step) 
   plan.software = request.software;
   plan.predicted.step_time = step;
   return plan;
+}
+
+// A kernel that changes little is not worth a line.
+constexpr double kLeastGain = 0.01, kLeastRoom = 0.1;
+
+std::vector<std::pair<std::string, LaunchOutcome>> other_kernels(const OpenedLaunch& opened, const LaunchOutcome& now) {
+  std::vector<std::pair<std::string, LaunchOutcome>> found;
+  if (!now.step || opened.software.empty()) return found;
+  for (const KernelChange& change : kernel_changes(opened.reading.setup)) {
+    OpenedLaunch other = opened;
+    other.software = software_of(opened.reading.software, change.setup);
+    const LaunchOutcome outcome = judge(change.setup, other, costs_for(opened.cluster, {}, other.software));
+    if (!outcome.step) continue;
+    const bool saves = *outcome.step < (1.0 - kLeastGain) * *now.step || outcome.needs < (1.0 - kLeastRoom) * now.needs;
+    if (saves || (outcome.fits() && !now.fits())) found.emplace_back(change.to, outcome);
+  }
+  return found;
 }
 
 PlanRequest best_request(const OpenedLaunch& opened, const AdviseOptions& options) {
@@ -130,6 +149,7 @@ Found find(const OpenedLaunch& opened, const AdviseOptions& options) {
     found.plan = plan_of_file(opened, costs, *now.step);
   }
   if (!opened.reading.why_no_plan.empty()) found.advice.now = {};
+  if (options.launch.software.empty()) found.kernels = other_kernels(opened, found.advice.now);
   if (!options.no_free_plan && !interruption.requested()) found.free = free_step(request, found.plan, costs);
   return found;
 }
@@ -175,6 +195,9 @@ std::string text_of(const OpenedLaunch& opened, const Found& found, const Advise
   else
     text += fmt::format("# step now: none, {}\n",
                         opened.reading.why_no_plan.empty() ? "no plan has these degrees" : opened.reading.why_no_plan);
+  for (const auto& [to, outcome] : found.kernels)
+    text += fmt::format("# beside the rows: {}: {} ms, {} GiB for the plan as it is{}\n", to, step_cell(outcome),
+                        in_gibibytes(outcome.needs), outcome.fits() ? "" : ": it does not fit");
   if (advice.rows.empty()) text += "# nothing to change: no faster plan that this framework launches is known\n";
   TextTable table({{"change", ""}, {"alone", "(ms)"}, {"gains alone", "(%)"}, {"after", "(ms)"}, {"memory", "(GiB)"}});
   for (const AdviceRow& row : advice.rows)
@@ -231,6 +254,8 @@ Json json_of(const OpenedLaunch& opened, const Found& found, const AdviseOptions
       changes.push_back({{"from", change.from}, {"to", change.to}, {"alone", outcome_json(change.alone)}});
     rows.push_back({{"changes", std::move(changes)}, {"after", outcome_json(row.after)}});
   }
+  Json& kernels = json["kernels"] = Json::array();
+  for (const auto& [to, outcome] : found.kernels) kernels.push_back({{"to", to}, {"outcome", outcome_json(outcome)}});
   json["best_step_time_s"] = found.plan.predicted.step_time.si();
   json["best"] = text_of(found.best);
   if (found.free) json["free_step_time_s"] = found.free->si();

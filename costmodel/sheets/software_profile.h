@@ -113,9 +113,9 @@ struct SoftwareNumber {
 
 [[nodiscard]] const std::vector<SoftwareProfile>& software_profiles();
 // By name, or a file of one profile (name ending in ".json"), set up as the rest of a SoftwareName says: it quantises
-// the operands of 8-bit products by `quantise_passes`. With another attention or other states than its
-// runs had, its spreads are at least those of software that no runs were held against. Throws InputError with
-// the nearest names, for a file of another format, and for numbers out of their range.
+// the operands of 8-bit products by `quantise_passes`. With another attention or other states than its runs had, its
+// spreads are at least those of software that no runs were held against. Throws InputError with the nearest names, for
+// a file of another format, and for numbers out of their range.
 [[nodiscard]] SoftwareProfile find_software_profile(const std::string& name);
 // As a file of one profile has it.
 [[nodiscard]] Json to_json(const SoftwareProfile& profile);

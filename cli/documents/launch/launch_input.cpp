@@ -175,6 +175,16 @@ void add_launch_options(CLI::App& verb, LaunchOptions& options) {
   verb.add_flag("--json", options.json, "print the result as JSON");
 }
 
+std::string software_of(const std::string& software, const LaunchSetup& setup) {
+  if (software.empty()) return "";
+  SoftwareName name = software_name_from_text(software);
+  if (name.setup != SoftwareSetup()) return software;
+  name.setup = setup.software_setup;
+  name.setup.eight_bit_products = setup.matmul_dtype == "fp8";
+  if (name.setup.fused_attention == find_software_profile(software).fused_attention) name.setup.fused_attention.reset();
+  return to_text(name);
+}
+
 namespace {
 
 OpenedLaunch open_one(const LaunchInput& input, const LaunchOptions& options) {
@@ -199,15 +209,7 @@ OpenedLaunch open_one(const LaunchInput& input, const LaunchOptions& options) {
   opened.software = options.software.empty()          ? opened.reading.software
                     : options.software == kNoSoftware ? ""
                                                       : options.software;
-  if (!opened.software.empty()) {
-    SoftwareName software = software_name_from_text(opened.software);
-    SoftwareSetup of_file = setup.software_setup;
-    of_file.eight_bit_products = setup.matmul_dtype == "fp8";
-    if (of_file.fused_attention == find_software_profile(opened.software).fused_attention)
-      of_file.fused_attention.reset();
-    if (software.setup == SoftwareSetup()) software.setup = of_file;  // else as the caller has it
-    opened.software = to_text(software);
-  }
+  opened.software = software_of(opened.software, setup);
   return opened;
 }
 

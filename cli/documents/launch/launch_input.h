@@ -55,6 +55,8 @@ struct PredictedLaunch {
 [[nodiscard]] PredictedLaunch predict_launch(const PlanRequest& request, const Costs& costs);
 
 // The share of the devices' peak, in the type of the layers' products; nullopt: the cluster does not say that peak.
+// The software's name as the setup has it, or as the caller named it with a setup of its own.
+[[nodiscard]] std::string software_of(const std::string& software, const LaunchSetup& setup);
 [[nodiscard]] std::optional<double> mfu_of(const Plan& plan, const std::string& matmul_dtype);
 
 // "tp 2, pp 4 x 2 stages, dp 8, ZeRO 1, ..."

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "launch/advise/kernel_changes.h"
 #include "launch/read/launch_reading.h"
 #include "tests/refusal.h"
 
@@ -182,6 +183,35 @@ TEST(States, OfMegatronsMomentsAreOfTheirFlags) {
   const LaunchReading unlike = read("a.sh", aware + "--exp-avg-dtype fp8 --exp-avg-sq-dtype fp16\n");
   EXPECT_EQ(unlike.setup.software_setup.moment_bits, 16);
   EXPECT_NE(std::find(unlike.assumed.begin(), unlike.assumed.end(), "both moments of 16 bits"), unlike.assumed.end());
+}
+
+// --- what other kernels a job could take ---
+
+std::vector<std::string> changes_of(const std::string& name, const std::string& text) {
+  std::vector<std::string> changes;
+  for (const KernelChange& change : kernel_changes(read(name, text).setup)) changes.push_back(change.to);
+  return changes;
+}
+using Changes = std::vector<std::string>;
+
+TEST(KernelChanges, AreThoseThatTheJobDoesWithout) {
+  EXPECT_EQ(changes_of("a.yaml", kFactory), (Changes{"enable_liger_kernel: true"}));
+  EXPECT_EQ(changes_of("a.yaml", kFactory + "flash_attn: disabled\n"),
+            (Changes{"flash_attn: fa2", "enable_liger_kernel: true"}));
+  EXPECT_EQ(changes_of("a.yaml", kFactory + "enable_liger_kernel: true\n"), Changes{});
+  EXPECT_EQ(changes_of("a.sh", kMegatron + "\n"), Changes{});
+  EXPECT_EQ(changes_of("a.sh", kMegatron + "--transformer-impl local\n"),
+            (Changes{"--transformer-impl transformer_engine"}));
+}
+
+TEST(KernelChanges, LeaveTheRestOfTheSetupAsItIs) {
+  const LaunchSetup now = read("a.yaml", kAxolotl + "optimizer: adamw_bnb_8bit\neager_attention: true\n").setup;
+  const std::vector<KernelChange> changes = kernel_changes(now);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].setup.software_setup, (SoftwareSetup{.moment_bits = 8, .fused_attention = true}));
+  EXPECT_EQ(changes[1].setup.software_setup,
+            (SoftwareSetup{.moment_bits = 8, .fused_attention = false, .loss_chunks = kFittingLossChunks}));
+  EXPECT_EQ(changes[1].setup.degrees, now.degrees);
 }
 
 }  // namespace

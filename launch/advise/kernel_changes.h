@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job's software could do otherwise with the same plan: attend by a fused kernel, take the loss in chunks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/setup/launch_setup.h"
+
+namespace meshwright {
+
+struct KernelChange {
+  std::string to;  // as the framework writes it: "attn_implementation: flash_attention_2"
+  LaunchSetup setup;
+};
+
+// Of those that the file's framework has a setting for, the ones that the job does without.
+[[nodiscard]] std::vector<KernelChange> kernel_changes(const LaunchSetup& now);
+
+}  // namespace meshwright
