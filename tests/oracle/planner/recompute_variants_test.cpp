@@ -170,7 +170,7 @@ TEST(RecomputePerLayer, OfOneWayIsOnlyWhatRecomputesEveryLayerInIt) {
     const std::vector<Recompute> layers = spans.recompute(0, setting.last(), option);
     return std::all_of(layers.begin(), layers.end(), [&](Recompute layer) { return layer == kAll[way]; });
   };
-  const StepCost& free = setting.priced(Bytes(1e18), true).cost(0, setting.last(), 0);
+  const StepCost free = setting.priced(Bytes(1e18), true).cost(0, setting.last(), 0);
   const Bytes most = free.resident + free.saved + free.working;
   int mixtures = 0, of_ways = 0;
   for (int twentieths = 19; twentieths > 6; --twentieths) {
