@@ -168,6 +168,11 @@ void export_plan(const ExportOptions& options) {
   expect_free_folder(options.folder);
   Plan plan = read_plan(options.plan);
   expect_model_told(target.name, plan.model);
+  if (options.nearest) {
+    SoftwareName software = software_name_from_text(plan.software);
+    software.setup = told_setup(target, software.setup);
+    plan.software = to_text(software);
+  }
   const Costs costs = costs_of_plan(options, plan);
   Exported exported = options.nearest ? nearest_of(plan, target, options, costs) : Exported{std::move(plan), {}, {}};
   if (!options.nearest) exported.loaded = load_plan_of(options.plan, exported.plan, *costs.model);

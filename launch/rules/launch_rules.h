@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launch/setup/launch_setup.h"
+#include "launch/setup/launch_target.h"
 
 namespace meshwright {
 
@@ -24,6 +25,9 @@ namespace meshwright {
 
 // Those of broken_launch_rules that are of the model alone: what the framework cannot be told of it, whatever the plan.
 [[nodiscard]] std::vector<std::string> broken_model_rules(const LaunchSetup& setup);
+
+// What is left of the setup where the target's files cannot say the rest.
+[[nodiscard]] SoftwareSetup told_setup(const LaunchTarget& target, SoftwareSetup setup);
 
 // Throws InputError that names all of broken_model_rules, with another framework as the way out.
 void expect_model_told(const std::string& target, const ModelConfig& model);

@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "launch/rules/launch_rules.h"
 #include "launch/rules/rule_lists.h"
 
 namespace meshwright {
+
+SoftwareSetup told_setup(const LaunchTarget& target, SoftwareSetup setup) {
+  const std::string& framework = target.framework;
+  if (framework != "megatron" && framework != "torchtitan" && framework != "maxtext") setup.eight_bit_products = false;
+  if (setup.fused_attention == false) setup.fused_attention.reset();
+  if (target.name != "torchtitan") setup.narrow_states = false;
+  if (target.name != "megatron") setup.moment_bits = 32;
+  if (framework != "maxtext" || setup.loss_chunks == kFittingLossChunks) setup.loss_chunks = 1;
+  return setup;
+}
 
 namespace {
 
@@ -51,10 +62,6 @@ void recompute_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleL
                            to_text(setup.recompute_layers)));
 }
 
-}  // namespace
-
-namespace {
-
 // [framework] the optimizers that its files name.
 bool has_optimizer(const std::string& framework, Optimizer::Kind kind) {
   using enum Optimizer::Kind;
@@ -81,21 +88,20 @@ void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLis
                fmt::format("{} offloads the state of Adam alone", target.release));
 }
 
-}  // namespace
-
 void software_setup_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   const SoftwareSetup& own = setup.software_setup;
-  const bool maxtext = target.framework == "maxtext";
-  rules.expect_told(own.fused_attention != false,
+  const SoftwareSetup told = told_setup(target, own);
+  const bool maxtext = target.framework == "maxtext", moments = own.moment_bits == told.moment_bits;
+  rules.expect_told(own.fused_attention == told.fused_attention,
                     fmt::format("the files for {} attend by a fused kernel, and the plan without; give --attention "
                                 "fused",
                                 target.release));
-  rules.expect_told(!own.narrow_states || target.name == "torchtitan",
+  rules.expect_told(own.narrow_states == told.narrow_states,
                     fmt::format("the files for {} keep states in 32 bits, and the plan in 16", target.release));
-  rules.expect_told(own.moment_bits == 32 || (target.name == "megatron" && setup.degrees.zero > 0),
+  rules.expect_told(moments && (own.moment_bits == 32 || setup.degrees.zero > 0),
                     fmt::format("the files for {} keep moments in 32 bits{}, and the plan in {}", target.release,
-                                target.name == "megatron" ? " without ZeRO" : "", own.moment_bits));
-  rules.expect_told(own.loss_chunks == 1 || (maxtext && own.loss_chunks > 1),
+                                moments ? " without ZeRO" : "", own.moment_bits));
+  rules.expect_told(own.loss_chunks == told.loss_chunks,
                     maxtext ? "MaxText takes the loss in a number of chunks, and the plan's is auto; give "
                               "--loss-chunks N"
                             : fmt::format("the files for {} take the loss whole, and the plan in chunks; give "
@@ -107,6 +113,8 @@ void software_setup_rules(const LaunchTarget& target, const LaunchSetup& setup, 
                            "has {} chunks",
                            tokens, own.loss_chunks));
 }
+
+}  // namespace
 
 void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   const std::string& framework = target.framework;

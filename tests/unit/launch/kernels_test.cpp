@@ -9,6 +9,7 @@
 
 #include "launch/advise/kernel_changes.h"
 #include "launch/read/launch_reading.h"
+#include "launch/rules/launch_rules.h"
 #include "tests/refusal.h"
 
 namespace meshwright::kernels_test {
@@ -212,6 +213,19 @@ TEST(KernelChanges, LeaveTheRestOfTheSetupAsItIs) {
   EXPECT_EQ(changes[1].setup.software_setup,
             (SoftwareSetup{.moment_bits = 8, .fused_attention = false, .loss_chunks = kFittingLossChunks}));
   EXPECT_EQ(changes[1].setup.degrees, now.degrees);
+}
+
+// --- what files can be told ---
+
+TEST(ToldSetup, IsWhatTheTargetsFilesHaveASettingFor) {
+  const SoftwareSetup all{true, true, 8, false, 8};
+  const auto told = [&](const char* target) { return told_setup(find_launch_target(target), all); };
+  EXPECT_EQ(told("megatron"), (SoftwareSetup{.eight_bit_products = true, .moment_bits = 8}));
+  EXPECT_EQ(told("megatron-bridge"), (SoftwareSetup{.eight_bit_products = true}));
+  EXPECT_EQ(told("torchtitan"), (SoftwareSetup{.eight_bit_products = true, .narrow_states = true}));
+  EXPECT_EQ(told("maxtext"), (SoftwareSetup{.eight_bit_products = true, .loss_chunks = 8}));
+  EXPECT_EQ(told("deepspeed"), SoftwareSetup());
+  EXPECT_EQ(told_setup(find_launch_target("maxtext"), {.loss_chunks = kFittingLossChunks}), SoftwareSetup());
 }
 
 }  // namespace
