@@ -247,6 +247,8 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
     say(peers, fmt::format("the plan is priced with products of 8 bits; they run in {}", name_of(run.machine.numbers)));
   if (software.narrow_states || software.moment_bits < 32)
     say(peers, "the plan is priced with states in fewer bits; they are kept as any plan's");
+  if (software.fused_attention == false)
+    say(peers, "the plan is priced with scores of attention in memory; a fused kernel runs it");
   if (software.loss_chunks != 1) say(peers, "the plan is priced with a loss in chunks of tokens; it runs whole");
   const OtherLoad others;
   state.tell_steps(run.options, run.plan, run.predicted);

@@ -28,7 +28,7 @@ SoftwareName software_name_from_text(const std::string& text) {
   SoftwareName name{text};
   SoftwareSetup& setup = name.setup;
   if (const std::size_t at = name.profile.rfind(kLossChunks); at != std::string::npos) {
-    setup.loss_chunks = loss_chunks_from_text(text.substr(at + kLossChunks.size()), text);
+    setup.loss_chunks = loss_chunks_from_text(text.substr(at + kLossChunks.size()), fmt::format("software '{}'", text));
     name.profile.resize(at);
   }
   if (cut_end(name.profile, kUnfused)) setup.fused_attention = false;

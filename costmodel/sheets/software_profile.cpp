@@ -76,9 +76,10 @@ SoftwareProfile profile_from_json(const Json& json, const std::vector<SoftwarePr
       continue;
     }
     if (key == "loss_chunks") {
-      profile.loss_chunks = value.is_number_integer()
-                                ? loss_chunks_from_text(value.dump(), place + ": 'loss_chunks'")
-                                : loss_chunks_from_text(get<std::string>(json, "loss_chunks", place), place);
+      profile.loss_chunks =
+          value.is_number_integer()
+              ? loss_chunks_from_text(value.dump(), place + ": 'loss_chunks'")
+              : loss_chunks_from_text(get<std::string>(json, "loss_chunks", place), place + ": 'loss_chunks'");
       continue;
     }
     const auto choice = std::find_if(kChoices.begin(), kChoices.end(), [&](const auto& c) { return key == c.first; });
@@ -179,6 +180,7 @@ const std::vector<SoftwareNumber>& software_numbers() {
       {"gradient_kept_bytes", &P::gradient_kept_bytes, 1.0, 12.0},
       {"gradient_copy_bytes", &P::gradient_copy_bytes, 0.0, 8.0},
       {"optimizer_kept_bytes", &P::optimizer_kept_bytes, 4.0, 24.0},
+      {"moment_share", &P::moment_share, 0.05, 1.0},
       {"logit_kept_bytes", &P::logit_kept_bytes, 2.0, 24.0},
       {"attention_copies", &P::attention_copies, 0.0, 8.0},
       {"gathered_layers", &P::gathered_layers, 1.0, 4.0},
