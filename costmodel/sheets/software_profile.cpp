@@ -113,7 +113,7 @@ SoftwareProfile profile_of_file(const std::string& path) {
 }
 
 // Bytes of a parameter that an update moves: gradients and moments in 32 bits, weights there and in 16; or all in 16.
-// Of them the two moments, read and written.
+// The two moments are read and written, and are part of them.
 constexpr double kWideUpdate = 32.0, kWideMoments = 16.0, kNarrowUpdate = 14.0;
 
 void set_up_states(SoftwareProfile& profile, bool narrow, int moment_bits) {

@@ -14,7 +14,7 @@ struct KernelChange {
   LaunchSetup setup;
 };
 
-// Of those that the file's framework has a setting for, the ones that the job does without.
+// The file's framework has a setting for each, and the job does without it.
 [[nodiscard]] std::vector<KernelChange> kernel_changes(const LaunchSetup& now);
 
 }  // namespace meshwright

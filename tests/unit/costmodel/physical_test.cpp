@@ -225,7 +225,7 @@ TEST(SoftwareProfiles, MoveLessInAnUpdateOfNarrowStates) {
   const auto share = [&](const char* setup) {
     return find_software_profile(fmt::format("fsdp2+{}", setup)).optimizer_bytes / all;
   };
-  // Of 32 bytes: moments in 8 of 16; all but these in 6 of 16; both.
+  // An update moves 32 bytes, 16 of them of moments; in 16 bits these are 8, and all others 6.
   EXPECT_NEAR(share("16-bit-moments"), 24.0 / 32, 1e-9);
   EXPECT_NEAR(share("8-bit-moments"), 20.0 / 32, 1e-9);
   EXPECT_NEAR(share("16-bit-states"), 14.0 / 32, 1e-9);
