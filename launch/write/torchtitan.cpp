@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/plan/ranks.h"
+#include "core/plan/software_name.h"
 #include "core/plan/stage_graph.h"
 #include "core/schedule/schedule_csv.h"
 #include "launch/write/script.h"
@@ -13,6 +14,9 @@
 namespace meshwright {
 
 namespace {
+
+// What the plan's costs are of: the profile torchtitan is that of compiled blocks, however it is set up.
+bool compiles_blocks(const Plan& plan) { return software_name_from_text(plan.software).profile == "torchtitan"; }
 
 // Which of torchtitan's models has the parts: llama3 of plain sizes, qwen3 of other heads and experts.
 std::string model_of(const Decoder& d) {
@@ -146,8 +150,7 @@ std::string config(const LaunchJob& job, const Decoder& decoder) {
                                                            : "none";
   text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", mode);
   if (d.recompute == Recompute::Selective) text += "selective_ac_option = \"op\"\n";
-  // What the plan's costs are of: the profile torchtitan is that of compiled blocks.
-  text += fmt::format("\n[compile]\nenable = {}\n", job.plan.software == "torchtitan");
+  text += fmt::format("\n[compile]\nenable = {}\n", compiles_blocks(job.plan));
   text += "\n[checkpoint]\nenable = false\n\n[metrics]\nlog_freq = 1\n";
   if (decoder.experts)
     text += "\n[debug]\n# The router's load is forced even, as it is predicted.\nmoe_force_load_balance = true\n";
@@ -225,7 +228,7 @@ std::string model_module(const LaunchJob& job, const Decoder& decoder) {
 TorchtitanParts parts_of(const LaunchJob& job, const Decoder& decoder) {
   TorchtitanParts parts;
   parts.flavor = known_flavor(decoder);
-  parts.compiled = job.plan.software == "torchtitan";
+  parts.compiled = compiles_blocks(job.plan);
   if (job.setup.degrees.pp == 1) return parts;
   const ScheduleClass schedule = class_of(job.setup.degrees.schedule, job.setup.degrees.chunks);
   parts.schedule = schedule.name;

@@ -45,6 +45,25 @@ TEST(LauncherFiles, RunTheSameScriptOnEveryHost) {
   EXPECT_EQ(file_of(made, "megatron", Launcher::Torchrun, "job.sbatch"), "");
 }
 
+TEST(LauncherFiles, SayHowThePlansSoftwareIsSetUp) {
+  PlanningResult made = made_of("megatron:tp=1,pp=1,zero=1,exact=1");
+  made.plan->software = "nemo+16-bit-moments";
+  const std::string script = file_of(made, "megatron", Launcher::Torchrun, "run.sh");
+  EXPECT_TRUE(holds(script, "  --use-precision-aware-optimizer\n  --exp-avg-dtype bf16\n  --exp-avg-sq-dtype bf16\n"));
+  EXPECT_NE(refusal([&] {
+              (void)file_of(made, "deepspeed", Launcher::Torchrun, "run.sh");
+            }).find("keep moments in 32 bits, and the plan in 16"),
+            std::string::npos);
+  made = made_of("megatron:tp=1,pp=1,zero=3,exact=1");
+  const auto compiles = [&](const char* software) {
+    made.plan->software = software;
+    return holds(file_of(made, "torchtitan", Launcher::Torchrun, "plan.toml"), "[compile]\nenable = true\n");
+  };
+  EXPECT_TRUE(compiles("torchtitan"));
+  EXPECT_TRUE(compiles("torchtitan+fused-attention"));
+  EXPECT_FALSE(compiles("torchtitan-eager"));
+}
+
 // Megatron-Bridge splits states if either of two settings is on, and a recipe's own settings hold where no override
 // changes them.
 TEST(LauncherFiles, OfMegatronBridgeChangeWhatTheRecipeHasOfItsOwn) {
