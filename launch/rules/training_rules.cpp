@@ -144,10 +144,9 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
   rules.expect(target.name != "accelerate" || d.zero > 0 || d.tp * d.cp == 1,
                "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
                "fsdp2 otherwise");
-  rules.expect_told(
-      setup.matmul_dtype.empty() || framework == "megatron" || framework == "torchtitan" || framework == "maxtext",
-      fmt::format("the files for {} compute products in the plan's type, and the plan in {}", target.release,
-                  setup.matmul_dtype));
+  rules.expect_told(setup.matmul_dtype.empty() || told_setup(target, {.eight_bit_products = true}).eight_bit_products,
+                    fmt::format("the files for {} compute products in the plan's type, and the plan in {}",
+                                target.release, setup.matmul_dtype));
   software_setup_rules(target, setup, rules);
   rules.expect_told(!setup.shard || framework == "torchtitan" || framework == "fsdp" ||
                         (((framework == "megatron" && !target.own_stages) || framework == "nnscaler") && d.zero == 1) ||

@@ -28,10 +28,13 @@ void take_loss_by_tokens(ReadingJob& job, std::int64_t tokens) {
   job.reading.setup.software_setup.loss_chunks = as_degree(std::max<std::int64_t>(1, (all + tokens - 1) / tokens));
 }
 
-void take_liger(ReadingJob& job, const std::string& key) {
-  if (!switched_on(job.settings(), key)) return;
+void use_liger(ReadingJob& job, const std::string& said_by) {
   job.reading.setup.software_setup.loss_chunks = kFittingLossChunks;
-  job.assume(fmt::format("a model whose loss Liger's kernels take in chunks ({})", key));
+  job.assume("a model whose loss Liger's kernels take in chunks" + said_by);
+}
+
+void take_liger(ReadingJob& job, const std::string& key) {
+  if (switched_on(job.settings(), key)) use_liger(job, fmt::format(" ({})", key));
 }
 
 void take_tuned_model(ReadingJob& job, const std::string& key, const std::string& seq_key, std::int64_t seq_otherwise) {

@@ -19,7 +19,9 @@ namespace meshwright {
 void take_attention_kernel(ReadingJob& job, const std::string& key);
 // The loss in chunks of so many tokens of a device's micro-batch. REQUIRES: the batch is shared out.
 void take_loss_by_tokens(ReadingJob& job, std::int64_t tokens);
-// Liger's kernels take the last product and the loss in chunks of tokens, of models that they know.
+// Liger's kernels take the last product and the loss in chunks of tokens, of models that they know: so the job does, as
+// " (use_liger_kernel)" says, or where this key is switched on.
+void use_liger(ReadingJob& job, const std::string& said_by);
 void take_liger(ReadingJob& job, const std::string& key);
 [[nodiscard]] bool begins_with_any(const std::string& key, std::initializer_list<const char*> groups);
 

@@ -214,10 +214,7 @@ TrainerArguments trainer_arguments(ReadingJob& job) {
   if (const std::string key = argument_of_program(s, {"zero_stage"}); !key.empty()) found.zero = s.integer(key, 0);
   if (const std::string key = argument_of_program(s, {"attn_implementation"}); !key.empty())
     take_attention_kernel(job, key);
-  if (argument_is_on(s, {"use_liger_kernel", "use_liger"})) {
-    job.reading.setup.software_setup.loss_chunks = kFittingLossChunks;
-    job.assume("a model whose loss Liger's kernels take in chunks");
-  }
+  if (argument_is_on(s, {"use_liger_kernel", "use_liger"})) use_liger(job, "");
   found.recompute =
       argument_is_on(s, {"gradient_checkpointing", "use_gradient_checkpointing", "gradient_checkpointing_enable"});
   const bool by_fsdp =
