@@ -23,17 +23,19 @@ class ActivationWalk {
  public:
   ActivationWalk(const Graph& graph, const StageOps& stage, const SoftwareProfile& software)
       : graph_(graph), stage_(stage), software_(software), element_(static_cast<double>(size_of(graph.dtype))) {
-    for (const StageOps::PlacedOp& placed : stage.ops())
+    for (const StageOps::PlacedOp& placed : stage.ops()) {
       if (graph.op(placed.op).kind == OpKind::Contract)
         read_by_products_.insert(graph.op(placed.op).inputs.begin(), graph.op(placed.op).inputs.end());
+      if (placed.module.kind != RecomputeModules::None) module_of_.emplace(placed.op, placed.module);
+    }
   }
 
   [[nodiscard]] KeptActivations run() {
-    for (const StageOps::PlacedOp& placed : stage_.ops()) visit(graph_.op(placed.op), placed.recompute);
+    for (const StageOps::PlacedOp& placed : stage_.ops()) visit(graph_.op(placed.op), placed);
     KeptActivations sum;
     for (const auto& [number, block] : blocks_) {
       sum.kept += Bytes(block.kept);
-      sum.working = std::max(sum.working, Bytes(block.recomputed));
+      for (const auto& [module, piece] : block.pieces) sum.working = std::max(sum.working, Bytes(piece.recomputed));
     }
     sum.logits = Bytes(logit_bytes_);
     if (software_.keeps_sent && !stage_.is_last())
@@ -43,15 +45,22 @@ class ActivationWalk {
 
  private:
   // All ops outside of the model's repeated blocks are block -1, which is never recomputed.
-  struct Block {
+  struct Piece {
     std::set<TensorId> counted;
-    double kept = 0.0, recomputed = 0.0;
+    double recomputed = 0.0;
+  };
+  struct Block {
+    std::set<TensorId> counted;  // of what is kept
+    double kept = 0.0;
     int products = 0;
+    std::map<RecomputedModule, Piece> pieces;  // what is recomputed together; that of kind None has no module
   };
 
-  void visit(const Op& op, Recompute recompute) {
+  void visit(const Op& op, const StageOps::PlacedOp& placed) {
+    number_ = op.block;
     block_ = &blocks_[op.block];
-    recompute_ = op.block < 0 ? Recompute::None : recompute;
+    piece_ = &block_->pieces[placed.module];
+    recompute_ = op.block < 0 ? Recompute::None : placed.recompute;
     if (recompute_ == Recompute::Full || by_op()) keep_what_enters(op);
     switch (op.kind) {
       case OpKind::Contract:
@@ -106,20 +115,42 @@ class ActivationWalk {
   [[nodiscard]] bool by_cost() const { return recompute_ == Recompute::Selective && software_.selective_by_cost; }
 
   enum class What { Scores, Cheap, Other };
+  [[nodiscard]] bool is_recomputed(What what) const {
+    return recompute_ == Recompute::Full || by_op() || (recompute_ == Recompute::Selective && what == What::Scores) ||
+           (by_cost() && what == What::Cheap);
+  }
   void note(double bytes, What what = What::Other) {
-    const bool dropped = recompute_ == Recompute::Full || by_op() ||
-                         (recompute_ == Recompute::Selective && what == What::Scores) ||
-                         (by_cost() && what == What::Cheap);
-    (dropped ? block_->recomputed : block_->kept) += bytes;
+    (is_recomputed(what) ? piece_->recomputed : block_->kept) += bytes;
   }
 
   // `gathered`: where sequence parallelism splits it, all of it stays.
   void keep(TensorId id, bool gathered = false) {
     if (!is_activation(graph_.tensor(id))) return;
     id = storage_of(id);
-    if (block_->counted.insert(id).second)
-      note(element_ * (gathered ? stage_.gathered_elements(id) : stage_.kept_elements(id)),
-           is_cheap(id) ? What::Cheap : What::Other);
+    const double bytes = element_ * (gathered ? stage_.gathered_elements(id) : stage_.kept_elements(id));
+    if (Piece* dropping = piece_that_drops(id))
+      count_recomputed(*dropping, id, bytes);
+    else if (is_recomputed(is_cheap(id) ? What::Cheap : What::Other))
+      count_recomputed(*piece_, id, bytes);
+    else if (block_->counted.insert(id).second)
+      block_->kept += bytes;
+  }
+
+  void count_recomputed(Piece& piece, TensorId id, double bytes) {
+    if (!block_->counted.contains(id) && piece.counted.insert(id).second) piece.recomputed += bytes;
+  }
+
+  [[nodiscard]] RecomputedModule module_of(OpId op) const {
+    const auto found = module_of_.find(op);
+    return found == module_of_.end() ? RecomputedModule{} : found->second;
+  }
+
+  // Of the block at hand; nullptr: none drops it.
+  [[nodiscard]] Piece* piece_that_drops(TensorId id) {
+    const auto& producer = graph_.tensor(id).producer;
+    if (module_of_.empty() || !producer || graph_.op(*producer).block != number_) return nullptr;
+    const RecomputedModule module = module_of(*producer);
+    return module.drops_results() ? &block_->pieces[module] : nullptr;
   }
 
   // Computed again by one pass over what is kept anyway.
@@ -175,14 +206,15 @@ class ActivationWalk {
     return nullptr;
   }
 
-  // What a recomputed block reads of others stays.
+  // What a recomputed block, or module, reads of others stays.
   void keep_what_enters(const Op& op) {
     for (TensorId input : op.inputs) {
       if (!is_activation(graph_.tensor(input))) continue;
       input = storage_of(input);
-      if (graph_.op(*graph_.tensor(input).producer).block == op.block || !block_->counted.insert(input).second)
-        continue;
-      block_->kept += element_ * stage_.kept_elements(input);
+      const Op& maker = graph_.op(*graph_.tensor(input).producer);
+      const bool enters = maker.block != op.block || module_of(maker.id) != module_of(op.id);
+      if (enters && piece_that_drops(input) == nullptr && block_->counted.insert(input).second)
+        block_->kept += element_ * stage_.kept_elements(input);
     }
   }
 
@@ -239,7 +271,11 @@ class ActivationWalk {
   double element_;
   std::set<TensorId> read_by_products_;
   std::map<int, Block> blocks_;
+  std::map<OpId, RecomputedModule> module_of_;  // [forward op] of those in one
+  // Of the op at hand.
+  int number_ = -1;
   Block* block_ = nullptr;
+  Piece* piece_ = nullptr;
   Recompute recompute_ = Recompute::None;
   double logit_bytes_ = 0.0;
 };

@@ -36,8 +36,13 @@ StageOps::StageOps(const Plan& plan, const Graph& graph, std::size_t stage)
     return index < plan.layer_starts.size() ? static_cast<std::size_t>(plan.layer_starts[index]) : forward.size();
   };
   const std::size_t end = start_of(stage_.last_layer + 1);
+  const std::map<OpId, RecomputedModule> modules = recomputed_modules(graph, plan.training.recompute_modules);
   for (std::size_t i = start_of(stage_.first_layer); i < end; ++i) {
-    ops_.push_back({forward[i], recompute_at(plan.training, static_cast<int>(i))});
+    const auto module = modules.find(forward[i]);
+    if (module != modules.end())
+      ops_.push_back({forward[i], Recompute::Full, module->second});
+    else
+      ops_.push_back({forward[i], recompute_at(plan.training, static_cast<int>(i))});
     made_.insert(graph.op(forward[i]).outputs.begin(), graph.op(forward[i]).outputs.end());
   }
   is_last_ = end == forward.size();

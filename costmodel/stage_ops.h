@@ -29,6 +29,8 @@ class StageOps {
   struct PlacedOp {
     OpId op;
     Recompute recompute;
+    // What is recomputed by itself (Full); of kind None: the rest of the block.
+    RecomputedModule module = {};
   };
   [[nodiscard]] const std::vector<PlacedOp>& ops() const { return ops_; }
   [[nodiscard]] const StagePlan& plan() const { return stage_; }

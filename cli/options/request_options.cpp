@@ -136,6 +136,13 @@ void read_recompute(SearchOptions& search, const PlanningOptions& options) {
     search.recompute = Auto{};
   else if (!options.recompute.empty())
     search.recompute = at_place("--recompute", [&] { return recompute_from_name(options.recompute); });
+  if (!options.recompute_modules.empty())
+    search.recompute_modules =
+        at_place("--recompute-modules", [&] { return recompute_modules_from_name(options.recompute_modules); });
+  require(search.recompute_modules == RecomputeModules::None ||
+              (options.recompute_layers.empty() && (options.recompute.empty() || options.recompute == "none")),
+          "--recompute-modules: parts of blocks are recomputed where blocks are not; leave out --recompute and "
+          "--recompute-layers.");
   if (options.recompute_layers.empty()) return;
   require(!is_auto(search.recompute),
           "--recompute-layers: --recompute auto already chooses what each layer recomputes; leave one of them out.");
@@ -175,6 +182,7 @@ void expect_options_that_count(const PlanningOptions& options, const PlanRequest
   for (const auto& [name, given, default_value] :
        {std::tuple{"--recompute", options.recompute, usual.recompute},
         std::tuple{"--recompute-layers", options.recompute_layers, usual.recompute_layers},
+        std::tuple{"--recompute-modules", options.recompute_modules, usual.recompute_modules},
         std::tuple{"--max-norm", options.max_norm, usual.max_norm},
         std::tuple{"--offload", options.offload, usual.offload},
         std::tuple{"--loss-scale", options.loss_scale, usual.loss_scale}})
@@ -282,6 +290,7 @@ void expect_options_of_degrees(const PlanningOptions& options) {
         std::tuple{"--layer-cut", options.layer_cut, usual.layer_cut},
         std::tuple{"--layer-starts", options.layer_starts, usual.layer_starts},
         std::tuple{"--recompute-layers", options.recompute_layers, usual.recompute_layers},
+        std::tuple{"--recompute-modules", options.recompute_modules, usual.recompute_modules},
         std::tuple{"--batch-axis", options.batch_axis, usual.batch_axis},
         std::tuple{"--cross-mesh", options.cross_mesh, usual.cross_mesh},
         std::tuple{"--logical-mesh", options.logical_mesh, usual.logical_mesh},

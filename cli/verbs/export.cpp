@@ -97,6 +97,7 @@ PlanRequest nearest_request(const Plan& plan, const Framework& framework, const 
   request.training = plan.training;
   request.training.recompute = Recompute::None;
   request.training.recompute_ranges.clear();
+  request.training.recompute_modules = RecomputeModules::None;
   request.cluster = plan.cluster;
   request.software = plan.software;
   request.conditions = plan.conditions;

@@ -82,6 +82,11 @@ std::string setup_words(const SoftwareSetup& setup) {
   return text;
 }
 
+std::string recompute_words(const LaunchSetup& setup) {
+  if (setup.recompute_modules != RecomputeModules::None) return name_of(setup.recompute_modules);
+  return setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers);
+}
+
 Json json_of(const SoftwareSetup& setup) {
   Json json = Json::object();
   if (setup.narrow_states) json["state_bits"] = 16;
@@ -109,7 +114,7 @@ std::string heading(const OpenedLaunch& opened) {
                   setup.degrees.micro_batches, setup.degrees.micro_batches == 1 ? "" : "es", setup.degrees.micro_batch,
                   name_of(setup.dtype), setup.matmul_dtype.empty() ? "" : " with products in " + setup.matmul_dtype,
                   setup_words(setup.software_setup),
-                  setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers),
+                  recompute_words(setup),
                   name_of(setup.optimizer.kind), on_host_text(setup.offload));
   return text;
 }

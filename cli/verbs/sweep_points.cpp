@@ -74,6 +74,7 @@ void add_used_options(Json& key, const PlanRequest& request) {
   if (request.any_schedule()) key["any_schedule"] = true;
   if (!is_auto(search.chunks)) key["chunks"] = std::get<int>(search.chunks);
   if (!search.recompute_layers.empty()) key["recompute_layers"] = to_text(search.recompute_layers);
+  if (search.recompute_modules != RecomputeModules::None) key["recompute_modules"] = name_of(search.recompute_modules);
   if (search.layer_cut != LayerOptions{}) key["layer_cut"] = to_json(search.layer_cut);
   if (search.logical_mesh) key["logical_mesh"] = *search.logical_mesh;
   if (search.batch_axis) key["batch_axis"] = *search.batch_axis;

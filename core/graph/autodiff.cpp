@@ -41,9 +41,11 @@ std::vector<std::string> names_of(const Tensor& tensor) {
 
 // --- the walk ---
 
-Backward::Backward(Graph& graph, Recompute recompute, const std::vector<RecomputeRange>& ranges)
+Backward::Backward(Graph& graph, Recompute recompute, const std::vector<RecomputeRange>& ranges,
+                   RecomputeModules modules)
     : graph_(graph), forward_(forward_ops(graph)), range_of_(graph.ops().size(), 0) {
   set_ranges(recompute, ranges);
+  set_modules(modules);
   find_dependencies();
 }
 
@@ -67,6 +69,16 @@ void Backward::set_ranges(Recompute recompute, const std::vector<RecomputeRange>
   if (next < count || ranges.empty()) cover(next, count - 1, recompute);
 }
 
+void Backward::set_modules(RecomputeModules modules) {
+  std::map<RecomputedModule, int> ranges;
+  for (const auto& [op, module] : recomputed_modules(graph_, modules)) {
+    const auto [range, is_new] = ranges.emplace(module, static_cast<int>(recompute_of_.size()));
+    if (is_new) recompute_of_.push_back(Recompute::Full);
+    if (module.drops_results()) dropped_.insert(range->second);
+    range_of_[op.index()] = range->second;
+  }
+}
+
 void Backward::find_dependencies() {
   for (const Tensor& one : graph_.tensors())
     depends_.push_back(one.kind == TensorKind::Parameter && !graph_.fixed.contains(one.id));
@@ -87,7 +99,8 @@ TensorId Backward::read(const Op& op, std::size_t i) const {
   if (found == repeated_.end()) return op.inputs[i];
   // A tensor that another block or range made enters this piece: it is kept from the forward, not recomputed.
   const Op& producer = graph_.op(*tensor(op.inputs[i]).producer);
-  return piece_of(producer) == piece_of(op) ? found->second : op.inputs[i];
+  const bool dropped = drops_result(producer) && producer.block == op.block;
+  return dropped || piece_of(producer) == piece_of(op) ? found->second : op.inputs[i];
 }
 
 TensorId Backward::result(const Op& op) const {
@@ -147,14 +160,28 @@ void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
 // count of 96 B S H^2 L FLOPs (Narayanan et al., Efficient large-scale language model training on GPU clusters using
 // Megatron-LM, SC 2021) includes them.
 void Backward::repeat(const Piece& piece) {
+  if (!repeated_pieces_.insert(piece).second) return;
   for (const OpId id : forward_) {
     // A copy, because new ops may move those of the graph.
     const Op op = graph_.op(id);
     if (piece_of(op) != piece || (recompute_of(piece) == Recompute::Selective && selected_.count(id) == 0)) continue;
+    repeat_what_was_dropped(op);
     std::vector<TensorId> inputs;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(read(op, i));
     const std::vector<TensorId> results = derive(op, op.kind, "recompute", inputs, op.attributes);
     for (std::size_t r = 0; r < results.size(); ++r) repeated_.emplace(op.outputs[r], results[r]);
+  }
+}
+
+void Backward::repeat_what_was_dropped(const Op& op) {
+  if (dropped_.empty()) return;
+  for (const TensorId input : op.inputs) {
+    const auto& maker = tensor(input).producer;
+    if (!maker) continue;
+    const Op& producer = graph_.op(*maker);
+    if (producer.phase != Phase::Forward || producer.block != op.block || !drops_result(producer)) continue;
+    const Piece piece = piece_of(producer);
+    if (piece != piece_of(op)) repeat(piece);
   }
 }
 
@@ -172,8 +199,8 @@ TensorId Backward::total_cotangent(const Op& op) {
 
 void Backward::differentiate(const Op& op, std::optional<TensorId> dy) {
   const Piece piece = piece_of(op);
-  // Once for each piece, when the walk first comes to it.
-  if (recompute_of(piece) != Recompute::None && op.block >= 0 && repeated_pieces_.insert(piece).second) repeat(piece);
+  if (recompute_of(piece) != Recompute::None && op.block >= 0) repeat(piece);
+  repeat_what_was_dropped(op);
   if (!dy) {
     row_of(op.kind).loss_derivative(*this, op);
     return;
@@ -215,7 +242,7 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
   }
   if (std::find(recompute_of_.begin(), recompute_of_.end(), Recompute::Selective) != recompute_of_.end()) {
     Graph kept = graph_;  // its backward, without recomputation, shows which tensors would be kept
-    Backward(kept, Recompute::None, {}).run(output, seed);
+    Backward(kept, Recompute::None, {}, RecomputeModules::None).run(output, seed);
     selected_ = selective_recomputation(kept, range_of_);
   }
   // In reverse topological order: all contributions to a cotangent have been made when its op is reached.
@@ -232,16 +259,16 @@ void Backward::run(TensorId output, std::optional<TensorId> seed) {
 }
 
 void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute,
-                     const std::vector<RecomputeRange>& ranges) {
-  Backward(graph, recompute, ranges).run(output, seed);
+                     const std::vector<RecomputeRange>& ranges, RecomputeModules modules) {
+  Backward(graph, recompute, ranges, modules).run(output, seed);
 }
 
 void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute,
-                          const std::vector<RecomputeRange>& ranges) {
+                          const std::vector<RecomputeRange>& ranges, RecomputeModules modules) {
   require(graph.loss.has_value(), "graph '{}': has no loss to train on; set one before making the training step.",
           graph.name);
   append_loss_scaling(graph, optimizer);
-  append_backward(graph, *graph.loss, std::nullopt, recompute, ranges);
+  append_backward(graph, *graph.loss, std::nullopt, recompute, ranges, modules);
   append_updates(graph, optimizer);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/recompute_modules.h"
 
 namespace meshwright {
 
@@ -62,10 +63,11 @@ struct Optimizer {
 [[nodiscard]] Optimizer::Kind optimizer_from_name(const std::string& name);  // throws InputError
 
 // Appends the backward ops of `graph.loss` and accumulators, then the update ops of every parameter. `recompute` holds
-// for the ops outside of `ranges`. Throws InputError for ranges that overlap, stand out of order or end behind the last
-// forward op.
+// for the ops outside of `ranges` and of `modules`. Throws InputError for ranges that overlap, stand out of order or end
+// behind the last forward op.
 void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute,
-                          const std::vector<RecomputeRange>& ranges = {});
+                          const std::vector<RecomputeRange>& ranges = {},
+                          RecomputeModules modules = RecomputeModules::None);
 
 // append_training_step's two halves.
 //
@@ -73,7 +75,7 @@ void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute re
 // graphs whose objective is not part of the graph; without it `output` is the result of a loss op or
 // a sum (Add) of such.
 void append_backward(Graph& graph, TensorId output, std::optional<TensorId> seed, Recompute recompute,
-                     const std::vector<RecomputeRange>& ranges = {});
+                     const std::vector<RecomputeRange>& ranges = {}, RecomputeModules modules = RecomputeModules::None);
 // Appends, for every parameter that has accumulators, their sum and the optimizer's update. Gradients that are clipped
 // or scaled are first measured: "<w>.sum_squares" of each, added up in the order of the parameters' first readers (each
 // sum is stamped with that reader: a stage adds up its own); every update then reads the last of the sums,

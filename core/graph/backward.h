@@ -16,7 +16,7 @@ namespace meshwright {
 
 class Backward {
  public:
-  Backward(Graph& graph, Recompute recompute, const std::vector<RecomputeRange>& ranges);
+  Backward(Graph& graph, Recompute recompute, const std::vector<RecomputeRange>& ranges, RecomputeModules modules);
   void run(TensorId output, std::optional<TensorId> seed);
 
   // --- for derivatives ---
@@ -43,7 +43,7 @@ class Backward {
     OpId op;
     std::size_t operand;
   };
-  // What is repeated together: the ops of one block in one range.
+  // What is repeated together: the ops of one block in one range, which may be a module's.
   struct Piece {
     int block, range;
     auto operator<=>(const Piece&) const = default;
@@ -53,9 +53,18 @@ class Backward {
     return recompute_of_[static_cast<std::size_t>(piece.range)];
   }
   void set_ranges(Recompute recompute, const std::vector<RecomputeRange>& ranges);
+  // Ops of a module are a range of their own.
+  void set_modules(RecomputeModules modules);
+  // What `producer` made is read made again by all ops of its block.
+  [[nodiscard]] bool drops_result(const Op& producer) const {
+    return dropped_.contains(range_of_[producer.id.index()]);
+  }
+  // The pieces whose results `op` reads made again.
+  void repeat_what_was_dropped(const Op& op);
   void find_dependencies();
   // The loss that makes `output`, or the losses that it is the sum of.
   void find_objectives(TensorId output);
+  // Once for each piece, when the walk first comes to it.
   void repeat(const Piece& piece);
   [[nodiscard]] TensorId total_cotangent(const Op& op);
   void differentiate(const Op& op, std::optional<TensorId> dy);
@@ -65,6 +74,7 @@ class Backward {
   std::vector<OpId> forward_;
   std::vector<int> range_of_;            // [forward op]; the ops between two ranges are numbered like one
   std::vector<Recompute> recompute_of_;  // [range]
+  std::set<int> dropped_;                // ranges whose results are not kept either
   std::vector<bool> depends_;            // [tensor]: it has a derivative by a parameter; integers have none
   std::map<TensorId, Use> first_use_;    // by parameter
   std::map<TensorId, std::vector<TensorId>>

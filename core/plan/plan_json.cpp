@@ -50,6 +50,8 @@ Json to_json(const TrainingOptions& training) {
   }
   if (training.loss != LossReduction::Mean) json["loss"] = name_of(training.loss);
   for (const RecomputeRange& range : training.recompute_ranges) json["recompute_ranges"].push_back(to_json(range));
+  if (training.recompute_modules != RecomputeModules::None)
+    json["recompute_modules"] = name_of(training.recompute_modules);
   if (training.offload != Offload::None) json["offload"] = name_of(training.offload);
   return json;
 }
@@ -199,7 +201,7 @@ std::vector<RecomputeRange> recompute_ranges_from_json(const Json& list, const s
 TrainingOptions training_from_json(const Json& json, const std::string& place) {
   expect_only(json,
               {"batch", "microbatches", "dtype", "optimizer", "learning_rate", "momentum", "weight_decay", "max_norm",
-               "loss_scale", "loss_scale_interval", "recompute", "loss", "recompute_ranges", "offload"},
+               "loss_scale", "loss_scale_interval", "recompute", "loss", "recompute_ranges", "recompute_modules", "offload"},
               place);
   TrainingOptions training;
   training.batch = positive(json, "batch", place);
@@ -220,6 +222,11 @@ TrainingOptions training_from_json(const Json& json, const std::string& place) {
   if (json.contains("offload")) training.offload = named(json, "offload", place, offload_from_name);
   if (json.contains("recompute_ranges"))
     training.recompute_ranges = recompute_ranges_from_json(json["recompute_ranges"], at(place, "recompute_ranges"));
+  if (json.contains("recompute_modules")) {
+    training.recompute_modules = named(json, "recompute_modules", place, recompute_modules_from_name);
+    require(training.recompute == Recompute::None && training.recompute_ranges.empty(),
+            "{}: modules are recomputed alone; expected recompute none, and no ranges.", at(place, "recompute_modules"));
+  }
   return training;
 }
 

@@ -121,14 +121,14 @@ bool leaves_degrees_open(const PlanRequest& request) {
   const bool any_layers = is_auto(search.layers) ||
                           (std::holds_alternative<ModelDefault>(search.layers) && request.cluster.hosts() > kManyHosts);
   return leaves_all_open(request) && any_layers && search.layer_cut == LayerOptions{} && search.forced.empty() &&
-         search.recompute_layers.empty() && !request.goal.front && request.cluster.uniform() &&
+         !request.recomputes_parts() && !request.goal.front && request.cluster.uniform() &&
          shape_of(request.model).heads > 0;
 }
 
 // Nothing is asked of the layers.
 bool may_move_borders(const PlanRequest& request) {
   return takes_any_plan(request) && !std::holds_alternative<int>(request.search.layers) &&
-         request.search.layer_cut == LayerOptions{} && request.search.recompute_layers.empty() && !request.goal.front;
+         request.search.layer_cut == LayerOptions{} && !request.recomputes_parts() && !request.goal.front;
 }
 
 // By so much plans get faster, as a rule, when degrees need not be launched by a framework or borders move.

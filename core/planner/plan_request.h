@@ -170,6 +170,8 @@ struct SearchOptions {
   OrAuto<int> chunks = Auto{};                             // interleaved: stages of each rank; Auto: 2, 3 and 4
   OrAuto<Recompute> recompute = Recompute::None;           // Auto: chosen for each layer
   std::vector<LayerRecompute> recompute_layers;            // exceptions to `recompute`, unless that is Auto
+  // What of every block is recomputed by itself. REQUIRES: otherwise `recompute` is None, without exceptions.
+  RecomputeModules recompute_modules = RecomputeModules::None;
   Method method;
   std::variant<SubmeshSpace, std::vector<Submesh>> submeshes = SubmeshSpace::PowerOfTwo;  // or exactly these
   LogicalMeshSpace logical_mesh_space = LogicalMeshSpace::SingleNodeModelParallel;
@@ -219,6 +221,10 @@ struct PlanRequest {
 
   [[nodiscard]] bool any_schedule() const { return is_auto(search.schedule); }
   [[nodiscard]] bool any_recompute() const { return is_auto(search.recompute); }
+  // Parts of the model recompute more or less than `search.recompute` says.
+  [[nodiscard]] bool recomputes_parts() const {
+    return !search.recompute_layers.empty() || search.recompute_modules != RecomputeModules::None;
+  }
   // The schedule, or the first of several.
   [[nodiscard]] ScheduleKind first_schedule() const {
     return any_schedule() ? ScheduleKind::OneFOneB : std::get<ScheduleKind>(search.schedule);
@@ -229,6 +235,7 @@ struct PlanRequest {
     TrainingOptions of_plan = training;
     of_plan.microbatches = microbatches;
     of_plan.recompute = any_recompute() ? Recompute::None : std::get<Recompute>(search.recompute);
+    of_plan.recompute_modules = search.recompute_modules;
     return of_plan;
   }
 };

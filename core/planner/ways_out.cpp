@@ -86,11 +86,13 @@ std::vector<Ladder> recomputations(const PlanRequest& request) {
     ladder.steps.push_back(step(request, fmt::format("--recompute {}", name_of(more)), [&](PlanRequest& changed) {
       changed.search.recompute = more;
       changed.search.recompute_layers.clear();
+      changed.search.recompute_modules = RecomputeModules::None;
     }));
   }
   const Step each = step(request, "--recompute auto", [](PlanRequest& changed) {
     changed.search.recompute = Auto{};
     changed.search.recompute_layers.clear();
+    changed.search.recompute_modules = RecomputeModules::None;
   });
   return {std::move(ladder), {WayOut::Kind::Recomputation, {each}}};
 }

@@ -93,6 +93,7 @@ std::vector<Recompute> recompute_of_blocks(const Plan& plan, const Graph& graph,
 
 void read_recompute(LaunchSetup& setup, const Plan& plan, const Graph& graph, const LaunchTarget& target) {
   setup.degrees.recompute = plan.training.recompute;
+  setup.recompute_modules = plan.training.recompute_modules;
   if (plan.training.recompute_ranges.empty()) return;
   const std::vector<Recompute> blocks = recompute_of_blocks(plan, graph, target);
   if (!blocks.empty() && std::all_of(blocks.begin(), blocks.end(), [&](Recompute r) { return r == blocks.front(); })) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/text.h"
 #include "core/planner/method/layer_options.h"
 #include "core/planner/method/stage_layout.h"
 
@@ -212,6 +213,11 @@ FlagGroup megatron_recompute_flags(const LaunchSetup& setup) {
   } else if (recompute == Recompute::Selective) {
     flags.add("--recompute-granularity", "selective");
     flags.add("--recompute-modules", "core_attn");
+  } else if (setup.recompute_modules != RecomputeModules::None) {
+    flags.add("--recompute-granularity", "selective");
+    const std::vector<std::string> modules = split(name_of(setup.recompute_modules), ',');
+    flags.add("--recompute-modules", modules.front());
+    for (std::size_t m = 1; m < modules.size(); ++m) flags.add(modules[m]);
   }
   return flags;
 }

@@ -36,6 +36,7 @@ Throughput throughput(const Plan& plan, Seconds step, int replicas, std::optiona
   TrainingOptions training = plan.training;
   training.recompute = Recompute::None;
   training.recompute_ranges.clear();
+  training.recompute_modules = RecomputeModules::None;
   const Flops work = work_of_step(plan, training);
   Throughput rate;
   rate.samples_per_s = replicas * static_cast<double>(training.batch) / step.si();
@@ -45,7 +46,7 @@ Throughput throughput(const Plan& plan, Seconds step, int replicas, std::optiona
   const auto peak = peak_of_one ? static_cast<double>(devices) * *peak_of_one : peak_of(plan.cluster, training.dtype);
   if (!peak || peak->si() <= 0.0) return rate;
   const double mfu = work / *peak / step;
-  const bool repeats = plan.training.recompute != Recompute::None || !plan.training.recompute_ranges.empty();
+  const bool repeats = recompute_text(plan.training) != name_of(Recompute::None);
   const double hfu = repeats ? work_of_step(plan, plan.training) / *peak / step : mfu;
   if (std::max(mfu, hfu) <= 1.0) {
     rate.mfu = mfu;

@@ -121,6 +121,7 @@ LossReduction loss_reduction_from_name(const std::string& name) {
 }
 
 std::string recompute_text(const TrainingOptions& options) {
+  if (options.recompute_modules != RecomputeModules::None) return name_of(options.recompute_modules);
   return options.recompute_ranges.empty() ? name_of(options.recompute) : "per layer";
 }
 
@@ -214,7 +215,8 @@ Graph build_training_graph(const ModelConfig& model, const TrainingOptions& opti
   graph.states_on_host = has(options.offload, Offload::Optimizer);
   graph.activations_on_host = has(options.offload, Offload::Activations);
   graph.weights_on_host = has(options.offload, Offload::Weights);
-  append_training_step(graph, options.optimizer, options.recompute, options.recompute_ranges);
+  append_training_step(graph, options.optimizer, options.recompute, options.recompute_ranges,
+                       options.recompute_modules);
   return graph;
 }
 

@@ -74,9 +74,10 @@ struct TrainingOptions {
   Recompute recompute = Recompute::None;
   LossReduction loss = LossReduction::Mean;
   std::vector<RecomputeRange> recompute_ranges = {};  // what holds for other ops than `recompute`
+  RecomputeModules recompute_modules = RecomputeModules::None;  // and what of blocks is recomputed by itself
   Offload offload = Offload::None;
 };
-// "none", "full", "selective"; "per layer" where ranges differ.
+// "none", "full", "selective"; "per layer" where ranges differ; modules are named: "core_attn,layernorm".
 [[nodiscard]] std::string recompute_text(const TrainingOptions& options);
 
 [[nodiscard]] std::vector<ModelConfig> builtin_models();

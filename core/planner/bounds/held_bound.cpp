@@ -56,7 +56,7 @@ bool is_alone(const Graph& graph, const Op& op) {
 HeldBound::HeldBound(const Graph& graph, const PlanRequest& request, const CostModel& costs)
     : graph_(graph),
       devices_(request.cluster.devices()),
-      may_recompute_(request.any_recompute() || !request.search.recompute_layers.empty()),
+      may_recompute_(request.any_recompute() || request.recomputes_parts()),
       parts_(graph, request.cluster.only(), costs.on(0)) {
   const HostGroup& hosts = request.cluster.only();
   std::vector<bool> trunk(graph.ops().size(), false);

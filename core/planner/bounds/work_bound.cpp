@@ -36,8 +36,9 @@ double least_of(const Op& op, OpParts& parts, Micro micro) {
 
 Graph graph_of(const PlanRequest& request, std::int64_t microbatches) {
   TrainingOptions training = request.training_with(microbatches);
-  // Layers that are an exception may recompute less.
+  // Layers that are an exception may recompute less, and modules hold less than the whole.
   if (!request.search.recompute_layers.empty()) training.recompute = Recompute::None;
+  training.recompute_modules = RecomputeModules::None;
   return build_step_graph(request.model, training, request.first_schedule());
 }
 
@@ -65,7 +66,7 @@ bool may_fit(const Graph& graph, const PlanRequest& request) {
   for (const HostGroup& group : request.cluster.groups)
     memory += static_cast<double>(group.devices()) * group.usable_memory();
   // Where each layer's recomputation is chosen, no activation need be there.
-  return request.any_recompute() || !request.search.recompute_layers.empty() || held_bytes(graph) <= memory;
+  return request.any_recompute() || request.recomputes_parts() || held_bytes(graph) <= memory;
 }
 
 // The bound for the graph's division into micro-batches, or with Micro::Any for every one.

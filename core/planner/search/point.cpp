@@ -30,6 +30,11 @@ std::shared_ptr<const ModelCut> cut_model(const PlanRequest& request, KnownGraph
   check_forced(graph, request.search.method.forced);
   check_forced(graph, request.search.forced);
   check_axes(request.search.method, graph);
+  const RecomputeModules modules = request.search.recompute_modules;
+  require(modules == RecomputeModules::None || !recomputed_modules(graph, modules).empty(),
+          "recompute modules '{}': the blocks of {} have none of them; expected others of core_attn, layernorm, "
+          "moe_act, mla_up_proj, mlp, moe and shared_experts.",
+          name_of(modules), graph.name);
   cut->layers = make_layers(graph, at.layer_cut, at.layers, request.search.method);
   if (!request.search.recompute_layers.empty()) {
     // Recomputation is asked for by layer, and layers are cut from a graph: the second graph has it.

@@ -248,6 +248,31 @@ void read_stages(ReadingJob& job, std::int64_t layers) {
 
 // --- training ---
 
+// Those that the model's blocks have; the others have no effect.
+RecomputeModules modules_of_model(ReadingJob& job, const std::vector<std::string>& given) {
+  if (given.empty() || given == std::vector<std::string>{"core_attn"}) return RecomputeModules::None;
+  const auto& sizes = job.reading.setup.model.more;
+  const auto size_of = [&](const char* name) {
+    const auto found = sizes.find(name);
+    return found == sizes.end() ? 0 : found->second;
+  };
+  const bool mixture = size_of("experts") > 0;
+  RecomputeModules modules = RecomputeModules::None;
+  for (const std::string& name : given) {
+    const std::optional<RecomputeModules> one = recompute_module(name);
+    if (!one) {
+      job.broken(fmt::format("--recompute-modules knows no {}", name));
+      continue;
+    }
+    if (!mixture && has(RecomputeModules::Mixture | RecomputeModules::ExpertActivations, *one)) continue;
+    if (one == RecomputeModules::SharedExperts && size_of("shared_intermediate") == 0) continue;
+    if (one == RecomputeModules::LatentProjections && size_of("kv_rank") == 0) continue;
+    if (one == RecomputeModules::FeedForward && mixture && size_of("dense_layers") == 0) continue;
+    modules = modules | *one;
+  }
+  return modules;
+}
+
 void read_recompute(ReadingJob& job, std::int64_t layers) {
   Settings& s = job.settings();
   Degrees& d = job.degrees();
@@ -276,14 +301,12 @@ void read_recompute(ReadingJob& job, std::int64_t layers) {
     job.broken("--recompute-granularity selective takes neither --recompute-method nor --recompute-num-layers");
   }
   if (granularity == "selective") {
-    const char* most = job.reading.setup.model.more.contains("experts") ? "moe" : "mlp";
-    const bool whole = std::find(modules.begin(), modules.end(), most) != modules.end();
-    if (whole) words = fmt::format("--recompute-granularity selective --recompute-modules {}", join(modules, " "));
-    d.recompute = whole ? Recompute::Full : Recompute::Selective;
-    if (whole)
-      job.assume(fmt::format("whole blocks recomputed for --recompute-modules {}", join(modules, " ")));
-    else if (!modules.empty() && modules != std::vector<std::string>{"core_attn"})
-      job.assume(fmt::format("norms and activations recomputed for --recompute-modules {}", join(modules, " ")));
+    job.reading.setup.recompute_modules = modules_of_model(job, modules);
+    const bool attention_alone = modules.empty() || modules == std::vector<std::string>{"core_attn"};
+    if (attention_alone)
+      d.recompute = Recompute::Selective;
+    else
+      words = fmt::format("--recompute-granularity selective --recompute-modules {}", join(modules, " "));
   }
   if (granularity != "full") return;
   d.recompute = Recompute::Full;

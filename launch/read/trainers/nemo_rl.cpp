@@ -116,7 +116,7 @@ void read_policy_by_megatron(ReadingJob& job, std::int64_t global) {
       add_usual_flag(job, "recompute-method", "uniform", usual);
       add_usual_flag(job, "recompute-num-layers", "1", usual);
     } else if (const std::vector<std::string> modules = s.words(kMcore + "recompute_modules"); !modules.empty()) {
-      add_usual_flag(job, "recompute-modules", modules.front(), usual);
+      add_usual_flag(job, "recompute-modules", join(modules, " "), usual);
     }
   }
   if (switched_on(s, kMcore + "fp8_cfg.enabled")) add_usual_flag(job, "fp8-format", "e4m3", usual);
