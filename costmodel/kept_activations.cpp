@@ -46,11 +46,11 @@ class ActivationWalk {
  private:
   // All ops outside of the model's repeated blocks are block -1, which is never recomputed.
   struct Piece {
-    std::set<TensorId> counted;
+    std::set<TensorId> counted, quantised;
     double recomputed = 0.0;
   };
   struct Block {
-    std::set<TensorId> counted;  // of what is kept
+    std::set<TensorId> counted, quantised;  // of what is kept, and of that in 8 bits
     double kept = 0.0;
     int products = 0;
     std::map<RecomputedModule, Piece> pieces;  // what is recomputed together; that of kind None has no module
@@ -65,7 +65,11 @@ class ActivationWalk {
     switch (op.kind) {
       case OpKind::Contract:
       case OpKind::Convolution:
-        for (const TensorId input : op.inputs) keep(input, software_.keeps_gathered_inputs);
+        for (const TensorId input : op.inputs)
+          if (quantises(op))
+            keep_eight_bits(input);
+          else
+            keep(input, software_.keeps_gathered_inputs);
         break;
       case OpKind::Multiply:
         for (const TensorId input : op.inputs)
@@ -90,7 +94,7 @@ class ActivationWalk {
         keep(op.outputs[0]);
         break;
       case OpKind::Combine:
-        keep(op.inputs[0]);
+        if (!software_.weighs_within_experts) keep(op.inputs[0]);
         keep(op.inputs[2]);
         break;
       case OpKind::Attention:
@@ -134,6 +138,24 @@ class ActivationWalk {
       count_recomputed(*piece_, id, bytes);
     else if (block_->counted.insert(id).second)
       block_->kept += bytes;
+  }
+
+  // Products with weights of the model's blocks; routers stay in 16 bits.
+  [[nodiscard]] bool quantises(const Op& op) const {
+    return software_.keeps_eight_bit_inputs && software_.product_dtype == "f8" && op.block >= 0 &&
+           op.kind == OpKind::Contract && !op.name.ends_with(".router") &&
+           std::any_of(op.inputs.begin(), op.inputs.end(),
+                       [&](TensorId input) { return graph_.tensor(input).kind == TensorKind::Parameter; });
+  }
+  // A copy of its own, beside what other ops keep of the tensor; one for all products that read it.
+  void keep_eight_bits(TensorId id) {
+    if (!is_activation(graph_.tensor(id))) return;
+    id = storage_of(id);
+    const double bytes = software_.keeps_gathered_inputs ? stage_.gathered_elements(id) : stage_.kept_elements(id);
+    Piece* piece = piece_that_drops(id);
+    if (piece == nullptr && is_recomputed(is_cheap(id) ? What::Cheap : What::Other)) piece = piece_;
+    const bool is_new = (piece == nullptr ? block_->quantised : piece->quantised).insert(id).second;
+    if (is_new) (piece == nullptr ? block_->kept : piece->recomputed) += bytes;
   }
 
   void count_recomputed(Piece& piece, TensorId id, double bytes) {

@@ -72,8 +72,11 @@ class PhysicalCostModel final : public CostModel {
   }
 
   [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
-    const TimeEstimate by_itself = alone(kind, bytes, axis);
     const bool exchange = kind == CollectiveKind::AllToAll;
+    // What all gather on the way to experts they add up on the way back, which takes as long.
+    if (exchange && software_.dispatch == TokenDispatch::ToAll)
+      return collective(CollectiveKind::AllGather, bytes * axis.size() / software_.experts_per_token, axis);
+    const TimeEstimate by_itself = alone(kind, bytes, axis);
     return {(exchange ? software_.exchange_factor : software_.collective_factor) * by_itself.time, by_itself.basis};
   }
 
@@ -159,11 +162,18 @@ class PhysicalCostModel final : public CostModel {
     if (axis.outer == 1) return inside;
     const double n = axis.size(), hosts = axis.outer;
     const double through_a_card = kind == CollectiveKind::AllToAll
-                                      ? software_.exchange_between_hosts * (hosts - 1.0) / hosts
+                                      ? share_between_hosts(hosts) * (hosts - 1.0) / hosts
                                       : (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (n - 1.0) / (n * axis.inner);
     const Seconds moving = through_a_card * axis.outer_link.beta * bytes / software_.network_share;
     const Seconds latency = 2.0 * std::ceil(std::log2(static_cast<double>(axis.outer))) * axis.outer_link.alpha;
     return {std::max(moving + latency, inside.time), Basis::Modelled};
+  }
+  // Of what crosses the network with a copy for every expert. A token whose k experts lie on H hosts evenly and by
+  // chance has some on H (1 - (1 - 1/H)^k) of them.
+  [[nodiscard]] double share_between_hosts(double hosts) const {
+    if (software_.dispatch != TokenDispatch::ToHosts) return software_.exchange_between_hosts;
+    const double experts = software_.experts_per_token;
+    return hosts * (1.0 - std::pow(1.0 - 1.0 / hosts, experts)) / experts;
   }
   // Counts only the part of the axis that is in one host.
   [[nodiscard]] TimeEstimate in_host(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const {

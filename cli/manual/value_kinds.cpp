@@ -168,6 +168,11 @@ Rows all_rows() {
   rows["--matmul-dtype"] = one_of({"fp8"});
   rows["--states"] = {"NAME,...", Paths::None, {"16-bit", "16-bit-moments", "8-bit-moments"}};
   rows["--attention"] = one_of({"fused", "unfused"});
+  rows["--token-dispatch"] = one_of({"experts", "hosts", "all"});
+  rows["--recompute-modules"] = {
+      "NAME,...",
+      Paths::None,
+      {"none", "core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts"}};
   rows["--loss-chunks"] = {"NUMBER", Paths::None, {"auto"}};
   rows["--optimizer"] = one_of({"adam", "adafactor", "momentum", "sgd"});
   rows["--offload"] = {"NAME,...", Paths::None, {"none", "auto", "optimizer", "activations", "weights"}};

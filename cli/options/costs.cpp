@@ -109,17 +109,46 @@ void add_software_setup_options(CLI::App& verb, SoftwareSetupOptions& options) {
   verb.add_option("--attention", options.attention,
                   "with --software: fused, in one kernel that keeps no scores in memory, or unfused (default: the "
                   "software's)");
+  verb.add_option("--token-dispatch", options.token_dispatch,
+                  "with --software: how tokens get to experts of other devices: experts, a copy to each; hosts, a copy "
+                  "to each host that has some of them, as DeepEP and HybridEP do; or all, every device gathers the "
+                  "tokens of all (default: the software's)");
   verb.add_option(
       "--loss-chunks", options.loss_chunks,
       "with --software: chunks of tokens that the last product and the loss take one by one, so that the "
       "logits of one alone are in memory: a number, or auto for as many as fused kernels take (default: 1)");
 }
 
+namespace {
+
+// Whether it is given, of a software.
+bool is_set_up(const std::string& software, const char* flag, const std::string& value, const char* why) {
+  require(value.empty() || (!software.empty() && software != kNoSoftware),
+          "{}: {} is part of a software's profile; add --software.", flag, why);
+  return !value.empty();
+}
+
+TokenDispatch token_dispatch_from_text(const std::string& text) {
+  if (text == "experts") return TokenDispatch::ToExperts;
+  if (text == "hosts") return TokenDispatch::ToHosts;
+  require(text == "all", "--token-dispatch: '{}' is not known; expected experts, hosts or all.", text);
+  return TokenDispatch::ToAll;
+}
+
+}  // namespace
+
+std::string with_token_dispatch(const std::string& software, const std::string& dispatch, const ModelConfig& model) {
+  if (!is_set_up(software, "--token-dispatch", dispatch, "how tokens get to experts")) return software;
+  const int experts = experts_per_token(model);
+  require(experts > 0, "--token-dispatch: {} has no experts of which every token gets some; leave it out.", model.name);
+  SoftwareName name = software_name_from_text(software);
+  set_dispatch(name.setup, token_dispatch_from_text(dispatch), experts);
+  return to_text(name);
+}
+
 std::string with_setup(const std::string& software, const SoftwareSetupOptions& options) {
   const auto given = [&](const char* flag, const std::string& value, const char* why) {
-    require(value.empty() || (!software.empty() && software != kNoSoftware),
-            "{}: {} is part of a software's profile; add --software.", flag, why);
-    return !value.empty();
+    return is_set_up(software, flag, value, why);
   };
   SoftwareName name = software_name_from_text(software);
   if (given("--matmul-dtype", options.matmul_dtype, "what quantising the operands costs")) {

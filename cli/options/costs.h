@@ -47,14 +47,19 @@ inline constexpr const char* kNoSoftware = "none";
 void expect_software_can(const StepRequest& conditions, const Costs& costs);
 // "--software"; `otherwise` completes "(default: ...)".
 void add_software_option(CLI::App& verb, std::string& software, const char* otherwise);
-// How a software is set up, of "--matmul-dtype", "--states", "--attention" and "--loss-chunks"; "": as its name says.
+// How a software is set up, of "--matmul-dtype", "--states", "--attention", "--token-dispatch" and
+// "--loss-chunks"; "": as its name says.
 struct SoftwareSetupOptions {
-  std::string matmul_dtype, states, attention, loss_chunks;
+  std::string matmul_dtype, states, attention, token_dispatch, loss_chunks;
 };
 void add_software_setup_options(CLI::App& verb, SoftwareSetupOptions& options);
 // The name of `software` with it. Throws InputError for values that are none, and where anything is set up of no
-// software: its profile says what that costs.
+// software: its profile says what that costs. Without "--token-dispatch", which depends on the model.
 [[nodiscard]] std::string with_setup(const std::string& software, const SoftwareSetupOptions& options);
+// The name of `software` with what "--token-dispatch" says. Throws as with_setup does, and for a model whose tokens
+// have no number of experts.
+[[nodiscard]] std::string with_token_dispatch(const std::string& software, const std::string& dispatch,
+                                              const ModelConfig& model);
 // Throws InputError where `software` computes products in 8 bits or keeps states in 16, and tensors are not of 16.
 void expect_setup_of(const std::string& software, DType dtype);
 

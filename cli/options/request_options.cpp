@@ -320,6 +320,8 @@ void complete(PlanningOptions& options) {
   else if (const Framework* framework = framework_of(options); framework != nullptr && options.software.empty())
     options.software = framework->software;
   options.software = with_setup(options.software, options.software_setup);
+  if (const std::string& dispatch = options.software_setup.token_dispatch; !dispatch.empty())
+    options.software = with_token_dispatch(options.software, dispatch, model_from_options(options));
 }
 
 // The order of the checks is that of the sentences a user sees first.

@@ -75,6 +75,8 @@ std::string setup_words(const SoftwareSetup& setup) {
   if (setup.narrow_states) text += ", states of 16 bits";
   if (setup.moment_bits < 32) text += fmt::format(", moments of {} bits", setup.moment_bits);
   if (setup.fused_attention == false) text += ", unfused attention";
+  if (setup.dispatch == TokenDispatch::ToHosts) text += ", tokens once to each host";
+  if (setup.dispatch == TokenDispatch::ToAll) text += ", tokens to all devices";
   if (setup.loss_chunks == kFittingLossChunks)
     text += ", a loss in chunks";
   else if (setup.loss_chunks != 1)
@@ -92,6 +94,8 @@ Json json_of(const SoftwareSetup& setup) {
   if (setup.narrow_states) json["state_bits"] = 16;
   if (setup.moment_bits < 32) json["moment_bits"] = setup.moment_bits;
   if (setup.fused_attention) json["fused_attention"] = *setup.fused_attention;
+  if (setup.dispatch != TokenDispatch::ToExperts)
+    json["token_dispatch"] = setup.dispatch == TokenDispatch::ToHosts ? "hosts" : "all";
   if (setup.loss_chunks != 1)
     json["loss_chunks"] = setup.loss_chunks == kFittingLossChunks ? Json("auto") : Json(setup.loss_chunks);
   return json;

@@ -207,7 +207,8 @@ bool asks_for_all_devices(const SimulateOptions& options) { return options.json 
 std::string software_of(const SimulateOptions& options, const Plan& plan) {
   const std::string own = options.profile.empty() ? plan.software : "";
   const std::string software = options.software.empty() ? own : options.software == kNoSoftware ? "" : options.software;
-  const std::string with = with_setup(software, options.software_setup);
+  const std::string with = with_token_dispatch(with_setup(software, options.software_setup),
+                                               options.software_setup.token_dispatch, plan.model);
   expect_setup_of(with, plan.training.dtype);
   return with;
 }

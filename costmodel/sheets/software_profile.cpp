@@ -14,7 +14,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 17> kChoices = {{
+constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 19> kChoices = {{
     {"fused_attention", &SoftwareProfile::fused_attention},
     {"fused_bias", &SoftwareProfile::fused_bias},
     {"fused_accumulation", &SoftwareProfile::fused_accumulation},
@@ -30,6 +30,8 @@ constexpr std::array<std::pair<const char*, bool SoftwareProfile::*>, 17> kChoic
     {"keeps_gathered_stage", &SoftwareProfile::keeps_gathered_stage},
     {"keeps_gathered_inputs", &SoftwareProfile::keeps_gathered_inputs},
     {"keeps_sent", &SoftwareProfile::keeps_sent},
+    {"keeps_eight_bit_inputs", &SoftwareProfile::keeps_eight_bit_inputs},
+    {"weighs_within_experts", &SoftwareProfile::weighs_within_experts},
     {"selective_by_op", &SoftwareProfile::selective_by_op},
     {"selective_by_cost", &SoftwareProfile::selective_by_cost},
 }};
@@ -132,13 +134,16 @@ void set_up_states(SoftwareProfile& profile, bool narrow, int moment_bits) {
 void set_up(SoftwareProfile& profile, const SoftwareSetup& setup) {
   const bool attention = setup.fused_attention && *setup.fused_attention != profile.fused_attention;
   const bool states = setup.narrow_states || setup.moment_bits < 32;
-  if (attention) profile.spread = std::max(profile.spread, SoftwareProfile().spread);
+  if (attention || setup.dispatch != TokenDispatch::ToExperts)
+    profile.spread = std::max(profile.spread, SoftwareProfile().spread);
   if ((states || attention) && profile.memory_spread > 0.0)  // this program's own is counted, not predicted
     profile.memory_spread = std::max(profile.memory_spread, SoftwareProfile().memory_spread);
   if (setup.eight_bit_products) profile.product_dtype = "f8";
   if (attention) profile.fused_attention = *setup.fused_attention;
   if (states) set_up_states(profile, setup.narrow_states, setup.moment_bits);
   if (setup.loss_chunks != 1) profile.loss_chunks = setup.loss_chunks;
+  profile.dispatch = setup.dispatch;
+  profile.experts_per_token = setup.experts_per_token;
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ struct SoftwareProfile {
   // The share that crosses the network of what tokens send to experts on other hosts: a token with several experts on
   // one host may be sent there once.
   double exchange_between_hosts = 1.0;
+  TokenDispatch dispatch = TokenDispatch::ToExperts;  // ToHosts: exchange_between_hosts follows from the numbers
+  int experts_per_token = 0;                          // but for ToExperts
   double quantise_passes = 1.8;  // bytes per element of a product's operands, where they become 8-bit
   double loss_factor = 1.0;      // time of passes over logits, relative to pass_factor
   // The same of the pass that adds a micro-batch's gradients, with the passes that copy, check and clear them.
@@ -77,6 +79,8 @@ struct SoftwareProfile {
   bool keeps_gathered_stage = false;   // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole
   bool keeps_gathered_inputs = false;  // products keep what sequence parallelism gathered for them
   bool keeps_sent = false;             // a stage keeps what it sent until its backward pass
+  bool keeps_eight_bit_inputs = false;  // products of 8 bits keep the operands that they quantised, and no others
+  bool weighs_within_experts = false;   // a token's results are only added up, so that none is kept for its weight
   bool selective_by_op = false;    // selective recomputation keeps the results of attention and of every second product
   bool selective_by_cost = false;  // it drops what norms and activation functions compute
   double gradient_kept_bytes = 4.0;    // per parameter; at least the weights' own

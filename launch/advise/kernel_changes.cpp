@@ -9,6 +9,7 @@ namespace {
 
 struct KernelWords {
   std::string attention, loss;  // "": it has no such setting
+  std::string dispatch = {};    // before the name of a way to move tokens to experts
 };
 
 // By dialect (LaunchSetup), or by target where the file is in the framework's own words.
@@ -23,7 +24,8 @@ KernelWords words_of(const LaunchSetup& setup) {
       {"deepspeed", kTrainer},
       {"accelerate", kTrainer},
       {"maxtext", {"", "num_vocab_tiling=8"}},
-      {"megatron", {"--transformer-impl transformer_engine", ""}}};
+      {"megatron", {"--transformer-impl transformer_engine", "", "--moe-token-dispatcher-type "}},
+      {"megatron-bridge", {"", "", "model.moe_token_dispatcher_type: "}}};
   const auto found = kKnown.find(setup.dialect.empty() ? setup.target : setup.dialect);
   return found == kKnown.end() ? KernelWords{} : found->second;
 }
@@ -40,6 +42,15 @@ std::vector<KernelChange> kernel_changes(const LaunchSetup& now) {
   if (now.software_setup.loss_chunks == 1 && !words.loss.empty()) {
     changes.push_back({words.loss, now});
     changes.back().setup.software_setup.loss_chunks = now.target == "maxtext" ? 8 : kFittingLossChunks;
+  }
+  const int experts = experts_per_token(now.model);
+  const TokenDispatch own = now.software_setup.dispatch;
+  if (experts == 0 || now.degrees.ep == 1 || words.dispatch.empty()) return changes;
+  for (const TokenDispatch other : {TokenDispatch::ToExperts, TokenDispatch::ToHosts}) {
+    // Where a file leaves it to its program, that does not gather.
+    if (other == own || (other == TokenDispatch::ToExperts && own != TokenDispatch::ToAll)) continue;
+    changes.push_back({words.dispatch + megatron_dispatcher(other), now});
+    set_dispatch(changes.back().setup.software_setup, other, experts);
   }
   return changes;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job's software could do otherwise with the same plan: attend by a fused kernel, take the loss in chunks.
+// What a job's software could do otherwise with the same plan: attend by a fused kernel, take the loss in chunks, move
+// tokens to experts in another way.
 #pragma once
 
 #include <string>

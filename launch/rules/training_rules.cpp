@@ -12,6 +12,7 @@ SoftwareSetup told_setup(const LaunchTarget& target, SoftwareSetup setup) {
   if (setup.fused_attention == false) setup.fused_attention.reset();
   if (target.name != "torchtitan") setup.narrow_states = false;
   if (target.name != "megatron") setup.moment_bits = 32;
+  if (framework != "megatron") set_dispatch(setup, TokenDispatch::ToExperts, 0);
   if (framework != "maxtext" || setup.loss_chunks == kFittingLossChunks) setup.loss_chunks = 1;
   return setup;
 }
@@ -104,6 +105,10 @@ void software_setup_rules(const LaunchTarget& target, const LaunchSetup& setup, 
   rules.expect_told(moments && (own.moment_bits == 32 || setup.degrees.zero > 0),
                     fmt::format("the files for {} keep moments in 32 bits{}, and the plan in {}", target.release,
                                 moments ? " without ZeRO" : "", own.moment_bits));
+  rules.expect_told(own.dispatch == told.dispatch,
+                    fmt::format("the files for {} leave to it how tokens get to experts, and the plan says it; give "
+                                "--token-dispatch experts",
+                                target.release));
   rules.expect_told(own.loss_chunks == told.loss_chunks,
                     maxtext ? "MaxText takes the loss in a number of chunks, and the plan's is auto; give "
                               "--loss-chunks N"

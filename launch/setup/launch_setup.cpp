@@ -5,6 +5,18 @@
 
 namespace meshwright {
 
+const char* megatron_dispatcher(TokenDispatch dispatch) {
+  switch (dispatch) {
+    case TokenDispatch::ToExperts:
+      return "alltoall";
+    case TokenDispatch::ToHosts:
+      return "flex";
+    case TokenDispatch::ToAll:
+      return "allgather";
+  }
+  return "alltoall";
+}
+
 std::vector<int> blocks_of_stages(const LaunchSetup& setup) {
   const Degrees& d = setup.degrees;
   return setup.stage_blocks.empty() ? blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks)

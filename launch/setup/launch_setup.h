@@ -75,6 +75,9 @@ struct LaunchSetup {
   }
 };
 
+// Megatron-Core's name for it: "alltoall", "flex", "allgather".
+[[nodiscard]] const char* megatron_dispatcher(TokenDispatch dispatch);
+
 // Blocks of every stage, named by the file or not.
 [[nodiscard]] std::vector<int> blocks_of_stages(const LaunchSetup& setup);
 // The setup's degrees, with a layout of the stages where they are other than the planner would cut them by itself.

@@ -114,7 +114,7 @@ std::string train_file(const LaunchJob& job, const Decoder& decoder) {
                                         : "";
   system += "logging:\n  log_interval: 1\n  log_throughput: true\n";
   system += hetero(setup) + recompute(setup);
-  FlagGroup experts = megatron_expert_flags(decoder, setup.degrees);
+  FlagGroup experts = megatron_expert_flags(decoder, setup);
   std::erase_if(experts.flags, [](const auto& flag) { return flag.first.find("parallel-size") != std::string::npos; });
   FlagGroup training = megatron_training_flags(setup);
   std::erase_if(training.flags, [](const auto& flag) {

@@ -8,7 +8,7 @@ namespace meshwright {
 namespace {
 
 std::vector<FlagGroup> groups_of(const LaunchJob& job, const Decoder& decoder) {
-  std::vector<FlagGroup> groups = {megatron_model_flags(decoder), megatron_expert_flags(decoder, job.setup.degrees),
+  std::vector<FlagGroup> groups = {megatron_model_flags(decoder), megatron_expert_flags(decoder, job.setup),
                                    megatron_parallel_flags(job.setup)};
   if (job.target.name == "megatron" && job.setup.degrees.chunks > 1 && !megatron_layout(job.setup).empty())
     groups.back().comment += " The layout names the stages of all ranks, rank by rank, then those of the next round.";

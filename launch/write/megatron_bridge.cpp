@@ -78,11 +78,12 @@ FlagGroup model_overrides(const Decoder& d) {
   return group;
 }
 
-FlagGroup expert_overrides(const Decoder& d, const Degrees& degrees) {
+FlagGroup expert_overrides(const Decoder& d, const LaunchSetup& setup) {
   FlagGroup group{"MOE_OVERRIDES", "Experts. The router's load is forced even, as it is predicted."};
   if (!d.experts) return group;
   Overrides o(group);
   const Decoder::Experts& e = *d.experts;
+  const Degrees& degrees = setup.degrees;
   o.set("model.num_moe_experts", e.count);
   o.set("model.moe_router_topk", e.top_k);
   o.set("model.moe_ffn_hidden_size", e.ffn);
@@ -103,7 +104,7 @@ FlagGroup expert_overrides(const Decoder& d, const Degrees& degrees) {
   o.set("model.moe_router_group_topk", "null");
   o.set("model.moe_router_load_balancing_type", "none");
   o.set("model.moe_aux_loss_coeff", "0.0");
-  o.set("model.moe_token_dispatcher_type", "alltoall");
+  o.set("model.moe_token_dispatcher_type", megatron_dispatcher(setup.software_setup.dispatch));
   o.set("model.moe_shared_expert_overlap", false);
   o.set("model.cuda_graph_impl", "none");
   o.set("model.expert_model_parallel_size", degrees.ep);
@@ -192,7 +193,7 @@ FlagGroup training_overrides(const LaunchSetup& setup) {
 
 WrittenJob write_megatron_bridge(const LaunchJob& job) {
   const Decoder decoder = decoder_of(job.setup.model);
-  std::vector<FlagGroup> groups = {model_overrides(decoder), expert_overrides(decoder, job.setup.degrees),
+  std::vector<FlagGroup> groups = {model_overrides(decoder), expert_overrides(decoder, job.setup),
                                    parallel_overrides(job.setup), training_overrides(job.setup)};
   // Overrides are words of their own, in which bash would read braces, stars and bars.
   for (FlagGroup& group : groups)

@@ -108,7 +108,8 @@ std::string moe_layer_pattern(const Decoder& d) {
   return "(" + text + ")";
 }
 
-FlagGroup megatron_expert_flags(const Decoder& d, const Degrees& degrees) {
+FlagGroup megatron_expert_flags(const Decoder& d, const LaunchSetup& setup) {
+  const Degrees& degrees = setup.degrees;
   FlagGroup flags{"MOE_ARGS", "Experts. The router's load is forced even, as it is predicted."};
   if (!d.experts) return flags;
   const Decoder::Experts& e = *d.experts;
@@ -125,7 +126,7 @@ FlagGroup megatron_expert_flags(const Decoder& d, const Degrees& degrees) {
   flags.add("--moe-router-load-balancing-type", "none");
   flags.add("--moe-router-force-load-balancing");
   flags.add("--moe-grouped-gemm");
-  flags.add("--moe-token-dispatcher-type", "alltoall");
+  flags.add("--moe-token-dispatcher-type", megatron_dispatcher(setup.software_setup.dispatch));
   flags.add("--expert-model-parallel-size", degrees.ep);
   flags.add("--expert-tensor-parallel-size", degrees.whole_experts ? 1 : degrees.tp);
   return flags;

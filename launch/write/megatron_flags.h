@@ -15,7 +15,7 @@ namespace meshwright {
 [[nodiscard]] bool has_megatron_scaling(const Decoder& decoder);
 [[nodiscard]] std::vector<std::string> megatron_rotation_difference(const Decoder& decoder);
 // Experts, and of them what degrees say.
-[[nodiscard]] FlagGroup megatron_expert_flags(const Decoder& decoder, const Degrees& degrees);
+[[nodiscard]] FlagGroup megatron_expert_flags(const Decoder& decoder, const LaunchSetup& setup);
 [[nodiscard]] FlagGroup megatron_parallel_flags(const LaunchSetup& setup);
 [[nodiscard]] FlagGroup megatron_training_flags(const LaunchSetup& setup);
 [[nodiscard]] FlagGroup megatron_recompute_flags(const LaunchSetup& setup);

@@ -220,6 +220,12 @@ Graph build_training_graph(const ModelConfig& model, const TrainingOptions& opti
   return graph;
 }
 
+int experts_per_token(const ModelConfig& model) {
+  const auto experts = model.more.find("experts"), taken = model.more.find("top_k");
+  if (experts == model.more.end() || taken == model.more.end() || experts->second < 2) return 0;
+  return static_cast<int>(taken->second);
+}
+
 std::int64_t active_parameter_count(const Graph& graph) {
   std::int64_t top_k = 0;
   for (const Op& op : graph.ops())

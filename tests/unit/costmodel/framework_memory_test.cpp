@@ -431,6 +431,52 @@ TEST(FrameworkMemory, OfLayersThatRecomputeIsTheirInputAndOfOthersAll) {
                    all - layer + 2 * tokens_of(4) * kHidden);
 }
 
+// Of a layer, see OfALlamaLayerWithFusedAttentionHasGateUpAndProduct.
+TEST(FrameworkMemory, OfModulesThatRecomputeIsWhatEntersThem) {
+  const double t = tokens_of(4);
+  const double norms = 2 * 2 * t * kHidden, inner = 3 * 2 * t * kFfn / 4, rows = 4 * t * kHeads / 4;
+  const auto dropped = [&](RecomputeModules modules) {
+    PlanRequest request = request_of(llama(1), degrees(4, false));
+    const Bytes all = kept_of(request, {})[0].kept;
+    request.search.recompute_modules = modules;
+    return (all - kept_of(request, {})[0].kept).si();
+  };
+  using M = RecomputeModules;
+  EXPECT_DOUBLE_EQ(dropped(M::Norms), norms);
+  EXPECT_DOUBLE_EQ(dropped(M::FeedForward), inner);
+  // Queries, keys and values enter it, and its result leaves it.
+  EXPECT_DOUBLE_EQ(dropped(M::Attention), rows);
+  EXPECT_DOUBLE_EQ(dropped(M::Norms | M::FeedForward | M::Attention), norms + inner + rows);
+  // One module at a time is made again.
+  PlanRequest request = request_of(llama(1), degrees(4, false));
+  request.search.recompute_modules = M::FeedForward | M::Attention;
+  const double attention = 2 * t * kHidden / 4 + rows;  // its result, and what belongs to it
+  EXPECT_DOUBLE_EQ(kept_of(request, {})[0].working.si(), std::max(inner, attention));
+}
+
+// Results of norms and of the gate are kept in 8 bits for the products that read them, and that of attention, which
+// keeps it itself, once more.
+TEST(FrameworkMemory, OfProductsInEightBitsIsTheirInputsInEightBits) {
+  const double t = tokens_of(4);
+  SoftwareProfile software;
+  const double wide = layer_bytes(llama, degrees(4, false), software);
+  software.product_dtype = "f8";
+  EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(4, false), software), wide);
+  software.keeps_eight_bit_inputs = true;
+  EXPECT_DOUBLE_EQ(layer_bytes(llama, degrees(4, false), software),
+                   wide - 2 * t * kHidden + (t * kHidden - t * kFfn) / 4);
+}
+
+TEST(FrameworkMemory, OfExpertsThatWeighWithinIsWithoutTheirResults) {
+  const PlanRequest request = request_of(
+      "mixtral:layers=1,hidden=256,heads=8,kv_heads=4,intermediate=1024,seq=128,vocab=1024,experts=8,top_k=2",
+      degrees(4, false));
+  SoftwareProfile software;
+  const Bytes kept = kept_of(request, software)[0].kept;
+  software.weighs_within_experts = true;
+  EXPECT_DOUBLE_EQ((kept - kept_of(request, software)[0].kept).si(), 2 * 2 * tokens_of(4) * kHidden);
+}
+
 TEST(FrameworkMemory, FitsBesideWhatTheDriverHolds) {
   EXPECT_EQ(allocator_room(gibibytes(80)), gibibytes(78));
   EXPECT_TRUE(fits_on(gibibytes(78), gibibytes(80)));

@@ -215,13 +215,61 @@ TEST(KernelChanges, LeaveTheRestOfTheSetupAsItIs) {
   EXPECT_EQ(changes[1].setup.degrees, now.degrees);
 }
 
+// --- how tokens get to experts ---
+
+const std::string kExperts = kMegatron + "--num-experts 8 --moe-router-topk 2 --expert-model-parallel-size 8 ";
+
+SoftwareSetup setup_of(const std::string& text) { return read("a.sh", text).setup.software_setup; }
+
+TEST(TokenDispatch, OfMegatronIsItsFlagOrAGatherOfAll) {
+  EXPECT_EQ(setup_of(kExperts + "\n"), (SoftwareSetup{.dispatch = TokenDispatch::ToAll, .experts_per_token = 2}));
+  EXPECT_EQ(setup_of(kExperts + "--moe-token-dispatcher-type alltoall\n"), SoftwareSetup());
+  EXPECT_EQ(setup_of(kExperts + "--moe-token-dispatcher-type flex\n"),
+            (SoftwareSetup{.dispatch = TokenDispatch::ToHosts, .experts_per_token = 2}));
+  // Experts that every device has meet no dispatcher.
+  EXPECT_EQ(setup_of(kMegatron + "--num-experts 8 --moe-router-topk 2\n"), SoftwareSetup());
+}
+
+TEST(TokenDispatch, MayBeChangedToOneThatMovesLess) {
+  const std::string flag = "--moe-token-dispatcher-type ";
+  EXPECT_EQ(changes_of("a.sh", kExperts + "\n"), (Changes{flag + "alltoall", flag + "flex"}));
+  EXPECT_EQ(changes_of("a.sh", kExperts + flag + "alltoall\n"), (Changes{flag + "flex"}));
+  EXPECT_EQ(changes_of("a.sh", kExperts + flag + "flex\n"), Changes{});
+}
+
+// --- modules that are recomputed ---
+
+RecomputeModules modules_of(const std::string& text) { return read("a.sh", text).setup.recompute_modules; }
+
+TEST(RecomputedModules, AreThoseThatTheModelHas) {
+  const std::string selective = "--recompute-granularity selective ";
+  const auto some = RecomputeModules::Norms | RecomputeModules::ExpertActivations;
+  EXPECT_EQ(modules_of(kExperts + selective + "--recompute-modules layernorm moe_act mla_up_proj mlp\n"), some);
+  EXPECT_EQ(modules_of(kMegatron + selective + "--recompute-modules layernorm moe_act mlp\n"),
+            RecomputeModules::Norms | RecomputeModules::FeedForward);
+  // Without the granularity they have no effect.
+  EXPECT_EQ(modules_of(kExperts + "--recompute-modules layernorm moe_act\n"), RecomputeModules::None);
+  // Attention alone is what selective means.
+  const LaunchSetup usual = read("a.sh", kExperts + selective + "--recompute-modules core_attn\n").setup;
+  EXPECT_EQ(usual.recompute_modules, RecomputeModules::None);
+  EXPECT_EQ(usual.degrees.recompute, Recompute::Selective);
+  const LaunchReading unknown = read("a.sh", kExperts + selective + "--recompute-modules moe_act router\n");
+  EXPECT_NE(std::find(unknown.broken.begin(), unknown.broken.end(), "--recompute-modules knows no router"),
+            unknown.broken.end());
+}
+
 // --- what files can be told ---
 
 TEST(ToldSetup, IsWhatTheTargetsFilesHaveASettingFor) {
-  const SoftwareSetup all{true, true, 8, false, 8};
+  const SoftwareSetup all{true, true, 8, false, TokenDispatch::ToHosts, 2, 8};
   const auto told = [&](const char* target) { return told_setup(find_launch_target(target), all); };
-  EXPECT_EQ(told("megatron"), (SoftwareSetup{.eight_bit_products = true, .moment_bits = 8}));
-  EXPECT_EQ(told("megatron-bridge"), (SoftwareSetup{.eight_bit_products = true}));
+  EXPECT_EQ(told("megatron"), (SoftwareSetup{.eight_bit_products = true,
+                                             .moment_bits = 8,
+                                             .dispatch = TokenDispatch::ToHosts,
+                                             .experts_per_token = 2}));
+  EXPECT_EQ(
+      told("megatron-bridge"),
+      (SoftwareSetup{.eight_bit_products = true, .dispatch = TokenDispatch::ToHosts, .experts_per_token = 2}));
   EXPECT_EQ(told("torchtitan"), (SoftwareSetup{.eight_bit_products = true, .narrow_states = true}));
   EXPECT_EQ(told("maxtext"), (SoftwareSetup{.eight_bit_products = true, .loss_chunks = 8}));
   EXPECT_EQ(told("deepspeed"), SoftwareSetup());

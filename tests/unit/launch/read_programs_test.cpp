@@ -240,11 +240,11 @@ TEST(MegatronBridge, ScriptsOfPerformanceSayTheRecipeAndItsDegrees) {
       read("run.sh", kPerformance +
                          "--tensor_model_parallel_size 2 --pipeline_model_parallel_size 2 "
                          "--virtual_pipeline_model_parallel_size 4 --expert_model_parallel_size 4 "
-                         "--global_batch_size 64 --micro_batch_size 1 --seq_length 2048 --recompute_modules mlp\n");
+                         "--global_batch_size 64 --micro_batch_size 1 --seq_length 2048 --recompute_modules moe_act\n");
   const Degrees& d = reading.setup.degrees;
   EXPECT_EQ((std::vector<int>{d.tp, d.pp, d.chunks, d.ep, d.zero}), (std::vector<int>{2, 2, 4, 4, 1}));
   EXPECT_TRUE(d.sequence_parallel);
-  EXPECT_EQ(d.recompute, Recompute::Selective);
+  EXPECT_EQ(reading.setup.recompute_modules, RecomputeModules::ExpertActivations);
   EXPECT_EQ(reading.setup.matmul_dtype, "fp8");
   EXPECT_EQ(reading.setup.model.layers, 48);
   EXPECT_EQ(reading.setup.model.seq, 2048);
