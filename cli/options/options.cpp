@@ -112,7 +112,7 @@ void add_planning_options(CLI::App& verb, PlanningOptions& options, GridOptions 
       "exceptions to --recompute by layer, such as 0-3:full,5:selective");
   add("--recompute-modules", options.recompute_modules,
       "parts of every block that are recomputed by themselves: none, or some of core_attn, layernorm, moe_act, "
-      "mla_up_proj, mlp, moe and shared_experts (docs/models.md)");
+      "mla_up_proj, mlp, moe and shared_experts (docs/memory.md)");
   add("--dtype", options.dtype, "type of weights and activations: f64, f32, bf16 or f16 (default: the model's)");
   add("--optimizer", options.optimizer, "optimizer: adam, adafactor, momentum or sgd");
   add("--learning-rate", options.learning_rate, "factor of the optimizer's step");

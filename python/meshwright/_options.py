@@ -69,6 +69,8 @@ class PlanOptions(TypedDict, total=False):
     """what to recompute in the backward pass: none, full or selective; auto: search per layer (default: none; with --for all that the framework has)"""
     recompute_layers: str
     """exceptions to --recompute by layer, such as 0-3:full,5:selective"""
+    recompute_modules: str | Sequence[str]
+    """parts of every block that are recomputed by themselves: none, or some of core_attn, layernorm, moe_act, mla_up_proj, mlp, moe and shared_experts (docs/memory.md)"""
     dtype: Literal["f64", "f32", "bf16", "f16"]
     """type of weights and activations: f64, f32, bf16 or f16 (default: the model's)"""
     optimizer: Literal["adam", "adafactor", "momentum", "sgd"]
@@ -137,6 +139,8 @@ class PlanOptions(TypedDict, total=False):
     """with --software: how it keeps what it trains: 16-bit, weights, gradients and moments without copies of 32 bits, 16-bit-moments or 8-bit-moments, separated by commas (default: the software's)"""
     attention: Literal["fused", "unfused"]
     """with --software: fused, in one kernel that keeps no scores in memory, or unfused (default: the software's)"""
+    token_dispatch: Literal["experts", "hosts", "all"]
+    """with --software: how tokens get to experts of other devices: experts, a copy to each; hosts, a copy to each host that has some of them, as DeepEP and HybridEP do; or all, every device gathers the tokens of all (default: the software's)"""
     loss_chunks: float
     """with --software: chunks of tokens that the last product and the loss take one by one, so that the logits of one alone are in memory: a number, or auto for as many as fused kernels take (default: 1)"""
     tokens: float
@@ -172,6 +176,8 @@ class SimulateOptions(TypedDict, total=False):
     """with --software: how it keeps what it trains: 16-bit, weights, gradients and moments without copies of 32 bits, 16-bit-moments or 8-bit-moments, separated by commas (default: the software's)"""
     attention: Literal["fused", "unfused"]
     """with --software: fused, in one kernel that keeps no scores in memory, or unfused (default: the software's)"""
+    token_dispatch: Literal["experts", "hosts", "all"]
+    """with --software: how tokens get to experts of other devices: experts, a copy to each; hosts, a copy to each host that has some of them, as DeepEP and HybridEP do; or all, every device gathers the tokens of all (default: the software's)"""
     loss_chunks: float
     """with --software: chunks of tokens that the last product and the loss take one by one, so that the logits of one alone are in memory: a number, or auto for as many as fused kernels take (default: 1)"""
     profile: StrPath
@@ -291,6 +297,8 @@ class SweepOptions(TypedDict, total=False):
     """what to recompute in the backward pass: none, full or selective; auto: search per layer (default: none; with --for all that the framework has)"""
     recompute_layers: str
     """exceptions to --recompute by layer, such as 0-3:full,5:selective"""
+    recompute_modules: str | Sequence[str]
+    """parts of every block that are recomputed by themselves: none, or some of core_attn, layernorm, moe_act, mla_up_proj, mlp, moe and shared_experts (docs/memory.md)"""
     dtype: Literal["f64", "f32", "bf16", "f16"]
     """type of weights and activations: f64, f32, bf16 or f16 (default: the model's)"""
     optimizer: Literal["adam", "adafactor", "momentum", "sgd"]
@@ -361,6 +369,8 @@ class SweepOptions(TypedDict, total=False):
     """with --software: how it keeps what it trains: 16-bit, weights, gradients and moments without copies of 32 bits, 16-bit-moments or 8-bit-moments, separated by commas (default: the software's)"""
     attention: Literal["fused", "unfused"]
     """with --software: fused, in one kernel that keeps no scores in memory, or unfused (default: the software's)"""
+    token_dispatch: Literal["experts", "hosts", "all"]
+    """with --software: how tokens get to experts of other devices: experts, a copy to each; hosts, a copy to each host that has some of them, as DeepEP and HybridEP do; or all, every device gathers the tokens of all (default: the software's)"""
     loss_chunks: float
     """with --software: chunks of tokens that the last product and the loss take one by one, so that the logits of one alone are in memory: a number, or auto for as many as fused kernels take (default: 1)"""
     profile: StrPath

@@ -139,6 +139,8 @@ OPTIONS = {
     "--states": (0.05, lambda d: d.choice(["16-bit", "16-bit-moments", "16-bit,8-bit-moments"])),
     "--attention": (0.05, lambda d: d.choice(["fused", "unfused"])),
     "--loss-chunks": (0.05, lambda d: d.choice(["auto", "1", "8"])),
+    "--token-dispatch": (0.05, lambda d: d.choice(["experts", "hosts", "all"])),
+    "--recompute-modules": (0.08, lambda d: ",".join(d.sample(["core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts"], d.randint(1, 3)))),
     "--tokens": (0.03, lambda d: d.choice(["1B", "1.5e12", "0"])),
     "--dump": (0.15, lambda d: "dump"),
     "--no-free-plan": (0.1, lambda d: None),
@@ -307,7 +309,7 @@ def check_wider(driver, request, draw):
     wide = others + ([(name, OPEN[name])] if name in OPEN else [])
     if name in ("--method", "--for"):
         # What a method or framework does, the search can do where everything is left to it.
-        wide = [(n, v) for n, v in others if n not in OPEN and n not in ("--software", "--matmul-dtype", "--states", "--attention", "--loss-chunks", "--layer-cut", "--layers", "--logical-mesh", "--batch-axis", "--recompute-layers")]
+        wide = [(n, v) for n, v in others if n not in OPEN and n not in ("--software", "--matmul-dtype", "--states", "--attention", "--token-dispatch", "--loss-chunks", "--layer-cut", "--layers", "--logical-mesh", "--batch-axis", "--recompute-layers", "--recompute-modules")]
         others = list(wide)
         wide += list(OPEN.items())
     code, text, _ = driver.planned(request, wide, "--json", "--threads", "1")
@@ -357,7 +359,7 @@ WORSE = {
     "fewer hosts": with_half_the_hosts,
 }
 # What does not depend on the cluster alone, or takes one that presets name.
-NOT_COMPARED = ("--software", "--for", "--matmul-dtype", "--states", "--attention", "--loss-chunks", "--nodes", "--devices-per-node", "--dump", "--pareto", "--objective", "--price-per-device-hour", "--tokens",
+NOT_COMPARED = ("--software", "--for", "--matmul-dtype", "--states", "--attention", "--token-dispatch", "--loss-chunks", "--nodes", "--devices-per-node", "--dump", "--pareto", "--objective", "--price-per-device-hour", "--tokens",
                 "--no-free-plan", "--logical-mesh")
 
 
