@@ -93,7 +93,6 @@ std::vector<Recompute> recompute_of_blocks(const Plan& plan, const Graph& graph,
 
 void read_recompute(LaunchSetup& setup, const Plan& plan, const Graph& graph, const LaunchTarget& target) {
   setup.degrees.recompute = plan.training.recompute;
-  setup.recompute_modules = plan.training.recompute_modules;
   if (plan.training.recompute_ranges.empty()) return;
   const std::vector<Recompute> blocks = recompute_of_blocks(plan, graph, target);
   if (!blocks.empty() && std::all_of(blocks.begin(), blocks.end(), [&](Recompute r) { return r == blocks.front(); })) {
@@ -205,6 +204,7 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
   if (std::exchange(setup.software_setup.eight_bit_products, false)) setup.matmul_dtype = "fp8";
   setup.optimizer = plan.training.optimizer;
   setup.offload = plan.training.offload;
+  setup.recompute_modules = plan.training.recompute_modules;
   setup.batch = plan.training.batch;
   refuse_unless(
       traits_of(plan.schedule).copies == 1, target,

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "core/base/json.h"
+#include "core/base/text.h"
 #include "launch/write/megatron_flags.h"
 #include "launch/write/writers.h"
 
@@ -55,7 +56,7 @@ std::string hetero(const LaunchSetup& setup) {
     numbers += fmt::format("{}{}, {}, {}, {}, {}", numbers.empty() ? "" : ", ", mesh.of.tp, mesh.of.cp, mesh.of.ep,
                            mesh.of.dp, mesh.stages);
     devices += fmt::format("{}{}", devices.empty() ? "" : ", ", json_text(mesh.of.device));
-    experts += fmt::format("{}{}", experts.empty() ? "" : ", ", mesh.of.tp);
+    experts += fmt::format("{}{}", experts.empty() ? "" : ", ", setup.degrees.whole_experts ? 1 : mesh.of.tp);
   }
   for (const StageSetup& stage : setup.stages) blocks += fmt::format("{}{}", blocks.empty() ? "" : ", ", stage.blocks);
   std::string text = "hetero:\n  enable_hetero: true\n";
@@ -89,6 +90,9 @@ std::string recompute_rows(const LaunchSetup& setup, int on, int off) {
 std::string recompute(const LaunchSetup& setup) {
   const bool any = std::any_of(setup.stages.begin(), setup.stages.end(),
                                [](const StageSetup& stage) { return stage.recompute == Recompute::Full; });
+  if (setup.recompute_modules != RecomputeModules::None)
+    return fmt::format("recompute:\n  recompute_granularity: selective\n  recompute_modules: [{}]\n",
+                       join(split(name_of(setup.recompute_modules), ','), ", "));
   if (!any) return "";
   std::string text =
       "recompute:\n  recompute_granularity: full\n  recompute_method: uniform\n  recompute_num_layers: 1\n";

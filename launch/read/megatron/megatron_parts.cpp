@@ -288,11 +288,16 @@ void read_meshes(ReadingJob& job) {
   d.cp = stages.front().cp;
   d.pp = static_cast<int>(stages.size());
   d.ep = stages.front().ep;
-  for (const char* key :
-       {"hetero-device-types", "hetero-current-device-type", "standalone-embedding-stage", "expert-model-parallel-size",
-        "expert-tensor-parallel-size", "expert-tensor-parallel-size-per-process-mesh",
-        "use-partial-reduce-for-shared-embedding", "recompute-method-per-stage-micro-batch",
-        "recompute-num-layers-per-stage-micro-batch", "hetero-use-cpu-communication"})
+  // Of experts that are whole on a rank of tp every mesh says 1.
+  const std::vector<int> split_experts = numbers_of(job, "expert-tensor-parallel-size-per-process-mesh");
+  const bool whole = !split_experts.empty() &&
+                     std::all_of(split_experts.begin(), split_experts.end(), [](int of_mesh) { return of_mesh == 1; });
+  d.whole_experts = whole && d.tp > 1 && d.ep % d.tp == 0;
+  d.folded_experts = d.ep > 1 && d.cp > 1 && d.ep % (d.cp * (d.whole_experts ? d.tp : 1)) == 0;
+  for (const char* key : {"hetero-device-types", "hetero-current-device-type", "standalone-embedding-stage",
+                          "expert-model-parallel-size", "expert-tensor-parallel-size",
+                          "use-partial-reduce-for-shared-embedding", "recompute-method-per-stage-micro-batch",
+                          "recompute-num-layers-per-stage-micro-batch", "hetero-use-cpu-communication"})
     (void)s.take(key);
   const auto dp_of = [&](const StageSetup& stage) { return stage.dp != d.dp || stage.tp != d.tp || stage.ep != d.ep; };
   if (std::any_of(stages.begin(), stages.end(), dp_of))

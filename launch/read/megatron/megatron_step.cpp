@@ -11,6 +11,17 @@ namespace meshwright {
 
 namespace {
 
+// "moe_act", "[moe_act,layernorm]" of an override.
+std::vector<std::string> module_names(Settings& s) {
+  std::vector<std::string> names;
+  for (std::string word : s.words("recompute-modules")) {
+    std::erase_if(word, [](char c) { return c == '[' || c == ']' || c == '"' || c == '\''; });
+    for (std::string& name : split(word, ','))
+      if (!name.empty()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
 // Those that the model's blocks have; the others have no effect.
 RecomputeModules modules_of_model(ReadingJob& job, const std::vector<std::string>& given) {
   if (given.empty() || given == std::vector<std::string>{"core_attn"}) return RecomputeModules::None;
@@ -46,7 +57,7 @@ void read_recompute(ReadingJob& job, std::int64_t layers) {
   std::string granularity = s.text("recompute-granularity").value_or(of_recipe ? "selective" : "");
   std::string method = s.text("recompute-method").value_or("");
   auto count = s.integer("recompute-num-layers");
-  const std::vector<std::string> modules = s.words("recompute-modules");
+  const std::vector<std::string> modules = module_names(s);
   std::string& words = job.reading.setup.own_recompute;
   if (s.flag("recompute-activations")) {
     words = granularity.empty() ? "--recompute-activations"
@@ -130,7 +141,8 @@ void read_precision(ReadingJob& job) {
   if (s.text_or_nothing("cross-entropy-fusion-impl") == "linear") setup.software_setup.loss_chunks = kFittingLossChunks;
 }
 
-// Without a flag Megatron-LM gathers the tokens of all; recipes and programs that train by Megatron-Core say what they do.
+// Without a flag Megatron-LM gathers the tokens of all; recipes and programs that train by Megatron-Core say what they
+// do.
 void read_token_dispatch(ReadingJob& job) {
   Settings& s = job.settings();
   SoftwareSetup& setup = job.reading.setup.software_setup;
