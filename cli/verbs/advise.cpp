@@ -104,6 +104,7 @@ Degrees degrees_of_plan(const Plan& plan) {
   Degrees degrees = degrees_of(method_from_text(plan.method), plan.cluster.devices());
   degrees.schedule = plan.schedule;
   degrees.recompute = plan.training.recompute;
+  degrees.recompute_modules = plan.training.recompute_modules;
   degrees.micro_batches = plan.training.microbatches;
   degrees.micro_batch = plan.training.batch / plan.training.microbatches / degrees.dp;
   return degrees;

@@ -85,7 +85,7 @@ std::string setup_words(const SoftwareSetup& setup) {
 }
 
 std::string recompute_words(const LaunchSetup& setup) {
-  if (setup.recompute_modules != RecomputeModules::None) return name_of(setup.recompute_modules);
+  if (setup.degrees.recompute_modules != RecomputeModules::None) return name_of(setup.degrees.recompute_modules);
   return setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers);
 }
 
@@ -117,9 +117,8 @@ std::string heading(const OpenedLaunch& opened) {
       fmt::format("# batch {} in {} micro-batch{} of {}, {}{}{}, recompute {}, {}{}\n", setup.global_batch(),
                   setup.degrees.micro_batches, setup.degrees.micro_batches == 1 ? "" : "es", setup.degrees.micro_batch,
                   name_of(setup.dtype), setup.matmul_dtype.empty() ? "" : " with products in " + setup.matmul_dtype,
-                  setup_words(setup.software_setup),
-                  recompute_words(setup),
-                  name_of(setup.optimizer.kind), on_host_text(setup.offload));
+                  setup_words(setup.software_setup), recompute_words(setup), name_of(setup.optimizer.kind),
+                  on_host_text(setup.offload));
   return text;
 }
 

@@ -15,9 +15,12 @@ namespace meshwright {
 namespace {
 
 constexpr std::pair<RecomputeModules, const char*> kRecomputeModules[] = {
-    {RecomputeModules::Attention, "core_attn"},         {RecomputeModules::Norms, "layernorm"},
-    {RecomputeModules::ExpertActivations, "moe_act"},   {RecomputeModules::LatentProjections, "mla_up_proj"},
-    {RecomputeModules::FeedForward, "mlp"},             {RecomputeModules::Mixture, "moe"},
+    {RecomputeModules::Attention, "core_attn"},
+    {RecomputeModules::Norms, "layernorm"},
+    {RecomputeModules::ExpertActivations, "moe_act"},
+    {RecomputeModules::LatentProjections, "mla_up_proj"},
+    {RecomputeModules::FeedForward, "mlp"},
+    {RecomputeModules::Mixture, "moe"},
     {RecomputeModules::SharedExperts, "shared_experts"}};
 
 // The parts of an op's name behind its block's: "blk3.moe.shared.up" -> moe, shared, up.
@@ -110,6 +113,13 @@ std::map<OpId, RecomputedModule> recomputed_modules(const Graph& graph, Recomput
     if (kind != RecomputeModules::None) found.emplace(op.id, RecomputedModule{kind, parts.front()});
   }
   return found;
+}
+
+RecomputeModules modules_of(const Graph& graph) {
+  RecomputeModules all = RecomputeModules::None;
+  for (const auto& [module, name] : kRecomputeModules)
+    if (!recomputed_modules(graph, module).empty()) all = all | module;
+  return all;
 }
 
 }  // namespace meshwright

@@ -35,6 +35,9 @@ enum class RecomputeModules : std::uint8_t {
 [[nodiscard]] constexpr RecomputeModules operator|(RecomputeModules a, RecomputeModules b) {
   return static_cast<RecomputeModules>(static_cast<int>(a) | static_cast<int>(b));
 }
+[[nodiscard]] constexpr RecomputeModules operator&(RecomputeModules a, RecomputeModules b) {
+  return static_cast<RecomputeModules>(static_cast<int>(a) & static_cast<int>(b));
+}
 [[nodiscard]] constexpr bool has(RecomputeModules modules, RecomputeModules part) {
   return (static_cast<int>(modules) & static_cast<int>(part)) != 0;
 }
@@ -57,5 +60,8 @@ struct RecomputedModule {
 // Of the forward ops of built-in transformers that belong to one of `chosen`, which; a module within another that is
 // chosen belongs to that.
 [[nodiscard]] std::map<OpId, RecomputedModule> recomputed_modules(const Graph& graph, RecomputeModules chosen);
+
+// All of which the blocks of the graph have any.
+[[nodiscard]] RecomputeModules modules_of(const Graph& graph);
 
 }  // namespace meshwright

@@ -48,6 +48,7 @@ void take(LaunchProperty property, Degrees& into, const Degrees& from) {
       return;
     case LaunchProperty::Recompute:
       into.recompute = from.recompute;
+      into.recompute_modules = from.recompute_modules;
       return;
     case LaunchProperty::MicroBatch:
       into.micro_batch = from.micro_batch;
@@ -94,8 +95,7 @@ class Adviser {
   [[nodiscard]] bool differs(LaunchProperty property) const {
     if (property == LaunchProperty::Zero && now_.shard) return true;
     if (property == LaunchProperty::MicroBatch && accumulates()) return own_.micro_batches != best_.micro_batches;
-    const bool in_parts = !now_.recompute_layers.empty() || now_.recompute_modules != RecomputeModules::None;
-    if (property == LaunchProperty::Recompute && in_parts) return true;
+    if (property == LaunchProperty::Recompute && !now_.recompute_layers.empty()) return true;
     if (property == LaunchProperty::Context && own_.cp == 1 && best_.cp == 1) return false;
     if (property == LaunchProperty::Expert && own_.ep == 1 && best_.ep == 1) return false;
     Degrees changed = own_;
@@ -112,10 +112,7 @@ class Adviser {
       if ((mask & bit(property)) != 0) take(property, d, best_);
     if (mask != 0) setup.stage_blocks.clear();
     if ((mask & bit(LaunchProperty::Zero)) != 0) setup.shard.reset();
-    if ((mask & bit(LaunchProperty::Recompute)) != 0) {
-      setup.recompute_layers.clear();
-      setup.recompute_modules = RecomputeModules::None;
-    }
+    if ((mask & bit(LaunchProperty::Recompute)) != 0) setup.recompute_layers.clear();
     const std::int64_t taken = std::int64_t{d.tp} * d.pp * d.cp;
     d.dp = taken > 0 && setup.devices() % taken == 0 ? static_cast<int>(setup.devices() / taken) : 0;
     if (d.pp == 1 && own_.pp != 1) {

@@ -19,8 +19,11 @@ std::string megatron_stages(const Degrees& d) {
   return join(flags, " ");
 }
 
-std::string megatron_recompute(Recompute recompute) {
-  switch (recompute) {
+std::string megatron_recompute(const Degrees& d) {
+  if (d.recompute_modules != RecomputeModules::None)
+    return "--recompute-granularity selective --recompute-modules " +
+           join(split(name_of(d.recompute_modules), ','), " ");
+  switch (d.recompute) {
     case Recompute::None:
       return "";
     case Recompute::Full:
@@ -60,7 +63,7 @@ std::string megatron_text(LaunchProperty property, const Degrees& d) {
     case LaunchProperty::Zero:
       return megatron_zero(d.zero);
     case LaunchProperty::Recompute:
-      return megatron_recompute(d.recompute);
+      return megatron_recompute(d);
     case LaunchProperty::MicroBatch:
       break;
   }

@@ -26,8 +26,7 @@ bool same_training(const LaunchReading& a, const LaunchReading& b) {
   };
   const auto plan = [](const LaunchSetup& of) {
     return std::tie(of.target, of.release, of.dialect, of.hosts, of.devices_per_host, of.degrees, of.batch,
-                    of.stage_blocks, of.further_stage, of.stages, of.shard, of.dtype, of.matmul_dtype, of.offload,
-                    of.recompute_modules);
+                    of.stage_blocks, of.further_stage, of.stages, of.shard, of.dtype, of.matmul_dtype, of.offload);
   };
   const auto said = [](const LaunchReading& of) {
     return std::tie(of.software, of.assumed, of.broken, of.why_no_plan);

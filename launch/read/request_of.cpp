@@ -84,7 +84,6 @@ PlanRequest request_of(const LaunchSetup& setup, const Cluster& cluster) {
   if (setup.shard && data_alone && degrees.zero > 0 && *setup.shard < degrees.dp)
     request.search.method = method_from_text(fmt::format("zero{}:shard={}", degrees.zero, *setup.shard));
   set_recomputed_layers(request, setup);
-  request.search.recompute_modules = setup.recompute_modules;
   return request;
 }
 

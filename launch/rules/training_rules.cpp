@@ -57,9 +57,6 @@ void megatron_recompute(const LaunchSetup& setup, RuleList& rules) {
 }
 
 void recompute_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
-  rules.expect_told(setup.recompute_modules == RecomputeModules::None || target.framework == "megatron",
-                    fmt::format("the files for {} recompute whole blocks or none of them, and the plan parts: {}",
-                                target.release, name_of(setup.recompute_modules)));
   if (setup.recompute_layers.empty()) return;
   if (target.name == "megatron" || target.name == "megatron-bridge") return megatron_recompute(setup, rules);
   rules.untold(fmt::format("{} recomputes all blocks alike, and the plan some blocks otherwise: {}", target.release,

@@ -64,7 +64,6 @@ struct LaunchSetup {
   Optimizer optimizer = {};
   Offload offload = Offload::None;
   std::vector<LayerRecompute> recompute_layers = {};  // exceptions to degrees.recompute
-  RecomputeModules recompute_modules = RecomputeModules::None;  // of every block, where that is None
   std::string own_recompute = {};  // how a file says degrees.recompute, where otherwise than export writes it
   std::int64_t steps = 20;         // of a benchmark run
   bool overlap_gradients = false, overlap_weights = false, overlap_tensor_parallel = false;

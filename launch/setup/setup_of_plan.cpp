@@ -204,7 +204,6 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
   if (std::exchange(setup.software_setup.eight_bit_products, false)) setup.matmul_dtype = "fp8";
   setup.optimizer = plan.training.optimizer;
   setup.offload = plan.training.offload;
-  setup.recompute_modules = plan.training.recompute_modules;
   setup.batch = plan.training.batch;
   refuse_unless(
       traits_of(plan.schedule).copies == 1, target,
@@ -213,6 +212,7 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
   if (target.own_shardings) {
     setup.degrees.schedule = plan.schedule;
     setup.degrees.recompute = plan.training.recompute;
+    setup.degrees.recompute_modules = plan.training.recompute_modules;
     setup.degrees.micro_batches = plan.training.microbatches;
     setup.degrees.micro_batch = plan.training.batch / plan.training.microbatches;
     return setup;
@@ -236,6 +236,7 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
     if (framework.uneven_stages && !framework.splits_ends) setup.degrees.split = {};
   }
   setup.degrees.schedule = plan.schedule;
+  setup.degrees.recompute_modules = plan.training.recompute_modules;
   setup.degrees.micro_batches = plan.training.microbatches;
   setup.degrees.micro_batch = plan.training.batch / plan.training.microbatches / setup.degrees.dp;
   if (!target.own_stages) read_recompute(setup, plan, graph, target);

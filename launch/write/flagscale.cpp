@@ -90,9 +90,9 @@ std::string recompute_rows(const LaunchSetup& setup, int on, int off) {
 std::string recompute(const LaunchSetup& setup) {
   const bool any = std::any_of(setup.stages.begin(), setup.stages.end(),
                                [](const StageSetup& stage) { return stage.recompute == Recompute::Full; });
-  if (setup.recompute_modules != RecomputeModules::None)
+  if (setup.degrees.recompute_modules != RecomputeModules::None)
     return fmt::format("recompute:\n  recompute_granularity: selective\n  recompute_modules: [{}]\n",
-                       join(split(name_of(setup.recompute_modules), ','), ", "));
+                       join(split(name_of(setup.degrees.recompute_modules), ','), ", "));
   if (!any) return "";
   std::string text =
       "recompute:\n  recompute_granularity: full\n  recompute_method: uniform\n  recompute_num_layers: 1\n";

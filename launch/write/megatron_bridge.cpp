@@ -180,9 +180,9 @@ FlagGroup training_overrides(const LaunchSetup& setup) {
   } else if (d.recompute == Recompute::Selective) {
     o.set("model.recompute_granularity", "selective");
     o.set("model.recompute_modules", "[core_attn]");
-  } else if (setup.recompute_modules != RecomputeModules::None) {
+  } else if (setup.degrees.recompute_modules != RecomputeModules::None) {
     o.set("model.recompute_granularity", "selective");
-    o.set("model.recompute_modules", fmt::format("[{}]", name_of(setup.recompute_modules)));
+    o.set("model.recompute_modules", fmt::format("[{}]", name_of(setup.degrees.recompute_modules)));
   } else {
     o.set("model.recompute_granularity", "null");
   }

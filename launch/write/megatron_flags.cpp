@@ -214,9 +214,9 @@ FlagGroup megatron_recompute_flags(const LaunchSetup& setup) {
   } else if (recompute == Recompute::Selective) {
     flags.add("--recompute-granularity", "selective");
     flags.add("--recompute-modules", "core_attn");
-  } else if (setup.recompute_modules != RecomputeModules::None) {
+  } else if (setup.degrees.recompute_modules != RecomputeModules::None) {
     flags.add("--recompute-granularity", "selective");
-    const std::vector<std::string> modules = split(name_of(setup.recompute_modules), ',');
+    const std::vector<std::string> modules = split(name_of(setup.degrees.recompute_modules), ',');
     flags.add("--recompute-modules", modules.front());
     for (std::size_t m = 1; m < modules.size(); ++m) flags.add(modules[m]);
   }

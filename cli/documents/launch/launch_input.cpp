@@ -313,7 +313,8 @@ Json degrees_json(const LaunchSetup& setup) {
   if (setup.shard) json["shard"] = *setup.shard;
   if (!setup.stage_blocks.empty()) json["stage_blocks"] = setup.stage_blocks;
   if (!setup.recompute_layers.empty()) json["recompute_layers"] = to_text(setup.recompute_layers);
-  if (setup.recompute_modules != RecomputeModules::None) json["recompute_modules"] = name_of(setup.recompute_modules);
+  if (setup.degrees.recompute_modules != RecomputeModules::None)
+    json["recompute_modules"] = name_of(setup.degrees.recompute_modules);
   Json stages = Json::array();
   for (const StageSetup& stage : setup.stages)
     stages.push_back(

@@ -39,9 +39,10 @@ void DegreesPlans::build_graphs(const std::vector<Degrees>& all) {
   std::vector<KnownGraphs*> uncut;
   for (const auto& [key, degrees] : wanted) {
     const GraphKey* last = list.empty() ? nullptr : &list.back().front().key;
-    if (last == nullptr || last->micro_batches != key.micro_batches || last->recompute != key.recompute) {
+    if (last == nullptr || last->micro_batches != key.micro_batches || last->recompute != key.recompute ||
+        last->modules != key.modules) {
       list.emplace_back();
-      uncut.push_back(&uncut_[{key.micro_batches, key.recompute}]);
+      uncut.push_back(&uncut_[{key.micro_batches, key.recompute, key.modules}]);
     }
     list.back().push_back({key, degrees});
   }
@@ -57,7 +58,7 @@ void DegreesPlans::build_graphs(const std::vector<Degrees>& all) {
 const Graph& DegreesPlans::graph_of(const Degrees& degrees) {
   auto known = graphs_.find(graph_key(degrees));
   if (known == graphs_.end()) {
-    KnownGraphs& uncut = uncut_[{degrees.micro_batches, degrees.recompute}];
+    KnownGraphs& uncut = uncut_[{degrees.micro_batches, degrees.recompute, degrees.recompute_modules}];
     known = graphs_.emplace(graph_key(degrees), build_graph(degrees, uncut)).first;
   }
   return *known->second.cut->graph;
@@ -144,6 +145,7 @@ PlanRequest request_of(const PlanRequest& request, const Degrees& degrees) {
   search.schedule = degrees.schedule;
   search.chunks = std::max(2, degrees.chunks);
   search.recompute = degrees.recompute;
+  search.recompute_modules = degrees.recompute_modules;
   search.layers = ModelDefault{};
   search.layer_cut = {};
   search.layer_cut.cut = cut_of(degrees, shape_of(request.model).blocks);

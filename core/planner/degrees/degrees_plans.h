@@ -64,12 +64,13 @@ class DegreesPlans {
   struct GraphKey {
     std::int64_t micro_batches;
     Recompute recompute;
+    RecomputeModules modules;
     LayerOptions::Cut cut;
     auto operator<=>(const GraphKey&) const = default;
   };
 
   [[nodiscard]] GraphKey graph_key(const Degrees& d) const {
-    return {d.micro_batches, d.recompute, cut_of(d, shape_.blocks)};
+    return {d.micro_batches, d.recompute, d.recompute_modules, cut_of(d, shape_.blocks)};
   }
   // `graphs`: those of the same micro-batches and recomputation that other cuts have made.
   [[nodiscard]] GivenModel build_graph(const Degrees& degrees, KnownGraphs& graphs) const;
@@ -84,7 +85,7 @@ class DegreesPlans {
   const bool hides_, times_stages_;
   const ModelShape shape_;
   std::map<GraphKey, GivenModel> graphs_;
-  std::map<std::pair<std::int64_t, Recompute>, KnownGraphs> uncut_;  // of graphs_
+  std::map<std::tuple<std::int64_t, Recompute, RecomputeModules>, KnownGraphs> uncut_;  // of graphs_
   // Shared by the layers of all degrees.
   std::shared_ptr<elimination::KnownSteps> eliminations_ = std::make_shared<elimination::KnownSteps>();
 };

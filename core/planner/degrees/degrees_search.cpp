@@ -2,6 +2,7 @@
 #include "core/planner/degrees/degrees_search.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -24,14 +25,15 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::size_t kWave = 16;       // degrees that are planned together, whatever the number of threads
-constexpr std::size_t kJudged = 4;      // plans that are simulated together
-constexpr int kSeen = 4;                // simulated plans from which others are told to be unlikely
-constexpr double kLeastShare = 0.8;     // of what its stages take alone, a step takes at least
-constexpr double kLearned = 0.97;       // of what they tell
-constexpr std::size_t kMaxBases = 4;    // plans whose ends are made lighter
-constexpr int kMaxStagesEach = 16;      // of a rank, where ends are lighter
-constexpr std::size_t kMaxTrials = 64;  // degrees that a stopped search tries for a first plan
+constexpr std::size_t kWave = 16;         // degrees that are planned together, whatever the number of threads
+constexpr std::size_t kJudged = 4;        // plans that are simulated together
+constexpr int kSeen = 4;                  // simulated plans from which others are told to be unlikely
+constexpr double kLeastShare = 0.8;       // of what its stages take alone, a step takes at least
+constexpr double kLearned = 0.97;         // of what they tell
+constexpr std::size_t kMaxBases = 4;      // plans whose ends are made lighter
+constexpr int kMaxStagesEach = 16;        // of a rank, where ends are lighter
+constexpr std::size_t kMaxRepeating = 4;  // plans whose blocks are recomputed, of which modules may do
+constexpr std::size_t kMaxTrials = 64;    // degrees that a stopped search tries for a first plan
 
 // [kind] the one that keeps least.
 std::map<ProbeKey, OrderedDegrees> probes_of(const std::vector<OrderedDegrees>& all) {
@@ -97,6 +99,10 @@ class DegreesSearch {
   // The fastest plans, or where none fits the nearest, with fewer blocks at the ends of the pipeline.
   void plan_lighter_ends();
   [[nodiscard]] std::vector<Degrees> lighter_ends_of_fastest() const;
+  // The fastest plans that recompute blocks, with modules that do in their place.
+  void plan_modules();
+  // Plans these, which no order had, and simulates what may be faster.
+  void plan_beside(const std::vector<Degrees>& wanted);
   [[nodiscard]] std::vector<std::pair<Seconds, Degrees>> in_order_of_steps() const {
     std::vector<std::pair<Seconds, Degrees>> all = fitting_;
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -125,7 +131,7 @@ class DegreesSearch {
   // The least that a step took of what the stages take alone, and of how many.
   double least_share_ = 1.0;
   int seen_ = 0;
-  std::size_t planned_ = 0, lighter_ = 0;                      // the latter: with lighter ends
+  std::size_t planned_ = 0, lighter_ = 0, in_modules_ = 0;     // the latter: with lighter ends, and with modules
   std::vector<std::pair<Seconds, Degrees>> fitting_;           // what was simulated
   std::set<std::string> taken_;                                // texts of the degrees that were planned
   std::optional<std::pair<Degrees, PlanOfDegrees>> smallest_;  // of those that do not fit, the one that lacks the least
@@ -203,13 +209,15 @@ void DegreesSearch::take(const Degrees& degrees, PlanOfDegrees planned) {
 PlanningResult DegreesSearch::result_of(const AllDegrees& all, std::optional<Seconds> bound, bool proven) {
   const Framework& framework = *request_.search.launch_for;
   PlanningResult result;
-  log_.points_ruled_out = static_cast<std::int64_t>(all.legal.size() - (planned_ - lighter_));
+  log_.points_ruled_out = static_cast<std::int64_t>(all.legal.size() - (planned_ - lighter_ - in_modules_));
   log_.how = fmt::format("{} launches {} of {} combinations of degrees; {} were planned, {}", framework.name,
-                         all.legal.size(), all.tried, planned_ - lighter_,
+                         all.legal.size(), all.tried, planned_ - lighter_ - in_modules_,
                          log_.interrupted ? "then the search was interrupted"
                          : !bound         ? "all that may fit"
                          : proven         ? "no other can be faster"
                                           : "the most promising");
+  if (in_modules_ > 0)
+    log_.how += fmt::format(", then {} of the fastest that recompute modules in the place of blocks", in_modules_);
   if (lighter_ > 0) log_.how += fmt::format(", then {} with fewer blocks at the ends of the fastest", lighter_);
   result.log = log_;
   if (best_) {
@@ -255,6 +263,7 @@ PlanningResult DegreesSearch::run() {
   if (!best_ && stopped()) find_first_plan(all.legal);
   if (!best_ && !stopped() && !smallest_ && !to_beat_) plan_smallest(order.by_bound);
   const bool proven = bound && is_beaten(*bound);
+  if (!stopped()) plan_modules();
   if (!stopped()) plan_lighter_ends();
   return result_of(all, bound, proven);
 }
@@ -396,14 +405,50 @@ std::vector<Degrees> DegreesSearch::lighter_ends_of_fastest() const {
 
 void DegreesSearch::plan_lighter_ends() {
   if (!request_.search.launch_for->splits_ends) return;
-  const std::vector<Degrees> wanted = lighter_ends_of_fastest();
+  const std::size_t before = planned_;
+  plan_beside(lighter_ends_of_fastest());
+  lighter_ = planned_ - before;
+}
+
+void DegreesSearch::plan_beside(const std::vector<Degrees>& wanted) {
   std::vector<OrderedDegrees> wave;
   for (const Degrees& degrees : wanted) wave.push_back({degrees});
   waiting_.clear();
-  const std::size_t before = planned_;
   plan_wave(wave);
   while (!waiting_.empty() && !is_beaten(waiting_.begin()->first.first) && !stopped()) judge_some();
-  lighter_ = planned_ - before;
+}
+
+// From those that make little again to those that make much.
+constexpr std::array kModuleSets = [] {
+  using M = RecomputeModules;
+  constexpr M cheap = M::Norms | M::ExpertActivations;
+  return std::array{M::Norms,
+                    cheap,
+                    M::LatentProjections,
+                    cheap | M::LatentProjections,
+                    cheap | M::LatentProjections | M::FeedForward | M::SharedExperts,
+                    cheap | M::LatentProjections | M::FeedForward | M::Mixture};
+}();
+
+void DegreesSearch::plan_modules() {
+  if (!request_.search.launch_for->recomputes_modules || !request_.any_recompute()) return;
+  std::vector<Degrees> wanted;
+  std::size_t bases = 0;
+  for (const auto& [step, base] : in_order_of_steps()) {
+    if (base.recompute == Recompute::None || bases++ == kMaxRepeating) continue;
+    Degrees degrees = base;
+    degrees.recompute = Recompute::None;
+    const RecomputeModules there = modules_of(plans_.graph_of(base));
+    for (const RecomputeModules set : kModuleSets) {
+      degrees.recompute_modules = set & there;
+      if (degrees.recompute_modules != RecomputeModules::None &&
+          std::find(wanted.begin(), wanted.end(), degrees) == wanted.end())
+        wanted.push_back(degrees);
+    }
+  }
+  const std::size_t before = planned_;
+  plan_beside(wanted);
+  in_modules_ = planned_ - before;
 }
 
 void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {

@@ -23,6 +23,7 @@ std::vector<Framework> make_frameworks() {
        .software = "nemo",
        .schedules = {OneFOneB, Interleaved},
        .recompute = any,
+       .recomputes_modules = true,
        .zero = {0, 1},
        .zero_in_pipes = {0, 1},
        .uneven_stages = true,
@@ -256,6 +257,9 @@ class Rules {
     rule(degrees_.cp == 1 || in_groups, "{} has no ZeRO level {} with cp={}", framework_.name, zero, degrees_.cp);
     rule(degrees_.ep == 1 || in_groups, "{} has no ZeRO level {} with ep={}", framework_.name, zero, degrees_.ep);
     rule(framework_.has(degrees_.recompute), "{} cannot recompute {}", framework_.name, name_of(degrees_.recompute));
+    rule(framework_.recomputes_modules || degrees_.recompute_modules == RecomputeModules::None,
+         "{} recomputes whole blocks or none of them, and not {} alone", framework_.name,
+         name_of(degrees_.recompute_modules));
     using enum Framework::Sequences;
     rule(!degrees_.sequence_parallel || framework_.sequences != Never, "{} does not split the sequence over tp={}",
          framework_.name, degrees_.tp);
@@ -327,9 +331,14 @@ std::string method_text(const Degrees& degrees) {
   return text + ",exact=1";
 }
 
+std::string recompute_text(const Degrees& degrees) {
+  return degrees.recompute_modules == RecomputeModules::None ? name_of(degrees.recompute)
+                                                             : name_of(degrees.recompute_modules);
+}
+
 std::string text_of(const Degrees& degrees) {
   return fmt::format("{}, {}, recompute {}, {} micro-batch{} of {}", method_text(degrees), name_of(degrees.schedule),
-                     name_of(degrees.recompute), degrees.micro_batches, degrees.micro_batches == 1 ? "" : "es",
+                     recompute_text(degrees), degrees.micro_batches, degrees.micro_batches == 1 ? "" : "es",
                      degrees.micro_batch);
 }
 

@@ -41,12 +41,15 @@ struct Degrees {
   ContextExchange context = ContextExchange::AllGather;
   ScheduleKind schedule = ScheduleKind::OneFOneB;
   Recompute recompute = Recompute::None;
-  std::int64_t micro_batch = 1, micro_batches = 1;  // samples of one replica; their number per step
-  StageSplit split = {};                            // of the blocks among the stages
+  RecomputeModules recompute_modules = RecomputeModules::None;  // of every block, where `recompute` is None
+  std::int64_t micro_batch = 1, micro_batches = 1;              // samples of one replica; their number per step
+  StageSplit split = {};                                        // of the blocks among the stages
 
   [[nodiscard]] int stages() const { return pp * chunks; }
   bool operator==(const Degrees&) const = default;
 };
+// "none", "full", "selective", or modules: "layernorm,moe_act".
+[[nodiscard]] std::string recompute_text(const Degrees& degrees);
 // "megatron:tp=8,pp=4,vpp=2,sp=1,zero=1,exact=1": what method_from_text reads.
 [[nodiscard]] std::string method_text(const Degrees& degrees);
 // The same and what the method does not say: "..., interleaved, recompute full, 64 micro-batches of 1".
@@ -58,6 +61,7 @@ struct Framework {
   std::string software;  // the profile of its costs where none is asked for; "": none is known
   std::vector<ScheduleKind> schedules;
   std::vector<Recompute> recompute;
+  bool recomputes_modules = false;
   std::vector<int> zero = {};                   // levels of plans without pipeline stages
   std::vector<int> zero_in_pipes = {};          // levels of plans with several stages
   bool uneven_stages = false;                   // stages may differ in their number of blocks

@@ -55,7 +55,7 @@ class FlagChecks {
     if (s_.integer("cpu-offloading-num-layers", 0).value_or(0) > 0) {
       expect(d_.pp == 1, fmt::format("--cpu-offloading-num-layers needs pp 1, and it is {}", d_.pp));
       expect(d_.recompute == Recompute::None && job_.reading.setup.recompute_layers.empty() &&
-                 job_.reading.setup.recompute_modules == RecomputeModules::None,
+                 job_.reading.setup.degrees.recompute_modules == RecomputeModules::None,
              "--cpu-offloading-num-layers excludes --recompute-granularity");
     }
   }

@@ -79,7 +79,7 @@ void read_recompute(ReadingJob& job, std::int64_t layers) {
     job.broken("--recompute-granularity selective takes neither --recompute-method nor --recompute-num-layers");
   }
   if (granularity == "selective") {
-    job.reading.setup.recompute_modules = modules_of_model(job, modules);
+    job.reading.setup.degrees.recompute_modules = modules_of_model(job, modules);
     const bool attention_alone = modules.empty() || modules == std::vector<std::string>{"core_attn"};
     if (attention_alone)
       d.recompute = Recompute::Selective;

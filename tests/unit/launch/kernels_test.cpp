@@ -239,7 +239,7 @@ TEST(TokenDispatch, MayBeChangedToOneThatMovesLess) {
 
 // --- modules that are recomputed ---
 
-RecomputeModules modules_of(const std::string& text) { return read("a.sh", text).setup.recompute_modules; }
+RecomputeModules modules_of(const std::string& text) { return read("a.sh", text).setup.degrees.recompute_modules; }
 
 TEST(RecomputedModules, AreThoseThatTheModelHas) {
   const std::string selective = "--recompute-granularity selective ";
@@ -263,13 +263,12 @@ TEST(RecomputedModules, AreThoseThatTheModelHas) {
 TEST(ToldSetup, IsWhatTheTargetsFilesHaveASettingFor) {
   const SoftwareSetup all{true, true, 8, false, TokenDispatch::ToHosts, 2, 8};
   const auto told = [&](const char* target) { return told_setup(find_launch_target(target), all); };
-  EXPECT_EQ(told("megatron"), (SoftwareSetup{.eight_bit_products = true,
-                                             .moment_bits = 8,
-                                             .dispatch = TokenDispatch::ToHosts,
-                                             .experts_per_token = 2}));
   EXPECT_EQ(
-      told("megatron-bridge"),
-      (SoftwareSetup{.eight_bit_products = true, .dispatch = TokenDispatch::ToHosts, .experts_per_token = 2}));
+      told("megatron"),
+      (SoftwareSetup{
+          .eight_bit_products = true, .moment_bits = 8, .dispatch = TokenDispatch::ToHosts, .experts_per_token = 2}));
+  EXPECT_EQ(told("megatron-bridge"),
+            (SoftwareSetup{.eight_bit_products = true, .dispatch = TokenDispatch::ToHosts, .experts_per_token = 2}));
   EXPECT_EQ(told("torchtitan"), (SoftwareSetup{.eight_bit_products = true, .narrow_states = true}));
   EXPECT_EQ(told("maxtext"), (SoftwareSetup{.eight_bit_products = true, .loss_chunks = 8}));
   EXPECT_EQ(told("deepspeed"), SoftwareSetup());

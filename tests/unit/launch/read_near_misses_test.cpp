@@ -63,7 +63,7 @@ TEST(NearMisses, AnOlderFlagRecomputesExperts) {
       read({{"run.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py" + kSizes +
                            "--num-experts 8 --expert-model-parallel-size 8 --moe-layer-recompute\n"}});
   EXPECT_EQ(reading.setup.degrees.recompute, Recompute::None);
-  EXPECT_EQ(reading.setup.recompute_modules, RecomputeModules::Mixture);
+  EXPECT_EQ(reading.setup.degrees.recompute_modules, RecomputeModules::Mixture);
   EXPECT_EQ(reading.setup.own_recompute, "--recompute-granularity selective --recompute-modules moe");
 }
 

@@ -244,7 +244,7 @@ TEST(MegatronBridge, ScriptsOfPerformanceSayTheRecipeAndItsDegrees) {
   const Degrees& d = reading.setup.degrees;
   EXPECT_EQ((std::vector<int>{d.tp, d.pp, d.chunks, d.ep, d.zero}), (std::vector<int>{2, 2, 4, 4, 1}));
   EXPECT_TRUE(d.sequence_parallel);
-  EXPECT_EQ(reading.setup.recompute_modules, RecomputeModules::ExpertActivations);
+  EXPECT_EQ(reading.setup.degrees.recompute_modules, RecomputeModules::ExpertActivations);
   EXPECT_EQ(reading.setup.matmul_dtype, "fp8");
   EXPECT_EQ(reading.setup.model.layers, 48);
   EXPECT_EQ(reading.setup.model.seq, 2048);
