@@ -251,7 +251,7 @@ TEST(RecomputedModules, AreThoseThatTheModelHas) {
   EXPECT_EQ(modules_of(kExperts + "--recompute-modules layernorm moe_act\n"), RecomputeModules::None);
   // Attention alone is what selective means.
   const LaunchSetup usual = read("a.sh", kExperts + selective + "--recompute-modules core_attn\n").setup;
-  EXPECT_EQ(usual.recompute_modules, RecomputeModules::None);
+  EXPECT_EQ(usual.degrees.recompute_modules, RecomputeModules::None);
   EXPECT_EQ(usual.degrees.recompute, Recompute::Selective);
   const LaunchReading unknown = read("a.sh", kExperts + selective + "--recompute-modules moe_act router\n");
   EXPECT_NE(std::find(unknown.broken.begin(), unknown.broken.end(), "--recompute-modules knows no router"),
