@@ -2,7 +2,6 @@
 #include "core/planner/degrees/degrees_search.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -13,6 +12,7 @@
 #include "core/base/parallel.h"
 #include "core/base/text.h"
 #include "core/planner/degrees/degrees_bounds.h"
+#include "core/planner/degrees/degrees_modules.h"
 #include "core/planner/degrees/degrees_order.h"
 #include "core/planner/degrees/degrees_plans.h"
 #include "core/planner/degrees/first_degrees.h"
@@ -99,8 +99,10 @@ class DegreesSearch {
   // The fastest plans, or where none fits the nearest, with fewer blocks at the ends of the pipeline.
   void plan_lighter_ends();
   [[nodiscard]] std::vector<Degrees> lighter_ends_of_fastest() const;
-  // The fastest plans that recompute blocks, with modules that do in their place.
-  void plan_modules();
+  // Of those that recompute blocks the fastest plans and what has the least bounds, with modules that do in their
+  // place.
+  void plan_modules(const DegreesOrder& order);
+  [[nodiscard]] std::vector<Degrees> bases_of_modules(const DegreesOrder& order) const;
   // Plans these, which no order had, and simulates what may be faster.
   void plan_beside(const std::vector<Degrees>& wanted);
   [[nodiscard]] std::vector<std::pair<Seconds, Degrees>> in_order_of_steps() const {
@@ -263,7 +265,7 @@ PlanningResult DegreesSearch::run() {
   if (!best_ && stopped()) find_first_plan(all.legal);
   if (!best_ && !stopped() && !smallest_ && !to_beat_) plan_smallest(order.by_bound);
   const bool proven = bound && is_beaten(*bound);
-  if (!stopped()) plan_modules();
+  if (!stopped()) plan_modules(order);
   if (!stopped()) plan_lighter_ends();
   return result_of(all, bound, proven);
 }
@@ -418,34 +420,27 @@ void DegreesSearch::plan_beside(const std::vector<Degrees>& wanted) {
   while (!waiting_.empty() && !is_beaten(waiting_.begin()->first.first) && !stopped()) judge_some();
 }
 
-// From those that make little again to those that make much.
-constexpr std::array kModuleSets = [] {
-  using M = RecomputeModules;
-  constexpr M cheap = M::Norms | M::ExpertActivations;
-  return std::array{M::Norms,
-                    cheap,
-                    M::LatentProjections,
-                    cheap | M::LatentProjections,
-                    cheap | M::LatentProjections | M::FeedForward | M::SharedExperts,
-                    cheap | M::LatentProjections | M::FeedForward | M::Mixture};
-}();
+// What has to beat a step may be slower with whole blocks, and is not simulated then.
+std::vector<Degrees> DegreesSearch::bases_of_modules(const DegreesOrder& order) const {
+  std::vector<Degrees> bases;
+  const auto add = [&](const Degrees& degrees, std::size_t most) {
+    const bool repeats = degrees.recompute != Recompute::None && bases.size() < most;
+    if (repeats && std::find(bases.begin(), bases.end(), degrees) == bases.end()) bases.push_back(degrees);
+  };
+  for (const auto& [step, degrees] : in_order_of_steps()) add(degrees, kMaxRepeating);
+  const std::size_t by_steps = bases.size();
+  for (const OrderedDegrees& of : order.by_bound)
+    if (of.needs <= request_.cluster.usable_memory() && !too_large_.rule_out(of.degrees))
+      add(of.degrees, by_steps + kMaxRepeating);
+  return bases;
+}
 
-void DegreesSearch::plan_modules() {
+void DegreesSearch::plan_modules(const DegreesOrder& order) {
   if (!request_.search.launch_for->recomputes_modules || !request_.any_recompute()) return;
   std::vector<Degrees> wanted;
-  std::size_t bases = 0;
-  for (const auto& [step, base] : in_order_of_steps()) {
-    if (base.recompute == Recompute::None || bases++ == kMaxRepeating) continue;
-    Degrees degrees = base;
-    degrees.recompute = Recompute::None;
-    const RecomputeModules there = modules_of(plans_.graph_of(base));
-    for (const RecomputeModules set : kModuleSets) {
-      degrees.recompute_modules = set & there;
-      if (degrees.recompute_modules != RecomputeModules::None &&
-          std::find(wanted.begin(), wanted.end(), degrees) == wanted.end())
-        wanted.push_back(degrees);
-    }
-  }
+  for (const Degrees& base : bases_of_modules(order))
+    for (const Degrees& degrees : with_modules_for_blocks(base, modules_of(plans_.graph_of(base))))
+      wanted.push_back(degrees);
   const std::size_t before = planned_;
   plan_beside(wanted);
   in_modules_ = planned_ - before;

@@ -301,9 +301,10 @@ std::map<std::string, PlanOutcome> outcomes_of_all(const PlanRequest& request, c
   return outcomes;
 }
 
+// As even stages of blocks that are recomputed whole or not at all.
 Framework with_even_ends(const std::string& name) {
   Framework framework = find_framework(name);
-  framework.splits_ends = false;
+  framework.splits_ends = framework.recomputes_modules = false;
   return framework;
 }
 
