@@ -36,6 +36,7 @@ SINES = ("embed_positions.weight",)
 NO_PART_OF_THE_LOSS = (".contact_head.", "layoutlm.pooler.", "fnet.pooler.", "bert.pooler.", ".mlp.vision_moe.")  # by which nothing is trained
 BESIDE_TEXT = {"phi4_multimodal": ("model.embed_tokens_extend.",), "git": ("git.image_encoder.", "git.visual_projection.")}  # where the text model has no name of its own
 # Defaults of transformers that make no model, and what makes one of them; layers that predict further tokens, which it leaves out.
+WHOLE = {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}
 SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "hunyuan_v1_moe": {"head_dim": 128}, "ministral": {"head_dim": 128},
          "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
          "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16}, "deepseek_v2": {"num_experts_per_tok": 6, "n_routed_experts": 64},
@@ -43,6 +44,7 @@ SIZES = {"glm4_moe": {"head_dim": 128}, "hunyuan_v1_dense": {"head_dim": 128}, "
          "esm": {"position_embedding_type": "rotary", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
          "deepseek_ocr2": {"text_config": {"num_experts_per_tok": 6, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"]}},
          "emu3": {"vocabulary_map": {"<image>": 0}}, "big_bird": {"attention_type": "original_full"},
+         "cohere_compass_text": {"rope_parameters": WHOLE}, "cohere_compass": {"text_config": {"rope_parameters": WHOLE}},
          "dbrx": {"attn_config": {"rope_theta": 10000.0}, "ffn_config": {"hidden_size": 2048}}}
 
 
@@ -79,13 +81,18 @@ def judge(meshwright, model_type, folder):
     for part in (config, getattr(config, "text_config", None)):
         if getattr(part, "num_nextn_predict_layers", None):
             part.num_nextn_predict_layers = 0
+    return hold(meshwright, model_type, config, config.to_json_string(), folder)[:2]
+
+
+def hold(meshwright, model_type, config, text, folder):
+    """What is made of a file's text against what transformers makes of the configuration: a verdict, a sentence, and what was named as left out."""
     path = folder / "config.json"
-    path.write_text(config.to_json_string())
+    path.write_text(text)
     result = subprocess.run([meshwright, "models", path, "--json"], capture_output=True, text=True)
     if result.returncode == 2:
-        return "refused", result.stderr.strip().split("config.json: ")[-1].split("; the nearest that are")[0]
+        return "refused", result.stderr.strip().split("config.json: ")[-1].split("; the nearest that are")[0], []
     if result.returncode != 0:
-        return "WRONG", f"exit code {result.returncode}: {result.stderr.strip()}"
+        return "WRONG", f"exit code {result.returncode}: {result.stderr.strip()}", []
     document = json.loads(result.stdout)
     ours, theirs, failures = document["parameters"], {}, []
     for kind in heads_of(model_type):
@@ -93,17 +100,18 @@ def judge(meshwright, model_type, folder):
             theirs[kind.__name__] = counts(kind, config)
         except Exception as error:  # of a class that another part of the family is for, or of a package that is missing
             failures.append(f"{kind.__name__}: {type(error).__name__}")
-    left_out = ", ".join(document.get("left_out", []))
+    named = document.get("left_out", [])
+    left_out = ", ".join(named)
     said = f"{ours}{'; left out: ' + left_out if left_out else ''}"
     for name, (whole, text) in theirs.items():
         if ours == whole:
-            return "equal", f"{name} {said}"
+            return "equal", f"{name} {said}", named
     for name, (whole, text) in theirs.items():
         if ours == text:
-            return "text", f"{name} {said}"
+            return "text", f"{name} {said}", named
     if not theirs:
-        return "unknown", f"{ours}, but transformers makes none ({', '.join(failures)})"
-    return "WRONG", f"{ours}, but transformers' are {theirs}; left out: {left_out}"
+        return "unknown", f"{ours}, but transformers makes none ({', '.join(failures)})", named
+    return "WRONG", f"{ours}, but transformers' are {theirs}; left out: {left_out}", named
 
 
 def main():

@@ -159,6 +159,13 @@ ModelConfig read_relu_squared(const HfReader& config, const char* epsilon, bool 
 
 ModelConfig read_arcee(const HfReader& config) { return read_relu_squared(config, "rms_norm_eps", false); }
 
+// The text model of Cosmos 3 Edge, which turns positions of images by axes of their own, and those of a text as one.
+ModelConfig read_cosmos3_edge_text(const HfReader& config) {
+  ModelConfig model = read_relu_squared(config, "rms_norm_eps", false);
+  if (!config.has("rope_theta") && !config.has("rope_parameters")) model.factors["rotary_base"] = 1e8;
+  return model;
+}
+
 // BitNet b1.58, trained without rounding its weights: a gated feed-forward layer of squared ReLU, and norms in front of
 // the last product of attention and of the feed-forward layer.
 ModelConfig read_bitnet(const HfReader& config) {
@@ -264,6 +271,30 @@ ModelConfig read_cohere2(const HfReader& config) {
   ModelConfig model = read_cohere(config);
   read_windows(model, config, config.size_or({"sliding_window"}, 4096), config.size_or({"sliding_window_pattern"}, 4));
   set(model, "no_rotary_every", model.more["full_every"]);
+  return model;
+}
+
+// Cohere Compass: layers of a kind for which `rope_parameters` have no entry have no positions. Vectors of images are
+// added to what layers make, not to a text's.
+ModelConfig read_cohere_compass(const HfReader& config) {
+  ModelConfig model = read_cohere(config);
+  if (!config.has("logit_scale")) model.factors["logit_scale"] = 1.0;
+  (void)config.has("pooling");  // of embeddings
+  const std::int64_t window = config.size_or({"sliding_window"}, 4096);
+  if (config.has("layer_types")) {
+    set(model, "window", window);
+    read_layer_types(model, config);
+  }
+  const bool windows = config.has("layer_types") && model.more["first_window_layer"] < model.layers;
+  const bool all = windows && model.more["full_every"] == 0 && model.more["first_window_layer"] == 0;
+  if (!windows) set(model, "window", 0);
+  const HfReader rotations = config.part_or_empty("rope_parameters");
+  const bool in_windows = rotations.has("sliding_attention"), in_full = rotations.has("full_attention");
+  if (!in_windows && !in_full) return model;  // one for all layers
+  require(windows ? in_windows : in_full,
+          "{}: 'rope_parameters' have no \"{}_attention\", but layers of that kind, which is not supported.",
+          config.place(), windows ? "sliding" : "full");
+  set(model, "rotary_windows_alone", windows && !all && !in_full);
   return model;
 }
 

@@ -120,10 +120,12 @@ namespace hf {
 [[nodiscard]] ModelConfig read_olmo2(const HfReader& config);
 [[nodiscard]] ModelConfig read_smollm3(const HfReader& config);
 [[nodiscard]] ModelConfig read_arcee(const HfReader& config);
+[[nodiscard]] ModelConfig read_cosmos3_edge_text(const HfReader& config);
 [[nodiscard]] ModelConfig read_nemotron(const HfReader& config);
 [[nodiscard]] ModelConfig read_jais2(const HfReader& config);
 [[nodiscard]] ModelConfig read_cohere(const HfReader& config);
 [[nodiscard]] ModelConfig read_cohere2(const HfReader& config);
+[[nodiscard]] ModelConfig read_cohere_compass(const HfReader& config);
 
 // hf_llama_likes.cpp
 [[nodiscard]] ModelConfig read_granite(const HfReader& config);
@@ -174,6 +176,7 @@ namespace hf {
 [[nodiscard]] ModelConfig read_aria_text(const HfReader& config);
 [[nodiscard]] ModelConfig read_minimax_m2(const HfReader& config);
 [[nodiscard]] ModelConfig read_deepseek_ocr2_text(const HfReader& config);
+[[nodiscard]] ModelConfig read_unlimited_ocr_text(const HfReader& config);
 [[nodiscard]] ModelConfig read_dots1(const HfReader& config);
 [[nodiscard]] ModelConfig read_phimoe(const HfReader& config);
 [[nodiscard]] ModelConfig read_jetmoe(const HfReader& config);

@@ -255,6 +255,16 @@ ModelConfig read_deepseek_ocr2_text(const HfReader& config) {
   return model;
 }
 
+// A query sees the text in front of what it generates whole, and of that the last keys: in training it sees all.
+ModelConfig read_unlimited_ocr_text(const HfReader& config) {
+  ModelConfig model = read_deepseek_ocr2_text(config);
+  (void)config.has("sliding_window");
+  const bool full = config.has("layer_types") && config.at("layer_types").is_array() &&
+                    !config.at("layer_types").empty() && config.at("layer_types")[0] == "full_attention";
+  expect_layers(config, "layer_types", model.layers, 0, "", full ? "full_attention" : "reference_sliding_attention");
+  return model;
+}
+
 ModelConfig read_dots1(const HfReader& config) {
   ModelConfig model = read_decoder("decoder_moe", config);
   set_attention_bias(model, config, false);
