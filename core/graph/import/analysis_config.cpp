@@ -57,6 +57,8 @@ Json publishers_config(const Json& config) {
     else
       for (const std::string& name : names->second) made[name] = value;
   }
+  // There each head has keys of its own where a file says nothing, whatever the publisher's class has.
+  if (!made.contains("num_key_value_heads")) made["num_key_value_heads"] = nullptr;
   if (config.contains("model_type")) return made;
   made["model_type"] = "gpt2";
   if (!config.contains("max_seq_len")) made["n_positions"] = kPositions;

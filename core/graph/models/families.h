@@ -69,6 +69,9 @@ void set_further_layers(ModelConfig& model, const std::string& kinds, const std:
 void set_layer_widths(ModelConfig& model, const std::vector<std::int64_t>& widths, const std::string& place);
 
 [[nodiscard]] std::vector<Family> delta_families();
+enum class DeltaLayer { Delta, Windowed, Full };
+// The kind of each layer of a decoder of delta rules. Throws InputError for too many layers, and for none that attends.
+void set_delta_layers(ModelConfig& model, const std::vector<DeltaLayer>& kinds, const std::string& place);
 [[nodiscard]] std::vector<Family> gemma4_families();
 
 [[nodiscard]] std::vector<Family> kimi_linear_families();

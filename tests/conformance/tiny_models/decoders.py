@@ -111,6 +111,11 @@ def decoders():
         "cohere2": (t.Cohere2ForCausalLM, t.Cohere2Config(**{**decoder(logit_scale=0.25, sliding_window=4, sliding_window_pattern=2,
                                                                       layer_types=["sliding_attention", "full_attention"]),
                                                             "tie_word_embeddings": True})),
+        # No positions in the layer without a window.
+        "cohere_compass_text": (t.CohereCompassForCausalLM, t.CohereCompassTextConfig(**{
+            **decoder(sliding_window=4, layer_types=["sliding_attention", "full_attention"],
+                      rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [2, 1, 1]},
+                                       "full_attention": None}), "tie_word_embeddings": True})),
         "hunyuan_v1_dense": (t.HunYuanDenseV1ForCausalLM, t.HunYuanDenseV1Config(**decoder(head_dim=8))),
         "glm": (t.GlmForCausalLM, t.GlmConfig(**decoder(head_dim=8, pad_token_id=0))),
         "glm4": (t.Glm4ForCausalLM, t.Glm4Config(**decoder(head_dim=8, pad_token_id=0))),

@@ -6,7 +6,8 @@ MIXTURES = {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "glm4_moe", "minim
             "granitemoeshared", "ernie4_5_moe", "hunyuan_v1_moe", "deepseek_v2", "qwen3_5_moe_text", "glm_moe_dsa", "granitemoehybrid",
             "qwen3_vl_moe", "bailing_moe", "bailing_moe_v2", "jamba", "lfm2_moe", "dbrx", "glm_moe_dsa_shared", "nemotron_h_latent", "mimo_v2_flash",
             "deepseek_v4", "kimi_linear", "minimax_m3_vl_text", "mistral4", "axk1", "afmoe", "cohere2_moe", "cohere2_moe_sums", "granitemoe_swa",
-            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax", "longcat_flash", "jetmoe", "flint", "axk2", "bailing_hybrid", "hy_v4"}
+            "aria_text", "step3p7", "laguna", "laguna_wide", "minimax", "longcat_flash", "jetmoe", "flint", "axk2", "bailing_hybrid", "hy_v4",
+            "lara_mini"}
 # Encoders with decoders.
 PAIRS = {"t5gemma", "fsmt", "longt5", "switch_transformers", "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "blenderbot", "blenderbot-small",
          "m2m_100", "plbart", "mvp", "led"}

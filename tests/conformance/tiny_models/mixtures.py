@@ -149,6 +149,12 @@ def mixtures():
             **{**decoder(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40,
                          mlp_only_layers=[0], sliding_window=4), "num_hidden_layers": 6},
             layer_types=[f"{kind}_attention" for kind in ("full", "sliding", "sliding", "full", "sliding", "full")])),
+        # Windows in the second and last layer, and positions in these alone.
+        "lara_mini": (t.LaraMiniForCausalLM, t.LaraMiniConfig(
+            **{k: v for k, v in decoder(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                                        shared_expert_intermediate_size=40, sliding_window=4, linear_num_key_heads=2, linear_num_value_heads=4,
+                                        linear_key_head_dim=8, linear_value_head_dim=8).items() if k not in ("intermediate_size", "num_hidden_layers")},
+            num_hidden_layers=5)),
         "bailing_hybrid": (t.BailingHybridForCausalLM, t.BailingHybridConfig(
             **{**decoder(head_dim=8), "num_key_value_heads": 4, "num_hidden_layers": 3}, **{**latent, "q_lora_rank": None}, num_local_experts=4,
             num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1, n_group=1, topk_group=1, layer_group_size=3, pad_token_id=0)),

@@ -300,7 +300,7 @@ TEST(HfConfig, NoValueOfAnyMemberIsAFaultOfThisProgram) {
           "decoder_sparse_step": 1, "mlp_only_layers": [0], "use_sliding_window": true, "sliding_window": 4,
           "max_window_layers": 1, "num_key_value_heads": 2, "rope_parameters": {"rope_theta": 10000})"),
       decoder("gpt_oss", R"(, "num_local_experts": 5, "experts_per_token": 2, "sliding_window": 3,
-          "layer_types": ["sliding_attention", "full_attention"])"),
+          "num_key_value_heads": 4, "layer_types": ["sliding_attention", "full_attention"])"),
       decoder("deepseek_v3", R"(, "q_lora_rank": 6, "kv_lora_rank": 5, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2,
           "v_head_dim": 7, "moe_intermediate_size": 9, "n_routed_experts": 5, "n_shared_experts": 2,
           "num_experts_per_tok": 2, "first_k_dense_replace": 1, "moe_layer_freq": 1, "routed_scaling_factor": 2.5)"),
@@ -331,8 +331,8 @@ TEST(HfConfig, NoValueOfAnyMemberIsAFaultOfThisProgram) {
 TEST(HfConfig, LayerTypesBecomeWindows) {
   const auto windows = [](const std::string& types) {
     return windows_of(read(R"({"model_type": "qwen2", "num_hidden_layers": 4, "hidden_size": 8,
-        "num_attention_heads": 4, "max_position_embeddings": 64, "vocab_size": 11, "intermediate_size": 12,
-        "use_sliding_window": true, "sliding_window": 4, "layer_types": [)" +
+        "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64, "vocab_size": 11,
+        "intermediate_size": 12, "use_sliding_window": true, "sliding_window": 4, "layer_types": [)" +
                            types + "]}"));
   };
   using Windows = std::vector<std::int64_t>;
@@ -354,7 +354,7 @@ TEST(AnalysisConfig, IsTheModelOfItsType) {
   same(R"(, "max_seq_len": 64, "ffn_embed_dim": 12, "num_key_value_heads": 2, "model_type": "llama")",
        decoder("llama", R"(, "num_key_value_heads": 2)"));
   same(R"(, "max_seq_len": 64, "ffn_embed_dim": 12, "moe_num_experts": 4, "moe_top_k": 2, "model_type": "mixtral")",
-       decoder("mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 2)"));
+       decoder("mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": null)"));
   // Without a type GPT-2's, with four times the width between.
   same(R"(, "max_seq_len": 16)",
        R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 4, "n_positions": 16, "vocab_size": 11})");

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text models of Cohere Compass, Cosmos 3 Edge, Unlimited OCR, Hunyuan 4 and LFM3 with an eye: parameters, counted by
-// hand, and what their files may not say.
+// Text models of Cohere Compass, Cosmos 3 Edge, Unlimited OCR, Hunyuan 4 and LFM3 with an eye, and Lara Mini:
+// parameters, counted by hand, what their files may not say, and gradients.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "tests/hf_config_text.h"
+#include "tests/model_gradients.h"
 
 namespace meshwright::hf_eyed_families_test {
 namespace {
@@ -74,6 +77,46 @@ TEST(Eyes, LeaveTheTextModelsOfHunyuanAndLfmAsTheyAre) {
       "conv", "full_attention"], )" +
                            kSizes;
   EXPECT_EQ(eyed("lfm3_vl", lfm3), parameters_of(lfm3));
+}
+
+const std::string kLara = R"("model_type": "lara_mini", "vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 5,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "linear_num_key_heads": 1,
+    "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 2, "num_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 6,
+    "max_position_embeddings": 8, "sliding_window": 3)";
+
+// Windows in the second and last layer of five, which alone turn their heads.
+TEST(LaraMini, HasPositionsInLayersWithWindowsAlone) {
+  const Graph graph = graph_of(kLara);
+  std::vector<std::int64_t> windows;
+  std::vector<std::string> turned;
+  for (const Op& op : graph.ops()) {
+    if (op.kind == OpKind::GroupedAttention) windows.push_back(op.attributes.attention_window);
+    if (op.kind == OpKind::Rotary && op.name.ends_with("q.rotary")) turned.push_back(op.name);
+  }
+  EXPECT_EQ(windows, (std::vector<std::int64_t>{3, 0, 3}));
+  EXPECT_EQ(turned, (std::vector<std::string>{"blk1.attn.q.rotary", "blk4.attn.q.rotary"}));
+}
+
+// Gates are of delta rules alone; the head is the word table.
+TEST(LaraMini, HasItsParameters) {
+  const std::int64_t attention = 8 * (8 + 4 + 4) + 8 * 8 + 2 * 4;
+  const std::int64_t channels = 4 + 4 + 4, delta = 8 * (channels + 4 + 2 + 2) + 4 * channels + 2 + 2 + 2 + 4 * 8;
+  const std::int64_t mixture = 8 * 4 + 4 * 3 * 8 * 8 + 3 * 8 * 6, norms = 2 * 8;
+  EXPECT_EQ(parameters_of(kLara), 10 * 8 + 3 * attention + 2 * delta + 5 * (mixture + norms) + 8);
+}
+
+TEST(LaraMini, RefusesLayersThatItDoesNotKnow) {
+  EXPECT_TRUE(refused(kLara + R"(, "layer_types": ["linear_attention"])", "'layer_types' must be a list"));
+  EXPECT_TRUE(
+      refused(kLara + R"(, "layer_types": ["conv", "conv", "conv", "conv", "conv"])", "'layer_types' has \"conv\""));
+}
+
+TEST(LaraMini, HasTheGradientsOfItsLoss) {
+  expect_true_model_gradients(
+      "delta:layers=3,hidden=8,heads=2,kv_heads=1,head_dim=4,intermediate=8,seq=4,vocab=8,delta_heads=1,"
+      "delta_value_heads=2,key_dim=4,value_dim=2,attn_gate=0,window=2,rotary_windows_alone=1,kinds_0=36,scan_chunk=2",
+      {.batch = 2}, "none", 1e-4);
 }
 
 }  // namespace

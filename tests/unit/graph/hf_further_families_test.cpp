@@ -374,7 +374,7 @@ TEST(HfFamilies, OfQwen3VlMoeNormaliseWeightsUnlessTheFileSaysOtherwise) {
   const auto config = [](const std::string& type, const std::string& more) {
     return R"("model_type": ")" + type + R"(", "head_dim": 8, "hidden_size": 32, "intermediate_size": 48,
       "max_position_embeddings": 8, "moe_intermediate_size": 24, "num_attention_heads": 4, "num_experts": 4,
-      "num_experts_per_tok": 2, "num_hidden_layers": 2, "vocab_size": 64)" +
+      "num_key_value_heads": 4, "num_experts_per_tok": 2, "num_hidden_layers": 2, "vocab_size": 64)" +
            more;
   };
   EXPECT_EQ(read(config("qwen3_vl_moe_text", "")).more.at("normalized"), 1);

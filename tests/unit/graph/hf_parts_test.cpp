@@ -79,7 +79,7 @@ TEST(HfParts, TheEpsilonOfTheNormsIsTheFiles) {
   EXPECT_EQ(epsilon("llama", ""), 1e-6);
   EXPECT_EQ(epsilon("llama", R"(, "rms_norm_eps": 1e-5)"), 1e-5);
   EXPECT_EQ(epsilon("opt", R"(, "ffn_dim": 12)"), 1e-5);
-  const std::string mixture = R"(, "num_local_experts": 3, "num_experts_per_tok": 1)";
+  const std::string mixture = R"(, "num_local_experts": 3, "num_experts_per_tok": 1, "num_key_value_heads": 1)";
   EXPECT_EQ(epsilon("mixtral", mixture.c_str()), 1e-5);
   EXPECT_EQ(epsilon("mixtral", (mixture + R"(, "rms_norm_eps": 1e-6)").c_str()), 1e-6);
   const std::string gpt2 = R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16,

@@ -72,10 +72,12 @@ TEST(Variations, OfLatentAttentionHaveFactorsOrNorms) {
   EXPECT_DOUBLE_EQ(minicpm.factors.at("embed_scale"), 12.0);
   EXPECT_DOUBLE_EQ(minicpm.factors.at("residual_scale"), 1.0);
   EXPECT_DOUBLE_EQ(minicpm.factors.at("logit_scale"), 0.25);
-  // Without these members nothing is scaled.
-  const ModelConfig plain = read(of("minicpm3", kLatent));
+  // Where these members are null nothing is scaled; a file that leaves them out has those of its class.
+  const ModelConfig plain =
+      read(of("minicpm3", kLatent + R"(, "scale_emb": null, "scale_depth": null, "dim_model_base": null)"));
   for (const char* scale : {"embed_scale", "residual_scale", "logit_scale"})
     EXPECT_DOUBLE_EQ(plain.factors.at(scale), 1.0) << scale;
+  EXPECT_DOUBLE_EQ(read(of("minicpm3", kLatent)).factors.at("logit_scale"), 256.0 / 32.0);
   EXPECT_EQ(parameters_of(of("axk1", kLatent + kExperts)) - parameters_of(of("deepseek_v3", kLatent + kExperts)), 32);
   const ModelConfig mistral = read(of(
       "mistral4", kLatent + kExperts +
@@ -174,12 +176,13 @@ TEST(Variations, OfBertHaveBiasesByDistanceOrRotatedHeads) {
 TEST(Variations, OfDeltaRulesMayTurnStatesAbout) {
   const std::string hybrid = of("olmo_hybrid", R"(, "layer_types": ["linear_attention", "full_attention"])");
   const Graph graph = graph_of(hybrid);
-  EXPECT_EQ(count(graph, OpKind::Rotary), 0);  // the file has no base
+  EXPECT_EQ(count(graph, OpKind::Rotary), 2);
   for (const Op& op : graph.ops())
     if (op.kind == OpKind::GatedDelta) {
       EXPECT_EQ(op.attributes.scale, 2.0);
     }
-  EXPECT_EQ(count(graph_of(hybrid + R"(, "rope_theta": 10000.0)"), OpKind::Rotary), 2);
+  // A rotation without a base is none.
+  EXPECT_EQ(count(graph_of(hybrid + R"(, "rope_parameters": {"rope_theta": null})"), OpKind::Rotary), 0);
   EXPECT_EQ(read(hybrid + R"(, "linear_allow_neg_eigval": false)").factors.at("delta_strength"), 1.0);
 }
 

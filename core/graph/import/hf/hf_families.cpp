@@ -258,6 +258,7 @@ const std::vector<HfFamily>& hf_families() {
       {"kimi_vl", hf::read_wrapped},
       {"kolibri1", hf::read_kolibri},
       {"laguna", hf::read_laguna},
+      {"lara_mini", hf::read_lara_mini},
       {"layoutlm", hf::read_layoutlm},
       {"led", hf::read_led},
       {"lfm2", hf::read_lfm2},

@@ -253,6 +253,7 @@ namespace hf {
 // hf_delta_families.cpp
 [[nodiscard]] ModelConfig read_qwen3_next(const HfReader& config);  // and Qwen3.5
 [[nodiscard]] ModelConfig read_olmo_hybrid(const HfReader& config);
+[[nodiscard]] ModelConfig read_lara_mini(const HfReader& config);
 
 }  // namespace hf
 

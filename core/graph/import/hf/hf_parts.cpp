@@ -2,6 +2,7 @@
 #include "core/graph/import/hf/hf_parts.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/base/errors.h"
@@ -77,8 +78,24 @@ std::optional<ModelConfig> read_text_part(const HfReader& config, const std::str
   const auto text = text_part(config, family);
   if (!text) return std::nullopt;
   ModelConfig model = read(*text);
-  if (config.has("tie_word_embeddings")) set(model, "tied", config.flag_or("tie_word_embeddings", false));
+  set_tied_by_whole(model, config);
   return model;
+}
+
+void set_tied_by_whole(ModelConfig& model, const HfReader& config) {
+  constexpr const char* kKey = "tie_word_embeddings";
+  constexpr std::array kOfEither = {
+      "fast_vlm",        "glm4v",         "glm_ocr",      "hunyuan_vl", "llava",    "llava_next_video",
+      "llava_onevision", "minimax_m3_vl", "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "shieldgemma2"};
+  if (!config.has(kKey)) return;
+  const bool tied = config.flag_or(kKey, false);
+  const auto own = model.more.find("tied");
+  require(own != model.more.end() || tied, "{}: '{}' is false, which is not supported for this family; true is.",
+          config.place(), kKey);
+  if (own == model.more.end()) return;
+  const std::string type = config.text_or("model_type", "");
+  const bool either = std::find(kOfEither.begin(), kOfEither.end(), type) != kOfEither.end();
+  own->second = tied || (either && own->second == 1);
 }
 
 // Windows in which no token sees all others; `attention_window` counts the keys of both sides.

@@ -40,6 +40,9 @@ void expect_tied(const HfReader& config);
 // `text_config`, where the file is of the family that wraps the text model in it; nullopt for the text model itself.
 // Throws InputError where it is missing.
 [[nodiscard]] std::optional<HfReader> text_part(const HfReader& config, const std::string& family);
+// Whether the head is the word table: as the whole file says, or else its text part. Some types take the latter's word
+// for it even where the former says no.
+void set_tied_by_whole(ModelConfig& model, const HfReader& config);
 // The model of that part, whose head is the word table where the whole file says so.
 [[nodiscard]] std::optional<ModelConfig> read_text_part(const HfReader& config, const std::string& family,
                                                         ModelConfig (*read)(const HfReader&));

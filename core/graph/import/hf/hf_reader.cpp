@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/graph/import/hf/hf_class_defaults.h"
 
 namespace meshwright {
 
@@ -26,11 +27,17 @@ std::int64_t whole(const Json& value, const char* key, std::int64_t minimum, con
 
 HfReader::HfReader(const Json& object, std::string place) : object_(object), place_(std::move(place)) {
   require(object.is_object(), "{}: an object was expected, as in Hugging Face's config.json.", place_);
+  const auto type = object.find("model_type");
+  if (type != object.end() && type->is_string()) defaults_ = hf_class_defaults(type->get<std::string>(), object);
 }
 
 HfReader HfReader::part(const char* key) const {
   if (const auto known = used_->parts.find(key); known != used_->parts.end()) return *known->second;
   HfReader found(at(key), fmt::format("{}: {}", place_, key));
+  // What this type's class gives its part comes before what the part's own type has.
+  for (const Json* defaults : defaults_)
+    if (const auto given = defaults->find(key); given != defaults->end())
+      found.defaults_.insert(found.defaults_.begin(), &*given);
   used_->parts.insert_or_assign(key, std::make_shared<const HfReader>(found));
   return found;
 }
@@ -42,7 +49,7 @@ HfReader HfReader::part_or_empty(const char* key) const {
 
 HfReader HfReader::with_defaults(const Json& defaults) const {
   HfReader same = *this;
-  same.defaults_ = &defaults;
+  same.defaults_.push_back(&defaults);
   return same;
 }
 
@@ -60,14 +67,21 @@ std::vector<std::string> HfReader::unread() const {
   return names;
 }
 
+const Json* HfReader::left_out(const char* key) const {
+  if (object_.contains(key)) return nullptr;
+  for (const Json* defaults : defaults_)
+    if (const auto found = defaults->find(key); found != defaults->end()) return &*found;
+  return nullptr;
+}
+
 bool HfReader::has(const char* key) const {
   used_->keys.insert(key);
-  if (object_.contains(key) && !object_.at(key).is_null()) return true;
-  return defaults_ != nullptr && defaults_->contains(key);
+  if (const auto own = object_.find(key); own != object_.end()) return !own->is_null();
+  return left_out(key) != nullptr;
 }
 const Json& HfReader::at(const char* key) const {
-  const bool own = object_.contains(key) && !object_.at(key).is_null();
-  return own || defaults_ == nullptr ? object_.at(key) : defaults_->at(key);
+  const Json* found = left_out(key);
+  return found != nullptr ? *found : object_.at(key);
 }
 
 Json HfReader::aside(const char* key) const {
@@ -75,9 +89,15 @@ Json HfReader::aside(const char* key) const {
   return found == object_.end() ? Json() : *found;
 }
 
+const char* HfReader::first_of(std::initializer_list<const char*> keys) const {
+  for (const bool own : {true, false})
+    for (const char* key : keys)
+      if (has(key) && (!own || left_out(key) == nullptr)) return key;
+  return nullptr;
+}
+
 std::int64_t HfReader::size(std::initializer_list<const char*> keys) const {
-  for (const char* key : keys)
-    if (has(key)) return whole(at(key), key, 1, place_);
+  if (const char* key = first_of(keys)) return whole(at(key), key, 1, place_);
   std::vector<std::string> quoted;
   for (const char* key : keys) quoted.push_back(fmt::format("'{}'", key));
   throw InputError(
@@ -86,9 +106,8 @@ std::int64_t HfReader::size(std::initializer_list<const char*> keys) const {
 
 std::int64_t HfReader::size_or(std::initializer_list<const char*> keys, std::int64_t otherwise,
                                std::int64_t minimum) const {
-  for (const char* key : keys)
-    if (has(key)) return whole(at(key), key, minimum, place_);
-  return otherwise;
+  const char* key = first_of(keys);
+  return key == nullptr ? otherwise : whole(at(key), key, minimum, place_);
 }
 
 double HfReader::positive_or(const char* key, double otherwise) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Members of one config.json object, by name; each failure is one sentence with the place and the member. A member that
-// is null counts as missing.
+// is null counts as missing; one that the object leaves out is that of its type's class (hf_class_defaults.h), where
+// that is not what all families have.
 #pragma once
 
 #include <initializer_list>
@@ -21,7 +22,7 @@ class HfReader {
   [[nodiscard]] HfReader part(const char* key) const;
 
   [[nodiscard]] HfReader part_or_empty(const char* key) const;
-  // The same object, with what it lacks from another one, which outlives the reader.
+  // The same object, with what it lacks from another one as well, which outlives the reader.
   [[nodiscard]] HfReader with_defaults(const Json& defaults) const;
 
   [[nodiscard]] const std::string& place() const { return place_; }
@@ -44,8 +45,13 @@ class HfReader {
   [[nodiscard]] std::vector<std::string> unread() const;
 
  private:
+  // The first of the names that the object has, then of those that it leaves out; nullptr: none of them is known.
+  [[nodiscard]] const char* first_of(std::initializer_list<const char*> keys) const;
+  // What the object leaves out, by name; nullptr: nothing knows it.
+  [[nodiscard]] const Json* left_out(const char* key) const;
+
   const Json& object_;
-  const Json* defaults_ = nullptr;
+  std::vector<const Json*> defaults_;
   std::string place_;
   struct Used {
     std::set<std::string> keys;

@@ -162,7 +162,11 @@ ModelConfig read_mimo_v2_flash(const HfReader& config) {
 // A gate of each head, norms of queries and keys; layers with windows may have more heads. Its modules for further
 // tokens have heads of their own, and are left out, as are bounds of gates (`swiglu_limits`).
 ModelConfig read_step3p7(const HfReader& config) {
-  if (config.has("text_config")) return read_step3p7(config.part("text_config"));
+  if (config.has("text_config")) {
+    ModelConfig text = read_step3p7(config.part("text_config"));
+    set_tied_by_whole(text, config);
+    return text;
+  }
   ModelConfig model = made("decoder_moe", config);
   (void)one_of(config, "hidden_act", "silu", {Act::Silu});
   expect_text(config, "scoring_func", "sigmoid");

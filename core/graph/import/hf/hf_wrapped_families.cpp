@@ -72,8 +72,7 @@ ModelConfig read_wrapped(const HfReader& config) {
     const HfFamily& family = hf_family_of(text);
     const Json& defaults = class_defaults();
     ModelConfig model = family.read(defaults.contains(type) ? text.with_defaults(defaults.at(type)) : text);
-    if (config.has("tie_word_embeddings") && model.more.contains("tied"))
-      set(model, "tied", config.flag_or("tie_word_embeddings", false));
+    set_tied_by_whole(model, config);
     return model;
   }
   throw InputError(fmt::format("{}: 'text_config' is missing; it describes the text model of the family {}.",

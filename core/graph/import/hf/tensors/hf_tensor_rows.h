@@ -17,6 +17,8 @@ using Rows = std::vector<HfTensorRow>;
 [[nodiscard]] HfTensorTable like_llama(std::vector<std::string> types, std::initializer_list<Rows> own);
 // A tensor for each projection of each expert, and of the shared ones.
 [[nodiscard]] Rows expert_rows();
+// The same beside one whose result may have a gate.
+[[nodiscard]] Rows gated_expert_rows();
 // What a table's files hold under other names: `names` are parts of them, the first found of each is replaced.
 [[nodiscard]] HfTensorTable renamed(HfTensorTable table, std::vector<std::string> types, std::string prefix,
                                     const std::vector<std::pair<std::string, std::string>>& names,

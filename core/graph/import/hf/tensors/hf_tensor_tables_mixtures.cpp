@@ -12,6 +12,7 @@ namespace {
 
 using hf::as_part;
 using hf::expert_rows;
+using hf::gated_expert_rows;
 using hf::indexer_rows;
 using hf::latent_rows;
 using hf::like_llama;
@@ -181,18 +182,6 @@ Rows delta_rows() {
           {"blk#.delta.norm.gamma", "model.layers.#.linear_attn.norm.weight", "delta_dim"},
           {"blk#.delta.out.weight", "model.layers.#.linear_attn.out_proj.weight",
            "embed (delta_heads delta_group delta_dim)"}};
-}
-
-// Experts beside one that every token goes to, whose result is multiplied by a gate.
-Rows gated_expert_rows() {
-  return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
-          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
-          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
-          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
-          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_expert.gate_proj.weight", "mlp embed"},
-          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_expert.up_proj.weight", "mlp embed"},
-          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_expert.down_proj.weight", "embed mlp"},
-          {"blk#.moe.shared_gate.weight", "model.layers.#.mlp.shared_expert_gate.weight", "one embed"}};
 }
 
 // What a group of heads reads lies together: its query, key, values and their gates.

@@ -12,6 +12,7 @@ namespace meshwright {
 namespace {
 
 using hf::expert_rows;
+using hf::gated_expert_rows;
 using hf::indexer_rows;
 using hf::latent_rows;
 using hf::like_llama;
@@ -233,6 +234,28 @@ HfTensorTable hy_v4() {
   return like_llama({"hy_v4"}, {rows, expert_rows()});
 }
 
+// One tensor of all that a delta rule reads, and one of all experts' gates and ups.
+Rows lara_mini_rows() {
+  const std::string delta = "model.layers.#.linear_attn.", experts = "model.layers.#.mlp.experts.",
+                    values = "(delta_heads delta_group delta_dim)", rates = "(delta_heads delta_group)";
+  return {{"blk#.delta.q.weight", delta + "in_proj.weight", "*(delta_heads key_dim) embed"},
+          {"blk#.delta.k.weight", delta + "in_proj.weight", "*(delta_heads key_dim) embed"},
+          {"blk#.delta.v.weight", delta + "in_proj.weight", "*" + values + " embed"},
+          {"blk#.delta.z.weight", delta + "in_proj.weight", "*" + values + " embed"},
+          {"blk#.delta.b.weight", delta + "in_proj.weight", "*" + rates + " embed"},
+          {"blk#.delta.a.weight", delta + "in_proj.weight", "*" + rates + " embed"},
+          {"blk#.delta.a_log", delta + "A_log", rates},
+          {"blk#.delta.dt_bias", delta + "dt_bias", rates},
+          {"blk#.delta.q.conv.weight", delta + "conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.k.conv.weight", delta + "conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.v.conv.weight", delta + "conv1d.weight", "*channel 1 kernel"},
+          {"blk#.delta.norm.gamma", delta + "out_norm.weight", "delta_dim"},
+          {"blk#.delta.out.weight", delta + "out_proj.weight", "embed " + values},
+          {"blk#.moe.gate.weight", experts + "gate_up_proj", "expert *mlp embed"},
+          {"blk#.moe.up.weight", experts + "gate_up_proj", "expert *mlp embed"},
+          {"blk#.moe.down.weight", experts + "down_proj", "expert embed mlp"}};
+}
+
 // One tensor of all experts, in attention too.
 HfTensorTable jetmoe() {
   const std::string attention = "model.layers.#.self_attention.", experts = attention + "experts.",
@@ -253,6 +276,17 @@ HfTensorTable jetmoe() {
 
 }  // namespace
 
+Rows hf::gated_expert_rows() {
+  return {{"blk#.moe.router.weight", "model.layers.#.mlp.gate.weight", "expert embed"},
+          {"blk#.moe.gate.weight", "model.layers.#.mlp.experts.{expert}.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.up.weight", "model.layers.#.mlp.experts.{expert}.up_proj.weight", "mlp embed"},
+          {"blk#.moe.down.weight", "model.layers.#.mlp.experts.{expert}.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared.gate.weight", "model.layers.#.mlp.shared_expert.gate_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.up.weight", "model.layers.#.mlp.shared_expert.up_proj.weight", "mlp embed"},
+          {"blk#.moe.shared.down.weight", "model.layers.#.mlp.shared_expert.down_proj.weight", "embed mlp"},
+          {"blk#.moe.shared_gate.weight", "model.layers.#.mlp.shared_expert_gate.weight", "one embed"}};
+}
+
 std::vector<HfTensorTable> hf_sparse_tables() {
   return {deepseek_v4(),
           like_llama({"kimi_linear"}, {kimi_linear_rows()}),
@@ -261,6 +295,7 @@ std::vector<HfTensorTable> hf_sparse_tables() {
           hy_v4(),
           like_llama({"axk2"}, {axk2_rows(), indexer_rows(), latent_rows(), expert_rows()}),
           longcat_flash(),
+          like_llama({"lara_mini"}, {lara_mini_rows(), gated_expert_rows()}),
           jetmoe()};
 }
 
