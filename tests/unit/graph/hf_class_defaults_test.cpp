@@ -22,6 +22,7 @@ std::string of(const std::string& type, const std::string& more = "") {
 // Of 32 heads in all: Llama's have keys each, Jamba's class has 8 of them.
 TEST(ClassDefaults, AreWhatAFileLeavesOut) {
   EXPECT_EQ(read(of("llama")).more.at("kv_heads"), 32);
+  EXPECT_EQ(read(of("smollm3")).more.at("tied"), 1);
   EXPECT_EQ(read(of("iquestcoder")).more.at("kv_heads"), 8);
   EXPECT_EQ(read(of("hy_v3", R"(, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8)"))
                 .more.at("head_dim"),
@@ -57,6 +58,17 @@ TEST(ClassDefaults, OfAWholeFileComeBeforeThoseOfItsTextPart) {
   const std::string text = R"("text_config": {"model_type": "llama", "num_hidden_layers": 1})";
   EXPECT_EQ(read(R"("model_type": "glmasr", )" + text).hidden, 2048);
   EXPECT_EQ(read(R"("model_type": "llava", )" + text).hidden, 4096);
+}
+
+// As Gemma 3 of 4 billion parameters is published: a text part says where it differs from its class alone.
+TEST(ClassDefaults, AreTheSizesOfTextPartsThatSayWhereTheyDiffer) {
+  const std::string text = R"("model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
+      "intermediate_size": 10240, "num_hidden_layers": 2, "sliding_window": 1024, "rope_scaling": {"factor": 8.0,
+      "rope_type": "linear"}}, "vision_config": {})";
+  const std::int64_t attention = 2560 * (8 + 4 + 4) * 256 + 8 * 256 * 2560 + 2 * 256;
+  EXPECT_EQ(parameters_of(text), 262208 * 2560 + 2 * (attention + 3 * 2560 * 10240 + 4 * 2560) + 2560);
+  EXPECT_EQ(read(text).factors.at("rotary_base"), 1e6);
+  EXPECT_EQ(read(text).factors.at("window_rotary_base"), 1e4);
 }
 
 std::int64_t tied(const std::string& type, const std::string& whole, const std::string& text) {

@@ -90,6 +90,9 @@ ModelConfig read_gemma3(const HfReader& config) {
   if (config.has("rope_local_base_freq"))
     model.factors["window_rotary_base"] = config.positive_or("rope_local_base_freq", 10000.0);
   scale_full_attention_alone(model, config);
+  if (config.has("rope_theta") || config.has("rope_parameters")) return model;
+  model.factors["rotary_base"] = 1e6;
+  model.factors["window_rotary_base"] = config.positive_or("rope_local_base_freq", 10000.0);
   return model;
 }
 

@@ -258,6 +258,7 @@ ModelConfig read_deepseek_ocr2_text(const HfReader& config) {
 // A query sees the text in front of what it generates whole, and of that the last keys: in training it sees all.
 ModelConfig read_unlimited_ocr_text(const HfReader& config) {
   ModelConfig model = read_deepseek_ocr2_text(config);
+  if (!config.has("mlp_layer_types") && !config.has("first_k_dense_replace")) set(model, "dense_layers", 1);
   (void)config.has("sliding_window");
   const bool full = config.has("layer_types") && config.at("layer_types").is_array() &&
                     !config.at("layer_types").empty() && config.at("layer_types")[0] == "full_attention";
