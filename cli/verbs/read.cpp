@@ -30,11 +30,9 @@ struct ReadPlan {
 ReadPlan plan_of(const OpenedLaunch& opened) {
   if (!opened.reading.why_no_plan.empty()) return {{}, opened.reading.why_no_plan, ""};
   try {
-    PlanRequest request = request_of(opened.reading.setup, opened.cluster);
-    request.software = opened.software;
-    expect_setup_of(opened.software, request.training.dtype);
+    expect_setup_of(opened.software, opened.reading.setup.dtype);
     const Costs costs = costs_for(opened.cluster, {}, opened.software);
-    return {predict_launch(request, costs), "", costs.source};
+    return {predict_launch(opened, costs), "", costs.source};
   } catch (const InputError& error) {
     return {{}, error.what(), ""};
   }

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exports drawn plans and reads them back: round_trips.py [MESHWRIGHT] [--seed N] [--count N]
+"""Exports drawn plans and reads them back: round_trips.py [MESHWRIGHT] [--seed N] [--count N] [--wide] [--target NAME]
 
 Each trip draws a framework, a model that it has, devices and a batch, plans for the framework, writes its launch files and reads these
 as if somebody else had written them. What is read must be the plan that was written: its batch, schedule, recomputation, stages, meshes, shardings and
 predicted step. Prints a line for each trip and exits with 1 if one differs; `no plan` is a draw that no plan of the framework fits.
+
+With --wide, degrees of the framework's own (context, expert and sequence parallelism, groups of replicas, uneven stages), two hosts, optimizers,
+recomputation of single layers, what hosts keep and how kernels and states are set up are drawn as well. The plan may then be one that the files cannot
+say: `refused` is an export that says so, which is no difference.
 """
 import argparse
 import json
@@ -78,6 +82,78 @@ def drawn_trip(draw, target, files):
     return options, devices
 
 
+def drawn_method(draw, target, kind, experts):
+    """Degrees of 8 devices that the framework may launch, or ""."""
+    if target in ("fsdp2", "accelerate", "torchtitan", "maxtext") and draw.random() < 0.3:
+        return f"zero{draw.choice([2, 3])}" + draw.choice(["", ":shard=2", ":shard=4"])
+    if target in ("megatron", "deepspeed", "nnscaler") and draw.random() < 0.15:
+        return "zero1" + draw.choice(["", ":shard=4"])
+    tp, pp = draw.choice([1, 1, 2, 4]), draw.choice([1, 1, 2, 4]) if target not in ("fsdp2", "accelerate") else 1
+    if tp * pp > 8:
+        return ""
+    degrees = [f"tp={tp}", f"pp={pp}"]
+    left = 8 // tp // pp
+    if left > 1 and draw.random() < 0.4:
+        degrees.append(f"cp={draw.choice([part for part in (2, 4) if left % part == 0])}")
+        left //= int(degrees[-1][3:])
+        if draw.random() < 0.5:
+            degrees.append("cp-comm=" + draw.choice(["p2p", "a2a"]))
+    if experts and left > 1 and draw.random() < 0.6:
+        degrees.append(f"ep={draw.choice([part for part in (2, 4) if left % part == 0 and experts % part == 0])}")
+        if tp > 1 and target.startswith("megatron") and draw.random() < 0.3:
+            degrees.append("etp=1")
+    if pp > 1 and draw.random() < 0.4:
+        degrees.append(draw.choice(["first=1", "last=1", "vpp=2"]))
+    if tp > 1 and draw.random() < 0.7:
+        degrees.append("sp=1")
+    degrees.append(f"zero={draw.choice([0, 1, 2, 3] if pp == 1 else [0, 1])}")
+    return "megatron:" + ",".join(degrees) + ",exact=1"
+
+
+# Whose costs know kernels and states: those of the others are of no software.
+PRICED = {"megatron": "megatron", "megatron-bridge": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp2",
+          "accelerate": "fsdp2", "flagscale": "megatron", "alpa": "alpa"}
+
+
+def further_options(draw, target, options):
+    """Adds to the options of a trip what drawn_trip leaves as it is."""
+    model = options[1]
+    if target in ("jax", "alpa"):
+        if draw.random() < 0.3:
+            options[1] = draw.choice(["mlp:layers=6,hidden=512", "moe:layers=4,hidden=256,heads=8,experts=4,seq=256,vocab=1024,group=256",
+                                      "vit:layers=4,hidden=256,heads=4,image=64,patch=8,classes=100", "two_tower:layers=2,hidden=128,heads=4,image=32,patch=8,text_layers=2,text_hidden=128,text_heads=4,seq=32,vocab=512,embed=64"])
+        if draw.random() < 0.4:
+            options += ["--schedule", draw.choice(["gpipe", "eager-1f1b"] if target == "alpa" else ["gpipe", "interleaved", "zb-h1", "zb-v", "eager-1f1b"])]
+    if draw.random() < 0.3:
+        options[3] = options[3][:-1] + "2"
+    optimizer = draw.choice(["adam", "adam", "sgd", "momentum", "adafactor"])
+    if target == "jax" or draw.random() < 0.5:
+        options += ["--optimizer", optimizer, "--learning-rate", draw.choice(["0.001", "0.0003"])]
+        if optimizer == "momentum":
+            options += ["--momentum", "0.95"]
+    if "f16" in options and draw.random() < 0.5:
+        options += ["--loss-scale", "65536"]
+    if draw.random() < 0.15:
+        options += ["--offload", draw.choice(["optimizer", "activations", "weights"] if target == "jax" else ["optimizer"])]
+    if target == "jax" and "--recompute" not in options and draw.random() < 0.4:
+        options += ["--recompute", "auto"]
+    if "--recompute" not in options and draw.random() < 0.2:
+        options += ["--recompute", "selective"]
+    if target in PRICED and draw.random() < 0.35:
+        options += draw.choice([["--states", "16-bit"], ["--states", "8-bit-moments"], ["--attention", "unfused"], ["--attention", "fused"],
+                                ["--loss-chunks", "4"], ["--loss-chunks", "auto"], ["--matmul-dtype", "fp8"]])
+    if target not in ("jax", "alpa") and draw.random() < 0.6:
+        sizes = dict(size.split("=") for size in model.split(":")[1].split(","))
+        method = drawn_method(draw, target, model.split(":")[0], int(sizes.get("experts", 0)))
+        if method:
+            options += ["--method", method]
+            if "--schedule" in options and "vpp" not in method:
+                options[options.index("--schedule") + 1] = "1f1b"
+            if method.startswith("megatron") and draw.random() < 0.3:
+                options += ["--recompute-layers", "0-1:full"]
+    return options
+
+
 # Of a stage what the search expected of it, which a plan that is given lacks.
 EXPECTED = ("forward_s", "backward_s", "update_s", "peak_memory_bytes")
 
@@ -88,8 +164,7 @@ def essence(plan):
     # A stage by its first op: layers may be cut otherwise within it.
     for stage in stages:
         stage["layers"] = plan["layer_starts"][stage["layers"][0]]
-    training = {key: plan["training"].get(key) for key in ("batch", "microbatches", "dtype", "optimizer", "recompute")}
-    return {"training": training, "schedule": plan["schedule"], "stages": stages,
+    return {"training": plan["training"], "runs": plan.get("schedule_runs"), "schedule": plan["schedule"], "stages": stages,
             "graph": plan["graph_fingerprint"], "step": plan["predicted"]["step_time_s"], "software": plan.get("software")}
 
 
@@ -101,24 +176,34 @@ def differences(one, other, at=""):
     return [] if one == other else [f"{at}: {str(one)[:80]} came back as {str(other)[:80]}"]
 
 
-def trip(meshwright, draw, number):
-    target, framework, files = TARGETS[number % len(TARGETS)]
-    options, devices = drawn_trip(draw, target, files)
+def trip(meshwright, draw, number, targets, wide):
+    target, framework, files = targets[number % len(targets)]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
 
         def run(*arguments):
             return subprocess.run([meshwright, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=900)
 
-        label = f"{number:3} {target} {files[0]} {' '.join(options)}"
-        # JAX and Alpa take any mesh: the search is free.
-        asks = ["--for", framework, "--no-free-plan"] if framework not in (None, "alpa") else ["--for", framework] if framework else []
-        planned = run("plan", *options, *asks, "-o", folder / "plan.json")
+        # Most of the further options suit few of the others: the first draw that has a plan is taken.
+        for _ in range(12 if wide else 1):
+            options, devices = drawn_trip(draw, target, files)
+            if wide:
+                options = further_options(draw, target, options)
+                devices = options[3]
+            label = f"{number:3} {target} {files[0]} {' '.join(options)}"
+            # JAX and Alpa take any mesh: the search is free.
+            asks = ["--for", framework, "--no-free-plan"] if framework not in (None, "alpa") else ["--for", framework] if framework else []
+            # One stage on all devices is no set of degrees.
+            if any(option.startswith("zero") for option in options):
+                asks = ["--software", PRICED[target]] if target in PRICED else []
+            planned = run("plan", *options, *asks, "-o", folder / "plan.json")
+            if planned.returncode not in (2, 5):
+                break
         if planned.returncode != 0:
             return label, ["no plan: " + planned.stderr.strip().splitlines()[-1][:200]], planned.returncode not in (2, 5)
         written = run("export", folder / "plan.json", "--to", target, "-o", folder / "files")
         if written.returncode != 0:
-            return label, ["export: " + written.stderr.strip()[:300]], True
+            return label, [("refused: " if wide else "export: ") + written.stderr.strip()[:400]], not wide or written.returncode != 2
         if not (folder / "files" / files[0]).exists():
             return label, ["not written: " + files[0]], False
         plan = json.loads((folder / "plan.json").read_text())
@@ -147,10 +232,13 @@ def main():
     parser.add_argument("meshwright", nargs="?", default=str(pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "meshwright"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=36)
+    parser.add_argument("--wide", action="store_true", help="draw further options")
+    parser.add_argument("--target", help="trips to this target alone")
     given = parser.parse_args()
+    targets = [target for target in TARGETS if given.target in (None, target[0])]
     failed = 0
     for number in range(given.count):
-        label, found, wrong = trip(given.meshwright, random.Random(given.seed * 1000 + number), number)
+        label, found, wrong = trip(given.meshwright, random.Random(given.seed * 1000 + number), number, targets, given.wide)
         failed += wrong
         print(("DIFFERS " if wrong else "same    ") + label, *found, sep="\n          " if found else "", flush=True)
     print(f"{given.count} trips, {failed} differ")

@@ -47,5 +47,8 @@ struct LaunchReading {
 
 // The plan as the file gives it. REQUIRES: `cluster` has the setup's devices; reading.why_no_plan is empty.
 [[nodiscard]] PlanRequest request_of(const LaunchSetup& setup, const Cluster& cluster);
+// The same of files that decide everything within each stage, so that nothing is searched; nullopt: request_of says
+// what is. Throws InputError where they do not suit the model. REQUIRES: as request_of.
+[[nodiscard]] std::optional<PlanOfGraph> decided_plan(const LaunchSetup& setup, const Cluster& cluster);
 
 }  // namespace meshwright

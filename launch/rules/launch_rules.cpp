@@ -160,7 +160,7 @@ RuleList rules_of(const LaunchSetup& setup) {
   const LaunchTarget& target = find_launch_target(setup.target);
   RuleList rules;
   if (target.own_shardings) {
-    own_sharding_rules(setup, rules);
+    own_sharding_rules(target, setup, rules);
     return rules;
   }
   if (target.own_stages) {

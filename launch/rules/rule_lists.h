@@ -47,6 +47,6 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
 // Stages of FlagScale's meshes.
 void flagscale_rules(const LaunchSetup& setup, RuleList& rules);
 // Schedules of the targets that take any sharding.
-void own_sharding_rules(const LaunchSetup& setup, RuleList& rules);
+void own_sharding_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules);
 
 }  // namespace meshwright

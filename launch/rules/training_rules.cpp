@@ -77,9 +77,11 @@ void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLis
     rules.expect_told(!has(setup.offload, part),
                       fmt::format("the launch files of {} do not say that {} wait on the host", target.release, what));
   const Degrees& d = setup.degrees;
-  rules.expect_told(target.framework != "fsdp" && target.framework != "torchtitan" && target.framework != "nnscaler",
-                    target.framework == "nnscaler"
-                        ? std::string("nnScaler keeps optimizer state on the devices, and the plan on the host")
+  rules.expect_told(target.framework != "fsdp" && target.framework != "torchtitan" && target.framework != "nnscaler" &&
+                        target.framework != "alpa",
+                    target.framework == "nnscaler" || target.framework == "alpa"
+                        ? fmt::format("{} keeps optimizer state on the devices, and the plan on the host",
+                                      target.framework == "alpa" ? "Alpa" : "nnScaler")
                         : fmt::format("{} offloads weights together with optimizer state, and the plan the state alone",
                                       target.release));
   rules.expect(
@@ -87,6 +89,12 @@ void offload_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLis
       fmt::format("{} offloads optimizer state only where it is split over the replicas (ZeRO 1)", target.release));
   rules.expect(target.framework != "megatron" || setup.optimizer.kind == Optimizer::Kind::Adam,
                fmt::format("{} offloads the state of Adam alone", target.release));
+}
+
+void products_rule(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
+  rules.expect_told(setup.matmul_dtype.empty() || told_setup(target, {.eight_bit_products = true}).eight_bit_products,
+                    fmt::format("the files for {} compute products in the plan's type, and the plan in {}",
+                                target.release, setup.matmul_dtype));
 }
 
 void software_setup_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
@@ -149,9 +157,7 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
   rules.expect(target.name != "accelerate" || d.zero > 0 || d.tp * d.cp == 1,
                "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
                "fsdp2 otherwise");
-  rules.expect_told(setup.matmul_dtype.empty() || told_setup(target, {.eight_bit_products = true}).eight_bit_products,
-                    fmt::format("the files for {} compute products in the plan's type, and the plan in {}",
-                                target.release, setup.matmul_dtype));
+  products_rule(target, setup, rules);
   software_setup_rules(target, setup, rules);
   rules.expect_told(!setup.shard || framework == "torchtitan" || framework == "fsdp" ||
                         (((framework == "megatron" && !target.own_stages) || framework == "nnscaler") && d.zero == 1) ||
@@ -160,8 +166,11 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
                                 setup.shard.value_or(0)));
 }
 
-void own_sharding_rules(const LaunchSetup& setup, RuleList& rules) {
+void own_sharding_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList& rules) {
   if (setup.target == "alpa") {
+    offload_rules(target, setup, rules);
+    products_rule(target, setup, rules);
+    software_setup_rules(target, setup, rules);
     rules.expect_told(
         setup.degrees.schedule == ScheduleKind::OneFOneB || setup.degrees.schedule == ScheduleKind::GPipe ||
             setup.degrees.schedule == ScheduleKind::EagerOneFOneB || setup.degrees.schedule == ScheduleKind::Inference,

@@ -9,9 +9,11 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "core/plan/plan.h"
 #include "core/plan/software_name.h"
 #include "core/planner/layers/layer_recompute.h"
 #include "core/planner/method/framework.h"
@@ -28,11 +30,31 @@ struct StageSetup {
   bool operator==(const StageSetup&) const = default;
 };
 
+// Everything that a plan decides within one stage.
+struct DecidedStage {
+  StagePlan stage;  // without its parameters
+  // By name, as the first operator that reads it on the stage keeps it.
+  std::map<std::string, ParameterSharding> parameters = {};
+  // By "<operator>/<parameter>": where an operator keeps a parameter otherwise, and whose gradients are eager.
+  std::map<std::string, ParameterSharding> readers = {};
+  std::set<std::string> eager = {};
+};
+
+struct RecomputedRange {
+  std::string first, last;  // operators
+  Recompute recompute;
+};
+
 // A plan as modules for JAX and Alpa say it: the mesh of every stage, and specs of tensors over its axes.
 struct GivenMeshes {
   std::vector<std::string> layer_starts = {};      // the first operator of every layer
   std::vector<Method::ManualStage> stages = {};    // of these layers
   std::map<std::string, ShardingSpec> specs = {};  // of results, parameters and states, by their names; others are free
+  std::vector<DecidedStage> decided = {};          // [stage]; empty: what `specs` leaves open is searched
+  // Beside `decided`:
+  LossReduction loss = LossReduction::Mean;
+  std::vector<RecomputedRange> recompute_ranges = {};  // exceptions to the job's recomputation
+  std::optional<Schedule> runs = {};                   // of a custom schedule
 };
 
 struct LaunchSetup {

@@ -213,6 +213,10 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
     setup.degrees.schedule = plan.schedule;
     setup.degrees.recompute = plan.training.recompute;
     setup.degrees.recompute_modules = plan.training.recompute_modules;
+    refuse_unless(
+        (plan.training.recompute_ranges.empty() && plan.training.recompute_modules == RecomputeModules::None) ||
+            target.framework.empty(),
+        target, "the plan recomputes some layers otherwise than others, and {} all layers or none", target.release);
     setup.degrees.micro_batches = plan.training.microbatches;
     setup.degrees.micro_batch = plan.training.batch / plan.training.microbatches;
     return setup;

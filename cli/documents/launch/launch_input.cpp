@@ -226,9 +226,11 @@ OpenedLaunch open_launch(const LaunchOptions& options) {
   return opened;
 }
 
-PredictedLaunch predict_launch(const PlanRequest& request, const Costs& costs) {
-  PlanOfGraph made = given_plan(request, *costs.model);
-  made.plan.software = request.software;
+PredictedLaunch predict_launch(const OpenedLaunch& opened, const Costs& costs) {
+  std::optional<PlanOfGraph> decided = decided_plan(opened.reading.setup, opened.cluster);
+  PlanOfGraph made =
+      decided ? *std::move(decided) : given_plan(request_of(opened.reading.setup, opened.cluster), *costs.model);
+  made.plan.software = opened.software;
   PredictedLaunch predicted;
   std::optional<FoldedDevices> folded;
   if (is_to_fold(made.plan, {})) {

@@ -51,8 +51,8 @@ struct PredictedLaunch {
   Bytes needs{0.0}, usable{0.0};  // of the fullest device, as the software counts it where that is known
   [[nodiscard]] bool fits() const { return needs <= usable; }
 };
-// Throws InputError where no plan expresses the request.
-[[nodiscard]] PredictedLaunch predict_launch(const PlanRequest& request, const Costs& costs);
+// Throws InputError where no plan expresses what the file asks for. REQUIRES: reading.why_no_plan is empty.
+[[nodiscard]] PredictedLaunch predict_launch(const OpenedLaunch& opened, const Costs& costs);
 
 // The share of the devices' peak, in the type of the layers' products; nullopt: the cluster does not say that peak.
 // The software's name as the setup has it, or as the caller named it with a setup of its own.

@@ -83,6 +83,8 @@ void read_alpa(ReadingJob& job) {
     job.degrees().schedule =
         *schedule == "1f1b_overlap_friendly" ? ScheduleKind::EagerOneFOneB : schedule_from_name(*schedule);
   read_plan_constants(job);
+  if (!setup.meshes->recompute_ranges.empty())
+    job.no_plan("Alpa recomputes all layers or none, and RECOMPUTE_RANGES some");
   for (const char* layer : {"AutoLayerOption.remat_mode", "ManualLayerOption.remat_layer"})
     if (const auto mode = s.text(layer); mode && !s.has("RECOMPUTE"))
       job.degrees().recompute = *mode == "none" || *mode == "False" ? Recompute::None : Recompute::Full;

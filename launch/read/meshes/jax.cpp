@@ -1,46 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules for JAX: the tables that export writes, or one mesh whose axes have names.
 #include <algorithm>
+#include <map>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/meshes/jax_specs.h"
 #include "launch/read/meshes/mesh_parts.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
 namespace {
-
-const ConfigValue& member(const ConfigValue& map, const char* key, const std::string& where) {
-  const ConfigValue* found = map.find(key);
-  require(found != nullptr, "{}: has no '{}'.", where, key);
-  return *found;
-}
-
-// P('x0', None, ('x1', 'x2')) of a tensor with so many dimensions.
-ShardingSpec spec_of(const ConfigValue& call, const std::vector<std::string>& axes, std::size_t dims,
-                     const std::string& where) {
-  require(call.is_map() && last_name(call.text) == "P", "{}: {} is no PartitionSpec.", where, to_text(call));
-  require(call.members.size() <= dims, "{}: a PartitionSpec of {} dimensions, and the tensor has {}.", where,
-          call.members.size(), dims);
-  ShardingSpec spec;
-  spec.dims.assign(dims, 0);
-  AxisMask used = 0;
-  for (std::size_t d = 0; d < call.members.size(); ++d) {
-    const ConfigValue& own = call.members[d].second;
-    if (own.kind == ConfigValue::Kind::Null) continue;
-    for (const ConfigValue& axis : items_of(own)) {
-      const auto found = std::find(axes.begin(), axes.end(), axis.text);
-      require(found != axes.end() && axis.is_scalar(), "{}: '{}' is no axis of the mesh, which has {}.", where,
-              to_text(axis), join(axes, ", "));
-      const auto bit = static_cast<AxisMask>(1U << static_cast<unsigned>(found - axes.begin()));
-      require((used & bit) == 0, "{}: the mesh axis '{}' splits two dimensions.", where, axis.text);
-      used |= bit;
-      spec.dims[d] |= bit;
-    }
-  }
-  return spec;
-}
 
 class StageTables {
  public:
@@ -52,15 +23,21 @@ class StageTables {
     require(stages->value.is_list() && !stages->value.items.empty(), "{}: STAGES is no list of stages.", stages->place);
     require(dims != nullptr && dims->value.is_map(), "{}: DIMENSIONS is missing, which says the sizes of the tensors.",
             stages->place);
-    dimensions_ = &dims->value;
+    read_dimensions(dims->value);
     if (const Setting* without = job_.settings().take("WITHOUT_STATES"); without != nullptr)
       for (const ConfigValue& name : items_of(without->value)) without_states_.push_back(name.text);
+    const auto& tables = stages->value.items;
+    const auto decided = std::count_if(tables.begin(), tables.end(),
+                                       [](const ConfigValue& one) { return one.find("splits") != nullptr; });
+    require(decided == 0 || decided == std::ssize(tables),
+            "{}: {} of {} stages have 'splits'; give it in all of them, or leave it out to have them searched.",
+            stages->place, decided, tables.size());
     // A name stands for the tensor on every stage's mesh: what crosses stages is left to the search.
-    for (const ConfigValue& one : stages->value.items)
+    for (const ConfigValue& one : tables)
       if (const ConfigValue* received = one.find("received"); received != nullptr)
-        for (const ConfigValue& name : received->items) crossing_.push_back(name.text);
-    for (std::size_t s = 0; s < stages->value.items.size(); ++s)
-      stage(stages->value.items[s], fmt::format("{}: stage {}", stages->place, s));
+        for (const std::string& name : names_of(*received)) crossing_.push_back(name);
+    for (std::size_t s = 0; s < tables.size(); ++s) stage(tables[s], fmt::format("{}: stage {}", stages->place, s));
+    if (decided > 0) return;
     const auto& made = meshes_.stages;
     const bool alike = std::all_of(made.begin(), made.end(), [&](const Method::ManualStage& one) {
       return one.logical_shape == made.front().logical_shape;
@@ -85,42 +62,64 @@ class StageTables {
                 layers[1] < static_cast<std::int64_t>(meshes_.layer_starts.size()),
             "{}: 'layers' are not the first and the last of the {} in LAYER_STARTS.", where,
             meshes_.layer_starts.size());
-    axes_.clear();
-    for (const ConfigValue& axis : items_of(member(one, "axes", where))) axes_.push_back(axis.text);
-    require(axes_.size() == mesh.size(), "{}: {} axes of a mesh with {}.", where, axes_.size(), mesh.size());
-    meshes_.stages.push_back({static_cast<int>(layers[0]),
-                              static_cast<int>(layers[1]),
-                              submesh_of(product, job_.devices, where),
-                              {mesh.begin(), mesh.end()},
-                              {}});
-    tensors(one, where);
+    std::vector<std::string> axes;
+    for (const ConfigValue& axis : items_of(member(one, "axes", where))) axes.push_back(axis.text);
+    require(axes.size() == mesh.size(), "{}: {} axes of a mesh with {}.", where, axes.size(), mesh.size());
+    Submesh submesh = submesh_of(product, job_.devices, where);
+    if (const ConfigValue* hosts = one.find("hosts"); hosts != nullptr) {
+      const std::int64_t over = numbers_of(*hosts, where + ": hosts").front();
+      require(over >= 1 && product % over == 0, "{}: {} devices over {} hosts; give a number of hosts that divides.",
+              where, product, over);
+      submesh.hosts = static_cast<int>(over);
+      submesh.devices_per_host = static_cast<int>(product / over);
+    }
+    meshes_.stages.push_back(
+        {static_cast<int>(layers[0]), static_cast<int>(layers[1]), submesh, {mesh.begin(), mesh.end()}, {}});
+    const JaxSpecs specs(dimensions_, axes);
+    if (one.find("splits") == nullptr) return tensors(one, specs, where);
+    DecidedStage& decided = meshes_.decided.emplace_back();
+    decided.stage = {.first_layer = static_cast<int>(layers[0]),
+                     .last_layer = static_cast<int>(layers[1]),
+                     .submesh = submesh,
+                     .logical_shape = {mesh.begin(), mesh.end()},
+                     .devices = {devices.begin(), devices.end()},
+                     .ops = {},
+                     .parameters = {},
+                     .inputs = {}};
+    read_decisions(one, specs, where, decided);
   }
 
-  void tensors(const ConfigValue& one, const std::string& where) {
-    const ConfigValue* sums = one.find("sums");
+  // The names of a list, or of a table.
+  static std::vector<std::string> names_of(const ConfigValue& value) {
+    std::vector<std::string> names;
+    for (const auto& [name, own] : value.members) names.push_back(name);
+    for (const ConfigValue& own : value.items) names.push_back(own.text);
+    return names;
+  }
+
+  void read_dimensions(const ConfigValue& all) {
+    // One dimension is read as its own pair.
+    for (const auto& [name, dims] : all.members)
+      if (dims.is_list())
+        dimensions_[name] = dims.items.size() == 2 && dims.items[0].is_scalar() ? 1 : dims.items.size();
+  }
+
+  void tensors(const ConfigValue& one, const JaxSpecs& specs, const std::string& where) {
+    const std::vector<std::string> sums =
+        one.find("sums") == nullptr ? std::vector<std::string>{} : names_of(*one.find("sums"));
     const auto is_sum = [&](const std::string& name) {
-      return sums != nullptr && std::any_of(sums->items.begin(), sums->items.end(),
-                                            [&](const ConfigValue& own) { return own.text == name; });
+      return std::find(sums.begin(), sums.end(), name) != sums.end();
     };
     for (const auto& [name, spec] : member(one, "results", where).members)
-      if (const ShardingSpec own = read_spec(name, spec, where);
+      if (const ShardingSpec own = specs.spec(name, spec, where);
           !is_sum(name) && std::find(crossing_.begin(), crossing_.end(), name) == crossing_.end())
         add(name, own, where);
     const ConfigValue* states = one.find("states");
     for (const auto& [name, spec] : member(one, "parameters", where).members) {
-      add(name, read_spec(name, spec, where), where);
+      add(name, specs.spec(name, spec, where), where);
       const ConfigValue* state = states == nullptr ? nullptr : states->find(name);
-      add_states(name, read_spec(name, state == nullptr ? spec : *state, where), where);
+      add_states(name, specs.spec(name, state == nullptr ? spec : *state, where), where);
     }
-  }
-
-  [[nodiscard]] ShardingSpec read_spec(const std::string& name, const ConfigValue& spec,
-                                       const std::string& where) const {
-    const ConfigValue* dims = dimensions_->find(name);
-    require(dims != nullptr && dims->is_list(), "{}: '{}' is not in DIMENSIONS.", where, name);
-    // One dimension is read as its own pair.
-    const bool alone = dims->items.size() == 2 && dims->items[0].is_scalar();
-    return spec_of(spec, axes_, alone ? 1 : dims->items.size(), where + ": " + name);
   }
 
   // Those of append_updates (core/graph).
@@ -143,8 +142,8 @@ class StageTables {
 
   ReadingJob& job_;
   GivenMeshes& meshes_;
-  const ConfigValue* dimensions_ = nullptr;
-  std::vector<std::string> axes_ = {}, crossing_ = {}, without_states_ = {};
+  std::map<std::string, std::size_t> dimensions_ = {};
+  std::vector<std::string> crossing_ = {}, without_states_ = {};
 };
 
 // What users call the axes of one mesh.
@@ -211,13 +210,15 @@ void read_named_mesh(ReadingJob& job) {
 void read_jax(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
-  job.reading.software = "";  // none is known
+  job.reading.software = "";  // none is known, unless the file names one
   job.reading.why_no_advice = "no framework's degrees are known of it";
   if (!s.has("STAGES")) return read_named_mesh(job);
   setup.meshes.emplace();
   need_model(job);
   read_plan_constants(job);
   StageTables(job).read();
+  if (setup.meshes->decided.empty() && !setup.meshes->recompute_ranges.empty())
+    job.no_plan("recomputation of single layers is read where the stages have 'splits'");
   job.degrees().pp = static_cast<int>(setup.meshes->stages.size());
   read_whole_batch(job, s.integer("BATCH"), s.integer("MICRO_BATCHES").value_or(1));
   // The module's functions for its user make meshes, too.

@@ -33,14 +33,56 @@ Submesh submesh_of(std::int64_t devices, const LaunchDevices& all, const std::st
   return submesh;
 }
 
+namespace {
+
+// A custom schedule is its rows, one for each rank.
+void read_schedule(ReadingJob& job, const std::string& name) {
+  const Setting* rows = job.settings().take("SCHEDULE_RUNS");
+  if (name != name_of(ScheduleKind::Custom) || rows == nullptr) {
+    job.degrees().schedule = schedule_from_name(name);
+    return;
+  }
+  job.degrees().schedule = ScheduleKind::Custom;
+  Schedule& runs = job.reading.setup.meshes->runs.emplace();
+  for (const ConfigValue& rank : items_of(rows->value)) {
+    runs.emplace_back();
+    for (const ConfigValue& cell : items_of(rank)) {
+      const auto run = run_from_text(cell.text);
+      require(run.has_value(), "{}: '{}' is not a run; expected stage, F, B, I or W, and micro-batch, such as '0F0'.",
+              rows->place, to_text(cell));
+      runs.back().push_back(*run);
+    }
+  }
+}
+
+void read_ranges(ReadingJob& job, const Setting& ranges) {
+  const auto otherwise = job.settings().text("RECOMPUTE_ELSEWHERE");
+  require(otherwise.has_value() && ranges.value.is_list(),
+          "{}: RECOMPUTE_RANGES is a list, and RECOMPUTE_ELSEWHERE says what holds outside of it.", ranges.place);
+  job.degrees().recompute = recompute_from_name(*otherwise);
+  for (const ConfigValue& range : ranges.value.items) {
+    require(range.is_list() && range.items.size() == 3, "{}: {} is no range; give ('first', 'last', 'full').",
+            ranges.place, to_text(range));
+    job.reading.setup.meshes->recompute_ranges.push_back(
+        {range.items[0].text, range.items[1].text, recompute_from_name(range.items[2].text)});
+  }
+}
+
+}  // namespace
+
 void read_plan_constants(ReadingJob& job) {
   Settings& s = job.settings();
   LaunchSetup& setup = job.reading.setup;
   Degrees& d = job.degrees();
-  if (const auto name = s.text("SCHEDULE")) d.schedule = schedule_from_name(*name);
+  if (const auto name = s.text("SCHEDULE")) read_schedule(job, *name);
   if (const auto name = s.text("DTYPE")) setup.dtype = dtype_from_name(*name);
+  if (const auto name = s.text("LOSS")) setup.meshes->loss = loss_reduction_from_name(*name);
+  if (const auto name = s.text("OFFLOAD")) setup.offload = offload_from_name(*name);
+  if (const auto name = s.text("SOFTWARE")) job.reading.software = *name;
   if (const auto name = s.text("RECOMPUTE")) {
-    if (*name == "none" || *name == "full" || *name == "selective")
+    if (const Setting* ranges = s.take("RECOMPUTE_RANGES"); ranges != nullptr)
+      read_ranges(job, *ranges);
+    else if (*name == "none" || *name == "full" || *name == "selective")
       d.recompute = recompute_from_name(*name);
     else
       job.no_plan(fmt::format("{}: recomputation of single layers ({}) is not read", s.where("RECOMPUTE"), *name));
@@ -59,6 +101,9 @@ void read_plan_constants(ReadingJob& job) {
     o.weight_decay = number("weight_decay", o.weight_decay);
     o.max_norm = number("max_norm", o.max_norm);
     o.momentum = number("momentum", o.momentum);
+    o.loss_scale = number("loss_scale", o.loss_scale);
+    if (const ConfigValue* interval = given->value.find("loss_scale_interval"); interval != nullptr)
+      o.loss_scale_interval = numbers_of(*interval, given->place + ": loss_scale_interval").front();
     require(o.momentum < 1.0, "{}: a momentum of {}; give one below 1.", given->place, o.momentum);
   }
   if (const Setting* starts = s.take("LAYER_STARTS"); starts != nullptr && starts->value.is_list())
