@@ -172,6 +172,9 @@ std::string with_setup(const std::string& software, const SoftwareSetupOptions& 
     require(options.attention == "fused" || options.attention == "unfused",
             "--attention: '{}' is not known; expected fused or unfused.", options.attention);
     name.setup.fused_attention = options.attention == "fused";
+    // As it is set up anyway: one name for one way.
+    const SoftwareProfile own = at_place("--software", [&] { return find_software_profile(name.profile); });
+    if (own.fused_attention == *name.setup.fused_attention) name.setup.fused_attention.reset();
   }
   if (given("--loss-chunks", options.loss_chunks, "how a loss keeps its logits"))
     name.setup.loss_chunks = loss_chunks_from_text(options.loss_chunks, "--loss-chunks");

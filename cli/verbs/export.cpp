@@ -10,7 +10,10 @@
 #include "cli/terminal/output.h"
 #include "cli/verbs/verbs.h"
 #include "core/base/text.h"
+#include "core/planner/given_plan.h"
+#include "launch/read/launch_reading.h"
 #include "launch/rules/launch_rules.h"
+#include "launch/setup/plan_differences.h"
 #include "launch/setup/setup_of_plan.h"
 #include "launch/write/write_launch.h"
 
@@ -29,7 +32,9 @@ struct Exported {
   Plan plan;
   LoadedPlan loaded;
   PlanForecast forecast;
-  std::optional<Seconds> given = {};  // with --nearest: the step of the plan that was given
+  std::optional<Seconds> given = {};          // with --nearest: the step of the plan that was given
+  std::vector<std::string> left_out = {};     // with --nearest: of that plan, what files cannot say
+  std::vector<std::string> differences = {};  // from what the framework makes of the degrees
 };
 
 Costs costs_of_plan(const ExportOptions& options, const Plan& plan) {
@@ -89,6 +94,31 @@ void write_files(const std::string& folder, const std::vector<LaunchFile>& files
   }
 }
 
+// Changes the plan to what the target's files can say, as far as no search is needed for it; a sentence for each
+// change.
+std::vector<std::string> leave_out_untold(Plan& plan, const LaunchTarget& target) {
+  std::vector<std::string> sentences;
+  SoftwareName software = software_name_from_text(plan.software);
+  const SoftwareName before = software;
+  software.setup = told_setup(target, software.setup);
+  plan.software = to_text(software);
+  if (software.setup != before.setup)
+    sentences.push_back(fmt::format("the plan is priced for {}, and what the files for {} say for {}", to_text(before),
+                                    target.release, plan.software));
+  Optimizer& optimizer = plan.training.optimizer;
+  if (optimizer.loss_scale != 0.0 && !tells_loss_scale(target)) {
+    sentences.push_back(fmt::format("the scale of the loss, {:g}, which the files for {} leave to the framework",
+                                    optimizer.loss_scale, target.release));
+    optimizer.loss_scale = 0.0;
+  }
+  if (plan.training.loss != LossReduction::Mean && !target.own_shardings) {
+    sentences.push_back(fmt::format("the loss as {} of the samples', of which the files for {} take the mean",
+                                    name_of(plan.training.loss), target.release));
+    plan.training.loss = LossReduction::Mean;
+  }
+  return sentences;
+}
+
 // The request whose answer the nearest plan is: what the plan was made for, of plans that the framework launches.
 PlanRequest nearest_request(const Plan& plan, const Framework& framework, const ExportOptions& options,
                             const Costs& costs) {
@@ -123,6 +153,18 @@ Exported nearest_of(const Plan& plan, const LaunchTarget& target, const ExportOp
   return exported;
 }
 
+// Degrees that follow from stages may stand for another plan: what is free under them is as reading the files finds it.
+std::vector<std::string> differences_of(const Exported& exported, const LaunchSetup& setup, const LaunchTarget& target,
+                                        const Costs& costs) {
+  if (target.own_shardings || !exported.plan.cluster.uniform() || !broken_launch_rules(setup).empty()) return {};
+  try {
+    const PlanOfGraph launched = given_plan(request_of(setup, exported.plan.cluster), *costs.model);
+    return plan_differences(exported.plan, launched.plan, target.release);
+  } catch (const InputError& error) {
+    return {fmt::format("no plan here expresses the job, so that they cannot be compared: {}", error.what())};
+  }
+}
+
 std::string text_of(const Exported& exported, const LaunchSetup& setup, const std::vector<LaunchFile>& files,
                     const ExportOptions& options) {
   const Plan& plan = exported.plan;
@@ -134,6 +176,8 @@ std::string text_of(const Exported& exported, const LaunchSetup& setup, const st
     text += fmt::format("# nearest plan: {} ms instead of {} ms of the given plan, {:+.1f} %\n",
                         in_milliseconds(plan.predicted.step_time), in_milliseconds(*exported.given),
                         100.0 * (plan.predicted.step_time / *exported.given - 1.0));
+  for (const std::string& sentence : exported.left_out) text += fmt::format("# left out: {}\n", sentence);
+  for (const std::string& sentence : exported.differences) text += fmt::format("# the job differs: {}\n", sentence);
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   text += memory_line(memory_use(plan, exported.loaded.program, exported.loaded.check));
   text += memory_line(exported.forecast);
@@ -153,6 +197,8 @@ Json json_of(const Exported& exported, const LaunchSetup& setup, const std::vect
     json["given_step_time_s"] = exported.given->si();
     json["nearest_cost"] = exported.plan.predicted.step_time / *exported.given - 1.0;
   }
+  if (!exported.left_out.empty()) json["left_out"] = exported.left_out;
+  if (!exported.differences.empty()) json["differences"] = exported.differences;
   add_throughput(json, throughput(exported.plan, exported.plan.predicted.step_time));
   add_memory(json, memory_use(exported.plan, exported.loaded.program, exported.loaded.check));
   Json& names = json["files"] = Json::array();
@@ -169,20 +215,19 @@ void export_plan(const ExportOptions& options) {
   expect_free_folder(options.folder);
   Plan plan = read_plan(options.plan);
   expect_model_told(target.name, plan.model);
-  if (options.nearest) {
-    SoftwareName software = software_name_from_text(plan.software);
-    software.setup = told_setup(target, software.setup);
-    plan.software = to_text(software);
-  }
+  std::vector<std::string> left_out;
+  if (options.nearest) left_out = leave_out_untold(plan, target);
   const Costs costs = costs_of_plan(options, plan);
   Exported exported = options.nearest ? nearest_of(plan, target, options, costs) : Exported{std::move(plan), {}, {}};
   if (!options.nearest) exported.loaded = load_plan_of(options.plan, exported.plan, *costs.model);
   const LaunchSetup setup = setup_of(exported.plan, *exported.loaded.graph, target);
   exported.forecast = forecast_of(exported.plan, *exported.loaded.graph, exported.loaded.program, nullptr, costs,
                                   exported.plan.predicted.step_time);
+  exported.left_out = std::move(left_out);
+  exported.differences = differences_of(exported, setup, target, costs);
   const LaunchFigures figures = figures_of(exported, setup);
   std::vector<LaunchFile> files =
-      launch_files({target, setup, figures, exported.plan, *exported.loaded.graph, launcher});
+      launch_files({target, setup, figures, exported.plan, *exported.loaded.graph, launcher, exported.differences});
   if (options.nearest)
     files.push_back(
         {"plan.json", json_text(to_json(exported.plan), 1) + "\n", false, "the nearest plan, which these files run"});

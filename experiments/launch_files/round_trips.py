@@ -111,8 +111,8 @@ def drawn_method(draw, target, kind, experts):
 
 
 # Whose costs know kernels and states: those of the others are of no software.
-PRICED = {"megatron": "megatron", "megatron-bridge": "megatron", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp2",
-          "accelerate": "fsdp2", "flagscale": "megatron", "alpa": "alpa"}
+PRICED = {"megatron": "nemo", "megatron-bridge": "nemo", "torchtitan": "torchtitan", "deepspeed": "deepspeed", "fsdp2": "fsdp2",
+          "accelerate": "fsdp2", "flagscale": "nemo", "alpa": "alpa"}
 
 
 def further_options(draw, target, options):
@@ -126,23 +126,29 @@ def further_options(draw, target, options):
             options += ["--schedule", draw.choice(["gpipe", "eager-1f1b"] if target == "alpa" else ["gpipe", "interleaved", "zb-h1", "zb-v", "eager-1f1b"])]
     if draw.random() < 0.3:
         options[3] = options[3][:-1] + "2"
-    optimizer = draw.choice(["adam", "adam", "sgd", "momentum", "adafactor"])
+    optimizer = draw.choice(["adam"] * 4 + ["sgd", "momentum", "sgd", "adafactor" if target in ("jax", "alpa") else "momentum"])
     if target == "jax" or draw.random() < 0.5:
         options += ["--optimizer", optimizer, "--learning-rate", draw.choice(["0.001", "0.0003"])]
         if optimizer == "momentum":
             options += ["--momentum", "0.95"]
     if "f16" in options and draw.random() < 0.5:
         options += ["--loss-scale", "65536"]
-    if draw.random() < 0.15:
+    if draw.random() < 0.08:
         options += ["--offload", draw.choice(["optimizer", "activations", "weights"] if target == "jax" else ["optimizer"])]
     if target == "jax" and "--recompute" not in options and draw.random() < 0.4:
         options += ["--recompute", "auto"]
-    if "--recompute" not in options and draw.random() < 0.2:
+    if "--recompute" not in options and target in ("megatron", "megatron-bridge", "torchtitan", "jax") and draw.random() < 0.2:
         options += ["--recompute", "selective"]
-    if target in PRICED and draw.random() < 0.35:
+    if target in PRICED and draw.random() < 0.15:
         options += draw.choice([["--states", "16-bit"], ["--states", "8-bit-moments"], ["--attention", "unfused"], ["--attention", "fused"],
                                 ["--loss-chunks", "4"], ["--loss-chunks", "auto"], ["--matmul-dtype", "fp8"]])
-    if target not in ("jax", "alpa") and draw.random() < 0.6:
+    if draw.random() < 0.03:
+        options += ["--loss", "sum"]
+    if target not in ("jax", "alpa") and draw.random() < 0.15:
+        # Not for the framework: its degrees have to follow from the stages.
+        options += ["--method", draw.choice(["pipeshard", "shard", "data", "zero1", "zero2", "zero3", "megatron:tp=2,pp=2", "megatron:tp=4,zero=1"]),
+                    "--layer-cut", "blocks"]
+    elif target not in ("jax", "alpa") and draw.random() < 0.6:
         sizes = dict(size.split("=") for size in model.split(":")[1].split(","))
         method = drawn_method(draw, target, model.split(":")[0], int(sizes.get("experts", 0)))
         if method:
@@ -193,8 +199,8 @@ def trip(meshwright, draw, number, targets, wide):
             label = f"{number:3} {target} {files[0]} {' '.join(options)}"
             # JAX and Alpa take any mesh: the search is free.
             asks = ["--for", framework, "--no-free-plan"] if framework not in (None, "alpa") else ["--for", framework] if framework else []
-            # One stage on all devices is no set of degrees.
-            if any(option.startswith("zero") for option in options):
+            # No set of degrees of a framework.
+            if "--layer-cut" in options or any(option.startswith("zero") for option in options):
                 asks = ["--software", PRICED[target]] if target in PRICED else []
             planned = run("plan", *options, *asks, "-o", folder / "plan.json")
             if planned.returncode not in (2, 5):

@@ -29,7 +29,8 @@ void read_fsdp(ReadingJob& job) {
   if (s.flag("fsdp_config.fsdp_activation_checkpointing")) d.recompute = Recompute::Full;
   if (s.flag("fsdp_config.fsdp_offload_params")) offload_shards(job);
   const auto version = s.integer("fsdp_config.fsdp_version").value_or(1);
-  if (version == 1) job.reading.software = "fsdp";
+  // Whole replicas are of neither version.
+  if (version == 1 && s.text_or_nothing("distributed_type") != "MULTI_GPU") job.reading.software = "fsdp";
   job.reading.setup.overlap_gradients = job.reading.setup.overlap_weights = true;
 }
 

@@ -116,10 +116,13 @@ void read_deepspeed_keys(ReadingJob& job, const std::string& prefix, std::option
     job.assume("weights split over all replicas (zero_hpz_partition_size)");
   const std::string optimizer = s.text_or_nothing(key("optimizer.type"));
   if (optimizer == "SGD") {
-    setup.optimizer.momentum = real_number(s.text_or_nothing(key("optimizer.params.momentum"))).value_or(0.0);
-    setup.optimizer.kind = setup.optimizer.momentum > 0.0 ? Optimizer::Kind::Momentum : Optimizer::Kind::Sgd;
+    const char* momentum = "optimizer.params.momentum";
+    use_sgd(setup.optimizer, real_number(s.text_or_nothing(key(momentum))).value_or(0.0), s.where(key(momentum)));
   } else if (!optimizer.empty() && optimizer.find("dam") == std::string::npos)
     job.assume(fmt::format("Adam in the place of {}", optimizer));
+  // "auto": the trainer's.
+  if (const auto rate = real_number(s.text_or_nothing(key("optimizer.params.lr"))); rate && *rate > 0.0)
+    setup.optimizer.learning_rate = *rate;
   if (const auto decay = real_number(s.text_or_nothing(key("optimizer.params.weight_decay"))); decay && *decay >= 0.0)
     setup.optimizer.weight_decay = *decay;
   if (const std::string norm = s.text_or_nothing(key("gradient_clipping")); !norm.empty() && norm != "auto")

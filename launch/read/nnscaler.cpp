@@ -148,10 +148,7 @@ void read_units_training(ReadingJob& job) {
   const std::string made = lower_case(s.text("optimizer.type").value_or("adamw"));
   const double momentum = s.number("optimizer.args.momentum").value_or(0.0);
   if (made.ends_with("sgd")) {
-    o.kind = momentum > 0.0 ? Optimizer::Kind::Momentum : Optimizer::Kind::Sgd;
-    if (momentum > 0.0) o.momentum = momentum;
-    require(momentum < 1.0, "{}: {} is no momentum; give one from 0 to below 1.", s.where("optimizer.args.momentum"),
-            momentum);
+    use_sgd(o, momentum, s.where("optimizer.args.momentum"));
   } else if (made.find("adam") == std::string::npos) {
     job.assume(fmt::format("Adam in the place of {}", made));
   }

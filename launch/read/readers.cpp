@@ -33,6 +33,12 @@ void use_plain_fsdp(ReadingJob& job, const char* release, const char* dialect) {
   job.reading.software = "fsdp";
 }
 
+void use_sgd(Optimizer& optimizer, double momentum, const std::string& where) {
+  require(momentum >= 0.0 && momentum < 1.0, "{}: {} is no momentum; give one from 0 to below 1.", where, momentum);
+  optimizer.kind = momentum > 0.0 ? Optimizer::Kind::Momentum : Optimizer::Kind::Sgd;
+  if (momentum > 0.0) optimizer.momentum = momentum;
+}
+
 void keep_to(ReadingJob& job, std::vector<int> zero, std::vector<Recompute> recompute) {
   const Degrees& d = job.degrees();
   if (std::find(zero.begin(), zero.end(), d.zero) == zero.end()) zero.insert(zero.begin(), d.zero);

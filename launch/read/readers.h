@@ -117,6 +117,8 @@ void take_model_of_program(ReadingJob& job, const std::string& framework);
 // throws InputError.
 [[noreturn]] void expect_whole_model(ReadingJob& job, const std::string& key, const std::string& kind);
 
+// SGD with a momentum, or without one where it is 0; throws InputError that begins with `where` for other numbers.
+void use_sgd(Optimizer& optimizer, double momentum, const std::string& where);
 // A trainer of replicas and FSDP that splits no tensors; `dialect` is the framework's name too.
 void use_plain_fsdp(ReadingJob& job, const char* release, const char* dialect);
 // What advice may change of the states and of recomputation, where the framework can be told these alone; the file's

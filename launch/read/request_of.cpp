@@ -71,6 +71,7 @@ PlanRequest request_of(const LaunchSetup& setup, const Cluster& cluster) {
   request.training.optimizer = setup.optimizer;
   request.training.offload = setup.offload;
   if (setup.meshes) {
+    request.training.loss = setup.meshes->loss;
     set_meshes(request, setup);
     return request;
   }

@@ -87,11 +87,7 @@ void read_constants_of_optimizer(ReadingJob& job) {
   constexpr std::string_view kMomentum = "momentum=";
   if (const std::size_t at = made.find(kMomentum); at != std::string::npos) {
     const std::string rest = made.substr(at + kMomentum.size()), text = rest.substr(0, rest.find_first_of(",)"));
-    const auto momentum = real_number(text);
-    require(momentum && *momentum >= 0.0 && *momentum < 1.0, "{}: '{}' is no momentum; give one from 0 to below 1.",
-            s.where("OPTIMIZER"), text);
-    optimizer.momentum = *momentum;
-    optimizer.kind = optimizer.momentum > 0.0 ? Optimizer::Kind::Momentum : Optimizer::Kind::Sgd;
+    use_sgd(optimizer, real_number(text).value_or(-1.0), s.where("OPTIMIZER"));
   }
   optimizer.learning_rate = std::max(0.0, s.number("LEARNING_RATE").value_or(optimizer.learning_rate));
   optimizer.weight_decay = std::max(0.0, s.number("WEIGHT_DECAY").value_or(0.0));

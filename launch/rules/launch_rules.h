@@ -28,6 +28,8 @@ namespace meshwright {
 
 // What is left of the setup where the target's files cannot say the rest.
 [[nodiscard]] SoftwareSetup told_setup(const LaunchTarget& target, SoftwareSetup setup);
+// Whether the target's files say the scale with which dynamic scaling of the loss begins.
+[[nodiscard]] bool tells_loss_scale(const LaunchTarget& target);
 
 // Throws InputError that names all of broken_model_rules, with another framework as the way out.
 void expect_model_told(const std::string& target, const ModelConfig& model);

@@ -17,6 +17,8 @@ SoftwareSetup told_setup(const LaunchTarget& target, SoftwareSetup setup) {
   return setup;
 }
 
+bool tells_loss_scale(const LaunchTarget& target) { return target.own_shardings; }
+
 namespace {
 
 // Recomputation that changes within the job: Megatron-LM recomputes as many blocks of each stage, the first ones.
@@ -157,6 +159,10 @@ void training_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleLi
   rules.expect(target.name != "accelerate" || d.zero > 0 || d.tp * d.cp == 1,
                "accelerate splits tensors and sequences only where FSDP splits the states, at ZeRO 2 or 3; write --to "
                "fsdp2 otherwise");
+  rules.expect_told(setup.optimizer.loss_scale == 0.0 || tells_loss_scale(target),
+                    fmt::format("the files for {} leave the scale of the loss to the framework, and the plan begins "
+                                "with {:g}; give --loss-scale 0",
+                                target.release, setup.optimizer.loss_scale));
   products_rule(target, setup, rules);
   software_setup_rules(target, setup, rules);
   rules.expect_told(!setup.shard || framework == "torchtitan" || framework == "fsdp" ||

@@ -209,6 +209,9 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
       traits_of(plan.schedule).copies == 1, target,
       "the plan has schedule {}, under which every stage is on the devices of two, and {} has no such schedule",
       name_of(plan.schedule), target.release);
+  refuse_unless(target.own_shardings || plan.training.loss == LossReduction::Mean, target,
+                "the plan's loss is the {} of the samples', and the files for {} take the mean",
+                name_of(plan.training.loss), target.release);
   if (target.own_shardings) {
     setup.degrees.schedule = plan.schedule;
     setup.degrees.recompute = plan.training.recompute;

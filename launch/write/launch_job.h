@@ -41,6 +41,8 @@ struct LaunchJob {
   const Plan& plan;
   const Graph& graph;
   Launcher launcher = Launcher::Torchrun;
+  // Sentences for the README: what the plan decides otherwise than the job will.
+  std::vector<std::string> differences = {};
 };
 
 struct LaunchFile {

@@ -74,9 +74,10 @@ LaunchFile readme(const LaunchJob& job, const WrittenJob& made, const std::vecto
         job.figures.given_step->si() * 1e3, 100.0 * (job.figures.step / *job.figures.given_step - 1.0));
   text += "\n## How to measure it\n\n";
   for (const std::string& line : made.measure) text += "- " + line + "\n";
-  if (!made.differences.empty()) {
+  if (!made.differences.empty() || !job.differences.empty()) {
     text += "\n## Where the job differs from the plan\n\n";
-    for (const std::string& line : made.differences) text += "- " + line + "\n";
+    for (const auto* lines : {&made.differences, &job.differences})
+      for (const std::string& line : *lines) text += "- " + line + "\n";
   }
   return {"README.md", text, false, ""};
 }

@@ -10,6 +10,7 @@
 #include "launch/read/maxtext/maxtext_axes.h"
 #include "launch/read/maxtext/maxtext_blocks.h"
 #include "launch/read/readers.h"
+#include "launch/syntax/numbers.h"
 
 namespace meshwright {
 
@@ -39,7 +40,6 @@ constexpr const char* kMaxtextWords[] = {"base_config",
                                          "log_period",
                                          "compile_topology",
                                          "compile_topology_num_slices",
-                                         "learning_rate",
                                          "tokenizer_path",
                                          "tokenizer_type",
                                          "dataset_path",
@@ -403,6 +403,8 @@ class MaxtextReader {
       job_.reading.setup.optimizer.kind = Optimizer::Kind::Sgd;
     else if (!kind.starts_with("adam"))
       job_.assume(fmt::format("Adam in the place of {}", kind));
+    if (const auto rate = real_number(s_.text_or_nothing("learning_rate")); rate && *rate > 0.0)
+      job_.reading.setup.optimizer.learning_rate = *rate;
     job_.reading.setup.optimizer.weight_decay = std::max(0.0, s_.number("adam_weight_decay").value_or(0.1));
     job_.reading.setup.optimizer.max_norm = std::max(0.0, s_.number("gradient_clipping_threshold").value_or(1.0));
   }

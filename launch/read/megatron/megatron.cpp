@@ -254,8 +254,7 @@ void read_optimizer(ReadingJob& job) {
   Optimizer& optimizer = job.reading.setup.optimizer;
   const std::string kind = s.text("optimizer").value_or("adam");
   if (kind == "sgd") {
-    optimizer.momentum = s.number("sgd-momentum").value_or(0.9);
-    optimizer.kind = optimizer.momentum > 0.0 ? Optimizer::Kind::Momentum : Optimizer::Kind::Sgd;
+    use_sgd(optimizer, s.number("sgd-momentum").value_or(0.9), s.where("sgd-momentum"));
   } else if (kind != "adam" && !read_patch_optimizer(job, kind)) {
     job.assume(fmt::format("Adam in the place of {}", kind));
   }
