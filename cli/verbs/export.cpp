@@ -158,7 +158,9 @@ std::vector<std::string> differences_of(const Exported& exported, const LaunchSe
                                         const Costs& costs) {
   if (target.own_shardings || !exported.plan.cluster.uniform() || !broken_launch_rules(setup).empty()) return {};
   try {
-    const PlanOfGraph launched = given_plan(request_of(setup, exported.plan.cluster), *costs.model);
+    LaunchSetup read = setup;
+    join_stages(read);
+    const PlanOfGraph launched = given_plan(request_of(read, exported.plan.cluster), *costs.model);
     return plan_differences(exported.plan, launched.plan, target.release);
   } catch (const InputError& error) {
     return {fmt::format("no plan here expresses the job, so that they cannot be compared: {}", error.what())};

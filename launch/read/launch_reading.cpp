@@ -84,7 +84,7 @@ void add_rules(LaunchReading& reading, bool of_its_own) {
   LaunchSetup setup = reading.setup;
   setup.degrees = degrees_with_layout(setup);
   // One stage runs under every schedule.
-  if (setup.degrees.pp == 1) setup.degrees.schedule = reading.framework.schedules.front();
+  if (setup.degrees.pp == 1) setup.degrees.schedule = ScheduleKind::OneFOneB;
   const bool as_usual = reading.framework.name == usual.name && reading.framework.zero == usual.zero &&
                         reading.framework.sequences == usual.sequences &&
                         reading.framework.schedules == usual.schedules &&

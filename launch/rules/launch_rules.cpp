@@ -82,7 +82,10 @@ void degree_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList
   const Framework& framework = find_framework(target.framework);
   Degrees degrees = setup.degrees;
   // Without stages there is one order only.
-  if (degrees.pp == 1 && !traits_of(degrees.schedule).splits_backward) degrees.schedule = framework.schedules.front();
+  if (degrees.pp == 1 && !traits_of(degrees.schedule).splits_backward) degrees.schedule = ScheduleKind::OneFOneB;
+  rules.expect_told(degrees.pp > 1 || !traits_of(degrees.schedule).splits_backward || !framework.has(degrees.schedule),
+                    fmt::format("{} runs whole backwards where there is one stage, and the plan has schedule {}",
+                                target.release, name_of(degrees.schedule)));
   const std::vector<std::string> broken = broken_rules(framework, shape_of(setup.model), degrees);
   Framework told = framework;
   told.splits_ends = true;

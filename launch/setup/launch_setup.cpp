@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/setup/launch_setup.h"
 
+#include <algorithm>
+
 #include "core/planner/method/stage_layout.h"
 
 namespace meshwright {
@@ -21,6 +23,27 @@ std::vector<int> blocks_of_stages(const LaunchSetup& setup) {
   const Degrees& d = setup.degrees;
   return setup.stage_blocks.empty() ? blocks_of_stages(d.split, setup.model.layers, d.pp, d.chunks)
                                     : setup.stage_blocks;
+}
+
+void join_stages(LaunchSetup& setup) {
+  Degrees& d = setup.degrees;
+  const auto differs = [&](const StageSetup& stage) {
+    return stage.dp != d.dp || stage.tp != d.tp || stage.cp != d.cp || stage.ep != d.ep;
+  };
+  const std::int64_t ranks = std::int64_t{d.dp} * d.tp * d.cp * d.pp;
+  if (setup.stages.empty() || ranks != setup.devices() ||
+      std::any_of(setup.stages.begin(), setup.stages.end(), differs))
+    return;
+  d.recompute = setup.stages.front().recompute;
+  setup.stage_blocks.clear();
+  int block = 0;
+  for (const StageSetup& stage : setup.stages) {
+    setup.stage_blocks.push_back(stage.blocks);
+    if (stage.recompute != d.recompute && stage.blocks > 0)
+      setup.recompute_layers.push_back({block, block + stage.blocks - 1, stage.recompute});
+    block += stage.blocks;
+  }
+  setup.stages.clear();
 }
 
 Degrees degrees_with_layout(const LaunchSetup& setup) {

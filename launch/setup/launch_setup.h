@@ -101,6 +101,9 @@ struct LaunchSetup {
 
 // Blocks of every stage, named by the file or not.
 [[nodiscard]] std::vector<int> blocks_of_stages(const LaunchSetup& setup);
+// Stages of the setup's degrees that take all devices are one set of them, though their blocks and recomputation
+// differ; others stay as they are.
+void join_stages(LaunchSetup& setup);
 // The setup's degrees, with a layout of the stages where they are other than the planner would cut them by itself.
 [[nodiscard]] Degrees degrees_with_layout(const LaunchSetup& setup);
 

@@ -57,6 +57,9 @@ std::vector<std::string> plan_differences(const Plan& plan, const Plan& launched
     return {fmt::format("the plan has {} stages, and the job of {} has {}", plan.stages.size(), framework,
                         launched.stages.size())};
   std::vector<std::string> found;
+  if (plan.schedule != launched.schedule && plan.training.microbatches > 1)
+    found.push_back(fmt::format("the plan has schedule {}, and the job of {} runs {}", name_of(plan.schedule),
+                                framework, name_of(launched.schedule)));
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan &own = plan.stages[s], &other = launched.stages[s];
     if (own.logical_shape != other.logical_shape || own.devices != other.devices) {

@@ -244,6 +244,8 @@ LaunchSetup setup_of(const Plan& plan, const Graph& graph, const LaunchTarget& t
   }
   setup.degrees.schedule = plan.schedule;
   setup.degrees.recompute_modules = plan.training.recompute_modules;
+  // Without stages there is one order only.
+  if (setup.degrees.pp == 1 && plan.schedule == ScheduleKind::GPipe) setup.degrees.schedule = ScheduleKind::OneFOneB;
   setup.degrees.micro_batches = plan.training.microbatches;
   setup.degrees.micro_batch = plan.training.batch / plan.training.microbatches / setup.degrees.dp;
   if (!target.own_stages) read_recompute(setup, plan, graph, target);

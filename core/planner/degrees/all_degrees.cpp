@@ -79,9 +79,9 @@ class Enumeration {
       // As in the free search, dualpipe-v only by name.
       if (request_.any_schedule() ? schedule == ScheduleKind::DualPipeV : schedule != request_.first_schedule())
         continue;
-      // Without stages there is one order only.
+      // Without stages there is one order only: a micro-batch's backward follows its forward.
       if (degrees.pp == 1 && schedule != framework_.schedules.front()) continue;
-      degrees.schedule = schedule;
+      degrees.schedule = degrees.pp == 1 ? ScheduleKind::OneFOneB : schedule;
       const auto fixed = traits_of(schedule).chunks;
       if (fixed) {
         degrees.chunks = *fixed;

@@ -179,7 +179,8 @@ class Rules {
     const auto& [pp, chunks] = std::tie(degrees_.pp, degrees_.chunks);
     const int stages = degrees_.stages();
     const bool uneven = degrees_.split.uneven();
-    rule(framework_.has(degrees_.schedule), "{} has no schedule {}", framework_.name, name_of(degrees_.schedule));
+    rule(framework_.has(degrees_.schedule) || (pp == 1 && degrees_.schedule == ScheduleKind::OneFOneB),
+         "{} has no schedule {}", framework_.name, name_of(degrees_.schedule));
     rule(!uneven || framework_.splits_ends, "{} cannot be told the blocks of single stages", framework_.name);
     if (pp == 1) {
       rule(!uneven, "blocks of single stages need pp of at least 2");

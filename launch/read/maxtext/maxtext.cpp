@@ -363,7 +363,6 @@ class MaxtextReader {
   }
 
   void read_rest() {
-    d_.schedule = ScheduleKind::GPipe;  // also where one stage runs under any
     const std::string policy = s_.text("remat_policy").value_or("full");
     job_.reading.setup.own_recompute = fmt::format("remat_policy={}", policy);
     if (policy == "full" || policy == "custom") {

@@ -317,25 +317,7 @@ void read_meshes(ReadingJob& job) {
 }
 
 void join_meshes(ReadingJob& job) {
-  LaunchSetup& setup = job.reading.setup;
-  Degrees& d = job.degrees();
-  std::vector<StageSetup>& stages = setup.stages;
-  const auto differs = [&](const StageSetup& stage) {
-    return stage.dp != d.dp || stage.tp != d.tp || stage.cp != d.cp || stage.ep != d.ep;
-  };
-  const std::int64_t ranks = std::int64_t{d.dp} * d.tp * d.cp * d.pp;
-  if (!job.reading.why_no_plan.empty() || ranks != job.devices.devices() ||
-      std::any_of(stages.begin(), stages.end(), differs))
-    return;
-  d.recompute = stages.front().recompute;
-  int block = 0;
-  for (const StageSetup& stage : stages) {
-    setup.stage_blocks.push_back(stage.blocks);
-    if (stage.recompute != d.recompute && stage.blocks > 0)
-      setup.recompute_layers.push_back({block, block + stage.blocks - 1, stage.recompute});
-    block += stage.blocks;
-  }
-  stages.clear();
+  if (job.reading.why_no_plan.empty()) join_stages(job.reading.setup);
 }
 
 }  // namespace meshwright

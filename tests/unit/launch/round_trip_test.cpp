@@ -76,8 +76,9 @@ TEST(RoundTrips, EveryTargetSaysTheOptimizerOrRefusesIt) {
       ++told;
       expect_same(read_back(made, setup, target, name).setup.optimizer, optimizer, target);
     }
-  // Adam for all of the 11; SGD with and without momentum for 8 of them, and without for MaxText; a scale for 2.
-  EXPECT_EQ(told, 11 + 2 * 8 + 1 + 2);
+  // Adam for all of the 11; SGD with and without momentum for all but torchtitan and MaxText, and without for that; a
+  // scale for two.
+  EXPECT_EQ(told, 11 + 2 * 9 + 1 + 2);
 }
 
 TEST(RoundTrips, ALossThatIsNoMeanIsRefused) {
@@ -111,6 +112,64 @@ TEST(PlanDifferences, NameTheFirstDecisionOfEachKindInAStage) {
   EXPECT_NE(found[0].find("stage 0 has the operator blk0.mlp.up as RRR"), std::string::npos) << found[0];
   EXPECT_NE(found[0].find("(the first of 2)"), std::string::npos) << found[0];
   EXPECT_EQ(found[1], "stage 0 has messages from stage 3 as gather, and the job of X as usual");
+}
+
+// One stage under GPipe keeps what all micro-batches leave, and frameworks accumulate gradients one by one.
+TEST(PlanDifferences, SayThatOneStageRunsMicroBatchesOneByOne) {
+  PlanRequest request = ask(kModel, "p3.16xlarge:1", "zero1", 32, std::int64_t{2});
+  request.search.schedule = ScheduleKind::GPipe;
+  const PlanningResult made = planned(request);
+  const LaunchSetup setup = setup_of(*made.plan, made.graph, find_launch_target("maxtext"));
+  EXPECT_EQ(setup.degrees.schedule, ScheduleKind::OneFOneB);
+  Plan launched = *made.plan;
+  launched.schedule = setup.degrees.schedule;
+  EXPECT_EQ(plan_differences(*made.plan, launched, "MaxText"),
+            std::vector<std::string>{"the plan has schedule gpipe, and the job of MaxText runs 1f1b"});
+}
+
+TEST(RoundTrips, OneStageWithBackwardsInHalvesIsRefused) {
+  PlanningResult made = made_for("torchtitan", {.kind = Optimizer::Kind::Adam});
+  made.plan->schedule = ScheduleKind::ZeroBubbleH1;
+  const LaunchSetup setup = setup_of(*made.plan, made.graph, find_launch_target("torchtitan"));
+  EXPECT_EQ(broken_launch_rules(setup),
+            std::vector<std::string>{"torchtitan 0.2.2 runs whole backwards where there is one stage, and the plan has "
+                                     "schedule zb-h1"});
+}
+
+TEST(RoundTrips, StagesOfTheSameDegreesAreOneSetOfThem) {
+  LaunchSetup setup;
+  setup.devices_per_host = 8;
+  setup.degrees = {.dp = 2, .tp = 2, .pp = 2, .zero = 1};
+  setup.stages = {{.blocks = 3, .dp = 2, .tp = 2}, {.blocks = 1, .dp = 2, .tp = 2, .recompute = Recompute::Full}};
+  LaunchSetup other = setup;
+  join_stages(setup);
+  EXPECT_TRUE(setup.stages.empty());
+  EXPECT_EQ(setup.stage_blocks, (std::vector<int>{3, 1}));
+  EXPECT_EQ(to_text(setup.recompute_layers), "3-3:full");
+  other.stages[1].tp = 4;
+  other.stages[1].dp = 1;
+  join_stages(other);
+  EXPECT_EQ(other.stages.size(), 2U);
+}
+
+LaunchReading maxtext(const std::string& keys) {
+  return read_launch(
+      read_launch_text(
+          {.files = {{"m.yml",
+                      "base_config: base.yml\nbase_emb_dim: 64\nbase_num_query_heads: 4\nbase_num_kv_heads: 4\n"
+                      "base_num_decoder_layers: 4\nbase_mlp_dim: 128\nhead_dim: 16\nmax_target_length: 32\n"
+                      "per_device_batch_size: 4\n" +
+                          keys}}}),
+      {1, 8}, {});
+}
+
+TEST(ReadMaxtext, OneStageRunsMicroBatchesOneByOneAndSeveralAsTheirRepeatsSay) {
+  EXPECT_EQ(maxtext("gradient_accumulation_steps: 2\n").setup.degrees.schedule, ScheduleKind::OneFOneB);
+  const std::string stages = "ici_pipeline_parallelism: 2\nici_fsdp_parallelism: 4\n";
+  EXPECT_EQ(maxtext(stages + "num_layers_per_pipeline_stage: 2\n").setup.degrees.schedule, ScheduleKind::GPipe);
+  const LaunchReading circular = maxtext(stages + "num_layers_per_pipeline_stage: 1\n");
+  EXPECT_EQ(circular.setup.degrees.schedule, ScheduleKind::Interleaved);
+  EXPECT_EQ(circular.setup.degrees.chunks, 2);
 }
 
 }  // namespace
