@@ -145,7 +145,7 @@ TEST(RoundTrips, StagesOfTheSameDegreesAreOneSetOfThem) {
   join_stages(setup);
   EXPECT_TRUE(setup.stages.empty());
   EXPECT_EQ(setup.stage_blocks, (std::vector<int>{3, 1}));
-  EXPECT_EQ(to_text(setup.recompute_layers), "3-3:full");
+  EXPECT_EQ(to_text(setup.recompute_layers), "3:full");
   other.stages[1].tp = 4;
   other.stages[1].dp = 1;
   join_stages(other);
