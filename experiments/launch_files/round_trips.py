@@ -211,6 +211,9 @@ def trip(meshwright, draw, number, targets, wide):
         written = run("export", folder / "plan.json", "--to", target, "-o", folder / "files")
         if written.returncode != 0:
             return label, [("refused: " if wide else "export: ") + written.stderr.strip()[:400]], not wide or written.returncode != 2
+        # DeepSpeed's own file says no degrees: those of stages, tensors and experts are in the scripts.
+        if files == ["ds_config.json"] and re.search(r"(pp|tp|ep)=([2-9]|1\d)", json.loads((folder / "plan.json").read_text())["method"]):
+            files = ["run.sh"]
         if not (folder / "files" / files[0]).exists():
             return label, ["not written: " + files[0]], False
         plan = json.loads((folder / "plan.json").read_text())

@@ -30,7 +30,7 @@ bool is_wanted(const Framework& framework, const PlanRequest& request, const Mod
          request.training.batch == replica * d.dp && replica == d.micro_batch * d.micro_batches &&
          d.pp <= std::max<std::int64_t>(1, shape.blocks) && (shape.seq > 0 || d.cp == 1) &&
          (!d.whole_experts || (has_whole && d.tp > 1)) && (!d.folded_experts || (has_whole && d.cp > 1)) &&
-         (d.pp > 1 || d.schedule == framework.schedules.front()) && d.schedule != ScheduleKind::DualPipeV &&
+         (d.pp > 1 || d.schedule == ScheduleKind::OneFOneB) && d.schedule != ScheduleKind::DualPipeV &&
          (d.cp > 1 || d.context == framework.context_exchanges.front()) && (d.zero == 0 || d.dp * d.cp > 1);
 }
 
@@ -49,7 +49,8 @@ Texts legal_of(const Framework& framework, const PlanRequest& request) {
   const auto try_states = [&](Degrees d) {
     for (const ScheduleKind schedule : framework.schedules)
       for (d.chunks = 1; d.chunks <= 8; ++d.chunks) {
-        d.schedule = schedule;
+        // One stage has one order alone.
+        d.schedule = d.pp == 1 && schedule == framework.schedules.front() ? ScheduleKind::OneFOneB : schedule;
         if (!is_even(shape, d)) continue;
         for (const int zero : d.pp > 1 ? framework.zero_in_pipes : framework.zero)
           for (const Recompute recompute : framework.recompute) {

@@ -174,6 +174,7 @@ std::vector<Degrees> by_enumeration(const Framework& framework, const PlanReques
                           continue;
                         const auto fixed = traits_of(schedule).chunks;
                         if (fixed ? chunks != *fixed : chunks < 2) continue;
+                        if (pp == 1) d.schedule = ScheduleKind::OneFOneB;  // there is no other order
                         note(d);
                       }
       }
