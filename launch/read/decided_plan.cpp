@@ -26,6 +26,7 @@ class DecidedPlan {
     training.offload = setup.offload;
     training.loss = given_.loss;
     training.recompute = setup.degrees.recompute;
+    training.recompute_modules = setup.degrees.recompute_modules;
   }
 
   PlanOfGraph make() {

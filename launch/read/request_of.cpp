@@ -24,6 +24,7 @@ void set_stages(PlanRequest& request, const LaunchSetup& setup) {
     layer += stage.blocks;
   }
   request.search.method = method;
+  if (request.search.recompute_layers.empty()) request.search.recompute_modules = setup.degrees.recompute_modules;
   request.search.layer_cut.cut = LayerOptions::Cut::Blocks;
   request.search.microbatches = setup.degrees.micro_batches;
   request.search.schedule = setup.degrees.schedule;
@@ -58,6 +59,7 @@ void set_meshes(PlanRequest& request, const LaunchSetup& setup) {
   search.microbatches = setup.degrees.micro_batches;
   search.schedule = setup.degrees.schedule;
   search.recompute = setup.degrees.recompute;
+  search.recompute_modules = setup.degrees.recompute_modules;
 }
 
 }  // namespace

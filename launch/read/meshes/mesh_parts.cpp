@@ -84,6 +84,8 @@ void read_plan_constants(ReadingJob& job) {
       read_ranges(job, *ranges);
     else if (*name == "none" || *name == "full" || *name == "selective")
       d.recompute = recompute_from_name(*name);
+    else if (recompute_module(name->substr(0, name->find(','))))
+      d.recompute_modules = recompute_modules_from_name(*name);
     else
       job.no_plan(fmt::format("{}: recomputation of single layers ({}) is not read", s.where("RECOMPUTE"), *name));
   }
