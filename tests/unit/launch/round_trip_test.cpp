@@ -22,7 +22,8 @@ const std::vector<std::pair<std::string, std::string>> kFiles = {
     {"nnscaler", "train.yaml"}, {"alpa", "alpa_plan.py"},      {"jax", "sharding_plan.py"}};
 
 // 32 samples in 4 micro-batches on 8 devices.
-PlanningResult made_for(const std::string& target, const Optimizer& optimizer) {
+PlanningResult made_for(const std::string& target, const Optimizer& optimizer,
+                        RecomputeModules modules = RecomputeModules::None) {
   PlanRequest request =
       ask(kModel, "p3.16xlarge:1",
           target == "jax" || target == "alpa" ? "shard"
@@ -33,6 +34,7 @@ PlanningResult made_for(const std::string& target, const Optimizer& optimizer) {
   request.search.layer_cut.cut = LayerOptions::Cut::Blocks;
   request.training.dtype = target == "megatron-bridge" || target == "deepspeed" ? DType::F16 : DType::F32;
   request.training.optimizer = optimizer;
+  request.search.recompute_modules = modules;
   PlanningResult made = planned(request);
   require(made.plan.has_value(), "{}", made.reason);
   return made;
@@ -79,6 +81,40 @@ TEST(RoundTrips, EveryTargetSaysTheOptimizerOrRefusesIt) {
   // Adam for all of the 11; SGD with and without momentum for all but torchtitan and MaxText, and without for that; a
   // scale for two.
   EXPECT_EQ(told, 11 + 2 * 9 + 1 + 2);
+}
+
+TEST(RoundTrips, EveryTargetSaysTheModulesOrRefusesThem) {
+  const RecomputeModules modules = RecomputeModules::Norms | RecomputeModules::FeedForward;
+  std::vector<std::string> told;
+  for (const auto& [target, name] : kFiles) {
+    const PlanningResult made = made_for(target, {}, modules);
+    std::optional<LaunchSetup> setup;
+    const std::string why =
+        refusal([&, &to = target] { setup = setup_of(*made.plan, made.graph, find_launch_target(to)); });
+    if (!setup) EXPECT_NE(why.find("recomputes some layers otherwise than others"), std::string::npos) << why;
+    if (!setup || !broken_launch_rules(*setup).empty()) continue;
+    told.push_back(target);
+    EXPECT_EQ(read_back(made, *setup, target, name).setup.degrees.recompute_modules, modules) << target;
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"megatron", "megatron-bridge", "flagscale", "jax"}));
+}
+
+// Experts of 8 ranks, each whole on one of 2 x 4.
+TEST(RoundTrips, FlagScaleSaysThatExpertsAreWhole) {
+  const std::string mixture =
+      "mixtral:layers=2,hidden=64,heads=4,kv_heads=4,intermediate=128,seq=32,vocab=128,experts=8,top_k=2";
+  for (const bool whole : {false, true}) {
+    PlanRequest request =
+        ask(mixture, "p3.16xlarge:1",
+            fmt::format("megatron:tp=2,pp=1,ep={},sp=1,zero=1,exact=1{}", whole ? 8 : 4, whole ? ",etp=1" : ""), 32,
+            std::int64_t{1});
+    request.search.layer_cut.cut = LayerOptions::Cut::Blocks;
+    request.training.dtype = DType::F16;
+    const PlanningResult made = planned(request);
+    ASSERT_TRUE(made.plan.has_value()) << made.reason;
+    const LaunchSetup setup = setup_of(*made.plan, made.graph, find_launch_target("flagscale"));
+    EXPECT_EQ(read_back(made, setup, "flagscale", "plan.yaml").setup.degrees.whole_experts, whole);
+  }
 }
 
 TEST(RoundTrips, ALossThatIsNoMeanIsRefused) {

@@ -16,6 +16,7 @@
 #include "executor/check/graph_interpreter.h"
 #include "tests/op_case.h"
 #include "tests/refusal.h"
+#include "tests/unit/planning_fixture.h"
 
 namespace meshwright::recompute_modules_test {
 namespace {
@@ -141,6 +142,25 @@ TEST(RecomputeModules, ChangeNoGradient) {
     const std::string modules = name_of(static_cast<RecomputeModules>(set));
     EXPECT_EQ(gradients(trained(modules)), wanted) << modules;
   }
+}
+
+TEST(RecomputeModules, StandInThePlanFileWhereThereAreAny) {
+  PlanRequest request = ask(kLatent, "cpu:1", "pipeshard", 4, std::int64_t{1});
+  EXPECT_FALSE(to_json(*planned(request).plan)["training"].contains("recompute_modules"));
+  request.search.recompute_modules = RecomputeModules::Norms | RecomputeModules::Mixture;
+  const Plan plan = *planned(request).plan;
+  Json json = to_json(plan);
+  EXPECT_EQ(json["training"]["recompute_modules"], "layernorm,moe");
+  EXPECT_EQ(plan_from_json(json, "plan.json").training.recompute_modules, request.search.recompute_modules);
+  json["training"]["recompute"] = "full";
+  EXPECT_EQ(
+      refusal([&] { (void)plan_from_json(json, "plan.json"); }),
+      "plan.json: training.recompute_modules: modules are recomputed alone; expected recompute none, and no ranges.");
+  request.model = find_model("gpt:layers=1,hidden=8,heads=2,seq=4,vocab=16");
+  request.search.recompute_modules = RecomputeModules::Mixture;
+  EXPECT_EQ(refusal([&] { (void)planned(request); }),
+            "recompute modules 'moe': the blocks of gpt have none of them; expected others of core_attn, layernorm, "
+            "moe_act, mla_up_proj, mlp, moe and shared_experts.");
 }
 
 TEST(RecomputeModules, APlanOfNoneHasNoKeysForThem) {
