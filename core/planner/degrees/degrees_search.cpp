@@ -448,6 +448,12 @@ void DegreesSearch::plan_modules(const DegreesOrder& order) {
 
 void DegreesSearch::find_first_plan(const std::vector<Degrees>& all) {
   if (all.empty()) return;
+  // What was planned before the stop has only to be simulated.
+  while (!best_ && !waiting_.empty() && !is_beaten(waiting_.begin()->first.first)) {
+    auto next = waiting_.extract(waiting_.begin());
+    plans_.judge(next.mapped().planned);
+    take(next.mapped().degrees, std::move(next.mapped().planned));
+  }
   const ReplicaBytes replica = bytes_of_replica(plans_.graph_of(all.front()));
   std::size_t tried = 0;
   for (const Degrees& degrees : in_order_of_trial(all, replica, request_.cluster.usable_memory())) {

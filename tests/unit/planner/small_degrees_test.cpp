@@ -108,6 +108,7 @@ TEST(SmallDegrees, TheLogCountsWhatWasPlanned) {
         if (with_lighter_ends) continue;
         const bool is_planned = !plan->layer_starts.empty() || plan->fate == Fate::Inexpressible;
         (is_planned ? planned : left) += 1;
+        EXPECT_EQ(plan->stages.empty(), plan->layer_starts.empty()) << plan->degrees;
       }
       EXPECT_EQ(planned + left, static_cast<std::int64_t>(all.legal.size()));
       EXPECT_EQ(log.points_ruled_out, left) << log.how;
@@ -139,6 +140,23 @@ TEST(SmallDegrees, LighterEndsOfSeveralOfTheFastestArePlannedOnce) {
   }
   EXPECT_NE(log.how.find(fmt::format("then {} with fewer blocks at the ends", lighter.size())), std::string::npos)
       << log.how;
+  // Those of the four fastest with even ends, on up to 16 stages of each rank.
+  small.request.search.launch_for = &small.even;
+  SimulatedStep evaluator(*small.costs);
+  std::vector<Degrees> bases = find_degrees(small.request, *small.costs, evaluator).fastest;
+  bases.resize(std::min<std::size_t>(bases.size(), 4));
+  const ModelShape shape = shape_of(small.request.model);
+  std::set<std::string> wanted;
+  for (Degrees degrees : bases)
+    for (int chunks = 1; chunks <= 16; ++chunks) {
+      degrees.chunks = chunks;
+      degrees.schedule = chunks == 1 ? ScheduleKind::OneFOneB : ScheduleKind::Interleaved;
+      for (const StageSplit& split : lighter_ends(shape.blocks, degrees.pp, chunks)) {
+        degrees.split = split;
+        if (broken_rules(find_framework("megatron"), shape, degrees).empty()) wanted.insert(text_of(degrees));
+      }
+    }
+  EXPECT_EQ(lighter, wanted);
 }
 
 // Two ranks of three blocks each become four and two: the head has a large vocabulary.
@@ -190,6 +208,46 @@ TEST(SmallDegrees, OnlyWhatBeatsAStepIsWanted) {
   small.request.cluster.groups.front().device.memory = Bytes(1e4);
   EXPECT_EQ(find_degrees(small.request, *small.costs, evaluator, steps.back()).result.log.points_ruled_out, legal);
   EXPECT_EQ(find_degrees(small.request, *small.costs, evaluator).result.log.points_ruled_out, legal - 1);
+}
+
+// What a plan needs at least is told before it is simulated, of one rank as of two.
+TEST(SmallDegrees, NeedNearlyWhatTheirPlansTake) {
+  for (const char* framework : {"megatron", "fsdp"}) {
+    Small small(framework);
+    small.simulate_all();
+    SimulatedStep evaluator(*small.costs);
+    DegreesPlans plans(small.request, *small.costs, evaluator, false);
+    for (const Degrees& degrees : all_degrees(small.even, small.request).legal) {
+      const auto outcome = small.outcomes.find(text_of(degrees));
+      if (outcome == small.outcomes.end()) continue;
+      plans.build_graphs({degrees});
+      const Bytes needs = plans.plan_of(degrees).needs;
+      EXPECT_LE(needs, outcome->second.peak) << text_of(degrees);
+      EXPECT_GE(needs, 0.5 * outcome->second.peak) << text_of(degrees);
+    }
+  }
+}
+
+// Of few combinations all may be planned, and none simulated, when the search is asked to stop.
+TEST(SmallDegrees, ThereIsAPlanWheneverTheSearchIsStopped) {
+  Small small("fsdp");
+  small.request.search.recompute = Recompute::None;
+  small.request.search.microbatches = std::int64_t{1};
+  ASSERT_LE(all_degrees(small.even, small.request).legal.size(), 16u);
+  SimulatedStep evaluator(*small.costs);
+  int asks = 0;
+  small.request.stop = [&] { return ++asks < 0; };
+  const Seconds whole = search_degrees(small.request, *small.costs, evaluator).plan->predicted.step_time;
+  const int all = asks;
+  ASSERT_GT(all, 5);
+  for (int calls = 0; calls < all; ++calls) {
+    int left = calls;
+    small.request.stop = [&] { return left-- <= 0; };
+    const PlanningResult found = search_degrees(small.request, *small.costs, evaluator);
+    ASSERT_TRUE(found.plan) << calls << " of " << all << ": " << found.reason;
+    EXPECT_GE(found.plan->predicted.step_time, whole) << calls;
+    EXPECT_LE(found.lower_bound_within_layers, whole) << calls;
+  }
 }
 
 // What holds at least as much as degrees that do not fit, does not fit either.
