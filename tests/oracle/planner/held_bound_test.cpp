@@ -64,6 +64,15 @@ class SlowBound {
     return least;
   }
 
+  // What the devices take together for the op, however they share it.
+  [[nodiscard]] double least_alone(const Op& op) const {
+    double least = kNever;
+    each_split(op, [&](const Parts& parts, std::int64_t devices) {
+      least = std::min(least, static_cast<double>(devices) * time(op, parts));
+    });
+    return least;
+  }
+
  private:
   [[nodiscard]] double time(const Op& op, const Parts& parts) const {
     const IterationSpace space = iteration_space(graph_, op);
@@ -92,14 +101,6 @@ class SlowBound {
       parts.erase(axis.name);
     };
     from(0, 1);
-  }
-
-  [[nodiscard]] double least_alone(const Op& op) const {
-    double least = kNever;
-    each_split(op, [&](const Parts& parts, std::int64_t devices) {
-      least = std::min(least, static_cast<double>(devices) * time(op, parts));
-    });
-    return least;
   }
 
   // Each device adds the whole tile of its gradient to the accumulator, or all add the sum over devices, in parts.
@@ -154,6 +155,9 @@ TEST(OpGroups, HaveTheSharesThatAreBestForAnyWeightOfTheTrunk) {
         if (op.phase != Phase::Forward) continue;
         const std::vector<OpGroups::Share> shares = groups.shares(groups.class_of().at(op.id), 2);
         several += shares.size() > 1 ? 1 : 0;
+        // What making the result again takes is never more than any way to run the forward op.
+        for (const OpGroups::Share& share : shares)
+          EXPECT_NEAR(share.forward / slow_bound.least_alone(op), 1.0, 1e-9) << model << " " << op.name << " " << slow;
         for (const double weight : {0.0, 0.3, 1.0, 2.0, 5.0, 20.0, 1000.0}) {
           double least = kNever;
           for (const OpGroups::Share& share : shares) least = std::min(least, share.together + weight * share.trunk);

@@ -265,6 +265,12 @@ TEST(Compare, RefusesPlansOfDifferentSteps) {
   request.training.batch = 32;
   const PlanningResult more = planned(request);
   EXPECT_NE(refusal([&] { return compared(mlp, more); }).find("different training steps"), std::string::npos);
+  // Serving and training are steps of their own.
+  PlanRequest serving = request_of(kMlp);
+  serving.search.schedule = ScheduleKind::Inference;
+  const PlanningResult served = planned(serving);
+  EXPECT_NE(refusal([&] { return compared(mlp, served); }).find("different training steps"), std::string::npos);
+  EXPECT_EQ(compared(served, served), std::vector<std::string>{});
 }
 
 TEST(Compare, OfOtherMicrobatchesSaysWhatDiffersWithoutTensors) {

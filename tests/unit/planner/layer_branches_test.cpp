@@ -141,11 +141,15 @@ TEST(LayerBranches, AreTheShortestOfAllChains) {
     }
     const double least = n % 4 == 3 ? 2.0 : 0.0;  // may join more than is needed
     std::optional<Length> best;
+    int first_of_last = 0;  // segment, in the best chain that has the longest one
     Segments segments;
     for_each_chain(0, layers, segments, [&] {
       const Length length = measure(segments, reads, work, least);
       if (length.wrong || length.smaller) return;
-      if (!best || std::tuple(length.longest, length.ordered) < std::tuple(best->longest, best->ordered)) best = length;
+      const int first = segments.back().front().first;
+      const auto key = [](const Length& of) { return std::tuple(of.longest, of.ordered); };
+      if (best && key(length) == key(*best)) first_of_last = std::min(first_of_last, first);
+      if (!best || key(length) < key(*best)) best = length, first_of_last = first;
     });
     const LayerBranches found = branches_of(reads, work, least);
     const Length length = measure(found.segments, reads, work, least);
@@ -154,6 +158,7 @@ TEST(LayerBranches, AreTheShortestOfAllChains) {
     if (least == 0.0) {
       EXPECT_EQ(length.longest, best->longest);
       EXPECT_EQ(length.ordered, best->ordered);
+      EXPECT_EQ(found.segments.back().front().first, first_of_last);
     }
     require_branches_of(found, layers);
     lines += found.is_line();
@@ -209,6 +214,26 @@ TEST(LayerBranches, OfAnEncoderAndADecoderAreALineOfBlocks) {
   // Every block of the decoder reads the encoder's result.
   const Graph graph = forward_graph("t5:layers=3,hidden=64,heads=4,intermediate=128,seq=32,vocab=128");
   EXPECT_TRUE(find_branches(graph, layers_of_blocks(graph)).is_line());
+}
+
+// What comes before the first block and after the last are layers of their own, of one block as of three.
+TEST(BlockStarts, AreWithTheirEndsThoseOfOpsBeforeAndAfterThem) {
+  for (const int blocks : {1, 3})
+    for (const char* model : {"gpt:layers={},hidden=32,heads=4,seq=8,vocab=64", "mlp:layers={},hidden=4"}) {
+      const Graph graph = forward_graph(fmt::format(fmt::runtime(model), blocks));
+      std::vector<int> wanted = {0};
+      int before = -1;  // the block of the op before
+      const std::vector<OpId> ops = forward_ops(graph);
+      for (std::size_t p = 0; p < ops.size(); ++p) {
+        const int block = graph.op(ops[p]).block;
+        if (p > 0 && block != before) wanted.push_back(static_cast<int>(p));
+        before = block;
+      }
+      EXPECT_EQ(block_starts_with_ends(graph), wanted) << model << " " << blocks;
+      if (graph.op(ops.front()).block < 0) wanted.erase(wanted.begin());
+      if (before < 0) wanted.pop_back();
+      EXPECT_EQ(block_starts(graph), wanted) << model << " " << blocks;
+    }
 }
 
 // Eight ops of work 1: 0..3 and 4..6 side by side, 7 joins them. Tensors of a byte.

@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 
+#include "core/graph/recomputation.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::layer_classes_test {
@@ -26,6 +30,38 @@ TEST(StepStructure, CountsTheBlocksOfALayerAndOneWhereThereAreNone) {
   EXPECT_EQ(structure.blocks_in(0), 1);
   EXPECT_EQ(structure.blocks_in(1), 2);
   EXPECT_EQ(structure.blocks_in(2), 1);
+}
+
+// Itself, or what was made of it again, whichever of its maker's results it is.
+TEST(StepStructure, KnowsWhatTheBackwardOfAnOpReadsOfItsOperands) {
+  for (const char* model : {"gpt:layers=2,hidden=8,heads=2,seq=4,vocab=16",
+                            "mixtral:layers=1,hidden=16,heads=4,kv_heads=2,intermediate=32,seq=8,vocab=32,experts=4,"
+                            "top_k=2"})
+    for (const Recompute recompute : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+      const Graph graph =
+          build_training_graph(find_model(model), {.batch = 4, .microbatches = 2, .recompute = recompute});
+      const Layers layers = layers_of_blocks(graph);
+      const StepStructure structure(graph, layers);
+      const auto original = [&](TensorId id) {
+        const auto maker = graph.tensor(id).producer;
+        if (!maker || !is_recomputation(graph, graph.op(*maker))) return id;
+        const std::vector<TensorId>& again = graph.op(*maker).outputs;
+        const auto at = std::find(again.begin(), again.end(), id) - again.begin();
+        return graph.op(*graph.op(*maker).forward).outputs[static_cast<std::size_t>(at)];
+      };
+      std::map<OpId, std::set<TensorId>> read;  // by what was made of a forward op
+      for (const Op& op : graph.ops())
+        if (op.phase == Phase::Backward && op.forward && !is_gradient_sum(graph, op))
+          for (const TensorId input : op.inputs) read[*op.forward].insert(original(input));
+      int several = 0;
+      for (const OpId id : forward_ops(graph))
+        for (const StepStructure::Operand& operand : structure.group(id).operands) {
+          EXPECT_EQ(operand.read_in_backward, read[id].contains(operand.tensor))
+              << model << " " << graph.op(id).name << " " << graph.tensor(operand.tensor).name;
+          several += operand.read_in_backward ? 1 : 0;
+        }
+      EXPECT_GT(several, 10);
+    }
 }
 
 // Layers of two biases each, in these blocks; -1 is outside of them.

@@ -395,6 +395,33 @@ TEST(CandidateRequest, HasTheDevicesOfItsPartOfTheHosts) {
   EXPECT_EQ(wanted(1).samples, 2);
 }
 
+// What serves fastest by the step is not always what answers soonest.
+TEST(CandidateRanking, OrdersPipelinesByTheObjective) {
+  int told_apart = 0;
+  for (const double slowness : {1.0, 10.0, 100.0})
+    for (const auto objective : {Goal::Objective::Latency, Goal::Objective::StepTime}) {
+      PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:4", "pipeshard", 64, 4);
+      request.search.schedule = ScheduleKind::Inference;
+      request.goal.objective = objective;
+      HostGroup& hosts = request.cluster.only();
+      hosts.within_host.beta = SecondsPerByte(slowness * hosts.within_host.beta.si());
+      Prepared of(std::move(request));
+      const Point point = prepare_point(of.context, of.at(4));
+      const StageTable table = make_stage_table(point, 1.0, StageSearch::Keep::All, {});
+      const CandidateRequest wanted = candidate_request(of.context, point, ScheduleKind::Inference);
+      const std::vector<Candidate> ranked = point.spans.ranking->find(table, wanted).ranked;
+      ASSERT_GT(ranked.size(), 3u);
+      const auto ascend = [&](Seconds Candidate::*time) {
+        return std::is_sorted(ranked.begin(), ranked.end(),
+                              [&](const Candidate& a, const Candidate& b) { return a.*time < b.*time; });
+      };
+      const bool by_latency = objective == Goal::Objective::Latency;
+      EXPECT_TRUE(ascend(by_latency ? &Candidate::alone : &Candidate::step)) << slowness;
+      told_apart += ascend(by_latency ? &Candidate::step : &Candidate::alone) ? 0 : 1;
+    }
+  EXPECT_GT(told_apart, 0);
+}
+
 // --- what lacks memory ---
 
 // The embedding is on the first stage and the loss, of 128 times as many columns as the model is wide, on the last.
