@@ -33,7 +33,7 @@ struct PlanningOptions {
   std::vector<std::string> forced;  // "tensor=spec"
   bool keep_shardings = false;
   std::string method = "pipeshard";
-  std::string launch_for;                             // "": not given
+  std::string launch_for;                                                // "": not given
   std::string schedule, recompute, recompute_layers, recompute_modules;  // "": not given
   std::string optimizer = "adam", learning_rate = "0.001", momentum, weight_decay = "0", max_norm = "0", loss = "mean";
   std::string loss_scale = "0", loss_scale_interval = "2000", offload = "none";

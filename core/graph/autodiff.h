@@ -63,8 +63,8 @@ struct Optimizer {
 [[nodiscard]] Optimizer::Kind optimizer_from_name(const std::string& name);  // throws InputError
 
 // Appends the backward ops of `graph.loss` and accumulators, then the update ops of every parameter. `recompute` holds
-// for the ops outside of `ranges` and of `modules`. Throws InputError for ranges that overlap, stand out of order or end
-// behind the last forward op.
+// for the ops outside of `ranges` and of `modules`. Throws InputError for ranges that overlap, stand out of order or
+// end behind the last forward op.
 void append_training_step(Graph& graph, const Optimizer& optimizer, Recompute recompute,
                           const std::vector<RecomputeRange>& ranges = {},
                           RecomputeModules modules = RecomputeModules::None);

@@ -199,10 +199,11 @@ std::vector<RecomputeRange> recompute_ranges_from_json(const Json& list, const s
 }
 
 TrainingOptions training_from_json(const Json& json, const std::string& place) {
-  expect_only(json,
-              {"batch", "microbatches", "dtype", "optimizer", "learning_rate", "momentum", "weight_decay", "max_norm",
-               "loss_scale", "loss_scale_interval", "recompute", "loss", "recompute_ranges", "recompute_modules", "offload"},
-              place);
+  expect_only(
+      json,
+      {"batch", "microbatches", "dtype", "optimizer", "learning_rate", "momentum", "weight_decay", "max_norm",
+       "loss_scale", "loss_scale_interval", "recompute", "loss", "recompute_ranges", "recompute_modules", "offload"},
+      place);
   TrainingOptions training;
   training.batch = positive(json, "batch", place);
   training.microbatches = positive(json, "microbatches", place);
@@ -225,7 +226,8 @@ TrainingOptions training_from_json(const Json& json, const std::string& place) {
   if (json.contains("recompute_modules")) {
     training.recompute_modules = named(json, "recompute_modules", place, recompute_modules_from_name);
     require(training.recompute == Recompute::None && training.recompute_ranges.empty(),
-            "{}: modules are recomputed alone; expected recompute none, and no ranges.", at(place, "recompute_modules"));
+            "{}: modules are recomputed alone; expected recompute none, and no ranges.",
+            at(place, "recompute_modules"));
   }
   return training;
 }

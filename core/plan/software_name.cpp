@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::string_view kEightBitProducts = "+fp8", kNarrowStates = "+16-bit-states",
                            kSixteenBitMoments = "+16-bit-moments", kEightBitMoments = "+8-bit-moments",
-                           kFused = "+fused-attention", kUnfused = "+unfused-attention", kHostDispatch = "+host-dispatch=",
-                           kGatherDispatch = "+gather-dispatch=", kLossChunks = "+loss-chunks=";
+                           kFused = "+fused-attention", kUnfused = "+unfused-attention",
+                           kHostDispatch = "+host-dispatch=", kGatherDispatch = "+gather-dispatch=",
+                           kLossChunks = "+loss-chunks=";
 
 // Whether the text ended with this, which is cut off.
 bool cut_end(std::string& text, std::string_view end) {

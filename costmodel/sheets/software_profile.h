@@ -74,11 +74,11 @@ struct SoftwareProfile {
   // A function and the gate it feeds are one kernel, with what scales, shifts and bounds on the way, and keeps what it
   // reads.
   bool fused_activation = true;
-  bool dropout = false;                // of residual sums and of unfused attention: masks are kept
-  bool weights_from_master = false;    // ZeRO-3 gathers from the master copy; no 16-bit copy is split besides
-  bool keeps_gathered_stage = false;   // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole
-  bool keeps_gathered_inputs = false;  // products keep what sequence parallelism gathered for them
-  bool keeps_sent = false;             // a stage keeps what it sent until its backward pass
+  bool dropout = false;                 // of residual sums and of unfused attention: masks are kept
+  bool weights_from_master = false;     // ZeRO-3 gathers from the master copy; no 16-bit copy is split besides
+  bool keeps_gathered_stage = false;    // ZeRO-3 in a pipeline: a stage's weights and gradients stay whole
+  bool keeps_gathered_inputs = false;   // products keep what sequence parallelism gathered for them
+  bool keeps_sent = false;              // a stage keeps what it sent until its backward pass
   bool keeps_eight_bit_inputs = false;  // products of 8 bits keep the operands that they quantised, and no others
   bool weighs_within_experts = false;   // a token's results are only added up, so that none is kept for its weight
   bool selective_by_op = false;    // selective recomputation keeps the results of attention and of every second product

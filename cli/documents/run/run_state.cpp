@@ -39,7 +39,8 @@ LearningRate learning_rate_of(const RunStateOptions& options, const RunOptions& 
 // What must be the same for a training to go on: everything but how its work is cut and what is kept.
 Json training_of(const Json& plan) {
   Json training = plan.at("training");
-  for (const char* free : {"microbatches", "recompute", "recompute_ranges", "recompute_modules", "offload", "learning_rate"})
+  for (const char* free :
+       {"microbatches", "recompute", "recompute_ranges", "recompute_modules", "offload", "learning_rate"})
     training.erase(free);
   return training;
 }

@@ -73,7 +73,7 @@ struct TrainingOptions {
   Optimizer optimizer = {};
   Recompute recompute = Recompute::None;
   LossReduction loss = LossReduction::Mean;
-  std::vector<RecomputeRange> recompute_ranges = {};  // what holds for other ops than `recompute`
+  std::vector<RecomputeRange> recompute_ranges = {};            // what holds for other ops than `recompute`
   RecomputeModules recompute_modules = RecomputeModules::None;  // and what of blocks is recomputed by itself
   Offload offload = Offload::None;
 };

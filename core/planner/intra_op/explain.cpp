@@ -225,7 +225,8 @@ std::vector<std::string> compare_layers(PlannedLayers& layers, PlannedLayers& ot
 bool same_training(const Plan& plan, const Plan& other) {
   const auto step_of = [](const Plan& of) {
     Json step = to_json(of).at("training");
-    for (const char* way : {"microbatches", "recompute", "recompute_ranges", "recompute_modules", "offload"}) step.erase(way);
+    for (const char* way : {"microbatches", "recompute", "recompute_ranges", "recompute_modules", "offload"})
+      step.erase(way);
     return step;
   };
   const auto serves = [](const Plan& of) { return of.schedule == ScheduleKind::Inference; };

@@ -150,9 +150,9 @@ TEST(PhysicalCosts, InAnExchangeBetweenHostsEveryDeviceSendsThroughItsOwnCard) {
   EXPECT_NEAR(seconds(sixteen), 0.5 * sent + start, 1e-9);
 }
 
-// Of four experts by chance, half on either host, a token has some on 2 (1 - 1/16) = 15/8 hosts, so that 15/16 of a copy
-// crosses in the place of two. What all gather is every device's own tokens: of 1 GB with four copies each 250 MB, on 16
-// devices 4 GB.
+// Of four experts by chance, half on either host, a token has some on 2 (1 - 1/16) = 15/8 hosts, so that 15/16 of a
+// copy crosses in the place of two. What all gather is every device's own tokens: of 1 GB with four copies each 250 MB,
+// on 16 devices 4 GB.
 TEST(PhysicalCosts, TokensGoOnceToEveryHostOrToAllDevices) {
   SoftwareProfile software = plain();
   software.experts_per_token = 4;
