@@ -83,8 +83,7 @@ std::string setup_words(const SoftwareSetup& setup) {
 }
 
 std::string recompute_words(const LaunchSetup& setup) {
-  if (setup.degrees.recompute_modules != RecomputeModules::None) return name_of(setup.degrees.recompute_modules);
-  return setup.recompute_layers.empty() ? name_of(setup.degrees.recompute) : to_text(setup.recompute_layers);
+  return setup.recompute_layers.empty() ? recompute_text(setup.degrees) : to_text(setup.recompute_layers);
 }
 
 Json json_of(const SoftwareSetup& setup) {

@@ -69,7 +69,7 @@ TEST(MiniMax01, HasThePublishedParametersAndLayers) {
 TEST(MiniMax01, ForgetsAtARateOfEachHeadAndLayer) {
   // 4 heads: 2^-2, 2^-4, 2^-6 and 2^-8, of which layer 0 of 3 has all, layer 1 half, and the last next to nothing.
   const Graph graph = graph_of(R"("model_type": "minimax", "vocab_size": 64, "hidden_size": 16, "intermediate_size": 8,
-      "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 16, "layer_types":
+      "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 16, "layer_types":
       ["linear_attention", "linear_attention", "linear_attention"])");
   std::vector<std::vector<double>> rates(3);
   for (const auto& [tensor, values] : graph.constants)
