@@ -167,7 +167,7 @@ class ActivationWalk {
     return found == module_of_.end() ? RecomputedModule{} : found->second;
   }
 
-  // Of the block at hand; nullptr: none drops it.
+  // The module of the current block that drops this tensor; nullptr: none does.
   [[nodiscard]] Piece* piece_that_drops(TensorId id) {
     const auto& producer = graph_.tensor(id).producer;
     if (module_of_.empty() || !producer || graph_.op(*producer).block != number_) return nullptr;
@@ -294,7 +294,7 @@ class ActivationWalk {
   std::set<TensorId> read_by_products_;
   std::map<int, Block> blocks_;
   std::map<OpId, RecomputedModule> module_of_;  // [forward op] of those in one
-  // Of the op at hand.
+  // The block of the current op, and its module.
   int number_ = -1;
   Block* block_ = nullptr;
   Piece* piece_ = nullptr;

@@ -168,8 +168,8 @@ class PhysicalCostModel final : public CostModel {
     const Seconds latency = 2.0 * std::ceil(std::log2(static_cast<double>(axis.outer))) * axis.outer_link.alpha;
     return {std::max(moving + latency, inside.time), Basis::Modelled};
   }
-  // Of what crosses the network with a copy for every expert. A token whose k experts lie on H hosts evenly and by
-  // chance has some on H (1 - (1 - 1/H)^k) of them.
+  // The share that crosses the network of what copies for every expert would send. A token whose k experts lie on H
+  // hosts evenly and by chance has some on H (1 - (1 - 1/H)^k) of them.
   [[nodiscard]] double share_between_hosts(double hosts) const {
     if (software_.dispatch != TokenDispatch::ToHosts) return software_.exchange_between_hosts;
     const double experts = software_.experts_per_token;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a transformer's blocks that the backward makes again, each by itself, where whole blocks would be too much.
+// Modules of a transformer's blocks: the backward recomputes each by itself, where recomputing whole blocks costs too
+// much.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ namespace meshwright {
 //   FeedForward    of dense blocks
 //   Mixture        with router, movement of tokens and shared experts
 //   SharedExperts  alone
-// What a module makes again it makes from what enters it, which is kept. Results that are dropped are read made again
-// by all ops of their block.
+// What enters a module is kept, and the module is recomputed from it. Where its results are dropped, every op of the
+// block that needs them in the backward reads the recomputed ones.
 enum class RecomputeModules : std::uint8_t {
   None = 0,
   Attention = 1,
@@ -57,8 +58,8 @@ struct RecomputedModule {
   auto operator<=>(const RecomputedModule&) const = default;
 };
 
-// Of the forward ops of built-in transformers that belong to one of `chosen`, which; a module within another that is
-// chosen belongs to that.
+// The module of every forward op that belongs to one of `chosen`, in graphs of built-in transformers. Where one chosen
+// module lies within another, its ops belong to the outer one.
 [[nodiscard]] std::map<OpId, RecomputedModule> recomputed_modules(const Graph& graph, RecomputeModules chosen);
 
 // All of which the blocks of the graph have any.

@@ -96,7 +96,7 @@ struct TrainingOptions {
 // none of this graph.
 [[nodiscard]] Graph build_training_graph(const ModelConfig& model, const TrainingOptions& options);
 
-// Of a mixture, the experts that one token gets; 0: there are none, or the model's file does not say.
+// The number of experts that each token is sent to; 0: the model has no experts, or its file does not say.
 [[nodiscard]] int experts_per_token(const ModelConfig& model);
 // Parameters that one token meets: of the experts of a mixture, the top_k it takes.
 [[nodiscard]] std::int64_t active_parameter_count(const Graph& graph);

@@ -99,8 +99,8 @@ class DegreesSearch {
   // The fastest plans, or where none fits the nearest, with fewer blocks at the ends of the pipeline.
   void plan_lighter_ends();
   [[nodiscard]] std::vector<Degrees> lighter_ends_of_fastest() const;
-  // Of those that recompute blocks the fastest plans and what has the least bounds, with modules that do in their
-  // place.
+  // Takes the fastest plans that recompute blocks, and the sets with the least bounds that do, and plans them with
+  // modules in the place of the blocks.
   void plan_modules(const DegreesOrder& order);
   [[nodiscard]] std::vector<Degrees> bases_of_modules(const DegreesOrder& order) const;
   // Plans these, which no order had, and simulates what may be faster.

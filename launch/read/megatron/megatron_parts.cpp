@@ -288,7 +288,7 @@ void read_meshes(ReadingJob& job) {
   d.cp = stages.front().cp;
   d.pp = static_cast<int>(stages.size());
   d.ep = stages.front().ep;
-  // Of experts that are whole on a rank of tp every mesh says 1.
+  // Every mesh says 1 where experts are whole on each rank of tp.
   const std::vector<int> split_experts = numbers_of(job, "expert-tensor-parallel-size-per-process-mesh");
   const bool whole = !split_experts.empty() &&
                      std::all_of(split_experts.begin(), split_experts.end(), [](int of_mesh) { return of_mesh == 1; });
