@@ -40,6 +40,11 @@ int run_and_blame(int argc, char** argv) {
 
 }  // namespace meshwright
 
+// What jemalloc reads where the program is linked with it: a search touches a gigabyte in small pieces, and the system
+// gives it in pages of 2 MiB where it has them. MALLOC_CONF in the environment decides otherwise.
+extern "C" const char* malloc_conf;
+const char* malloc_conf = "thp:always";
+
 int main(int argc, char** argv) {
   // A reader that goes away is a failed write with a sentence and exit code 4, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);

@@ -52,14 +52,23 @@ HeldBytes held_by(const PlanRequest& request) {
   const Graph graph = build_step_graph(request.model, request.training_with(1), request.first_schedule());
   HeldBytes held;
   for (const Tensor& tensor : graph.tensors()) {
-    if (tensor.kind == TensorKind::Parameter && !graph.weights_on_host) held.weights += tensor.bytes();
-    if (tensor.kind == TensorKind::OptimizerState && !graph.states_on_host) held.state += tensor.bytes();
+    if (tensor.kind == TensorKind::Parameter) held.weights += tensor.bytes();
+    if (tensor.kind == TensorKind::OptimizerState) held.state += tensor.bytes();
   }
   return held;
 }
 
-// False: too large by these bytes alone.
-bool may_fit(const HeldBytes& held, const PlanRequest& request) {
+// Without what the request keeps on the hosts, or may keep there.
+HeldBytes on_devices(HeldBytes held, const PlanRequest& request) {
+  if (request.search.any_offload) return {};
+  if (has(request.training.offload, Offload::Weights)) held.weights = Bytes(0.0);
+  if (has(request.training.offload, Offload::Optimizer)) held.state = Bytes(0.0);
+  return held;
+}
+
+// False: too large by these bytes alone. `of_all`: held_by.
+bool may_fit(const HeldBytes& of_all, const PlanRequest& request) {
+  const HeldBytes held = on_devices(of_all, request);
   Bytes total(0.0), smallest = request.cluster.groups.front().usable_memory();
   for (const HostGroup& group : request.cluster.groups) {
     total += static_cast<double>(group.devices()) * group.usable_memory();
@@ -175,6 +184,26 @@ Ladder smaller_batches(const PlanRequest& request) {
   return ladder;
 }
 
+// Launch files of frameworks keep optimizer state alone on the hosts.
+Ladder offloads(const PlanRequest& request) {
+  Ladder ladder{WayOut::Kind::Offload, {}};
+  const auto& groups = request.cluster.groups;
+  const bool told = std::all_of(groups.begin(), groups.end(), [](const HostGroup& group) {
+    return group.device.host_memory.si() > 0 && group.device.host_bandwidth.si() > 0;
+  });
+  if (!request.trains() || request.search.any_offload || !told) return ladder;
+  std::vector<Offload> parts = {Offload::Optimizer};
+  if (request.search.launch_for == nullptr && request.software.empty())
+    parts.push_back(Offload::Optimizer | Offload::Activations | Offload::Weights);
+  for (const Offload part : parts) {
+    const Offload more = request.training.offload | part;
+    if (more == request.training.offload) continue;
+    ladder.steps.push_back(step(request, fmt::format("--offload {}", name_of(more)),
+                                [&](PlanRequest& changed) { changed.training.offload = more; }));
+  }
+  return ladder;
+}
+
 Ladder richer_meshes(const PlanRequest& request) {
   const Method::Kind kind = request.search.method.kind;
   const bool open = (kind == Method::Kind::Pipeshard || kind == Method::Kind::Shard) && !request.search.logical_mesh;
@@ -241,8 +270,8 @@ std::vector<Ladder> all_ladders(const PlanRequest& request, const HeldBytes& hel
   std::vector<Ladder> ladders = recomputations(request);
   const auto add = [&](std::vector<Ladder> more) { std::move(more.begin(), more.end(), std::back_inserter(ladders)); };
   add(methods(request));
-  add({more_microbatches(request), other_schedule(request), smaller_batches(request)});
-  add(more_hosts(request, held));
+  add({more_microbatches(request), other_schedule(request), smaller_batches(request), offloads(request)});
+  add(more_hosts(request, on_devices(held, request)));
   add({richer_meshes(request)});
   for (Ladder& ladder : ladders)
     ladder.steps.erase(std::remove_if(ladder.steps.begin(), ladder.steps.end(),

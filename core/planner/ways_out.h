@@ -27,6 +27,7 @@ struct WayOut {
     MoreMicrobatches,
     OtherSchedule,
     SmallerBatch,
+    Offload,
     RicherMeshes,
     MoreDevices
   } kind;
@@ -53,13 +54,14 @@ struct WaysOutLimits {
 };
 
 // Plans requests with one thing changed at a time: more recomputation, the next ZeRO levels, a freer method, more
-// microbatches, one-forward-one-backward for GPipe, a smaller batch, three-dimensional logical meshes, more hosts of
-// the same kind. The smallest change of each kind that fits is searched first. Requests for few devices and samples are
-// planned as they are, others in a part of their space that holds plans of little memory (WayOut::at_most), with the
-// largest change first: where that is in vain, the smaller ones are not planned. What the answer is depends on the work
-// allowed, never on a clock. Not planned: what cannot fit as the
-// weights and optimizer state that the method keeps are too large by themselves. Nothing is looked for unless
-// `failed.too_large` is set. REQUIRES: `failed` is make_plan's answer to `request`, without a plan.
+// microbatches, one-forward-one-backward for GPipe, a smaller batch, optimizer state and then all else on the hosts
+// where the cluster says what they hold, three-dimensional logical meshes, more hosts of the same kind. The smallest
+// change of each kind that fits is searched first. Requests for few devices and samples are planned as they are, others
+// in a part of their space that holds plans of little memory (WayOut::at_most), with the largest change first: where
+// that is in vain, the smaller ones are not planned. What the answer is depends on the work allowed, never on a clock.
+// Not planned: what cannot fit as the weights and optimizer state that the method keeps are too large by themselves.
+// Nothing is looked for unless `failed.too_large` is set. REQUIRES: `failed` is make_plan's answer to `request`,
+// without a plan.
 [[nodiscard]] WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed,
                                     const CostContextOf& cost_context_of, const WaysOutLimits& limits = {});
 

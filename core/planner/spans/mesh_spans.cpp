@@ -8,6 +8,7 @@
 #include "core/planner/spans/equal_spans.h"
 #include "core/planner/spans/memory_fit.h"
 #include "core/planner/spans/recompute_levels.h"
+#include "core/planner/spans/span_rows.h"
 
 namespace meshwright {
 
@@ -34,7 +35,7 @@ SpanBudget make_budget(const StepStructure& structure, const StageSearchOptions&
 
 // The solved spans. Its parts hold references to each other, so that it stays where it is.
 struct MeshSpans::State {
-  using SpanCostTable = IndexedVector<int, StepCost>;  // [first * layers + last]; one_stage: [0]
+  using SpanCostTable = IndexedVector<std::size_t, StepCost>;  // [SpanRows::at]; one_stage: [0]
 
   const StepStructure& structure_;
   const LogicalMesh mesh_;
@@ -53,6 +54,7 @@ struct MeshSpans::State {
   IndexedVector<int, SpanCostTable> costs_;  // [option]
   IndexedVector<int, IndexedVector<int, Seconds>> min_times_;  // [first][last - first]
   IndexedVector<int, int> lengths_;  // [first] the layers of the longest span with costs, where all are solved
+  SpanRows rows_;
   std::optional<LayerMixture> mixture_;
   Seconds bound_{0.0};
 
@@ -74,6 +76,7 @@ struct MeshSpans::State {
 
   void solve(const StageSearchOptions& options) {
     if (!layers_.impossible() && !options.only_from.empty()) {
+      for (int first = 0; first < layers_.layers(); ++first) rows_.add({}, layers_.layers() - first);
       for (const StepWeight weight : options.only_weights) {
         if (weight == StepWeight::Share)
           add_price(0.0);
@@ -99,7 +102,7 @@ struct MeshSpans::State {
 
   [[nodiscard]] int options() const { return costs_.count(); }
   [[nodiscard]] const StepCost& cost(int first, int last, int option) const {
-    return costs_[option][budget_.one_stage ? 0 : first * layers_.layers() + last];
+    return costs_[option][budget_.one_stage ? 0 : rows_.at(first, last)];
   }
   [[nodiscard]] Seconds min_time(int first, int last) const { return min_times_[first][last - first]; }
   [[nodiscard]] bool has_costs(int first, int last) const {
@@ -204,6 +207,7 @@ struct MeshSpans::State {
       while (length > 0 && max_time_ && times[length - 1] > *max_time_) --length;
       if (only_whole_ && length < end) length = 0;
     }
+    for (int first = 0; first < end; ++first) rows_.add(equal_->twin_of(first), lengths_[first]);
   }
 
   void fit_one_stage() {
@@ -283,12 +287,11 @@ struct MeshSpans::State {
     }
   }
 
-  // Spans that equal others have their costs.
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option) {
     const int end = layers_.layers();
-    SpanCostTable table(static_cast<std::size_t>(end) * end);
+    SpanCostTable table(rows_.size());
     if (only_whole_) {
-      if (lengths_[0] == end) table[end - 1] = whole_cost(option);
+      if (lengths_[0] == end) table[rows_.at(0, end - 1)] = whole_cost(option);
       return table;
     }
     IndexedVector<int, RecomputeLevels::SpansFrom> from;  // [first]
@@ -296,25 +299,23 @@ struct MeshSpans::State {
       const EqualSpans::Twin twin = equal_->twin_of(first);
       // Equal spans take equally long: where the twin's end, these do.
       const int known = std::min(twin.length, lengths_[first]);
-      const auto own = table.begin() + first * end + first, of_twin = table.begin() + twin.first * end + twin.first;
-      std::copy(of_twin, of_twin + known, own);
       const RecomputeLevels::SpansFrom& spans = from.emplace_back(
           levels_.spans_from(option, first, known, known > 0 ? &from[twin.first] : nullptr, first + lengths_[first]));
-      std::copy(spans.costs.begin(), spans.costs.end(), own + known);
+      write_row(spans.costs, first, first + known, table);
     }
     return table;
+  }
+  // The costs of the spans that begin at `first`, from that to `last` on.
+  void write_row(const std::vector<StepCost>& costs, int first, int last, SpanCostTable& table) const {
+    for (const StepCost& cost : costs) table[rows_.at(first, last++)] = cost;
   }
   [[nodiscard]] StepCost whole_cost(const SpanOption& option) {
     const int end = layers_.layers();
     return levels_.spans_from(option, 0, end - 1).costs.front();
   }
   [[nodiscard]] SpanCostTable cost_table(const SpanOption& option, const std::vector<int>& from) {
-    const int end = layers_.layers();
-    SpanCostTable table(static_cast<std::size_t>(end) * end);
-    for (const int first : from) {
-      const std::vector<StepCost> costs = levels_.spans_from(option, first).costs;
-      std::copy(costs.begin(), costs.end(), table.begin() + first * end + first);
-    }
+    SpanCostTable table(rows_.size());
+    for (const int first : from) write_row(levels_.spans_from(option, first).costs, first, first, table);
     return table;
   }
 

@@ -20,7 +20,7 @@ SpanCosts::SpanCosts(const MeshSpans& spans, const StagePlace& mesh, int layers,
     for (int last = one_stage ? layers - 1 : first; last < layers; ++last)
       for (int option = 0; option < options_; ++option) {
         // Sums are made of single layers below.
-        if (summed && last > first) continue;
+        if ((summed && last > first) || !spans.has_costs(first, last)) continue;
         StepCost& own = costs_[index(first, last, option)];
         own = spans.cost(first, last, option);
         if (options.known == nullptr) continue;

@@ -107,6 +107,31 @@ TEST(WaysOut, OfStateSplitWithinGroupsIsToSplitItOverAllDevices) {
   EXPECT_TRUE(changes(ways_out_of(tight, {.planning_calls = 40, .ways = 10})).contains("--method zero1"));
 }
 
+TEST(WaysOut, OfWholeOptimizerStateAreTheHostsWhereTheClusterSaysWhatTheyHold) {
+  PlanRequest request = short_of_state();
+  const auto offered = [&] { return changes(ways_out_of(request, {.planning_calls = 40, .ways = 10})); };
+  EXPECT_FALSE(offered().contains("--offload optimizer"));
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(1e9);
+  request.cluster.only().device.host_memory = Bytes(1.0);  // too little
+  EXPECT_FALSE(offered().contains("--offload optimizer"));
+  request.cluster.only().device.host_memory = Bytes(1e9);
+  EXPECT_TRUE(offered().contains("--offload optimizer"));
+}
+
+TEST(WaysOut, OfWeightsThatDevicesCannotHoldAreTheHostsThatCan) {
+  PlanRequest request = data_parallel(kMlp);
+  request.cluster.only().device.host_bandwidth = BytesPerSecond(1e9);
+  request.cluster.only().device.host_memory = Bytes(1e9);
+  PlanRequest away = request;
+  away.training.offload = Offload::Optimizer | Offload::Activations | Offload::Weights;
+  PlanRequest state_away = request;
+  state_away.training.offload = Offload::Optimizer;
+  const PlanRequest tight = with_memory(request, 0.5 * (peak_of(away) + peak_of(state_away)));
+  const std::set<std::string> found = changes(ways_out_of(tight, {.planning_calls = 60, .ways = 10}));
+  EXPECT_TRUE(found.contains("--offload " + name_of(away.training.offload)));
+  EXPECT_FALSE(found.contains("--offload optimizer"));
+}
+
 TEST(WaysOut, AreSortedByTimePerSampleOneOfEachKind) {
   const PlanRequest request = short_of_activations();
   const Planned failed = planned(request);
