@@ -112,6 +112,17 @@ std::string bert_text(const ModelFacts& facts) {
   return fmt::format("bert:{},intermediate={}", core_of(facts), facts.ffn.value_or(4 * facts.hidden));
 }
 
+std::string t5_text(const ModelFacts& facts, std::int64_t decoder_layers, std::int64_t encoder_seq) {
+  const std::int64_t longest = std::max({facts.seq, encoder_seq, facts.positions_learned.value_or(1)});
+  const bool relu = facts.activation == ModelFacts::Activation::Relu;
+  const bool silu = facts.activation == ModelFacts::Activation::Silu;
+  return fmt::format(
+      "bart:{},intermediate={},decoder_layers={},encoder_seq={},positions={},norm_first=1,embedding_norm=0,gated={},"
+      "relu={},silu={},erf=0,tied={}",
+      core_of(facts), facts.ffn.value_or(4 * facts.hidden), decoder_layers, encoder_seq, longest, facts.gated ? 1 : 0,
+      relu ? 1 : 0, silu ? 1 : 0, facts.tied ? 1 : 0);
+}
+
 ModelConfig model_of_text(const std::string& text, const std::string& place) {
   try {
     return find_builtin_model(text);

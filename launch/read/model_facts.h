@@ -39,6 +39,9 @@ struct ModelFacts {
 
 // BERT of these sizes, as find_builtin_model reads it.
 [[nodiscard]] std::string bert_text(const ModelFacts& facts);
+// Megatron-LM's T5 with `layers` in the encoder: norms in front of what layers do, learned positions, biases. `seq` of
+// the facts is the decoder's.
+[[nodiscard]] std::string t5_text(const ModelFacts& facts, std::int64_t decoder_layers, std::int64_t encoder_seq);
 // find_builtin_model, with `place` in its errors.
 [[nodiscard]] ModelConfig model_of_text(const std::string& text, const std::string& place);
 

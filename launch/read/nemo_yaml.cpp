@@ -44,6 +44,8 @@ constexpr std::pair<const char*, const char*> kModelKeys[] = {
     {"moe_router_topk", "moe_router_topk"},
     {"moe_ffn_hidden_size", "moe_ffn_hidden_size"},
     {"moe_grouped_gemm", "moe_grouped_gemm"},
+    {"moe_expert_capacity_factor", "moe_expert_capacity_factor"},
+    {"moe_pad_expert_input_to_capacity", "moe_pad_expert_input_to_capacity"},
     {"qk_layernorm", "qk_layernorm"},
     {"window_size", "window_size"},
     {"account_for_embedding_in_pipeline_split", "account_for_embedding_in_pipeline_split"},
@@ -67,13 +69,49 @@ bool is_off(const ConfigValue& map, const char* key) { return truth_value(text_o
 
 ConfigValue flag(bool on) { return ConfigValue::scalar(on ? "true" : "false", 0); }
 
+// Of T5, whose sizes are those of its encoder and of its decoder: a model with the encoder's, where both have the same.
+ConfigValue with_sizes_of_stacks(const ConfigValue& model, const std::string& place) {
+  const ConfigValue *encoder = model.find("encoder"), *decoder = model.find("decoder");
+  if (encoder == nullptr && decoder == nullptr) return model;
+  require(encoder != nullptr && decoder != nullptr && encoder->is_map() && decoder->is_map(),
+          "{}: model.encoder and model.decoder: expected the sizes of both.", place);
+  for (const char* key : {"hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels", "activation"})
+    require(text_of(*encoder, key) == text_of(*decoder, key),
+            "{}: model.decoder.{}: is not the encoder's, and only models whose stacks are alike are read of NeMo's "
+            "first trainer.",
+            place, key);
+  for (const ConfigValue* stack : {encoder, decoder}) {
+    const std::string arch = text_of(*stack, "arch");
+    require(arch.empty() || arch == "transformer",
+            "{}: stacks of '{}' are in no model here; `meshwright plan --model` takes a config.json.", place,
+            printable(arch));
+  }
+  ConfigValue all = model;
+  for (const auto& [key, value] : encoder->members)
+    if (!is_given(all.find(key))) all.set(key, value);
+  all.set("encoder_seq_length", model.find("seq_length") != nullptr ? *model.find("seq_length") : ConfigValue{});
+  all.set("decoder_num_layers", decoder->find("num_layers") != nullptr ? *decoder->find("num_layers") : ConfigValue{});
+  if (const ConfigValue* data = model.find("data"); data != nullptr && is_given(data->find("seq_length_dec")))
+    all.set("decoder_seq_length", *data->find("seq_length_dec"));
+  if (is_off(model, "share_decoder_tokens_head_embeddings"))
+    all.set("share_embeddings_and_output_weights", flag(false));
+  return all;
+}
+
 }  // namespace
 
 void TextReader::expect_nemo_gpt(const ConfigValue& model, const std::string& place) const {
-  for (const char* part :
-       {"encoder", "decoder", "decoder_seq_length", "mm_cfg", "bert_binary_head", "retro", "unet_config",
-        "language_model_path", "vision", "patch_dim", "img_h", "mcore_customization_config", "hyena",
-        "mamba_ssm_ngroups", "activations_checkpoint_recurrent"})
+  const ConfigValue* blocks = model.find("mcore_customization_config");  // Falcon's, where they say yes
+  const bool other_blocks = blocks != nullptr && blocks->is_map() &&
+                            std::any_of(blocks->members.begin(), blocks->members.end(), [](const auto& member) {
+                              return !member.second.is_scalar() || truth_value(member.second.text) != false;
+                            });
+  require(!other_blocks,
+          "{}: model.mcore_customization_config: is of a model that is no plain GPT, and only those are read of NeMo's "
+          "first trainer.",
+          place);
+  for (const char* part : {"mm_cfg", "retro", "unet_config", "language_model_path", "vision", "patch_dim", "img_h",
+                           "hyena", "mamba_ssm_ngroups", "activations_checkpoint_recurrent"})
     require(!is_given(model.find(part)),
             "{}: model.{}: is of a model that is no plain GPT, and only those are read of NeMo's first trainer.", place,
             part);
@@ -96,7 +134,8 @@ void TextReader::expect_nemo_gpt(const ConfigValue& model, const std::string& pl
 void TextReader::nemo(const ConfigValue& root, const std::string& place) {
   set_target("megatron");
   text_.variant = "NeMo";
-  const ConfigValue &trainer = *root.find("trainer"), &model = *root.find("model");
+  const ConfigValue& trainer = *root.find("trainer");
+  const ConfigValue model = with_sizes_of_stacks(*root.find("model"), place);
   expect_nemo_gpt(model, place);
   const bool teacher =
       model.find("kd_teacher_restore_from_path") != nullptr || root.find("kd_teacher_restore_from_path") != nullptr;
@@ -108,11 +147,20 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
   ConfigValue flags = ConfigValue::map(model.line);
   for (const auto& [own, megatron] : kModelKeys) {
     if (const ConfigValue* value = model.find(own); is_given(value)) flags.set(megatron, *value);
-    (void)text_.settings.take(fmt::format("model.{}", own));
+    for (const char* stack : {"", "encoder.", "decoder."})
+      (void)text_.settings.take(fmt::format("model.{}{}", stack, own));
   }
+  for (const char* key : {"decoder_num_layers", "decoder_seq_length", "bert_binary_head"})
+    if (const ConfigValue* value = model.find(key); is_given(value)) flags.set(key, *value);
+  // What a file says of it, yes or no, is that it is a BERT.
+  if (is_given(model.find("bert_binary_head")) && is_off(model, "bert_binary_head"))
+    flags.set("bert_no_binary_head", flag(true));
   const ConfigValue* data = model.find("data");
   if (!is_given(flags.find("seq_length")) && data != nullptr && is_given(data->find("seq_length")))
     flags.set("seq_length", *data->find("seq_length"));
+  // Blocks of no layers.
+  if (text_of(flags, "recompute_num_layers") == "0" && text_of(flags, "recompute_method") == "block")
+    flags.set("recompute_granularity", ConfigValue{});
   if (!is_given(flags.find("recompute_granularity")))
     for (const char* key : {"recompute_method", "recompute_num_layers"}) flags.set(key, ConfigValue{});
   if (text_of(flags, "recompute_granularity") == "selective")
@@ -121,11 +169,13 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
 
   std::string activation = text_of(model, "activation");
   if (activation.starts_with("fast-")) activation = activation.substr(5);
-  require(activation.empty() || activation == "gelu" || activation == "swiglu" || activation == "squared-relu",
+  require(activation.empty() || activation == "gelu" || activation == "geglu" || activation == "swiglu" ||
+              activation == "squared-relu",
           "{}: model.activation: '{}' is in no model that these files are read as; `meshwright plan --model` takes a "
           "config.json.",
           place, printable(activation));
   if (activation == "swiglu") flags.set("swiglu", flag(true));
+  if (activation == "geglu") flags.set("geglu", flag(true));
   if (activation == "squared-relu") flags.set("squared_relu", flag(true));
   if (text_of(model, "normalization") == "rmsnorm") flags.set("normalization", ConfigValue::scalar("RMSNorm", 0));
   if (is_off(model, "bias")) flags.set("disable_bias_linear", flag(true));
@@ -152,6 +202,11 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
       if (truth_value(text_of(*optim, own)).value_or(false)) flags.set(megatron, flag(true));
   }
   const ConfigValue* tokenizer = model.find("tokenizer");
+  if (tokenizer != nullptr && tokenizer->is_map() && text_of(*tokenizer, "type").starts_with("BertWordPiece")) {
+    flags.set("tokenizer_type", *tokenizer->find("type"));
+    if (const ConfigValue* marks = tokenizer->find("num_sentinel_tokens"); is_given(marks))
+      flags.set("vocab_extra_ids", *marks);
+  }
   if (tokenizer != nullptr && tokenizer->is_map() && !is_given(flags.find("vocab_size")))
     if (const auto known = builtin_model_like(text_of(*tokenizer, "type"))) {
       flags.set("vocab_size", ConfigValue::scalar(fmt::format("{}", known->vocab), 0));
@@ -169,8 +224,17 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
                           "optim.overlap_param_sync", "optim.overlap_grad_reduce", "optim.overlap_param_gather",
                           "optim.use_distributed_optimizer", "tokenizer.type", "data.seq_length"})
     (void)text_.settings.take(fmt::format("model.{}", key));
-  text_.settings.no_effect([](const std::string& key) {
-    if (!key.starts_with("model.")) return true;  // the launcher's, the trainer's, the manager's of experiments
+  for (const char* key :
+       {"encoder.activation", "encoder.normalization", "encoder.bias", "encoder.transformer_block_type", "encoder.arch",
+        "decoder.activation", "decoder.normalization", "decoder.bias", "decoder.transformer_block_type", "decoder.arch",
+        "decoder.num_layers", "seq_length", "data.seq_length_dec", "bert_binary_head", "tokenizer.num_sentinel_tokens",
+        "share_decoder_tokens_head_embeddings"})
+    (void)text_.settings.take(fmt::format("model.{}", key));
+  text_.settings.no_effect([](const std::string& given) {
+    if (!given.starts_with("model.")) return true;  // the launcher's, the trainer's, the manager's of experiments
+    std::string key = given;
+    for (const char* stack : {"model.encoder.", "model.decoder."})
+      if (given.starts_with(stack)) key = "model." + given.substr(std::string(stack).size());
     for (const char* group : {"tokenizer.",
                               "data.",
                               "optim.",
@@ -247,7 +311,11 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
                               "enable_megatron_timers",
                               "enable_cuda_graph",
                               "deteministic",
-                              "moe_token_disp"})
+                              "moe_token_disp",
+                              "mcore_customization_config.",
+                              "mcore_t5",
+                              "share_token_embeddings",
+                              "relative_"})
       if (key.substr(6).starts_with(group)) return true;
     return false;
   });

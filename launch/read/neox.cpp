@@ -80,11 +80,14 @@ std::int64_t neox_width(Settings& s, std::int64_t hidden, bool gated) {
   return std::max<std::int64_t>(1, (own + unit - 1) / unit * unit);
 }
 
-// attention_config: [[["global", "local"], "all"]], [[["flash"], 48]].
-void expect_attention(ReadingJob& job) {
+// attention_config: [[["global", "local"], "all"]], [[["flash"], 48]]; [[["mamba"], 48]] of a model without attention.
+bool has_mamba_layers(ReadingJob& job) {
   const Setting* kinds = job.settings().take("attention_config");
-  if (kinds == nullptr) return;
-  const std::string text = to_text(kinds->value);
+  if (kinds == nullptr) return false;
+  std::string text = to_text(kinds->value);
+  std::erase_if(text, [](char c) { return c == ' ' || c == '"' || c == '\''; });
+  const std::int64_t layers = job.settings().integer("num_layers").value_or(0);
+  if (text == "[[[mamba],all]]" || text == fmt::format("[[[mamba],{}]]", layers)) return true;
   for (const char* other : {"rwkv", "mamba", "gmlp", "amlp"})
     require(text.find(other) == std::string::npos,
             "{}: layers of '{}' are in no model that these files are read as; give --model.",
@@ -95,6 +98,25 @@ void expect_attention(ReadingJob& job) {
       job.assume("attention to all tokens before, also in sparse layers");
       break;
     }
+  return false;
+}
+
+// Its block of Mamba is the first (A. Gu, T. Dao, 2023), whose sizes but one no key changes.
+ModelConfig mamba_model(ReadingJob& job, const ModelFacts& facts) {
+  Settings& s = job.settings();
+  Json config = config_of(facts, "mamba");
+  config["expand"] = 2;
+  config["intermediate_size"] = 2 * facts.hidden;
+  config["state_size"] = 16;
+  config["conv_kernel"] = 4;
+  config["time_step_rank"] = (facts.hidden + 15) / 16;
+  config["use_conv_bias"] = s.boolean("mamba_use_bias_in_conv").value_or(true);
+  config["use_bias"] = s.boolean("mamba_use_bias_in_linears").value_or(false);
+  if (!facts.rms_norm) job.assume("RMS norms in the place of layer norms");
+  for (const char* fused : {"mamba_selective_scan_fusion", "mamba_causal_conv_fusion", "mamba_inner_func_fusion",
+                            "mamba_selective_fp32_params"})
+    (void)s.take(fused);
+  return model_of_config(config, "", facts, job.text.program);
 }
 
 ModelFacts neox_facts(ReadingJob& job) {
@@ -107,7 +129,6 @@ ModelFacts neox_facts(ReadingJob& job) {
   facts.seq = job.answers.seq ? *job.answers.seq : need("seq_length");
   (void)s.take("seq_length");
   facts.positions_learned = s.integer("max_position_embeddings");
-  expect_attention(job);
   const std::string positions = s.text("pos_emb").value_or("learned");
   facts.positions = positions == "rotary"  ? ModelFacts::Positions::Rotary
                     : positions == "alibi" ? ModelFacts::Positions::Alibi
@@ -152,7 +173,8 @@ void read_neox(ReadingJob& job) {
     const std::int64_t unit = s.integer("make_vocab_size_divisible_by").value_or(128) * d.tp;
     const auto padded = s.integer("padded_vocab_size");
     facts.vocab = padded && !job.answers.vocab ? *padded : vocabulary(job, std::nullopt, unit);
-    job.reading.setup.model = model_of(facts, "", job.text.program, job.reading.assumed);
+    job.reading.setup.model =
+        has_mamba_layers(job) ? mamba_model(job, facts) : model_of(facts, "", job.text.program, job.reading.assumed);
   }
   if (d.pp > 1 && job.reading.setup.model.layers % d.pp != 0) job.assume("stages of nearly equal numbers of blocks");
   read_deepspeed_keys(job, "");

@@ -87,13 +87,19 @@ void TextReader::primus_megatron(ConfigValue flags, const std::string& place) {
   for (const auto& [key, value] : kDefaults)
     if (flags.find(key) == nullptr) flags.set(key, ConfigValue::scalar(value, 0));
   const std::string type = scalar_text(flags, "model_type");
-  require(type.empty() || type == "gpt",
+  require(type.empty() || type == "gpt" || type == "mamba",
           "{}: models of type '{}' are not read of Primus; `meshwright plan --model` takes a config.json.", place,
           printable(type));
-  for (const char* adapter : {"lora", "peft"})
-    require(flags.find(adapter) == nullptr || says_nothing(flags.find(adapter)),
-            "{}: {}: trains adapters, and only trainings of all weights are predicted; give a file without it.", place,
-            adapter);
+  for (const char* adapter : {"lora", "peft"}) {
+    const ConfigValue* given = flags.find(adapter);
+    const bool off = given == nullptr || says_nothing(given) ||
+                     (given->is_map() && truth_value(scalar_text(*given, "enabled")) == false);
+    require(off, "{}: {}: trains adapters, and only trainings of all weights are predicted; give a file without it.",
+            place, adapter);
+    flags.set(adapter, ConfigValue{});
+  }
+  // Fine-tuning of all weights is the same step.
+  if (scalar_text(flags, "stage") == "sft") flags.set("stage", ConfigValue{});
   if (scalar_text(flags, "add_bias_linear") == "false")
     flags.set("disable_bias_linear", ConfigValue::scalar("true", 0));
   // It takes one rank of tensor parallelism for none.
@@ -163,8 +169,10 @@ void TextReader::primus(const ConfigValue& root, const std::string& place) {
   fill_variables(filled);
   const ConfigValue* modules = filled.find("modules");
   const ConfigValue* trainer = modules->find("pre_trainer");
+  if (trainer == nullptr) trainer = modules->find("post_trainer");
   require(trainer != nullptr && trainer->is_map(),
-          "{}: has no pre_trainer below `modules`, and other programs of Primus are not read.", place);
+          "{}: has no pre_trainer and no post_trainer below `modules`, and other programs of Primus are not read.",
+          place);
   const std::string framework = scalar_text(*trainer, "framework");
   require(framework == "megatron" || framework == "torchtitan",
           "{}:{}: the framework '{}' of Primus is not read; expected megatron or torchtitan.", place, trainer->line,

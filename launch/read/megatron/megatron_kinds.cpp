@@ -2,6 +2,7 @@
 #include "launch/read/megatron/megatron_kinds.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
@@ -154,12 +155,13 @@ void expect_training(ReadingJob& job) {
   const std::string name = program_name(job);
   const bool trains =
       names_any(name, {"train", "finetune", "sft", "the command"}) || name.find('.') == std::string::npos;
-  const bool other = trains && names_any(name, {"_t5", "_ict", "_retro", "_vision", "_realm", "_rwkv"});
+  const bool other = trains && names_any(name, {"_ict", "_retro", "_vision", "_realm", "_rwkv"});
   // Forks call a program of their own after its model.
   if (job.text.variant.empty() && name.starts_with("pretrain_") &&
-      !names_any(name, {"gpt", "bert", "llama", "mamba", "hybrid", "qwen", "mixtral", "mistral", "deepseek", "vlm"}))
+      !names_any(name,
+                 {"gpt", "bert", "t5", "llama", "mamba", "hybrid", "qwen", "mixtral", "mistral", "deepseek", "vlm"}))
     job.assume(fmt::format("layers as pretrain_gpt.py makes them of these flags, which {} may not do", name));
-  const bool two_stacks = job.settings().has("decoder-num-layers");  // T5
+  const bool two_stacks = job.settings().has("decoder-num-layers") && !trains_t5(job);
   require((!other && !two_stacks) || job.answers.model,
           "{}: its flags describe no model of ours; give --model with a built-in model, sizes or a config.json.",
           job.text.program);
@@ -172,19 +174,74 @@ void expect_training(ReadingJob& job) {
     refuse_without_training(job);
 }
 
+namespace {
+
+// Megatron-LM's own order (_allocate_auto of megatron/core/ssm/mamba_hybrid_layer_allocation.py): attention in even
+// distances with Mamba layers at both ends, then feed-forward layers in the place of Mamba layers, as late as may be.
+std::string shared_out(std::int64_t layers, double attention_share, double feed_forward_share) {
+  // Python rounds halves to even numbers.
+  const auto part = [&](double share) {
+    return static_cast<std::int64_t>(std::nearbyint(static_cast<double>(layers) * share));
+  };
+  std::string pattern(static_cast<std::size_t>(layers), 'M');
+  const auto place = [&](char kind, double distance) {
+    double left = distance;
+    for (char& layer : pattern) {
+      if (layer != 'M') continue;
+      if (left < 0.5) {
+        layer = kind;
+        left += distance;
+      } else {
+        left -= 1.0;
+      }
+    }
+  };
+  const std::int64_t attention = part(attention_share), feed_forward = part(feed_forward_share);
+  const std::int64_t others = layers - attention;
+  place('*', static_cast<double>(others) / static_cast<double>(attention + 1));
+  if (feed_forward > 0) place('-', static_cast<double>(others - feed_forward) / static_cast<double>(feed_forward));
+  return pattern;
+}
+
+// Where no pattern is given; "": nothing tells of Mamba layers.
+std::string pattern_of_shares(ReadingJob& job) {
+  Settings& s = job.settings();
+  const std::vector<std::string> spec = s.words("spec");
+  const bool own = !spec.empty() && spec.front().find("mamba_layer_specs") != std::string::npos;
+  const auto share = [&](const char* key) {
+    const double value = s.number(key).value_or(0.0);
+    require(value >= 0.0 && value <= 1.0, "{}: {} is no share of the layers; give a number from 0 to 1.", s.where(key),
+            value);
+    return value;
+  };
+  const bool told = s.has("hybrid-attention-ratio") || s.has("hybrid-mlp-ratio");
+  const double attention = share("hybrid-attention-ratio"), feed_forward = share("hybrid-mlp-ratio");
+  const bool typed = s.text_or_nothing("model-type") == "mamba";  // Primus
+  const bool mamba = names_any(program_name(job), {"pretrain_mamba"}) || own || typed;
+  if (!s.flag("is-hybrid-model") && !told && !mamba) {
+    require(
+        !names_any(program_name(job), {"pretrain_hybrid"}),
+        "{}: without --hybrid-layer-pattern the order of its layers is not known; add the pattern, or give --model.",
+        job.text.program);
+    return "";
+  }
+  require(spec.empty() || own, "{}: layers of '{}' are in no model that these flags are read as; give --model.",
+          s.where("spec"), spec.front());
+  require(attention + feed_forward <= 1.0,
+          "{}: the shares of attention and of feed-forward layers, {} and {}, are more than all layers; give shares "
+          "that leave Mamba layers.",
+          s.where("hybrid-attention-ratio"), attention, feed_forward);
+  return shared_out(needed(job, "num-layers", "--num-layers"), attention, feed_forward);
+}
+
+}  // namespace
+
 std::string hybrid_pattern(ReadingJob& job) {
   Settings& s = job.settings();
   std::string pattern;
   for (const char* key : {"hybrid-override-pattern", "hybrid-layer-pattern"})
     if (const auto given = s.text(key)) pattern = *given;
-  if (pattern.empty()) {
-    const bool hybrid = s.has("is-hybrid-model") || s.has("hybrid-attention-ratio") || s.has("hybrid-mlp-ratio");
-    require(!hybrid,
-            "{}: --is-hybrid-model without --hybrid-layer-pattern leaves the order of its layers to the program; add "
-            "the pattern, or give --model.",
-            job.text.program);
-    return "";
-  }
+  if (pattern.empty()) return pattern_of_shares(job);
   if (const std::size_t further = pattern.find('/'); further != std::string::npos) {
     job.assume("without the layers that predict further tokens, behind '/' in the pattern");
     pattern.resize(further);
@@ -220,17 +277,25 @@ ModelConfig hybrid_model(ReadingJob& job, const std::string& pattern, const Mode
     config["n_shared_experts"] = facts.shared_ffn.value_or(0) > 0 ? 1 : 0;
     if (facts.shared_ffn.value_or(0) > 0) config["moe_shared_expert_intermediate_size"] = *facts.shared_ffn;
   }
-  require(!facts.gated, "{}: gated feed-forward layers between Mamba layers are in no model here; give --model.",
-          job.text.program);
-  if (facts.activation != ModelFacts::Activation::Relu)
+  const auto has_layers = [&](char kind) { return pattern.find(kind) != std::string::npos; };
+  require(!facts.latent || !has_layers('*'),
+          "{}: latent attention between Mamba layers is in no model here; give --model.", job.text.program);
+  const bool feed_forward = has_layers('-') || has_layers('E');
+  require(!facts.gated || !feed_forward,
+          "{}: gated feed-forward layers between Mamba layers are in no model here; give --model.", job.text.program);
+  if (facts.activation != ModelFacts::Activation::Relu && feed_forward)
     job.assume("squared ReLU in the place of the feed-forward layers' own activation");
-  if (facts.positions == ModelFacts::Positions::Rotary) job.assume("attention without rotated positions");
+  if (facts.positions == ModelFacts::Positions::Rotary && has_layers('*'))
+    job.assume("attention without rotated positions");
   return model_of_config(config, "nemotron_h", facts, s.where(key));
 }
 
 bool trains_bert(ReadingJob& job) {
   const std::string name = program_name(job);
   if (names_any(name, {"pretrain_bert"})) return true;
+  if (job.text.variant == "NeMo" &&
+      (job.settings().has("bert-binary-head") || job.settings().has("bert-no-binary-head")))
+    return true;
   // Files of flags alone name no program, as Megatron-LM's tests, which have its data.
   const bool flags_alone = name.ends_with(".yaml") || name.ends_with(".yml");
   // The folder may be a variable's.
@@ -241,6 +306,28 @@ bool trains_bert(ReadingJob& job) {
       });
   if (bert) job.assume("a BERT, as its data are named (--data-path)");
   return bert;
+}
+
+bool trains_t5(ReadingJob& job) {
+  const std::string name = program_name(job);
+  return names_any(name, {"pretrain_t5", "train_t5", "_t5."}) ||
+         (job.text.variant == "NeMo" && job.settings().has("decoder-num-layers"));
+}
+
+ModelConfig t5_model(ReadingJob& job, const ModelFacts& facts) {
+  Settings& s = job.settings();
+  require(
+      job.degrees().pp == 1,
+      "{}: an encoder and a decoder in {} stages are split as no plan here splits them; give one stage, or --model.",
+      job.text.program, job.degrees().pp);
+  const std::int64_t decoder = s.integer("decoder-num-layers").value_or(facts.layers);
+  const std::int64_t read = s.integer("seq-length").value_or(facts.seq);
+  if (facts.rms_norm) job.assume("layer norms in the place of RMS norms");
+  if (!facts.bias) job.assume("biases in all layers");
+  if (facts.positions != ModelFacts::Positions::Learned) job.assume("learned positions");
+  (void)s.take("encoder-pipeline-model-parallel-size");
+  (void)s.take("pipeline-model-parallel-split-rank");
+  return model_of_text(t5_text(facts, decoder, read), job.text.program);
 }
 
 }  // namespace meshwright

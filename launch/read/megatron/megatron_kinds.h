@@ -19,8 +19,9 @@ void expect_whole_recipe(ReadingJob& job);
 // taken for one.
 void expect_decoder_sizes(ReadingJob& job);
 
-// The letters of --hybrid-layer-pattern (or --hybrid-override-pattern), without the marks of pipeline stages; "": no
-// pattern is given. Throws InputError where other flags ask for one.
+// The letters of --hybrid-layer-pattern (or --hybrid-override-pattern), without the marks of pipeline stages; those of
+// the layers that Megatron-LM shares out where there is none, but a program or flags of Mamba; "": neither is given.
+// Throws InputError for shares that are none, and for a specification of layers that is not Megatron-LM's.
 [[nodiscard]] std::string hybrid_pattern(ReadingJob& job);
 // Its model: M is a Mamba-2 layer, * attention, - a dense feed-forward layer, E one of experts. `facts` are the sizes
 // that every model has. Throws InputError for other letters.
@@ -28,5 +29,11 @@ void expect_decoder_sizes(ReadingJob& job);
 
 // pretrain_bert.py, or flags alone with BERT's data.
 [[nodiscard]] bool trains_bert(ReadingJob& job);
+
+// pretrain_t5.py, or a file with the layers of its decoder.
+[[nodiscard]] bool trains_t5(ReadingJob& job);
+// Its model. `facts` are the sizes that every model has, with the decoder's sequence. Throws InputError for stages,
+// which split an encoder and a decoder in ways of their own.
+[[nodiscard]] ModelConfig t5_model(ReadingJob& job, const ModelFacts& facts);
 
 }  // namespace meshwright

@@ -212,6 +212,10 @@ std::optional<std::int64_t> words_of_tokenizer(ReadingJob& job) {
   };
   if (type.starts_with("GPT2BPE") || (type.empty() && s.has("merge-file"))) return own("vocab-file", "gpt2", 50257);
   if (type == "Llama2Tokenizer") return own("tokenizer-model", "llama", 32000);
+  // BERT's own words, and those that mark what T5 leaves out.
+  if (type.starts_with("BertWordPiece"))
+    return own("vocab-file", "bert", type == "BertWordPieceCase" ? 28996 : 30522) +
+           s.integer("vocab-extra-ids", 0).value_or(0);
   if (type != "HuggingFaceTokenizer") return std::nullopt;
   const std::string name = s.name_or_nothing("tokenizer-model");
   try {
@@ -253,6 +257,7 @@ ModelConfig megatron_model(ReadingJob& job) {
   ModelFacts facts = model_facts(job, pattern);
   facts.vocab = words;
   if (!pattern.empty()) return hybrid_model(job, pattern, facts);
+  if (trains_t5(job)) return t5_model(job, facts);
   if (auto variant = variant_model(job, facts)) return *std::move(variant);
   if (trains_bert(job)) return model_of_text(bert_text(facts), job.text.program);
   return model_of(facts, "", job.text.program, job.reading.assumed);

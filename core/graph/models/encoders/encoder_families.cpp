@@ -7,8 +7,10 @@
 //   t5            encoder and decoder, relative biases (C. Raffel et al., 2020); umT5 with biases of each layer,
 //                 LongT5 with windows, Switch Transformers with experts
 //   bart          encoder and decoder, tables of positions or sines, biases (M. Lewis et al., 2020); mBART, PEGASUS,
-//                 Marian, Blenderbot, M2M-100
+//                 Marian, Blenderbot, M2M-100; Megatron-LM's T5
 //   speech        an encoder of sound and a decoder of text (core/graph/models/speech.cpp); Whisper
+#include <algorithm>
+
 #include "core/graph/models/family_keys.h"
 
 namespace meshwright {
@@ -45,6 +47,7 @@ std::vector<SizeField> bert_sizes() {
 // encoder_window: keys that a query of the encoder sees back, itself among them, and as many ahead (LongT5). experts:
 // of Switch Transformers, in the second layer and every mixture_every-th behind it, or in all layers (1); a token goes
 // to one, if it is among the first expert_capacity of its sample that do (0: by the factor capacity_factor).
+// encoder_seq: the tokens of a sample that the encoder reads; seq is the decoder's.
 std::vector<SizeField> t5_sizes() {
   return with_core_sizes({width("intermediate"),
                           derived_width("head_dim", hidden_per_head),
@@ -55,6 +58,7 @@ std::vector<SizeField> t5_sizes() {
                           flag("relu", 0),
                           erf(0),
                           flag("tied", 0),
+                          derived_width("encoder_seq", seq_of),
                           width_or_none("encoder_window"),
                           {"experts", 100'000, 0, 0},
                           width_or_none("expert_capacity"),
@@ -119,6 +123,7 @@ Transformer t5(const ModelConfig& model) {
           .mixture = experts ? std::optional(mixture) : std::nullopt,
           .layers = layers(size_of(model, "decoder_layers"), size_of(model, "decoder_mixture_every")),
           .encoder = encoder,
+          .encoder_seq = size_of(model, "encoder_seq"),
           .norm = Norm::Rms,
           .epsilon = model.factors.at("epsilon"),
           .positions = Positions::Relative,
@@ -132,13 +137,18 @@ Transformer t5(const ModelConfig& model) {
 // sines instead of a table; 2: the last wave is the slowest (Transformer::last_sine_slowest). decoder_positions: rows
 // of the decoder's table. encoder_window: keys that a query of the encoder sees back, itself among them, and as many
 // ahead (LED). unused_projections: see AttentionPart. source_vocab: rows of a word table of the encoder's own, in
-// which case the decoder's is the head's, or neither is (tied=0; FSMT).
+// which case the decoder's is the head's, or neither is (tied=0; FSMT). encoder_seq: as T5's. gated: feed-forward
+// layers have gates (Megatron-LM's T5).
 std::int64_t positions_of(const ModelConfig& model, const std::string&) { return size_of(model, "positions"); }
+std::int64_t longest_seq_of(const ModelConfig& model, const std::string&) {
+  return std::max(model.seq, size_of(model, "encoder_seq"));
+}
 
 std::vector<SizeField> bart_sizes() {
   return with_core_sizes({derived_width("intermediate", four_times_hidden),
                           {.key = "decoder_layers", .maximum = kMaxLayers, .derived = layers_of},
-                          derived_width("positions", seq_of),
+                          derived_width("encoder_seq", seq_of),
+                          derived_width("positions", longest_seq_of),
                           derived_width("decoder_positions", positions_of),
                           {"position_offset", 1'000'000, 0, 0},
                           derived_width("decoder_intermediate", intermediate_of),
@@ -151,6 +161,7 @@ std::vector<SizeField> bart_sizes() {
                           flag("decoder_norm_of_words", 0),
                           flag("relu", 0),
                           flag("silu", 0),
+                          flag("gated", 0),
                           flag("tied", 1),
                           erf(1)});
 }
@@ -165,9 +176,13 @@ Transformer bart(const ModelConfig& model) {
   std::vector<LayerPart> encoder = equal_layers(model.layers);
   for (LayerPart& layer : encoder) layer.window = size_of(model, "encoder_window");
   return {.attention = attention,
-          .feed_forward = {.width = size_of(model, "intermediate"), .activation = activation, .bias = true},
+          .feed_forward = {.width = size_of(model, "intermediate"),
+                           .activation = activation,
+                           .gated = is_set(model, "gated"),
+                           .bias = true},
           .layers = equal_layers(size_of(model, "decoder_layers")),
           .encoder = encoder,
+          .encoder_seq = size_of(model, "encoder_seq"),
           .encoder_words = size_of(model, "source_vocab"),
           .decoder_width = size_of(model, "decoder_intermediate"),
           .epsilon = model.factors.at("epsilon"),

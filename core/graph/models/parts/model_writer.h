@@ -49,7 +49,9 @@ struct ModelWriter {
                                        const std::string& name = "head", double factor = 1.0);
 
   Graph& graph;
-  const Dim batch, seq, embed, vocab;
+  const Dim batch;
+  Dim seq;  // of what is added next: a stack may have a sequence of its own
+  const Dim embed, vocab;
 
  private:
   std::map<std::string, TensorId> constants_, shared_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/graph/models/parts/transformer_builder.h"
@@ -257,15 +258,20 @@ TensorId TransformerBuilder::stacks(TensorId tokens) {
   if (transformer.encoder.empty())
     return stack("blk", embed_tokens("embed", tokens), transformer.layers, transformer.attention.causal, std::nullopt);
   const TensorId before = token_input("decoder_tokens");
+  const Dim own = std::exchange(seq, graph.tensor(tokens).dims[1]);
   const TensorId memory =
       final_norm("enc", stack("enc", embed_tokens("embed", tokens), transformer.encoder, false, std::nullopt));
+  seq = own;
   return stack("dec", embed_tokens("decoder.embed", before), transformer.layers, true, memory);
 }
 
 void build_transformer(Graph& graph, const ModelConfig& model, const Transformer& transformer,
                        LossReduction reduction) {
   TransformerBuilder builder(graph, model, transformer);
+  const Dim own = builder.seq;
+  if (transformer.encoder_seq > 0) builder.seq.size = transformer.encoder_seq;
   const TensorId tokens = builder.token_input("tokens");
+  builder.seq = own;
   const TensorId labels = builder.token_input("labels");
   const TensorId x = builder.stacks(tokens);
   const auto like_the_last = [&](const std::string& name, TensorId from) {

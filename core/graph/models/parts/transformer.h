@@ -160,6 +160,7 @@ struct Transformer {
   std::optional<MixturePart> mixture = {};
   std::vector<LayerPart> layers;        // of the decoder, or of the only stack
   std::vector<LayerPart> encoder = {};  // an encoder whose result the decoder's cross attention reads
+  std::int64_t encoder_seq = 0;         // tokens that the encoder reads; 0: as many as the decoder
   std::int64_t encoder_words = 0;       // rows of a word table of the encoder's own; 0: it reads the decoder's
   std::int64_t decoder_width = 0;       // of the decoder's feed-forward layers; 0: as the encoder's
   Norm norm = Norm::Layer;
