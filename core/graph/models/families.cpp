@@ -259,6 +259,9 @@ void check_relations(const ModelConfig& model, const std::string& place) {
   require(size("positions") == 0 || has("mel") || model.seq <= size("positions"),
           "{}: seq={} is more than the {} positions it has learned; give at most those.", place, model.seq,
           size("positions"));
+  require(size("positions") == 0 || size("encoder_seq") <= size("positions"),
+          "{}: encoder_seq={} is more than the {} positions it has learned; give at most those.", place,
+          size("encoder_seq"), size("positions"));
   require(!has("attention_chunk") || size("attention_chunk") == 0 || model.seq <= size("attention_chunk") ||
               model.seq % size("attention_chunk") == 0,
           "{}: seq={} is more than one attention chunk of {}, but no multiple of it; give a multiple, or at most that.",

@@ -232,38 +232,6 @@ LaunchReading read_megatron(const std::string& program, const std::string& flags
                             flags + "\n");
 }
 
-TEST(MegatronModels, APatternOfLayersIsAModelOfMambaLayers) {
-  const LaunchReading reading =
-      read_megatron("pretrain_mamba.py",
-                    "--hybrid-layer-pattern 'M-M*|-' --mamba-num-groups 1 --mamba-head-dim 32 --squared-relu "
-                    "--position-embedding-type none --disable-bias-linear");
-  EXPECT_EQ(reading.setup.model.family, "hybrid");
-  EXPECT_EQ(reading.setup.model.layers, 5);                 // the bar is a border of stages
-  EXPECT_EQ(reading.setup.model.more.at("scan_heads"), 4);  // 2 x 64 channels in heads of 32
-  const std::string without =
-      refusal([] { (void)read_megatron("pretrain_mamba.py", "--is-hybrid-model --num-layers 4"); });
-  EXPECT_NE(without.find("--hybrid-layer-pattern"), std::string::npos) << without;
-  const std::string unknown = refusal([] { (void)read_megatron("pretrain_mamba.py", "--hybrid-layer-pattern M-G"); });
-  EXPECT_NE(unknown.find("'M-G'"), std::string::npos) << unknown;
-}
-
-TEST(MegatronModels, BertIsReadAsBert) {
-  EXPECT_EQ(read_megatron("pretrain_bert.py", "--num-layers 2").setup.model.family, "bert");
-}
-
-TEST(MegatronModels, WhatDoesNotTrainIsRefused) {
-  for (const char* program : {"tools/run_text_generation_server.py", "convert_model.py", "quantize.py"})
-    EXPECT_NE(refusal([&] { (void)read_megatron(program, "--num-layers 2"); }).find("does not train"),
-              std::string::npos)
-        << program;
-  const std::string t5 = refusal([] { (void)read_megatron("pretrain_t5.py", "--num-layers 2"); });
-  EXPECT_NE(t5.find("give --model"), std::string::npos) << t5;
-  const std::string stacks =
-      refusal([] { (void)read_megatron("pretrain_gpt.py", "--num-layers 2 --decoder-num-layers 2"); });
-  EXPECT_NE(stacks.find("give --model"), std::string::npos) << stacks;
-  EXPECT_EQ(read_megatron("finetune_evaluated.py", "--num-layers 2").setup.model.layers, 2);
-}
-
 TEST(MegatronModels, WindowsInAllLayersButEverySecond) {
   const ModelConfig model = read_megatron("pretrain_gpt.py",
                                           "--num-layers 2 --swiglu --normalization RMSNorm --disable-bias-linear "
@@ -292,17 +260,6 @@ TEST(MegatronModels, MegatronDeepspeedHasEveryLevelOfZero) {
     EXPECT_EQ(reading.setup.degrees.zero, level[0] - '0');
     EXPECT_TRUE(reading.broken.empty()) << reading.broken[0];
   }
-}
-
-// Megatron-LM's own tests are files of flags, which name no program.
-TEST(MegatronModels, FlagsAloneWithBertsDataAreABert) {
-  const std::string flags =
-      "MODEL_ARGS:\n  --num-layers: 2\n  --hidden-size: 64\n  --num-attention-heads: 4\n  --seq-length: 32\n"
-      "  --max-position-embeddings: 32\n  --micro-batch-size: 1\n  --data-path: ${DATA}/my-";
-  const LaunchReading bert = read("model_config.yaml", flags + "bert_00_text_sentence\n");
-  EXPECT_EQ(bert.setup.model.family, "bert");
-  EXPECT_TRUE(says(bert.assumed, "a BERT, as its data are named"));
-  EXPECT_EQ(read("model_config.yaml", flags + "gpt3_00_text_document\n").setup.model.family, "gpt2");
 }
 
 // torchtitan prints 6,163,712 parameters of its smallest Llama.
@@ -534,6 +491,23 @@ TEST(NeoxModels, AGatedLayerHasAThirdOfItsWidthRoundedUp) {
            {.vocab = 32000});
   EXPECT_EQ(reading.setup.model.more.at("intermediate"), 11008);
   EXPECT_NEAR(billions(reading), 6.74, 0.01);
+}
+
+// Mamba 130M has 129.1 million parameters, its head being the word table (its publishers' config: 24 layers of 768).
+TEST(NeoxModels, LayersOfMambaAreTheFirstMamba) {
+  const std::string file =
+      "{\"num_layers\": 24, \"hidden_size\": 768, \"num_attention_heads\": 12, \"seq_length\": 2048, \"norm\": "
+      "\"rmsnorm\", \"pipe_parallel_size\": 0,\n\"train_micro_batch_size_per_gpu\": 1, "
+      "\"make_vocab_size_divisible_by\": 1, "
+      "\"attention_config\": ";
+  for (const char* layers : {"[[[\"mamba\"], 24]]", "[[[\"mamba\"], \"all\"]]"}) {
+    const LaunchReading reading = read("mamba.yml", file + layers + "}\n", {.vocab = 50280});
+    EXPECT_EQ(reading.setup.model.family, "hybrid");
+    EXPECT_NEAR(billions(reading), 0.1291, 0.0001);
+  }
+  // Others beside them are in no model of ours.
+  const std::string why = refusal([&] { (void)read("mamba.yml", file + "[[[\"mamba\", \"global\"], 12]]}\n"); });
+  EXPECT_NE(why.find("'mamba'"), std::string::npos) << why;
 }
 
 TEST(NeoxModels, LayersWithoutAttentionAreRefused) {

@@ -254,10 +254,36 @@ TEST(OtherPrograms, NemosOtherModelsAreRefused) {
   for (const char* part :
        {"hyena: {short_conv_L: 3}", "mamba_ssm_ngroups: 8", "activations_checkpoint_recurrent: false"})
     EXPECT_NE(nemo(part).find("no plain GPT"), std::string::npos) << part;
+  EXPECT_NE(nemo("mcore_customization_config: {parallel_attention: true}").find("no plain GPT"), std::string::npos);
+  EXPECT_EQ(nemo("mcore_customization_config: {new_decoder_architecture: false, parallel_attention: false}"),
+            "not refused");
   EXPECT_NE(nemo("kd_teacher_restore_from_path: null").find("against a teacher"), std::string::npos);
   EXPECT_NE(refused("model_config.yaml", "mcore_gpt: true\nencoder_seq_length: 128\nnum_layers: 2\n")
                 .find("model of NeMo's first trainer alone"),
             std::string::npos);
+}
+
+// NeMo's launcher calls it the T5 of 3 billion parameters; 2.8 as it counts them.
+TEST(OtherPrograms, NemosT5HasTheSizesOfItsStacks) {
+  const auto t5 = [](const std::string& decoder) {
+    return "trainer: {devices: 8, num_nodes: 1, precision: bf16}\nmodel:\n  micro_batch_size: 1\n  global_batch_size: "
+           "8\n"
+           "  megatron_amp_O2: true\n  seq_length: 512\n  max_position_embeddings: ${.seq_length}\n"
+           "  encoder: {num_layers: 24, hidden_size: 2048, ffn_hidden_size: 5120, num_attention_heads: 32, arch: "
+           "transformer, "
+           "activation: geglu, position_embedding_type: learned_absolute}\n"
+           "  decoder: {num_layers: 24, hidden_size: 2048, ffn_hidden_size: 5120, num_attention_heads: 32, arch: " +
+           decoder +
+           ", activation: geglu}\n  tokenizer: {type: BertWordPieceCase, num_sentinel_tokens: 100}\n"
+           "  data: {seq_length: 512, seq_length_dec: 128}\n";
+  };
+  const LaunchReading reading = read_launch(read_launch_text({.files = {{"t5.yaml", t5("transformer")}}}), {1, 8}, {});
+  TrainingOptions options;
+  options.batch = 1;
+  EXPECT_EQ(reading.setup.model.seq, 128);
+  EXPECT_EQ(reading.setup.model.more.at("encoder_seq"), 512);
+  EXPECT_NEAR(static_cast<double>(parameter_count(build_forward_graph(reading.setup.model, options))), 2.78e9, 5e6);
+  EXPECT_NE(refused("t5.yaml", t5("perceiver")).find("'perceiver'"), std::string::npos);
 }
 
 // A file that the script writes, with a number that it does not have.

@@ -295,9 +295,28 @@ TEST(Primus, LaysAnExperimentOverTheFilesOfItsModel) {
 TEST(Primus, RefusesAModelWhoseFilesAreNotThere) {
   EXPECT_SAYS(refusal([&] { (void)read_files({{"run.yaml", kPrimus}, kPrimusModel}); }), "give them as further files");
   EXPECT_SAYS(refused("work_group: amd\nmodules:\n  sft_trainer:\n    framework: megatron\n"), "has no pre_trainer");
+  GivenFile other = kPrimusBase;
+  other.text += "model_type: diffusion\n";
+  EXPECT_SAYS(refusal([&] { (void)read_files({{"run.yaml", kPrimus}, kPrimusModel, other}); }), "'diffusion'");
+}
+
+TEST(Primus, HasMambaLayersWhereItsModelIsOfThatType) {
   GivenFile mamba = kPrimusBase;
-  mamba.text += "model_type: mamba\n";
-  EXPECT_SAYS(refusal([&] { (void)read_files({{"run.yaml", kPrimus}, kPrimusModel, mamba}); }), "'mamba'");
+  mamba.text += "model_type: mamba\nmamba_num_groups: 8\n";
+  EXPECT_EQ(read_files({{"run.yaml", kPrimus}, kPrimusModel, mamba}).setup.model.family, "hybrid");
+}
+
+TEST(Primus, FineTunesAllWeightsAsItTrainsThem) {
+  std::string tuning = kPrimus;
+  tuning.replace(tuning.find("pre_trainer"), 11, "post_trainer");
+  const std::string stage = "      stage: sft\n      lora:\n        enabled: ";
+  const LaunchReading reading = read_files({{"run.yaml", tuning + stage + "false\n"}, kPrimusModel, kPrimusBase});
+  EXPECT_EQ(parameters_of(reading), 8'030'261'248);
+  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
+  EXPECT_SAYS(refusal([&] {
+                (void)read_files({{"run.yaml", tuning + stage + "true\n"}, kPrimusModel, kPrimusBase});
+              }),
+              "lora: trains adapters");
 }
 
 // --- NeMo's first trainer ---
@@ -335,7 +354,7 @@ TEST(NemoFiles, MultiplyTheWidthThatTheyName) {
 }
 
 TEST(NemoFiles, OfOtherModelsAndAdaptersAreRefused) {
-  EXPECT_SAYS(refused(kNemo + "  encoder:\n    num_layers: 4\n"), "no plain GPT");
+  EXPECT_SAYS(refused(kNemo + "  encoder:\n    num_layers: 4\n"), "the sizes of both");
   EXPECT_SAYS(refused(kNemo + "  img_h: 224\n"), "no plain GPT");
   EXPECT_SAYS(refused(kNemo + "  peft:\n    peft_scheme: lora\n"), "trains lora");
   EXPECT_SAYS(refused(kNemo + "  fsdp: true\n"), "NeMo's FSDP");
