@@ -213,6 +213,14 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
       text_.notes.push_back(fmt::format("{}: the vocabulary of {} for the tokenizer of {}", place, known->name,
                                         printable(text_of(*tokenizer, "type"))));
     }
+  // The words of mT5 (L. Xue et al., 2021) are in files of their own.
+  constexpr std::int64_t kWordsOfMt5 = 250'100;
+  if (tokenizer != nullptr && tokenizer->is_map() && !is_given(flags.find("vocab_size")) &&
+      lower_case(text_of(*tokenizer, "model")).find("mt5") != std::string::npos) {
+    flags.set("vocab_size", ConfigValue::scalar(fmt::format("{}", kWordsOfMt5), 0));
+    text_.notes.push_back(fmt::format("{}: the {} words of mT5 for the tokenizer {}", place, kWordsOfMt5,
+                                      printable(text_of(*tokenizer, "model"))));
+  }
   const auto count = [&](const char* key) -> std::optional<std::int64_t> {
     const auto number = whole_number(text_of(trainer, key));
     return number && *number >= 1 && *number <= 1 << 20 ? number : std::nullopt;
@@ -227,8 +235,8 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
   for (const char* key :
        {"encoder.activation", "encoder.normalization", "encoder.bias", "encoder.transformer_block_type", "encoder.arch",
         "decoder.activation", "decoder.normalization", "decoder.bias", "decoder.transformer_block_type", "decoder.arch",
-        "decoder.num_layers", "seq_length", "data.seq_length_dec", "bert_binary_head", "tokenizer.num_sentinel_tokens",
-        "share_decoder_tokens_head_embeddings"})
+        "decoder.num_layers", "pipeline_model_parallel_split_rank", "seq_length", "data.seq_length_dec",
+        "bert_binary_head", "tokenizer.num_sentinel_tokens", "share_decoder_tokens_head_embeddings"})
     (void)text_.settings.take(fmt::format("model.{}", key));
   text_.settings.no_effect([](const std::string& given) {
     if (!given.starts_with("model.")) return true;  // the launcher's, the trainer's, the manager's of experiments

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/models/builtin_models.h"
 
+#include <iterator>
+#include <vector>
+
 namespace meshwright {
 
 namespace {
@@ -212,10 +215,12 @@ constexpr BuiltInModel kModels[] = {
      "shared_intermediate=1024,mtp=1,rotary_base=10000000"},
     {"gemma-2b",
      "decoder:layers=18,hidden=2048,heads=8,kv_heads=1,intermediate=16384,seq=4096,vocab=256000,gelu=1,tied=1,"
-     "epsilon=1e-06,embed_scale=45.254833995939045"},
+     "epsilon=1e-06,embed_scale=45.254833995939045",
+     "gemma-1.1-2b"},
     {"gemma-7b",
      "decoder:layers=28,hidden=3072,heads=16,head_dim=256,intermediate=24576,seq=4096,vocab=256000,gelu=1,"
-     "tied=1,epsilon=1e-06,embed_scale=55.42562584220407"},
+     "tied=1,epsilon=1e-06,embed_scale=55.42562584220407",
+     "gemma-1.1-7b"},
     {"gemma-2-2b",
      "decoder:layers=26,hidden=2304,heads=8,kv_heads=4,head_dim=256,intermediate=9216,seq=4096,vocab=256000,"
      "window=4096,full_every=2,gelu=1,tied=1,norms=1,capped=1,capped_scores=1,epsilon=1e-06,embed_scale=48"},
@@ -455,6 +460,13 @@ constexpr BuiltInModel kModels[] = {
 
 }  // namespace
 
-std::span<const BuiltInModel> builtin_sizes() { return kModels; }
+std::span<const BuiltInModel> builtin_sizes() {
+  static const std::vector<BuiltInModel> all = [] {
+    std::vector<BuiltInModel> models(std::begin(kModels), std::end(kModels));
+    models.insert(models.end(), hub_models().begin(), hub_models().end());
+    return models;
+  }();
+  return all;
+}
 
 }  // namespace meshwright

@@ -200,6 +200,10 @@ std::optional<ModelConfig> most_like(const std::vector<std::string>& wanted) {
 }  // namespace
 
 std::optional<ModelConfig> builtin_model_like(const std::string& name) {
+  const std::string own = lower_case(name.substr(name.rfind('/') + 1));
+  for (const BuiltInModel& published : builtin_sizes())
+    if (!own.empty() && (own == published.name || is_among(own, split(published.also, ' '))))
+      return find_builtin_model(published.name);
   const std::vector<std::string> parts = parts_of(name);
   auto model = most_like(parts);
   return model ? std::move(model) : most_like(with_sizes_joined(parts));

@@ -113,7 +113,31 @@ TEST(BuiltInModels, HaveTheParametersOfTheirCheckpoints) {
                                                             {"gpt-oss-20b", 20'914'757'184},
                                                             {"gpt-oss-120b", 116'829'156'672},
                                                             {"qwen3-30b-a3b", 30'532'122'624},
-                                                            {"qwen3-coder-480b-a35b", 480'154'875'392}};
+                                                            {"qwen3-coder-480b-a35b", 480'154'875'392},
+                                                            {"qwen-7b", 7'721'324'544},
+                                                            {"qwen1.5-0.5b", 463'987'712},
+                                                            {"qwen1.5-110b", 111'209'914'368},
+                                                            {"deepseek-r1-distill-qwen-1.5b", 1'777'088'000},
+                                                            {"deepseek-r1-distill-llama-8b", 8'030'261'248},
+                                                            {"deepseek-llm-7b", 6'910'365'696},
+                                                            {"deepseek-coder-6.7b", 6'740'512'768},
+                                                            {"codellama-7b", 6'738'546'688},
+                                                            {"vicuna-13b", 13'015'864'320},
+                                                            {"baichuan2-7b", 7'505'973'248},
+                                                            {"internlm2-7b", 7'737'708'544},
+                                                            {"yi-9b", 8'829'407'232},
+                                                            {"phi-1.5", 1'418'270'720},
+                                                            {"opt-350m", 331'196'416},
+                                                            {"olmo-7b", 6'888'095'744},
+                                                            {"smollm3-3b", 3'075'098'624},
+                                                            {"gpt-neo-2.7b", 2'651'307'520},
+                                                            {"starcoder", 15'517'456'384},
+                                                            {"chatglm3-6b", 6'243'584'000},
+                                                            {"mpt-7b", 6'649'286'656},
+                                                            {"pythia-14m", 14'067'712},
+                                                            {"flan-t5-small", 76'961'152},
+                                                            {"flan-t5-xl", 2'849'757'184},
+                                                            {"olmo-3-7b", 7'298'011'136}};
   for (const auto& [name, parameters] : published)
     EXPECT_EQ(parameter_count(build_forward_graph(find_builtin_model(name), {.batch = 1})), parameters) << name;
 }
@@ -200,7 +224,7 @@ TEST(ModelNames, OfRecipesAndTablesAreThoseOfTheirSizes) {
 // Another generation, a smaller one, one that also sees, one that was only taught by the named one, and none.
 TEST(ModelNames, OfOtherModelsStandForNone) {
   for (const char* name :
-       {"Falcon3-7B-Base", "Qwen1.5-7B", "Phi-4-mini", "Qwen3-VL-8B-Instruct", "DeepSeek-R1-Distill-Llama-8B",
+       {"Falcon3-7B-Base", "Qwen1.5-13B", "Phi-4-mini", "Qwen3-VL-8B-Instruct", "DeepSeek-R1-Distill-Llama-13B",
         "Qwen3-Next-90B-A3B", "GLM-4.7-Flash", "qwen3_5b", "bert", ""})
     EXPECT_EQ(like(name), "none") << name;
 }
@@ -208,10 +232,9 @@ TEST(ModelNames, OfOtherModelsStandForNone) {
 // A letter or a word tells another architecture from one of nearly the same name and size; so does a version between
 // whose neighbours the family changed.
 TEST(ModelNames, OfOtherKindsOfTheSameSizeStandForNone) {
-  for (const char* name :
-       {"gemma-3n-E4B-it", "GLM-4.5V", "glm_45v_finetune_config", "Falcon-H1-7B-Base", "falcon-mamba-7b",
-        "gpt-neo-1.3B", "flan-t5-large", "t5-v1_1-large", "Phi-4-multimodal-instruct", "Qwen3.5-4B", "Qwen3.6-4B",
-        "Qwen3-TTS-1.7B", "llava-v1.6-mistral-7b", "granite-speech-3.3-8b"})
+  for (const char* name : {"gemma-3n-E4B-it", "GLM-4.5V", "glm_45v_finetune_config", "Falcon-H1-7B-Base",
+                           "falcon-mamba-7b", "gpt-neo-6B", "Phi-4-multimodal-instruct", "Qwen3.5-4B", "Qwen3.6-4B",
+                           "Qwen3-TTS-1.7B", "llava-v1.6-mistral-7b", "granite-speech-3.3-8b"})
     EXPECT_EQ(like(name), "none") << name;
   const std::pair<const char*, const char*> same[] = {{"vit-large-patch16-224", "vit-l16"},
                                                       {"clip-vit-large-patch14", "clip-l14"},
@@ -220,7 +243,20 @@ TEST(ModelNames, OfOtherKindsOfTheSameSizeStandForNone) {
                                                       {"Llama-3.3-70B-Instruct", "llama-3.1-70b"},
                                                       {"Qwen3.6-27B", "qwen3.5-27b"},
                                                       {"Yi-1.5-34B", "yi-34b"},
-                                                      {"Phi-3-mini-4k-instruct", "phi-3-mini"}};
+                                                      {"Phi-3-mini-4k-instruct", "phi-3-mini"},
+                                                      {"Qwen1.5-7B-Chat", "qwen1.5-7b"},
+                                                      {"Qwen/Qwen-7B", "qwen-7b"},
+                                                      {"DeepSeek-R1-Distill-Llama-8B", "deepseek-r1-distill-llama-8b"},
+                                                      {"QwQ-32B", "deepseek-r1-distill-qwen-32b"},
+                                                      {"gpt-neo-1.3B", "gpt-neo-1.3b"},
+                                                      {"flan-t5-large", "flan-t5-large"},
+                                                      {"t5-v1_1-large", "flan-t5-large"},
+                                                      {"OLMo-1.7-7B-hf", "olmo-1.7-7b"},
+                                                      {"OLMo-2-1124-7B", "olmo-2-7b"},
+                                                      {"bigscience/bloom", "bloom-176b"},
+                                                      {"vicuna-7b-v1.5", "vicuna-7b"},
+                                                      {"zephyr-7b-gemma-sft", "gemma-7b"},
+                                                      {"phi-1_5", "phi-1.5"}};
   for (const auto& [name, model] : same) EXPECT_EQ(like(name), model) << name;
 }
 
