@@ -130,6 +130,8 @@ void take_model_of_program(ReadingJob& job, const std::string& framework) {
           "config.json.",
           s.where(type_key), type, model->name, printable(name));
   job.assume(fmt::format("the sizes of {} for the program's '{}'", model->name, name));
+  if (!argument_of_program(s, {"vision_tower", "mm_vision_tower", "vision_model_name_or_path", "image_folder"}).empty())
+    job.assume("the language model alone, without what reads images");
   if (!seq && !job.answers.seq && model->seq > 0)
     job.assume(
         fmt::format("samples of {} tokens: no argument of the program says how long they are (--seq)", model->seq));

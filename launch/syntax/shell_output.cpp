@@ -104,14 +104,16 @@ std::vector<ShellWord> ShellWords::fields_of(const ShellNode& node) {
   return words;
 }
 
-// What functions, `echo` of words, `cat` of a here document, `cat` and `sed` of a known file, and `expr` of numbers
-// print; nothing of other commands.
+// What functions, `echo` of words, `cat` of a here document, `cat` and `sed` of a known file, `pwd`, and `expr` of
+// numbers print; nothing of other commands.
 std::optional<std::string> ShellWords::printed(const std::string& inner, int line) {
   const std::size_t begin = std::min(inner.find_first_not_of(" \t\n\r"), inner.size());
   const std::string name = inner.substr(begin, inner.find_first_of(" \t\n|;", begin) - begin);
   if (name == "[" || name == "[[") return printed_by_test(parse_shell(inner, place_, line).nodes, line);
   const bool known = name == "echo" || name == "cat" || name == "expr" || name == "sed" || names_paths(name) ||
                      functions.contains(name);
+  // Scripts are run where they lie, as far as paths tell.
+  if (name == "pwd" && inner.find_last_not_of(" \t\n\r") == begin + 2) return ".";
   if (name == "cd") return printed_by_moving(parse_shell(inner, place_, line).nodes);
   return known ? piped(parse_shell(inner, place_, line).nodes, line) : std::nullopt;
 }

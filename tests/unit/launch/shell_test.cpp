@@ -190,6 +190,7 @@ TEST(Shell, PathsOfTheScriptAreRelativeToItsFolder) {
             (Lines{"<p> <./conf> <.> <..>"}));
   EXPECT_EQ(run("p $(basename a/b.tar .tar) $(basename \"$0\") `dirname a/b/../c/d`\n"),
             (Lines{"<p> <b> <run.sh> <a/c>"}));
+  EXPECT_EQ(run("B=`pwd`\np ${B}/a.json $(pwd) $(pwd -P)\n"), (Lines{"<p> <./a.json> <.> <${output_of_pwd}>"}));
   // The name of the folder itself is nowhere in the script.
   EXPECT_EQ(run("p $(basename $(dirname $0)) $(readlink a) $(cd $X && pwd) $(cd a || pwd)\n"),
             (Lines{"<p> <${output_of_basename}> <${output_of_readlink}> <${output_of_cd}> <${output_of_cd_2}>"}));

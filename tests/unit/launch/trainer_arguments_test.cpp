@@ -2,6 +2,8 @@
 // Programs over Hugging Face's Trainer, which accelerate, DeepSpeed or torchrun starts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "launch/read/launch_reading.h"
 #include "tests/refusal.h"
 
@@ -49,6 +51,17 @@ TEST(TrainerArguments, FillInWhatDeepSpeedsFileLeavesToTheTrainer) {
 TEST(TrainerArguments, MakeDeepSpeedsSettingsWithoutAFile) {
   const LaunchReading reading = read("run.sh", "deepspeed --num_gpus 8 " + kTrainer + "--deepspeed --zero_stage 2\n");
   EXPECT_EQ(reading.setup.degrees.zero, 2);
+}
+
+// LLaVA's tower of images is frozen, and in no model of ours.
+TEST(TrainerArguments, OfImagesAreLeftOutAndSaidToBe) {
+  const std::string command = "accelerate launch --num_processes 8 --use_fsdp " + kTrainer;
+  const std::string left_out = "the language model alone, without what reads images";
+  const auto assumed = [](const LaunchReading& reading, const std::string& what) {
+    return std::count(reading.assumed.begin(), reading.assumed.end(), what);
+  };
+  EXPECT_EQ(assumed(read("run.sh", command + "--vision_tower openai/clip-vit-large-patch14-336\n"), left_out), 1);
+  EXPECT_EQ(assumed(read("run.sh", command + "\n"), left_out), 0);
 }
 
 TEST(TrainerArguments, OfPreferencesAreRefused) {
