@@ -106,6 +106,7 @@ void add_parameters(const UsedParameters& used, const std::map<TensorId, Paramet
     // What lies on the host and is gathered for its layer counts there alone; other parts stay as long as a pass does.
     const bool elsewhere = from_master || (gathers && graph.weights_on_host);
     memory.weights += Bytes(elsewhere ? 0.0 : element * parameter.elements / split.weight);
+    if (graph.fixed.contains(id)) continue;  // it is not trained
     memory.gradients += Bytes(gradient * parameter.elements / (split.gradients ? split.state : 1.0));
     const auto own = moments.find(id);
     const double kept = software.moment_share * (own == moments.end() ? kAdamMoments : own->second) - kAdamMoments;

@@ -109,7 +109,6 @@ std::optional<std::string> PublishedRun::why_not_a_run() const {
                                                                {"tp", tp.has_value()}}};
   for (const auto& [column, given] : needed)
     if (!given) return fmt::format("{} is not stated", column);
-  if (partly_trained) return std::string("a part of the weights is trained, which the columns do not describe");
   if (!global_batch && !(micro_batch && micro_batches)) return std::string("the batch is not stated");
   if (!step && !memory && !out_of_memory) return std::string("neither a time nor the memory of a device is published");
   return std::nullopt;

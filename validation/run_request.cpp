@@ -121,7 +121,8 @@ std::optional<ModelConfig> built_in_mixture(const PublishedRun& run, bool padded
   return std::nullopt;
 }
 
-ModelConfig model_of(const PublishedRun& run, const SoftwareProfile& software, std::vector<std::string>& assumed) {
+ModelConfig whole_model_of(const PublishedRun& run, const SoftwareProfile& software,
+                           std::vector<std::string>& assumed) {
   constexpr std::int64_t kUsualVocabulary = 50257;
   if (!run.vocab) assumed.push_back(fmt::format("a vocabulary of {} words", kUsualVocabulary));
   const bool padded = software.pads_vocabulary || !run.vocab;
@@ -141,6 +142,18 @@ ModelConfig model_of(const PublishedRun& run, const SoftwareProfile& software, s
         fmt::format("llama:{},kv_heads={},intermediate={},gated={}", sizes, kv_heads, ffn, gated ? 1 : 0));
   if (ffn == 4 * *run.hidden) return find_builtin_model(fmt::format("gpt:{}", sizes));
   return find_builtin_model(fmt::format("gpt2:{},intermediate={}", sizes, ffn));
+}
+
+ModelConfig model_of(const PublishedRun& run, const SoftwareProfile& software, std::vector<std::string>& assumed) {
+  ModelConfig model = whole_model_of(run, software, assumed);
+  if (!run.partly_trained) return model;
+  // As the scripts that were measured have it: scripts/performance of Megatron-Bridge, NeMo's lora_tuning.
+  constexpr std::int64_t kUsualRank = 16, kQueriesKeysAndValues = 2;
+  require(model.more.contains("lora_rank"), "adapters of {} are in no model here.", model.family);
+  model.more["lora_rank"] = kUsualRank;
+  model.more["lora_targets"] = kQueriesKeysAndValues;
+  assumed.push_back(fmt::format("adapters of rank {} of queries, keys and values", kUsualRank));
+  return model;
 }
 
 // --- plan ---

@@ -21,6 +21,13 @@ using namespace keys;
 
 // --- keys ---
 
+// lora_rank: only adapters of this rank are trained; 0: all weights are. lora_targets: of every product of attention and
+// of dense feed-forward layers (0), of attention alone (1), of queries, keys and values alone (2), or of queries and
+// values (3).
+std::vector<SizeField> with_adapters(std::vector<SizeField> sizes) {
+  return with(std::move(sizes), {{"lora_rank", 65'536, 0, 0}, {"lora_targets", 3, 0, 0}});
+}
+
 // A quarter of a head, in pairs.
 std::int64_t quarter_of_head(const ModelConfig& model, const std::string& place) {
   return std::max<std::int64_t>(2, hidden_per_head(model, place) / 8 * 2);
@@ -497,41 +504,42 @@ std::vector<Family> transformer_families() {
   constexpr DType kType = DType::BF16;
   return {
       {"gpt2",
-       gpt2_sizes(),
+       with_adapters(gpt2_sizes()),
        {epsilon(1e-5), {"embed_scale", 1.0}},
        "gpt2:layers=2,hidden=64,heads=4,seq=32,vocab=128",
        kDefaultBatch,
        kType,
        build<gpt2>},
       {"bloom",
-       bloom_sizes(),
+       with_adapters(bloom_sizes()),
        {epsilon(1e-5)},
        "bloom:layers=2,hidden=64,heads=4,seq=32,vocab=128",
        kDefaultBatch,
        kType,
        build<bloom>},
       {"gpt_neox",
-       gpt_neox_sizes(),
+       with_adapters(gpt_neox_sizes()),
        {{"rotary_base", 10000.0}, epsilon(1e-5)},
        "gpt_neox:layers=2,hidden=64,heads=4,seq=32,vocab=128",
        kDefaultBatch,
        kType,
        build<gpt_neox>},
-      {"llama", llama_sizes(), rotated(),
+      {"llama", with_adapters(llama_sizes()), rotated(),
        "llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128", kDefaultBatch, kType,
        build<llama>},
-      {"mixtral", mixtral_sizes(), tempered(rotated_mixture()),
+      {"mixtral", with_adapters(mixtral_sizes()), tempered(rotated_mixture()),
        "mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2",
        kDefaultBatch, kType, build<mixtral>},
-      {"decoder", decoder_sizes(), with_further_tokens(with_scales(tempered(rotated()))),
+      {"decoder", with_adapters(decoder_sizes()), with_further_tokens(with_scales(tempered(rotated()))),
        "decoder:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,norms=1", kDefaultBatch, kType,
        build<decoder>},
-      {"decoder_moe", decoder_moe_sizes(),
+      {"decoder_moe", with_adapters(decoder_moe_sizes()),
        with_value_scale(with_further_tokens(with_scales(tempered(rotated_mixture())))),
        "decoder_moe:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,"
        "rotary_dims=8",
        kDefaultBatch, kType, build<decoder_moe>},
-      {"deepseek_v3", deepseek_sizes(), with_further_tokens(with_stream_scales(tempered(rotated_mixture()))),
+      {"deepseek_v3", with_adapters(deepseek_sizes()),
+       with_further_tokens(with_stream_scales(tempered(rotated_mixture()))),
        "deepseek_v3:layers=2,hidden=64,heads=4,intermediate=128,seq=32,vocab=128,experts=4,top_k=2,dense_layers=1,"
        "q_rank=32,kv_rank=16,nope_dim=16,rope_dim=8,value_dim=16",
        kDefaultBatch, kType, build<deepseek_v3>},

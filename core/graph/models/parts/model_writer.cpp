@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/models/parts/model_writer.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 namespace meshwright {
+
+namespace {
+
+constexpr double kLoraScale = 2.0;  // alpha / rank
+
+std::int64_t size_or_none(const ModelConfig& model, const char* key) {
+  const auto found = model.more.find(key);
+  return found == model.more.end() ? 0 : found->second;
+}
+
+}  // namespace
 
 ModelWriter::ModelWriter(Graph& into, const ModelConfig& model)
     : graph(into),
       batch{"batch", into.batch / into.microbatches},
       seq{"seq", model.seq},
       embed{"embed", model.hidden},
-      vocab{"vocab", model.vocab} {}
+      vocab{"vocab", model.vocab},
+      lora_rank_(size_or_none(model, "lora_rank")),
+      lora_targets_(size_or_none(model, "lora_targets")) {}
 
 TensorId ModelWriter::parameter(const std::string& name, std::vector<Dim> dims) {
-  if (!shared_names || !name.starts_with(shared_names->of))
-    return graph.add_tensor(name, TensorKind::Parameter, graph.dtype, std::move(dims));
+  if (!shared_names || !name.starts_with(shared_names->of)) {
+    const TensorId made = graph.add_tensor(name, TensorKind::Parameter, graph.dtype, std::move(dims));
+    if (lora_rank_ > 0) graph.fixed.insert(made);
+    return made;
+  }
   const std::string common = shared_names->as + name.substr(shared_names->of.size());
   if (const auto known = shared_.find(common); known != shared_.end()) return known->second;
   const TensorId made = graph.add_tensor(common, TensorKind::Parameter, graph.dtype, std::move(dims));
@@ -53,8 +70,43 @@ TensorId ModelWriter::add(OpKind kind, const std::string& name, std::vector<Tens
 
 TensorId ModelWriter::project(const std::string& name, TensorId x, std::vector<Dim> weight,
                               std::vector<std::string> result) {
-  return add(OpKind::Contract, name, {x, parameter(name + ".weight", std::move(weight))},
-             {.result_names = std::move(result)});
+  const bool adapted = is_adapted(name);
+  const TensorId y = add(OpKind::Contract, name, {x, parameter(name + ".weight", weight)}, {.result_names = result});
+  return adapted ? add(OpKind::Add, name + ".adapted", {y, of_adapter(name, x, weight, result)}) : y;
+}
+
+bool ModelWriter::is_adapted(const std::string& product) const {
+  const bool attention = product.find(".attn.") != std::string::npos;
+  if (lora_rank_ == 0 || (!attention && product.find(".mlp.") == std::string::npos)) return false;
+  const bool pair = product.ends_with(".attn.q") || product.ends_with(".attn.v");
+  const bool wanted[] = {true, attention, pair || product.ends_with(".attn.k"), pair};  // [lora_targets]
+  return wanted[lora_targets_];
+}
+
+TensorId ModelWriter::of_adapter(const std::string& name, TensorId x, const std::vector<Dim>& weight,
+                                 const std::vector<std::string>& result) {
+  const Dim rank{"lora", lora_rank_};
+  std::vector<Dim> in, out = {rank};
+  std::vector<std::string> narrow;  // the names of x that stay
+  for (const Dim& own : graph.tensor(x).dims) {
+    const bool summed = std::any_of(weight.begin(), weight.end(), [&](const Dim& dim) { return dim.name == own.name; });
+    if (!summed) narrow.push_back(own.name);
+  }
+  for (const Dim& dim : weight) {
+    const auto& dims = graph.tensor(x).dims;
+    const bool summed = std::any_of(dims.begin(), dims.end(), [&](const Dim& own) { return own.name == dim.name; });
+    (summed ? in : out).push_back(dim);
+  }
+  in.push_back(rank);
+  narrow.push_back(rank.name);
+  const auto trained = [&](const std::string& of, std::vector<Dim> dims) {
+    return graph.add_tensor(of, TensorKind::Parameter, graph.dtype, std::move(dims));
+  };
+  TensorId y = add(OpKind::Contract, name + ".lora_a", {x, trained(name + ".lora_a.weight", std::move(in))},
+                   {.result_names = std::move(narrow)});
+  y = add(OpKind::Contract, name + ".lora_b", {y, trained(name + ".lora_b.weight", std::move(out))},
+          {.result_names = result});
+  return add(OpKind::Scale, name + ".lora", {y}, {.scale = kLoraScale});
 }
 
 TensorId ModelWriter::add_bias(const std::string& name, TensorId x, std::vector<Dim> bias, bool select) {

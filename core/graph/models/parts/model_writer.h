@@ -15,6 +15,7 @@ namespace meshwright {
 constexpr double kNormEpsilon = 1e-5;
 
 struct ModelWriter {
+  // With the model's lora_rank only what adapters add is trained.
   ModelWriter(Graph& into, const ModelConfig& model);
 
   [[nodiscard]] TensorId parameter(const std::string& name, std::vector<Dim> dims);
@@ -34,7 +35,9 @@ struct ModelWriter {
   [[nodiscard]] TensorId plain_norm(const std::string& name, TensorId x, double epsilon = kNormEpsilon);
   [[nodiscard]] TensorId add(OpKind kind, const std::string& name, std::vector<TensorId> inputs,
                              Attributes attributes = {});
-  // Contracts x with a new parameter "<name>.weight".
+  // Contracts x with a new parameter "<name>.weight". With adapters, twice what two narrow products of x make is added:
+  // of "<name>.lora_a", which leaves `rank` numbers of a token, and "<name>.lora_b" (E. Hu et al., 2021, with an alpha
+  // of twice the rank, as most files have it).
   [[nodiscard]] TensorId project(const std::string& name, TensorId x, std::vector<Dim> weight,
                                  std::vector<std::string> result);
   // Op "<name>.bias_add" with a new parameter "<name>.bias" over the last names of x.
@@ -54,6 +57,12 @@ struct ModelWriter {
   const Dim embed, vocab;
 
  private:
+  [[nodiscard]] bool is_adapted(const std::string& product) const;
+  [[nodiscard]] TensorId of_adapter(const std::string& name, TensorId x, const std::vector<Dim>& weight,
+                                    const std::vector<std::string>& result);
+
+  const std::int64_t lora_rank_;     // 0: all is trained
+  const std::int64_t lora_targets_;  // as transformer_families.cpp says
   std::map<std::string, TensorId> constants_, shared_;
 };
 
