@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/read/launch_reading.h"
+#include "launch/read/adapters.h"
 
 #include <algorithm>
 
@@ -122,6 +123,7 @@ LaunchReading read_launch(const LaunchText& text, const LaunchDevices& devices, 
   if (text.variant == "Megatron-DeepSpeed" || text.variant == "GPT-NeoX") reading.software = "megatron-deepspeed";
   if (text.variant == "NeMo") reading.software = "nemo";
   read_by_target(job);
+  finish_adapters(job);
   for (const Setting& setting : reading.settings.all())
     if (setting.key == "(word)" && setting.state == Setting::State::Unread && is_printed(setting.value.text))
       throw InputError(

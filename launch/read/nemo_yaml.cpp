@@ -119,7 +119,7 @@ void TextReader::expect_nemo_gpt(const ConfigValue& model, const std::string& pl
           "{}: model.fsdp: NeMo's FSDP is not read; give a file with its distributed optimizer.", place);
   if (const ConfigValue* peft = model.find("peft"); peft != nullptr && peft->is_map()) {
     const std::string scheme = lower_case(text_of(*peft, "peft_scheme"));
-    require(scheme.empty() || scheme == "none",
+    require(scheme.empty() || scheme == "none" || scheme == "lora",
             "{}: model.peft.peft_scheme: trains {}, and only trainings of all weights are predicted; give a file "
             "without it.",
             place, printable(scheme));
@@ -200,6 +200,15 @@ void TextReader::nemo(const ConfigValue& root, const std::string& place) {
                                         std::pair{"overlap_param_gather", "overlap_param_gather"},
                                         std::pair{"use_distributed_optimizer", "use_distributed_optimizer"}})
       if (truth_value(text_of(*optim, own)).value_or(false)) flags.set(megatron, flag(true));
+  }
+  if (const ConfigValue* peft = model.find("peft");
+      peft != nullptr && peft->is_map() && lower_case(text_of(*peft, "peft_scheme")) == "lora") {
+    static const ConfigValue kNothing = ConfigValue::map(0);
+    const ConfigValue* tuning = peft->find("lora_tuning");
+    const ConfigValue& lora = tuning != nullptr && tuning->is_map() ? *tuning : kNothing;
+    flags.set("lora_r", is_given(lora.find("adapter_dim")) ? *lora.find("adapter_dim") : ConfigValue::scalar("32", 0));
+    flags.set("lora_target_modules", is_given(lora.find("target_modules")) ? *lora.find("target_modules")
+                                                                           : ConfigValue::scalar("attention_qkv", 0));
   }
   const ConfigValue* tokenizer = model.find("tokenizer");
   if (tokenizer != nullptr && tokenizer->is_map() && text_of(*tokenizer, "type").starts_with("BertWordPiece")) {

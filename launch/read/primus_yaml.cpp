@@ -90,13 +90,15 @@ void TextReader::primus_megatron(ConfigValue flags, const std::string& place) {
   require(type.empty() || type == "gpt" || type == "mamba",
           "{}: models of type '{}' are not read of Primus; `meshwright plan --model` takes a config.json.", place,
           printable(type));
-  for (const char* adapter : {"lora", "peft"}) {
-    const ConfigValue* given = flags.find(adapter);
-    const bool off = given == nullptr || says_nothing(given) ||
-                     (given->is_map() && truth_value(scalar_text(*given, "enabled")) == false);
-    require(off, "{}: {}: trains adapters, and only trainings of all weights are predicted; give a file without it.",
-            place, adapter);
-    flags.set(adapter, ConfigValue{});
+  require(says_nothing(flags.find("peft")),
+          "{}: peft: trains adapters, and only trainings of all weights are predicted; give a file without it.", place);
+  if (const ConfigValue* lora = flags.find("lora"); !says_nothing(lora)) {
+    if (truth_value(scalar_text(*lora, "enabled")) != false) {
+      const ConfigValue *rank = lora->find("dim"), *targets = lora->find("target_modules");
+      flags.set("lora_r", says_nothing(rank) ? ConfigValue::scalar("32", 0) : *rank);
+      flags.set("lora_target_modules", says_nothing(targets) ? ConfigValue::scalar("all", 0) : *targets);
+    }
+    flags.set("lora", ConfigValue{});
   }
   // Fine-tuning of all weights is the same step.
   if (scalar_text(flags, "stage") == "sft") flags.set("stage", ConfigValue{});

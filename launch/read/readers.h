@@ -13,11 +13,19 @@
 namespace meshwright {
 
 // A reading in the making.
+// What is trained in the place of the model's weights (adapters.h).
+struct AdaptersOfJob {
+  std::string place;  // of the setting that says so
+  std::int64_t rank;
+  std::int64_t targets;  // the model's lora_targets
+};
+
 struct ReadingJob {
   const LaunchText& text;
   const LaunchDevices& devices;
   const LaunchAnswers& answers;
   LaunchReading reading;
+  std::optional<AdaptersOfJob> adapters = {};
 
   Settings& settings() { return reading.settings; }
   Degrees& degrees() { return reading.setup.degrees; }

@@ -217,8 +217,9 @@ std::string target_of(const ProgramCall& call) {
                   [](const ShellWord& word) { return word.text.starts_with("model.") && has_part(word.text, "="); }))
     return "megatron-bridge";
   if (file_of(program) == "deepy.py") return "deepspeed";
-  if (has_flag(words, "--num-layers") || has_flag(words, "--encoder-num-layers") || has_flag(words, "--tensor-model-parallel-size") ||
-      has_flag(words, "--hybrid-layer-pattern") || has_flag(words, "--yaml-cfg"))
+  if (has_flag(words, "--num-layers") || has_flag(words, "--encoder-num-layers") ||
+      has_flag(words, "--tensor-model-parallel-size") || has_flag(words, "--hybrid-layer-pattern") ||
+      has_flag(words, "--yaml-cfg"))
     return "megatron";
   if (call.program.empty() && is_swift(call.launcher)) return "megatron";
   if (sets_axes(words)) return "maxtext";

@@ -78,6 +78,10 @@ void model_rules(const LaunchTarget& target, const LaunchSetup& setup, RuleList&
   const Decoder decoder = decoder_of(setup.model);
   for (const std::string& what : decoder.unusual)
     rules.untold(fmt::format("model {} has {}, which {} cannot be told", setup.model.name, what, target.release));
+  rules.expect_told(decoder.lora_rank == 0,
+                    fmt::format("model {} trains adapters alone, and files of {} are written for trainings of all "
+                                "weights",
+                                setup.model.name, target.release));
   const bool further_told = target.framework == "maxtext" || (target.framework == "megatron" && !target.own_stages);
   rules.expect_told(decoder.further == 0 || further_told,
                     fmt::format("model {} has {} modules that predict further tokens, which {} cannot be told (without "

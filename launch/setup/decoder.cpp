@@ -28,6 +28,9 @@ Decoder sizes_of(const ModelConfig& model) {
   of.rotary_base = factor_of(model, "rotary_base", 10000.0);
   of.tied = is_on(model, "tied");
   of.rotary_scaling = model.rotary_scaling;
+  const auto adapter = [&](const char* key) { return model.more.contains(key) ? size_of(model, key) : 0; };
+  of.lora_rank = adapter("lora_rank");
+  of.lora_targets = adapter("lora_targets");
   return of;
 }
 

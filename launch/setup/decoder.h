@@ -48,6 +48,7 @@ struct Decoder {
   std::vector<std::string> differences = {};
   // What a framework's model of these sizes lacks: "attention biases by distance (ALiBi)". Not empty: it is not the
   // same model.
+  std::int64_t lora_rank = 0, lora_targets = 0;  // adapters that alone are trained, as the model has it
   std::vector<std::string> unusual = {};
 
   // Layer l, from 0, has experts instead of a dense feed-forward layer.

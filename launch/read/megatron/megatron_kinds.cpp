@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/adapters.h"
 #include "launch/syntax/shell.h"
 
 namespace meshwright {
@@ -82,8 +83,10 @@ void leave_out_images(ReadingJob& job) {
 
 void expect_all_weights(ReadingJob& job) {
   Settings& s = job.settings();
-  for (const char* key : {"lora-r", "lora-rank", "lora-target-modules", "qlora"})
-    if (s.has(key)) expect_whole_model(job, key, "adapters");
+  if (s.has("qlora")) expect_whole_model(job, "qlora", "adapters of a quantised model");
+  for (const char* key : {"lora-r", "lora-rank"})
+    if (const auto rank = s.integer(key)) take_adapters(job, key, *rank, listed_words(s, "lora-target-modules"));
+  if (!job.adapters && s.has("lora-target-modules")) expect_whole_model(job, "lora-target-modules", "adapters");
   for (const char* key : {"freeze-LM", "dsa-freeze-base"})
     if (s.has(key)) expect_whole_model(job, key, "beside a model that stays as it is");
   for (const char* key : {"export-kd-teacher-load", "export-kd-cfg", "kd", "mos", "num-layers-teacher"})
@@ -126,10 +129,19 @@ void expect_whole_recipe(ReadingJob& job) {
           "{}: the recipe trains with images or steps of its own, and only trainings of one model for its next tokens "
           "are predicted; give --model for its language model alone.",
           s.where(data.starts_with("vlm") ? "dataset" : "step-func"));
-  if (s.has("peft")) expect_whole_model(job, "peft", "adapters");
-  for (const std::string& scheme : s.words("peft-scheme"))
-    if (is_resolved(scheme) && lower_case(scheme) != "none" && lower_case(scheme) != "null")
+  // Its LoRA has this rank unless it is told another, of every product.
+  constexpr std::int64_t kUsualRank = 32;
+  if (lower_case(s.text_or_nothing("peft")) == "lora")
+    take_adapters(job, "peft", kUsualRank, {"all-linear"});
+  else if (s.has("peft"))
+    expect_whole_model(job, "peft", "adapters");
+  for (const std::string& scheme : s.words("peft-scheme")) {
+    const std::string name = lower_case(scheme);
+    if (name == "lora")
+      take_adapters(job, "peft-scheme", kUsualRank, {"all-linear"});
+    else if (is_resolved(scheme) && name != "none" && name != "null")
       expect_whole_model(job, "peft-scheme", "adapters");
+  }
   const std::string recipe = lower_case(s.name_or_nothing("recipe"));
   // A recipe in Python says itself whether it has adapters.
   for (const char* word : {"_peft", "_lora", "_dora"})

@@ -2,6 +2,7 @@
 // axolotl (39226623), which fine-tunes all weights over Hugging Face's trainer.
 #include <algorithm>
 
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 #include "launch/syntax/numbers.h"
 
@@ -13,8 +14,13 @@ void read_axolotl(ReadingJob& job) {
   LaunchSetup& setup = job.reading.setup;
   setup.release = "axolotl 39226623";
   setup.dialect = "axolotl";
-  if (const std::string adapter = s.text_or_nothing("adapter"); !adapter.empty())
+  if (const std::string adapter = s.text_or_nothing("adapter"); adapter == "lora") {
+    std::vector<std::string> targets = listed_words(s, "lora_target_modules");
+    if (switched_on(s, "lora_target_linear")) targets = {"all-linear"};
+    take_adapters(job, "adapter", s.integer("lora_r").value_or(8), std::move(targets));
+  } else if (!adapter.empty()) {
     expect_whole_model(job, "adapter", adapter);
+  }
   if (const std::string by = s.text_or_nothing("rl"); !by.empty()) expect_whole_model(job, "rl", "by " + by);
   for (const char* key : {"load_in_8bit", "load_in_4bit"})
     if (switched_on(s, key)) expect_whole_model(job, key, "a quantised model");

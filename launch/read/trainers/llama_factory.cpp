@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LLaMA-Factory (e8deda53), which fine-tunes all weights over Hugging Face's trainer.
 #include "core/base/errors.h"
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 
 namespace meshwright {
@@ -12,8 +13,13 @@ void read_llama_factory(ReadingJob& job) {
   setup.release = "LLaMA-Factory e8deda53";
   setup.dialect = "llama-factory";
   const std::string tuned = s.text_or_nothing("finetuning_type");
-  if (tuned != "full")
-    expect_whole_model(job, "finetuning_type", tuned.empty() ? "adapters (lora, its default)" : tuned);
+  if (tuned.empty() || tuned == "lora") {
+    std::vector<std::string> targets = listed_words(s, "lora_target");
+    if (targets.empty()) targets = {"all"};
+    take_adapters(job, "finetuning_type", s.integer("lora_rank").value_or(8), std::move(targets));
+  } else if (tuned != "full") {
+    expect_whole_model(job, "finetuning_type", tuned);
+  }
   const std::string stage = s.text_or_nothing("stage").empty() ? "sft" : s.text_or_nothing("stage");
   if (stage != "sft" && stage != "pt") expect_whole_model(job, "stage", "by " + stage);
   if (s.has("quantization_bit")) expect_whole_model(job, "quantization_bit", "a quantised model");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 
 namespace meshwright {
@@ -15,7 +16,13 @@ void expect_all_weights(ReadingJob& job) {
   for (const char* older : {"train_type", "sft_type"})
     if (!s.has(key) && s.has(older)) key = older;
   const std::string tuned = s.text_or_nothing(key);
-  if (tuned != "full") expect_whole_model(job, key, tuned.empty() ? "adapters (lora, its default)" : tuned);
+  if (tuned.empty() || tuned == "lora") {
+    std::vector<std::string> targets = listed_words(s, "target_modules");
+    if (targets.empty()) targets = {"all-linear"};
+    take_adapters(job, key, s.integer("lora_rank").value_or(8), std::move(targets));
+  } else if (tuned != "full") {
+    expect_whole_model(job, key, tuned);
+  }
   if (switched_on(s, "freeze_llm")) expect_whole_model(job, "freeze_llm", "what is beside a frozen language model");
   for (const char* some : {"freeze_parameters", "freeze_parameters_regex", "trainable_parameters",
                            "trainable_parameters_regex", "lisa_activated_layers"})

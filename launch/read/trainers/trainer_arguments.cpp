@@ -8,6 +8,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 #include "launch/syntax/numbers.h"
 
@@ -34,18 +35,45 @@ bool argument_is_on(Settings& s, const std::vector<const char*>& names) {
   return truth_value(s.text_or_nothing(key)).value_or(false);
 }
 
-void expect_no_adapters(ReadingJob& job) {
+// A flag that says so, or a rank above 0; those of DeepSpeed-Chat are of every product.
+void read_adapters(ReadingJob& job) {
   Settings& s = job.settings();
-  for (const char* flag : {"use_peft", "use_peft_lora", "use_lora", "use_qlora", "enable_lora", "lora_enable", "qlora",
-                           "lora", "peft", "low_rank_training"})
-    if (argument_is_on(s, {flag})) expect_whole_model(job, argument_of_program(s, {flag}), "adapters");
+  constexpr std::int64_t kRankOfTrl = 16;
+  std::string said_by;
+  for (const char* flag :
+       {"use_peft", "use_peft_lora", "use_lora", "enable_lora", "lora_enable", "lora", "peft", "low_rank_training"})
+    if (said_by.empty() && argument_is_on(s, {flag})) said_by = argument_of_program(s, {flag});
+  std::optional<std::int64_t> rank;
+  for (const char* key_of_rank : {"lora_rank", "lora_r", "lora_dim", "ds.lora.rank"})
+    if (const std::string key = argument_of_program(s, {key_of_rank}); !key.empty()) {
+      rank = s.integer(key, 0);
+      if (rank.value_or(0) > 0 && said_by.empty()) said_by = key;
+    }
+  if (said_by.empty()) return;
+  std::vector<std::string> targets = listed_words(
+      s, argument_of_program(
+             s, {"lora_target_modules", "lora_targets", "target_modules", "lora_module_name", "lora_target"}));
+  const bool of_llava = !argument_of_program(s, {"mm_projector_type", "vision_tower"}).empty();
+  if (targets.empty() && (of_llava || said_by.find("lora_dim") != std::string::npos)) targets = {"all-linear"};
+  take_adapters(job, said_by, std::max<std::int64_t>(1, rank.value_or(kRankOfTrl)), std::move(targets));
+}
+
+void expect_tuned_weights(ReadingJob& job) {
+  Settings& s = job.settings();
+  for (const char* flag : {"use_qlora", "qlora", "q_lora"})
+    if (argument_is_on(s, {flag}))
+      expect_whole_model(job, argument_of_program(s, {flag}), "adapters of a quantised model");
+  for (const char* quantised : {"load_in_4bit", "load_in_8bit"})
+    if (argument_is_on(s, {quantised}))
+      expect_whole_model(job, argument_of_program(s, {quantised}), "a quantised model");
+  read_adapters(job);
   for (const char* part : {"use_lisa", "freeze_backbone", "tune_mm_mlp_adapter", "freeze_llm", "freeze_lm"})
     if (argument_is_on(s, {part})) expect_whole_model(job, argument_of_program(s, {part}), "a part of the weights");
-  for (const char* rank : {"lora_rank", "lora_r", "lora_dim"})
-    if (const std::string key = argument_of_program(s, {rank}); !key.empty() && s.integer(key, 0).value_or(0) > 0)
-      expect_whole_model(job, key, "adapters");
   const std::string type = argument_of_program(s, {"finetuning_type"}), kind = s.text_or_nothing(type);
-  if (!kind.empty() && kind != "full") expect_whole_model(job, type, kind);
+  if (kind == "lora" && !job.adapters)
+    take_adapters(job, type, 8, {"all"});
+  else if (!kind.empty() && kind != "full" && kind != "lora")
+    expect_whole_model(job, type, kind);
   const std::string of_stage = argument_of_program(s, {"stage"}), stage = s.text_or_nothing(of_stage);
   for (const char* other : {"rm", "ppo", "dpo", "kto", "orpo"})
     if (stage == other) expect_whole_model(job, of_stage, "against further models or samples");
@@ -193,7 +221,7 @@ void no_effect_of_program(Settings& settings) {
 TrainerArguments trainer_arguments(ReadingJob& job) {
   Settings& s = job.settings();
   expect_plain_losses(job);
-  expect_no_adapters(job);
+  expect_tuned_weights(job);
   expect_no_split_by_name(job);
   name_abbreviations_of_program(job);
   read_optimizer_of_program(job);

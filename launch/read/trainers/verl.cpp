@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 
 namespace meshwright {
@@ -40,7 +41,11 @@ void read_verl(ReadingJob& job) {
   require(engine.empty() || engine.starts_with("fsdp"),
           "{}: verl's engine '{}' is not read, only fsdp; give the launch of one.", s.where("engine"),
           printable(engine));
-  if (s.integer("model.lora_rank", 0).value_or(0) > 0) expect_whole_model(job, "model.lora_rank", "adapters");
+  if (const auto rank = s.integer("model.lora_rank", 0); rank && *rank > 0) {
+    std::vector<std::string> targets = listed_words(s, "model.target_modules");
+    if (targets.empty()) targets = {"all-linear"};
+    take_adapters(job, "model.lora_rank", *rank, std::move(targets));
+  }
   d.cp = degree_of(job, given_of(s, "ulysses_sequence_parallel_size", "engine.ulysses_sequence_parallel_size"));
   if (d.cp > 1) d.context = ContextExchange::AllToAll;
   share_devices(job);

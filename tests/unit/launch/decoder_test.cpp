@@ -128,6 +128,7 @@ std::string all_of(const Decoder& of) {
   if (of.latent)
     text += fmt::format(" latent {} {} {} {} {}", of.latent->q_rank, of.latent->kv_rank, of.latent->nope,
                         of.latent->rope, of.latent->value);
+  text += fmt::format(" lora {} {}", of.lora_rank, of.lora_targets);
   return text + " unusual " + join(of.unusual, ", ") + " differences " + join(of.differences, ", ");
 }
 

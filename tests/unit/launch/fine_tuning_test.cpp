@@ -33,6 +33,13 @@ std::vector<std::string> unread(const LaunchReading& reading) {
 
 // --- LLaMA-Factory ---
 
+// lora_rank and lora_targets of the model.
+using Adapters = std::pair<std::int64_t, std::int64_t>;
+Adapters adapters_of(const LaunchReading& reading) {
+  const auto& more = reading.setup.model.more;
+  return {more.at("lora_rank"), more.at("lora_targets")};
+}
+
 const std::string kFactory =
     "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: full\n"
     "dataset: d\ncutoff_len: 4096\noutput_dir: o\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n"
@@ -73,7 +80,12 @@ TEST(LlamaFactory, SplitsNothingWithoutDeepSpeedOrFsdp) {
 TEST(LlamaFactory, TrainsAdaptersUnlessItSaysFull) {
   std::string lora = kFactory;
   lora.replace(lora.find("finetuning_type: full\n"), 22, "");
-  EXPECT_NE(refused("sft.yaml", lora).find("trains adapters (lora, its default)"), std::string::npos);
+  EXPECT_EQ(adapters_of(read("sft.yaml", lora)), (Adapters{8, 0}));  // of all products
+  const std::string rank = "lora_rank: 64\nlora_target: q_proj,v_proj\n";
+  EXPECT_EQ(adapters_of(read("sft.yaml", lora + "finetuning_type: lora\n" + rank)), (Adapters{64, 3}));
+  EXPECT_EQ(adapters_of(read("sft.yaml", kFactory)), (Adapters{0, 0}));
+  EXPECT_NE(refused("sft.yaml", lora + "finetuning_type: oft\n").find("trains oft"), std::string::npos);
+  EXPECT_NE(refused("sft.yaml", lora + "quantization_bit: 4\n").find("a quantised model"), std::string::npos);
   std::string dpo = kFactory;
   dpo.replace(dpo.find("stage: sft"), 10, "stage: dpo");
   EXPECT_NE(refused("sft.yaml", dpo).find("trains by dpo"), std::string::npos);
@@ -194,7 +206,10 @@ TEST(SwiftSft, TakesPythonFilesAsValuesOfItsFlags) {
 }
 
 TEST(SwiftSft, TrainsAllWeightsOrIsRefused) {
-  EXPECT_NE(refused_run("swift sft --model Qwen/Qwen2.5-7B\n").find("trains adapters (lora, its default)"),
+  EXPECT_EQ(adapters_of(run("swift sft --model Qwen/Qwen2.5-7B\n")), (Adapters{8, 0}));
+  EXPECT_EQ(adapters_of(run("swift sft --model Qwen/Qwen2.5-7B --lora_rank 16 --target_modules q_proj k_proj\n")),
+            (Adapters{16, 2}));
+  EXPECT_NE(refused_run("swift sft --model Qwen/Qwen2.5-7B --tuner_type adalora\n").find("trains adalora"),
             std::string::npos);
   EXPECT_NE(refused_run(kSwift + "--freeze_llm true\n").find("what is beside a frozen language model"),
             std::string::npos);
@@ -314,7 +329,7 @@ TEST(Verl, TrainsOnGivenSamplesOverFsdp) {
   EXPECT_TRUE(reading.broken.empty()) << reading.broken.front();
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
   EXPECT_EQ(run(call + "model.enable_gradient_checkpointing=False\n").setup.degrees.recompute, Recompute::None);
-  EXPECT_NE(refused_run(call + "model.lora_rank=32\n").find("adapters"), std::string::npos);
+  EXPECT_EQ(adapters_of(run(call + "model.lora_rank=32\n")), (Adapters{32, 0}));
 }
 
 // 4 of the samples of 2,048 tokens in the 8,192 that a device takes.

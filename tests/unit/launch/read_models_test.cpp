@@ -137,7 +137,7 @@ TEST(PythonRecipes, OfAdaptersAreRefused) {
   const auto read_recipe = [&](const char* peft) {
     return read("llama3.py", begin + "  cfg.peft = " + peft + "\n  return cfg\n");
   };
-  for (const char* peft : {"LoRA(dim=8)", "default_peft_config(\"lora\")", "lora()"})
+  for (const char* peft : {"LoRA(dim=8)", "default_peft_config(\"lora\")", "dora()"})
     EXPECT_EQ(
         refusal([&] { return read_recipe(peft); }),
         "llama3.py:4: peft: trains adapters, and only trainings of all weights are predicted; give a file without "
@@ -147,8 +147,9 @@ TEST(PythonRecipes, OfAdaptersAreRefused) {
     return refusal(
         [&] { (void)read("run.sh", "torchrun run_recipe.py --recipe " + words + " train.global_batch_size=8\n"); });
   };
-  EXPECT_NE(run_recipe("llama3_8b_sft_config --peft_scheme lora").find("--peft_scheme: trains adapters"),
+  EXPECT_NE(run_recipe("llama3_8b_sft_config --peft_scheme dora").find("--peft_scheme: trains adapters"),
             std::string::npos);
+  EXPECT_EQ(run_recipe("llama3_8b_sft_config --peft_scheme lora"), "not refused");
   EXPECT_NE(run_recipe("llama3_8b_peft_config").find("--recipe: trains adapters"), std::string::npos);
   EXPECT_EQ(run_recipe("llama3_8b_sft_config --peft_scheme none"), "not refused");
 }
@@ -342,11 +343,21 @@ TEST(MegatronModels, AProgramBehindNumactlIsFound) {
   EXPECT_EQ(text.program, "run.sh:1: pretrain_gpt.py");
 }
 
+// MindSpeed-LLM's.
+TEST(MegatronModels, AdaptersAreOfTheModulesThatAreNamed) {
+  const auto& more = read_megatron("pretrain_gpt.py",
+                                   "--num-layers 2 --lora-r 8 --lora-alpha 16 --lora-target-modules "
+                                   "query_key_value dense")
+                         .setup.model.more;
+  EXPECT_EQ(more.at("lora_rank"), 8);
+  EXPECT_EQ(more.at("lora_targets"), 1);
+}
+
 TEST(MegatronModels, WhatTrainsOtherWeightsIsRefused) {
   const auto refused = [](const std::string& flags) {
     return refusal([&] { (void)read_megatron("pretrain_gpt.py", "--num-layers 2 " + flags); });
   };
-  EXPECT_NE(refused("--lora-r 8").find("--lora-r: trains adapters"), std::string::npos);
+  EXPECT_NE(refused("--lora-target-modules query_key_value").find("trains adapters"), std::string::npos);
   EXPECT_NE(refused("--freeze-LM").find("--freeze-LM: trains beside a model"), std::string::npos);
   EXPECT_NE(refused("--stage dpo").find("'dpo' trains with further models"), std::string::npos);
   EXPECT_EQ(refused("--stage sft"), "not refused");

@@ -54,10 +54,10 @@ TEST(SeveralLaunches, OfTheSameTrainingAreOne) {
 }
 
 TEST(SeveralLaunches, OfWhichOneCanBeReadAreSaid) {
-  const LaunchChoice choice = choice_of(kTuned + "\n" + kTuned + "--use_peft true\n");
+  const LaunchChoice choice = choice_of(kTuned + "\n" + kTuned + "--use_qlora true\n");
   EXPECT_EQ(choice.launch, 1);
   ASSERT_EQ(choice.notes.size(), 1u);
-  EXPECT_NE(choice.notes[0].find("not read: launch 2, run.sh:2: sft.py --use_peft true"), std::string::npos);
+  EXPECT_NE(choice.notes[0].find("not read: launch 2, run.sh:2: sft.py --use_qlora true"), std::string::npos);
   EXPECT_NE(choice.notes[0].find("adapters"), std::string::npos);
 }
 

@@ -99,11 +99,35 @@ TEST(TrainerArguments, StandInTheFileThatTheProgramNames) {
   EXPECT_EQ(beside.setup.degrees.recompute, Recompute::Full);
 }
 
-TEST(TrainerArguments, OfAdaptersAreRefused) {
+// What modules' names come to (lora_targets): 0 all, 1 attention, 2 queries, keys and values, 3 queries and values.
+TEST(TrainerArguments, OfAdaptersTrainThemAlone) {
   const std::string launch = "accelerate launch --num_processes 8 " + kTrainer;
-  EXPECT_NE(refused("run.sh", launch + "--use_peft\n").find("--use_peft: trains adapters"), std::string::npos);
-  EXPECT_NE(refused("run.sh", launch + "--lora_rank 8\n").find("--lora_rank: trains adapters"), std::string::npos);
-  EXPECT_EQ(refused("run.sh", launch + "--use_peft false\n"), "not refused");
+  struct Case {
+    const char* flags;
+    std::int64_t rank, targets;
+  };
+  for (const auto& [flags, rank, targets] :
+       {Case{"--use_peft", 16, 3}, Case{"--lora_rank 8", 8, 3}, Case{"--use_peft false", 0, 0}, Case{"", 0, 0},
+        Case{"--use_peft --lora_r 32 --lora_target_modules q_proj k_proj v_proj", 32, 2},
+        Case{"--use_lora True --lora_target_modules c_attn,attn.c_proj", 16, 1},
+        Case{"--lora_r 4 --lora_target_modules all-linear", 4, 0},
+        Case{"--lora_r 4 --lora_target_modules q_proj,down_proj", 4, 0},
+        Case{"--lora_dim 128 --lora_module_name layers.", 128, 0}, Case{"--lora_dim 0", 0, 0},
+        Case{"--finetuning_type lora", 8, 0}}) {
+    const auto& more = read("run.sh", launch + flags + "\n").setup.model.more;
+    EXPECT_EQ(more.at("lora_rank"), rank) << flags;
+    EXPECT_EQ(more.at("lora_targets"), targets) << flags;
+  }
+  for (const char* quantised : {"--use_peft --load_in_4bit", "--use_qlora True", "--use_lora --q_lora True"})
+    EXPECT_NE(refused("run.sh", launch + quantised + "\n").find("quantised"), std::string::npos) << quantised;
+}
+
+// BERT has none of them here.
+TEST(TrainerArguments, OfAdaptersOfAModelWithoutThemAreRefused) {
+  const std::string why = refused("run.sh",
+                                  "accelerate launch --num_processes 8 sft.py --model_name_or_path bert-base "
+                                  "--per_device_train_batch_size 2 --use_peft\n");
+  EXPECT_NE(why.find("--use_peft: trains adapters, which models of family bert"), std::string::npos) << why;
 }
 
 TEST(TrainerArguments, OfOpenRlhfAreThoseOfEitherOfItsForms) {
@@ -153,7 +177,7 @@ TEST(TrainerArguments, OfLlamaFactoryTrainAllWeightsOrAreRefused) {
   const auto of = [](const std::string& flags) {
     return "deepspeed --num_gpus 8 src/" + kTrainer + "--zero_stage 3 " + flags + "\n";
   };
-  EXPECT_NE(refused("run.sh", of("--stage sft --finetuning_type lora")).find("trains lora"), std::string::npos);
+  EXPECT_NE(refused("run.sh", of("--stage sft --finetuning_type freeze")).find("trains freeze"), std::string::npos);
   EXPECT_NE(refused("run.sh", of("--stage dpo --finetuning_type full")).find("further models"), std::string::npos);
   EXPECT_EQ(read("run.sh", of("--stage sft --finetuning_type full")).setup.degrees.zero, 3);
 }
@@ -248,8 +272,8 @@ TEST(TrainerArguments, SplitsThatOnlyTheProgramKnowsAreNotPassedOver) {
 }
 
 TEST(TrainerArguments, TrainingsOfLowRankAreAdapters) {
-  EXPECT_NE(refused("run.sh", kFsdp + kTrainer + "--low_rank_training True\n").find("adapters"), std::string::npos);
-  EXPECT_NE(refused("run.sh", kFsdp + kTrainer + "--lora_enable True\n").find("adapters"), std::string::npos);
+  for (const char* flag : {"--low_rank_training True", "--lora_enable True"})
+    EXPECT_GT(read("run.sh", kFsdp + kTrainer + flag + "\n").setup.model.more.at("lora_rank"), 0) << flag;
   EXPECT_TRUE(unread(read("run.sh", kFsdp + kTrainer + "--low_rank_training False\n")).empty());
 }
 

@@ -313,10 +313,10 @@ TEST(Primus, FineTunesAllWeightsAsItTrainsThem) {
   const LaunchReading reading = read_files({{"run.yaml", tuning + stage + "false\n"}, kPrimusModel, kPrimusBase});
   EXPECT_EQ(parameters_of(reading), 8'030'261'248);
   EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
-  EXPECT_SAYS(refusal([&] {
-                (void)read_files({{"run.yaml", tuning + stage + "true\n"}, kPrimusModel, kPrimusBase});
-              }),
-              "lora: trains adapters");
+  const std::string ranks = "true\n        dim: 8\n        target_modules: [linear_qkv]\n";
+  const LaunchReading tuned = read_files({{"run.yaml", tuning + stage + ranks}, kPrimusModel, kPrimusBase});
+  EXPECT_EQ(tuned.setup.model.more.at("lora_rank"), 8);
+  EXPECT_EQ(tuned.setup.model.more.at("lora_targets"), 2);  // queries, keys and values
 }
 
 // --- NeMo's first trainer ---
@@ -353,10 +353,19 @@ TEST(NemoFiles, MultiplyTheWidthThatTheyName) {
   EXPECT_EQ(parameters_of(reading), 8'030'261'248 + 32 * 3 * 4096 * (16384 - 14336));
 }
 
+TEST(NemoFiles, AdaptersAreOfQueriesKeysAndValuesUnlessTheyNameOthers) {
+  const std::string lora = kNemo + "  peft:\n    peft_scheme: lora\n";
+  EXPECT_EQ(read(lora).setup.model.more.at("lora_rank"), 32);
+  EXPECT_EQ(read(lora).setup.model.more.at("lora_targets"), 2);
+  const std::string tuning = "    lora_tuning:\n      adapter_dim: 16\n      target_modules: [attention, mlp]\n";
+  EXPECT_EQ(read(lora + tuning).setup.model.more.at("lora_rank"), 16);
+  EXPECT_EQ(read(lora + tuning).setup.model.more.at("lora_targets"), 0);
+}
+
 TEST(NemoFiles, OfOtherModelsAndAdaptersAreRefused) {
   EXPECT_SAYS(refused(kNemo + "  encoder:\n    num_layers: 4\n"), "the sizes of both");
   EXPECT_SAYS(refused(kNemo + "  img_h: 224\n"), "no plain GPT");
-  EXPECT_SAYS(refused(kNemo + "  peft:\n    peft_scheme: lora\n"), "trains lora");
+  EXPECT_SAYS(refused(kNemo + "  peft:\n    peft_scheme: ptuning\n"), "trains ptuning");
   EXPECT_SAYS(refused(kNemo + "  fsdp: true\n"), "NeMo's FSDP");
   std::string reglu = kNemo;
   reglu.replace(reglu.find("fast-swiglu"), 11, "fast-reglu");
@@ -392,9 +401,6 @@ TEST(ProgramsThatAreNotRead, LeaveTheTrainingOfTheSameScript) {
 }
 
 TEST(ProgramsThatAreNotRead, TrainAdapters) {
-  EXPECT_SAYS(refused_script("accelerate launch train.py --model_path Llama-2-7b --per_device_train_batch_size 1 "
-                             "--bf16 True --use_peft_lora True --lora_r 16\n"),
-              "adapters");
   EXPECT_SAYS(refused_script("python3 -m maxtext.trainers.post_train.sft.train_sft base.yml model_name=llama3-8b "
                              "lora.enable_lora=True\n"),
               "adapters");
