@@ -15,6 +15,10 @@ std::vector<SizeField> with(std::vector<SizeField> sizes, const std::vector<Size
   return sizes;
 }
 
+std::vector<SizeField> with_adapters(std::vector<SizeField> sizes) {
+  return with(std::move(sizes), {{"lora_rank", 65'536, 0, 0}, {"lora_targets", 3, 0, 0}});
+}
+
 SizeField width(const char* key) { return {key, kMaxWidth}; }
 SizeField derived_width(const char* key, std::int64_t (*derived)(const ModelConfig&, const std::string&)) {
   return {.key = key, .maximum = kMaxWidth, .derived = derived};

@@ -17,6 +17,10 @@ constexpr std::int64_t kDefaultBatch = 1024;
 
 // Layers, hidden, heads, seq, vocab, and `more`.
 [[nodiscard]] std::vector<SizeField> with_core_sizes(const std::vector<SizeField>& more);
+// lora_rank: only adapters of this rank are trained; 0: all weights are. lora_targets: of every product of attention
+// and of dense feed-forward layers (0), of attention alone (1), of queries, keys and values alone (2), or of queries
+// and values (3). For models that a ModelWriter writes.
+[[nodiscard]] std::vector<SizeField> with_adapters(std::vector<SizeField> sizes);
 [[nodiscard]] std::vector<SizeField> with(std::vector<SizeField> sizes, const std::vector<SizeField>& more);
 
 [[nodiscard]] SizeField width(const char* key);

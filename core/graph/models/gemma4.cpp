@@ -25,6 +25,7 @@
 
 #include "core/base/errors.h"
 #include "core/graph/models/families.h"
+#include "core/graph/models/family_keys.h"
 #include "core/graph/models/parts/alternating_streams.h"
 #include "core/graph/models/parts/transformer_builder.h"
 
@@ -328,7 +329,7 @@ std::vector<SizeField> gemma4_sizes() {
 
 std::vector<Family> gemma4_families() {
   return {{"gemma4",
-           gemma4_sizes(),
+           keys::with_adapters(gemma4_sizes()),
            {{"rotary_base", 10000.0},
             {"full_rotary_base", 1e6},
             {"epsilon", 1e-6},

@@ -21,13 +21,6 @@ using namespace keys;
 
 // --- keys ---
 
-// lora_rank: only adapters of this rank are trained; 0: all weights are. lora_targets: of every product of attention and
-// of dense feed-forward layers (0), of attention alone (1), of queries, keys and values alone (2), or of queries and
-// values (3).
-std::vector<SizeField> with_adapters(std::vector<SizeField> sizes) {
-  return with(std::move(sizes), {{"lora_rank", 65'536, 0, 0}, {"lora_targets", 3, 0, 0}});
-}
-
 // A quarter of a head, in pairs.
 std::int64_t quarter_of_head(const ModelConfig& model, const std::string& place) {
   return std::max<std::int64_t>(2, hidden_per_head(model, place) / 8 * 2);

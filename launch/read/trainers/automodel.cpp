@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 #include "launch/syntax/numbers.h"
 
@@ -122,8 +123,16 @@ class AutomodelReader {
             "{}: the recipe {} trains with images, further models or other losses, or is not known, and only "
             "trainings of one model for its next tokens are predicted.",
             job_.text.program, recipe.empty() ? "that is left out" : "'" + printable(recipe) + "'");
+    if (const std::string kind = s_.text_or_nothing("peft._target_");
+        kind.find("lora.PeftConfig") != std::string::npos) {
+      std::vector<std::string> targets = listed_words(s_, "peft.target_modules");
+      if (switched_on(s_, "peft.match_all_linear") || targets.empty()) targets = {"all-linear"};
+      if (switched_on(s_, "peft.use_dora"))
+        expect_whole_model(job_, "peft.use_dora", "adapters of another kind than LoRA");
+      take_adapters(job_, "peft._target_", s_.integer("peft.dim").value_or(8), std::move(targets));
+    }
     for (const Setting& setting : s_.all()) {
-      if (setting.key.starts_with("peft.")) expect_whole_model(job_, setting.key, "adapters");
+      if (setting.key.starts_with("peft.") && !job_.adapters) expect_whole_model(job_, setting.key, "adapters");
       if (setting.key.starts_with("freeze_config.") && setting.value.is_scalar() &&
           truth_value(setting.value.text).value_or(true))
         expect_whole_model(job_, setting.key, "a part of the weights");

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 
 namespace meshwright {
@@ -13,8 +14,15 @@ void read_litgpt(ReadingJob& job) {
   Degrees& d = job.degrees();
   LaunchSetup& setup = job.reading.setup;
   use_plain_fsdp(job, "LitGPT 26857050", "litgpt");
-  for (const char* key : {"lora_r", "lora_alpha", "adapter_prompt_length"})
-    if (s.has(key)) expect_whole_model(job, key, "adapters");
+  if (s.has("adapter_prompt_length")) expect_whole_model(job, "adapter_prompt_length", "adapters");
+  if (s.has("lora_r") || s.has("lora_alpha")) {
+    std::vector<std::string> targets;
+    for (const auto& [key, target] : {std::pair("lora_query", "q_proj"), std::pair("lora_key", "k_proj"),
+                                      std::pair("lora_projection", "o_proj"), std::pair("lora_mlp", "mlp")})
+      if (switched_on(s, key, std::string(key) == "lora_query")) targets.emplace_back(target);
+    (void)switched_on(s, "lora_value");
+    take_adapters(job, s.has("lora_r") ? "lora_r" : "lora_alpha", s.integer("lora_r").value_or(8), std::move(targets));
+  }
   if (!s.text_or_nothing("quantize").empty()) expect_whole_model(job, "quantize", "a quantised model");
   for (const Setting& setting : s.all())
     require(!setting.key.starts_with("model_config.") || job.answers.model,

@@ -2,6 +2,7 @@
 // LLaMA-Factory (ff6d4d12), version 1 of its files: a trainer of its own over FSDP2 or DeepSpeed.
 #include <algorithm>
 
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 
 namespace meshwright {
@@ -41,8 +42,13 @@ void read_llama_factory_v1(ReadingJob& job) {
   LaunchSetup& setup = job.reading.setup;
   setup.release = "LLaMA-Factory ff6d4d12";
   setup.dialect = "llama-factory-v1";
-  if (const std::string part = s.text_or_nothing("peft_config.name"); !part.empty())
+  if (const std::string part = s.text_or_nothing("peft_config.name"); part == "lora") {
+    std::vector<std::string> targets = listed_words(s, "peft_config.target_modules");
+    if (targets.empty()) targets = {"all"};
+    take_adapters(job, "peft_config.name", s.integer("peft_config.r").value_or(8), std::move(targets));
+  } else if (!part.empty()) {
     expect_whole_model(job, "peft_config.name", part);
+  }
   if (const std::string bits = s.text_or_nothing("quant_config.name"); !bits.empty())
     expect_whole_model(job, "quant_config.name", "a quantised model");
   d.cp = degree_of(job, "cp_size");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "launch/read/adapters.h"
 #include "launch/read/trainers/fine_tuning.h"
 #include "launch/syntax/numbers.h"
 
@@ -12,8 +13,14 @@ namespace {
 
 void expect_full_recipe(ReadingJob& job, const std::string& builder) {
   Settings& s = job.settings();
-  for (const char* part : {"lora", "dora"})
-    if (builder.find(part) != std::string::npos) expect_whole_model(job, "model._component_", "adapters");
+  for (const char* part : {"qlora", "dora"})
+    if (builder.find(part) != std::string::npos)
+      expect_whole_model(job, "model._component_", "adapters of another kind than LoRA");
+  if (builder.find("lora_") != std::string::npos) {
+    std::vector<std::string> targets = listed_words(s, "model.lora_attn_modules");
+    if (switched_on(s, "model.apply_lora_to_mlp")) targets.emplace_back("mlp");
+    take_adapters(job, "model._component_", s.integer("model.lora_rank").value_or(8), std::move(targets));
+  }
   for (const Setting& setting : s.all()) {
     const bool other =
         begins_with_any(setting.key, {"teacher_", "ref_", "ppo_", "reward_", "value_", "kd_", "policy_"});
@@ -38,10 +45,12 @@ void take_torchtune_model(ReadingJob& job, const std::string& builder) {
     job.assume(fmt::format("samples of {} tokens each, as the longest are (tokenizer.max_seq_len)", *seq));
   if (take_given_model(job, seq)) return;
   for (const Setting& setting : s.all())
-    require(!setting.key.starts_with("model.") || !whole_number(to_text(setting.value)),
+    require(!setting.key.starts_with("model.") || setting.key.starts_with("model.lora_") ||
+                !whole_number(to_text(setting.value)),
             "{}: {}: sets a size of the model itself, which is read by its name; give --model.", setting.place,
             setting.shown);
-  const std::string name = builder.substr(builder.rfind('.') + 1);
+  std::string name = builder.substr(builder.rfind('.') + 1);
+  if (name.starts_with("lora_")) name.erase(0, 5);
   job.reading.setup.model = model_by_name(name, s.where("model._component_"));
   job.reading.setup.model_name = name;
   job.reading.setup.model.seq = *seq;

@@ -302,10 +302,12 @@ TEST(LlamaFactoryV1, SplitsByItsDistConfig) {
   EXPECT_EQ(read_files({{"sft.yaml", kSecondForm + deepspeed}, {"ds.json", R"({"zero_optimization": {"stage": 2}})"}})
                 .setup.degrees.zero,
             2);
-  const std::string why = refusal([] {
-    (void)read_files({{"sft.yaml", kSecondForm + "peft_config:\n  name: lora\n  r: 16\n"}});
-  });
-  EXPECT_NE(why.find("peft_config.name: trains lora"), std::string::npos) << why;
+  const auto with_part = [](const char* name) {
+    return read_files({{"sft.yaml", kSecondForm + "peft_config:\n  name: " + name + "\n  r: 16\n"}});
+  };
+  EXPECT_EQ(adapters_of(with_part("lora")), (Adapters{16, 0}));
+  const std::string why = refusal([&] { (void)with_part("freeze"); });
+  EXPECT_NE(why.find("peft_config.name: trains freeze"), std::string::npos) << why;
 }
 
 // --- verl ---

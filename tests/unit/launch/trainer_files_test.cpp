@@ -20,6 +20,12 @@ LaunchReading read_files(std::vector<GivenFile> files, LaunchDevices devices = {
 LaunchReading read(const std::string& text, LaunchDevices devices = {1, 8}, LaunchAnswers answers = {}) {
   return read_files({{"run.yaml", text}}, devices, std::move(answers));
 }
+// lora_rank and lora_targets of the model.
+using Lora = std::pair<std::int64_t, std::int64_t>;
+Lora lora_of(const LaunchReading& reading) {
+  const auto& more = reading.setup.model.more;
+  return {more.at("lora_rank"), more.at("lora_targets")};
+}
 std::string refused(const std::string& text) {
   return refusal([&] { (void)read(text); });
 }
@@ -164,6 +170,8 @@ TEST(Automodel, RefusesOtherRecipesAdaptersAndSizes) {
   kd.replace(kd.find("TrainFinetuneRecipe"), 19, "KnowledgeDistillationRecipe");
   EXPECT_SAYS(refused(kd), "'KnowledgeDistillationRecipeForNextTokenPrediction' trains with images");
   EXPECT_SAYS(refused(kAutomodel + "peft:\n  dim: 8\n"), "adapters");
+  const std::string lora = "peft:\n  _target_: nemo_automodel.components._peft.lora.PeftConfig\n  dim: 16\n";
+  EXPECT_EQ(lora_of(read(kAutomodel + lora + "  target_modules: \"*_proj\"\n")), (Lora{16, 0}));
   EXPECT_SAYS(refused(without(kAutomodel, "  packed_sequence_size: 4096\n")), "give --seq");
   std::string smaller = kAutomodel;
   smaller.replace(smaller.find("  torch_dtype: float32\n"), 23, "  num_hidden_layers: 4\n");
@@ -216,7 +224,15 @@ TEST(Torchtune, ReadsTheModelOfItsBuilder) {
 TEST(Torchtune, RefusesAdaptersFurtherModelsAndProgramsThatDoNotTrain) {
   std::string lora = kTune;
   lora.replace(lora.find("llama3_1_8b"), 11, "lora_llama3_1_8b");
-  EXPECT_SAYS(refused(lora), "adapters");
+  EXPECT_EQ(lora_of(read(lora)), (Lora{8, 3}));
+  const std::string modules = "  lora_attn_modules: ['q_proj', 'v_proj', 'output_proj']\n  lora_rank: 64\n";
+  std::string more = lora;
+  more.insert(more.find('\n', more.find("lora_llama3_1_8b")) + 1, modules);
+  EXPECT_EQ(lora_of(read(more)), (Lora{64, 1}));
+  more.insert(more.find(modules), "  apply_lora_to_mlp: True\n");
+  EXPECT_EQ(lora_of(read(more)), (Lora{64, 0}));
+  lora.replace(lora.find("lora_llama"), 10, "qlora_llama");
+  EXPECT_SAYS(refused(lora), "adapters of another kind");
   EXPECT_SAYS(refused(kTune + "ref_checkpointer:\n  _component_: c\n"), "against further models");
   EXPECT_SAYS(refused(kTune + "quantizer:\n  _component_: q\n"), "a quantised model");
   EXPECT_SAYS(refused(without(kTune, "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 2e-5\n")), "trains nothing");
@@ -236,7 +252,9 @@ TEST(LitGpt, SplitsWithinHostsInPretrainingAndOverAllInFineTuning) {
   const LaunchReading pretrained = read("model_name: Llama-2-7b-hf\nout_dir: o\n" + train, {2, 8});
   EXPECT_EQ(pretrained.setup.shard, 8);
   EXPECT_EQ(pretrained.setup.degrees.recompute, Recompute::None);
-  EXPECT_SAYS(refused("checkpoint_dir: c/Llama-2-7b-hf\nout_dir: o\nlora_r: 8\n" + train), "adapters");
+  const std::string low_rank = "checkpoint_dir: c/Llama-2-7b-hf\nout_dir: o\nlora_r: 8\n";
+  EXPECT_EQ(lora_of(read(low_rank + train)), (Lora{8, 3}));
+  EXPECT_EQ(lora_of(read(low_rank + "lora_mlp: true\n" + train)), (Lora{8, 0}));
 }
 
 // --- nanoGPT ---

@@ -62,7 +62,7 @@ struct ModelWriter {
                                     const std::vector<std::string>& result);
 
   const std::int64_t lora_rank_;     // 0: all is trained
-  const std::int64_t lora_targets_;  // as transformer_families.cpp says
+  const std::int64_t lora_targets_;  // as family_keys.h says
   std::map<std::string, TensorId> constants_, shared_;
 };
 

@@ -19,6 +19,7 @@
 
 #include "core/base/errors.h"
 #include "core/graph/models/families.h"
+#include "core/graph/models/family_keys.h"
 #include "core/graph/models/parts/layer_digits.h"
 #include "core/graph/models/parts/scan_builder.h"
 
@@ -205,7 +206,7 @@ void set_delta_layers(ModelConfig& model, const std::vector<DeltaLayer>& kinds, 
 
 std::vector<Family> delta_families() {
   return {{"delta",
-           delta_sizes(),
+           keys::with_adapters(delta_sizes()),
            {{"rotary_base", 10000.0},
             {"epsilon", 1e-6},
             {"delta_epsilon", 1e-6, "epsilon"},
