@@ -10,7 +10,7 @@
 #include "launch/setup/launch_target.h"
 #include "launch/syntax/interpolation.h"
 #include "launch/syntax/numbers.h"
-#include "launch/syntax/python_config.h"
+#include "launch/syntax/python/python_config.h"
 #include "launch/syntax/toml.h"
 #include "launch/syntax/yaml.h"
 
@@ -331,7 +331,7 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
   if (is_mesh_program(file.text, text_.target)) return mesh_program(file);
   if (text_.target.empty() && nanogpt(file)) return;
   set_target("torchtitan");
-  const PythonConfig config = config_from_python(file.text, function, place_of(file));
+  const PythonConfig config = python_config(file, function, {});
   text_.program = config.function.empty() ? place_of(file) : fmt::format("{} of {}", config.function, place_of(file));
   text_.settings.add_all(config.values, "", place_of(file));
   text_.variant = "Python";
@@ -343,7 +343,7 @@ void TextReader::read_python(const GivenFile& file, const std::string& function)
         "{}: {}() is not in the file: what it sets and the file does not change is taken as torchtitan's defaults",
         place_of(file), config.base));
   if (!named.empty()) text_.settings.add("(base)", named, ConfigValue::scalar(named, 1), place_of(file) + ":1");
-  for (const std::string& line : config.ignored) text_.notes.push_back(line + " (not understood)");
+  note_python(config, place_of(file));
 }
 
 void TextReader::count_torchtitan() {

@@ -26,6 +26,9 @@ struct LaunchInput {
   std::optional<std::int64_t> launch = {};  // which of launches_of(); nullopt: there has to be one alone
   // The text of a file that the launched one names, if there is one beside it.
   std::function<std::optional<std::string>(const std::string& name)> beside = {};
+  // The module "a.b" that the Python file of that path imports, `dots` being those of a relative import: a file within
+  // the tree of its package. Its path is as it is found, and names it. Throws InputError where it is no launch file.
+  std::function<std::optional<GivenFile>(const std::string& importer, int dots, const std::string& module)> module = {};
 };
 
 struct LaunchText {

@@ -8,7 +8,7 @@
 #include "core/graph/models/model_names.h"
 #include "launch/read/text_reader.h"
 #include "launch/syntax/numbers.h"
-#include "launch/syntax/python_config.h"
+#include "launch/syntax/python/python_config.h"
 
 namespace meshwright {
 
@@ -66,6 +66,128 @@ std::optional<std::int64_t> devices_in(const std::string& function) {
   return whole_number(function.substr(begin, end - begin));
 }
 
+// The first GPU that a recipe's name has: "..._gb200_...".
+std::string device_in(const std::string& function) {
+  for (const std::string& word : split(function, '_'))
+    for (const char* known : {"a100", "h100", "h200", "b200", "b300", "gb200", "gb300"})
+      if (word == known) return word;
+  return "";
+}
+
+// What recipes ask of PyTorch and of the model that they take from a hub.
+PythonKnown known_to_recipes(const std::string& function) {
+  const std::string device = device_in(function);
+  return [device](const std::string& of, const std::string& name) -> std::optional<ConfigValue> {
+    if (of.empty() && name == "torch.cuda.is_available") return ConfigValue::scalar("True", 0);
+    if (of == "torch.cuda.get_device_properties") {
+      if (device.empty()) return std::nullopt;
+      std::string upper = device;
+      for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+      if (name == "name") return ConfigValue::scalar("NVIDIA " + upper, 0, true);
+      if (name == "major") return ConfigValue::scalar(device[0] == 'a' ? "8" : device[0] == 'h' ? "9" : "10", 0);
+      return std::nullopt;
+    }
+    // Megatron-Core's defaults.
+    for (const char* degree : {"tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
+                               "expert_model_parallel_size"})
+      if (name == degree) return ConfigValue::scalar("1", 0);
+    if (name == "virtual_pipeline_model_parallel_size" || name == "pipeline_model_parallel_layout")
+      return ConfigValue{};
+    const bool asks = name == "num_moe_experts" || name == "num_layers" || name == "hidden_size" ||
+                      name == "num_attention_heads" || name == "vocab_size" || name == "mtp_num_layers";
+    const auto model = asks ? builtin_model_like(of) : std::nullopt;
+    if (!model) return std::nullopt;
+    const std::int64_t experts = shape_of(*model).experts;
+    if (name == "mtp_num_layers") {
+      const auto further = model->more.find("mtp");
+      if (further == model->more.end()) return std::nullopt;
+      return further->second == 0 ? ConfigValue{} : ConfigValue::scalar(fmt::format("{}", further->second), 0);
+    }
+    if (name == "num_moe_experts" && experts == 0) return ConfigValue{};
+    const std::int64_t size = name == "num_moe_experts" ? experts
+                              : name == "num_layers"    ? model->layers
+                              : name == "hidden_size"   ? model->hidden
+                              : name == "vocab_size"    ? model->vocab
+                                                        : model->heads;
+    return ConfigValue::scalar(fmt::format("{}", size), 0);
+  };
+}
+
+// Stages as lists of their layers ([["embedding", "decoder"], ["decoder", "loss"]]) in the letters that a layout has:
+// "Et|tL". Other values stay.
+void name_layout(ConfigValue& value) {
+  if (!value.is_list()) return;
+  std::string text;
+  for (const ConfigValue& stage : value.items) {
+    if (!stage.is_list()) return;
+    if (&stage != &value.items.front()) text += '|';
+    for (const ConfigValue& layer : stage.items) {
+      const char letter = layer.text == "embedding" ? 'E'
+                          : layer.text == "decoder" ? 't'
+                          : layer.text == "mtp"     ? 'm'
+                          : layer.text == "loss"    ? 'L'
+                                                    : ' ';
+      if (letter == ' ') return;
+      text += letter;
+    }
+  }
+  ConfigValue named = ConfigValue::scalar(text, value.line, true);
+  named.file = value.file;
+  value = std::move(named);
+}
+
+// What is constructed is what its group is made of in every recipe; a function that is not there says more
+// ("bf16_with_fp8_current_scaling_mixed", of which members are set).
+void settle_groups(ConfigValue& config) {
+  for (auto& [group, value] : config.members) {
+    if (!value.is_map() || value.text.empty() || group == "peft") continue;
+    const bool is_class = value.text[value.text.rfind('.') + 1] <= 'Z';
+    if (!is_class && group == "mixed_precision" && !value.members.empty())
+      value.set("mixed_precision", ConfigValue::scalar(value.text, value.line));
+    if (is_class && !value.members.empty()) value.text.clear();
+    if (group == "model")
+      for (auto& [key, member] : value.members)
+        if (key == "pipeline_model_parallel_layout") name_layout(member);
+    // CommOverlapConfig has both on unless it is told otherwise.
+    if (group == "comm_overlap")
+      for (const char* key : {"overlap_grad_reduce", "overlap_param_gather"})
+        if (const ConfigValue* given = value.find(key); given == nullptr || given->text == "None")
+          value.set(key, ConfigValue::scalar("True", value.line));
+  }
+}
+
+// Samples are as long as the model says, where the data say otherwise; words that a tokenizer may add are not known.
+void settle_sizes(ConfigValue& config, const std::string& place, std::vector<std::string>& notes) {
+  ConfigValue* model = nullptr;
+  ConfigValue* dataset = nullptr;
+  for (auto& [group, value] : config.members) {
+    if (group == "model" && value.is_map()) model = &value;
+    if (group == "dataset" && value.is_map()) dataset = &value;
+  }
+  if (model == nullptr) return;
+  const auto remove = [](ConfigValue& from, const char* key) {
+    std::erase_if(from.members, [key](const auto& member) { return member.first == key; });
+  };
+  const auto at = [&](const ConfigValue& value) {
+    return fmt::format("{}:{}", value.file.empty() ? place : value.file, value.line);
+  };
+  if (const ConfigValue* words = model->find("vocab_size");
+      words != nullptr && words->is_scalar() && words->text.find(" if ") != std::string::npos) {
+    notes.push_back(fmt::format("{}: model.vocab_size is '{}', which is not known: the model's own is taken (--vocab)",
+                                at(*words), words->text));
+    remove(*model, "vocab_size");
+  }
+  const ConfigValue* seq = model->find("seq_length");
+  const ConfigValue* data = dataset == nullptr ? nullptr : dataset->find("seq_length");
+  if (seq == nullptr || data == nullptr || !seq->is_scalar() || !data->is_scalar() || seq->text == data->text) return;
+  if (!whole_number(seq->text) || !whole_number(data->text)) return;
+  notes.push_back(
+      fmt::format("{}: dataset.seq_length is {} and model.seq_length {}, which have to be equal: the "
+                  "model's is taken",
+                  at(*data), data->text, seq->text));
+  remove(*dataset, "seq_length");
+}
+
 // A NeMo recipe as the groups that Megatron-Bridge has.
 ConfigValue as_bridge(const ConfigValue& recipe) {
   ConfigValue root = ConfigValue::map(1), model = ConfigValue::map(1), train = ConfigValue::map(1),
@@ -109,7 +231,7 @@ void TextReader::python_recipe(const GivenFile& file, const std::string& functio
   const std::vector<std::string> functions = functions_of_python(file.text, place);
   const std::string chosen = function.empty() ? chosen_function(functions) : function;
   require(!chosen.empty(), "{}: has no function that is a recipe; give a file that has one.", place);
-  PythonConfig config = config_from_python(file.text, chosen, place);
+  PythonConfig config = python_config(file, chosen, known_to_recipes(chosen));
   name_calls(config.values);
   text_.program = fmt::format("{} of {}", chosen, place);
   const auto recipes = std::count_if(functions.begin(), functions.end(), [](const std::string& name) {
@@ -123,7 +245,7 @@ void TextReader::python_recipe(const GivenFile& file, const std::string& functio
         fmt::format("{}: {}() is not in the file: what it sets and the file does not change is taken as the "
                     "framework's defaults",
                     place, config.base));
-  for (const std::string& line : config.ignored) text_.notes.push_back(line + " (not understood)");
+  note_python(config, place);
   std::string name;
   if (is_nemo_recipe(file.text)) {
     text_.variant = "NeMo";
@@ -149,7 +271,10 @@ void TextReader::python_recipe(const GivenFile& file, const std::string& functio
     if (name.empty()) name = config.name_of_model.empty() ? chosen : config.name_of_model;
     // A function of one's own over a recipe of the framework's.
     if (!builtin_model_like(name) && builtin_model_like(config.base)) name = config.base;
-    text_.devices = devices_in(chosen);
+    text_.devices = devices_in(config.function.empty() ? chosen : config.function);
+    text_.device = device_in(config.function.empty() ? chosen : config.function);
+    settle_groups(config.values);
+    settle_sizes(config.values, place, text_.notes);
     for (auto& [key, member] : config.values.members)
       if (key == "model") drop_makers(member);
   }

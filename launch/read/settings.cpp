@@ -18,13 +18,13 @@ void Settings::add(std::string key, std::string shown, ConfigValue value, std::s
 void Settings::add_all(const ConfigValue& map, const std::string& prefix, const std::string& file) {
   for (const auto& [key, value] : map.members) {
     const std::string name = prefix.empty() ? key : prefix + "." + key;
+    const std::string place = fmt::format("{}:{}", value.file.empty() ? file : value.file, value.line);
     if (!value.is_map() || value.members.empty()) {
-      add(name, name, value, fmt::format("{}:{}", file, value.line));
+      add(name, name, value, place);
       continue;
     }
     // What is constructed (Python), beside what it is given.
-    if (!value.text.empty())
-      add(name + "()", name, ConfigValue::scalar(value.text, value.line), fmt::format("{}:{}", file, value.line));
+    if (!value.text.empty()) add(name + "()", name, ConfigValue::scalar(value.text, value.line), place);
     add_all(value, name, file);
   }
 }

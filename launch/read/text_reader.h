@@ -11,6 +11,7 @@
 
 #include "launch/read/launch_text.h"
 #include "launch/read/script_text.h"
+#include "launch/syntax/python/python_config.h"
 #include "launch/syntax/shell.h"
 
 namespace meshwright {
@@ -46,6 +47,12 @@ class TextReader {
   void count_torchtitan();
   // --- python_recipe.cpp ---
   void python_recipe(const GivenFile& file, const std::string& function);
+  // --- python_modules.cpp: what a Python file imports, from further files or its package's tree ---
+  [[nodiscard]] std::optional<PythonFile> python_module(const std::string& importer, int dots,
+                                                        const std::string& module) const;
+  [[nodiscard]] PythonConfig python_config(const GivenFile& file, const std::string& function, PythonKnown known) const;
+  // Statements that are not understood, and modules that are not there.
+  void note_python(const PythonConfig& config, const std::string& place);
   // nanoGPT's assignments; false: the file is none of its configurations.
   bool nanogpt(const GivenFile& file);
   // A command that gives a program one of nanoGPT's configurations ("train.py config/train_gpt2.py --batch_size=5");

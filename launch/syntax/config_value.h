@@ -16,6 +16,7 @@ struct ConfigValue {
   int line = 0;
   std::vector<ConfigValue> items = {};                            // List
   std::vector<std::pair<std::string, ConfigValue>> members = {};  // Map, in the order of the file
+  std::string file = {};  // where that is not the file that is read: of the statement that sets it
 
   [[nodiscard]] bool is_map() const { return kind == Kind::Map; }
   [[nodiscard]] bool is_list() const { return kind == Kind::List; }

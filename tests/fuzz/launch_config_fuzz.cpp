@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/errors.h"
-#include "launch/syntax/python_config.h"
+#include "launch/syntax/python/python_config.h"
 #include "launch/syntax/toml.h"
 #include "launch/syntax/yaml.h"
 

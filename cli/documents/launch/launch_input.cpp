@@ -2,6 +2,7 @@
 #include "cli/documents/launch/launch_input.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/documents/figures/report.h"
@@ -42,6 +43,70 @@ std::optional<std::string> file_from_root(const fs::path& folder, const fs::path
   return std::nullopt;
 }
 
+// The folders in which Python looks for what the file of a folder imports: that one, those around it up to the root of
+// its repository, and the `src` of the root.
+std::vector<fs::path> python_roots(const fs::path& folder) {
+  std::vector<fs::path> roots;
+  std::error_code error;
+  fs::path at = fs::absolute(folder, error).lexically_normal();
+  constexpr int kMaxAbove = 12;
+  for (int above = 0; !error && above <= kMaxAbove; ++above) {
+    roots.push_back(at);
+    if (fs::exists(at / ".git", error) || fs::exists(at / "pyproject.toml", error)) {
+      roots.push_back(at / "src");
+      break;
+    }
+    if (at == at.parent_path()) break;
+    at = at.parent_path();
+  }
+  return roots;
+}
+
+// A module's file, as "a/b.py" or "a/b/__init__.py" below `root`; a link that leads out of `tree` is none. Throws
+// InputError for one that is larger than a launch file.
+std::optional<GivenFile> python_file(const fs::path& root, const fs::path& name, const fs::path& tree) {
+  std::error_code error;
+  for (const fs::path& path : {fs::path(root / name).concat(".py"), root / name / "__init__.py"}) {
+    if (!fs::is_regular_file(path, error) || error) continue;
+    const fs::path real = fs::canonical(path, error), top = fs::canonical(tree, error);
+    if (error || std::mismatch(top.begin(), top.end(), real.begin(), real.end()).first != top.end()) continue;
+    require(fs::file_size(path, error) <= 4'000'000 && !error,
+            "{}:1: is imported and larger than 4 MB; launch files are shorter.", path.string());
+    return GivenFile{path.string(), read_file(path.string())};
+  }
+  return std::nullopt;
+}
+
+// Of names with dots the first has to be a package that the importing file lies in, or lie beside it or at the root of
+// its repository: what other folders above have is not the file's.
+std::optional<GivenFile> python_module(const std::string& importer, int dots, const std::string& module) {
+  const fs::path folder = fs::path(importer).parent_path();
+  const std::vector<fs::path> roots = python_roots(folder);
+  if (roots.empty()) return std::nullopt;
+  const std::vector<std::string> names = split(module, '.');
+  fs::path path;
+  for (const std::string& name : names) {
+    const bool plain =
+        std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c >= 0x80; });
+    if (!plain || (name.empty() && (dots == 0 || names.size() > 1))) return std::nullopt;
+    path /= name;
+  }
+  const fs::path& here = roots.front();
+  if (dots > 0) {
+    if (static_cast<std::size_t>(dots) > roots.size()) return std::nullopt;
+    const fs::path& from = roots[static_cast<std::size_t>(dots) - 1];
+    return path.empty() ? python_file(from, "", from) : python_file(from, path, from);
+  }
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    const fs::path package = roots[i] / names.front();
+    const bool around = std::mismatch(package.begin(), package.end(), here.begin(), here.end()).first == package.end();
+    const bool is_root = i == 0 || roots[i].filename() == "src" || i + 2 == roots.size();
+    if (!around && !is_root) continue;
+    if (auto found = python_file(roots[i], path, roots[i])) return found;
+  }
+  return std::nullopt;
+}
+
 // Files that a launch file names lie beside it, or where it says from there or from the root of its repository.
 LaunchInput input_of(const LaunchOptions& options) {
   LaunchInput input;
@@ -69,6 +134,7 @@ LaunchInput input_of(const LaunchOptions& options) {
       if (auto found = file_from_root(folder, path)) return found;
     return small_file(folder / path.filename());
   };
+  input.module = python_module;
   return input;
 }
 

@@ -170,7 +170,12 @@ void read_layout(ReadingJob& job, std::string layout) {
     job.broken_without_plan(why);
     return;
   }
-  d.chunks = static_cast<int>(stages.size()) / d.pp;
+  const int chunks = static_cast<int>(stages.size()) / d.pp;
+  if (job.settings().has("num-virtual-stages-per-pipeline-rank") && d.chunks != chunks &&
+      job.text.target == "megatron-bridge")
+    job.broken(fmt::format("virtual_pipeline_model_parallel_size {} is not that of the layout's {} stages over pp={}",
+                           d.chunks, stages.size(), d.pp));
+  d.chunks = chunks;
   job.reading.setup.stage_blocks.clear();
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     const std::string& letters = stages[stage];
@@ -188,7 +193,8 @@ void read_chunks(ReadingJob& job, std::int64_t layers) {
   Degrees& d = job.degrees();
   const auto virtual_stages = s.integer("num-virtual-stages-per-pipeline-rank");
   const auto per_stage = s.integer("num-layers-per-virtual-pipeline-stage");
-  const bool layout = s.has("pipeline-model-parallel-layout");
+  // Megatron-Core takes both, where they agree (read_layout).
+  const bool layout = s.has("pipeline-model-parallel-layout") && job.text.target != "megatron-bridge";
   if ((virtual_stages ? 1 : 0) + (per_stage ? 1 : 0) + (layout ? 1 : 0) > 1)
     job.broken(
         "at most one of --num-virtual-stages-per-pipeline-rank, --num-layers-per-virtual-pipeline-stage and "
@@ -316,10 +322,18 @@ void read_overlap(ReadingJob& job) {
   setup.overlap_weights = s.flag("overlap-param-gather");
   setup.overlap_tensor_parallel = s.flag("tp-comm-overlap");
   const bool alone = d.dp * d.cp == 1;  // there is nothing to overlap
+  d.sequence_parallel = s.flag("sequence-parallel");
+  if (job.text.target == "megatron-bridge") {
+    // It takes what Megatron-LM's arguments do not.
+    if (setup.overlap_weights && !setup.overlap_gradients && !alone) {
+      job.assume("weights gathered before they are needed, not beside computation, as gradients are not reduced so");
+      setup.overlap_weights = false;
+    }
+    if (setup.overlap_tensor_parallel && (!d.sequence_parallel || d.tp == 1)) setup.overlap_tensor_parallel = false;
+  }
   if (setup.overlap_weights && (!setup.overlap_gradients || !s.flag("use-distributed-optimizer")))
     job.broken("--overlap-param-gather needs --overlap-grad-reduce and --use-distributed-optimizer");
   if (alone) setup.overlap_gradients = setup.overlap_weights = false;
-  d.sequence_parallel = s.flag("sequence-parallel");
   if (d.sequence_parallel && d.tp == 1) {
     job.broken("--sequence-parallel has no effect with tp 1: Megatron drops it silently");
     d.sequence_parallel = false;

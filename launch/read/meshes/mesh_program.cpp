@@ -7,7 +7,7 @@
 #include "launch/read/meshes/mesh_parts.h"
 #include "launch/read/text_reader.h"
 #include "launch/syntax/numbers.h"
-#include "launch/syntax/python_config.h"
+#include "launch/syntax/python/python_config.h"
 
 namespace meshwright {
 

@@ -7,7 +7,7 @@
 
 #include "launch/syntax/interpolation.h"
 #include "launch/syntax/numbers.h"
-#include "launch/syntax/python_config.h"
+#include "launch/syntax/python/python_config.h"
 #include "launch/syntax/shell.h"
 #include "launch/syntax/toml.h"
 #include "launch/syntax/yaml.h"
@@ -158,7 +158,7 @@ TEST(PythonConfig, AFunctionThatIsCalledHasTheArgumentsOfTheCall) {
       "def plan(steps=10):\n  return C(mesh=mesh(8, cp=unknown()), steps=steps)\n",
       "plan", "f.py");
   EXPECT_EQ(to_text(config.values),
-            "{mesh: {hosts: 4, strategy: S(tp: 8, pp: 2, names: null), cp: unknown()}, steps: 10}");
+            "{mesh: M(hosts: 4, strategy: S(tp: 8, pp: 2, names: null), cp: unknown()), steps: 10}");
   EXPECT_TRUE(config.ignored.empty());
 }
 TEST(PythonConfig, AFunctionThatCallsItselfIsLeftAsItIs) {
@@ -174,7 +174,7 @@ TEST(PythonConfig, BranchesWhoseConditionIsKnownAreTakenOrLeftOut) {
       "  if not fast:\n    c.slow = 4\n    if name:\n      c.named = 5\n  else:\n    c.other = 6\n"
       "  if rest > 1:\n    c.open = 7\n  return c\n",
       "a", "f.py");
-  EXPECT_EQ(to_text(config.values), "{size: 2, slow: 4, named: 5, open: 7}");
+  EXPECT_EQ(to_text(config.values), "{size: 2, slow: 4, named: 5, open: 7 if rest > 1}");
   ASSERT_EQ(config.ignored.size(), 1u);
   EXPECT_EQ(config.ignored[0], "f.py:15: if rest > 1:");
 }

@@ -23,6 +23,4 @@ struct PythonStatement {
 // text; "f(x).g(y)" is the call of g with that of f as "(of)". nullopt: it is of another form.
 [[nodiscard]] std::optional<ConfigValue> python_value(const std::string& text, int line, std::size_t from);
 
-[[nodiscard]] bool is_python_name_part(char c);
-
 }  // namespace meshwright
