@@ -156,8 +156,10 @@ void settle_groups(ConfigValue& config) {
   }
 }
 
-// Samples are as long as the model says, where the data say otherwise; words that a tokenizer may add are not known.
-void settle_sizes(ConfigValue& config, const std::string& place, std::vector<std::string>& notes) {
+// Samples are as long as the model says, where the data say otherwise; words that a tokenizer may add, and what a loss
+// weighs, may not be known.
+// `is_whole`: all that the recipe begins with is there.
+void settle_sizes(ConfigValue& config, bool is_whole, const std::string& place, std::vector<std::string>& notes) {
   ConfigValue* model = nullptr;
   ConfigValue* dataset = nullptr;
   for (auto& [group, value] : config.members) {
@@ -171,11 +173,18 @@ void settle_sizes(ConfigValue& config, const std::string& place, std::vector<std
   const auto at = [&](const ConfigValue& value) {
     return fmt::format("{}:{}", value.file.empty() ? place : value.file, value.line);
   };
-  if (const ConfigValue* words = model->find("vocab_size");
-      words != nullptr && words->is_scalar() && words->text.find(" if ") != std::string::npos) {
-    notes.push_back(fmt::format("{}: model.vocab_size is '{}', which is not known: the model's own is taken (--vocab)",
-                                at(*words), words->text));
-    remove(*model, "vocab_size");
+  // Without a granularity Megatron-Core recomputes no modules; where a base is not there, it may have one.
+  const ConfigValue* granularity = model->find("recompute_granularity");
+  const ConfigValue* modules = model->find("recompute_modules");
+  const bool none = granularity == nullptr ? is_whole : granularity->text == "None";
+  if (modules != nullptr && (none || (modules->is_list() && modules->items.empty())))
+    remove(*model, "recompute_modules");
+  for (const char* key : {"vocab_size", "mtp_loss_scaling_factor"}) {
+    const ConfigValue* value = model->find(key);
+    if (value == nullptr || !value->is_scalar() || value->text.find(" if ") == std::string::npos) continue;
+    notes.push_back(fmt::format("{}: model.{} is '{}', which is not known: the model's own is taken", at(*value), key,
+                                value->text));
+    remove(*model, key);
   }
   const ConfigValue* seq = model->find("seq_length");
   const ConfigValue* data = dataset == nullptr ? nullptr : dataset->find("seq_length");
@@ -267,16 +276,20 @@ void TextReader::python_recipe(const GivenFile& file, const std::string& functio
     config.values = as_bridge(config.values);
   } else {
     text_.variant = "Python";
+    const std::string own = config.function.empty() ? chosen : config.function;
     name = named_by(config.values.find("model"));
-    if (name.empty()) name = config.name_of_model.empty() ? chosen : config.name_of_model;
+    if (name.empty()) name = builtin_model_like(config.name_of_model) ? config.name_of_model : own;
     // A function of one's own over a recipe of the framework's.
     if (!builtin_model_like(name) && builtin_model_like(config.base)) name = config.base;
-    text_.devices = devices_in(config.function.empty() ? chosen : config.function);
-    text_.device = device_in(config.function.empty() ? chosen : config.function);
+    text_.devices = devices_in(own);
+    text_.device = device_in(own);
     settle_groups(config.values);
-    settle_sizes(config.values, place, text_.notes);
+    settle_sizes(config.values, config.base.empty(), place, text_.notes);
     for (auto& [key, member] : config.values.members)
       if (key == "model") drop_makers(member);
+    std::erase_if(config.values.members, [](const auto& member) {
+      return member.first == "model" && member.second.is_map() && member.second.members.empty();
+    });
   }
   for (auto& [key, member] : config.values.members)
     if (key == "peft" && member.is_map()) member = ConfigValue::scalar(to_text(member), member.line);

@@ -75,6 +75,51 @@ def deep_json_is_refused_and_no_value_is_quoted_whole(commands):
     assert len(commands.refused(["simulate", "long.json"], "long.json")) < 800
 
 
+RECIPE = """from .common import base
+def llama3_8b_pretrain_8gpu_h100_config():
+    cfg = base()
+    cfg.model = AutoBridge.from_hf_pretrained("meta-llama/Meta-Llama-3-8B")  # megatron.bridge
+    return cfg
+"""
+COMMON = """def base():
+    return ConfigContainer(model=None, train=TrainingConfig(global_batch_size=8, micro_batch_size=1))
+"""
+
+
+def recipes_import_files_of_their_tree_alone(commands):
+    """A module is a text of a launch file's size within the tree; what it is not is refused, or named as missing."""
+    read = ["read", "top/pack/recipe.py", "--cluster", "dgx-h100:1"]
+    pack = commands.work / "top" / "pack"
+    pack.mkdir(parents=True)
+    (pack / "__init__.py").write_text("")
+    (pack / "recipe.py").write_text(RECIPE)
+    common = pack / "common.py"
+    common.write_text(COMMON)
+    said = commands.ok(read).decode()
+    assert "batch 8 in 1 micro-batch of 1" in said and "1 of the modules" in said, said
+    (commands.work / "outside.py").write_text(COMMON)
+    common.unlink()
+    common.symlink_to(commands.work / "outside.py")
+    assert ".common (base)" in commands.ok(read).decode()
+    common.unlink()
+    common.mkdir()
+    assert ".common (base)" in commands.ok(read).decode()
+    common.rmdir()
+    common.write_text(COMMON + "#" * 4_000_000)
+    commands.refused(read, "common.py:1: is imported and larger than 4 MB")
+    common.write_bytes(COMMON.encode() + b"# \xff\xfe")
+    commands.refused(read, "common.py:1: is imported by recipe.py and is no UTF-8 text")
+    common.write_text("from .other import base\n")
+    (pack / "other.py").write_text("from .common import base\n")
+    assert "imports 'base' in a circle" in commands.ok(read).decode()
+    common.write_text("def base():\n    return deeper()\ndef deeper():\n    return base()\n")
+    assert "base calls itself" in commands.ok(read).decode()
+    common.write_text("def base():\n    cfg = C()\n    while cfg is not None:\n        cfg.x = [1, 2]\n")
+    commands.refused(read, "common.py:", "no configuration")
+    common.write_text("def base(:\n    return (\n")
+    commands.refused(read, "common.py:1", "a bracket is open")
+
+
 def members_are_given_once(commands):
     commands.ok(["plan", *SMALL, "-o", "plan.json"])
     text = (commands.work / "plan.json").read_text(encoding="utf-8")
@@ -162,5 +207,6 @@ def recordings_are_imported_whole_or_not_at_all(commands):
 
 if __name__ == "__main__":
     main(__doc__, __file__, [rows_of_profiles_are_finite_and_in_range, damaged_schemas_are_said_in_a_line, deep_json_is_refused_and_no_value_is_quoted_whole,
-                             members_are_given_once, many_members_take_no_longer_than_few, times_lie_in_the_range_of_times, files_without_an_end_are_refused,
+                             members_are_given_once, recipes_import_files_of_their_tree_alone, many_members_take_no_longer_than_few,
+                             times_lie_in_the_range_of_times, files_without_an_end_are_refused,
                              small_archives_of_much_are_refused, models_and_programs_have_a_size_that_ends, recordings_are_imported_whole_or_not_at_all])

@@ -223,6 +223,11 @@ void recipe_model(ReadingJob& job) {
   } else {
     override_sizes(s, model);
   }
+  const auto further = model.more.find("mtp"), kinds = model.more.find("mtp_layers");
+  if (further != model.more.end() && further->second > 0 && kinds != model.more.end() && kinds->second == 0) {
+    further->second = 0;
+    job.assume("without the layers that predict further tokens: the recipe does not say what they are made of");
+  }
   if (const Setting* layers = s.take("moe-layer-freq"); layers != nullptr && model.more.contains("dense_layers")) {
     const ExpertLayers of = expert_layers(job, to_text(layers->value), model.layers);
     model.more["dense_layers"] = of.dense;

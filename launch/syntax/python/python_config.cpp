@@ -46,6 +46,15 @@ std::vector<std::string> names_of(const std::vector<PythonLine>& lines, bool wit
   return names;
 }
 
+// Modules that come with Python: nobody has them as further files.
+bool is_of_python(const std::string& module) {
+  for (const char* known : {"collections", "contextlib", "copy",    "dataclasses", "datetime", "enum",    "functools",
+                            "itertools",   "json",       "logging", "math",        "operator", "os",      "pathlib",
+                            "random",      "re",         "sys",     "time",        "typing",   "warnings"})
+    if (module == known || module.starts_with(std::string(known) + ".")) return true;
+  return false;
+}
+
 // What it holds, and of what it is made.
 void take_result(PythonConfig& config, const PythonObject& result, int line, const std::string& place) {
   const bool holds = result.kind == PythonObject::Kind::Object || result.kind == PythonObject::Kind::Dict ||
@@ -85,7 +94,8 @@ PythonConfig config_from_python(const std::string& text, const std::string& name
     if (const PythonObject* result = reader.call(*function, {}, true)) take_result(config, *result, line, place);
   }
   for (const auto& [missing, called] : reader.missing_)
-    config.missing.push_back(fmt::format("{} ({})", missing, join({called.begin(), called.end()}, ", ")));
+    if (!is_of_python(missing))
+      config.missing.push_back(fmt::format("{} ({})", missing, join({called.begin(), called.end()}, ", ")));
   for (const PythonModule& one : modules.all())
     if (&one != &module) config.modules.push_back(one.file.place);
   return config;
