@@ -23,7 +23,7 @@ VERBS = ["plan", "simulate", "run", "profile", "replay", "sweep", "diff", "expla
 OTHERS = {"--hostfile", "--map-by", "--mpi", "--ntasks-per-node", "--array", "--strict", "--open", "--worse", "--preset", "--build", "--install", "--prefix", "--trace=cuda,nvtx", "--type", "--recurse-submodules",
           "--mtp-num-layers", "--mtp-loss-scaling-factor", "--exp-avg-dtype", "--attention-backend", "--transformer-impl", "--cross-entropy-fusion-impl", "--module", "--config",
           "--hybrid-layer-pattern", "--window-size", "--window-attn-skip-freq",
-          "--config-name", "--train_args_file", "--tensor-model-parallel", "--moe-token-dispatcher-type"}
+          "--config-name", "--train_args_file", "--tensor-model-parallel", "--moe-token-dispatcher-type", "--recipe", "--model_recipe_name", "--gpu", "--global_batch_size"}
 BEGIN, END = "<!-- options of {}: written by tests/docs_test.py -->", "<!-- end -->"
 
 

@@ -133,8 +133,8 @@ void TextReader::call(const ProgramCall& found, const std::string& place) {
     drop_words();
     load_yaml_arguments();
     load_json("deepspeed-config", place);
-  } else if (text_.target == "megatron-bridge" && text_.settings.has("model-recipe-name")) {
-    performance_call();
+  } else if (text_.target == "megatron-bridge") {
+    bridge_call(found.line);
   } else if (text_.target == "torchtitan") {
     torchtitan_call(place);
   } else if (text_.target == "maxtext") {
@@ -159,64 +159,6 @@ void TextReader::swift_call(const ProgramCall& found, const std::string& place) 
       add_flag_map(settings_file(word), file_name(word.value.text));
   for (const Setting& flag : flags.all()) text_.settings.add(flag.key, flag.shown, flag.value, flag.place);
   count_swift();
-}
-
-// Megatron-Bridge's scripts/performance, whose arguments are its recipe's and the devices.
-void TextReader::performance_call() {
-  Settings& s = text_.settings;
-  const auto known_text = [&](const char* key) {
-    std::string text = raw_text(key);
-    expect_resolved(text, s.where(key));
-    return text;
-  };
-  const auto count = [&](const char* key) -> std::optional<std::int64_t> {
-    const auto number = whole_number(known_text(key));
-    return number && *number >= 1 && *number <= kMaxDegree ? number : std::nullopt;
-  };
-  if (const auto devices = count("num-gpus")) text_.devices = devices;
-  if (const auto of_host = count("gpus-per-node")) text_.devices_per_host = of_host;
-  if (text_.devices && text_.devices_per_host && *text_.devices % *text_.devices_per_host == 0)
-    text_.hosts = *text_.devices / *text_.devices_per_host;
-  if (const std::string device = raw_text("gpu"); !device.empty()) text_.device = device;
-  const bool says_step = s.has("tensor-model-parallel-size") || s.has("pipeline-model-parallel-size") ||
-                         s.has("expert-model-parallel-size") || s.has("global-batch-size");
-  require(says_step,
-          "{}: its degrees and batch are those of the program's own recipe, not in the file; add "
-          "--tensor_model_parallel_size and the like, or give the recipe's Python file and its --function.",
-          s.where("model-recipe-name"));
-  const auto place_of_key = [&](const char* key) { return s.where(key).substr(0, s.where(key).find(": --")); };
-  const auto say = [&](const char* from, const char* key, const std::string& value) {
-    s.add(key, fmt::format("--{}", from), ConfigValue::scalar(value, 0), place_of_key(from));
-  };
-  say("model-recipe-name", "recipe", raw_text("model-recipe-name"));
-  const std::string type = known_text("compute-dtype");
-  if (!type.empty()) say("compute-dtype", "mixed-precision", "bf16_with_" + type + "_mixed");
-  if (known_text("task") == "peft") say("task", "peft", "lora");
-  // As the script says it to the recipe.
-  const auto degree = count("tensor-model-parallel-size");
-  if (degree && *degree > 1) say("tensor-model-parallel-size", "sequence-parallel", "true");
-  if (s.has("use-megatron-fsdp")) say("use-megatron-fsdp", "data-parallel-sharding-strategy", "optim_grads_params");
-  if (s.has("recompute-modules")) say("recompute-modules", "recompute-granularity", "selective");
-  if (s.has("recompute-num-layers")) {
-    say("recompute-num-layers", "recompute-granularity", "full");
-    say("recompute-num-layers", "recompute-method", "block");
-  }
-  // "log-": no effect of their own.
-  s.rename({{"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank"},
-            {"max-steps", "train-iters"},
-            {"max-step", "train-iters"},
-            {"num-moe-experts", "num-experts"},
-            {"activation-offload-layers", "cpu-offloading-num-layers"},
-            {"model-recipe-name", "log-model-recipe-name"},
-            {"model-family-name", "log-model-family-name"},
-            {"compute-dtype", "log-compute-dtype"},
-            {"num-gpus", "log-num-gpus"},
-            {"gpus-per-node", "log-gpus-per-node"},
-            {"gpu", "log-gpu"},
-            {"task", "log-task"},
-            {"domain", "log-domain"},
-            {"config-variant", "log-config-variant"},
-            {"list-config-variants", "log-list-config-variants"}});
 }
 
 void TextReader::drop_words() { text_.settings.no_effect_of_words(); }

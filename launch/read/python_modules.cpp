@@ -39,14 +39,18 @@ std::optional<PythonFile> TextReader::python_module(const std::string& importer,
   return PythonFile{found->path, place, found->text};
 }
 
-PythonConfig TextReader::python_config(const GivenFile& file, const std::string& function, PythonKnown known) const {
+PythonSurroundings TextReader::python_surroundings(const std::string& path, PythonKnown known) const {
   PythonSurroundings around;
-  around.path = file.path;
+  around.path = path;
   around.known = std::move(known);
   around.module = [this](const std::string& importer, int dots, const std::string& module) {
     return python_module(importer, dots, module);
   };
-  return config_from_python(file.text, function, place_of(file), around);
+  return around;
+}
+
+PythonConfig TextReader::python_config(const GivenFile& file, const std::string& function, PythonKnown known) const {
+  return config_from_python(file.text, function, place_of(file), python_surroundings(file.path, std::move(known)));
 }
 
 void TextReader::note_python(const PythonConfig& config, const std::string& place) {

@@ -29,9 +29,12 @@ std::string chosen_function(const std::vector<std::string>& functions) {
 
 // As a command line gives it: "bf16_mixed()" by its name, None as a word, not as a flag.
 void name_calls(ConfigValue& value) {
-  if (value.kind == ConfigValue::Kind::Null) value = ConfigValue::scalar("None", value.line);
-  if (value.is_map() && value.members.empty() && !value.text.empty())
-    value = ConfigValue::scalar(value.text, value.line);
+  const bool called = value.is_map() && value.members.empty() && !value.text.empty();
+  if (called || value.kind == ConfigValue::Kind::Null) {
+    ConfigValue named = ConfigValue::scalar(called ? value.text : "None", value.line);
+    named.file = value.file;
+    value = std::move(named);
+  }
   for (auto& [key, member] : value.members) name_calls(member);
 }
 
@@ -148,11 +151,13 @@ void settle_groups(ConfigValue& config) {
     if (group == "model")
       for (auto& [key, member] : value.members)
         if (key == "pipeline_model_parallel_layout") name_layout(member);
-    // CommOverlapConfig has both on unless it is told otherwise.
-    if (group == "comm_overlap")
+    // CommOverlapConfig has both on unless it is told otherwise; how its kernels split products changes no plan.
+    if (group == "comm_overlap") {
+      std::erase_if(value.members, [](const auto& member) { return member.first == "tp_comm_overlap_cfg"; });
       for (const char* key : {"overlap_grad_reduce", "overlap_param_gather"})
         if (const ConfigValue* given = value.find(key); given == nullptr || given->text == "None")
           value.set(key, ConfigValue::scalar("True", value.line));
+    }
   }
 }
 

@@ -47,9 +47,18 @@ class TextReader {
   void count_torchtitan();
   // --- python_recipe.cpp ---
   void python_recipe(const GivenFile& file, const std::string& function);
+  // --- bridge_call.cpp: commands of Megatron-Bridge ---
+  void bridge_call(int line);
+  void performance_call();
+  // The further file, or one of the modules of the script's repository, that has the function.
+  [[nodiscard]] std::optional<GivenFile> recipe_file(const std::string& function,
+                                                     const std::vector<std::string>& modules) const;
+  // Puts the recipe's settings before the command's; false: it is not there.
+  bool with_recipe(const std::string& function, const std::vector<std::string>& modules, int line);
   // --- python_modules.cpp: what a Python file imports, from further files or its package's tree ---
   [[nodiscard]] std::optional<PythonFile> python_module(const std::string& importer, int dots,
                                                         const std::string& module) const;
+  [[nodiscard]] PythonSurroundings python_surroundings(const std::string& path, PythonKnown known) const;
   [[nodiscard]] PythonConfig python_config(const GivenFile& file, const std::string& function, PythonKnown known) const;
   // Statements that are not understood, and modules that are not there.
   void note_python(const PythonConfig& config, const std::string& place);
@@ -197,7 +206,6 @@ class TextReader {
   [[nodiscard]] std::vector<ShellCommand> looked_at() const;
   void call(const ProgramCall& found, const std::string& place);
   void swift_call(const ProgramCall& found, const std::string& place);
-  void performance_call();
   // Words that no flag takes are the program's own arguments.
   void drop_words();
   void load_yaml_arguments();  // of --yaml-cfg, in the place of the command's

@@ -29,6 +29,21 @@ const PythonArgument* named(const std::vector<PythonArgument>& arguments, const 
 
 }  // namespace
 
+std::optional<std::vector<PythonRef>> PythonReader::items_of(const PythonObject& value) {
+  std::vector<PythonRef> items;
+  if (value.kind == Kind::List || value.kind == Kind::Tuple) {
+    items = value.items;
+  } else if (value.kind == Kind::Dict && !value.is_open) {
+    for (const PythonEntry& entry : value.entries) items.push_back(entry.key);
+  } else if (value.kind == Kind::Text) {
+    for (const char c : value.text) items.push_back(heap_.text(std::string(1, c)));
+  } else {
+    return std::nullopt;
+  }
+  heap_.count(items.size());
+  return items;
+}
+
 PythonEntry* PythonReader::find_key(PythonObject& dict, const PythonObject& key) {
   heap_.count(dict.entries.size() / 8);
   for (PythonEntry& entry : dict.entries)

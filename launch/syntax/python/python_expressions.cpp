@@ -447,21 +447,6 @@ PythonRef PythonReader::filled_text(PythonFrame& frame, const PythonExpression& 
   return heap_.text(std::move(text));
 }
 
-std::optional<std::vector<PythonRef>> PythonReader::items_of(const PythonObject& value) {
-  std::vector<PythonRef> items;
-  if (value.kind == Kind::List || value.kind == Kind::Tuple) {
-    items = value.items;
-  } else if (value.kind == Kind::Dict && !value.is_open) {
-    for (const PythonEntry& entry : value.entries) items.push_back(entry.key);
-  } else if (value.kind == Kind::Text) {
-    for (const char c : value.text) items.push_back(heap_.text(std::string(1, c)));
-  } else {
-    return std::nullopt;
-  }
-  heap_.count(items.size());
-  return items;
-}
-
 // false: a clause is not known.
 bool PythonReader::comprehend(PythonFrame& frame, const PythonExpression& tree, std::size_t clause,
                               PythonObject& into) {

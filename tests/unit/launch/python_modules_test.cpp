@@ -351,5 +351,37 @@ TEST(PythonRecipesOfSeveralFiles, TakeTheModelsLengthWhereTheDataSayAnother) {
   }));
 }
 
+// The command's batch and granularity are in the place of the recipe's: full recomputation by null is none.
+TEST(PythonRecipesOfSeveralFiles, AreReadForTheCommandThatNamesThem) {
+  Files files = kRecipe;
+  std::string& text = files["p/main.py"];
+  const std::string seq = "  cfg.model.seq_length = 4096\n";
+  text.replace(text.find(seq), seq.size(), seq + "  cfg.model.recompute_granularity = \"full\"\n");
+  const auto of = [&](const std::string& command) {
+    return read_launch(read_launch_text({.files = {{"run.sh", command + "\n"},
+                                                   {"p/main.py", files.at("p/main.py")},
+                                                   {"p/common.py", files.at("p/common.py")}}}),
+                       {4, 8}, LaunchAnswers{});
+  };
+  const LaunchReading plain =
+      of("torchrun --nproc_per_node 8 --nnodes 4 run_recipe.py --recipe llama3_8b_pretrain_32gpu_h100_config");
+  EXPECT_EQ(plain.setup.batch, 32);
+  EXPECT_EQ(plain.setup.degrees.pp, 4);
+  const LaunchReading changed =
+      of("torchrun --nproc_per_node 8 --nnodes 4 run_recipe.py --recipe llama3_8b_pretrain_32gpu_h100_config "
+         "train.global_batch_size=64 model.seq_length=1024 model.recompute_granularity=null");
+  EXPECT_EQ(changed.setup.batch, 64);
+  EXPECT_EQ(changed.setup.degrees.micro_batch, 2);
+  EXPECT_EQ(changed.setup.model.seq, 1024);
+  EXPECT_EQ(changed.setup.degrees.recompute, Recompute::None);
+  const std::string performance =
+      "python run_script.py --model_family_name llama --model_recipe_name llama3_8b --gpu h100 --num_gpus 32 "
+      "--gpus_per_node 8 ";
+  std::string& name = files["p/main.py"];
+  name.replace(name.find("32gpu_h100_config"), 17, "32gpu_h100_fp8cs_config");
+  EXPECT_EQ(of(performance + "--compute_dtype fp8_cs").setup.degrees.pp, 4);
+  EXPECT_EQ(of(performance + "--compute_dtype fp8_cs --global_batch_size 128").setup.batch, 128);
+}
+
 }  // namespace
 }  // namespace meshwright::python_modules_test
