@@ -235,6 +235,29 @@ ConfigValue as_bridge(const ConfigValue& recipe) {
   return root;
 }
 
+// LoRA(dim=8, target_modules=["linear_qkv"]) as flags of adapters, by the members' names; its own defaults are of rank
+// 32 and of every product. Other classes stay, to be refused.
+ConfigValue taken_adapters(ConfigValue& config) {
+  ConfigValue flags = ConfigValue::map(0);
+  const ConfigValue* peft = config.find("peft");
+  if (peft == nullptr || !peft->is_map()) return flags;
+  const ConfigValue given = *peft;
+  const std::string name = given.text.substr(given.text.rfind('.') + 1);
+  if (name != "LoRA" && name != "CanonicalLoRA" && name != "lora") {
+    config.set("peft", ConfigValue::scalar(to_text(given), given.line));
+    return flags;
+  }
+  const auto take = [&](const char* key, const char* flag, const char* otherwise) {
+    const ConfigValue* value = given.find(key);
+    const bool known = value != nullptr && !(value->is_scalar() && (value->text == "None" || value->text.empty()));
+    flags.set(flag, known ? *value : ConfigValue::scalar(otherwise, given.line));
+  };
+  take("dim", "lora-r", "32");
+  take("target_modules", "lora-target-modules", "all");
+  std::erase_if(config.members, [](const auto& member) { return member.first == "peft"; });
+  return flags;
+}
+
 }  // namespace
 
 bool is_python_recipe(const std::string& text) { return has(text, "megatron.bridge") || is_nemo_recipe(text); }
@@ -296,10 +319,11 @@ void TextReader::python_recipe(const GivenFile& file, const std::string& functio
       return member.first == "model" && member.second.is_map() && member.second.members.empty();
     });
   }
-  for (auto& [key, member] : config.values.members)
-    if (key == "peft" && member.is_map()) member = ConfigValue::scalar(to_text(member), member.line);
+  const ConfigValue adapters = taken_adapters(config.values);
   config.values.set("recipe", ConfigValue::scalar(name, 1));
   bridge(config.values, place);
+  for (const auto& [flag, value] : adapters.members)
+    text_.settings.add(flag, "peft", value, fmt::format("{}:{}", place, value.line));
 }
 
 }  // namespace meshwright

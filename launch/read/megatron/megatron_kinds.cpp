@@ -81,12 +81,21 @@ void leave_out_images(ReadingJob& job) {
 
 }  // namespace
 
-void expect_all_weights(ReadingJob& job) {
+namespace {
+
+void read_flags_of_adapters(ReadingJob& job) {
   Settings& s = job.settings();
   if (s.has("qlora")) expect_whole_model(job, "qlora", "adapters of a quantised model");
   for (const char* key : {"lora-r", "lora-rank"})
     if (const auto rank = s.integer(key)) take_adapters(job, key, *rank, listed_words(s, "lora-target-modules"));
   if (!job.adapters && s.has("lora-target-modules")) expect_whole_model(job, "lora-target-modules", "adapters");
+}
+
+}  // namespace
+
+void expect_all_weights(ReadingJob& job) {
+  Settings& s = job.settings();
+  read_flags_of_adapters(job);
   for (const char* key : {"freeze-LM", "dsa-freeze-base"})
     if (s.has(key)) expect_whole_model(job, key, "beside a model that stays as it is");
   for (const char* key : {"export-kd-teacher-load", "export-kd-cfg", "kd", "mos", "num-layers-teacher"})
@@ -129,6 +138,7 @@ void expect_whole_recipe(ReadingJob& job) {
           "{}: the recipe trains with images or steps of its own, and only trainings of one model for its next tokens "
           "are predicted; give --model for its language model alone.",
           s.where(data.starts_with("vlm") ? "dataset" : "step-func"));
+  read_flags_of_adapters(job);
   // Its LoRA has this rank unless it is told another, of every product.
   constexpr std::int64_t kUsualRank = 32;
   if (lower_case(s.text_or_nothing("peft")) == "lora")

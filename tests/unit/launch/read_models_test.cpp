@@ -130,14 +130,22 @@ TEST(PythonRecipes, OfMegatronBridgeSetMembersOfAConfiguration) {
   EXPECT_TRUE(says(recipe.notes, "_pretrain_common() is not in the file"));
 }
 
-// Adapters leave the model's weights as they are: no plan of it is theirs.
-TEST(PythonRecipes, OfAdaptersAreRefused) {
+// Those of a function that is not in the file may be of any kind.
+TEST(PythonRecipes, OfAdaptersTrainThemAloneWhereTheirClassIsLora) {
   const std::string begin =
       "from megatron.bridge import AutoBridge\ndef llama3_8b_peft_config():\n  cfg = _peft_common()\n";
   const auto read_recipe = [&](const char* peft) {
     return read("llama3.py", begin + "  cfg.peft = " + peft + "\n  return cfg\n");
   };
-  for (const char* peft : {"LoRA(dim=8)", "default_peft_config(\"lora\")", "dora()"})
+  const auto lora_of = [&](const char* peft) {
+    const auto& more = read_recipe(peft).setup.model.more;
+    return std::pair(more.at("lora_rank"), more.at("lora_targets"));
+  };
+  using Lora = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(lora_of("LoRA(dim=8)"), (Lora{8, 0}));
+  EXPECT_EQ(lora_of("LoRA(dim=16, target_modules=[\"linear_qkv\"])"), (Lora{16, 2}));
+  EXPECT_EQ(lora_of("LoRA()"), (Lora{32, 0}));
+  for (const char* peft : {"DoRA(dim=8)", "default_peft_config(\"lora\")", "dora()"})
     EXPECT_EQ(
         refusal([&] { return read_recipe(peft); }),
         "llama3.py:4: peft: trains adapters, and only trainings of all weights are predicted; give a file without "
