@@ -164,10 +164,12 @@ void CudaDevice::run_op(const OpCallPlan& call, std::span<void* const> inputs, s
   // An op that can run together with the held ones joins them. Any other op comes after them on the stream, so they are
   // queued first; it may then be the first of the next ones to hold.
   if (held_.takes_next(o, work_)) return;
-  flush();
-  if (!range_is_open_ && held_.takes_first(o, work_)) return;
-  // queue() before begin_op(): the held ops that it queues use the arena, too.
-  (void)queue();
+  if (!held_.lets_pass(o)) {
+    flush();
+    if (!range_is_open_ && held_.takes_first(o, work_)) return;
+  }
+  // After the held ops, which use the arena, too.
+  open_range();
   arena_.begin_op();
   kernels_[kind](o);
 }
@@ -189,8 +191,12 @@ void CudaDevice::flush() {
 
 cuda::Stream CudaDevice::queue() {
   flush();
-  if (!work_.empty() && !std::exchange(range_is_open_, true)) cuda::begin_range(work_.c_str());
+  open_range();
   return stream_;
+}
+
+void CudaDevice::open_range() {
+  if (!work_.empty() && !std::exchange(range_is_open_, true)) cuda::begin_range(work_.c_str());
 }
 
 void CudaDevice::end_work() {

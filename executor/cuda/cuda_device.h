@@ -145,6 +145,7 @@ class CudaDevice final : public Device {
   void wait_for(kernels::cuda::Event event) const;
   void hand_out_scalars();  // REQUIRES: their copies are done
   void flush();             // queues what is held
+  void open_range();        // of the work
   // The stream, after the held ops are queued and the range of the work is open.
   [[nodiscard]] kernels::cuda::Stream queue();
   [[nodiscard]] kernels::cuda::Event event(std::size_t number);

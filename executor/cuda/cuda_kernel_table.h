@@ -104,9 +104,13 @@ struct CudaTogether {
   std::string (*name)(std::span<const CudaOperands> held, const std::string& first);
   // Whether the first op's kernel computes the others, which a recording then names one by one.
   bool joined;
+  // Whether `next`, which does not follow, may run before the held ops; null: nothing may. It neither writes what they
+  // read or write, nor reads what they write.
+  bool (*may_pass)(std::span<const CudaOperands> held, const CudaOperands& next) = nullptr;
 };
 // The rule for sequences that begin with an op of this kind; null: there is none.
 const CudaTogether* cuda_products_together(OpKind kind);
+const CudaTogether* cuda_residuals_together(OpKind kind);
 const CudaTogether* cuda_norms_together(OpKind kind);
 const CudaTogether* cuda_updates_together(OpKind kind);
 

@@ -9,6 +9,7 @@
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_graph.h"
 #include "executor/cuda/on_gpu.h"
+#include "executor/cuda/ops_in_a_row.h"
 #include "kernels/cuda/elementwise/random.h"
 #include "kernels/cuda/measure/copy_bandwidth.h"
 #include "kernels/cuda/runtime/clocks.h"
@@ -26,8 +27,7 @@ constexpr std::size_t kArenaShare = 8;  // a device whose workspace took more th
 constexpr std::size_t kCopiedL2s = 8;   // a copy of so many times the L2 leaves it behind
 constexpr std::size_t kMinFlushed = std::size_t{1} << 20;
 constexpr int kLaunches = 200;
-constexpr int kReplayed = 8;              // collectives or messages in one graph
-constexpr std::ptrdiff_t kRecentOps = 2;  // whose results the L2 still holds
+constexpr int kReplayed = 8;  // collectives or messages in one graph
 
 // Out of memory is no failure where it is awaited.
 template <class Action>
@@ -58,6 +58,16 @@ DeviceMemory make_floats(CudaDevice& device, std::int64_t n) {
 
 }  // namespace
 
+namespace {
+
+// The ops that are joined and those that are not, as often as each occurs.
+MeasuredTime mixed_time(double share, const MeasuredTime& joined, const MeasuredTime& alone) {
+  return {share * joined.median + (1.0 - share) * alone.median, share * joined.spread + (1.0 - share) * alone.spread,
+          std::min(joined.samples, alone.samples), joined.added};
+}
+
+}  // namespace
+
 // --- operands ---
 
 void* CudaOperandMemory::allocate(DType type, std::int64_t elements) {
@@ -80,148 +90,6 @@ void* CudaOperandMemory::make_integers(const std::vector<std::int32_t>& integers
   cuda::synchronize(device_.stream());  // before the host's go
   return data;
 }
-
-// --- ops that are done together ---
-
-namespace {
-
-std::ptrdiff_t readers_of(const Graph& graph, TensorId tensor) {
-  return std::ranges::count_if(graph.ops(), [&](const Op& op) { return std::ranges::count(op.inputs, tensor) > 0; });
-}
-
-// The input that the op right before makes; nullopt: it makes none.
-std::optional<std::size_t> input_made_before(const Graph& graph, const Op& op) {
-  for (std::size_t i = 0; i < op.inputs.size(); ++i)
-    if (const std::optional<OpId> producer = graph.tensor(op.inputs[i]).producer;
-        producer && producer->index() + 1 == op.id.index())
-      return i;
-  return std::nullopt;
-}
-
-// Ends with `op`; begins with the product that it may be done with, if there is one. Each is the one before the next in
-// the graph, which reads its result.
-std::vector<const Op*> with_its_product(const Graph& graph, const Op& op) {
-  std::vector<const Op*> ops = {&op};
-  // What the kernel of a product may compute at its end.
-  constexpr OpKind kEnds[] = {OpKind::BiasAdd, OpKind::Gelu, OpKind::Relu, OpKind::Add, OpKind::Accumulate};
-  if (std::find(std::begin(kEnds), std::end(kEnds), op.kind) == std::end(kEnds)) return ops;
-  while (ops.front()->kind != OpKind::Contract) {
-    const Op& first = *ops.front();
-    // A product is joined only with ops that follow it without a gap in the graph's list.
-    const std::optional<std::size_t> made = input_made_before(graph, first);
-    if (!made) return {&op};
-    ops.insert(ops.begin(), &graph.op(*graph.tensor(first.inputs[*made]).producer));
-    const OpKind kind = ops.front()->kind;
-    // Another reader of the product needs its own result in memory, so that nothing is joined.
-    if (kind != OpKind::BiasAdd && (kind != OpKind::Contract || readers_of(graph, first.inputs[*made]) > 1))
-      return {&op};
-  }
-  return ops;
-}
-
-bool are_alike(const Graph& graph, const Op& a, const Op& b) {
-  if (a.kind != b.kind || a.inputs.size() != b.inputs.size()) return false;
-  for (std::size_t i = 0; i < a.inputs.size(); ++i) {
-    const Tensor &x = graph.tensor(a.inputs[i]), &y = graph.tensor(b.inputs[i]);
-    if (x.dtype != y.dtype || !std::ranges::equal(x.dims, y.dims, {}, &Dim::size, &Dim::size)) return false;
-  }
-  return true;
-}
-
-// Of the ops whose time an op's stands for, those of its kind and shape: the share that may be done with a product, and
-// one of them, `op` itself if it may.
-struct WithProducts {
-  double share = 0.0;
-  std::vector<const Op*> ops;
-};
-WithProducts with_their_products(const Graph& graph, const Op& op) {
-  WithProducts found{0.0, with_its_product(graph, op)};
-  int all = 0, joined = 0;
-  for (const Op& other : graph.ops()) {
-    if (!are_alike(graph, op, other)) continue;
-    ++all;
-    const std::vector<const Op*> ops = with_its_product(graph, other);
-    if (ops.size() == 1) continue;
-    ++joined;
-    if (found.ops.size() == 1) found.ops = ops;
-  }
-  found.share = static_cast<double>(joined) / all;
-  return found;
-}
-
-// The ops that are joined and those that are not, as often as each occurs.
-MeasuredTime mixed_time(double share, const MeasuredTime& joined, const MeasuredTime& alone) {
-  return {share * joined.median + (1.0 - share) * alone.median, share * joined.spread + (1.0 - share) * alone.spread,
-          std::min(joined.samples, alone.samples), joined.added};
-}
-
-// An op and those before it, each of which reads what the one before it leaves.
-class OpsInARow {
- public:
-  // `sizes`: of the last one's shard.
-  OpsInARow(const Graph& graph, const std::vector<const Op*>& ops, const std::vector<std::int64_t>& sizes,
-            CudaDevice& device)
-      : device_(device), memory_(device) {
-    calls_.push_back(plan_op(graph, *ops.back(), sizes));
-    for (std::size_t i = ops.size() - 1; i > 0; --i)
-      calls_.insert(calls_.begin(), plan_op(graph, *ops[i - 1], sizes_before(graph, *ops[i - 1], calls_.front())));
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      calls_[i].only_next_reads = i + 1 < ops.size() && readers_of(graph, ops[i]->outputs[0]) == 1;
-      GivenInput left;
-      if (i > 0) left = {operands_.back().outputs[0], input_made_before(graph, *ops[i]).value()};
-      operands_.push_back(make_operands(graph, *ops[i], calls_[i], 0, memory_, left));
-    }
-  }
-
-  // Operands of the first one that were made just before it, and no larger than `l2`.
-  template <class Recent>
-  [[nodiscard]] std::vector<Recent> recent(const Graph& graph, const Op& first, std::size_t l2) const {
-    std::vector<Recent> found;
-    for (std::size_t i = 0; i < first.inputs.size(); ++i) {
-      const std::optional<OpId> producer = graph.tensor(first.inputs[i]).producer;
-      if (!producer || first.id.index() - producer->index() > kRecentOps || producer->index() >= first.id.index())
-        continue;
-      const auto size =
-          static_cast<std::size_t>(calls_.front().input_elements(i) * size_of(graph.tensor(first.inputs[i]).dtype));
-      if (size > 0 && size <= l2) found.push_back({operands_.front().inputs[i], size});
-    }
-    return found;
-  }
-
-  // The first `count` of them.
-  [[nodiscard]] std::function<void()> running(std::size_t count) {
-    return [this, count] {
-      // An update repeated with a fresh step number each time would drift; one number is as much work.
-      for (std::size_t i = 0; i < count; ++i)
-        device_.run_op(calls_[i], operands_[i].inputs, operands_[i].outputs, OpMoment{});
-    };
-  }
-  // Whether the device takes them as ops to be done together. Runs them.
-  [[nodiscard]] bool done_together() {
-    running(calls_.size())();
-    const bool together = device_.held() == calls_.size();
-    (void)device_.stream();
-    return together;
-  }
-
- private:
-  static std::vector<std::int64_t> sizes_before(const Graph& graph, const Op& op, const OpCallPlan& next) {
-    std::vector<std::int64_t> sizes;
-    // Axes that both ops have keep the shard's size; those that only the earlier op has are whole.
-    for (const IterationAxis& axis : iteration_space(graph, op).axes) {
-      const std::optional<int> shared = next.space.find(axis.name);
-      sizes.push_back(shared ? next.sizes[static_cast<std::size_t>(*shared)] : axis.size);
-    }
-    return sizes;
-  }
-
-  CudaDevice& device_;
-  CudaOperandMemory memory_;
-  std::vector<OpCallPlan> calls_;
-  std::vector<MeasuredOperands> operands_;
-};
-
-}  // namespace
 
 // --- time ---
 
@@ -361,7 +229,7 @@ std::optional<MeasuredTime> CudaMeasurer::measure_op(const Graph& graph, const O
     std::size_t workspace = 0;
     try {
       CudaDevice& first = device(0);
-      const auto [share, ops] = with_their_products(graph, op);
+      const auto [share, ops] = with_their_rows(graph, op);
       if (share > 0.0) {
         OpsInARow row(graph, ops, local_sizes, first);
         if (row.done_together()) {

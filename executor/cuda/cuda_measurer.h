@@ -16,7 +16,8 @@
 // and the figure is too small by one pass over the tensor. One figure stands for all ops of its signature, whichever
 // product they follow; where some of them follow none, it is the mean of both times, as often as the graph has either.
 // Where the library turns down what the device holds, the difference is the time of the op by itself, on what the
-// product has left in the L2.
+// product has left in the L2. So are a norm right after the residual sum that it reads, and the sum that takes what a
+// norm's derivative leaves: what they add to the sum and to the derivative.
 //
 // Updates are measured one by one, each with a launch of its own. A step does those of many tensors in one launch: of
 // small tensors, each then takes less than is said here; of large ones, for which a launch is short, about as long.

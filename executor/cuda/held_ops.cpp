@@ -20,7 +20,8 @@ void HeldOps::hold(const CudaOperands& o) {
 }
 
 bool HeldOps::takes_first(const CudaOperands& o, const std::string& name) {
-  for (const auto family : {cuda_products_together, cuda_norms_together, cuda_updates_together}) {
+  for (const auto family :
+       {cuda_products_together, cuda_residuals_together, cuda_norms_together, cuda_updates_together}) {
     const CudaTogether* together = family(o.call.kind);
     if (together == nullptr || !together->may_begin(o)) continue;
     together_ = together;
@@ -36,6 +37,10 @@ bool HeldOps::takes_next(const CudaOperands& o, const std::string& name) {
   names_.push_back(name);
   hold(o);
   return true;
+}
+
+bool HeldOps::lets_pass(const CudaOperands& o) const {
+  return !empty() && together_->may_pass != nullptr && together_->may_pass(ops_, o);
 }
 
 std::string HeldOps::name() const { return names_[0].empty() ? "" : together_->name(ops_, names_[0]); }

@@ -21,6 +21,8 @@ class HeldOps {
   // work; may be empty.
   [[nodiscard]] bool takes_first(const CudaOperands& o, const std::string& name);  // REQUIRES: empty()
   [[nodiscard]] bool takes_next(const CudaOperands& o, const std::string& name);
+  // Whether an op that was not taken may run now, before the held ones.
+  [[nodiscard]] bool lets_pass(const CudaOperands& o) const;
   // The name of the whole work; empty if the first op has none.
   [[nodiscard]] std::string name() const;
   // The names of the ops that the first one's kernel computes.

@@ -24,6 +24,8 @@ struct OpCallPlan {
   // dimensions of several sizes.
   std::vector<std::vector<std::int64_t>> input_shapes, output_shapes;
   Contraction contraction;  // Contract only
+  // The first result is read by one later op of the same Run, and by nothing else.
+  bool one_reader = false;
 
   [[nodiscard]] std::int64_t input_elements(std::size_t input) const;
   [[nodiscard]] std::int64_t output_elements(std::size_t output) const;

@@ -51,6 +51,7 @@ class Preparation {
     find_rings();
     find_loss();
     find_only_next_reads();
+    find_single_readers();
     return std::move(result_);
   }
 
@@ -182,6 +183,20 @@ class Preparation {
       const bool temporary = !slot(s).buffer && sharing[s] == 1 && result_.root[s] == s;
       const bool is_loss = result_.loss_op == i;
       result_.ops[i].call->only_next_reads = temporary && !is_loss && slot(s).last_use == i + 1;
+    }
+  }
+
+  // See OpCallPlan::one_reader.
+  void find_single_readers() {
+    IndexedVector<int, int> sharing(executable_.slots.size(), 0), readers(executable_.slots.size(), 0);
+    for (const int root : result_.root) ++sharing[root];
+    for (const LocalOp& reader : executable_.ops)
+      for (const int s : reader.inputs) ++readers[s];
+    for (int i = 0; i < ops(); ++i) {
+      if (op(i).kind != LocalOp::Kind::Compute || op(i).outputs.empty()) continue;
+      const int s = op(i).outputs[0];
+      const bool temporary = !slot(s).buffer && sharing[s] == 1 && result_.root[s] == s;
+      result_.ops[i].call->one_reader = temporary && result_.loss_op != i && readers[s] == 1;
     }
   }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "executor/cuda/cuda_kernel_table.h"
+#include "executor/cuda/ops/operand_memory.h"
 #include "executor/ops/call_shapes.h"
 #include "kernels/cuda/elementwise/bias.h"
 #include "kernels/cuda/products/contract.h"
@@ -153,21 +154,6 @@ bool is_one_matrix(const CudaOperands& o) {
 bool may_begin_product(const CudaOperands& o) {
   return o.call.only_next_reads && o.call.contraction.product && is_one_matrix(o);
 }
-
-std::size_t bytes_in(const CudaOperands& o, std::size_t i) {
-  return static_cast<std::size_t>(o.elements(i) * size_of(o.input_types[i]));
-}
-std::size_t bytes_out(const CudaOperands& o) {
-  return static_cast<std::size_t>(o.out_elements(0) * size_of(o.output_types[0]));
-}
-
-bool lie_apart(const void* x, std::size_t x_size, const void* y, std::size_t y_size) {
-  const auto x_begin = reinterpret_cast<std::uintptr_t>(x), y_begin = reinterpret_cast<std::uintptr_t>(y);
-  return x_begin + x_size <= y_begin || y_begin + y_size <= x_begin;
-}
-
-// The operand that an Add adds to what the product leaves in its other one.
-std::size_t added_operand(const CudaOperands& add, const void* left) { return add.inputs[0] == left ? 1 : 0; }
 
 // Memory that the product alone reads may be given to the ops after it. They then have to wait until it is done.
 bool spares_what_is_read(std::span<const CudaOperands> held, const CudaOperands& next) {

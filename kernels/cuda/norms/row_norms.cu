@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// kCentred: Layer, whose mean is subtracted. Rms is the same with a mean of 0 and no beta.
-//
 // The gradients of the parameters: threads sum the terms of their packs over the rows that they have in registers one
 // after the other, blocks add their threads' sums and write one part each, and columns.h adds the parts. Rows that are
 // too wide for that (more than 6144 elements; 3072 of double, or where packs are single elements) are read twice, for
@@ -8,42 +6,13 @@
 #include "kernels/cuda/norms/row_norms.h"
 
 #include "kernels/cuda/blocks/columns.h"
-#include "kernels/cuda/blocks/row_packs.h"
+#include "kernels/cuda/norms/row_moments.h"
 
 namespace meshwright::kernels::cuda {
 
 namespace {
 
 using namespace normalization;
-
-template <class W>
-struct Moments {
-  W mean, inverse_deviation;
-};
-
-// Statistics of the row that all its threads have together. The variance is made of deviations.
-template <bool kCentred, class T, int N, int K>
-MW_DEVICE Moments<Wide<T>> row_moments(const Row<T, N, K>& row, const Place& place, std::int64_t width, Wide<T> epsilon,
-                                       Wide<T>* scratch) {
-  using W = Wide<T>;
-  W mean = W(0);
-  if constexpr (kCentred) {
-    place.each<K>([&](int k, std::int64_t pack) {
-      const Pack<T, N> value = row.get(k, pack);
-      MW_UNROLL
-      for (int i = 0; i < N; ++i) mean += value[i];
-    });
-    mean = sum_of_row(mean, place.lanes, scratch) / static_cast<W>(width);
-  }
-  W squares = W(0);
-  place.each<K>([&](int k, std::int64_t pack) {
-    const Pack<T, N> value = row.get(k, pack);
-    MW_UNROLL
-    for (int i = 0; i < N; ++i) squares += (value[i] - mean) * (value[i] - mean);
-  });
-  squares = sum_of_row(squares, place.lanes, scratch);
-  return {mean, inverse_root(squares / static_cast<W>(width) + epsilon)};
-}
 
 template <bool kCentred, class T, int N, int K>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
@@ -69,48 +38,20 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
   });
 }
 
-// With h = (x - mean) scale and g = dy gamma: dx = scale (g - avg(g) - h avg(g h)); with a mean of 0, no avg(g).
 template <bool kCentred, class T, int N, int K>
 __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
     row_norm_backward_kernel(const T* x, const T* gamma, const T* dy, T* dx, std::int64_t rows, std::int64_t width,
                              Wide<T> epsilon, int lanes) {
   using W = Wide<T>;
   MW_SHARED W scratch[2 * kWarp];
-  const W count = static_cast<W>(width);
   each_row<N>(rows, width, lanes, [&](std::int64_t r, const Place& place) {
     const Row<T, N, K> row(x + r * width, place), gradient(dy + r * width, place);
-    Two<W> average = {W(0), W(0)};  // of x, of g
-    if constexpr (kCentred) {
-      place.each<K>([&](int k, std::int64_t pack) {
-        const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack), factor = load<N>(gamma, pack);
-        MW_UNROLL
-        for (int i = 0; i < N; ++i) {
-          average.first += value[i];
-          average.second += given[i] * factor[i];
-        }
-      });
-      average = sums_of_row(average, lanes, scratch);
-      average = {average.first / count, average.second / count};
-    }
-    Two<W> sum = {W(0), W(0)};  // of (x - mean)^2, of g (x - mean)
-    place.each<K>([&](int k, std::int64_t pack) {
-      const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack), factor = load<N>(gamma, pack);
-      MW_UNROLL
-      for (int i = 0; i < N; ++i) {
-        const W deviation = value[i] - average.first;
-        sum.first += deviation * deviation;
-        sum.second += given[i] * factor[i] * deviation;
-      }
-    });
-    sum = sums_of_row(sum, lanes, scratch);
-    // h avg(g h) = (x - mean) scale^2 avg(g (x - mean)): `along` is what the deviation is multiplied by.
-    const W scale = inverse_root(sum.first / count + epsilon), along = scale * scale * (sum.second / count);
+    const RowGradient<W> of = row_gradient<kCentred>(row, gradient, gamma, place, width, epsilon, scratch);
     place.each<K>([&](int k, std::int64_t pack) {
       const Pack<T, N> value = row.get(k, pack), given = gradient.get(k, pack), factor = load<N>(gamma, pack);
       Pack<T, N> result;
       MW_UNROLL
-      for (int i = 0; i < N; ++i)
-        result.set(i, scale * (given[i] * factor[i] - average.second - (value[i] - average.first) * along));
+      for (int i = 0; i < N; ++i) result.set(i, of(value[i], given[i] * factor[i]));
       store(dx + r * width, pack, result);
     });
   });
@@ -231,7 +172,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksAtOnce<K>)
 }
 
 template <class T>
-struct GradientTerms {
+struct ColumnTerms {
   static constexpr int kOperands = 2;  // x, dy
   const T* operands[kOperands];
   const Moments<Wide<T>>* moments;
@@ -314,7 +255,7 @@ void row_norm_parameter_backward(Stream stream, const T* x, const T* dy, T* dgam
              row_moments_kernel<kCentred, T, decltype(n)::value, decltype(k)::value>, {plan.blocks}, {plan.threads}, 0,
              stream, x, moments, rows, width, epsilon, plan.lanes);
     });
-    column_sums<T>(stream, GradientTerms<T>{{x, dy}, moments}, rows, width, dgamma, dbeta, workspace);
+    column_sums<T>(stream, ColumnTerms<T>{{x, dy}, moments}, rows, width, dgamma, dbeta, workspace);
   };
   with_packs<T>(width, {x, dy}, [&](auto n) {
     constexpr int N = decltype(n)::value;

@@ -145,6 +145,39 @@ TEST(CudaMeasurer, ABiasIsMeasuredAloneWhereItsProductHasAnotherReader) {
   EXPECT_GT(kernels_of(chain(DType::BF16), 1), kernels_of(alone, 1));
 }
 
+TEST(CudaMeasurer, ANormIsWhatItAddsToTheResidualSumBeforeIt) {
+  for (const bool sums : {true, false}) {
+    Graph graph;
+    graph.dtype = DType::BF16;
+    const std::vector<Dim> dims = {{"row", 32}, {"embed", 64}};
+    const TensorId x = graph.add_tensor("x", TensorKind::Input, DType::BF16, dims);
+    const TensorId y = graph.add_tensor("y", TensorKind::Input, DType::BF16, dims);
+    const TensorId gamma = graph.add_tensor("gamma", TensorKind::Parameter, DType::BF16, {{"embed", 64}});
+    const TensorId s = graph.add_op(sums ? OpKind::Add : OpKind::Multiply, "s", {x, y})[0];
+    (void)graph.add_op(OpKind::RmsNorm, "n", {s, gamma}, {.epsilon = 1e-5});
+    EXPECT_EQ(measured(graph, 1).added, sums);
+    EXPECT_FALSE(measured(graph, 0).added);
+  }
+}
+
+TEST(CudaMeasurer, ASumIsWhatItAddsToTheNormsDerivativeThatItTakes) {
+  for (const bool read_again : {false, true}) {
+    Graph graph;
+    graph.dtype = DType::BF16;
+    const std::vector<Dim> dims = {{"row", 32}, {"embed", 64}};
+    const TensorId x = graph.add_tensor("x", TensorKind::Input, DType::BF16, dims);
+    const TensorId dy = graph.add_tensor("dy", TensorKind::Input, DType::BF16, dims);
+    const TensorId r = graph.add_tensor("r", TensorKind::Input, DType::BF16, dims);
+    const TensorId gamma = graph.add_tensor("gamma", TensorKind::Parameter, DType::BF16, {{"embed", 64}});
+    const TensorId dn = graph.add_op(OpKind::RmsNormBackward, "dn", {x, gamma, dy}, {.epsilon = 1e-5})[0];
+    (void)graph.add_op(OpKind::RmsNormParamBackward, "dgamma", {x, dy}, {.epsilon = 1e-5});
+    (void)graph.add_op(OpKind::Add, "dx", {r, dn});
+    if (read_again) (void)graph.add_op(OpKind::Tanh, "again", {dn});
+    EXPECT_EQ(measured(graph, 2).added, !read_again);
+    EXPECT_FALSE(measured(graph, 0).added);
+  }
+}
+
 TEST(CudaMeasurer, WhatAnOpAddsIsNeverNegativeAndKnowsBothSpreads) {
   const auto sampled = [](double median, double spread) { return MeasuredTime{Seconds(median), Seconds(spread), 7}; };
   const MeasuredTime more = added_time(sampled(16.0, 3.0), sampled(6.0, 4.0));
