@@ -243,3 +243,10 @@ target_include_directories(mw_cuda_on_cpu PUBLIC ${CMAKE_SOURCE_DIR})
 target_compile_options(mw_cuda_on_cpu PRIVATE -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>
                                               $<$<CONFIG:Release>:-O1>)
 target_link_libraries(mw_cuda_on_cpu PUBLIC mw_kernels)
+
+# NCCL's calls on what stands in for GPUs, as objects: a program that has them needs nothing of the library's.
+if(MESHWRIGHT_HAVE_NCCL)
+  add_library(mw_nccl_on_cpu OBJECT EXCLUDE_FROM_ALL kernels/cuda_on_cpu/nccl/nccl_on_cpu.cpp)
+  target_include_directories(mw_nccl_on_cpu PRIVATE ${CMAKE_SOURCE_DIR})
+  target_include_directories(mw_nccl_on_cpu SYSTEM PRIVATE ${MESHWRIGHT_NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+endif()

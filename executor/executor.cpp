@@ -267,6 +267,9 @@ RunResult run_program(const Graph& graph, const Program& program, const ProgramC
       return run.run();
     } catch (const SystemError& error) {
       if (!run.failed_to_capture()) throw;
+      // The others have gone on.
+      if (backend.peers() != nullptr)
+        throw SystemError(fmt::format("{}; a step was captured: run with --graphs off.", error.what()));
       op_by_op = error.what();
     }
   }

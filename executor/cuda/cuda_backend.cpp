@@ -12,6 +12,7 @@
 #include "kernels/cuda/runtime/activity.h"
 #ifdef MESHWRIGHT_WITH_NCCL
 #include "executor/cuda/nccl_group.h"
+#include "executor/cuda/nccl_messages.h"
 #endif
 
 namespace meshwright {
@@ -90,6 +91,14 @@ std::shared_ptr<Group> CudaBackend::join_leaders([[maybe_unused]] DeviceId leade
   // The leaders then exchange through the hosts' memory (executor/peers/peers_across.h).
   return nullptr;
 }
+std::unique_ptr<Messages> CudaBackend::join_channel([[maybe_unused]] DeviceId own, [[maybe_unused]] int process,
+                                                    [[maybe_unused]] bool sends, [[maybe_unused]] std::uint64_t number,
+                                                    [[maybe_unused]] Peers& peers) {
+#ifdef MESHWRIGHT_WITH_NCCL
+  if (options_.nccl) return make_nccl_messages(peers, process, sends, gpu_of(own), number);
+#endif
+  return nullptr;
+}
 std::unique_ptr<Messages> CudaBackend::make_messages(DeviceId, DeviceId, Abort& abort) {
   return std::make_unique<CudaMessages>(abort);
 }
@@ -97,7 +106,8 @@ std::unique_ptr<Messages> CudaBackend::make_messages(DeviceId, DeviceId, Abort& 
 // NCCL's collectives may come to a standstill in graphs of several GPUs of one process, as its manual says.
 ReplayerResult CudaBackend::make_replayer(int devices, Abort& abort) {
   if (!options_.graphs) return {nullptr, "CUDA graphs are off"};
-  if (options_.nccl) return {nullptr, "collectives of NCCL are not captured"};
+  if (options_.nccl && options_.gpus > 1)
+    return {nullptr, "collectives of NCCL between GPUs of one process are not captured"};
   return {std::make_shared<CudaStepGraph>(devices, abort), ""};
 }
 

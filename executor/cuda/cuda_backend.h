@@ -44,9 +44,11 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) override;
   [[nodiscard]] std::shared_ptr<Group> join_leaders(DeviceId leader, const std::vector<int>& processes,
                                                     std::uint64_t number, Peers& peers) override;
+  [[nodiscard]] std::unique_ptr<Messages> join_channel(DeviceId own, int process, bool sends, std::uint64_t number,
+                                                       Peers& peers) override;
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
 
-  // None where NCCL takes part.
+  // None where NCCL joins GPUs of this process.
   [[nodiscard]] ReplayerResult make_replayer(int devices, Abort& abort) override;
 
   [[nodiscard]] bool names_work() const override { return true; }

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/cuda/nccl_group.h"
 
-#include <nccl.h>
-
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -16,6 +12,7 @@
 #include "executor/base/padded_row.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_group.h"
+#include "executor/cuda/nccl_calls.h"
 #include "executor/cuda/on_gpu.h"
 #include "executor/peers/composite_group.h"
 #include "executor/peers/peer_tags.h"
@@ -26,48 +23,6 @@ namespace meshwright {
 namespace cuda = kernels::cuda;
 
 namespace {
-
-void expect(ncclResult_t result, const char* what) {
-  if (result != ncclSuccess) throw SystemError(fmt::format("{}: NCCL says '{}'", what, ncclGetErrorString(result)));
-}
-
-ncclDataType_t type_of(DType stored) {
-  switch (stored) {
-    case DType::F64:
-      return ncclFloat64;
-    case DType::F32:
-      return ncclFloat32;
-    case DType::BF16:
-      return ncclBfloat16;
-    case DType::F16:
-      return ncclFloat16;
-    case DType::I32:
-      return ncclInt32;
-  }
-  throw InternalError("a type that NCCL does not know");
-}
-
-ncclRedOp_t operation_of(kernels::Reduction reduction) {
-  return reduction == kernels::Reduction::Max ? ncclMax : ncclSum;
-}
-
-// Whatever is still under way ends with the last owner: after an error its peers may never come.
-using Communicator = std::shared_ptr<ncclComm>;
-Communicator owned(ncclComm_t communicator) {
-  return {communicator, [](ncclComm_t of) { (void)ncclCommAbort(of); }};
-}
-
-// A collective that has begun may fail later, when a cable or another process does: its kernel then never ends.
-void expect_no_failure(const std::weak_ptr<ncclComm>& of, int gpu) {
-  const Communicator communicator = of.lock();
-  if (communicator == nullptr) return;
-  ncclResult_t state = ncclSuccess;
-  if (ncclCommGetAsyncError(communicator.get(), &state) != ncclSuccess) return;
-  if (state != ncclSuccess && state != ncclInProgress)
-    throw SystemError(
-        fmt::format("a collective of GPU {} failed under way: NCCL says '{}'; NCCL_DEBUG=WARN tells more.", gpu,
-                    ncclGetErrorString(state)));
-}
 
 // Whether one is named twice.
 bool is_repeated(std::vector<int> gpus) {
@@ -93,16 +48,16 @@ class NcclGroup final : public Group {
         meeting_(std::in_place, static_cast<int>(gpus.size()), abort) {
     MW_CHECK(!is_repeated(gpus), "NCCL takes each GPU once");
     std::vector<ncclComm_t> made(gpus.size(), nullptr);
-    expect(ncclCommInitAll(made.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
-    std::transform(made.begin(), made.end(), communicators_.begin(), owned);
+    nccl::expect(ncclCommInitAll(made.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
+    std::transform(made.begin(), made.end(), communicators_.begin(), nccl::owned);
   }
   // One of `members`, which are in as many processes.
   NcclGroup(int members, int own, const ncclUniqueId& id)
       : communicators_(static_cast<std::size_t>(members)), starts_(communicators_.size()) {
     ncclComm_t made = nullptr;
     // Returns when every member has called it.
-    expect(ncclCommInitRank(&made, members, id, own), "joining processes");
-    communicators_[own] = owned(made);
+    nccl::expect(ncclCommInitRank(&made, members, id, own), "joining processes");
+    communicators_[own] = nccl::owned(made);
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -110,8 +65,9 @@ class NcclGroup final : public Group {
   void all_reduce(const CollectiveCall& call, std::int64_t n, kernels::Reduction reduction) override {
     CudaDevice& device = begin(call);
     start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
-      expect(ncclAllReduce(call.in, call.out, count(n), type_of(call.dtype), operation_of(reduction), own, queue),
-             "all-reduce");
+      nccl::expect(ncclAllReduce(call.in, call.out, count(n), nccl::type_of(call.dtype), nccl::operation_of(reduction),
+                                 own, queue),
+                   "all-reduce");
     });
   }
 
@@ -136,9 +92,9 @@ class NcclGroup final : public Group {
         parts = packed;
       }
       start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
-        expect(ncclReduceScatter(parts, call.out, count(outer * inner), type_of(call.dtype), operation_of(reduction),
-                                 own, queue),
-               "reduce-scatter");
+        nccl::expect(ncclReduceScatter(parts, call.out, count(outer * inner), nccl::type_of(call.dtype),
+                                       nccl::operation_of(reduction), own, queue),
+                     "reduce-scatter");
       });
     });
   }
@@ -150,7 +106,8 @@ class NcclGroup final : public Group {
       T* whole = static_cast<T*>(call.out);
       T* parts = packs ? device.arena().take_array<T>(members() * outer * inner) : whole;
       start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
-        expect(ncclAllGather(call.in, parts, count(outer * inner), type_of(call.dtype), own, queue), "all-gather");
+        nccl::expect(ncclAllGather(call.in, parts, count(outer * inner), nccl::type_of(call.dtype), own, queue),
+                     "all-gather");
       });
       if (!packs) return;
       // The copies follow the collective on the same stream.
@@ -180,8 +137,10 @@ class NcclGroup final : public Group {
                            shape.in_strides, leaving + peer * part, packed);
       start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
         for (int peer = 0; peer < members(); ++peer) {
-          expect(ncclSend(leaving + peer * part, count(part), type_of(call.dtype), peer, own, queue), "all-to-all");
-          expect(ncclRecv(coming + peer * part, count(part), type_of(call.dtype), peer, own, queue), "all-to-all");
+          nccl::expect(ncclSend(leaving + peer * part, count(part), nccl::type_of(call.dtype), peer, own, queue),
+                       "all-to-all");
+          nccl::expect(ncclRecv(coming + peer * part, count(part), nccl::type_of(call.dtype), peer, own, queue),
+                       "all-to-all");
         }
       });
       for (int peer = 0; peer < members(); ++peer)
@@ -193,7 +152,8 @@ class NcclGroup final : public Group {
   void broadcast(const CollectiveCall& call, std::int64_t n, int root) override {
     CudaDevice& device = begin(call);
     start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
-      expect(ncclBroadcast(call.out, call.out, count(n), type_of(call.dtype), root, own, queue), "broadcast");
+      nccl::expect(ncclBroadcast(call.out, call.out, count(n), nccl::type_of(call.dtype), root, own, queue),
+                   "broadcast");
     });
   }
 
@@ -201,8 +161,8 @@ class NcclGroup final : public Group {
     CudaDevice& device = begin(call);
     const int to = next_in_ring(call.member, members(), way), from = previous_in_ring(call.member, members(), way);
     start_all(call.member, device, [=, this, own = of(call.member), queue = stream(device)] {
-      expect(ncclSend(call.in, count(n), type_of(call.dtype), to, own, queue), "passing on");
-      expect(ncclRecv(call.out, count(n), type_of(call.dtype), from, own, queue), "passing on");
+      nccl::expect(ncclSend(call.in, count(n), nccl::type_of(call.dtype), to, own, queue), "passing on");
+      nccl::expect(ncclRecv(call.out, count(n), nccl::type_of(call.dtype), from, own, queue), "passing on");
     });
   }
 
@@ -210,13 +170,13 @@ class NcclGroup final : public Group {
   [[nodiscard]] int members() const { return communicators_.count(); }
   [[nodiscard]] ncclComm_t of(int member) const { return communicators_[member].get(); }
   static std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
-  static cudaStream_t stream(CudaDevice& device) { return static_cast<cudaStream_t>(device.stream().handle); }
+  static cudaStream_t stream(CudaDevice& device) { return nccl::stream_of(device.stream()); }
   CudaDevice& begin(const CollectiveCall& call) {
     CudaDevice& device = on_cuda(call.device);
     device.use();
     if (!std::exchange(is_checked_[call.member], true))
       device.check_while_waiting(
-          [of = std::weak_ptr(communicators_[call.member]), gpu = device.gpu()] { expect_no_failure(of, gpu); });
+          [of = std::weak_ptr(communicators_[call.member]), gpu = device.gpu()] { nccl::expect_no_failure(of, gpu); });
     // This member's stream runs collectives in order: blocks of the last one may be used again.
     device.arena().begin_op();
     return device;
@@ -230,16 +190,16 @@ class NcclGroup final : public Group {
       // Until the kernels of all members are queued, no thread may allocate or release memory: that could wait for a
       // kernel that waits for one not queued yet.
       const auto held = cuda::hold_memory();
-      expect(ncclGroupStart(), "a collective");
+      nccl::expect(ncclGroupStart(), "a collective");
       for (const auto& of_member : starts_)
         if (of_member) of_member();
-      expect(ncclGroupEnd(), "a collective");
+      nccl::expect(ncclGroupEnd(), "a collective");
       device.use();
     }
     if (meeting_) meeting_->arrive_and_wait();
   }
 
-  IndexedVector<int, Communicator> communicators_;  // [member]; null: in another process
+  IndexedVector<int, nccl::Communicator> communicators_;  // [member]; null: in another process
   IndexedVector<int, char> is_checked_ = IndexedVector<int, char>(communicators_.size());  // [member] by its device
   IndexedVector<int, std::function<void()>> starts_;                                       // [member]
   std::optional<Barrier> meeting_;  // of all members; none where each has a process
@@ -249,7 +209,7 @@ class NcclGroup final : public Group {
 
 std::string describe_nccl() {
   int version = 0;
-  expect(ncclGetVersion(&version), "asking for the version");
+  nccl::expect(ncclGetVersion(&version), "asking for the version");
   return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
@@ -257,20 +217,7 @@ std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<i
                                                std::uint64_t number) {
   const auto own = std::find(processes.begin(), processes.end(), peers.rank());
   MW_CHECK(own != processes.end(), "process {} has no part of this group", peers.rank());
-  const std::uint64_t tag = peer_tag(PeerTag::Join, number);
-  ncclUniqueId id{};
-  // One process makes NCCL's id; the others get it as a message.
-  if (own == processes.begin()) {
-    expect(ncclGetUniqueId(&id), "joining processes");
-    const auto bytes = std::as_bytes(std::span(id.internal));
-    for (auto other = own + 1; other != processes.end(); ++other) peers.send(*other, tag, {bytes.begin(), bytes.end()});
-  } else {
-    Abort abort;
-    const PeerWatch watched(peers, abort);
-    const std::vector<std::byte> bytes = peers.receive(processes.front(), tag, abort);
-    MW_CHECK(bytes.size() == sizeof(id.internal), "an id of NCCL's has {} bytes", bytes.size());
-    std::memcpy(id.internal, bytes.data(), bytes.size());
-  }
+  const ncclUniqueId id = nccl::shared_id(peers, processes, peer_tag(PeerTag::Join, number));
   on_gpu("joining processes", [&] { cuda::use_device(gpu); });
   return std::make_shared<NcclGroup>(static_cast<int>(processes.size()), static_cast<int>(own - processes.begin()), id);
 }

@@ -194,6 +194,16 @@ class Backend {
                                                             [[maybe_unused]] Peers& peers) {
     return nullptr;
   }
+  // This end of the messages between a device of this process and one of `process`, over something faster than messages
+  // between hosts; null where there is none. `sends`: they come from `own`. `number`: the channel's, the same in every
+  // process.
+  [[nodiscard]] virtual std::unique_ptr<Messages> join_channel([[maybe_unused]] DeviceId own,
+                                                               [[maybe_unused]] int process,
+                                                               [[maybe_unused]] bool sends,
+                                                               [[maybe_unused]] std::uint64_t number,
+                                                               [[maybe_unused]] Peers& peers) {
+    return nullptr;
+  }
   // Whether begin_work has any effect.
   [[nodiscard]] virtual bool names_work() const { return false; }
   // Records what the devices do; nullptr where nothing can.

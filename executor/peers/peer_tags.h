@@ -6,7 +6,7 @@
 
 namespace meshwright {
 
-enum class PeerTag : std::uint64_t { Step = 1, Result, Group, Message, Places, Join, Done, Measure };
+enum class PeerTag : std::uint64_t { Step = 1, Result, Group, Message, Places, Join, Done, Measure, JoinChannel };
 
 // `number`: below 2^56, which of that kind.
 [[nodiscard]] inline std::uint64_t peer_tag(PeerTag kind, std::uint64_t number) {

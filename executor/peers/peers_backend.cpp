@@ -117,24 +117,31 @@ std::shared_ptr<Group> PeersBackend::make_group(const std::vector<DeviceId>& mem
   // This process's leader is its first member of the group.
   const DeviceId leader =
       members[static_cast<std::size_t>(std::find(places.begin(), places.end(), peers_.rank()) - places.begin())];
-  if (auto leaders = local_.join_leaders(leader, processes, number, peers_))
+  auto leaders = local_.join_leaders(leader, processes, number, peers_);
+  const bool by_devices = leaders != nullptr;
+  if (by_devices)
     across = std::make_unique<GroupAcross>(std::move(leaders), std::move(sizes));
   else
     across = std::make_unique<PeersAcross>(peers_, std::move(sizes), std::move(processes), number, abort);
+  if (!by_devices) is_captured_ = false;
   return std::make_shared<CompositeGroup>(std::move(locals), std::move(across));
 }
 
 std::unique_ptr<Messages> PeersBackend::make_messages(DeviceId from, DeviceId to, Abort& abort) {
   const bool from_here = runs_here(from), to_here = runs_here(to);
-  if (from_here && to_here) return local_.make_messages(from, to, abort);
+  if (process_of(from) == process_of(to)) return from_here ? local_.make_messages(from, to, abort) : nullptr;
+  const std::uint64_t number = channels_++;  // counted in every process, as groups are
   if (!from_here && !to_here) return nullptr;
-  return std::make_unique<PeersMessages>(peers_, process_of(from_here ? to : from), abort);
+  is_captured_ = false;
+  const int other = process_of(from_here ? to : from);
+  if (auto joined = local_.join_channel(from_here ? from : to, other, from_here, number, peers_)) return joined;
+  return std::make_unique<PeersMessages>(peers_, other, abort);
 }
 
 ReplayerResult PeersBackend::make_replayer(int devices, Abort& abort) {
-  const ReplayerResult local = local_.make_replayer(devices, abort);
-  // Messages between processes pass through the host, which a replayed step leaves out.
-  return {nullptr, local.replayer == nullptr ? local.why_none : "other processes take part in them"};
+  ReplayerResult local = local_.make_replayer(devices, abort);
+  if (local.replayer == nullptr || is_captured_) return local;
+  return {nullptr, "other processes take part in them"};
 }
 
 }  // namespace meshwright

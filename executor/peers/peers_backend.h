@@ -32,7 +32,8 @@ class PeersBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) override;
   [[nodiscard]] bool names_work() const override { return local_.names_work(); }
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;
-  // None: what goes to other processes passes through the hosts.
+  // None where something of this process passes through the hosts, which a replayed step leaves out, or is a message to
+  // another process, whose buffers are chosen as steps go. REQUIRES: all groups and messages are made.
   [[nodiscard]] ReplayerResult make_replayer(int devices, Abort& abort) override;
 
  private:
@@ -41,7 +42,8 @@ class PeersBackend final : public Backend {
   Backend& local_;
   Peers& peers_;
   const int devices_;
-  std::uint64_t groups_ = 0;  // made so far that no process has alone
+  std::uint64_t groups_ = 0, channels_ = 0;  // made so far that no process has alone
+  bool is_captured_ = true;                  // what those of this process do may be
 };
 
 }  // namespace meshwright

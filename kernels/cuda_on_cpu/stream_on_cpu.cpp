@@ -110,9 +110,10 @@ bool on_cpu::is_pinned(const void* data, std::size_t size) {
   --found;
   return begin + size <= found->first + found->second;
 }
+// Nothing waits for a device here; and who waits for a peer while he holds it must not keep that one waiting.
 std::unique_lock<std::mutex> hold_memory() {
-  static std::mutex nobody_else_waits;
-  return std::unique_lock(nobody_else_waits);
+  thread_local std::mutex own;
+  return std::unique_lock(own);
 }
 void leave_memory() noexcept { memory_is_left = true; }
 FreeMemory free_memory() {
