@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/gpu_kernels/cases.h"
 #include "kernels/cuda/attention/softmax.h"
+#include "kernels/cuda/norms/residual_norms.h"
 #include "kernels/cuda/norms/row_norms.h"
 
 namespace meshwright::bench {
@@ -70,6 +71,33 @@ void add_rms_norm(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t 
                  }});
 }
 
+// With the sum before the norm and behind its derivative, in one pass each.
+template <Norm norm, class T>
+void add_residual_norm(std::vector<MemoryCase>& all, const char* model, std::int64_t rows, std::int64_t width) {
+  const std::int64_t n = rows * width;
+  const std::string type = type_name<T>(), shape = shape_of({rows, width});
+  const std::string name = norm == Norm::Layer ? "layer_norm" : "rms_norm";
+  const double vectors = (norm == Norm::Layer ? 2.0 : 1.0) * static_cast<double>(width);
+  all.push_back({name + "_of_sum", model, type, shape, "x, y, gamma, beta -> x + y, out",
+                 (4.0 * static_cast<double>(n) + vectors) * sizeof(T), [=](Operands& o) {
+                   const T *x = o.numbers<T>(n), *y = o.numbers<T>(n), *gamma = o.numbers<T>(width),
+                           *beta = norm == Norm::Layer ? o.numbers<T>(width) : nullptr;
+                   T *sum = o.numbers<T>(n), *out = o.numbers<T>(n);
+                   return Body([=] {
+                     (void)cuda::row_norm_of_sum<norm>(kStream, x, y, sum, gamma, beta, out, {rows, width, kEpsilon});
+                   });
+                 }});
+  all.push_back(
+      {name + "_backward_and_sum", model, type, shape, "x, gamma, dy, residual -> dx + residual",
+       (4.0 * static_cast<double>(n) + static_cast<double>(width)) * sizeof(T), [=](Operands& o) {
+         const T *x = o.numbers<T>(n), *gamma = o.numbers<T>(width), *dy = o.numbers<T>(n), *residual = o.numbers<T>(n);
+         T* out = o.numbers<T>(n);
+         return Body([=] {
+           (void)cuda::row_norm_backward_and_sum<norm>(kStream, x, gamma, dy, residual, out, {rows, width, kEpsilon});
+         });
+       }});
+}
+
 template <class T>
 void add_softmax(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t width) {
   const std::int64_t n = rows * width;
@@ -93,6 +121,8 @@ std::vector<MemoryCase> normalization_cases(const Sizes& s) {
   add_layer_norm<cuda::Bf16>(all, s.tokens(), s.hidden());
   add_layer_norm<float>(all, s.tokens(), s.hidden());
   add_rms_norm<cuda::Bf16>(all, s.tokens(), s.hidden());
+  add_residual_norm<Norm::Layer, cuda::Bf16>(all, "GPT-1.3B", s.tokens(), s.hidden());
+  add_residual_norm<Norm::Rms, cuda::Bf16>(all, "Llama-1.1B", s.tokens(), s.hidden());
   // The scores of a few heads, where attention is spelled out.
   add_softmax<cuda::Bf16>(all, 4 * s.tokens(), s.seq);
   add_softmax<float>(all, 4 * s.tokens(), s.seq);

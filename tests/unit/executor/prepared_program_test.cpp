@@ -78,5 +78,31 @@ TEST(PreparedProgram, SaysSoOfNothingElseInAnyKindOfPlan) {
   EXPECT_FALSE(left_to_the_next(plan_of("mlp:layers=4,hidden=16", "shard", Recompute::None)).empty());
 }
 
+// Ops whose first result one other op reads, once, and that does not outlive the Run.
+TEST(PreparedProgram, KnowsWhatOneLaterOpReads) {
+  for (const char* method : {"data", "megatron:tp=2", "pipeshard"}) {
+    const Planned planned = plan_of(kGpt, method, Recompute::None);
+    int norms = 0;
+    for (const StageExecutable& executable : planned.program.executables) {
+      const PreparedExecutable prepared = prepare(planned.graph, executable);
+      for (std::size_t i = 0; i < executable.ops.size(); ++i) {
+        const auto& call = prepared.ops[static_cast<int>(i)].call;
+        if (!call) continue;
+        const int result = executable.ops[i].outputs[0];
+        const auto& slot = executable.slots[static_cast<std::size_t>(result)];
+        std::ptrdiff_t reads = 0;
+        for (const LocalOp& op : executable.ops) reads += std::count(op.inputs.begin(), op.inputs.end(), result);
+        const bool shared = slot.alias_of || std::any_of(executable.slots.begin(), executable.slots.end(),
+                                                         [&](const auto& other) { return other.alias_of == result; });
+        const bool is_loss = prepared.loss_op == static_cast<int>(i);
+        EXPECT_EQ(call->one_reader, reads == 1 && !slot.buffer && !shared && !is_loss)
+            << planned.graph.op(executable.ops[i].op).name;
+        norms += call->kind == OpKind::LayerNormBackward && call->one_reader ? 1 : 0;
+      }
+    }
+    EXPECT_GE(norms, 4) << method;
+  }
+}
+
 }  // namespace
 }  // namespace meshwright::prepared_program_test

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which residual sums and norms of whole plans a device does in one pass.
+#include <gtest/gtest.h>
+
+#include "executor/cuda/cuda_backend.h"
+#include "executor/executor.h"
+#include "kernels/cuda/runtime/activity.h"
+#include "tests/unit/planning_fixture.h"
+
+namespace meshwright::residuals_test {
+namespace {
+
+std::int64_t launches(const kernels::cuda::Recording& recording, const std::string& name) {
+  return std::ranges::count_if(recording.activities,
+                               [&](const auto& activity) { return recording.names[activity.name] == name; });
+}
+
+kernels::cuda::Recording step_of(const char* model, const char* method, int devices) {
+  PlanRequest request = ask(model, "dgx-a100:1", method, 4, 1);
+  request.cluster = take_part(request.cluster, 1, devices);
+  request.training.dtype = DType::BF16;
+  const Planned made = planned(request);
+  EXPECT_TRUE(made.plan.has_value()) << made.reason;
+  CudaBackend backend({.precision = {}, .graphs = false}, devices);
+  kernels::cuda::start_recording();
+  (void)run_program(made.graph, made.program, made.check, {.keep_tensors = false}, backend);
+  return kernels::cuda::stop_recording();
+}
+
+// Two norms in each of two layers, whose inputs have a residual; that of the last norm of all has none.
+TEST(Residuals, AreAddedByTheDerivativesOfNorms) {
+  if (!kernels::cuda::can_record()) GTEST_SKIP() << "this build cannot record";
+  const auto gpt = step_of("gpt:layers=2,hidden=64,heads=4,seq=8,vocab=32", "data", 1);
+  EXPECT_EQ(launches(gpt, "layer_norm_backward_and_sum"), 4);
+  EXPECT_EQ(launches(gpt, "layer_norm_backward"), 1);
+  EXPECT_EQ(launches(gpt, "layer_norm_of_sum"), 0);  // products end with the sums
+  EXPECT_EQ(launches(gpt, "layer_norm"), 5);
+  const auto llama = step_of("llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=8,vocab=32", "data", 1);
+  EXPECT_EQ(launches(llama, "rms_norm_backward_and_sum"), 4);
+  EXPECT_EQ(launches(llama, "rms_norm_backward"), 1);
+}
+
+// Products split over two devices are summed by both before the residual is added: all norms but the first follow a
+// sum.
+TEST(Residuals, AreAddedWithTheNormWhereProductsAreSplit) {
+  if (!kernels::cuda::can_record()) GTEST_SKIP() << "this build cannot record";
+  const auto llama =
+      step_of("llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=8,vocab=32", "megatron:tp=2,pp=1", 2);
+  EXPECT_EQ(launches(llama, "rms_norm_of_sum"), 2 * 4);
+  EXPECT_EQ(launches(llama, "rms_norm"), 2 * 1);
+}
+
+}  // namespace
+}  // namespace meshwright::residuals_test
